@@ -2,9 +2,9 @@
 //! writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx` and `OUT_STEM.txt`, which lists each body's entry, threads,
 //! programs per block and shared bytes. For measuring choices that the attribute does not offer.
 
-use lowering::backend::Stages;
+use lowering::backend::StageTexts;
 use lowering::backend::nvptx::{self, Arch};
-use lowering::driver::specialize::{Body, Requests, bodies};
+use lowering::driver::specialize::{KernelRequests, Specialization, bodies};
 use lowering::frontend::syntax;
 use lowering::frontend::typeck;
 use lowering::mlir::Session;
@@ -25,15 +25,16 @@ fn main() {
     let kernel = syntax::parse(attribute.tokens.clone(), tokens, &mut errors).expect("a kernel");
     let variants = typeck::variants(&kernel, &mut errors);
     let checked = typeck::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let asked = Requests::of(&kernel, &variants[0]);
-    let requests = Requests { num_warps: number(0).or(asked.num_warps), programs: number(1), ..asked };
+    let asked = KernelRequests::of(&kernel, &variants[0]);
+    let requests = KernelRequests { num_warps: number(0).or(asked.num_warps), programs: number(1), ..asked };
     let bodies = bodies(&checked.func, requests).expect("bodies that fit");
-    let named: Vec<(String, &Body)> = bodies.iter().map(|body| (body.name.to_string(), body)).collect();
+    let named: Vec<(String, &Specialization)> =
+        bodies.iter().map(|body| (body.name.to_string(), body)).collect();
     let session = Session::new();
     for arch in [Arch::SM_80, Arch::SM_90A] {
         let on_arch: Vec<_> =
             named.iter().filter(|(_, body)| body.gpus.include(arch.capability)).cloned().collect();
-        let texts = nvptx::emit(&session, &on_arch, &[arch], &mut Stages::default()).expect("PTX");
+        let texts = nvptx::emit(&session, &on_arch, &[arch], &mut StageTexts::default()).expect("PTX");
         for (arch, ptx) in texts {
             std::fs::write(format!("{stem}.{}.ptx", arch.name()), ptx).expect("a file to write");
         }

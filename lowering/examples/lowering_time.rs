@@ -7,13 +7,13 @@ use lowering::backend::host_asm::Family;
 use lowering::backend::llvm::{LlvmModule, StrengthReduction};
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit as cpu_emit;
-use lowering::driver::specialize::{Requests, bodies};
+use lowering::driver::specialize::{KernelRequests, bodies};
 use lowering::frontend::syntax;
 use lowering::frontend::typeck::{self, Variant};
 use lowering::gpu::emit as gpu_emit;
 use lowering::mlir::{Machine, Session};
 use lowering::support::diagnostic::Errors;
-use lowering::transform::legalize_index::{Trust, split};
+use lowering::transform::legalize_index::{BoundsPolicy, split};
 
 const SOURCE: &str = include_str!("../src/tests/layer_norm.txt");
 const RUNS: usize = 15;
@@ -52,7 +52,7 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
     let variants: Vec<Variant> = typeck::variants(&kernel, &mut errors);
     let checked = typeck::check(&kernel, &variants[0]).expect("a valid kernel");
     lap("parse and check");
-    let bodies = bodies(&checked.func, Requests::default()).expect("bodies");
+    let bodies = bodies(&checked.func, KernelRequests::default()).expect("bodies");
     lap("analysis and layout");
     let mut module = session.module(Machine::Nvptx);
     gpu_emit::declare(&mut module, bodies.iter().map(|body| &body.plan));
@@ -71,8 +71,8 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
         lap(if arch == Arch::SM_80 { "GPU: sm_80" } else { "GPU: sm_90a" });
     }
     let mut func = checked.func;
-    split(&mut func, Trust::Nothing);
-    let plan = cpu_emit::Plan::new(func);
+    split(&mut func, BoundsPolicy::Nothing);
+    let plan = cpu_emit::CpuPlan::new(func);
     lowering::backend::host_asm::emit(session, &plan, "entry", Family::X86_64).expect("assembly");
     lap("host: three levels");
     times

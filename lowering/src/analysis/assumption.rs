@@ -7,14 +7,14 @@ use std::collections::{HashMap, HashSet};
 
 use super::polynomial::{Atom, Polynomial, Polynomials};
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ir::{Func, Op, Value};
-use crate::ops::scalar::Algebra;
-use crate::ops::{Constant, Kind, Number, Site};
+use crate::ops::scalar::ArithKind;
+use crate::ops::{Constant, ConstantValue, Kind, Site};
 
 /// What is promised of an integer argument, by its position, or of the grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Promise {
+pub enum Assumption {
     /// It is a multiple of a power of two.
     Multiple(u32, u32),
     AtLeast(u32, i64),
@@ -23,25 +23,26 @@ pub enum Promise {
     Programs(u8, i64),
 }
 
-impl Promise {
+impl Assumption {
     /// What the launcher checks.
-    pub fn fact(&self) -> Fact {
-        let constant = |value: i64| Sum { terms: if value == 0 { vec![] } else { vec![(value, vec![])] } };
-        let symbol = |symbol: Symbol| Sum { terms: vec![(1, vec![symbol])] };
-        let at_most = |low, high| Fact::AtMost { low, high };
+    pub fn fact(&self) -> Guard {
+        let constant =
+            |value: i64| SymbolicSum { terms: if value == 0 { vec![] } else { vec![(value, vec![])] } };
+        let symbol = |symbol: Symbol| SymbolicSum { terms: vec![(1, vec![symbol])] };
+        let at_most = |low, high| Guard::AtMost { low, high };
         match *self {
-            Promise::Multiple(scalar, by) => Fact::Divisible { value: Symbol::Scalar(scalar), by },
-            Promise::AtLeast(scalar, low) => at_most(constant(low), symbol(Symbol::Scalar(scalar))),
-            Promise::AtMost(scalar, high) => at_most(symbol(Symbol::Scalar(scalar)), constant(high)),
-            Promise::Programs(axis, most) => at_most(symbol(Symbol::Grid(axis)), constant(most)),
+            Assumption::Multiple(scalar, by) => Guard::Divisible { value: Symbol::Scalar(scalar), by },
+            Assumption::AtLeast(scalar, low) => at_most(constant(low), symbol(Symbol::Scalar(scalar))),
+            Assumption::AtMost(scalar, high) => at_most(symbol(Symbol::Scalar(scalar)), constant(high)),
+            Assumption::Programs(axis, most) => at_most(symbol(Symbol::Grid(axis)), constant(most)),
         }
     }
 }
 
 /// What the assumptions of a function promise.
-pub fn promises(func: &Func) -> Vec<Promise> {
+pub fn promises(func: &Func) -> Vec<Assumption> {
     let polynomials = Polynomials::analyse(func);
-    let reader = Reader { definitions: func.definitions(), polynomials };
+    let reader = AssumptionReader { definitions: func.definitions(), polynomials };
     let mut found = vec![];
     func.body.walk(&mut |op| {
         if let Kind::Assert(op) = &op.kind
@@ -50,7 +51,7 @@ pub fn promises(func: &Func) -> Vec<Promise> {
             reader.condition(op.holds, &mut found);
         }
     });
-    let mut unique: Vec<Promise> = vec![];
+    let mut unique: Vec<Assumption> = vec![];
     for promise in found {
         if !unique.contains(&promise) {
             unique.push(promise);
@@ -59,18 +60,18 @@ pub fn promises(func: &Func) -> Vec<Promise> {
     unique
 }
 
-struct Reader<'f> {
+struct AssumptionReader<'f> {
     definitions: HashMap<Value, &'f Op>,
     polynomials: Polynomials,
 }
 
-impl<'f> Reader<'f> {
+impl<'f> AssumptionReader<'f> {
     fn defined(&self, value: Value) -> Option<&'f Kind> {
         self.definitions.get(&value).map(|op| &op.kind)
     }
 
     /// What a conjunction of comparisons says.
-    fn condition(&self, value: Value, found: &mut Vec<Promise>) {
+    fn condition(&self, value: Value, found: &mut Vec<Assumption>) {
         let (mut seen, mut todo) = (HashSet::new(), vec![value]);
         while let Some(value) = todo.pop() {
             if !seen.insert(value) {
@@ -78,14 +79,14 @@ impl<'f> Reader<'f> {
             }
             let Some(Kind::Scalar(scalar)) = self.defined(value) else { continue };
             match scalar.op.algebra {
-                Algebra::And => todo.extend(scalar.args.iter().rev()),
-                Algebra::Compare(op) => self.comparison(op, scalar.args[0], scalar.args[1], found),
+                ArithKind::And => todo.extend(scalar.args.iter().rev()),
+                ArithKind::Compare(op) => self.comparison(op, scalar.args[0], scalar.args[1], found),
                 _ => {}
             }
         }
     }
 
-    fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value, found: &mut Vec<Promise>) {
+    fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value, found: &mut Vec<Assumption>) {
         let (small, big) = (self.polynomial(lhs), self.polynomial(rhs));
         let below = |small: &Polynomial, big: &Polynomial, gap: i128| {
             single(&big.sub(small).sub(&Polynomial::constant(gap)))
@@ -107,15 +108,17 @@ impl<'f> Reader<'f> {
     /// An integer of any width: a comparison computes nothing that could wrap.
     fn polynomial(&self, value: Value) -> Polynomial {
         match self.defined(value) {
-            Some(Kind::Constant(Constant { value: Number::Int(number) })) => Polynomial::constant(*number),
+            Some(Kind::Constant(Constant { value: ConstantValue::Int(number) })) => {
+                Polynomial::constant(*number)
+            }
             Some(_) | None => self.polynomials.get(value),
         }
     }
 
     /// `n % 16 == 0`
-    fn divisible(&self, remainder: Value, other: &Polynomial) -> Option<Promise> {
+    fn divisible(&self, remainder: Value, other: &Polynomial) -> Option<Assumption> {
         let Some(Kind::Scalar(scalar)) = self.defined(remainder) else { return None };
-        if scalar.op.algebra != Algebra::Rem || other.as_constant() != Some(0) {
+        if scalar.op.algebra != ArithKind::Rem || other.as_constant() != Some(0) {
             return None;
         }
         let divisor = self.polynomial(scalar.args[1]).as_constant().filter(|&divisor| divisor != 0)?;
@@ -124,7 +127,7 @@ impl<'f> Reader<'f> {
         let mut terms = dividend.terms();
         match (terms.next()?, terms.next()) {
             (([Atom::Known(Symbol::Scalar(scalar))], 1), None) if by > 1 => {
-                Some(Promise::Multiple(*scalar, by))
+                Some(Assumption::Multiple(*scalar, by))
             }
             _ => None,
         }
@@ -132,7 +135,7 @@ impl<'f> Reader<'f> {
 }
 
 /// What `0 <= value` says of the one thing in it that is known at launch.
-fn single(value: &Polynomial) -> Option<Promise> {
+fn single(value: &Polynomial) -> Option<Assumption> {
     let mut known = None;
     let mut constant = 0;
     for (atoms, coefficient) in value.terms() {
@@ -148,9 +151,9 @@ fn single(value: &Polynomial) -> Option<Promise> {
         if coefficient > 0 { -constant.div_euclid(coefficient) } else { constant.div_euclid(-coefficient) };
     let limit = i64::try_from(limit).ok()?;
     match symbol {
-        Symbol::Scalar(scalar) if coefficient > 0 => Some(Promise::AtLeast(scalar, limit)),
-        Symbol::Scalar(scalar) => Some(Promise::AtMost(scalar, limit)),
-        Symbol::Grid(axis) if coefficient < 0 => Some(Promise::Programs(axis, limit)),
+        Symbol::Scalar(scalar) if coefficient > 0 => Some(Assumption::AtLeast(scalar, limit)),
+        Symbol::Scalar(scalar) => Some(Assumption::AtMost(scalar, limit)),
+        Symbol::Grid(axis) if coefficient < 0 => Some(Assumption::Programs(axis, limit)),
         // What bodies need of these is found without being promised.
         Symbol::Grid(_) | Symbol::Length(_) | Symbol::CeilDiv { .. } => None,
     }

@@ -9,12 +9,12 @@
 
 use std::collections::HashMap;
 
-use super::assumption::Promise;
+use super::assumption::Assumption;
 use super::non_negative::Signs;
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::guard::{Fact, Symbol};
+use crate::ir::guard::{Guard, Symbol};
 use crate::ir::{Block, Func, Op, ParamKind, Shape, Type, Value, View};
-use crate::ops::scalar::Algebra;
+use crate::ops::scalar::ArithKind;
 use crate::support::dtype::DType;
 
 /// "A multiple of everything": the divisibility of zero.
@@ -85,7 +85,7 @@ fn power_in(value: i128) -> u64 {
 
 /// What the analysis may take for granted because the launcher checks it.
 #[derive(Clone, Default, Debug)]
-pub struct Assumptions {
+pub struct LaunchFacts {
     /// Scalar parameters that are multiples of a power of two.
     pub multiples: HashMap<Value, u64>,
     /// What scalar parameters lie between.
@@ -96,21 +96,21 @@ pub struct Assumptions {
     pub grid: [Option<i128>; 3],
 }
 
-impl Assumptions {
+impl LaunchFacts {
     /// What a function's promises come to; those that contradict each other say nothing.
-    pub fn promised(func: &Func) -> Assumptions {
-        let mut all = Assumptions::default();
+    pub fn promised(func: &Func) -> LaunchFacts {
+        let mut all = LaunchFacts::default();
         for promise in &func.promises {
             match *promise {
-                Promise::Multiple(scalar, by) => {
+                Assumption::Multiple(scalar, by) => {
                     if let Some((value, _)) = integer(func, scalar) {
                         let known = all.multiples.entry(value).or_insert(1);
                         *known = u64::from(by).max(*known);
                     }
                 }
-                Promise::AtLeast(scalar, low) => all.narrow(func, scalar, (low.into(), i128::MAX)),
-                Promise::AtMost(scalar, high) => all.narrow(func, scalar, (i128::MIN, high.into())),
-                Promise::Programs(axis, most) => {
+                Assumption::AtLeast(scalar, low) => all.narrow(func, scalar, (low.into(), i128::MAX)),
+                Assumption::AtMost(scalar, high) => all.narrow(func, scalar, (i128::MIN, high.into())),
+                Assumption::Programs(axis, most) => {
                     let known = &mut all.grid[usize::from(axis)];
                     *known = Some(known.map_or(most.into(), |known| known.min(most.into())));
                 }
@@ -123,9 +123,9 @@ impl Assumptions {
 
     /// With what facts say of arguments and of the grid. The extents and strides of views are never negative, so that a sum with a
     /// limit is one for each of them.
-    pub fn learned(mut self, func: &Func, facts: &[Fact]) -> Assumptions {
+    pub fn learned(mut self, func: &Func, facts: &[Guard]) -> LaunchFacts {
         for fact in facts {
-            let Fact::AtMost { low, high } = fact else { continue };
+            let Guard::AtMost { low, high } = fact else { continue };
             match (low.as_constant(), low.single(), high.as_constant(), high.single()) {
                 (Some(least), _, _, Some((0, 1, Symbol::Scalar(scalar)))) => {
                     self.narrow(func, scalar, (least.into(), i128::MAX));
@@ -160,8 +160,8 @@ impl Assumptions {
     }
 
     /// With what the facts of operands' signs say.
-    pub fn with_signs(self, signs: &Signs) -> Assumptions {
-        Assumptions { least: signs.least.clone(), ..self }
+    pub fn with_signs(self, signs: &Signs) -> LaunchFacts {
+        LaunchFacts { least: signs.least.clone(), ..self }
     }
 
     fn narrow(&mut self, func: &Func, scalar: u32, (low, high): (i128, i128)) {
@@ -187,10 +187,10 @@ pub struct Axes {
 }
 
 impl Axes {
-    pub fn analyse(func: &Func, assumptions: &Assumptions) -> Axes {
+    pub fn analyse(func: &Func, assumptions: &LaunchFacts) -> Axes {
         let infos = vec![None; func.value_count()];
         let budget = PASSES * func.value_count().max(64);
-        let Assumptions { least, grid, .. } = assumptions;
+        let LaunchFacts { least, grid, .. } = assumptions;
         let mut analysis = Analysis { func, infos, least, grid: *grid, budget };
         for param in &func.params {
             if let ParamKind::Scalar { value, .. } = param.kind {
@@ -394,33 +394,33 @@ fn zip(a: &Info, b: &Info, join: impl Fn(usize) -> Axis) -> Vec<Axis> {
 }
 
 /// The facts of a lanewise operation.
-pub fn scalar(algebra: Algebra, args: &[Info], ty: &Type) -> Info {
+pub fn scalar(algebra: ArithKind, args: &[Info], ty: &Type) -> Info {
     match (algebra, args) {
-        (Algebra::Add, [a, b]) => add(a, b),
-        (Algebra::Sub, [a, b]) => sub(a, b),
-        (Algebra::Neg, [a]) => sub(&Info { axes: constant_axes(a.axes.len()), ..Info::constant(0) }, a),
-        (Algebra::Mul, [a, b]) => mul(a, b),
-        (Algebra::Div, [a, b]) => div(a, b, ty),
-        (Algebra::Rem, [a, b]) => rem(a, b, ty),
-        (Algebra::Shl, [a, b]) => match b.range {
+        (ArithKind::Add, [a, b]) => add(a, b),
+        (ArithKind::Sub, [a, b]) => sub(a, b),
+        (ArithKind::Neg, [a]) => sub(&Info { axes: constant_axes(a.axes.len()), ..Info::constant(0) }, a),
+        (ArithKind::Mul, [a, b]) => mul(a, b),
+        (ArithKind::Div, [a, b]) => div(a, b, ty),
+        (ArithKind::Rem, [a, b]) => rem(a, b, ty),
+        (ArithKind::Shl, [a, b]) => match b.range {
             (k, same) if k == same && (0..62).contains(&k) => mul(a, &scaled(b, 1 << k)),
             _ => equal_runs(args, ty),
         },
-        (Algebra::Shr, [a, b]) => match b.range {
+        (ArithKind::Shr, [a, b]) => match b.range {
             (k, same) if k == same && (0..62).contains(&k) && a.range.0 >= 0 => {
                 div(a, &scaled(b, 1 << k), ty)
             }
             _ => equal_runs(args, ty),
         },
-        (Algebra::Minimum, [a, b]) => {
+        (ArithKind::Minimum, [a, b]) => {
             Info { range: (a.range.0.min(b.range.0), a.range.1.min(b.range.1)), ..either(a, b) }
         }
-        (Algebra::Maximum, [a, b]) => {
+        (ArithKind::Maximum, [a, b]) => {
             Info { range: (a.range.0.max(b.range.0), a.range.1.max(b.range.1)), ..either(a, b) }
         }
-        (Algebra::Select, [condition, a, b]) if !ty.dtype.is_float() => select(condition, a, b),
-        (Algebra::Compare(op), [a, b]) => compare(op, a, b, ty),
-        (Algebra::And, [a, b]) if a.range.0 >= 0 && b.range.0 >= 0 => {
+        (ArithKind::Select, [condition, a, b]) if !ty.dtype.is_float() => select(condition, a, b),
+        (ArithKind::Compare(op), [a, b]) => compare(op, a, b, ty),
+        (ArithKind::And, [a, b]) if a.range.0 >= 0 && b.range.0 >= 0 => {
             Info { range: (0, a.range.1.min(b.range.1)), ..equal_runs(args, ty) }
         }
         _ => equal_runs(args, ty),

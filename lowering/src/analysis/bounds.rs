@@ -9,61 +9,61 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::inequality::{Bound, Inequality, tightest};
+use super::inequality::{BoundSearch, Inequality, tightest};
 use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ir::{Block, Func, Op, Value};
-use crate::ops::scalar::Algebra;
-use crate::ops::{For, Kind, Place};
+use crate::ops::scalar::ArithKind;
+use crate::ops::{For, Kind, MemAccess};
 
 /// The most inequalities of one mask that are used: leaving one out loses knowledge, and nothing else.
 const MAX_INEQUALITIES: usize = 32;
 
 /// How an access stays inside its slice.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Decision {
+pub enum BoundsDecision {
     /// It does if these hold.
-    Launch(Vec<Fact>),
+    Launch(Vec<Guard>),
     /// Nothing is known: the kernel compares.
     Kernel,
 }
 
 /// The decision for every access of a function. Two accesses of one place share the weaker decision.
 #[derive(Default, Debug)]
-pub struct Decisions {
-    decided: HashMap<Place, Decision>,
+pub struct BoundsDecisions {
+    decided: HashMap<MemAccess, BoundsDecision>,
 }
 
-impl Decisions {
-    pub fn analyse(func: &Func, polynomials: &Polynomials) -> Decisions {
-        let mut walker = Walker::new(func, polynomials);
+impl BoundsDecisions {
+    pub fn analyse(func: &Func, polynomials: &Polynomials) -> BoundsDecisions {
+        let mut walker = BoundsWalker::new(func, polynomials);
         walker.block(&func.body);
-        Decisions { decided: walker.decided }
+        BoundsDecisions { decided: walker.decided }
     }
 
-    pub fn get(&self, place: &Place) -> Decision {
-        self.decided.get(place).cloned().unwrap_or(Decision::Kernel)
+    pub fn get(&self, place: &MemAccess) -> BoundsDecision {
+        self.decided.get(place).cloned().unwrap_or(BoundsDecision::Kernel)
     }
 }
 
 /// Which accesses of one slice never meet, given `facts`, whichever elements of theirs are taken.
-pub struct Meetings<'f> {
-    walker: Walker<'f>,
-    facts: &'f [Fact],
+pub struct DisjointAccesses<'f> {
+    walker: BoundsWalker<'f>,
+    facts: &'f [Guard],
 }
 
-impl<'f> Meetings<'f> {
-    pub fn new(func: &'f Func, polynomials: &'f Polynomials, facts: &'f [Fact]) -> Meetings<'f> {
-        Meetings { walker: Walker::new(func, polynomials), facts }
+impl<'f> DisjointAccesses<'f> {
+    pub fn new(func: &'f Func, polynomials: &'f Polynomials, facts: &'f [Guard]) -> DisjointAccesses<'f> {
+        DisjointAccesses { walker: BoundsWalker::new(func, polynomials), facts }
     }
 
     /// Whether two accesses never meet in the same turn of the loops around them: the first element of one comes after the last
     /// of the other.
-    pub fn apart(&self, [a, b]: [&Place; 2]) -> bool {
-        let Walker { func, polynomials, .. } = self.walker;
-        let follows = |first: &Place, second: &Place| {
-            let mut bound = Bound::unmasked(func, polynomials);
+    pub fn apart(&self, [a, b]: [&MemAccess; 2]) -> bool {
+        let BoundsWalker { func, polynomials, .. } = self.walker;
+        let follows = |first: &MemAccess, second: &MemAccess| {
+            let mut bound = BoundSearch::unmasked(func, polynomials);
             let last = self.last(&mut bound, first, polynomials.of_place(first))?;
             let next = polynomials.of_place(second).without_ramps(|_| Polynomial::default())?;
             bound.not_negative(&next.sub(&last).sub(&Polynomial::constant(1)))?;
@@ -76,8 +76,8 @@ impl<'f> Meetings<'f> {
 
     /// Whether two accesses in the body of a `for` loop, or one with itself, never meet in different turns: from turn to turn
     /// both move on by more than their elements span.
-    pub fn apart_in_turns(&self, op: &For, [a, b]: [&Place; 2]) -> bool {
-        let Walker { func, polynomials, .. } = self.walker;
+    pub fn apart_in_turns(&self, op: &For, [a, b]: [&MemAccess; 2]) -> bool {
+        let BoundsWalker { func, polynomials, .. } = self.walker;
         let body = &op.body;
         let mut inner: HashSet<Value> = body.args.iter().copied().collect();
         body.walk(&mut |op| inner.extend(&op.results));
@@ -92,8 +92,8 @@ impl<'f> Meetings<'f> {
         // A step of the loop is at least one, and what spans something is at least one too.
         let step = polynomials.get(op.step).as_constant().unwrap_or(1).max(1);
         let stride = stride.scale(step);
-        let moves_on = |far: &Place, far_rest: &Polynomial, near_rest: &Polynomial| {
-            let mut bound = Bound::unmasked(func, polynomials);
+        let moves_on = |far: &MemAccess, far_rest: &Polynomial, near_rest: &Polynomial| {
+            let mut bound = BoundSearch::unmasked(func, polynomials);
             bound.fits(&polynomials.of_place(far))?;
             let last = self.last(&mut bound, far, far_rest.clone())?;
             let first = near_rest.without_ramps(|_| Polynomial::default())?;
@@ -104,13 +104,13 @@ impl<'f> Meetings<'f> {
     }
 
     /// `offset` at the last element that the mask of `place` lets through.
-    fn last(&self, bound: &mut Bound, place: &Place, offset: Polynomial) -> Option<Polynomial> {
+    fn last(&self, bound: &mut BoundSearch, place: &MemAccess, offset: Polynomial) -> Option<Polynomial> {
         let masks = place.mask.map(|mask| self.walker.inequalities(mask));
         bound.last(offset, masks.as_deref().unwrap_or_default())
     }
 
     /// Whether all that was relied on is among the facts.
-    fn known(&self, bound: &Bound) -> Option<()> {
+    fn known(&self, bound: &BoundSearch) -> Option<()> {
         bound.facts.iter().all(|fact| self.facts.contains(fact)).then_some(())
     }
 }
@@ -123,20 +123,20 @@ fn made_of(value: &Polynomial, values: impl Fn(Value) -> bool, others: impl Fn(A
     })
 }
 
-struct Walker<'f> {
+struct BoundsWalker<'f> {
     func: &'f Func,
     polynomials: &'f Polynomials,
     definitions: HashMap<Value, &'f Op>,
     /// What the branches around the current block say.
     path: Vec<Inequality>,
-    decided: HashMap<Place, Decision>,
+    decided: HashMap<MemAccess, BoundsDecision>,
     /// What each mask says.
     masks: RefCell<HashMap<Value, Rc<[Inequality]>>>,
 }
 
-impl<'f> Walker<'f> {
-    fn new(func: &'f Func, polynomials: &'f Polynomials) -> Walker<'f> {
-        Walker {
+impl<'f> BoundsWalker<'f> {
+    fn new(func: &'f Func, polynomials: &'f Polynomials) -> BoundsWalker<'f> {
+        BoundsWalker {
             func,
             polynomials,
             definitions: func.definitions(),
@@ -147,13 +147,13 @@ impl<'f> Walker<'f> {
     }
 }
 
-impl Walker<'_> {
+impl BoundsWalker<'_> {
     fn block(&mut self, block: &Block) {
         for op in &block.ops {
             if let Some(place) = op.kind.operation().place() {
                 let decision = self.decide(place);
                 let known = self.decided.entry(*place).or_insert_with(|| decision.clone());
-                if decision == Decision::Kernel {
+                if decision == BoundsDecision::Kernel {
                     *known = decision;
                 }
             }
@@ -171,7 +171,7 @@ impl Walker<'_> {
         }
     }
 
-    fn decide(&self, place: &Place) -> Decision {
+    fn decide(&self, place: &MemAccess) -> BoundsDecision {
         let mut known = self.path.clone();
         known.extend(place.mask.iter().flat_map(|&mask| self.inequalities(mask).to_vec()));
         let known = tightest(known);
@@ -179,7 +179,7 @@ impl Walker<'_> {
         // a fact. An offset need not: one that lies in the slice is the same modulo 2^64.
         let offset = self.polynomials.get(place.offset);
         let fits = |inequality: &Inequality| {
-            let mut bound = Bound::unmasked(self.func, self.polynomials);
+            let mut bound = BoundSearch::unmasked(self.func, self.polynomials);
             let sides = [&inequality.small, &inequality.big];
             sides.into_iter().try_for_each(|side| bound.fits(side)).is_some() && bound.facts.is_empty()
         };
@@ -195,18 +195,18 @@ impl Walker<'_> {
             Some(facts) => Some(facts),
             None => with_facts(),
         };
-        facts.map_or(Decision::Kernel, Decision::Launch)
+        facts.map_or(BoundsDecision::Kernel, BoundsDecision::Launch)
     }
 
     /// Facts under which an access whose offsets obey `known` stays inside; `checked` are those that might wrap.
     fn inside(
         &self,
-        place: &Place,
+        place: &MemAccess,
         offset: &Polynomial,
         known: &[Inequality],
         checked: &[Inequality],
-    ) -> Option<Vec<Fact>> {
-        let mut bound = Bound::unmasked(self.func, self.polynomials);
+    ) -> Option<Vec<Guard>> {
+        let mut bound = BoundSearch::unmasked(self.func, self.polynomials);
         for inequality in checked {
             bound.fits(&inequality.small)?;
             bound.fits(&inequality.big)?;
@@ -239,8 +239,10 @@ impl Walker<'_> {
         let Some(Op { kind: definition, .. }) = self.definitions.get(&mask) else { return vec![] };
         match definition {
             Kind::Scalar(scalar) => match scalar.op.algebra {
-                Algebra::And => scalar.args.iter().flat_map(|&arg| self.inequalities(arg).to_vec()).collect(),
-                Algebra::Compare(op) if self.func.ty(scalar.args[0]).dtype.is_integer() => {
+                ArithKind::And => {
+                    scalar.args.iter().flat_map(|&arg| self.inequalities(arg).to_vec()).collect()
+                }
+                ArithKind::Compare(op) if self.func.ty(scalar.args[0]).dtype.is_integer() => {
                     self.comparison(op, scalar.args[0], scalar.args[1])
                 }
                 _ => vec![],
@@ -283,11 +285,11 @@ impl Walker<'_> {
     }
 }
 
-fn bounds_a_length_by_the_grid(fact: &Fact) -> bool {
-    let within = |sum: &Sum, symbol: fn(&Symbol) -> bool| {
+fn bounds_a_length_by_the_grid(fact: &Guard) -> bool {
+    let within = |sum: &SymbolicSum, symbol: fn(&Symbol) -> bool| {
         sum.terms.iter().any(|(_, factors)| factors.iter().any(symbol))
     };
-    let Fact::AtMost { low, high } = fact else { return false };
+    let Guard::AtMost { low, high } = fact else { return false };
     within(low, |symbol| matches!(symbol, Symbol::Grid(_)))
         && within(high, |symbol| matches!(symbol, Symbol::Length(_)))
 }

@@ -1,8 +1,8 @@
 //! Bounds of polynomials by inequalities: what varies is eliminated, ramps and variables by what bounds them, program ids by the
 //! grid, until the bound is over what is known at launch. What that takes of arguments is collected as facts.
 
-use super::polynomial::{Atom, LoopEnds, Polynomial, Polynomials};
-use crate::ir::guard::{Fact, Symbol, irredundant};
+use super::polynomial::{Atom, LoopBounds, Polynomial, Polynomials};
+use crate::ir::guard::{Guard, Symbol, irredundant};
 use crate::ir::{Func, ParamKind, Value};
 use crate::support::dtype::DType;
 
@@ -30,21 +30,21 @@ pub fn tightest(all: Vec<Inequality>) -> Vec<Inequality> {
 const MAX_STEPS: usize = 256;
 
 /// Finds bounds that hold given `facts`, which it collects as it needs them.
-pub struct Bound<'a> {
+pub struct BoundSearch<'a> {
     pub known: &'a [Inequality],
     func: &'a Func,
     polynomials: &'a Polynomials,
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Guard>,
     /// How many more eliminations may be tried: the ends of loops refer to those of the loops around them.
     steps: usize,
     /// Whether ends that may be far off serve: they show that a sum does not wrap.
     loose: bool,
 }
 
-impl<'a> Bound<'a> {
+impl<'a> BoundSearch<'a> {
     /// Bounds that use no mask.
-    pub fn unmasked(func: &'a Func, polynomials: &'a Polynomials) -> Bound<'a> {
-        Bound { known: &[], func, polynomials, facts: vec![], steps: MAX_STEPS, loose: false }
+    pub fn unmasked(func: &'a Func, polynomials: &'a Polynomials) -> BoundSearch<'a> {
+        BoundSearch { known: &[], func, polynomials, facts: vec![], steps: MAX_STEPS, loose: false }
     }
 
     /// One elimination more, of a polynomial that is small enough to go on with.
@@ -215,7 +215,7 @@ impl<'a> Bound<'a> {
     /// Shows, with facts where needed, that the ends of a loop are what their polynomials say: a kernel computes them in the
     /// variable's type, where they wrap. One that is a number or an argument does not; a start that does not pass the
     /// type's largest value is no less than it says, an end that does not pass the smallest one no more.
-    fn ends_fit(&mut self, variable: Value, ends: &LoopEnds) -> Option<()> {
+    fn ends_fit(&mut self, variable: Value, ends: &LoopBounds) -> Option<()> {
         self.step(&ends.low)?;
         if let Some(dividend) = &ends.dividend {
             self.is_natural(variable, dividend)?;
@@ -366,7 +366,7 @@ impl<'a> Bound<'a> {
         {
             return Some(());
         }
-        let fact = Fact::AtMost { low: low.to_sum()?, high: high.to_sum()? };
+        let fact = Guard::AtMost { low: low.to_sum()?, high: high.to_sum()? };
         if !self.facts.contains(&fact) {
             self.facts.push(fact);
         }

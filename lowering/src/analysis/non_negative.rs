@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 
-use super::inequality::Bound;
+use super::inequality::BoundSearch;
 use super::polynomial::Polynomials;
 use crate::ir::guard;
-use crate::ir::guard::Fact;
+use crate::ir::guard::Guard;
 use crate::ir::{Func, Value};
 use crate::ops::Kind;
-use crate::ops::scalar::Algebra;
+use crate::ops::scalar::ArithKind;
 use crate::support::dtype::DType;
 
 /// What values are at least, and the facts that this rests on.
 #[derive(Default, Debug)]
 pub struct Signs {
     pub least: HashMap<Value, i128>,
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Guard>,
 }
 
 impl Signs {
@@ -26,7 +26,7 @@ impl Signs {
         let mut signs = Signs::default();
         func.body.walk(&mut |op| {
             let Kind::Scalar(scalar) = &op.kind else { return };
-            let divides = matches!(scalar.op.algebra, Algebra::Div | Algebra::Rem);
+            let divides = matches!(scalar.op.algebra, ArithKind::Div | ArithKind::Rem);
             if !divides || !matches!(scalar.dtype(func), DType::I32 | DType::I64) {
                 return;
             }
@@ -34,7 +34,8 @@ impl Signs {
                 if !polynomials.is_plain(operand) {
                     continue;
                 }
-                let (value, mut bound) = (polynomials.get(operand), Bound::unmasked(func, &polynomials));
+                let (value, mut bound) =
+                    (polynomials.get(operand), BoundSearch::unmasked(func, &polynomials));
                 let shown = match least {
                     0 => bound.is_natural(operand, &value),
                     _ => bound.is_positive(operand, &value),

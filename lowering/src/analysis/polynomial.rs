@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::ir::guard::{Sum, Symbol};
+use crate::ir::guard::{Symbol, SymbolicSum};
 use crate::ir::{Block, Func, ParamKind, Shape, Value};
-use crate::ops::scalar::Algebra;
-use crate::ops::{Kind, Place};
+use crate::ops::scalar::ArithKind;
+use crate::ops::{Kind, MemAccess};
 use crate::support::dtype::DType;
 
 /// What a polynomial is made of.
@@ -210,7 +210,7 @@ impl Polynomial {
     }
 
     /// As a launch-time sum; `None` when something varies or a coefficient does not fit.
-    pub fn to_sum(&self) -> Option<Sum> {
+    pub fn to_sum(&self) -> Option<SymbolicSum> {
         let terms = self
             .terms
             .iter()
@@ -225,7 +225,7 @@ impl Polynomial {
                 Some((i64::try_from(coefficient).ok()?, factors?))
             })
             .collect::<Option<Vec<_>>>()?;
-        Some(Sum { terms })
+        Some(SymbolicSum { terms })
     }
 
     /// Ramps follow their axis to its new place; `None` when something varies by element and cannot.
@@ -252,7 +252,7 @@ impl Polynomial {
 
 /// What a variable lies between: `low <= variable < high`.
 #[derive(Clone, Debug)]
-pub struct LoopEnds {
+pub struct LoopBounds {
     pub low: Polynomial,
     pub high: Polynomial,
     /// That holds only if there is a number between them: of a remainder, whose divisor may be 0, and of what is clamped. A
@@ -266,9 +266,9 @@ pub struct LoopEnds {
     pub loose: bool,
 }
 
-impl LoopEnds {
-    fn of_loop(low: Polynomial, high: Polynomial) -> LoopEnds {
-        LoopEnds { low, high, if_any: false, dividend: None, divisor: None, loose: false }
+impl LoopBounds {
+    fn of_loop(low: Polynomial, high: Polynomial) -> LoopBounds {
+        LoopBounds { low, high, if_any: false, dividend: None, divisor: None, loose: false }
     }
 }
 
@@ -276,7 +276,7 @@ impl LoopEnds {
 #[derive(Default, Debug)]
 pub struct Polynomials {
     known: HashMap<Value, Polynomial>,
-    pub loops: HashMap<Value, LoopEnds>,
+    pub loops: HashMap<Value, LoopBounds>,
     /// What is the larger of something and a number that is known at launch, and the smaller of them.
     floors: HashMap<Value, Polynomial>,
     ceilings: HashMap<Value, Polynomial>,
@@ -301,7 +301,7 @@ impl Polynomials {
     }
 
     /// Where an access goes, from the start of its slice.
-    pub fn of_place(&self, place: &Place) -> Polynomial {
+    pub fn of_place(&self, place: &MemAccess) -> Polynomial {
         let offset = self.get(place.offset);
         place.base.map_or(offset.clone(), |base| self.get(base).add(&offset))
     }
@@ -319,7 +319,7 @@ impl Polynomials {
             if let Kind::For(op) = &op.kind {
                 let behind = Polynomial::constant(op.closed.into());
                 let (low, high) = (self.get(op.low), self.get(op.high).add(&behind));
-                let ends = LoopEnds::of_loop(low, high);
+                let ends = LoopBounds::of_loop(low, high);
                 self.loops.insert(op.body.args[0], ends);
                 self.known
                     .insert(op.body.args[0], Polynomial::atom(Atom::Loop(op.body.args[0], Placement::OWN)));
@@ -385,15 +385,15 @@ impl Polynomials {
     }
 
     /// What the result of an operation lies between, if that follows from the operation and not from its operands.
-    fn ends(&self, func: &Func, kind: &Kind) -> Option<LoopEnds> {
+    fn ends(&self, func: &Func, kind: &Kind) -> Option<LoopBounds> {
         let Kind::Scalar(op) = kind else { return None };
         if !matches!(op.dtype(func), DType::I32 | DType::I64) {
             return None;
         }
         let one = Polynomial::constant(1);
-        let between = |low: Polynomial, high: Polynomial| LoopEnds {
+        let between = |low: Polynomial, high: Polynomial| LoopBounds {
             if_any: true,
-            ..LoopEnds::of_loop(low, high.add(&one))
+            ..LoopBounds::of_loop(low, high.add(&one))
         };
         let either_way = |limits: &HashMap<Value, Polynomial>| {
             let [a, b] = op.args[..] else { return None };
@@ -402,13 +402,13 @@ impl Polynomials {
                 .find_map(|(inner, other)| Some((limits.get(&inner)?.clone(), self.launched(other)?)))
         };
         match op.op.algebra {
-            Algebra::Rem if self.is_plain(op.args[0]) => Some(self.remainder(op.args[0], op.args[1])),
-            Algebra::Div if op.args.iter().all(|&arg| self.is_plain(arg)) => {
-                Some(LoopEnds { divisor: Some(self.get(op.args[1])), ..self.below(op.args[0]) })
+            ArithKind::Rem if self.is_plain(op.args[0]) => Some(self.remainder(op.args[0], op.args[1])),
+            ArithKind::Div if op.args.iter().all(|&arg| self.is_plain(arg)) => {
+                Some(LoopBounds { divisor: Some(self.get(op.args[1])), ..self.below(op.args[0]) })
             }
-            Algebra::Minimum => either_way(&self.floors).map(|(low, high)| between(low, high)),
-            Algebra::Maximum => either_way(&self.ceilings).map(|(high, low)| between(low, high)),
-            Algebra::And => {
+            ArithKind::Minimum => either_way(&self.floors).map(|(low, high)| between(low, high)),
+            ArithKind::Maximum => either_way(&self.ceilings).map(|(high, low)| between(low, high)),
+            ArithKind::And => {
                 let bits = op.args.iter().find_map(|&arg| self.known.get(&arg)?.as_constant())?;
                 (bits >= 0).then(|| between(Polynomial::default(), Polynomial::constant(bits)))
             }
@@ -416,23 +416,23 @@ impl Polynomials {
         }
     }
 
-    fn remainder(&self, dividend: Value, divisor: Value) -> LoopEnds {
+    fn remainder(&self, dividend: Value, divisor: Value) -> LoopBounds {
         let below = self.below(dividend);
         match self.launched(divisor) {
-            Some(high) => LoopEnds { high, if_any: true, loose: false, ..below },
-            None => LoopEnds { divisor: Some(self.get(divisor)), ..below },
+            Some(high) => LoopBounds { high, if_any: true, loose: false, ..below },
+            None => LoopBounds { divisor: Some(self.get(divisor)), ..below },
         }
     }
 
     /// What is no less than 0 and no more than a number that is not negative.
-    fn below(&self, dividend: Value) -> LoopEnds {
+    fn below(&self, dividend: Value) -> LoopBounds {
         let dividend = self.get(dividend);
         let high = dividend.add(&Polynomial::constant(1));
         let counts = |atom: Atom| matches!(atom, Atom::Program(_) | Atom::Ramp { .. });
         let plain = dividend.varying().is_some_and(|atom| counts(atom) && dividend == Polynomial::atom(atom));
         // Sums and products might wrap.
         let dividend = (!plain).then_some(dividend);
-        LoopEnds { dividend, loose: true, ..LoopEnds::of_loop(Polynomial::default(), high) }
+        LoopBounds { dividend, loose: true, ..LoopBounds::of_loop(Polynomial::default(), high) }
     }
 
     /// Takes note of a result with one end.
@@ -443,7 +443,7 @@ impl Polynomials {
         }
         let limit = || op.args.iter().find_map(|&arg| self.launched(arg));
         match op.op.algebra {
-            Algebra::Minimum => {
+            ArithKind::Minimum => {
                 self.ceilings.extend(limit().map(|limit| (result, limit)));
                 if let [a, b] = op.args[..]
                     && op.args.iter().all(|&arg| self.is_plain(arg))
@@ -451,41 +451,41 @@ impl Polynomials {
                     self.minima.insert(result, [self.get(a), self.get(b)]);
                 }
             }
-            Algebra::Maximum => self.floors.extend(limit().map(|limit| (result, limit))),
+            ArithKind::Maximum => self.floors.extend(limit().map(|limit| (result, limit))),
             _ => {}
         }
     }
 }
 
 /// The rule of lanewise operations.
-pub fn scalar(all: &Polynomials, algebra: Algebra, args: &[Value]) -> Option<Polynomial> {
+pub fn scalar(all: &Polynomials, algebra: ArithKind, args: &[Value]) -> Option<Polynomial> {
     let arg = |i: usize| all.get(args[i]);
     match algebra {
-        Algebra::Add => Some(arg(0).add(&arg(1))),
-        Algebra::Sub => Some(arg(0).sub(&arg(1))),
-        Algebra::Mul => Some(arg(0).mul(&arg(1))),
-        Algebra::Neg => Some(arg(0).scale(-1)),
-        Algebra::Shl => {
+        ArithKind::Add => Some(arg(0).add(&arg(1))),
+        ArithKind::Sub => Some(arg(0).sub(&arg(1))),
+        ArithKind::Mul => Some(arg(0).mul(&arg(1))),
+        ArithKind::Neg => Some(arg(0).scale(-1)),
+        ArithKind::Shl => {
             let amount = arg(1).as_constant().filter(|amount| (0..31).contains(amount))?;
             Some(arg(0).scale(1 << amount))
         }
-        Algebra::CeilDiv => {
+        ArithKind::CeilDiv => {
             let by = u32::try_from(arg(1).as_constant()?).ok().filter(|&by| by > 0)?;
             let Some(Atom::Known(Symbol::Scalar(scalar))) = arg(0).as_atom() else { return None };
             Some(Polynomial::atom(Atom::Known(Symbol::CeilDiv { scalar, by })))
         }
-        Algebra::MulAdd
-        | Algebra::Div
-        | Algebra::Rem
-        | Algebra::Minimum
-        | Algebra::Maximum
-        | Algebra::And
-        | Algebra::Or
-        | Algebra::Shr
-        | Algebra::Select
-        | Algebra::Exp
-        | Algebra::Compare(_)
-        | Algebra::Other => None,
+        ArithKind::MulAdd
+        | ArithKind::Div
+        | ArithKind::Rem
+        | ArithKind::Minimum
+        | ArithKind::Maximum
+        | ArithKind::And
+        | ArithKind::Or
+        | ArithKind::Shr
+        | ArithKind::Select
+        | ArithKind::Exp
+        | ArithKind::Compare(_)
+        | ArithKind::Other => None,
     }
 }
 

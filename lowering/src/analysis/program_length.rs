@@ -7,18 +7,18 @@
 use std::collections::HashMap;
 
 use crate::ir::{Func, Op, Value};
-use crate::ops::scalar::{Algebra, Scalar};
-use crate::ops::{Cast, Constant, For, Kind, Number, ProgramId};
+use crate::ops::scalar::{ArithKind, Scalar};
+use crate::ops::{Cast, Constant, ConstantValue, For, Kind, ProgramId};
 
 /// The axis of the grid along which programs differ in length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Longest {
+pub struct LongestAxis {
     pub axis: u8,
     /// Whether the last ones take longest; else the first do.
     pub last: bool,
 }
 
-impl Longest {
+impl LongestAxis {
     /// Whether the hardware's order, the first axis fastest and from 0, would leave the longest programs of some place for the end.
     pub fn changes_order(self) -> bool {
         self.axis == 0 || self.last
@@ -67,7 +67,7 @@ impl Slope {
 
 /// The axis along which loops of products take longer, if it is one alone. A loop without a bound may wait for another program, which is
 /// right only where programs begin in the hardware's order.
-pub fn longest(func: &Func) -> Option<Longest> {
+pub fn longest(func: &Func) -> Option<LongestAxis> {
     let mut may_wait = false;
     func.body.walk(&mut |op| may_wait |= matches!(op.kind, Kind::While(_)));
     if may_wait {
@@ -89,12 +89,12 @@ pub fn longest(func: &Func) -> Option<Longest> {
     }
     let axis = turns.iter().position(|&slope| slope != Flat)?;
     let is_alone = turns[axis] != Unknown && turns[axis + 1..].iter().all(|&slope| slope == Flat);
-    is_alone.then_some(Longest { axis: axis as u8, last: turns[axis] == Rises })
+    is_alone.then_some(LongestAxis { axis: axis as u8, last: turns[axis] == Rises })
 }
 
 fn multiplies(body: &For) -> bool {
     let mut found = false;
-    body.body.walk(&mut |op| found |= matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_)));
+    body.body.walk(&mut |op| found |= matches!(op.kind, Kind::Dot(_) | Kind::WarpGroupDot(_)));
     found
 }
 
@@ -136,7 +136,8 @@ impl Slopes<'_> {
 
     /// Whether a number known at build is above 0.
     fn sign(&self, value: Value) -> Option<bool> {
-        let Kind::Constant(Constant { value: Number::Int(number) }) = self.definitions.get(&value)?.kind
+        let Kind::Constant(Constant { value: ConstantValue::Int(number) }) =
+            self.definitions.get(&value)?.kind
         else {
             return None;
         };
@@ -144,16 +145,16 @@ impl Slopes<'_> {
     }
 }
 
-fn combined(algebra: Algebra, slopes: &[Slope], signs: &[Option<bool>]) -> Slope {
+fn combined(algebra: ArithKind, slopes: &[Slope], signs: &[Option<bool>]) -> Slope {
     let times = |slope: Slope, is_positive: bool| if is_positive { slope } else { slope.negative() };
     match (algebra, slopes, signs) {
         (_, slopes, _) if slopes.iter().all(|&slope| slope == Flat) => Flat,
-        (Algebra::Add | Algebra::Minimum | Algebra::Maximum, &[one, other], _) => one.and(other),
-        (Algebra::Sub, &[one, other], _) => one.and(other.negative()),
-        (Algebra::Mul, &[slope, Flat], &[_, Some(sign)])
-        | (Algebra::Mul, &[Flat, slope], &[Some(sign), _]) => times(slope, sign),
-        (Algebra::Div | Algebra::CeilDiv, &[slope, Flat], &[_, Some(sign)]) => times(slope, sign),
-        (Algebra::Shl, &[slope, Flat], _) => slope,
+        (ArithKind::Add | ArithKind::Minimum | ArithKind::Maximum, &[one, other], _) => one.and(other),
+        (ArithKind::Sub, &[one, other], _) => one.and(other.negative()),
+        (ArithKind::Mul, &[slope, Flat], &[_, Some(sign)])
+        | (ArithKind::Mul, &[Flat, slope], &[Some(sign), _]) => times(slope, sign),
+        (ArithKind::Div | ArithKind::CeilDiv, &[slope, Flat], &[_, Some(sign)]) => times(slope, sign),
+        (ArithKind::Shl, &[slope, Flat], _) => slope,
         _ => Unknown,
     }
 }

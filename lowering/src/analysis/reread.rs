@@ -24,7 +24,7 @@ pub fn reads_again(func: &Func) -> bool {
 /// Their variables.
 fn found(func: &Func) -> HashSet<Value> {
     let polynomials = Polynomials::analyse(func);
-    let mut finder = Finder { func, polynomials: &polynomials, seen: vec![], found: HashSet::new() };
+    let mut finder = RereadFinder { func, polynomials: &polynomials, seen: vec![], found: HashSet::new() };
     finder.block(&func.body);
     finder.found
 }
@@ -46,22 +46,22 @@ const LONG: u64 = 8192;
 
 /// Where a loop reads: a slice, the step from iteration to iteration, and the rest of the offset.
 #[derive(PartialEq)]
-struct Reading {
+struct LoopRead {
     param: ParamId,
     step: Polynomial,
     rest: Polynomial,
 }
 
-struct Finder<'a> {
+struct RereadFinder<'a> {
     func: &'a Func,
     polynomials: &'a Polynomials,
     /// What loops have read so far.
-    seen: Vec<Reading>,
+    seen: Vec<LoopRead>,
     /// The variables of the loops that read some of it again.
     found: HashSet<Value>,
 }
 
-impl Finder<'_> {
+impl RereadFinder<'_> {
     fn block(&mut self, block: &Block) {
         for op in &block.ops {
             if let Kind::For(body) = &op.kind {
@@ -73,7 +73,7 @@ impl Finder<'_> {
 
     fn reads(&mut self, body: &For) {
         let variable = body.body.args[0];
-        let multiplies = |kind: &Kind| matches!(kind, Kind::Dot(_) | Kind::GroupDot(_));
+        let multiplies = |kind: &Kind| matches!(kind, Kind::Dot(_) | Kind::WarpGroupDot(_));
         let is_long = |load: &Load| {
             let bytes = self.func.slice(load.place.param).0.bytes();
             self.func.ty(load.place.offset).shape.elements() * u64::from(bytes) >= LONG
@@ -86,7 +86,7 @@ impl Finder<'_> {
             if let Kind::Load(load) = &op.kind {
                 let place = self.polynomials.of_place(&load.place);
                 let (step, rest) = place.split(Atom::Loop(variable, Placement::OWN));
-                readings.push(Reading { param: load.place.param, step, rest });
+                readings.push(LoopRead { param: load.place.param, step, rest });
             }
         }
         readings.retain(|reading| reading.step != Polynomial::default());

@@ -4,21 +4,22 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Op, Rewriter, Value};
 use crate::ops::Kind;
 
 /// Gives each part whose tiles of one extent are counted by one of these ramps a ramp of its own, and returns those ramps. Nothing is
 /// changed where a loop carries a ramp, and none is returned where two count one part.
 pub(crate) fn separate(func: &mut Func, ramps: &[Value], extent: u32) -> Vec<Value> {
-    let parts = Parts::new(func, ramps, extent);
+    let parts = RowGroups::new(func, ramps, extent);
     let mut counted: BTreeMap<Value, Vec<Value>> = BTreeMap::new();
     let mut carried = false;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let used: Vec<Value> =
             operation.operands().into_iter().filter(|operand| ramps.contains(operand)).collect();
-        carried |= !used.is_empty() && matches!(operation.spread(func, &op.results), Spread::Carry(_));
+        carried |=
+            !used.is_empty() && matches!(operation.spread(func, &op.results), LayoutRelation::Carry(_));
         if let Some(part) = parts.of(op) {
             counted.entry(part).or_default().extend(used);
         }
@@ -51,14 +52,14 @@ pub(crate) fn separate(func: &mut Func, ramps: &[Value], extent: u32) -> Vec<Val
 }
 
 /// Tiles of one extent, joined where their elements must be in one order.
-struct Parts {
+struct RowGroups {
     /// A tile of the same part, itself where it stands for the part; ramps, and tiles whose elements are all the same, are of none.
     parents: HashMap<Value, Value>,
 }
 
-impl Parts {
-    fn new(func: &Func, ramps: &[Value], extent: u32) -> Parts {
-        let mut parts = Parts { parents: HashMap::new() };
+impl RowGroups {
+    fn new(func: &Func, ramps: &[Value], extent: u32) -> RowGroups {
+        let mut parts = RowGroups { parents: HashMap::new() };
         let mut uniform = HashSet::new();
         func.body.walk(&mut |op| {
             let operation = op.kind.operation();
@@ -78,7 +79,7 @@ impl Parts {
         func.body.walk(&mut |op| {
             let operation = op.kind.operation();
             let groups = match operation.spread(func, &op.results) {
-                Spread::Carry(groups) => groups,
+                LayoutRelation::Carry(groups) => groups,
                 _ => vec![operation.operands().into_iter().chain(op.results.iter().copied()).collect()],
             };
             for group in groups {

@@ -2,25 +2,25 @@
 
 use std::collections::HashSet;
 
-use super::axis_info::{Assumptions, Axes};
+use super::axis_info::{Axes, LaunchFacts};
 use super::non_negative::Signs;
-use crate::ir::guard::Fact;
+use crate::ir::guard::Guard;
 use crate::ir::{Func, Op, ParamId, ParamKind, Type, Value, substitute};
-use crate::ops::scalar::Algebra;
-use crate::ops::{Constant, Effect, Kind, Number};
-use crate::transform::legalize_index::{Trust, split};
+use crate::ops::scalar::ArithKind;
+use crate::ops::{Constant, ConstantValue, Effect, Kind};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 
 /// Puts 1 in the place of scalar arguments; gives the facts that say so.
-pub fn take_for_one(func: &mut Func, strides: &[Value]) -> Vec<Fact> {
+pub fn take_for_one(func: &mut Func, strides: &[Value]) -> Vec<Guard> {
     for &stride in strides {
         let ty = Type::scalar(func.ty(stride).dtype);
         let one = func.value(ty);
-        let kind = Constant { value: Number::Int(1) }.into();
+        let kind = Constant { value: ConstantValue::Int(1) }.into();
         func.body.ops.insert(0, Op { kind, results: vec![one], loc: func.loc });
         substitute(func, stride, one);
     }
     let position = |&stride: &Value| func.scalar_parameter(stride);
-    strides.iter().filter_map(position).map(|scalar| Fact::Equal { scalar, value: 1 }).collect()
+    strides.iter().filter_map(position).map(|scalar| Guard::Equal { scalar, value: 1 }).collect()
 }
 
 /// A multiple of every vector.
@@ -31,7 +31,7 @@ const MAX_SETS: usize = 4;
 
 /// Sets of arguments that would, if they were 1, make neighbours of elements that are none otherwise: Triton asks each launch
 /// which of its integers are 1. Along the last axis first, as rows are stored.
-pub fn unit_strides(func: &Func, trust: Trust) -> Vec<Vec<Value>> {
+pub fn unit_strides(func: &Func, trust: BoundsPolicy) -> Vec<Vec<Value>> {
     let extents = compared(func);
     let is_stride = |value: &Value| !extents.contains(value) && !func.is_view_number(*value);
     let candidates: Vec<Value> = integers(func).filter(is_stride).collect();
@@ -53,18 +53,18 @@ pub fn integers(func: &Func) -> impl Iterator<Item = Value> {
 }
 
 /// A stride, and the axis on which it would make neighbours.
-type OnAxis = (usize, Value);
+type StrideAxis = (usize, Value);
 
 /// The strides of a slice, one of which may be 1, that of the last axis first.
-struct Strided {
+struct SliceStrides {
     strides: Vec<Value>,
     writes: bool,
 }
 
 /// The slices with accesses that have no neighbours, each by the strides that would give them some.
-fn strided(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Strided> {
+fn strided(func: &Func, facts: &[Guard], candidates: &[Value]) -> Vec<SliceStrides> {
     // As if all else were as even as it gets: only that neighbours may be moved together depends on it.
-    let mut even = Assumptions::promised(func).learned(func, facts).with_signs(&Signs::analyse(func));
+    let mut even = LaunchFacts::promised(func).learned(func, facts).with_signs(&Signs::analyse(func));
     even.multiples.extend(integers(func).map(|value| (value, EVEN)));
     let known = Axes::analyse(func, &even);
     let with_one = |&stride: &Value| {
@@ -74,7 +74,7 @@ fn strided(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Strided> {
         (stride, Axes::analyse(func, &assumed))
     };
     let assumed: Vec<(Value, Axes)> = candidates.iter().map(with_one).collect();
-    let mut slices: Vec<(ParamId, Vec<OnAxis>, bool)> = vec![];
+    let mut slices: Vec<(ParamId, Vec<StrideAxis>, bool)> = vec![];
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let Some(place) = operation.place() else { return };
@@ -97,7 +97,7 @@ fn strided(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Strided> {
             }
         }
     });
-    let mut found: Vec<Strided> = vec![];
+    let mut found: Vec<SliceStrides> = vec![];
     for (_, mut strides, writes) in slices {
         strides.sort_by_key(|&(axis, _)| std::cmp::Reverse(axis));
         let mut seen = HashSet::new();
@@ -105,7 +105,7 @@ fn strided(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Strided> {
             strides.into_iter().map(|(_, stride)| stride).filter(|&stride| seen.insert(stride)).collect();
         match found.iter_mut().find(|other| other.strides == strides) {
             Some(other) => other.writes |= writes,
-            None if !strides.is_empty() => found.push(Strided { strides, writes }),
+            None if !strides.is_empty() => found.push(SliceStrides { strides, writes }),
             None => {}
         }
     }
@@ -114,7 +114,7 @@ fn strided(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Strided> {
 
 /// One stride of each slice, in every combination while these are few; what is written has its rows stored side by side
 /// where they are many.
-fn sets(slices: &[Strided]) -> Vec<Vec<Value>> {
+fn sets(slices: &[SliceStrides]) -> Vec<Vec<Value>> {
     let count = |choices: &[&[Value]]| choices.iter().map(|strides| strides.len()).product::<usize>();
     let mut choices: Vec<&[Value]> = slices.iter().map(|slice| slice.strides.as_slice()).collect();
     if count(&choices) > MAX_SETS {
@@ -150,7 +150,7 @@ fn compared(func: &Func) -> HashSet<Value> {
             todo.extend([op.low, op.high, op.step]);
         }
         if let Kind::Scalar(scalar) = &op.kind
-            && matches!(scalar.op.algebra, Algebra::Compare(_) | Algebra::Div | Algebra::Rem)
+            && matches!(scalar.op.algebra, ArithKind::Compare(_) | ArithKind::Div | ArithKind::Rem)
         {
             todo.extend(&scalar.args);
         }

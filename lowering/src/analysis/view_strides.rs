@@ -1,12 +1,12 @@
 //! What bodies take for granted of views.
 
 use super::unit_stride::take_for_one;
-use crate::ir::guard::Fact;
+use crate::ir::guard::Guard;
 use crate::ir::{Func, ParamId, Value};
 
 /// Lets neighbours along the last axis of every view be neighbours in memory, as far as blocks have neighbours there; gives
 /// the facts that say so.
-pub fn contiguous(func: &mut Func) -> Vec<Fact> {
+pub fn contiguous(func: &mut Func) -> Vec<Guard> {
     let strides = inner_strides(func);
     take_for_one(func, &strides)
 }

@@ -26,23 +26,23 @@ const ROOM: u64 = 2 << 30;
 
 /// A directory of results; `None` when there is no place for one.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct ArtifactCache {
     directory: Option<PathBuf>,
 }
 
 /// Names a result by what went into it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Key(u128);
+pub struct CacheKey(u128);
 
-impl Key {
+impl CacheKey {
     /// The compiler's sources count, and each part, told apart by its length.
-    pub fn of(parts: &[&str]) -> Key {
+    pub fn of(parts: &[&str]) -> CacheKey {
         let mut bytes = env!("FUSE_COMPILER_HASH").as_bytes().to_vec();
         for part in parts {
             bytes.extend((part.len() as u64).to_le_bytes());
             bytes.extend(part.as_bytes());
         }
-        Key(xxh3_128(&bytes))
+        CacheKey(xxh3_128(&bytes))
     }
 
     /// Enough of it to tell versions of one kernel apart.
@@ -55,16 +55,16 @@ impl Key {
     }
 }
 
-impl Cache {
-    pub fn at(directory: Option<PathBuf>) -> Cache {
-        Cache { directory }
+impl ArtifactCache {
+    pub fn at(directory: Option<PathBuf>) -> ArtifactCache {
+        ArtifactCache { directory }
     }
 
-    fn path(&self, key: Key) -> Option<PathBuf> {
+    fn path(&self, key: CacheKey) -> Option<PathBuf> {
         Some(self.directory.as_ref()?.join(key.hex()))
     }
 
-    pub fn get<T: DeserializeOwned>(&self, key: Key) -> Option<T> {
+    pub fn get<T: DeserializeOwned>(&self, key: CacheKey) -> Option<T> {
         let path = self.path(key)?;
         let bytes = fs::read(&path).ok()?;
         // Used now: it is among the last to go.
@@ -74,7 +74,7 @@ impl Cache {
     }
 
     /// Keeps a result. A cache that cannot be written is no mistake of the user's.
-    pub fn put<T: Serialize>(&self, key: Key, value: &T) {
+    pub fn put<T: Serialize>(&self, key: CacheKey, value: &T) {
         static TRIMMED: Once = Once::new();
         TRIMMED.call_once(|| self.trim(ROOM));
         let _ = self.try_put(key, value);
@@ -106,7 +106,7 @@ impl Cache {
         }
     }
 
-    fn try_put<T: Serialize>(&self, key: Key, value: &T) -> Option<()> {
+    fn try_put<T: Serialize>(&self, key: CacheKey, value: &T) -> Option<()> {
         let path = self.path(key)?;
         let directory: &Path = path.parent()?;
         fs::create_dir_all(directory).ok()?;

@@ -9,15 +9,15 @@ const LEVEL: u8 = 6;
 
 /// Bytes as DEFLATE packs them (RFC 1951).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Packed {
+pub struct Deflated {
     pub deflated: Vec<u8>,
     /// How many they are.
     pub len: usize,
 }
 
-impl Packed {
-    pub fn new(bytes: &[u8]) -> Packed {
-        Packed { deflated: compress_to_vec(bytes, LEVEL), len: bytes.len() }
+impl Deflated {
+    pub fn new(bytes: &[u8]) -> Deflated {
+        Deflated { deflated: compress_to_vec(bytes, LEVEL), len: bytes.len() }
     }
 
     pub fn unpack(&self) -> Vec<u8> {

@@ -1,13 +1,13 @@
 //! Host assembly, one text for each level of processor, fit for `core::arch::global_asm!`.
 
-use super::Stages;
-use super::llvm::{LlvmModule, Processor, StrengthReduction};
-use crate::cpu::emit::Plan;
+use super::StageTexts;
+use super::llvm::{LlvmModule, StrengthReduction, TargetCpu};
+use crate::cpu::emit::CpuPlan;
 use crate::mlir::{Machine, Session, Vectors};
 
 /// What host code asks of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Level {
+pub enum CpuLevel {
     Baseline,
     V3,
     V4,
@@ -21,39 +21,39 @@ pub enum Family {
 }
 
 impl Family {
-    pub fn levels(self) -> &'static [Level] {
+    pub fn levels(self) -> &'static [CpuLevel] {
         match self {
-            Family::X86_64 => &[Level::Baseline, Level::V3, Level::V4],
-            Family::AArch64 => &[Level::Baseline],
+            Family::X86_64 => &[CpuLevel::Baseline, CpuLevel::V3, CpuLevel::V4],
+            Family::AArch64 => &[CpuLevel::Baseline],
         }
     }
 
-    fn machine(self, level: Level, plan: &Plan) -> Machine {
+    fn machine(self, level: CpuLevel, plan: &CpuPlan) -> Machine {
         Machine::Host(match (self, level) {
-            (Family::X86_64, Level::Baseline) => Vectors::Baseline,
+            (Family::X86_64, CpuLevel::Baseline) => Vectors::Baseline,
             // Levels with the same code share a module.
-            (Family::X86_64, Level::V4) if plan.differs_by_registers() => Vectors::Wide,
-            (Family::X86_64, Level::V3 | Level::V4) | (Family::AArch64, _) => Vectors::Fused,
+            (Family::X86_64, CpuLevel::V4) if plan.differs_by_registers() => Vectors::Wide,
+            (Family::X86_64, CpuLevel::V3 | CpuLevel::V4) | (Family::AArch64, _) => Vectors::Fused,
         })
     }
 
-    fn processor(self, level: Level) -> Processor {
+    fn processor(self, level: CpuLevel) -> TargetCpu {
         let (triple, cpu) = match (self, level) {
-            (Family::X86_64, Level::Baseline) => ("x86_64-unknown-linux-gnu", "x86-64"),
-            (Family::X86_64, Level::V3) => ("x86_64-unknown-linux-gnu", "x86-64-v3"),
-            (Family::X86_64, Level::V4) => ("x86_64-unknown-linux-gnu", "x86-64-v4"),
+            (Family::X86_64, CpuLevel::Baseline) => ("x86_64-unknown-linux-gnu", "x86-64"),
+            (Family::X86_64, CpuLevel::V3) => ("x86_64-unknown-linux-gnu", "x86-64-v3"),
+            (Family::X86_64, CpuLevel::V4) => ("x86_64-unknown-linux-gnu", "x86-64-v4"),
             (Family::AArch64, _) => ("aarch64-unknown-linux-gnu", "generic"),
         };
-        Processor { triple, cpu, features: "" }
+        TargetCpu { triple, cpu, features: "" }
     }
 }
 
-impl Level {
+impl CpuLevel {
     pub fn name(self) -> &'static str {
         match self {
-            Level::Baseline => "baseline",
-            Level::V3 => "v3",
-            Level::V4 => "v4",
+            CpuLevel::Baseline => "baseline",
+            CpuLevel::V3 => "v3",
+            CpuLevel::V4 => "v4",
         }
     }
 }
@@ -62,26 +62,26 @@ impl Level {
 const LEVEL: &str = "_AT_LEVEL";
 
 /// The stages of a module, and the lowest level that it is for.
-pub type StagesOf = (Level, Stages);
+pub type StagesOf = (CpuLevel, StageTexts);
 
 /// Assembly for every level of `family`; the entry of each is `entry` followed by `_` and the level's name.
 pub fn emit(
     session: &Session,
-    plan: &Plan,
+    plan: &CpuPlan,
     entry: &str,
     family: Family,
-) -> Result<Vec<(Level, String)>, String> {
+) -> Result<Vec<(CpuLevel, String)>, String> {
     emit_for(session, plan, entry, (family, family.levels()), None)
 }
 
 /// The same for some of a family's levels; `stages` takes the stages on the way of each module.
 pub fn emit_for(
     session: &Session,
-    plan: &Plan,
+    plan: &CpuPlan,
     entry: &str,
-    (family, levels): (Family, &[Level]),
+    (family, levels): (Family, &[CpuLevel]),
     mut stages: Option<&mut Vec<StagesOf>>,
-) -> Result<Vec<(Level, String)>, String> {
+) -> Result<Vec<(CpuLevel, String)>, String> {
     let mut texts = vec![];
     let mut built: Option<(Machine, LlvmModule)> = None;
     for &level in levels {
@@ -94,7 +94,7 @@ pub fn emit_for(
             let llvm =
                 LlvmModule::translate(&module.lower()?, family.processor(level), StrengthReduction::Always)?;
             if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
-                stages.push((level, Stages { mlir, llvm: llvm.text() }));
+                stages.push((level, StageTexts { mlir, llvm: llvm.text() }));
             }
             built = Some((machine, llvm));
         }

@@ -97,13 +97,13 @@ unsafe extern "C" {
 
 /// One machine that text is printed for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Processor {
+pub struct TargetCpu {
     pub triple: &'static str,
     pub cpu: &'static str,
     pub features: &'static str,
 }
 
-impl Processor {
+impl TargetCpu {
     fn is_gpu(self) -> bool {
         self.triple.starts_with("nvptx")
     }
@@ -287,7 +287,7 @@ impl LlvmModule {
     /// one of the processors that it will be printed for.
     pub fn translate(
         module: &melior::ir::Module,
-        like: Processor,
+        like: TargetCpu,
         strength_reduction: StrengthReduction,
     ) -> Result<LlvmModule, String> {
         initialise();
@@ -347,7 +347,7 @@ impl LlvmModule {
     }
 
     /// The module as assembly (PTX for a GPU) of `processor`.
-    pub fn assemble(&self, processor: Processor) -> Result<String, String> {
+    pub fn assemble(&self, processor: TargetCpu) -> Result<String, String> {
         let machine = TargetMachine::new(processor)?;
         // SAFETY: a live module; the clone shares its context, which `self` keeps alive past the clone. Printing changes
         // the module, so it is the clone's.
@@ -384,7 +384,7 @@ impl Drop for TargetMachine {
 }
 
 impl TargetMachine {
-    fn new(processor: Processor) -> Result<TargetMachine, String> {
+    fn new(processor: TargetCpu) -> Result<TargetMachine, String> {
         initialise();
         let text = |s: &str| CString::new(s).expect("no NUL in a target name");
         let (triple, cpu, features) = (text(processor.triple), text(processor.cpu), text(processor.features));

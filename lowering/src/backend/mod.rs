@@ -12,7 +12,7 @@ pub mod sandbox;
 
 /// The text of each stage of a module, for `FUSE_DUMP`.
 #[derive(Default, Debug)]
-pub struct Stages {
+pub struct StageTexts {
     pub mlir: String,
     pub llvm: String,
 }

@@ -1,8 +1,8 @@
 //! PTX.
 
-use super::Stages;
-use super::llvm::{LlvmModule, Processor, StrengthReduction};
-use crate::driver::specialize::Body;
+use super::StageTexts;
+use super::llvm::{LlvmModule, StrengthReduction, TargetCpu};
+use crate::driver::specialize::Specialization;
 
 use crate::gpu::emit::pdl;
 use crate::mlir::{Machine, Session};
@@ -32,41 +32,41 @@ impl Arch {
     }
 
     /// LLVM picks the lowest PTX version that has the target.
-    pub fn processor(self) -> Processor {
-        Processor { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features: "" }
+    pub fn processor(self) -> TargetCpu {
+        TargetCpu { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features: "" }
     }
 }
 
 /// Parts of inline PTX that are younger than their target, with the PTX version that brought them. LLVM does not look
 /// into inline PTX; for instructions of its own it raises the version itself.
-const YOUNGER: &[(&str, Version)] = &[
-    ("createpolicy.", Version(7, 4)),
-    (".L2::cache_hint", Version(7, 4)),
-    (".L1::", Version(7, 4)),
-    ("st.async.", Version(8, 1)),
-    (".e4m3x2", Version(7, 8)),
-    (".e5m2x2", Version(7, 8)),
-    ("add.noftz.bf16", Version(7, 8)),
-    (".global.add.v", Version(8, 1)),
-    (".global.add.noftz.v", Version(8, 1)),
-    (".global.add.noftz.bf16x2", Version(7, 8)),
+const YOUNGER: &[(&str, PtxVersion)] = &[
+    ("createpolicy.", PtxVersion(7, 4)),
+    (".L2::cache_hint", PtxVersion(7, 4)),
+    (".L1::", PtxVersion(7, 4)),
+    ("st.async.", PtxVersion(8, 1)),
+    (".e4m3x2", PtxVersion(7, 8)),
+    (".e5m2x2", PtxVersion(7, 8)),
+    ("add.noftz.bf16", PtxVersion(7, 8)),
+    (".global.add.v", PtxVersion(8, 1)),
+    (".global.add.noftz.v", PtxVersion(8, 1)),
+    (".global.add.noftz.bf16x2", PtxVersion(7, 8)),
 ];
 
 /// `.version 7.4`
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Version(u32, u32);
+struct PtxVersion(u32, u32);
 
 /// The module with the lowest version that has all its instructions, so that older drivers load it.
 fn versioned(ptx: String) -> String {
     let needed = YOUNGER.iter().filter(|(part, _)| ptx.contains(part)).map(|&(_, version)| version).max();
     let declared = ptx.lines().find_map(|line| {
         let (major, minor) = line.strip_prefix(".version ")?.split_once('.')?;
-        Some(Version(major.parse().ok()?, minor.parse().ok()?))
+        Some(PtxVersion(major.parse().ok()?, minor.parse().ok()?))
     });
     match (declared, needed) {
         (Some(declared), Some(needed)) if declared < needed => {
             let [old, new] =
-                [declared, needed].map(|Version(major, minor)| format!(".version {major}.{minor}\n"));
+                [declared, needed].map(|PtxVersion(major, minor)| format!(".version {major}.{minor}\n"));
             ptx.replacen(&old, &new, 1)
         }
         _ => ptx,
@@ -86,9 +86,9 @@ fn alone(ptx: String, arch: Arch) -> String {
 /// One PTX module for each architecture, with an entry for each body.
 pub fn emit(
     session: &Session,
-    bodies: &[(String, &Body)],
+    bodies: &[(String, &Specialization)],
     archs: &[Arch],
-    stages: &mut Stages,
+    stages: &mut StageTexts,
 ) -> Result<Vec<(Arch, String)>, String> {
     let own_code = bodies.iter().any(|(_, body)| body.plan.differs_by_capability());
     let groups = archs.chunks(if own_code { 1 } else { archs.len().max(1) });
@@ -100,9 +100,9 @@ pub fn emit(
 /// PTX of architectures for which the same operations are emitted.
 fn together(
     session: &Session,
-    bodies: &[(String, &Body)],
+    bodies: &[(String, &Specialization)],
     archs: &[Arch],
-    stages: &mut Stages,
+    stages: &mut StageTexts,
 ) -> Result<Vec<(Arch, String)>, String> {
     let mut module = session.module(Machine::Nvptx);
     module.capability = archs.iter().map(|arch| arch.capability).min().unwrap_or_default();

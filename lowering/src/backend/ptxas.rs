@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use super::compress::Packed;
+use super::compress::Deflated;
 use super::nvptx::Arch;
 
 /// What an entry takes.
@@ -23,7 +23,7 @@ pub struct Resources {
 /// A module assembled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Cubin {
-    pub image: Packed,
+    pub image: Deflated,
     pub resources: Vec<Resources>,
     /// Warnings about code that could not run as written, such as serialised wgmma (C75xx).
     pub remarks: Vec<String>,
@@ -68,7 +68,7 @@ pub fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubi
         return Err(format!("ptxas rejects the PTX for {}: {}", arch.name(), report.trim()));
     }
     let image = bytes.map_err(|error| format!("ptxas left no image: {error}"))?;
-    Ok(Cubin { image: Packed::new(&image), resources: parse(&report), remarks: remarks(&report) })
+    Ok(Cubin { image: Deflated::new(&image), resources: parse(&report), remarks: remarks(&report) })
 }
 
 fn remarks(report: &str) -> Vec<String> {

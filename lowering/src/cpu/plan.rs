@@ -14,22 +14,22 @@ const ALIGNMENT: u64 = 64;
 
 /// A tile in scratch memory, row-major.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Buffer {
+pub(crate) struct ScratchBuffer {
     pub offset: u64,
 }
 
 /// The materialised values of a function.
 #[derive(Debug)]
-pub struct Schedule {
-    buffers: HashMap<Value, Buffer>,
+pub struct ScratchPlan {
+    buffers: HashMap<Value, ScratchBuffer>,
     /// Where the memory that one operation after the other uses starts, behind all buffers.
     workspace: u64,
     bytes: u64,
 }
 
-impl Schedule {
-    pub fn new(func: &Func) -> Schedule {
-        let mut planner = Planner {
+impl ScratchPlan {
+    pub fn new(func: &Func) -> ScratchPlan {
+        let mut planner = ScratchPlanner {
             func,
             costs: HashMap::new(),
             users: HashMap::new(),
@@ -38,7 +38,7 @@ impl Schedule {
         };
         planner.costs(&func.body, 0);
         planner.demands(&func.body, 0);
-        let mut schedule = Schedule { buffers: HashMap::new(), workspace: 0, bytes: 0 };
+        let mut schedule = ScratchPlan { buffers: HashMap::new(), workspace: 0, bytes: 0 };
         let mut values: Vec<Value> = planner.materialised.into_iter().collect();
         values.sort();
         let shared = in_place(func);
@@ -57,11 +57,11 @@ impl Schedule {
 
     fn allocate(&mut self, func: &Func, value: Value) {
         let ty = func.ty(value);
-        self.buffers.insert(value, Buffer { offset: self.bytes });
+        self.buffers.insert(value, ScratchBuffer { offset: self.bytes });
         self.bytes += (ty.shape.elements() * u64::from(ty.dtype.bytes())).next_multiple_of(ALIGNMENT);
     }
 
-    pub(crate) fn buffer(&self, value: Value) -> Option<Buffer> {
+    pub(crate) fn buffer(&self, value: Value) -> Option<ScratchBuffer> {
         self.buffers.get(&value).copied()
     }
 
@@ -74,7 +74,7 @@ impl Schedule {
     }
 }
 
-struct Planner<'f> {
+struct ScratchPlanner<'f> {
     func: &'f Func,
     /// The work of computing one element from what is in memory.
     costs: HashMap<Value, u32>,
@@ -85,7 +85,7 @@ struct Planner<'f> {
     depth: HashMap<Value, u32>,
 }
 
-impl Planner<'_> {
+impl ScratchPlanner<'_> {
     fn costs(&mut self, block: &Block, depth: u32) {
         for &arg in &block.args {
             self.depth.insert(arg, depth);

@@ -9,11 +9,11 @@
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
-use crate::ops::scalar::{ORACLE_SOURCE, Oracle, Rule, ScalarOp, TABLE};
+use crate::ops::scalar::{ORACLE_SOURCE, Oracle, ScalarOp, TABLE, TypeRule};
 use crate::support::dtype::{Class, DType};
 
 /// Rows that one kernel computes: they share class, rule and number of operands.
-struct Group {
+struct TableGroup {
     kernel: Ident,
     rows: Vec<&'static ScalarOp>,
 }
@@ -29,7 +29,7 @@ pub fn op_table() -> TokenStream {
     let (cast, cast_runs) = (cast_kernel(), cast_runs());
     let oracles = text(ORACLE_SOURCE);
     quote! {
-        use crate::case::{Case, Job, Row, Rule, Run, Subnormal};
+        use crate::case::{Case, Job, Row, TypeRule, Run, Subnormal};
         use dsl_runtime::prelude::*;
 
         #oracles
@@ -44,8 +44,8 @@ pub fn op_table() -> TokenStream {
     }
 }
 
-fn groups() -> Vec<Group> {
-    let mut groups: Vec<Group> = vec![];
+fn groups() -> Vec<TableGroup> {
+    let mut groups: Vec<TableGroup> = vec![];
     for row in TABLE {
         let class =
             if row.class == Class::Any { "any".into() } else { row.class.describe().replace(' ', "_") };
@@ -53,33 +53,33 @@ fn groups() -> Vec<Group> {
         let kernel = format_ident!("{class}_{rule}_{}", row.params.len());
         match groups.iter_mut().find(|group| group.kernel == kernel) {
             Some(group) => group.rows.push(row),
-            None => groups.push(Group { kernel, rows: vec![row] }),
+            None => groups.push(TableGroup { kernel, rows: vec![row] }),
         }
     }
     groups
 }
 
-impl Group {
+impl TableGroup {
     fn like(&self) -> &'static ScalarOp {
         self.rows[0]
     }
 
     /// The operands' element types when the type parameter is `elem`.
     fn operand_types(&self, elem: &Ident) -> Vec<Ident> {
-        let selects = |i: usize| self.like().rule == Rule::Select && i == 0;
+        let selects = |i: usize| self.like().rule == TypeRule::Select && i == 0;
         (0..self.like().params.len())
             .map(|i| if selects(i) { name(DType::Bool) } else { elem.clone() })
             .collect()
     }
 
     fn result_type(&self, elem: &Ident) -> Ident {
-        if self.like().rule == Rule::Compare { name(DType::Bool) } else { elem.clone() }
+        if self.like().rule == TypeRule::Compare { name(DType::Bool) } else { elem.clone() }
     }
 }
 
 /// The kernel of a group: row `i` writes the `i`th `n` elements of `out`.
-fn kernel(group: &Group) -> TokenStream {
-    let Group { kernel, rows } = group;
+fn kernel(group: &TableGroup) -> TokenStream {
+    let TableGroup { kernel, rows } = group;
     let class = group.like().class;
     let (members, bound) = (class.members().map(name), bound(class));
     let elem = Ident::new("T", Span::call_site());
@@ -104,7 +104,7 @@ fn kernel(group: &Group) -> TokenStream {
 }
 
 /// `x`, `y`, ..: the kernel's operands.
-fn operands(group: &Group) -> Vec<Ident> {
+fn operands(group: &TableGroup) -> Vec<Ident> {
     (0..group.like().params.len()).map(|i| format_ident!("operand_{i}")).collect()
 }
 
@@ -127,8 +127,8 @@ fn expression(row: &ScalarOp, operands: &[Ident]) -> TokenStream {
 }
 
 /// A group as the harness sees it.
-fn case(group: &Group) -> TokenStream {
-    let Group { kernel, rows } = group;
+fn case(group: &TableGroup) -> TokenStream {
+    let TableGroup { kernel, rows } = group;
     let operands = operands(group);
     let count = Literal::usize_unsuffixed(rows.len());
     let runs = group.like().class.members().map(|dtype| {
@@ -153,7 +153,7 @@ fn case(group: &Group) -> TokenStream {
     let params = Literal::usize_unsuffixed(operands.len());
     let rows = rows.iter().map(|row| row_data(row));
     quote! {
-        Case { rule: Rule::#rule, params: #params, rows: &[#(#rows),*], runs: &[#(#runs),*] }
+        Case { rule: TypeRule::#rule, params: #params, rows: &[#(#rows),*], runs: &[#(#runs),*] }
     }
 }
 

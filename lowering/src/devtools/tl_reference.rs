@@ -8,8 +8,8 @@ use quote::{format_ident, quote};
 
 use crate::frontend::syntax::{BinaryOp, UnaryOp};
 use crate::ir::MAX_RANK;
-use crate::ops::scalar::{Half, Rule, ScalarOp, TABLE};
-use crate::ops::{self, Function, Generic, Gives, Parameter};
+use crate::ops::scalar::{HalfPolicy, ScalarOp, TABLE, TypeRule};
+use crate::ops::{self, Intrinsic, IntrinsicGeneric, IntrinsicParam, Returns};
 use crate::support::diagnostic::list;
 use crate::support::dtype::{Class, DType};
 
@@ -106,16 +106,17 @@ fn row_law(row: &ScalarOp) -> String {
     let types: Vec<String> = row.class.members().map(|dtype| format!("`{dtype}`")).collect();
     let types = if types.len() == DType::ALL.len() { "all".into() } else { list(types) };
     let result = match row.rule {
-        Rule::Same | Rule::Select => "which is the result's",
-        Rule::Compare => "the result's, which is of `bool`",
+        TypeRule::Same | TypeRule::Select => "which is the result's",
+        TypeRule::Compare => "the result's, which is of `bool`",
     };
-    let condition = if row.rule == Rule::Select { "The condition is of `bool`, the other" } else { "The" };
+    let condition =
+        if row.rule == TypeRule::Select { "The condition is of `bool`, the other" } else { "The" };
     let mut law = format!("Element types: {types}.\n\n");
     if row.params.len() > 1 {
         law +=
             &format!("{condition} operands have one element type; all broadcast to one shape, {result}.\n\n");
     }
-    if row.class.members().any(DType::is_half) && row.half == Half::Widen {
+    if row.class.members().any(DType::is_half) && row.half == HalfPolicy::Widen {
         law += "`f16` and `bf16` are computed in `f32` and rounded once.\n\n";
     }
     law
@@ -124,7 +125,7 @@ fn row_law(row: &ScalarOp) -> String {
 fn row_example(row: &ScalarOp) -> String {
     let integers = !row.class.contains(DType::F32);
     let args = match (row.rule, row.params.len(), integers) {
-        (Rule::Select, ..) => "tile > 0.0, tile, 0.0",
+        (TypeRule::Select, ..) => "tile > 0.0, tile, 0.0",
         (_, 1, _) => "tile",
         (_, 2, true) => "n, BLOCK",
         (_, 2, false) => "tile, 1.0",
@@ -135,7 +136,7 @@ fn row_example(row: &ScalarOp) -> String {
 
 // ---- functions and methods
 
-fn function(function: &Function) -> TokenStream {
+fn function(function: &Intrinsic) -> TokenStream {
     let signature = signature(function, function.params, TokenStream::new());
     let text = function.name;
     let doc = function_doc(function, &format!("tl::{text}"), function.params);
@@ -147,7 +148,7 @@ fn function(function: &Function) -> TokenStream {
     }
 }
 
-fn method(method: &Function) -> TokenStream {
+fn method(method: &Intrinsic) -> TokenStream {
     let params = &method.params[1..];
     let signature = signature(method, params, quote! { self, });
     let text = method.name;
@@ -160,7 +161,7 @@ fn method(method: &Function) -> TokenStream {
     }
 }
 
-fn declared_method(method: &Function) -> TokenStream {
+fn declared_method(method: &Intrinsic) -> TokenStream {
     let params = &method.params[1..];
     let signature = signature(method, params, quote! { &self, });
     let doc = function_doc(method, &format!(".{}", method.name), params);
@@ -179,8 +180,10 @@ fn view_methods(rank: usize) -> TokenStream {
             quote! { const #extent: usize }
         });
         let generics = match method.generic {
-            Generic::Extents => quote! { <#(#extents),*> },
-            Generic::None | Generic::OptionalType | Generic::RequiredType => TokenStream::new(),
+            IntrinsicGeneric::Extents => quote! { <#(#extents),*> },
+            IntrinsicGeneric::None | IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType => {
+                TokenStream::new()
+            }
         };
         let params = method.params[1..].iter().flat_map(|param| {
             let name = ident(param.name);
@@ -190,7 +193,7 @@ fn view_methods(rank: usize) -> TokenStream {
             }
         });
         let doc = format!("{}\n\n{}", method.doc, fenced(method.example));
-        let result = matches!(method.gives, Gives::Tile).then(|| quote! { -> Tile });
+        let result = matches!(method.gives, Returns::Tile).then(|| quote! { -> Tile });
         quote! {
             #[doc = #doc]
             pub fn #name #generics(&self, #(#params: impl Operand),*) #result {
@@ -206,13 +209,13 @@ fn view_methods(rank: usize) -> TokenStream {
     }
 }
 
-fn signature(function: &Function, params: &[Parameter], receiver: TokenStream) -> TokenStream {
+fn signature(function: &Intrinsic, params: &[IntrinsicParam], receiver: TokenStream) -> TokenStream {
     let name = ident(function.name);
     let generics = match function.generic {
-        Generic::None | Generic::Extents => TokenStream::new(),
-        Generic::OptionalType | Generic::RequiredType => quote! { <T: crate::Element> },
+        IntrinsicGeneric::None | IntrinsicGeneric::Extents => TokenStream::new(),
+        IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType => quote! { <T: crate::Element> },
     };
-    let same = function.gives == Gives::Same;
+    let same = function.gives == Returns::Same;
     let generics = if same {
         quote! { <X: Operand> }
     } else {
@@ -229,20 +232,20 @@ fn signature(function: &Function, params: &[Parameter], receiver: TokenStream) -
         }
     });
     let result = match function.gives {
-        Gives::Tile => quote! { -> Tile },
-        Gives::Tuple(count) => {
+        Returns::Tile => quote! { -> Tile },
+        Returns::Tuple(count) => {
             let tiles = vec![quote! { Tile }; count];
             quote! { -> (#(#tiles),*) }
         }
-        Gives::Same => quote! { -> X },
-        Gives::Range => quote! { -> Range },
-        Gives::Constant => quote! { -> usize },
-        Gives::Nothing => TokenStream::new(),
+        Returns::Same => quote! { -> X },
+        Returns::Range => quote! { -> Range },
+        Returns::Constant => quote! { -> usize },
+        Returns::Nothing => TokenStream::new(),
     };
     quote! { fn #name #generics(#receiver #(#params),*) #result }
 }
 
-fn function_doc(function: &Function, called: &str, params: &[Parameter]) -> String {
+fn function_doc(function: &Intrinsic, called: &str, params: &[IntrinsicParam]) -> String {
     let mut doc = format!("{}\n\n", function.doc);
     let first_optional = params.iter().position(|param| param.optional);
     if let Some(first) = first_optional {

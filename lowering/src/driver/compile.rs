@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::unit_stride::{take_for_one, unit_strides};
 use crate::analysis::view_strides::contiguous;
-use crate::backend::Stages;
-use crate::backend::cache::{Cache, Key};
-use crate::backend::compress::Packed;
+use crate::backend::StageTexts;
+use crate::backend::cache::{ArtifactCache, CacheKey};
+use crate::backend::compress::Deflated;
 use crate::backend::host_asm;
-use crate::backend::host_asm::{Level, StagesOf};
+use crate::backend::host_asm::{CpuLevel, StagesOf};
 use crate::backend::llvm;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
@@ -21,25 +21,25 @@ use crate::backend::ptxas;
 use crate::backend::ptxas::Cubin;
 use crate::backend::sandbox;
 use crate::backend::sandbox::Failure;
-use crate::driver::specialize::{Body, Requests, bodies};
+use crate::driver::specialize::{KernelRequests, Specialization, bodies};
 use crate::driver::variant_errors::{
-    Found, internal_error, report_spills, too_few_registers, too_many_elements,
+    MergedErrors, internal_error, report_spills, too_few_registers, too_many_elements,
 };
 use crate::expand::{self, Expansion};
 use crate::frontend::syntax;
 use crate::frontend::syntax::{Items, Kernel};
 use crate::frontend::typeck;
 use crate::frontend::typeck::Variant;
-use crate::gpu::emit::{MAX_SHARED_BYTES, TooLarge, TooMuchShared};
+use crate::gpu::emit::{MAX_SHARED_BYTES, SmemOverflow, SmemRequest};
 use crate::ir;
 use crate::ir::Func;
 use crate::mlir::{Session, report};
 use crate::ops::Site;
 use crate::support::diagnostic::{Diagnostic, Errors, Loc};
-use crate::support::options::{Effort, Options, Stage};
+use crate::support::options::{BuildOptions, DumpStage, Effort};
 use crate::transform::check_overflow::report_overflow;
 use crate::transform::contract_floats::contract;
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 use crate::transform::split_full_tiles::split_off_full;
 use crate::transform::strength_reduce::replace_induction_variables;
 use crate::transform::transpose_operands::other_orders;
@@ -49,7 +49,7 @@ pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";
 
 /// Expands `#[fuse_kernel(attribute)] item` as the environment says.
 pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    match Options::from_environment() {
+    match BuildOptions::from_environment() {
         Ok(options) => compile_with(attribute, item, &options),
         Err(message) => {
             let mut errors = Errors::new();
@@ -64,11 +64,11 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
 const STACK: usize = 1 << 30;
 
 /// Expands `#[fuse_kernel(attribute)] item`.
-pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
     stacker::grow(STACK, || kernel(attribute, item, options))
 }
 
-fn kernel(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+fn kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
     if syntax::has_receiver(&item) && options.effort != Effort::Signature {
         return compile_method(item);
     }
@@ -87,7 +87,7 @@ pub fn compile_method(item: TokenStream) -> TokenStream {
 
 /// Expands `#[fuse_module(attribute)] item` as the environment says.
 pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    match Options::from_environment() {
+    match BuildOptions::from_environment() {
         Ok(options) => compile_module_with(attribute, item, &options),
         Err(message) => {
             let mut errors = Errors::new();
@@ -98,11 +98,11 @@ pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream 
 }
 
 /// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
-pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
     stacker::grow(STACK, || module(attribute, item, options))
 }
 
-fn module(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
     if options.effort != Effort::Signature && syntax::unread(&item).is_some() {
         // rustc has read the module before, and said what is wrong with it.
         return TokenStream::new();
@@ -116,7 +116,7 @@ fn module(attribute: TokenStream, item: TokenStream, options: &Options) -> Token
     let mut marks = vec![];
     for part in module.parts {
         match part {
-            syntax::Part::Kernel { attribute, item, conditions, mark } => {
+            syntax::ModuleItem::Kernel { attribute, item, conditions, mark } => {
                 let mut own = Errors::new();
                 let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
                 // A function's mistake is that of every kernel that calls it, and said once.
@@ -124,11 +124,11 @@ fn module(attribute: TokenStream, item: TokenStream, options: &Options) -> Token
                 content.extend(expand::under(&conditions, tokens));
                 marks.extend(mark);
             }
-            syntax::Part::Function { function, mark } => {
+            syntax::ModuleItem::Function { function, mark } => {
                 content.extend(expand::module_function(&function, options.effort == Effort::Signature));
                 marks.extend(mark);
             }
-            syntax::Part::Other(tokens) => content.extend(tokens),
+            syntax::ModuleItem::Other(tokens) => content.extend(tokens),
         }
     }
     let mentions = expand::mentions(&marks, &module.items);
@@ -138,7 +138,7 @@ fn module(attribute: TokenStream, item: TokenStream, options: &Options) -> Token
 }
 
 /// Checks each function once by itself that no kernel's text leads to: no call of it is checked.
-fn check_uncalled(module: &syntax::Module, errors: &mut Errors) {
+fn check_uncalled(module: &syntax::FuseModule, errors: &mut Errors) {
     for function in module.uncalled() {
         errors.extend(typeck::check_function(function, module.items.clone()));
     }
@@ -157,7 +157,7 @@ pub fn misplaced_function(item: TokenStream) -> TokenStream {
 }
 
 /// An expansion and the mistakes found on the way. An editor is shown none: rustc says them.
-fn reported(errors: Errors, tokens: TokenStream, options: &Options) -> TokenStream {
+fn reported(errors: Errors, tokens: TokenStream, options: &BuildOptions) -> TokenStream {
     if options.effort == Effort::Signature {
         return tokens;
     }
@@ -170,7 +170,7 @@ fn kernel_tokens(
     attribute: TokenStream,
     item: TokenStream,
     items: Rc<Items>,
-    options: &Options,
+    options: &BuildOptions,
     errors: &mut Errors,
 ) -> TokenStream {
     let written = item.clone();
@@ -204,7 +204,7 @@ fn kernel_tokens(
 /// Everything known about one variant after lowering.
 #[derive(Debug)]
 pub struct LoweredVariant {
-    pub bodies: Vec<Body>,
+    pub bodies: Vec<Specialization>,
     pub scratch_bytes: u64,
     /// Whether the host code has a record.
     pub host_reports: bool,
@@ -212,34 +212,34 @@ pub struct LoweredVariant {
     pub sites: Vec<Site>,
     /// Tells what was compiled from what an edit makes of it: the tile IR and how it is lowered.
     pub source: u64,
-    pub code: Code,
+    pub code: VariantCode,
 }
 
 /// The code of one variant: what the cache keeps.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub struct Code {
-    pub modules: Vec<Module>,
+pub struct VariantCode {
+    pub modules: Vec<GpuModule>,
     /// Assembly for each level, by the level's name.
     pub hosts: Vec<(String, String)>,
 }
 
 /// GPU code of one body for one architecture: the driver compiles no more of a kernel than is launched.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Module {
+pub struct GpuModule {
     pub capability: u32,
     pub exact: bool,
     /// Its position among the variant's bodies.
     pub body: usize,
-    pub ptx: Packed,
+    pub ptx: Deflated,
     pub cubin: Option<Cubin>,
 }
 
 /// A variant before its code exists.
-struct Prepared {
+struct PreparedVariant {
     func: Func,
-    bodies: Vec<Body>,
-    host: Option<crate::cpu::emit::Plan>,
-    key: Key,
+    bodies: Vec<Specialization>,
+    host: Option<crate::cpu::emit::CpuPlan>,
+    key: CacheKey,
     source: u64,
 }
 
@@ -247,11 +247,11 @@ struct Prepared {
 pub fn lower_variants(
     kernel: &Kernel,
     variants: &[Variant],
-    options: &Options,
+    options: &BuildOptions,
     errors: &mut Errors,
 ) -> Option<Vec<LoweredVariant>> {
     let mut prepared = vec![];
-    let mut found = Found::default();
+    let mut found = MergedErrors::default();
     for variant in variants {
         match prepare(kernel, variant, options) {
             Ok(one) => prepared.push(one),
@@ -263,7 +263,7 @@ pub fn lower_variants(
         return None;
     }
     let codes = if options.effort == Effort::Check {
-        prepared.iter().map(|_| Code::default()).collect()
+        prepared.iter().map(|_| VariantCode::default()).collect()
     } else {
         match codes(kernel, variants, &prepared, options) {
             Ok(codes) => codes,
@@ -274,8 +274,8 @@ pub fn lower_variants(
         }
     };
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
-        scratch_bytes: prepared.host.as_ref().map_or(0, crate::cpu::emit::Plan::scratch_bytes),
-        host_reports: prepared.host.as_ref().is_some_and(crate::cpu::emit::Plan::reports),
+        scratch_bytes: prepared.host.as_ref().map_or(0, crate::cpu::emit::CpuPlan::scratch_bytes),
+        host_reports: prepared.host.as_ref().is_some_and(crate::cpu::emit::CpuPlan::reports),
         source: prepared.source,
         sites: prepared.func.sites,
         bodies: prepared.bodies,
@@ -289,7 +289,7 @@ pub fn lower_variants(
 }
 
 /// Checks one variant and plans its bodies: everything that can be the user's mistake.
-fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prepared, Errors> {
+fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result<PreparedVariant, Errors> {
     let checked = typeck::check(kernel, variant)?;
     for line in &checked.prints {
         print_line(&format!("{} ({variant}): {line}", kernel.name));
@@ -312,10 +312,10 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     split_off_full(&mut func);
     contract(&mut func);
     ir::verify(&func).map_err(|what| internal("contract", what))?;
-    let requests = Requests::of(kernel, variant);
-    let bodies = bodies(&func, requests).map_err(|TooMuchShared(too_large)| {
+    let requests = KernelRequests::of(kernel, variant);
+    let bodies = bodies(&func, requests).map_err(|SmemOverflow(too_large)| {
         let mut errors = Errors::new();
-        for TooLarge { loc, bytes } in too_large {
+        for SmemRequest { loc, bytes } in too_large {
             let text = format!(
                 "this needs {bytes} bytes of shared memory, more than the {MAX_SHARED_BYTES} a block has"
             );
@@ -327,26 +327,26 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     for body in &bodies {
         ir::verify(&body.plan.distributed.func).map_err(|what| internal("layout", what))?;
     }
-    let trust = if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing };
+    let trust = if kernel.options.unchecked { BoundsPolicy::Caller } else { BoundsPolicy::Nothing };
     let host = options.family.map(|_| host_plan(&func, trust));
     let sites = report::sites(&func);
     // Variants may have the same body: what the entries are called counts too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
     let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
     let text = ir::print(&func, &|_| None);
-    let key = Key::of(&[&text, &variant.to_string(), &sites, &targets]);
-    let source = Key::of(&[&text, &format!("{requests:?}")]).short();
+    let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets]);
+    let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
     dump_tiles(&func, &bodies, variant, options);
-    Ok(Prepared { func, bodies, host, key, source })
+    Ok(PreparedVariant { func, bodies, host, key, source })
 }
 
 /// A kernel for the host, and once more for neighbours side by side where there are views, or pointers with strides: of views that
 /// are multiplied, along either axis.
-pub fn host_plan(func: &Func, trust: Trust) -> crate::cpu::emit::Plan {
+pub fn host_plan(func: &Func, trust: BoundsPolicy) -> crate::cpu::emit::CpuPlan {
     let mut general = func.clone();
     split(&mut general, trust);
-    let mut plan = crate::cpu::emit::Plan::new(general);
-    let first = unit_strides(func, Trust::Nothing).into_iter().next().unwrap_or_default();
+    let mut plan = crate::cpu::emit::CpuPlan::new(general);
+    let first = unit_strides(func, BoundsPolicy::Nothing).into_iter().next().unwrap_or_default();
     for mut near in std::iter::once(func.clone()).chain(other_orders(func)) {
         let mut strides = contiguous(&mut near);
         strides.extend(take_for_one(&mut near, &first));
@@ -363,12 +363,12 @@ pub fn host_plan(func: &Func, trust: Trust) -> crate::cpu::emit::Plan {
 fn codes(
     kernel: &Kernel,
     variants: &[Variant],
-    prepared: &[Prepared],
-    options: &Options,
-) -> Result<Vec<Code>, Box<Diagnostic>> {
-    let cache = Cache::at(options.cache_dir.clone());
+    prepared: &[PreparedVariant],
+    options: &BuildOptions,
+) -> Result<Vec<VariantCode>, Box<Diagnostic>> {
+    let cache = ArtifactCache::at(options.cache_dir.clone());
     let fresh = !options.dump.is_empty() || options.inject.is_some();
-    let mut codes: Vec<Option<Code>> =
+    let mut codes: Vec<Option<VariantCode>> =
         prepared.iter().map(|one| if fresh { None } else { cache.get(one.key) }).collect();
     let missing: Vec<usize> = (0..prepared.len()).filter(|&i| codes[i].is_none()).collect();
     if missing.is_empty() {
@@ -398,11 +398,11 @@ fn codes(
                 .map(|&index| lower(&session, kernel, &variants[index], &prepared[index], options))
                 .collect()
         };
-        let child = sandbox::start::<Vec<Code>>(job).map_err(|failure| fail(first, &failure))?;
+        let child = sandbox::start::<Vec<VariantCode>>(job).map_err(|failure| fail(first, &failure))?;
         children.push((share(worker), child));
     }
     for (mine, child) in children {
-        let lowered: Vec<Code> = child.finish(options.limit).map_err(|failure| {
+        let lowered: Vec<VariantCode> = child.finish(options.limit).map_err(|failure| {
             // The failing variant is the last one whose stage was announced.
             let announced = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
             let index =
@@ -426,11 +426,11 @@ fn lower(
     session: &Session,
     kernel: &Kernel,
     variant: &Variant,
-    prepared: &Prepared,
-    options: &Options,
-) -> Result<Code, String> {
+    prepared: &PreparedVariant,
+    options: &BuildOptions,
+) -> Result<VariantCode, String> {
     print_line(&format!("{VARIANT}{variant}"));
-    let mut code = Code::default();
+    let mut code = VariantCode::default();
     if !options.archs.is_empty() {
         print_line(&format!("{STAGE}PTX"));
         if let Some(injection) = options.inject {
@@ -438,7 +438,7 @@ fn lower(
         }
         for (position, body) in prepared.bodies.iter().enumerate() {
             let entry = entry_name(kernel, variant, body);
-            let mut stages = Stages::default();
+            let mut stages = StageTexts::default();
             let archs: Vec<Arch> =
                 options.archs.iter().copied().filter(|arch| body.gpus.include(arch.capability)).collect();
             if archs.is_empty() {
@@ -452,8 +452,8 @@ fn lower(
                 let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
                 let cubin =
                     options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
-                let (Arch { capability, exact }, ptx) = (arch, Packed::new(ptx.as_bytes()));
-                code.modules.push(Module { capability, exact, body: position, ptx, cubin });
+                let (Arch { capability, exact }, ptx) = (arch, Deflated::new(ptx.as_bytes()));
+                code.modules.push(GpuModule { capability, exact, body: position, ptx, cubin });
             }
             print_line(&format!("{STAGE}PTX"));
         }
@@ -463,7 +463,7 @@ fn lower(
     if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
         print_line(&format!("{STAGE}host assembly"));
         let mut stages = vec![];
-        let wanted = options.dump.iter().any(|stage| matches!(stage, Stage::Mlir | Stage::Llvm));
+        let wanted = options.dump.iter().any(|stage| matches!(stage, DumpStage::Mlir | DumpStage::Llvm));
         let levels = (family, family.levels());
         let texts = host_asm::emit_for(session, plan, HOST_ENTRY, levels, wanted.then_some(&mut stages))?;
         let stem = dump_path(&kernel.name.to_string(), variant, "host", options);
@@ -479,7 +479,7 @@ fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, S
 }
 
 /// `layer_norm_bf16_1024_aligned`
-pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
+pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Specialization) -> String {
     let types = variant.types.iter().map(|(_, dtype)| dtype.to_string());
     let consts = variant.consts.iter().map(|(_, value)| value.to_string().replace('-', "minus_"));
     let parts: Vec<String> = std::iter::once(kernel.name.to_string())
@@ -493,7 +493,7 @@ pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
 
 // ---- dumps
 
-fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> PathBuf {
+fn dump_path(name: &str, variant: &Variant, what: &str, options: &BuildOptions) -> PathBuf {
     let label: String = variant
         .to_string()
         .replace('-', "minus_")
@@ -513,11 +513,11 @@ fn write_dump(path: &Path, text: &str) {
     }
 }
 
-fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options) {
-    if options.dump.contains(&Stage::Tile) {
+fn dump_tiles(func: &Func, bodies: &[Specialization], variant: &Variant, options: &BuildOptions) {
+    if options.dump.contains(&DumpStage::Tile) {
         write_dump(&dump_path(&func.name, variant, "tile", options), &ir::print(func, &|_| None));
     }
-    if options.dump.contains(&Stage::Layout) {
+    if options.dump.contains(&DumpStage::Layout) {
         for body in bodies {
             let distributed = &body.plan.distributed;
             let layouts = |op: &ir::Op| {
@@ -538,29 +538,29 @@ fn with_extension(stem: &Path, extension: &str) -> PathBuf {
 }
 
 /// The stages that were asked for of the files that start with `stem`.
-fn dump_stages(stages: &Stages, stem: &Path, options: &Options) {
-    if options.dump.contains(&Stage::Mlir) {
+fn dump_stages(stages: &StageTexts, stem: &Path, options: &BuildOptions) {
+    if options.dump.contains(&DumpStage::Mlir) {
         write_dump(&with_extension(stem, ".mlir"), &stages.mlir);
     }
-    if options.dump.contains(&Stage::Llvm) {
+    if options.dump.contains(&DumpStage::Llvm) {
         write_dump(&with_extension(stem, ".ll"), &stages.llvm);
     }
 }
 
-fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], stem: &Path, options: &Options) {
+fn dump_gpu(stages: &StageTexts, texts: &[(Arch, String)], stem: &Path, options: &BuildOptions) {
     dump_stages(stages, stem, options);
-    if options.dump.contains(&Stage::Ptx) {
+    if options.dump.contains(&DumpStage::Ptx) {
         for (arch, text) in texts {
             write_dump(&with_extension(stem, &format!(".{}.ptx", arch.name())), text);
         }
     }
 }
 
-fn dump_host(stages: &[StagesOf], texts: &[(Level, String)], stem: &Path, options: &Options) {
+fn dump_host(stages: &[StagesOf], texts: &[(CpuLevel, String)], stem: &Path, options: &BuildOptions) {
     for (level, stages) in stages {
         dump_stages(stages, &with_extension(stem, &format!(".{}", level.name())), options);
     }
-    if options.dump.contains(&Stage::Asm) {
+    if options.dump.contains(&DumpStage::Asm) {
         for (level, text) in texts {
             write_dump(&with_extension(stem, &format!(".{}.s", level.name())), text);
         }
@@ -568,7 +568,7 @@ fn dump_host(stages: &[StagesOf], texts: &[(Level, String)], stem: &Path, option
 }
 
 /// Keeps the input of a failed lowering; gives its path.
-fn save_input(prepared: &Prepared, variant: &Variant, options: &Options) -> String {
+fn save_input(prepared: &PreparedVariant, variant: &Variant, options: &BuildOptions) -> String {
     let path = dump_path(&prepared.func.name, variant, "failed.tile", options);
     write_dump(&path, &ir::print(&prepared.func, &|_| None));
     path.display().to_string()

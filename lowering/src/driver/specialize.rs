@@ -17,20 +17,20 @@ mod vector_width;
 
 use std::collections::{BTreeMap, HashMap};
 
-use self::names::{Names, ORDERS, Scalar, UNIT_STRIDES, UnitStrides};
+use self::names::{ORDERS, ScalarNames, SpecializationNames, UNIT_STRIDES, UnitStrides};
 use self::vector_width::{Widened, accesses, extents, needed_multiples, needed_signs};
-use crate::analysis::assumption::Promise;
-use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::assumption::Assumption;
+use crate::analysis::axis_info::{Axes, LaunchFacts};
 use crate::analysis::reread::read_again_through_cache;
 use crate::analysis::unit_stride::{take_for_one, unit_strides};
 use crate::analysis::view_strides::contiguous;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck::{Settings, Variant};
-use crate::gpu::emit::{Plan, TooMuchShared};
+use crate::gpu::emit::{GpuPlan, SmemOverflow};
 use crate::gpu::layout::access::{Alignment, MAX_BYTES};
 use crate::gpu::layout::assign::{Distributed, distribute};
 use crate::gpu::layout::dot;
-use crate::gpu::layout::{Layout, Threads};
+use crate::gpu::layout::{Layout, ThreadConfig};
 use crate::gpu::opt::batch_reductions::gather;
 use crate::gpu::opt::delay_fp8_upcast::keep_bytes;
 use crate::gpu::opt::elide_selects::unmask;
@@ -40,14 +40,14 @@ use crate::gpu::opt::remat_narrow::hold;
 use crate::gpu::opt::remat_ranges::sink;
 use crate::gpu::opt::select_wgmma::stage;
 use crate::gpu::opt::thread_local_reductions::defer;
-use crate::ir::guard::{Fact, Symbol};
+use crate::ir::guard::{Guard, Symbol};
 use crate::ir::{Func, ParamId, ParamKind};
 use crate::mlir::{Limit, report};
-use crate::ops::{Kind, Start};
+use crate::ops::{Kind, VectorStart};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 use crate::transform::defer_scale::scale_late;
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 use crate::transform::read_unrotated::read_unrotated;
 use crate::transform::rotate_rows::rotate;
 use crate::transform::single_iteration::single_turn;
@@ -55,17 +55,17 @@ use crate::transform::transpose_operands::other_orders;
 
 /// A way of compiling a kernel for the GPU.
 #[derive(Debug)]
-pub struct Body {
+pub struct Specialization {
     pub name: &'static str,
-    pub plan: Plan,
+    pub plan: GpuPlan,
     /// What must hold for this body to be right.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Guard>,
     pub gpus: Gpus,
 }
 
 /// How a body accesses a slice or a view on a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
+pub struct VectorAccess {
     pub line: u32,
     pub param: ParamId,
     /// What one instruction of a thread moves; 0 where the GPU copies blocks.
@@ -101,7 +101,7 @@ impl Gpus {
     }
 }
 
-impl Body {
+impl Specialization {
     /// What tells it from the variant's other bodies.
     pub fn label(&self) -> String {
         match self.gpus {
@@ -128,7 +128,7 @@ impl Body {
 
     /// The accesses of tiles by the program's lines, each with the bytes that one instruction of a thread moves: 0 of blocks that the GPU
     /// copies by itself. Of several on a line the narrowest.
-    pub fn accesses(&self) -> Vec<Access> {
+    pub fn accesses(&self) -> Vec<VectorAccess> {
         let func = &self.plan.distributed.func;
         let mut found: BTreeMap<(usize, ParamId), u32> = BTreeMap::new();
         let mut add = |loc: Loc, param: ParamId, bytes: u32| {
@@ -148,7 +148,10 @@ impl Body {
             }
             operation.windows().into_iter().for_each(|window| add(op.loc, window.memory, 0));
         });
-        found.into_iter().map(|((line, param), bytes)| Access { line: line as u32, param, bytes }).collect()
+        found
+            .into_iter()
+            .map(|((line, param), bytes)| VectorAccess { line: line as u32, param, bytes })
+            .collect()
     }
 
     /// Whether the code has a record for a failure.
@@ -159,7 +162,7 @@ impl Body {
 
 /// What the user said about the whole kernel.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Requests {
+pub struct KernelRequests {
     pub num_warps: Option<u32>,
     pub num_ctas: Option<u32>,
     /// Turns of a loop whose loads are in flight at once.
@@ -172,23 +175,23 @@ pub struct Requests {
     pub unchecked: bool,
 }
 
-impl Requests {
+impl KernelRequests {
     /// What the attribute says of a variant.
-    pub fn of(kernel: &Kernel, variant: &Variant) -> Requests {
+    pub fn of(kernel: &Kernel, variant: &Variant) -> KernelRequests {
         let Settings { num_warps, num_ctas, num_stages, maxnreg } = variant.settings;
         let unchecked = kernel.options.unchecked;
-        Requests { num_warps, num_ctas, num_stages, maxnreg, unchecked, programs: None }
+        KernelRequests { num_warps, num_ctas, num_stages, maxnreg, unchecked, programs: None }
     }
 }
 
 /// The bodies of a kernel, for each GPU the one that asks most first; the last one has no facts.
-pub fn bodies(func: &Func, requests: Requests) -> Result<Vec<Body>, TooMuchShared> {
+pub fn bodies(func: &Func, requests: KernelRequests) -> Result<Vec<Specialization>, SmemOverflow> {
     match requests.num_ctas {
         None | Some(1) => bodies_for(func, requests, Gpus::All),
         Some(num_ctas) => {
             let mut bodies = bodies_for(func, requests, Gpus::WithClusters)?;
             let num_warps = requests.num_warps.map(|warps| (warps * num_ctas).min(MAX_WARPS));
-            let alone = Requests { num_warps, num_ctas: None, ..requests };
+            let alone = KernelRequests { num_warps, num_ctas: None, ..requests };
             bodies.extend(bodies_for(func, alone, Gpus::WithoutClusters)?);
             Ok(bodies)
         }
@@ -199,7 +202,7 @@ pub fn bodies(func: &Func, requests: Requests) -> Result<Vec<Body>, TooMuchShare
 const MAX_WARPS: u32 = 32;
 
 /// Accesses whose elements are compared with the length of their slice.
-fn compared(plan: &Plan) -> usize {
+fn compared(plan: &GpuPlan) -> usize {
     let mut count = 0;
     plan.distributed.func.body.walk(&mut |op| {
         count += usize::from(op.kind.operation().place().is_some_and(|place| place.bounded));
@@ -217,22 +220,31 @@ fn moves_matrices(func: &Func) -> bool {
     found
 }
 
-fn bodies_for(written: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+fn bodies_for(
+    written: &Func,
+    requests: KernelRequests,
+    gpus: Gpus,
+) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut func = written.clone();
     let positive = scale_late(&mut func);
     let mut bodies = bodies_with_facts(&func, requests, gpus)?;
     bodies.iter_mut().for_each(|body| body.facts.extend(positive.iter().cloned()));
     let maxnreg = if bodies.is_empty() { requests.maxnreg } else { Some(register_limit::MAX_REGISTERS) };
-    let plan = general(written, Requests { maxnreg, ..requests })?;
-    bodies.push(Body { name: "general", plan, facts: vec![], gpus });
+    let plan = general(written, KernelRequests { maxnreg, ..requests })?;
+    bodies.push(Specialization { name: "general", plan, facts: vec![], gpus });
     Ok(bodies)
 }
 
 /// The bodies that rely on facts.
-fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+fn bodies_with_facts(
+    func: &Func,
+    requests: KernelRequests,
+    gpus: Gpus,
+) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut bodies = vec![];
     let columns = if gpus == Gpus::All { other_orders(func) } else { vec![] };
-    let mut orders: Vec<(&Func, Names)> = std::iter::once(func).chain(&columns).zip(ORDERS).collect();
+    let mut orders: Vec<(&Func, SpecializationNames)> =
+        std::iter::once(func).chain(&columns).zip(ORDERS).collect();
     if gpus == Gpus::All {
         let copied = tensors(&orders, requests, &mut bodies);
         // Bytes are multiplied in one order alone.
@@ -240,20 +252,20 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
         orders.retain(|(_, names)| !bytes || copied.is_empty() || copied.contains(&names.tensor));
     }
     let others = if bodies.is_empty() { gpus } else { Gpus::WithoutGroups };
-    let strides = unit_strides(func, trust(requests, Trust::Launch));
+    let strides = unit_strides(func, trust(requests, BoundsPolicy::Launch));
     let by_pointers = bodies.is_empty() && !accesses(func, Widened::InProducts).is_empty();
     // Views of 16-bit floats are read by TMA, or copied to aligned rows.
     let of_f32_views =
         others == Gpus::All && !columns.is_empty() && multiplies(func, |elem| elem == DType::F32);
     // The aligned body, and those of products that move vectors in part.
-    let with_vectors = |func: &Func, name, scalar| -> Result<Vec<Body>, TooMuchShared> {
+    let with_vectors = |func: &Func, name, scalar| -> Result<Vec<Specialization>, SmemOverflow> {
         let (plan, facts) = aligned(func.clone(), requests)?;
         let partly = if by_pointers || of_f32_views {
             partly_in_vectors(func, requests, &facts, scalar, others)?
         } else {
             vec![]
         };
-        let mut bodies = vec![Body { name, plan, facts, gpus: others }];
+        let mut bodies = vec![Specialization { name, plan, facts, gpus: others }];
         bodies.extend(partly);
         Ok(bodies)
     };
@@ -266,15 +278,15 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
         }
         let (plan, mut facts) = unaligned(near, requests)?;
         facts.extend(equal);
-        bodies.push(Body { name: odd, plan, facts, gpus: others });
+        bodies.push(Specialization { name: odd, plan, facts, gpus: others });
     }
     if let Some((straight, turns)) = single_turn(func) {
         let (plan, mut facts) = aligned(straight.clone(), requests)?;
         facts.extend(turns.iter().cloned());
-        bodies.push(Body { name: "single_turn", plan, facts, gpus: others });
+        bodies.push(Specialization { name: "single_turn", plan, facts, gpus: others });
         if let Some((plan, mut facts)) = rotated(straight, requests)? {
             facts.extend(turns);
-            bodies.push(Body { name: "single_turn_unaligned", plan, facts, gpus: others });
+            bodies.push(Specialization { name: "single_turn_unaligned", plan, facts, gpus: others });
         }
     }
     if strides.is_empty() {
@@ -283,14 +295,14 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
         if !found[0].facts.is_empty() {
             bodies.extend(found);
             if let Some((plan, facts)) = rotated(func.clone(), requests)? {
-                bodies.push(Body { name: "unaligned", plan, facts, gpus: others });
+                bodies.push(Specialization { name: "unaligned", plan, facts, gpus: others });
             } else if columns.is_empty()
                 && (by_pointers || moves_matrices(func) && !multiplies(func, |_| true))
             {
                 let (plan, facts) = unaligned(func.clone(), requests)?;
                 let compares_less = || Ok(compared(&plan) < compared(&general(func, requests)?));
                 if !facts.is_empty() && (by_pointers || compares_less()?) {
-                    bodies.push(Body { name: ORDERS[0].odd, plan, facts, gpus: others });
+                    bodies.push(Specialization { name: ORDERS[0].odd, plan, facts, gpus: others });
                 }
             }
         }
@@ -300,27 +312,31 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
             bodies.extend(with_vectors(func, names.aligned, names.scalar)?);
         }
         let (plan, facts) = unaligned((*func).clone(), requests)?;
-        bodies.push(Body { name: names.odd, plan, facts, gpus });
+        bodies.push(Specialization { name: names.odd, plan, facts, gpus });
     }
     Ok(bodies)
 }
 
 /// Adds the bodies whose products take blocks as the GPU copies them, first those that it copies out as well.
 /// Gives the names of those that there are.
-fn tensors(orders: &[(&Func, Names)], requests: Requests, bodies: &mut Vec<Body>) -> Vec<&'static str> {
+fn tensors(
+    orders: &[(&Func, SpecializationNames)],
+    requests: KernelRequests,
+    bodies: &mut Vec<Specialization>,
+) -> Vec<&'static str> {
     let (mut odd, mut found) = (vec![], vec![]);
     let products = orders.first().map_or(0, |(func, _)| dot::count(func));
     for (func, names) in orders {
-        let Some((plan, facts)) = tensor(func, requests, &[Results::Copied, Results::InVectors]) else {
+        let Some((plan, facts)) = tensor(func, requests, &[DotResults::Copied, DotResults::InVectors]) else {
             continue;
         };
         // A row of what a single product makes need not begin as rows of its factors do.
         if products == 1
-            && let Some((plan, facts)) = tensor(func, requests, &[Results::Anywhere])
+            && let Some((plan, facts)) = tensor(func, requests, &[DotResults::Anywhere])
         {
-            odd.push(Body { name: names.tensor_odd, plan, facts, gpus: Gpus::WithGroups });
+            odd.push(Specialization { name: names.tensor_odd, plan, facts, gpus: Gpus::WithGroups });
         }
-        bodies.push(Body { name: names.tensor, plan, facts, gpus: Gpus::WithGroups });
+        bodies.push(Specialization { name: names.tensor, plan, facts, gpus: Gpus::WithGroups });
         found.push(names.tensor);
     }
     bodies.append(&mut odd);
@@ -329,7 +345,7 @@ fn tensors(orders: &[(&Func, Names)], requests: Requests, bodies: &mut Vec<Body>
 
 /// How results of products leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Results {
+enum DotResults {
     /// The GPU copies them out.
     Copied,
     InVectors,
@@ -338,14 +354,14 @@ enum Results {
 }
 
 /// What a body may rely on, unless the caller answers for all.
-fn trust(requests: Requests, otherwise: Trust) -> Trust {
-    if requests.unchecked { Trust::Caller } else { otherwise }
+fn trust(requests: KernelRequests, otherwise: BoundsPolicy) -> BoundsPolicy {
+    if requests.unchecked { BoundsPolicy::Caller } else { otherwise }
 }
 
-fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
+fn general(func: &Func, requests: KernelRequests) -> Result<GpuPlan, SmemOverflow> {
     let mut func = func.clone();
-    split(&mut func, trust(requests, Trust::Nothing));
-    let mut plan = plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])?;
+    split(&mut func, trust(requests, BoundsPolicy::Nothing));
+    let mut plan = plan(&func, Alignment::Element, requests, &LaunchFacts::default(), &[])?;
     // Where factors of bytes come together one by one, ptxas keeps 32 values in registers and all others in memory unless it
     // knows how few blocks are enough.
     let bytes = multiplies(&func, |elem| elem == DType::I8);
@@ -364,15 +380,15 @@ fn multiplies(func: &Func, of: impl Fn(DType) -> bool) -> bool {
 
 /// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them. Its results
 /// leave in the first of these ways that there is room for.
-fn tensor(func: &Func, requests: Requests, results: &[Results]) -> Option<(Plan, Vec<Fact>)> {
-    let with = |num_warps: u32, results: Results| {
-        let requests = Requests { num_warps: Some(num_warps), programs: Some(1), ..requests };
+fn tensor(func: &Func, requests: KernelRequests, results: &[DotResults]) -> Option<(GpuPlan, Vec<Guard>)> {
+    let with = |num_warps: u32, results: DotResults| {
+        let requests = KernelRequests { num_warps: Some(num_warps), programs: Some(1), ..requests };
         let mut staged = func.clone();
-        let relied_on = stage(&mut staged, num_warps, results == Results::Copied);
+        let relied_on = stage(&mut staged, num_warps, results == DotResults::Copied);
         if relied_on.is_empty() {
             return None;
         }
-        let with_facts = if results == Results::Anywhere { unaligned } else { aligned };
+        let with_facts = if results == DotResults::Anywhere { unaligned } else { aligned };
         let (plan, mut facts) = with_facts(staged, requests).ok()?;
         facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
         let runs = num_warps.is_power_of_two() || plan.runs_in_sets();
@@ -387,7 +403,7 @@ fn tensor(func: &Func, requests: Requests, results: &[Results]) -> Option<(Plan,
 const MAX_MAPS: usize = 8;
 
 /// With what must hold.
-fn aligned(func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+fn aligned(func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
     in_vectors(func, requests, Widened::All)
 }
 
@@ -395,24 +411,24 @@ fn aligned(func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchS
 /// need not begin as rows of operands do. Where an extent is a multiple of a vector for one of two operands alone, this one moves in vectors.
 fn partly_in_vectors(
     func: &Func,
-    requests: Requests,
-    facts: &[Fact],
-    names: Scalar,
+    requests: KernelRequests,
+    facts: &[Guard],
+    names: ScalarNames,
     gpus: Gpus,
-) -> Result<Vec<Body>, TooMuchShared> {
-    let is_aligned = |fact: &Fact| matches!(fact, Fact::Aligned { .. });
+) -> Result<Vec<Specialization>, SmemOverflow> {
+    let is_aligned = |fact: &Guard| matches!(fact, Guard::Aligned { .. });
     let (plan, in_loops) = in_vectors(func.clone(), requests, Widened::InProducts)?;
     let mut found = vec![];
     if !in_loops.iter().any(is_aligned) {
         return Ok(found);
     }
     if !facts.iter().all(|fact| in_loops.contains(fact)) {
-        found.push(Body { name: names.epilogue, plan, facts: in_loops.clone(), gpus });
+        found.push(Specialization { name: names.epilogue, plan, facts: in_loops.clone(), gpus });
     }
     // Blocks of views have masks once they are accesses by element.
     let mut by_element = func.clone();
     contiguous(&mut by_element);
-    split(&mut by_element, trust(requests, Trust::Launch));
+    split(&mut by_element, trust(requests, BoundsPolicy::Launch));
     let mut operands: Vec<ParamId> =
         accesses(&by_element, Widened::InProducts).iter().map(|place| place.param).collect();
     operands.sort();
@@ -422,11 +438,11 @@ fn partly_in_vectors(
         for (operand, name) in [a, b].into_iter().zip(names.operands) {
             let (plan, fewer) = in_vectors(func.clone(), requests, Widened::Of(operand))?;
             let drops_extent = in_loops.iter().any(|fact| {
-                let is_extent = matches!(fact, Fact::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
+                let is_extent = matches!(fact, Guard::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
                 is_extent && !fewer.contains(fact)
             });
             if drops_extent && fewer.iter().any(is_aligned) {
-                found.push(Body { name, plan, facts: fewer, gpus });
+                found.push(Specialization { name, plan, facts: fewer, gpus });
             }
         }
     }
@@ -435,12 +451,12 @@ fn partly_in_vectors(
 
 fn in_vectors(
     mut func: Func,
-    requests: Requests,
+    requests: KernelRequests,
     widened: Widened,
-) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
     let strides = contiguous(&mut func);
-    let bounds = split(&mut func, trust(requests, Trust::Launch));
-    let promised = Assumptions::promised(&func).learned(&func, &bounds);
+    let bounds = split(&mut func, trust(requests, BoundsPolicy::Launch));
+    let promised = LaunchFacts::promised(&func).learned(&func, &bounds);
     let (promised, signs) = needed_signs(&func, promised, widened);
     let assumptions = needed_multiples(&func, promised, widened);
     keep_bytes(&mut func, &assumptions);
@@ -451,11 +467,11 @@ fn in_vectors(
         if let ParamKind::Scalar { value, .. } = param.kind
             && let Some(&by) = assumptions.multiples.get(&value)
         {
-            facts.push(Fact::Divisible { value: Symbol::Scalar(position as u32), by: by as u32 });
+            facts.push(Guard::Divisible { value: Symbol::Scalar(position as u32), by: by as u32 });
         }
     }
-    let promised = func.promises.iter().filter(|promise| !matches!(promise, Promise::Multiple(..)));
-    for fact in bounds.into_iter().chain(signs).chain(promised.map(Promise::fact)) {
+    let promised = func.promises.iter().filter(|promise| !matches!(promise, Assumption::Multiple(..)));
+    for fact in bounds.into_iter().chain(signs).chain(promised.map(Assumption::fact)) {
         if !facts.contains(&fact) {
             facts.push(fact);
         }
@@ -464,10 +480,10 @@ fn in_vectors(
 }
 
 /// The same without a word on what divides what: rows are rotated, or elements move one by one, and neighbours by neighbouring threads.
-fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+fn unaligned(mut func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
     let strides = contiguous(&mut func);
-    let bounds = split(&mut func, trust(requests, Trust::Launch));
-    let assumptions = Assumptions::promised(&func).learned(&func, &bounds);
+    let bounds = split(&mut func, trust(requests, BoundsPolicy::Launch));
+    let assumptions = LaunchFacts::promised(&func).learned(&func, &bounds);
     rotate(&mut func, &assumptions);
     if !multiplies(&func, |_| true) {
         read_unrotated(&mut func, &assumptions);
@@ -475,7 +491,7 @@ fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), To
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     facts.extend(strides);
-    let promised = func.promises.iter().map(Promise::fact);
+    let promised = func.promises.iter().map(Assumption::fact);
     for fact in bounds.into_iter().chain(promised) {
         if !facts.contains(&fact) {
             facts.push(fact);
@@ -485,9 +501,9 @@ fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), To
 }
 
 /// The same, if rows are rotated. It needs more registers than the aligned body, whose limit would have it spill.
-fn rotated(func: Func, requests: Requests) -> Result<Option<(Plan, Vec<Fact>)>, TooMuchShared> {
+fn rotated(func: Func, requests: KernelRequests) -> Result<Option<(GpuPlan, Vec<Guard>)>, SmemOverflow> {
     let (plan, facts) =
-        unaligned(func, Requests { maxnreg: Some(register_limit::MAX_REGISTERS), ..requests })?;
+        unaligned(func, KernelRequests { maxnreg: Some(register_limit::MAX_REGISTERS), ..requests })?;
     let mut rotates = false;
     plan.distributed.func.body.walk(&mut |op| rotates |= matches!(op.kind, Kind::Rotate(_)));
     Ok(rotates.then_some((plan, facts)))
@@ -496,13 +512,13 @@ fn rotated(func: Func, requests: Requests) -> Result<Option<(Plan, Vec<Fact>)>, 
 fn plan(
     func: &Func,
     alignment: Alignment,
-    requests: Requests,
-    assumptions: &Assumptions,
-    facts: &[Fact],
-) -> Result<Plan, TooMuchShared> {
-    let Requests { num_warps, num_stages, .. } = requests;
+    requests: KernelRequests,
+    assumptions: &LaunchFacts,
+    facts: &[Guard],
+) -> Result<GpuPlan, SmemOverflow> {
+    let KernelRequests { num_warps, num_stages, .. } = requests;
     let num_ctas = requests.num_ctas.unwrap_or(1);
-    let threads = Threads { num_warps, num_ctas, num_stages, alignment };
+    let threads = ThreadConfig { num_warps, num_ctas, num_stages, alignment };
     let mut func = func.clone();
     if num_stages.is_none() {
         read_again_through_cache(&mut func);
@@ -518,7 +534,7 @@ fn plan(
     sink(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
-    let mut plan = Plan::new(distributed, programs, assumptions, facts)?;
+    let mut plan = GpuPlan::new(distributed, programs, assumptions, facts)?;
     plan.limit = register_limit::registers(requests.maxnreg, &plan.distributed, plan.threads());
     Ok(plan)
 }
@@ -529,13 +545,13 @@ const SMALL_PROGRAMS: u32 = 4;
 
 /// How each slice must be aligned for the accesses that were chosen, and of how many elements its length must be a multiple:
 /// one comparison then decides for a whole vector.
-fn alignment_facts(func: &Func) -> Vec<Fact> {
+fn alignment_facts(func: &Func) -> Vec<Guard> {
     let mut bytes: HashMap<u32, u32> = HashMap::new();
     let mut whole: HashMap<u32, u32> = HashMap::new();
     func.body.walk(&mut |op| {
         if let Some(place) = op.kind.operation().place()
             && place.vector > 1
-            && place.shift.is_none_or(|shift| shift.start == Start::Aligned)
+            && place.shift.is_none_or(|shift| shift.start == VectorStart::Aligned)
         {
             let needed = place.vector * func.slice(place.param).0.bytes();
             let known = bytes.entry(place.param.0).or_default();
@@ -546,9 +562,9 @@ fn alignment_facts(func: &Func) -> Vec<Fact> {
             }
         }
     });
-    let aligned = bytes.into_iter().map(|(param, bytes)| Fact::Aligned { param, bytes });
-    let whole = whole.into_iter().map(|(param, by)| Fact::Divisible { value: Symbol::Length(param), by });
-    let mut facts: Vec<Fact> = aligned.chain(whole).collect();
+    let aligned = bytes.into_iter().map(|(param, bytes)| Guard::Aligned { param, bytes });
+    let whole = whole.into_iter().map(|(param, by)| Guard::Divisible { value: Symbol::Length(param), by });
+    let mut facts: Vec<Guard> = aligned.chain(whole).collect();
     facts.sort();
     facts
 }

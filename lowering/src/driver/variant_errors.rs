@@ -2,7 +2,7 @@
 
 use crate::backend::nvptx::Arch;
 use crate::driver::compile::{LoweredVariant, entry_name};
-use crate::driver::specialize::Body;
+use crate::driver::specialize::Specialization;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck;
 use crate::frontend::typeck::Variant;
@@ -11,11 +11,11 @@ use crate::support::diagnostic::{Diagnostic, Errors, Loc, count};
 /// Mistakes of several variants: one that all share is said once, one that only some have says which. What stands on
 /// the same tokens in another variant is the same mistake, whatever types or extents it names there.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct MergedErrors {
     list: Vec<(Diagnostic, Vec<String>)>,
 }
 
-impl Found {
+impl MergedErrors {
     pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
         let known = self.list.len();
         let label = variant.to_string();
@@ -52,8 +52,8 @@ impl Found {
 const MAX_ELEMENTS: usize = 1 << 16;
 
 /// Refuses tiles of which every thread would have thousands of elements in each of many operations.
-pub(crate) fn too_many_elements(bodies: &[Body]) -> Result<(), Errors> {
-    let counts = bodies.iter().map(Body::elements);
+pub(crate) fn too_many_elements(bodies: &[Specialization]) -> Result<(), Errors> {
+    let counts = bodies.iter().map(Specialization::elements);
     let Some((total, Some((loc, most)))) = counts.max_by_key(|&(total, _)| total) else { return Ok(()) };
     if total <= MAX_ELEMENTS {
         return Ok(());

@@ -8,7 +8,7 @@ use crate::frontend::syntax::{Kernel, ParamType, ViewType};
 
 /// What a kernel takes, in its launcher.
 #[derive(Default)]
-pub(super) struct Arguments {
+pub(super) struct LauncherArguments {
     pub params: Vec<TokenStream>,
     /// Statements that make of each argument what expressions over it see.
     pub bindings: Vec<TokenStream>,
@@ -18,21 +18,21 @@ pub(super) struct Arguments {
     pub args: Vec<TokenStream>,
 }
 
-impl Arguments {
-    pub fn of(kernel: &Kernel) -> Arguments {
-        let mut all = Arguments::default();
+impl LauncherArguments {
+    pub fn of(kernel: &Kernel) -> LauncherArguments {
+        let mut all = LauncherArguments::default();
         for param in &kernel.params {
             let own = &param.name;
             match &param.ty {
                 ParamType::Slice { elem, mutable } => {
                     let at = elem.loc.start;
                     let elem = element(kernel, elem);
-                    all.converted(own, Taken::slice(*mutable, at, &elem));
+                    all.converted(own, MemoryParam::slice(*mutable, at, &elem));
                     let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
                     all.args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
                 }
                 ParamType::View(view) => {
-                    all.converted(own, Taken::view(view, &element(kernel, &view.elem)));
+                    all.converted(own, MemoryParam::view(view, &element(kernel, &view.elem)));
                     all.parts.push(quote! { let #own = ::dsl_runtime::ViewArgs::from(#own); });
                     all.args.push(quote! { #own.memory });
                     for list in [quote! { shape }, quote! { strides }] {
@@ -53,7 +53,7 @@ impl Arguments {
         all
     }
 
-    fn converted(&mut self, own: &Ident, Taken { bound, ty, convert }: Taken) {
+    fn converted(&mut self, own: &Ident, MemoryParam { bound, ty, convert }: MemoryParam) {
         self.params.push(quote! { #own: #bound });
         self.bindings.push(quote! { let #own: #ty = #convert(#own); });
     }
@@ -68,26 +68,26 @@ pub(super) fn view_type(mutable: bool) -> Ident {
 }
 
 /// What a parameter for memory takes: anything that the runtime makes a slice or view of.
-pub(super) struct Taken {
+pub(super) struct MemoryParam {
     /// On the user's element type, so that rustc points there.
     pub bound: TokenStream,
     pub ty: TokenStream,
     pub convert: TokenStream,
 }
 
-impl Taken {
-    pub fn slice(mutable: bool, at: Span, elem: &impl ToTokens) -> Taken {
-        Taken::of(slice_type(mutable), at, quote! { #elem })
+impl MemoryParam {
+    pub fn slice(mutable: bool, at: Span, elem: &impl ToTokens) -> MemoryParam {
+        MemoryParam::of(slice_type(mutable), at, quote! { #elem })
     }
 
-    pub fn view(view: &ViewType, elem: &impl ToTokens) -> Taken {
+    pub fn view(view: &ViewType, elem: &impl ToTokens) -> MemoryParam {
         let rank = Literal::usize_unsuffixed(view.rank);
-        Taken::of(view_type(view.mutable), view.elem.loc.start, quote! { #elem, #rank })
+        MemoryParam::of(view_type(view.mutable), view.elem.loc.start, quote! { #elem, #rank })
     }
 
-    fn of(ty: Ident, at: Span, generics: TokenStream) -> Taken {
+    fn of(ty: Ident, at: Span, generics: TokenStream) -> MemoryParam {
         let into = format_ident!("Into{ty}");
-        Taken {
+        MemoryParam {
             bound: quote_spanned! { at => impl ::dsl_runtime::#into<'fuse, #generics> },
             ty: quote! { ::dsl_runtime::#ty<'fuse, #generics> },
             convert: quote! { ::dsl_runtime::#into::convert },

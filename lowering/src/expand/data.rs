@@ -4,23 +4,23 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
 use super::Expansion;
-use crate::backend::compress::Packed;
+use crate::backend::compress::Deflated;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx::Arch;
-use crate::driver::compile::{HOST_ENTRY, Module, entry_name};
-use crate::driver::specialize::Body;
+use crate::driver::compile::{GpuModule, HOST_ENTRY, entry_name};
+use crate::driver::specialize::Specialization;
 use crate::frontend::syntax::{Kernel, ParamType, TypeName};
 use crate::frontend::typeck::{ConstValue, Variant};
 use crate::gpu::emit::{Multicast, TensorMap};
 use crate::gpu::opt::select_wgmma::LINE;
-use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ops::Site;
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
 /// A `Variant` without code.
 pub(super) fn empty_variant(kernel: &Kernel, variant: &Variant) -> TokenStream {
-    variant_data(kernel, variant, &Compiled::default())
+    variant_data(kernel, variant, &CompiledVariant::default())
 }
 
 /// The `Variant` at `index`.
@@ -35,7 +35,7 @@ pub(super) fn variant(expansion: &Expansion, index: usize) -> TokenStream {
         quote! { Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch, reports: #reports } }
     });
     let sites = lowered.sites.iter().map(site);
-    let compiled = Compiled {
+    let compiled = CompiledVariant {
         source: lowered.source,
         modules: quote! { #(#modules),* },
         hosts: quote! { #(#hosts),* },
@@ -46,15 +46,15 @@ pub(super) fn variant(expansion: &Expansion, index: usize) -> TokenStream {
 
 /// What lowering adds to a variant.
 #[derive(Default)]
-struct Compiled {
+struct CompiledVariant {
     source: u64,
     modules: TokenStream,
     hosts: TokenStream,
     sites: TokenStream,
 }
 
-fn variant_data(kernel: &Kernel, variant: &Variant, compiled: &Compiled) -> TokenStream {
-    let Compiled { source, modules, hosts, sites } = compiled;
+fn variant_data(kernel: &Kernel, variant: &Variant, compiled: &CompiledVariant) -> TokenStream {
+    let CompiledVariant { source, modules, hosts, sites } = compiled;
     let source = Literal::u64_unsuffixed(*source);
     let label = variant.to_string();
     let types = variant.types.iter().map(|(_, ty)| dtype(*ty));
@@ -125,12 +125,12 @@ fn site(site: &Site) -> TokenStream {
 
 // ---- GPU code
 
-fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
+fn module(expansion: &Expansion, index: usize, code: &GpuModule) -> TokenStream {
     let body = &expansion.lowered[index].bodies[code.body];
     let entry = entry_name(expansion.kernel, &expansion.variants[index], body);
     let data = body_data(body, &entry, code);
     let reports = body.reports();
-    let packed = |code: &Packed| carried(code, expansion.options.deflate);
+    let packed = |code: &Deflated| carried(code, expansion.options.deflate);
     let ptx = packed(&code.ptx);
     let (capability, exact) = (Literal::u32_unsuffixed(code.capability), code.exact);
     let cubins = code.cubin.iter().map(|cubin| {
@@ -138,7 +138,7 @@ fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
         quote! { (#capability, #image) }
     });
     quote! {
-        Module {
+        GpuModule {
             arch: Arch { capability: #capability, exact: #exact },
             ptx: #ptx,
             cubins: &[#(#cubins),*],
@@ -148,17 +148,17 @@ fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
     }
 }
 
-fn carried(code: &Packed, deflated: bool) -> TokenStream {
+fn carried(code: &Deflated, deflated: bool) -> TokenStream {
     if deflated {
         let (bytes, len) = (Literal::byte_string(&code.deflated), Literal::usize_unsuffixed(code.len));
-        quote! { Packed::Deflated { bytes: #bytes, len: #len } }
+        quote! { Deflated::Deflated { bytes: #bytes, len: #len } }
     } else {
         let bytes = Literal::byte_string(&code.unpack());
-        quote! { Packed::Plain(#bytes) }
+        quote! { Deflated::Plain(#bytes) }
     }
 }
 
-fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
+fn body_data(body: &Specialization, entry: &str, code: &GpuModule) -> TokenStream {
     let plan = &body.plan;
     let numbers =
         [plan.threads(), plan.programs, plan.blocks(), plan.shared_bytes()].map(Literal::u32_unsuffixed);
@@ -201,7 +201,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
         None => quote! { ::core::option::Option::None },
     };
     quote! {
-        Body {
+        Specialization {
             entry: #entry,
             threads: #threads,
             programs: #programs,
@@ -242,33 +242,34 @@ fn tensor_map(map: &TensorMap) -> TokenStream {
     }
 }
 
-fn fact(fact: &Fact) -> TokenStream {
+fn fact(fact: &Guard) -> TokenStream {
     match fact {
-        Fact::Aligned { param, bytes } => {
+        Guard::Aligned { param, bytes } => {
             let (param, bytes) = (Literal::u32_unsuffixed(*param), Literal::u32_unsuffixed(*bytes));
-            quote! { Fact::Aligned { param: #param, bytes: #bytes } }
+            quote! { Guard::Aligned { param: #param, bytes: #bytes } }
         }
-        Fact::Divisible { value, by } => {
-            let (value, by) = (sum(&Sum { terms: vec![(1, vec![*value])] }), Literal::u32_unsuffixed(*by));
-            quote! { Fact::Divisible { value: #value, by: #by } }
+        Guard::Divisible { value, by } => {
+            let (value, by) =
+                (sum(&SymbolicSum { terms: vec![(1, vec![*value])] }), Literal::u32_unsuffixed(*by));
+            quote! { Guard::Divisible { value: #value, by: #by } }
         }
-        Fact::Equal { scalar, value } => {
+        Guard::Equal { scalar, value } => {
             let (scalar, value) = (Literal::u32_unsuffixed(*scalar), Literal::i64_unsuffixed(*value));
-            quote! { Fact::Equal { param: #scalar, value: #value } }
+            quote! { Guard::Equal { param: #scalar, value: #value } }
         }
-        Fact::Magnitude { scalar, least, most } => {
+        Guard::Magnitude { scalar, least, most } => {
             let scalar = Literal::u32_unsuffixed(*scalar);
             let [least, most] = [least, most].map(|&exponent| Literal::i8_unsuffixed(exponent));
-            quote! { Fact::Magnitude { param: #scalar, least: #least, most: #most } }
+            quote! { Guard::Magnitude { param: #scalar, least: #least, most: #most } }
         }
-        Fact::AtMost { low, high } => {
+        Guard::AtMost { low, high } => {
             let (low, high) = (sum(low), sum(high));
-            quote! { Fact::AtMost { low: #low, high: #high } }
+            quote! { Guard::AtMost { low: #low, high: #high } }
         }
     }
 }
 
-fn sum(sum: &Sum) -> TokenStream {
+fn sum(sum: &SymbolicSum) -> TokenStream {
     let terms = sum.terms.iter().map(|(coefficient, factors)| {
         let coefficient = Literal::i64_unsuffixed(*coefficient);
         let factors = factors.iter().map(|factor| match *factor {

@@ -9,8 +9,8 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
-use crate::frontend::syntax::{ConstItem, Generic, Kernel, Pattern, Source, ValueType};
-use crate::ops::{self, Function};
+use crate::frontend::syntax::{ConstItem, FnSource, GenericParam, Kernel, Pattern, ValueType};
+use crate::ops::{self, Intrinsic};
 
 /// The kernel's body as code that a language server can resolve.
 pub(super) fn function(kernel: &Kernel) -> TokenStream {
@@ -27,7 +27,7 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
 
 /// A function that kernels call, for a language server: a stub by its name, which takes whatever tiles and scalars a call
 /// has, and its body as written.
-pub(super) fn module_function(function: &crate::frontend::syntax::Function) -> TokenStream {
+pub(super) fn module_function(function: &crate::frontend::syntax::FnItem) -> TokenStream {
     let (name, source) = (&function.name, &function.source);
     let (generics, inputs, output) =
         (&source.generics, complete(source.inputs.clone()), complete(source.output.clone()));
@@ -75,7 +75,7 @@ fn stub_type(ty: &ValueType) -> TokenStream {
 
 /// The function's outline, which nothing calls, for the lints of its variables. It stands in a module of its own, where
 /// no constant of the user's can be what a variable's name means; lints of style are for what the user wrote.
-pub(super) fn outline(source: &Source) -> TokenStream {
+pub(super) fn outline(source: &FnSource) -> TokenStream {
     let outline = &source.outline;
     quote! {
         #[allow(
@@ -92,7 +92,7 @@ pub(super) fn outline(source: &Source) -> TokenStream {
 }
 
 /// As [`imports`], for a function that kernels call.
-pub(super) fn function_imports(function: &crate::frontend::syntax::Function) -> TokenStream {
+pub(super) fn function_imports(function: &crate::frontend::syntax::FnItem) -> TokenStream {
     let source = &function.source;
     let texts = [&source.generics, &source.inputs, &source.output, &source.body];
     mentioned(texts, &function.generics)
@@ -126,7 +126,7 @@ pub(super) fn imports(kernel: &Kernel) -> TokenStream {
     mentioned([&source.generics, &source.inputs, &source.output, &source.body], &kernel.generics)
 }
 
-fn mentioned(texts: [&TokenStream; 4], generics: &[Generic]) -> TokenStream {
+fn mentioned(texts: [&TokenStream; 4], generics: &[GenericParam]) -> TokenStream {
     let mut names: Vec<Ident> = vec![];
     for tokens in texts {
         collect(tokens.clone(), &mut names);
@@ -215,7 +215,7 @@ fn with_kernel_views(tokens: TokenStream) -> Vec<TokenTree> {
 }
 
 /// The function of `tl::` that a group of arguments at `at` belongs to.
-fn called(tokens: &[TokenTree], at: usize) -> Option<&'static Function> {
+fn called(tokens: &[TokenTree], at: usize) -> Option<&'static Intrinsic> {
     let name_at = skip_generics(tokens, at)?;
     let TokenTree::Ident(name) = &tokens[name_at] else { return None };
     let module_at = name_at.checked_sub(3)?;
@@ -244,7 +244,7 @@ fn is_path(tokens: &[TokenTree], at: usize) -> bool {
     colon(at) && colon(at + 1)
 }
 
-fn add_absent(args: &mut TokenStream, function: &Function) {
+fn add_absent(args: &mut TokenStream, function: &Intrinsic) {
     let tokens: Vec<TokenTree> = args.clone().into_iter().collect();
     let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
     let open = tokens.last().is_some_and(|token| !comma(token));

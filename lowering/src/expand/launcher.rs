@@ -3,33 +3,33 @@
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::arguments::{Arguments, Taken, slice_type, view_type};
+use super::arguments::{LauncherArguments, MemoryParam, slice_type, view_type};
 use crate::frontend::syntax::{
-    ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, expects_of_body,
+    ConstType, GenericParam, Kernel, KernelParam, ParamType, Tune, TypeName, expects_of_body,
 };
 use crate::frontend::typeck::{ConstValue, Variant};
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::{Class, DType};
 
 /// A generic whose value the launcher works out from the arguments.
-fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
+fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenStream> {
     kernel.options.lists.iter().find(|list| list.name == *generic.name())?.chosen_by.as_ref()
 }
 
 /// The generics a call may name, in order.
-fn named(kernel: &Kernel) -> impl Iterator<Item = &Generic> {
-    let decided = |generic: &Generic| chooser(kernel, generic).is_some() || kernel.leaves_open(generic);
+fn named(kernel: &Kernel) -> impl Iterator<Item = &GenericParam> {
+    let decided = |generic: &GenericParam| chooser(kernel, generic).is_some() || kernel.leaves_open(generic);
     kernel.generics.iter().filter(move |generic| !decided(generic))
 }
 
-fn declaration(generic: &Generic) -> TokenStream {
+fn declaration(generic: &GenericParam) -> TokenStream {
     match generic {
-        Generic::Type { name, bound } => {
+        GenericParam::Type { name, bound } => {
             let bound = bound_path(*bound);
             quote! { #name: #bound }
         }
-        Generic::Const { name, ty: ConstType::Bool } => quote! { const #name: bool },
-        Generic::Const { name, ty: ConstType::Integer(ty) } => quote! { const #name: #ty },
+        GenericParam::Const { name, ty: ConstType::Bool } => quote! { const #name: bool },
+        GenericParam::Const { name, ty: ConstType::Integer(ty) } => quote! { const #name: #ty },
     }
 }
 
@@ -44,7 +44,8 @@ fn bound_path(class: Class) -> TokenStream {
 
 /// The element type, or type parameter, that the user wrote; `None` for a name that is neither.
 pub(super) fn element(kernel: &Kernel, ty: &TypeName) -> Option<TokenStream> {
-    let own = |generic: &&Generic| matches!(generic, Generic::Type { name, .. } if *name == ty.name);
+    let own =
+        |generic: &&GenericParam| matches!(generic, GenericParam::Type { name, .. } if *name == ty.name);
     match kernel.generics.iter().find(own) {
         Some(generic) => {
             let mut name = generic.name().clone();
@@ -74,7 +75,7 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
     let attributes = kernel.attributes.iter().filter(|attribute| !expects_of_body(attribute));
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
-    let Arguments { params, bindings, parts, args } = Arguments::of(kernel);
+    let LauncherArguments { params, bindings, parts, args } = LauncherArguments::of(kernel);
     let count = Literal::usize_unsuffixed(args.len());
     let args = match parts.is_empty() {
         true => quote! { [#(#args),*] },
@@ -171,9 +172,11 @@ fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
         let own = format_ident!("argument_{position}");
         let ty = match &param.ty {
             ParamType::Slice { elem, mutable } => {
-                element(kernel, elem).map(|own| Taken::slice(*mutable, elem.loc.start, &own).bound)
+                element(kernel, elem).map(|own| MemoryParam::slice(*mutable, elem.loc.start, &own).bound)
             }
-            ParamType::View(view) => element(kernel, &view.elem).map(|own| Taken::view(view, &own).bound),
+            ParamType::View(view) => {
+                element(kernel, &view.elem).map(|own| MemoryParam::view(view, &own).bound)
+            }
             ParamType::Scalar(ty) => element(kernel, ty),
             ParamType::Failed => None,
         };
@@ -202,8 +205,8 @@ fn choice_arguments(kernel: &Kernel) -> Vec<TokenStream> {
         .map(|generic| {
             let name = generic.name();
             match generic {
-                Generic::Type { .. } => quote! { #name },
-                Generic::Const { .. } => quote! { { #name } },
+                GenericParam::Type { .. } => quote! { #name },
+                GenericParam::Const { .. } => quote! { { #name } },
             }
         })
         .collect()
@@ -226,18 +229,19 @@ fn selection(kernel: &Kernel) -> TokenStream {
 /// What a call wants of each type and of each constant.
 fn wanted(kernel: &Kernel) -> (Vec<TokenStream>, Vec<TokenStream>) {
     let types = kernel.generics.iter().filter_map(|generic| match generic {
-        Generic::Type { name, .. } => Some(quote! { <#name as ::dsl_runtime::Element>::DTYPE }),
-        Generic::Const { .. } => None,
+        GenericParam::Type { name, .. } => Some(quote! { <#name as ::dsl_runtime::Element>::DTYPE }),
+        GenericParam::Const { .. } => None,
     });
-    let choices =
-        kernel.generics.iter().filter(|generic| matches!(generic, Generic::Const { .. })).map(|generic| {
+    let choices = kernel.generics.iter().filter(|generic| matches!(generic, GenericParam::Const { .. })).map(
+        |generic| {
             let own = generic.name();
             match chooser(kernel, generic) {
                 Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
                 None if kernel.leaves_open(generic) => quote! { ::dsl_runtime::Choice::Measured },
                 None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
             }
-        });
+        },
+    );
     (types.collect(), choices.collect())
 }
 
@@ -263,11 +267,13 @@ fn allows(kernel: &Kernel, variants: &[Variant], when: &TokenStream) -> TokenStr
         .iter()
         .filter(|generic| !named(kernel).any(|named| named.name() == generic.name()))
         .filter_map(|generic| match generic {
-            Generic::Const { name, ty: ConstType::Bool } => Some((name, quote! { ::core::primitive::bool })),
-            Generic::Const { name, ty: ConstType::Integer(ty) } => {
+            GenericParam::Const { name, ty: ConstType::Bool } => {
+                Some((name, quote! { ::core::primitive::bool }))
+            }
+            GenericParam::Const { name, ty: ConstType::Integer(ty) } => {
                 Some((name, quote! { ::core::primitive::#ty }))
             }
-            Generic::Type { .. } => None,
+            GenericParam::Type { .. } => None,
         })
         .collect();
     let constants = |variant: &Variant| -> Vec<ConstValue> {
@@ -311,8 +317,8 @@ pub(super) fn module(
     let line = Literal::u32_unsuffixed(Loc::of(name).line() as u32);
     let params = kernel.params.iter().flat_map(param_data);
     let consts = kernel.generics.iter().filter_map(|generic| match generic {
-        Generic::Const { name, .. } => Some(name.to_string()),
-        Generic::Type { .. } => None,
+        GenericParam::Const { name, .. } => Some(name.to_string()),
+        GenericParam::Type { .. } => None,
     });
     let tuned = match &kernel.options.tuned {
         None => quote! { "" },
@@ -353,9 +359,10 @@ pub(super) fn module(
     }
 }
 
-/// The `Param`s that a parameter is: of a view, its memory, extents and strides.
-fn param_data(param: &Param) -> Vec<TokenStream> {
-    let data = |name: String, kind: TokenStream| quote! { Param { name: #name, kind: ParamKind::#kind } };
+/// The `KernelParam`s that a parameter is: of a view, its memory, extents and strides.
+fn param_data(param: &KernelParam) -> Vec<TokenStream> {
+    let data =
+        |name: String, kind: TokenStream| quote! { KernelParam { name: #name, kind: ParamKind::#kind } };
     let own = param.name.to_string();
     match &param.ty {
         ParamType::Slice { mutable, .. } => {
@@ -383,19 +390,19 @@ fn inner(visibility: &syn::Visibility) -> TokenStream {
 
 /// `Choice` and `Declared`: a call whose generics were not declared does not compile, and says what was.
 fn declared(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
-    let generics: Vec<&Generic> = named(kernel).collect();
+    let generics: Vec<&GenericParam> = named(kernel).collect();
     let declarations: Vec<TokenStream> = generics
         .iter()
         .map(|generic| match generic {
-            Generic::Type { name, .. } => quote! { #name },
-            Generic::Const { .. } => declaration(generic),
+            GenericParam::Type { name, .. } => quote! { #name },
+            GenericParam::Const { .. } => declaration(generic),
         })
         .collect();
     let types: Vec<&Ident> = generics
         .iter()
         .filter_map(|generic| match generic {
-            Generic::Type { name, .. } => Some(name),
-            Generic::Const { .. } => None,
+            GenericParam::Type { name, .. } => Some(name),
+            GenericParam::Const { .. } => None,
         })
         .collect();
     let label = format!("not a declared variant of `{}`", kernel.name);
@@ -447,15 +454,15 @@ fn implementations(kernel: &Kernel, variants: &[Variant], declarations: &[TokenS
         .generics
         .iter()
         .filter_map(|generic| match generic {
-            Generic::Type { name, bound } => Some((name, *bound)),
-            Generic::Const { .. } => None,
+            GenericParam::Type { name, bound } => Some((name, *bound)),
+            GenericParam::Const { .. } => None,
         })
         .collect();
     let mut seen: Vec<String> = vec![];
     let mut tokens = TokenStream::new();
     for (index, variant) in variants.iter().enumerate() {
         let consts: Vec<TokenStream> = named(kernel)
-            .filter(|generic| matches!(generic, Generic::Const { .. }))
+            .filter(|generic| matches!(generic, GenericParam::Const { .. }))
             .filter_map(|generic| const_value(variant, generic))
             .collect();
         let consts_text = consts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -501,13 +508,13 @@ fn arguments(kernel: &Kernel, types: &[TokenStream], consts: &[TokenStream]) -> 
     let (mut types, mut consts) = (types.iter(), consts.iter());
     named(kernel)
         .filter_map(|generic| match generic {
-            Generic::Type { .. } => types.next().cloned(),
-            Generic::Const { .. } => consts.next().map(|value| quote! { { #value } }),
+            GenericParam::Type { .. } => types.next().cloned(),
+            GenericParam::Const { .. } => consts.next().map(|value| quote! { { #value } }),
         })
         .collect()
 }
 
-fn const_value(variant: &Variant, generic: &Generic) -> Option<TokenStream> {
+fn const_value(variant: &Variant, generic: &GenericParam) -> Option<TokenStream> {
     let (_, value) = variant.consts.iter().find(|(name, _)| generic.name() == name)?;
     Some(constant(*value))
 }

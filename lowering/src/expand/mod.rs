@@ -13,16 +13,16 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use crate::driver::compile::LoweredVariant;
-use crate::frontend::syntax::{Function, Items, Kernel};
+use crate::frontend::syntax::{FnItem, Items, Kernel};
 use crate::frontend::typeck::Variant;
-use crate::support::options::{Options, VARIABLES};
+use crate::support::options::{BuildOptions, VARIABLES};
 
 /// A kernel and all that was made of it.
 pub struct Expansion<'a> {
     pub kernel: &'a Kernel,
     pub variants: &'a [Variant],
     pub lowered: &'a [LoweredVariant],
-    pub options: &'a Options,
+    pub options: &'a BuildOptions,
 }
 
 /// The whole expansion.
@@ -90,7 +90,7 @@ pub fn under(conditions: &[syn::Attribute], items: TokenStream) -> TokenStream {
 }
 
 /// What stays of a function that kernels call: nothing to run, only what an editor and rustc's imports need.
-pub fn module_function(function: &Function, editor: bool) -> TokenStream {
+pub fn module_function(function: &FnItem, editor: bool) -> TokenStream {
     if editor {
         return ide_stub::module_function(function);
     }

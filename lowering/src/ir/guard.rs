@@ -19,12 +19,12 @@ pub enum Symbol {
 
 /// `coefficient * factors[0] * ..`, summed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
-pub struct Sum {
+pub struct SymbolicSum {
     pub terms: Vec<(i64, Vec<Symbol>)>,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Fact {
+pub enum Guard {
     /// The slice's address is a multiple of `bytes`.
     Aligned { param: u32, bytes: u32 },
     /// The number is a multiple of `by`.
@@ -34,10 +34,10 @@ pub enum Fact {
     /// The `f32` lies between these powers of two.
     Magnitude { scalar: u32, least: i8, most: i8 },
     /// `low <= high`
-    AtMost { low: Sum, high: Sum },
+    AtMost { low: SymbolicSum, high: SymbolicSum },
 }
 
-impl Sum {
+impl SymbolicSum {
     /// The value, if it is a number.
     pub fn as_constant(&self) -> Option<i64> {
         let (number, rest) = self.parts();
@@ -70,11 +70,11 @@ impl Sum {
     }
 }
 
-impl Fact {
+impl Guard {
     /// Whether another fact says as much, or more by a number alone.
-    fn follows_from(&self, other: &Fact) -> bool {
+    fn follows_from(&self, other: &Guard) -> bool {
         match (self, other) {
-            (Fact::AtMost { low, high }, Fact::AtMost { low: more, high: same }) if high == same => {
+            (Guard::AtMost { low, high }, Guard::AtMost { low: more, high: same }) if high == same => {
                 let ((a, low), (b, more)) = (low.parts(), more.parts());
                 low == more && a <= b
             }
@@ -84,8 +84,8 @@ impl Fact {
 }
 
 /// The facts without those that follow from another one.
-pub fn strongest(facts: Vec<Fact>) -> Vec<Fact> {
-    irredundant(facts, Fact::follows_from)
+pub fn strongest(facts: Vec<Guard>) -> Vec<Guard> {
+    irredundant(facts, Guard::follows_from)
 }
 
 /// What is left without that which follows from another one; of two that say the same the first.
@@ -101,9 +101,9 @@ pub fn irredundant<T>(all: Vec<T>, follows: impl Fn(&T, &T) -> bool) -> Vec<T> {
 }
 
 /// Prints with parameter names.
-pub struct Named<'a, T>(pub &'a T, pub &'a [String]);
+pub struct WithNames<'a, T>(pub &'a T, pub &'a [String]);
 
-impl fmt::Display for Named<'_, Symbol> {
+impl fmt::Display for WithNames<'_, Symbol> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |param: u32| &self.1[param as usize];
         match *self.0 {
@@ -115,7 +115,7 @@ impl fmt::Display for Named<'_, Symbol> {
     }
 }
 
-impl fmt::Display for Named<'_, Sum> {
+impl fmt::Display for WithNames<'_, SymbolicSum> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.terms.is_empty() {
             return write!(f, "0");
@@ -128,7 +128,7 @@ impl fmt::Display for Named<'_, Sum> {
                 (_, true) => " - ",
             };
             let mut parts: Vec<String> =
-                factors.iter().map(|factor| Named(factor, self.1).to_string()).collect();
+                factors.iter().map(|factor| WithNames(factor, self.1).to_string()).collect();
             let size = coefficient.unsigned_abs();
             if size != 1 || parts.is_empty() {
                 parts.insert(0, size.to_string());
@@ -139,17 +139,19 @@ impl fmt::Display for Named<'_, Sum> {
     }
 }
 
-impl fmt::Display for Named<'_, Fact> {
+impl fmt::Display for WithNames<'_, Guard> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |param: u32| &self.1[param as usize];
         match self.0 {
-            Fact::Aligned { param, bytes } => write!(f, "{} is {bytes}-byte aligned", name(*param)),
-            Fact::Divisible { value, by } => write!(f, "{by} divides {}", Named(value, self.1)),
-            Fact::Equal { scalar, value } => write!(f, "{} is {value}", name(*scalar)),
-            Fact::Magnitude { scalar, least, most } => {
+            Guard::Aligned { param, bytes } => write!(f, "{} is {bytes}-byte aligned", name(*param)),
+            Guard::Divisible { value, by } => write!(f, "{by} divides {}", WithNames(value, self.1)),
+            Guard::Equal { scalar, value } => write!(f, "{} is {value}", name(*scalar)),
+            Guard::Magnitude { scalar, least, most } => {
                 write!(f, "2^{least} <= {} <= 2^{most}", name(*scalar))
             }
-            Fact::AtMost { low, high } => write!(f, "{} <= {}", Named(low, self.1), Named(high, self.1)),
+            Guard::AtMost { low, high } => {
+                write!(f, "{} <= {}", WithNames(low, self.1), WithNames(high, self.1))
+            }
         }
     }
 }

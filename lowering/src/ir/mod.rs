@@ -20,14 +20,14 @@ mod verify;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::analysis::assumption::Promise;
+use crate::analysis::assumption::Assumption;
 use crate::ops::{Kind, Site};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
 pub use print::print;
 pub use rewrite::{
-    Builder, BuiltFor, Rewriter, eliminate, release, remove_unused, substitute, substitute_in,
+    BuiltFor, FuncBuilder, Rewriter, eliminate, release, remove_unused, substitute, substitute_in,
 };
 pub use verify::verify;
 
@@ -336,7 +336,7 @@ pub struct Func {
     /// What is to be said of the operations that only a debug build has.
     pub sites: Vec<Site>,
     /// What the user promised of the arguments.
-    pub promises: Vec<Promise>,
+    pub promises: Vec<Assumption>,
     pub views: Vec<View>,
     types: Vec<Type>,
 }

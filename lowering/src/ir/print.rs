@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::{Block, Func, Op, ParamId, ParamKind, Value};
-use crate::ir::guard::Named;
+use crate::ir::guard::WithNames;
 
 /// Prints a function; `note` may add text after an operation's line (a layout, a fact).
 pub fn print(func: &Func, note: &dyn Fn(&Op) -> Option<String>) -> String {
@@ -53,7 +53,7 @@ impl Printer<'_> {
         let reports = if func.reports { " reports" } else { "" };
         let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
         let promises: Vec<String> =
-            func.promises.iter().map(|promise| Named(&promise.fact(), &names).to_string()).collect();
+            func.promises.iter().map(|promise| WithNames(&promise.fact(), &names).to_string()).collect();
         let promised = if promises.is_empty() { "" } else { " promised " };
         let promises = promises.join(" and ");
         let _ =

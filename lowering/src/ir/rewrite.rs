@@ -7,7 +7,7 @@ use crate::ops::{Effect, Kind};
 use crate::support::diagnostic::Loc;
 
 /// Appends operations to a function, block within block.
-pub struct Builder<'f> {
+pub struct FuncBuilder<'f> {
     pub func: &'f mut Func,
     /// Where the operations being built come from in the source.
     pub loc: Loc,
@@ -17,7 +17,7 @@ pub struct Builder<'f> {
     blocks_begun: usize,
 }
 
-/// Tells the blocks of one [`Builder`] apart.
+/// Tells the blocks of one [`FuncBuilder`] apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockNumber(usize);
 
@@ -34,22 +34,28 @@ impl<T> Default for BuiltFor<T> {
 }
 
 impl<T: Copy> BuiltFor<T> {
-    pub fn get(&self, builder: &Builder, value: Value) -> Option<T> {
+    pub fn get(&self, builder: &FuncBuilder, value: Value) -> Option<T> {
         let (block, built) = *self.known.get(&value)?;
         builder.numbers.contains(&block).then_some(built)
     }
 
-    pub fn insert(&mut self, builder: &Builder, value: Value, built: T) {
+    pub fn insert(&mut self, builder: &FuncBuilder, value: Value, built: T) {
         let block = *builder.numbers.last().expect("the body is open until `finish`");
         self.known.insert(value, (block, built));
     }
 }
 
-impl<'f> Builder<'f> {
-    /// Builds into a fresh body; [`Builder::finish`] puts it in place.
-    pub fn new(func: &'f mut Func) -> Builder<'f> {
+impl<'f> FuncBuilder<'f> {
+    /// Builds into a fresh body; [`FuncBuilder::finish`] puts it in place.
+    pub fn new(func: &'f mut Func) -> FuncBuilder<'f> {
         let loc = func.loc;
-        Builder { func, loc, open: vec![Block::default()], numbers: vec![BlockNumber(0)], blocks_begun: 0 }
+        FuncBuilder {
+            func,
+            loc,
+            open: vec![Block::default()],
+            numbers: vec![BlockNumber(0)],
+            blocks_begun: 0,
+        }
     }
 
     fn block(&mut self) -> &mut Block {
@@ -100,7 +106,7 @@ impl<'f> Builder<'f> {
         block
     }
 
-    /// The state to return to with [`Builder::rewind`].
+    /// The state to return to with [`FuncBuilder::rewind`].
     pub fn mark(&self) -> (usize, usize) {
         (self.open.len(), self.open.last().map_or(0, |block| block.ops.len()))
     }
@@ -139,9 +145,9 @@ impl Rewriter {
 
     /// Runs `change` over every operation, innermost blocks first; it appends what should stand in the operation's
     /// place, usually the operation itself.
-    pub fn run(mut self, func: &mut Func, change: &mut dyn FnMut(&mut Rewriter, &mut Builder, Op)) {
+    pub fn run(mut self, func: &mut Func, change: &mut dyn FnMut(&mut Rewriter, &mut FuncBuilder, Op)) {
         let body = std::mem::take(&mut func.body);
-        let mut builder = Builder::new(func);
+        let mut builder = FuncBuilder::new(func);
         for op in body.ops {
             self.op(&mut builder, op, change);
         }
@@ -150,9 +156,9 @@ impl Rewriter {
 
     fn op(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut FuncBuilder,
         mut op: Op,
-        change: &mut dyn FnMut(&mut Rewriter, &mut Builder, Op),
+        change: &mut dyn FnMut(&mut Rewriter, &mut FuncBuilder, Op),
     ) {
         op.kind.operation_mut().map(&mut |value| self.resolve(value));
         for block in op.kind.operation_mut().blocks_mut() {

@@ -75,15 +75,15 @@ pub enum FloatPredicate {
 
 /// How a load or store meets memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
+pub struct AccessFlags {
     pub align: u32,
     /// The memory is not written while the kernel runs.
     pub invariant: bool,
 }
 
-impl Access {
-    pub fn aligned(align: u32) -> Access {
-        Access { align, invariant: false }
+impl AccessFlags {
+    pub fn aligned(align: u32) -> AccessFlags {
+        AccessFlags { align, invariant: false }
     }
 }
 
@@ -96,7 +96,7 @@ pub enum LoopPart {
 
 /// A side of a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arm {
+pub enum BranchArm {
     Then,
     Else,
 }
@@ -614,7 +614,7 @@ impl<'c> Builder<'c> {
         self.one("llvm.getelementptr", &operands, base.ty, &attributes)
     }
 
-    pub fn load(&mut self, pointer: Val, ty: Ty, access: Access) -> Val {
+    pub fn load(&mut self, pointer: Val, ty: Ty, access: AccessFlags) -> Val {
         let mut attributes = vec![(self.name("alignment"), self.i64_attribute(i64::from(access.align)))];
         if access.invariant {
             attributes.push((self.name("invariant"), self.unit()));
@@ -622,7 +622,7 @@ impl<'c> Builder<'c> {
         self.one("llvm.load", &[pointer], ty, &attributes)
     }
 
-    pub fn store(&mut self, value: Val, pointer: Val, access: Access) {
+    pub fn store(&mut self, value: Val, pointer: Val, access: AccessFlags) {
         let attributes = [(self.name("alignment"), self.i64_attribute(i64::from(access.align)))];
         self.append("llvm.store", &[value, pointer], &[], &attributes, vec![]);
     }
@@ -762,10 +762,10 @@ impl<'c> Builder<'c> {
         &mut self,
         condition: Val,
         results: &[Ty],
-        mut arm: impl FnMut(&mut Self, Arm) -> Vec<Val>,
+        mut arm: impl FnMut(&mut Self, BranchArm) -> Vec<Val>,
     ) -> Vec<Val> {
-        let yes = self.region(&[], |b, _| arm(b, Arm::Then), "scf.yield");
-        let no = self.region(&[], |b, _| arm(b, Arm::Else), "scf.yield");
+        let yes = self.region(&[], |b, _| arm(b, BranchArm::Then), "scf.yield");
+        let no = self.region(&[], |b, _| arm(b, BranchArm::Else), "scf.yield");
         self.structured("scf.if", &[condition], results, vec![yes, no])
     }
 

@@ -5,27 +5,27 @@ use super::builder::{Builder, Val};
 use super::cast::{cast, narrow_half, widen_half};
 use super::machine::Machine;
 use crate::ir::{Block, Func, Value};
-use crate::ops::scalar::{Algebra, Half, Rule, Scalar, ScalarOp};
+use crate::ops::scalar::{ArithKind, HalfPolicy, Scalar, ScalarOp, TypeRule};
 use crate::ops::{Bitcast, Cast, Kind};
 use crate::support::dtype::DType;
 
 /// Applies a row to operands of element type `dtype`.
 pub fn scalar(b: &mut Builder, op: &ScalarOp, args: &[Val], dtype: DType) -> Val {
-    let moves_bits = op.algebra == Algebra::Select;
-    let native = op.half == Half::Native && b.machine == Machine::Nvptx;
+    let moves_bits = op.algebra == ArithKind::Select;
+    let native = op.half == HalfPolicy::Native && b.machine == Machine::Nvptx;
     if !dtype.is_half() || native || moves_bits {
         return (op.lanes)(b, args, dtype);
     }
     let wide: Vec<Val> = args.iter().map(|&arg| widen_half(b, arg, dtype)).collect();
     let result = (op.lanes)(b, &wide, DType::F32);
-    if op.rule == Rule::Compare { result } else { narrow_half(b, result, dtype) }
+    if op.rule == TypeRule::Compare { result } else { narrow_half(b, result, dtype) }
 }
 
 /// Index arithmetic known to stay in range says so to LLVM.
 pub fn applied(b: &mut Builder, scalar_op: &Scalar, args: &[Val], dtype: DType) -> Val {
     match (scalar_op.exact, scalar_op.op.algebra) {
-        (true, Algebra::Add) => b.add_nsw(args[0], args[1]),
-        (true, Algebra::Mul) => b.mul_nsw(args[0], args[1]),
+        (true, ArithKind::Add) => b.add_nsw(args[0], args[1]),
+        (true, ArithKind::Mul) => b.mul_nsw(args[0], args[1]),
         _ => scalar(b, scalar_op.op, args, dtype),
     }
 }

@@ -9,7 +9,7 @@ use super::builder::{Asm, Builder, IntPredicate, Val};
 use super::cast;
 use super::machine::Machine;
 use super::types::{Elem, Ty};
-use crate::support::dtype::{DType, F8_NAN, Narrow};
+use crate::support::dtype::{DType, F8_NAN, Float8Format};
 
 /// The first capability with conversions of 8-bit floats.
 const CAPABILITY: u32 = 89;
@@ -91,7 +91,7 @@ pub fn narrow(b: &mut Builder, value: Val, to: DType) -> Val {
         let pair = narrow_pair(b, [value, zero], to);
         return b.trunc(pair, Elem::I8);
     }
-    let Narrow { fraction, bias, max } = Narrow::of(to);
+    let Float8Format { fraction, bias, max } = Float8Format::of(to);
     let bits = b.bitcast(value, value.ty.with(Elem::I32));
     let int = |b: &mut Builder, constant: i64| b.int(bits.ty, constant);
     let magnitude_mask = int(b, 0x7fff_ffff);

@@ -15,27 +15,27 @@ pub mod session;
 pub mod shared;
 pub mod types;
 
-pub use builder::{Access, Arm, Asm, Builder, FloatPredicate, IntPredicate, LoopPart, Val};
+pub use builder::{AccessFlags, Asm, BranchArm, Builder, FloatPredicate, IntPredicate, LoopPart, Val};
 pub use machine::{Machine, Vectors};
 pub use session::{
-    Argument, ArgumentKind, BuiltModule, Entry, Limit, ModuleBuilder, Session, memory_pointer,
+    Argument, ArgumentKind, BuiltModule, EntryKind, Limit, ModuleBuilder, Session, memory_pointer,
 };
 pub use types::{Elem, Space, Ty};
 
-use crate::ops::Number;
+use crate::ops::ConstantValue;
 use crate::support::dtype;
 use crate::support::dtype::DType;
 
 /// A constant of the language as a machine value of type `ty`, which holds elements of type `elem`.
-pub fn constant(b: &mut Builder, value: Number, elem: DType, ty: Ty) -> Val {
+pub fn constant(b: &mut Builder, value: ConstantValue, elem: DType, ty: Ty) -> Val {
     match value {
-        Number::Int(value) => b.int(ty, value as i64),
-        Number::Float(value) if ty.elem.is_float() => b.float(ty, value),
+        ConstantValue::Int(value) => b.int(ty, value as i64),
+        ConstantValue::Float(value) if ty.elem.is_float() => b.float(ty, value),
         // A 16-bit float, or one of 8 bits, held as its bits.
-        Number::Float(value) => {
+        ConstantValue::Float(value) => {
             let bits = match elem {
                 DType::BF16 => dtype::to_bf16(value).to_bits(),
-                DType::F8E4M3 | DType::F8E5M2 => dtype::Narrow::of(elem).bits(value).into(),
+                DType::F8E4M3 | DType::F8E5M2 => dtype::Float8Format::of(elem).bits(value).into(),
                 _ => dtype::to_f16(value).to_bits(),
             };
             b.int(ty, i64::from(bits))

@@ -3,7 +3,7 @@
 use super::builder::{Asm, Builder, Val};
 use super::machine::Machine;
 use super::types::{Elem, Ty};
-use crate::ops::Form;
+use crate::ops::RandomForm;
 
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
@@ -111,10 +111,10 @@ pub fn beside(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
 }
 
 /// A word as what was asked for.
-pub fn formed(b: &mut Builder, word: Val, form: Form) -> Val {
+pub fn formed(b: &mut Builder, word: Val, form: RandomForm) -> Val {
     match form {
-        Form::Bits => word,
-        Form::Uniform => {
+        RandomForm::Bits => word,
+        RandomForm::Uniform => {
             // The bits of a number in [1, 2), less 1: exact, and no conversion, which a GPU does slowly.
             let (shift, one) = (b.int(word.ty, 9), b.int(word.ty, 0x3f80_0000));
             let fraction = b.lshr(word, shift);

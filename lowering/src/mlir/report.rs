@@ -8,7 +8,7 @@
 //! Code says where an operation stands by its line relative to the kernel's name, so that moving a kernel in its file
 //! changes nothing in its code.
 
-use super::builder::{Access, Builder, Val};
+use super::builder::{AccessFlags, Builder, Val};
 use super::types::{Elem, Ty};
 use crate::ir::{Func, Op};
 use crate::ops::Effect;
@@ -75,7 +75,7 @@ fn site(func: &Func, op: &Op) -> (i64, i64) {
 }
 
 /// An element, and which program it is of.
-pub struct Element {
+pub struct ReportedElement {
     /// An `i64`: of its slice, or in row-major order of a tile that fails an assertion.
     pub index: Val,
     /// The slice's length, or how many elements the tile has; an `i64`.
@@ -85,7 +85,7 @@ pub struct Element {
 }
 
 /// Writes the record of an access of `op` outside its slice, or of an assertion that fails, unless there is one.
-pub fn write(b: &mut Builder, record: Val, (func, op): (&Func, &Op), element: &Element) {
+pub fn write(b: &mut Builder, record: Val, (func, op): (&Func, &Op), element: &ReportedElement) {
     let operation = op.kind.operation();
     let (kind, subject) = match (operation.place(), operation.site()) {
         (Some(place), _) if operation.effect() == Effect::Write => (WRITE, place.param.0),
@@ -105,7 +105,7 @@ pub fn write(b: &mut Builder, record: Val, (func, op): (&Func, &Op), element: &E
         for (at, value) in fields {
             let pointer = b.offset_bytes(record, at);
             let align = if value.ty.elem == Elem::I64 { 8 } else { 4 };
-            b.store(value, pointer, Access::aligned(align));
+            b.store(value, pointer, AccessFlags::aligned(align));
         }
         let written = b.int(Ty::I32, 2);
         b.publish(written, state);

@@ -81,7 +81,7 @@ pub enum ArgumentKind {
 
 /// What the function is to its target.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum EntryKind {
     /// A grid kernel with a fixed block of threads, and clusters of so many blocks.
     Kernel { threads: u32, blocks: u32, limit: Option<Limit> },
     /// A plain C function.
@@ -163,7 +163,7 @@ impl<'s> ModuleBuilder<'s> {
         &mut self,
         name: &str,
         arguments: &[Argument],
-        entry: &Entry,
+        entry: &EntryKind,
         body: impl FnOnce(&mut Builder, &[Val]) + 's,
     ) {
         let parameter = |(i, argument): (usize, &Argument)| {
@@ -179,7 +179,7 @@ impl<'s> ModuleBuilder<'s> {
         };
         let parameters: Vec<String> = arguments.iter().enumerate().map(parameter).collect();
         let attributes = match entry {
-            Entry::Kernel { threads, blocks, limit } => {
+            EntryKind::Kernel { threads, blocks, limit } => {
                 let cluster = match blocks {
                     1 => String::new(),
                     blocks => format!(", nvvm.cluster_dim = array<i32: {blocks}, 1, 1>"),
@@ -191,9 +191,9 @@ impl<'s> ModuleBuilder<'s> {
                 };
                 format!("attributes {{nvvm.kernel, nvvm.reqntid = array<i32: {threads}>{cluster}{limit}}}")
             }
-            Entry::Host | Entry::Internal => String::new(),
+            EntryKind::Host | EntryKind::Internal => String::new(),
         };
-        let linkage = if *entry == Entry::Internal { "internal " } else { "" };
+        let linkage = if *entry == EntryKind::Internal { "internal " } else { "" };
         self.text += &format!(
             "llvm.func {linkage}@{name}({}) {attributes} {{\n  llvm.return\n}}\n",
             parameters.join(", ")

@@ -34,17 +34,22 @@ pub fn loop_variable(b: &mut Builder, index: Val, low: Val, step: Val) -> Val {
 }
 
 /// One element, or one vector of elements, of every input of a combination.
-pub type Element = Vec<Val>;
+pub type CombinedElement = Vec<Val>;
 
 impl Combination {
     /// Two elements become one.
-    pub fn apply(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> Element {
+    pub fn apply(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> CombinedElement {
         let args: Vec<Val> = left.iter().chain(right).copied().collect();
         inline(b, func, &self.block, &args)
     }
 
     /// Neighbours first, then pairs of pairs: short chains and small errors.
-    pub fn folded(&self, func: &Func, b: &mut Builder, mut elements: Vec<Element>) -> Element {
+    pub fn folded(
+        &self,
+        func: &Func,
+        b: &mut Builder,
+        mut elements: Vec<CombinedElement>,
+    ) -> CombinedElement {
         while elements.len() > 1 {
             elements = elements
                 .chunks(2)

@@ -1,17 +1,19 @@
 //! Reading, changing and writing an element of memory at once, whatever other programs do.
 
 use super::memory::{element, mask, written};
-use super::{Effect, Function, Generic, Gives, Operation, Parameter, expect_types, optional, required};
+use super::{
+    Effect, Intrinsic, IntrinsicGeneric, IntrinsicParam, Operation, Returns, expect_types, optional, required,
+};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Type, Value};
-use crate::ops::Place;
+use crate::ops::MemAccess;
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
 
 /// What becomes of an element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum AtomicChange {
     Add,
     Max,
     Min,
@@ -26,7 +28,7 @@ pub enum Change {
 
 /// What other accesses of this program may not move past an atomic operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum MemoryOrder {
     Relaxed,
     Acquire,
     Release,
@@ -35,50 +37,51 @@ pub enum Order {
 
 /// Who sees it as one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
+pub enum MemoryScope {
     Block,
     Gpu,
     System,
 }
 
-impl Order {
-    const ALL: [Order; 4] = [Order::Relaxed, Order::Acquire, Order::Release, Order::AcqRel];
+impl MemoryOrder {
+    const ALL: [MemoryOrder; 4] =
+        [MemoryOrder::Relaxed, MemoryOrder::Acquire, MemoryOrder::Release, MemoryOrder::AcqRel];
 
     /// As users and PTX write it.
     pub fn name(self) -> &'static str {
         match self {
-            Order::Relaxed => "relaxed",
-            Order::Acquire => "acquire",
-            Order::Release => "release",
-            Order::AcqRel => "acq_rel",
+            MemoryOrder::Relaxed => "relaxed",
+            MemoryOrder::Acquire => "acquire",
+            MemoryOrder::Release => "release",
+            MemoryOrder::AcqRel => "acq_rel",
         }
     }
 }
 
-impl Scope {
-    const ALL: [Scope; 3] = [Scope::Block, Scope::Gpu, Scope::System];
+impl MemoryScope {
+    const ALL: [MemoryScope; 3] = [MemoryScope::Block, MemoryScope::Gpu, MemoryScope::System];
 
     /// As users and PTX write it.
     pub fn name(self) -> &'static str {
         match self {
-            Scope::Block => "cta",
-            Scope::Gpu => "gpu",
-            Scope::System => "sys",
+            MemoryScope::Block => "cta",
+            MemoryScope::Gpu => "gpu",
+            MemoryScope::System => "sys",
         }
     }
 }
 
-impl Change {
+impl AtomicChange {
     fn name(self) -> &'static str {
         match self {
-            Change::Add => "atomic_add",
-            Change::Max => "atomic_max",
-            Change::Min => "atomic_min",
-            Change::And => "atomic_and",
-            Change::Or => "atomic_or",
-            Change::Xor => "atomic_xor",
-            Change::Exchange => "atomic_xchg",
-            Change::CompareExchange => "atomic_cas",
+            AtomicChange::Add => "atomic_add",
+            AtomicChange::Max => "atomic_max",
+            AtomicChange::Min => "atomic_min",
+            AtomicChange::And => "atomic_and",
+            AtomicChange::Or => "atomic_or",
+            AtomicChange::Xor => "atomic_xor",
+            AtomicChange::Exchange => "atomic_xchg",
+            AtomicChange::CompareExchange => "atomic_cas",
         }
     }
 
@@ -86,9 +89,12 @@ impl Change {
     pub fn takes(self, dtype: DType) -> bool {
         let wide = dtype.bytes() >= 4;
         match self {
-            Change::Add => wide || dtype.is_half(),
-            Change::And | Change::Or | Change::Xor => wide && !dtype.is_float(),
-            Change::Max | Change::Min | Change::Exchange | Change::CompareExchange => wide,
+            AtomicChange::Add => wide || dtype.is_half(),
+            AtomicChange::And | AtomicChange::Or | AtomicChange::Xor => wide && !dtype.is_float(),
+            AtomicChange::Max
+            | AtomicChange::Min
+            | AtomicChange::Exchange
+            | AtomicChange::CompareExchange => wide,
         }
     }
 }
@@ -96,13 +102,13 @@ impl Change {
 /// Changes elements of a slice; the result is what they were, 0 for those masked off.
 #[derive(Clone, Copy, Debug)]
 pub struct Atomic {
-    pub change: Change,
-    pub place: Place,
-    /// What an element must be for a [`Change::CompareExchange`].
+    pub change: AtomicChange,
+    pub place: MemAccess,
+    /// What an element must be for a [`AtomicChange::CompareExchange`].
     pub compare: Option<Value>,
     pub value: Value,
-    pub order: Order,
-    pub scope: Scope,
+    pub order: MemoryOrder,
+    pub scope: MemoryScope,
 }
 
 impl Operation for Atomic {
@@ -140,7 +146,7 @@ impl Operation for Atomic {
         if !self.change.takes(elem) {
             return Err(format!("does not take {elem}"));
         }
-        if self.compare.is_some() != (self.change == Change::CompareExchange) {
+        if self.compare.is_some() != (self.change == AtomicChange::CompareExchange) {
             return Err("compares where it should not, or the reverse".into());
         }
         let ty = func.ty(self.value);
@@ -150,27 +156,27 @@ impl Operation for Atomic {
         self.place.verify(func, ty)
     }
 
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&MemAccess> {
         Some(&self.place)
     }
 
-    fn place_mut(&mut self) -> Option<&mut Place> {
+    fn place_mut(&mut self) -> Option<&mut MemAccess> {
         Some(&mut self.place)
     }
 
     /// Sums of neighbours may be made at once, everything else is one by one.
     fn set_vector(&mut self, vector: u32) {
-        if self.change == Change::Add {
+        if self.change == AtomicChange::Add {
             self.place.vector = vector;
         }
     }
 
-    fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
+    fn ordering_mut(&mut self) -> Option<(&mut MemoryOrder, &mut MemoryScope)> {
         Some((&mut self.order, &mut self.scope))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
@@ -184,28 +190,28 @@ macro_rules! laws {
     };
 }
 
-const PARAMS: &[Parameter] = &[required("pointer"), required("value"), optional("mask")];
+const PARAMS: &[IntrinsicParam] = &[required("pointer"), required("value"), optional("mask")];
 
 macro_rules! functions {
     ($($name:literal, $change:ident, $example:literal, $doc:literal;)*) => {
-        pub(super) const FUNCTIONS: &[Function] = &[
-            $(Function {
+        pub(super) const FUNCTIONS: &[Intrinsic] = &[
+            $(Intrinsic {
                 name: $name,
-                gives: Gives::Tile,
+                gives: Returns::Tile,
                 example: $example,
-                generic: Generic::None,
+                generic: IntrinsicGeneric::None,
                 params: PARAMS,
                 doc: laws!($doc),
-                check: |check, call| atomic(check, call, Change::$change),
+                check: |check, call| atomic(check, call, AtomicChange::$change),
             },)*
-            Function {
+            Intrinsic {
                 name: "atomic_cas",
-                gives: Gives::Tile,
+                gives: Returns::Tile,
                 example: "let before = tl::atomic_cas(out, 0.0, 1.0);\nlet first = before == 0.0;",
-                generic: Generic::None,
+                generic: IntrinsicGeneric::None,
                 params: &[required("pointer"), required("compare"), required("value"), optional("mask")],
                 doc: laws!("Writes `value` where an element's bits are those of `compare`, and leaves others alone: for floats, `-0.0` is not `0.0` and a NaN equals itself. 32- and 64-bit integers and floats."),
-                check: |check, call| atomic(check, call, Change::CompareExchange),
+                check: |check, call| atomic(check, call, AtomicChange::CompareExchange),
             },
         ];
     };
@@ -228,29 +234,29 @@ functions! {
         "Writes `value` to elements of memory and gives what they were. 32- and 64-bit integers and floats.";
 }
 
-pub(super) const METHODS: &[Function] = &[
-    Function {
+pub(super) const METHODS: &[Intrinsic] = &[
+    Intrinsic {
         name: "sem",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "tl::atomic_add(out, 1.0).sem(\"relaxed\");",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("order")],
         doc: "On an atomic function: what other accesses may not move past it. `\"relaxed\"`: nothing is ordered; `\"acquire\"`: later accesses stay later; `\"release\"`: earlier accesses stay earlier; `\"acq_rel\"`, the default: both.",
         check: |check, call| {
-            let named = Order::ALL.map(|order| (order.name(), order));
+            let named = MemoryOrder::ALL.map(|order| (order.name(), order));
             let Some(order) = choice(check, call, &named) else { return check.failed(call.loc) };
             set(check, call, |own, _| *own = order)
         },
     },
-    Function {
+    Intrinsic {
         name: "scope",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "tl::atomic_add(out, 1.0).scope(\"sys\");",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("scope")],
         doc: "On an atomic function: who sees it as one operation. `\"cta\"`: this program; `\"gpu\"`, the default: every program on the GPU; `\"sys\"`: the host and other GPUs too.",
         check: |check, call| {
-            let named = Scope::ALL.map(|scope| (scope.name(), scope));
+            let named = MemoryScope::ALL.map(|scope| (scope.name(), scope));
             let Some(scope) = choice(check, call, &named) else { return check.failed(call.loc) };
             set(check, call, |_, own| *own = scope)
         },
@@ -280,7 +286,7 @@ pub(super) fn choice<T: Copy>(check: &mut Check, call: &Call, named: &[(&str, T)
 }
 
 /// Changes the atomic operation that the method is called on.
-fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut Order, &mut Scope)) -> Operand {
+fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut MemoryOrder, &mut MemoryScope)) -> Operand {
     let found = check.operation_of(&call.args[0]);
     match found.and_then(|op| op.kind.operation_mut().ordering_mut()) {
         Some((order, scope)) => {
@@ -295,14 +301,14 @@ fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut Order, &mut Scop
     }
 }
 
-fn atomic(check: &mut Check, call: &Call, change: Change) -> Operand {
+fn atomic(check: &mut Check, call: &Call, change: AtomicChange) -> Operand {
     let Some((pointer, name)) = written(check, call) else { return check.failed(call.loc) };
     let (elem, _) = check.func().slice(pointer.param);
     if !change.takes(elem) {
         let known = list(DType::ALL.into_iter().filter(|&dtype| change.takes(dtype)));
         return check.error(call.args[0].loc, format!("{} takes {known}, found {elem}", call.what));
     }
-    let compares = usize::from(change == Change::CompareExchange);
+    let compares = usize::from(change == AtomicChange::CompareExchange);
     let what = format!("a value for `{name}`");
     let mut taken = vec![];
     for operand in &call.args[1..2 + compares] {
@@ -316,8 +322,8 @@ fn atomic(check: &mut Check, call: &Call, change: Change) -> Operand {
         place: pointer.place(mask),
         compare: (compares == 1).then(|| taken[0]),
         value: taken[compares],
-        order: Order::AcqRel,
-        scope: Scope::Gpu,
+        order: MemoryOrder::AcqRel,
+        scope: MemoryScope::Gpu,
     };
     check.emit(op, Type::tile(elem, pointer.shape), call.loc)
 }

@@ -1,8 +1,8 @@
 //! The same bits as another element type.
 
-use super::{Function, Generic, Gives, Operation, expect_types, required};
+use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
@@ -35,8 +35,8 @@ impl Operation for Bitcast {
         Err(format!("{} and {} are not of one size", from.dtype, to.dtype))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: true }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: true }
     }
 
     fn is_pointwise(&self) -> bool {
@@ -59,11 +59,11 @@ pub(super) fn as_stored(check: &mut Check, value: Value, loc: Loc) -> Value {
     check.push(Bitcast { value }, vec![ty], loc)[0]
 }
 
-pub(super) const METHODS: &[Function] = &[Function {
+pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     name: "bitcast",
-    gives: Gives::Tile,
+    gives: Returns::Tile,
     example: "let bits = tile.bitcast::<u32>();\nlet magnitude = (bits & 0x7fff_ffff).bitcast::<f32>();",
-    generic: Generic::RequiredType,
+    generic: IntrinsicGeneric::RequiredType,
     params: &[required("self")],
     doc: "The same bits as another element type of the same size: `x.bitcast::<u32>()` of an `f32` tile is what `f32::to_bits` gives. Any element type but `bool`; a NaN keeps its payload.",
     check: bitcast,

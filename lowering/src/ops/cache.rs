@@ -1,11 +1,11 @@
 //! What an access says about caches: hints that change how fast it is, never what it reads or writes.
 
-use super::{Effect, Function, Generic, Gives, required};
+use super::{Effect, Intrinsic, IntrinsicGeneric, Returns, required};
 use crate::frontend::typeck::{Call, Check, Operand};
 
 /// Which caches an access of a GPU goes through.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Level {
+pub enum CacheModifier {
     #[default]
     All,
     /// The second level alone.
@@ -20,7 +20,7 @@ pub enum Level {
 
 /// How soon a line gives way to others.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Keep {
+pub enum EvictionPolicy {
     #[default]
     Normal,
     First,
@@ -29,27 +29,27 @@ pub enum Keep {
 
 /// The hints of one access.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Cache {
-    pub level: Level,
-    pub keep: Keep,
+pub struct CacheHints {
+    pub level: CacheModifier,
+    pub keep: EvictionPolicy,
     /// Takes no place in the first level.
     pub no_allocate: bool,
 }
 
-impl Cache {
+impl CacheHints {
     /// As printed IR says it, with a space before.
     pub(super) fn text(self) -> String {
         let level = match self.level {
-            Level::All => "",
-            Level::Global => " cache_global",
-            Level::Streaming => " streaming",
-            Level::Through => " write_through",
-            Level::Volatile => " volatile",
+            CacheModifier::All => "",
+            CacheModifier::Global => " cache_global",
+            CacheModifier::Streaming => " streaming",
+            CacheModifier::Through => " write_through",
+            CacheModifier::Volatile => " volatile",
         };
         let keep = match self.keep {
-            Keep::Normal => "",
-            Keep::First => " evict_first",
-            Keep::Last => " evict_last",
+            EvictionPolicy::Normal => "",
+            EvictionPolicy::First => " evict_first",
+            EvictionPolicy::Last => " evict_last",
         };
         format!("{level}{keep}{}", if self.no_allocate { " no_allocate" } else { "" })
     }
@@ -57,11 +57,11 @@ impl Cache {
 
 macro_rules! methods {
     ($($name:literal, $doc:literal, $change:expr;)*) => {
-        pub(super) const METHODS: &[Function] = &[$(Function {
+        pub(super) const METHODS: &[Intrinsic] = &[$(Intrinsic {
             name: $name,
-            gives: Gives::Tile,
+            gives: Returns::Tile,
             example: concat!("let offsets = tl::arange(0, BLOCK);\ntl::store(out + offsets, tile).", $name, "();"),
-            generic: Generic::None,
+            generic: IntrinsicGeneric::None,
             params: &[required("self")],
             doc: concat!($doc, " Written behind the call: `tl::load(..).evict_first()`. It changes no result, and a CPU has nothing like it."),
             check: |check, call| set(check, call, $change),
@@ -71,25 +71,25 @@ macro_rules! methods {
 
 methods! {
     "evict_first", "On `tl::load` and `tl::store`: what is touched gives way in the caches of a GPU before anything else: data that nobody reads again.",
-        |cache| cache.keep = Keep::First;
+        |cache| cache.keep = EvictionPolicy::First;
     "evict_last", "On `tl::load` and `tl::store`: what is touched stays in the caches of a GPU longest: data that other programs read too.",
-        |cache| cache.keep = Keep::Last;
+        |cache| cache.keep = EvictionPolicy::Last;
     "no_allocate", "On `tl::load` and `tl::store`: takes no place in the first-level cache of a GPU.",
         |cache| cache.no_allocate = true;
     "cache_global", "On `tl::load` and `tl::store`: goes to the second-level cache of a GPU, past the first.",
-        |cache| cache.level = Level::Global;
+        |cache| cache.level = CacheModifier::Global;
     "streaming", "On `tl::load` and `tl::store`: used once, so that the caches of a GPU may drop it early.",
-        |cache| cache.level = Level::Streaming;
+        |cache| cache.level = CacheModifier::Streaming;
     "volatile", "On `tl::load` and `tl::store`: the access is made each time the kernel comes by, however often that is, and not merged with others: for memory that another program changes meanwhile.",
-        |cache| cache.level = Level::Volatile;
+        |cache| cache.level = CacheModifier::Volatile;
 }
 
 /// Of a store alone.
-pub(super) const STORE_METHODS: &[Function] = &[Function {
+pub(super) const STORE_METHODS: &[Intrinsic] = &[Intrinsic {
     name: "write_through",
-    gives: Gives::Tile,
+    gives: Returns::Tile,
     example: "tl::store(out, 1.0).write_through();",
-    generic: Generic::None,
+    generic: IntrinsicGeneric::None,
     params: &[required("self")],
     doc: "On `tl::store`: goes through the second-level cache of a GPU into memory at once. Written behind the call: `tl::store(..).write_through()`. It changes no result, and a CPU has nothing like it.",
     check: |check, call| {
@@ -97,12 +97,12 @@ pub(super) const STORE_METHODS: &[Function] = &[Function {
             return check
                 .error(call.name_loc, "`.write_through` belongs to `tl::store`: a load writes nothing");
         }
-        set(check, call, |cache| cache.level = Level::Through)
+        set(check, call, |cache| cache.level = CacheModifier::Through)
     },
 }];
 
 /// Changes the hints of the access that the method is called on.
-fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut Cache)) -> Operand {
+fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut CacheHints)) -> Operand {
     let found = check.operation_of(&call.args[0]);
     match found.and_then(|op| op.kind.operation_mut().cache_mut()) {
         Some(cache) => {

@@ -1,12 +1,14 @@
 //! Conversion between element types.
 
 use super::atomic::choice;
-use super::{Bitcast, Function, Generic, Gives, Number, Operation, expect_types, optional, required};
+use super::{
+    Bitcast, ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required,
+};
 use crate::analysis::axis_info;
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -43,8 +45,8 @@ impl Operation for Cast {
         polynomial::cast(all, func, self.value, func.ty(result).dtype)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: true }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: true }
     }
 
     fn is_pointwise(&self) -> bool {
@@ -52,21 +54,21 @@ impl Operation for Cast {
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     name: "cast",
-    gives: Gives::Tile,
+    gives: Returns::Tile,
     example: "let short = tl::cast::<bf16>(tile, \"rtz\");",
-    generic: Generic::RequiredType,
+    generic: IntrinsicGeneric::RequiredType,
     params: &[required("x"), optional("rounding")],
     doc: "Converts to another element type, as `x.to::<bf16>()`. Between floats `rounding` says what becomes of what the shorter type cannot hold: `\"rtne\"`, the default, rounds to the nearest number, halves to the even one; `\"rtz\"` toward zero, so that no magnitude grows and what is finite stays finite.",
     check: cast,
 }];
 
-pub(super) const METHODS: &[Function] = &[Function {
+pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     name: "to",
-    gives: Gives::Tile,
+    gives: Returns::Tile,
     example: "let wide = tile.to::<f64>();\nlet whole = tl::floor(tile).to::<i32>();",
-    generic: Generic::RequiredType,
+    generic: IntrinsicGeneric::RequiredType,
     params: &[required("self")],
     doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`, or `tl::cast::<f32>(x)`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; an integer goes to `f16` and `bf16` through `f32`. To `f8e4m3` and `f8e5m2` it saturates too: what is beyond the largest number (448 and 57344), infinity included, becomes the largest number; NaN stays NaN. A `bool` is 0 or 1. Anything is `true` as a `bool` if it is not zero.",
     check: to,
@@ -116,7 +118,7 @@ fn not_beyond(check: &mut Check, rounded: Value, source: Value, loc: Loc) -> Val
     });
     // The bits of floats of one sign count their magnitudes.
     let number = check.push(Bitcast { value: rounded }, vec![bits.clone()], loc)[0];
-    let one = check.filled(Number::Int(1), &bits, loc);
+    let one = check.filled(ConstantValue::Int(1), &bits, loc);
     let below = check.row("sub", &[number, one], loc);
     let below = check.push(Bitcast { value: below }, vec![ty], loc)[0];
     check.row("select", &[grew, below, rounded], loc)

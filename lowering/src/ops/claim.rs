@@ -4,17 +4,17 @@
 //! from the arguments is found without it and compared at launch. In an `unchecked` kernel, whose launcher is unsafe, the
 //! caller vouches for it, and accesses become as wide as it allows.
 
-use super::{Function, Generic, Gives, Operation, expect_types, required};
+use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::support::dtype::DType;
 
 /// The value, of which something is known; only in `unchecked` kernels.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim {
+pub struct AxisHint {
     pub value: Value,
     /// Of a scalar, or of the first of each run of contiguous elements.
     pub multiple: u64,
@@ -26,13 +26,13 @@ pub struct Claim {
 
 /// What a function of the language claims.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Claimed {
+enum AxisHintKind {
     Multiple,
     Contiguous,
     Constant,
 }
 
-impl Operation for Claim {
+impl Operation for AxisHint {
     fn name(&self) -> &'static str {
         "claim"
     }
@@ -46,7 +46,7 @@ impl Operation for Claim {
     }
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let Claim { value, multiple, contiguous, constant } = self;
+        let AxisHint { value, multiple, contiguous, constant } = self;
         format!("claim {} multiple {multiple} contiguous {contiguous} constant {constant}", name(*value))
     }
 
@@ -76,8 +76,8 @@ impl Operation for Claim {
         Some(all.get(self.value))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: true }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: true }
     }
 }
 
@@ -87,48 +87,48 @@ macro_rules! claims {
     };
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "multiple_of",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let start = tl::multiple_of(n * 4, 4);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("multiple")],
         doc: claims!(
             "`x`, an integer, and a claim: a scalar is a multiple of `multiple`, a power of two, and so is the first element of every aligned run of neighbours of a tile (`max_contiguous`)."
         ),
-        check: |check, call| claim(check, call, Claimed::Multiple),
+        check: |check, call| claim(check, call, AxisHintKind::Multiple),
     },
-    Function {
+    Intrinsic {
         name: "max_contiguous",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let offsets = tl::max_contiguous(tl::arange(0, BLOCK) % n, BLOCK);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("count")],
         doc: claims!(
             "`x`, a tile of integers, and a claim: along its last axis, aligned runs of `count` elements, a power of two, rise by one."
         ),
-        check: |check, call| claim(check, call, Claimed::Contiguous),
+        check: |check, call| claim(check, call, AxisHintKind::Contiguous),
     },
-    Function {
+    Intrinsic {
         name: "max_constancy",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let groups = tl::max_constancy(tl::arange(0, BLOCK) / n, 4);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("count")],
         doc: claims!(
             "`x`, a tile of integers or a mask, and a claim: along its last axis, the elements of aligned runs of `count`, a power of two, are equal. A mask that is so lets vectors be moved whole."
         ),
-        check: |check, call| claim(check, call, Claimed::Constant),
+        check: |check, call| claim(check, call, AxisHintKind::Constant),
     },
 ];
 
-fn claim(check: &mut Check, call: &Call, claimed: Claimed) -> Operand {
+fn claim(check: &mut Check, call: &Call, claimed: AxisHintKind) -> Operand {
     let value = check.value(&call.args[0]);
     let number = check.constant(&call.args[1], "what is claimed");
     let (Some(value), Some(number)) = (value, number) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    let masks = claimed == Claimed::Constant;
+    let masks = claimed == AxisHintKind::Constant;
     let fits = ty.dtype.is_integer() || masks && ty.dtype == DType::Bool;
     if !fits {
         let taken = if masks { "integers or a mask" } else { "integers" };
@@ -138,17 +138,17 @@ fn claim(check: &mut Check, call: &Call, claimed: Claimed) -> Operand {
     let Some(power) = power.filter(|&power| power <= 1 << 30) else {
         return check.error(call.args[1].loc, format!("{} takes a power of two, found {number}", call.what));
     };
-    if claimed != Claimed::Multiple && power > 1 && ty.is_scalar() {
+    if claimed != AxisHintKind::Multiple && power > 1 && ty.is_scalar() {
         return check.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
     }
     if !check.is_unchecked() {
         return check.operand(value, call.loc);
     }
-    let mut claim = Claim { value, multiple: 1, contiguous: 1, constant: 1 };
+    let mut claim = AxisHint { value, multiple: 1, contiguous: 1, constant: 1 };
     match claimed {
-        Claimed::Multiple => claim.multiple = power,
-        Claimed::Contiguous => claim.contiguous = power,
-        Claimed::Constant => claim.constant = power,
+        AxisHintKind::Multiple => claim.multiple = power,
+        AxisHintKind::Contiguous => claim.contiguous = power,
+        AxisHintKind::Constant => claim.constant = power,
     }
     check.emit(claim, ty, call.loc)
 }

@@ -1,7 +1,7 @@
 //! How elements of tiles are combined, two at a time: what reductions and scans have in common.
 
-use super::scalar::{Algebra, ScalarOp};
-use super::{Kind, Number, expect_types};
+use super::scalar::{ArithKind, ScalarOp};
+use super::{ConstantValue, Kind, expect_types};
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::frontend::typeck::Check;
 use crate::ir::{Block, Func, Op, Shape, Type, Value};
@@ -70,12 +70,12 @@ impl Combination {
     }
 
     /// What it is to analyses, if it is one operation.
-    pub fn algebra(&self) -> Option<Algebra> {
+    pub fn algebra(&self) -> Option<ArithKind> {
         self.row().map(|op| op.algebra)
     }
 
     /// What combining elements of `dtype` can start from, where it is one operation that has such a value.
-    pub fn neutral(&self, dtype: DType) -> Option<Number> {
+    pub fn neutral(&self, dtype: DType) -> Option<ConstantValue> {
         self.row()?.neutral.map(|neutral| neutral(dtype))
     }
 

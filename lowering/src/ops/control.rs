@@ -1,9 +1,9 @@
 //! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
 
-use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required};
+use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::frontend::typeck::{Call, Check, Item, Operand, Range};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
 use crate::support::dtype::DType;
 
@@ -119,9 +119,9 @@ impl Operation for For {
         analysis.carry(&self.inits, &self.body.args[1..], &self.body)
     }
 
-    fn spread(&self, _: &Func, results: &[Value]) -> Spread {
+    fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
         let body = &self.body;
-        Spread::Carry(join(&[&self.inits, &body.args[1..], &body.yields, results]))
+        LayoutRelation::Carry(join(&[&self.inits, &body.args[1..], &body.yields, results]))
     }
 }
 
@@ -159,8 +159,8 @@ impl Operation for If {
         pairs.map(|(&a, &b)| analysis.info(a).meet(&analysis.info(b))).collect()
     }
 
-    fn spread(&self, _: &Func, results: &[Value]) -> Spread {
-        Spread::Carry(join(&[&self.then.yields, &self.otherwise.yields, results]))
+    fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
+        LayoutRelation::Carry(join(&[&self.then.yields, &self.otherwise.yields, results]))
     }
 }
 
@@ -213,74 +213,80 @@ impl Operation for While {
         carried
     }
 
-    fn spread(&self, _: &Func, results: &[Value]) -> Spread {
-        Spread::Carry(join(&[&self.inits, &self.test.args, &self.body.args, &self.body.yields, results]))
+    fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
+        LayoutRelation::Carry(join(&[
+            &self.inits,
+            &self.test.args,
+            &self.body.args,
+            &self.body.yields,
+            results,
+        ]))
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "range",
-        gives: Gives::Range,
+        gives: Returns::Range,
         example: "for start in tl::range(0, n, BLOCK) {\n    tl::store(out + start + tl::arange(0, BLOCK), tile);\n}",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end"), optional("step")],
         doc: "A range for `for`: `start, start + step, ..` below `end`, which `start..end` is too; `start..=end` includes `end`. Ends and step are scalars of one type, `i32` or `i64`. A constant step is at least 1, any other one below 1 counts as 1; to count down, turn the variable: `let i = n - 1 - j;`. `.num_stages(n)` keeps the loads of `n` iterations in flight, `.unroll(n)` repeats the body.",
         check: |check, call| range(check, call, false),
     },
-    Function {
+    Intrinsic {
         name: "static_range",
-        gives: Gives::Range,
+        gives: Returns::Range,
         example: "for i in tl::static_range(0, 4) {\n    tl::store(out + i * BLOCK + tl::arange(0, BLOCK), tile);\n}",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end"), optional("step")],
         doc: "A range of constants whose loop is unrolled: the loop variable is a constant in the body.",
         check: |check, call| range(check, call, true),
     },
-    Function {
+    Intrinsic {
         name: "static_assert",
-        gives: Gives::Nothing,
+        gives: Returns::Nothing,
         example: "tl::static_assert(BLOCK >= 64, \"BLOCK is too small\");",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("condition"), optional("message")],
         doc: "A build error with the message when the constant condition is false: `tl::static_assert(BLOCK >= 128, \"BLOCK is too small\")`.",
         check: static_assert,
     },
-    Function {
+    Intrinsic {
         name: "static_print",
-        gives: Gives::Nothing,
+        gives: Returns::Nothing,
         example: "tl::static_print(BLOCK);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("value")],
         doc: "Prints a constant, or the type of a tile, when the kernel is built, once a variant.",
         check: static_print,
     },
 ];
 
-pub(super) const METHODS: &[Function] = &[
-    Function {
+pub(super) const METHODS: &[Intrinsic] = &[
+    Intrinsic {
         name: "step_by",
-        gives: Gives::Range,
+        gives: Returns::Range,
         example: "for start in (0..n).step_by(BLOCK) {\n    tl::store(out + start, 0.0);\n}",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("step")],
         doc: "A range with a step: `(0..n).step_by(BLOCK)`.",
         check: step_by,
     },
-    Function {
+    Intrinsic {
         name: "num_stages",
-        gives: Gives::Range,
+        gives: Returns::Range,
         example: "let mut sum = tile;\nfor start in tl::range(0, n, BLOCK).num_stages(3) {\n    sum += tl::load(x + start + tl::arange(0, BLOCK));\n}",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("stages")],
         doc: "Keeps the loads of that many iterations in flight on a GPU: while one is computed, those of the next ones are copied into shared memory. It helps where iterations wait for memory, and takes shared memory from other programs. Without it the compiler chooses, up to 4, or 1 for a loop that reads a slice the kernel writes; 1 copies nothing ahead. What is copied is tiles whose places follow from the loop variable, not from loaded or carried values. Where the copies take more than 64 KB, those of a later iteration start when this one has read its own, and take the memory of one iteration less; where that is still more than a multiprocessor has, nothing is copied. It changes no result, and on a CPU nothing at all. `num_stages = n` in the attribute or a config is for the loops that do not say.",
         check: |check, call| hint(check, call, |hints, n| hints.num_stages = Some(n)),
     },
-    Function {
+    Intrinsic {
         name: "unroll",
-        gives: Gives::Range,
+        gives: Returns::Range,
         example: "for i in tl::range(0, n).unroll(4) {\n    tl::store(out + i, 0.0);\n}",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("times")],
         doc: "Repeats the body of the loop that many times between tests; at least 1.",
         check: |check, call| hint(check, call, |hints, n| hints.unroll = Some(n)),

@@ -1,7 +1,7 @@
 //! What only `layout` makes: moving a tile's elements to other threads, and holding on to a tile.
 
 use super::{Operation, expect_types};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Value};
 
 macro_rules! same_tile {
@@ -29,12 +29,12 @@ macro_rules! same_tile {
                 expect_types("the result", func.ty(results[0]), func.ty(self.value))
             }
 
-            fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+            fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
                 $spread
             }
 
             fn is_pointwise(&self) -> bool {
-                $spread != Spread::Free
+                $spread != LayoutRelation::Free
             }
         }
     };
@@ -42,11 +42,11 @@ macro_rules! same_tile {
 
 same_tile! {
     /// The same tile in another layout.
-    Convert, "convert_layout", Spread::Free
+    Convert, "convert_layout", LayoutRelation::Free
 }
 
 same_tile! {
     /// The same tile, computed on anew: what was made of it before is not what is made of it after. Keeps a narrow tile
     /// in registers where its widened elements would take more.
-    Hold, "hold", Spread::Lanewise { cheap: false }
+    Hold, "hold", LayoutRelation::Lanewise { cheap: false }
 }

@@ -3,10 +3,12 @@
 //! Such an operation has a [`Site`], by which the launcher finds the words; everything else about it is in its operands.
 //! A release build checks it and drops it.
 
-use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required, scalar};
+use super::{
+    Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required, scalar,
+};
 use crate::frontend::syntax::UnaryOp;
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
 
@@ -106,8 +108,8 @@ impl Operation for Assert {
         expect_types("the condition", func.ty(self.holds), &Type::tile(DType::Bool, site.shape()))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 
     fn site(&self) -> Option<u32> {
@@ -159,8 +161,8 @@ impl Operation for Print {
         }
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 
     fn site(&self) -> Option<u32> {
@@ -177,34 +179,34 @@ macro_rules! debug_builds {
     };
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "device_assert",
-        gives: Gives::Nothing,
+        gives: Returns::Nothing,
         example: "tl::device_assert(n > 0);\ntl::device_assert(tile >= 0.0, \"x is negative\", tl::arange(0, BLOCK) < n);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("condition"), optional("message"), optional("mask")],
         doc: debug_builds!(
             "Makes the launch an `Error::Assertion` where `condition`, of `bool`, is false: a scalar, or any element of a tile that `mask` lets through; the two broadcast to one shape. The error names the kernel, the program, the element, the condition as written, the `message`, a string literal, and the source line. The kernel runs to its end, and of several failures one is reported: on a CPU the first element of a program in row-major order, on a GPU any. On the CPU the launch returns the error, on a GPU whatever waits for the kernel, as for an access outside a slice."
         ),
         check: device_assert,
     },
-    Function {
+    Intrinsic {
         name: "device_print",
-        gives: Gives::Nothing,
+        gives: Returns::Nothing,
         example: "tl::device_print(\"n\", n);\ntl::device_print(\"x and its square\", (tile, tile * tile), tl::arange(0, BLOCK) < n);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("label"), optional("values"), optional("mask")],
         doc: debug_builds!(
             "Prints a line for each element: `x: program (1, 0, 0), element (7): 0.5`, or without an element for scalars. `label` is a string literal; `values` is a scalar or tile of any element type, or a tuple of up to 16, which broadcast to one shape together with `mask`. Elements that `mask` leaves out are not printed, and every other one is once. A float is written with as many digits as tell it from every other of its type (`%.9g` in C for `f32`, `%.17g` for `f64`), a bool as 1 or 0. A CPU prints to the standard error, the elements of a program in row-major order; a GPU to the standard output when something waits for the kernel, in any order, and no more than its buffer holds (1 MB unless the CUDA limit is set)."
         ),
         check: device_print,
     },
-    Function {
+    Intrinsic {
         name: "assume",
-        gives: Gives::Nothing,
+        gives: Returns::Nothing,
         example: "tl::assume(n > 0);\ntl::assume(n % 64 == 0 && n <= 1 << 20);\ntl::assume(tl::num_programs(0) <= 65535);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("condition")],
         doc: "A promise about the arguments of a launch: `condition` is a scalar of `bool`. What the launcher can check is a fact of the body that relies on it, so that a false promise is never undefined behaviour: such a launch takes the general body, and its results are right. These are a bound of an integer argument (`n > 0`, `n <= 4096`), a power of two that divides one (`n % 64 == 0`), the most programs along an axis of the grid (`tl::num_programs(0) <= 65535`), and several of them joined by `&&`; constants may be computed. A range lets `offsets % n` run as its offsets do and `offsets / n` stay what it is; a divisor keeps such runs wide. Any other condition is no promise that anything relies on. In a debug build a false one is an error of the launch, as of `tl::device_assert`. For what a launcher cannot see, such as offsets read from memory, an `unchecked` kernel has `tl::multiple_of` and `tl::max_contiguous`.",
         check: assume,

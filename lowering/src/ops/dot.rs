@@ -1,9 +1,9 @@
 //! The matrix product.
 
 use super::atomic::choice;
-use super::{Function, Generic, Gives, Kind, Operation, expect_types, optional, required};
+use super::{Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, optional, required};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
@@ -48,7 +48,7 @@ impl InputPrecision {
 const TF32_INNER: u32 = 8;
 
 /// How elements of a type multiply.
-struct Product {
+struct DotTypes {
     elem: DType,
     /// What products are added in.
     accumulator: DType,
@@ -56,15 +56,15 @@ struct Product {
     inner: u32,
 }
 
-const PRODUCTS: [Product; 7] = [
-    Product { elem: DType::F16, accumulator: DType::F32, inner: 16 },
-    Product { elem: DType::BF16, accumulator: DType::F32, inner: 16 },
-    Product { elem: DType::F32, accumulator: DType::F32, inner: 1 },
-    Product { elem: DType::F64, accumulator: DType::F64, inner: 4 },
-    Product { elem: DType::I8, accumulator: DType::I32, inner: 32 },
+const PRODUCTS: [DotTypes; 7] = [
+    DotTypes { elem: DType::F16, accumulator: DType::F32, inner: 16 },
+    DotTypes { elem: DType::BF16, accumulator: DType::F32, inner: 16 },
+    DotTypes { elem: DType::F32, accumulator: DType::F32, inner: 1 },
+    DotTypes { elem: DType::F64, accumulator: DType::F64, inner: 4 },
+    DotTypes { elem: DType::I8, accumulator: DType::I32, inner: 32 },
     // Of bytes that were not converted, which a GPU does in fragments.
-    Product { elem: DType::F8E4M3, accumulator: DType::F32, inner: 32 },
-    Product { elem: DType::F8E5M2, accumulator: DType::F32, inner: 32 },
+    DotTypes { elem: DType::F8E4M3, accumulator: DType::F32, inner: 32 },
+    DotTypes { elem: DType::F8E5M2, accumulator: DType::F32, inner: 32 },
 ];
 
 /// The type that elements are multiplied as: 8-bit floats are exact in `f16`.
@@ -72,7 +72,7 @@ fn multiplied_as(elem: DType) -> DType {
     if elem.is_f8() { DType::F16 } else { elem }
 }
 
-fn product(elem: DType) -> Option<&'static Product> {
+fn product(elem: DType) -> Option<&'static DotTypes> {
     PRODUCTS.iter().find(|product| product.elem == elem)
 }
 
@@ -130,16 +130,16 @@ impl Operation for Dot {
         self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Product { acc: self.acc }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Product { acc: self.acc }
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     name: "dot",
-    gives: Gives::Tile,
+    gives: Returns::Tile,
     example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows));\nlet again = tl::dot(rows, rows, square);",
-    generic: Generic::None,
+    generic: IntrinsicGeneric::None,
     params: &[required("a"), required("b"), optional("acc")],
     doc: "The matrix product `a · b`, `[M, K]` times `[K, N]`, plus `acc` where it is given. A leading axis of both counts products that stand side by side.
 
@@ -156,21 +156,21 @@ A sum over tiles stays where it is, in the registers of the threads, if the loop
     check: dot,
 }];
 
-pub(super) const METHODS: &[Function] = &[
-    Function {
+pub(super) const METHODS: &[Intrinsic] = &[
+    Intrinsic {
         name: "input_precision",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows)).input_precision(\"tf32\");",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("precision")],
         doc: "On `tl::dot` of `f32`: how many digits of the factors are multiplied. `\"ieee\"`, the default: all, by single threads of a GPU. `\"tf32\"`: eleven, by its tensor cores; both factors are rounded to the nearest such number, halves to even, on every processor, so that products are exact and are added in `f32`. `\"tf32x3\"`: nearly all, by tensor cores too: the rounded factors, and each with what rounding left of the other, are three products, and `a * b` is within `2^-21` of itself, where no factor rounds to infinity; a CPU multiplies all digits. In both of these K is a multiple of 8. It changes nothing for other element types. Written behind the call: `tl::dot(a, b, acc).input_precision(\"tf32\")`.",
         check: input_precision,
     },
-    Function {
+    Intrinsic {
         name: "max_num_imprecise_acc",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let rows = tl::reshape(tile, [2, 32]).to::<f8e4m3>();\nlet square = tl::dot(rows, tl::trans(rows)).max_num_imprecise_acc(128);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("products")],
         doc: "On `tl::dot` of 8-bit floats: tensor cores may add up to that many products, a multiple of 32, with fewer digits before their sum is added to `acc` in `f32`. Written behind the call: `tl::dot(a, b, acc).max_num_imprecise_acc(128)`. A GPU of capability 9.0 multiplies 8-bit floats at their full speed only so: of 32 products and the sum so far it keeps what is at least `2^-13` of the largest one, and as many digits of the new sum: each 32 products err by at most `34 * 2^-13` of the largest of these products and sums. It changes nothing for other element types and processors.",
         check: imprecise,

@@ -1,59 +1,59 @@
 //! Reductions by a function of the user's, and those of values with their positions.
 
 use super::reduce::{Fold, keep_dims, reduced_axes};
-use super::{Arange, Combination, Function, Generic, Gives, optional, rearrange, required};
+use super::{Arange, Combination, Intrinsic, IntrinsicGeneric, Returns, optional, rearrange, required};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::{Shape, Type, Value};
 use crate::support::dtype::{Class, DType};
 
-const INDEX_PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("keep_dims")];
-const PAIR_PARAMS: &[super::Parameter] = &[required("x"), required("axis"), optional("keep_dims")];
+const INDEX_PARAMS: &[super::IntrinsicParam] = &[required("x"), optional("axis"), optional("keep_dims")];
+const PAIR_PARAMS: &[super::IntrinsicParam] = &[required("x"), required("axis"), optional("keep_dims")];
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "reduce",
-        gives: Gives::Same,
+        gives: Returns::Same,
         example: "let largest = tl::reduce(tile, 0, |a, b| if a > b { a } else { b });
 let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t, q + r));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis"), required("combine"), optional("keep_dims")],
         doc: "Folds `axis`, or a list of axes, with `combine`: a closure, a `#[fuse_fn]` or a function of `tl::` that makes one element of two. `x` is a tile or a tuple of tiles, which are broadcast to one shape and folded together; `combine` then takes two tuples and gives one. Elements keep their types: what should be added in `f32` is converted first.
 
 `combine` is to be associative and commutative: which elements meet is unspecified, but fixed for a variant, and the result is the same in every part of a program. It works on single elements: operators, `if`, casts, lanewise functions, its arguments and constants; no other value of the kernel. NaN is what `combine` makes of it. With `keep_dims` true the folded axes stay with extent 1.",
         check: with_function,
     },
-    Function {
+    Intrinsic {
         name: "argmax",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let place = tl::argmax(tile);\nlet rows = tl::argmax(tile.row() + tile.col(), 1);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: INDEX_PARAMS,
         doc: "The position of the largest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is larger than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| places(check, call, "larger_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
     },
-    Function {
+    Intrinsic {
         name: "argmin",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let place = tl::argmin(tile, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: INDEX_PARAMS,
         doc: "The position of the smallest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is smaller than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| places(check, call, "smaller_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
     },
-    Function {
+    Intrinsic {
         name: "max_index",
-        gives: Gives::Tuple(2),
+        gives: Returns::Tuple(2),
         example: "let (largest, place) = tl::max_index(tile, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PAIR_PARAMS,
         doc: "The largest element along `axis` and its position, as `tl::argmax` finds it: the element itself, so that its NaN or the sign of its zero is that of the first.",
         check: |check, call| pair(check, call, "larger_first"),
     },
-    Function {
+    Intrinsic {
         name: "min_index",
-        gives: Gives::Tuple(2),
+        gives: Returns::Tuple(2),
         example: "let (smallest, place) = tl::min_index(tile, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PAIR_PARAMS,
         doc: "The smallest element along `axis` and its position, as `tl::argmin` finds it: the element itself, so that its NaN or the sign of its zero is that of the first.",
         check: |check, call| pair(check, call, "smaller_first"),

@@ -1,7 +1,7 @@
 //! The matrix product of blocks that a GPU copies by itself.
 
-use super::{Operation, Window, expect_types};
-use crate::gpu::layout::assign::Spread;
+use super::{Operation, ViewTile, expect_types};
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
 
@@ -9,9 +9,9 @@ use crate::support::dtype::DType;
 /// be: such a block is in shared memory when it is multiplied, and in no thread's registers. No check makes this
 /// operation; `analysis::stage` puts it in the place of products that can be done so.
 #[derive(Clone, Debug)]
-pub struct GroupDot {
-    pub a: Factor,
-    pub b: Staged,
+pub struct WarpGroupDot {
+    pub a: OperandA,
+    pub b: SmemOperand,
     /// 0 everywhere, if it is not there.
     pub acc: Option<Value>,
     /// Products of 8-bit floats that are summed before their sum is added to others.
@@ -22,22 +22,22 @@ pub struct GroupDot {
 
 /// A left factor.
 #[derive(Clone, Debug)]
-pub enum Factor {
+pub enum OperandA {
     Tile(Value),
-    Staged(Staged),
+    Staged(SmemOperand),
 }
 
 /// A block of a view as a factor: its last two axes, or those two exchanged.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Staged {
-    pub window: Window,
+pub struct SmemOperand {
+    pub window: ViewTile,
     pub transposed: bool,
 }
 
-impl Staged {
+impl SmemOperand {
     /// The transpose of the factor.
-    pub fn exchanged(self) -> Staged {
-        Staged { transposed: !self.transposed, ..self }
+    pub fn exchanged(self) -> SmemOperand {
+        SmemOperand { transposed: !self.transposed, ..self }
     }
 
     /// The extents of the block as it lies in the view: rows, and elements of a row.
@@ -62,12 +62,12 @@ impl Staged {
     }
 }
 
-impl GroupDot {
+impl WarpGroupDot {
     /// The blocks among its factors.
-    pub fn staged(&self) -> impl Iterator<Item = &Staged> {
+    pub fn staged(&self) -> impl Iterator<Item = &SmemOperand> {
         let left = match &self.a {
-            Factor::Tile(_) => None,
-            Factor::Staged(staged) => Some(staged),
+            OperandA::Tile(_) => None,
+            OperandA::Staged(staged) => Some(staged),
         };
         left.into_iter().chain([&self.b])
     }
@@ -75,8 +75,8 @@ impl GroupDot {
     /// The left factor, if threads hold it.
     pub fn tile(&self) -> Option<Value> {
         match self.a {
-            Factor::Tile(value) => Some(value),
-            Factor::Staged(_) => None,
+            OperandA::Tile(value) => Some(value),
+            OperandA::Staged(_) => None,
         }
     }
 
@@ -102,10 +102,10 @@ impl GroupDot {
 
     /// The left factor, if threads load fragments of it from shared memory: the instructions take `f32` from there only where what is
     /// summed over is contiguous.
-    pub fn gathered(&self, func: &Func) -> Option<&Staged> {
+    pub fn gathered(&self, func: &Func) -> Option<&SmemOperand> {
         match &self.a {
-            Factor::Staged(staged) if staged.transposed && staged.dtype(func) == DType::F32 => Some(staged),
-            Factor::Staged(_) | Factor::Tile(_) => None,
+            OperandA::Staged(staged) if staged.transposed && staged.dtype(func) == DType::F32 => Some(staged),
+            OperandA::Staged(_) | OperandA::Tile(_) => None,
         }
     }
 
@@ -115,7 +115,7 @@ impl GroupDot {
     }
 }
 
-impl Operation for GroupDot {
+impl Operation for WarpGroupDot {
     fn name(&self) -> &'static str {
         "group_dot"
     }
@@ -126,7 +126,7 @@ impl Operation for GroupDot {
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        if let Factor::Tile(value) = &mut self.a {
+        if let OperandA::Tile(value) = &mut self.a {
             *value = change(*value);
         }
         self.windows_mut().into_iter().for_each(|window| window.map(change));
@@ -135,8 +135,8 @@ impl Operation for GroupDot {
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let left = match &self.a {
-            Factor::Tile(value) => name(*value),
-            Factor::Staged(staged) => staged.text(func, name),
+            OperandA::Tile(value) => name(*value),
+            OperandA::Staged(staged) => staged.text(func, name),
         };
         let factors = format!("group_dot {left}, {}", self.b.text(func, name));
         let product = if self.transposed { format!("{factors} transposed") } else { factors };
@@ -150,8 +150,8 @@ impl Operation for GroupDot {
             staged.window.verify(func, &block)?;
         }
         let left = match &self.a {
-            Factor::Tile(value) => func.ty(*value).clone(),
-            Factor::Staged(staged) => Type::tile(staged.dtype(func), Shape::new(staged.extents())),
+            OperandA::Tile(value) => func.ty(*value).clone(),
+            OperandA::Staged(staged) => Type::tile(staged.dtype(func), Shape::new(staged.extents())),
         };
         let [inner, columns] = self.b.extents();
         expect_types("the left factor's element type", left.dtype, self.dtype(func))?;
@@ -163,19 +163,19 @@ impl Operation for GroupDot {
         self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
     }
 
-    fn windows(&self) -> Vec<&Window> {
+    fn windows(&self) -> Vec<&ViewTile> {
         self.staged().map(|staged| &staged.window).collect()
     }
 
-    fn windows_mut(&mut self) -> Vec<&mut Window> {
+    fn windows_mut(&mut self) -> Vec<&mut ViewTile> {
         let left = match &mut self.a {
-            Factor::Tile(_) => None,
-            Factor::Staged(staged) => Some(&mut staged.window),
+            OperandA::Tile(_) => None,
+            OperandA::Staged(staged) => Some(&mut staged.window),
         };
         left.into_iter().chain([&mut self.b.window]).collect()
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Product { acc: self.acc }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Product { acc: self.acc }
     }
 }

@@ -1,21 +1,21 @@
 //! The store of a block that a GPU copies out by itself.
 
-use super::{Effect, Operation, Window, expect_types};
-use crate::gpu::layout::assign::Spread;
+use super::{Effect, Operation, ViewTile, expect_types};
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 
 /// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: groups of four warps
 /// leave it in shared memory, and the GPU copies it from there. No check makes this operation; `analysis::group_store`
 /// puts it in the place of stores of products.
 #[derive(Clone, Debug)]
-pub struct GroupStore {
-    pub window: Window,
+pub struct TmaStore {
+    pub window: ViewTile,
     pub value: Value,
     /// Whether groups hold the transpose of what they multiplied ([`super::GroupDot::transposed`]).
     pub transposed: bool,
 }
 
-impl Operation for GroupStore {
+impl Operation for TmaStore {
     fn name(&self) -> &'static str {
         "group_store"
     }
@@ -49,15 +49,15 @@ impl Operation for GroupStore {
         self.window.verify_written(func, &Type::tile(ty.dtype, self.window.extents.clone()))
     }
 
-    fn windows(&self) -> Vec<&Window> {
+    fn windows(&self) -> Vec<&ViewTile> {
         vec![&self.window]
     }
 
-    fn windows_mut(&mut self) -> Vec<&mut Window> {
+    fn windows_mut(&mut self) -> Vec<&mut ViewTile> {
         vec![&mut self.window]
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Grouped { transposed: self.transposed }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Grouped { transposed: self.transposed }
     }
 }

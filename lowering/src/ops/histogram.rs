@@ -1,9 +1,11 @@
 //! How often each number occurs in a tile.
 
 use super::bitcast::as_stored;
-use super::{Function, Generic, Gives, Number, Operation, expect_types, optional, required};
+use super::{
+    ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required,
+};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
 
@@ -34,16 +36,16 @@ impl Operation for Histogram {
         expect_types("the rank of the counts", counts.shape.rank(), 1)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Free
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Free
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     name: "histogram",
-    gives: Gives::Tile,
+    gives: Returns::Tile,
     example: "let digits = tl::arange(0, BLOCK) % 10;\nlet counts = tl::histogram(digits, 16, tl::arange(0, BLOCK) < n);",
-    generic: Generic::None,
+    generic: IntrinsicGeneric::None,
     params: &[required("x"), required("bins"), optional("mask")],
     doc: "How often each of the numbers `0..bins` occurs in an integer tile of any shape, as an `i32` tile of shape `[bins]`. Elements outside that range, and those where `mask` is false, are not counted. `bins` is a constant and a legal extent.",
     check: histogram,
@@ -64,11 +66,11 @@ fn histogram(check: &mut Check, call: &Call) -> Operand {
     let (low, high) = ty.dtype.range();
     let mut counted = vec![];
     if low < 0 {
-        let zero = check.filled(Number::Int(0), &ty, call.loc);
+        let zero = check.filled(ConstantValue::Int(0), &ty, call.loc);
         counted.push(check.row("ge", &[value, zero], call.loc));
     }
     if bins <= high {
-        let end = check.filled(Number::Int(bins), &ty, call.loc);
+        let end = check.filled(ConstantValue::Int(bins), &ty, call.loc);
         counted.push(check.row("lt", &[value, end], call.loc));
     }
     if let Some(operand) = call.args.get(2) {
@@ -78,7 +80,7 @@ fn histogram(check: &mut Check, call: &Call) -> Operand {
     let mut index = check.convert(value, DType::I32, call.loc);
     let all = counted.into_iter().reduce(|one, other| check.row("and", &[one, other], call.loc));
     if let Some(all) = all {
-        let none = check.filled(Number::Int(-1), &ty.with(DType::I32), call.loc);
+        let none = check.filled(ConstantValue::Int(-1), &ty.with(DType::I32), call.loc);
         index = check.row("select", &[all, index, none], call.loc);
     }
     check.emit(Histogram { value: index }, Type::tile(DType::I32, shape), call.loc)

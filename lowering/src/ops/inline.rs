@@ -1,8 +1,8 @@
 //! PTX of the user's own on single elements, with what a CPU does instead.
 
-use super::{Function, Generic, Gives, Operation, expect_types, required};
+use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
@@ -59,16 +59,16 @@ impl Operation for InlinePtx {
         }
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     name: "inline_ptx",
-    gives: Gives::Tile,
+    gives: Returns::Tile,
     example: "let fast = tl::inline_ptx::<f32>(\"tanh.approx.f32 $0, $1;\", \"=f,f\", (tile,), |x| tl::tanh(x));\nlet both = tl::inline_ptx::<f32>(\"copysign.f32 $0, $2, $1;\", \"=f,f,f\", (tile, fast), |x, y| if y < 0.0 { -tl::abs(x) } else { tl::abs(x) });",
-    generic: Generic::RequiredType,
+    generic: IntrinsicGeneric::RequiredType,
     params: &[required("text"), required("constraints"), required("operands"), required("cpu")],
     doc: "PTX statements on single elements, for what the language lacks: `$0` is the result, of the type given, `$1` and so on are the elements of a tuple of operands, which broadcast to one shape. A constraint for each says its register: `f` for `f32`, `d` for `f64`, `r` for 32-bit integers, `l` for 64-bit ones, `h` for 16-bit integers and floats; the result's begins with `=`. `cpu` is what a CPU computes instead; that both mean the same is up to you. The statements compute on registers alone: those that touch memory, jump or wait are refused.",
     check: inline_ptx,

@@ -1,15 +1,15 @@
 //! Reading and writing memory: a slice parameter, element offsets, and which elements take part.
 
-use super::cache::{Cache, Level};
-use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required};
+use super::cache::{CacheHints, CacheModifier};
+use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
 use crate::frontend::typeck::{Call, Check, Operand, Pointer};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, ParamId, ParamKind, Type, Value};
 use crate::support::dtype::DType;
 
 /// Where a memory operation goes: `base + offset` elements from the start of the slice, for elements whose mask holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place {
+pub struct MemAccess {
     pub param: ParamId,
     /// An `i64` scalar, once `index` has split the offset; the whole offset is in `offset` before.
     pub base: Option<Value>,
@@ -32,7 +32,7 @@ pub struct Shift {
     pub elements: u32,
     /// The elements that rows are rotated by fewer of: vectors of as many are aligned in any part of a row.
     pub limit: u32,
-    pub start: Start,
+    pub start: VectorStart,
     /// Whether the mask lets one run of neighbours through.
     pub interval: bool,
     /// Whether that begins before all of them, or ends behind all.
@@ -41,7 +41,7 @@ pub struct Shift {
 
 /// Where vectors begin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Start {
+pub enum VectorStart {
     /// Those that are whole at aligned addresses, as the slice does.
     Aligned,
     /// Those that are whole at one distance behind aligned addresses: that of the slice and so many elements, an `i32` scalar. Where
@@ -51,7 +51,7 @@ pub enum Start {
     Unrotated,
 }
 
-impl Place {
+impl MemAccess {
     pub(crate) fn operands(&self) -> Vec<Value> {
         self.base.into_iter().chain([self.offset]).chain(self.mask).chain(self.misalignment()).collect()
     }
@@ -59,8 +59,8 @@ impl Place {
     /// The elements between aligned addresses and vectors.
     pub(crate) fn misalignment(&self) -> Option<Value> {
         match self.shift?.start {
-            Start::Misaligned(elements) => elements,
-            Start::Aligned | Start::Unrotated => None,
+            VectorStart::Misaligned(elements) => elements,
+            VectorStart::Aligned | VectorStart::Unrotated => None,
         }
     }
 
@@ -68,7 +68,7 @@ impl Place {
         self.base = self.base.map(&mut *change);
         self.offset = change(self.offset);
         self.mask = self.mask.map(&mut *change);
-        if let Some(Shift { start: Start::Misaligned(Some(elements)), .. }) = &mut self.shift {
+        if let Some(Shift { start: VectorStart::Misaligned(Some(elements)), .. }) = &mut self.shift {
             *elements = change(*elements);
         }
     }
@@ -81,12 +81,12 @@ impl Place {
         let bounded = if self.bounded { "" } else { " inside" };
         let vector = if self.vector == 1 { String::new() } else { format!(" vector {}", self.vector) };
         let shifted = match self.shift {
-            Some(Shift { start: Start::Aligned, .. }) => " rotated".into(),
-            Some(Shift { start: Start::Misaligned(Some(elements)), .. }) => {
+            Some(Shift { start: VectorStart::Aligned, .. }) => " rotated".into(),
+            Some(Shift { start: VectorStart::Misaligned(Some(elements)), .. }) => {
                 format!(" misaligned {}", name(elements))
             }
-            Some(Shift { start: Start::Misaligned(None), .. }) => " misaligned".into(),
-            Some(Shift { start: Start::Unrotated, .. }) => " unrotated".into(),
+            Some(Shift { start: VectorStart::Misaligned(None), .. }) => " misaligned".into(),
+            Some(Shift { start: VectorStart::Unrotated, .. }) => " unrotated".into(),
             None => String::new(),
         };
         format!("{param}[{base}{offset}]{mask}{bounded}{vector}{shifted}")
@@ -118,19 +118,19 @@ impl Place {
 /// Reads elements; those masked off are `other`, or 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    pub place: Place,
+    pub place: MemAccess,
     pub other: Option<Value>,
     /// Nothing in the kernel writes this slice.
     pub invariant: bool,
-    pub cache: Cache,
+    pub cache: CacheHints,
 }
 
 /// Writes elements; those masked off are left alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Store {
-    pub place: Place,
+    pub place: MemAccess,
     pub value: Value,
-    pub cache: Cache,
+    pub cache: CacheHints,
 }
 
 impl Operation for Load {
@@ -148,7 +148,7 @@ impl Operation for Load {
     }
 
     fn effect(&self) -> Effect {
-        let merges = self.invariant && self.cache.level != Level::Volatile;
+        let merges = self.invariant && self.cache.level != CacheModifier::Volatile;
         if merges { Effect::Pure } else { Effect::Read }
     }
 
@@ -167,24 +167,24 @@ impl Operation for Load {
         }
     }
 
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&MemAccess> {
         Some(&self.place)
     }
 
-    fn place_mut(&mut self) -> Option<&mut Place> {
+    fn place_mut(&mut self) -> Option<&mut MemAccess> {
         Some(&mut self.place)
     }
 
-    fn cache(&self) -> Option<Cache> {
+    fn cache(&self) -> Option<CacheHints> {
         Some(self.cache)
     }
 
-    fn cache_mut(&mut self) -> Option<&mut Cache> {
+    fn cache_mut(&mut self) -> Option<&mut CacheHints> {
         Some(&mut self.cache)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
@@ -222,42 +222,42 @@ impl Operation for Store {
         self.place.verify(func, func.ty(self.value))
     }
 
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&MemAccess> {
         Some(&self.place)
     }
 
-    fn place_mut(&mut self) -> Option<&mut Place> {
+    fn place_mut(&mut self) -> Option<&mut MemAccess> {
         Some(&mut self.place)
     }
 
-    fn cache(&self) -> Option<Cache> {
+    fn cache(&self) -> Option<CacheHints> {
         Some(self.cache)
     }
 
-    fn cache_mut(&mut self) -> Option<&mut Cache> {
+    fn cache_mut(&mut self) -> Option<&mut CacheHints> {
         Some(&mut self.cache)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "load",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let offsets = tl::arange(0, BLOCK);\nlet row = tl::load(x + offsets, offsets < n, f32::NEG_INFINITY);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("pointer"), optional("mask"), optional("other")],
         doc: "Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler, and reported by a debug build. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.",
         check: load,
     },
-    Function {
+    Intrinsic {
         name: "store",
-        gives: Gives::Nothing,
+        gives: Returns::Nothing,
         example: "let offsets = tl::arange(0, BLOCK);\ntl::store(out + offsets, tile * 2.0, offsets < n);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("pointer"), required("value"), optional("mask")],
         doc: "Writes `value` to the elements a pointer tile points to, except where `mask` is false or the offset lies outside the slice. A debug build reports the latter. The value and mask broadcast to the pointer's shape. Two elements that go to one address leave either of them there.",
         check: store,
@@ -266,8 +266,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 impl Pointer {
     /// An access to where it points, compared with the slice's length.
-    pub(super) fn place(&self, mask: Option<Value>) -> Place {
-        Place {
+    pub(super) fn place(&self, mask: Option<Value>) -> MemAccess {
+        MemAccess {
             param: self.param,
             base: None,
             offset: self.offset,
@@ -362,7 +362,7 @@ fn load(check: &mut Check, call: &Call) -> Operand {
     };
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
     let place = pointer.place(mask);
-    let load = Load { place, other, invariant: !mutable, cache: Cache::default() };
+    let load = Load { place, other, invariant: !mutable, cache: CacheHints::default() };
     check.emit(load, Type::tile(elem, pointer.shape), call.loc)
 }
 
@@ -372,7 +372,7 @@ fn store(check: &mut Check, call: &Call) -> Operand {
     let value = element(check, &call.args[1], &pointer, [&what, "the value"]);
     let mask = mask(check, call.args.get(2), &pointer);
     let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
-    let store = Store { place: pointer.place(mask), value, cache: Cache::default() };
+    let store = Store { place: pointer.place(mask), value, cache: CacheHints::default() };
     check.push(store, vec![], call.loc);
     check.unit(call.loc)
 }

@@ -38,33 +38,33 @@ use std::fmt::Debug;
 use crate::analysis::axis_info;
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Block, Func, Value};
 
-pub use atomic::{Atomic, Change, Order, Scope};
+pub use atomic::{Atomic, AtomicChange, MemoryOrder, MemoryScope};
 pub use bitcast::Bitcast;
-pub use cache::{Cache, Keep, Level};
+pub use cache::{CacheHints, CacheModifier, EvictionPolicy};
 pub use cast::Cast;
-pub use claim::Claim;
+pub use claim::AxisHint;
 pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use debug::{Assert, Print, Site, quotes};
 pub use dot::{Dot, InputPrecision};
-pub use group_dot::{Factor, GroupDot, Staged};
-pub use group_store::GroupStore;
+pub use group_dot::{OperandA, SmemOperand, WarpGroupDot};
+pub use group_store::TmaStore;
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
-pub use memory::{Load, Place, Shift, Start, Store};
-pub use random::{Form, Philox, Pick, Random};
+pub use memory::{Load, MemAccess, Shift, Store, VectorStart};
+pub use random::{Philox, Random, RandomForm, WordChoice};
 pub use rearrange::{Exchange, Gather, Index, Join};
 pub use reduce::Reduce;
-pub use rotate::{Cut, Dealt, Rotate};
+pub use rotate::{RangeOrder, Rotate, RowCut};
 pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
-pub use source::{Arange, Constant, Length, NumPrograms, Number, ProgramId, Splat, is_zero};
-pub use view::{AddView, LoadView, StoreView, Window};
+pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
+pub use view::{AddView, LoadView, StoreView, ViewTile};
 
 /// What an operation does besides giving its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,33 +121,33 @@ pub trait Operation: Debug {
     }
 
     /// How its tile operands and results lie relative to each other.
-    fn spread(&self, func: &Func, results: &[Value]) -> Spread;
+    fn spread(&self, func: &Func, results: &[Value]) -> LayoutRelation;
 
     /// The memory it reads or writes.
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&MemAccess> {
         None
     }
 
-    fn place_mut(&mut self) -> Option<&mut Place> {
+    fn place_mut(&mut self) -> Option<&mut MemAccess> {
         None
     }
 
     /// The block of a view it reads or writes; an access has a place or a window.
-    fn window(&self) -> Option<&Window> {
+    fn window(&self) -> Option<&ViewTile> {
         None
     }
 
     /// The blocks of views that it takes as they are.
-    fn windows(&self) -> Vec<&Window> {
+    fn windows(&self) -> Vec<&ViewTile> {
         vec![]
     }
 
-    fn windows_mut(&mut self) -> Vec<&mut Window> {
+    fn windows_mut(&mut self) -> Vec<&mut ViewTile> {
         vec![]
     }
 
     /// The access of a window's elements one by one, when they are known to be at `place`.
-    fn by_element(&self, place: Place) -> Option<Kind> {
+    fn by_element(&self, place: MemAccess) -> Option<Kind> {
         let _ = place;
         None
     }
@@ -165,16 +165,16 @@ pub trait Operation: Debug {
     }
 
     /// How an atomic operation is ordered among other accesses, and for whom.
-    fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
+    fn ordering_mut(&mut self) -> Option<(&mut MemoryOrder, &mut MemoryScope)> {
         None
     }
 
     /// What a load or store says about caches.
-    fn cache(&self) -> Option<Cache> {
+    fn cache(&self) -> Option<CacheHints> {
         None
     }
 
-    fn cache_mut(&mut self) -> Option<&mut Cache> {
+    fn cache_mut(&mut self) -> Option<&mut CacheHints> {
         None
     }
 
@@ -219,14 +219,14 @@ macro_rules! operations {
             }
 
             /// How it becomes code of a host thread.
-            pub fn host(&self) -> &dyn crate::cpu::emit::Emit {
+            pub fn host(&self) -> &dyn crate::cpu::emit::CpuEmit {
                 match self {
                     $(Kind::$name(op) => op,)*
                 }
             }
 
             /// How it becomes code of a GPU thread.
-            pub fn gpu(&self) -> &dyn crate::gpu::emit::Emit {
+            pub fn gpu(&self) -> &dyn crate::gpu::emit::GpuEmit {
                 match self {
                     $(Kind::$name(op) => op,)*
                 }
@@ -263,7 +263,7 @@ operations!(
     StoreView,
     AddView,
     InlinePtx,
-    Claim,
+    AxisHint,
     Reduce,
     For,
     If,
@@ -279,29 +279,29 @@ operations!(
     Gather,
     Histogram,
     Dot,
-    GroupDot,
-    GroupStore,
+    WarpGroupDot,
+    TmaStore,
     Assert,
     Print,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
-pub struct Function {
+pub struct Intrinsic {
     pub name: &'static str,
     /// What stands between `::<` and `>`.
-    pub generic: Generic,
-    pub params: &'static [Parameter],
+    pub generic: IntrinsicGeneric,
+    pub params: &'static [IntrinsicParam],
     /// Markdown: what it computes, shapes, element types, NaN and rounding behaviour.
     pub doc: &'static str,
     /// Statements that use it, in a kernel with the names of [`crate::devtools::tl_reference::SETTING`].
     pub example: &'static str,
-    pub gives: Gives,
+    pub gives: Returns,
     pub check: fn(&mut Check, &Call) -> Operand,
 }
 
-/// What a [`Function`] gives, for its documentation.
+/// What a [`Intrinsic`] gives, for its documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gives {
+pub enum Returns {
     /// A tile, or a scalar.
     Tile,
     /// That many tiles or scalars.
@@ -316,7 +316,7 @@ pub enum Gives {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Generic {
+pub enum IntrinsicGeneric {
     None,
     /// One element type, or nothing.
     OptionalType,
@@ -326,8 +326,8 @@ pub enum Generic {
     Extents,
 }
 
-/// A parameter of a [`Function`].
-pub struct Parameter {
+/// A parameter of a [`Intrinsic`].
+pub struct IntrinsicParam {
     pub name: &'static str,
     pub optional: bool,
     /// There is one for each axis of a view.
@@ -335,20 +335,20 @@ pub struct Parameter {
 }
 
 /// Shorthand for the tables of parameters: `required("pointer")`.
-pub const fn required(name: &'static str) -> Parameter {
-    Parameter { name, optional: false, each_axis: false }
+pub const fn required(name: &'static str) -> IntrinsicParam {
+    IntrinsicParam { name, optional: false, each_axis: false }
 }
 
-pub const fn optional(name: &'static str) -> Parameter {
-    Parameter { name, optional: true, each_axis: false }
+pub const fn optional(name: &'static str) -> IntrinsicParam {
+    IntrinsicParam { name, optional: true, each_axis: false }
 }
 
-pub const fn each_axis(name: &'static str) -> Parameter {
-    Parameter { name, optional: false, each_axis: true }
+pub const fn each_axis(name: &'static str) -> IntrinsicParam {
+    IntrinsicParam { name, optional: false, each_axis: true }
 }
 
 /// Every function that is not a row of the lanewise table.
-pub fn functions() -> impl Iterator<Item = &'static Function> {
+pub fn functions() -> impl Iterator<Item = &'static Intrinsic> {
     [
         source::FUNCTIONS,
         shape::FUNCTIONS,
@@ -381,41 +381,42 @@ pub fn is_function(name: &str) -> bool {
 /// Whether the function or method does more than compute a value.
 pub fn acts(name: &str) -> bool {
     let writes = atomic::FUNCTIONS.iter().chain(inline::FUNCTIONS);
-    let silent = functions().chain(methods()).chain(view_methods()).filter(|own| own.gives == Gives::Nothing);
+    let silent =
+        functions().chain(methods()).chain(view_methods()).filter(|own| own.gives == Returns::Nothing);
     writes.chain(silent).any(|function| function.name == name)
 }
 
 /// A method, written `receiver.name(..)`; the receiver is the first argument.
-pub fn methods() -> impl Iterator<Item = &'static Function> {
+pub fn methods() -> impl Iterator<Item = &'static Intrinsic> {
     tile_methods().chain(cache::STORE_METHODS).chain(slice_methods()).chain(range_methods())
 }
 
-pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
+pub fn tile_methods() -> impl Iterator<Item = &'static Intrinsic> {
     [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS, cache::METHODS, dot::METHODS]
         .into_iter()
         .flatten()
 }
 
 /// Methods of scalars that have nothing to do with memory or axes.
-pub fn scalar_methods() -> impl Iterator<Item = &'static Function> {
+pub fn scalar_methods() -> impl Iterator<Item = &'static Intrinsic> {
     cast::METHODS.iter().chain(bitcast::METHODS)
 }
 
 /// Methods that say more about a store, which gives nothing.
-pub fn store_methods() -> impl Iterator<Item = &'static Function> {
+pub fn store_methods() -> impl Iterator<Item = &'static Intrinsic> {
     cache::METHODS.iter().chain(cache::STORE_METHODS)
 }
 
-pub fn slice_methods() -> impl Iterator<Item = &'static Function> {
+pub fn slice_methods() -> impl Iterator<Item = &'static Intrinsic> {
     source::METHODS.iter()
 }
 
 /// Methods of a view parameter.
-pub fn view_methods() -> impl Iterator<Item = &'static Function> {
+pub fn view_methods() -> impl Iterator<Item = &'static Intrinsic> {
     view::METHODS.iter()
 }
 
-pub fn range_methods() -> impl Iterator<Item = &'static Function> {
+pub fn range_methods() -> impl Iterator<Item = &'static Intrinsic> {
     control::METHODS.iter()
 }
 

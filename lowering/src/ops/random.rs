@@ -4,34 +4,34 @@
 //! The key is the seed; a block of four words belongs to each counter. Element `offset` of the stream of a seed is word
 //! `offset % 4` of the block whose counter is `offset / 4`, so that four neighbours cost one block.
 
-use super::{Function, Generic, Gives, Number, Operation, expect_types, required};
+use super::{ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::support::dtype::DType;
 
 /// What becomes of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum RandomForm {
     /// The 32 bits, a `u32`.
     Bits,
     /// Its upper 23 bits as a multiple of `2^-23` in `[0, 1)`, an `f32`.
     Uniform,
 }
 
-impl Form {
+impl RandomForm {
     fn dtype(self) -> DType {
         match self {
-            Form::Bits => DType::U32,
-            Form::Uniform => DType::F32,
+            RandomForm::Bits => DType::U32,
+            RandomForm::Uniform => DType::F32,
         }
     }
 }
 
 /// Which word of the block that an offset lies in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pick {
+pub enum WordChoice {
     /// The offset's own.
     Own,
     /// The first of the pair that the offset's own belongs to.
@@ -40,13 +40,13 @@ pub enum Pick {
     Second,
 }
 
-impl Pick {
+impl WordChoice {
     /// The word of an offset that is `own` modulo 4.
     pub fn word(self, own: usize) -> usize {
         match self {
-            Pick::Own => own,
-            Pick::First => own & 2,
-            Pick::Second => own | 1,
+            WordChoice::Own => own,
+            WordChoice::First => own & 2,
+            WordChoice::Second => own | 1,
         }
     }
 }
@@ -58,8 +58,8 @@ pub struct Random {
     pub seed: Value,
     /// Integers, taken as 64 bits.
     pub offset: Value,
-    pub pick: Pick,
-    pub form: Form,
+    pub pick: WordChoice,
+    pub form: RandomForm,
 }
 
 /// One word of the block of a counter.
@@ -70,7 +70,7 @@ pub struct Philox {
     /// `u32`, the lowest word first.
     pub counter: [Value; 4],
     pub word: u8,
-    pub form: Form,
+    pub form: RandomForm,
 }
 
 impl Operation for Random {
@@ -104,8 +104,8 @@ impl Operation for Random {
         vec![alike(analysis, &[self.offset], results[0])]
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
@@ -142,8 +142,8 @@ impl Operation for Philox {
         vec![alike(analysis, &self.counter, results[0])]
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
@@ -157,68 +157,68 @@ fn alike(analysis: &Analysis, operands: &[Value], result: Value) -> Info {
     info
 }
 
-const STREAM: &[super::Parameter] = &[required("seed"), required("offset")];
+const STREAM: &[super::IntrinsicParam] = &[required("seed"), required("offset")];
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "rand",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let keep = tl::rand(seed, tl::arange(0, BLOCK)) >= 0.1;\ntl::store(out + tl::arange(0, BLOCK), tl::select(keep, tile / 0.9, 0.0));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Uniform `f32` numbers in `[0, 1)`, multiples of `2^-23`: one for each element of `offset`, an integer tile. A number depends on `(seed, offset)` alone, so a backward pass that names the same ones gets the same numbers, on every device, at every tile size. Seed and offset count as 64 bits; a signed one is extended by its sign. Element `offset` is word `offset % 4` of the Philox-4x32-10 block whose counter is `offset / 4` and whose key is `seed`; four neighbouring offsets cost one block.",
-        check: |check, call| stream(check, call, Form::Uniform),
+        check: |check, call| stream(check, call, RandomForm::Uniform),
     },
-    Function {
+    Intrinsic {
         name: "randint",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let words = tl::randint(seed, tl::arange(0, BLOCK));\nlet dice = words % 6;",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Uniform `u32` numbers over the whole range, one for each element of `offset`: the bits that `tl::rand` is made of.",
-        check: |check, call| stream(check, call, Form::Bits),
+        check: |check, call| stream(check, call, RandomForm::Bits),
     },
-    Function {
+    Intrinsic {
         name: "randn",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let noise = tl::randn(seed, tl::arange(0, BLOCK));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Normal `f32` numbers of mean 0 and deviation 1, one for each element of `offset`, by Box and Muller's transform of the block's words: with uniform `u` and `v` of a pair of words, `sqrt(-2 ln(1 - u))` times the cosine of `2 pi v` for the even offset and its sine for the odd one. The largest is 5.6. The words are the same on every device; the result is within 3e-6 of the transform of exact numbers.",
         check: randn,
     },
-    Function {
+    Intrinsic {
         name: "rand4x",
-        gives: Gives::Tuple(4),
+        gives: Returns::Tuple(4),
         example: "let (a, b, c, d) = tl::rand4x(seed, tl::arange(0, BLOCK));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Four tiles of uniform `f32` numbers in `[0, 1)` from one Philox block each: the `j`th is `tl::rand(seed, 4 * offset + j)`.",
-        check: |check, call| block(check, call, Form::Uniform),
+        check: |check, call| block(check, call, RandomForm::Uniform),
     },
-    Function {
+    Intrinsic {
         name: "randint4x",
-        gives: Gives::Tuple(4),
+        gives: Returns::Tuple(4),
         example: "let (a, b, c, d) = tl::randint4x(seed, tl::arange(0, BLOCK));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Four tiles of uniform `u32` numbers from one Philox block each: the `j`th is `tl::randint(seed, 4 * offset + j)`.",
-        check: |check, call| block(check, call, Form::Bits),
+        check: |check, call| block(check, call, RandomForm::Bits),
     },
-    Function {
+    Intrinsic {
         name: "philox",
-        gives: Gives::Tuple(4),
+        gives: Returns::Tuple(4),
         example: "let index = tl::arange(0, BLOCK).to::<u32>();\nlet (a, b, c, d) = tl::philox(seed, index, 0, 0, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("seed"), required("c0"), required("c1"), required("c2"), required("c3")],
         doc: "The four `u32` words of the Philox-4x32-10 block of a counter of four `u32` words, `c0` the lowest, under the 64-bit key `seed`. The words broadcast to one shape.",
         check: philox,
     },
 ];
 
-fn stream(check: &mut Check, call: &Call, form: Form) -> Operand {
+fn stream(check: &mut Check, call: &Call, form: RandomForm) -> Operand {
     let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
-    let value = element(check, call, Random { seed, offset, pick: Pick::Own, form });
+    let value = element(check, call, Random { seed, offset, pick: WordChoice::Own, form });
     check.operand(value, call.loc)
 }
 
@@ -256,23 +256,23 @@ fn seed(check: &mut Check, call: &Call) -> Option<Value> {
 }
 
 /// A number in every element of a tile like another.
-fn number(check: &mut Check, call: &Call, value: Number, like: Value) -> Value {
+fn number(check: &mut Check, call: &Call, value: ConstantValue, like: Value) -> Value {
     let ty = check.ty(like).clone();
     check.filled(value, &ty, call.loc)
 }
 
-fn block(check: &mut Check, call: &Call, form: Form) -> Operand {
+fn block(check: &mut Check, call: &Call, form: RandomForm) -> Operand {
     let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
     let wide = check.convert(offset, DType::U64, call.loc);
     let low = check.convert(wide, DType::U32, call.loc);
-    let shift = number(check, call, Number::Int(32), wide);
+    let shift = number(check, call, ConstantValue::Int(32), wide);
     let high = check.row("shr", &[wide, shift], call.loc);
     let high = check.convert(high, DType::U32, call.loc);
-    let zero = number(check, call, Number::Int(0), low);
+    let zero = number(check, call, ConstantValue::Int(0), low);
     words(check, call, seed, [low, high, zero, zero], form)
 }
 
-fn words(check: &mut Check, call: &Call, seed: Value, counter: [Value; 4], form: Form) -> Operand {
+fn words(check: &mut Check, call: &Call, seed: Value, counter: [Value; 4], form: RandomForm) -> Operand {
     let ty = check.ty(counter[0]).with(form.dtype());
     let words =
         (0..4).map(|word| check.emit(Philox { seed, counter, word, form }, ty.clone(), call.loc)).collect();
@@ -291,23 +291,23 @@ fn philox(check: &mut Check, call: &Call) -> Operand {
         return check.failed(call.loc);
     }
     let counter = [counter[0], counter[1], counter[2], counter[3]];
-    words(check, call, seed, counter, Form::Bits)
+    words(check, call, seed, counter, RandomForm::Bits)
 }
 
 /// `sqrt(-2 ln(1 - u)) * sin(2 pi (v + 1/4))` for even offsets, without the quarter for odd ones.
 fn randn(check: &mut Check, call: &Call) -> Operand {
     let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
-    let [u, v] = [Pick::First, Pick::Second]
-        .map(|pick| element(check, call, Random { seed, offset, pick, form: Form::Uniform }));
+    let [u, v] = [WordChoice::First, WordChoice::Second]
+        .map(|pick| element(check, call, Random { seed, offset, pick, form: RandomForm::Uniform }));
     let [one, minus_two, quarter, zero, turn] = [1.0, -2.0, 0.25, 0.0, std::f64::consts::TAU]
-        .map(|value| number(check, call, Number::Float(f64::from(value as f32)), u));
+        .map(|value| number(check, call, ConstantValue::Float(f64::from(value as f32)), u));
     let rest = check.row("sub", &[one, u], call.loc);
     let log = check.row("log", &[rest], call.loc);
     let square = check.row("mul", &[minus_two, log], call.loc);
     let radius = check.row("sqrt", &[square], call.loc);
-    let bit = number(check, call, Number::Int(1), offset);
+    let bit = number(check, call, ConstantValue::Int(1), offset);
     let odd = check.row("and", &[offset, bit], call.loc);
-    let even = number(check, call, Number::Int(0), offset);
+    let even = number(check, call, ConstantValue::Int(0), offset);
     let odd = check.row("ne", &[odd, even], call.loc);
     let ahead = check.row("select", &[odd, zero, quarter], call.loc);
     let turns = check.row("add", &[v, ahead], call.loc);

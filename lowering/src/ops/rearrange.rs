@@ -1,10 +1,12 @@
 //! Operations that bring elements together that lay apart: pairs joined and taken apart, places exchanged, elements
 //! looked up.
 
-use super::{Arange, Broadcast, Function, Generic, Gives, Operation, Reshape, expect_types, required};
+use super::{
+    Arange, Broadcast, Intrinsic, IntrinsicGeneric, Operation, Reshape, Returns, expect_types, required,
+};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::Spread;
-use crate::gpu::layout::reindex::View;
+use crate::gpu::layout::assign::LayoutRelation;
+use crate::gpu::layout::reindex::Reindex;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -68,8 +70,8 @@ impl Operation for Join {
         expect_types("the result", func.ty(results[0]), &Type::tile(ty.dtype, ty.shape.with(self.axis, 2)))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::View(View::Join { axis: self.axis })
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::View(Reindex::Join { axis: self.axis })
     }
 }
 
@@ -98,8 +100,8 @@ impl Operation for Index {
         expect_types("the result", func.ty(results[0]), &Type::tile(ty.dtype, ty.shape.without(self.axis)))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Fold { axes: vec![self.axis] }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Fold { axes: vec![self.axis] }
     }
 }
 
@@ -134,8 +136,8 @@ impl Operation for Exchange {
         expect_types("the result", func.ty(results[0]), ty)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
@@ -173,19 +175,19 @@ impl Operation for Gather {
         expect_types("the result", func.ty(results[0]), &index.with(from.dtype))
     }
 
-    fn spread(&self, _: &Func, results: &[Value]) -> Spread {
-        Spread::Carry(vec![vec![self.index, results[0]]])
+    fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
+        LayoutRelation::Carry(vec![vec![self.index, results[0]]])
     }
 }
 
-const PAIR: &[super::Parameter] = &[required("x"), required("y")];
+const PAIR: &[super::IntrinsicParam] = &[required("x"), required("y")];
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "join",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let pairs = tl::join(tile, tile * 2.0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PAIR,
         doc: "Two tiles side by side along a new last axis of extent 2: `[M]` and `[M]` become `[M, 2]`. Operands have one element type and broadcast to one shape. `tl::split` takes them apart.",
         check: |check, call| match pair(check, call) {
@@ -196,65 +198,65 @@ pub(super) const FUNCTIONS: &[Function] = &[
             None => check.failed(call.loc),
         },
     },
-    Function {
+    Intrinsic {
         name: "split",
-        gives: Gives::Tuple(2),
+        gives: Returns::Tuple(2),
         example: "let (even, odd) = tl::split(tl::reshape(tile, [BLOCK / 2, 2]));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x")],
         doc: "The two tiles that lie side by side along the last axis, whose extent is 2: what `tl::join` put together.",
         check: split,
     },
-    Function {
+    Intrinsic {
         name: "interleave",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let (even, odd) = tl::split(tl::reshape(tile, [BLOCK / 2, 2]));\nlet turned = tl::interleave(-odd, even);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PAIR,
         doc: "Elements of the two tiles in turn along the last axis: `x[0], y[0], x[1], y[1], ..`. Operands have one element type and broadcast to one shape.",
         check: interleave,
     },
-    Function {
+    Intrinsic {
         name: "cat",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let twice = tl::cat(tile, tile, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("y"), required("axis")],
         doc: "`y` behind `x` along `axis`; both have one element type and shape. Elements keep their order.",
         check: cat,
     },
-    Function {
+    Intrinsic {
         name: "flip",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let backwards = tl::flip(tile, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis")],
         doc: "The elements in reverse order along `axis`.",
         check: flip,
     },
-    Function {
+    Intrinsic {
         name: "gather",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let every_other = tl::gather(tile, tl::arange(0, BLOCK / 2) * 2, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("index"), required("axis")],
         doc: "Element `i` along `axis` is `x`'s at `index[i]`, an integer tile that has `x`'s extents along all other axes. 0 where an index lies outside the axis.",
         check: gather,
     },
-    Function {
+    Intrinsic {
         name: "slice",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let upper = tl::slice(tile, 0, BLOCK / 2, BLOCK);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis"), required("start"), required("end")],
         doc: "The elements `start..end` along `axis`, constants; `end - start` is a legal extent.",
         check: slice,
     },
-    Function {
+    Intrinsic {
         name: "index",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let first = tl::index(tile, 0, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis"), required("place")],
         doc: "The elements at the constant `place` along `axis`, which goes away: of a tile of one axis a scalar.",
         check: index,
@@ -357,7 +359,7 @@ fn flip(check: &mut Check, call: &Call) -> Operand {
     }
     let ramp = place(check, &ty.shape, axis, 0, call.loc);
     let places = ty.with(DType::I32);
-    let last = check.filled(super::Number::Int(i128::from(extent) - 1), &places, call.loc);
+    let last = check.filled(super::ConstantValue::Int(i128::from(extent) - 1), &places, call.loc);
     let index = check.row("sub", &[last, ramp], call.loc);
     check.emit(Gather { value, index, axis }, ty, call.loc)
 }

@@ -1,9 +1,9 @@
 //! Reductions: axes of one or several tiles folded away by a function of two elements.
 
-use super::{Combination, ExpandDims, Function, Generic, Gives, Operation, optional, required};
+use super::{Combination, ExpandDims, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Block, Func, Shape, Type, Value};
 use crate::support::dtype::{Class, DType};
 
@@ -67,82 +67,82 @@ impl Operation for Reduce {
         self.combination.axes(analysis, results)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Fold { axes: self.axes.clone() }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Fold { axes: self.axes.clone() }
     }
 }
 
-const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("keep_dims")];
+const PARAMS: &[super::IntrinsicParam] = &[required("x"), optional("axis"), optional("keep_dims")];
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "sum",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let mean = tl::sum(tile) / n as f32;\nlet rows = tl::sum(tile.row() + tile.col(), 1, true);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The sum over `axis`, over a list of axes, or over all axes without it. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`. With `keep_dims` true the folded axes stay with extent 1. The order of additions is unspecified but fixed for a variant.",
         check: |check, call| reduce(check, call, "add", Class::Computed, accumulator),
     },
-    Function {
+    Intrinsic {
         name: "max",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let largest = tl::max(tile);\nlet shifted = tl::exp(tile - largest);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The largest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "maximum", Class::Number, |dtype| dtype),
     },
-    Function {
+    Intrinsic {
         name: "min",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let smallest = tl::min(tile.row() + tile.col(), 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The smallest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "minimum", Class::Number, |dtype| dtype),
     },
-    Function {
+    Intrinsic {
         name: "xor_sum",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let parity = tl::xor_sum(tl::arange(0, BLOCK) & 1);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The exclusive or of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "xor", Class::Bits, |dtype| dtype),
     },
-    Function {
+    Intrinsic {
         name: "reduce_or",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let flags = tl::reduce_or(tl::arange(0, BLOCK), 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The bitwise or of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "or", Class::Bits, |dtype| dtype),
     },
-    Function {
+    Intrinsic {
         name: "reduce_and",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let common = tl::reduce_and(tl::arange(0, BLOCK), 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The bitwise and of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "and", Class::Bits, |dtype| dtype),
     },
-    Function {
+    Intrinsic {
         name: "any",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "if tl::any(tile > 0.0) { tl::store(out, 1.0); }",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "Whether any of the bools holds, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "or", Class::Bool, |dtype| dtype),
     },
-    Function {
+    Intrinsic {
         name: "all",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let finite = tl::all(tl::abs(tile) < f32::INFINITY);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "Whether all of the bools hold, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "and", Class::Bool, |dtype| dtype),

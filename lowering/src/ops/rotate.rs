@@ -3,7 +3,7 @@
 use super::{Operation, expect_types};
 use crate::analysis::axis_info::{Analysis, Axis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::support::dtype::DType;
 
@@ -22,31 +22,31 @@ pub struct Rotate {
     pub ramp: Value,
     /// A power of two, of which two fit the extent.
     pub limit: u32,
-    pub dealt: Dealt,
+    pub dealt: RangeOrder,
 }
 
 /// How a ramp's numbers are dealt out.
 #[derive(Clone, Copy, Debug)]
-pub enum Dealt {
+pub enum RangeOrder {
     /// By an `i32` scalar, from 0 to below the limit.
     Wrapped {
         by: Value,
     },
-    Cut(Cut),
+    Cut(RowCut),
 }
 
-impl Dealt {
+impl RangeOrder {
     fn scalars_mut(&mut self) -> Vec<&mut Value> {
         match self {
-            Dealt::Wrapped { by } => vec![by],
-            Dealt::Cut(Cut { head, whole, bound }) => vec![head, whole, bound],
+            RangeOrder::Wrapped { by } => vec![by],
+            RangeOrder::Cut(RowCut { head, whole, bound }) => vec![head, whole, bound],
         }
     }
 }
 
 /// Where a row is cut: three `i32` scalars.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub struct RowCut {
     /// The elements before the first whole vector, below `limit`.
     pub head: Value,
     /// The elements of whole vectors, a multiple of `limit` up to `n - 2 * limit`: as many as lie between the head and the bound.
@@ -92,7 +92,7 @@ impl Operation for Rotate {
         Some(all.get(self.ramp))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: true }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: true }
     }
 }

@@ -4,19 +4,19 @@
 //! scalar or a vector of machine values ([`ScalarOp::lanes`]), the same for both targets. Adding an operation is adding
 //! a row.
 
-use super::{Effect, Number, Operation};
+use super::{ConstantValue, Effect, Operation};
 use crate::analysis::axis_info;
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::frontend::syntax::{BinaryOp, UnaryOp};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::mlir::{Builder, Val, lanes, math, rounding};
 use crate::support::dtype::{Class, DType};
 
 /// How operand types determine the result's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rule {
+pub enum TypeRule {
     /// All operands of one type, which is the result's.
     Same,
     /// All operands of one type; the result is `bool`.
@@ -27,14 +27,14 @@ pub enum Rule {
 
 /// Whether a 16-bit float is computed with as it is, or in `f32` and rounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Half {
+pub enum HalfPolicy {
     Native,
     Widen,
 }
 
 /// What the operation is to analyses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Algebra {
+pub enum ArithKind {
     Add,
     Sub,
     Mul,
@@ -106,13 +106,13 @@ pub struct ScalarOp {
     pub binary: Option<BinaryOp>,
     pub unary: Option<UnaryOp>,
     pub class: Class,
-    pub rule: Rule,
-    pub half: Half,
-    pub algebra: Algebra,
+    pub rule: TypeRule,
+    pub half: HalfPolicy,
+    pub algebra: ArithKind,
     /// A last operand of zero is a mistake of integers where it is known at build.
     pub divides: bool,
     /// What leaves any other operand as it is, bit for bit: a fold can start from it.
-    pub neutral: Option<fn(DType) -> Number>,
+    pub neutral: Option<fn(DType) -> ConstantValue>,
     /// Cheap enough to compute again rather than move between threads.
     pub cheap: bool,
     pub ulp: Ulp,
@@ -153,9 +153,9 @@ const UNARY: ScalarOp = ScalarOp {
     binary: None,
     unary: None,
     class: Class::Float,
-    rule: Rule::Same,
-    half: Half::Widen,
-    algebra: Algebra::Other,
+    rule: TypeRule::Same,
+    half: HalfPolicy::Widen,
+    algebra: ArithKind::Other,
     divides: false,
     neutral: None,
     common: None,
@@ -167,8 +167,8 @@ const UNARY: ScalarOp = ScalarOp {
     lanes: |_, args, _| args[0],
 };
 const BINARY: ScalarOp =
-    ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: Half::Native, ..UNARY };
-const COMPARE: ScalarOp = ScalarOp { rule: Rule::Compare, ..BINARY };
+    ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: HalfPolicy::Native, ..UNARY };
+const COMPARE: ScalarOp = ScalarOp { rule: TypeRule::Compare, ..BINARY };
 
 macro_rules! table {
     ($($(#[doc = $doc:literal])+ $name:ident: $base:ident { $($field:ident: $value:expr),* $(,)? })*) => {
@@ -190,41 +190,41 @@ include!("oracle.rs");
 pub(crate) const ORACLE_SOURCE: &str = include_str!("oracle.rs");
 
 /// What nothing is below, and what nothing is above.
-fn ends(dtype: DType) -> (Number, Number) {
+fn ends(dtype: DType) -> (ConstantValue, ConstantValue) {
     if dtype.is_float() {
-        return (Number::Float(f64::NEG_INFINITY), Number::Float(f64::INFINITY));
+        return (ConstantValue::Float(f64::NEG_INFINITY), ConstantValue::Float(f64::INFINITY));
     }
     let (low, high) = dtype.range();
-    (Number::Int(low), Number::Int(high))
+    (ConstantValue::Int(low), ConstantValue::Int(high))
 }
 
 table! {
     /// The sum. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     add: BINARY {
-        binary: Some(BinaryOp::Add), algebra: Algebra::Add, lanes: lanes::add,
-        neutral: Some(|dtype| if dtype.is_float() { Number::Float(-0.0) } else { Number::Int(0) }),
+        binary: Some(BinaryOp::Add), algebra: ArithKind::Add, lanes: lanes::add,
+        neutral: Some(|dtype| if dtype.is_float() { ConstantValue::Float(-0.0) } else { ConstantValue::Int(0) }),
         float: oracle!(|a| a[0] + a[1]), int: oracle!(|a, _| a[0] + a[1]),
     }
     /// The difference. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     sub: BINARY {
-        binary: Some(BinaryOp::Sub), algebra: Algebra::Sub, lanes: lanes::sub,
+        binary: Some(BinaryOp::Sub), algebra: ArithKind::Sub, lanes: lanes::sub,
         float: oracle!(|a| a[0] - a[1]), int: oracle!(|a, _| a[0] - a[1]),
     }
     /// The product. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     mul: BINARY {
-        binary: Some(BinaryOp::Mul), algebra: Algebra::Mul, lanes: lanes::mul,
+        binary: Some(BinaryOp::Mul), algebra: ArithKind::Mul, lanes: lanes::mul,
         float: oracle!(|a| a[0] * a[1]), int: oracle!(|a, _| a[0].wrapping_mul(a[1])),
     }
     /// The quotient. Integers truncate toward zero; `x / 0` is 0 and `MIN / -1` is `MIN`. An `f32` quotient is within
     /// 2 ULP, an `f64` one correctly rounded.
     div: BINARY {
-        binary: Some(BinaryOp::Div), algebra: Algebra::Div, divides: true, half: Half::Widen, lanes: lanes::div,
+        binary: Some(BinaryOp::Div), algebra: ArithKind::Div, divides: true, half: HalfPolicy::Widen, lanes: lanes::div,
         ulp: Ulp { f32: 2.0, f64: 0.5 },
         float: oracle!(|a| a[0] / a[1]), int: oracle!(|a, _| if a[1] == 0 { 0 } else { a[0] / a[1] }),
     }
     /// The remainder of the truncating quotient, with the sign of `x`; `x % 0` is `x`.
     rem: BINARY {
-        binary: Some(BinaryOp::Rem), algebra: Algebra::Rem, divides: true, class: Class::Integer, lanes: lanes::rem,
+        binary: Some(BinaryOp::Rem), algebra: ArithKind::Rem, divides: true, class: Class::Integer, lanes: lanes::rem,
         int: oracle!(|a, _| if a[1] == 0 { a[0] } else { a[0] % a[1] }),
     }
     /// The sum modulo two to the power of the type's bits: of integers that are meant to wrap, such as hashes.
@@ -235,36 +235,36 @@ table! {
     wrapping_mul: BINARY { class: Class::Integer, lanes: lanes::mul, int: oracle!(|a, _| a[0].wrapping_mul(a[1])) }
     /// Bitwise and; logical and of bools.
     and: BINARY {
-        binary: Some(BinaryOp::And), algebra: Algebra::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
-        neutral: Some(|dtype| Number::Int(if dtype == DType::Bool { 1 } else { dtype.wrap(-1) })),
+        binary: Some(BinaryOp::And), algebra: ArithKind::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
+        neutral: Some(|dtype| ConstantValue::Int(if dtype == DType::Bool { 1 } else { dtype.wrap(-1) })),
         int: oracle!(|a, _| a[0] & a[1]),
     }
     /// Bitwise or; logical or of bools.
     or: BINARY {
-        binary: Some(BinaryOp::Or), algebra: Algebra::Or, class: Class::Bits, lanes: |b, a, _| b.or(a[0], a[1]),
-        neutral: Some(|_| Number::Int(0)),
+        binary: Some(BinaryOp::Or), algebra: ArithKind::Or, class: Class::Bits, lanes: |b, a, _| b.or(a[0], a[1]),
+        neutral: Some(|_| ConstantValue::Int(0)),
         int: oracle!(|a, _| a[0] | a[1]),
     }
     /// Bitwise exclusive or; "differs" on bools.
     xor: BINARY {
         binary: Some(BinaryOp::Xor), class: Class::Bits, lanes: |b, a, _| b.xor(a[0], a[1]),
-        neutral: Some(|_| Number::Int(0)),
+        neutral: Some(|_| ConstantValue::Int(0)),
         int: oracle!(|a, _| a[0] ^ a[1]),
     }
     /// Shift to the left. As in Rust's release builds only the low bits of the amount count: 33 on an `i32` shifts by 1.
     shl: BINARY {
-        binary: Some(BinaryOp::Shl), algebra: Algebra::Shl, class: Class::Integer, lanes: lanes::shl,
+        binary: Some(BinaryOp::Shl), algebra: ArithKind::Shl, class: Class::Integer, lanes: lanes::shl,
         int: oracle!(|a, dtype| a[0] << (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
     /// Shift to the right, filling with the sign of a signed `x` and with zeros otherwise. Only the low bits of the
     /// amount count.
     shr: BINARY {
-        binary: Some(BinaryOp::Shr), algebra: Algebra::Shr, class: Class::Integer, lanes: lanes::shr,
+        binary: Some(BinaryOp::Shr), algebra: ArithKind::Shr, class: Class::Integer, lanes: lanes::shr,
         int: oracle!(|a, dtype| a[0] >> (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
     /// The negative. `-0.0` and `0.0` are each other's; `-MIN` is `MIN`, which a debug build reports.
     neg: BINARY {
-        params: &["x"], unary: Some(UnaryOp::Neg), algebra: Algebra::Neg, class: Class::Signed, lanes: lanes::neg,
+        params: &["x"], unary: Some(UnaryOp::Neg), algebra: ArithKind::Neg, class: Class::Signed, lanes: lanes::neg,
         float: oracle!(|a| -a[0]), int: oracle!(|a, _| -a[0]),
     }
     /// Every bit turned; "not" on bools.
@@ -274,51 +274,51 @@ table! {
     }
     /// Equal. False when either is NaN; `-0.0 == 0.0`.
     eq: COMPARE {
-        binary: Some(BinaryOp::Eq), algebra: Algebra::Compare(BinaryOp::Eq), class: Class::Computed, lanes: lanes::eq,
+        binary: Some(BinaryOp::Eq), algebra: ArithKind::Compare(BinaryOp::Eq), class: Class::Computed, lanes: lanes::eq,
         float: oracle!(|a| f64::from(a[0] == a[1])), int: oracle!(|a, _| truth(a[0] == a[1])),
     }
     /// Not equal. True when either is NaN.
     ne: COMPARE {
-        binary: Some(BinaryOp::Ne), algebra: Algebra::Compare(BinaryOp::Ne), class: Class::Computed, lanes: lanes::ne,
+        binary: Some(BinaryOp::Ne), algebra: ArithKind::Compare(BinaryOp::Ne), class: Class::Computed, lanes: lanes::ne,
         float: oracle!(|a| f64::from(a[0] != a[1])), int: oracle!(|a, _| truth(a[0] != a[1])),
     }
     /// Less. False when either is NaN.
     lt: COMPARE {
-        binary: Some(BinaryOp::Lt), algebra: Algebra::Compare(BinaryOp::Lt), lanes: lanes::lt,
+        binary: Some(BinaryOp::Lt), algebra: ArithKind::Compare(BinaryOp::Lt), lanes: lanes::lt,
         float: oracle!(|a| f64::from(a[0] < a[1])), int: oracle!(|a, _| truth(a[0] < a[1])),
     }
     /// Less or equal. False when either is NaN.
     le: COMPARE {
-        binary: Some(BinaryOp::Le), algebra: Algebra::Compare(BinaryOp::Le), lanes: lanes::le,
+        binary: Some(BinaryOp::Le), algebra: ArithKind::Compare(BinaryOp::Le), lanes: lanes::le,
         float: oracle!(|a| f64::from(a[0] <= a[1])), int: oracle!(|a, _| truth(a[0] <= a[1])),
     }
     /// Greater. False when either is NaN.
     gt: COMPARE {
-        binary: Some(BinaryOp::Gt), algebra: Algebra::Compare(BinaryOp::Gt), lanes: lanes::gt,
+        binary: Some(BinaryOp::Gt), algebra: ArithKind::Compare(BinaryOp::Gt), lanes: lanes::gt,
         float: oracle!(|a| f64::from(a[0] > a[1])), int: oracle!(|a, _| truth(a[0] > a[1])),
     }
     /// Greater or equal. False when either is NaN.
     ge: COMPARE {
-        binary: Some(BinaryOp::Ge), algebra: Algebra::Compare(BinaryOp::Ge), lanes: lanes::ge,
+        binary: Some(BinaryOp::Ge), algebra: ArithKind::Compare(BinaryOp::Ge), lanes: lanes::ge,
         float: oracle!(|a| f64::from(a[0] >= a[1])), int: oracle!(|a, _| truth(a[0] >= a[1])),
     }
     /// `x` where the condition holds, `y` elsewhere. Both sides are evaluated (Triton calls it `where`).
     select: BINARY {
-        params: &["condition", "x", "y"], rule: Rule::Select, class: Class::Any, algebra: Algebra::Select,
+        params: &["condition", "x", "y"], rule: TypeRule::Select, class: Class::Any, algebra: ArithKind::Select,
         lanes: |b, a, _| b.select(a[0], a[1], a[2]),
         float: oracle!(|a| if a[0] != 0.0 { a[1] } else { a[2] }),
         int: oracle!(|a, _| if a[0] != 0 { a[1] } else { a[2] }),
     }
     /// The larger. NaN if either is NaN (`max_num` ignores it); `maximum(-0.0, 0.0)` is `0.0`.
     maximum: BINARY {
-        algebra: Algebra::Maximum, lanes: lanes::maximum,
+        algebra: ArithKind::Maximum, lanes: lanes::maximum,
         neutral: Some(|dtype| ends(dtype).0),
         float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { larger(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].max(a[1])),
     }
     /// The smaller. NaN if either is NaN (`min_num` ignores it); `minimum(-0.0, 0.0)` is `-0.0`.
     minimum: BINARY {
-        algebra: Algebra::Minimum, lanes: lanes::minimum,
+        algebra: ArithKind::Minimum, lanes: lanes::minimum,
         neutral: Some(|dtype| ends(dtype).1),
         float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { smaller(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].min(a[1])),
@@ -357,15 +357,15 @@ table! {
     trunc: UNARY { cheap: true, lanes: |b, a, _| b.truncate(a[0]), float: oracle!(|a| a[0].trunc()) }
     /// Whether `x` is not a number.
     is_nan: UNARY {
-        rule: Rule::Compare, cheap: true, lanes: lanes::is_nan, float: oracle!(|a| f64::from(a[0].is_nan())),
+        rule: TypeRule::Compare, cheap: true, lanes: lanes::is_nan, float: oracle!(|a| f64::from(a[0].is_nan())),
     }
     /// Whether `x` is neither infinite nor NaN.
     is_finite: UNARY {
-        rule: Rule::Compare, cheap: true, lanes: lanes::is_finite, float: oracle!(|a| f64::from(a[0].is_finite())),
+        rule: TypeRule::Compare, cheap: true, lanes: lanes::is_finite, float: oracle!(|a| f64::from(a[0].is_finite())),
     }
     /// Whether `x` is an infinity of either sign.
     is_infinite: UNARY {
-        rule: Rule::Compare, cheap: true, lanes: lanes::is_infinite,
+        rule: TypeRule::Compare, cheap: true, lanes: lanes::is_infinite,
         float: oracle!(|a| f64::from(a[0].is_infinite())),
     }
     /// The square root, correctly rounded; NaN below zero.
@@ -379,7 +379,7 @@ table! {
     /// one within `3 + 2 * m` ULP, with `m` the largest magnitude among that and, of `a - b` and `x * s - b` with a `b` for many elements,
     /// its parts, up to 2^127. On a GPU a result below the smallest normal `f32` is 0 then.
     exp: UNARY {
-        lanes: math::exp, algebra: Algebra::Exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()),
+        lanes: math::exp, algebra: ArithKind::Exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()),
     }
     /// 2 to the power `x`, within 3 ULP, and 2 of an `f64`. On a GPU a result below the smallest normal `f32` is 0.
     exp2: UNARY {
@@ -408,12 +408,12 @@ table! {
     }
     /// `x * y + z` with one rounding; an `f64` result is rounded twice on an x86-64 processor without FMA.
     fma: UNARY {
-        params: &["x", "y", "z"], cheap: true, algebra: Algebra::MulAdd, lanes: rounding::fma,
+        params: &["x", "y", "z"], cheap: true, algebra: ArithKind::MulAdd, lanes: rounding::fma,
         float: oracle!(|a| a[0].mul_add(a[1], a[2])),
     }
     /// The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.
     cdiv: BINARY {
-        algebra: Algebra::CeilDiv, class: Class::Integer, divides: true, lanes: lanes::cdiv,
+        algebra: ArithKind::CeilDiv, class: Class::Integer, divides: true, lanes: lanes::cdiv,
         int: oracle!(|a, _| if a[1] == 0 { 0 } else {
             a[0] / a[1] + truth(a[0] % a[1] != 0 && (a[0] < 0) == (a[1] < 0))
         }),
@@ -475,15 +475,15 @@ impl Scalar {
     /// ARCHITECTURE.md): sums, differences and products, and shifts whose amount `constant` knows.
     pub fn is_exact_in_index(&self, constant: impl Fn(Value) -> Option<i128>) -> bool {
         match self.op.algebra {
-            Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::Neg => true,
-            Algebra::Shl => self.power(constant).is_some(),
+            ArithKind::Add | ArithKind::Sub | ArithKind::Mul | ArithKind::Neg => true,
+            ArithKind::Shl => self.power(constant).is_some(),
             _ => false,
         }
     }
 
     /// What a left shift of an `i32` by an amount that `constant` knows multiplies by.
     pub fn power(&self, constant: impl Fn(Value) -> Option<i128>) -> Option<i128> {
-        let amount = (self.op.algebra == Algebra::Shl).then(|| constant(self.args[1]))??;
+        let amount = (self.op.algebra == ArithKind::Shl).then(|| constant(self.args[1]))??;
         (0..31).contains(&amount).then(|| 1 << amount)
     }
 
@@ -523,13 +523,13 @@ impl Operation for Scalar {
         let dtype = self.dtype(func);
         let result = func.ty(results[0]);
         for (i, &arg) in self.args.iter().enumerate() {
-            let wanted = if self.op.rule == Rule::Select && i == 0 { DType::Bool } else { dtype };
+            let wanted = if self.op.rule == TypeRule::Select && i == 0 { DType::Bool } else { dtype };
             super::expect_types("an operand", func.ty(arg), &result.with(wanted))?;
         }
         if !self.op.class.contains(dtype) {
             return Err(format!("does not take {dtype}"));
         }
-        let wanted = if self.op.rule == Rule::Compare { DType::Bool } else { dtype };
+        let wanted = if self.op.rule == TypeRule::Compare { DType::Bool } else { dtype };
         super::expect_types("the result", result.dtype, wanted)
     }
 
@@ -542,8 +542,8 @@ impl Operation for Scalar {
         polynomial::scalar(all, self.op.algebra, &self.args)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: self.op.cheap }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: self.op.cheap }
     }
 
     fn is_pointwise(&self) -> bool {

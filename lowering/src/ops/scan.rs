@@ -1,10 +1,10 @@
 //! Scans: every element becomes the combination of all elements up to it along an axis.
 
 use super::fold::{as_given, tiles};
-use super::{Combination, Function, Generic, Gives, Operation, optional, required};
+use super::{Combination, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
 use crate::support::dtype::{Class, DType};
 
@@ -59,20 +59,20 @@ impl Operation for Scan {
         self.combination.axes(analysis, results)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
-const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("reverse")];
+const PARAMS: &[super::IntrinsicParam] = &[required("x"), optional("axis"), optional("reverse")];
 
 macro_rules! cumulative {
     ($name:literal, $row:literal, $class:expr, $result:expr, $doc:literal) => {
-        Function {
+        Intrinsic {
             name: $name,
-            gives: Gives::Tile,
+            gives: Returns::Tile,
             example: concat!("let up_to_here = tl::", $name, "(tile);\nlet from_here = tl::", $name, "(tile, 0, true);"),
-            generic: Generic::None,
+            generic: IntrinsicGeneric::None,
             params: PARAMS,
             doc: concat!($doc, " The axis may be left out where there is one. With `reverse` true it runs from the last element to the first. The order of combining is unspecified but fixed for a variant."),
             check: |check, call| cumulative(check, call, $row, $class, $result),
@@ -80,12 +80,12 @@ macro_rules! cumulative {
     };
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "associative_scan",
-        gives: Gives::Same,
+        gives: Returns::Same,
         example: "let largest_so_far = tl::associative_scan(tile, 0, |a, b| if a > b { a } else { b });\nlet (_, h) = tl::associative_scan((tile * 0.5, tile), 0, |(a, b), (c, d)| (a * c, b * c + d));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis"), required("combine"), optional("reverse")],
         doc: "Every element along `axis` becomes the combination of all elements up to it. `combine` is a closure, a `#[fuse_fn]` or a function of `tl::` that makes one element of two, the one nearer to the start first. `x` is a tile or a tuple of tiles, which are broadcast to one shape and combined together; `combine` then takes two tuples and gives one. Elements keep their types. With `reverse` true it runs from the last element to the first, and the later element comes first.\n\n`combine` is to be associative; it need not commute. It works on single elements: operators, `if`, casts, lanewise functions, its arguments and constants. Which elements meet first is unspecified, but fixed for a variant.",
         check: with_function,

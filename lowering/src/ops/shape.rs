@@ -1,12 +1,12 @@
 //! Operations that move elements to other places of a tile without changing them.
 
-use super::{Function, Generic, Gives, Index, Operation, expect_types, required};
+use super::{Index, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info;
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
-use crate::gpu::layout::reindex::View;
+use crate::gpu::layout::assign::LayoutRelation;
+use crate::gpu::layout::reindex::Reindex;
 use crate::ir::{Func, Shape, Type, Value};
 
 /// Repeats a tile along the axes where it has extent 1.
@@ -69,8 +69,8 @@ impl Operation for Broadcast {
         Some((0..func.ty(self.value).shape.rank()).map(Some).collect())
     }
 
-    fn spread(&self, func: &Func, _: &[Value]) -> Spread {
-        Spread::View(View::Broadcast { from: func.ty(self.value).shape.clone() })
+    fn spread(&self, func: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::View(Reindex::Broadcast { from: func.ty(self.value).shape.clone() })
     }
 }
 
@@ -116,8 +116,8 @@ impl Operation for ExpandDims {
         )
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::View(View::Expand { axis: self.axis })
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::View(Reindex::Expand { axis: self.axis })
     }
 }
 
@@ -160,9 +160,9 @@ impl Operation for Reshape {
         Some(vec![None; func.ty(self.value).shape.rank()])
     }
 
-    fn spread(&self, func: &Func, results: &[Value]) -> Spread {
+    fn spread(&self, func: &Func, results: &[Value]) -> LayoutRelation {
         let (from, to) = (func.ty(self.value).shape.clone(), func.ty(results[0]).shape.clone());
-        Spread::View(View::Reshape { from, to })
+        LayoutRelation::View(Reindex::Reshape { from, to })
     }
 }
 
@@ -210,101 +210,101 @@ impl Operation for Permute {
         )
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::View(View::Permute { order: self.order.clone() })
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::View(Reindex::Permute { order: self.order.clone() })
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "expand_dims",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let planes = tl::expand_dims(tile, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis")],
         doc: "Inserts an axis of extent 1 before `axis`: `[M]` becomes `[1, M]` for axis 0 and `[M, 1]` for axis 1.",
         check: expand_dims,
     },
-    Function {
+    Intrinsic {
         name: "broadcast_to",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let matrix = tl::broadcast_to(tile, [4, BLOCK]);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("shape")],
         doc: "Repeats a scalar or tile to the given shape by numpy's rules: aligned at the last axis, and an extent of 1 repeats.",
         check: broadcast_to,
     },
-    Function {
+    Intrinsic {
         name: "reshape",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let pairs = tl::reshape(tile, [BLOCK / 2, 2]);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("shape")],
         doc: "The same elements in row-major order under another shape with as many elements.",
         check: reshape,
     },
-    Function {
+    Intrinsic {
         name: "ravel",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let line = tl::ravel(tl::reshape(tile, [BLOCK / 2, 2]));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x")],
         doc: "The same elements in row-major order along one axis.",
         check: ravel,
     },
-    Function {
+    Intrinsic {
         name: "squeeze",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let line = tl::squeeze(tile.row(), 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis")],
         doc: "Takes away an axis of extent 1, as `tl::expand_dims` inserts one: `[1, N]` becomes `[N]` for axis 0, and `[1]` a scalar.",
         check: squeeze,
     },
-    Function {
+    Intrinsic {
         name: "trans",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let columns = tl::trans(tl::reshape(tile, [BLOCK / 2, 2]));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x")],
         doc: "The transpose: swaps the last two axes of a tile of rank 2 or more.",
         check: trans,
     },
-    Function {
+    Intrinsic {
         name: "permute",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let last_first = tl::permute(tl::reshape(tile, [BLOCK / 4, 2, 2]), [2, 0, 1]);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("order")],
         doc: "Reorders the axes: axis `i` of the result is axis `order[i]` of `x`.",
         check: permute,
     },
 ];
 
-pub(super) const METHODS: &[Function] = &[
-    Function {
+pub(super) const METHODS: &[Intrinsic] = &[
+    Intrinsic {
         name: "expand_dims",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let planes = tile.expand_dims(0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
         doc: "Inserts an axis of extent 1 before `axis`, as `tl::expand_dims`.",
         check: expand_dims,
     },
-    Function {
+    Intrinsic {
         name: "row",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let sums = tile.row() + tile.col();",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self")],
         doc: "A tile of shape `[N]` as one row, `[1, N]`.",
         check: |check, call| as_matrix(check, call, 0),
     },
-    Function {
+    Intrinsic {
         name: "col",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let rows = tl::arange(0, 16).col() * n;",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self")],
         doc: "A tile of shape `[M]` as one column, `[M, 1]`.",
         check: |check, call| as_matrix(check, call, 1),

@@ -3,20 +3,20 @@
 
 use super::bitcast::as_stored;
 use super::rearrange::{place, sliced};
-use super::{Exchange, Function, Generic, Gives, Number, optional, required};
+use super::{ConstantValue, Exchange, Intrinsic, IntrinsicGeneric, Returns, optional, required};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::Value;
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::Class;
 
-const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("descending")];
+const PARAMS: &[super::IntrinsicParam] = &[required("x"), optional("axis"), optional("descending")];
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "sort",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let rising = tl::sort(tile);\nlet falling = tl::sort(tile, 0, true);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The elements in rising order along `axis`, falling with `descending` true. NaN counts as larger than every number; zeros of either sign are equal. The extent is a power of two; fill up with what belongs at the end. The axis may be left out where there is one.",
         check: |check, call| match ordered(check, call, false) {
@@ -24,11 +24,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
             None => check.failed(call.loc),
         },
     },
-    Function {
+    Intrinsic {
         name: "argsort",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let places = tl::argsort(tile);\nlet rising = tl::gather(tile, places, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The places, as `i32`, from which the elements along `axis` come in rising order, falling with `descending` true: `tl::gather(x, tl::argsort(x), 0)` is sorted. Equal elements keep their order; NaN counts as larger than every number.",
         check: |check, call| match ordered(check, call, true) {
@@ -36,11 +36,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
             None => check.failed(call.loc),
         },
     },
-    Function {
+    Intrinsic {
         name: "topk",
-        gives: Gives::Tuple(2),
+        gives: Returns::Tuple(2),
         example: "let (values, places) = tl::topk(tile, 4);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x"), required("k"), optional("axis")],
         doc: "The `k` largest elements along `axis`, largest first, and their places as `i32`; of equal ones the first. NaN counts as larger than every number. `k` is a constant and a legal extent of at most the axis's, which is a power of two.",
         check: topk,
@@ -48,7 +48,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// An order of the elements along an axis.
-struct Order {
+struct SortOrder {
     axis: usize,
     descending: bool,
     loc: Loc,
@@ -57,7 +57,7 @@ struct Order {
 fn ordered(check: &mut Check, call: &Call, places: bool) -> Option<Vec<Value>> {
     let descending = call.args.get(2).map_or(Some(false), |operand| check.flag(operand, "`descending`"));
     let (value, axis) = keys(check, call, call.args.get(1))?;
-    let order = Order { axis, descending: descending?, loc: call.loc };
+    let order = SortOrder { axis, descending: descending?, loc: call.loc };
     Some(order.sorted(check, value, places))
 }
 
@@ -94,13 +94,13 @@ fn topk(check: &mut Check, call: &Call) -> Operand {
     if check.legal(shape.without(axis).with(axis, k), call.args[1].loc).is_none() {
         return check.failed(call.loc);
     }
-    let order = Order { axis, descending: true, loc: call.loc };
+    let order = SortOrder { axis, descending: true, loc: call.loc };
     let sorted = order.sorted(check, value, true);
     let parts = sorted.into_iter().map(|value| sliced(check, value, axis, [0, k], call.loc)).collect();
     check.wrap(Item::Tuple(parts), call.loc)
 }
 
-impl Order {
+impl SortOrder {
     /// The elements in order, and their places behind them if asked for.
     fn sorted(&self, check: &mut Check, value: Value, places: bool) -> Vec<Value> {
         let shape = check.ty(value).shape.clone();
@@ -173,7 +173,7 @@ impl Order {
 
     fn bit_is_clear(&self, check: &mut Check, ramp: Value, bit: u32) -> Value {
         let ty = check.ty(ramp).clone();
-        let [mask, zero] = [1 << bit, 0].map(|value| check.filled(Number::Int(value), &ty, self.loc));
+        let [mask, zero] = [1 << bit, 0].map(|value| check.filled(ConstantValue::Int(value), &ty, self.loc));
         let bits = check.row("and", &[ramp, mask], self.loc);
         check.row("eq", &[bits, zero], self.loc)
     }

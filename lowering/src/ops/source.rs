@@ -1,28 +1,28 @@
 //! Values that come from nowhere: constants, the program's place in the grid, ramps.
 
-use super::{Effect, Function, Generic, Gives, Kind, Operation, expect_types, required};
+use super::{Effect, Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info;
 use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::guard::Symbol;
 use crate::ir::{Func, ParamId, ParamKind, Shape, Type, Value};
 use crate::support::dtype::DType;
 
 /// A number of a known element type.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Number {
+pub enum ConstantValue {
     Int(i128),
     Float(f64),
 }
 
-impl Number {
+impl ConstantValue {
     /// Whether all its bits are 0, in any type.
     pub fn is_zero(self) -> bool {
         match self {
-            Number::Int(value) => value == 0,
-            Number::Float(value) => value.to_bits() == 0,
+            ConstantValue::Int(value) => value == 0,
+            ConstantValue::Float(value) => value.to_bits() == 0,
         }
     }
 }
@@ -36,11 +36,11 @@ pub fn is_zero<'k>(defined: impl Fn(Value) -> Option<&'k Kind>, value: Value) ->
     matches!(defined(scalar), Some(Kind::Constant(constant)) if constant.value.is_zero())
 }
 
-impl std::fmt::Display for Number {
+impl std::fmt::Display for ConstantValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Number::Int(value) => write!(f, "{value}"),
-            Number::Float(value) => write!(f, "{value:?}"),
+            ConstantValue::Int(value) => write!(f, "{value}"),
+            ConstantValue::Float(value) => write!(f, "{value:?}"),
         }
     }
 }
@@ -48,7 +48,7 @@ impl std::fmt::Display for Number {
 /// A scalar known at build; a `bool` is 0 or 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
-    pub value: Number,
+    pub value: ConstantValue,
 }
 
 impl Operation for Constant {
@@ -70,32 +70,32 @@ impl Operation for Constant {
         let ty = func.ty(results[0]);
         expect_types("the result's shape", ty.shape.clone(), Shape::scalar())?;
         match self.value {
-            Number::Int(value) => {
+            ConstantValue::Int(value) => {
                 let (low, high) = ty.dtype.range();
                 let fits = !ty.dtype.is_float() && (low..=high).contains(&value);
                 if fits { Ok(()) } else { Err(format!("{value} is not a {}", ty.dtype)) }
             }
-            Number::Float(_) if ty.dtype.is_float() => Ok(()),
-            Number::Float(value) => Err(format!("{value} is not a {}", ty.dtype)),
+            ConstantValue::Float(_) if ty.dtype.is_float() => Ok(()),
+            ConstantValue::Float(value) => Err(format!("{value} is not a {}", ty.dtype)),
         }
     }
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
         match self.value {
-            Number::Int(value) => vec![Info::constant(value)],
-            Number::Float(_) => vec![Info::unknown(analysis.func.ty(results[0]))],
+            ConstantValue::Int(value) => vec![Info::constant(value)],
+            ConstantValue::Float(_) => vec![Info::unknown(analysis.func.ty(results[0]))],
         }
     }
 
     fn polynomial(&self, _: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
         match self.value {
-            Number::Int(value) => Some(Polynomial::constant(value)),
-            Number::Float(_) => None,
+            ConstantValue::Int(value) => Some(Polynomial::constant(value)),
+            ConstantValue::Float(_) => None,
         }
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Source
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Source
     }
 }
 
@@ -147,8 +147,8 @@ macro_rules! nullary {
                 Some(Polynomial::atom($atom))
             }
 
-            fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-                Spread::Source
+            fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+                LayoutRelation::Source
             }
         }
     };
@@ -218,8 +218,8 @@ impl Operation for Arange {
         Some(Polynomial::atom(ramp).add(&Polynomial::constant(i128::from(self.start))))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Source
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Source
     }
 }
 
@@ -262,82 +262,82 @@ impl Operation for Splat {
         Some(vec![])
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Source
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Source
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function {
+pub(super) const FUNCTIONS: &[Intrinsic] = &[
+    Intrinsic {
         name: "program_id",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let row = tl::program_id(0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("axis")],
         doc: "This program's index along grid axis 0, 1 or 2, an `i32`. Programs begin in no promised order: where loops of products make more turns in some of them, these begin first.",
         check: |check, call| grid_axis(check, call, |axis| ProgramId { axis }.into()),
     },
-    Function {
+    Intrinsic {
         name: "num_programs",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "for row in tl::range(tl::program_id(0), n, tl::num_programs(0)) {\n    tl::store(out + row, 0.0);\n}",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("axis")],
         doc: "The number of programs along grid axis 0, 1 or 2, an `i32`.",
         check: |check, call| grid_axis(check, call, |axis| NumPrograms { axis }.into()),
     },
-    Function {
+    Intrinsic {
         name: "arange",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end")],
         doc: "The integers `start..end` as an `i32` tile of shape `[end - start]`. Both ends are constants.",
         check: arange,
     },
-    Function {
+    Intrinsic {
         name: "full",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let lowest = tl::full([BLOCK], f32::NEG_INFINITY);",
-        generic: Generic::OptionalType,
+        generic: IntrinsicGeneric::OptionalType,
         params: &[required("shape"), required("value")],
         doc: "A tile of the given shape with one value everywhere. The shape is a list of constants, `[M, N]`; the element type is the value's, or the one given as in `tl::full::<f32>([M], 0.0)`.",
         check: full,
     },
-    Function {
+    Intrinsic {
         name: "zeros",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let mut total = tl::zeros::<f32>([BLOCK]);",
-        generic: Generic::RequiredType,
+        generic: IntrinsicGeneric::RequiredType,
         params: &[required("shape")],
         doc: "A tile of zeros: `tl::zeros::<f32>([M, N])`.",
         check: zeros,
     },
-    Function {
+    Intrinsic {
         name: "zeros_like",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let positive = tl::maximum(tile, tl::zeros_like(tile));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("x")],
         doc: "Zeros of the shape and element type of `x`.",
         check: zeros_like,
     },
-    Function {
+    Intrinsic {
         name: "next_power_of_2",
-        gives: Gives::Constant,
+        gives: Returns::Constant,
         example: "let columns = tl::arange(0, tl::next_power_of_2(BLOCK));",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("n")],
         doc: "The smallest power of two that is at least the constant `n`.",
         check: next_power_of_2,
     },
 ];
 
-pub(super) const METHODS: &[Function] = &[Function {
+pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     name: "len",
-    gives: Gives::Tile,
+    gives: Returns::Tile,
     example: "let offsets = tl::arange(0, BLOCK);\nlet mask = offsets.to::<i64>() < x.len();",
-    generic: Generic::None,
+    generic: IntrinsicGeneric::None,
     params: &[required("self")],
     doc: "The number of elements of a slice, an `i64`.",
     check: length,

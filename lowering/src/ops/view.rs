@@ -3,20 +3,20 @@
 //! A block may lie across the edges of the view or outside. It stays one operation until `split` knows which of its
 //! offsets are the same for the whole program, and makes an access with offsets and a mask of it.
 
-use super::cache::{Cache, Level};
+use super::cache::{CacheHints, CacheModifier};
 use super::{
-    Atomic, Change, Effect, Function, Generic, Gives, Kind, Load, Operation, Order, Place, Scope, Store,
-    each_axis, expect_types, required,
+    Atomic, AtomicChange, Effect, Intrinsic, IntrinsicGeneric, Kind, Load, MemAccess, MemoryOrder,
+    MemoryScope, Operation, Returns, Store, each_axis, expect_types, required,
 };
 use crate::frontend::typeck::{Call, Check, Item, Operand, axes};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, ParamId, Shape, Type, Value, View};
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
 
 /// A block of a view, which may lie across its edges or outside; elements outside of the view take no part.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Window {
+pub struct ViewTile {
     /// The view's memory.
     pub memory: ParamId,
     /// Integer scalars, one for each axis.
@@ -24,7 +24,7 @@ pub struct Window {
     pub extents: Shape,
 }
 
-impl Window {
+impl ViewTile {
     pub(super) fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.offsets.iter_mut().for_each(|offset| *offset = change(*offset));
     }
@@ -53,27 +53,27 @@ impl Window {
 /// Reads a block; elements outside of the view are 0.
 #[derive(Clone, Debug)]
 pub struct LoadView {
-    pub window: Window,
+    pub window: ViewTile,
     /// Nothing in the kernel writes this view.
     pub invariant: bool,
-    pub cache: Cache,
+    pub cache: CacheHints,
 }
 
 /// Writes a block, except for what lies outside of the view.
 #[derive(Clone, Debug)]
 pub struct StoreView {
-    pub window: Window,
+    pub window: ViewTile,
     pub value: Value,
-    pub cache: Cache,
+    pub cache: CacheHints,
 }
 
 /// Adds to a block, each element at once; the result is what was there, 0 outside of the view.
 #[derive(Clone, Debug)]
 pub struct AddView {
-    pub window: Window,
+    pub window: ViewTile,
     pub value: Value,
-    pub order: Order,
-    pub scope: Scope,
+    pub order: MemoryOrder,
+    pub scope: MemoryScope,
 }
 
 impl Operation for LoadView {
@@ -90,7 +90,7 @@ impl Operation for LoadView {
     }
 
     fn effect(&self) -> Effect {
-        let merges = self.invariant && self.cache.level != Level::Volatile;
+        let merges = self.invariant && self.cache.level != CacheModifier::Volatile;
         if merges { Effect::Pure } else { Effect::Read }
     }
 
@@ -102,25 +102,25 @@ impl Operation for LoadView {
         self.window.verify(func, func.ty(results[0]))
     }
 
-    fn window(&self) -> Option<&Window> {
+    fn window(&self) -> Option<&ViewTile> {
         Some(&self.window)
     }
 
-    fn by_element(&self, place: Place) -> Option<Kind> {
+    fn by_element(&self, place: MemAccess) -> Option<Kind> {
         let &LoadView { invariant, cache, .. } = self;
         Some(Load { place, other: None, invariant, cache }.into())
     }
 
-    fn cache(&self) -> Option<Cache> {
+    fn cache(&self) -> Option<CacheHints> {
         Some(self.cache)
     }
 
-    fn cache_mut(&mut self) -> Option<&mut Cache> {
+    fn cache_mut(&mut self) -> Option<&mut CacheHints> {
         Some(&mut self.cache)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
@@ -154,25 +154,25 @@ impl Operation for StoreView {
         self.window.verify_written(func, func.ty(self.value))
     }
 
-    fn window(&self) -> Option<&Window> {
+    fn window(&self) -> Option<&ViewTile> {
         Some(&self.window)
     }
 
-    fn by_element(&self, place: Place) -> Option<Kind> {
+    fn by_element(&self, place: MemAccess) -> Option<Kind> {
         let &StoreView { value, cache, .. } = self;
         Some(Store { place, value, cache }.into())
     }
 
-    fn cache(&self) -> Option<Cache> {
+    fn cache(&self) -> Option<CacheHints> {
         Some(self.cache)
     }
 
-    fn cache_mut(&mut self) -> Option<&mut Cache> {
+    fn cache_mut(&mut self) -> Option<&mut CacheHints> {
         Some(&mut self.cache)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
@@ -204,72 +204,72 @@ impl Operation for AddView {
         let [result] = results else { return Err("gives one result".into()) };
         let ty = func.ty(self.value);
         expect_types("the result", func.ty(*result), ty)?;
-        if !Change::Add.takes(ty.dtype) {
+        if !AtomicChange::Add.takes(ty.dtype) {
             return Err(format!("does not take {}", ty.dtype));
         }
         self.window.verify_written(func, ty)
     }
 
-    fn window(&self) -> Option<&Window> {
+    fn window(&self) -> Option<&ViewTile> {
         Some(&self.window)
     }
 
-    fn by_element(&self, place: Place) -> Option<Kind> {
+    fn by_element(&self, place: MemAccess) -> Option<Kind> {
         let &AddView { value, order, scope, .. } = self;
-        Some(Atomic { change: Change::Add, place, compare: None, value, order, scope }.into())
+        Some(Atomic { change: AtomicChange::Add, place, compare: None, value, order, scope }.into())
     }
 
-    fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
+    fn ordering_mut(&mut self) -> Option<(&mut MemoryOrder, &mut MemoryScope)> {
         Some((&mut self.order, &mut self.scope))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Lanewise { cheap: false }
+    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Lanewise { cheap: false }
     }
 }
 
-pub(super) const METHODS: &[Function] = &[
-    Function {
+pub(super) const METHODS: &[Intrinsic] = &[
+    Intrinsic {
         name: "load",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let block = matrix.load::<64, 32>(tl::program_id(0) * 64, 0);",
-        generic: Generic::Extents,
+        generic: IntrinsicGeneric::Extents,
         params: &[required("self"), each_axis("offset")],
         doc: "Reads the block of a view that begins at `offset`, one integer for each axis, negative ones too. The block's extents, constants, stand between `::<` and `>`; the tile has them as its shape, those of 1 included. Elements outside of the view's shape are 0 and are not read. What `tl::load` may be followed by, such as `.evict_first()`, may follow this.",
         check: load,
     },
-    Function {
+    Intrinsic {
         name: "store",
-        gives: Gives::Nothing,
+        gives: Returns::Nothing,
         example: "let block = matrix.load::<64, 32>(0, 0);\nresult.store(block * 2.0, 0, 0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("tile"), each_axis("offset")],
         doc: "Writes a tile, which has as many axes as the view, to the block that begins at `offset`, one integer for each axis, negative ones too. Elements that come to lie outside of the view's shape are dropped. What `tl::store` may be followed by, such as `.write_through()`, may follow this.",
         check: store,
     },
-    Function {
+    Intrinsic {
         name: "atomic_add",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let block = matrix.load::<64, 32>(0, 0);\nresult.atomic_add(block, 0, 0).sem(\"relaxed\");",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("tile"), each_axis("offset")],
         doc: "Adds a tile, which has as many axes as the view, to the block that begins at `offset`, as [`atomic_add`] does to the elements that a pointer tile points to; what lies outside of the view's shape is left out. The result is what was there, 0 outside.",
         check: atomic_add,
     },
-    Function {
+    Intrinsic {
         name: "shape",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let columns = matrix.shape(1);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
         doc: "The extent of a view along a constant axis, an `i64`.",
         check: |check, call| number(check, call, |view| &view.shape),
     },
-    Function {
+    Intrinsic {
         name: "stride",
-        gives: Gives::Tile,
+        gives: Returns::Tile,
         example: "let row_stride = matrix.stride(0);",
-        generic: Generic::None,
+        generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
         doc: "How many elements of memory lie between neighbours along a constant axis of a view, an `i64`; any number where the axis has one element.",
         check: |check, call| number(check, call, |view| &view.strides),
@@ -280,26 +280,26 @@ fn load(check: &mut Check, call: &Call) -> Operand {
     let begins = offsets(check, &call.args[1..]);
     let (Some(extents), Some(offsets)) = (check.extents(call), begins) else { return check.failed(call.loc) };
     let Some(memory) = check.view(&call.args[0]) else { return check.failed(call.loc) };
-    let window = Window { memory, offsets, extents: extents.clone() };
+    let window = ViewTile { memory, offsets, extents: extents.clone() };
     let (elem, mutable) = check.func().slice(window.memory);
-    let load = LoadView { window, invariant: !mutable, cache: Cache::default() };
+    let load = LoadView { window, invariant: !mutable, cache: CacheHints::default() };
     check.emit(load, Type::tile(elem, extents), call.loc)
 }
 
 fn store(check: &mut Check, call: &Call) -> Operand {
     let Some((window, value)) = written(check, call) else { return check.failed(call.loc) };
-    check.push(StoreView { window, value, cache: Cache::default() }, vec![], call.loc);
+    check.push(StoreView { window, value, cache: CacheHints::default() }, vec![], call.loc);
     check.unit(call.loc)
 }
 
 fn atomic_add(check: &mut Check, call: &Call) -> Operand {
     let Some((window, value)) = written(check, call) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    if !Change::Add.takes(ty.dtype) {
-        let known = list(DType::ALL.into_iter().filter(|&dtype| Change::Add.takes(dtype)));
+    if !AtomicChange::Add.takes(ty.dtype) {
+        let known = list(DType::ALL.into_iter().filter(|&dtype| AtomicChange::Add.takes(dtype)));
         return check.error(call.args[0].loc, format!("{} takes {known}, found {}", call.what, ty.dtype));
     }
-    check.emit(AddView { window, value, order: Order::AcqRel, scope: Scope::Gpu }, ty, call.loc)
+    check.emit(AddView { window, value, order: MemoryOrder::AcqRel, scope: MemoryScope::Gpu }, ty, call.loc)
 }
 
 fn number(check: &mut Check, call: &Call, of: fn(&View) -> &Vec<Value>) -> Operand {
@@ -330,7 +330,7 @@ fn offset(check: &mut Check, operand: &Operand) -> Option<Value> {
 }
 
 /// The block that an access writes to, and the tile.
-fn written(check: &mut Check, call: &Call) -> Option<(Window, Value)> {
+fn written(check: &mut Check, call: &Call) -> Option<(ViewTile, Value)> {
     let memory = check.view(&call.args[0])?;
     let (elem, mutable) = check.func().slice(memory);
     let rank = check.func().view(memory)?.rank();
@@ -373,6 +373,6 @@ fn written(check: &mut Check, call: &Call) -> Option<(Window, Value)> {
         }
         return None;
     }
-    let window = Window { memory, offsets: offsets?, extents: shape };
+    let window = ViewTile { memory, offsets: offsets?, extents: shape };
     mutable.then_some((window, value))
 }

@@ -133,7 +133,7 @@ impl DType {
 
 /// An 8-bit float format: fraction bits, exponent bias, and the largest number.
 #[derive(Clone, Copy, Debug)]
-pub struct Narrow {
+pub struct Float8Format {
     pub fraction: u32,
     pub bias: i32,
     pub max: f64,
@@ -142,12 +142,12 @@ pub struct Narrow {
 /// The bits of NaN in both formats.
 pub const F8_NAN: u8 = 0x7f;
 
-impl Narrow {
+impl Float8Format {
     /// The format of an 8-bit element type.
-    pub fn of(dtype: DType) -> Narrow {
+    pub fn of(dtype: DType) -> Float8Format {
         match dtype {
-            DType::F8E5M2 => Narrow { fraction: 2, bias: 15, max: 57344.0 },
-            _ => Narrow { fraction: 3, bias: 7, max: 448.0 },
+            DType::F8E5M2 => Float8Format { fraction: 2, bias: 15, max: 57344.0 },
+            _ => Float8Format { fraction: 3, bias: 7, max: 448.0 },
         }
     }
 
@@ -245,11 +245,11 @@ impl Class {
 
 #[cfg(test)]
 mod tests {
-    use super::{DType, Narrow, to_bf16, to_f16};
+    use super::{DType, Float8Format, to_bf16, to_f16};
 
     #[test]
     fn what_does_not_fit_in_eight_bits_becomes_the_largest_number() {
-        let bits = |dtype: DType, values: [f64; 6]| values.map(|value| Narrow::of(dtype).bits(value));
+        let bits = |dtype: DType, values: [f64; 6]| values.map(|value| Float8Format::of(dtype).bits(value));
         let e4m3 = bits(DType::F8E4M3, [448.0, 464.1, -1e9, f64::NEG_INFINITY, f64::NAN, -0.0]);
         assert_eq!(e4m3, [0x7e, 0x7e, 0xfe, 0xfe, 0x7f, 0x80]);
         let e5m2 = bits(DType::F8E5M2, [57344.0, 61441.0, -1e9, f64::INFINITY, f64::NAN, 1.0]);

@@ -24,7 +24,7 @@ pub const VARIABLES: &[&str] = &[
 
 /// A stage whose text `FUSE_DUMP` can ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum DumpStage {
     Tile,
     Layout,
     Mlir,
@@ -33,18 +33,24 @@ pub enum Stage {
     Asm,
 }
 
-impl Stage {
-    pub const ALL: [Stage; 6] =
-        [Stage::Tile, Stage::Layout, Stage::Mlir, Stage::Llvm, Stage::Ptx, Stage::Asm];
+impl DumpStage {
+    pub const ALL: [DumpStage; 6] = [
+        DumpStage::Tile,
+        DumpStage::Layout,
+        DumpStage::Mlir,
+        DumpStage::Llvm,
+        DumpStage::Ptx,
+        DumpStage::Asm,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Stage::Tile => "tile",
-            Stage::Layout => "layout",
-            Stage::Mlir => "mlir",
-            Stage::Llvm => "llvm",
-            Stage::Ptx => "ptx",
-            Stage::Asm => "asm",
+            DumpStage::Tile => "tile",
+            DumpStage::Layout => "layout",
+            DumpStage::Mlir => "mlir",
+            DumpStage::Llvm => "llvm",
+            DumpStage::Ptx => "ptx",
+            DumpStage::Asm => "asm",
         }
     }
 }
@@ -62,7 +68,7 @@ pub enum Effort {
 
 /// The options of one build.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct BuildOptions {
     pub effort: Effort,
     pub archs: Vec<Arch>,
     /// The processor that the crate is built for, if kernels can run on it.
@@ -72,7 +78,7 @@ pub struct Options {
     pub report: bool,
     /// Whether programs carry GPU code deflated, unless `FUSE_DEFLATE` is 0: what is packed as a whole gets smaller without.
     pub deflate: bool,
-    pub dump: Vec<Stage>,
+    pub dump: Vec<DumpStage>,
     pub dump_dir: PathBuf,
     /// Where results are kept between builds.
     pub cache_dir: Option<PathBuf>,
@@ -84,18 +90,21 @@ pub struct Options {
     pub inject: Option<Injection>,
 }
 
-impl Options {
+impl BuildOptions {
     /// Reads the environment and the command line of the rustc that runs the macro; the error names a variable that
     /// cannot be understood.
-    pub fn from_environment() -> Result<Options, String> {
+    pub fn from_environment() -> Result<BuildOptions, String> {
         let args: Vec<String> = std::env::args().collect();
         let ptxas = crate::backend::ptxas::find();
         let variable = |name: &str| std::env::var_os(name);
-        Ok(Options { ptxas, ..Options::read(&args, &variable)? })
+        Ok(BuildOptions { ptxas, ..BuildOptions::read(&args, &variable)? })
     }
 
     /// What a command line of rustc and the variables say; no assembler.
-    pub fn read(args: &[String], variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Options, String> {
+    pub fn read(
+        args: &[String],
+        variable: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Result<BuildOptions, String> {
         let value_of = |flag: &str| {
             let joined =
                 args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
@@ -122,7 +131,7 @@ impl Options {
         let dump_dir = variable("FUSE_DUMP_DIR").map(PathBuf::from);
         let temporary = std::env::temp_dir().join("fuse-dump");
         let beside_target = target_dir.as_ref().map(|dir| dir.join("fuse-dump"));
-        Ok(Options {
+        Ok(BuildOptions {
             effort,
             archs: archs(&text("FUSE_ARCH"))?,
             family: family(&triple),
@@ -206,16 +215,16 @@ fn archs(text: &str) -> Result<Vec<Arch>, String> {
 }
 
 /// `FUSE_DUMP=tile,ptx` or `all`.
-fn stages(text: &str) -> Result<Vec<Stage>, String> {
+fn stages(text: &str) -> Result<Vec<DumpStage>, String> {
     match text.trim() {
         "" => return Ok(vec![]),
-        "all" => return Ok(Stage::ALL.to_vec()),
+        "all" => return Ok(DumpStage::ALL.to_vec()),
         _ => {}
     }
     text.split(',')
         .map(|name| {
-            Stage::ALL.into_iter().find(|stage| stage.name() == name.trim()).ok_or_else(|| {
-                let known = crate::support::diagnostic::list(Stage::ALL.map(Stage::name));
+            DumpStage::ALL.into_iter().find(|stage| stage.name() == name.trim()).ok_or_else(|| {
+                let known = crate::support::diagnostic::list(DumpStage::ALL.map(DumpStage::name));
                 format!("FUSE_DUMP names `{}`: stages are {known}, or all", name.trim())
             })
         })
@@ -269,7 +278,7 @@ mod tests {
     fn the_setting_wins_over_the_build() {
         let report = |line: &str, text: &str| {
             let set = |name: &str| (name == "FUSE_BOUNDS_REPORT").then(|| text.into());
-            Options::read(&words(line), &set).map(|options| options.report)
+            BuildOptions::read(&words(line), &set).map(|options| options.report)
         };
         let (debug, release) = ("rustc lib.rs", "rustc -O lib.rs");
         assert_eq!([report(debug, ""), report(release, "")], [Ok(true), Ok(false)]);

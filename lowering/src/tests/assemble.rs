@@ -12,7 +12,7 @@ use std::process::Command;
 use quote::ToTokens;
 
 use super::site::{Site, lowering_alone};
-use crate::backend::compress::Packed;
+use crate::backend::compress::Deflated;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas::Resources;
 use crate::driver::compile::{LoweredVariant, entry_name, lower_variants};
@@ -22,7 +22,7 @@ use crate::frontend::typeck;
 use crate::gpu::emit::pdl;
 use crate::mlir::Limit;
 use crate::support::diagnostic::Errors;
-use crate::support::options::Options;
+use crate::support::options::BuildOptions;
 
 /// The assembler that the numbers of `registers.txt` come from; another one allocates registers in another way.
 const MEASURED_WITH: &str = "V13.0.88";
@@ -144,10 +144,10 @@ fn taken(attributes: &mut Vec<syn::Attribute>, name: &str) -> Option<syn::Attrib
     Some(attributes.remove(position))
 }
 
-fn of_module(module: syntax::Module, errors: &mut Errors) -> Vec<Kernel> {
+fn of_module(module: syntax::FuseModule, errors: &mut Errors) -> Vec<Kernel> {
     let mut kernels = vec![];
     for part in module.parts {
-        if let syntax::Part::Kernel { attribute, item, .. } = part {
+        if let syntax::ModuleItem::Kernel { attribute, item, .. } = part {
             let kernel = syntax::parse(attribute, item, errors);
             kernels.extend(kernel.map(|kernel| Kernel { items: module.items.clone(), ..kernel }));
         }
@@ -157,7 +157,7 @@ fn of_module(module: syntax::Module, errors: &mut Errors) -> Vec<Kernel> {
 
 /// Lowers and assembles every variant of the kernels in `source`; gives what each entry takes, and those that spill more
 /// than is parked.
-fn assemble(source: &str, options: &Options, parked: u32) -> (Table, Vec<String>) {
+fn assemble(source: &str, options: &BuildOptions, parked: u32) -> (Table, Vec<String>) {
     let (mut table, mut spills) = (Table::new(), vec![]);
     for kernel in kernels(source) {
         let mut errors = Errors::new();
@@ -182,7 +182,7 @@ fn waits_first(ptx: &str) -> Option<bool> {
     Some(!lines().take(wait).any(touches) && !lines().any(|line| line.contains(".nc.")))
 }
 
-fn text(ptx: &Packed) -> String {
+fn text(ptx: &Deflated) -> String {
     let bytes = ptx.unpack();
     assert_eq!(bytes.len(), ptx.len);
     String::from_utf8(bytes).expect("PTX is text")
@@ -289,8 +289,8 @@ fn every_kernel_assembles_and_takes_no_more_than_it_did() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let _alone = lowering_alone();
     let site = Site::new();
-    let each = Options { ptxas: Some(ptxas.clone()), family: None, ..site.options() };
-    let latest = Options { archs: vec![Arch::SM_90A], ..each.clone() };
+    let each = BuildOptions { ptxas: Some(ptxas.clone()), family: None, ..site.options() };
+    let latest = BuildOptions { archs: vec![Arch::SM_90A], ..each.clone() };
     let library = fs::read_dir(root.join("../examples/src"))
         .expect("the library of kernels")
         .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("a source file"));

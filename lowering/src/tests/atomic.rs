@@ -5,10 +5,10 @@ use expect_test::{Expect, expect};
 use super::run::{Arg, run};
 use super::site::lowering_beside;
 use super::{first, func};
-use crate::backend::Stages;
+use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{Requests, bodies};
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir;
 use crate::mlir::Session;
 
@@ -16,11 +16,11 @@ use crate::mlir::Session;
 fn check_ptx(source: &str, arch: Arch, expected: Expect) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
     let general = bodies.last().expect("a body");
     let named = [("entry".into(), general)];
     let archs = [Arch::SM_80, Arch::SM_90A];
-    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut Stages::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
     let (_, ptx) = texts.iter().find(|(other, _)| *other == arch).expect("the architecture");
     let kept = ["atom.", "red.", "shfl.", "bar.", "st.shared", "ld.shared"];
     let lines = ptx.lines().map(str::trim).filter(|line| kept.iter().any(|part| line.contains(part)));
@@ -305,10 +305,10 @@ fn comparing_and_exchanging_on_the_host() {
 fn check_neighbours(source: &str, arch: Arch, expected: Expect) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
     assert_eq!(bodies[0].name, "aligned");
     let named = [("entry".into(), &bodies[0])];
-    let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut Stages::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut StageTexts::default()).expect("PTX");
     let lines = texts[0].1.lines().map(str::trim);
     let kept = lines.filter(|line| ["atom.", "red.", ".version"].iter().any(|part| line.contains(part)));
     expected.assert_eq(&kept.map(|line| format!("{line}\n")).collect::<String>());

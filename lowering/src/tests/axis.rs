@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 
-use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::axis_info::{Axes, LaunchFacts};
 use crate::ir::{Func, ParamKind, Value};
-use crate::ops::{Kind, Number};
+use crate::ops::{ConstantValue, Kind};
 use crate::support::dtype::DType;
 
 /// An index expression over a program id, an argument and a ramp, as source.
@@ -46,8 +46,8 @@ fn evaluate(func: &Func, value: Value, known: &Inputs) -> Vec<i128> {
     match definition {
         None => vec![known.argument],
         Some(Kind::Constant(constant)) => match constant.value {
-            Number::Int(value) => vec![value],
-            Number::Float(_) => unreachable!("index expressions are integers"),
+            ConstantValue::Int(value) => vec![value],
+            ConstantValue::Float(_) => unreachable!("index expressions are integers"),
         },
         Some(Kind::ProgramId(_)) => vec![known.program],
         Some(Kind::Arange(arange)) => {
@@ -85,7 +85,7 @@ proptest! {
         // Constants alone may overflow or fold to something that is no index: the checker says so, which is its own test.
         let Some(func) = super::try_func(&source) else { return Ok(()) };
         let ParamKind::Scalar { value: argument, .. } = func.params[1].kind else { unreachable!("n is a scalar") };
-        let mut assumptions = Assumptions::default();
+        let mut assumptions = LaunchFacts::default();
         if n % 16 == 0 {
             assumptions.multiples.insert(argument, 16);
         }

@@ -4,9 +4,9 @@
 use super::func;
 use super::run::{Arg, Loaded, load_bodies_of, load_plan};
 use crate::driver::compile::host_plan;
-use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ir::{Func, ParamKind};
-use crate::transform::legalize_index::Trust;
+use crate::transform::legalize_index::BoundsPolicy;
 
 /// A generator of numbers.
 struct Random(u64);
@@ -150,7 +150,7 @@ impl Case {
     }
 }
 
-fn value(sum: &Sum, known: &[i64], grid: i64) -> i128 {
+fn value(sum: &SymbolicSum, known: &[i64], grid: i64) -> i128 {
     let factor = |symbol: &Symbol| match *symbol {
         Symbol::Scalar(param) | Symbol::Length(param) => i128::from(known[param as usize]),
         Symbol::Grid(0) => i128::from(grid),
@@ -165,18 +165,18 @@ fn value(sum: &Sum, known: &[i64], grid: i64) -> i128 {
 
 /// Whether a fact holds of these parameters, of slices their lengths, and of a grid of one axis. Allocations are aligned for
 /// anything.
-pub(super) fn holds(fact: &Fact, known: &[i64], grid: i64) -> bool {
+pub(super) fn holds(fact: &Guard, known: &[i64], grid: i64) -> bool {
     match fact {
-        Fact::Aligned { .. } => true,
-        Fact::Divisible { value: number, by } => {
-            value(&Sum { terms: vec![(1, vec![*number])] }, known, grid) % i128::from(*by) == 0
+        Guard::Aligned { .. } => true,
+        Guard::Divisible { value: number, by } => {
+            value(&SymbolicSum { terms: vec![(1, vec![*number])] }, known, grid) % i128::from(*by) == 0
         }
-        Fact::Equal { scalar, value } => known[*scalar as usize] == *value,
-        Fact::Magnitude { scalar, least, most } => {
+        Guard::Equal { scalar, value } => known[*scalar as usize] == *value,
+        Guard::Magnitude { scalar, least, most } => {
             let value = f32::from_bits(known[*scalar as usize] as u32);
             f32::from(*least).exp2() <= value && value <= f32::from(*most).exp2()
         }
-        Fact::AtMost { low, high } => value(low, known, grid) <= value(high, known, grid),
+        Guard::AtMost { low, high } => value(low, known, grid) <= value(high, known, grid),
     }
 }
 
@@ -195,7 +195,7 @@ fn check_extents(extents: &[u32], cases: u32) -> u32 {
         list(&|axis| format!("to_{axis}")),
     );
     let func = func(&source);
-    let host = load_plan(&host_plan(&func, Trust::Nothing));
+    let host = load_plan(&host_plan(&func, BoundsPolicy::Nothing));
     let bodies = load_bodies_of(&func);
     let mut random = Random(u64::from(extents.iter().sum::<u32>()));
     let mut aligned = 0;

@@ -3,20 +3,20 @@
 use expect_test::{Expect, expect};
 
 use super::{first, func};
-use crate::driver::specialize::{Body, Requests, bodies};
+use crate::driver::specialize::{KernelRequests, Specialization, bodies};
 use crate::ir;
-use crate::ir::guard::Named;
+use crate::ir::guard::WithNames;
 use crate::mlir::Limit;
 
 /// The tile IR of a body with its layouts, its block, and its facts.
-pub fn print(body: &Body, params: &[String]) -> String {
+pub fn print(body: &Specialization, params: &[String]) -> String {
     let plan = &body.plan;
     let distributed = &plan.distributed;
     ir::verify(&distributed.func).expect("valid tile IR");
     let layouts = |op: &ir::Op| {
         op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
     };
-    let facts: String = body.facts.iter().map(|fact| format!("{}\n", Named(fact, params))).collect();
+    let facts: String = body.facts.iter().map(|fact| format!("{}\n", WithNames(fact, params))).collect();
     format!(
         "{}: {} warps, {} programs a block, {} bytes shared\n{}{facts}",
         body.name,
@@ -30,7 +30,7 @@ pub fn print(body: &Body, params: &[String]) -> String {
 fn check_aligned(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
+    let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
     expected.assert_eq(&print(&bodies[0], &params));
 }
 
@@ -47,7 +47,7 @@ fn narrow_rows_in_loops_wait_narrow_for_numbers() {
                 }
             }";
         let func = func(&source.replace("SUM", sum));
-        let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
+        let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
         ir::print(&bodies[0].plan.distributed.func, &|_| None).matches("= hold").count()
     };
     assert_eq!(holds("tl::sum(x)"), 1);
@@ -58,7 +58,7 @@ fn narrow_rows_in_loops_wait_narrow_for_numbers() {
 #[test]
 fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
     let limits = |source: &str| {
-        let requests = Requests { maxnreg: Some(64), ..Requests::default() };
+        let requests = KernelRequests { maxnreg: Some(64), ..KernelRequests::default() };
         let bodies = bodies(&func(source), requests).expect("bodies that fit");
         bodies.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
     };
@@ -74,7 +74,7 @@ fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
 
 /// The limits of the bodies of a kernel that asks for none.
 fn own_limits(source: &str) -> Vec<(&'static str, Option<Limit>)> {
-    let bodies = bodies(&func(source), Requests::default()).expect("bodies that fit");
+    let bodies = bodies(&func(source), KernelRequests::default()).expect("bodies that fit");
     bodies.iter().map(|body| (body.name, body.plan.limit)).collect()
 }
 
@@ -205,7 +205,7 @@ fn one_block_is_enough_for_bytes_that_are_multiplied_at_any_alignment() {
                 tl::store(out + at, tl::dot(x, tl::trans(x)).to::<f32>());
             }}"
         );
-        let bodies = bodies(&func(&source), Requests::default()).expect("bodies that fit");
+        let bodies = bodies(&func(&source), KernelRequests::default()).expect("bodies that fit");
         bodies.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
     };
     assert_eq!(limits("i8"), [("aligned", None), ("general", Some(Limit::Blocks(1)))]);
@@ -281,8 +281,8 @@ fn a_narrow_row_waits_narrow_for_its_reductions() {
 
 /// For each body of a kernel, the bytes that a thread moves at once, by line and argument.
 fn accesses(source: &str) -> String {
-    let bodies = bodies(&func(source), Requests::default()).expect("bodies that fit");
-    let of = |body: &Body| {
+    let bodies = bodies(&func(source), KernelRequests::default()).expect("bodies that fit");
+    let of = |body: &Specialization| {
         let each = body.accesses().into_iter();
         let texts: Vec<String> = each
             .map(|access| format!("line {} of {}: {}", access.line, access.param.0, access.bytes))
@@ -384,11 +384,12 @@ fn a_matrix_is_transposed_through_shared_memory() {
 fn check_blocks(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let lines: String = bodies(&func, Requests::default())
+    let lines: String = bodies(&func, KernelRequests::default())
         .expect("bodies that fit")
         .iter()
         .map(|body| {
-            let facts: Vec<String> = body.facts.iter().map(|fact| Named(fact, &params).to_string()).collect();
+            let facts: Vec<String> =
+                body.facts.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
             let plan = &body.plan;
             format!(
                 "{}: {} threads, {} programs: {}\n",
@@ -452,7 +453,7 @@ fn a_long_chain_waits_as_it_is() {
             tl::store(out + i, y - tl::sum(y, 0));
         }}"
     );
-    let bodies = bodies(&func(&source), Requests::default()).expect("bodies that fit");
+    let bodies = bodies(&func(&source), KernelRequests::default()).expect("bodies that fit");
     let mut names = vec![];
     bodies[0].plan.distributed.func.body.walk(&mut |op| names.push(op.kind.operation().name()));
     assert_eq!(names.iter().filter(|name| **name == "add").count(), 12 + 1, "{names:?}");

@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 
 use super::{first, func};
-use crate::driver::specialize::{Body, Requests, bodies};
-use crate::ir::guard::{Fact, Named};
+use crate::driver::specialize::{KernelRequests, Specialization, bodies};
+use crate::ir::guard::{Guard, WithNames};
 use crate::transform::strength_reduce::replace_induction_variables;
 
 /// The accesses of the aligned body, each with how it is compared with the slice's length and how wide it is; and its facts.
@@ -12,7 +12,7 @@ fn check(source: &str, expected: Expect) {
     let mut func = func(source);
     replace_induction_variables(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
+    let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
     let body = &bodies[0];
     let mut text = String::new();
     body.plan.distributed.func.body.walk(&mut |op| {
@@ -26,7 +26,7 @@ fn check(source: &str, expected: Expect) {
         );
     });
     for fact in &body.facts {
-        text += &format!("{}\n", Named(fact, &params));
+        text += &format!("{}\n", WithNames(fact, &params));
     }
     expected.assert_eq(&text);
 }
@@ -272,14 +272,14 @@ fn strides(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let mut text = String::new();
-    for body in bodies(&func, Requests::default()).expect("bodies that fit") {
+    for body in bodies(&func, KernelRequests::default()).expect("bodies that fit") {
         let mut widths: Vec<String> = vec![];
         body.plan.distributed.func.body.walk(&mut |op| {
             let place = op.kind.operation().place();
             widths.extend(place.map(|place| format!("{} {}", params[place.param.index()], place.vector)));
         });
-        let ones = body.facts.iter().filter(|fact| matches!(fact, Fact::Equal { .. }));
-        let ones: Vec<String> = ones.map(|fact| Named(fact, &params).to_string()).collect();
+        let ones = body.facts.iter().filter(|fact| matches!(fact, Guard::Equal { .. }));
+        let ones: Vec<String> = ones.map(|fact| WithNames(fact, &params).to_string()).collect();
         text += &format!("{}: {}; {}\n", body.name, ones.join(", "), widths.join(", "));
     }
     expected.assert_eq(&text);
@@ -465,9 +465,9 @@ fn many_programs_read_rows_again_through_the_cache() {
     };
     let of = |warps: u32| {
         let (func, requests) = first(&source(warps));
-        let describe = |body: Body| {
+        let describe = |body: Specialization| {
             let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-            let facts = body.facts.iter().map(|fact| Named(fact, &names).to_string());
+            let facts = body.facts.iter().map(|fact| WithNames(fact, &names).to_string());
             let programs: Vec<String> = facts.filter(|fact| fact.contains("num_programs")).collect();
             format!("{}: {}; {:?}\n", body.name, programs.join(", "), body.plan.limit)
         };

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use expect_test::{Expect, expect};
 
 use super::site::{Site, lowering_alone, make_executable};
-use crate::backend::cache::{Cache, Key};
+use crate::backend::cache::{ArtifactCache, CacheKey};
 use crate::backend::nvptx::Arch;
 use crate::backend::sandbox;
-use crate::support::options::{Options, Stage};
+use crate::support::options::{BuildOptions, DumpStage};
 
 const KERNEL: &str = "#[fuse_kernel(N = [32])]
 fn fill<const N: usize>(out: &mut [f32]) {
@@ -29,8 +29,8 @@ fn counting(site: &Site, name: &str) -> PathBuf {
     path
 }
 
-fn options(site: &Site) -> Options {
-    Options { ptxas: Some(counting(site, "ptxas")), archs: vec![Arch::SM_80], ..site.options() }
+fn options(site: &Site) -> BuildOptions {
+    BuildOptions { ptxas: Some(counting(site, "ptxas")), archs: vec![Arch::SM_80], ..site.options() }
 }
 
 /// How often code was assembled so far.
@@ -39,7 +39,7 @@ fn lowered(site: &Site) -> usize {
 }
 
 /// Whether a build with `source` and `options` lowers anything, after one of [`KERNEL`] with [`options`].
-fn lowers(source: &str, change: impl FnOnce(&Site, &mut Options)) -> bool {
+fn lowers(source: &str, change: impl FnOnce(&Site, &mut BuildOptions)) -> bool {
     let _alone = lowering_alone();
     let site = Site::new();
     let mut options = options(&site);
@@ -55,7 +55,7 @@ fn lowers(source: &str, change: impl FnOnce(&Site, &mut Options)) -> bool {
 fn programs_carry_code_deflated_unless_told() {
     let _alone = lowering_alone();
     let site = Site::new();
-    let expansion = |deflate| site.expand(KERNEL, &Options { deflate, ..options(&site) });
+    let expansion = |deflate| site.expand(KERNEL, &BuildOptions { deflate, ..options(&site) });
     let [deflated, plain] = [true, false].map(expansion);
     let holds = |text: &str, what: &str| text.matches(what).count();
     assert_eq!([&deflated, &plain].map(|text| holds(text, "Packed :: Deflated")), [4, 0]);
@@ -99,7 +99,7 @@ fn another_assembler_assembles_again() {
 
 #[test]
 fn a_dump_lowers_again() {
-    assert!(lowers(KERNEL, |_, options| options.dump = vec![Stage::Ptx]));
+    assert!(lowers(KERNEL, |_, options| options.dump = vec![DumpStage::Ptx]));
 }
 
 /// Entries of a cache that was tampered with.
@@ -162,12 +162,12 @@ fn two_processes_at_once() {
 #[test]
 fn keys_tell_parts_apart() {
     let site = Site::new();
-    let cache = Cache::at(Some(site.path("cache")));
-    cache.put(Key::of(&["a", "bc"]), &7u32);
-    assert_eq!(cache.get::<u32>(Key::of(&["a", "bc"])), Some(7));
-    assert_eq!(cache.get::<u32>(Key::of(&["ab", "c"])), None);
-    assert_eq!(cache.get::<Vec<u64>>(Key::of(&["a", "bc"])), None, "another type");
-    assert_eq!(Cache::at(None).get::<u32>(Key::of(&["a", "bc"])), None);
+    let cache = ArtifactCache::at(Some(site.path("cache")));
+    cache.put(CacheKey::of(&["a", "bc"]), &7u32);
+    assert_eq!(cache.get::<u32>(CacheKey::of(&["a", "bc"])), Some(7));
+    assert_eq!(cache.get::<u32>(CacheKey::of(&["ab", "c"])), None);
+    assert_eq!(cache.get::<Vec<u64>>(CacheKey::of(&["a", "bc"])), None, "another type");
+    assert_eq!(ArtifactCache::at(None).get::<u32>(CacheKey::of(&["a", "bc"])), None);
 }
 
 /// What nobody used for longest goes first, down to three quarters of the room.
@@ -175,9 +175,9 @@ fn keys_tell_parts_apart() {
 fn what_is_used_stays() {
     let site = Site::new();
     let directory = site.path("cache");
-    let cache = Cache::at(Some(directory.clone()));
+    let cache = ArtifactCache::at(Some(directory.clone()));
     cache.trim(0);
-    let key = |i: usize| Key::of(&[&i.to_string()]);
+    let key = |i: usize| CacheKey::of(&[&i.to_string()]);
     let value = vec![1u8; 1000];
     for i in 0..8 {
         cache.put(key(i), &value);
@@ -205,7 +205,7 @@ fn check_dump(list: &str, expected: Expect) {
         "FUSE_DUMP_DIR" => Some(site.path("dump").into()),
         _ => None,
     };
-    let options = Options::read(&site.command_line(), &variables).expect("options");
+    let options = BuildOptions::read(&site.command_line(), &variables).expect("options");
     assert_eq!(site.compile(KERNEL, &options), "");
     let lines: String = site
         .files("dump")

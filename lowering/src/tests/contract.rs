@@ -5,11 +5,11 @@ use expect_test::{Expect, expect};
 use super::func;
 use super::math::ulps;
 use super::run::{Arg, load_plan};
-use crate::cpu::emit::Plan;
+use crate::cpu::emit::CpuPlan;
 use crate::ir;
 use crate::ir::Func;
 use crate::transform::contract_floats::contract;
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 use crate::transform::split_full_tiles::split_off_full;
 
 fn check_contracted(body: &str, expected: Expect) {
@@ -321,7 +321,7 @@ fn quotients_by_rows_are_as_exact_as_quotients() {
         text.lines().filter(|line| line.contains("= div ")).all(|line| line.ends_with("f32[4, 1]")),
         "{text}"
     );
-    split(&mut func, Trust::Nothing);
+    split(&mut func, BoundsPolicy::Nothing);
     let special = [0.0, 1.0, 3.0, 1e-45, 1.1e-41, f32::MIN_POSITIVE, 1e-38, 1.2e-30, 1e30, 3e37, f32::MAX];
     let special = special.into_iter().chain([f32::INFINITY, f32::NAN]).flat_map(|x| [x, -x]);
     let powers = (-149..128).map(|exponent| 1.37 * f64::from(exponent).exp2() as f32);
@@ -330,7 +330,7 @@ fn quotients_by_rows_are_as_exact_as_quotients() {
     let mut x: Vec<f32> = (0..1024 * divisors.len() as u32)
         .map(|i| f32::from_bits(i.wrapping_mul(0x9e37_79b9) ^ i >> 9))
         .collect();
-    for code in load_plan(&Plan::new(func)) {
+    for code in load_plan(&CpuPlan::new(func)) {
         let mut out = vec![0.0f32; x.len()];
         let grid = [divisors.len() as u32 / 4, 1, 1];
         code.call(grid, &mut [Arg::F32(&mut x), Arg::F32(&mut divisors), Arg::F32(&mut out), Arg::Scalar(0)]);

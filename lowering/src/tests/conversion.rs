@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::layout::{blocked, shape};
-use crate::gpu::emit::convert::{Staging, vector};
+use crate::gpu::emit::convert::{SmemTile, vector};
 use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
 use crate::ir::Shape;
 use crate::support::dtype::DType;
@@ -81,7 +81,7 @@ fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
             })
             .collect(),
         Conversion::Shared => {
-            let staging = Staging::between(from, to, dtype);
+            let staging = SmemTile::between(from, to, dtype);
             let mut memory = vec![None; staging.elements as usize];
             for (at, coord) in accesses(from, dtype, &staging) {
                 assert!(memory[at].is_none_or(|other| other == coord), "two elements in one place");
@@ -97,7 +97,7 @@ fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
 
 /// Where in shared memory each place of a layout is written to or read from, vectors as one access, and the element that
 /// belongs there.
-fn accesses(layout: &Layout, dtype: DType, staging: &Staging) -> Vec<(usize, Coord)> {
+fn accesses(layout: &Layout, dtype: DType, staging: &SmemTile) -> Vec<(usize, Coord)> {
     let run = vector(layout, dtype);
     places(layout)
         .map(|(register, lane, warp)| {
@@ -139,7 +139,7 @@ fn check_plan(from: &Layout, to: &Layout, expected: Expect) {
             format!("{count} shuffles for {} registers", shuffle.constant.len())
         }
         Conversion::Shared => {
-            format!("shared, {} bytes of f32", Staging::padded(from.shape(), DType::F32).elements * 4)
+            format!("shared, {} bytes of f32", SmemTile::padded(from.shape(), DType::F32).elements * 4)
         }
     };
     expected.assert_eq(&format!("{from}\n{to}\n{way}\n"));
@@ -219,14 +219,14 @@ fn a_transposition_is_written_and_read_with_few_conflicts() {
         let vector = 16 / dtype.bytes();
         let rows = Layout::of_vectors(&shape, 1, vector, 4);
         let columns = rows.permute(&[1, 0]);
-        let staging = Staging::between(&columns, &rows, dtype);
+        let staging = SmemTile::between(&columns, &rows, dtype);
         let (written, read) =
             (staging.wavefronts(&columns, dtype, 1), staging.wavefronts(&rows, dtype, vector as usize));
         let registers = rows.register_count() as u32;
         // Each instruction that writes moves 32 elements, and one that reads 32 vectors, 128 bytes at a time.
         assert!(written <= registers * dtype.bytes().div_ceil(2), "{dtype} of {extent}: {written}");
         assert_eq!(read, registers / vector * 4, "{dtype} of {extent}");
-        let padded = Staging::padded(&shape, dtype);
+        let padded = SmemTile::padded(&shape, dtype);
         assert!(4 * written <= padded.wavefronts(&columns, dtype, 1), "{dtype} of {extent}: {written}");
         assert!(staging.elements < extent * (extent + 2 * vector), "{dtype} of {extent}");
     }

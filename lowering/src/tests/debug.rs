@@ -5,11 +5,11 @@ use expect_test::{Expect, expect};
 use super::body::print;
 use super::site::lowering_beside;
 use super::{first, func};
-use crate::backend::Stages;
+use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas;
-use crate::driver::specialize::{Requests, bodies};
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir;
 use crate::mlir::Session;
 use crate::support::diagnostic::source_text;
@@ -97,12 +97,12 @@ fn check_ptx(source: &str, words: &[&str], expected: Expect) {
     let _beside = lowering_beside();
     let (mut func, requests) = first(source);
     func.reports = true;
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
     let general = bodies.last().expect("a general body");
     assert!(general.reports());
     let archs = [Arch::SM_80, Arch::SM_90A];
     let named = [("entry".into(), general)];
-    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut Stages::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
     for (arch, ptx) in &texts {
         if let Some(path) = &ptxas::find() {
             ptxas::assemble(path, *arch, ptx, &std::env::temp_dir()).expect("ptxas takes it");

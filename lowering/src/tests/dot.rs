@@ -13,18 +13,18 @@ use super::{first, func, ptx, ptx_of};
 use crate::backend::host_asm;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx::Arch;
-use crate::cpu::emit::Plan;
+use crate::cpu::emit::CpuPlan;
 use crate::driver::specialize::bodies;
-use crate::gpu::emit::smem_operand::{Order, Tile};
+use crate::gpu::emit::smem_operand::{LineOrder, OperandTile};
 use crate::gpu::layout::dot::{
-    Deal, Instruction, Method, Side, block_layout, factor_layout, method, sum_layout,
+    DotMethod, DotOperand, MmaShape, WarpTiling, block_layout, factor_layout, method, sum_layout,
 };
 use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
 use crate::ir::{Shape, Type};
 use crate::mlir::Session;
 use crate::ops::{InputPrecision, Kind};
 use crate::support::dtype::DType;
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 
 // ---- layouts
 
@@ -68,10 +68,10 @@ fn documented(dtype: DType) -> Documented {
     }
 }
 
-fn instruction(dtype: DType) -> &'static Instruction {
+fn instruction(dtype: DType) -> &'static MmaShape {
     match method(dtype, InputPrecision::Tf32) {
-        Method::Warp(instruction) => instruction,
-        Method::Thread => panic!("{dtype} has no instruction"),
+        DotMethod::Warp(instruction) => instruction,
+        DotMethod::Thread => panic!("{dtype} has no instruction"),
     }
 }
 
@@ -110,8 +110,8 @@ fn extents() -> impl Strategy<Value = [u32; 3]> {
         .prop_map(|(m, n, steps)| [m, n, steps])
 }
 
-fn deals() -> impl Strategy<Value = Deal> {
-    prop::sample::select(vec![Deal::Square, Deal::Rows])
+fn deals() -> impl Strategy<Value = WarpTiling> {
+    prop::sample::select(vec![WarpTiling::Square, WarpTiling::Rows])
 }
 
 proptest! {
@@ -129,8 +129,8 @@ proptest! {
         };
         let sum = sum_layout(own, &shape(m, n), 1 << warps, deal);
         check_covers(&sum)?;
-        check_covers(&factor_layout(own, Side::Left, &shape(m, inner), &sum))?;
-        check_covers(&factor_layout(own, Side::Right, &shape(inner, n), &sum))?;
+        check_covers(&factor_layout(own, DotOperand::Left, &shape(m, inner), &sum))?;
+        check_covers(&factor_layout(own, DotOperand::Right, &shape(inner, n), &sum))?;
         check_covers(&block_layout(&shape(m, n), 1 << warps, deal))?;
     }
 
@@ -143,8 +143,8 @@ proptest! {
         let (own, manual) = (instruction(dtype), documented(dtype));
         let inner = steps * own.inner;
         let sum = sum_layout(own, &Shape::new([m, n]), 1 << warps, deal);
-        let left = factor_layout(own, Side::Left, &Shape::new([m, inner]), &sum);
-        let right = factor_layout(own, Side::Right, &Shape::new([inner, n]), &sum);
+        let left = factor_layout(own, DotOperand::Left, &Shape::new([m, inner]), &sum);
+        let right = factor_layout(own, DotOperand::Right, &Shape::new([inner, n]), &sum);
         let offsets = [own.left.offsets(left.shape()), own.right.offsets(right.shape()), own.sum.offsets(sum.shape())];
         // Which lane and element the manual has at a place of a fragment.
         let at = |of: fn(u32, u32) -> (u32, u32), count: usize, place: (u32, u32)| {
@@ -186,9 +186,9 @@ fn a_product_is_a_factor_of_the_next_where_it_lies() {
     for (rows, middle, columns, warps) in
         [(64, 64, 128, 4), (128, 64, 64, 8), (16, 32, 8, 1), (64, 48, 96, 2)]
     {
-        let first = sum_layout(own, &Shape::new([rows, middle]), warps, Deal::Rows);
-        let second = sum_layout(own, &Shape::new([rows, columns]), warps, Deal::Rows);
-        let factor = factor_layout(own, Side::Left, &Shape::new([rows, middle]), &second);
+        let first = sum_layout(own, &Shape::new([rows, middle]), warps, WarpTiling::Rows);
+        let second = sum_layout(own, &Shape::new([rows, columns]), warps, WarpTiling::Rows);
+        let factor = factor_layout(own, DotOperand::Left, &Shape::new([rows, middle]), &second);
         assert!(matches!(conversion(&first, &factor), Conversion::Registers(_)), "{first}\n{factor}");
     }
 }
@@ -203,7 +203,7 @@ fn tiles_for_matrices_have_places_in_all_banks() {
         .flat_map(|&shape| [(shape, DType::F16, 1), (shape, DType::F32, 1), (shape, DType::F16, 0)])
     {
         let ty = Type::tile(dtype, Shape::new(shape));
-        let tile = Tile::new(&ty, fast, Order::Swizzled);
+        let tile = OperandTile::new(&ty, fast, LineOrder::Swizzled);
         let piece = 16 / dtype.bytes();
         let at = |line: u32, column: u32| Coord::along(1 - fast, line).plus(Coord::along(fast, column));
         let place = |coord| {
@@ -737,9 +737,9 @@ fn factors_of_the_next_turn_are_fetched_on_the_host() {
             text.replace(from, to)
         });
         let mut func = func(&source);
-        split(&mut func, Trust::Nothing);
+        split(&mut func, BoundsPolicy::Nothing);
         let texts =
-            host_asm::emit(&Session::new(), &Plan::new(func), "entry", Family::X86_64).expect("assembly");
+            host_asm::emit(&Session::new(), &CpuPlan::new(func), "entry", Family::X86_64).expect("assembly");
         let counts: Vec<String> = texts
             .iter()
             .map(|(level, text)| format!("{level:?} {}", text.matches("prefetch").count()))

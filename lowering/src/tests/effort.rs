@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 use super::site::{Site, lowering_alone};
 use crate::backend::inject::Injection;
-use crate::support::options::{Effort, Options};
+use crate::support::options::{BuildOptions, Effort};
 
 const WRONG: &str = "#[fuse_kernel(N = [32])]
 fn fill<const N: usize>(out: &mut [f32]) {
@@ -19,9 +19,9 @@ fn check_effort(line: &str, variables: &[&str], expected: (Effort, Expect)) {
     let out = site.path("deps").display().to_string();
     let line: Vec<String> = line.split(' ').chain(["--out-dir", &out]).map(str::to_string).collect();
     let set = |name: &str| variables.contains(&name).then(|| "1".into());
-    let options = Options::read(&line, &set).expect("options");
+    let options = BuildOptions::read(&line, &set).expect("options");
     assert_eq!(options.effort, expected.0);
-    let options = Options { inject: Some(Injection::Abort), ..options };
+    let options = BuildOptions { inject: Some(Injection::Abort), ..options };
     let right = WRONG.replace("i32", "f32");
     let mut said = String::new();
     for source in [WRONG, &right] {
@@ -104,7 +104,7 @@ fn a_language_server_gets_the_signature() {
 /// The mistake in a variable, as the build reports it.
 fn check_variable(name: &str, value: &str, expected: Expect) {
     let set = |asked: &str| (asked == name).then(|| value.into());
-    expected.assert_eq(&Options::read(&[], &set).expect_err("a mistake"));
+    expected.assert_eq(&BuildOptions::read(&[], &set).expect_err("a mistake"));
 }
 
 #[test]

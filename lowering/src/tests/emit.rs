@@ -4,22 +4,22 @@ use expect_test::{Expect, expect};
 
 use super::site::lowering_beside;
 use super::{first, lines_with, ptx};
-use crate::backend::Stages;
-use crate::backend::host_asm::{Family, Level};
+use crate::backend::StageTexts;
+use crate::backend::host_asm::{CpuLevel, Family};
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit as cpu_emit;
-use crate::driver::specialize::{Requests, bodies};
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::mlir::{Machine, Session, Vectors};
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 
 /// The aligned body of a kernel on its way to the GPU: MLIR and PTX.
 fn check_gpu(source: &str, expected: [Expect; 2]) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
     assert_eq!(bodies[0].name, "aligned");
-    let mut stages = Stages::default();
+    let mut stages = StageTexts::default();
     let texts = nvptx::emit(&Session::new(), &[("entry".into(), &bodies[0])], &[Arch::SM_80], &mut stages);
     let (_, ptx) = texts.expect("PTX").remove(0);
     let [mlir, text] = expected;
@@ -31,14 +31,14 @@ fn check_gpu(source: &str, expected: [Expect; 2]) {
 fn check_host(source: &str, expected: [Expect; 2]) {
     let _beside = lowering_beside();
     let (mut func, requests) = first(source);
-    split(&mut func, if requests.unchecked { Trust::Caller } else { Trust::Nothing });
-    let plan = cpu_emit::Plan::new(func);
+    split(&mut func, if requests.unchecked { BoundsPolicy::Caller } else { BoundsPolicy::Nothing });
+    let plan = cpu_emit::CpuPlan::new(func);
     let session = Session::new();
     let mut module = session.module(Machine::Host(Vectors::Fused));
     plan.emit(&mut module, "entry");
     let built = module.finish().expect("valid MLIR");
     let texts = crate::backend::host_asm::emit(&session, &plan, "entry", Family::X86_64).expect("assembly");
-    let (_, v3) = texts.into_iter().find(|(level, _)| *level == Level::V3).expect("level v3");
+    let (_, v3) = texts.into_iter().find(|(level, _)| *level == CpuLevel::V3).expect("level v3");
     let [mlir, text] = expected;
     let built = built.text();
     mlir.assert_eq(built.split("  llvm.func @entry(").next().unwrap_or_default());
@@ -692,11 +692,12 @@ fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
         tl::store(out + tl::program_id(0), tl::program_id(0));
     }",
     );
-    split(&mut func, Trust::Caller);
+    split(&mut func, BoundsPolicy::Caller);
     let session = Session::new();
-    let texts = crate::backend::host_asm::emit(&session, &cpu_emit::Plan::new(func), "entry", Family::X86_64);
+    let texts =
+        crate::backend::host_asm::emit(&session, &cpu_emit::CpuPlan::new(func), "entry", Family::X86_64);
     let (level, text) = texts.expect("assembly").remove(0);
-    assert_eq!(level, Level::Baseline);
+    assert_eq!(level, CpuLevel::Baseline);
     expect![[r#"
         	.hidden	entry_baseline
         	.section	.text.entry_baseline,"ax",@progbits

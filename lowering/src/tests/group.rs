@@ -5,13 +5,13 @@ use expect_test::{Expect, expect};
 use super::layout::check_covers;
 use super::{first, lines_with, ptx, ptx_of};
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{Body, bodies};
+use crate::driver::specialize::{Specialization, bodies};
 use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::{group_factor_layout, group_fragments, group_layout};
-use crate::gpu::opt::select_wgmma::Groups;
+use crate::gpu::opt::select_wgmma::WarpGroupTiling;
 use crate::ir;
 use crate::ir::Shape;
-use crate::ir::guard::Named;
+use crate::ir::guard::WithNames;
 use crate::transform::transpose_operands::other_orders;
 
 // ---- layouts
@@ -45,8 +45,8 @@ fn at([row, column]: [u32; 2]) -> Coord {
 fn groups_share_rows_first() {
     for ([rows, columns], warps, [along_rows, along_columns]) in RESULTS {
         assert_eq!(
-            Groups::new(rows, warps),
-            Groups { along_rows, along_columns },
+            WarpGroupTiling::new(rows, warps),
+            WarpGroupTiling { along_rows, along_columns },
             "{rows} {columns} {warps}"
         );
     }
@@ -148,7 +148,7 @@ fn large(source: &str) -> String {
     wider.iter().fold(source.to_string(), |text, [from, to]| text.replace(from, to))
 }
 
-fn all_bodies(source: &str) -> Vec<Body> {
+fn all_bodies(source: &str) -> Vec<Specialization> {
     let (func, requests) = first(source);
     bodies(&func, requests).expect("bodies that fit")
 }
@@ -361,7 +361,7 @@ fn other_products_are_multiplied_by_warps() {
 fn each_gpu_has_its_bodies() {
     let bodies = all_bodies(PRODUCT);
     let of = |capability: u32| {
-        let own = bodies.iter().filter(|body| body.gpus.include(capability)).map(Body::label);
+        let own = bodies.iter().filter(|body| body.gpus.include(capability)).map(Specialization::label);
         format!("sm_{capability}: {}\n", own.collect::<Vec<_>>().join(", "))
     };
     expect![[r#"
@@ -379,8 +379,8 @@ fn factors_by_columns_are_copied_as_they_lie() {
     let bodies = all_bodies(PRODUCT);
     let (func, _) = first(PRODUCT);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let of = |body: &Body| {
-        let strides = body.facts.iter().map(|fact| Named(fact, &params).to_string());
+    let of = |body: &Specialization| {
+        let strides = body.facts.iter().map(|fact| WithNames(fact, &params).to_string());
         let strides: Vec<String> = strides.filter(|fact| fact.contains("stride")).collect();
         let maps: Vec<String> = body.plan.maps().iter().map(|map| map.transposed.to_string()).collect();
         let products = lines_with(&ir::print(&body.plan.distributed.func, &|_| None), &["dot "]);
@@ -425,8 +425,8 @@ fn other_orders_are_of_factors_alone() {
 fn views_are_what_copies_ask_for() {
     let (func, _) = first(PRODUCT);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let facts = |body: &Body| -> String {
-        body.facts.iter().map(|fact| format!("{}\n", Named(fact, &params))).collect()
+    let facts = |body: &Specialization| -> String {
+        body.facts.iter().map(|fact| format!("{}\n", WithNames(fact, &params))).collect()
     };
     expect![[r#"
         1 <= a.shape(0)

@@ -7,16 +7,16 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use super::func;
 use super::site::lowering_beside;
-use crate::backend::Stages;
+use crate::backend::StageTexts;
 use crate::backend::host_asm;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::cpu::emit::Plan;
-use crate::driver::specialize::{Requests, bodies};
+use crate::cpu::emit::CpuPlan;
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir::Func;
 use crate::mlir::Session;
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 
 /// Twice the statements may take four times as long, and a little for what is measured badly.
 const MOST: f64 = 6.0;
@@ -38,17 +38,18 @@ fn lower(source: &str) -> [(&'static str, Duration); 4] {
     let start = now();
     let checked: Func = func(source);
     let after_check = now();
-    let bodies = bodies(&checked, Requests { programs: Some(1), ..Requests::default() }).expect("they fit");
+    let bodies = bodies(&checked, KernelRequests { programs: Some(1), ..KernelRequests::default() })
+        .expect("they fit");
     let after_bodies = now();
     let session = Session::new();
     for body in &bodies {
         let named = [("entry".into(), body)];
-        nvptx::emit(&session, &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
+        nvptx::emit(&session, &named, &[Arch::SM_80], &mut StageTexts::default()).expect("PTX");
     }
     let after_ptx = now();
     let mut whole = checked;
-    split(&mut whole, Trust::Nothing);
-    let plan = Plan::new(whole);
+    split(&mut whole, BoundsPolicy::Nothing);
+    let plan = CpuPlan::new(whole);
     host_asm::emit(&session, &plan, "kernel", Family::X86_64).expect("assembly");
     let after_host = now();
     [

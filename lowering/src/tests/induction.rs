@@ -6,7 +6,7 @@ use super::blocks::holds;
 use super::func;
 use crate::analysis::non_negative::Signs;
 use crate::ir;
-use crate::ir::guard::{Fact, Named};
+use crate::ir::guard::{Guard, WithNames};
 use crate::transform::strength_reduce::replace_induction_variables;
 
 /// The loop of a kernel after the pass.
@@ -183,7 +183,7 @@ fn blocks_in_groups_are_not_negative() {
     let func = func(GROUPED);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let signs = Signs::analyse(&func);
-    let facts: Vec<String> = signs.facts.iter().map(|fact| Named(fact, &params).to_string()).collect();
+    let facts: Vec<String> = signs.facts.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
     expect![[r#"
         -1 + num_programs(0) <= 2147483647
         1 <= 3 * cdiv(n, 8)
@@ -205,7 +205,7 @@ fn blocks_in_groups_are_not_negative() {
 fn facts_of_signs_are_enough() {
     let func = func(GROUPED);
     let signs = Signs::analyse(&func);
-    let facts: Vec<&Fact> = signs.facts.iter().collect();
+    let facts: Vec<&Guard> = signs.facts.iter().collect();
     let mut held = 0;
     for (m, n, grid) in
         (-9..30).flat_map(|m| (-9..30).flat_map(move |n| (0..24).map(move |grid| (m, n, grid))))

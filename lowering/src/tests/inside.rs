@@ -4,9 +4,9 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::{blocks, func};
-use crate::analysis::bounds::{Decision, Decisions};
+use crate::analysis::bounds::{BoundsDecision, BoundsDecisions};
 use crate::analysis::polynomial::Polynomials;
-use crate::ir::guard::{Fact, Named};
+use crate::ir::guard::{Guard, WithNames};
 use crate::ops::Kind;
 
 /// What an offset and a mask are made of.
@@ -161,7 +161,7 @@ fn elements(launch: At) -> impl Iterator<Item = At> {
 }
 
 /// The facts that a launch is asked for, if it is to answer for the access.
-fn facts(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Fact>> {
+fn facts(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
     let mask: Vec<String> = mask
         .iter()
         .map(|(left, op, right)| format!("({} {op} {} + i * 0)", left.text(), right.text()))
@@ -178,12 +178,12 @@ fn facts(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Fact>> {
     // Comparisons that are always so, and numbers alone, may be refused.
     let func = super::try_func(&source)?;
     let polynomials = Polynomials::analyse(&func);
-    let decisions = Decisions::analyse(&func, &polynomials);
+    let decisions = BoundsDecisions::analyse(&func, &polynomials);
     let mut found = None;
     func.body.walk(&mut |op| {
         if let Kind::Load(load) = &op.kind
             && load.place.param.0 == 0
-            && let Decision::Launch(facts) = decisions.get(&load.place)
+            && let BoundsDecision::Launch(facts) = decisions.get(&load.place)
         {
             found = Some(facts);
         }
@@ -198,7 +198,7 @@ proptest! {
     fn what_the_launcher_answers_for_is_inside(offset in terms(), mask in prop::collection::vec(comparison(), 1..4)) {
         let Some(facts) = facts(&offset, &mask) else { return Ok(()) };
         // Of the slices only the first is looked at.
-        let agrees = |fact: &Fact, at: &At| blocks::holds(fact, &[at.len, 1000, 1000, at.n, at.stride], at.grid);
+        let agrees = |fact: &Guard, at: &At| blocks::holds(fact, &[at.len, 1000, 1000, at.n, at.stride], at.grid);
         for launch in launches().filter(|launch| facts.iter().all(|fact| agrees(fact, launch))) {
             for at in elements(launch).filter(|at| mask.iter().all(|comparison| lets_through(comparison, at))) {
                 let place = offset.value(&at);
@@ -213,15 +213,16 @@ fn decisions(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let polynomials = Polynomials::analyse(&func);
-    let decisions = Decisions::analyse(&func, &polynomials);
+    let decisions = BoundsDecisions::analyse(&func, &polynomials);
     let mut text = String::new();
     func.body.walk(&mut |op| {
         let Some(place) = op.kind.operation().place() else { return };
         let name = &params[place.param.index()];
         match decisions.get(place) {
-            Decision::Kernel => text += &format!("{name}: compared in the kernel\n"),
-            Decision::Launch(facts) => {
-                let facts: Vec<String> = facts.iter().map(|fact| Named(fact, &params).to_string()).collect();
+            BoundsDecision::Kernel => text += &format!("{name}: compared in the kernel\n"),
+            BoundsDecision::Launch(facts) => {
+                let facts: Vec<String> =
+                    facts.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
                 text += &format!("{name}: {}\n", facts.join(", "));
             }
         }

@@ -8,7 +8,7 @@ use expect_test::{Expect, expect};
 use super::site::{Site, lowering_alone, make_executable};
 use crate::backend::inject::Injection;
 use crate::backend::sandbox;
-use crate::support::options::Options;
+use crate::support::options::BuildOptions;
 
 const KERNEL: &str = "#[fuse_kernel(N = [32, 64])]
 pub fn fill<const N: usize>(out: &mut [f32]) {
@@ -20,7 +20,7 @@ fn check_contained(injection: Injection, expected: Expect) {
     let _alone = lowering_alone();
     let site = Site::new();
     let limit = if injection == Injection::Hang { Duration::from_millis(1500) } else { site.options().limit };
-    let options = Options { inject: Some(injection), limit, ..site.options() };
+    let options = BuildOptions { inject: Some(injection), limit, ..site.options() };
     expected.assert_eq(&site.compile(KERNEL, &options));
     assert_eq!(site.files("fuse-dump"), ["fill.N32.failed.tile"], "the tile IR is where the message says");
     assert_eq!(site.files("fuse-cache"), Vec::<String>::new(), "nothing of a failed build is kept");
@@ -94,7 +94,7 @@ fn what_llvm_cannot_do() {
 fn an_assembler_that_is_not_there() {
     let _alone = lowering_alone();
     let site = Site::new();
-    let options = Options { ptxas: Some(site.path("ptxas")), ..site.options() };
+    let options = BuildOptions { ptxas: Some(site.path("ptxas")), ..site.options() };
     expect![[r#"
         2: `fill`: internal error: `fill` (N = 32) failed in the stage ptxas: SITE/ptxas: No such file or directory (os error 2)
             the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
@@ -126,7 +126,7 @@ fn a_limit_of_registers_that_instructions_pass() {
                 Try to compile with register target of 90 or higher.";
     std::fs::write(&ptxas, format!("#!/bin/sh\necho '{said}' >&2\nexit 255\n")).expect("a file");
     make_executable(&ptxas);
-    let options = Options { ptxas: Some(ptxas), ..site.options() };
+    let options = BuildOptions { ptxas: Some(ptxas), ..site.options() };
     let body = "fn fill<const N: usize>(x: &mut [f32]) {
     tl::store(x + tl::arange(0, N), 0.0);
 }";

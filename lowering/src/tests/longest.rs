@@ -1,13 +1,13 @@
 //! Programs whose loops make the most turns.
 
 use super::func;
-use crate::analysis::program_length::{Longest, longest};
+use crate::analysis::program_length::{LongestAxis, longest};
 
-fn found(bounds: &str) -> Option<Longest> {
+fn found(bounds: &str) -> Option<LongestAxis> {
     found_with("", bounds, "16")
 }
 
-fn found_with(before: &str, bounds: &str, step: &str) -> Option<Longest> {
+fn found_with(before: &str, bounds: &str, step: &str) -> Option<LongestAxis> {
     longest(&func(&format!(
         "#[fuse_kernel]
         fn k(a: &[f16], b: &[f16], lengths: &[i32], out: &mut [f32], n: i32) {{
@@ -29,7 +29,7 @@ fn found_with(before: &str, bounds: &str, step: &str) -> Option<Longest> {
 #[test]
 fn bounds_tell_which_programs_take_longest() {
     let (first, last) =
-        (|axis| Some(Longest { axis, last: false }), |axis| Some(Longest { axis, last: true }));
+        (|axis| Some(LongestAxis { axis, last: false }), |axis| Some(LongestAxis { axis, last: true }));
     for (bounds, expected) in [
         ("0..tl::minimum(x * 16 + 16, n)", last(0)),
         ("0..n - y * 16", first(1)),

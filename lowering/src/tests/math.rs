@@ -7,16 +7,16 @@ use super::func;
 use super::oracle::{self, Scaled};
 use super::run::{Arg, Loaded, load};
 use super::site::lowering_beside;
-use crate::backend::Stages;
+use crate::backend::StageTexts;
 use crate::backend::host_asm;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::cpu::emit::Plan;
-use crate::driver::specialize::{Requests, bodies};
+use crate::cpu::emit::CpuPlan;
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::mlir::Session;
 use crate::ops::scalar;
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 
 const CHUNK: usize = 1 << 16;
 
@@ -287,8 +287,8 @@ fn on_an_arm_host() {
     for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
         for dtype in ["f32", "f64"] {
             let mut func = func(&source(name, dtype));
-            split(&mut func, Trust::Nothing);
-            let text = host_asm::emit(&session, &Plan::new(func), "kernel", Family::AArch64);
+            split(&mut func, BoundsPolicy::Nothing);
+            let text = host_asm::emit(&session, &CpuPlan::new(func), "kernel", Family::AArch64);
             assert!(text.is_ok(), "{name} of {dtype}: {text:?}");
         }
     }
@@ -304,10 +304,11 @@ fn instructions(session: &Session, dtype: &str, value: &str) -> usize {
             tl::store(out + i, {value});
         }}"
     ));
-    let bodies = bodies(&func, Requests { num_warps: Some(4), programs: Some(1), ..Requests::default() })
-        .expect("bodies that fit");
+    let bodies =
+        bodies(&func, KernelRequests { num_warps: Some(4), programs: Some(1), ..KernelRequests::default() })
+            .expect("bodies that fit");
     let named = [("apply".to_string(), &bodies[0])];
-    let texts = nvptx::emit(session, &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
+    let texts = nvptx::emit(session, &named, &[Arch::SM_80], &mut StageTexts::default()).expect("PTX");
     let lines = texts[0].1.lines().map(str::trim);
     let code: Vec<&str> = lines.filter(|line| line.ends_with(';') && !line.starts_with('.')).collect();
     assert!(!code.iter().any(|line| line.contains("call")), "{value} of {dtype} calls a function");

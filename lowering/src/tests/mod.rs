@@ -61,11 +61,11 @@ mod view;
 use proc_macro2::{TokenStream, TokenTree};
 
 use self::site::lowering_beside;
-use crate::backend::Stages;
+use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{Body, Requests, bodies};
-use crate::driver::variant_errors::Found;
+use crate::driver::specialize::{KernelRequests, Specialization, bodies};
+use crate::driver::variant_errors::MergedErrors;
 use crate::frontend::syntax;
 use crate::frontend::typeck as checker;
 use crate::frontend::typeck::Variant;
@@ -103,7 +103,7 @@ fn mistakes(source: &str) -> Errors {
     let mut errors = Errors::new();
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors };
     let variants = checker::variants(&kernel, &mut errors);
-    let mut found = Found::default();
+    let mut found = MergedErrors::default();
     for variant in &variants {
         if let Err(list) = checker::check(&kernel, variant) {
             found.add(variant, list);
@@ -122,11 +122,11 @@ fn module(source: &str) -> (Vec<Func>, Errors) {
         return (funcs, errors);
     };
     for part in module.parts {
-        let syntax::Part::Kernel { attribute, item, .. } = part else { continue };
+        let syntax::ModuleItem::Kernel { attribute, item, .. } = part else { continue };
         let Some(mut kernel) = syntax::parse(attribute, item, &mut errors) else { continue };
         kernel.items = module.items.clone();
         let variants = checker::variants(&kernel, &mut errors);
-        let mut found = Found::default();
+        let mut found = MergedErrors::default();
         for (i, variant) in variants.iter().enumerate() {
             match checker::check(&kernel, variant) {
                 Ok(checked) if i == 0 => {
@@ -148,7 +148,7 @@ fn func(source: &str) -> Func {
 }
 
 /// The first variant of a kernel, checked, and what its attribute asks for.
-fn first(source: &str) -> (Func, Requests) {
+fn first(source: &str) -> (Func, KernelRequests) {
     let (attribute, item) = tokens(source);
     let mut errors = Errors::new();
     let kernel = syntax::parse(attribute, item, &mut errors).expect("a kernel");
@@ -157,7 +157,7 @@ fn first(source: &str) -> (Func, Requests) {
     let checked =
         checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
     ir::verify(&checked.func).expect("valid tile IR");
-    (checked.func, Requests::of(&kernel, &variants[0]))
+    (checked.func, KernelRequests::of(&kernel, &variants[0]))
 }
 
 /// The PTX of a kernel's first body for an architecture, made beside that for others as a build makes it.
@@ -166,15 +166,15 @@ fn ptx(source: &str, arch: Arch) -> String {
 }
 
 /// The PTX of the first body that is accepted.
-fn ptx_of(source: &str, arch: Arch, accepts: impl Fn(&Body) -> bool) -> String {
+fn ptx_of(source: &str, arch: Arch, accepts: impl Fn(&Specialization) -> bool) -> String {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
     let body = bodies.iter().find(|body| accepts(body)).expect("a body for each GPU");
     let named = [("entry".into(), body)];
     let archs = [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| body.gpus.include(arch.capability));
     let archs: Vec<Arch> = archs.collect();
-    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut Stages::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
     texts.into_iter().find(|(own, _)| *own == arch).expect("one of them").1
 }
 

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::{module, render};
 use crate::ir;
-use crate::support::options::Options;
+use crate::support::options::BuildOptions;
 
 /// The tile IR of a module's kernels.
 fn check_module(source: &str, expected: Expect) {
@@ -163,10 +163,10 @@ fn what_stays_of_a_module() {
     }";
     let read = |line: &[&str]| {
         let line: Vec<String> = line.iter().map(|arg| arg.to_string()).collect();
-        Options::read(&line, &|_| None).expect("options")
+        BuildOptions::read(&line, &|_| None).expect("options")
     };
     let text = |effort| {
-        let options = Options { effort, ..read(&["rustc"]) };
+        let options = BuildOptions { effort, ..read(&["rustc"]) };
         let tokens =
             crate::compile_module_with(Default::default(), source.parse().expect("tokens"), &options);
         let file: syn::File = syn::parse2(tokens).expect("items");

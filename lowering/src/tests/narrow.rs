@@ -8,12 +8,12 @@ use half::{bf16, f16};
 use super::run::{Arg, run};
 use super::site::lowering_beside;
 use super::{first, ptx};
-use crate::backend::Stages;
+use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{Requests, bodies};
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::mlir::Session;
-use crate::support::dtype::{DType, Narrow, to_f16};
+use crate::support::dtype::{DType, Float8Format, to_f16};
 
 /// What the aligned body of a kernel does between its loads and its stores.
 fn check_arithmetic(source: &str, arch: Arch, expected: Expect) {
@@ -132,10 +132,10 @@ fn upper_halves_of_products_on_the_host() {
 fn check_conversions(source: &str, arch: Arch, expected: Expect) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
     let named = [("entry".into(), &bodies[0])];
     let archs = [Arch::SM_80, Arch::SM_90A];
-    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut Stages::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
     let (_, ptx) = texts.iter().find(|(other, _)| *other == arch).expect("the architecture");
     let mut counts: Vec<(&str, usize)> = vec![];
     let body = ptx.lines().map(str::trim).skip_while(|line| !line.contains("ld.global"));
@@ -245,7 +245,7 @@ fn eight_bit_floats_in_integers_on_an_older_gpu() {
 
 /// The number that an 8-bit float's bits stand for.
 fn number(bits: u8, dtype: DType) -> f64 {
-    let Narrow { fraction, bias, max } = Narrow::of(dtype);
+    let Float8Format { fraction, bias, max } = Float8Format::of(dtype);
     let (exponent, rest) = (i32::from(bits & 0x7f) >> fraction, bits & ((1 << fraction) - 1));
     let significand = f64::from(rest) / f64::from(1 << fraction);
     let magnitude = match exponent {
@@ -317,7 +317,7 @@ fn every_eight_bit_float_as_other_types_on_the_host() {
         check_cast([from, DType::I8], &all, |bits| of(bits) as i8, |_| false);
         check_cast([from, DType::Bool], &all, |bits| u8::from(of(bits) != 0.0), |_| false);
         for to in F8.into_iter().filter(|&to| to != from) {
-            check_cast([from, to], &all, |bits| Narrow::of(to).bits(of(bits)), is_nan(to));
+            check_cast([from, to], &all, |bits| Float8Format::of(to).bits(of(bits)), is_nan(to));
         }
     }
 }
@@ -326,7 +326,7 @@ fn every_eight_bit_float_as_other_types_on_the_host() {
 fn every_sixteen_bit_float_as_an_eight_bit_one_on_the_host() {
     let all: Vec<u16> = (0..=u16::MAX).collect();
     for to in F8 {
-        let narrow = Narrow::of(to);
+        let narrow = Float8Format::of(to);
         check_cast([DType::F16, to], &all, |x| narrow.bits(f16::from_bits(x).to_f64()), is_nan(to));
         check_cast([DType::BF16, to], &all, |x| narrow.bits(bf16::from_bits(x).to_f64()), is_nan(to));
     }
@@ -336,7 +336,7 @@ fn every_sixteen_bit_float_as_an_eight_bit_one_on_the_host() {
 #[test]
 fn wide_floats_as_eight_bit_ones_on_the_host() {
     for to in F8 {
-        let narrow = Narrow::of(to);
+        let narrow = Float8Format::of(to);
         let finite: Vec<f64> = (0..=255).map(|bits| number(bits, to)).filter(|x| x.is_finite()).collect();
         let mut values =
             vec![f64::NAN, f64::INFINITY, f64::MAX, 1e-300, 1e-40, 464.0, 480.0, 61440.0, 65536.0];

@@ -1,7 +1,7 @@
 //! Tiles whose extents are not powers of two through analysis and layout, shape operations included.
 
 use super::func;
-use crate::driver::specialize::{Requests, bodies};
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir;
 
 const SOURCE: &str = "
@@ -24,8 +24,11 @@ fn every_shape_has_a_layout() {
             let source = source.replace(&format!("ELE{m}"), elem);
             let func = func(&source);
             for (num_warps, num_ctas) in [(1, 1), (4, 1), (32, 1), (1, 8), (4, 2)] {
-                let requests =
-                    Requests { num_warps: Some(num_warps), num_ctas: Some(num_ctas), ..Requests::default() };
+                let requests = KernelRequests {
+                    num_warps: Some(num_warps),
+                    num_ctas: Some(num_ctas),
+                    ..KernelRequests::default()
+                };
                 for body in bodies(&func, requests).expect("little shared memory") {
                     ir::verify(&body.plan.distributed.func).expect("valid tile IR");
                 }
@@ -49,8 +52,8 @@ fn k<T: Element>(x: &[T], out: &mut [T]) {{
     {stores}
 }}"
     ));
-    for body in
-        bodies(&func, Requests { num_warps: Some(4), ..Requests::default() }).expect("little shared memory")
+    for body in bodies(&func, KernelRequests { num_warps: Some(4), ..KernelRequests::default() })
+        .expect("little shared memory")
     {
         ir::verify(&body.plan.distributed.func).expect("valid tile IR");
     }

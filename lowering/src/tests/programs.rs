@@ -2,7 +2,7 @@
 
 use super::func;
 use crate::devtools::fuzzgen::generate;
-use crate::driver::specialize::{Requests, bodies};
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir;
 
 #[test]
@@ -13,8 +13,11 @@ fn random_programs_have_layouts() {
         let func =
             func(&format!("#[fuse_kernel()]\nfn k(x: &[{elem}], out: &mut [{elem}], n: i32) {{\n{body}}}"));
         for (num_warps, num_ctas) in [(1, 1), (4, 1), (32, 1), (1, 8), (4, 2)] {
-            let requests =
-                Requests { num_warps: Some(num_warps), num_ctas: Some(num_ctas), ..Requests::default() };
+            let requests = KernelRequests {
+                num_warps: Some(num_warps),
+                num_ctas: Some(num_ctas),
+                ..KernelRequests::default()
+            };
             for body in bodies(&func, requests).expect("little shared memory") {
                 ir::verify(&body.plan.distributed.func).expect("valid tile IR");
             }

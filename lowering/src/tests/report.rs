@@ -3,13 +3,13 @@
 use expect_test::expect;
 
 use super::first;
-use crate::backend::Stages;
+use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit as cpu_emit;
 use crate::driver::specialize::bodies;
 use crate::mlir::{Machine, Session, Vectors, report};
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 
 /// The MLIR of a kernel's general body.
 fn gpu(source: &str, reports: bool) -> String {
@@ -18,7 +18,7 @@ fn gpu(source: &str, reports: bool) -> String {
     let bodies = bodies(&func, requests).expect("bodies that fit");
     let general = bodies.last().expect("a general body");
     assert_eq!(general.reports(), reports);
-    let mut stages = Stages::default();
+    let mut stages = StageTexts::default();
     nvptx::emit(&Session::new(), &[("entry".into(), general)], &[Arch::SM_80], &mut stages).expect("PTX");
     stages.mlir
 }
@@ -27,8 +27,8 @@ fn gpu(source: &str, reports: bool) -> String {
 fn processor(source: &str, reports: bool) -> String {
     let (mut func, _) = first(source);
     func.reports = reports;
-    split(&mut func, Trust::Nothing);
-    let plan = cpu_emit::Plan::new(func);
+    split(&mut func, BoundsPolicy::Nothing);
+    let plan = cpu_emit::CpuPlan::new(func);
     assert_eq!(plan.reports(), reports);
     let session = Session::new();
     let mut module = session.module(Machine::Host(Vectors::Fused));

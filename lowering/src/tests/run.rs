@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::func;
 use super::site::lowering_beside;
 use crate::backend::host_asm;
-use crate::backend::host_asm::{Family, Level};
-use crate::cpu::emit::Plan;
-use crate::driver::specialize::{Requests, bodies};
+use crate::backend::host_asm::{CpuLevel, Family};
+use crate::cpu::emit::CpuPlan;
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir::Func;
-use crate::ir::guard::Fact;
+use crate::ir::guard::Guard;
 use crate::mlir::Session;
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 
 /// A launch argument: eight bytes for each slot.
 pub enum Arg<'a> {
@@ -31,7 +31,7 @@ impl<'a> Arg<'a> {
 
 /// A kernel's host code at one level, loaded.
 pub struct Loaded {
-    pub level: Level,
+    pub level: CpuLevel,
     library: libloading::Library,
     scratch_bytes: usize,
 }
@@ -68,7 +68,7 @@ impl Loaded {
 /// Compiles the kernel's first variant for the host and loads it at every level that this processor has.
 pub fn load(source: &str) -> Vec<Loaded> {
     let mut func = func(source);
-    split(&mut func, Trust::Nothing);
+    split(&mut func, BoundsPolicy::Nothing);
     loaded(func)
 }
 
@@ -79,27 +79,27 @@ pub fn load_bodies(source: &str) -> Vec<Vec<Loaded>> {
 }
 
 /// The same with what each body relies on.
-pub fn load_bodies_of(func: &Func) -> Vec<(Vec<Fact>, Vec<Loaded>)> {
-    let bodies = bodies(func, Requests::default()).expect("bodies that fit");
+pub fn load_bodies_of(func: &Func) -> Vec<(Vec<Guard>, Vec<Loaded>)> {
+    let bodies = bodies(func, KernelRequests::default()).expect("bodies that fit");
     bodies.into_iter().map(|body| (body.facts, loaded(body.plan.distributed.func))).collect()
 }
 
 fn loaded(func: Func) -> Vec<Loaded> {
-    load_plan(&Plan::new(func))
+    load_plan(&CpuPlan::new(func))
 }
 
 /// A plan for the host, loaded at every level that this processor has.
-pub fn load_plan(plan: &Plan) -> Vec<Loaded> {
+pub fn load_plan(plan: &CpuPlan) -> Vec<Loaded> {
     load_levels(plan, &levels())
 }
 
 /// Those that this processor has, the best one last.
-pub fn levels() -> Vec<Level> {
-    let has = |level: &Level| *level != Level::V4 || std::arch::is_x86_feature_detected!("avx512vl");
+pub fn levels() -> Vec<CpuLevel> {
+    let has = |level: &CpuLevel| *level != CpuLevel::V4 || std::arch::is_x86_feature_detected!("avx512vl");
     Family::X86_64.levels().iter().copied().filter(has).collect()
 }
 
-pub fn load_levels(plan: &Plan, levels: &[Level]) -> Vec<Loaded> {
+pub fn load_levels(plan: &CpuPlan, levels: &[CpuLevel]) -> Vec<Loaded> {
     let _beside = lowering_beside();
     let session = Session::new();
     let texts = host_asm::emit_for(&session, plan, "kernel", (Family::X86_64, levels), None);

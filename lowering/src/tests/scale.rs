@@ -4,13 +4,13 @@ use expect_test::{Expect, expect};
 
 use super::func;
 use super::run::{Arg, load_plan};
-use crate::cpu::emit::Plan;
+use crate::cpu::emit::CpuPlan;
 use crate::ir;
 use crate::ir::Func;
-use crate::ir::guard::Named;
+use crate::ir::guard::WithNames;
 use crate::transform::contract_floats::contract;
 use crate::transform::defer_scale::scale_late;
-use crate::transform::legalize_index::{Trust, split};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 use crate::transform::split_full_tiles::split_off_full;
 
 /// A loop of scores `s`, of which `body` makes weights.
@@ -43,20 +43,20 @@ fn scaled(body: &str) -> String {
     let begin = text.find("dot").expect("a product");
     let end = text.rfind("store out").expect("a store behind the loop");
     let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let facts = facts.iter().map(|fact| Named(fact, &names).to_string());
+    let facts = facts.iter().map(|fact| WithNames(fact, &names).to_string());
     let lines = text[begin..end].lines().skip(1).map(|line| line.trim().to_string());
     lines.chain(facts).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// The sums that a function makes.
 fn sums(mut func: Func) -> Vec<f32> {
-    split(&mut func, Trust::Nothing);
+    split(&mut func, BoundsPolicy::Nothing);
     let numbers = |seed: usize, count: usize| -> Vec<u16> {
         (0..count).map(|i| half::f16::from_f32(((i * seed) % 23) as f32 / 8.0 - 1.4).to_bits()).collect()
     };
     let (mut a, mut b, mut scales) = (numbers(7, 256), numbers(11, 1024), vec![0.75f32; 16]);
     let mut out = vec![f32::NAN; 16];
-    let code = load_plan(&Plan::new(func));
+    let code = load_plan(&CpuPlan::new(func));
     let [scale, cap] = [0.375f32, 2.5].map(|number| Arg::Scalar(u64::from(number.to_bits())));
     let (a, b) = (Arg::of(&mut a), Arg::of(&mut b));
     let mut args = [a, b, Arg::F32(&mut scales), Arg::F32(&mut out), Arg::Scalar(40), scale, cap];

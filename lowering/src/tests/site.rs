@@ -9,7 +9,7 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::tokens;
 use crate::compile_with;
-use crate::support::options::Options;
+use crate::support::options::BuildOptions;
 
 /// A child that lowers is a copy of this process, with the locks that other threads held when it was made. rustc has no
 /// other threads in the compiler; the tests do.
@@ -58,12 +58,12 @@ impl Site {
     }
 
     /// The options of an ordinary build, without an assembler.
-    pub fn options(&self) -> Options {
-        Options::read(&self.command_line(), &|_| None).expect("options")
+    pub fn options(&self) -> BuildOptions {
+        BuildOptions::read(&self.command_line(), &|_| None).expect("options")
     }
 
     /// The expansion of a kernel, its symbols without the number that tells expansions apart.
-    pub fn expand(&self, source: &str, options: &Options) -> String {
+    pub fn expand(&self, source: &str, options: &BuildOptions) -> String {
         let (attribute, item) = tokens(source);
         let text = compile_with(attribute, item, options).to_string();
         let mut parts = text.split("fuse_fill_");
@@ -73,7 +73,7 @@ impl Site {
     }
 
     /// What a build says: each mistake with the tokens it stands on, paths without this directory.
-    pub fn compile(&self, source: &str, options: &Options) -> String {
+    pub fn compile(&self, source: &str, options: &BuildOptions) -> String {
         let (attribute, item) = tokens(source);
         let said = reports(compile_with(attribute, item, options), source);
         said.replace(&*self.directory.to_string_lossy(), "SITE")

@@ -4,15 +4,15 @@ use expect_test::{Expect, expect};
 
 use super::func;
 use crate::ir;
-use crate::ir::guard::{Fact, Named, Sum, Symbol, strongest};
-use crate::transform::legalize_index::{Trust, split};
+use crate::ir::guard::{Guard, Symbol, SymbolicSum, WithNames, strongest};
+use crate::transform::legalize_index::{BoundsPolicy, split};
 
-fn check_split(source: &str, trust: Trust, expected: Expect) {
+fn check_split(source: &str, trust: BoundsPolicy, expected: Expect) {
     let mut func = func(source);
     let facts = split(&mut func, trust);
     ir::verify(&func).expect("valid tile IR");
     let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let facts: String = facts.iter().map(|fact| format!("{}\n", Named(fact, &names))).collect();
+    let facts: String = facts.iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
     expected.assert_eq(&format!("{}{facts}", ir::print(&func, &|_| None)));
 }
 
@@ -27,7 +27,7 @@ const COPY: &str = "#[fuse_kernel(BLOCK = [1024])]
 fn one_comparison_at_launch_bounds_every_access() {
     check_split(
         COPY,
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32
@@ -60,7 +60,7 @@ fn rows_taken_from_the_end_are_inside_too() {
             let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
             tl::store(out + row * BLOCK + cols, tl::load(x + (n - 1 - row) * BLOCK + cols));
         }",
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel reversed(x: &[f32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32
@@ -95,7 +95,7 @@ fn a_row_whose_number_was_loaded_is_inside_where_its_mask_says_so() {
             let x = tl::load(x + id * dim.to::<i64>() + cols, (cols < dim) & known);
             tl::store(out + row * BLOCK + cols, x);
         }",
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel embedding(x: &[f32], ids: &[i64], out: &mut [f32], %0 n: i64, %1 dim: i32) {
               %2 = program_id 0 : i32
@@ -132,7 +132,7 @@ fn a_row_whose_number_was_loaded_is_inside_where_its_mask_says_so() {
 fn without_facts_the_kernel_compares() {
     check_split(
         COPY,
-        Trust::Nothing,
+        BoundsPolicy::Nothing,
         expect![[r#"
         kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
           %1 = program_id 0 : i32
@@ -168,7 +168,7 @@ const MATRIX: &str = "#[fuse_kernel(M = [64], N = [128])]
 fn a_matrix_is_bounded_by_its_last_element() {
     check_split(
         MATRIX,
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
               %3 = program_id 0 : i32
@@ -228,7 +228,7 @@ fn a_matrix_is_bounded_by_its_last_element() {
 fn without_facts_a_stride_is_64_bits_wide() {
     check_split(
         MATRIX,
-        Trust::Nothing,
+        BoundsPolicy::Nothing,
         expect![[r#"
         kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
           %3 = program_id 0 : i32
@@ -295,7 +295,7 @@ fn a_loop_over_chunks_and_a_gather() {
                 tl::store(out + row * n + cols, tl::load(x + i), cols < n);
             }
         }",
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel gather(x: &[f32], index: &[i32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32
@@ -335,7 +335,7 @@ fn what_could_wrap_is_checked_at_launch() {
             let mask = offsets < n;
             tl::store(out + offsets, tl::load(x + offsets, mask), mask);
         }",
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel copy(x: &[f32], out: &mut [f32], %0 a: i64, %1 b: i64, %2 n: i64) {
               %3 = mul %0, %1 : i64
@@ -364,7 +364,7 @@ fn what_is_taken_off_is_compared_with_what_makes_up_for_it() {
             let y = tl::load(x + tl::program_id(0) * 2 * d + (d - gate) + cols, cols < d);
             tl::store(out + cols, y);
         }",
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel halves(x: &[f32], out: &mut [f32], %0 d: i32, %1 gate: i32) {
               %2 = arange 0 : i32[64]
@@ -401,7 +401,7 @@ fn rows_that_programs_share_out_are_bounded_by_the_last() {
             }
             tl::store(out + cols, sum);
         }",
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel rows(x: &[f32], out: &mut [f32], %0 n_rows: i32, %1 n_cols: i32) {
               %2 = arange 0 : i32[64]
@@ -436,7 +436,7 @@ fn a_remainder_is_below_a_divisor_that_is_checked() {
             let y = tl::load(x + tl::program_id(0) % rows * n_cols + cols, cols < n_cols);
             tl::store(out + cols, y);
         }",
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel repeated(x: &[f32], out: &mut [f32], %0 rows: i32, %1 n_cols: i32) {
               %2 = arange 0 : i32[64]
@@ -466,7 +466,7 @@ fn a_comparison_that_no_fact_bounds_is_made_in_64_bits() {
             let i = n - tl::program_id(0) * 64 - tl::arange(0, 64);
             tl::store(out + tl::arange(0, 64), tl::load(x + i, (i >= 0) & (i < n)));
         }",
-        Trust::Launch,
+        BoundsPolicy::Launch,
         expect![[r#"
             kernel tail(x: &[f32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32
@@ -501,9 +501,9 @@ fn a_comparison_that_no_fact_bounds_is_made_in_64_bits() {
     );
 }
 
-fn at_most(low: &[(i64, &[Symbol])], high: i64) -> Fact {
+fn at_most(low: &[(i64, &[Symbol])], high: i64) -> Guard {
     let terms = low.iter().map(|(coefficient, factors)| (*coefficient, factors.to_vec())).collect();
-    Fact::AtMost { low: Sum { terms }, high: Sum { terms: vec![(high, vec![])] } }
+    Guard::AtMost { low: SymbolicSum { terms }, high: SymbolicSum { terms: vec![(high, vec![])] } }
 }
 
 #[test]
@@ -522,14 +522,14 @@ fn a_fact_that_follows_from_another_is_left_out() {
         at_most(&[(2, n)], 100),
         at_most(&[(5, &[])], 100),
         at_most(&[(-5, &[])], 100),
-        Fact::Aligned { param: 1, bytes: 8 },
-        Fact::Aligned { param: 1, bytes: 16 },
-        Fact::Aligned { param: 1, bytes: 8 },
-        Fact::Divisible { value: Symbol::Scalar(0), by: 8 },
-        Fact::Divisible { value: Symbol::Scalar(0), by: 8 },
+        Guard::Aligned { param: 1, bytes: 8 },
+        Guard::Aligned { param: 1, bytes: 16 },
+        Guard::Aligned { param: 1, bytes: 8 },
+        Guard::Divisible { value: Symbol::Scalar(0), by: 8 },
+        Guard::Divisible { value: Symbol::Scalar(0), by: 8 },
     ];
     let names = ["n".to_string(), "x".to_string()];
-    let text: String = strongest(facts).iter().map(|fact| format!("{}\n", Named(fact, &names))).collect();
+    let text: String = strongest(facts).iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
     expect![[r#"
         64 * num_programs(0) + 9 <= 100
         -1 + 64 * num_programs(0) <= 99

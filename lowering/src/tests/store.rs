@@ -5,9 +5,9 @@ use expect_test::{Expect, expect};
 use super::{first, lines_with, ptx};
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::bodies;
-use crate::gpu::emit::convert::Staging;
+use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::layout::Layout;
-use crate::gpu::layout::dot::{Deal, Method, group_layout, method, sum_layout};
+use crate::gpu::layout::dot::{DotMethod, WarpTiling, group_layout, method, sum_layout};
 use crate::ir;
 use crate::ir::Shape;
 use crate::ops::InputPrecision;
@@ -205,7 +205,7 @@ fn conversions_lie_where_loops_had_their_copies() {
 /// The fewest and the most words that the accesses of a warp to shared memory have in one bank, `words` to a lane: as many
 /// lanes as read all banks once are served together.
 fn banks(layout: &Layout, dtype: DType, words: u32) -> Vec<usize> {
-    let staging = Staging::padded(layout.shape(), dtype);
+    let staging = SmemTile::padded(layout.shape(), dtype);
     let together = 32 / words;
     let served = (0..32 / together).flat_map(|phase| {
         let mut uses = vec![0; 32];
@@ -226,12 +226,12 @@ fn banks(layout: &Layout, dtype: DType, words: u32) -> Vec<usize> {
 
 #[test]
 fn conversions_have_no_bank_conflicts() {
-    let Method::Warp(instruction) = method(DType::BF16, InputPrecision::Ieee) else {
+    let DotMethod::Warp(instruction) = method(DType::BF16, InputPrecision::Ieee) else {
         panic!("tensor cores multiply bf16")
     };
     for extents in [[64, 64], [128, 64], [128, 128], [128, 256], [64, 256]] {
         let shape = Shape::new(extents);
-        for deal in [Deal::Square, Deal::Rows] {
+        for deal in [WarpTiling::Square, WarpTiling::Rows] {
             assert_eq!(banks(&sum_layout(instruction, &shape, 4, deal), DType::BF16, 1), [1], "{extents:?}");
         }
         assert_eq!(banks(&group_layout(&shape, 8), DType::BF16, 1), [1], "{extents:?}");

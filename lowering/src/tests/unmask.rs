@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::func;
 use super::run::{Arg, load_bodies};
-use crate::driver::specialize::{Requests, bodies};
+use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir;
 
 /// A kernel that loads under `i < n`, after layout.
@@ -18,7 +18,7 @@ fn check_unmasked(body: &str, expected: Expect) {
             {body}
         }}"
     );
-    let bodies = bodies(&func(&source), Requests::default()).expect("bodies that fit");
+    let bodies = bodies(&func(&source), KernelRequests::default()).expect("bodies that fit");
     let func = &bodies[0].plan.distributed.func;
     ir::verify(func).expect("valid tile IR");
     expected.assert_eq(&ir::print(func, &|_| None));

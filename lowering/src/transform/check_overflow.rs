@@ -13,13 +13,13 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis_info;
-use crate::analysis::axis_info::{Assumptions, Axes, Info};
-use crate::gpu::layout::assign::Spread;
-use crate::ir::{Block, Builder, BuiltFor, Func, Op, Shape, Type, Value, remove_unused};
-use crate::ops::scalar::{self, Algebra, Rule, Scalar};
+use crate::analysis::axis_info::{Axes, Info, LaunchFacts};
+use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::{Block, BuiltFor, Func, FuncBuilder, Op, Shape, Type, Value, remove_unused};
+use crate::ops::scalar::{self, ArithKind, Scalar, TypeRule};
 use crate::ops::{
-    Arange, Assert, Bitcast, Broadcast, Cast, Combination, Constant, Effect, ExpandDims, Kind, Number, Place,
-    Reduce, Scan, Site, Splat, Window,
+    Arange, Assert, Bitcast, Broadcast, Cast, Combination, Constant, ConstantValue, Effect, ExpandDims, Kind,
+    MemAccess, Reduce, Scan, Site, Splat, ViewTile,
 };
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -29,16 +29,16 @@ const MAX_ORIGINS: usize = 4;
 
 /// Adds the assertions.
 pub fn report_overflow(func: &mut Func) {
-    let axes = Axes::analyse(func, &Assumptions::default());
+    let axes = Axes::analyse(func, &LaunchFacts::default());
     let values = (0..func.value_count()).map(|index| func.value_at(index));
-    let mut pass = Pass {
+    let mut pass = OverflowPass {
         ranges: values.map(|value| (value, axes.get(func, value).range)).collect(),
         origins: vec![],
         typed: BuiltFor::default(),
         exact: BuiltFor::default(),
     };
     let body = std::mem::take(&mut func.body);
-    let mut builder = Builder::new(func);
+    let mut builder = FuncBuilder::new(func);
     for op in body.ops {
         pass.op(&mut builder, op);
     }
@@ -48,7 +48,7 @@ pub fn report_overflow(func: &mut Func) {
 
 /// The operation that overflows.
 #[derive(Clone, Copy)]
-struct Origin {
+struct OverflowOrigin {
     verb: &'static str,
     dtype: DType,
     loc: Loc,
@@ -70,17 +70,17 @@ impl Overflows {
     }
 }
 
-struct Pass {
+struct OverflowPass {
     ranges: HashMap<Value, (i128, i128)>,
-    origins: Vec<Origin>,
+    origins: Vec<OverflowOrigin>,
     /// Of values as numbers of their types.
     typed: BuiltFor<Overflows>,
     /// Of values in offsets and comparisons, where arithmetic of `i32` is exact.
     exact: BuiltFor<Overflows>,
 }
 
-impl Pass {
-    fn op(&mut self, builder: &mut Builder, mut op: Op) {
+impl OverflowPass {
+    fn op(&mut self, builder: &mut FuncBuilder, mut op: Op) {
         builder.loc = op.loc;
         self.used(builder, &op);
         // How elements are combined is computed again and again, in no order that a report could name.
@@ -99,7 +99,7 @@ impl Pass {
     }
 
     /// A block with what it yields asserted.
-    fn block(&mut self, builder: &mut Builder, block: Block) -> Block {
+    fn block(&mut self, builder: &mut FuncBuilder, block: Block) -> Block {
         builder.begin_with(block.args);
         for op in block.ops {
             self.op(builder, op);
@@ -113,15 +113,15 @@ impl Pass {
 
     // ---- what rests on an overflow
 
-    fn typed(&self, builder: &Builder, value: Value) -> Overflows {
+    fn typed(&self, builder: &FuncBuilder, value: Value) -> Overflows {
         self.typed.get(builder, value).unwrap_or_default()
     }
 
-    fn exact(&self, builder: &Builder, value: Value) -> Overflows {
+    fn exact(&self, builder: &FuncBuilder, value: Value) -> Overflows {
         self.exact.get(builder, value).unwrap_or_default()
     }
 
-    fn define(&mut self, builder: &mut Builder, kind: &Kind, result: Value) {
+    fn define(&mut self, builder: &mut FuncBuilder, kind: &Kind, result: Value) {
         let typed = self.of_typed(builder, kind, result);
         let exact = match self.of_exact(builder, kind, result) {
             Some(exact) => exact,
@@ -135,19 +135,19 @@ impl Pass {
         }
     }
 
-    fn of_typed(&mut self, builder: &mut Builder, kind: &Kind, result: Value) -> Overflows {
+    fn of_typed(&mut self, builder: &mut FuncBuilder, kind: &Kind, result: Value) -> Overflows {
         let ty = builder.func.ty(result).clone();
         match kind {
             Kind::Scalar(scalar) => match (scalar.op.algebra, &scalar.args[..]) {
-                (Algebra::Compare(_), &[a, b]) if is_index(builder.func.ty(a)) => {
+                (ArithKind::Compare(_), &[a, b]) if is_index(builder.func.ty(a)) => {
                     let sides = [self.exact(builder, a), self.exact(builder, b)];
                     self.joined(builder, &sides)
                 }
-                (Algebra::Select, &[condition, a, b]) => self.selected(builder, condition, [a, b]),
-                (Algebra::And, &[a, b]) if ty.dtype == DType::Bool => {
+                (ArithKind::Select, &[condition, a, b]) => self.selected(builder, condition, [a, b]),
+                (ArithKind::And, &[a, b]) if ty.dtype == DType::Bool => {
                     self.either_decides(builder, [a, b], true)
                 }
-                (Algebra::Or, &[a, b]) if ty.dtype == DType::Bool => {
+                (ArithKind::Or, &[a, b]) if ty.dtype == DType::Bool => {
                     self.either_decides(builder, [a, b], false)
                 }
                 _ => {
@@ -165,12 +165,12 @@ impl Pass {
             Kind::Scan(scan) => self.of_sum(builder, &scan.combination, result, &mut |combination| {
                 Scan { combination, ..scan.clone() }.into()
             }),
-            kind => self.passed_on(builder, kind, result, Pass::typed),
+            kind => self.passed_on(builder, kind, result, OverflowPass::typed),
         }
     }
 
     /// Of arithmetic that is exact in an offset; `None` where the number is one of its type there too.
-    fn of_exact(&mut self, builder: &mut Builder, kind: &Kind, result: Value) -> Option<Overflows> {
+    fn of_exact(&mut self, builder: &mut FuncBuilder, kind: &Kind, result: Value) -> Option<Overflows> {
         let ty = builder.func.ty(result).clone();
         if !is_index(&ty) {
             return None;
@@ -193,7 +193,7 @@ impl Pass {
             return Some(self.exact(builder, *value));
         }
         let moves = matches!(kind, Kind::Splat(_)) || kind.operation().moves(builder.func).is_some();
-        moves.then(|| self.passed_on(builder, kind, result, Pass::exact))
+        moves.then(|| self.passed_on(builder, kind, result, OverflowPass::exact))
     }
 
     /// The only value that a range leaves.
@@ -204,10 +204,10 @@ impl Pass {
     /// Of an operation that moves or converts elements.
     fn passed_on(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut FuncBuilder,
         kind: &Kind,
         result: Value,
-        of: fn(&Pass, &Builder, Value) -> Overflows,
+        of: fn(&OverflowPass, &FuncBuilder, Value) -> Overflows,
     ) -> Overflows {
         let operation = kind.operation();
         if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
@@ -234,7 +234,7 @@ impl Pass {
         }
     }
 
-    fn joined(&mut self, builder: &mut Builder, all: &[Overflows]) -> Overflows {
+    fn joined(&mut self, builder: &mut FuncBuilder, all: &[Overflows]) -> Overflows {
         let mut joined = Overflows::default();
         for (origin, elements) in all.iter().flat_map(Overflows::iter) {
             let same =
@@ -252,7 +252,7 @@ impl Pass {
     }
 
     /// An element of the side that the condition takes.
-    fn selected(&mut self, builder: &mut Builder, condition: Value, sides: [Value; 2]) -> Overflows {
+    fn selected(&mut self, builder: &mut FuncBuilder, condition: Value, sides: [Value; 2]) -> Overflows {
         let [a, b] = sides.map(|side| self.typed(builder, side));
         let unless = (!b.is_empty()).then(|| row(builder, "not", &[condition]));
         let mut taken = |overflows: Overflows, when: Option<Value>| {
@@ -267,7 +267,12 @@ impl Pass {
     }
 
     /// A conjunction is false, and a disjunction true, whatever the other side is.
-    fn either_decides(&mut self, builder: &mut Builder, sides: [Value; 2], conjunction: bool) -> Overflows {
+    fn either_decides(
+        &mut self,
+        builder: &mut FuncBuilder,
+        sides: [Value; 2],
+        conjunction: bool,
+    ) -> Overflows {
         let mut all = vec![];
         for (side, other) in [(sides[0], sides[1]), (sides[1], sides[0])] {
             let mut own = self.typed(builder, side);
@@ -289,22 +294,28 @@ impl Pass {
     }
 
     fn origin(&mut self, verb: &'static str, dtype: DType, loc: Loc) -> usize {
-        let same = |origin: &Origin| origin.verb == verb && origin.dtype == dtype && origin.loc == loc;
+        let same =
+            |origin: &OverflowOrigin| origin.verb == verb && origin.dtype == dtype && origin.loc == loc;
         if let Some(known) = self.origins.iter().position(same) {
             return known;
         }
-        self.origins.push(Origin { verb, dtype, loc });
+        self.origins.push(OverflowOrigin { verb, dtype, loc });
         self.origins.len() - 1
     }
 
     /// Of `+`, `-` and `*` alone, if their operands may leave the type.
-    fn of_arithmetic(&mut self, builder: &mut Builder, scalar: &Scalar, result: Value) -> Option<Overflows> {
+    fn of_arithmetic(
+        &mut self,
+        builder: &mut FuncBuilder,
+        scalar: &Scalar,
+        result: Value,
+    ) -> Option<Overflows> {
         let ty = builder.func.ty(result).clone();
         let verb = match scalar.op.algebra {
-            Algebra::Add => "add",
-            Algebra::Sub => "subtract",
-            Algebra::Mul => "multiply",
-            Algebra::Neg => "negate",
+            ArithKind::Add => "add",
+            ArithKind::Sub => "subtract",
+            ArithKind::Mul => "multiply",
+            ArithKind::Neg => "negate",
             _ => return None,
         };
         if !ty.dtype.is_integer() {
@@ -319,7 +330,7 @@ impl Pass {
             return None;
         }
         let elements = match (scalar.op.algebra, &scalar.args[..]) {
-            (Algebra::Neg, &[a]) => {
+            (ArithKind::Neg, &[a]) => {
                 let a = stored(builder, a);
                 let least = number(builder, smallest, builder.func.ty(a).clone());
                 row(builder, "eq", &[a, least])
@@ -341,13 +352,13 @@ impl Pass {
     /// Of a sum of elements: the sum in 64 bits differs.
     fn of_sum(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut FuncBuilder,
         combination: &Combination,
         result: Value,
         remade: &mut dyn FnMut(Combination) -> Kind,
     ) -> Overflows {
         let ty = builder.func.ty(result).clone();
-        let sums = combination.algebra() == Some(Algebra::Add);
+        let sums = combination.algebra() == Some(ArithKind::Add);
         let [input] = combination.inputs[..] else { return Overflows::default() };
         let elements = builder.func.ty(input).shape.elements() as i128;
         let (low, high) = self.range(builder.func, input);
@@ -371,7 +382,7 @@ impl Pass {
 
     // ---- where elements are used
 
-    fn used(&mut self, builder: &mut Builder, op: &Op) {
+    fn used(&mut self, builder: &mut FuncBuilder, op: &Op) {
         let operation = op.kind.operation();
         if let Some(place) = operation.place() {
             return self.used_in_memory(builder, op, *place);
@@ -393,7 +404,7 @@ impl Pass {
         }
     }
 
-    fn used_in_memory(&mut self, builder: &mut Builder, op: &Op, place: Place) {
+    fn used_in_memory(&mut self, builder: &mut FuncBuilder, op: &Op, place: MemAccess) {
         let offset = self.exact(builder, place.offset);
         self.assert(builder, offset, place.mask);
         if let Some(mask) = place.mask {
@@ -409,7 +420,7 @@ impl Pass {
     }
 
     /// Elements outside of a view's shape are dropped.
-    fn used_in_view(&mut self, builder: &mut Builder, op: &Op, window: &Window) {
+    fn used_in_view(&mut self, builder: &mut FuncBuilder, op: &Op, window: &ViewTile) {
         for &offset in &window.offsets {
             let overflows = self.exact(builder, offset);
             self.assert(builder, overflows, None);
@@ -426,10 +437,10 @@ impl Pass {
         }
     }
 
-    fn assert(&mut self, builder: &mut Builder, overflows: Overflows, mask: Option<Value>) {
+    fn assert(&mut self, builder: &mut FuncBuilder, overflows: Overflows, mask: Option<Value>) {
         let loc = builder.loc;
         for (origin, elements) in overflows.iter() {
-            let Origin { verb, dtype, loc } = self.origins[origin];
+            let OverflowOrigin { verb, dtype, loc } = self.origins[origin];
             builder.loc = loc;
             let shape = builder.func.ty(elements).shape.clone();
             let mask = mask.filter(|&mask| builder.func.ty(mask).shape == shape);
@@ -457,56 +468,56 @@ fn moves(func: &Func, kind: &Kind, result: Value) -> bool {
     operation.operands().len() == 1
         && (matches!(kind, Kind::Splat(_))
             || operation.moves(func).is_some()
-            || matches!(operation.spread(func, &[result]), Spread::View(_)))
+            || matches!(operation.spread(func, &[result]), LayoutRelation::View(_)))
 }
 
 /// A row of the lanewise table, applied.
-fn row(builder: &mut Builder, name: &str, args: &[Value]) -> Value {
+fn row(builder: &mut FuncBuilder, name: &str, args: &[Value]) -> Value {
     let op = scalar::row(name).expect("a row of the table");
     let operand = builder.func.ty(args[0]).clone();
-    let ty = if op.rule == Rule::Compare { operand.with(DType::Bool) } else { operand };
+    let ty = if op.rule == TypeRule::Compare { operand.with(DType::Bool) } else { operand };
     builder.one(Scalar::new(op, args.to_vec()), ty)
 }
 
 /// An integer, as a tile of a type.
-fn number(builder: &mut Builder, value: i128, ty: Type) -> Value {
-    let scalar = builder.one(Constant { value: Number::Int(value) }, Type::scalar(ty.dtype));
+fn number(builder: &mut FuncBuilder, value: i128, ty: Type) -> Value {
+    let scalar = builder.one(Constant { value: ConstantValue::Int(value) }, Type::scalar(ty.dtype));
     if ty.is_scalar() { scalar } else { builder.one(Splat { value: scalar }, ty) }
 }
 
 /// In 64 bits: a sum, difference or product of two shorter integers modulo 2^64, which differs from the one that fits.
-fn widened(builder: &mut Builder, value: Value) -> Value {
+fn widened(builder: &mut FuncBuilder, value: Value) -> Value {
     let ty = builder.func.ty(value).clone();
     if ty.dtype == DType::I64 { value } else { builder.one(Cast { value }, ty.with(DType::I64)) }
 }
 
 /// The number that a store would write: a comparison takes arithmetic that does not fit for what it would be.
-fn stored(builder: &mut Builder, value: Value) -> Value {
+fn stored(builder: &mut FuncBuilder, value: Value) -> Value {
     let ty = builder.func.ty(value).clone();
     if is_index(&ty) { builder.one(Bitcast { value }, ty) } else { value }
 }
 
-fn differs(builder: &mut Builder, exact: Value, result: Value) -> Value {
+fn differs(builder: &mut FuncBuilder, exact: Value, result: Value) -> Value {
     let wrapped = stored(builder, result);
     let wrapped = widened(builder, wrapped);
     row(builder, "ne", &[exact, wrapped])
 }
 
 /// Where a sum, difference or product of 64-bit integers leaves them.
-fn leaves_64_bits(builder: &mut Builder, algebra: Algebra, [a, b, result]: [Value; 3]) -> Value {
+fn leaves_64_bits(builder: &mut FuncBuilder, algebra: ArithKind, [a, b, result]: [Value; 3]) -> Value {
     let ty = builder.func.ty(result).clone();
     let [a, b, result] = [a, b, result].map(|value| stored(builder, value));
     let zero = number(builder, 0, ty.clone());
-    let signs = |builder: &mut Builder, [x, y, z, w]: [Value; 4]| {
+    let signs = |builder: &mut FuncBuilder, [x, y, z, w]: [Value; 4]| {
         let (first, second) = (row(builder, "xor", &[x, y]), row(builder, "xor", &[z, w]));
         let both = row(builder, "and", &[first, second]);
         row(builder, "lt", &[both, zero])
     };
     match (algebra, ty.dtype.is_signed()) {
-        (Algebra::Add, true) => signs(builder, [a, result, b, result]),
-        (Algebra::Add, false) => row(builder, "lt", &[result, a]),
-        (Algebra::Sub, true) => signs(builder, [a, b, a, result]),
-        (Algebra::Sub, false) => row(builder, "lt", &[a, b]),
+        (ArithKind::Add, true) => signs(builder, [a, result, b, result]),
+        (ArithKind::Add, false) => row(builder, "lt", &[result, a]),
+        (ArithKind::Sub, true) => signs(builder, [a, b, a, result]),
+        (ArithKind::Sub, false) => row(builder, "lt", &[a, b]),
         (_, signed) => {
             // What divides by `a` gives `b` again, but for -1 times the smallest, which wraps both ways.
             let divides = row(builder, "ne", &[a, zero]);
@@ -528,7 +539,7 @@ fn leaves_64_bits(builder: &mut Builder, algebra: Algebra, [a, b, result]: [Valu
 }
 
 /// Which elements of a block lie inside its view.
-fn inside(builder: &mut Builder, window: &Window) -> Value {
+fn inside(builder: &mut FuncBuilder, window: &ViewTile) -> Value {
     let extents = window.extents.clone();
     let shape = builder.func.view(window.memory).expect("a window is one of a view").shape.clone();
     let mut inside = None;
@@ -553,7 +564,7 @@ fn inside(builder: &mut Builder, window: &Window) -> Value {
 }
 
 /// A row as a tile in which it runs along one axis.
-fn over_axis(builder: &mut Builder, row: Value, axis: usize, extents: &Shape) -> Value {
+fn over_axis(builder: &mut FuncBuilder, row: Value, axis: usize, extents: &Shape) -> Value {
     let (mut value, mut ty) = (row, builder.func.ty(row).clone());
     for other in (0..extents.rank()).filter(|&other| other != axis) {
         ty = Type::tile(ty.dtype, ty.shape.with(other, 1));

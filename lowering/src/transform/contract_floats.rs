@@ -14,9 +14,9 @@ use std::f64::consts::LOG2_E;
 
 use crate::frontend::syntax::BinaryOp;
 use crate::ir;
-use crate::ir::{Builder, Func, Op, Rewriter, Type, Value};
-use crate::ops::scalar::{Algebra, Scalar, binary, row};
-use crate::ops::{Broadcast, Constant, ExpandDims, Kind, Number, Splat};
+use crate::ir::{Func, FuncBuilder, Op, Rewriter, Type, Value};
+use crate::ops::scalar::{ArithKind, Scalar, binary, row};
+use crate::ops::{Broadcast, Constant, ConstantValue, ExpandDims, Kind, Splat};
 use crate::support::dtype::DType;
 
 /// Selections and branches in each other that are followed.
@@ -35,7 +35,8 @@ pub fn contract(func: &mut Func) {
     let uses = uses(func);
     let mut changed = false;
     Rewriter::default().run(func, &mut |_, builder, op| {
-        let Some(kind) = (Contraction { builder, definitions: &definitions, uses: &uses }).of(&op) else {
+        let Some(kind) = (FloatContraction { builder, definitions: &definitions, uses: &uses }).of(&op)
+        else {
             return builder.append(op);
         };
         changed = true;
@@ -64,7 +65,7 @@ pub(crate) fn number(definitions: &HashMap<Value, Op>, value: Value) -> Option<f
     if let Kind::Splat(splat) = kind {
         return number(definitions, splat.value);
     }
-    let Kind::Constant(Constant { value: Number::Float(number) }) = kind else { return None };
+    let Kind::Constant(Constant { value: ConstantValue::Float(number) }) = kind else { return None };
     Some(*number)
 }
 
@@ -77,20 +78,20 @@ pub(crate) fn product(func: &Func, definitions: &HashMap<Value, Op>, value: Valu
     };
     let &[left, right] = &args[..] else { return None };
     match (uniform(left), uniform(right)) {
-        _ if op.algebra != Algebra::Mul => None,
+        _ if op.algebra != ArithKind::Mul => None,
         (_, Some(factor)) => Some((left, factor)),
         (Some(factor), None) => Some((right, factor)),
         (None, None) => None,
     }
 }
 
-struct Contraction<'b, 'f> {
-    builder: &'b mut Builder<'f>,
+struct FloatContraction<'b, 'f> {
+    builder: &'b mut FuncBuilder<'f>,
     definitions: &'b HashMap<Value, Op>,
     uses: &'b HashMap<Value, usize>,
 }
 
-impl Contraction<'_, '_> {
+impl FloatContraction<'_, '_> {
     /// What an operation becomes.
     fn of(&mut self, op: &Op) -> Option<Kind> {
         let Kind::Scalar(scalar) = &op.kind else { return None };
@@ -98,11 +99,11 @@ impl Contraction<'_, '_> {
         if ty.dtype != DType::F32 {
             return None;
         }
-        if scalar.op.algebra == Algebra::Exp {
+        if scalar.op.algebra == ArithKind::Exp {
             let exponent = self.binary_exponent(scalar.args[0])?;
             return Some(Scalar::new(row("exp2")?, vec![exponent]).into());
         }
-        if scalar.op.algebra != Algebra::Div {
+        if scalar.op.algebra != ArithKind::Div {
             return None;
         }
         let Some(divisor) = self.number(scalar.args[1]) else {
@@ -174,7 +175,7 @@ impl Contraction<'_, '_> {
 
     fn constant(&mut self, ty: &Type, value: f64) -> Value {
         let scalar = Type::scalar(ty.dtype);
-        let number = self.builder.one(Constant { value: Number::Float(value) }, scalar);
+        let number = self.builder.one(Constant { value: ConstantValue::Float(value) }, scalar);
         if ty.is_scalar() { number } else { self.builder.one(Splat { value: number }, ty.clone()) }
     }
 
@@ -248,9 +249,9 @@ impl Contraction<'_, '_> {
         let Kind::Scalar(scalar) = &op.kind else { return false };
         let rounds = matches!(
             scalar.op.algebra,
-            Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::MulAdd | Algebra::Div
+            ArithKind::Add | ArithKind::Sub | ArithKind::Mul | ArithKind::MulAdd | ArithKind::Div
         );
-        rounds || scalar.op.algebra == Algebra::Select && either([scalar.args[1], scalar.args[2]])
+        rounds || scalar.op.algebra == ArithKind::Select && either([scalar.args[1], scalar.args[2]])
     }
 
     /// `x * log2 e` of a number that was rounded when it was made.
@@ -262,7 +263,7 @@ impl Contraction<'_, '_> {
             let by = self.scaled(by, LOG2_E);
             return Some(self.lanewise("mul", vec![factor, by]));
         }
-        let subtracted = self.scalar(x).filter(|scalar| scalar.op.algebra == Algebra::Sub);
+        let subtracted = self.scalar(x).filter(|scalar| scalar.op.algebra == ArithKind::Sub);
         if let Some(&[a, b]) = subtracted.map(|scalar| &scalar.args[..])
             && self.repeats(b)
             && self.is_rounded(a)

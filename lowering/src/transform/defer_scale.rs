@@ -12,9 +12,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::guard::{Fact, strongest};
-use crate::ir::{Builder, Func, Op, Rewriter, Type, Value, eliminate};
-use crate::ops::scalar::{Algebra, Scalar};
+use crate::ir::guard::{Guard, strongest};
+use crate::ir::{Func, FuncBuilder, Op, Rewriter, Type, Value, eliminate};
+use crate::ops::scalar::{ArithKind, Scalar};
 use crate::ops::{For, If, Kind, Reduce, Splat};
 use crate::support::dtype::DType;
 use crate::transform::contract_floats::{number, product, uses};
@@ -25,7 +25,7 @@ const PARAMETER: i8 = 40;
 const PRODUCT: i32 = 120;
 
 /// Joins scales, and scales after maxima what is scaled before; gives what the launcher has to check.
-pub fn scale_late(func: &mut Func) -> Vec<Fact> {
+pub fn scale_late(func: &mut Func) -> Vec<Guard> {
     let mut facts = join_scales(func);
     facts.extend(scale_after_maxima(func));
     strongest(facts)
@@ -43,7 +43,7 @@ fn in_products<'f>(func: &'f Func, visit: &mut dyn FnMut(&'f Op)) {
 }
 
 /// Makes one product of several with a scale each.
-fn join_scales(func: &mut Func) -> Vec<Fact> {
+fn join_scales(func: &mut Func) -> Vec<Guard> {
     let (definitions, uses) = (func.cloned_definitions(), uses(func));
     let scales = Scales { func, definitions: &definitions };
     // What is scaled, and by which numbers, by the product.
@@ -98,7 +98,7 @@ fn join_scales(func: &mut Func) -> Vec<Fact> {
 }
 
 /// Scales after maxima what is scaled before.
-fn scale_after_maxima(func: &mut Func) -> Vec<Fact> {
+fn scale_after_maxima(func: &mut Func) -> Vec<Guard> {
     let definitions = func.cloned_definitions();
     let mut found = Scaled::default();
     let scales = Scales { func, definitions: &definitions };
@@ -119,13 +119,13 @@ struct Scaled {
     /// What stands for products with a scale.
     factors: HashMap<Value, Value>,
     /// The scale that scores lack, by what is made of these.
-    users: HashMap<Value, (Value, Use)>,
-    facts: Vec<Fact>,
+    users: HashMap<Value, (Value, ScoreUse)>,
+    facts: Vec<Guard>,
 }
 
 /// What is made of scores.
 #[derive(Clone, Copy)]
-enum Use {
+enum ScoreUse {
     Maximum,
     /// `s - b`
     Difference,
@@ -141,7 +141,7 @@ struct Scales<'f> {
 
 /// A scale, the products with it, and the values between these and the scores.
 #[derive(Default)]
-struct Path {
+struct ScalePath {
     scale: Option<Value>,
     products: HashMap<Value, Value>,
     inner: HashSet<Value>,
@@ -151,7 +151,7 @@ impl Scales<'_> {
     /// The scores that a maximum is taken of, if all that they are used for can do without their scale.
     fn find(&self, op: &Op, found: &mut Scaled) {
         let Some(scores) = maximum_of(op).filter(|scores| !found.unscaled.contains(scores)) else { return };
-        let mut path = Path::default();
+        let mut path = ScalePath::default();
         if self.func.ty(scores).dtype != DType::F32 || self.follow(scores, &mut path).is_none() {
             return;
         }
@@ -170,7 +170,7 @@ impl Scales<'_> {
     }
 
     /// From scores to the products that they are made of.
-    fn follow(&self, value: Value, path: &mut Path) -> Option<()> {
+    fn follow(&self, value: Value, path: &mut ScalePath) -> Option<()> {
         let op = self.definitions.get(&value)?;
         if let Kind::If(If { then, otherwise, .. }) = &op.kind
             && op.results.len() == 1
@@ -182,7 +182,7 @@ impl Scales<'_> {
             return path.scale.filter(|scale| !defines(scale)).map(|_| ());
         }
         if let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind
-            && row.algebra == Algebra::Select
+            && row.algebra == ArithKind::Select
         {
             path.inner.insert(value);
             return self.follow_either(args[1], args[2], path);
@@ -193,7 +193,7 @@ impl Scales<'_> {
     }
 
     /// Of two of which one is what a mask gives.
-    fn follow_either(&self, one: Value, other: Value, path: &mut Path) -> Option<()> {
+    fn follow_either(&self, one: Value, other: Value, path: &mut ScalePath) -> Option<()> {
         match [one, other].map(|value| self.is_kept(value)) {
             [true, false] => self.follow(other, path),
             [false, true] => self.follow(one, path),
@@ -224,7 +224,7 @@ impl Scales<'_> {
     }
 
     /// Exponents of the powers of two that a number lies between, which is above 0 if the launcher finds some facts to hold.
-    fn magnitude(&self, value: Value, facts: &mut Vec<Fact>) -> Option<(i32, i32)> {
+    fn magnitude(&self, value: Value, facts: &mut Vec<Guard>) -> Option<(i32, i32)> {
         if let Some(number) = number(self.definitions, value) {
             let exponent = number.log2();
             return (number > 0.0 && number.is_finite())
@@ -233,20 +233,20 @@ impl Scales<'_> {
         let Some(op) = self.definitions.get(&value) else {
             let scalar =
                 self.func.scalar_parameter(value).filter(|_| self.func.ty(value).dtype == DType::F32)?;
-            facts.push(Fact::Magnitude { scalar, least: -PARAMETER, most: PARAMETER });
+            facts.push(Guard::Magnitude { scalar, least: -PARAMETER, most: PARAMETER });
             return Some((-i32::from(PARAMETER), i32::from(PARAMETER)));
         };
         let Kind::Scalar(scalar) = &op.kind else { return None };
         match (scalar.op.algebra, &scalar.args[..]) {
-            (Algebra::Mul, &[one, other]) => {
+            (ArithKind::Mul, &[one, other]) => {
                 let (one, other) = (self.magnitude(one, facts)?, self.magnitude(other, facts)?);
                 Some((one.0 + other.0, one.1 + other.1))
             }
-            (Algebra::Div, &[one, other]) => {
+            (ArithKind::Div, &[one, other]) => {
                 let (one, other) = (self.magnitude(one, facts)?, self.magnitude(other, facts)?);
                 Some((one.0 - other.1, one.1 - other.0))
             }
-            (Algebra::Select, _) => {
+            (ArithKind::Select, _) => {
                 let chosen = self.resolved(value, facts)?;
                 (chosen != value).then(|| self.magnitude(chosen, facts))?
             }
@@ -255,7 +255,7 @@ impl Scales<'_> {
         }
     }
 
-    fn magnitude_of_all(&self, factors: &[Value], facts: &mut Vec<Fact>) -> Option<()> {
+    fn magnitude_of_all(&self, factors: &[Value], facts: &mut Vec<Guard>) -> Option<()> {
         let add = |(low, high): (i32, i32), &factor: &Value| {
             let own = self.magnitude(factor, facts)?;
             Some((low + own.0, high + own.1))
@@ -265,17 +265,17 @@ impl Scales<'_> {
     }
 
     /// A number, where it is chosen by comparing a magnitude with one that it is known to be beyond or not.
-    fn resolved(&self, mut value: Value, facts: &mut Vec<Fact>) -> Option<Value> {
+    fn resolved(&self, mut value: Value, facts: &mut Vec<Guard>) -> Option<Value> {
         while let Some(Kind::Scalar(Scalar { op, args, .. })) =
             self.definitions.get(&value).map(|op| &op.kind)
-            && op.algebra == Algebra::Select
+            && op.algebra == ArithKind::Select
         {
             let Kind::Scalar(condition) = &self.definitions.get(&args[0])?.kind else { return None };
             let [left, right] = condition.args[..] else { return None };
             let (left, right) = (self.magnitude(left, facts)?, self.magnitude(right, facts)?);
             let [holds, fails] = match condition.op.algebra {
-                Algebra::Compare(BinaryOp::Lt) => [left.1 < right.0, left.0 >= right.1],
-                Algebra::Compare(BinaryOp::Gt) => [left.0 > right.1, left.1 <= right.0],
+                ArithKind::Compare(BinaryOp::Lt) => [left.1 < right.0, left.0 >= right.1],
+                ArithKind::Compare(BinaryOp::Gt) => [left.0 > right.1, left.1 <= right.0],
                 _ => return None,
             };
             value = match (holds, fails) {
@@ -288,7 +288,7 @@ impl Scales<'_> {
     }
 
     /// What uses scores, if that can do without their scale, and nothing else uses what they are made of.
-    fn users(&self, scores: Value, path: &Path) -> Option<Vec<(Value, Use)>> {
+    fn users(&self, scores: Value, path: &ScalePath) -> Option<Vec<(Value, ScoreUse)>> {
         let (mut users, mut fits) = (vec![], true);
         let is_way = |value: &Value| {
             *value != scores && (path.inner.contains(value) || path.products.contains_key(value))
@@ -310,17 +310,17 @@ impl Scales<'_> {
         fits.then_some(users)
     }
 
-    fn made_of(&self, op: &Op, scores: Value) -> Option<Use> {
+    fn made_of(&self, op: &Op, scores: Value) -> Option<ScoreUse> {
         if maximum_of(op) == Some(scores) {
-            return Some(Use::Maximum);
+            return Some(ScoreUse::Maximum);
         }
         let Kind::Scalar(Scalar { op, args, .. }) = &op.kind else { return None };
         if args[0] != scores || args[1..].contains(&scores) {
             return None;
         }
         match op.algebra {
-            Algebra::Sub => Some(Use::Difference),
-            Algebra::Mul | Algebra::MulAdd => self.uniform(args[1]).map(Use::Multiple),
+            ArithKind::Sub => Some(ScoreUse::Difference),
+            ArithKind::Mul | ArithKind::MulAdd => self.uniform(args[1]).map(ScoreUse::Multiple),
             _ => None,
         }
     }
@@ -334,7 +334,7 @@ fn maximum_of(op: &Op) -> Option<Value> {
     else {
         return None;
     };
-    let is_maximum = scalar.op.algebra == Algebra::Maximum
+    let is_maximum = scalar.op.algebra == ArithKind::Maximum
         && scalar.args == combination.block.args
         && *results == combination.block.yields;
     is_maximum.then_some(*input)
@@ -342,12 +342,12 @@ fn maximum_of(op: &Op) -> Option<Value> {
 
 impl Scaled {
     /// Whether one product is both among what is made of scores and on the way to others: it is rewritten once.
-    fn overlaps(&self, path: &Path, users: &[(Value, Use)]) -> bool {
+    fn overlaps(&self, path: &ScalePath, users: &[(Value, ScoreUse)]) -> bool {
         path.products.keys().any(|product| self.users.contains_key(product))
             || users.iter().any(|(result, _)| self.factors.contains_key(result))
     }
 
-    fn rewrite(&self, builder: &mut Builder, mut op: Op) {
+    fn rewrite(&self, builder: &mut FuncBuilder, mut op: Op) {
         let Some(&result) = op.results.first() else { return builder.append(op) };
         if self.unscaled.contains(&result) {
             let operation = op.kind.operation_mut();
@@ -362,12 +362,12 @@ impl Scaled {
         op.kind.operation_mut().map(&mut |value| self.factors.get(&value).copied().unwrap_or(value));
         let ty = builder.func.ty(result).clone();
         let kind: Kind = match (made, op.kind) {
-            (Use::Multiple(by), Kind::Scalar(mut scalar)) => {
+            (ScoreUse::Multiple(by), Kind::Scalar(mut scalar)) => {
                 let by = builder.one(Scalar::named("mul", vec![by, scale]), Type::scalar(ty.dtype));
                 scalar.args[1] = builder.one(Splat { value: by }, ty);
                 scalar.into()
             }
-            (Use::Difference, Kind::Scalar(scalar)) => {
+            (ScoreUse::Difference, Kind::Scalar(scalar)) => {
                 let scale = builder.one(Splat { value: scale }, ty.clone());
                 let negative = builder.one(Scalar::named("neg", vec![scalar.args[1]]), ty);
                 Scalar::named("fma", vec![scalar.args[0], scale, negative]).into()

@@ -14,22 +14,22 @@ mod lower_view_access;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use crate::analysis::axis_info::{Assumptions, Axes};
-use crate::analysis::bounds::{Decision, Decisions};
-use crate::analysis::inequality::Bound;
+use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::bounds::{BoundsDecision, BoundsDecisions};
+use crate::analysis::inequality::BoundSearch;
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::syntax::{BinaryOp, UnaryOp};
 use crate::ir;
 use crate::ir::guard;
-use crate::ir::guard::Fact;
-use crate::ir::{Builder, BuiltFor, Func, Op, Rewriter, Shape, Type, Value};
-use crate::ops::scalar::{self, Algebra, Scalar};
-use crate::ops::{Cast, Constant, Kind, Number, Place, Splat};
+use crate::ir::guard::Guard;
+use crate::ir::{BuiltFor, Func, FuncBuilder, Op, Rewriter, Shape, Type, Value};
+use crate::ops::scalar::{self, ArithKind, Scalar};
+use crate::ops::{Cast, Constant, ConstantValue, Kind, MemAccess, Splat};
 use crate::support::dtype::DType;
 
 /// What a body may rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trust {
+pub enum BoundsPolicy {
     /// Facts that the launcher checks.
     Launch,
     /// Nothing: every access compares with the length.
@@ -39,11 +39,11 @@ pub enum Trust {
 }
 
 /// Splits every offset and index comparison of `func`; returns the facts that the result relies on.
-pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
+pub fn split(func: &mut Func, trust: BoundsPolicy) -> Vec<Guard> {
     let polynomials = Polynomials::analyse(func);
-    let decisions = Decisions::analyse(func, &polynomials);
+    let decisions = BoundsDecisions::analyse(func, &polynomials);
     let assumptions =
-        if trust == Trust::Launch { Assumptions::promised(func) } else { Assumptions::default() };
+        if trust == BoundsPolicy::Launch { LaunchFacts::promised(func) } else { LaunchFacts::default() };
     let ranges = Axes::analyse(func, &assumptions);
     let definitions = func.definitions();
     let numbers = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
@@ -71,14 +71,14 @@ pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
 struct Splitter {
     definitions: HashMap<Value, Kind>,
     polynomials: Polynomials,
-    decisions: Decisions,
+    decisions: BoundsDecisions,
     ranges: HashMap<Value, (i128, i128)>,
-    trust: Trust,
-    facts: Vec<Fact>,
+    trust: BoundsPolicy,
+    facts: Vec<Guard>,
     /// What an exact comparison stands for; decisions are known by the original.
     replaced: HashMap<Value, Value>,
     // What was built for a value, and what is known of it: values share what they are made of.
-    parts: BuiltFor<Parts>,
+    parts: BuiltFor<IndexParts>,
     wide: BuiltFor<Value>,
     widened: BuiltFor<Value>,
     exact_ranges: RefCell<HashMap<Value, (i128, i128)>>,
@@ -87,7 +87,7 @@ struct Splitter {
 
 /// An index as `uniform + varying`; a missing part is 0.
 #[derive(Clone, Copy)]
-struct Parts {
+struct IndexParts {
     /// An `i64` scalar.
     uniform: Option<Value>,
     /// A tile of `i32` or `i64`.
@@ -101,7 +101,7 @@ fn within(range: (i128, i128), limit: (i128, i128)) -> bool {
 }
 
 impl Splitter {
-    fn op(&mut self, rewriter: &mut Rewriter, builder: &mut Builder, mut op: Op) {
+    fn op(&mut self, rewriter: &mut Rewriter, builder: &mut FuncBuilder, mut op: Op) {
         if let Some(window) = op.kind.operation().window().cloned() {
             let place = self.elements(builder, &window);
             op.kind = op.kind.operation().by_element(place).unwrap_or(op.kind);
@@ -114,7 +114,7 @@ impl Splitter {
             }
         }
         if let Kind::Scalar(scalar) = &op.kind
-            && let Algebra::Compare(compare) = scalar.op.algebra
+            && let ArithKind::Compare(compare) = scalar.op.algebra
             && let Some(result) = self.comparison(builder, compare, scalar)
         {
             rewriter.replace(op.results[0], result);
@@ -125,17 +125,17 @@ impl Splitter {
     }
 
     /// The access with its offset split and its bounds decided.
-    fn place(&mut self, builder: &mut Builder, place: Place) -> Place {
+    fn place(&mut self, builder: &mut FuncBuilder, place: MemAccess) -> MemAccess {
         let mask = place.mask.map(|mask| self.replaced.get(&mask).copied().unwrap_or(mask));
-        let decision = self.decisions.get(&Place { mask, ..place });
+        let decision = self.decisions.get(&MemAccess { mask, ..place });
         let bounded = match (self.trust, decision) {
-            (Trust::Caller, _) => false,
-            (Trust::Nothing, Decision::Launch(facts)) => !facts.is_empty(),
-            (Trust::Launch, Decision::Launch(facts)) => {
+            (BoundsPolicy::Caller, _) => false,
+            (BoundsPolicy::Nothing, BoundsDecision::Launch(facts)) => !facts.is_empty(),
+            (BoundsPolicy::Launch, BoundsDecision::Launch(facts)) => {
                 self.rely_on(facts);
                 false
             }
-            (_, Decision::Kernel) => true,
+            (_, BoundsDecision::Kernel) => true,
         };
         let shape = builder.func.ty(place.offset).shape.clone();
         let parts = self.parts(builder, place.offset);
@@ -146,10 +146,10 @@ impl Splitter {
                 self.splat(builder, zero, &shape)
             }
         };
-        Place { base: parts.uniform, offset, bounded, ..place }
+        MemAccess { base: parts.uniform, offset, bounded, ..place }
     }
 
-    fn rely_on(&mut self, facts: Vec<Fact>) {
+    fn rely_on(&mut self, facts: Vec<Guard>) {
         for fact in facts {
             if !self.facts.contains(&fact) {
                 self.facts.push(fact);
@@ -159,7 +159,7 @@ impl Splitter {
 
     // ---- splitting
 
-    fn parts(&mut self, builder: &mut Builder, value: Value) -> Parts {
+    fn parts(&mut self, builder: &mut FuncBuilder, value: Value) -> IndexParts {
         if let Some(known) = self.parts.get(builder, value) {
             return known;
         }
@@ -168,20 +168,20 @@ impl Splitter {
         parts
     }
 
-    fn split(&mut self, builder: &mut Builder, value: Value) -> Parts {
+    fn split(&mut self, builder: &mut FuncBuilder, value: Value) -> IndexParts {
         let ty = builder.func.ty(value).clone();
         if ty.is_scalar() {
-            return Parts { uniform: Some(self.wide(builder, value)), varying: None };
+            return IndexParts { uniform: Some(self.wide(builder, value)), varying: None };
         }
-        let leaf = Parts { uniform: None, varying: Some(value) };
+        let leaf = IndexParts { uniform: None, varying: Some(value) };
         if !matches!(ty.dtype, DType::I32 | DType::I64) {
             // Another width is a number like any other, in 64 bits.
             let wide = self.widen(builder, value);
-            return Parts { varying: Some(wide), ..leaf };
+            return IndexParts { varying: Some(wide), ..leaf };
         }
         match self.definitions.get(&value).cloned() {
             Some(Kind::Splat(Splat { value })) => {
-                Parts { uniform: Some(self.wide(builder, value)), varying: None }
+                IndexParts { uniform: Some(self.wide(builder, value)), varying: None }
             }
             Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, &ty).unwrap_or(leaf),
             // Widening: the parts of the narrow index are exact already.
@@ -196,21 +196,21 @@ impl Splitter {
                     kind.operation_mut().map(&mut |_| inner);
                     self.make(builder, kind.clone(), ty.with(dtype))
                 });
-                Parts { varying, ..parts }
+                IndexParts { varying, ..parts }
             }
             _ => leaf,
         }
     }
 
-    fn arithmetic(&mut self, builder: &mut Builder, scalar: &Scalar, ty: &Type) -> Option<Parts> {
+    fn arithmetic(&mut self, builder: &mut FuncBuilder, scalar: &Scalar, ty: &Type) -> Option<IndexParts> {
         match scalar.op.algebra {
-            Algebra::Add | Algebra::Sub => {
+            ArithKind::Add | ArithKind::Sub => {
                 let (a, b) = (self.parts(builder, scalar.args[0]), self.parts(builder, scalar.args[1]));
                 let uniform = self.combine(builder, scalar, a.uniform, b.uniform);
                 let varying = self.combine(builder, scalar, a.varying, b.varying);
-                Some(Parts { uniform, varying })
+                Some(IndexParts { uniform, varying })
             }
-            Algebra::Mul => {
+            ArithKind::Mul => {
                 let (a, b) = (self.parts(builder, scalar.args[0]), self.parts(builder, scalar.args[1]));
                 // (u + v) * s = u * s + v * s for a uniform s; a product of two varying parts is a leaf.
                 let (tile, factor, original) = match (a.varying, b.varying) {
@@ -228,20 +228,20 @@ impl Splitter {
                     let (v, factor) = self.same_width(builder, v, factor);
                     self.exact(builder, mul, vec![v, factor])
                 });
-                Some(Parts { uniform, varying })
+                Some(IndexParts { uniform, varying })
             }
-            Algebra::Shl => {
+            ArithKind::Shl => {
                 let power = self.power(scalar)?;
                 let factor = self.constant(builder, ty.dtype, power);
                 let factor = self.splat(builder, factor, &ty.shape);
                 let args = vec![scalar.args[0], factor];
                 self.arithmetic(builder, &Scalar::new(scalar::binary(BinaryOp::Mul), args), ty)
             }
-            Algebra::Neg => {
+            ArithKind::Neg => {
                 let parts = self.parts(builder, scalar.args[0]);
                 let uniform = parts.uniform.map(|u| self.exact(builder, scalar.op, vec![u]));
                 let varying = parts.varying.map(|v| self.exact(builder, scalar.op, vec![v]));
-                Some(Parts { uniform, varying })
+                Some(IndexParts { uniform, varying })
             }
             _ => None,
         }
@@ -250,7 +250,7 @@ impl Splitter {
     /// `a op b` with a missing side counting as 0.
     fn combine(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut FuncBuilder,
         scalar: &Scalar,
         a: Option<Value>,
         b: Option<Value>,
@@ -258,7 +258,7 @@ impl Splitter {
         let (a, b) = match (a, b) {
             (None, None) => return None,
             (Some(a), None) => return Some(a),
-            (None, Some(b)) if scalar.op.algebra == Algebra::Add => return Some(b),
+            (None, Some(b)) if scalar.op.algebra == ArithKind::Add => return Some(b),
             (None, Some(b)) => {
                 return Some(self.exact(builder, scalar::unary(UnaryOp::Neg), vec![b]));
             }
@@ -269,7 +269,7 @@ impl Splitter {
     }
 
     /// Builds an operation and remembers what it is, for the ranges and polynomials of what is built on it.
-    fn make(&mut self, builder: &mut Builder, kind: impl Into<Kind>, ty: Type) -> Value {
+    fn make(&mut self, builder: &mut FuncBuilder, kind: impl Into<Kind>, ty: Type) -> Value {
         let kind = kind.into();
         let value = builder.one(kind.clone(), ty);
         self.polynomials.define(builder.func, &kind, value);
@@ -277,11 +277,11 @@ impl Splitter {
         value
     }
 
-    fn constant(&mut self, builder: &mut Builder, dtype: DType, value: i128) -> Value {
-        self.make(builder, Constant { value: Number::Int(value) }, Type::scalar(dtype))
+    fn constant(&mut self, builder: &mut FuncBuilder, dtype: DType, value: i128) -> Value {
+        self.make(builder, Constant { value: ConstantValue::Int(value) }, Type::scalar(dtype))
     }
 
-    fn splat(&mut self, builder: &mut Builder, value: Value, shape: &Shape) -> Value {
+    fn splat(&mut self, builder: &mut FuncBuilder, value: Value, shape: &Shape) -> Value {
         if shape.rank() == 0 {
             return value;
         }
@@ -289,19 +289,19 @@ impl Splitter {
         self.make(builder, Splat { value }, Type::tile(dtype, shape.clone()))
     }
 
-    fn widen(&mut self, builder: &mut Builder, value: Value) -> Value {
+    fn widen(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         let ty = builder.func.ty(value).clone();
         if ty.dtype == DType::I64 { value } else { self.make(builder, Cast { value }, ty.with(DType::I64)) }
     }
 
     /// Exact arithmetic; the flag helps only in 32 bits.
-    fn exact(&mut self, builder: &mut Builder, op: &'static scalar::ScalarOp, args: Vec<Value>) -> Value {
+    fn exact(&mut self, builder: &mut FuncBuilder, op: &'static scalar::ScalarOp, args: Vec<Value>) -> Value {
         let ty = builder.func.ty(args[0]).clone();
         let exact = ty.dtype == DType::I32;
         self.make(builder, Scalar { op, args, exact }, ty)
     }
 
-    fn same_width(&mut self, builder: &mut Builder, a: Value, b: Value) -> (Value, Value) {
+    fn same_width(&mut self, builder: &mut FuncBuilder, a: Value, b: Value) -> (Value, Value) {
         if builder.func.ty(a).dtype == builder.func.ty(b).dtype {
             (a, b)
         } else {
@@ -310,7 +310,7 @@ impl Splitter {
     }
 
     /// A scalar index in 64 bits, its own arithmetic redone there.
-    fn wide(&mut self, builder: &mut Builder, value: Value) -> Value {
+    fn wide(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         if let Some(known) = self.wide.get(builder, value) {
             return known;
         }
@@ -319,13 +319,13 @@ impl Splitter {
         wide
     }
 
-    fn made_wide(&mut self, builder: &mut Builder, value: Value) -> Value {
+    fn made_wide(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         let ty = builder.func.ty(value).clone();
         if ty.dtype == DType::I64 && !self.rests_on_narrow(builder.func, value) {
             return value;
         }
         match self.definitions.get(&value).cloned() {
-            Some(Kind::Constant(Constant { value: Number::Int(number) })) => {
+            Some(Kind::Constant(Constant { value: ConstantValue::Int(number) })) => {
                 self.constant(builder, DType::I64, number)
             }
             Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
@@ -341,9 +341,9 @@ impl Splitter {
     /// Arithmetic that is followed, of operands in 64 bits.
     fn redone(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut FuncBuilder,
         scalar: &Scalar,
-        wide: fn(&mut Splitter, &mut Builder, Value) -> Value,
+        wide: fn(&mut Splitter, &mut FuncBuilder, Value) -> Value,
     ) -> Value {
         let Some(power) = self.power(scalar) else {
             let args = scalar.args.iter().map(|&arg| wide(self, builder, arg)).collect();
@@ -393,7 +393,7 @@ impl Splitter {
     // ---- widths
 
     /// A varying part in the width it needs.
-    fn fit(&mut self, builder: &mut Builder, varying: Value) -> Value {
+    fn fit(&mut self, builder: &mut FuncBuilder, varying: Value) -> Value {
         if builder.func.ty(varying).dtype == DType::I64 {
             return self.widened(builder, varying);
         }
@@ -404,7 +404,7 @@ impl Splitter {
         }
         let whole = self.polynomials.get(varying);
         let contained = |part: &Value| whole.contains(&self.polynomials.get(*part));
-        if self.trust == Trust::Launch
+        if self.trust == BoundsPolicy::Launch
             && parts.iter().all(|part| inside(part) || contained(part))
             && let Some(facts) = self.fits_if(builder.func, varying)
         {
@@ -435,10 +435,10 @@ impl Splitter {
                     return (args[0].0.saturating_mul(power), args[0].1.saturating_mul(power));
                 }
                 match (scalar.op.algebra, args.as_slice()) {
-                    (Algebra::Add, [a, b]) => (a.0.saturating_add(b.0), a.1.saturating_add(b.1)),
-                    (Algebra::Sub, [a, b]) => (a.0.saturating_sub(b.1), a.1.saturating_sub(b.0)),
-                    (Algebra::Neg, [a]) => (a.1.saturating_neg(), a.0.saturating_neg()),
-                    (Algebra::Mul, [a, b]) => {
+                    (ArithKind::Add, [a, b]) => (a.0.saturating_add(b.0), a.1.saturating_add(b.1)),
+                    (ArithKind::Sub, [a, b]) => (a.0.saturating_sub(b.1), a.1.saturating_sub(b.0)),
+                    (ArithKind::Neg, [a]) => (a.1.saturating_neg(), a.0.saturating_neg()),
+                    (ArithKind::Mul, [a, b]) => {
                         let corners = [a.0, a.1].map(|x| [x.saturating_mul(b.0), x.saturating_mul(b.1)]);
                         let corners = corners.as_flattened();
                         (
@@ -456,7 +456,7 @@ impl Splitter {
                 let [inner] = kind.operation().operands()[..] else { return leaf() };
                 self.exact_range(func, inner)
             }
-            Kind::Constant(Constant { value: Number::Int(number) }) => (*number, *number),
+            Kind::Constant(Constant { value: ConstantValue::Int(number) }) => (*number, *number),
             _ => leaf(),
         }
     }
@@ -481,9 +481,9 @@ impl Splitter {
     }
 
     /// Facts under which a varying part stays within 32 bits.
-    fn fits_if(&self, func: &Func, varying: Value) -> Option<Vec<Fact>> {
+    fn fits_if(&self, func: &Func, varying: Value) -> Option<Vec<Guard>> {
         let polynomial = self.polynomials.get(varying);
-        let mut bound = Bound::unmasked(func, &self.polynomials);
+        let mut bound = BoundSearch::unmasked(func, &self.polynomials);
         bound.not_negative(&polynomial)?;
         let top = bound.upper(polynomial)?;
         bound.at_most(&top, &Polynomial::constant(I32.1))?;
@@ -491,7 +491,7 @@ impl Splitter {
     }
 
     /// The varying part with its arithmetic redone in 64 bits.
-    fn widened(&mut self, builder: &mut Builder, value: Value) -> Value {
+    fn widened(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         if let Some(known) = self.widened.get(builder, value) {
             return known;
         }
@@ -500,7 +500,7 @@ impl Splitter {
         widened
     }
 
-    fn made_wider(&mut self, builder: &mut Builder, value: Value) -> Value {
+    fn made_wider(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         let ty = builder.func.ty(value).clone();
         if ty.dtype == DType::I64 && !self.rests_on_narrow(builder.func, value) {
             return value;

@@ -5,15 +5,15 @@
 //! needs (`mlir/gpu/memory/shifted`). A tile that is written keeps neighbours with neighbouring threads: each element is
 //! stored by itself, and threads far from each other would write to many lines at once.
 
-use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::axis_info::{Axes, LaunchFacts};
 use crate::gpu::layout::access::{MAX_BYTES, NARROWEST_COPY};
 use crate::gpu::layout::assign::repeated;
 use crate::ir::{Func, Op, Rewriter};
-use crate::ops::{Effect, Kind, Level, Load, Place, Shift, Start};
+use crate::ops::{CacheModifier, Effect, Kind, Load, MemAccess, Shift, VectorStart};
 use crate::support::dtype::DType;
 
 /// Marks such loads, after `split`, in a function that writes no tiles of several axes.
-pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
+pub fn read_unrotated(func: &mut Func, assumptions: &LaunchFacts) {
     let mut suits = true;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
@@ -42,14 +42,14 @@ pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
 }
 
 /// Whether an access is of a tile with several elements along several axes.
-fn is_matrix(func: &Func, place: &Place) -> bool {
+fn is_matrix(func: &Func, place: &MemAccess) -> bool {
     func.ty(place.offset).shape.iter().filter(|extent| **extent > 1).count() > 1
 }
 
 /// How a load is read around its elements, if it is of such rows.
-fn shift(func: &Func, axes: &Axes, op: &Op) -> Option<(Place, Shift)> {
+fn shift(func: &Func, axes: &Axes, op: &Op) -> Option<(MemAccess, Shift)> {
     let Kind::Load(Load { place, cache, .. }) = &op.kind else { return None };
-    if cache.level == Level::Volatile || place.shift.is_some() || !is_matrix(func, place) {
+    if cache.level == CacheModifier::Volatile || place.shift.is_some() || !is_matrix(func, place) {
         return None;
     }
     if func.ty(place.offset).dtype != DType::I32 {
@@ -68,6 +68,6 @@ fn shift(func: &Func, axes: &Axes, op: &Op) -> Option<(Place, Shift)> {
     }
     // Which elements take part is asked where the masks are made.
     let shift =
-        Shift { elements, limit: elements, start: Start::Unrotated, interval: false, one_sided: false };
+        Shift { elements, limit: elements, start: VectorStart::Unrotated, interval: false, one_sided: false };
     Some((*place, shift))
 }

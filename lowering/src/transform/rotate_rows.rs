@@ -11,28 +11,28 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::axis_info::{Axes, LaunchFacts};
 use crate::analysis::polynomial::{Atom, Placement, Polynomial, Polynomials};
 use crate::analysis::row_groups;
 use crate::frontend::syntax::BinaryOp;
 use crate::gpu::layout::access::MAX_BYTES;
-use crate::gpu::layout::assign::Spread;
-use crate::gpu::layout::reindex::View;
+use crate::gpu::layout::assign::LayoutRelation;
+use crate::gpu::layout::reindex::Reindex;
 use crate::ir;
 use crate::ir::guard::Symbol;
-use crate::ir::{Builder, Func, Op, ParamId, ParamKind, Rewriter, Shape, Type, Value, sources};
-use crate::ops::Level;
-use crate::ops::scalar::{Algebra, Scalar};
+use crate::ir::{Func, FuncBuilder, Op, ParamId, ParamKind, Rewriter, Shape, Type, Value, sources};
+use crate::ops::CacheModifier;
+use crate::ops::scalar::{ArithKind, Scalar};
 use crate::ops::{
-    Arange, Broadcast, Cast, Constant, Cut, Dealt, Effect, ExpandDims, Kind, Length, Load, NumPrograms,
-    Number, Place, ProgramId, Rotate, Shift, Start, Store,
+    Arange, Broadcast, Cast, Constant, ConstantValue, Effect, ExpandDims, Kind, Length, Load, MemAccess,
+    NumPrograms, ProgramId, RangeOrder, Rotate, RowCut, Shift, Store, VectorStart,
 };
 use crate::support::dtype::DType;
 
 /// Rotates a function's rows, after `split`, if there are any and what is made of them does not depend on the order.
-pub fn rotate(func: &mut Func, assumptions: &Assumptions) {
+pub fn rotate(func: &mut Func, assumptions: &LaunchFacts) {
     let mut separated = func.clone();
-    let plans = Plan::all(&mut separated, assumptions);
+    let plans = RotationPlan::all(&mut separated, assumptions);
     if plans.is_empty() {
         return;
     }
@@ -43,16 +43,16 @@ pub fn rotate(func: &mut Func, assumptions: &Assumptions) {
 }
 
 /// A sum of products.
-type Terms = Vec<(i128, Vec<Source>)>;
+type Terms = Vec<(i128, Vec<EntryScalar>)>;
 
 /// What is rotated, and by how much.
-struct Plan {
+struct RotationPlan {
     ramp: Value,
     /// The row's start: what it leaves when it is divided by the limit is `s`.
     number: Terms,
     /// The accesses of rows; for those that are not rotated by what they are behind alignment, how far they are, if the function can
     /// begin with it.
-    shifts: Vec<(Place, Shift, Option<Terms>)>,
+    shifts: Vec<(MemAccess, Shift, Option<Terms>)>,
     limit: u32,
     /// What all numbers of a row are below, where a tile is a row.
     bound: Option<Value>,
@@ -60,7 +60,7 @@ struct Plan {
 
 /// A scalar that stands at the beginning of a function.
 #[derive(Clone, Copy)]
-enum Source {
+enum EntryScalar {
     Parameter(Value),
     /// Made of the program's place and arguments alone: it is made again.
     Made(Value),
@@ -70,24 +70,24 @@ enum Source {
 }
 
 /// An access to a row: each element one behind the one before it.
-struct Row {
-    place: Place,
+struct RowAccess {
+    place: MemAccess,
     start: Polynomial,
     extent: u32,
     bytes: u32,
     writes: bool,
 }
 
-impl Row {
+impl RowAccess {
     /// What is written cannot be read around: it says how far to rotate, and of several what is most.
     fn rank(&self) -> (bool, u32) {
         (self.writes, self.bytes)
     }
 }
 
-impl Plan {
+impl RotationPlan {
     /// The plans of the parts of a function whose tiles are as long as the rows that come first; parts get ramps of their own.
-    fn all(func: &mut Func, assumptions: &Assumptions) -> Vec<Plan> {
+    fn all(func: &mut Func, assumptions: &LaunchFacts) -> Vec<RotationPlan> {
         let found = rows(func, &Polynomials::analyse(func));
         let Some(leader) = found.iter().max_by_key(|row| row.rank()) else { return vec![] };
         let extent = leader.extent;
@@ -100,9 +100,10 @@ impl Plan {
         let definitions = func.definitions();
         let rows = rows(func, &Polynomials::analyse(func));
         let plans = ramps.into_iter().filter_map(|ramp| {
-            let counted = |row: &&Row| sources(row.place.offset, &definitions).contains(&ramp);
-            let own: Vec<&Row> = rows.iter().filter(|row| row.extent == extent).filter(counted).collect();
-            Plan::new(func, &axes, &definitions, ramp, &own)
+            let counted = |row: &&RowAccess| sources(row.place.offset, &definitions).contains(&ramp);
+            let own: Vec<&RowAccess> =
+                rows.iter().filter(|row| row.extent == extent).filter(counted).collect();
+            RotationPlan::new(func, &axes, &definitions, ramp, &own)
         });
         plans.collect()
     }
@@ -113,8 +114,8 @@ impl Plan {
         axes: &Axes,
         definitions: &HashMap<Value, &Op>,
         ramp: Value,
-        rows: &[&Row],
-    ) -> Option<Plan> {
+        rows: &[&RowAccess],
+    ) -> Option<RotationPlan> {
         let extent = rows.first()?.extent;
         let narrowest = rows.iter().map(|row| row.bytes).min()?;
         let limit = MAX_BYTES / narrowest;
@@ -123,7 +124,7 @@ impl Plan {
         }
         let uneven = |polynomial: &Polynomial| without_multiples(polynomial, limit, func, axes);
         // Of those that are alike, one that is not aligned as it is.
-        let is_even = |row: &Row| uneven(&row.start).as_constant() == Some(0);
+        let is_even = |row: &RowAccess| uneven(&row.start).as_constant() == Some(0);
         let leader = rows.iter().max_by_key(|row| (row.rank(), !is_even(row)))?;
         let number = uneven(&leader.start);
         // A row that begins at a multiple as it is needs no rotation.
@@ -132,7 +133,7 @@ impl Plan {
         }
         let terms = |sum: &Polynomial| -> Option<Terms> {
             let terms = sum.terms().map(|(atoms, coefficient)| {
-                let sources: Option<Vec<Source>> =
+                let sources: Option<Vec<EntryScalar>> =
                     atoms.iter().map(|&atom| source(func, definitions, atom)).collect();
                 Some((coefficient, sources?))
             });
@@ -147,21 +148,24 @@ impl Plan {
                 row.place.mask.is_none_or(|mask| is_interval(func, definitions, (ramp, &mut sides), mask));
             let one_sided = interval && sides != [true; 2] && !row.place.bounded;
             let elements = limit.min(MAX_BYTES / row.bytes);
-            let (start, behind) =
-                if aligned { (Start::Aligned, None) } else { (Start::Misaligned(None), terms(&behind)) };
+            let (start, behind) = if aligned {
+                (VectorStart::Aligned, None)
+            } else {
+                (VectorStart::Misaligned(None), terms(&behind))
+            };
             let shift = Shift { elements, limit, start, interval, one_sided };
             ((aligned || !row.writes) && shift.elements > 1).then_some((row.place, shift, behind))
         });
-        let shifts: Vec<(Place, Shift, Option<Terms>)> = shifts.collect();
+        let shifts: Vec<(MemAccess, Shift, Option<Terms>)> = shifts.collect();
         let turns = |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
         let in_pieces = rows.iter().any(|row| row.start.all_varying().iter().any(turns));
         let bound = leader.place.mask.filter(|_| !in_pieces);
         let bound = bound.and_then(|mask| bound_of(func, definitions, ramp, mask));
-        Some(Plan { ramp, number, shifts, limit, bound })
+        Some(RotationPlan { ramp, number, shifts, limit, bound })
     }
 
     fn apply(self, func: &mut Func) {
-        let Plan { ramp, number, mut shifts, limit, bound } = self;
+        let RotationPlan { ramp, number, mut shifts, limit, bound } = self;
         let made: HashMap<Value, Kind> =
             func.definitions().into_iter().map(|(value, op)| (value, op.kind.clone())).collect();
         let mut by = None;
@@ -172,7 +176,7 @@ impl Plan {
                 by = Some(remainder(builder, &made, &number, limit));
                 for (_, shift, behind) in &mut shifts {
                     if let Some(terms) = behind {
-                        shift.start = Start::Misaligned(Some(remainder(builder, &made, terms, limit)));
+                        shift.start = VectorStart::Misaligned(Some(remainder(builder, &made, terms, limit)));
                     }
                 }
             }
@@ -193,8 +197,8 @@ impl Plan {
             if comes_last {
                 let ty = builder.func.ty(ramp).clone();
                 let dealt = match bound {
-                    Some(bound) => Dealt::Cut(cut(builder, &made, (by, bound), (limit, ty.shape[0]))),
-                    None => Dealt::Wrapped { by },
+                    Some(bound) => RangeOrder::Cut(cut(builder, &made, (by, bound), (limit, ty.shape[0]))),
+                    None => RangeOrder::Wrapped { by },
                 };
                 let value = builder.one(Rotate { ramp, limit, dealt }, ty);
                 rewriter.replace(ramp, value);
@@ -203,14 +207,14 @@ impl Plan {
     }
 }
 
-fn rows(func: &Func, polynomials: &Polynomials) -> Vec<Row> {
+fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
     let mut rows = vec![];
     func.body.walk(&mut |op| {
         let (Kind::Load(Load { place, cache, .. }) | Kind::Store(Store { place, cache, .. })) = &op.kind
         else {
             return;
         };
-        if cache.level == Level::Volatile {
+        if cache.level == CacheModifier::Volatile {
             return;
         }
         let writes = matches!(op.kind, Kind::Store(_));
@@ -227,7 +231,7 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<Row> {
         });
         if factor.as_constant() == Some(1) && scalars {
             let bytes = func.slice(place.param).0.bytes();
-            rows.push(Row { place: *place, start, extent, bytes, writes });
+            rows.push(RowAccess { place: *place, start, extent, bytes, writes });
         }
     });
     rows
@@ -284,13 +288,13 @@ fn any_order(func: &Func, extent: u32) -> bool {
         }
         any &= involved.iter().all(|&value| row_of(&func.ty(value).shape).is_some());
         any &= match operation.spread(func, &op.results) {
-            Spread::Lanewise { .. } => operation.is_pointwise() || operation.place().is_some(),
-            Spread::Carry(groups) => {
+            LayoutRelation::Lanewise { .. } => operation.is_pointwise() || operation.place().is_some(),
+            LayoutRelation::Carry(groups) => {
                 involved.iter().all(|value| groups.iter().flatten().any(|own| own == value))
             }
-            Spread::Source => true,
-            Spread::View(View::Broadcast { .. } | View::Expand { .. }) => true,
-            Spread::Fold { .. } => matches!(op.kind, Kind::Reduce(_)),
+            LayoutRelation::Source => true,
+            LayoutRelation::View(Reindex::Broadcast { .. } | Reindex::Expand { .. }) => true,
+            LayoutRelation::Fold { .. } => matches!(op.kind, Kind::Reduce(_)),
             _ => false,
         };
         any &= operation.effect() != Effect::Write
@@ -324,17 +328,17 @@ fn without_multiples(polynomial: &Polynomial, of: u32, func: &Func, axes: &Axes)
 }
 
 /// What an atom is at the beginning of the function, if it is there.
-fn source(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<Source> {
+fn source(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<EntryScalar> {
     match atom {
-        Atom::Program(axis) => Some(Source::Program(axis)),
-        Atom::Known(Symbol::Grid(axis)) => Some(Source::Programs(axis)),
-        Atom::Known(Symbol::Length(param)) => Some(Source::Length(ParamId(param))),
+        Atom::Program(axis) => Some(EntryScalar::Program(axis)),
+        Atom::Known(Symbol::Grid(axis)) => Some(EntryScalar::Programs(axis)),
+        Atom::Known(Symbol::Length(param)) => Some(EntryScalar::Length(ParamId(param))),
         Atom::Known(Symbol::Scalar(position)) => match func.params[position as usize].kind {
-            ParamKind::Scalar { value, .. } => Some(Source::Parameter(value)),
+            ParamKind::Scalar { value, .. } => Some(EntryScalar::Parameter(value)),
             ParamKind::Slice { .. } => None,
         },
         Atom::Loop(value, Placement::OWN) | Atom::Opaque(value, Placement::OWN) => {
-            repeatable(func, definitions, value, MAX_DEPTH).then_some(Source::Made(value))
+            repeatable(func, definitions, value, MAX_DEPTH).then_some(EntryScalar::Made(value))
         }
         Atom::Known(Symbol::CeilDiv { .. }) | Atom::Loop(..) | Atom::Opaque(..) | Atom::Ramp { .. } => None,
     }
@@ -373,11 +377,11 @@ fn is_interval(
     let kind = |value: Value| definitions.get(&value).map(|op| &op.kind);
     let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(mask) else { return false };
     let less = match op.algebra {
-        Algebra::And => {
+        ArithKind::And => {
             return args.iter().all(|&part| is_interval(func, definitions, (ramp, &mut *sides), part));
         }
-        Algebra::Compare(BinaryOp::Lt | BinaryOp::Le) => true,
-        Algebra::Compare(BinaryOp::Gt | BinaryOp::Ge) => false,
+        ArithKind::Compare(BinaryOp::Lt | BinaryOp::Le) => true,
+        ArithKind::Compare(BinaryOp::Gt | BinaryOp::Ge) => false,
         _ => return false,
     };
     let is_ramp = |value| source_of(definitions, value) == ramp;
@@ -388,7 +392,7 @@ fn is_interval(
         let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(source_of(definitions, value)) else {
             return false;
         };
-        op.algebra == Algebra::Add
+        op.algebra == ArithKind::Add
             && (is_ramp(args[0]) && uniform(args[1]) || is_ramp(args[1]) && uniform(args[0]))
     };
     let &[one, other] = &args[..] else { return false };
@@ -416,13 +420,13 @@ fn source_of(definitions: &HashMap<Value, &Op>, mut value: Value) -> Value {
 fn bound_of(func: &Func, definitions: &HashMap<Value, &Op>, ramp: Value, mask: Value) -> Option<Value> {
     let mask = source_of(definitions, mask);
     let Kind::Scalar(Scalar { op, args, .. }) = &definitions.get(&mask)?.kind else { return None };
-    if op.algebra == Algebra::And {
+    if op.algebra == ArithKind::And {
         return args.iter().find_map(|&part| bound_of(func, definitions, ramp, part));
     }
     let Kind::Splat(bound) = &definitions.get(&source_of(definitions, *args.get(1)?))?.kind else {
         return None;
     };
-    let below = op.algebra == Algebra::Compare(BinaryOp::Lt) && source_of(definitions, args[0]) == ramp;
+    let below = op.algebra == ArithKind::Compare(BinaryOp::Lt) && source_of(definitions, args[0]) == ramp;
     let bound = bound.value;
     (below && func.ty(bound).dtype == DType::I32 && repeatable(func, definitions, bound, MAX_DEPTH))
         .then_some(bound)
@@ -430,11 +434,11 @@ fn bound_of(func: &Func, definitions: &HashMap<Value, &Op>, ramp: Value, mask: V
 
 /// Where a row is cut that begins `by` elements behind a multiple of `limit`, and whose numbers are below the bound.
 fn cut(
-    builder: &mut Builder,
+    builder: &mut FuncBuilder,
     made: &HashMap<Value, Kind>,
     (by, bound): (Value, Value),
     (limit, extent): (u32, u32),
-) -> Cut {
+) -> RowCut {
     let bound = again(builder, made, bound);
     let limit = i128::from(limit);
     let [zero, low, most, whole] =
@@ -445,24 +449,24 @@ fn cut(
     let behind = arithmetic(builder, "wrapping_sub", [elements, head]);
     let behind = arithmetic(builder, "maximum", [behind, zero]);
     let behind = arithmetic(builder, "minimum", [behind, most]);
-    Cut { head, whole: arithmetic(builder, "and", [behind, whole]), bound }
+    RowCut { head, whole: arithmetic(builder, "and", [behind, whole]), bound }
 }
 
 /// A row of the table on `i32` scalars.
-fn arithmetic(builder: &mut Builder, name: &str, args: [Value; 2]) -> Value {
+fn arithmetic(builder: &mut FuncBuilder, name: &str, args: [Value; 2]) -> Value {
     let scalar = Scalar::named(name, args.to_vec());
     builder.one(scalar, Type::scalar(DType::I32))
 }
 
-fn constant(builder: &mut Builder, value: i128) -> Value {
-    builder.one(Constant { value: Number::Int(value) }, Type::scalar(DType::I32))
+fn constant(builder: &mut FuncBuilder, value: i128) -> Value {
+    builder.one(Constant { value: ConstantValue::Int(value) }, Type::scalar(DType::I32))
 }
 
 /// What a sum of products leaves when it is divided by a power of two. Only the low bits matter, so that it may wrap.
 fn remainder(
-    builder: &mut Builder,
+    builder: &mut FuncBuilder,
     made: &HashMap<Value, Kind>,
-    terms: &[(i128, Vec<Source>)],
+    terms: &[(i128, Vec<EntryScalar>)],
     by: u32,
 ) -> Value {
     let ty = Type::scalar(DType::I32);
@@ -471,14 +475,14 @@ fn remainder(
         let mut product = constant(builder, coefficient.rem_euclid(i128::from(by)));
         for source in sources {
             let value = match *source {
-                Source::Parameter(value) => as_i32(builder, value),
-                Source::Made(value) => {
+                EntryScalar::Parameter(value) => as_i32(builder, value),
+                EntryScalar::Made(value) => {
                     let value = again(builder, made, value);
                     as_i32(builder, value)
                 }
-                Source::Program(axis) => builder.one(ProgramId { axis }, ty.clone()),
-                Source::Programs(axis) => builder.one(NumPrograms { axis }, ty.clone()),
-                Source::Length(param) => {
+                EntryScalar::Program(axis) => builder.one(ProgramId { axis }, ty.clone()),
+                EntryScalar::Programs(axis) => builder.one(NumPrograms { axis }, ty.clone()),
+                EntryScalar::Length(param) => {
                     let length = builder.one(Length { param }, Type::scalar(DType::I64));
                     as_i32(builder, length)
                 }
@@ -491,13 +495,13 @@ fn remainder(
     arithmetic(builder, "and", [sum, low])
 }
 
-fn as_i32(builder: &mut Builder, value: Value) -> Value {
+fn as_i32(builder: &mut FuncBuilder, value: Value) -> Value {
     let ty = Type::scalar(DType::I32);
     if *builder.func.ty(value) == ty { value } else { builder.one(Cast { value }, ty) }
 }
 
 /// A scalar, computed again where the function begins.
-fn again(builder: &mut Builder, made: &HashMap<Value, Kind>, value: Value) -> Value {
+fn again(builder: &mut FuncBuilder, made: &HashMap<Value, Kind>, value: Value) -> Value {
     let Some(mut kind) = made.get(&value).cloned() else { return value };
     let operands = kind.operation().operands();
     let copies: HashMap<Value, Value> =

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 
 use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::ir;
-use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ir::{Func, Op, Rewriter, Value, substitute_in};
 use crate::ops::{For, Kind};
 
 /// The function with loops that make one turn under the facts given as straight code; `None` where that saves no load.
-pub fn single_turn(func: &Func) -> Option<(Func, Vec<Fact>)> {
+pub fn single_turn(func: &Func) -> Option<(Func, Vec<Guard>)> {
     let polynomials = Polynomials::analyse(func);
     let (mut variables, mut facts) = (HashSet::new(), vec![]);
     func.body.walk(&mut |op| {
@@ -52,7 +52,7 @@ fn body_of(turn: &mut For) -> Vec<Op> {
 }
 
 /// The facts under which a loop from a number up to an argument makes one turn, for steps of more than 1.
-fn if_one_turn(op: &For, polynomials: &Polynomials) -> Option<Vec<Fact>> {
+fn if_one_turn(op: &For, polynomials: &Polynomials) -> Option<Vec<Guard>> {
     let number = |value: Value| polynomials.get(value).as_constant();
     let (low, step) = (number(op.low)?, number(op.step)?);
     let high = polynomials.get(op.high);
@@ -62,12 +62,12 @@ fn if_one_turn(op: &For, polynomials: &Polynomials) -> Option<Vec<Fact>> {
     }
     let constant = |value: i128| {
         let terms = if value == 0 { vec![] } else { vec![(i64::try_from(value).ok()?, vec![])] };
-        Some(Sum { terms })
+        Some(SymbolicSum { terms })
     };
-    let end = || Sum { terms: vec![(1, vec![Symbol::Scalar(scalar)])] };
+    let end = || SymbolicSum { terms: vec![(1, vec![Symbol::Scalar(scalar)])] };
     Some(vec![
-        Fact::AtMost { low: constant(low + 1)?, high: end() },
-        Fact::AtMost { low: end(), high: constant(low + step)? },
+        Guard::AtMost { low: constant(low + 1)?, high: end() },
+        Guard::AtMost { low: end(), high: constant(low + step)? },
     ])
 }
 

@@ -8,19 +8,19 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::{Block, Builder, Func, Op, Rewriter, Type, Value, eliminate};
-use crate::ops::scalar::{Algebra, Scalar, binary, row};
-use crate::ops::{Arange, Broadcast, Cast, Constant, ExpandDims, For, If, Kind, Number, Splat};
+use crate::ir::{Block, Func, FuncBuilder, Op, Rewriter, Type, Value, eliminate};
+use crate::ops::scalar::{ArithKind, Scalar, binary, row};
+use crate::ops::{Arange, Broadcast, Cast, Constant, ConstantValue, ExpandDims, For, If, Kind, Splat};
 use crate::support::dtype::DType;
 
 /// Puts selections that change nothing in most iterations under a branch.
 pub fn split_off_full(func: &mut Func) {
-    let mut found: HashMap<Value, Rc<Iteration>> = HashMap::new();
+    let mut found: HashMap<Value, Rc<EnclosingLoop>> = HashMap::new();
     func.body.walk(&mut |op| {
         if let Kind::For(For { body, .. }) = &op.kind
             && body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)))
         {
-            let iteration = Rc::new(Iteration { variable: body.args[0], defined: body.defined() });
+            let iteration = Rc::new(EnclosingLoop { variable: body.args[0], defined: body.defined() });
             let selects = body.ops.iter().filter(|op| is_selection(op));
             found.extend(selects.map(|op| (op.results[0], iteration.clone())));
         }
@@ -34,7 +34,7 @@ pub fn split_off_full(func: &mut Func) {
         let iteration = op.results.first().and_then(|result| found.get(result));
         let kind = iteration.and_then(|iteration| {
             let mark = builder.mark();
-            let kind = Split { builder, definitions: &definitions, iteration }.branch(&op);
+            let kind = FullTileSplit { builder, definitions: &definitions, iteration }.branch(&op);
             if kind.is_none() {
                 builder.rewind(mark);
             }
@@ -52,46 +52,46 @@ pub fn split_off_full(func: &mut Func) {
 }
 
 /// The loop that a selection stands in.
-struct Iteration {
+struct EnclosingLoop {
     variable: Value,
     /// What the body defines.
     defined: HashSet<Value>,
 }
 
 fn is_selection(op: &Op) -> bool {
-    matches!(&op.kind, Kind::Scalar(scalar) if scalar.op.algebra == Algebra::Select)
+    matches!(&op.kind, Kind::Scalar(scalar) if scalar.op.algebra == ArithKind::Select)
 }
 
-struct Split<'b, 'f> {
-    builder: &'b mut Builder<'f>,
+struct FullTileSplit<'b, 'f> {
+    builder: &'b mut FuncBuilder<'f>,
     definitions: &'b HashMap<Value, Op>,
-    iteration: &'b Iteration,
+    iteration: &'b EnclosingLoop,
 }
 
 /// An end of what a tile's elements are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum RangeEnd {
     Least,
     Most,
 }
 
-impl End {
-    fn other(self) -> End {
+impl RangeEnd {
+    fn other(self) -> RangeEnd {
         match self {
-            End::Least => End::Most,
-            End::Most => End::Least,
+            RangeEnd::Least => RangeEnd::Most,
+            RangeEnd::Most => RangeEnd::Least,
         }
     }
 }
 
 /// A scalar of 64 bits, and whether the loop's variable is one of its terms.
 #[derive(Clone, Copy)]
-struct Number64 {
+struct Scalar64 {
     value: Value,
     moves: bool,
 }
 
-impl Split<'_, '_> {
+impl FullTileSplit<'_, '_> {
     /// The selection under a branch, if it is one between what is computed and a number.
     fn branch(&mut self, op: &Op) -> Option<Kind> {
         let Kind::Scalar(scalar) = &op.kind else { return None };
@@ -167,15 +167,15 @@ impl Split<'_, '_> {
         let Kind::Scalar(scalar) = kind else { return None };
         let flag = Type::scalar(DType::Bool);
         match (scalar.op.algebra, &scalar.args[..]) {
-            (Algebra::And, &[one, other]) if holds => {
+            (ArithKind::And, &[one, other]) if holds => {
                 let (one, other) = (self.partial(one, holds, moves)?, self.partial(other, holds, moves)?);
                 Some(self.builder.one(Scalar::new(row("or")?, vec![one, other]), flag))
             }
-            (Algebra::Or, &[one, other]) if !holds => {
+            (ArithKind::Or, &[one, other]) if !holds => {
                 let (one, other) = (self.partial(one, holds, moves)?, self.partial(other, holds, moves)?);
                 Some(self.builder.one(Scalar::new(row("or")?, vec![one, other]), flag))
             }
-            (Algebra::Compare(comparison), &[left, right]) => {
+            (ArithKind::Compare(comparison), &[left, right]) => {
                 // As `low < high` or `low <= high`; where it must not hold, the other way around.
                 let (low, high, strict) = match (comparison, holds) {
                     (BinaryOp::Lt, true) | (BinaryOp::Ge, false) => (left, right, true),
@@ -184,8 +184,8 @@ impl Split<'_, '_> {
                     (BinaryOp::Ge, true) | (BinaryOp::Lt, false) => (right, left, false),
                     _ => return None,
                 };
-                let low = self.end(low, End::Most, true)?;
-                let high = self.end(high, End::Least, true)?;
+                let low = self.end(low, RangeEnd::Most, true)?;
+                let high = self.end(high, RangeEnd::Least, true)?;
                 if low.moves && high.moves {
                     return None;
                 }
@@ -198,23 +198,23 @@ impl Split<'_, '_> {
     }
 
     /// An end of the elements of a signed integer, computed so that nothing wraps; `may_multiply` where no product has been made of it.
-    fn end(&mut self, value: Value, end: End, may_multiply: bool) -> Option<Number64> {
+    fn end(&mut self, value: Value, end: RangeEnd, may_multiply: bool) -> Option<Scalar64> {
         let wide = Type::scalar(DType::I64);
         let ty = self.builder.func.ty(value).clone();
         if !ty.dtype.is_integer() || !ty.dtype.is_signed() {
             return None;
         }
-        let combined = |this: &mut Self, name: &str, one: Number64, other: Number64| {
+        let combined = |this: &mut Self, name: &str, one: Scalar64, other: Scalar64| {
             let scalar = Scalar::new(row(name)?, vec![one.value, other.value]);
             let value = this.builder.one(scalar, wide.clone());
-            Some(Number64 { value, moves: one.moves || other.moves })
+            Some(Scalar64 { value, moves: one.moves || other.moves })
         };
         let kind = self.kind(value).cloned();
         if let Some(Kind::Arange(Arange { start })) = kind {
             let last = i128::from(ty.shape.elements()) - 1;
-            let number = i128::from(start) + if end == End::Most { last } else { 0 };
-            let value = self.builder.one(Constant { value: Number::Int(number) }, wide);
-            return Some(Number64 { value, moves: false });
+            let number = i128::from(start) + if end == RangeEnd::Most { last } else { 0 };
+            let value = self.builder.one(Constant { value: ConstantValue::Int(number) }, wide);
+            return Some(Scalar64 { value, moves: false });
         }
         if let Some(
             Kind::Splat(Splat { value })
@@ -231,19 +231,19 @@ impl Split<'_, '_> {
         }
         let Some(Kind::Scalar(Scalar { op, args, .. })) = kind else { return self.own(value, &ty) };
         match (op.algebra, &args[..]) {
-            (Algebra::Add, &[one, other]) => {
+            (ArithKind::Add, &[one, other]) => {
                 let one = self.end(one, end, may_multiply)?;
                 let other = self.end(other, end, may_multiply)?;
                 (!(one.moves && other.moves)).then_some(())?;
                 combined(self, "add", one, other)
             }
-            (Algebra::Sub, &[one, other]) => {
+            (ArithKind::Sub, &[one, other]) => {
                 let one = self.end(one, end, may_multiply)?;
                 let other = self.end(other, end.other(), may_multiply)?;
                 (!other.moves).then_some(())?;
                 combined(self, "sub", one, other)
             }
-            (Algebra::Mul, &[one, other]) if ty.is_scalar() && may_multiply => {
+            (ArithKind::Mul, &[one, other]) if ty.is_scalar() && may_multiply => {
                 let one = self.end(one, end, false)?;
                 let other = self.end(other, end, false)?;
                 (!(one.moves || other.moves)).then_some(())?;
@@ -260,7 +260,7 @@ impl Split<'_, '_> {
 
     /// A scalar as it is, if it is the variable or the same in all iterations, of 32 bits: its sums and products with a few others have
     /// room in 64.
-    fn own(&mut self, value: Value, ty: &Type) -> Option<Number64> {
+    fn own(&mut self, value: Value, ty: &Type) -> Option<Scalar64> {
         if !ty.is_scalar() || ty.dtype.bytes() > DType::I32.bytes() {
             return None;
         }
@@ -269,6 +269,6 @@ impl Split<'_, '_> {
             return None;
         }
         let value = self.builder.one(Cast { value }, Type::scalar(DType::I64));
-        Some(Number64 { value, moves })
+        Some(Scalar64 { value, moves })
     }
 }

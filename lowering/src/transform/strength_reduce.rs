@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{Block, Func, Op, Type, Value, substitute_in};
-use crate::ops::scalar::{Algebra, Scalar, binary};
-use crate::ops::{Cast, Constant, Effect, For, Kind, Number, Splat};
+use crate::ops::scalar::{ArithKind, Scalar, binary};
+use crate::ops::{Cast, Constant, ConstantValue, Effect, For, Kind, Splat};
 use crate::support::dtype::DType;
 
 /// Replaces the induction variables that addresses and masks are made of.
@@ -19,13 +19,13 @@ pub fn replace_induction_variables(func: &mut Func) {
         let operation = op.kind.operation();
         used.extend(operation.operands());
         used.extend(operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
-        if let Kind::Constant(Constant { value: Number::Int(number) }) = op.kind {
+        if let Kind::Constant(Constant { value: ConstantValue::Int(number) }) = op.kind {
             numbers.insert(op.results[0], number);
         }
     });
     let addresses = addresses(func);
     let mut body = std::mem::take(&mut func.body);
-    Replacer { func, numbers, used, addresses }.block(&mut body);
+    InductionRewriter { func, numbers, used, addresses }.block(&mut body);
     func.body = body;
 }
 
@@ -48,7 +48,7 @@ fn addresses(func: &Func) -> HashSet<Value> {
     found
 }
 
-struct Replacer<'f> {
+struct InductionRewriter<'f> {
     func: &'f mut Func,
     /// Integers that are known at build.
     numbers: HashMap<Value, i128>,
@@ -59,12 +59,12 @@ struct Replacer<'f> {
 
 /// What is added in an iteration, or taken off.
 #[derive(Clone, Copy)]
-struct Amount {
+struct Increment {
     op: BinaryOp,
     value: Value,
 }
 
-impl Replacer<'_> {
+impl InductionRewriter<'_> {
     fn block(&mut self, block: &mut Block) {
         for op in &mut block.ops {
             if let Kind::For(body) = &mut op.kind {
@@ -105,7 +105,7 @@ impl Replacer<'_> {
         body: &For,
         start: Value,
         step: i128,
-        amounts: &[Amount],
+        amounts: &[Increment],
     ) -> Option<(Value, Vec<Op>)> {
         let Type { dtype, .. } = self.func.ty(start).clone();
         let variable = body.body.args[0];
@@ -127,12 +127,12 @@ impl Replacer<'_> {
             iteration = copier.binary(BinaryOp::Sub, iteration, low);
         }
         let mut sum = start;
-        for &Amount { op, value } in amounts {
+        for &Increment { op, value } in amounts {
             let distance = match copier.scalar_of(value).map(|amount| (amount, numbers.get(&amount))) {
                 // By each step of the variable, as far as steps are whole parts of it.
                 Some((_, Some(&amount))) if amount % step == 0 => {
-                    let each =
-                        copier.push(Constant { value: Number::Int(amount / step) }, Type::scalar(dtype));
+                    let each = copier
+                        .push(Constant { value: ConstantValue::Int(amount / step) }, Type::scalar(dtype));
                     copier.binary(BinaryOp::Mul, iteration, each)
                 }
                 Some((amount, _)) if step == 1 => {
@@ -154,20 +154,20 @@ impl Replacer<'_> {
 }
 
 /// What is added to `arg` until it is `end`, in at most so many sums.
-fn amounts(block: &Block, arg: Value, end: Value, most: usize) -> Option<Vec<Amount>> {
+fn amounts(block: &Block, arg: Value, end: Value, most: usize) -> Option<Vec<Increment>> {
     if end == arg {
         return Some(vec![]);
     }
     let most = most.checked_sub(1)?;
     let Some(Kind::Scalar(Scalar { op, args, .. })) = block.definition(end) else { return None };
     let (op, sides) = match (op.algebra, &args[..]) {
-        (Algebra::Add, &[a, b]) => (BinaryOp::Add, vec![(a, b), (b, a)]),
-        (Algebra::Sub, &[a, b]) => (BinaryOp::Sub, vec![(a, b)]),
+        (ArithKind::Add, &[a, b]) => (BinaryOp::Add, vec![(a, b), (b, a)]),
+        (ArithKind::Sub, &[a, b]) => (BinaryOp::Sub, vec![(a, b)]),
         _ => return None,
     };
     sides.into_iter().find_map(|(rest, value)| {
         let before = amounts(block, arg, rest, most)?;
-        Some([Amount { op, value }].into_iter().chain(before).collect())
+        Some([Increment { op, value }].into_iter().chain(before).collect())
     })
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ir::{Func, Op, ParamId, Rewriter, Shape, Type, Value};
-use crate::ops::{Kind, LoadView, Permute, Reshape, Window};
+use crate::ops::{Kind, LoadView, Permute, Reshape, ViewTile};
 
 /// The most views of which each may lie either way: each one doubles the bodies.
 const MAX_VIEWS: usize = 2;
@@ -66,7 +66,7 @@ fn by_columns(func: &Func, views: &[ParamId]) -> Func {
         if !views.contains(&load.window.memory) {
             return builder.append(op);
         }
-        let Window { offsets, extents, .. } = &mut load.window;
+        let ViewTile { offsets, extents, .. } = &mut load.window;
         let order = exchanged(extents.rank());
         let dtype = builder.func.ty(op.results[0]).dtype;
         *offsets = order.iter().map(|&axis| offsets[axis]).collect();

@@ -1,14 +1,14 @@
 //! Atomic operations, one element after the other.
 
 use crate::cpu::emit::nest::Point;
-use crate::cpu::emit::{Builder, Emit, Host, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Host, Val};
 use crate::ir::Op;
 use crate::mlir::builder::AtomicKind;
 use crate::mlir::{cast, lanes};
-use crate::ops::{Atomic, Change};
+use crate::ops::{Atomic, AtomicChange};
 use crate::support::dtype::DType;
 
-impl Emit for Atomic {
+impl CpuEmit for Atomic {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let result = op.results[0];
         let shape = host.func.ty(result).shape.clone();
@@ -56,28 +56,28 @@ impl Atomic {
         let int = value.ty.with(value.ty.elem.as_int());
         let signed = dtype.is_signed();
         let kind = match self.change {
-            Change::Add if dtype.is_half() => return add_half(b, pointer, value, dtype),
-            Change::Max | Change::Min if dtype.is_float() => {
+            AtomicChange::Add if dtype.is_half() => return add_half(b, pointer, value, dtype),
+            AtomicChange::Max | AtomicChange::Min if dtype.is_float() => {
                 return self.extreme(b, pointer, value);
             }
-            Change::CompareExchange => {
+            AtomicChange::CompareExchange => {
                 let compare = compare.expect("the verifier checks it");
                 let [compare, value_bits] = [compare, value].map(|x| b.bitcast(x, int));
                 let before = b.compare_exchange(pointer, compare, value_bits);
                 return b.bitcast(before, value.ty);
             }
-            Change::Add if dtype.is_float() => AtomicKind::FloatAdd,
-            Change::Add => AtomicKind::Add,
-            Change::Max if signed => AtomicKind::Max,
-            Change::Max => AtomicKind::UnsignedMax,
-            Change::Min if signed => AtomicKind::Min,
-            Change::Min => AtomicKind::UnsignedMin,
-            Change::And => AtomicKind::And,
-            Change::Or => AtomicKind::Or,
-            Change::Xor => AtomicKind::Xor,
-            Change::Exchange => AtomicKind::Exchange,
+            AtomicChange::Add if dtype.is_float() => AtomicKind::FloatAdd,
+            AtomicChange::Add => AtomicKind::Add,
+            AtomicChange::Max if signed => AtomicKind::Max,
+            AtomicChange::Max => AtomicKind::UnsignedMax,
+            AtomicChange::Min if signed => AtomicKind::Min,
+            AtomicChange::Min => AtomicKind::UnsignedMin,
+            AtomicChange::And => AtomicKind::And,
+            AtomicChange::Or => AtomicKind::Or,
+            AtomicChange::Xor => AtomicKind::Xor,
+            AtomicChange::Exchange => AtomicKind::Exchange,
         };
-        if self.change == Change::Exchange {
+        if self.change == AtomicChange::Exchange {
             let bits = b.bitcast(value, int);
             let before = b.atomic(kind, pointer, bits);
             return b.bitcast(before, value.ty);
@@ -87,7 +87,7 @@ impl Atomic {
 
     /// The larger or smaller of two floats by their bits: see [`lanes::extreme_bits`].
     fn extreme(&self, b: &mut Builder, pointer: Val, value: Val) -> Val {
-        let largest = self.change == Change::Max;
+        let largest = self.change == AtomicChange::Max;
         let (bits, negative) = lanes::extreme_bits(b, value, largest);
         let [signed, unsigned] = if largest {
             [AtomicKind::Max, AtomicKind::UnsignedMin]

@@ -1,9 +1,9 @@
 //! Loops and branches. Carried tiles live in buffers: the body reads its arguments from them, and its yields are written
 //! back at its end.
 
-use crate::cpu::emit::{Builder, Emit, Host, Ty, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
 use crate::ir::{Op, Value};
-use crate::mlir::builder::{Arm, LoopPart};
+use crate::mlir::builder::{BranchArm, LoopPart};
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::ops::{For, If, While};
 
@@ -63,7 +63,7 @@ impl Host<'_> {
     }
 }
 
-impl Emit for For {
+impl CpuEmit for For {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let ends = [self.low, self.high, self.step].map(|value| host.scalar(value));
         let (low, (count, step)) = (ends[0], trip_count(b, self, ends, false));
@@ -94,7 +94,7 @@ impl Emit for For {
     }
 }
 
-impl Emit for While {
+impl CpuEmit for While {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let args = &self.body.args;
         host.copy_tiles(b, &self.inits, args, None);
@@ -124,7 +124,7 @@ impl Emit for While {
     }
 }
 
-impl Emit for If {
+impl CpuEmit for If {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let condition = host.scalar(self.condition);
         let scalars: Vec<Value> = op.results.iter().copied().filter(|&value| !host.is_tile(value)).collect();
@@ -132,8 +132,8 @@ impl Emit for If {
         let results = b.branch(condition, &types, |b, arm| {
             host.scope(|host| {
                 let block = match arm {
-                    Arm::Then => &self.then,
-                    Arm::Else => &self.otherwise,
+                    BranchArm::Then => &self.then,
+                    BranchArm::Else => &self.otherwise,
                 };
                 host.block(b, block);
                 host.copy_tiles(b, &block.yields, &op.results, None);

@@ -1,11 +1,11 @@
 //! Assertions and output of a debug build, element after element in row-major order.
 
 use crate::cpu::emit::nest::{Point, flat_index, store_elements};
-use crate::cpu::emit::{Access, Builder, Emit, Host, Ty, Val, report};
+use crate::cpu::emit::{AccessFlags, Builder, CpuEmit, Host, Ty, Val, report};
 use crate::ir::Op;
 use crate::ops::{Assert, Print};
 
-impl Emit for Assert {
+impl CpuEmit for Assert {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = host.func.ty(self.holds).shape.clone();
         if shape.rank() == 0 {
@@ -45,12 +45,12 @@ impl Host<'_> {
     fn fail(&self, b: &mut Builder, op: &Op, index: Val, elements: u64) {
         let record = self.record.expect("code with an assertion has a record");
         let length = b.int(Ty::I64, elements as i64);
-        let element = report::Element { index, length, program: self.program };
+        let element = report::ReportedElement { index, length, program: self.program };
         report::write(b, record, (self.func, op), &element);
     }
 }
 
-impl Emit for Print {
+impl CpuEmit for Print {
     fn run(&self, host: &mut Host, b: &mut Builder, _: &Op) {
         let shape = host.func.sites[self.site as usize].shape();
         let line = b.stack(report::LINE_WORDS + self.values.len() as u32);
@@ -81,10 +81,10 @@ impl Print {
             words.extend((report::LINE_PROGRAM..).step_by(4).zip(host.program));
             for (at, word) in words {
                 let place = b.offset_bytes(line, at);
-                b.store(word, place, Access::aligned(4));
+                b.store(word, place, AccessFlags::aligned(4));
             }
             let place = b.offset_bytes(line, report::LINE_INDEX);
-            b.store(index, place, Access::aligned(8));
+            b.store(index, place, AccessFlags::aligned(8));
             for ((&value, element), at) in
                 self.values.iter().zip(values).zip((report::LINE_VALUES..).step_by(8))
             {
@@ -93,7 +93,7 @@ impl Print {
             }
             let record = host.record.expect("code that prints has a record");
             let place = b.offset_bytes(record, report::PRINT);
-            let function = b.load(place, record.ty, Access::aligned(8));
+            let function = b.load(place, record.ty, AccessFlags::aligned(8));
             b.call_address(function, &[record, line]);
         };
         match mask {

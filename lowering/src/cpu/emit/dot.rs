@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 
 use crate::cpu::emit::nest::{LANES, Point};
-use crate::cpu::emit::prefetch::Ahead;
-use crate::cpu::emit::{Access, Builder, Emit, Host, Ty, Val};
-use crate::gpu::layout::dot::Side;
+use crate::cpu::emit::prefetch::Prefetch;
+use crate::cpu::emit::{AccessFlags, Builder, CpuEmit, Host, Ty, Val};
+use crate::gpu::layout::dot::DotOperand;
 use crate::ir::{Func, Op, Shape, Value};
 use crate::mlir::{Machine, Vectors, cast, rounding};
 use crate::ops::{Dot, InputPrecision, Kind};
@@ -24,7 +24,7 @@ const ABREAST: u32 = 2;
 const STEPS: u32 = 4;
 
 /// The extents of a product.
-struct Extents {
+struct DotExtents {
     /// Leading axes, and the matrix's.
     batch: Shape,
     rows: u32,
@@ -36,12 +36,12 @@ struct Extents {
     input: InputPrecision,
 }
 
-impl Extents {
-    fn new(func: &Func, dot: &Dot, result: Value) -> Extents {
+impl DotExtents {
+    fn new(func: &Func, dot: &Dot, result: Value) -> DotExtents {
         let ty = func.ty(result);
         let rank = ty.shape.rank();
         let columns = ty.shape[rank - 1];
-        Extents {
+        DotExtents {
             batch: Shape::new(&ty.shape[..rank - 2]),
             rows: ty.shape[rank - 2],
             inner: dot.inner(func),
@@ -66,9 +66,9 @@ impl Extents {
 
     /// Where an element is: the left factor is row-major; of the right one, groups of `lanes` columns follow each other,
     /// each of them row-major.
-    fn index(&self, b: &mut Builder, side: Side, [row, column]: [Val; 2]) -> Val {
+    fn index(&self, b: &mut Builder, side: DotOperand, [row, column]: [Val; 2]) -> Val {
         let [lanes, inner] = [self.lanes, self.inner].map(|number| b.int(Ty::I64, i64::from(number)));
-        if side == Side::Left {
+        if side == DotOperand::Left {
             let first = b.mul(row, inner);
             return b.add(first, column);
         }
@@ -80,34 +80,34 @@ impl Extents {
     }
 
     /// Puts the elements at a point where they belong.
-    fn store(&self, b: &mut Builder, elements: Val, (side, start): (Side, Val), point: &Point) {
+    fn store(&self, b: &mut Builder, elements: Val, (side, start): (DotOperand, Val), point: &Point) {
         let bytes = self.dtype.bytes();
         let first = self.index(b, side, [point.coords[0], point.coords[1]]);
         let first = b.offset(start, first, bytes);
         if point.lanes == 1 || point.axis == 1 {
-            return b.store(elements, first, Access::aligned(bytes));
+            return b.store(elements, first, AccessFlags::aligned(bytes));
         }
-        let pitch = if side == Side::Left { self.inner } else { self.lanes };
+        let pitch = if side == DotOperand::Left { self.inner } else { self.lanes };
         for lane in 0..point.lanes {
             let element = b.extract(elements, lane);
             let place = b.offset_bytes(first, (u32::from(lane) * pitch * bytes) as i32);
-            b.store(element, place, Access::aligned(bytes));
+            b.store(element, place, AccessFlags::aligned(bytes));
         }
     }
 }
 
-impl Emit for Dot {
+impl CpuEmit for Dot {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let extents = Extents::new(host.func, self, op.results[0]);
+        let extents = DotExtents::new(host.func, self, op.results[0]);
         let place = host.workspace(b);
         let [square, left, right] = extents.places().map(|bytes| b.offset_bytes(place, bytes as i32));
         host.each_element(b, &extents.batch, &mut |host, b, matrix| {
             let batch = &matrix.coords;
-            host.lay_out(b, (self.a, Side::Left), (&extents, [left, square]), batch);
-            host.lay_out(b, (self.b, Side::Right), (&extents, [right, square]), batch);
+            host.lay_out(b, (self.a, DotOperand::Left), (&extents, [left, square]), batch);
+            host.lay_out(b, (self.b, DotOperand::Right), (&extents, [right, square]), batch);
             let ahead = if is_baseline(b) { vec![] } else { ahead(host, b, self) };
             let factors = [left, right];
-            let product = Product { dot: self, op, extents: &extents, factors, ahead, batch };
+            let product = MatrixDot { dot: self, op, extents: &extents, factors, ahead, batch };
             product.run(host, b);
         });
     }
@@ -121,7 +121,7 @@ impl Emit for Dot {
     }
 
     fn workspace(&self, func: &Func, op: &Op) -> u64 {
-        let extents = Extents::new(func, self, op.results[0]);
+        let extents = DotExtents::new(func, self, op.results[0]);
         let [_, _, right] = extents.places();
         right + extents.bytes()[1]
     }
@@ -132,8 +132,8 @@ impl Host<'_> {
     fn lay_out(
         &mut self,
         b: &mut Builder,
-        (factor, side): (Value, Side),
-        (extents, [start, square]): (&Extents, [Val; 2]),
+        (factor, side): (Value, DotOperand),
+        (extents, [start, square]): (&DotExtents, [Val; 2]),
         batch: &[Val],
     ) {
         let shape = &self.func.ty(factor).shape;
@@ -160,8 +160,8 @@ impl Host<'_> {
     fn lay_out_square(
         &mut self,
         b: &mut Builder,
-        (factor, side): (Value, Side),
-        (extents, [start, square]): (&Extents, [Val; 2]),
+        (factor, side): (Value, DotOperand),
+        (extents, [start, square]): (&DotExtents, [Val; 2]),
         (batch, [row, column]): (&[Val], [Val; 2]),
     ) {
         let bytes = extents.dtype.bytes();
@@ -174,7 +174,7 @@ impl Host<'_> {
                 let elements = host.multiplied_as(b, factor, extents, (batch, &point));
                 let place = b.mul(i, pitch);
                 let place = b.offset(square, place, bytes);
-                b.store(elements, place, Access::aligned(bytes));
+                b.store(elements, place, AccessFlags::aligned(bytes));
             });
             vec![]
         });
@@ -182,7 +182,7 @@ impl Host<'_> {
         let columns: Vec<Val> = (0..LANES)
             .map(|i| {
                 let place = b.offset_bytes(square, (i * LANES * bytes) as i32);
-                b.load(place, vector, Access::aligned(bytes))
+                b.load(place, vector, AccessFlags::aligned(bytes))
             })
             .collect();
         for (i, elements) in transposed(b, columns).into_iter().enumerate() {
@@ -197,7 +197,7 @@ impl Host<'_> {
         &mut self,
         b: &mut Builder,
         factor: Value,
-        extents: &Extents,
+        extents: &DotExtents,
         (batch, point): (&[Val], &Point),
     ) -> Val {
         let coords: Vec<Val> = batch.iter().chain(&point.coords).copied().collect();
@@ -274,18 +274,18 @@ fn transposed(b: &mut Builder, mut vectors: Vec<Val>) -> Vec<Val> {
 }
 
 /// One product of matrices.
-struct Product<'a> {
+struct MatrixDot<'a> {
     dot: &'a Dot,
     op: &'a Op,
-    extents: &'a Extents,
+    extents: &'a DotExtents,
     factors: [Val; 2],
     /// What the next turn reads.
-    ahead: Vec<Ahead>,
+    ahead: Vec<Prefetch>,
     batch: &'a [Val],
 }
 
 /// What the next turn of the loop around reads of the factors of a product.
-fn ahead(host: &mut Host, b: &mut Builder, dot: &Dot) -> Vec<Ahead> {
+fn ahead(host: &mut Host, b: &mut Builder, dot: &Dot) -> Vec<Prefetch> {
     [dot.a, dot.b].into_iter().filter_map(|factor| host.ahead(b, factor)).collect()
 }
 
@@ -296,9 +296,9 @@ fn cut(rows: u32, most: u32) -> [(u32, u32); 2] {
     [(rows / blocks + 1, longer), (rows / blocks, blocks - longer)]
 }
 
-impl Product<'_> {
+impl MatrixDot<'_> {
     fn run(&self, host: &mut Host, b: &mut Builder) {
-        let Extents { rows, columns, lanes, dtype, .. } = *self.extents;
+        let DotExtents { rows, columns, lanes, dtype, .. } = *self.extents;
         let (sums, abreast) = match b.machine {
             Machine::Host(Vectors::Wide) => (WIDE_SUMS * 4 / dtype.bytes(), ABREAST),
             Machine::Host(Vectors::Fused) | Machine::Nvptx => (SUMS * 4 / dtype.bytes(), 1),
@@ -366,12 +366,12 @@ impl Product<'_> {
 
     /// The products along the inner axis added to sums of rows from `row` on, each of so many vectors.
     fn summed(&self, b: &mut Builder, [row, column]: [Val; 2], sums: Vec<Val>, abreast: u32) -> Vec<Val> {
-        let Extents { inner, lanes, dtype, .. } = *self.extents;
+        let DotExtents { inner, lanes, dtype, .. } = *self.extents;
         let zero = b.int(Ty::I64, 0);
         let bytes = dtype.bytes();
-        let first = self.extents.index(b, Side::Left, [row, zero]);
+        let first = self.extents.index(b, DotOperand::Left, [row, zero]);
         let left = b.offset(self.factors[0], first, bytes);
-        let first = self.extents.index(b, Side::Right, [zero, column]);
+        let first = self.extents.index(b, DotOperand::Right, [zero, column]);
         let right = b.offset(self.factors[1], first, bytes);
         let steps = if is_baseline(b) { 1 } else { (1u32 << inner.trailing_zeros()).min(STEPS) };
         let elem = Ty::scalar(cast::elem(dtype, b.machine));
@@ -387,12 +387,12 @@ impl Product<'_> {
                 let columns: Vec<Val> = (0..abreast)
                     .map(|panel| {
                         let place = b.offset_bytes(right, ((panel * inner + step) * lanes * bytes) as i32);
-                        b.load(place, vector, Access::aligned(bytes))
+                        b.load(place, vector, AccessFlags::aligned(bytes))
                     })
                     .collect();
                 for (i, sums) in sums.chunks_mut(abreast as usize).enumerate() {
                     let place = b.offset_bytes(left, ((i as u32 * inner + step) * bytes) as i32);
-                    let element = b.load(place, elem, Access::aligned(bytes));
+                    let element = b.load(place, elem, AccessFlags::aligned(bytes));
                     let element = if lanes == 1 { element } else { b.splat(element, lanes as u16) };
                     for (sum, &columns) in sums.iter_mut().zip(&columns) {
                         *sum = rounding::multiply_add(b, [element, columns, *sum], dtype);

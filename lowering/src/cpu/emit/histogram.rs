@@ -1,13 +1,13 @@
 //! Counting, one element after the other.
 
 use crate::cpu::emit::nest::{load_elements, spread, store_elements};
-use crate::cpu::emit::{Builder, Elem, Emit, Host, Ty, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val};
 use crate::ir::Op;
 use crate::mlir::IntPredicate;
 use crate::ops::Histogram;
 use crate::support::dtype::DType;
 
-impl Emit for Histogram {
+impl CpuEmit for Histogram {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let counts = op.results[0];
         let bins = host.func.ty(counts).shape.clone();

@@ -1,16 +1,16 @@
 //! Operations whose elements follow from the operands' elements at the same point.
 
 use crate::cpu::emit::nest::{Point, spread};
-use crate::cpu::emit::{Builder, Emit, Host, Ty, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
 use crate::ir::Op;
 use crate::mlir::builder::IntPredicate;
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::{
-    Arange, Bitcast, Cast, Claim, Constant, Convert, Dealt, Hold, InlinePtx, Length, NumPrograms, ProgramId,
-    Rotate, Scalar, Splat,
+    Arange, AxisHint, Bitcast, Cast, Constant, Convert, Hold, InlinePtx, Length, NumPrograms, ProgramId,
+    RangeOrder, Rotate, Scalar, Splat,
 };
 
-impl Emit for Constant {
+impl CpuEmit for Constant {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let ty = host.elem_type(b, op.results[0]);
         let value = constant(b, self.value, host.dtype(op.results[0]), ty);
@@ -18,28 +18,28 @@ impl Emit for Constant {
     }
 }
 
-impl Emit for ProgramId {
+impl CpuEmit for ProgramId {
     fn run(&self, host: &mut Host, _: &mut Builder, op: &Op) {
         let id = host.program[usize::from(self.axis)];
         host.define(op.results[0], id);
     }
 }
 
-impl Emit for NumPrograms {
+impl CpuEmit for NumPrograms {
     fn run(&self, host: &mut Host, _: &mut Builder, op: &Op) {
         let extent = host.grid[usize::from(self.axis)];
         host.define(op.results[0], extent);
     }
 }
 
-impl Emit for Length {
+impl CpuEmit for Length {
     fn run(&self, host: &mut Host, _: &mut Builder, op: &Op) {
         let length = host.slice(self.param).length;
         host.define(op.results[0], length);
     }
 }
 
-impl Emit for Arange {
+impl CpuEmit for Arange {
     fn at(&self, _: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let coord = b.trunc(point.coords[0], crate::cpu::emit::Elem::I32);
         let start = b.int(Ty::I32, i64::from(self.start));
@@ -53,7 +53,7 @@ impl Emit for Arange {
     }
 }
 
-impl Emit for Splat {
+impl CpuEmit for Splat {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let scalar = host.scalar(self.value);
         spread(b, scalar, point)
@@ -64,7 +64,7 @@ impl Emit for Splat {
     }
 }
 
-impl Emit for Scalar {
+impl CpuEmit for Scalar {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let args: Vec<Val> = self.args.iter().map(|&arg| host.at(b, arg, point)).collect();
         elementwise::applied(b, self, &args, self.dtype(host.func))
@@ -75,14 +75,14 @@ impl Emit for Scalar {
     }
 }
 
-impl Emit for Cast {
+impl CpuEmit for Cast {
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let value = host.at(b, self.value, point);
         cast::cast(b, value, host.dtype(self.value), host.dtype(op.results[0]))
     }
 }
 
-impl Emit for Bitcast {
+impl CpuEmit for Bitcast {
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let value = host.at(b, self.value, point);
         cast::bitcast(b, value, host.dtype(op.results[0]))
@@ -93,13 +93,13 @@ impl Emit for Bitcast {
     }
 }
 
-impl Emit for Convert {
+impl CpuEmit for Convert {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, point)
     }
 }
 
-impl Emit for Rotate {
+impl CpuEmit for Rotate {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let (first, extent) = (host.at(b, self.ramp, point), host.func.ty(self.ramp).shape[0]);
         let number = |b: &mut Builder, value: u32| b.int(first.ty, i64::from(value));
@@ -108,8 +108,8 @@ impl Emit for Rotate {
             spread(b, value, point)
         };
         let cut = match self.dealt {
-            Dealt::Cut(cut) => cut,
-            Dealt::Wrapped { by } => {
+            RangeOrder::Cut(cut) => cut,
+            RangeOrder::Wrapped { by } => {
                 let (by, zero, extent) = (scalar(host, b, by), number(b, 0), number(b, extent));
                 let rotated = b.sub(first, by);
                 let (last, negative) = (b.add(rotated, extent), b.icmp(IntPredicate::Slt, rotated, zero));
@@ -136,13 +136,13 @@ impl Emit for Rotate {
     }
 }
 
-impl Emit for Hold {
+impl CpuEmit for Hold {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, point)
     }
 }
 
-impl Emit for Claim {
+impl CpuEmit for AxisHint {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, point)
     }
@@ -152,7 +152,7 @@ impl Emit for Claim {
     }
 }
 
-impl Emit for InlinePtx {
+impl CpuEmit for InlinePtx {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let args: Vec<Val> = self.args.iter().map(|&arg| host.at(b, arg, point)).collect();
         elementwise::inline(b, host.func, &self.cpu, &args)[0]

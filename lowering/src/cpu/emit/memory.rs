@@ -7,15 +7,15 @@ use std::collections::HashMap;
 
 use crate::analysis::axis_info::Info;
 use crate::cpu::emit::nest::{Point, load_elements, store_elements};
-use crate::cpu::emit::{Builder, Elem, Emit, Host, Ty, Val, report};
+use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val, report};
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{Op, Value};
 use crate::mlir::IntPredicate;
-use crate::ops::scalar::Algebra;
-use crate::ops::{AddView, GroupDot, GroupStore, Kind, Load, LoadView, Place, Store, StoreView};
+use crate::ops::scalar::ArithKind;
+use crate::ops::{AddView, Kind, Load, LoadView, MemAccess, Store, StoreView, TmaStore, WarpGroupDot};
 
 /// The elements of an access at a point.
-struct Where {
+struct PointAccess {
     /// The index of the first element, an `i64`.
     first: Val,
     /// Every lane's index, unless they are neighbours of the first.
@@ -26,7 +26,7 @@ struct Where {
 
 /// Which lane of a mask tells about all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Edge {
+enum MaskEdge {
     /// All lanes are alike.
     Any,
     /// The mask holds from some lane on: all do if the first does.
@@ -36,12 +36,12 @@ enum Edge {
 }
 
 /// What is known of masks along axes.
-type Edges = HashMap<(Value, usize), Option<Edge>>;
+type MaskEdges = HashMap<(Value, usize), Option<MaskEdge>>;
 
-impl Edge {
-    fn and(self, other: Edge) -> Option<Edge> {
+impl MaskEdge {
+    fn and(self, other: MaskEdge) -> Option<MaskEdge> {
         match (self, other) {
-            (Edge::Any, edge) | (edge, Edge::Any) => Some(edge),
+            (MaskEdge::Any, edge) | (edge, MaskEdge::Any) => Some(edge),
             (a, b) => (a == b).then_some(a),
         }
     }
@@ -54,7 +54,7 @@ impl Host<'_> {
         if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }
     }
 
-    fn find(&mut self, b: &mut Builder, place: &Place, point: &Point) -> Where {
+    fn find(&mut self, b: &mut Builder, place: &MemAccess, point: &Point) -> PointAccess {
         let first_point = Point { lanes: 1, ..point.clone() };
         let base = place.base.map(|base| self.scalar(base));
         let moved = |b: &mut Builder, index: Val| match base {
@@ -71,21 +71,21 @@ impl Host<'_> {
         };
         if neighbours {
             let first = self.wide_offset(b, place.offset, &first_point);
-            return Where { first: moved(b, first), each: None, mask };
+            return PointAccess { first: moved(b, first), each: None, mask };
         }
         let each = self.wide_offset(b, place.offset, point);
         let each = moved(b, each);
-        Where { first: b.extract(each, 0), each: Some(each), mask }
+        PointAccess { first: b.extract(each, 0), each: Some(each), mask }
     }
 
     /// The index of the element at a point, and whether its mask lets it through.
-    pub(super) fn single(&mut self, b: &mut Builder, place: &Place, point: &Point) -> (Val, Option<Val>) {
+    pub(super) fn single(&mut self, b: &mut Builder, place: &MemAccess, point: &Point) -> (Val, Option<Val>) {
         let found = self.find(b, place, point);
         (found.first, found.mask)
     }
 
     /// Whether all of `lanes` elements from `first` on lie in the slice.
-    fn inside(&self, b: &mut Builder, place: &Place, first: Val, lanes: u16) -> Option<Val> {
+    fn inside(&self, b: &mut Builder, place: &MemAccess, first: Val, lanes: u16) -> Option<Val> {
         if !place.bounded {
             return None;
         }
@@ -114,7 +114,7 @@ impl Host<'_> {
             let outside = b.both(mask, Some(beyond)).unwrap_or(beyond);
             b.if_then(outside, |b| {
                 let length = self.slice(place.param).length;
-                let element = report::Element { index, length, program: self.program };
+                let element = report::ReportedElement { index, length, program: self.program };
                 report::write(b, record, (self.func, op), &element);
             });
         }
@@ -124,12 +124,17 @@ impl Host<'_> {
 
 impl Host<'_> {
     /// Which lane along `axis` tells about `lanes` lanes of a mask; `None` when all have to be looked at.
-    fn edge(&self, mask: Value, axis: usize, lanes: u16) -> Option<Edge> {
+    fn edge(&self, mask: Value, axis: usize, lanes: u16) -> Option<MaskEdge> {
         self.edge_among(mask, (axis, lanes), &mut HashMap::new())
     }
 
     /// The same, with what was found of the masks that were asked about before, each along an axis.
-    fn edge_among(&self, mask: Value, (axis, lanes): (usize, u16), known: &mut Edges) -> Option<Edge> {
+    fn edge_among(
+        &self,
+        mask: Value,
+        (axis, lanes): (usize, u16),
+        known: &mut MaskEdges,
+    ) -> Option<MaskEdge> {
         if let Some(&edge) = known.get(&(mask, axis)) {
             return edge;
         }
@@ -142,16 +147,16 @@ impl Host<'_> {
         &self,
         mask: Value,
         (axis, lanes): (usize, u16),
-        known: &mut Edges,
-    ) -> Option<Edge> {
+        known: &mut MaskEdges,
+    ) -> Option<MaskEdge> {
         let kind = &self.definitions.get(&mask)?.kind;
         if let Kind::Scalar(scalar) = kind {
             return match scalar.op.algebra {
-                Algebra::And => {
+                ArithKind::And => {
                     let [a, b] = [0, 1].map(|i| self.edge_among(scalar.args[i], (axis, lanes), known));
                     a?.and(b?)
                 }
-                Algebra::Compare(op) => self.comparison_edge(op, &scalar.args, axis, lanes),
+                ArithKind::Compare(op) => self.comparison_edge(op, &scalar.args, axis, lanes),
                 _ => None,
             };
         }
@@ -166,21 +171,21 @@ impl Host<'_> {
                 .iter()
                 .zip(&shape[..])
                 .all(|(to, &extent)| to.is_some() || extent == 1)
-                .then_some(Edge::Any),
+                .then_some(MaskEdge::Any),
         }
     }
 
     /// A ramp compared with what does not vary.
-    fn comparison_edge(&self, op: BinaryOp, args: &[Value], axis: usize, lanes: u16) -> Option<Edge> {
+    fn comparison_edge(&self, op: BinaryOp, args: &[Value], axis: usize, lanes: u16) -> Option<MaskEdge> {
         let [lhs, rhs] = [0, 1].map(|i| self.plan.axes.get(self.func, args[i]));
         let rises = |info: &Info| info.axes.get(axis).is_some_and(|axis| axis.contiguity >= u64::from(lanes));
         let rests = |info: &Info| info.axes.get(axis).is_some_and(|axis| axis.constancy >= u64::from(lanes));
         match op {
-            _ if rests(&lhs) && rests(&rhs) => Some(Edge::Any),
-            BinaryOp::Lt | BinaryOp::Le if rises(&lhs) && rests(&rhs) => Some(Edge::Last),
-            BinaryOp::Lt | BinaryOp::Le if rests(&lhs) && rises(&rhs) => Some(Edge::First),
-            BinaryOp::Gt | BinaryOp::Ge if rises(&lhs) && rests(&rhs) => Some(Edge::First),
-            BinaryOp::Gt | BinaryOp::Ge if rests(&lhs) && rises(&rhs) => Some(Edge::Last),
+            _ if rests(&lhs) && rests(&rhs) => Some(MaskEdge::Any),
+            BinaryOp::Lt | BinaryOp::Le if rises(&lhs) && rests(&rhs) => Some(MaskEdge::Last),
+            BinaryOp::Lt | BinaryOp::Le if rests(&lhs) && rises(&rhs) => Some(MaskEdge::First),
+            BinaryOp::Gt | BinaryOp::Ge if rises(&lhs) && rests(&rhs) => Some(MaskEdge::First),
+            BinaryOp::Gt | BinaryOp::Ge if rests(&lhs) && rises(&rhs) => Some(MaskEdge::Last),
             _ => None,
         }
     }
@@ -192,7 +197,7 @@ impl Host<'_> {
             return b.op("llvm.intr.vector.reduce.and", &[lanes], Ty::I1);
         };
         let mut single = Point { lanes: 1, ..point.clone() };
-        if edge == Edge::Last {
+        if edge == MaskEdge::Last {
             let last = b.int(Ty::I64, i64::from(point.lanes) - 1);
             single.coords[point.axis] = b.add(point.coords[point.axis], last);
         }
@@ -205,7 +210,7 @@ impl Host<'_> {
         let all = b.int(Ty::I32, i64::from(point.lanes));
         let Some(mask) = mask else { return (all, None) };
         let lanes = self.at(b, mask, point);
-        if self.edge(mask, point.axis, point.lanes) != Some(Edge::Last) {
+        if self.edge(mask, point.axis, point.lanes) != Some(MaskEdge::Last) {
             return (all, Some(lanes));
         }
         let ones = b.zext(lanes, Elem::I32);
@@ -213,7 +218,7 @@ impl Host<'_> {
     }
 }
 
-impl Emit for Load {
+impl CpuEmit for Load {
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let dtype = host.dtype(op.results[0]);
         let ty = Ty { lanes: point.width(), ..host.elem_type(b, op.results[0]) };
@@ -263,7 +268,7 @@ impl Load {
         b: &mut Builder,
         op: &Op,
         point: &Point,
-        found: &Where,
+        found: &PointAccess,
         other: Val,
     ) -> Val {
         let dtype = host.dtype(op.results[0]);
@@ -287,7 +292,7 @@ impl Load {
     }
 }
 
-impl Where {
+impl PointAccess {
     fn index(&self, b: &mut Builder, lane: Val) -> Val {
         match self.each {
             Some(each) => b.extract_at(each, lane),
@@ -299,7 +304,7 @@ impl Where {
     }
 }
 
-impl Emit for Store {
+impl CpuEmit for Store {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = host.func.ty(self.place.offset).shape.clone();
         if shape.rank() == 0 {
@@ -360,7 +365,7 @@ impl Store {
 
 /// `split` has made loads, stores and atomic operations of them; products of blocks are made for GPUs alone.
 macro_rules! expanded {
-    ($($op:ident),*) => {$(impl Emit for $op {})*};
+    ($($op:ident),*) => {$(impl CpuEmit for $op {})*};
 }
 
-expanded!(LoadView, StoreView, AddView, GroupDot, GroupStore);
+expanded!(LoadView, StoreView, AddView, WarpGroupDot, TmaStore);

@@ -25,20 +25,20 @@ mod view;
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{Assumptions, Axes};
-use crate::ir::guard::Fact;
+use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::ir::guard::Guard;
 use crate::ir::{Block, Func, Op, Param, ParamId, ParamKind, Value};
 use crate::mlir::builder::{Builder, IntPredicate, Val};
 use crate::mlir::cast;
-use crate::mlir::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
+use crate::mlir::session::{Argument, ArgumentKind, EntryKind, ModuleBuilder};
 use crate::mlir::types::{Elem, Space, Ty};
-use crate::mlir::{Access, report, rounding};
+use crate::mlir::{AccessFlags, report, rounding};
 
 use crate::cpu::emit::nest::Point;
-pub use crate::cpu::plan::Schedule;
+pub use crate::cpu::plan::ScratchPlan;
 
 /// How an operation becomes code of a host thread. An operation answers to one of the two at least.
-pub trait Emit {
+pub trait CpuEmit {
     /// Runs a statement: an operation with an effect, with scalar results, or one that fills buffers itself. A scalar
     /// result is its one element, unless the operation says otherwise.
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
@@ -57,7 +57,7 @@ pub trait Emit {
         1
     }
 
-    /// Whether its tile results are filled by [`Emit::run`] where it stands.
+    /// Whether its tile results are filled by [`CpuEmit::run`] where it stands.
     fn is_statement(&self) -> bool {
         false
     }
@@ -82,49 +82,50 @@ pub trait Emit {
 
 /// A kernel, ready to be emitted for the host.
 #[derive(Debug)]
-pub struct Plan {
-    general: Version,
+pub struct CpuPlan {
+    general: CpuVersion,
     /// Each for arguments in which these scalars are the numbers given. They are chosen where the kernel begins: what depends
     /// on the strides of views would otherwise be asked for each element.
-    special: Vec<(Version, Vec<(ParamId, i64)>)>,
+    special: Vec<(CpuVersion, Vec<(ParamId, i64)>)>,
 }
 
 /// The kernel as it is compiled for some of its arguments.
 #[derive(Debug)]
-struct Version {
+struct CpuVersion {
     func: Func,
-    schedule: Schedule,
+    schedule: ScratchPlan,
     axes: Axes,
 }
 
-impl Version {
-    fn new(func: Func) -> Version {
-        let schedule = Schedule::new(&func);
-        let axes = Axes::analyse(&func, &Assumptions::default());
-        Version { func, schedule, axes }
+impl CpuVersion {
+    fn new(func: Func) -> CpuVersion {
+        let schedule = ScratchPlan::new(&func);
+        let axes = Axes::analyse(&func, &LaunchFacts::default());
+        CpuVersion { func, schedule, axes }
     }
 }
 
-impl Plan {
-    pub fn new(func: Func) -> Plan {
-        Plan { general: Version::new(func), special: vec![] }
+impl CpuPlan {
+    pub fn new(func: Func) -> CpuPlan {
+        CpuPlan { general: CpuVersion::new(func), special: vec![] }
     }
 
     /// With another version of the kernel for arguments of which `facts` hold, numbers that scalars are equal to.
-    pub fn or_where(mut self, facts: &[Fact], func: Func) -> Plan {
+    pub fn or_where(mut self, facts: &[Guard], func: Func) -> CpuPlan {
         let numbers = facts.iter().filter_map(|fact| match *fact {
-            Fact::Equal { scalar, value } => Some((ParamId(scalar), value)),
-            Fact::Aligned { .. } | Fact::Divisible { .. } | Fact::Magnitude { .. } | Fact::AtMost { .. } => {
-                None
-            }
+            Guard::Equal { scalar, value } => Some((ParamId(scalar), value)),
+            Guard::Aligned { .. }
+            | Guard::Divisible { .. }
+            | Guard::Magnitude { .. }
+            | Guard::AtMost { .. } => None,
         });
         let numbers: Vec<(ParamId, i64)> = numbers.collect();
         debug_assert_eq!(numbers.len(), facts.len());
-        self.special.push((Version::new(func), numbers));
+        self.special.push((CpuVersion::new(func), numbers));
         self
     }
 
-    fn versions(&self) -> impl Iterator<Item = &Version> {
+    fn versions(&self) -> impl Iterator<Item = &CpuVersion> {
         std::iter::once(&self.general).chain(self.special.iter().map(|(version, _)| version))
     }
 
@@ -155,7 +156,7 @@ impl Plan {
             } else {
                 format!("{entry}_special_program_{number}")
             };
-            module.function(&program, &self.program_arguments(), &Entry::Internal, move |b, args| {
+            module.function(&program, &self.program_arguments(), &EntryKind::Internal, move |b, args| {
                 Host::new(version, reports, b, args).block(b, &version.func.body);
             });
             programs.push(program);
@@ -163,7 +164,7 @@ impl Plan {
         let pointer = Ty::scalar(Elem::Ptr(Space::Generic));
         let types = [pointer, Ty::I32, Ty::I32, Ty::I32, Ty::I32, pointer, pointer];
         let arguments = types.map(|ty| Argument { ty, kind: ArgumentKind::Plain });
-        module.function(entry, &arguments, &Entry::Host, move |b, args| self.entry(b, &programs, args));
+        module.function(entry, &arguments, &EntryKind::Host, move |b, args| self.entry(b, &programs, args));
     }
 
     /// A slice is its address and length, a scalar its value; then program ids, grid extents and scratch; then, if the
@@ -194,7 +195,7 @@ impl Plan {
         let &[list, first, last, y, z, grid, scratch] = args else { unreachable!("the signature has seven") };
         let slot = |b: &mut Builder, slot: usize, ty: Ty| {
             let place = b.offset_bytes(list, slot as i32 * 8);
-            b.load(place, ty, Access::aligned(8))
+            b.load(place, ty, AccessFlags::aligned(8))
         };
         let mut operands = vec![];
         let slots = self.slots(self.general.func.params.len());
@@ -205,7 +206,7 @@ impl Plan {
         let extents: Vec<Val> = (0..3)
             .map(|axis| {
                 let place = b.offset_bytes(grid, axis * 4);
-                b.load(place, Ty::I32, Access::aligned(4))
+                b.load(place, Ty::I32, AccessFlags::aligned(4))
             })
             .collect();
         let (first, last) = (b.zext(first, Elem::I64), b.zext(last, Elem::I64));
@@ -271,24 +272,24 @@ fn argument_type(dtype: crate::support::dtype::DType) -> Ty {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slice {
+struct HostSlice {
     pointer: Val,
     length: Val,
 }
 
 /// The state of emitting one program.
 pub struct Host<'a> {
-    plan: &'a Version,
+    plan: &'a CpuVersion,
     func: &'a Func,
     scalars: HashMap<Value, Val>,
-    slices: Vec<Option<Slice>>,
+    slices: Vec<Option<HostSlice>>,
     program: [Val; 3],
     grid: [Val; 3],
     scratch: Val,
     /// Where a failure is reported, if it is.
     record: Option<Val>,
     /// Elements computed already, one table for each open region.
-    known: Vec<HashMap<nest::Key, Val>>,
+    known: Vec<HashMap<nest::PointKey, Val>>,
     /// The definition of every value.
     definitions: HashMap<Value, &'a Op>,
     /// The variable of each loop around, and what it is in the next turn.
@@ -296,7 +297,7 @@ pub struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(plan: &'a Version, reports: bool, b: &mut Builder, args: &[Val]) -> Host<'a> {
+    fn new(plan: &'a CpuVersion, reports: bool, b: &mut Builder, args: &[Val]) -> Host<'a> {
         let func = &plan.func;
         let mut rest = args.iter().copied();
         let mut next = || rest.next().expect("as many arguments as `program_arguments` listed");
@@ -304,7 +305,7 @@ impl<'a> Host<'a> {
         let mut slices = vec![];
         for param in &func.params {
             match param.kind {
-                ParamKind::Slice { .. } => slices.push(Some(Slice { pointer: next(), length: next() })),
+                ParamKind::Slice { .. } => slices.push(Some(HostSlice { pointer: next(), length: next() })),
                 ParamKind::Scalar { value, dtype } => {
                     let mut argument = next();
                     if dtype == crate::support::dtype::DType::Bool {
@@ -365,7 +366,7 @@ impl<'a> Host<'a> {
         self.scalars.insert(value, val);
     }
 
-    fn slice(&self, param: ParamId) -> Slice {
+    fn slice(&self, param: ParamId) -> HostSlice {
         self.slices[param.index()].expect("memory operations name slices")
     }
 

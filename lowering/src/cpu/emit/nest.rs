@@ -1,6 +1,6 @@
 //! Loop nests over the elements of a tile, and the elements of any value at a point of one.
 
-use crate::cpu::emit::{Access, Builder, Elem, Host, Ty, Val};
+use crate::cpu::emit::{AccessFlags, Builder, Elem, Host, Ty, Val};
 use crate::ir::{Shape, Value};
 use crate::mlir::IntPredicate;
 use crate::support::dtype::DType;
@@ -41,17 +41,17 @@ impl Point {
 
 /// A value at a point.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Key {
+pub(super) struct PointKey {
     value: Value,
     coords: Vec<usize>,
     axis: usize,
     lanes: u16,
 }
 
-impl Key {
-    fn new(value: Value, point: &Point) -> Key {
+impl PointKey {
+    fn new(value: Value, point: &Point) -> PointKey {
         let coords = point.coords.iter().map(|coord| coord.id()).collect();
-        Key { value, coords, axis: if point.lanes == 1 { 0 } else { point.axis }, lanes: point.lanes }
+        PointKey { value, coords, axis: if point.lanes == 1 { 0 } else { point.axis }, lanes: point.lanes }
     }
 }
 
@@ -155,7 +155,7 @@ impl<'a> Host<'a> {
             let scalar = self.scalar(value);
             return spread(b, scalar, point);
         }
-        let key = Key::new(value, point);
+        let key = PointKey::new(value, point);
         if let Some(&known) = self.known.iter().rev().find_map(|table| table.get(&key)) {
             return known;
         }
@@ -266,7 +266,7 @@ pub(super) fn flat_index(b: &mut Builder, shape: &Shape, coords: &[Val]) -> Val 
 /// `lanes` elements that follow each other (0 for one scalar); a `bool` is a byte in memory.
 pub(super) fn load_elements(b: &mut Builder, pointer: Val, dtype: DType, lanes: u16) -> Val {
     let elem = if dtype == DType::Bool { Elem::I8 } else { crate::mlir::cast::elem(dtype, b.machine) };
-    let loaded = b.load(pointer, Ty { elem, lanes }, Access::aligned(dtype.bytes()));
+    let loaded = b.load(pointer, Ty { elem, lanes }, AccessFlags::aligned(dtype.bytes()));
     if dtype == DType::Bool {
         let zero = b.int(loaded.ty, 0);
         return b.icmp(IntPredicate::Ne, loaded, zero);
@@ -276,5 +276,5 @@ pub(super) fn load_elements(b: &mut Builder, pointer: Val, dtype: DType, lanes: 
 
 pub(super) fn store_elements(b: &mut Builder, elements: Val, pointer: Val, dtype: DType) {
     let elements = if dtype == DType::Bool { b.zext(elements, Elem::I8) } else { elements };
-    b.store(elements, pointer, Access::aligned(dtype.bytes()));
+    b.store(elements, pointer, AccessFlags::aligned(dtype.bytes()));
 }

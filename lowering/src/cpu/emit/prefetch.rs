@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, Host, Ty, Val};
 use crate::ir::{Block, Shape, Value, sources};
-use crate::ops::{Effect, Place};
+use crate::ops::{Effect, MemAccess};
 
 /// Bytes that come together.
 const LINE: u32 = 64;
@@ -14,8 +14,8 @@ const LINE: u32 = 64;
 const MOST: u32 = 16;
 
 /// What the next turn reads of a factor.
-pub(super) struct Ahead {
-    place: Place,
+pub(super) struct Prefetch {
+    place: MemAccess,
     /// The base of its offsets in that turn.
     base: Val,
     shape: Shape,
@@ -24,7 +24,7 @@ pub(super) struct Ahead {
     bytes: u32,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Lines of memory along the axis.
     fn along(&self) -> u32 {
         (self.shape[self.axis] * self.bytes).div_ceil(LINE)
@@ -47,7 +47,7 @@ impl Ahead {
 
 impl<'a> Host<'a> {
     /// What the loop around reads of a factor in its next turn, if that is known and lies in lines of memory.
-    pub(super) fn ahead(&mut self, b: &mut Builder, factor: Value) -> Option<Ahead> {
+    pub(super) fn ahead(&mut self, b: &mut Builder, factor: Value) -> Option<Prefetch> {
         let place = self.read_by(factor)?;
         let &(variable, next) = self.turns.last()?;
         let body = self.loop_over(variable)?;
@@ -57,11 +57,11 @@ impl<'a> Host<'a> {
         let info = self.plan.axes.get(self.func, place.offset);
         let axis = (0..shape.rank()).max_by_key(|&axis| info.axes[axis].contiguity)?;
         let in_lines = info.axes[axis].contiguity.min(shape[axis].into()) * u64::from(bytes) >= LINE.into();
-        in_lines.then_some(Ahead { place, base, shape, axis, bytes })
+        in_lines.then_some(Prefetch { place, base, shape, axis, bytes })
     }
 
     /// Where the elements of a value are read, if all that is made of them is moved or converted.
-    fn read_by(&self, value: Value) -> Option<Place> {
+    fn read_by(&self, value: Value) -> Option<MemAccess> {
         let operation = self.definitions.get(&value)?.kind.operation();
         if let Some(place) = operation.place() {
             return Some(*place);
@@ -115,8 +115,8 @@ impl<'a> Host<'a> {
     }
 
     /// Asks for the share of a block, which is one of so many; for the last lines where there are not as many.
-    pub(super) fn fetch(&mut self, b: &mut Builder, ahead: &Ahead, (block, blocks): (Val, u32)) {
-        let Ahead { place, base, shape, axis, bytes } = ahead;
+    pub(super) fn fetch(&mut self, b: &mut Builder, ahead: &Prefetch, (block, blocks): (Val, u32)) {
+        let Prefetch { place, base, shape, axis, bytes } = ahead;
         let [runs, run] = ahead.runs(blocks);
         let number = |b: &mut Builder, number: u32| b.int(Ty::I64, i64::from(number));
         let (count, last, length) = (number(b, runs), number(b, ahead.lines() / run - 1), number(b, run));

@@ -1,7 +1,7 @@
 //! Random numbers: one block of Philox for four neighbouring lanes.
 
 use crate::cpu::emit::nest::Point;
-use crate::cpu::emit::{Builder, Emit, Host, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Host, Val};
 use crate::ir::Op;
 use crate::mlir::{IntPredicate, philox};
 use crate::ops::{Philox, Random};
@@ -9,7 +9,7 @@ use crate::ops::{Philox, Random};
 /// Repeating a block costs as much as this many plain instructions.
 const COST: u32 = 64;
 
-impl Emit for Philox {
+impl CpuEmit for Philox {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let key = philox::key(b, host.scalar(self.seed));
         let counter = self.counter.map(|word| host.at(b, word, point));
@@ -22,7 +22,7 @@ impl Emit for Philox {
     }
 }
 
-impl Emit for Random {
+impl CpuEmit for Random {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let key = philox::key(b, host.scalar(self.seed));
         let offset = host.at(b, self.offset, point);

@@ -1,12 +1,12 @@
 //! Elements from other places of a tile.
 
 use crate::cpu::emit::nest::{Point, lane_points, load_elements};
-use crate::cpu::emit::{Builder, Elem, Emit, Host, Ty, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val};
 use crate::ir::{Func, Op, Value};
 use crate::mlir::IntPredicate;
 use crate::ops::{Exchange, Gather, Index, Join};
 
-impl Emit for Join {
+impl CpuEmit for Join {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let other = point.without(self.axis);
         let [left, right] = [self.left, self.right].map(|operand| host.at(b, operand, &other));
@@ -19,7 +19,7 @@ impl Emit for Join {
     }
 }
 
-impl Emit for Index {
+impl CpuEmit for Index {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let mut coords = point.coords.clone();
         coords.insert(self.axis, b.int(Ty::I64, i64::from(self.index)));
@@ -33,7 +33,7 @@ impl Emit for Index {
     }
 }
 
-impl Emit for Exchange {
+impl CpuEmit for Exchange {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let along = point.axis == self.axis && point.lanes > 1;
         let within = if along { self.mask & (u32::from(point.lanes) - 1) } else { 0 };
@@ -58,7 +58,7 @@ impl Emit for Exchange {
     }
 }
 
-impl Emit for Gather {
+impl CpuEmit for Gather {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let signed = host.dtype(self.index).is_signed();
         let index = host.at(b, self.index, point);

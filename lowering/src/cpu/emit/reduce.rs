@@ -1,16 +1,16 @@
 //! Reductions: vectors of partial results along the last axis where it is folded, else along the result's own.
 
 use crate::cpu::emit::nest::{Point, vectors};
-use crate::cpu::emit::{Builder, Emit, Host, Ty, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
 use crate::ir::{Op, Shape};
 use crate::mlir::constant;
-use crate::mlir::shared::Element;
+use crate::mlir::shared::CombinedElement;
 use crate::ops::Reduce;
 
 /// Partial results in flight: enough to hide the latency of one addition.
 const CHAINS: u32 = 4;
 
-impl Emit for Reduce {
+impl CpuEmit for Reduce {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = self.combination.shape(host.func).clone();
         let result = self.result_shape(&shape);
@@ -56,7 +56,7 @@ impl Reduce {
         shape: &Shape,
         kept: &[Val],
         vector: Option<&Point>,
-    ) -> Element {
+    ) -> CombinedElement {
         // What a user wrote is computed as written.
         b.accumulating = self.combination.symmetric();
         let folded = self.fold_points(host, b, shape, kept, vector);
@@ -71,7 +71,7 @@ impl Reduce {
         shape: &Shape,
         kept: &[Val],
         vector: Option<&Point>,
-    ) -> Element {
+    ) -> CombinedElement {
         let last = *self.axes.last().expect("a reduction folds an axis");
         // Lanes along the last folded axis, unless the result has lanes of its own.
         let lanes = match vector {
@@ -86,7 +86,7 @@ impl Reduce {
         let total: u32 = steps.iter().product();
         let chains = (1..=CHAINS).rev().find(|chains| total.is_multiple_of(*chains)).unwrap_or(1);
 
-        let read = |host: &mut Host, b: &mut Builder, index: Val| -> Element {
+        let read = |host: &mut Host, b: &mut Builder, index: Val| -> CombinedElement {
             let point = self.point(b, shape, kept, vector, &steps, lanes, index);
             self.combination.inputs.iter().map(|&input| host.at(b, input, &point)).collect()
         };
@@ -98,7 +98,7 @@ impl Reduce {
         // Starting from what changes nothing, the loop stands alone; otherwise the first elements come before it.
         let neutral = if total > chains { self.neutrals(host, b, first) } else { None };
         let begin = if neutral.is_some() { 0 } else { chains };
-        let mut partial: Vec<Element> = match neutral {
+        let mut partial: Vec<CombinedElement> = match neutral {
             Some(neutral) => vec![neutral; chains as usize],
             None => (0..chains)
                 .map(|chain| {
@@ -132,7 +132,7 @@ impl Reduce {
     }
 
     /// A vector of `lanes` neutral elements for every input, if there are such.
-    fn neutrals(&self, host: &Host, b: &mut Builder, lanes: u16) -> Option<Element> {
+    fn neutrals(&self, host: &Host, b: &mut Builder, lanes: u16) -> Option<CombinedElement> {
         let lanes = if lanes == 1 { 0 } else { lanes };
         self.combination
             .inputs
@@ -146,13 +146,13 @@ impl Reduce {
     }
 
     /// The upper half of the lanes onto the lower one, until one is left.
-    fn fold_lanes(&self, host: &Host, b: &mut Builder, mut element: Element) -> Element {
+    fn fold_lanes(&self, host: &Host, b: &mut Builder, mut element: CombinedElement) -> CombinedElement {
         while element[0].ty.lanes > 1 {
             let half = i32::from(element[0].ty.lanes) / 2;
             let low: Vec<i32> = (0..half).collect();
             let high: Vec<i32> = (half..2 * half).collect();
-            let lower: Element = element.iter().map(|&v| b.shuffle(v, v, &low)).collect();
-            let upper: Element = element.iter().map(|&v| b.shuffle(v, v, &high)).collect();
+            let lower: CombinedElement = element.iter().map(|&v| b.shuffle(v, v, &low)).collect();
+            let upper: CombinedElement = element.iter().map(|&v| b.shuffle(v, v, &high)).collect();
             element = self.combination.apply(host.func, b, &lower, &upper);
         }
         element.into_iter().map(|v| if v.ty.is_vector() { b.extract(v, 0) } else { v }).collect()

@@ -1,12 +1,12 @@
 //! Scans: one element after the other along the axis, vectors of them along another one where there is one.
 
 use crate::cpu::emit::nest::Point;
-use crate::cpu::emit::{Builder, Emit, Host, Ty, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
 use crate::ir::Op;
-use crate::mlir::shared::Element;
+use crate::mlir::shared::CombinedElement;
 use crate::ops::Scan;
 
-impl Emit for Scan {
+impl CpuEmit for Scan {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = self.combination.shape(host.func).clone();
         let lines = shape.without(self.axis);
@@ -42,7 +42,7 @@ impl Scan {
         op: &Op,
         (line, index): (&Point, Val),
         before: Option<&[Val]>,
-    ) -> Element {
+    ) -> CombinedElement {
         let place = if self.reverse {
             let last = i64::from(self.combination.shape(host.func)[self.axis]) - 1;
             let last = b.int(Ty::I64, last);
@@ -54,7 +54,8 @@ impl Scan {
         coords.insert(self.axis, place);
         let axis = line.axis + usize::from(line.axis >= self.axis && line.lanes > 1);
         let point = Point { coords, axis, lanes: line.lanes };
-        let own: Element = self.combination.inputs.iter().map(|&input| host.at(b, input, &point)).collect();
+        let own: CombinedElement =
+            self.combination.inputs.iter().map(|&input| host.at(b, input, &point)).collect();
         let element = match before {
             Some(before) => self.combination.apply(host.func, b, before, &own),
             None => own,

@@ -1,11 +1,11 @@
 //! The same elements at other coordinates.
 
 use crate::cpu::emit::nest::{Point, flat_index, lane_points, load_elements, spread};
-use crate::cpu::emit::{Builder, Emit, Host, Ty, Val};
+use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
 use crate::ir::{Func, Op, Value};
 use crate::ops::{Broadcast, ExpandDims, Permute, Reshape};
 
-impl Emit for Broadcast {
+impl CpuEmit for Broadcast {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let from = &host.func.ty(self.value).shape;
         let zero = b.int(Ty::I64, 0);
@@ -28,7 +28,7 @@ impl Emit for Broadcast {
     }
 }
 
-impl Emit for ExpandDims {
+impl CpuEmit for ExpandDims {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, &point.without(self.axis))
     }
@@ -38,7 +38,7 @@ impl Emit for ExpandDims {
     }
 }
 
-impl Emit for Permute {
+impl CpuEmit for Permute {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let mut coords = point.coords.clone();
         for (to, &from) in self.order.iter().enumerate() {
@@ -52,7 +52,7 @@ impl Emit for Permute {
     }
 }
 
-impl Emit for Reshape {
+impl CpuEmit for Reshape {
     /// Where other axes than those of extent 1 change the operand is in its buffer, where it has the result's order
     /// already.
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {

@@ -9,14 +9,14 @@ mod tile;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
-use tile::{Tile, apply, broadcast, fold, legal};
+use tile::{HostTile, apply, broadcast, fold, legal};
 
 /// A generator of numbers (SplitMix64).
-pub(crate) struct Random(u64);
+pub(crate) struct SplitMix64(u64);
 
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
+impl SplitMix64 {
+    pub(crate) fn new(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
     }
 
     pub(crate) fn bits(&mut self) -> u64 {
@@ -38,7 +38,7 @@ impl Random {
 
 /// How a tile becomes one of the same shape.
 #[derive(Clone, Copy, Debug)]
-enum Turn {
+enum TileStep {
     /// Adds the sum along an axis.
     AddSum(usize),
     /// Takes the largest along an axis away.
@@ -55,11 +55,11 @@ enum Turn {
 
 /// A kernel's text, grown statement by statement beside the values it computes.
 struct Program {
-    random: Random,
+    random: SplitMix64,
     /// `i32` or `i64`: elements wrap.
     elem: &'static str,
     text: String,
-    tiles: Vec<(String, Tile)>,
+    tiles: Vec<(String, HostTile)>,
     output: Vec<i64>,
     names: usize,
 }
@@ -96,7 +96,7 @@ const SHAPES: [&[usize]; 14] = [
 
 /// The program of a seed.
 pub fn generate(seed: u64) -> Generated {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let elem = random.of(&["i32", "i32", "i64"]);
     let num_warps = random.of(&[1, 2, 4, 4, 8, 16]);
     let input: Vec<i64> = (0..INPUT).map(|_| i64::from(random.bits() as i16)).collect();
@@ -121,13 +121,13 @@ impl Program {
         if self.elem == "i32" { i64::from(value as i32) } else { value }
     }
 
-    fn define(&mut self, text: &str, tile: Tile) {
+    fn define(&mut self, text: &str, tile: HostTile) {
         let name = self.name();
         self.text += &format!("let {name} = {text};\n");
         self.tiles.push((name, tile));
     }
 
-    fn pick(&mut self) -> (String, Tile) {
+    fn pick(&mut self) -> (String, HostTile) {
         let index = self.random.below(self.tiles.len());
         self.tiles[index].clone()
     }
@@ -140,7 +140,7 @@ impl Program {
         let text =
             format!("tl::load(x + {start} + {stride} * tl::reshape(tl::arange(0, {count}), {shape:?}))");
         let data = (0..count).map(|i| input.get(start + stride * i).copied().unwrap_or(0)).collect();
-        self.define(&text, Tile { shape, data });
+        self.define(&text, HostTile { shape, data });
     }
 
     fn step(&mut self, input: &[i64]) {
@@ -156,24 +156,24 @@ impl Program {
         }
     }
 
-    fn permute(&mut self, name: &str, tile: &Tile) {
+    fn permute(&mut self, name: &str, tile: &HostTile) {
         let mut order: Vec<usize> = (0..tile.shape.len()).collect();
         let (first, second) = (self.random.below(order.len()), self.random.below(order.len()));
         order.swap(first, second);
         self.define(&format!("tl::permute({name}, {order:?})"), tile.permuted(&order));
     }
 
-    fn reshape(&mut self, name: &str, tile: &Tile) {
+    fn reshape(&mut self, name: &str, tile: &HostTile) {
         let count = tile.data.len();
         let divisors: Vec<usize> =
             (1..=count).filter(|&d| count.is_multiple_of(d) && legal(d) && legal(count / d)).collect();
         let rows = self.random.of(&divisors);
         let shape =
             if self.random.below(4) == 0 && legal(count) { vec![count] } else { vec![rows, count / rows] };
-        self.define(&format!("tl::reshape({name}, {shape:?})"), Tile { shape, data: tile.data.clone() });
+        self.define(&format!("tl::reshape({name}, {shape:?})"), HostTile { shape, data: tile.data.clone() });
     }
 
-    fn reduce(&mut self, name: &str, tile: &Tile) {
+    fn reduce(&mut self, name: &str, tile: &HostTile) {
         let axis = self.random.below(tile.shape.len());
         let what = self.random.of(&["sum", "max", "min"]);
         let folded = tile.folded(axis, |a, b| self.wrap(fold(what, a, b)));
@@ -181,7 +181,7 @@ impl Program {
     }
 
     /// Two tiles where their shapes allow it, else the tile and a scalar made of the other one.
-    fn combine(&mut self, name: &str, tile: &Tile) {
+    fn combine(&mut self, name: &str, tile: &HostTile) {
         let (other_name, other) = self.pick();
         let symbol = self.random.of(&["+", "-", "*", "^", "&"]);
         let fits = broadcast(&tile.shape, &other.shape)
@@ -190,17 +190,17 @@ impl Program {
             Some(_) => (other_name, other),
             None => {
                 let all: i64 = other.data.iter().fold(0, |sum, &v| self.wrap(sum.wrapping_add(v)));
-                (format!("tl::sum({other_name})"), Tile { shape: vec![], data: vec![all] })
+                (format!("tl::sum({other_name})"), HostTile { shape: vec![], data: vec![all] })
             }
         };
         let shape = broadcast(&tile.shape, &other.shape).unwrap_or_default();
         let (a, b) = (tile.broadcast(&shape), other.broadcast(&shape));
         let data = a.iter().zip(&b).map(|(&a, &b)| self.wrap(apply(symbol, a, b))).collect();
-        self.define(&format!("{name} {symbol} {text}"), Tile { shape, data });
+        self.define(&format!("{name} {symbol} {text}"), HostTile { shape, data });
     }
 
     /// A branch on a scalar of the data, each side a turn of its own.
-    fn branch(&mut self, name: &str, tile: &Tile) {
+    fn branch(&mut self, name: &str, tile: &HostTile) {
         let sides = [self.turn(&tile.shape), self.turn(&tile.shape)];
         let texts = sides.map(|side| side.text(name, &tile.shape));
         let taken = tile.data.iter().fold(0i64, |sum, &v| self.wrap(sum.wrapping_add(v))) > 0;
@@ -210,7 +210,7 @@ impl Program {
     }
 
     /// A loop that turns a tile `n` times, in two ways each time.
-    fn turns(&mut self, name: &str, tile: &Tile) {
+    fn turns(&mut self, name: &str, tile: &HostTile) {
         let carried = self.name();
         let turns = [self.turn(&tile.shape), self.turn(&tile.shape)];
         let texts = turns.map(|turn| format!("{carried} = {};\n", turn.text(&carried, &tile.shape)));
@@ -228,48 +228,50 @@ impl Program {
         self.tiles.push((carried, value));
     }
 
-    fn turn(&mut self, shape: &[usize]) -> Turn {
+    fn turn(&mut self, shape: &[usize]) -> TileStep {
         let axis = self.random.below(shape.len());
         self.random.of(&[
-            Turn::AddSum(axis),
-            Turn::LessMax(axis),
-            Turn::Reverse,
-            Turn::Mix,
-            Turn::Scale,
-            Turn::Clip,
+            TileStep::AddSum(axis),
+            TileStep::LessMax(axis),
+            TileStep::Reverse,
+            TileStep::Mix,
+            TileStep::Scale,
+            TileStep::Clip,
         ])
     }
 
-    fn turned(&self, tile: &Tile, turn: Turn) -> Tile {
+    fn turned(&self, tile: &HostTile, turn: TileStep) -> HostTile {
         let pairs = |other: &[i64], join: fn(i64, i64) -> i64| {
             tile.data.iter().zip(other).map(|(&a, &b)| self.wrap(join(a, b))).collect()
         };
         let data = match turn {
-            Turn::AddSum(axis) => {
+            TileStep::AddSum(axis) => {
                 let sums = tile.folded(axis, |a, b| self.wrap(a.wrapping_add(b)));
                 pairs(&sums.broadcast(&tile.shape), i64::wrapping_add)
             }
-            Turn::LessMax(axis) => {
+            TileStep::LessMax(axis) => {
                 let largest = tile.folded(axis, i64::max);
                 pairs(&largest.broadcast(&tile.shape), i64::wrapping_sub)
             }
-            Turn::Reverse => tile.reversed(),
-            Turn::Mix => pairs(
+            TileStep::Reverse => tile.reversed(),
+            TileStep::Mix => pairs(
                 &tile.reversed().iter().map(|&v| self.wrap(v.wrapping_mul(3))).collect::<Vec<_>>(),
                 i64::max,
             ),
-            Turn::Scale => tile.data.iter().map(|&v| self.wrap(v.wrapping_mul(5).wrapping_add(1))).collect(),
-            Turn::Clip => {
+            TileStep::Scale => {
+                tile.data.iter().map(|&v| self.wrap(v.wrapping_mul(5).wrapping_add(1))).collect()
+            }
+            TileStep::Clip => {
                 let smallest = tile.data.iter().copied().min().unwrap_or(0);
                 tile.data.iter().map(|&v| if v > 0 { v } else { smallest }).collect()
             }
         };
-        Tile { shape: tile.shape.clone(), data }
+        HostTile { shape: tile.shape.clone(), data }
     }
 
     /// Stores the last values, in their own shape or flat.
     fn store(&mut self) {
-        let kept: Vec<(String, Tile)> = self.tiles.iter().rev().take(3).cloned().collect();
+        let kept: Vec<(String, HostTile)> = self.tiles.iter().rev().take(3).cloned().collect();
         for (name, tile) in kept {
             let (count, start) = (tile.data.len(), self.output.len());
             self.text += &if self.random.below(2) == 0 && legal(count) {
@@ -290,17 +292,17 @@ impl Program {
 /// What `n` is in every launch.
 const TIMES: i64 = 3;
 
-impl Turn {
+impl TileStep {
     fn text(self, name: &str, shape: &[usize]) -> String {
         let order: Vec<usize> = (0..shape.len()).rev().collect();
         let reversed = format!("tl::reshape(tl::permute({name}, {order:?}), {shape:?})");
         match self {
-            Turn::AddSum(axis) => format!("{name} + tl::sum({name}, {axis}, true)"),
-            Turn::LessMax(axis) => format!("{name} - tl::max({name}, {axis}, true)"),
-            Turn::Reverse => reversed,
-            Turn::Mix => format!("tl::maximum({name}, {reversed} * 3)"),
-            Turn::Scale => format!("{name} * 5 + 1"),
-            Turn::Clip => format!("tl::select({name} > 0, {name}, tl::min({name}))"),
+            TileStep::AddSum(axis) => format!("{name} + tl::sum({name}, {axis}, true)"),
+            TileStep::LessMax(axis) => format!("{name} - tl::max({name}, {axis}, true)"),
+            TileStep::Reverse => reversed,
+            TileStep::Mix => format!("tl::maximum({name}, {reversed} * 3)"),
+            TileStep::Scale => format!("{name} * 5 + 1"),
+            TileStep::Clip => format!("tl::select({name} > 0, {name}, tl::min({name}))"),
         }
     }
 }

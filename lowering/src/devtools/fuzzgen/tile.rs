@@ -2,29 +2,29 @@
 
 /// A tile's shape and elements; a scalar has no axes.
 #[derive(Clone, Debug)]
-pub(super) struct Tile {
+pub(super) struct HostTile {
     pub shape: Vec<usize>,
     pub data: Vec<i64>,
 }
 
-impl Tile {
+impl HostTile {
     pub(super) fn strides(&self) -> Vec<usize> {
         (0..self.shape.len()).map(|axis| self.shape[axis + 1..].iter().product()).collect()
     }
 
-    pub(super) fn permuted(&self, order: &[usize]) -> Tile {
+    pub(super) fn permuted(&self, order: &[usize]) -> HostTile {
         let strides = self.strides();
         let shape: Vec<usize> = order.iter().map(|&axis| self.shape[axis]).collect();
         let moved: Vec<usize> = order.iter().map(|&axis| strides[axis]).collect();
         let data = indices(&shape).map(|index| self.data[dot(&index, &moved)]).collect();
-        Tile { shape, data }
+        HostTile { shape, data }
     }
 
     pub(super) fn reversed(&self) -> Vec<i64> {
         self.permuted(&(0..self.shape.len()).rev().collect::<Vec<_>>()).data
     }
 
-    pub(super) fn folded(&self, axis: usize, join: impl Fn(i64, i64) -> i64) -> Tile {
+    pub(super) fn folded(&self, axis: usize, join: impl Fn(i64, i64) -> i64) -> HostTile {
         let (strides, mut shape) = (self.strides(), self.shape.clone());
         shape[axis] = 1;
         let fold = |index: Vec<usize>| {
@@ -33,7 +33,7 @@ impl Tile {
                 .fold(self.data[start], |folded, k| join(folded, self.data[start + k * strides[axis]]))
         };
         let data = indices(&shape).map(fold).collect();
-        Tile { shape, data }
+        HostTile { shape, data }
     }
 
     pub(super) fn broadcast(&self, shape: &[usize]) -> Vec<i64> {

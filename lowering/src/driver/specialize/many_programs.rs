@@ -4,28 +4,32 @@
 //! and what the ring of copies would take is left to the first-level cache, which serves the later loops. How many there are the launcher
 //! knows: one of the facts is their least number.
 
-use super::{Body, Gpus, Requests, aligned, register_limit};
+use super::{Gpus, KernelRequests, Specialization, aligned, register_limit};
 use crate::analysis::reread::reads_again;
-use crate::gpu::emit::TooMuchShared;
+use crate::gpu::emit::SmemOverflow;
 use crate::ir::Func;
-use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 
 /// Programs that are many: several for each place on any GPU's multiprocessors.
 const MANY: i64 = 1024;
 
 /// This body; `None` where no loop reads again, or where the user says how to copy or how many registers there are. Of rows that begin anywhere
 /// there is none: their pieces are not copied ahead, and more registers alone made them slower.
-pub(super) fn body(func: &Func, requests: Requests, gpus: Gpus) -> Result<Option<Body>, TooMuchShared> {
+pub(super) fn body(
+    func: &Func,
+    requests: KernelRequests,
+    gpus: Gpus,
+) -> Result<Option<Specialization>, SmemOverflow> {
     let chosen = requests.num_stages.is_some() || requests.maxnreg.is_some();
     if chosen || gpus != Gpus::All || !reads_again(func) {
         return Ok(None);
     }
-    let (mut plan, mut facts) = aligned(func.clone(), Requests { num_stages: Some(1), ..requests })?;
+    let (mut plan, mut facts) = aligned(func.clone(), KernelRequests { num_stages: Some(1), ..requests })?;
     // Without a limit ptxas saves registers by making loads late.
     plan.limit = Some(register_limit::of_block(register_limit::MAX_REGISTERS, plan.threads()));
-    facts.push(Fact::AtMost {
-        low: Sum { terms: vec![(MANY, vec![])] },
-        high: Sum { terms: vec![(1, [0, 1, 2].map(Symbol::Grid).to_vec())] },
+    facts.push(Guard::AtMost {
+        low: SymbolicSum { terms: vec![(MANY, vec![])] },
+        high: SymbolicSum { terms: vec![(1, [0, 1, 2].map(Symbol::Grid).to_vec())] },
     });
-    Ok(Some(Body { name: "many", plan, facts, gpus }))
+    Ok(Some(Specialization { name: "many", plan, facts, gpus }))
 }

@@ -2,22 +2,22 @@
 
 /// What bodies for an order of the factors of a product are called: `tn` has the first one by columns, `nt` the second.
 #[derive(Clone, Copy)]
-pub(super) struct Names {
+pub(super) struct SpecializationNames {
     pub(super) tensor: &'static str,
     /// Of results that begin anywhere.
     pub(super) tensor_odd: &'static str,
     pub(super) aligned: &'static str,
-    pub(super) scalar: Scalar,
+    pub(super) scalar: ScalarNames,
     pub(super) odd: &'static str,
 }
 
 macro_rules! orders {
     ($($suffix:literal),*) => {
-        [$(Names {
+        [$(SpecializationNames {
             tensor: concat!("tensor", $suffix),
             tensor_odd: concat!("tensor", $suffix, "_odd"),
             aligned: concat!("aligned", $suffix),
-            scalar: Scalar {
+            scalar: ScalarNames {
                 epilogue: concat!("scalar_epilogue", $suffix),
                 operands: [concat!("scalar_b", $suffix), concat!("scalar_a", $suffix)],
             },
@@ -27,11 +27,11 @@ macro_rules! orders {
 }
 
 /// One for each order.
-pub(super) const ORDERS: [Names; 4] = orders!["", "_tn", "_nt", "_tt"];
+pub(super) const ORDERS: [SpecializationNames; 4] = orders!["", "_tn", "_nt", "_tt"];
 
 /// What bodies of products that move a part of their accesses element by element are called.
 #[derive(Clone, Copy)]
-pub(super) struct Scalar {
+pub(super) struct ScalarNames {
     /// What is around the loops.
     pub(super) epilogue: &'static str,
     /// And one of two operands.
@@ -42,7 +42,7 @@ pub(super) struct Scalar {
 pub(super) struct UnitStrides {
     /// Of rows that begin at multiples of a vector.
     pub(super) aligned: &'static str,
-    pub(super) scalar: Scalar,
+    pub(super) scalar: ScalarNames,
     /// Of rows that begin anywhere.
     pub(super) odd: &'static str,
 }
@@ -51,7 +51,7 @@ macro_rules! unit_strides {
     ($($name:literal),*) => {
         [$(UnitStrides {
             aligned: $name,
-            scalar: Scalar {
+            scalar: ScalarNames {
                 epilogue: concat!($name, "_scalar_epilogue"),
                 operands: [concat!($name, "_scalar_b"), concat!($name, "_scalar_a")],
             },

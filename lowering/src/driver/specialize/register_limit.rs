@@ -11,7 +11,7 @@ use crate::gpu::layout::assign::Distributed;
 use crate::gpu::layout::dot;
 use crate::ir::{Block, Func, Op, Value, sources};
 use crate::mlir::Limit;
-use crate::ops::{Kind, Load, Place};
+use crate::ops::{Kind, Load, MemAccess};
 
 /// Bytes of a register.
 const WORD: u32 = 4;
@@ -150,7 +150,7 @@ fn for_loads_before_arithmetic(distributed: &Distributed) -> Option<u32> {
 
 /// How many of these accesses are at other places for any other program: they depend on the program's place along as many axes of the grid
 /// as any of them does.
-fn of_one_program(func: &Func, places: &[&Place]) -> usize {
+fn of_one_program(func: &Func, places: &[&MemAccess]) -> usize {
     let definitions = func.definitions();
     let axes = places.iter().map(|place| {
         let at = place.base.into_iter().chain([place.offset]);

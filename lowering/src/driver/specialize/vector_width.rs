@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::axis_info::{Axes, LaunchFacts};
 use crate::analysis::non_negative::Signs;
 use crate::analysis::unit_stride::integers;
 use crate::gpu::layout::access;
 use crate::gpu::layout::access::{Alignment, MAX_BYTES};
-use crate::ir::guard::Fact;
+use crate::ir::guard::Guard;
 use crate::ir::{Block, Func, ParamId, ParamKind, Value, sources};
-use crate::ops::{Kind, Place};
+use crate::ops::{Kind, MemAccess};
 
 /// Which accesses ask for facts that widen them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub(super) enum Widened {
 }
 
 impl Widened {
-    fn includes(self, place: &Place, in_product: bool) -> bool {
+    fn includes(self, place: &MemAccess, in_product: bool) -> bool {
         match self {
             Widened::All => true,
             Widened::InProducts => in_product,
@@ -32,21 +32,25 @@ impl Widened {
 }
 
 /// What is promised, with the signs of what is divided where they widen an access, and the facts of these.
-pub(super) fn needed_signs(func: &Func, promised: Assumptions, widened: Widened) -> (Assumptions, Vec<Fact>) {
+pub(super) fn needed_signs(
+    func: &Func,
+    promised: LaunchFacts,
+    widened: Widened,
+) -> (LaunchFacts, Vec<Guard>) {
     let signs = Signs::analyse(func);
     if signs.least.is_empty() {
         return (promised, vec![]);
     }
     let with = promised.clone().with_signs(&signs);
-    let at_best = |assumptions: &Assumptions| {
+    let at_best = |assumptions: &LaunchFacts| {
         let multiples = even(func, assumptions);
-        widths(func, &Assumptions { multiples, ..assumptions.clone() }, widened)
+        widths(func, &LaunchFacts { multiples, ..assumptions.clone() }, widened)
     };
     if at_best(&with) == at_best(&promised) { (promised, vec![]) } else { (with, signs.facts) }
 }
 
 /// Every integer argument as a multiple of any vector.
-fn even(func: &Func, promised: &Assumptions) -> HashMap<Value, u64> {
+fn even(func: &Func, promised: &LaunchFacts) -> HashMap<Value, u64> {
     let smallest = func
         .params
         .iter()
@@ -62,9 +66,9 @@ fn even(func: &Func, promised: &Assumptions) -> HashMap<Value, u64> {
 }
 
 /// What is promised, with the integer arguments whose divisibility widens an access, and by what they must divide.
-pub(super) fn needed_multiples(func: &Func, promised: Assumptions, widened: Widened) -> Assumptions {
+pub(super) fn needed_multiples(func: &Func, promised: LaunchFacts, widened: Widened) -> LaunchFacts {
     let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
-    let with = |multiples| Assumptions { multiples, ..promised.clone() };
+    let with = |multiples| LaunchFacts { multiples, ..promised.clone() };
     let mut needed = even(func, &promised);
     let best = widths(func, &with(needed.clone()), widened);
     for value in integers(func) {
@@ -87,10 +91,10 @@ pub(super) fn needed_multiples(func: &Func, promised: Assumptions, widened: Wide
 
 /// The widths of the accesses that matter: one number for each row beside a tile of rows is not worth a fact that the whole body
 /// would hang on.
-fn widths(func: &Func, assumptions: &Assumptions, widened: Widened) -> Vec<u32> {
+fn widths(func: &Func, assumptions: &LaunchFacts, widened: Widened) -> Vec<u32> {
     let axes = Axes::analyse(func, assumptions);
     let accesses = accesses(func, widened);
-    let elements = |place: &Place| func.ty(place.offset).shape.elements();
+    let elements = |place: &MemAccess| func.ty(place.offset).shape.elements();
     let most = accesses.iter().map(|place| elements(place)).max().unwrap_or(0);
     accesses
         .into_iter()
@@ -100,8 +104,13 @@ fn widths(func: &Func, assumptions: &Assumptions, widened: Widened) -> Vec<u32> 
 }
 
 /// The accesses of tiles that ask for facts.
-pub(super) fn accesses(func: &Func, widened: Widened) -> Vec<&Place> {
-    fn gather<'f>(func: &'f Func, block: &'f Block, in_product: bool, found: &mut Vec<(&'f Place, bool)>) {
+pub(super) fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
+    fn gather<'f>(
+        func: &'f Func,
+        block: &'f Block,
+        in_product: bool,
+        found: &mut Vec<(&'f MemAccess, bool)>,
+    ) {
         for op in &block.ops {
             if let Some(place) = op.kind.operation().place()
                 && !func.ty(place.offset).is_scalar()

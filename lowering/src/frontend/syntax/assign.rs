@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use proc_macro2::Ident;
 
-use super::ast::{BinaryOp, Block, Expr, ExprKind, Pattern, Statement};
+use super::ast::{BinaryOp, BlockExpr, Expr, ExprKind, Pattern, Stmt};
 use super::expr::Parser;
 use crate::support::diagnostic::Loc;
 
@@ -14,16 +14,16 @@ impl Parser<'_> {
         target: &syn::Expr,
         op: Option<(BinaryOp, Loc)>,
         value: &syn::Expr,
-    ) -> Option<Statement> {
+    ) -> Option<Stmt> {
         let value = self.expr(value);
         self.assign(target, op, value)
     }
 
-    fn assign(&mut self, target: &syn::Expr, op: Option<(BinaryOp, Loc)>, value: Expr) -> Option<Statement> {
+    fn assign(&mut self, target: &syn::Expr, op: Option<(BinaryOp, Loc)>, value: Expr) -> Option<Stmt> {
         match target {
             syn::Expr::Path(path) if path.path.get_ident().is_some() => {
                 let target = path.path.get_ident().cloned()?;
-                Some(Statement::Assign { target, op, value })
+                Some(Stmt::Assign { target, op, value })
             }
             syn::Expr::Tuple(parts) if op.is_none() => self.assign_parts(parts, value),
             syn::Expr::Index(index) => {
@@ -43,17 +43,17 @@ impl Parser<'_> {
 
     /// `(a, b) = value`. The value gets a name first, a keyword that hides none of the user's, so that `(a, b) = (b, a)`
     /// swaps.
-    fn assign_parts(&mut self, targets: &syn::ExprTuple, value: Expr) -> Option<Statement> {
+    fn assign_parts(&mut self, targets: &syn::ExprTuple, value: Expr) -> Option<Stmt> {
         let loc = Loc::of(targets);
         let name = Ident::new("let", loc.start);
         let whole = Expr { kind: ExprKind::Path(vec![name.clone()]), loc };
         let mut assignments = vec![];
         let shape = self.targets(targets, &whole, &mut assignments)?;
-        let bind = |pattern, init| Statement::Let { pattern, ty: None, init: Some(init), loc };
+        let bind = |pattern, init| Stmt::Let { pattern, ty: None, init: Some(init), loc };
         let mut statements = vec![bind(Pattern::Name { name, mutable: false }, value), bind(shape, whole)];
         statements.extend(assignments);
-        let block = Block { items: Rc::default(), statements, value: None, loc };
-        Some(Statement::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
+        let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
+        Some(Stmt::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
     }
 
     /// Assigns the parts of `whole`; gives the shape it must have.
@@ -61,7 +61,7 @@ impl Parser<'_> {
         &mut self,
         targets: &syn::ExprTuple,
         whole: &Expr,
-        assignments: &mut Vec<Statement>,
+        assignments: &mut Vec<Stmt>,
     ) -> Option<Pattern> {
         let mut parts = vec![];
         for (index, target) in targets.elems.iter().enumerate() {
@@ -91,7 +91,7 @@ impl Parser<'_> {
         }
         let loc = Loc::of(body);
         let statements = self.statement(body).into_iter().collect();
-        let block = Block { items: Rc::default(), statements, value: None, loc };
+        let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
         Expr { kind: ExprKind::Block(block.into()), loc }
     }
 }

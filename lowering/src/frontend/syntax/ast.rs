@@ -14,11 +14,11 @@ pub struct Kernel {
     pub visibility: syn::Visibility,
     /// Outer attributes of the function, documentation among them.
     pub attributes: Vec<syn::Attribute>,
-    pub generics: Vec<Generic>,
-    pub params: Vec<Param>,
-    pub body: Block,
-    pub options: Options,
-    pub source: Source,
+    pub generics: Vec<GenericParam>,
+    pub params: Vec<KernelParam>,
+    pub body: BlockExpr,
+    pub options: KernelOptions,
+    pub source: FnSource,
     /// A return type was written, and reported: what the body ends with is not worth another word.
     pub returns: bool,
     /// What the kernel's module offers it.
@@ -30,7 +30,7 @@ pub struct Kernel {
 /// Functions and constants that stand side by side: in a module marked `#[fuse_module]`, or in a block.
 #[derive(Debug, Default)]
 pub struct Items {
-    pub functions: Vec<Rc<Function>>,
+    pub functions: Vec<Rc<FnItem>>,
     pub constants: Vec<ConstItem>,
 }
 
@@ -42,14 +42,14 @@ impl Items {
 
 /// A function that kernels call, marked `#[fuse_fn]` or nested in a body.
 #[derive(Debug)]
-pub struct Function {
+pub struct FnItem {
     pub name: Ident,
-    pub generics: Vec<Generic>,
+    pub generics: Vec<GenericParam>,
     pub params: Vec<FunctionParam>,
     /// What stands behind the arrow.
     pub result: Option<ValueType>,
-    pub body: Block,
-    pub source: Source,
+    pub body: BlockExpr,
+    pub source: FnSource,
 }
 
 /// A parameter of a function or closure.
@@ -94,7 +94,7 @@ pub enum ValueType {
 pub struct Closure {
     pub params: Vec<FunctionParam>,
     pub result: Option<ValueType>,
-    pub body: Block,
+    pub body: BlockExpr,
     pub loc: Loc,
 }
 
@@ -110,7 +110,7 @@ pub struct ConstItem {
 
 /// The function as it was written.
 #[derive(Debug)]
-pub struct Source {
+pub struct FnSource {
     /// `<..>`
     pub generics: TokenStream,
     /// What stands between the parentheses.
@@ -125,31 +125,31 @@ pub struct Source {
 
 /// A generic parameter of a kernel.
 #[derive(Debug)]
-pub enum Generic {
+pub enum GenericParam {
     /// `T: Float`
     Type { name: Ident, bound: Class },
     /// `const BLOCK: usize`
     Const { name: Ident, ty: ConstType },
 }
 
-impl Generic {
+impl GenericParam {
     pub fn name(&self) -> &Ident {
         match self {
-            Generic::Type { name, .. } | Generic::Const { name, .. } => name,
+            GenericParam::Type { name, .. } | GenericParam::Const { name, .. } => name,
         }
     }
 }
 
 impl Kernel {
     /// Whether a call leaves the generic to be chosen by measured time.
-    pub fn leaves_open(&self, generic: &Generic) -> bool {
+    pub fn leaves_open(&self, generic: &GenericParam) -> bool {
         let name = generic.name();
         let in_configs = || {
             let names = self.options.configs.iter().flat_map(|config| &config.entries);
             self.options.tune.is_some() && names.into_iter().any(|(entry, _)| entry == name)
         };
         let measured = || self.options.lists.iter().any(|list| list.name == *name && list.measured.is_some());
-        matches!(generic, Generic::Const { .. }) && (in_configs() || measured())
+        matches!(generic, GenericParam::Const { .. }) && (in_configs() || measured())
     }
 }
 
@@ -162,7 +162,7 @@ pub enum ConstType {
 
 /// A parameter: memory, or a value passed to every program.
 #[derive(Debug)]
-pub struct Param {
+pub struct KernelParam {
     pub name: Ident,
     pub ty: ParamType,
     pub loc: Loc,
@@ -197,7 +197,7 @@ pub struct TypeName {
 
 /// What the attribute says.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct KernelOptions {
     /// `NAME = [..]`, in the order written.
     pub lists: Vec<VariantList>,
     /// `configs = [{ .. }, ..]`
@@ -261,21 +261,21 @@ pub struct Config {
 }
 
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct BlockExpr {
     /// Functions and constants declared in it, visible in all of it.
     pub items: Rc<Items>,
-    pub statements: Vec<Statement>,
+    pub statements: Vec<Stmt>,
     /// The value of the block: a last expression without a semicolon.
     pub value: Option<Box<Expr>>,
     pub loc: Loc,
 }
 
 #[derive(Clone, Debug)]
-pub enum Statement {
+pub enum Stmt {
     Let { pattern: Pattern, ty: Option<TypeName>, init: Option<Expr>, loc: Loc },
     Assign { target: Ident, op: Option<(BinaryOp, Loc)>, value: Expr },
-    For { var: Option<Ident>, range: Expr, body: Block, loc: Loc },
-    While { condition: Expr, body: Block, loc: Loc },
+    For { var: Option<Ident>, range: Expr, body: BlockExpr, loc: Loc },
+    While { condition: Expr, body: BlockExpr, loc: Loc },
     Expr(Expr),
 }
 
@@ -359,10 +359,10 @@ pub enum ExprKind {
     Array(Vec<Expr>),
     If {
         condition: Box<Expr>,
-        then: Rc<Block>,
-        otherwise: Option<Rc<Block>>,
+        then: Rc<BlockExpr>,
+        otherwise: Option<Rc<BlockExpr>>,
     },
-    Block(Rc<Block>),
+    Block(Rc<BlockExpr>),
     Closure(Rc<Closure>),
     /// A way out of a loop or function. `exits` turns those that are statements into branches.
     Exit(Exit),

@@ -6,21 +6,21 @@ use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
 use syn::{Token, bracketed, parenthesized};
 
-use super::ast::{Config, Options, Tune, VariantKind, VariantList, VariantValue};
+use super::ast::{Config, KernelOptions, Tune, VariantKind, VariantList, VariantValue};
 use super::values;
 use crate::support::diagnostic::{Errors, Loc, list, nearest, source_text};
 use crate::support::dtype::DType;
 
 /// Entries as written, before their names are known to mean anything.
-struct Entry {
+struct ConfigEntry {
     name: Ident,
-    value: Value,
+    value: OptionValue,
 }
 
 /// `NAME: value` between the braces of a config.
-type Entries = Vec<(Ident, syn::Expr)>;
+type ConfigEntries = Vec<(Ident, syn::Expr)>;
 
-enum Value {
+enum OptionValue {
     None,
     Arguments(Vec<Ident>),
     Single(syn::Expr),
@@ -30,19 +30,19 @@ enum Value {
         loc: Loc,
     },
     /// `NAME = value` between parentheses.
-    Settings(Entries),
-    Configs(Vec<(Entries, Loc)>),
+    Settings(ConfigEntries),
+    Configs(Vec<(ConfigEntries, Loc)>),
 }
 
 /// What the attribute is read with.
-struct Reader<'r> {
+struct AttributeReader<'r> {
     generics: &'r syn::Generics,
     errors: &'r mut Errors,
     /// Something could not be read, so that what is missing was perhaps meant by it.
     unreadable: bool,
 }
 
-impl Reader<'_> {
+impl AttributeReader<'_> {
     /// Every `NAME = ..`; after a mistake it goes on behind the next comma.
     fn separated<E>(
         &mut self,
@@ -71,13 +71,13 @@ impl Reader<'_> {
         entries
     }
 
-    fn entry(&mut self, input: ParseStream) -> syn::Result<Entry> {
+    fn entry(&mut self, input: ParseStream) -> syn::Result<ConfigEntry> {
         let name: Ident = input.parse()?;
         if input.peek(syn::token::Paren) {
             let content;
             parenthesized!(content in input);
             let value = self.arguments(&name, &content)?;
-            return Ok(Entry { name, value });
+            return Ok(ConfigEntry { name, value });
         }
         if input.peek(Token![:]) {
             let colon: Token![:] = input.parse()?;
@@ -85,44 +85,44 @@ impl Reader<'_> {
             let help = format!("write `{name} = {}`", source_text(value));
             self.errors.push_help(Loc::of(colon), "a value stands behind `=` here", help);
         } else if !input.peek(Token![=]) {
-            return Ok(Entry { name, value: Value::None });
+            return Ok(ConfigEntry { name, value: OptionValue::None });
         } else {
             input.parse::<Token![=]>()?;
         }
         if name == "configs" || holds_configs(input) {
-            return Ok(Entry { name, value: Value::Configs(self.configs(input)?) });
+            return Ok(ConfigEntry { name, value: OptionValue::Configs(self.configs(input)?) });
         }
         let expr: syn::Expr = input.parse()?;
         let value = match expr {
             syn::Expr::Array(array) => {
                 let loc = Loc::of(&array);
-                Value::List { items: array.elems.into_iter().collect(), chosen_by: None, loc }
+                OptionValue::List { items: array.elems.into_iter().collect(), chosen_by: None, loc }
             }
             chooser if input.peek(Token![in]) => {
                 input.parse::<Token![in]>()?;
                 let array: syn::ExprArray = input.parse()?;
                 let loc = Loc::of(&array);
-                Value::List { items: array.elems.into_iter().collect(), chosen_by: Some(chooser), loc }
+                OptionValue::List { items: array.elems.into_iter().collect(), chosen_by: Some(chooser), loc }
             }
-            single => Value::Single(single),
+            single => OptionValue::Single(single),
         };
-        Ok(Entry { name, value })
+        Ok(ConfigEntry { name, value })
     }
 
     /// `name(..)`
-    fn arguments(&mut self, name: &Ident, content: ParseStream) -> syn::Result<Value> {
+    fn arguments(&mut self, name: &Ident, content: ParseStream) -> syn::Result<OptionValue> {
         if name == "tune" {
             let equals = |reader: &mut Self, input: ParseStream| reader.field(input, Sign::Equals);
-            return Ok(Value::Settings(self.separated(content, equals)));
+            return Ok(OptionValue::Settings(self.separated(content, equals)));
         }
         if name == "deny" {
             let names = Punctuated::<Ident, Token![,]>::parse_terminated(content)?;
-            return Ok(Value::Arguments(names.into_iter().collect()));
+            return Ok(OptionValue::Arguments(names.into_iter().collect()));
         }
         let tokens: TokenStream = content.parse()?;
         let is_generic = self.generic(name).is_some();
         if !is_generic && !SETTINGS.iter().any(|setting| name == setting) {
-            return Ok(Value::Arguments(vec![]));
+            return Ok(OptionValue::Arguments(vec![]));
         }
         let (text, loc) = (source_text(tokens.clone()), Loc::of(name));
         let wanted = if is_generic { format!("{name} = [{text}]") } else { format!("{name} = {text}") };
@@ -134,8 +134,8 @@ impl Reader<'_> {
         let values = Punctuated::<syn::Expr, Token![,]>::parse_terminated;
         let items: Vec<syn::Expr> = syn::parse::Parser::parse2(values, tokens)?.into_iter().collect();
         Ok(match <[syn::Expr; 1]>::try_from(items) {
-            Ok([single]) => Value::Single(single),
-            Err(items) => Value::List { items, chosen_by: None, loc },
+            Ok([single]) => OptionValue::Single(single),
+            Err(items) => OptionValue::List { items, chosen_by: None, loc },
         })
     }
 
@@ -159,7 +159,7 @@ impl Reader<'_> {
         Ok((name, value))
     }
 
-    fn configs(&mut self, input: ParseStream) -> syn::Result<Vec<(Entries, Loc)>> {
+    fn configs(&mut self, input: ParseStream) -> syn::Result<Vec<(ConfigEntries, Loc)>> {
         let content;
         bracketed!(content in input);
         Ok(self.separated(&content, |reader, content| {
@@ -222,11 +222,15 @@ fn until_comma(input: ParseStream) -> syn::Result<TokenStream> {
     Ok(tokens)
 }
 
-/// The attribute's tokens as [`Options`], of a kernel with these generics.
-pub(super) fn parse_options(tokens: TokenStream, generics: &syn::Generics, errors: &mut Errors) -> Options {
-    let mut options = Options::default();
-    let mut reader = Reader { generics, errors, unreadable: false };
-    let parser = |input: ParseStream| Ok(reader.separated(input, Reader::entry));
+/// The attribute's tokens as [`KernelOptions`], of a kernel with these generics.
+pub(super) fn parse_options(
+    tokens: TokenStream,
+    generics: &syn::Generics,
+    errors: &mut Errors,
+) -> KernelOptions {
+    let mut options = KernelOptions::default();
+    let mut reader = AttributeReader { generics, errors, unreadable: false };
+    let parser = |input: ParseStream| Ok(reader.separated(input, AttributeReader::entry));
     let entries = syn::parse::Parser::parse2(parser, tokens).unwrap_or_default();
     let mut seen: Vec<String> = vec![];
     for entry in entries {
@@ -249,19 +253,19 @@ pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `tune(key = [..])`, `tun
 /// Numbers that stand in the attribute or in a config and are no generics.
 pub(crate) const SETTINGS: [&str; 4] = ["num_warps", "num_ctas", "num_stages", "maxnreg"];
 
-impl Reader<'_> {
-    fn add(&mut self, options: &mut Options, entry: Entry) {
-        let Entry { name, value } = entry;
+impl AttributeReader<'_> {
+    fn add(&mut self, options: &mut KernelOptions, entry: ConfigEntry) {
+        let ConfigEntry { name, value } = entry;
         let loc = Loc::of(&name);
         let wanted = self.generic(&name).cloned();
         let near = near_option(&name.to_string(), self.generics);
         let errors = &mut *self.errors;
         match (name.to_string().as_str(), value) {
-            ("unchecked", Value::None) => options.unchecked = true,
+            ("unchecked", OptionValue::None) => options.unchecked = true,
             ("unchecked", _) => errors.push(loc, "`unchecked` stands alone: it takes no value"),
-            ("unreported", Value::None) => options.unreported = true,
+            ("unreported", OptionValue::None) => options.unreported = true,
             ("unreported", _) => errors.push(loc, "`unreported` stands alone: it takes no value"),
-            ("deny", Value::Arguments(names)) => {
+            ("deny", OptionValue::Arguments(names)) => {
                 for what in names {
                     if what == "spills" {
                         options.deny_spills = true;
@@ -274,19 +278,19 @@ impl Reader<'_> {
                     }
                 }
             }
-            (setting, Value::Single(expr)) if SETTINGS.contains(&setting) => {
+            (setting, OptionValue::Single(expr)) if SETTINGS.contains(&setting) => {
                 options.settings.push((name, expr));
             }
-            (setting, Value::List { loc, .. }) if SETTINGS.contains(&setting) => errors.push_help(
+            (setting, OptionValue::List { loc, .. }) if SETTINGS.contains(&setting) => errors.push_help(
                 loc,
                 format!("`{setting}` is one number"),
                 format!(
                     "declare several with `configs = [{{ {setting}: .., .. }}, {{ {setting}: .., .. }}]`"
                 ),
             ),
-            ("tune", Value::Settings(entries)) => options.tune = tune(loc, entries, errors),
+            ("tune", OptionValue::Settings(entries)) => options.tune = tune(loc, entries, errors),
             ("tune", _) => errors.push(loc, "`tune` is written `tune(key = [..])`"),
-            ("tuned", Value::Single(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }))) => {
+            ("tuned", OptionValue::Single(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }))) => {
                 options.tuned = Some(path);
             }
             ("tuned", _) => errors.push_help(
@@ -294,7 +298,7 @@ impl Reader<'_> {
                 "`tuned` names a file of choices, relative to the folder of Cargo.toml",
                 "`tuned = \"tuned/choices.json\"`",
             ),
-            (written, Value::Configs(configs)) => {
+            (written, OptionValue::Configs(configs)) => {
                 if written != "configs" {
                     let text = format!("`{name}` is not an option of `fuse_kernel`");
                     errors.push_help(loc, text, "did you mean `configs`?");
@@ -305,7 +309,7 @@ impl Reader<'_> {
                 }
                 options.configs = configs.into_iter().map(|config| self.config(config)).collect();
             }
-            (_, Value::List { items, chosen_by, loc: list_loc }) => {
+            (_, OptionValue::List { items, chosen_by, loc: list_loc }) => {
                 let values: Vec<VariantValue> =
                     items.iter().filter_map(|item| variant_value(item, wanted.as_ref(), errors)).collect();
                 if items.is_empty() {
@@ -319,7 +323,7 @@ impl Reader<'_> {
                 };
                 options.lists.push(VariantList { name, values, chosen_by, measured, loc });
             }
-            (_, Value::Single(expr)) => {
+            (_, OptionValue::Single(expr)) => {
                 // `BLOCK = 1024` declares one value, as `BLOCK = [1024]` does.
                 let values = variant_value(&expr, wanted.as_ref(), errors).into_iter().collect();
                 options.lists.push(VariantList { name, values, chosen_by: None, measured: None, loc });
@@ -335,7 +339,7 @@ impl Reader<'_> {
         }
     }
 
-    fn config(&mut self, (entries, loc): (Entries, Loc)) -> Config {
+    fn config(&mut self, (entries, loc): (ConfigEntries, Loc)) -> Config {
         let read = |(name, expr): (Ident, syn::Expr)| {
             let wanted = self.generic(&name).cloned();
             variant_value(&expr, wanted.as_ref(), self.errors).map(|value| (name, value))
@@ -383,7 +387,7 @@ const NAMES: [&str; 10] = [
 ];
 
 /// `tune(key = [n_cols], when = BLOCK >= n_cols)`
-fn tune(loc: Loc, entries: Entries, errors: &mut Errors) -> Option<Tune> {
+fn tune(loc: Loc, entries: ConfigEntries, errors: &mut Errors) -> Option<Tune> {
     let (mut key, mut when) = (None, None);
     for (name, expr) in entries {
         let twice = match (name.to_string().as_str(), expr) {

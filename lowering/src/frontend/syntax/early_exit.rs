@@ -15,7 +15,7 @@ use crate::support::diagnostic::{Errors, Loc};
 
 /// What a body is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     /// It gives nothing.
     Unit,
     /// It ends with a value.
@@ -31,19 +31,19 @@ const CONTINUE: &str = "continue";
 const MAX_DEPTH: u32 = 256;
 
 /// Puts branches in the place of exits. An exit inside an expression stays, for `check` to report.
-pub(super) fn lower(body: Block, kind: Kind, errors: &mut Errors) -> Block {
+pub(super) fn lower(body: BlockExpr, kind: BodyKind, errors: &mut Errors) -> BlockExpr {
     let mut body = body;
     report_outside(&mut body, errors);
     if !holds_exits(&body) {
         return body;
     }
-    let returns = kind == Kind::Unit && flagged(&body, RETURN);
-    let mut lowering = Lowering { errors, kind, loops: 0, depth: 0, flags: Leaves::default() };
+    let returns = kind == BodyKind::Unit && flagged(&body, RETURN);
+    let mut lowering = Lowering { errors, kind, loops: 0, depth: 0, flags: ExitSet::default() };
     lowering.flags.returns = returns;
     let loc = body.loc;
     let mut lowered = match kind {
-        Kind::Unit => lowering.unit(body),
-        Kind::Value => lowering.value(body),
+        BodyKind::Unit => lowering.unit(body),
+        BodyKind::Value => lowering.value(body),
     };
     if returns {
         lowered.statements.insert(0, declare(RETURN, loc));
@@ -53,9 +53,9 @@ pub(super) fn lower(body: Block, kind: Kind, errors: &mut Errors) -> Block {
 
 /// Reports each `break` and `continue` that no loop stands around, and takes it out, so that what surrounds it is
 /// checked as if it were not there.
-fn report_outside(block: &mut Block, errors: &mut Errors) {
+fn report_outside(block: &mut BlockExpr, errors: &mut Errors) {
     for statement in &mut block.statements {
-        if let Statement::Expr(expr) = statement {
+        if let Stmt::Expr(expr) = statement {
             report_outside_in(expr, errors);
         }
     }
@@ -85,19 +85,19 @@ fn report_outside_in(expr: &mut Expr, errors: &mut Errors) {
 
 /// Which ways lead out of a stretch of code.
 #[derive(Clone, Copy, Default)]
-struct Leaves {
+struct ExitSet {
     returns: bool,
     breaks: bool,
     continues: bool,
 }
 
-impl Leaves {
+impl ExitSet {
     fn any(self) -> bool {
         self.returns || self.breaks || self.continues
     }
 
-    fn or(self, other: Leaves) -> Leaves {
-        Leaves {
+    fn or(self, other: ExitSet) -> ExitSet {
+        ExitSet {
             returns: self.returns || other.returns,
             breaks: self.breaks || other.breaks,
             continues: self.continues || other.continues,
@@ -113,42 +113,42 @@ impl Leaves {
     }
 }
 
-fn leaves(block: &Block) -> Leaves {
-    let value = block.value.as_deref().map_or(Leaves::default(), leaves_of);
-    block.statements.iter().map(statement_leaves).fold(value, Leaves::or)
+fn leaves(block: &BlockExpr) -> ExitSet {
+    let value = block.value.as_deref().map_or(ExitSet::default(), leaves_of);
+    block.statements.iter().map(statement_leaves).fold(value, ExitSet::or)
 }
 
-fn statement_leaves(statement: &Statement) -> Leaves {
+fn statement_leaves(statement: &Stmt) -> ExitSet {
     match statement {
         // A loop takes its own `break` and `continue`.
-        Statement::For { body, .. } | Statement::While { body, .. } => {
-            Leaves { returns: leaves(body).returns, ..Leaves::default() }
+        Stmt::For { body, .. } | Stmt::While { body, .. } => {
+            ExitSet { returns: leaves(body).returns, ..ExitSet::default() }
         }
-        Statement::Expr(expr) => leaves_of(expr),
-        Statement::Let { .. } | Statement::Assign { .. } => Leaves::default(),
+        Stmt::Expr(expr) => leaves_of(expr),
+        Stmt::Let { .. } | Stmt::Assign { .. } => ExitSet::default(),
     }
 }
 
 /// The exits of an expression in the place of a statement.
-fn leaves_of(expr: &Expr) -> Leaves {
+fn leaves_of(expr: &Expr) -> ExitSet {
     match &expr.kind {
-        ExprKind::Exit(Exit::Return(_)) => Leaves { returns: true, ..Leaves::default() },
-        ExprKind::Exit(Exit::Break) => Leaves { breaks: true, ..Leaves::default() },
-        ExprKind::Exit(Exit::Continue) => Leaves { continues: true, ..Leaves::default() },
+        ExprKind::Exit(Exit::Return(_)) => ExitSet { returns: true, ..ExitSet::default() },
+        ExprKind::Exit(Exit::Break) => ExitSet { breaks: true, ..ExitSet::default() },
+        ExprKind::Exit(Exit::Continue) => ExitSet { continues: true, ..ExitSet::default() },
         ExprKind::If { then, otherwise, .. } => {
-            leaves(then).or(otherwise.as_deref().map_or(Leaves::default(), leaves))
+            leaves(then).or(otherwise.as_deref().map_or(ExitSet::default(), leaves))
         }
         ExprKind::Block(block) => leaves(block),
-        _ => Leaves::default(),
+        _ => ExitSet::default(),
     }
 }
 
 /// Whether any exit stands in the place of a statement, in loops as well.
-fn holds_exits(block: &Block) -> bool {
-    let in_statement = |statement: &Statement| match statement {
-        Statement::For { body, .. } | Statement::While { body, .. } => holds_exits(body),
-        Statement::Expr(expr) | Statement::Assign { value: expr, .. } => holds_exits_in(expr),
-        Statement::Let { init, .. } => init.as_ref().is_some_and(holds_exits_in),
+fn holds_exits(block: &BlockExpr) -> bool {
+    let in_statement = |statement: &Stmt| match statement {
+        Stmt::For { body, .. } | Stmt::While { body, .. } => holds_exits(body),
+        Stmt::Expr(expr) | Stmt::Assign { value: expr, .. } => holds_exits_in(expr),
+        Stmt::Let { init, .. } => init.as_ref().is_some_and(holds_exits_in),
     };
     block.statements.iter().any(in_statement) || block.value.as_deref().is_some_and(holds_exits_in)
 }
@@ -165,9 +165,9 @@ fn holds_exits_in(expr: &Expr) -> bool {
 }
 
 /// Whether every way through a block leaves.
-fn always(block: &Block) -> bool {
-    let in_statement = |statement: &Statement| match statement {
-        Statement::Expr(expr) => always_in(expr),
+fn always(block: &BlockExpr) -> bool {
+    let in_statement = |statement: &Stmt| match statement {
+        Stmt::Expr(expr) => always_in(expr),
         _ => false,
     };
     block.statements.iter().any(in_statement) || block.value.as_deref().is_some_and(always_in)
@@ -183,12 +183,12 @@ fn always_in(expr: &Expr) -> bool {
 }
 
 /// Whether [`Lowering::unit`] asks for the flag of `keyword` in this block.
-fn flagged(block: &Block, keyword: &str) -> bool {
+fn flagged(block: &BlockExpr, keyword: &str) -> bool {
     let count = block.statements.len() + usize::from(block.value.is_some());
     block.statements.iter().enumerate().any(|(i, statement)| match statement {
-        Statement::For { .. } | Statement::While { .. } => statement_leaves(statement).has(keyword),
-        Statement::Expr(expr) => flagged_in(expr, keyword, i + 1 < count),
-        Statement::Let { .. } | Statement::Assign { .. } => false,
+        Stmt::For { .. } | Stmt::While { .. } => statement_leaves(statement).has(keyword),
+        Stmt::Expr(expr) => flagged_in(expr, keyword, i + 1 < count),
+        Stmt::Let { .. } | Stmt::Assign { .. } => false,
     }) || block.value.as_deref().is_some_and(|value| flagged_in(value, keyword, false))
 }
 
@@ -209,21 +209,21 @@ fn flagged_in(expr: &Expr, keyword: &str, followed: bool) -> bool {
 
 struct Lowering<'e> {
     errors: &'e mut Errors,
-    kind: Kind,
+    kind: BodyKind,
     /// How many loops stand around.
     loops: u32,
     /// How many branches stand around, those that exits made among them.
     depth: u32,
     /// The flags that are declared.
-    flags: Leaves,
+    flags: ExitSet,
 }
 
 impl Lowering<'_> {
     /// A block that gives nothing.
-    fn unit(&mut self, block: Block) -> Block {
-        let Block { items, statements, value, loc } = block;
+    fn unit(&mut self, block: BlockExpr) -> BlockExpr {
+        let BlockExpr { items, statements, value, loc } = block;
         let (value, last) = match value {
-            Some(value) if holds_exits_in(&value) => (None, Some(Statement::Expr(*value))),
+            Some(value) if holds_exits_in(&value) => (None, Some(Stmt::Expr(*value))),
             value => (value, None),
         };
         let mut rest = statements.into_iter().chain(last);
@@ -234,11 +234,11 @@ impl Lowering<'_> {
                 done.push(self.statement(statement));
                 continue;
             }
-            let rest = Block { items: Rc::default(), statements: rest.collect(), value, loc };
+            let rest = BlockExpr { items: Rc::default(), statements: rest.collect(), value, loc };
             self.leave(statement, exits, rest, &mut done);
-            return Block { items, statements: done, value: None, loc };
+            return BlockExpr { items, statements: done, value: None, loc };
         }
-        Block { items, statements: done, value, loc }
+        BlockExpr { items, statements: done, value, loc }
     }
 
     /// Whether branches nest too deep: what follows an exit stands in a branch, and what reads them recurses.
@@ -250,7 +250,7 @@ impl Lowering<'_> {
     }
 
     /// A statement that holds exits, and what follows it.
-    fn leave(&mut self, statement: Statement, exits: Leaves, rest: Block, done: &mut Vec<Statement>) {
+    fn leave(&mut self, statement: Stmt, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
         let loc = rest.loc;
         if self.report_depth(loc) {
             return;
@@ -260,10 +260,10 @@ impl Lowering<'_> {
         self.depth -= 1;
     }
 
-    fn leave_here(&mut self, statement: Statement, exits: Leaves, rest: Block, done: &mut Vec<Statement>) {
+    fn leave_here(&mut self, statement: Stmt, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
         let loc = rest.loc;
         let expr = match statement {
-            Statement::Expr(expr) => expr,
+            Stmt::Expr(expr) => expr,
             other => {
                 done.push(self.statement(other));
                 return self.guard(exits, rest, done);
@@ -289,14 +289,14 @@ impl Lowering<'_> {
                 };
                 let (then, otherwise) = (self.unit(then), self.unit(otherwise));
                 let kind = ExprKind::If { condition, then: then.into(), otherwise: Some(otherwise.into()) };
-                done.push(Statement::Expr(Expr { kind, loc: expr.loc }));
+                done.push(Stmt::Expr(Expr { kind, loc: expr.loc }));
                 if let Some(rest) = rest {
                     self.guard(exits, rest, done);
                 }
             }
             ExprKind::Block(block) => {
                 let kind = ExprKind::Block(self.unit(own(block)).into());
-                done.push(Statement::Expr(Expr { kind, loc: expr.loc }));
+                done.push(Stmt::Expr(Expr { kind, loc: expr.loc }));
                 self.guard(exits, rest, done);
             }
             _ => unreachable!("other expressions hold no exits"),
@@ -304,30 +304,30 @@ impl Lowering<'_> {
     }
 
     /// What runs only where none of these ways was taken.
-    fn guard(&mut self, exits: Leaves, rest: Block, done: &mut Vec<Statement>) {
+    fn guard(&mut self, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
         if rest.statements.is_empty() && rest.value.is_none() {
             return;
         }
         let loc = rest.loc;
         let rest = self.unit(rest);
         let rest = unless(self.read(exits), rest, loc);
-        done.push(Statement::Expr(Expr { kind: ExprKind::Block(rest.into()), loc }));
+        done.push(Stmt::Expr(Expr { kind: ExprKind::Block(rest.into()), loc }));
     }
 
     /// The flags of these ways out, of those that are declared.
-    fn read(&self, exits: Leaves) -> Vec<&'static str> {
+    fn read(&self, exits: ExitSet) -> Vec<&'static str> {
         let known = |keyword: &&str| exits.has(keyword) && self.flags.has(keyword);
         [RETURN, BREAK, CONTINUE].into_iter().filter(known).collect()
     }
 
     /// The flag of an exit, raised where anything reads it.
-    fn exit(&mut self, exit: Exit, loc: Loc) -> Option<Statement> {
+    fn exit(&mut self, exit: Exit, loc: Loc) -> Option<Stmt> {
         let keyword = match exit {
-            Exit::Return(Some(value)) if self.kind == Kind::Unit => {
+            Exit::Return(Some(value)) if self.kind == BodyKind::Unit => {
                 self.errors.push(value.loc, "this returns a value from a body that gives none");
                 return None;
             }
-            Exit::Return(_) if self.kind == Kind::Value => {
+            Exit::Return(_) if self.kind == BodyKind::Value => {
                 self.errors.push_help(
                     loc,
                     "a function that gives a value cannot return it from within a loop",
@@ -340,10 +340,10 @@ impl Lowering<'_> {
             Exit::Continue => CONTINUE,
         };
         let value = Expr { kind: ExprKind::Bool(true), loc };
-        self.flags.has(keyword).then(|| Statement::Assign { target: flag(keyword, loc), op: None, value })
+        self.flags.has(keyword).then(|| Stmt::Assign { target: flag(keyword, loc), op: None, value })
     }
 
-    fn report_after(&mut self, exit: &Exit, loc: Loc, rest: &Block) {
+    fn report_after(&mut self, exit: &Exit, loc: Loc, rest: &BlockExpr) {
         let keyword = match exit {
             Exit::Return(_) => RETURN,
             Exit::Break => BREAK,
@@ -355,15 +355,15 @@ impl Lowering<'_> {
     }
 
     /// A statement none of whose exits lead beyond it, or a loop.
-    fn statement(&mut self, statement: Statement) -> Statement {
+    fn statement(&mut self, statement: Stmt) -> Stmt {
         match statement {
-            Statement::For { var, range, body, loc } if holds_exits(&body) => {
+            Stmt::For { var, range, body, loc } if holds_exits(&body) => {
                 let (body, flags) = self.body(body);
                 let guards = self.guards(flags);
                 let body = unless(guards, body, loc);
-                scoped(flags, Statement::For { var, range, body, loc }, loc)
+                scoped(flags, Stmt::For { var, range, body, loc }, loc)
             }
-            Statement::While { condition, body, loc } if holds_exits(&body) => {
+            Stmt::While { condition, body, loc } if holds_exits(&body) => {
                 let (body, flags) = self.body(body);
                 let condition = match none_of(self.guards(flags), loc) {
                     Some(going) => {
@@ -372,34 +372,32 @@ impl Lowering<'_> {
                     }
                     None => condition,
                 };
-                scoped(flags, Statement::While { condition, body, loc }, loc)
+                scoped(flags, Stmt::While { condition, body, loc }, loc)
             }
-            Statement::Expr(Expr { kind: ExprKind::Block(block), loc }) if holds_exits(&block) => {
+            Stmt::Expr(Expr { kind: ExprKind::Block(block), loc }) if holds_exits(&block) => {
                 let kind = ExprKind::Block(self.unit(own(block)).into());
-                Statement::Expr(Expr { kind, loc })
+                Stmt::Expr(Expr { kind, loc })
             }
-            Statement::Expr(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
+            Stmt::Expr(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
                 if holds_exits(&then) || otherwise.as_deref().is_some_and(holds_exits) =>
             {
                 let then = self.unit(own(then)).into();
                 let otherwise = otherwise.map(|block| self.unit(own(block)).into());
-                Statement::Expr(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
+                Stmt::Expr(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
             }
-            Statement::Let { pattern, ty, init, loc } => {
-                Statement::Let { pattern, ty, init: init.map(|init| self.nested(init)), loc }
+            Stmt::Let { pattern, ty, init, loc } => {
+                Stmt::Let { pattern, ty, init: init.map(|init| self.nested(init)), loc }
             }
-            Statement::Assign { target, op, value } => {
-                Statement::Assign { target, op, value: self.nested(value) }
-            }
+            Stmt::Assign { target, op, value } => Stmt::Assign { target, op, value: self.nested(value) },
             other => other,
         }
     }
 
     /// A loop's body, and the ways out that its loop has to know.
-    fn body(&mut self, body: Block) -> (Block, Leaves) {
+    fn body(&mut self, body: BlockExpr) -> (BlockExpr, ExitSet) {
         let exits = leaves(&body);
         let continues = flagged(&body, CONTINUE);
-        let flags = Leaves { breaks: exits.breaks, continues, returns: self.flags.returns };
+        let flags = ExitSet { breaks: exits.breaks, continues, returns: self.flags.returns };
         let outer = std::mem::replace(&mut self.flags, flags);
         self.loops += 1;
         let loc = body.loc;
@@ -409,44 +407,44 @@ impl Lowering<'_> {
         if continues {
             body.statements.insert(0, declare(CONTINUE, loc));
         }
-        (body, Leaves { continues: false, ..exits })
+        (body, ExitSet { continues: false, ..exits })
     }
 
     /// The flags after which a loop has nothing left to do.
-    fn guards(&self, exits: Leaves) -> Vec<&'static str> {
+    fn guards(&self, exits: ExitSet) -> Vec<&'static str> {
         let own = exits.breaks.then_some(BREAK);
         let all = (exits.returns && self.flags.returns).then_some(RETURN);
         own.into_iter().chain(all).collect()
     }
 
     /// A block that ends with the function's value.
-    fn value(&mut self, block: Block) -> Block {
-        let Block { items, statements, value, loc } = block;
+    fn value(&mut self, block: BlockExpr) -> BlockExpr {
+        let BlockExpr { items, statements, value, loc } = block;
         let (value, last) = match value {
-            Some(value) if leaves_of(&value).any() => (None, Some(Statement::Expr(*value))),
+            Some(value) if leaves_of(&value).any() => (None, Some(Stmt::Expr(*value))),
             value => (value, None),
         };
         let mut rest = statements.into_iter().chain(last);
         let mut done = vec![];
         while let Some(statement) = rest.next() {
-            let is_loop = matches!(statement, Statement::For { .. } | Statement::While { .. });
+            let is_loop = matches!(statement, Stmt::For { .. } | Stmt::While { .. });
             let exits = statement_leaves(&statement);
             if is_loop || !exits.any() {
                 done.push(self.statement(statement));
                 continue;
             }
-            let rest = Block { items: Rc::default(), statements: rest.collect(), value, loc };
-            let Statement::Expr(expr) = statement else { unreachable!("other statements hold no exits") };
+            let rest = BlockExpr { items: Rc::default(), statements: rest.collect(), value, loc };
+            let Stmt::Expr(expr) = statement else { unreachable!("other statements hold no exits") };
             if self.report_depth(expr.loc) {
-                return Block { items, statements: done, value: None, loc };
+                return BlockExpr { items, statements: done, value: None, loc };
             }
             self.depth += 1;
             let value = self.value_of(expr, rest);
             self.depth -= 1;
-            return Block { items, statements: done, value: value.map(Box::new), loc };
+            return BlockExpr { items, statements: done, value: value.map(Box::new), loc };
         }
         let value = value.map(|value| Box::new(self.nested(*value)));
-        Block { items, statements: done, value, loc }
+        BlockExpr { items, statements: done, value, loc }
     }
 
     /// An expression whose blocks hold loops that are left. Exits that lead beyond it stay, for `check` to report.
@@ -467,7 +465,7 @@ impl Lowering<'_> {
     }
 
     /// The value of a statement that returns, and of what follows it.
-    fn value_of(&mut self, expr: Expr, rest: Block) -> Option<Expr> {
+    fn value_of(&mut self, expr: Expr, rest: BlockExpr) -> Option<Expr> {
         let loc = rest.loc;
         match expr.kind {
             ExprKind::Exit(Exit::Return(value)) => {
@@ -523,25 +521,25 @@ impl Lowering<'_> {
 
 // ---- trees
 
-fn own(block: Rc<Block>) -> Block {
+fn own(block: Rc<BlockExpr>) -> BlockExpr {
     Rc::unwrap_or_clone(block)
 }
 
-fn empty(loc: Loc) -> Block {
-    Block { items: Rc::default(), statements: vec![], value: None, loc }
+fn empty(loc: Loc) -> BlockExpr {
+    BlockExpr { items: Rc::default(), statements: vec![], value: None, loc }
 }
 
 /// `{ first } rest`, in one block.
-fn followed(first: Block, rest: Block) -> Block {
+fn followed(first: BlockExpr, rest: BlockExpr) -> BlockExpr {
     if rest.statements.is_empty() && rest.value.is_none() {
         return first;
     }
     let loc = first.loc;
     let nothing = first.statements.is_empty() && first.value.is_none();
     let kind = ExprKind::Block(first.into());
-    let first = (!nothing).then_some(Statement::Expr(Expr { kind, loc }));
+    let first = (!nothing).then_some(Stmt::Expr(Expr { kind, loc }));
     let statements = first.into_iter().chain(rest.statements).collect();
-    Block { items: Rc::default(), statements, value: rest.value, loc: rest.loc }
+    BlockExpr { items: Rc::default(), statements, value: rest.value, loc: rest.loc }
 }
 
 fn flag(keyword: &str, loc: Loc) -> Ident {
@@ -550,9 +548,9 @@ fn flag(keyword: &str, loc: Loc) -> Ident {
 }
 
 /// `let mut flag = false;`
-fn declare(keyword: &str, loc: Loc) -> Statement {
+fn declare(keyword: &str, loc: Loc) -> Stmt {
     let pattern = Pattern::Name { name: flag(keyword, loc), mutable: true };
-    Statement::Let { pattern, ty: None, init: Some(Expr { kind: ExprKind::Bool(false), loc }), loc }
+    Stmt::Let { pattern, ty: None, init: Some(Expr { kind: ExprKind::Bool(false), loc }), loc }
 }
 
 /// `!(a || b)`
@@ -566,17 +564,17 @@ fn none_of(flags: Vec<&'static str>, loc: Loc) -> Option<Expr> {
 }
 
 /// `{ if !(a || b) { block } }`, or the block itself where no flag is read.
-fn unless(flags: Vec<&'static str>, block: Block, loc: Loc) -> Block {
+fn unless(flags: Vec<&'static str>, block: BlockExpr, loc: Loc) -> BlockExpr {
     let Some(condition) = none_of(flags, loc) else { return block };
     let kind = ExprKind::If { condition: Box::new(condition), then: block.into(), otherwise: None };
-    Block { statements: vec![Statement::Expr(Expr { kind, loc })], ..empty(loc) }
+    BlockExpr { statements: vec![Stmt::Expr(Expr { kind, loc })], ..empty(loc) }
 }
 
 /// A loop with the flag that its `break` raises.
-fn scoped(exits: Leaves, statement: Statement, loc: Loc) -> Statement {
+fn scoped(exits: ExitSet, statement: Stmt, loc: Loc) -> Stmt {
     if !exits.breaks {
         return statement;
     }
-    let block = Block { statements: vec![declare(BREAK, loc), statement], ..empty(loc) };
-    Statement::Expr(Expr { kind: ExprKind::Block(block.into()), loc })
+    let block = BlockExpr { statements: vec![declare(BREAK, loc), statement], ..empty(loc) };
+    Stmt::Expr(Expr { kind: ExprKind::Block(block.into()), loc })
 }

@@ -30,7 +30,7 @@ impl Parser<'_> {
         Expr { kind: ExprKind::Error, loc }
     }
 
-    pub fn block(&mut self, block: &syn::Block) -> Block {
+    pub fn block(&mut self, block: &syn::Block) -> BlockExpr {
         let mut items = Items::default();
         let loc = Loc { start: block.brace_token.span.open(), end: block.brace_token.span.close() };
         let mut statements = vec![];
@@ -59,7 +59,7 @@ impl Parser<'_> {
                 }
             }
         }
-        Block { items: items.into(), statements, value, loc }
+        BlockExpr { items: items.into(), statements, value, loc }
     }
 
     fn item(&mut self, item: &syn::Item, items: &mut Items) {
@@ -112,7 +112,7 @@ impl Parser<'_> {
         self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), help)
     }
 
-    fn local(&mut self, local: &syn::Local) -> Option<Statement> {
+    fn local(&mut self, local: &syn::Local) -> Option<Stmt> {
         let (pat, ty) = match &local.pat {
             syn::Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
             pat => (pat, None),
@@ -141,7 +141,7 @@ impl Parser<'_> {
             }
             self.expr(&init.expr)
         });
-        Some(Statement::Let { pattern, ty, init, loc: Loc::of(local) })
+        Some(Stmt::Let { pattern, ty, init, loc: Loc::of(local) })
     }
 
     pub(super) fn pattern(&mut self, pat: &syn::Pat) -> Option<Pattern> {
@@ -162,7 +162,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn statement(&mut self, expr: &syn::Expr) -> Option<Statement> {
+    pub(super) fn statement(&mut self, expr: &syn::Expr) -> Option<Stmt> {
         match expr {
             syn::Expr::Assign(assign) => self.assignment(&assign.left, None, &assign.right),
             syn::Expr::Binary(binary) if compound(&binary.op).is_some() => {
@@ -189,7 +189,7 @@ impl Parser<'_> {
                     body.statements.insert(0, unknown(&for_loop.pat));
                 }
                 let loc = Loc::from(for_loop.for_token.span);
-                Some(Statement::For { var, range, body, loc })
+                Some(Stmt::For { var, range, body, loc })
             }
             syn::Expr::While(while_loop) => {
                 self.label(&while_loop.label);
@@ -199,9 +199,9 @@ impl Parser<'_> {
                 }
                 let condition = self.expr(&while_loop.cond);
                 let body = self.block(&while_loop.body);
-                Some(Statement::While { condition, body, loc: Loc::from(while_loop.while_token.span) })
+                Some(Stmt::While { condition, body, loc: Loc::from(while_loop.while_token.span) })
             }
-            other => Some(Statement::Expr(self.expr(other))),
+            other => Some(Stmt::Expr(self.expr(other))),
         }
     }
 
@@ -431,7 +431,7 @@ impl Parser<'_> {
     fn arguments<'a>(
         &mut self,
         args: impl IntoIterator<Item = &'a syn::Expr>,
-        function: Option<&ops::Function>,
+        function: Option<&ops::Intrinsic>,
     ) -> Vec<Expr> {
         let args = args.into_iter().enumerate();
         args.map(|(i, arg)| match arg {
@@ -442,7 +442,11 @@ impl Parser<'_> {
     }
 
     /// `mask = m` in the place of an argument.
-    fn named_argument(&mut self, named: &syn::ExprAssign, place: Option<(&[ops::Parameter], usize)>) -> Expr {
+    fn named_argument(
+        &mut self,
+        named: &syn::ExprAssign,
+        place: Option<(&[ops::IntrinsicParam], usize)>,
+    ) -> Expr {
         let loc = Loc::of(named);
         let value = match source_text(named.right.to_token_stream()) {
             value if value == "True" || value == "False" => value.to_lowercase(),
@@ -503,7 +507,12 @@ impl Parser<'_> {
             other => {
                 let value = self.expr(other);
                 let loc = value.loc;
-                Rc::new(Block { items: Rc::default(), statements: vec![], value: Some(Box::new(value)), loc })
+                Rc::new(BlockExpr {
+                    items: Rc::default(),
+                    statements: vec![],
+                    value: Some(Box::new(value)),
+                    loc,
+                })
             }
         });
         Expr { kind: ExprKind::If { condition, then, otherwise }, loc }
@@ -526,12 +535,12 @@ impl Parser<'_> {
 const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";
 
 /// Binds the names of a pattern that was reported to nothing further to report.
-fn unknown(pat: &syn::Pat) -> Statement {
+fn unknown(pat: &syn::Pat) -> Stmt {
     let loc = Loc::of(pat);
     let mut parts = vec![];
     names(pat, &mut parts);
     let init = Some(Expr { kind: ExprKind::Error, loc });
-    Statement::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }
+    Stmt::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }
 }
 
 /// The names that a pattern binds, whatever its form.

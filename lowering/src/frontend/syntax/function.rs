@@ -14,7 +14,7 @@ pub(crate) const CONSTANTS: &str = "a kernel knows constants made of literals, o
 const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` for a constant, `&[T]`, `&View<T, 2>`, `impl Fn(..)`, and tuples of them";
 
 /// A function; its mistakes are in `errors` and what could be understood is kept.
-pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> Function {
+pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> FnItem {
     let signature = &item.sig;
     report_qualifiers(signature, errors);
     let generics = parse_generics(&signature.generics, errors);
@@ -42,16 +42,16 @@ pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> Function {
     }
     let result = result_type(&signature.output, errors);
     let body = expr::Parser { errors }.block(&item.block);
-    let kind = if result.is_some() { early_exit::Kind::Value } else { early_exit::Kind::Unit };
+    let kind = if result.is_some() { early_exit::BodyKind::Value } else { early_exit::BodyKind::Unit };
     let body = early_exit::lower(body, kind, errors);
-    let source = Source {
+    let source = FnSource {
         generics: signature.generics.to_token_stream(),
         inputs: signature.inputs.to_token_stream(),
         output: signature.output.to_token_stream(),
         body: item.block.to_token_stream(),
         outline: lints::outline(item, &TokenStream::new()),
     };
-    Function { name: signature.ident.clone(), generics, params, result, body, source }
+    FnItem { name: signature.ident.clone(), generics, params, result, body, source }
 }
 
 fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
@@ -95,10 +95,10 @@ pub(super) fn closure(closure: &syn::ExprClosure, parser: &mut expr::Parser) -> 
         other => {
             let value = parser.arm(other);
             let loc = value.loc;
-            Block { items: Default::default(), statements: vec![], value: Some(Box::new(value)), loc }
+            BlockExpr { items: Default::default(), statements: vec![], value: Some(Box::new(value)), loc }
         }
     };
-    let body = early_exit::lower(body, early_exit::Kind::Value, parser.errors);
+    let body = early_exit::lower(body, early_exit::BodyKind::Value, parser.errors);
     Some(Closure { params, result, body, loc: Loc::of(closure) })
 }
 

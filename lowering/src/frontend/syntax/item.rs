@@ -6,7 +6,7 @@ use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::spanned::Spanned;
 
-use super::ast::{ConstType, Generic, Kernel, Param, ParamType, Source, TypeName, ViewType};
+use super::ast::{ConstType, FnSource, GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
 use super::{attribute, depth, early_exit, expr, fragments, lints};
 use crate::ir::MAX_RANK;
 use crate::support::diagnostic::{Errors, Loc, source_text};
@@ -97,8 +97,8 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     });
     let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
     let body = expr::Parser { errors }.block(&function.block);
-    let body = early_exit::lower(body, early_exit::Kind::Unit, errors);
-    let source = Source {
+    let body = early_exit::lower(body, early_exit::BodyKind::Unit, errors);
+    let source = FnSource {
         generics: signature.generics.to_token_stream(),
         inputs: signature.inputs.to_token_stream(),
         output: signature.output.to_token_stream(),
@@ -144,7 +144,7 @@ fn report_defaults(generics: &syn::Generics, errors: &mut Errors) {
 }
 
 /// The generics. A bound in a `where` clause, which is reported, is not missing on the parameter as well.
-pub(super) fn parse_generics(generics: &syn::Generics, errors: &mut Errors) -> Vec<Generic> {
+pub(super) fn parse_generics(generics: &syn::Generics, errors: &mut Errors) -> Vec<GenericParam> {
     let clauses = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
     let bounded: Vec<(String, &syn::PredicateType)> = clauses
         .filter_map(|predicate| match predicate {
@@ -191,7 +191,7 @@ fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
 }
 
 /// A generic; one with a mistake stays, as a guess at what was meant, so that its uses are not reported as well.
-fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Generic> {
+fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<GenericParam> {
     match param {
         syn::GenericParam::Type(param) => {
             if let Some(default) = &param.default {
@@ -200,7 +200,7 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
                     "a kernel's type parameter has no default: its types are declared in the attribute",
                 );
             }
-            Some(Generic::Type { name: param.ident.clone(), bound: parse_bound(param, errors) })
+            Some(GenericParam::Type { name: param.ident.clone(), bound: parse_bound(param, errors) })
         }
         syn::GenericParam::Const(param) => {
             let name = match &param.ty {
@@ -215,7 +215,7 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
                     ConstType::Integer(Ident::new("i64", param.ident.span()))
                 }
             };
-            Some(Generic::Const { name: param.ident.clone(), ty })
+            Some(GenericParam::Const { name: param.ident.clone(), ty })
         }
         syn::GenericParam::Lifetime(param) => {
             errors.push_help(
@@ -275,7 +275,7 @@ fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Class {
     })
 }
 
-fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
+fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
     let typed = match input {
         syn::FnArg::Typed(typed) => typed,
         syn::FnArg::Receiver(receiver) => {
@@ -299,11 +299,11 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
             errors.push_help(Loc::of(pat), "a parameter is a plain name", "take one parameter for each part");
             // It stays, so that calls have the right number of arguments.
             let name = Ident::new("_", Loc::of(pat).start);
-            return Some(Param { name, ty: ParamType::Failed, loc: Loc::of(typed) });
+            return Some(KernelParam { name, ty: ParamType::Failed, loc: Loc::of(typed) });
         }
     };
     let ty = parse_param_type(&typed.ty, errors);
-    Some(Param { name, ty, loc: Loc::of(typed) })
+    Some(KernelParam { name, ty, loc: Loc::of(typed) })
 }
 
 fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {

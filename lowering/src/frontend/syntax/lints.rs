@@ -56,13 +56,13 @@ pub(crate) fn expects_of_body(attribute: &syn::Attribute) -> bool {
 #[derive(Default)]
 struct Outline {
     /// What is in scope, by block.
-    scopes: Vec<Scope>,
+    scopes: Vec<LintScope>,
     /// Names that an assignment has anywhere.
     assigned: HashSet<String>,
 }
 
 #[derive(Default)]
-struct Scope {
+struct LintScope {
     variables: HashSet<String>,
     /// Nested functions and constants.
     items: HashSet<String>,
@@ -85,7 +85,7 @@ impl Outline {
             let (pattern, ty) = self.pattern(&typed.pat, &mut scope);
             params.push(quote! { #(#levels)* #pattern: #ty });
         }
-        self.scopes.push(Scope { variables: scope, ..Scope::default() });
+        self.scopes.push(LintScope { variables: scope, ..LintScope::default() });
         let mentions = self.mentions(attribute).into_iter();
         let mentions = mentions.map(|name| quote! { ::dsl_runtime::lint::used(#name); });
         let mentions: TokenStream = mentions.collect();
@@ -125,7 +125,7 @@ impl Outline {
 
     /// Works on what sees further variables.
     fn within<R>(&mut self, variables: HashSet<String>, work: impl FnOnce(&mut Self) -> R) -> R {
-        self.scopes.push(Scope { variables, ..Scope::default() });
+        self.scopes.push(LintScope { variables, ..LintScope::default() });
         let result = work(self);
         self.scopes.pop();
         result
@@ -178,7 +178,7 @@ impl Outline {
             syn::Stmt::Item(item) => item_name(item).map(ToString::to_string),
             _ => None,
         });
-        self.scopes.push(Scope { items: items.collect(), ..Scope::default() });
+        self.scopes.push(LintScope { items: items.collect(), ..LintScope::default() });
         let mut tokens = TokenStream::new();
         for (i, statement) in block.stmts.iter().enumerate() {
             let last = i + 1 == block.stmts.len();

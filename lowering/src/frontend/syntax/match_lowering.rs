@@ -17,7 +17,7 @@ enum Choice {
 }
 
 /// An arm; without choices it takes whatever is left.
-struct Arm {
+struct MatchArm {
     choices: Vec<Choice>,
     body: Expr,
     loc: Loc,
@@ -47,8 +47,8 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
         let total = collect(&arm.pat, parser, &mut choices);
         let body = parser.arm(&arm.body);
         match total {
-            Some(true) => arms.push(Arm { choices: vec![], body, loc: Loc::of(&arm.pat) }),
-            Some(false) => arms.push(Arm { choices, body, loc: Loc::of(&arm.pat) }),
+            Some(true) => arms.push(MatchArm { choices: vec![], body, loc: Loc::of(&arm.pat) }),
+            Some(false) => arms.push(MatchArm { choices, body, loc: Loc::of(&arm.pat) }),
             None => {}
         }
     }
@@ -80,13 +80,13 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
     }
     let name = Ident::new(VALUE, choice.match_token.span);
     let chain = arms.into_iter().rev().fold(None, |otherwise, arm| Some(link(&name, arm, otherwise)));
-    let bind = Statement::Let {
+    let bind = Stmt::Let {
         pattern: Pattern::Name { name, mutable: false },
         ty: None,
         init: Some(scrutinee),
         loc: Loc::of(choice.match_token),
     };
-    let block = Block { items: Rc::default(), statements: vec![bind], value: chain.map(Box::new), loc };
+    let block = BlockExpr { items: Rc::default(), statements: vec![bind], value: chain.map(Box::new), loc };
     Expr { kind: ExprKind::Block(block.into()), loc }
 }
 
@@ -124,8 +124,8 @@ fn collect(pat: &syn::Pat, parser: &mut Parser, found: &mut Vec<Choice>) -> Opti
 }
 
 /// Where both bools have an arm, the last of the two takes what is left.
-fn close_bools(arms: &mut [Arm]) {
-    let is = |arm: &Arm, wanted: bool| {
+fn close_bools(arms: &mut [MatchArm]) {
+    let is = |arm: &MatchArm, wanted: bool| {
         arm.choices.iter().any(
             |choice| matches!(choice, Choice::Value(Expr { kind: ExprKind::Bool(value), .. }) if *value == wanted),
         )
@@ -139,19 +139,19 @@ fn close_bools(arms: &mut [Arm]) {
 }
 
 /// `if match == a || match == b { body } else { otherwise }`
-fn link(name: &Ident, arm: Arm, otherwise: Option<Expr>) -> Expr {
+fn link(name: &Ident, arm: MatchArm, otherwise: Option<Expr>) -> Expr {
     let loc = arm.body.loc;
     let block = |value: Expr| {
         let loc = value.loc;
         match value.kind {
             ExprKind::Block(block) => block,
             kind if is_statement(&kind) => {
-                let statements = vec![Statement::Expr(Expr { kind, loc })];
-                Rc::new(Block { items: Rc::default(), statements, value: None, loc })
+                let statements = vec![Stmt::Expr(Expr { kind, loc })];
+                Rc::new(BlockExpr { items: Rc::default(), statements, value: None, loc })
             }
             kind => {
                 let value = Some(Box::new(Expr { kind, loc }));
-                Rc::new(Block { items: Rc::default(), statements: vec![], value, loc })
+                Rc::new(BlockExpr { items: Rc::default(), statements: vec![], value, loc })
             }
         }
     };

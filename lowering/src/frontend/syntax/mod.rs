@@ -26,5 +26,5 @@ pub(crate) use item::const_range;
 pub use item::{has_receiver, parse, parse_method, unread, without_body};
 pub(crate) use lints::expects_of_body;
 pub(crate) use match_lowering::is_scrutinee;
-pub use module::{Module, Part, parse as parse_module};
+pub use module::{FuseModule, ModuleItem, parse as parse_module};
 pub use place::stands_among_methods;

@@ -15,23 +15,23 @@ use super::{depth, fragments, function};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// A module marked `#[fuse_module]`.
-pub struct Module {
+pub struct FuseModule {
     /// Attributes, visibility, `mod` and the name.
     pub head: TokenStream,
-    pub parts: Vec<Part>,
+    pub parts: Vec<ModuleItem>,
     pub items: Rc<Items>,
 }
 
-impl Module {
+impl FuseModule {
     /// The functions that no kernel's text leads to.
-    pub fn uncalled(&self) -> Vec<&Rc<Function>> {
+    pub fn uncalled(&self) -> Vec<&Rc<FnItem>> {
         let mut waiting: Vec<TokenStream> = vec![];
         let mut left = vec![];
         for part in &self.parts {
             match part {
-                Part::Kernel { item, .. } => waiting.push(item.clone()),
-                Part::Function { function, .. } => left.push(function),
-                Part::Other(_) => {}
+                ModuleItem::Kernel { item, .. } => waiting.push(item.clone()),
+                ModuleItem::Function { function, .. } => left.push(function),
+                ModuleItem::Other(_) => {}
             }
         }
         while let Some(text) = waiting.pop() {
@@ -62,17 +62,17 @@ fn collect_names(tokens: TokenStream, names: &mut HashSet<String>) {
 }
 
 /// An item of a module.
-pub enum Part {
+pub enum ModuleItem {
     /// What the attribute says, the function without it, and the `cfg` attributes that it stands under.
     Kernel { attribute: TokenStream, item: TokenStream, conditions: Vec<syn::Attribute>, mark: Option<Ident> },
     /// A function that kernels call; its mark, if that is a name of its own.
-    Function { function: Rc<Function>, mark: Option<Ident> },
+    Function { function: Rc<FnItem>, mark: Option<Ident> },
     /// Anything else, as written.
     Other(TokenStream),
 }
 
 /// Parses a module; `None` when there is none to speak of.
-pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -> Option<Module> {
+pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -> Option<FuseModule> {
     if !attribute.is_empty() {
         errors.push(Loc::of(attribute), "`fuse_module` takes no arguments");
     }
@@ -106,15 +106,15 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
     let mut parts = vec![];
     for item in content {
         match part(item, &constants, errors) {
-            Part::Function { function, mark } => {
+            ModuleItem::Function { function, mark } => {
                 functions.push(function.clone());
-                parts.push(Part::Function { function, mark });
+                parts.push(ModuleItem::Function { function, mark });
             }
             other => parts.push(other),
         }
     }
     report_twice(&functions, errors);
-    Some(Module { head, parts, items: Items { functions, constants }.into() })
+    Some(FuseModule { head, parts, items: Items { functions, constants }.into() })
 }
 
 fn constants(content: &[syn::Item]) -> Vec<ConstItem> {
@@ -131,7 +131,7 @@ fn constants(content: &[syn::Item]) -> Vec<ConstItem> {
     constants
 }
 
-fn report_twice(functions: &[Rc<Function>], errors: &mut Errors) {
+fn report_twice(functions: &[Rc<FnItem>], errors: &mut Errors) {
     for (i, function) in functions.iter().enumerate() {
         if functions[..i].iter().any(|other| other.name == function.name) {
             errors.push(Loc::of(&function.name), format!("`{}` is defined twice", function.name));
@@ -139,8 +139,8 @@ fn report_twice(functions: &[Rc<Function>], errors: &mut Errors) {
     }
 }
 
-fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> Part {
-    let syn::Item::Fn(mut item) = item else { return Part::Other(item.into_token_stream()) };
+fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> ModuleItem {
+    let syn::Item::Fn(mut item) = item else { return ModuleItem::Other(item.into_token_stream()) };
     if let Some(at) = item.attrs.iter().position(|attribute| is(attribute, "fuse_kernel")) {
         let mark = item.attrs.remove(at);
         let conditions = item.attrs.iter().filter(|attribute| is_condition(attribute)).cloned().collect();
@@ -150,10 +150,10 @@ fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> Part {
             syn::Meta::List(list) => named_values(list.tokens, constants, false),
             _ => TokenStream::new(),
         };
-        return Part::Kernel { attribute, item: item.into_token_stream(), conditions, mark: name };
+        return ModuleItem::Kernel { attribute, item: item.into_token_stream(), conditions, mark: name };
     }
     let Some(at) = item.attrs.iter().position(|attribute| is(attribute, "fuse_fn")) else {
-        return Part::Other(item.into_token_stream());
+        return ModuleItem::Other(item.into_token_stream());
     };
     let mark = item.attrs.remove(at);
     if let syn::Meta::List(list) = &mark.meta {
@@ -164,7 +164,7 @@ fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> Part {
         errors.push_help(condition.span().into(), "a `fuse_fn` cannot depend on `cfg`", help);
     }
     let mark = mark.path().get_ident().cloned();
-    Part::Function { function: function::parse(&item, errors).into(), mark }
+    ModuleItem::Function { function: function::parse(&item, errors).into(), mark }
 }
 
 fn is(attribute: &syn::Attribute, name: &str) -> bool {

@@ -7,19 +7,21 @@ use proc_macro2::TokenStream;
 use super::Check;
 use super::function::Frame;
 use super::items::Surroundings;
-use crate::frontend::syntax::{Block, Function, Generic, Items, Kernel, Options, Pattern, Source, ValueType};
-use crate::ir::{Builder, Func};
+use crate::frontend::syntax::{
+    BlockExpr, FnItem, FnSource, GenericParam, Items, Kernel, KernelOptions, Pattern, ValueType,
+};
+use crate::ir::{Func, FuncBuilder};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// Checks the names in a function. Its parameters and generics are nothing that is known, and whatever is made of them is
 /// silent.
-pub fn check_function(function: &Rc<Function>, items: Rc<Items>) -> Errors {
+pub fn check_function(function: &Rc<FnItem>, items: Rc<Items>) -> Errors {
     let kernel = stands_for(function, items.clone());
     let mut func = Func::new(function.name.to_string(), Loc::of(&function.name));
     let surroundings = Surroundings::of(items, None);
-    let mut check = Check::new(&kernel, Builder::new(&mut func), Frame::alone(function), surroundings);
+    let mut check = Check::new(&kernel, FuncBuilder::new(&mut func), Frame::alone(function), surroundings);
     for generic in &function.generics {
-        if let Generic::Const { name, .. } = generic {
+        if let GenericParam::Const { name, .. } = generic {
             let unknown = check.failed(Loc::of(name));
             check.scopes.bind(&name.to_string(), unknown, false);
         }
@@ -37,7 +39,7 @@ pub fn check_function(function: &Rc<Function>, items: Rc<Items>) -> Errors {
 }
 
 /// A kernel in whose place the function is checked.
-fn stands_for(function: &Function, items: Rc<Items>) -> Kernel {
+fn stands_for(function: &FnItem, items: Rc<Items>) -> Kernel {
     let empty = TokenStream::new;
     let loc = Loc::of(&function.name);
     Kernel {
@@ -46,9 +48,9 @@ fn stands_for(function: &Function, items: Rc<Items>) -> Kernel {
         attributes: vec![],
         generics: vec![],
         params: vec![],
-        body: Block { items: Rc::default(), statements: vec![], value: None, loc },
-        options: Options::default(),
-        source: Source {
+        body: BlockExpr { items: Rc::default(), statements: vec![], value: None, loc },
+        options: KernelOptions::default(),
+        source: FnSource {
             generics: empty(),
             inputs: empty(),
             output: empty(),

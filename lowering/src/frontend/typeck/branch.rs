@@ -1,9 +1,9 @@
 //! `if`: decided at build for a constant, otherwise both branches and what they leave.
 
-use super::carried::Leaf;
+use super::carried::CarriedValue;
 use super::scope::Variable;
 use super::{Check, Item, Literal, LiteralValue, Operand};
-use crate::frontend::syntax::{Block, Expr, ExprKind};
+use crate::frontend::syntax::{BlockExpr, Expr, ExprKind};
 use crate::ir::{Type, Value};
 use crate::ops::If;
 use crate::support::diagnostic::Loc;
@@ -14,11 +14,11 @@ impl Check<'_> {
     pub(super) fn conditional(
         &mut self,
         condition: &Expr,
-        then: &Block,
-        otherwise: Option<&Block>,
+        then: &BlockExpr,
+        otherwise: Option<&BlockExpr>,
         loc: Loc,
     ) -> Operand {
-        let origin = if of_match(condition) { Origin::Match } else { Origin::If };
+        let origin = if of_match(condition) { BranchOrigin::Match } else { BranchOrigin::If };
         let condition = self.expr(condition);
         match condition.item {
             Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => {
@@ -56,7 +56,7 @@ impl Check<'_> {
 
     /// The branches under a condition that was reported: they may still hold mistakes of their own, and what they assign
     /// is unknown.
-    fn unconditional(&mut self, then: &Block, otherwise: Option<&Block>, loc: Loc) -> Operand {
+    fn unconditional(&mut self, then: &BlockExpr, otherwise: Option<&BlockExpr>, loc: Loc) -> Operand {
         let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
         for block in [Some(then), otherwise].into_iter().flatten() {
             self.block(block);
@@ -95,9 +95,9 @@ impl Check<'_> {
 
     fn branch(
         &mut self,
-        (condition, origin): (Value, Origin),
-        then: &Block,
-        otherwise: Option<&Block>,
+        (condition, origin): (Value, BranchOrigin),
+        then: &BlockExpr,
+        otherwise: Option<&BlockExpr>,
         loc: Loc,
     ) -> Operand {
         let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
@@ -123,7 +123,7 @@ impl Check<'_> {
         let mut pairs = vec![];
         let value_pair = match (&then_value.item, &else_value.item) {
             (Item::Unit, _) | (_, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => None,
-            _ => Some(Pair {
+            _ => Some(BranchPair {
                 what: origin.value().into(),
                 sides: [then_value.clone(), else_value.clone()],
                 blame: Blame { side: 1, loc: else_value.loc },
@@ -140,7 +140,7 @@ impl Check<'_> {
                 let in_else = b.assigned != before[i].assigned;
                 let in_both = in_else && a.assigned != before[i].assigned;
                 let (side, assigned) = if in_else { (1, b.assigned) } else { (0, a.assigned) };
-                pairs.push(Pair {
+                pairs.push(BranchPair {
                     what: format!("`{}`", names[i]),
                     sides: [then.clone(), otherwise.clone()],
                     blame: Blame { side, loc: assigned.unwrap_or(loc) },
@@ -169,7 +169,12 @@ impl Check<'_> {
     }
 
     /// Whether one branch has a value and the other none, which is reported.
-    fn report_missing_value(&mut self, then: &Operand, otherwise: &Operand, origin: Option<Origin>) -> bool {
+    fn report_missing_value(
+        &mut self,
+        then: &Operand,
+        otherwise: &Operand,
+        origin: Option<BranchOrigin>,
+    ) -> bool {
         let (with, without) = match (&then.item, &otherwise.item) {
             (Item::Unit, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => return false,
             (Item::Unit, _) => (otherwise, then),
@@ -177,10 +182,10 @@ impl Check<'_> {
         };
         let found = self.describe(with);
         match origin {
-            Some(Origin::If) => {
+            Some(BranchOrigin::If) => {
                 self.error(without.loc, format!("one branch of this `if` gives {found}, the other nothing"))
             }
-            Some(Origin::Match) => {
+            Some(BranchOrigin::Match) => {
                 self.error(without.loc, format!("this arm gives nothing, another one gives {found}"))
             }
             None => self.error(
@@ -196,10 +201,10 @@ impl Check<'_> {
         &mut self,
         condition: Value,
         blocks: [crate::ir::Block; 2],
-        pairs: Vec<Pair>,
+        pairs: Vec<BranchPair>,
         loc: Loc,
     ) -> Vec<Operand> {
-        let mut wanted: Vec<Vec<Leaf>> = vec![];
+        let mut wanted: Vec<Vec<CarriedValue>> = vec![];
         for pair in &pairs {
             let leaves = self.join(pair, &pair.sides[0], &pair.sides[1]);
             wanted.push(leaves.unwrap_or_default());
@@ -242,7 +247,7 @@ impl Check<'_> {
     }
 
     /// The leaves two branches agree on; a literal takes the other side's type.
-    fn join(&mut self, pair: &Pair, a: &Operand, b: &Operand) -> Option<Vec<Leaf>> {
+    fn join(&mut self, pair: &BranchPair, a: &Operand, b: &Operand) -> Option<Vec<CarriedValue>> {
         if let (Item::Tuple(left), Item::Tuple(right)) = (&a.item, &b.item)
             && left.len() == right.len()
         {
@@ -253,7 +258,7 @@ impl Check<'_> {
             return Some(leaves);
         }
         let (left, right) = (self.leaves(a)?, self.leaves(b)?);
-        let takes = |operand: &Operand, leaves: &[Leaf]| match (&operand.item, leaves) {
+        let takes = |operand: &Operand, leaves: &[CarriedValue]| match (&operand.item, leaves) {
             (Item::Literal(literal), [leaf]) => {
                 leaf.ty.is_scalar() && leaf.slice.is_none() && literal.can_be(leaf.ty.dtype)
             }
@@ -268,7 +273,7 @@ impl Check<'_> {
         let mut texts = [self.describe_leaves(&left), self.describe_leaves(&right)];
         texts.rotate_left(pair.blame.side);
         let [here, there] = texts;
-        let Pair { what, elsewhere, .. } = pair;
+        let BranchPair { what, elsewhere, .. } = pair;
         self.error(pair.blame.loc, format!("{what} is {here} here and {there} {elsewhere}"));
         None
     }
@@ -276,24 +281,24 @@ impl Check<'_> {
 
 /// What the user wrote: a `match` is a chain of `if`.
 #[derive(Clone, Copy)]
-enum Origin {
+enum BranchOrigin {
     If,
     Match,
 }
 
-impl Origin {
+impl BranchOrigin {
     /// How messages name its value.
     fn value(self) -> &'static str {
         match self {
-            Origin::If => "the value of this `if`",
-            Origin::Match => "the value of this `match`",
+            BranchOrigin::If => "the value of this `if`",
+            BranchOrigin::Match => "the value of this `match`",
         }
     }
 
     fn elsewhere(self) -> &'static str {
         match self {
-            Origin::If => "in the other branch",
-            Origin::Match => "in the arm before",
+            BranchOrigin::If => "in the other branch",
+            BranchOrigin::Match => "in the arm before",
         }
     }
 }
@@ -308,7 +313,7 @@ pub(super) fn of_match(condition: &Expr) -> bool {
 }
 
 /// Something that both branches of an `if` leave: its value, or a variable.
-struct Pair {
+struct BranchPair {
     /// How messages name it.
     what: String,
     /// As the first branch leaves it, and as the other one does.

@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use super::{Call, Callee, Check, Item, Operand, foreign};
 use crate::frontend::syntax::{BinaryOp, Expr, ExprKind, GenericArg, UnaryOp};
 use crate::ops::scalar;
-use crate::ops::{self, Generic, Parameter};
+use crate::ops::{self, IntrinsicGeneric, IntrinsicParam};
 use crate::support::diagnostic::{Loc, count, list, nearest};
 
 impl Check<'_> {
@@ -45,7 +45,7 @@ impl Check<'_> {
             if !generics.is_empty() {
                 return self.error(*name_loc, format!("{what} takes no type arguments"));
             }
-            let params: Vec<Parameter> = op.params.iter().map(|param| ops::required(param)).collect();
+            let params: Vec<IntrinsicParam> = op.params.iter().map(|param| ops::required(param)).collect();
             if !self.arity(what, &params, args, *name_loc) {
                 return self.failed(*loc);
             }
@@ -283,7 +283,7 @@ impl Check<'_> {
     }
 
     /// Whether a call has the right number of arguments; where it has too many, those are what is reported.
-    fn arity(&mut self, what: &str, params: &[Parameter], args: &[Operand], name_loc: Loc) -> bool {
+    fn arity(&mut self, what: &str, params: &[IntrinsicParam], args: &[Operand], name_loc: Loc) -> bool {
         let least = params.iter().filter(|param| !param.optional).count();
         let found = args.len();
         if (least..=params.len()).contains(&found) {
@@ -312,15 +312,21 @@ impl Check<'_> {
         false
     }
 
-    pub(super) fn generics(&mut self, what: &str, wanted: Generic, found: &[GenericArg], loc: Loc) -> bool {
+    pub(super) fn generics(
+        &mut self,
+        what: &str,
+        wanted: IntrinsicGeneric,
+        found: &[GenericArg],
+        loc: Loc,
+    ) -> bool {
         match (wanted, found) {
-            (Generic::None | Generic::OptionalType, []) => true,
-            (Generic::OptionalType | Generic::RequiredType, [GenericArg::Type(_)]) => true,
-            (Generic::None, _) => {
+            (IntrinsicGeneric::None | IntrinsicGeneric::OptionalType, []) => true,
+            (IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType, [GenericArg::Type(_)]) => true,
+            (IntrinsicGeneric::None, _) => {
                 self.error(loc, format!("{what} takes no type arguments"));
                 false
             }
-            (Generic::RequiredType, []) => {
+            (IntrinsicGeneric::RequiredType, []) => {
                 self.error_help(
                     loc,
                     format!("{what} needs an element type"),
@@ -328,8 +334,8 @@ impl Check<'_> {
                 );
                 false
             }
-            (Generic::Extents, _) => true,
-            (Generic::OptionalType | Generic::RequiredType, _) => {
+            (IntrinsicGeneric::Extents, _) => true,
+            (IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType, _) => {
                 self.error(loc, format!("{what} takes one element type"));
                 false
             }

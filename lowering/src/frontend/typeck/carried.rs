@@ -4,14 +4,14 @@ use proc_macro2::Ident;
 
 use super::scope::{Slot, Variable};
 use super::{Check, Item, Operand, Pointer};
-use crate::frontend::syntax::{Block, Expr, ExprKind, Pattern, Statement};
+use crate::frontend::syntax::{BlockExpr, Expr, ExprKind, Pattern, Stmt};
 use crate::ir::{Type, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
 impl Check<'_> {
     /// The outer variables that blocks assign, in the order of their first assignment.
-    pub(super) fn assigned_slots<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Vec<Slot> {
+    pub(super) fn assigned_slots<'b>(&self, blocks: impl Iterator<Item = &'b BlockExpr>) -> Vec<Slot> {
         let mut names = vec![];
         for block in blocks {
             assigned_names(block, &mut vec![], &mut names);
@@ -27,7 +27,12 @@ impl Check<'_> {
         slots
     }
 
-    pub(super) fn slot_names(&self, slots: &[Slot], block: &Block, other: Option<&Block>) -> Vec<String> {
+    pub(super) fn slot_names(
+        &self,
+        slots: &[Slot],
+        block: &BlockExpr,
+        other: Option<&BlockExpr>,
+    ) -> Vec<String> {
         let mut names = vec![];
         for block in [Some(block), other].into_iter().flatten() {
             assigned_names(block, &mut vec![], &mut names);
@@ -54,16 +59,18 @@ impl Check<'_> {
     }
 
     /// The values an operand is made of, by type and, for pointers, by slice.
-    pub(super) fn leaves(&mut self, operand: &Operand) -> Option<Vec<Leaf>> {
+    pub(super) fn leaves(&mut self, operand: &Operand) -> Option<Vec<CarriedValue>> {
         match &operand.item {
-            Item::Value(value) => Some(vec![Leaf { ty: self.ty(*value).clone(), slice: None }]),
+            Item::Value(value) => Some(vec![CarriedValue { ty: self.ty(*value).clone(), slice: None }]),
             Item::Literal(literal) => {
-                Some(vec![Leaf { ty: Type::scalar(literal.default_type()), slice: None }])
+                Some(vec![CarriedValue { ty: Type::scalar(literal.default_type()), slice: None }])
             }
             Item::Pointer(Pointer { param, offset, .. }) => {
-                Some(vec![Leaf { ty: self.ty(*offset).clone(), slice: Some(*param) }])
+                Some(vec![CarriedValue { ty: self.ty(*offset).clone(), slice: Some(*param) }])
             }
-            Item::Slice(param) => Some(vec![Leaf { ty: Type::scalar(DType::I32), slice: Some(*param) }]),
+            Item::Slice(param) => {
+                Some(vec![CarriedValue { ty: Type::scalar(DType::I32), slice: Some(*param) }])
+            }
             Item::Tuple(parts) => {
                 let mut leaves = vec![];
                 for part in parts {
@@ -85,7 +92,7 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn describe_leaves(&self, leaves: &[Leaf]) -> String {
+    pub(super) fn describe_leaves(&self, leaves: &[CarriedValue]) -> String {
         let parts: Vec<String> = leaves
             .iter()
             .map(|leaf| match leaf.slice {
@@ -119,7 +126,7 @@ impl Check<'_> {
     }
 
     /// The operand's values, literals materialised as the leaves want them.
-    pub(super) fn yield_leaves(&mut self, operand: &Operand, leaves: &[Leaf]) -> Option<Vec<Value>> {
+    pub(super) fn yield_leaves(&mut self, operand: &Operand, leaves: &[CarriedValue]) -> Option<Vec<Value>> {
         match &operand.item {
             Item::Tuple(parts) => {
                 let mut values = vec![];
@@ -168,7 +175,7 @@ impl Check<'_> {
 
 /// One SSA value of an operand.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Leaf {
+pub(super) struct CarriedValue {
     pub ty: Type,
     pub slice: Option<crate::ir::ParamId>,
 }
@@ -188,31 +195,31 @@ impl Operand {
 }
 
 /// Names that a block assigns and does not declare itself.
-fn assigned_names(block: &Block, declared: &mut Vec<String>, found: &mut Vec<String>) {
+fn assigned_names(block: &BlockExpr, declared: &mut Vec<String>, found: &mut Vec<String>) {
     let depth = declared.len();
     for statement in &block.statements {
         match statement {
-            Statement::Let { pattern, init, .. } => {
+            Stmt::Let { pattern, init, .. } => {
                 if let Some(init) = init {
                     assigned_in_expr(init, declared, found);
                 }
                 declare_pattern(pattern, declared);
             }
-            Statement::Assign { target, value, .. } => {
+            Stmt::Assign { target, value, .. } => {
                 assigned_in_expr(value, declared, found);
                 let name = target.to_string();
                 if !declared.contains(&name) && !found.contains(&name) {
                     found.push(name);
                 }
             }
-            Statement::For { var, body, .. } => {
+            Stmt::For { var, body, .. } => {
                 let inner = declared.len();
                 declared.extend(var.iter().map(Ident::to_string));
                 assigned_names(body, declared, found);
                 declared.truncate(inner);
             }
-            Statement::While { body, .. } => assigned_names(body, declared, found),
-            Statement::Expr(expr) => assigned_in_expr(expr, declared, found),
+            Stmt::While { body, .. } => assigned_names(body, declared, found),
+            Stmt::Expr(expr) => assigned_in_expr(expr, declared, found),
         }
     }
     if let Some(value) = &block.value {

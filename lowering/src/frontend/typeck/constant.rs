@@ -3,7 +3,7 @@
 use super::{Call, Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::GenericArg;
 use crate::ir::{Shape, shape_problem};
-use crate::ops::Number;
+use crate::ops::ConstantValue;
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
@@ -11,7 +11,9 @@ impl Check<'_> {
     /// An integer known at build; `what` names it in the message otherwise.
     pub fn constant(&mut self, operand: &Operand, what: &str) -> Option<i128> {
         match operand.item {
-            Item::Literal(Literal { value: LiteralValue::Number(Number::Int(value)), .. }) => Some(value),
+            Item::Literal(Literal { value: LiteralValue::Number(ConstantValue::Int(value)), .. }) => {
+                Some(value)
+            }
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a constant integer, found {}", self.describe(operand));
@@ -144,8 +146,8 @@ impl Check<'_> {
 impl LiteralValue {
     pub(super) fn describe(self) -> String {
         match self {
-            LiteralValue::Number(Number::Int(value)) => format!("the integer {value}"),
-            LiteralValue::Number(Number::Float(value)) => format!("the float {value:?}"),
+            LiteralValue::Number(ConstantValue::Int(value)) => format!("the integer {value}"),
+            LiteralValue::Number(ConstantValue::Float(value)) => format!("the float {value:?}"),
             LiteralValue::Bool(value) => format!("the bool {value}"),
         }
     }
@@ -162,15 +164,15 @@ impl Literal {
     /// The type it has when nothing else decides.
     pub(super) fn default_type(&self) -> DType {
         self.dtype.unwrap_or(match self.value {
-            LiteralValue::Number(Number::Int(value)) if DType::I32.wrap(value) == value => DType::I32,
-            LiteralValue::Number(Number::Int(_)) => DType::I64,
-            LiteralValue::Number(Number::Float(_)) => DType::F32,
+            LiteralValue::Number(ConstantValue::Int(value)) if DType::I32.wrap(value) == value => DType::I32,
+            LiteralValue::Number(ConstantValue::Int(_)) => DType::I64,
+            LiteralValue::Number(ConstantValue::Float(_)) => DType::F32,
             LiteralValue::Bool(_) => DType::Bool,
         })
     }
 
     pub fn is_integer(&self) -> bool {
-        matches!(self.value, LiteralValue::Number(Number::Int(_)))
+        matches!(self.value, LiteralValue::Number(ConstantValue::Int(_)))
     }
 
     /// Whether a literal without a type may take this one.
@@ -178,15 +180,17 @@ impl Literal {
         self.dtype.is_none()
             && match self.value {
                 LiteralValue::Bool(_) => dtype == DType::Bool,
-                LiteralValue::Number(Number::Int(_)) => dtype.is_integer() || dtype.is_float() && self.digits,
-                LiteralValue::Number(Number::Float(_)) => dtype.is_float(),
+                LiteralValue::Number(ConstantValue::Int(_)) => {
+                    dtype.is_integer() || dtype.is_float() && self.digits
+                }
+                LiteralValue::Number(ConstantValue::Float(_)) => dtype.is_float(),
             }
     }
 
     pub(super) fn fits(&self, dtype: DType) -> bool {
         match self.value {
-            LiteralValue::Number(Number::Int(value)) => self.bits(value, dtype).is_some(),
-            LiteralValue::Number(Number::Float(_)) | LiteralValue::Bool(_) => true,
+            LiteralValue::Number(ConstantValue::Int(value)) => self.bits(value, dtype).is_some(),
+            LiteralValue::Number(ConstantValue::Float(_)) | LiteralValue::Bool(_) => true,
         }
     }
 
@@ -202,45 +206,53 @@ impl Literal {
         let value = match self.value {
             LiteralValue::Bool(value) if dtype == DType::Bool => LiteralValue::Bool(value),
             LiteralValue::Bool(value) if dtype.is_integer() => {
-                LiteralValue::Number(Number::Int(i128::from(value)))
+                LiteralValue::Number(ConstantValue::Int(i128::from(value)))
             }
-            LiteralValue::Bool(value) => LiteralValue::Number(Number::Float(f64::from(u8::from(value)))),
-            LiteralValue::Number(Number::Int(value)) if dtype == DType::Bool => {
+            LiteralValue::Bool(value) => {
+                LiteralValue::Number(ConstantValue::Float(f64::from(u8::from(value))))
+            }
+            LiteralValue::Number(ConstantValue::Int(value)) if dtype == DType::Bool => {
                 LiteralValue::Bool(value != 0)
             }
-            LiteralValue::Number(Number::Float(value)) if dtype == DType::Bool => {
+            LiteralValue::Number(ConstantValue::Float(value)) if dtype == DType::Bool => {
                 LiteralValue::Bool(value != 0.0)
             }
-            LiteralValue::Number(Number::Int(value)) if dtype.is_integer() => {
-                LiteralValue::Number(Number::Int(dtype.wrap(value)))
+            LiteralValue::Number(ConstantValue::Int(value)) if dtype.is_integer() => {
+                LiteralValue::Number(ConstantValue::Int(dtype.wrap(value)))
             }
-            LiteralValue::Number(Number::Int(value)) => LiteralValue::Number(Number::Float(value as f64)),
-            LiteralValue::Number(Number::Float(value)) if dtype.is_integer() => {
+            LiteralValue::Number(ConstantValue::Int(value)) => {
+                LiteralValue::Number(ConstantValue::Float(value as f64))
+            }
+            LiteralValue::Number(ConstantValue::Float(value)) if dtype.is_integer() => {
                 let (low, high) = dtype.range();
-                LiteralValue::Number(Number::Int((value as i128).clamp(low, high)))
+                LiteralValue::Number(ConstantValue::Int((value as i128).clamp(low, high)))
             }
             // Digits that do not fit are a mistake; a number of another type becomes infinite as it does at run time.
-            LiteralValue::Number(Number::Float(value)) if self.dtype.is_some() && dtype.overflows(value) => {
-                LiteralValue::Number(Number::Float(f64::INFINITY.copysign(value)))
+            LiteralValue::Number(ConstantValue::Float(value))
+                if self.dtype.is_some() && dtype.overflows(value) =>
+            {
+                LiteralValue::Number(ConstantValue::Float(f64::INFINITY.copysign(value)))
             }
-            LiteralValue::Number(Number::Float(value)) => LiteralValue::Number(Number::Float(value)),
+            LiteralValue::Number(ConstantValue::Float(value)) => {
+                LiteralValue::Number(ConstantValue::Float(value))
+            }
         };
         Literal { value, dtype: Some(dtype), digits: self.digits, complement: false }
     }
 
     pub(super) fn as_float(&self) -> Option<f64> {
         match self.value {
-            LiteralValue::Number(Number::Float(value)) => Some(value),
-            LiteralValue::Number(Number::Int(value)) if self.digits => Some(value as f64),
-            LiteralValue::Number(Number::Int(_)) => None,
+            LiteralValue::Number(ConstantValue::Float(value)) => Some(value),
+            LiteralValue::Number(ConstantValue::Int(value)) if self.digits => Some(value as f64),
+            LiteralValue::Number(ConstantValue::Int(_)) => None,
             LiteralValue::Bool(value) => Some(f64::from(u8::from(value))),
         }
     }
 
     pub(super) fn as_int(&self) -> Option<i128> {
         match self.value {
-            LiteralValue::Number(Number::Int(value)) => Some(value),
-            LiteralValue::Number(Number::Float(_)) => None,
+            LiteralValue::Number(ConstantValue::Int(value)) => Some(value),
+            LiteralValue::Number(ConstantValue::Float(_)) => None,
             LiteralValue::Bool(value) => Some(i128::from(value)),
         }
     }

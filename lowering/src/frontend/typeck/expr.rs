@@ -3,7 +3,7 @@
 use super::names::CastTo;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{Exit, Expr, ExprKind};
-use crate::ops::{self, Number};
+use crate::ops::{self, ConstantValue};
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
 
@@ -18,8 +18,12 @@ impl Check<'_> {
     fn expr_here(&mut self, expr: &Expr) -> Operand {
         let loc = expr.loc;
         match &expr.kind {
-            ExprKind::Int { value, suffix } => self.number(Number::Int(*value), suffix.as_deref(), loc),
-            ExprKind::Float { value, suffix } => self.number(Number::Float(*value), suffix.as_deref(), loc),
+            ExprKind::Int { value, suffix } => {
+                self.number(ConstantValue::Int(*value), suffix.as_deref(), loc)
+            }
+            ExprKind::Float { value, suffix } => {
+                self.number(ConstantValue::Float(*value), suffix.as_deref(), loc)
+            }
             ExprKind::Bool(value) => {
                 self.wrap(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc)
             }
@@ -90,7 +94,7 @@ impl Check<'_> {
         self.error_help(loc, text, "let it be a statement of its own, in a branch of an `if`")
     }
 
-    fn number(&mut self, value: Number, suffix: Option<&str>, loc: Loc) -> Operand {
+    fn number(&mut self, value: ConstantValue, suffix: Option<&str>, loc: Loc) -> Operand {
         let dtype = match suffix {
             None | Some("usize" | "isize") => None,
             Some(suffix) => match DType::parse(suffix) {
@@ -101,7 +105,7 @@ impl Check<'_> {
                 }
             },
         };
-        if let (Some(dtype), Number::Int(value)) = (dtype, value)
+        if let (Some(dtype), ConstantValue::Int(value)) = (dtype, value)
             && dtype.is_integer()
             && !(dtype.range().0..=dtype.range().1).contains(&value)
             // The sign of `-128i8` is an operator of its own.
@@ -110,7 +114,7 @@ impl Check<'_> {
             let (low, high) = dtype.range();
             return self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
         }
-        if let Number::Float(value) = value
+        if let ConstantValue::Float(value) = value
             && value.is_infinite()
         {
             let largest = super::names::largest(DType::F64);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::items::Surroundings;
 use super::scope::Variable;
 use super::{Call, Check, ConstValue, Item, Operand, Variant};
-use crate::frontend::syntax::{Block, Closure, Function, FunctionParam, Generic, Kernel, ValueType};
+use crate::frontend::syntax::{BlockExpr, Closure, FnItem, FunctionParam, GenericParam, Kernel, ValueType};
 use crate::support::diagnostic::{Diagnostic, Loc, count};
 use crate::support::dtype::DType;
 
@@ -25,7 +25,7 @@ const MAX_INLINED: u32 = 1 << 14;
 pub enum Callee {
     /// A function, and the items that its names may mean.
     Declared {
-        function: Rc<Function>,
+        function: Rc<FnItem>,
         surroundings: Rc<Surroundings>,
     },
     Closure {
@@ -52,7 +52,7 @@ pub(super) struct Frame {
     name: String,
     /// Its type parameters; `None` for one whose type was not declared or found, which was reported.
     types: Vec<(String, Option<DType>)>,
-    function: Option<Rc<Function>>,
+    function: Option<Rc<FnItem>>,
     /// The variables around a nested function, which it does not see.
     around: Vec<String>,
 }
@@ -62,8 +62,8 @@ impl Frame {
         let declared =
             |name: &str| variant.types.iter().find(|(own, _)| own == name).map(|(_, dtype)| *dtype);
         let types = kernel.generics.iter().filter_map(|generic| match generic {
-            Generic::Type { name, .. } => Some((name.to_string(), declared(&name.to_string()))),
-            Generic::Const { .. } => None,
+            GenericParam::Type { name, .. } => Some((name.to_string(), declared(&name.to_string()))),
+            GenericParam::Const { .. } => None,
         });
         Frame { name: kernel.name.to_string(), types: types.collect(), function: None, around: vec![] }
     }
@@ -74,10 +74,10 @@ impl Frame {
     }
 
     /// A function that is checked by itself, of whose types nothing is known.
-    pub fn alone(function: &Rc<Function>) -> Frame {
+    pub fn alone(function: &Rc<FnItem>) -> Frame {
         let types = function.generics.iter().filter_map(|generic| match generic {
-            Generic::Type { name, .. } => Some((name.to_string(), None)),
-            Generic::Const { .. } => None,
+            GenericParam::Type { name, .. } => Some((name.to_string(), None)),
+            GenericParam::Const { .. } => None,
         });
         let name = function.name.to_string();
         Frame { name, types: types.collect(), function: Some(function.clone()), around: vec![] }
@@ -98,7 +98,7 @@ struct Inlined<'f> {
     frame: Frame,
     params: &'f [FunctionParam],
     result: Option<&'f ValueType>,
-    body: &'f Block,
+    body: &'f BlockExpr,
     surroundings: Rc<Surroundings>,
     /// Names that are known besides the parameters.
     variables: HashMap<String, Variable>,
@@ -170,7 +170,7 @@ impl Check<'_> {
         }
     }
 
-    fn declared(&mut self, function: &Rc<Function>, surroundings: &Rc<Surroundings>, call: &Call) -> Operand {
+    fn declared(&mut self, function: &Rc<FnItem>, surroundings: &Rc<Surroundings>, call: &Call) -> Operand {
         if self.report_recursion(function, call) || !self.counted(&function.params, call) {
             return self.failed(call.loc);
         }
@@ -296,7 +296,7 @@ impl Check<'_> {
         true
     }
 
-    fn report_recursion(&mut self, function: &Rc<Function>, call: &Call) -> bool {
+    fn report_recursion(&mut self, function: &Rc<FnItem>, call: &Call) -> bool {
         let same = |frame: &Frame| frame.function.as_ref().is_some_and(|own| Rc::ptr_eq(own, function));
         let Some(first) = self.frames.iter().position(same) else { return false };
         // Through a closure a function may be called again, for a last time: depth decides then.
@@ -344,7 +344,7 @@ impl ConstValue {
     pub(super) fn literal(self) -> super::Literal {
         use super::{Literal, LiteralValue};
         Literal::named(match self {
-            ConstValue::Int(value) => LiteralValue::Number(crate::ops::Number::Int(value)),
+            ConstValue::Int(value) => LiteralValue::Number(crate::ops::ConstantValue::Int(value)),
             ConstValue::Bool(value) => LiteralValue::Bool(value),
         })
     }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use proc_macro2::Ident;
 
 use super::{Callee, Check, Item, Literal, Operand};
-use crate::frontend::syntax::{ConstItem, Function, Items};
+use crate::frontend::syntax::{ConstItem, FnItem, Items};
 use crate::ir::Value;
-use crate::ops::Number;
+use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
 
@@ -39,7 +39,7 @@ impl Surroundings {
         named.map(|constant| constant.path[0].to_string()).chain(self.functions()).collect()
     }
 
-    pub(super) fn function(&self, name: &str) -> Option<Rc<Function>> {
+    pub(super) fn function(&self, name: &str) -> Option<Rc<FnItem>> {
         self.items.functions.iter().find(|function| function.name == name).cloned()
     }
 
@@ -189,7 +189,9 @@ impl Check<'_> {
 /// The value of an integer constant.
 pub(super) fn integer(operand: &Operand) -> Option<i128> {
     match operand.item {
-        Item::Literal(Literal { value: super::LiteralValue::Number(Number::Int(value)), .. }) => Some(value),
+        Item::Literal(Literal { value: super::LiteralValue::Number(ConstantValue::Int(value)), .. }) => {
+            Some(value)
+        }
         _ => None,
     }
 }

@@ -2,13 +2,13 @@
 
 use proc_macro2::Ident;
 
-use super::carried::Leaf;
+use super::carried::CarriedValue;
 use super::operand::Spot;
 use super::scope::{Slot, Variable};
 use super::{Check, Item, Literal, LiteralValue, Operand, Range};
-use crate::frontend::syntax::{Block, Expr};
+use crate::frontend::syntax::{BlockExpr, Expr};
 use crate::ir::{Type, Value};
-use crate::ops::{For, Number, While};
+use crate::ops::{ConstantValue, For, While};
 use crate::support::diagnostic::{Diagnostic, Loc};
 use crate::support::dtype::DType;
 
@@ -26,7 +26,7 @@ pub(super) const COUNT_DOWN: &str =
 const MAX_NESTED: u32 = 12;
 
 impl Check<'_> {
-    pub(super) fn for_loop(&mut self, var: Option<&Ident>, range: &Expr, body: &Block, loc: Loc) {
+    pub(super) fn for_loop(&mut self, var: Option<&Ident>, range: &Expr, body: &BlockExpr, loc: Loc) {
         let operand = self.expr(range);
         let range_loc = operand.loc;
         let range = match operand.item {
@@ -120,7 +120,7 @@ impl Check<'_> {
         true
     }
 
-    pub(super) fn while_loop(&mut self, condition: &Expr, body: &Block, loc: Loc) {
+    pub(super) fn while_loop(&mut self, condition: &Expr, body: &BlockExpr, loc: Loc) {
         let mut test_block = None;
         self.carried_loop(None, body, loc, |check, inits| {
             let types: Vec<Type> = inits.iter().map(|&init| check.ty(init).clone()).collect();
@@ -164,7 +164,7 @@ impl Check<'_> {
         &mut self,
         var: Option<&Ident>,
         (range, range_loc): (&Range, Loc),
-        body: &Block,
+        body: &BlockExpr,
         loc: Loc,
     ) {
         let Some((low, high, step)) = self.static_ends(range, loc) else {
@@ -237,7 +237,7 @@ impl Check<'_> {
     }
 
     /// Checks a loop's body once for its own mistakes after its head failed.
-    fn skip_loop(&mut self, var: Option<&Ident>, body: &Block, loc: Loc) {
+    fn skip_loop(&mut self, var: Option<&Ident>, body: &BlockExpr, loc: Loc) {
         let slots = self.assigned_slots(std::iter::once(body));
         self.poison(&slots, loc);
         self.scopes.enter();
@@ -255,7 +255,7 @@ impl Check<'_> {
     fn carried_loop<'f>(
         &mut self,
         var: Option<&Ident>,
-        body: &Block,
+        body: &BlockExpr,
         loc: Loc,
         mut open: impl FnMut(&mut Self, &[Value]) -> LoopFrame<'f, Self>,
     ) {
@@ -273,7 +273,7 @@ impl Check<'_> {
     fn settle<'f>(
         &mut self,
         var: Option<&Ident>,
-        body: &Block,
+        body: &BlockExpr,
         loc: Loc,
         open: &mut dyn FnMut(&mut Self, &[Value]) -> LoopFrame<'f, Self>,
     ) {
@@ -411,10 +411,12 @@ impl Check<'_> {
             note: Some("a variable that a loop carries keeps its type and shape".into()),
         };
         let whole = match init.item {
-            Item::Literal(Literal { value: LiteralValue::Number(Number::Int(value)), .. }) => Some(value),
+            Item::Literal(Literal { value: LiteralValue::Number(ConstantValue::Int(value)), .. }) => {
+                Some(value)
+            }
             _ => None,
         };
-        if let ([a @ Leaf { slice: None, .. }], [b @ Leaf { slice: None, .. }]) =
+        if let ([a @ CarriedValue { slice: None, .. }], [b @ CarriedValue { slice: None, .. }]) =
             (wanted.as_slice(), found.as_slice())
         {
             diagnostic.help = if let Some(value) = whole.filter(|_| b.ty.is_scalar() && b.ty.dtype.is_float())

@@ -1,7 +1,7 @@
 //! A parsed kernel to tile IR, once for each declared variant: names, types, shapes. Every mistake a user can make is
 //! found here, on its own tokens; after this stage an error is ours.
 //!
-//! The operations bring their own typing rules ([`crate::ops::Function::check`], [`crate::ops::scalar`]); this module
+//! The operations bring their own typing rules ([`crate::ops::Intrinsic::check`], [`crate::ops::scalar`]); this module
 //! gives them the vocabulary: literals that take the other operand's type, broadcasting, pointers, constants, scopes.
 
 mod alone;
@@ -34,8 +34,8 @@ use std::rc::Rc;
 use crate::analysis::assumption::promises;
 use crate::frontend::syntax::{GenericArg, Kernel, ParamType, TypeName, ViewType};
 use crate::ir;
-use crate::ir::{Builder, Func, Param, ParamId, ParamKind, Shape, Type, Value};
-use crate::ops::{LoopHints, Number};
+use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Shape, Type, Value};
+use crate::ops::{ConstantValue, LoopHints};
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
 
@@ -95,7 +95,7 @@ pub struct Literal {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum LiteralValue {
-    Number(Number),
+    Number(ConstantValue),
     Bool(bool),
 }
 
@@ -143,7 +143,7 @@ pub struct Checked {
 /// The state while one variant is checked.
 pub struct Check<'a> {
     kernel: &'a Kernel,
-    builder: Builder<'a>,
+    builder: FuncBuilder<'a>,
     scopes: Scopes,
     errors: Errors,
     prints: Vec<String>,
@@ -174,7 +174,7 @@ pub struct Check<'a> {
 /// Checks `kernel` for one variant.
 pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     let mut func = Func::new(kernel.name.to_string(), Loc::of(&kernel.name));
-    let builder = Builder::new(&mut func);
+    let builder = FuncBuilder::new(&mut func);
     let surroundings = Surroundings::of(kernel.items.clone(), None);
     let mut check = Check::new(kernel, builder, Frame::kernel(kernel, variant), surroundings);
     check.signature(variant);
@@ -193,7 +193,7 @@ impl<'a> Check<'a> {
     /// At the start of a body, with nothing in scope.
     fn new(
         kernel: &'a Kernel,
-        builder: Builder<'a>,
+        builder: FuncBuilder<'a>,
         frame: Frame,
         surroundings: Rc<Surroundings>,
     ) -> Check<'a> {
@@ -304,7 +304,7 @@ impl Check<'_> {
 }
 
 impl Literal {
-    pub fn digits(value: Number, dtype: Option<DType>) -> Literal {
+    pub fn digits(value: ConstantValue, dtype: Option<DType>) -> Literal {
         Literal { value: LiteralValue::Number(value), dtype, digits: true, complement: false }
     }
 

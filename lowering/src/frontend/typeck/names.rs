@@ -5,7 +5,7 @@ use syn::ext::IdentExt;
 
 use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::TypeName;
-use crate::ops::Number;
+use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, list, nearest};
 use crate::support::dtype::DType;
 
@@ -157,7 +157,7 @@ impl Check<'_> {
             names.iter().map(String::as_str).skip_while(|name| matches!(*name, "std" | "core")).collect();
         let dtype = |name: &str| self.type_named(name);
         let (dtype, value) = match names.as_slice() {
-            [ty, "consts", name] => (dtype(ty)?, Number::Float(math_constant(name)?)),
+            [ty, "consts", name] => (dtype(ty)?, ConstantValue::Float(math_constant(name)?)),
             [ty, name] => {
                 let dtype = dtype(ty)?;
                 (dtype, limit(dtype, name)?)
@@ -186,13 +186,13 @@ const INTEGER_LIMITS: &[&str] = &["MAX", "MIN", "BITS"];
 const FLOAT_LIMITS: &[&str] = &["INFINITY", "NEG_INFINITY", "NAN", "MAX", "MIN", "MIN_POSITIVE", "EPSILON"];
 
 /// Associated constants of element types, as Rust and the `half` crate name them.
-fn limit(dtype: DType, name: &str) -> Option<Number> {
+fn limit(dtype: DType, name: &str) -> Option<ConstantValue> {
     if dtype.is_integer() {
         let (low, high) = dtype.range();
         return match name {
-            "MAX" => Some(Number::Int(high)),
-            "MIN" => Some(Number::Int(low)),
-            "BITS" => Some(Number::Int(i128::from(dtype.bytes() * 8))),
+            "MAX" => Some(ConstantValue::Int(high)),
+            "MIN" => Some(ConstantValue::Int(low)),
+            "BITS" => Some(ConstantValue::Int(i128::from(dtype.bytes() * 8))),
             _ => None,
         };
     }
@@ -220,14 +220,14 @@ fn limit(dtype: DType, name: &str) -> Option<Number> {
         "EPSILON" => epsilon,
         _ => return None,
     };
-    Some(Number::Float(value))
+    Some(ConstantValue::Float(value))
 }
 
 /// The largest number of a type.
 pub(super) fn largest(dtype: DType) -> f64 {
     match limit(dtype, "MAX") {
-        Some(Number::Float(value)) => value,
-        Some(Number::Int(value)) => value as f64,
+        Some(ConstantValue::Float(value)) => value,
+        Some(ConstantValue::Int(value)) => value as f64,
         None => 1.0,
     }
 }

@@ -3,7 +3,7 @@
 use super::{Call, Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
 use crate::ops::scalar;
-use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Site, Splat};
+use crate::ops::{Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
 use crate::support::diagnostic::{Diagnostic, Loc};
 use crate::support::dtype::{Class, DType};
 
@@ -69,7 +69,7 @@ impl Check<'_> {
 
     /// An integer known at build, without a type yet.
     pub fn integer(&self, value: i128, loc: Loc) -> Operand {
-        self.wrap(Item::Literal(Literal::named(LiteralValue::Number(Number::Int(value)))), loc)
+        self.wrap(Item::Literal(Literal::named(LiteralValue::Number(ConstantValue::Int(value)))), loc)
     }
 
     // ---- building
@@ -123,7 +123,7 @@ impl Check<'_> {
     }
 
     pub fn zero(&mut self, dtype: DType, loc: Loc) -> Value {
-        let value = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
+        let value = if dtype.is_float() { ConstantValue::Float(0.0) } else { ConstantValue::Int(0) };
         self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0]
     }
 
@@ -131,12 +131,12 @@ impl Check<'_> {
     pub fn row(&mut self, name: &str, args: &[Value], loc: Loc) -> Value {
         let op = scalar::row(name).expect("a row of the table");
         let ty = self.ty(args[args.len() - 1]).clone();
-        let ty = if op.rule == scalar::Rule::Compare { ty.with(DType::Bool) } else { ty };
+        let ty = if op.rule == scalar::TypeRule::Compare { ty.with(DType::Bool) } else { ty };
         self.push(scalar::Scalar::new(op, args.to_vec()), vec![ty], loc)[0]
     }
 
     /// A number in every element of a tile of type `ty`.
-    pub fn filled(&mut self, value: Number, ty: &Type, loc: Loc) -> Value {
+    pub fn filled(&mut self, value: ConstantValue, ty: &Type, loc: Loc) -> Value {
         let scalar = self.push(Constant { value }, vec![Type::scalar(ty.dtype)], loc)[0];
         self.splat(scalar, &ty.shape, loc)
     }
@@ -245,36 +245,40 @@ impl Check<'_> {
     /// A constant scalar of the given type.
     fn literal(&mut self, literal: Literal, dtype: DType, loc: Loc, what: Option<&str>) -> Option<Value> {
         let value = match (literal.value, dtype) {
-            (LiteralValue::Bool(value), DType::Bool) => Number::Int(i128::from(value)),
-            (LiteralValue::Number(Number::Int(value)), dtype) if dtype.is_integer() => {
+            (LiteralValue::Bool(value), DType::Bool) => ConstantValue::Int(i128::from(value)),
+            (LiteralValue::Number(ConstantValue::Int(value)), dtype) if dtype.is_integer() => {
                 let Some(bits) = literal.bits(value, dtype) else {
                     let (low, high) = dtype.range();
                     self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
                     return None;
                 };
-                Number::Int(bits)
+                ConstantValue::Int(bits)
             }
-            (LiteralValue::Number(Number::Int(value)), dtype) if dtype.is_float() && literal.digits => {
-                Number::Float(value as f64)
+            (LiteralValue::Number(ConstantValue::Int(value)), dtype)
+                if dtype.is_float() && literal.digits =>
+            {
+                ConstantValue::Float(value as f64)
             }
-            (LiteralValue::Number(Number::Float(value)), dtype) if dtype.is_float() => Number::Float(value),
+            (LiteralValue::Number(ConstantValue::Float(value)), dtype) if dtype.is_float() => {
+                ConstantValue::Float(value)
+            }
             (value, _) => {
                 // Beside another operand it is as likely that the other one is of the wrong type.
                 let what = what.filter(|what| !what.starts_with("an operand"));
                 let help = match value {
-                    LiteralValue::Number(Number::Float(value))
+                    LiteralValue::Number(ConstantValue::Float(value))
                         if what.is_some() && dtype.is_integer() && value.trunc() == value =>
                     {
                         format!("write an integer: `{value}`")
                     }
-                    LiteralValue::Number(Number::Float(_)) if what.is_some() && dtype.is_integer() => {
+                    LiteralValue::Number(ConstantValue::Float(_)) if what.is_some() && dtype.is_integer() => {
                         "write an integer".to_string()
                     }
                     LiteralValue::Number(_) if dtype == DType::Bool => "compare: `x != 0`".to_string(),
-                    LiteralValue::Number(Number::Float(_)) => {
+                    LiteralValue::Number(ConstantValue::Float(_)) => {
                         "write an integer, or convert the integers beside it: `as f32`".to_string()
                     }
-                    LiteralValue::Number(Number::Int(_)) | LiteralValue::Bool(_) => {
+                    LiteralValue::Number(ConstantValue::Int(_)) | LiteralValue::Bool(_) => {
                         format!("convert it: `as {dtype}`")
                     }
                 };
@@ -287,7 +291,7 @@ impl Check<'_> {
                 return None;
             }
         };
-        if let Number::Float(float) = value
+        if let ConstantValue::Float(float) = value
             && dtype.overflows(float)
         {
             let text = match literal.value {
@@ -373,7 +377,9 @@ impl Check<'_> {
         let Item::Value(value) = operand.item else { return None };
         self.scopes.carried.iter().find_map(|(slot, init)| {
             let Item::Literal(Literal {
-                value: LiteralValue::Number(Number::Int(begin)), dtype: None, ..
+                value: LiteralValue::Number(ConstantValue::Int(begin)),
+                dtype: None,
+                ..
             }) = init.item
             else {
                 return None;
@@ -421,7 +427,7 @@ impl Check<'_> {
     pub fn cast(&mut self, operand: &Operand, dtype: DType, loc: Loc) -> Operand {
         if let Item::Literal(literal) = operand.item {
             let value = match literal.value {
-                LiteralValue::Number(Number::Float(value)) if literal.dtype.is_none() => value,
+                LiteralValue::Number(ConstantValue::Float(value)) if literal.dtype.is_none() => value,
                 _ => 0.0,
             };
             if dtype.overflows(value) {

@@ -4,8 +4,8 @@ use super::operand::Spot;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BinaryOp, Expr, UnaryOp};
 use crate::ir::{Type, Value};
-use crate::ops::Number;
-use crate::ops::scalar::{self, Algebra, Rule, Scalar, ScalarOp};
+use crate::ops::ConstantValue;
+use crate::ops::scalar::{self, ArithKind, Scalar, ScalarOp, TypeRule};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::{Class, DType};
 
@@ -105,7 +105,7 @@ impl Check<'_> {
         if let Some(folded) = self.fold(op, what, loc, args) {
             return folded;
         }
-        let typed: Vec<&Operand> = args.iter().skip(usize::from(op.rule == Rule::Select)).collect();
+        let typed: Vec<&Operand> = args.iter().skip(usize::from(op.rule == TypeRule::Select)).collect();
         if self.report_class(op, what, &typed) {
             return self.failed(loc);
         }
@@ -119,7 +119,7 @@ impl Check<'_> {
         }
         let mut values: Vec<Value> = vec![];
         for (i, arg) in args.iter().enumerate() {
-            let wanted = if op.rule == Rule::Select && i == 0 { DType::Bool } else { dtype };
+            let wanted = if op.rule == TypeRule::Select && i == 0 { DType::Bool } else { dtype };
             let role = if wanted == dtype {
                 format!("an operand of {what}")
             } else {
@@ -131,7 +131,7 @@ impl Check<'_> {
             }
         }
         let Some(shape) = self.common_shape(what, loc, &mut values) else { return self.failed(loc) };
-        let result = if op.rule == Rule::Compare { DType::Bool } else { dtype };
+        let result = if op.rule == TypeRule::Compare { DType::Bool } else { dtype };
         self.emit(Scalar::new(op, values), Type::tile(result, shape), loc)
     }
 
@@ -155,7 +155,9 @@ impl Check<'_> {
             }
             let text = format!("{what} takes {}, found {dtype}", op.class.describe());
             let help = match (digits.map(|literal| literal.value), class_help(op, dtype)) {
-                (Some(LiteralValue::Number(Number::Int(value))), Some(_)) if op.class == Class::Float => {
+                (Some(LiteralValue::Number(ConstantValue::Int(value))), Some(_))
+                    if op.class == Class::Float =>
+                {
                     Some(format!("write a float: `{value}.0`"))
                 }
                 (_, help) => help,
@@ -184,7 +186,7 @@ impl Check<'_> {
             self.error(loc, "this divides by zero");
             return true;
         }
-        if matches!(op.algebra, Algebra::Shl | Algebra::Shr) && !(0..bits).contains(&amount) {
+        if matches!(op.algebra, ArithKind::Shl | ArithKind::Shr) && !(0..bits).contains(&amount) {
             let text = format!("a shift of {dtype} is by 0 to {}, found {amount}", bits - 1);
             self.error(loc, text);
             return true;
@@ -207,9 +209,10 @@ impl Check<'_> {
                 _ => None,
             })
             .collect::<Option<_>>()?;
-        let typed = &literals[usize::from(op.rule == Rule::Select)..];
+        let typed = &literals[usize::from(op.rule == TypeRule::Select)..];
         let dtype = {
-            let operands: Vec<&Operand> = args.iter().skip(usize::from(op.rule == Rule::Select)).collect();
+            let operands: Vec<&Operand> =
+                args.iter().skip(usize::from(op.rule == TypeRule::Select)).collect();
             let spot = if op.is_operator() { Spot::Here(loc) } else { Spot::Operand };
             let Some(dtype) = self.common_type(what, spot, &operands) else { return Some(self.failed(loc)) };
             dtype
@@ -222,10 +225,10 @@ impl Check<'_> {
         let value = if dtype.is_float() {
             let inputs: Option<Vec<f64>> = literals.iter().map(|literal| literal.as_float()).collect();
             let result = (op.float?.function)(&inputs?);
-            if op.rule == Rule::Compare {
+            if op.rule == TypeRule::Compare {
                 LiteralValue::Bool(result != 0.0)
             } else {
-                LiteralValue::Number(Number::Float(result))
+                LiteralValue::Number(ConstantValue::Float(result))
             }
         } else {
             let inputs: Vec<i128> = literals.iter().map(|literal| literal.as_int()).collect::<Option<_>>()?;
@@ -244,14 +247,14 @@ impl Check<'_> {
             if known.is_none() && !(DType::I64.range().0..=DType::U64.range().1).contains(&result) {
                 return Some(self.error(loc, "this constant does not fit in 64 bits"));
             }
-            if op.rule == Rule::Compare || dtype == DType::Bool {
+            if op.rule == TypeRule::Compare || dtype == DType::Bool {
                 LiteralValue::Bool(result != 0)
             } else {
-                LiteralValue::Number(Number::Int(known.map_or(result, |dtype| dtype.wrap(result))))
+                LiteralValue::Number(ConstantValue::Int(known.map_or(result, |dtype| dtype.wrap(result))))
             }
         };
         let digits = literals.iter().all(|literal| literal.digits);
-        let dtype = if op.rule == Rule::Compare { None } else { known };
+        let dtype = if op.rule == TypeRule::Compare { None } else { known };
         let complement = literals.iter().any(|literal| literal.complement);
         Some(self.wrap(Item::Literal(Literal { value, dtype, digits, complement }), loc))
     }
@@ -260,11 +263,11 @@ impl Check<'_> {
 /// What an operation on constants gives when its type does not hold it, where Rust would refuse that.
 fn overflow(op: &ScalarOp, inputs: &[i128], dtype: DType) -> Option<String> {
     let exact = match op.algebra {
-        Algebra::Add => inputs[0].checked_add(inputs[1]),
-        Algebra::Sub => inputs[0].checked_sub(inputs[1]),
-        Algebra::Mul => inputs[0].checked_mul(inputs[1]),
-        Algebra::Div => inputs[0].checked_div(inputs[1]),
-        Algebra::Neg => inputs[0].checked_neg(),
+        ArithKind::Add => inputs[0].checked_add(inputs[1]),
+        ArithKind::Sub => inputs[0].checked_sub(inputs[1]),
+        ArithKind::Mul => inputs[0].checked_mul(inputs[1]),
+        ArithKind::Div => inputs[0].checked_div(inputs[1]),
+        ArithKind::Neg => inputs[0].checked_neg(),
         _ => return None,
     };
     match exact {

@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
 use super::variants::{ConstValue, Variant};
-use crate::frontend::syntax::{Config, Generic, Kernel, ParamType, SETTINGS, VariantKind, VariantValue};
+use crate::frontend::syntax::{Config, GenericParam, Kernel, ParamType, SETTINGS, VariantKind, VariantValue};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// How one variant is compiled; what is not said is the compiler's to choose.
@@ -21,7 +21,7 @@ pub struct Settings {
 }
 
 /// What a setting may be, and where it is kept.
-struct Rule {
+struct SettingRule {
     allowed: fn(i128) -> bool,
     /// What `allowed` says, in words.
     words: &'static str,
@@ -29,23 +29,23 @@ struct Rule {
 }
 
 /// In the order of [`SETTINGS`]. No thread has more than 255 registers, and ptxas needs 24 for a call's own.
-const RULES: [Rule; SETTINGS.len()] = [
-    Rule {
+const RULES: [SettingRule; SETTINGS.len()] = [
+    SettingRule {
         allowed: |value| (1..=32).contains(&value) && value.count_ones() == 1,
         words: "1, 2, 4, 8, 16 or 32",
         place: |settings| &mut settings.num_warps,
     },
-    Rule {
+    SettingRule {
         allowed: |value| (1..=8).contains(&value) && value.count_ones() == 1,
         words: "1, 2, 4 or 8",
         place: |settings| &mut settings.num_ctas,
     },
-    Rule {
+    SettingRule {
         allowed: |value| (1..=8).contains(&value),
         words: "1 to 8",
         place: |settings| &mut settings.num_stages,
     },
-    Rule {
+    SettingRule {
         allowed: |value| (24..=255).contains(&value),
         words: "24 to 255",
         place: |settings| &mut settings.maxnreg,
@@ -105,9 +105,9 @@ pub fn maxnreg_place(kernel: &Kernel, variant: &Variant) -> Option<Loc> {
 }
 
 /// A number, or what is wrong with it.
-type Found = Result<(i128, Loc), (Loc, String)>;
+type SettingResult = Result<(i128, Loc), (Loc, String)>;
 
-fn own(name: &str, config: Option<&Config>) -> Option<Found> {
+fn own(name: &str, config: Option<&Config>) -> Option<SettingResult> {
     let (_, value) = config?.entries.iter().find(|(entry, _)| entry == name)?;
     Some(match value.kind {
         VariantKind::Int(number) => Ok((number, value.loc)),
@@ -115,7 +115,7 @@ fn own(name: &str, config: Option<&Config>) -> Option<Found> {
     })
 }
 
-fn shared(name: &str, kernel: &Kernel, variant: &Variant) -> Option<Found> {
+fn shared(name: &str, kernel: &Kernel, variant: &Variant) -> Option<SettingResult> {
     let (_, expr) = kernel.options.settings.iter().find(|(shared, _)| shared == name)?;
     Some(evaluate(expr, variant).map(|value| (value, Loc::of(expr))))
 }
@@ -298,8 +298,7 @@ pub(super) fn report_tune(kernel: &Kernel, errors: &mut Errors) {
     let options = &kernel.options;
     for declared in &options.lists {
         let Some(loc) = declared.measured else { continue };
-        let is_type =
-            |generic: &Generic| matches!(generic, Generic::Type { name, .. } if *name == declared.name);
+        let is_type = |generic: &GenericParam| matches!(generic, GenericParam::Type { name, .. } if *name == declared.name);
         if kernel.generics.iter().any(is_type) {
             let text = format!("`{}` is a type, which the arguments of a call decide", declared.name);
             errors.push(loc, text);
@@ -328,7 +327,7 @@ pub(super) fn report_tune(kernel: &Kernel, errors: &mut Errors) {
         && !open
         && !options.unreadable
     {
-        let is_const = |generic: &&Generic| matches!(generic, Generic::Const { .. });
+        let is_const = |generic: &&GenericParam| matches!(generic, GenericParam::Const { .. });
         let example = kernel.generics.iter().find(is_const).map(|generic| generic.name().to_string());
         errors.push_help(
             tune.loc,

@@ -4,12 +4,12 @@ use proc_macro2::Ident;
 
 use super::scope::Variable;
 use super::{Check, Item, Literal, LiteralValue, Operand};
-use crate::frontend::syntax::{BinaryOp, Block, Expr, ExprKind, Pattern, Statement};
-use crate::ops::Number;
+use crate::frontend::syntax::{BinaryOp, BlockExpr, Expr, ExprKind, Pattern, Stmt};
+use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, count};
 
 impl Check<'_> {
-    pub(super) fn body(&mut self, block: &Block) {
+    pub(super) fn body(&mut self, block: &BlockExpr) {
         let value = self.block(block);
         if !matches!(value.item, Item::Unit | Item::Failed) && !self.kernel.returns {
             let found = self.describe(&value);
@@ -22,7 +22,7 @@ impl Check<'_> {
     }
 
     /// A block in a scope of its own; its value.
-    pub(super) fn block(&mut self, block: &Block) -> Operand {
+    pub(super) fn block(&mut self, block: &BlockExpr) -> Operand {
         self.scopes.enter();
         let outer = self.enter_items(&block.items);
         for statement in &block.statements {
@@ -32,7 +32,7 @@ impl Check<'_> {
             Some(expr) => self.expr(expr),
             None if matches!(
                 block.statements.last(),
-                Some(Statement::Expr(Expr { kind: ExprKind::Exit(_), .. }))
+                Some(Stmt::Expr(Expr { kind: ExprKind::Exit(_), .. }))
             ) =>
             {
                 // It was reported, and gives nothing more to say.
@@ -49,9 +49,9 @@ impl Check<'_> {
         value
     }
 
-    fn statement(&mut self, statement: &Statement) {
+    fn statement(&mut self, statement: &Stmt) {
         match statement {
-            Statement::Let { pattern, ty, init, loc } => {
+            Stmt::Let { pattern, ty, init, loc } => {
                 let mut value = init.as_ref().map(|init| self.expr(init));
                 if let (Some(ty), Some(operand)) = (ty, &value) {
                     value = Some(self.annotated(operand, ty));
@@ -67,13 +67,13 @@ impl Check<'_> {
                     None => self.declare(pattern, *loc),
                 }
             }
-            Statement::Assign { target, op, value } => {
+            Stmt::Assign { target, op, value } => {
                 let value = self.expr(value);
                 self.assign(target, *op, value);
             }
-            Statement::For { var, range, body, loc } => self.for_loop(var.as_ref(), range, body, *loc),
-            Statement::While { condition, body, loc } => self.while_loop(condition, body, *loc),
-            Statement::Expr(expr) => {
+            Stmt::For { var, range, body, loc } => self.for_loop(var.as_ref(), range, body, *loc),
+            Stmt::While { condition, body, loc } => self.while_loop(condition, body, *loc),
+            Stmt::Expr(expr) => {
                 let value = self.expr(expr);
                 // A value that nothing takes is a mistake more often than not; Rust would warn.
                 if matches!(value.item, Item::Range(_) | Item::List(_)) {
@@ -94,8 +94,8 @@ impl Check<'_> {
             return match self.value_as(operand, dtype, "the value") {
                 Some(_) => {
                     let value = match literal.value {
-                        LiteralValue::Number(Number::Int(value)) if dtype.is_float() => {
-                            LiteralValue::Number(Number::Float(value as f64))
+                        LiteralValue::Number(ConstantValue::Int(value)) if dtype.is_float() => {
+                            LiteralValue::Number(ConstantValue::Float(value as f64))
                         }
                         value => value,
                     };

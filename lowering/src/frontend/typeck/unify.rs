@@ -4,14 +4,14 @@ use proc_macro2::Ident;
 
 use super::{Call, Check, ConstValue, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{
-    ConstType, Function, FunctionParam, Generic, GenericArg, TypeName, ValueType, const_range,
+    ConstType, FnItem, FunctionParam, GenericArg, GenericParam, TypeName, ValueType, const_range,
 };
-use crate::ops::Number;
+use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, count, list};
 use crate::support::dtype::DType;
 
 /// Type parameters and constants of a call, in order.
-type Bound = (Vec<(String, Option<DType>)>, Vec<(String, ConstValue)>);
+type TypeBindings = (Vec<(String, Option<DType>)>, Vec<(String, ConstValue)>);
 
 /// A type parameter while a call is understood.
 struct TypeParam<'f> {
@@ -23,7 +23,7 @@ struct TypeParam<'f> {
 
 impl Check<'_> {
     /// The generics of a call: what stands in its turbofish, and what follows from the arguments.
-    pub(super) fn bind_generics(&mut self, function: &Function, call: &Call) -> Option<Bound> {
+    pub(super) fn bind_generics(&mut self, function: &FnItem, call: &Call) -> Option<TypeBindings> {
         let given = &call.generics;
         let wanted = function.generics.len();
         if !given.is_empty() && given.len() != wanted {
@@ -36,7 +36,7 @@ impl Check<'_> {
         let mut consts = vec![];
         for (i, generic) in function.generics.iter().enumerate() {
             match generic {
-                Generic::Type { name, .. } => {
+                GenericParam::Type { name, .. } => {
                     let dtype = match given.get(i) {
                         Some(GenericArg::Type(ty)) => Some(self.resolve_type(ty)?),
                         Some(GenericArg::Infer(_)) | None => None,
@@ -47,7 +47,7 @@ impl Check<'_> {
                     };
                     types.push(TypeParam { name, dtype, loc: call.name_loc });
                 }
-                Generic::Const { name, .. } => {
+                GenericParam::Const { name, .. } => {
                     consts.push((name.to_string(), self.const_argument(call, (function, i), given.get(i))?));
                 }
             }
@@ -64,9 +64,9 @@ impl Check<'_> {
     }
 
     /// Whether every type parameter has a type that its bound allows.
-    fn bounds(&mut self, function: &Function, call: &Call, types: &[TypeParam]) -> Option<()> {
+    fn bounds(&mut self, function: &FnItem, call: &Call, types: &[TypeParam]) -> Option<()> {
         for param in types {
-            let Some(Generic::Type { bound, .. }) =
+            let Some(GenericParam::Type { bound, .. }) =
                 function.generics.iter().find(|generic| generic.name() == param.name)
             else {
                 continue;
@@ -97,10 +97,10 @@ impl Check<'_> {
     fn const_argument(
         &mut self,
         call: &Call,
-        (function, place): (&Function, usize),
+        (function, place): (&FnItem, usize),
         given: Option<&GenericArg>,
     ) -> Option<ConstValue> {
-        let Generic::Const { name, ty } = &function.generics[place] else { return None };
+        let GenericParam::Const { name, ty } = &function.generics[place] else { return None };
         let operand = match given {
             Some(GenericArg::Const(expr)) => self.expr(expr),
             Some(GenericArg::Type(written)) => self.generic_value(written),
@@ -110,9 +110,9 @@ impl Check<'_> {
                     .generics
                     .iter()
                     .map(|generic| match generic {
-                        Generic::Type { .. } => "_",
-                        Generic::Const { ty: ConstType::Bool, .. } => "true",
-                        Generic::Const { ty: ConstType::Integer(_), .. } => "64",
+                        GenericParam::Type { .. } => "_",
+                        GenericParam::Const { ty: ConstType::Bool, .. } => "true",
+                        GenericParam::Const { ty: ConstType::Integer(_), .. } => "64",
                     })
                     .collect();
                 let (function, form) = (call.what.trim_matches('`'), form.join(", "));
@@ -246,8 +246,8 @@ impl Check<'_> {
             Item::Literal(literal) if literal.dtype.is_none() => {
                 self.value_as(operand, dtype, what)?;
                 let value = match literal.value {
-                    LiteralValue::Number(Number::Int(value)) if dtype.is_float() => {
-                        LiteralValue::Number(Number::Float(value as f64))
+                    LiteralValue::Number(ConstantValue::Int(value)) if dtype.is_float() => {
+                        LiteralValue::Number(ConstantValue::Float(value as f64))
                     }
                     value => value,
                 };

@@ -6,7 +6,7 @@ use proc_macro2::Ident;
 
 use super::settings::{Settings, is_setting, named, report_tune, settings};
 use crate::frontend::syntax::{
-    Config, ConstType, Generic, Kernel, OPTIONS, VariantKind, VariantValue, const_range, describe_value,
+    Config, ConstType, GenericParam, Kernel, OPTIONS, VariantKind, VariantValue, const_range, describe_value,
     near_name,
 };
 use crate::support::diagnostic::{Errors, Loc, list};
@@ -128,7 +128,7 @@ fn product(kernel: &Kernel, values: &[Vec<VariantKind>], start: Variant) -> Vec<
     partial
 }
 
-fn extend(variant: &Variant, generic: &Generic, value: &VariantKind) -> Variant {
+fn extend(variant: &Variant, generic: &GenericParam, value: &VariantKind) -> Variant {
     let mut variant = variant.clone();
     let name = generic.name().to_string();
     match value {
@@ -161,7 +161,7 @@ fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
         }
         let chosen = list.chosen_by.as_ref().map(Loc::of);
         if let (Some(loc), Some(generic)) = (chosen, find(&list.name))
-            && !matches!(generic, Generic::Const { ty: ConstType::Integer(_), .. })
+            && !matches!(generic, GenericParam::Const { ty: ConstType::Integer(_), .. })
         {
             errors
                 .push(loc, format!("`{}` cannot be chosen by the arguments: only an integer can", list.name));
@@ -189,7 +189,7 @@ fn is_misspelt(kernel: &Kernel, generic: &Ident) -> bool {
 fn values_of(
     kernel: &Kernel,
     config: Option<&Config>,
-    generic: &Generic,
+    generic: &GenericParam,
     errors: &mut Errors,
 ) -> Vec<VariantKind> {
     let name = generic.name();
@@ -211,7 +211,7 @@ fn values_of(
         .collect()
 }
 
-fn report_undeclared(kernel: &Kernel, config: Option<&Config>, generic: &Generic, errors: &mut Errors) {
+fn report_undeclared(kernel: &Kernel, config: Option<&Config>, generic: &GenericParam, errors: &mut Errors) {
     let name = generic.name();
     if kernel.options.unreadable || is_misspelt(kernel, name) {
         return;
@@ -221,12 +221,12 @@ fn report_undeclared(kernel: &Kernel, config: Option<&Config>, generic: &Generic
         Some(config) => (config.loc, format!("this config does not give `{name}`")),
     };
     let values = match generic {
-        Generic::Type { bound, .. } => {
+        GenericParam::Type { bound, .. } => {
             let usual = [DType::F32, DType::I32].into_iter().find(|dtype| bound.contains(*dtype));
             format!("[{}]", usual.unwrap_or(DType::F32))
         }
-        Generic::Const { ty: ConstType::Bool, .. } => "[false, true]".into(),
-        Generic::Const { .. } => "[1024]".into(),
+        GenericParam::Const { ty: ConstType::Bool, .. } => "[false, true]".into(),
+        GenericParam::Const { .. } => "[1024]".into(),
     };
     let help = match config {
         None => format!("declare them: `#[fuse_kernel({name} = {values})]`"),
@@ -235,24 +235,24 @@ fn report_undeclared(kernel: &Kernel, config: Option<&Config>, generic: &Generic
     errors.push_help(loc, text, help);
 }
 
-fn fits(generic: &Generic, value: &VariantValue, errors: &mut Errors) -> bool {
+fn fits(generic: &GenericParam, value: &VariantValue, errors: &mut Errors) -> bool {
     let name = generic.name();
     let problem = match (generic, &value.kind) {
-        (Generic::Type { bound, .. }, VariantKind::Type(dtype)) => (!bound.contains(*dtype))
+        (GenericParam::Type { bound, .. }, VariantKind::Type(dtype)) => (!bound.contains(*dtype))
             .then(|| format!("`{name}` is one of {}, found {dtype}", list(bound.members()))),
-        (Generic::Type { .. }, other) => {
+        (GenericParam::Type { .. }, other) => {
             Some(format!("`{name}` is a type, found `{}`", describe_value(other)))
         }
-        (Generic::Const { ty: ConstType::Bool, .. }, VariantKind::Bool(_)) => None,
-        (Generic::Const { ty: ConstType::Bool, .. }, other) => {
+        (GenericParam::Const { ty: ConstType::Bool, .. }, VariantKind::Bool(_)) => None,
+        (GenericParam::Const { ty: ConstType::Bool, .. }, other) => {
             Some(format!("`{name}` is a `bool`, found `{}`", describe_value(other)))
         }
-        (Generic::Const { ty: ConstType::Integer(ty), .. }, VariantKind::Int(value)) => {
+        (GenericParam::Const { ty: ConstType::Integer(ty), .. }, VariantKind::Int(value)) => {
             let (low, high) = const_range(&ty.to_string()).unwrap_or((i128::MIN, i128::MAX));
             let fits = (low..=high).contains(value);
             (!fits).then(|| format!("`{name}` is a `{ty}`, which holds {low} to {high}, found {value}"))
         }
-        (Generic::Const { ty: ConstType::Integer(ty), .. }, other) => {
+        (GenericParam::Const { ty: ConstType::Integer(ty), .. }, other) => {
             Some(format!("`{name}` is a `{ty}`, found `{}`", describe_value(other)))
         }
     };

@@ -3,7 +3,7 @@
 use super::{Call, Check, Item, Operand};
 use crate::frontend::syntax::{GenericArg, ViewType};
 use crate::ir::{Param, ParamId, ParamKind, Shape, Type, Value, View, shape_problem};
-use crate::ops::{self, Function, Generic};
+use crate::ops::{self, Intrinsic, IntrinsicGeneric};
 use crate::support::diagnostic::{Loc, count, list, nearest};
 use crate::support::dtype::DType;
 
@@ -61,7 +61,7 @@ impl Check<'_> {
         let Some(method) = ops::view_methods().find(|method| method.name == call.name) else {
             return self.no_view_method(call);
         };
-        let generics = method.generic == Generic::Extents
+        let generics = method.generic == IntrinsicGeneric::Extents
             || self.generics(&call.what, method.generic, &call.generics, call.name_loc);
         if !self.view_arity(method, memory, call) || !generics {
             return self.failed(call.loc);
@@ -80,7 +80,7 @@ impl Check<'_> {
     }
 
     /// Whether a method has as many arguments as the view's axes ask for; the surplus is what is reported otherwise.
-    fn view_arity(&mut self, method: &Function, memory: ParamId, call: &Call) -> bool {
+    fn view_arity(&mut self, method: &Intrinsic, memory: ParamId, call: &Call) -> bool {
         let rank = self.rank_of(memory);
         let params = &method.params[1..];
         let wanted: usize = params.iter().map(|param| if param.each_axis { rank } else { 1 }).sum();

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::gpu::layout::Distributed;
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Op, Value};
 use crate::ops::{Effect, For, Kind, Load, Operation};
 
@@ -11,18 +11,18 @@ use crate::ops::{Effect, For, Kind, Load, Operation};
 const LEAST_FOUND: u64 = 8;
 
 /// Finds which operations of a loop's body give a value from the loop's variable and what is outside the loop alone.
-pub(super) struct Slicer<'a> {
+pub(super) struct AddressSlice<'a> {
     distributed: &'a Distributed,
     body: &'a For,
     /// Where each value is defined, among the body's own operations.
     places: HashMap<Value, usize>,
 }
 
-impl Slicer<'_> {
-    pub fn new<'a>(distributed: &'a Distributed, body: &'a For) -> Slicer<'a> {
+impl AddressSlice<'_> {
+    pub fn new<'a>(distributed: &'a Distributed, body: &'a For) -> AddressSlice<'a> {
         let ops = body.body.ops.iter().enumerate();
         let places = ops.flat_map(|(i, op)| op.results.iter().map(move |&result| (result, i))).collect();
-        Slicer { distributed, body, places }
+        AddressSlice { distributed, body, places }
     }
 
     /// The operations that the address of a load needs; `None` if it needs more than arithmetic and places that are found in a
@@ -64,13 +64,13 @@ impl Slicer<'_> {
         let func = &self.distributed.func;
         let scalar = op.results.iter().all(|&result| func.ty(result).is_scalar());
         let cheap = match operation.spread(func, &op.results) {
-            Spread::Lanewise { cheap } => cheap || scalar,
-            Spread::Source | Spread::View(_) => true,
-            Spread::Fold { .. }
-            | Spread::Carry(_)
-            | Spread::Product { .. }
-            | Spread::Grouped { .. }
-            | Spread::Free => false,
+            LayoutRelation::Lanewise { cheap } => cheap || scalar,
+            LayoutRelation::Source | LayoutRelation::View(_) => true,
+            LayoutRelation::Fold { .. }
+            | LayoutRelation::Carry(_)
+            | LayoutRelation::Product { .. }
+            | LayoutRelation::Grouped { .. }
+            | LayoutRelation::Free => false,
         };
         cheap
             && operation.effect() == Effect::Pure

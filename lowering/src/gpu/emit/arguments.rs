@@ -1,6 +1,6 @@
 //! What an entry takes.
 
-use crate::gpu::emit::Plan;
+use crate::gpu::emit::GpuPlan;
 use crate::ir::{Func, ParamKind};
 use crate::mlir::session::{Argument, ArgumentKind};
 use crate::mlir::types::{Elem, Space, Ty};
@@ -9,7 +9,7 @@ use crate::support::dtype::DType;
 
 /// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a
 /// counter if there is one, and tensor maps.
-pub(super) fn arguments(func: &Func, of: &Plan) -> Vec<Argument> {
+pub(super) fn arguments(func: &Func, of: &GpuPlan) -> Vec<Argument> {
     let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
     let mut list = vec![];
     for param in &func.params {

@@ -13,11 +13,11 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::gpu::emit::address_slice::Slicer;
-use crate::gpu::emit::memory::Words;
-use crate::gpu::emit::smem_alloc::Ring;
+use crate::gpu::emit::address_slice::AddressSlice;
+use crate::gpu::emit::memory::VectorWords;
+use crate::gpu::emit::smem_alloc::SmemRing;
 use crate::gpu::emit::smem_operand;
-use crate::gpu::emit::smem_operand::{Arrival, Places, Tile};
+use crate::gpu::emit::smem_operand::{OperandStage, OperandTile, TileAddresses};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, LEAST_SHARED_BYTES, MAX_SHARED_BYTES, statement};
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::access::NARROWEST_COPY;
@@ -25,7 +25,7 @@ use crate::ir::{Block, Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::Ty;
-use crate::ops::{Effect, For, Keep, Kind, Load, Operation};
+use crate::ops::{Effect, EvictionPolicy, For, Kind, Load, Operation};
 
 /// Turns whose loads are in flight at once where the user does not say.
 const STAGES: u32 = 4;
@@ -41,7 +41,7 @@ const LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, LEAST_SHARED_BYTES, MAX_SHARED_B
 const SPARE: u32 = 64 * 1024;
 
 /// What a loop copies ahead.
-pub(super) struct Ahead<'a> {
+pub(super) struct CopyPlan<'a> {
     /// What the addresses are computed by, in the body's order.
     addresses: Vec<&'a Op>,
     /// What each thread copies for itself.
@@ -61,16 +61,16 @@ pub(super) struct Ahead<'a> {
 
 /// Where a thread finds a load's elements: an address in shared memory, and the bytes after it.
 #[derive(Clone, Copy)]
-pub(super) struct Arrived {
+pub(super) struct BufferSlot {
     part: Val,
     start: u32,
 }
 
-impl Ahead<'_> {
-    pub fn new<'a>(distributed: &Distributed, body: &'a For) -> Option<Ahead<'a>> {
+impl CopyPlan<'_> {
+    pub fn new<'a>(distributed: &Distributed, body: &'a For) -> Option<CopyPlan<'a>> {
         let asked = body.hints.num_stages.or(distributed.num_stages);
         let func = &distributed.func;
-        let slicer = Slicer::new(distributed, body);
+        let slicer = AddressSlice::new(distributed, body);
         let mut found = vec![];
         for (number, op) in body.body.ops.iter().enumerate() {
             if let Kind::Load(load) = &op.kind
@@ -100,7 +100,7 @@ impl Ahead<'_> {
         for (op, load) in shared {
             turn = turn.next_multiple_of(smem_operand::ALIGNMENT);
             tiles.push((op, load, turn));
-            turn += Tile::of(distributed, op, load).bytes();
+            turn += OperandTile::of(distributed, op, load).bytes();
         }
         // What cannot be copied waits in the first-level cache, whose memory the ring would take.
         let others = body
@@ -126,7 +126,16 @@ impl Ahead<'_> {
         let by_pieces = tiles.iter().all(|(_, load, _)| width(func, load) == smem_operand::PIECE);
         let product = body.body.ops.iter().find(|op| by_pieces && smem_operand::is_product(distributed, op));
         let product = product.map(|op| op.results[0]);
-        (stages > 1).then_some(Ahead { addresses, loads, tiles, product, stages, asked, turn, parts: stages })
+        (stages > 1).then_some(CopyPlan {
+            addresses,
+            loads,
+            tiles,
+            product,
+            stages,
+            asked,
+            turn,
+            parts: stages,
+        })
     }
 
     /// The tiles that each thread copies for itself.
@@ -157,7 +166,7 @@ impl Ahead<'_> {
     }
 
     /// What it needs of shared memory.
-    pub fn ring(&self, distributed: &Distributed) -> Ring {
+    pub fn ring(&self, distributed: &Distributed) -> SmemRing {
         let mut hasher = DefaultHasher::new();
         for (op, load) in &self.loads {
             (width(&distributed.func, load), bytes(distributed, op, load)).hash(&mut hasher);
@@ -166,12 +175,16 @@ impl Ahead<'_> {
         if self.tiles.is_empty() {
             let full = bytes(self.stages);
             let bytes = if full <= SPARE { full } else { bytes(self.stages - 1) };
-            return Ring { bytes: vec![bytes], limits: &[MAX_SHARED_BYTES], shape: Some(hasher.finish()) };
+            return SmemRing {
+                bytes: vec![bytes],
+                limits: &[MAX_SHARED_BYTES],
+                shape: Some(hasher.finish()),
+            };
         }
         // If the user does not say otherwise, two blocks to a multiprocessor are worth more than a third part, and so is
         // to fit on any GPU.
         let limits: &[u32] = if self.asked { &[MAX_SHARED_BYTES] } else { &LIMITS };
-        Ring { bytes: (2..=self.stages).rev().map(bytes).collect(), limits, shape: None }
+        SmemRing { bytes: (2..=self.stages).rev().map(bytes).collect(), limits, shape: None }
     }
 
     /// The widths of its copies, each once.
@@ -182,14 +195,14 @@ impl Ahead<'_> {
     }
 
     /// Each load with the address of its width, and where its part of a turn starts.
-    fn places(&self, distributed: &Distributed, parts: &[Val]) -> Vec<(&Op, &Load, Arrived)> {
+    fn places(&self, distributed: &Distributed, parts: &[Val]) -> Vec<(&Op, &Load, BufferSlot)> {
         let widths = self.widths(&distributed.func);
         let mut start = 0;
         let mut places = vec![];
         for &(op, load) in &self.loads {
             let which = widths.iter().position(|&known| known == width(&distributed.func, load));
             let part = parts[which.expect("a width of the list")];
-            places.push((op, load, Arrived { part, start }));
+            places.push((op, load, BufferSlot { part, start }));
             start += bytes(distributed, op, load);
         }
         places
@@ -213,8 +226,8 @@ fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
 
 /// The tiles that a loop copies ahead.
 pub fn copied_ahead(distributed: &Distributed, body: &For) -> HashSet<Value> {
-    let ahead = Ahead::new(distributed, body);
-    let tiles = |ahead: &Ahead| {
+    let ahead = CopyPlan::new(distributed, body);
+    let tiles = |ahead: &CopyPlan| {
         let of_all = ahead.tiles.iter().flat_map(|(op, ..)| op.results.clone());
         ahead.own().chain(of_all).collect()
     };
@@ -233,7 +246,7 @@ pub(super) fn copies(func: &Func, load: &Load) -> bool {
 }
 
 /// A copy of one piece, to be started.
-struct Copy {
+struct AsyncCopy {
     text: String,
     constraints: String,
     operands: Vec<Val>,
@@ -241,9 +254,9 @@ struct Copy {
     condition: Option<Val>,
 }
 
-impl Copy {
+impl AsyncCopy {
     fn start(&self, b: &mut Builder) {
-        let Copy { text, constraints, operands, condition } = self;
+        let AsyncCopy { text, constraints, operands, condition } = self;
         match condition {
             None => statement(b, text, &format!("{constraints},~{{memory}}"), operands, &[]),
             Some(condition) => {
@@ -260,22 +273,22 @@ impl Copy {
 }
 
 /// Copies of a later turn, which a product starts among its instructions: a group.
-pub(super) struct Due {
+pub(super) struct PendingCopies {
     product: Value,
-    copies: VecDeque<Copy>,
+    copies: VecDeque<AsyncCopy>,
 }
 
 /// A loop's first value and step, and how often it runs.
 #[derive(Clone, Copy)]
-pub(super) struct Turns {
+pub(super) struct IterationSpace {
     pub low: Val,
     pub step: Val,
     pub count: Val,
 }
 
 /// A loop whose first turns are under way.
-pub(super) struct Started {
-    pub turns: Turns,
+pub(super) struct StartedLoop {
+    pub turns: IterationSpace,
     /// For each width of the ring, the address of this thread's elements in the first part; then that of the part, if it
     /// has tiles.
     pub firsts: Vec<Val>,
@@ -298,27 +311,33 @@ pub(super) fn earliest<'b>(gpu: &Gpu, block: &'b Block) -> Option<(usize, &'b Fo
 
 impl Gpu<'_> {
     /// What a loop copies ahead, if there is shared memory for it.
-    pub(super) fn ahead<'b>(&self, body: &'b For) -> Option<Ahead<'b>> {
+    pub(super) fn ahead<'b>(&self, body: &'b For) -> Option<CopyPlan<'b>> {
         let place = self.shared.ring(body.body.args[0])?;
-        let ahead = Ahead::new(&self.plan.distributed, body)?;
+        let ahead = CopyPlan::new(&self.plan.distributed, body)?;
         let parts = place.bytes / ahead.turn;
         let stages = if ahead.tiles.is_empty() { ahead.stages } else { parts };
-        Some(Ahead { parts, stages, ..ahead })
+        Some(CopyPlan { parts, stages, ..ahead })
     }
 
     /// Counts a loop's turns and starts the copies of the first ones.
-    pub(super) fn start(&mut self, b: &mut Builder, body: &For) -> Started {
+    pub(super) fn start(&mut self, b: &mut Builder, body: &For) -> StartedLoop {
         let ends = [body.low, body.high, body.step].map(|value| self.scalar(value));
         let (low, (count, step)) = (ends[0], trip_count(b, body, ends, false));
-        let turns = Turns { low, step, count };
+        let turns = IterationSpace { low, step, count };
         let firsts = match self.ahead(body) {
             Some(ahead) => self.start_ahead(b, body, &ahead, turns),
             None => vec![],
         };
-        Started { turns, firsts }
+        StartedLoop { turns, firsts }
     }
 
-    fn start_ahead(&mut self, b: &mut Builder, body: &For, ahead: &Ahead, turns: Turns) -> Vec<Val> {
+    fn start_ahead(
+        &mut self,
+        b: &mut Builder,
+        body: &For,
+        ahead: &CopyPlan,
+        turns: IterationSpace,
+    ) -> Vec<Val> {
         let base = self.base.expect("there is shared memory");
         let variable = body.body.args[0];
         let place = self.shared.ring(variable).expect("the ring was planned");
@@ -365,12 +384,12 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: &Ahead,
-        started: &Started,
+        ahead: &CopyPlan,
+        started: &StartedLoop,
         index: Val,
         parts: &[Val],
     ) -> Vec<Val> {
-        let Started { turns, firsts } = started;
+        let StartedLoop { turns, firsts } = started;
         let lasts = self.moved(b, firsts, i64::from(ahead.turn * (ahead.parts - 1)));
         let shares = !ahead.tiles.is_empty();
         if shares {
@@ -388,7 +407,7 @@ impl Gpu<'_> {
                     let runs = b.icmp(IntPredicate::Slt, later, turns.count);
                     let mut copies = self.copies_of_turn(b, body, ahead, (*turns, later), &free);
                     copies.iter_mut().for_each(|copy| copy.only_if(b, runs));
-                    self.due = Some(Due { product, copies });
+                    self.due = Some(PendingCopies { product, copies });
                 }
                 None => self.copy_turn(b, body, ahead, *turns, later, &free),
             }
@@ -416,8 +435,8 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: Option<&Ahead>,
-        turns: Turns,
+        ahead: Option<&CopyPlan>,
+        turns: IterationSpace,
         index: Val,
         parts: &[Val],
     ) {
@@ -439,8 +458,8 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: &Ahead,
-        turns: Turns,
+        ahead: &CopyPlan,
+        turns: IterationSpace,
         index: Val,
         parts: &[Val],
     ) {
@@ -457,10 +476,10 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: &Ahead,
-        (turns, index): (Turns, Val),
+        ahead: &CopyPlan,
+        (turns, index): (IterationSpace, Val),
         parts: &[Val],
-    ) -> VecDeque<Copy> {
+    ) -> VecDeque<AsyncCopy> {
         let variable = body.body.args[0];
         let of_turn = ahead.addresses.iter().flat_map(|op| op.results.iter().copied()).chain([variable]);
         // What is defined of the turn that is under way holds again afterwards.
@@ -500,29 +519,29 @@ impl Gpu<'_> {
     }
 
     /// The tiles of a turn, by the addresses of its part of the ring.
-    fn tiles_of(&mut self, b: &mut Builder, ahead: &Ahead, parts: &[Val]) -> Vec<(Value, Arrival)> {
+    fn tiles_of(&mut self, b: &mut Builder, ahead: &CopyPlan, parts: &[Val]) -> Vec<(Value, OperandStage)> {
         let distributed = &self.plan.distributed;
         let tiles = ahead.tiles.iter().map(|&(op, load, start)| {
             let start = b.int(Ty::I32, i64::from(start));
             let address = b.add(*parts.last().expect("a ring with tiles has an address"), start);
             let fast = smem_operand::fast_axis(distributed, load, op.results[0]);
-            (op.results[0], Arrival { tile: Tile::of(distributed, op, load), fast, address })
+            (op.results[0], OperandStage { tile: OperandTile::of(distributed, op, load), fast, address })
         });
         tiles.collect()
     }
 
     /// The copies of one load.
-    fn copy(&mut self, b: &mut Builder, load: &Load, to: Arrived) -> Vec<Copy> {
+    fn copy(&mut self, b: &mut Builder, load: &Load, to: BufferSlot) -> Vec<AsyncCopy> {
         let pitch = self.pitch(width(self.func, load));
         self.copy_pieces(b, load, |_, piece| (to.part, to.start + piece as u32 * pitch))
     }
 
     /// The copies of a tile, each thread's those of the elements that the load's layout gives it.
-    fn copy_tile(&mut self, b: &mut Builder, op: &Op, load: &Load, to: &Arrival) -> Vec<Copy> {
+    fn copy_tile(&mut self, b: &mut Builder, op: &Op, load: &Load, to: &OperandStage) -> Vec<AsyncCopy> {
         let layout = self.layout(op.results[0]);
         let place = to.tile.place(b, |b, axis| self.thread_coord(b, layout, axis));
         let first = b.add(to.address, place);
-        let mut places = Places::new(to.tile.clone(), first);
+        let mut places = TileAddresses::new(to.tile.clone(), first);
         let load = smem_operand::as_copied(&self.plan.distributed, op, load);
         let vector = load.place.vector as usize;
         let mut copies = self.copy_pieces(b, &load, |b, piece| places.at(b, layout.register(piece * vector)));
@@ -538,13 +557,13 @@ impl Gpu<'_> {
         b: &mut Builder,
         load: &Load,
         mut to: impl FnMut(&mut Builder, usize) -> (Val, u32),
-    ) -> Vec<Copy> {
+    ) -> Vec<AsyncCopy> {
         let dtype = self.func.slice(load.place.param).0;
         let addresses = self.addresses(b, &load.place, dtype);
         let width = width(self.func, load);
         let policy = match load.cache.keep {
-            Keep::First => self.passing_policy,
-            Keep::Normal | Keep::Last => Some(self.policy),
+            EvictionPolicy::First => self.passing_policy,
+            EvictionPolicy::Normal | EvictionPolicy::Last => Some(self.policy),
         };
         let mut copies = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
@@ -569,7 +588,7 @@ impl Gpu<'_> {
             let cached = if policy.is_some() { ".L2::cache_hint" } else { "" };
             let text =
                 format!("cp.async.{level}.shared.global{cached} [$0 + {start}], [$1], {width}{size}{hint};");
-            copies.push(Copy { text, constraints: constraints.join(","), operands, condition: None });
+            copies.push(AsyncCopy { text, constraints: constraints.join(","), operands, condition: None });
         }
         copies
     }
@@ -579,7 +598,7 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         load: &Load,
-        from: Arrived,
+        from: BufferSlot,
         others: impl Fn(&mut Builder, usize) -> Option<Vec<Val>>,
     ) -> Vec<Vec<Val>> {
         let width = width(self.func, load);
@@ -589,7 +608,7 @@ impl Gpu<'_> {
         (0..count)
             .map(|i| {
                 let start = from.start + i as u32 * self.pitch(width);
-                let words = Words::of(width).load_shared(b, from.part, start);
+                let words = VectorWords::of(width).load_shared(b, from.part, start);
                 let Some((masks, others)) = masks.as_ref().zip(others(b, i)) else { return words };
                 let mask = masks[i * vector];
                 words.into_iter().zip(others).map(|(word, other)| b.select(mask, word, other)).collect()

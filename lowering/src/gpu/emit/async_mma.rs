@@ -3,29 +3,29 @@
 //! The accumulator is in use from the first turn to the last. That a turn's blocks are no longer needed is known when the
 //! next turn's product was started and waited on all but that.
 
-use crate::gpu::emit::async_copy::Turns;
-use crate::gpu::emit::dot::wgmma::Then;
-use crate::gpu::emit::warp_specialize::Turn;
+use crate::gpu::emit::async_copy::IterationSpace;
+use crate::gpu::emit::dot::wgmma::AfterIssue;
+use crate::gpu::emit::warp_specialize::PipelineState;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
-use crate::ops::{For, GroupDot, Kind, is_zero};
+use crate::ops::{For, Kind, WarpGroupDot, is_zero};
 
 /// A loop of this kind: the place of its product in the body, and of the sum among the carried values.
-pub(super) struct Sum {
+pub(super) struct AccumulatorLoop {
     product: usize,
     carried: usize,
 }
 
-impl Sum {
+impl AccumulatorLoop {
     /// Only a sum that begins at 0: anything else would have to be in its registers before the first product.
-    pub fn new(func: &Func, body: &For) -> Option<Sum> {
+    pub fn new(func: &Func, body: &For) -> Option<AccumulatorLoop> {
         let ops = &body.body.ops;
-        let is_product = |op: &Op| matches!(op.kind, Kind::GroupDot(_));
+        let is_product = |op: &Op| matches!(op.kind, Kind::WarpGroupDot(_));
         let product = ops.iter().position(is_product)?;
-        let Kind::GroupDot(dot) = &ops[product].kind else { return None };
+        let Kind::WarpGroupDot(dot) = &ops[product].kind else { return None };
         let result = ops[product].results[0];
         let carried = body.body.yields.iter().position(|&yielded| yielded == result)?;
         let sum = body.body.args[1 + carried];
@@ -36,7 +36,7 @@ impl Sum {
         let is_plain =
             !dot.promotes() && dot.tile().is_none() && dot.gathered(func).is_none() && products == 1;
         let fits = alone && is_plain && is_zero(|value| func.body.definition(value), body.inits[carried]);
-        fits.then_some(Sum { product, carried })
+        fits.then_some(AccumulatorLoop { product, carried })
     }
 }
 
@@ -45,11 +45,11 @@ impl Gpu<'_> {
     pub(super) fn accumulated(
         &mut self,
         b: &mut Builder,
-        (body, sum): (&For, &Sum),
-        Turns { low, step, count }: Turns,
+        (body, sum): (&For, &AccumulatorLoop),
+        IterationSpace { low, step, count }: IterationSpace,
     ) -> Vec<Val> {
         let op = &body.body.ops[sum.product];
-        let Kind::GroupDot(dot) = &op.kind else { unreachable!("a loop of this kind has a product") };
+        let Kind::WarpGroupDot(dot) = &op.kind else { unreachable!("a loop of this kind has a product") };
         let pipeline = self.plan.pipeline();
         let start = self.present_turn(body);
         let mut inits = self.flatten(&body.inits);
@@ -63,7 +63,7 @@ impl Gpu<'_> {
             self.scope(|gpu| {
                 gpu.turn = Some(index);
                 let (carried, turns) = carried.split_at(own);
-                let [before, now] = [&turns[..2], &turns[2..]].map(Turn::of);
+                let [before, now] = [&turns[..2], &turns[2..]].map(PipelineState::of);
                 gpu.set_turn(body, now);
                 let variable = loop_variable(b, index, low, step);
                 gpu.define(body.body.args[0], vec![variable]);
@@ -74,8 +74,8 @@ impl Gpu<'_> {
                     }
                 }
                 let again = b.icmp(IntPredicate::Sgt, index, zero);
-                let mut issued = dot.issue(gpu, b, op, (Some(again), Then::GoOn));
-                GroupDot::settle(b, &mut issued, 1, &[]);
+                let mut issued = dot.issue(gpu, b, op, (Some(again), AfterIssue::GoOn));
+                WarpGroupDot::settle(b, &mut issued, 1, &[]);
                 dot.define(gpu, op, &issued);
                 gpu.set_turn(body, before);
                 b.if_then(again, |b| gpu.release_blocks(b, dot, op));
@@ -85,10 +85,10 @@ impl Gpu<'_> {
             })
         });
         let (results, turns) = ends.split_at(own);
-        let [last, next] = [&turns[..2], &turns[2..]].map(Turn::of);
+        let [last, next] = [&turns[..2], &turns[2..]].map(PipelineState::of);
         let mut results = results.to_vec();
         let ran = (!self.runs(body)).then(|| b.icmp(IntPredicate::Sgt, count, zero));
-        let sums = GroupDot::ended(b, &results[range.clone()], ran);
+        let sums = WarpGroupDot::ended(b, &results[range.clone()], ran);
         results.splice(range, sums);
         self.set_turn(body, last);
         b.guarded(ran, |b| self.release_blocks(b, dot, op));

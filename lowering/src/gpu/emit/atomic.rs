@@ -1,15 +1,15 @@
 //! Atomic operations. Of threads that hold the same element one changes it, and tells the others what it was.
 
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::reduce::{load, store};
-use crate::gpu::emit::{Asm, Builder, Exchange, Gpu, statement};
+use crate::gpu::emit::{Asm, Builder, Gpu, ShuffleMode, statement};
 use crate::gpu::layout::{Distributed, Layout};
 use crate::ir::{Block, Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, lanes};
-use crate::ops::{Atomic, Change, Order};
+use crate::ops::{Atomic, AtomicChange, MemoryOrder};
 use crate::support::dtype::DType;
 
 /// The first capability that adds `bf16` in memory.
@@ -37,7 +37,7 @@ fn is_used(func: &Func, value: Value) -> bool {
     within(&func.body, value)
 }
 
-impl Emit for Atomic {
+impl GpuEmit for Atomic {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let result = op.results[0];
         if idle_warps(distributed, op) == 0 || !is_used(&distributed.func, result) {
@@ -49,12 +49,12 @@ impl Emit for Atomic {
 
     fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
         let together = self.place.vector > 1 && adds_together(self, func, op.results[0]);
-        together || self.change == Change::Add && func.ty(self.value).dtype == DType::BF16
+        together || self.change == AtomicChange::Add && func.ty(self.value).dtype == DType::BF16
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
-        if matches!(self.order, Order::Release | Order::AcqRel) {
+        if matches!(self.order, MemoryOrder::Release | MemoryOrder::AcqRel) {
             gpu.release(b);
         }
         gpu.order(b, &self.place, true);
@@ -77,7 +77,7 @@ impl Emit for Atomic {
                 continue;
             }
             for i in first..first + vector {
-                let element = Element {
+                let element = AtomicElement {
                     atomic: self,
                     dtype,
                     pointer: b.offset_bytes(pointer, (i - first) as i32 * dtype.bytes() as i32),
@@ -93,7 +93,7 @@ impl Emit for Atomic {
         if used {
             before = tell(gpu, b, op, before);
             // Another thread's accesses come after this one's operation where a barrier stands in between.
-            let acquires = matches!(self.order, Order::Acquire | Order::AcqRel);
+            let acquires = matches!(self.order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
             if acquires && idle_warps(&gpu.plan.distributed, op) == 0 {
                 gpu.barrier(b);
             }
@@ -116,7 +116,7 @@ impl Gpu<'_> {
 /// Whether neighbours can be added in one instruction, each an operation of its own; it tells nothing of what they were.
 fn adds_together(atomic: &Atomic, func: &Func, result: Value) -> bool {
     let adds = matches!(func.ty(atomic.value).dtype, DType::F32 | DType::F16 | DType::BF16);
-    adds && atomic.change == Change::Add && !is_used(func, result)
+    adds && atomic.change == AtomicChange::Add && !is_used(func, result)
 }
 
 /// `@p red.relaxed.gpu.global.add.v4.f32 [pointer], {a, b, c, d};`
@@ -154,12 +154,12 @@ fn add_together(
 }
 
 /// The order of an operation without a result: there is nothing that later accesses could be ordered behind.
-fn released(order: Order) -> &'static str {
-    if matches!(order, Order::Release | Order::AcqRel) { "release" } else { "relaxed" }
+fn released(order: MemoryOrder) -> &'static str {
+    if matches!(order, MemoryOrder::Release | MemoryOrder::AcqRel) { "release" } else { "relaxed" }
 }
 
 /// One element of this thread.
-struct Element<'a> {
+struct AtomicElement<'a> {
     atomic: &'a Atomic,
     dtype: DType,
     pointer: Val,
@@ -170,32 +170,34 @@ struct Element<'a> {
     used: bool,
 }
 
-impl Element<'_> {
+impl AtomicElement<'_> {
     /// What the element was, in threads that changed it; anything where nothing asks.
     fn emit(&self, b: &mut Builder) -> Val {
         let bits = self.dtype.bytes() * 8;
         let int = Ty::scalar(self.value.ty.elem.as_int());
         let float = self.dtype.is_float();
         let change = match self.atomic.change {
-            Change::Add if self.dtype == DType::BF16 && b.capability < ADDS_BF16 => return self.add_bf16(b),
-            Change::Max | Change::Min if float => return self.extreme(b),
-            Change::Add => match self.dtype {
+            AtomicChange::Add if self.dtype == DType::BF16 && b.capability < ADDS_BF16 => {
+                return self.add_bf16(b);
+            }
+            AtomicChange::Max | AtomicChange::Min if float => return self.extreme(b),
+            AtomicChange::Add => match self.dtype {
                 DType::F16 => "add.noftz.f16".into(),
                 DType::BF16 => "add.noftz.bf16".into(),
                 _ if float => format!("add.f{bits}"),
                 _ => format!("add.u{bits}"),
             },
-            Change::Max | Change::Min => {
-                let name = if self.atomic.change == Change::Max { "max" } else { "min" };
+            AtomicChange::Max | AtomicChange::Min => {
+                let name = if self.atomic.change == AtomicChange::Max { "max" } else { "min" };
                 format!("{name}.{}{bits}", if self.dtype.is_signed() { "s" } else { "u" })
             }
-            Change::And => format!("and.b{bits}"),
-            Change::Or => format!("or.b{bits}"),
-            Change::Xor => format!("xor.b{bits}"),
-            Change::Exchange => format!("exch.b{bits}"),
-            Change::CompareExchange => format!("cas.b{bits}"),
+            AtomicChange::And => format!("and.b{bits}"),
+            AtomicChange::Or => format!("or.b{bits}"),
+            AtomicChange::Xor => format!("xor.b{bits}"),
+            AtomicChange::Exchange => format!("exch.b{bits}"),
+            AtomicChange::CompareExchange => format!("cas.b{bits}"),
         };
-        let as_float = float && self.atomic.change == Change::Add && bits >= 32;
+        let as_float = float && self.atomic.change == AtomicChange::Add && bits >= 32;
         let ty = if as_float { self.value.ty } else { int };
         let operands: Vec<Val> =
             self.compare.into_iter().chain([self.value]).map(|value| b.bitcast(value, ty)).collect();
@@ -222,7 +224,7 @@ impl Element<'_> {
         };
         let Atomic { order, scope, .. } = *self.atomic;
         // Only what reduces has a form without a result.
-        let reduces = !matches!(self.atomic.change, Change::Exchange | Change::CompareExchange);
+        let reduces = !matches!(self.atomic.change, AtomicChange::Exchange | AtomicChange::CompareExchange);
         let gives = self.used || !reduces;
         let first = usize::from(gives);
         let mut all = vec![self.pointer];
@@ -262,7 +264,7 @@ impl Element<'_> {
 
     /// The larger or smaller of two floats by their bits: one of two operations on integers.
     fn extreme(&self, b: &mut Builder) -> Val {
-        let largest = self.atomic.change == Change::Max;
+        let largest = self.atomic.change == AtomicChange::Max;
         let (bits, negative) = lanes::extreme_bits(b, self.value, largest);
         let width = bits.ty.elem.bits();
         let [signed, unsigned] = if largest {
@@ -318,7 +320,7 @@ fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Va
     if idle_lanes != 0 {
         let kept = b.int(Ty::I32, i64::from(31 & !idle_lanes));
         let source = b.and(gpu.lane, kept);
-        before = before.into_iter().map(|value| gpu.shuffle(b, value, Exchange::Index, source)).collect();
+        before = before.into_iter().map(|value| gpu.shuffle(b, value, ShuffleMode::Index, source)).collect();
     }
     let idle_warps = idle_warps(&gpu.plan.distributed, op);
     if idle_warps == 0 {

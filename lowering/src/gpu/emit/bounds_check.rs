@@ -3,28 +3,28 @@
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::Place;
+use crate::ops::MemAccess;
 use crate::support::dtype::DType;
 
 /// What the offsets of an access are compared with.
-pub(super) struct Bound {
+pub(super) struct BoundsCheck {
     /// Elements of the slice, an `i64`.
     pub(super) length: Val,
     /// What the offsets count from, an `i64`; the start of the slice without it.
     pub(super) base: Option<Val>,
     pub(super) signed: bool,
     /// The offsets that are inside, where 32 bits are enough to compare them.
-    pub(super) window: Option<Window>,
+    pub(super) window: Option<OffsetRange>,
 }
 
 /// Offsets `low <= offset < high`, as 32-bit numbers.
-pub(super) struct Window {
+pub(super) struct OffsetRange {
     /// `None` where no offset can be too low.
     low: Option<Val>,
     high: Val,
 }
 
-impl Bound {
+impl BoundsCheck {
     /// Whether an offset lies in the slice.
     pub(super) fn holds(&self, b: &mut Builder, offset: Val) -> Val {
         let Some(window) = &self.window else {
@@ -53,7 +53,7 @@ impl Bound {
     }
 
     /// How far an offset lies behind the first one that is inside, without sign: it is inside if that is less than
-    /// [`Bound::span`]. What lies before the first is farther than any.
+    /// [`BoundsCheck::span`]. What lies before the first is farther than any.
     pub(super) fn distance(&self, b: &mut Builder, offset: Val) -> Val {
         match &self.window {
             Some(window) => window.low.map_or(offset, |low| b.sub(offset, low)),
@@ -64,8 +64,8 @@ impl Bound {
     /// How many offsets are inside.
     pub(super) fn span(&self, b: &mut Builder) -> Val {
         match &self.window {
-            Some(Window { low: Some(low), high }) => b.sub(*high, *low),
-            Some(Window { low: None, high }) => {
+            Some(OffsetRange { low: Some(low), high }) => b.sub(*high, *low),
+            Some(OffsetRange { low: None, high }) => {
                 let zero = b.int(high.ty, 0);
                 b.op("llvm.intr.smax", &[*high, zero], high.ty)
             }
@@ -121,7 +121,7 @@ pub(super) fn clamped(b: &mut Builder, number: Val) -> Val {
 
 impl Gpu<'_> {
     /// The offsets that lie in the slice, `low <= offset < high`, as 32-bit numbers; `None` for wider offsets.
-    pub(super) fn window(&self, b: &mut Builder, place: &Place, length: Val) -> Option<Window> {
+    pub(super) fn window(&self, b: &mut Builder, place: &MemAccess, length: Val) -> Option<OffsetRange> {
         let (least, most) = (i128::from(i32::MIN), i128::from(i32::MAX));
         let (low, high) = self.info(place.offset).range;
         if self.func.ty(place.offset).dtype != DType::I32 || low < least || high >= most {
@@ -139,6 +139,6 @@ impl Gpu<'_> {
             let start = b.sub(zero, base);
             Some(clamped(b, start))
         };
-        Some(Window { low: below, high: above })
+        Some(OffsetRange { low: below, high: above })
     }
 }

@@ -1,15 +1,15 @@
 //! Loops and branches. Every thread of a program takes the same way, so barriers may stand inside.
 
-use crate::gpu::emit::async_copy::{Ahead, Started, Turns};
-use crate::gpu::emit::async_mma::Sum;
+use crate::gpu::emit::async_copy::{CopyPlan, IterationSpace, StartedLoop};
+use crate::gpu::emit::async_mma::AccumulatorLoop;
 use crate::gpu::emit::dot::invariant_operand;
-use crate::gpu::emit::emit::Emit;
-use crate::gpu::emit::smem_alloc::Ring;
-use crate::gpu::emit::warp_specialize::Turn;
+use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::smem_alloc::SmemRing;
+use crate::gpu::emit::warp_specialize::PipelineState;
 use crate::gpu::emit::{Builder, Gpu};
 use crate::gpu::layout::Distributed;
 use crate::ir::{Op, Value};
-use crate::mlir::builder::{Arm, LoopPart, Val};
+use crate::mlir::builder::{BranchArm, LoopPart, Val};
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
 use crate::ops::{For, If, While};
@@ -35,9 +35,15 @@ impl Gpu<'_> {
 
 impl For {
     /// The results, if this is a loop whose turns overlap.
-    fn overlapping(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, turns: Turns) -> Option<Vec<Val>> {
+    fn overlapping(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        op: &Op,
+        turns: IterationSpace,
+    ) -> Option<Vec<Val>> {
         let chain = gpu.chain(self);
-        let sum = Sum::new(gpu.func, self).filter(|_| gpu.plan.pipeline().overlaps(self));
+        let sum = AccumulatorLoop::new(gpu.func, self).filter(|_| gpu.plan.pipeline().overlaps(self));
         if chain.is_none() && sum.is_none() {
             return None;
         }
@@ -54,9 +60,9 @@ impl For {
     }
 }
 
-impl Emit for For {
-    fn ring(&self, distributed: &Distributed) -> Option<Ring> {
-        Ahead::new(distributed, self).map(|ahead| ahead.ring(distributed))
+impl GpuEmit for For {
+    fn ring(&self, distributed: &Distributed) -> Option<SmemRing> {
+        CopyPlan::new(distributed, self).map(|ahead| ahead.ring(distributed))
     }
 
     fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
@@ -65,7 +71,7 @@ impl Emit for For {
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let started = gpu.started.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
-        let Started { turns: Turns { low, step, count }, firsts } = &started;
+        let StartedLoop { turns: IterationSpace { low, step, count }, firsts } = &started;
         gpu.await_before(b, self);
         let plan = gpu.plan;
         let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
@@ -91,7 +97,7 @@ impl Emit for For {
                 let (carried, parts) = carried.split_at(own);
                 let (parts, turn) = parts.split_at(firsts.len());
                 if pipeline.is_some() {
-                    gpu.set_turn(self, Turn::of(turn));
+                    gpu.set_turn(self, PipelineState::of(turn));
                 }
                 let next = ahead
                     .as_ref()
@@ -111,7 +117,7 @@ impl Emit for For {
         });
         gpu.turn = outer;
         if pipeline.is_some() {
-            gpu.set_turn(self, Turn::of(&results[results.len() - 2..]));
+            gpu.set_turn(self, PipelineState::of(&results[results.len() - 2..]));
         }
         gpu.release_own(b, self);
         gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
@@ -119,7 +125,7 @@ impl Emit for For {
     }
 }
 
-impl Emit for If {
+impl GpuEmit for If {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         if gpu.quiet.contains(&self.condition) {
             gpu.block(b, &self.otherwise);
@@ -132,8 +138,8 @@ impl Emit for If {
         let mut after_then = vec![];
         let results = b.branch(condition, &types, |b, arm| {
             let own = match arm {
-                Arm::Then => &self.then,
-                Arm::Else => {
+                BranchArm::Then => &self.then,
+                BranchArm::Else => {
                     after_then = gpu.shared.snapshot();
                     gpu.shared.restore(before.clone());
                     &self.otherwise
@@ -151,7 +157,7 @@ impl Emit for If {
     }
 }
 
-impl Emit for While {
+impl GpuEmit for While {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let inits = gpu.flatten(&self.inits);
         gpu.shared.enter_loop(&gpu.plan.distributed, &self.test);

@@ -1,8 +1,8 @@
 //! Elements moved to other threads, the way `layout::plan` found.
 
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
-use crate::gpu::emit::{Builder, Exchange, Gpu};
+use crate::gpu::emit::{Builder, Gpu, ShuffleMode};
 use crate::gpu::layout::access::MAX_BYTES;
 use crate::gpu::layout::conversion::Shuffle;
 use crate::gpu::layout::linear::LANE_BITS;
@@ -14,20 +14,20 @@ use crate::ops::{Convert, Reshape};
 use crate::support::dtype::DType;
 
 /// A tile in shared memory: the distance between neighbours along each axis, in elements.
-pub(crate) struct Staging {
+pub(crate) struct SmemTile {
     pub(crate) strides: Vec<u32>,
     pub(crate) elements: u32,
     /// The axis along which neighbours in the tile are neighbours in memory.
     pub(super) fast: usize,
-    skew: Option<Skew>,
+    skew: Option<Padding>,
     /// Whether the two elements of each pair along `fast` have changed places.
     pub(super) swapped: bool,
-    distances: Option<Distances>,
+    distances: Option<SmemOffsets>,
 }
 
 /// So many elements more for every `1 << shift` along an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Skew {
+struct Padding {
     axis: usize,
     shift: u32,
     elements: u32,
@@ -37,37 +37,38 @@ struct Skew {
 const WAVEFRONT: u32 = 128;
 const WORD: u32 = 4;
 
-impl Staging {
+impl SmemTile {
     /// Rows one after the other, each longer by 16 bytes so that a column meets different banks.
-    pub(crate) fn padded(shape: &Shape, dtype: DType) -> Staging {
-        Staging::along(shape, dtype, shape.rank() - 1)
+    pub(crate) fn padded(shape: &Shape, dtype: DType) -> SmemTile {
+        SmemTile::along(shape, dtype, shape.rank() - 1)
     }
 
     /// The same of lines along another axis.
-    pub(super) fn along(shape: &Shape, dtype: DType, fast: usize) -> Staging {
+    pub(super) fn along(shape: &Shape, dtype: DType, fast: usize) -> SmemTile {
         let padding = if shape.rank() > 1 { 16 / dtype.bytes() } else { 0 };
-        Staging::new(shape, padding, fast, None)
+        SmemTile::new(shape, padding, fast, None)
     }
 
     /// Row-major without gaps, so that another shape finds the same elements in order.
-    pub(crate) fn dense(shape: &Shape) -> Staging {
-        Staging::new(shape, 0, shape.rank() - 1, None)
+    pub(crate) fn dense(shape: &Shape) -> SmemTile {
+        SmemTile::new(shape, 0, shape.rank() - 1, None)
     }
 
     /// Rows one after the other so that a tile which lies as `from` is written, and read as `to` lies, with few conflicts of banks. Rows
     /// that a warp writes at once may be a power of two apart, so that no length of a row keeps them from the same bank: then some
     /// more elements follow after every few rows.
-    pub(crate) fn between(from: &Layout, to: &Layout, dtype: DType) -> Staging {
+    pub(crate) fn between(from: &Layout, to: &Layout, dtype: DType) -> SmemTile {
         let shape = from.shape();
-        let padded = Staging::padded(shape, dtype);
+        let padded = SmemTile::padded(shape, dtype);
         let Some(axis) = shape.rank().checked_sub(2) else { return padded };
         let fast = shape.rank() - 1;
-        let cost = |staging: &Staging| {
+        let cost = |staging: &SmemTile| {
             let written = staging.wavefronts(from, dtype, vector_along(from, dtype, fast));
             written + staging.wavefronts(to, dtype, vector(to, dtype))
         };
         let vector = MAX_BYTES / dtype.bytes();
-        let skewed = |shift: u32| Staging::new(shape, 0, fast, Some(Skew { axis, shift, elements: vector }));
+        let skewed =
+            |shift: u32| SmemTile::new(shape, 0, fast, Some(Padding { axis, shift, elements: vector }));
         let shifts = 1..shape[axis].ilog2().max(1);
         let best = shifts.map(skewed).map(|staging| (cost(&staging), staging)).min_by_key(|(cost, _)| *cost);
         best.filter(|(least, _)| 4 * least < 3 * cost(&padded)).map_or(padded, |(_, staging)| staging)
@@ -98,7 +99,7 @@ impl Staging {
             .sum()
     }
 
-    fn new(shape: &Shape, padding: u32, fast: usize, skew: Option<Skew>) -> Staging {
+    fn new(shape: &Shape, padding: u32, fast: usize, skew: Option<Padding>) -> SmemTile {
         let mut strides = vec![1; shape.rank()];
         let mut stride = shape[fast] + padding;
         for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
@@ -108,17 +109,17 @@ impl Staging {
                 stride += ((shape[axis] - 1) >> skew.shift) * skew.elements;
             }
         }
-        Staging { strides, elements: stride, fast, skew, swapped: false, distances: None }
+        SmemTile { strides, elements: stride, fast, skew, swapped: false, distances: None }
     }
 
     /// The same, written from one address on.
-    pub(super) fn by_one_address(self) -> Staging {
-        Staging { distances: Some(Distances::Constant), ..self }
+    pub(super) fn by_one_address(self) -> SmemTile {
+        SmemTile { distances: Some(SmemOffsets::Constant), ..self }
     }
 
     /// The same with the two elements of each pair along `fast` in each other's place.
-    pub(super) fn swapped(self) -> Staging {
-        Staging { swapped: true, ..self }
+    pub(super) fn swapped(self) -> SmemTile {
+        SmemTile { swapped: true, ..self }
     }
 
     /// Elements from the first one to the one at this coordinate.
@@ -157,13 +158,13 @@ fn layouts<'a>(distributed: &'a Distributed, operand: Value, op: &Op) -> (&'a La
     (&distributed.layouts[&operand], &distributed.layouts[&op.results[0]])
 }
 
-impl Emit for Convert {
+impl GpuEmit for Convert {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let (from, to) = layouts(distributed, self.value, op);
         let ty = distributed.func.ty(self.value);
         match conversion(from, to) {
             Conversion::Registers(_) | Conversion::Shuffle(_) => 0,
-            Conversion::Shared => Staging::between(from, to, ty.dtype).elements * ty.dtype.bytes(),
+            Conversion::Shared => SmemTile::between(from, to, ty.dtype).elements * ty.dtype.bytes(),
         }
     }
 
@@ -175,7 +176,7 @@ impl Emit for Convert {
             Conversion::Registers(sources) => sources.into_iter().map(|source| values[source]).collect(),
             Conversion::Shuffle(shuffle) => gpu.shuffled(b, &values, &shuffle),
             Conversion::Shared => {
-                let staging = Staging::between(from, to, ty.dtype);
+                let staging = SmemTile::between(from, to, ty.dtype);
                 gpu.staged(b, op, self.value, [&staging, &staging])
             }
         };
@@ -183,7 +184,7 @@ impl Emit for Convert {
     }
 }
 
-impl Emit for Reshape {
+impl GpuEmit for Reshape {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let (from, to) = layouts(distributed, self.value, op);
         let ty = distributed.func.ty(self.value);
@@ -200,7 +201,7 @@ impl Emit for Reshape {
         if from.reshape(&new).as_ref() == Some(to) {
             return gpu.view(op, self.value, |coord| coord.reshape(&new, &old));
         }
-        let registers = gpu.staged(b, op, self.value, [&Staging::dense(&old), &Staging::dense(&new)]);
+        let registers = gpu.staged(b, op, self.value, [&SmemTile::dense(&old), &SmemTile::dense(&new)]);
         gpu.define(op.results[0], registers);
     }
 }
@@ -250,7 +251,7 @@ impl Gpu<'_> {
         lane: Val,
     ) -> Val {
         match flips {
-            [] => self.shuffle(b, values[source], Exchange::Index, lane),
+            [] => self.shuffle(b, values[source], ShuffleMode::Index, lane),
             [(flip, bit), rest @ ..] => {
                 let kept = self.choose(b, values, source, rest, lane);
                 let flipped = self.choose(b, values, source ^ flip, rest, lane);
@@ -262,7 +263,7 @@ impl Gpu<'_> {
     }
 
     /// Through shared memory: written as `stagings[0]` places the operand, read as `stagings[1]` places the result.
-    fn staged(&mut self, b: &mut Builder, op: &Op, operand: Value, stagings: [&Staging; 2]) -> Vec<Val> {
+    fn staged(&mut self, b: &mut Builder, op: &Op, operand: Value, stagings: [&SmemTile; 2]) -> Vec<Val> {
         let base = self.write_staged(b, op, operand, stagings[0]);
         self.read_staged(b, op, base, stagings[1])
     }
@@ -273,7 +274,7 @@ impl Gpu<'_> {
         b: &mut Builder,
         op: &Op,
         operand: Value,
-        staging: &Staging,
+        staging: &SmemTile,
     ) -> Val {
         self.exchanged(b, op, |gpu, b, base| gpu.write_tile(b, operand, staging, base))
     }
@@ -296,7 +297,7 @@ impl Gpu<'_> {
     }
 
     /// Writes a tile to shared memory from `base` on.
-    pub(super) fn write_tile(&mut self, b: &mut Builder, operand: Value, staging: &Staging, base: Val) {
+    pub(super) fn write_tile(&mut self, b: &mut Builder, operand: Value, staging: &SmemTile, base: Val) {
         let dtype = self.func.ty(operand).dtype;
         let from = self.layout(operand);
         let values = self.registers(operand);
@@ -310,10 +311,10 @@ impl Gpu<'_> {
         b: &mut Builder,
         (from, values, dtype): (&Layout, &[Val], DType),
         writer: Option<Val>,
-        (staging, base): (&Staging, Val),
+        (staging, base): (&SmemTile, Val),
     ) {
         let run = vector_along(from, dtype, staging.fast);
-        let distances = staging.distances.unwrap_or_else(|| Distances::of(from, dtype, run));
+        let distances = staging.distances.unwrap_or_else(|| SmemOffsets::of(from, dtype, run));
         let pointers = self.staged_pointers(b, (from, run), (staging, base, dtype), distances);
         let write = |b: &mut Builder| {
             for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
@@ -329,15 +330,21 @@ impl Gpu<'_> {
     }
 
     /// The result's elements from where `staging` places them.
-    pub(super) fn read_staged(&mut self, b: &mut Builder, op: &Op, base: Val, staging: &Staging) -> Vec<Val> {
+    pub(super) fn read_staged(
+        &mut self,
+        b: &mut Builder,
+        op: &Op,
+        base: Val,
+        staging: &SmemTile,
+    ) -> Vec<Val> {
         let to = self.layout(op.results[0]);
         let dtype = self.func.ty(op.results[0]).dtype;
         let run = vector(to, dtype);
         // What was written in pieces is read beside all the addresses that its stores need.
         let from = op.kind.operation().operands().into_iter().find(|&value| !self.func.ty(value).is_scalar());
-        let distances = from.map_or(Distances::Computed, |from| {
+        let distances = from.map_or(SmemOffsets::Computed, |from| {
             let from = self.layout(from);
-            Distances::of(from, dtype, vector_along(from, dtype, staging.fast))
+            SmemOffsets::of(from, dtype, vector_along(from, dtype, staging.fast))
         });
         let pointers = self.staged_pointers(b, (to, run), (staging, base, dtype), distances);
         pointers.into_iter().flat_map(|pointer| load(b, pointer, dtype, run)).collect()
@@ -348,8 +355,8 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         (layout, run): (&Layout, usize),
-        (staging, base, dtype): (&Staging, Val, DType),
-        distances: Distances,
+        (staging, base, dtype): (&SmemTile, Val, DType),
+        distances: SmemOffsets,
     ) -> Vec<Val> {
         let registers = (0..layout.register_count()).step_by(run);
         let alone = staging.swapped && run == 1;
@@ -357,7 +364,7 @@ impl Gpu<'_> {
             let one = b.int(Ty::I32, 1);
             b.xor(coord, one)
         };
-        if distances == Distances::Computed || !layout.is_disjoint() {
+        if distances == SmemOffsets::Computed || !layout.is_disjoint() {
             let place = |r| {
                 staging.pointer(b, base, dtype, |b, axis| {
                     let coord = self.coord(b, layout, r, axis);
@@ -381,18 +388,18 @@ impl Gpu<'_> {
 
 /// How far a thread's elements are from its first one in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Distances {
+enum SmemOffsets {
     /// Each address is computed from coordinates.
     Computed,
     /// Of fragments there are many small pieces, for which addresses of their own would take registers.
     Constant,
 }
 
-impl Distances {
+impl SmemOffsets {
     /// Of a tile of which one instruction writes `run` registers.
-    fn of(layout: &Layout, dtype: DType, run: usize) -> Distances {
+    fn of(layout: &Layout, dtype: DType, run: usize) -> SmemOffsets {
         let pieces = run > 1 && run as u32 * dtype.bytes() < 16 && layout.is_disjoint();
-        if pieces { Distances::Constant } else { Distances::Computed }
+        if pieces { SmemOffsets::Constant } else { SmemOffsets::Computed }
     }
 }
 

@@ -6,13 +6,13 @@ use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 
 /// Consecutive bits of a lane or warp number whose bases double: one shift and one mask.
-pub(super) struct Run {
+pub(super) struct BitRun {
     first: u32,
     bits: u32,
     basis: u32,
 }
 
-impl Run {
+impl BitRun {
     pub fn extract(&self, b: &mut Builder, source: Val) -> Val {
         let first = b.int(Ty::I32, i64::from(self.first));
         let mask = b.int(Ty::I32, (1 << self.bits) - 1);
@@ -24,16 +24,16 @@ impl Run {
     }
 }
 
-pub(super) fn runs(bases: &[Coord], axis: usize) -> Vec<Run> {
-    let mut runs: Vec<Run> = vec![];
+pub(super) fn runs(bases: &[Coord], axis: usize) -> Vec<BitRun> {
+    let mut runs: Vec<BitRun> = vec![];
     for (bit, basis) in bases.iter().enumerate() {
         let basis = basis.get(axis);
         // A basis of several bits is the sum of its bits.
         for part in (0..32).map(|i| 1u32 << i).filter(|part| basis & part != 0) {
-            let grows = |run: &Run| run.first + run.bits == bit as u32 && run.basis << run.bits == part;
+            let grows = |run: &BitRun| run.first + run.bits == bit as u32 && run.basis << run.bits == part;
             match runs.iter_mut().find(|run| grows(run)) {
                 Some(run) => run.bits += 1,
-                None => runs.push(Run { first: bit as u32, bits: 1, basis: part }),
+                None => runs.push(BitRun { first: bit as u32, bits: 1, basis: part }),
             }
         }
     }

@@ -3,11 +3,11 @@
 //! A failure goes to the record of the module. Output is CUDA's `vprintf`: a format in global memory, and the arguments
 //! promoted as C does, one behind the other in memory of the thread.
 
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, ModuleBuilder, Space, cast, report};
 use crate::gpu::layout::Layout;
 use crate::ir::{Func, Op, Value};
-use crate::mlir::builder::{Access, Val};
+use crate::mlir::builder::{AccessFlags, Val};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Assert, Print, Site};
 use crate::support::dtype::DType;
@@ -89,7 +89,7 @@ impl Gpu<'_> {
     }
 }
 
-impl Emit for Assert {
+impl GpuEmit for Assert {
     /// Of a thread's elements that fail the first counts.
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let shape = gpu.func.ty(self.holds).shape.clone();
@@ -111,14 +111,14 @@ impl Emit for Assert {
                 }
                 let length = b.int(Ty::I64, shape.elements() as i64);
                 let record = b.address_of(report::GLOBAL, Space::Global);
-                let element = report::Element { index, length, program: gpu.program };
+                let element = report::ReportedElement { index, length, program: gpu.program };
                 report::write(b, record, (gpu.func, op), &element);
             });
         });
     }
 }
 
-impl Emit for Print {
+impl GpuEmit for Print {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
         let like = self.values.first().copied().or(self.mask);
         let writer = gpu.writer(b, like.and_then(|value| gpu.layout_of(value)));
@@ -154,7 +154,7 @@ impl Print {
             let bytes = argument.ty.elem.bits() / 8;
             let at = next.next_multiple_of(bytes);
             let place = b.offset_bytes(buffer, at as i32);
-            b.store(argument, place, Access::aligned(bytes));
+            b.store(argument, place, AccessFlags::aligned(bytes));
             next = at + bytes;
         }
         let format = b.address_of(&format_name(&gpu.entry, self.site), Space::Global);

@@ -5,7 +5,7 @@
 
 use crate::gpu::emit::barrier::init_signals;
 use crate::gpu::emit::threads::lowest_lanes;
-use crate::gpu::emit::{Builder, Exchange, Gpu, IntPredicate, Plan, statement};
+use crate::gpu::emit::{Builder, Gpu, GpuPlan, IntPredicate, ShuffleMode, statement};
 use crate::gpu::layout::Distributed;
 use crate::ir::{Block, Op};
 use crate::mlir::builder::Val;
@@ -28,7 +28,7 @@ pub(super) fn needs_cluster(distributed: &Distributed, block: &Block) -> bool {
 
 /// The number of a thread's warp among those of its program, by that in its block. `block` is the block's number, and becomes
 /// the program's.
-pub(super) fn warp_of(plan: &Plan, b: &mut Builder, block_warp: Val, block: &mut Val) -> Val {
+pub(super) fn warp_of(plan: &GpuPlan, b: &mut Builder, block_warp: Val, block: &mut Val) -> Val {
     let blocks = plan.blocks();
     if blocks == 1 {
         return block_warp;
@@ -101,7 +101,7 @@ impl Gpu<'_> {
         let first = b.icmp(IntPredicate::Eq, self.lane, zero);
         let text = format!("@$2 mbarrier.arrive.expect_tx.shared::cta.b64 $0, [$1], {bytes};");
         let turn = statement(b, &text, "=l,l,b,~{memory}", &[signal, first], &[Ty::I64])[0];
-        self.shuffle(b, turn, Exchange::Index, zero)
+        self.shuffle(b, turn, ShuffleMode::Index, zero)
     }
 
     /// Of lanes that do the same, as many bits as number the blocks of a cluster: each tells one of them.

@@ -5,22 +5,22 @@ use std::collections::{HashMap, HashSet};
 use crate::frontend::syntax::BinaryOp;
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::packed_cast;
-use crate::gpu::emit::smem_alloc::Ring;
-use crate::gpu::emit::{Asm, Builder, Gpu, Join, Registers};
+use crate::gpu::emit::smem_alloc::SmemRing;
+use crate::gpu::emit::{Asm, Builder, Gpu, IndexJoin, Registers};
 use crate::gpu::layout::{Coord, Distributed, Layout};
 use crate::ir::{Func, Op, Value};
-use crate::mlir::builder::{Arm, FloatPredicate, Val};
+use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
-use crate::ops::scalar::{Algebra, Half};
+use crate::ops::scalar::{ArithKind, HalfPolicy};
 use crate::ops::{
-    Arange, Bitcast, Broadcast, Cast, Claim, Constant, ExpandDims, Hold, InlinePtx, Length, NumPrograms,
+    Arange, AxisHint, Bitcast, Broadcast, Cast, Constant, ExpandDims, Hold, InlinePtx, Length, NumPrograms,
     Operation, Permute, ProgramId, Scalar, Splat,
 };
 use crate::support::dtype::DType;
 
 /// How an operation becomes code of a GPU thread.
-pub trait Emit {
+pub trait GpuEmit {
     /// Defines the operation's results.
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op);
 
@@ -48,13 +48,13 @@ pub trait Emit {
     }
 
     /// Shared memory that each thread would like parts of while its blocks run; it does without where there is none.
-    fn ring(&self, distributed: &Distributed) -> Option<Ring> {
+    fn ring(&self, distributed: &Distributed) -> Option<SmemRing> {
         let _ = distributed;
         None
     }
 }
 
-impl Emit for Constant {
+impl GpuEmit for Constant {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let ty = gpu.register_type(op.results[0]);
         let value = constant(b, self.value, gpu.func.ty(op.results[0]).dtype, ty);
@@ -62,28 +62,28 @@ impl Emit for Constant {
     }
 }
 
-impl Emit for ProgramId {
+impl GpuEmit for ProgramId {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let program = gpu.program[usize::from(self.axis)];
         gpu.define(op.results[0], vec![program]);
     }
 }
 
-impl Emit for NumPrograms {
+impl GpuEmit for NumPrograms {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let extent = gpu.grid[usize::from(self.axis)];
         gpu.define(op.results[0], vec![extent]);
     }
 }
 
-impl Emit for Length {
+impl GpuEmit for Length {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let length = gpu.slice(self.param).length;
         gpu.define(op.results[0], vec![length]);
     }
 }
 
-impl Emit for Arange {
+impl GpuEmit for Arange {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]);
         let registers = (0..layout.register_count())
@@ -97,7 +97,7 @@ impl Emit for Arange {
     }
 }
 
-impl Emit for Splat {
+impl GpuEmit for Splat {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let value = gpu.scalar(self.value);
         let count = gpu.register_count(op.results[0]);
@@ -105,13 +105,14 @@ impl Emit for Splat {
     }
 }
 
-impl Emit for Scalar {
+impl GpuEmit for Scalar {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let args: Vec<_> = self.args.iter().map(|&arg| gpu.registers(arg)).collect();
         let dtype = self.dtype(gpu.func);
         let count = args[0].len();
         // 16-bit floats go two to an instruction.
-        let paired = dtype.is_half() && self.op.half == Half::Native && self.op.algebra != Algebra::Select;
+        let paired =
+            dtype.is_half() && self.op.half == HalfPolicy::Native && self.op.algebra != ArithKind::Select;
         let registers = if paired && count.is_multiple_of(2) {
             (0..count / 2)
                 .flat_map(|pair| {
@@ -127,7 +128,7 @@ impl Emit for Scalar {
             // Equal elements are computed once: a mask that is the same for a whole vector, a number spread over a tile.
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
             let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
-            let compares = matches!(self.op.algebra, Algebra::Compare(_));
+            let compares = matches!(self.op.algebra, ArithKind::Compare(_));
             let is_mask = gpu.func.ty(op.results[0]).dtype == DType::Bool && self.has_signed_operands(gpu);
             let apart = compares && self.has_difference(gpu, &args);
             let clamped =
@@ -141,21 +142,23 @@ impl Emit for Scalar {
                         return found;
                     }
                     let result = *known.entry(key).or_insert_with(|| match self.op.algebra {
-                        Algebra::Add if self.exact => gpu.joined(b, Join::Sum, operands[0], operands[1]),
-                        Algebra::Sub if self.exact => {
-                            gpu.joined(b, Join::Difference, operands[0], operands[1])
+                        ArithKind::Add if self.exact => {
+                            gpu.joined(b, IndexJoin::Sum, operands[0], operands[1])
+                        }
+                        ArithKind::Sub if self.exact => {
+                            gpu.joined(b, IndexJoin::Difference, operands[0], operands[1])
                         }
                         _ if apart => {
-                            let distance = gpu.joined(b, Join::Difference, operands[0], operands[1]);
+                            let distance = gpu.joined(b, IndexJoin::Difference, operands[0], operands[1]);
                             let (base, constant) = gpu.displacement(distance);
                             let limit = b.int(base.ty, -constant);
                             elementwise::applied(b, self, &[base, limit], dtype)
                         }
                         _ if clamped => self.clamped_comparison(gpu, b, &operands),
-                        Algebra::Select if operands[2].id() == b.zero(operands[2].ty).id() => {
+                        ArithKind::Select if operands[2].id() == b.zero(operands[2].ty).id() => {
                             gpu.select_or_zero(b, operands[0], operands[1])
                         }
-                        Algebra::Mul if let Some((mask, factors)) = gpu.masked_factors(&operands) => {
+                        ArithKind::Mul if let Some((mask, factors)) = gpu.masked_factors(&operands) => {
                             let product = elementwise::applied(b, self, &factors, dtype);
                             gpu.select_or_zero(b, mask, product)
                         }
@@ -200,8 +203,8 @@ impl Scalar {
             let types = vec![largest.ty; operands.len()];
             results.extend(b.branch(are_common, &types, |b, arm| {
                 let of = |&operand| match arm {
-                    Arm::Then => (common.lanes)(b, operand),
-                    Arm::Else => elementwise::applied(b, self, &[operand], dtype),
+                    BranchArm::Then => (common.lanes)(b, operand),
+                    BranchArm::Else => elementwise::applied(b, self, &[operand], dtype),
                 };
                 operands.iter().map(of).collect()
             }));
@@ -220,7 +223,7 @@ impl Scalar {
         let [left, right] = args else { return false };
         let order = matches!(
             self.op.algebra,
-            Algebra::Compare(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
+            ArithKind::Compare(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
         );
         if !order || gpu.func.ty(self.args[0]).dtype != DType::I32 {
             return false;
@@ -267,7 +270,7 @@ impl Scalar {
     }
 }
 
-impl Emit for Cast {
+impl GpuEmit for Cast {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let values = gpu.registers(self.value);
         let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
@@ -283,7 +286,7 @@ impl Emit for Cast {
     }
 }
 
-impl Emit for Bitcast {
+impl GpuEmit for Bitcast {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let to = gpu.func.ty(op.results[0]).dtype;
         let registers = gpu.registers(self.value).iter().map(|&value| cast::bitcast(b, value, to)).collect();
@@ -291,7 +294,7 @@ impl Emit for Bitcast {
     }
 }
 
-impl Emit for Hold {
+impl GpuEmit for Hold {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
         let values = gpu.registers(self.value);
@@ -358,34 +361,34 @@ impl Gpu<'_> {
     }
 }
 
-impl Emit for Broadcast {
+impl GpuEmit for Broadcast {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let from = gpu.func.ty(self.value).shape.clone();
         gpu.view(op, self.value, |coord| coord.clamp(&from));
     }
 }
 
-impl Emit for ExpandDims {
+impl GpuEmit for ExpandDims {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         gpu.view(op, self.value, |coord| coord.remove(self.axis));
     }
 }
 
-impl Emit for Permute {
+impl GpuEmit for Permute {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         debug_assert_eq!(self.operands().len(), 1);
         gpu.view(op, self.value, |coord| coord.unpermute(&self.order));
     }
 }
 
-impl Emit for Claim {
+impl GpuEmit for AxisHint {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let registers = gpu.registers(self.value).to_vec();
         gpu.define(op.results[0], registers);
     }
 }
 
-impl Emit for InlinePtx {
+impl GpuEmit for InlinePtx {
     fn is_opaque(&self) -> bool {
         true
     }

@@ -1,7 +1,7 @@
 //! Counting in shared memory, with an atomic addition for each element.
 
-use crate::gpu::emit::convert::Staging;
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::convert::SmemTile;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::reduce::store;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::gpu::layout::Distributed;
@@ -11,7 +11,7 @@ use crate::mlir::types::Ty;
 use crate::ops::Histogram;
 use crate::support::dtype::DType;
 
-impl Emit for Histogram {
+impl GpuEmit for Histogram {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         distributed.func.ty(op.results[0]).shape.elements() as u32 * 4
     }
@@ -41,7 +41,7 @@ impl Emit for Histogram {
         self.count_in_shared(gpu, b, base, counts.shape()[0]);
         gpu.barrier(b);
         gpu.shared.read(place);
-        let registers = gpu.read_staged(b, op, base, &Staging::dense(counts.shape()));
+        let registers = gpu.read_staged(b, op, base, &SmemTile::dense(counts.shape()));
         gpu.define(op.results[0], registers);
     }
 }

@@ -7,13 +7,13 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::frontend::syntax::BinaryOp;
-use crate::gpu::emit::async_copy::Turns;
+use crate::gpu::emit::async_copy::IterationSpace;
 use crate::gpu::emit::warp_specialize::varies;
 use crate::gpu::emit::{Builder, Gpu};
 use crate::ir::{Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::scalar::Algebra;
+use crate::ops::scalar::ArithKind;
 use crate::ops::{Cast, Effect, For, Kind, Scalar};
 
 /// Numbers beyond this are left alone, and more terms than these: no sum of them overflows.
@@ -23,7 +23,7 @@ const MAX_TERMS: usize = 4;
 const MAX_COMPARISONS: usize = 16;
 
 /// A comparison that holds from some number on, or until one.
-struct Comparison {
+struct SplitCondition {
     /// Whether it holds for larger numbers.
     rises: bool,
     /// The variable with these, with their signs, is compared with 0 or the number next to it.
@@ -32,22 +32,22 @@ struct Comparison {
 }
 
 /// The conditions of a loop's branches, and what they come down to.
-pub(super) struct Branches {
+pub(super) struct LoopBranches {
     pub conditions: Vec<Value>,
-    comparisons: Vec<Comparison>,
+    comparisons: Vec<SplitCondition>,
 }
 
 /// The turns in which no branch is taken: from the first number, 0 where there is none, to the one before the second.
-pub(super) struct Quiet {
+pub(super) struct MainLoop {
     pub first: Option<Val>,
     pub end: Option<Val>,
 }
 
-impl Branches {
+impl LoopBranches {
     /// `None` where there are none, or some that are not of this kind.
-    pub fn new(gpu: &Gpu, body: &For, definitions: &HashMap<Value, &Op>) -> Option<Branches> {
-        let mut branches = Branches { conditions: vec![], comparisons: vec![] };
-        let walk = Walk { gpu, variable: body.body.args[0], inner: body.body.defined(), definitions };
+    pub fn new(gpu: &Gpu, body: &For, definitions: &HashMap<Value, &Op>) -> Option<LoopBranches> {
+        let mut branches = LoopBranches { conditions: vec![], comparisons: vec![] };
+        let walk = SplitWalk { gpu, variable: body.body.args[0], inner: body.body.defined(), definitions };
         for op in &body.body.ops {
             if let Kind::If(branch) = &op.kind {
                 branches.conditions.push(branch.condition);
@@ -58,7 +58,7 @@ impl Branches {
     }
 }
 
-struct Walk<'a, 'g> {
+struct SplitWalk<'a, 'g> {
     gpu: &'a Gpu<'g>,
     variable: Value,
     /// What the loop defines.
@@ -66,13 +66,13 @@ struct Walk<'a, 'g> {
     definitions: &'a HashMap<Value, &'a Op>,
 }
 
-impl Walk<'_, '_> {
-    fn condition(&self, value: Value, found: &mut Vec<Comparison>) -> Option<()> {
+impl SplitWalk<'_, '_> {
+    fn condition(&self, value: Value, found: &mut Vec<SplitCondition>) -> Option<()> {
         let Kind::Scalar(Scalar { op, args, .. }) = &self.definitions.get(&value)?.kind else { return None };
-        if op.algebra == Algebra::Or {
+        if op.algebra == ArithKind::Or {
             return args.iter().try_for_each(|&arg| self.condition(arg, found));
         }
-        let Algebra::Compare(comparison) = op.algebra else { return None };
+        let ArithKind::Compare(comparison) = op.algebra else { return None };
         let (less, or_equal) = match comparison {
             BinaryOp::Lt => (true, false),
             BinaryOp::Le => (true, true),
@@ -91,7 +91,7 @@ impl Walk<'_, '_> {
         self.sum(own, &mut terms)?;
         let plain = |&(_, term): &(bool, Value)| self.small(term) && self.is_fixed(term);
         let fits = terms.len() <= MAX_TERMS && terms.iter().all(plain);
-        found.push(Comparison { rises, terms, strict: !or_equal });
+        found.push(SplitCondition { rises, terms, strict: !or_equal });
         (fits && found.len() <= MAX_COMPARISONS).then_some(())
     }
 
@@ -111,11 +111,11 @@ impl Walk<'_, '_> {
         let [left, right] = args[..] else { return None };
         let in_left = varies(left, self.variable, self.definitions);
         let (own, other) = if in_left { (left, right) } else { (right, left) };
-        let adds = op.algebra == Algebra::Add || op.algebra == Algebra::Sub && in_left;
+        let adds = op.algebra == ArithKind::Add || op.algebra == ArithKind::Sub && in_left;
         if !adds || to.bytes() < 8 {
             return None;
         }
-        terms.push((op.algebra == Algebra::Add, other));
+        terms.push((op.algebra == ArithKind::Add, other));
         self.sum(own, terms)
     }
 
@@ -147,15 +147,15 @@ impl Gpu<'_> {
     pub(super) fn quiet_turns(
         &mut self,
         b: &mut Builder,
-        branches: &Branches,
-        turns: Turns,
+        branches: &LoopBranches,
+        turns: IterationSpace,
         definitions: &HashMap<Value, &Op>,
-    ) -> Quiet {
+    ) -> MainLoop {
         let values = self.values.clone();
-        let mut quiet = Quiet { first: None, end: None };
+        let mut quiet = MainLoop { first: None, end: None };
         let low = wide(b, turns.low);
         let step = wide(b, turns.step);
-        for Comparison { rises, terms, strict } in &branches.comparisons {
+        for SplitCondition { rises, terms, strict } in &branches.comparisons {
             // The first number for which it holds, or does not hold any more.
             let mut number = b.int(Ty::I64, i64::from(*rises == *strict));
             for (plus, term) in terms {

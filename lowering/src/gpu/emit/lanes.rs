@@ -9,7 +9,7 @@ impl Gpu<'_> {
     /// A number that is the same in all lanes, as one of which ptxas knows it: it comes from a shuffle.
     pub(super) fn uniform(&self, b: &mut Builder, value: Val) -> Val {
         let first = b.int(Ty::I32, 0);
-        self.shuffle(b, value, Exchange::Index, first)
+        self.shuffle(b, value, ShuffleMode::Index, first)
     }
 
     /// The same number, but ptxas does not see where it comes from: a shuffle that moves nothing. It takes it for one that differs
@@ -27,7 +27,7 @@ impl Gpu<'_> {
     }
 
     /// The value of another lane of the warp, bit by bit.
-    pub(super) fn shuffle(&self, b: &mut Builder, value: Val, kind: Exchange, lane: Val) -> Val {
+    pub(super) fn shuffle(&self, b: &mut Builder, value: Val, kind: ShuffleMode, lane: Val) -> Val {
         let bits = value.ty.elem.bits();
         if bits == 64 {
             let words = b.bitcast(value, Ty::vector(Elem::I32, 2));
@@ -40,8 +40,8 @@ impl Gpu<'_> {
         let word = b.zext(int, Elem::I32);
         let (all, clamp) = (b.int(Ty::I32, -1), b.int(Ty::I32, 31));
         let kind = match kind {
-            Exchange::Butterfly => "#nvvm<shfl_kind bfly>",
-            Exchange::Index => "#nvvm<shfl_kind idx>",
+            ShuffleMode::Butterfly => "#nvvm<shfl_kind bfly>",
+            ShuffleMode::Index => "#nvvm<shfl_kind idx>",
         };
         let moved = b.op_with("nvvm.shfl.sync", &[all, word, lane, clamp], Ty::I32, &[("kind", kind)]);
         let moved = b.trunc(moved, int.ty.elem);
@@ -51,7 +51,7 @@ impl Gpu<'_> {
 
 /// Which lane a shuffle reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Exchange {
+pub(super) enum ShuffleMode {
     /// The lane whose number differs in the given bits.
     Butterfly,
     /// The lane given.

@@ -6,9 +6,9 @@
 //! longest place, then those of the next. Only so many at once, for all of them read memory of their own, which the second-level cache
 //! has to hold while neighbours read it too.
 
-use crate::analysis::program_length::Longest;
+use crate::analysis::program_length::LongestAxis;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
-use crate::mlir::builder::{Arm, Val};
+use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::types::{Elem, Ty};
 
 /// The most programs of one place that begin together: of a GPU's 132 multiprocessors four or more work on what one of them reads. More do
@@ -21,7 +21,7 @@ impl Gpu<'_> {
     /// Gives each block the program of its turn. Blocks that run one program after the other take them in that order themselves.
     pub(super) fn begin_longest_first(&mut self, b: &mut Builder) {
         let has_one = self.plan.pipeline.is_none() && self.plan.programs == 1 && self.plan.blocks() == 1;
-        if self.longest.is_some_and(Longest::changes_order) && has_one {
+        if self.longest.is_some_and(LongestAxis::changes_order) && has_one {
             let ([x, y, z], own) = (self.grid, self.program);
             let rows = b.mul(y, z);
             let [wide_x, wide_rows] = [x, rows].map(|extent| b.zext(extent, Elem::I64));
@@ -29,14 +29,14 @@ impl Gpu<'_> {
             let most = b.int(Ty::I64, i64::from(u32::MAX));
             let are_counted = b.icmp(IntPredicate::Ule, all, most);
             let program = b.branch(are_counted, &[Ty::I32; 3], |b, arm| match arm {
-                Arm::Then => {
+                BranchArm::Then => {
                     let planes = b.mul(own[2], y);
                     let rows = b.add(planes, own[1]);
                     let before = b.mul(rows, x);
                     let number = b.add(before, own[0]);
                     self.longest_first(b, number).to_vec()
                 }
-                Arm::Else => own.to_vec(),
+                BranchArm::Else => own.to_vec(),
             });
             self.program = [program[0], program[1], program[2]];
         }
@@ -72,8 +72,8 @@ impl Gpu<'_> {
         let most = b.select(are_few, held, least);
         let fit = b.icmp(IntPredicate::Ule, others, most);
         let width = b.branch(fit, &[Ty::I32], |b, arm| match arm {
-            Arm::Then => vec![others],
-            Arm::Else => {
+            BranchArm::Then => vec![others],
+            BranchArm::Else => {
                 let groups = divided_up(b, others, most);
                 vec![divided_up(b, others, groups)]
             }
@@ -101,8 +101,8 @@ impl Gpu<'_> {
 fn quotient(b: &mut Builder, dividend: Val, divisor: Val) -> Val {
     let is_less = b.icmp(IntPredicate::Ult, dividend, divisor);
     b.branch(is_less, &[Ty::I32], |b, arm| match arm {
-        Arm::Then => vec![b.int(Ty::I32, 0)],
-        Arm::Else => vec![b.udiv(dividend, divisor)],
+        BranchArm::Then => vec![b.int(Ty::I32, 0)],
+        BranchArm::Else => vec![b.udiv(dividend, divisor)],
     })[0]
 }
 

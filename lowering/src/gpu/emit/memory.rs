@@ -2,28 +2,29 @@
 
 mod shifted;
 
-use crate::gpu::emit::bounds_check::{Bound, Farthest, widen};
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::bounds_check::{BoundsCheck, Farthest, widen};
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate, Space, report, statement};
 use crate::gpu::layout::Layout;
 use crate::ir::{Op, Value};
-use crate::mlir::builder::{Access, Val};
+use crate::mlir::builder::{AccessFlags, Val};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{
-    AddView, Cache, Effect, For, Keep, Kind, Level, Load, LoadView, Operation, Place, Store, StoreView,
+    AddView, CacheHints, CacheModifier, Effect, EvictionPolicy, For, Kind, Load, LoadView, MemAccess,
+    Operation, Store, StoreView,
 };
 use crate::support::dtype::DType;
 
 /// The words one instruction moves.
 #[derive(Clone, Copy)]
-pub(super) struct Words {
+pub(super) struct VectorWords {
     count: u16,
     elem: Elem,
     bytes: u32,
 }
 
-impl Words {
-    pub(super) fn of(bytes: u32) -> Words {
+impl VectorWords {
+    pub(super) fn of(bytes: u32) -> VectorWords {
         let (count, elem) = match bytes {
             1 => (1, Elem::I8),
             2 => (1, Elem::I16),
@@ -31,7 +32,7 @@ impl Words {
             8 => (2, Elem::I32),
             _ => (4, Elem::I32),
         };
-        Words { count, elem, bytes }
+        VectorWords { count, elem, bytes }
     }
 
     fn ty(self) -> Ty {
@@ -183,11 +184,11 @@ pub(super) struct Addresses {
     /// `None` where the access always happens.
     pub(super) masks: Vec<Option<Val>>,
     /// Where accesses outside the slice are reported: the farthest element, and what it is compared with.
-    farthest: Option<(Farthest, Bound)>,
+    farthest: Option<(Farthest, BoundsCheck)>,
 }
 
 impl Gpu<'_> {
-    pub(super) fn addresses(&mut self, b: &mut Builder, place: &Place, dtype: DType) -> Addresses {
+    pub(super) fn addresses(&mut self, b: &mut Builder, place: &MemAccess, dtype: DType) -> Addresses {
         let slice = self.slice(place.param);
         let bytes = dtype.bytes();
         let offsets = self.registers(place.offset);
@@ -195,7 +196,7 @@ impl Gpu<'_> {
         let base = place.base.map(|base| self.scalar(base));
         let start = base.map_or(slice.pointer, |base| b.offset(slice.pointer, base, bytes));
         let signed = self.func.ty(place.offset).dtype.is_signed();
-        let bound = place.bounded.then(|| Bound {
+        let bound = place.bounded.then(|| BoundsCheck {
             length: slice.length,
             base,
             signed,
@@ -235,7 +236,7 @@ impl Gpu<'_> {
     }
 
     /// The address of the element at an offset, a signed number.
-    fn addressed(&mut self, b: &mut Builder, place: &Place, dtype: DType, offset: Val) -> Val {
+    fn addressed(&mut self, b: &mut Builder, place: &MemAccess, dtype: DType, offset: Val) -> Val {
         let pointer = self.slice(place.param).pointer;
         let start = match place.base {
             Some(base) => b.offset(pointer, self.scalar(base), dtype.bytes()),
@@ -258,7 +259,7 @@ impl Gpu<'_> {
             let index = bound.index(b, farthest.distance);
             let length = self.slice(place.param).length;
             let record = b.address_of(report::GLOBAL, Space::Global);
-            let element = report::Element { index, length, program: self.program };
+            let element = report::ReportedElement { index, length, program: self.program };
             report::write(b, record, (self.func, op), &element);
         });
     }
@@ -283,7 +284,7 @@ impl Gpu<'_> {
     }
 
     /// A barrier where another thread may have touched what this access touches.
-    pub(super) fn order(&mut self, b: &mut Builder, place: &Place, writes: bool) {
+    pub(super) fn order(&mut self, b: &mut Builder, place: &MemAccess, writes: bool) {
         if self.func.slice(place.param).1 && self.shared.slice(*place, writes) {
             let pending = self.shared.snapshot();
             self.barrier(b);
@@ -291,7 +292,7 @@ impl Gpu<'_> {
         }
     }
 
-    pub(super) fn access_layout(&self, place: &Place) -> Option<&Layout> {
+    pub(super) fn access_layout(&self, place: &MemAccess) -> Option<&Layout> {
         (!self.func.ty(place.offset).is_scalar()).then(|| self.layout(place.offset))
     }
 }
@@ -324,33 +325,33 @@ struct Modifiers {
 
 impl Modifiers {
     /// Those that a call asks for.
-    fn asked(gpu: &Gpu, cache: Cache) -> Modifiers {
+    fn asked(gpu: &Gpu, cache: CacheHints) -> Modifiers {
         let cop = match cache.level {
-            Level::All | Level::Volatile => "",
-            Level::Global => ".cg",
-            Level::Streaming => ".cs",
-            Level::Through => ".wt",
+            CacheModifier::All | CacheModifier::Volatile => "",
+            CacheModifier::Global => ".cg",
+            CacheModifier::Streaming => ".cs",
+            CacheModifier::Through => ".wt",
         };
         // PTX takes an operator or a priority.
         let l1 = match (cache.level, cache.no_allocate, cache.keep) {
-            (Level::All, true, _) => ".L1::no_allocate",
-            (Level::All, false, Keep::First) => ".L1::evict_first",
-            (Level::All, false, Keep::Last) => ".L1::evict_last",
+            (CacheModifier::All, true, _) => ".L1::no_allocate",
+            (CacheModifier::All, false, EvictionPolicy::First) => ".L1::evict_first",
+            (CacheModifier::All, false, EvictionPolicy::Last) => ".L1::evict_last",
             _ => "",
         };
         let policy = match cache.keep {
-            Keep::Normal => None,
-            Keep::First => gpu.passing_policy,
-            Keep::Last => Some(gpu.policy),
+            EvictionPolicy::Normal => None,
+            EvictionPolicy::First => gpu.passing_policy,
+            EvictionPolicy::Last => Some(gpu.policy),
         };
-        let volatile = cache.level == Level::Volatile;
+        let volatile = cache.level == CacheModifier::Volatile;
         Modifiers { volatile, cop, l1, policy: policy.filter(|_| !volatile) }
     }
 
     /// Those of a load. Wide ones of what nothing in the kernel writes stay longer, unless the call says otherwise.
-    fn of_load(gpu: &Gpu, load: &Load, words: Words) -> Modifiers {
+    fn of_load(gpu: &Gpu, load: &Load, words: VectorWords) -> Modifiers {
         let mut modifiers = Modifiers::asked(gpu, load.cache);
-        let once = load.cache.level == Level::Streaming || load.cache.keep == Keep::First;
+        let once = load.cache.level == CacheModifier::Streaming || load.cache.keep == EvictionPolicy::First;
         if load.effect() == Effect::Pure && words.bytes == WIDEST && !once {
             modifiers.policy = Some(gpu.policy);
         }
@@ -396,11 +397,11 @@ impl Gpu<'_> {
     }
 }
 
-impl Emit for Load {
+impl GpuEmit for Load {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
         let vector = self.place.vector as usize;
-        let words = Words::of(self.place.vector * dtype.bytes());
+        let words = VectorWords::of(self.place.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
         if let Some(arrived) = gpu.arrived.remove(&op.results[0]) {
             let others = |b: &mut Builder, i: usize| {
@@ -426,7 +427,7 @@ impl Emit for Load {
             let modifiers = Modifiers::of_load(gpu, self, words);
             let loaded = match mask {
                 None if modifiers.is_plain() => {
-                    let access = Access { align: words.bytes, invariant };
+                    let access = AccessFlags { align: words.bytes, invariant };
                     let loaded = b.load(pointer, words.ty(), access);
                     b.unpack(loaded)
                 }
@@ -446,7 +447,7 @@ impl Emit for Load {
 
 /// One load as PTX, for what LLVM's loads cannot say.
 struct LoadStatement {
-    words: Words,
+    words: VectorWords,
     /// `None` loads always.
     mask: Option<Val>,
     /// The words where the mask does not hold; without them 0.
@@ -493,7 +494,7 @@ impl LoadStatement {
     }
 }
 
-impl Emit for Store {
+impl GpuEmit for Store {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
         gpu.order(b, &self.place, true);
@@ -507,7 +508,7 @@ impl Emit for Store {
         let addresses = gpu.addresses(b, &self.place, dtype);
         let writer = gpu.writer(b, gpu.access_layout(&self.place));
         let values = gpu.registers(self.value);
-        let words = Words::of(self.place.vector * dtype.bytes());
+        let words = VectorWords::of(self.place.vector * dtype.bytes());
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
             let data = pack(b, &values[i * vector..(i + 1) * vector], dtype);
             let mask = b.both(mask, writer);
@@ -515,7 +516,7 @@ impl Emit for Store {
             match mask {
                 None if modifiers.is_plain() => {
                     let value = if data.len() == 1 { data[0] } else { b.pack(&data) };
-                    b.store(value, pointer, Access::aligned(words.bytes));
+                    b.store(value, pointer, AccessFlags::aligned(words.bytes));
                 }
                 mask => StoreStatement { words, mask, modifiers }.emit(b, pointer, data),
             }
@@ -526,7 +527,7 @@ impl Emit for Store {
 
 /// One store as PTX.
 struct StoreStatement {
-    words: Words,
+    words: VectorWords,
     /// `None` stores always.
     mask: Option<Val>,
     modifiers: Modifiers,
@@ -564,7 +565,7 @@ impl StoreStatement {
 /// `split` has made loads, stores and atomic operations of them.
 macro_rules! expanded {
     ($($op:ident),*) => {$(
-        impl Emit for $op {
+        impl GpuEmit for $op {
             fn emit(&self, _: &mut Gpu, _: &mut Builder, _: &Op) {
                 unreachable!("no blocks of views are left")
             }

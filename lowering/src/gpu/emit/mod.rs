@@ -40,28 +40,28 @@ mod warp_specialize;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use crate::analysis::axis_info::{Assumptions, Axes, Info};
-use crate::analysis::program_length::{Longest, longest};
-use crate::gpu::layout::dot::Side;
+use crate::analysis::axis_info::{Axes, Info, LaunchFacts};
+use crate::analysis::program_length::{LongestAxis, longest};
+use crate::gpu::layout::dot::DotOperand;
 use crate::gpu::layout::{Distributed, Layout};
-use crate::ir::guard::Fact;
+use crate::ir::guard::Guard;
 use crate::ir::{Block, Func, Op, ParamKind, Value};
 use crate::mlir::builder::{Builder, IntPredicate, Val};
 use crate::mlir::cast;
-use crate::mlir::session::{Entry, Limit, ModuleBuilder};
+use crate::mlir::session::{EntryKind, Limit, ModuleBuilder};
 use crate::mlir::types::{Space, Ty};
 use crate::mlir::{Asm, Machine, report};
-use crate::ops::{Keep, Kind};
+use crate::ops::{EvictionPolicy, Kind};
 
 use crate::gpu::emit::arguments::arguments;
-use crate::gpu::emit::async_copy::{Arrived, Due, Started};
-pub use crate::gpu::emit::emit::Emit;
-use crate::gpu::emit::lanes::Exchange;
-use crate::gpu::emit::smem_alloc::Shared;
-pub use crate::gpu::emit::smem_alloc::{TooLarge, TooMuchShared};
-use crate::gpu::emit::smem_operand::Arrival;
+use crate::gpu::emit::async_copy::{BufferSlot, PendingCopies, StartedLoop};
+pub use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::lanes::ShuffleMode;
+use crate::gpu::emit::smem_alloc::SmemPlan;
+pub use crate::gpu::emit::smem_alloc::{SmemOverflow, SmemRequest};
+use crate::gpu::emit::smem_operand::OperandStage;
 pub use crate::gpu::emit::warp_specialize::{Multicast, TensorMap, registers_of_each};
-use crate::gpu::emit::warp_specialize::{Pipeline, Progress};
+use crate::gpu::emit::warp_specialize::{PipelineProgress, TmaPipeline};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
@@ -75,7 +75,7 @@ pub type Registers = Rc<Vec<Val>>;
 
 /// A kernel body, ready to be emitted.
 #[derive(Debug)]
-pub struct Plan {
+pub struct GpuPlan {
     pub distributed: Distributed,
     /// Facts about the distributed function's integers.
     axes: Axes,
@@ -84,33 +84,33 @@ pub struct Plan {
     /// What ptxas is told of registers.
     pub limit: Option<Limit>,
     /// Blocks of views that a warp of their own copies.
-    pipeline: Option<Pipeline>,
+    pipeline: Option<TmaPipeline>,
     /// Shared memory of one program.
-    shared: Shared,
+    shared: SmemPlan,
     /// Whether it may be launched while the kernel before it still runs, on GPUs that have that.
     follows: bool,
 }
 
-impl Plan {
+impl GpuPlan {
     pub fn new(
         mut distributed: Distributed,
         programs: u32,
-        assumptions: &Assumptions,
-        facts: &[Fact],
-    ) -> Result<Plan, TooMuchShared> {
-        let mut pipeline = Pipeline::new(&distributed);
+        assumptions: &LaunchFacts,
+        facts: &[Guard],
+    ) -> Result<GpuPlan, SmemOverflow> {
+        let mut pipeline = TmaPipeline::new(&distributed);
         if pipeline.is_none() {
             distributed.copied = smem_operand::find(&distributed);
             distributed.kept = dot::invariant_operand::find(&distributed);
         }
-        let mut planned = Shared::plan(&distributed, facts, pipeline.as_mut());
+        let mut planned = SmemPlan::plan(&distributed, facts, pipeline.as_mut());
         if planned.is_err() && !distributed.kept.is_empty() {
             distributed.kept.clear();
-            planned = Shared::plan(&distributed, facts, None);
+            planned = SmemPlan::plan(&distributed, facts, None);
         }
         let mut shared = planned?;
         while smem_operand::without_ring(&mut distributed, &shared) {
-            shared = Shared::plan(&distributed, facts, None)?;
+            shared = SmemPlan::plan(&distributed, facts, None)?;
         }
         let axes = Axes::analyse(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
@@ -118,7 +118,7 @@ impl Plan {
         let fitting = 1 << fitting.min(8).ilog2();
         let follows = pdl::follows(&distributed, pipeline.is_some());
         let programs = programs.min(fitting);
-        Ok(Plan { programs, limit: None, distributed, axes, pipeline, shared, follows })
+        Ok(GpuPlan { programs, limit: None, distributed, axes, pipeline, shared, follows })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -170,7 +170,7 @@ impl Plan {
         runs
     }
 
-    fn pipeline(&self) -> &Pipeline {
+    fn pipeline(&self) -> &TmaPipeline {
         self.pipeline.as_ref().expect("products of blocks come with copies")
     }
 
@@ -188,7 +188,7 @@ impl Plan {
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let func = &self.distributed.func;
         let arguments = arguments(func, self);
-        let kind = Entry::Kernel { threads: self.threads(), blocks: self.blocks(), limit: self.limit };
+        let kind = EntryKind::Kernel { threads: self.threads(), blocks: self.blocks(), limit: self.limit };
         debug::declare_formats(module, func, entry);
         let entry_name = entry.to_string();
         module.function(entry, &arguments, &kind, move |b, args| {
@@ -200,7 +200,7 @@ impl Plan {
 }
 
 /// Declares what the kernels of a module share.
-pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p Plan> + Clone) {
+pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p GpuPlan> + Clone) {
     module.dynamic_shared(SHARED);
     let mut funcs = plans.map(|plan| &plan.distributed.func);
     if funcs.clone().any(report::reports) {
@@ -213,7 +213,7 @@ pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p P
 
 /// A slice parameter in the kernel.
 #[derive(Clone, Copy, Debug)]
-struct Slice {
+struct SliceArg {
     pointer: Val,
     length: Val,
 }
@@ -222,25 +222,25 @@ struct Slice {
 struct Built {
     /// This thread's coordinates, by layout and axis.
     threads: HashMap<(Layout, usize), Val>,
-    joined: HashMap<(Join, usize, usize), Val>,
+    joined: HashMap<(IndexJoin, usize, usize), Val>,
     pointers: HashMap<(usize, usize), Val>,
 }
 
 /// How two indices become one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Join {
+enum IndexJoin {
     Sum,
     Difference,
 }
 
 /// The state of emitting one kernel.
 pub struct Gpu<'a> {
-    plan: &'a Plan,
+    plan: &'a GpuPlan,
     /// The kernel's name in its module.
     entry: String,
     func: &'a Func,
     values: HashMap<Value, Registers>,
-    slices: Vec<Option<Slice>>,
+    slices: Vec<Option<SliceArg>>,
     maps: Vec<Val>,
     grid: [Val; 3],
     /// The address of what counts programs, or 0.
@@ -258,10 +258,10 @@ pub struct Gpu<'a> {
     built: Vec<Built>,
     /// Values that are another one plus a constant, which then goes into the instruction instead of a register.
     displaced: HashMap<usize, (Val, i64)>,
-    rows: rotated_rows::Rows,
+    rows: rotated_rows::RotatedRows,
     /// Values that are 0 where a mask does not hold, with the mask and what they are elsewhere.
     masked: HashMap<usize, (Val, Val)>,
-    shared: Shared,
+    shared: SmemPlan,
     base: Option<Val>,
     /// The number of the present turn of the loop around.
     turn: Option<Val>,
@@ -272,25 +272,25 @@ pub struct Gpu<'a> {
     /// Whether the launch has clusters of two blocks, for kernels with multicast loads.
     clustered: Option<Val>,
     /// How far the copies of blocks are.
-    progress: Progress,
+    progress: PipelineProgress,
     /// Conditions that do not hold in the present turns.
     quiet: Vec<Value>,
     /// Blocks that the program takes once, which have come before the loop that takes them.
     came: HashSet<usize>,
     /// Those of them that are left factors which lie in registers.
-    held: HashMap<usize, dot::wgmma::Words>,
+    held: HashMap<usize, dot::wgmma::OperandWords>,
     /// Whether the turns of the loop around overlap.
     overlaps: bool,
     /// Loads of the current turn of a loop that were made ahead.
-    arrived: HashMap<Value, Arrived>,
+    arrived: HashMap<Value, BufferSlot>,
     /// Those of them whose tiles products read.
-    tiles: HashMap<Value, Arrival>,
+    tiles: HashMap<Value, OperandStage>,
     /// Where factors start that a loop keeps in shared memory.
-    kept: HashMap<(Value, Side), Val>,
+    kept: HashMap<(Value, DotOperand), Val>,
     /// Copies that are to be started.
-    due: Option<Due>,
+    due: Option<PendingCopies>,
     /// Loops that were started ahead of what stands before them, by their variable.
-    started: HashMap<Value, Started>,
+    started: HashMap<Value, StartedLoop>,
     /// The cache policy of wide loads.
     policy: Val,
     /// That of accesses that ask to give way first, if there are any.
@@ -298,11 +298,11 @@ pub struct Gpu<'a> {
     /// What moves the lower half of a word up, as a number that no compiler knows.
     upwards: Option<Val>,
     /// Programs that take longest.
-    longest: Option<Longest>,
+    longest: Option<LongestAxis>,
 }
 
 impl<'a> Gpu<'a> {
-    fn new(plan: &'a Plan, b: &mut Builder, args: &[Val]) -> Gpu<'a> {
+    fn new(plan: &'a GpuPlan, b: &mut Builder, args: &[Val]) -> Gpu<'a> {
         let func = &plan.distributed.func;
         let mut values = HashMap::new();
         let mut slices = vec![];
@@ -310,7 +310,7 @@ impl<'a> Gpu<'a> {
         let mut next = || rest.next().expect("as many arguments as `arguments` listed");
         for param in &func.params {
             match param.kind {
-                ParamKind::Slice { .. } => slices.push(Some(Slice { pointer: next(), length: next() })),
+                ParamKind::Slice { .. } => slices.push(Some(SliceArg { pointer: next(), length: next() })),
                 ParamKind::Scalar { value, dtype } => {
                     let mut argument = next();
                     if dtype == crate::support::dtype::DType::Bool {
@@ -351,7 +351,7 @@ impl<'a> Gpu<'a> {
         let policy = memory::reading_policy(b);
         let mut passes = false;
         func.body.walk(&mut |op| {
-            passes |= op.kind.operation().cache().is_some_and(|cache| cache.keep == Keep::First);
+            passes |= op.kind.operation().cache().is_some_and(|cache| cache.keep == EvictionPolicy::First);
         });
         let passing_policy = passes.then(|| memory::passing_policy(b));
         let length = slices.iter().flatten().next().map(|slice| slice.length);
@@ -373,13 +373,13 @@ impl<'a> Gpu<'a> {
             group,
             built: vec![Built::default()],
             displaced: HashMap::new(),
-            rows: rotated_rows::Rows::of(func),
+            rows: rotated_rows::RotatedRows::of(func),
             masked: HashMap::new(),
             shared: plan.shared.clone(),
             base: None,
             turn: None,
             clustered: None,
-            progress: Progress::default(),
+            progress: PipelineProgress::default(),
             quiet: vec![],
             came: HashSet::new(),
             held: HashMap::new(),
@@ -517,7 +517,7 @@ impl<'a> Gpu<'a> {
         cast::scalar(self.func.ty(value).dtype, Machine::Nvptx)
     }
 
-    fn slice(&self, param: crate::ir::ParamId) -> Slice {
+    fn slice(&self, param: crate::ir::ParamId) -> SliceArg {
         self.slices[param.index()].expect("memory operations name slices")
     }
 
@@ -542,19 +542,19 @@ impl<'a> Gpu<'a> {
     }
 
     /// The sum of two indices, or their difference; what they are displaced by stays a constant.
-    fn joined(&mut self, b: &mut Builder, join: Join, left: Val, right: Val) -> Val {
+    fn joined(&mut self, b: &mut Builder, join: IndexJoin, left: Val, right: Val) -> Val {
         let ((x, p), (y, q)) = (self.displacement(left), self.displacement(right));
         let key = (join, x.id(), y.id());
         let known = self.built.iter().rev().find_map(|built| built.joined.get(&key)).copied();
         let base = known.unwrap_or_else(|| {
             let base = match join {
-                Join::Sum => b.add_nsw(x, y),
-                Join::Difference => b.sub_nsw(x, y),
+                IndexJoin::Sum => b.add_nsw(x, y),
+                IndexJoin::Difference => b.sub_nsw(x, y),
             };
             self.newest().joined.insert(key, base);
             base
         });
-        let number = self.displace(b, base, if join == Join::Sum { p + q } else { p - q });
+        let number = self.displace(b, base, if join == IndexJoin::Sum { p + q } else { p - q });
         if let Some(&is_head) = self.rows.heads.get(&left.id()).or_else(|| self.rows.heads.get(&right.id())) {
             self.rows.heads.insert(number.id(), is_head);
         }

@@ -8,27 +8,27 @@
 
 use std::collections::HashSet;
 
-use crate::gpu::emit::async_copy::Turns;
-use crate::gpu::emit::dot::wgmma::Then;
-use crate::gpu::emit::iteration_split::{Branches, Quiet};
+use crate::gpu::emit::async_copy::IterationSpace;
+use crate::gpu::emit::dot::wgmma::AfterIssue;
+use crate::gpu::emit::iteration_split::{LoopBranches, MainLoop};
 use crate::gpu::emit::memory::{pack, unpack};
-use crate::gpu::emit::warp_specialize::{Baton, Turn};
+use crate::gpu::emit::warp_specialize::{MmaOrder, PipelineState};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, Registers, statement};
-use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::assign::LayoutRelation;
 use crate::gpu::opt::select_wgmma::GROUP_WARPS;
 use crate::ir::{Func, Op, Value};
-use crate::mlir::builder::{Arm, FloatPredicate, Val};
+use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
-use crate::ops::scalar::Algebra;
-use crate::ops::{Cast, Convert, Effect, Factor, For, GroupDot, Kind, Scalar};
+use crate::ops::scalar::ArithKind;
+use crate::ops::{Cast, Convert, Effect, For, Kind, OperandA, Scalar, WarpGroupDot};
 
 /// Registers that a row's number scales, at least, where it is asked first whether it is 1.
 const LEAST_SCALED: usize = 16;
 
 /// When an operation of the body is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
+enum ChainStage {
     First,
     /// The first, but not before the product of the turn before it is done: it makes what the next one reads.
     Narrowing,
@@ -36,10 +36,10 @@ enum Part {
 }
 
 /// A loop of this kind.
-pub(super) struct Chain {
+pub(super) struct ChainedDots {
     first: usize,
     second: usize,
-    parts: Vec<Part>,
+    parts: Vec<ChainStage>,
     /// The carried value that the second product adds to, as an argument of the body.
     sum: Value,
     /// What a turn leaves of it: this value, or what the second product of the next turn adds to.
@@ -62,19 +62,19 @@ fn taken(op: &Op) -> Vec<Value> {
 
 /// What an operation takes in registers.
 fn held(op: &Op) -> Vec<Value> {
-    if let Kind::GroupDot(dot) = &op.kind {
+    if let Kind::WarpGroupDot(dot) = &op.kind {
         return dot.tile().into_iter().chain(dot.acc).collect();
     }
     op.kind.operation().operands()
 }
 
-impl Chain {
-    pub fn new(func: &Func, body: &For) -> Option<Chain> {
+impl ChainedDots {
+    pub fn new(func: &Func, body: &For) -> Option<ChainedDots> {
         let ops = &body.body.ops;
-        let dots: Vec<(usize, &GroupDot)> = ops
+        let dots: Vec<(usize, &WarpGroupDot)> = ops
             .iter()
             .enumerate()
-            .filter_map(|(i, op)| if let Kind::GroupDot(dot) = &op.kind { Some((i, dot)) } else { None })
+            .filter_map(|(i, op)| if let Kind::WarpGroupDot(dot) = &op.kind { Some((i, dot)) } else { None })
             .collect();
         let &[(first, one), (second, other)] = &dots[..] else { return None };
         // The sum is carried, and its new value is the product's and nobody else's.
@@ -85,7 +85,7 @@ impl Chain {
         if body.body.uses(result) != 1 || one.acc.is_some() || one.promotes() {
             return None;
         }
-        let mut parts = vec![Part::First; ops.len()];
+        let mut parts = vec![ChainStage::First; ops.len()];
         let mut late = HashSet::from([sum]);
         for (i, op) in ops.iter().enumerate() {
             if taken(op).iter().any(|value| late.contains(value)) {
@@ -94,12 +94,12 @@ impl Chain {
                 if !plain || i > second || i == first {
                     return None;
                 }
-                parts[i] = Part::Second;
+                parts[i] = ChainStage::Second;
                 late.extend(&op.results);
             }
         }
         let leaves = body.body.yields.iter().filter(|value| late.contains(value)).count();
-        if parts[second] != Part::Second || leaves != 1 {
+        if parts[second] != ChainStage::Second || leaves != 1 {
             return None;
         }
         // What only moves elements for the second part belongs to it, and what narrows its factor comes late.
@@ -107,30 +107,30 @@ impl Chain {
         for i in (0..second).rev().filter(|&i| i != first) {
             let op = &ops[i];
             let used: usize = op.results.iter().map(|&result| body.body.uses(result)).sum();
-            let users = ops.iter().zip(&parts).filter(|(_, part)| **part != Part::First);
+            let users = ops.iter().zip(&parts).filter(|(_, part)| **part != ChainStage::First);
             let late =
                 users.flat_map(|(user, _)| held(user)).filter(|value| op.results.contains(value)).count();
-            if parts[i] != Part::First || op.results.is_empty() || used != late {
+            if parts[i] != ChainStage::First || op.results.is_empty() || used != late {
                 continue;
             }
             if op.results[0] == narrow
                 && let Kind::Cast(Cast { value }) | Kind::Convert(Convert { value }) = op.kind
             {
-                (parts[i], narrow) = (Part::Narrowing, value);
+                (parts[i], narrow) = (ChainStage::Narrowing, value);
             } else if matches!(
                 op.kind.operation().spread(func, &op.results),
-                Spread::View(_) | Spread::Source
+                LayoutRelation::View(_) | LayoutRelation::Source
             ) {
-                parts[i] = Part::Second;
+                parts[i] = ChainStage::Second;
             }
         }
-        let defined = |is: &dyn Fn(Part) -> bool| {
+        let defined = |is: &dyn Fn(ChainStage) -> bool| {
             let own = ops.iter().zip(&parts).filter(|(_, part)| is(**part));
             own.flat_map(|(op, _)| op.results.iter().copied()).collect::<HashSet<Value>>()
         };
-        let early = defined(&|part| part != Part::Second);
-        let wide = defined(&|part| part == Part::First);
-        let wanted = |part: Part, among: &HashSet<Value>| {
+        let early = defined(&|part| part != ChainStage::Second);
+        let wide = defined(&|part| part == ChainStage::First);
+        let wanted = |part: ChainStage, among: &HashSet<Value>| {
             let users = ops.iter().zip(&parts).filter(|(_, own)| **own == part);
             let mut list: Vec<Value> =
                 users.flat_map(|(user, _)| held(user)).filter(|value| among.contains(value)).collect();
@@ -139,28 +139,28 @@ impl Chain {
             list
         };
         let args: HashSet<Value> = body.body.args.iter().copied().filter(|&arg| arg != sum).collect();
-        let bridges = wanted(Part::Second, &early.union(&args).copied().collect());
-        let narrowed = wanted(Part::Narrowing, &wide);
-        Some(Chain { first, second, parts, sum, left: sum, bridges, narrowed })
+        let bridges = wanted(ChainStage::Second, &early.union(&args).copied().collect());
+        let narrowed = wanted(ChainStage::Narrowing, &wide);
+        Some(ChainedDots { first, second, parts, sum, left: sum, bridges, narrowed })
     }
 
     /// The same with the sum changed at the end of a turn, where anything is done to it, for the second product of the
     /// next turn. That one takes no more than this and its factors then.
-    fn early(self, other: &GroupDot) -> Chain {
+    fn early(self, other: &WarpGroupDot) -> ChainedDots {
         let (Some(left), Some(tile)) = (other.acc.filter(|acc| *acc != self.sum), other.tile()) else {
             return self;
         };
-        Chain { left, bridges: vec![tile], ..self }
+        ChainedDots { left, bridges: vec![tile], ..self }
     }
 
     /// Whether an operation is done in front of the second product, in its turn.
     fn precedes(&self, number: usize) -> bool {
-        self.left == self.sum && number != self.second && self.parts[number] == Part::Second
+        self.left == self.sum && number != self.second && self.parts[number] == ChainStage::Second
     }
 }
 
 /// What a turn leaves to the next one.
-struct Left {
+struct StageResults {
     /// Registers of the carried values, the sum left out.
     carried: Vec<Val>,
     bridges: Vec<Val>,
@@ -168,13 +168,15 @@ struct Left {
 
 impl Gpu<'_> {
     /// The loop as such a chain, if it is one.
-    pub(super) fn chain(&self, body: &For) -> Option<Chain> {
-        let chain = Chain::new(self.func, body)?;
+    pub(super) fn chain(&self, body: &For) -> Option<ChainedDots> {
+        let chain = ChainedDots::new(self.func, body)?;
         let [one, other] = [chain.first, chain.second].map(|number| &body.body.ops[number]);
-        let (Kind::GroupDot(first), Kind::GroupDot(second)) = (&one.kind, &other.kind) else { return None };
+        let (Kind::WarpGroupDot(first), Kind::WarpGroupDot(second)) = (&one.kind, &other.kind) else {
+            return None;
+        };
         // A first product whose left factor is in registers leaves shared memory to the second one, which may follow at
         // once if no large sum is changed between them. Elsewhere a longer end of a turn costs more than that gives.
-        let is_held = matches!(&first.a, Factor::Staged(staged) if self.held_words(staged).is_some());
+        let is_held = matches!(&first.a, OperandA::Staged(staged) if self.held_words(staged).is_some());
         let is_large = self.register_count(other.results[0]) >= self.register_count(one.results[0]);
         Some(if is_held && is_large { chain.early(second) } else { chain })
     }
@@ -184,8 +186,8 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         op: &Op,
-        (body, chain): (&For, &Chain),
-        turns: Turns,
+        (body, chain): (&For, &ChainedDots),
+        turns: IterationSpace,
     ) -> Vec<Val> {
         let mut types = self.types(&op.results);
         types.extend([Ty::I32; 2]);
@@ -193,7 +195,7 @@ impl Gpu<'_> {
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let runs = b.icmp(IntPredicate::Sgt, turns.count, zero);
         let mut results = b.branch(runs, &types, |b, arm| {
-            if arm == Arm::Else {
+            if arm == BranchArm::Else {
                 return self.flatten(&body.inits).into_iter().chain(start.flat()).collect();
             }
             self.scope(|gpu| {
@@ -218,7 +220,7 @@ impl Gpu<'_> {
                             let (carried, rest) = carried.split_at(counts[0]);
                             let (bridges, rest) = rest.split_at(counts[1]);
                             let (sum, rest) = rest.split_at(counts[2]);
-                            let [before, now] = [&rest[..2], &rest[2..]].map(Turn::of);
+                            let [before, now] = [&rest[..2], &rest[2..]].map(PipelineState::of);
                             let (left, sum) = gpu.overlapped(
                                 b,
                                 (body, chain),
@@ -243,7 +245,7 @@ impl Gpu<'_> {
                 let (bridges, rest) = rest.split_at(counts[1]);
                 let (sum, rest) = rest.split_at(counts[2]);
                 let next = &rest[2..];
-                gpu.set_turn(body, Turn::of(rest));
+                gpu.set_turn(body, PipelineState::of(rest));
                 gpu.enter_second(b, chain, bridges, sum);
                 for (i, op) in body.body.ops.iter().enumerate() {
                     if chain.precedes(i) {
@@ -270,18 +272,18 @@ impl Gpu<'_> {
             })
         });
         let end = results.split_off(results.len() - 2);
-        self.set_turn(body, Turn::of(&end));
+        self.set_turn(body, PipelineState::of(&end));
         results
     }
 
     /// The turns behind the first one in ranges, each with the conditions that do not hold in it.
-    fn ranges(&mut self, b: &mut Builder, body: &For, turns: Turns) -> Vec<([Val; 2], Vec<Value>)> {
+    fn ranges(&mut self, b: &mut Builder, body: &For, turns: IterationSpace) -> Vec<([Val; 2], Vec<Value>)> {
         let one = b.int(Ty::I64, 1);
         let definitions = self.func.definitions();
-        let Some(branches) = Branches::new(self, body, &definitions) else {
+        let Some(branches) = LoopBranches::new(self, body, &definitions) else {
             return vec![([one, turns.count], vec![])];
         };
-        let Quiet { first, end } = self.quiet_turns(b, &branches, turns, &definitions);
+        let MainLoop { first, end } = self.quiet_turns(b, &branches, turns, &definitions);
         let between = |b: &mut Builder, least: Val, turn: Val| {
             let turn = b.op("llvm.intr.smin", &[turn, turns.count], Ty::I64);
             b.op("llvm.intr.smax", &[turn, least], Ty::I64)
@@ -303,16 +305,16 @@ impl Gpu<'_> {
     fn first_part_alone(
         &mut self,
         b: &mut Builder,
-        (body, chain): (&For, &Chain),
-        turns: Turns,
-        turn: Turn,
+        (body, chain): (&For, &ChainedDots),
+        turns: IterationSpace,
+        turn: PipelineState,
         inits: &[Val],
     ) {
         let zero = b.int(Ty::I64, 0);
         self.turn = Some(zero);
         self.enter_first(b, (body, chain), (turns, zero), turn, inits);
         for (i, op) in body.body.ops.iter().enumerate() {
-            if chain.parts[i] != Part::Second {
+            if chain.parts[i] != ChainStage::Second {
                 self.op(b, op);
             }
         }
@@ -322,25 +324,27 @@ impl Gpu<'_> {
     fn overlapped(
         &mut self,
         b: &mut Builder,
-        (body, chain): (&For, &Chain),
-        (turns, index): (Turns, Val),
-        [before, now]: [Turn; 2],
+        (body, chain): (&For, &ChainedDots),
+        (turns, index): (IterationSpace, Val),
+        [before, now]: [PipelineState; 2],
         (carried, bridges, sum): (&[Val], &[Val], &[Val]),
-    ) -> (Left, Vec<Val>) {
+    ) -> (StageResults, Vec<Val>) {
         let ops = &body.body.ops;
         let dot = |i: usize| match &ops[i].kind {
-            Kind::GroupDot(dot) => dot,
+            Kind::WarpGroupDot(dot) => dot,
             kind => unreachable!("{kind:?} is no product"),
         };
         let (one, other) = (dot(chain.first), dot(chain.second));
         self.enter_first(b, (body, chain), (turns, index), now, carried);
-        for (op, _) in ops[..chain.first].iter().zip(&chain.parts).filter(|(_, part)| **part == Part::First) {
+        for (op, _) in
+            ops[..chain.first].iter().zip(&chain.parts).filter(|(_, part)| **part == ChainStage::First)
+        {
             self.op(b, op);
         }
         if self.alternates() {
-            self.take_turns(b, Baton::Take);
+            self.take_turns(b, MmaOrder::Take);
         }
-        let mut first = one.issue(self, b, &ops[chain.first], (None, Then::GoOn));
+        let mut first = one.issue(self, b, &ops[chain.first], (None, AfterIssue::GoOn));
         // The second part of the turn before: its values stand aside for those of this turn.
         let kept: Vec<(Value, Option<Registers>)> =
             chain.bridges.iter().map(|&value| (value, self.values.get(&value).cloned())).collect();
@@ -349,9 +353,9 @@ impl Gpu<'_> {
         for (_, op) in ops.iter().enumerate().filter(|(i, _)| chain.precedes(*i)) {
             self.change_sum(b, op);
         }
-        let mut second = other.issue(self, b, &ops[chain.second], (None, Then::GoOn));
+        let mut second = other.issue(self, b, &ops[chain.second], (None, AfterIssue::GoOn));
         if self.alternates() {
-            self.take_turns(b, Baton::Pass);
+            self.take_turns(b, MmaOrder::Pass);
         }
         for (value, registers) in kept {
             match registers {
@@ -360,21 +364,21 @@ impl Gpu<'_> {
             };
         }
         self.set_turn(body, now);
-        GroupDot::settle(b, &mut first, 1, &[]);
+        WarpGroupDot::settle(b, &mut first, 1, &[]);
         one.complete(self, b, &ops[chain.first], &first);
         for (op, _) in
-            ops.iter().zip(&chain.parts).skip(chain.first + 1).filter(|(_, part)| **part == Part::First)
+            ops.iter().zip(&chain.parts).skip(chain.first + 1).filter(|(_, part)| **part == ChainStage::First)
         {
             self.op(b, op);
         }
         // What is narrowed takes the place of what the product reads, so it waits.
         let wide = self.flatten(&chain.narrowed);
-        let wide = GroupDot::settle(b, &mut second, 0, &wide);
+        let wide = WarpGroupDot::settle(b, &mut second, 0, &wide);
         self.define_all(&chain.narrowed, &wide);
         self.set_turn(body, before);
         other.complete(self, b, &ops[chain.second], &second);
         self.set_turn(body, now);
-        for (op, _) in ops.iter().zip(&chain.parts).filter(|(_, part)| **part == Part::Narrowing) {
+        for (op, _) in ops.iter().zip(&chain.parts).filter(|(_, part)| **part == ChainStage::Narrowing) {
             self.op(b, op);
         }
         let sum = self.flatten(&ops[chain.second].results);
@@ -391,9 +395,9 @@ impl Gpu<'_> {
     fn enter_first(
         &mut self,
         b: &mut Builder,
-        (body, chain): (&For, &Chain),
-        (turns, index): (Turns, Val),
-        turn: Turn,
+        (body, chain): (&For, &ChainedDots),
+        (turns, index): (IterationSpace, Val),
+        turn: PipelineState,
         carried: &[Val],
     ) {
         let variable = body.body.args[0];
@@ -404,7 +408,7 @@ impl Gpu<'_> {
         self.define_all(&args, carried);
     }
 
-    fn leave_first(&mut self, b: &mut Builder, (body, chain): (&For, &Chain)) -> Left {
+    fn leave_first(&mut self, b: &mut Builder, (body, chain): (&For, &ChainedDots)) -> StageResults {
         let carried = self.flatten(&others(body, chain, &body.body.yields));
         let words = |gpu: &Self, b: &mut Builder, value: Value| {
             let registers = gpu.registers(value);
@@ -412,7 +416,7 @@ impl Gpu<'_> {
             if dtype.is_half() { pack(b, &registers, dtype) } else { registers.to_vec() }
         };
         let bridges = chain.bridges.iter().flat_map(|&value| words(self, b, value)).collect();
-        Left { carried, bridges }
+        StageResults { carried, bridges }
     }
 
     /// An operation on the sum between two products. Where it is multiplied by a number for each row, a warp all of whose
@@ -440,7 +444,7 @@ impl Gpu<'_> {
     /// The registers of a tile and the numbers that its rows are multiplied by; one number for all is none of these.
     fn few_factors(&self, op: &Op) -> Option<[Vec<Val>; 2]> {
         let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return None };
-        if row.algebra != Algebra::Mul || self.register_type(op.results[0]) != Ty::F32 {
+        if row.algebra != ArithKind::Mul || self.register_type(op.results[0]) != Ty::F32 {
             return None;
         }
         let sides: Vec<Vec<Val>> = args.iter().map(|&arg| self.registers(arg).to_vec()).collect();
@@ -454,13 +458,13 @@ impl Gpu<'_> {
     }
 
     /// What a turn leaves of the sum.
-    fn leave_sum(&mut self, b: &mut Builder, (body, chain): (&For, &Chain), sum: Vec<Val>) -> Vec<Val> {
+    fn leave_sum(&mut self, b: &mut Builder, (body, chain): (&For, &ChainedDots), sum: Vec<Val>) -> Vec<Val> {
         if chain.left == chain.sum {
             return sum;
         }
         self.define(chain.sum, sum);
         for (i, op) in body.body.ops.iter().enumerate() {
-            if chain.parts[i] == Part::Second && i != chain.second {
+            if chain.parts[i] == ChainStage::Second && i != chain.second {
                 self.op(b, op);
             }
         }
@@ -468,7 +472,7 @@ impl Gpu<'_> {
     }
 
     /// Defines what the second part takes.
-    fn enter_second(&mut self, b: &mut Builder, chain: &Chain, bridges: &[Val], sum: &[Val]) {
+    fn enter_second(&mut self, b: &mut Builder, chain: &ChainedDots, bridges: &[Val], sum: &[Val]) {
         let mut rest = bridges;
         for &value in &chain.bridges {
             let (dtype, count) = (self.func.ty(value).dtype, self.register_count(value));
@@ -483,7 +487,7 @@ impl Gpu<'_> {
 }
 
 /// The values of a list of carried ones without the sum's.
-fn others(body: &For, chain: &Chain, list: &[Value]) -> Vec<Value> {
+fn others(body: &For, chain: &ChainedDots, list: &[Value]) -> Vec<Value> {
     let pairs = list.iter().zip(&body.body.args[1..]);
     pairs.filter(|(_, arg)| **arg != chain.sum).map(|(&value, _)| value).collect()
 }

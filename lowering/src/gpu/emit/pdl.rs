@@ -18,7 +18,7 @@
 
 use std::collections::HashSet;
 
-use crate::gpu::emit::async_copy::Ahead;
+use crate::gpu::emit::async_copy::CopyPlan;
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::Distributed;
 use crate::gpu::opt::hoist_loads::registers;
@@ -72,7 +72,7 @@ pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
     let (mut stored, mut reduces, mut in_vectors, mut loaded) = (false, false, true, 0);
     let copied = copied_ahead(distributed);
     func.body.walk(&mut |op| {
-        short &= !matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
+        short &= !matches!(op.kind, Kind::Dot(_) | Kind::WarpGroupDot(_));
         if let Kind::Load(load) = &op.kind
             && !copied.contains(&op.results[0])
         {
@@ -95,7 +95,7 @@ fn copied_ahead(distributed: &Distributed) -> HashSet<Value> {
     let mut copied = HashSet::new();
     distributed.func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind
-            && let Some(ahead) = Ahead::new(distributed, body)
+            && let Some(ahead) = CopyPlan::new(distributed, body)
         {
             copied.extend(ahead.own());
         }

@@ -1,6 +1,6 @@
 //! Random numbers: one block of Philox for the neighbours that a thread holds.
 
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::ir::Op;
 use crate::mlir::builder::Val;
@@ -11,7 +11,7 @@ use crate::ops::{Philox, Random};
 /// Words of a block.
 const WORDS: usize = 4;
 
-impl Emit for Philox {
+impl GpuEmit for Philox {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let seed = gpu.scalar(self.seed);
         let key = philox::key(b, seed);
@@ -26,7 +26,7 @@ impl Emit for Philox {
     }
 }
 
-impl Emit for Random {
+impl GpuEmit for Random {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let seed = gpu.scalar(self.seed);
         let key = philox::key(b, seed);

@@ -1,10 +1,10 @@
 //! Elements brought together: within the thread where it holds them, by shuffles within the warp, else by way of shared
 //! memory.
 
-use crate::gpu::emit::convert::Staging;
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::convert::SmemTile;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::reduce::load;
-use crate::gpu::emit::{Builder, Exchange as Shuffled, Gpu, IntPredicate};
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode as Shuffled};
 use crate::gpu::layout::{Coord, Distributed, Layout, Segment};
 use crate::ir::{Op, Shape, Value};
 use crate::mlir::builder::Val;
@@ -50,8 +50,8 @@ impl Bits {
 }
 
 /// Where the elements of a tile lie, or a scalar.
-fn line(shape: &Shape, dtype: DType) -> Staging {
-    if shape.rank() == 0 { Staging::dense(&Shape::new(vec![1])) } else { Staging::padded(shape, dtype) }
+fn line(shape: &Shape, dtype: DType) -> SmemTile {
+    if shape.rank() == 0 { SmemTile::dense(&Shape::new(vec![1])) } else { SmemTile::padded(shape, dtype) }
 }
 
 fn tile_bytes(distributed: &Distributed, value: Value) -> u32 {
@@ -59,7 +59,7 @@ fn tile_bytes(distributed: &Distributed, value: Value) -> u32 {
     line(&ty.shape, ty.dtype).elements * ty.dtype.bytes()
 }
 
-impl Emit for Join {
+impl GpuEmit for Join {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let operands = [self.left, self.right].map(|operand| gpu.registers(operand));
@@ -93,7 +93,7 @@ impl Emit for Join {
     }
 }
 
-impl Emit for Index {
+impl GpuEmit for Index {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let bits = Bits::all(&distributed.layouts[&self.value], self.axis);
         if bits.warps == 0 { 0 } else { tile_bytes(distributed, op.results[0]) }
@@ -153,7 +153,7 @@ impl Index {
     }
 }
 
-impl Emit for Exchange {
+impl GpuEmit for Exchange {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let layout = &distributed.layouts[&op.results[0]];
         let bits = Bits::new(layout, self.axis, self.mask);
@@ -184,7 +184,7 @@ impl Exchange {
     fn staged(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.value).clone();
-        let staging = Staging::padded(&ty.shape, ty.dtype);
+        let staging = SmemTile::padded(&ty.shape, ty.dtype);
         let base = gpu.write_staged(b, op, self.value, &staging);
         let mask = b.int(Ty::I32, i64::from(self.mask));
         let registers = (0..layout.register_count())
@@ -200,7 +200,7 @@ impl Exchange {
     }
 }
 
-impl Emit for Gather {
+impl GpuEmit for Gather {
     fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
         tile_bytes(distributed, self.value)
     }
@@ -208,7 +208,7 @@ impl Emit for Gather {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.value).clone();
-        let staging = Staging::padded(&ty.shape, ty.dtype);
+        let staging = SmemTile::padded(&ty.shape, ty.dtype);
         let base = gpu.write_staged(b, op, self.value, &staging);
         let indices = gpu.registers(self.index);
         let signed = gpu.func.ty(self.index).dtype.is_signed();

@@ -1,16 +1,16 @@
 //! Reductions: within the thread, then across lanes by shuffles, then across warps through shared memory with one
 //! barrier, after which every thread reads all partial results. The result is the same in every thread that holds it.
 
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::{pack, unpack};
-use crate::gpu::emit::smem_alloc::{Interval, SIGNAL, Shared};
+use crate::gpu::emit::smem_alloc::{Interval, SIGNAL, SmemPlan};
 use crate::gpu::emit::threads::lowest_lanes;
-use crate::gpu::emit::{Builder, Exchange, Gpu, IntPredicate};
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Distributed, Layout};
 use crate::gpu::opt::batch_reductions::folded_warps;
 use crate::ir::{Op, Value};
-use crate::mlir::builder::{Access, Val};
-use crate::mlir::shared::Element;
+use crate::mlir::builder::{AccessFlags, Val};
+use crate::mlir::shared::CombinedElement;
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Kind, Reduce};
 use crate::support::dtype::DType;
@@ -50,7 +50,7 @@ fn partial_bytes(distributed: &Distributed, reduce: &Reduce, input: usize) -> u3
     (folded.shape().elements() as u32 * partials * size).next_multiple_of(16)
 }
 
-impl Emit for Reduce {
+impl GpuEmit for Reduce {
     fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
         let layout = layout_of(distributed, self);
         if folded_warps(layout, &layout.without(&self.axes)) == 0 {
@@ -69,7 +69,7 @@ impl Emit for Reduce {
 }
 
 /// How many of these operations are reductions that need one barrier together; 1 if there is nothing to share.
-pub(super) fn together(shared: &Shared, ops: &[Op]) -> usize {
+pub(super) fn together(shared: &SmemPlan, ops: &[Op]) -> usize {
     let place = |op: &Op| {
         let reduces = matches!(op.kind, Kind::Reduce(_));
         reduces.then(|| shared.planned(op.results[0])).flatten()
@@ -93,22 +93,22 @@ pub(super) fn together(shared: &Shared, ops: &[Op]) -> usize {
 
 /// Emits reductions that do not need each other.
 pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
-    let mut parts: Vec<Part> = ops
+    let mut parts: Vec<PendingReduction> = ops
         .iter()
         .map(|op| {
             let Kind::Reduce(reduce) = &op.kind else { unreachable!("`together` counted reductions") };
             let layout = gpu.layout(reduce.combination.inputs[0]).clone();
             let folded = layout.without(&reduce.axes);
             let results = reduce.within_warps(gpu, b, &layout, &folded);
-            Part { reduce, op, layout, folded, results }
+            PendingReduction { reduce, op, layout, folded, results }
         })
         .collect();
-    let crosses = |part: &Part| folded_warps(&part.layout, &part.folded) != 0;
+    let crosses = |part: &PendingReduction| folded_warps(&part.layout, &part.folded) != 0;
     for part in parts.iter().filter(|part| crosses(part)) {
         let place = gpu.shared.place(part.op.results[0]);
         gpu.before_write(b, place);
     }
-    let written: Vec<Option<Written>> =
+    let written: Vec<Option<PartialResults>> =
         parts.iter().map(|part| crosses(part).then(|| part.write(gpu, b))).collect();
     if written.iter().flatten().any(|written| written.turn.is_none()) {
         gpu.barrier(b);
@@ -129,17 +129,17 @@ pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
 }
 
 /// A reduction under way.
-struct Part<'a> {
+struct PendingReduction<'a> {
     reduce: &'a Reduce,
     op: &'a Op,
     layout: Layout,
     folded: Layout,
     /// An element for each register of the folded layout: of this warp, then of all.
-    results: Vec<Element>,
+    results: Vec<CombinedElement>,
 }
 
 /// Where the partial results of all warps lie.
-struct Written {
+struct PartialResults {
     base: Val,
     /// For each input, where they start and how far on the elements of each register are.
     offsets: Vec<(u32, Vec<Val>)>,
@@ -149,7 +149,13 @@ struct Written {
 
 impl Reduce {
     /// Folds what the threads of a warp hold.
-    fn within_warps(&self, gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> Vec<Element> {
+    fn within_warps(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        layout: &Layout,
+        folded: &Layout,
+    ) -> Vec<CombinedElement> {
         // What a user wrote is computed as written.
         b.accumulating = self.combination.symmetric();
         let mut results = self.fold_registers(gpu, b, layout, folded);
@@ -159,13 +165,13 @@ impl Reduce {
     }
 
     /// Folds what lanes hold that differ in these bits of their number: all of them then hold the same.
-    fn across_lanes(&self, gpu: &Gpu, b: &mut Builder, bits: u32, results: &mut [Element]) {
+    fn across_lanes(&self, gpu: &Gpu, b: &mut Builder, bits: u32, results: &mut [CombinedElement]) {
         for bit in (0..5).filter(|bit| bits >> bit & 1 == 1) {
             let distance = b.int(Ty::I32, 1 << bit);
             for element in results.iter_mut() {
                 let others: Vec<Val> = element
                     .iter()
-                    .map(|&value| gpu.shuffle(b, value, Exchange::Butterfly, distance))
+                    .map(|&value| gpu.shuffle(b, value, ShuffleMode::Butterfly, distance))
                     .collect();
                 *element = self.exchanged(gpu, b, 1 << bit, element, &others);
             }
@@ -174,7 +180,14 @@ impl Reduce {
 
     /// An element of this thread and the one that it exchanged with the lane at `distance`. A combination that does not
     /// give the same bits either way round takes the lower lane's first, so that both lanes hold the same.
-    fn exchanged(&self, gpu: &Gpu, b: &mut Builder, distance: i64, own: &[Val], other: &[Val]) -> Element {
+    fn exchanged(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        distance: i64,
+        own: &[Val],
+        other: &[Val],
+    ) -> CombinedElement {
         if self.combination.symmetric() {
             return self.combination.apply(gpu.func, b, own, other);
         }
@@ -182,14 +195,21 @@ impl Reduce {
         let bit = b.and(gpu.lane, distance);
         let zero = b.int(Ty::I32, 0);
         let lower = b.icmp(IntPredicate::Eq, bit, zero);
-        let left: Element = own.iter().zip(other).map(|(&own, &other)| b.select(lower, own, other)).collect();
-        let right: Element =
+        let left: CombinedElement =
+            own.iter().zip(other).map(|(&own, &other)| b.select(lower, own, other)).collect();
+        let right: CombinedElement =
             own.iter().zip(other).map(|(&own, &other)| b.select(lower, other, own)).collect();
         self.combination.apply(gpu.func, b, &left, &right)
     }
 
     /// Each result register folded from the registers of this thread that belong to it.
-    fn fold_registers(&self, gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> Vec<Element> {
+    fn fold_registers(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        layout: &Layout,
+        folded: &Layout,
+    ) -> Vec<CombinedElement> {
         let inputs: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
         let places = folded.registers_by_coord();
         let mut members: Vec<Vec<usize>> = vec![vec![]; folded.register_count()];
@@ -211,8 +231,8 @@ impl Reduce {
     }
 
     /// The elements by their masks, if those are few; else all in one run as they are.
-    fn runs(&self, gpu: &Gpu, elements: Vec<Element>) -> Vec<Run> {
-        let mut runs: Vec<Run> = vec![];
+    fn runs(&self, gpu: &Gpu, elements: Vec<CombinedElement>) -> Vec<MaskedRun> {
+        let mut runs: Vec<MaskedRun> = vec![];
         for element in &elements {
             let masked = match element[..] {
                 // Any such combination of zeros is 0.
@@ -227,21 +247,21 @@ impl Reduce {
                 Some(run) if run.mask.map(|mask| mask.id()) == mask.map(|mask| mask.id()) => {
                     run.elements.push(element);
                 }
-                _ => runs.push(Run { mask, elements: vec![element] }),
+                _ => runs.push(MaskedRun { mask, elements: vec![element] }),
             }
         }
-        if 2 * runs.len() > elements.len() { vec![Run { mask: None, elements }] } else { runs }
+        if 2 * runs.len() > elements.len() { vec![MaskedRun { mask: None, elements }] } else { runs }
     }
 
     /// All of a thread's elements that belong to one result. Elements that one mask makes 0 are folded as they are without it,
     /// and 0 is selected once for all of them.
-    fn fold_elements(&self, gpu: &Gpu, b: &mut Builder, elements: Vec<Element>) -> Element {
+    fn fold_elements(&self, gpu: &Gpu, b: &mut Builder, elements: Vec<CombinedElement>) -> CombinedElement {
         let chains = if gpu.overlaps { CHAINS_IN_TURNS } else { CHAINS };
         let runs = self.runs(gpu, elements);
         let sides = chains.div_ceil(runs.len());
         let mut folded = vec![];
         for runs in runs.chunks(chains) {
-            let mut sums: Vec<Vec<Element>> = vec![vec![]; runs.len()];
+            let mut sums: Vec<Vec<CombinedElement>> = vec![vec![]; runs.len()];
             // Side by side, so that the additions of one run hide the latency of another's.
             for i in 0..runs.iter().map(|run| run.elements.len()).max().unwrap_or(0) {
                 for (run, sums) in runs.iter().zip(&mut sums) {
@@ -268,19 +288,19 @@ impl Reduce {
 }
 
 /// Elements of a thread that one mask makes 0, as they are where it holds; or any, without a mask.
-struct Run {
+struct MaskedRun {
     mask: Option<Val>,
-    elements: Vec<Element>,
+    elements: Vec<CombinedElement>,
 }
 
-impl Part<'_> {
+impl PendingReduction<'_> {
     fn dtypes(&self, gpu: &Gpu) -> Vec<DType> {
         self.reduce.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect()
     }
 
     /// Every warp writes its partial results.
-    fn write(&self, gpu: &mut Gpu, b: &mut Builder) -> Written {
-        let Part { reduce, op, layout, folded, results } = self;
+    fn write(&self, gpu: &mut Gpu, b: &mut Builder) -> PartialResults {
+        let PendingReduction { reduce, op, layout, folded, results } = self;
         let place = gpu.shared.place(op.results[0]);
         let warps = folded_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
@@ -348,7 +368,7 @@ impl Part<'_> {
             }
         };
         b.guarded(writer, write);
-        Written { base, offsets, turn }
+        PartialResults { base, offsets, turn }
     }
 
     /// The bits of a lane's number that say which share of so many partial results it takes: lanes that differ in them have the
@@ -359,7 +379,7 @@ impl Part<'_> {
     }
 
     /// All threads read the partial results and fold them, each warp for itself.
-    fn read(&self, gpu: &mut Gpu, b: &mut Builder, written: &Written) -> Vec<Element> {
+    fn read(&self, gpu: &mut Gpu, b: &mut Builder, written: &PartialResults) -> Vec<CombinedElement> {
         let place = gpu.shared.place(self.op.results[0]);
         gpu.shared.read(place);
         let partials = 1usize << folded_warps(&self.layout, &self.folded).count_ones();
@@ -369,7 +389,7 @@ impl Part<'_> {
         let (base, dtypes) = (written.base, self.dtypes(gpu));
         let combination = &self.reduce.combination;
         b.accumulating = combination.symmetric();
-        let mut results: Vec<Element> = (0..self.results.len())
+        let mut results: Vec<CombinedElement> = (0..self.results.len())
             .map(|register| {
                 let columns: Vec<Vec<Val>> = dtypes
                     .iter()
@@ -439,7 +459,7 @@ fn element_offset(gpu: &mut Gpu, b: &mut Builder, layout: &Layout, register: usi
 pub(super) fn store(b: &mut Builder, values: &[Val], dtype: DType, pointer: Val, align: u32) {
     let words = pack(b, values, dtype);
     let value = if words.len() == 1 { words[0] } else { b.pack(&words) };
-    b.store(value, pointer, Access::aligned(align));
+    b.store(value, pointer, AccessFlags::aligned(align));
 }
 
 /// Loads `count` elements that follow each other, aligned to their size up to 16 bytes.
@@ -455,7 +475,7 @@ pub(super) fn load(b: &mut Builder, pointer: Val, dtype: DType, count: usize) ->
             4 => Ty::I32,
             bytes => Ty::vector(Elem::I32, (bytes / 4) as u16),
         };
-        let words = b.load(pointer, ty, Access::aligned(step));
+        let words = b.load(pointer, ty, AccessFlags::aligned(step));
         let words = b.unpack(words);
         values.extend(unpack(b, &words, dtype, (step / dtype.bytes()) as usize));
     }

@@ -3,26 +3,26 @@
 use std::collections::HashMap;
 
 use crate::frontend::syntax::BinaryOp;
-use crate::gpu::emit::emit::{Emit, opaque};
-use crate::gpu::emit::{Builder, Gpu, IntPredicate, Join};
+use crate::gpu::emit::emit::{GpuEmit, opaque};
+use crate::gpu::emit::{Builder, Gpu, IndexJoin, IntPredicate};
 use crate::gpu::layout::Layout;
 use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::scalar::{Algebra, Scalar};
-use crate::ops::{Cut, Dealt, Kind, Rotate};
+use crate::ops::scalar::{ArithKind, Scalar};
+use crate::ops::{Kind, RangeOrder, Rotate, RowCut};
 
-impl Emit for Rotate {
+impl GpuEmit for Rotate {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let ramp = gpu.registers(self.ramp);
         let registers = match self.dealt {
-            Dealt::Cut(cut) => {
+            RangeOrder::Cut(cut) => {
                 let (numbers, before) = gpu.cut_row(b, (self, cut), &ramp, &layout);
                 gpu.rows.cuts.insert(op.results[0], (cut.bound, before));
                 numbers
             }
-            Dealt::Wrapped { by } => {
+            RangeOrder::Wrapped { by } => {
                 let (by, ramp) = (gpu.scalar(by), ramp.iter().enumerate());
                 ramp.map(|(i, &number)| gpu.wrapped(b, self, number, by, (i, &layout))).collect()
             }
@@ -33,7 +33,7 @@ impl Emit for Rotate {
 
 /// What is known of rows that begin anywhere.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct RotatedRows {
     /// Whether any was rotated.
     pub rotated: bool,
     /// Numbers of rows that were cut, which are of the row's head where this holds.
@@ -107,24 +107,24 @@ impl RowEnd {
     }
 }
 
-impl Rows {
-    pub fn of(func: &Func) -> Rows {
+impl RotatedRows {
+    pub fn of(func: &Func) -> RotatedRows {
         let mut rotated = false;
         func.body.walk(&mut |op| rotated |= matches!(op.kind, Kind::Rotate(_)));
-        Rows { rotated, ..Rows::default() }
+        RotatedRows { rotated, ..RotatedRows::default() }
     }
 
     /// Notes what a comparison, or a conjunction, is made of.
     pub fn note(&mut self, scalar: &Scalar, operands: &[Val], result: Val) {
         let &[left, right] = operands else { return };
         match scalar.op.algebra {
-            Algebra::Compare(BinaryOp::Lt) if left.ty == Ty::I32 => {
+            ArithKind::Compare(BinaryOp::Lt) if left.ty == Ty::I32 => {
                 self.ends.insert(result.id(), (left, right))
             }
-            Algebra::Compare(BinaryOp::Gt) if left.ty == Ty::I32 => {
+            ArithKind::Compare(BinaryOp::Gt) if left.ty == Ty::I32 => {
                 self.ends.insert(result.id(), (right, left))
             }
-            Algebra::And => self.both.insert(result.id(), (left, right)),
+            ArithKind::And => self.both.insert(result.id(), (left, right)),
             _ => None,
         };
     }
@@ -148,7 +148,7 @@ impl Gpu<'_> {
         by: Val,
         (register, layout): (usize, &Layout),
     ) -> Val {
-        let rotated = self.joined(b, Join::Difference, number, by);
+        let rotated = self.joined(b, IndexJoin::Difference, number, by);
         if layout.is_disjoint() && layout.register(register).get(0) >= rotate.limit {
             return rotated;
         }
@@ -163,7 +163,7 @@ impl Gpu<'_> {
     fn cut_row(
         &mut self,
         b: &mut Builder,
-        (rotate, cut): (&Rotate, Cut),
+        (rotate, cut): (&Rotate, RowCut),
         ramp: &[Val],
         layout: &Layout,
     ) -> (Vec<Val>, Vec<Option<Val>>) {
@@ -181,7 +181,7 @@ impl Gpu<'_> {
             let left = b.sub_nsw(whole, of_thread);
             let constant = b.int(Ty::I32, constant);
             let before = b.icmp(IntPredicate::Slt, constant, left);
-            let unskipped = self.joined(b, Join::Sum, first, head);
+            let unskipped = self.joined(b, IndexJoin::Sum, first, head);
             let (skipped, none) = (int(b, limit), int(b, 0));
             let skipped = b.select(before, none, skipped);
             let moved = b.add_nsw(head, skipped);
@@ -234,7 +234,7 @@ impl Gpu<'_> {
 
     /// Whether a number of a row that was cut is below the bound that it was cut for; `None` for another comparison.
     pub(super) fn below_bound(&self, scalar: &Scalar, operands: &[Val], register: usize) -> Option<Val> {
-        if scalar.op.algebra != Algebra::Compare(BinaryOp::Lt) {
+        if scalar.op.algebra != ArithKind::Compare(BinaryOp::Lt) {
             return None;
         }
         let (bound, below) = self.rows.cuts.get(&scalar.args[0])?;

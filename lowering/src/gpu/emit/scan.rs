@@ -5,45 +5,45 @@
 
 use std::collections::BTreeMap;
 
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::reduce::{compress, load, store};
-use crate::gpu::emit::{Builder, Exchange, Gpu, IntPredicate};
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Coord, Distributed, Layout, Segment};
 use crate::ir::Op;
 use crate::mlir::builder::Val;
-use crate::mlir::shared::Element;
+use crate::mlir::shared::CombinedElement;
 use crate::mlir::types::Ty;
 use crate::ops::Scan;
 
 /// What comes before some elements; where the condition does not hold, nothing does.
 #[derive(Clone)]
-struct Offset {
-    element: Element,
+struct ScanOffset {
+    element: CombinedElement,
     holds: Option<Val>,
 }
 
 /// Registers whose elements are combined with those before them in the leaf, and what is before the leaf.
-struct Leaf {
+struct ScanLeaf {
     registers: Vec<usize>,
-    offset: Option<Offset>,
+    offset: Option<ScanOffset>,
 }
 
 /// A run of elements along the axis, over several threads once lanes were passed.
-struct Group {
-    leaves: Vec<Leaf>,
-    total: Element,
+struct ScanGroup {
+    leaves: Vec<ScanLeaf>,
+    total: CombinedElement,
 }
 
 /// A group's place: its coordinates along the other axes, and along the axis with the bits passed so far cleared.
-type Groups = BTreeMap<(Coord, u32), Group>;
+type ScanGroups = BTreeMap<(Coord, u32), ScanGroup>;
 
-fn leaves(groups: &Groups) -> impl Iterator<Item = &Leaf> {
+fn leaves(groups: &ScanGroups) -> impl Iterator<Item = &ScanLeaf> {
     groups.values().flat_map(|group| &group.leaves)
 }
 
 /// How the totals of warps lie in shared memory: for each group and each thread that no bit passed so far tells apart,
 /// those of all warps follow each other.
-struct Exchanged {
+struct WarpTotals {
     /// Lane bits that were passed, or do not matter: of the lanes that differ in them one writes.
     alike: u32,
     /// Lane bits that tell totals apart, and warp bits beside those of the segment.
@@ -53,14 +53,14 @@ struct Exchanged {
     warps: u32,
 }
 
-impl Exchanged {
-    fn new(layout: &Layout, axis: usize, segment: &[u32]) -> Exchanged {
+impl WarpTotals {
+    fn new(layout: &Layout, axis: usize, segment: &[u32]) -> WarpTotals {
         let first = segment.iter().map(|&bit| layout.warp_bases()[bit as usize].get(axis)).min().unwrap_or(0);
         let passed =
             layout.lane_bases().iter().enumerate().filter(|(_, basis)| (1..first).contains(&basis.get(axis)));
         let alike = passed.map(|(bit, _)| 1 << bit).sum::<u32>() | layout.idle_lanes();
         let own: u32 = segment.iter().map(|bit| 1 << bit).sum();
-        Exchanged {
+        WarpTotals {
             alike,
             lanes: 31 & !alike,
             others: (layout.num_warps() - 1) & !own,
@@ -76,7 +76,13 @@ impl Exchanged {
 
 impl Scan {
     /// `before`, where it holds, then `element`.
-    fn after(&self, gpu: &Gpu, b: &mut Builder, before: &Offset, element: &Element) -> Element {
+    fn after(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        before: &ScanOffset,
+        element: &CombinedElement,
+    ) -> CombinedElement {
         let both = self.combination.apply(gpu.func, b, &before.element, element);
         match before.holds {
             None => both,
@@ -85,18 +91,25 @@ impl Scan {
     }
 
     /// `before`, then the offset there was.
-    fn further(&self, gpu: &Gpu, b: &mut Builder, before: &Offset, offset: Option<&Offset>) -> Offset {
+    fn further(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        before: &ScanOffset,
+        offset: Option<&ScanOffset>,
+    ) -> ScanOffset {
         let Some(offset) = offset else { return before.clone() };
         let both = self.combination.apply(gpu.func, b, &before.element, &offset.element);
         // Where only one of the two holds it is that one.
-        let with = |b: &mut Builder, holds: Option<Val>, yes: &Element, no: &Element| match holds {
-            None => yes.clone(),
-            Some(holds) => yes.iter().zip(no).map(|(&yes, &no)| b.select(holds, yes, no)).collect(),
-        };
+        let with =
+            |b: &mut Builder, holds: Option<Val>, yes: &CombinedElement, no: &CombinedElement| match holds {
+                None => yes.clone(),
+                Some(holds) => yes.iter().zip(no).map(|(&yes, &no)| b.select(holds, yes, no)).collect(),
+            };
         let inner = with(b, offset.holds, &both, &before.element);
         let element = with(b, before.holds, &inner, &offset.element);
         let holds = before.holds.zip(offset.holds).map(|(one, other)| b.or(one, other));
-        Offset { element, holds }
+        ScanOffset { element, holds }
     }
 
     /// The scan's order of a list.
@@ -127,19 +140,19 @@ impl Scan {
         distributed: &Distributed,
         input: usize,
         groups: u32,
-        exchanged: &Exchanged,
+        exchanged: &WarpTotals,
     ) -> u32 {
         let size = distributed.func.ty(self.combination.inputs[input]).dtype.bytes();
         (groups * exchanged.slots() * size).next_multiple_of(16)
     }
 }
 
-impl Emit for Scan {
+impl GpuEmit for Scan {
     fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
         let layout = &distributed.layouts[&self.combination.inputs[0]];
         let bytes = |segment: &Segment| match segment {
             Segment::Warps { first, warps } => {
-                let exchanged = Exchanged::new(layout, self.axis, warps);
+                let exchanged = WarpTotals::new(layout, self.axis, warps);
                 let groups = self.group_count(layout, *first);
                 (0..self.combination.inputs.len())
                     .map(|i| self.total_bytes(distributed, i, groups, &exchanged))
@@ -153,15 +166,15 @@ impl Emit for Scan {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(self.combination.inputs[0]).clone();
         let inputs: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
-        let mut elements: Vec<Element> = (0..layout.register_count())
+        let mut elements: Vec<CombinedElement> = (0..layout.register_count())
             .map(|register| inputs.iter().map(|input| input[register]).collect())
             .collect();
-        let mut groups: Groups = (0..elements.len())
+        let mut groups: ScanGroups = (0..elements.len())
             .map(|register| {
-                let leaf = Leaf { registers: vec![register], offset: None };
+                let leaf = ScanLeaf { registers: vec![register], offset: None };
                 (
                     self.key(&layout, register, 0),
-                    Group { leaves: vec![leaf], total: elements[register].clone() },
+                    ScanGroup { leaves: vec![leaf], total: elements[register].clone() },
                 )
             })
             .collect();
@@ -178,7 +191,7 @@ impl Emit for Scan {
                     self.across_lanes(gpu, b, &mut groups, (*lane, *bits), is_last)
                 }
                 Segment::Warps { warps, .. } => {
-                    let exchanged = Exchanged::new(&layout, self.axis, warps);
+                    let exchanged = WarpTotals::new(&layout, self.axis, warps);
                     let are_first = leaves(&groups).all(|leaf| leaf.offset.is_none());
                     let is_later = self.across_warps(gpu, b, op, &mut groups, (warps, &exchanged));
                     later = (is_last && are_first).then_some(is_later);
@@ -201,9 +214,9 @@ impl Scan {
         &self,
         gpu: &Gpu,
         b: &mut Builder,
-        groups: &Groups,
-        mut elements: Vec<Element>,
-    ) -> Vec<Element> {
+        groups: &ScanGroups,
+        mut elements: Vec<CombinedElement>,
+    ) -> Vec<CombinedElement> {
         for leaf in leaves(groups) {
             let Some(offset) = &leaf.offset else { continue };
             for &register in &leaf.registers {
@@ -220,9 +233,9 @@ impl Scan {
         gpu: &Gpu,
         b: &mut Builder,
         is_later: Val,
-        groups: &mut Groups,
-        elements: Vec<Element>,
-    ) -> Vec<Element> {
+        groups: &mut ScanGroups,
+        elements: Vec<CombinedElement>,
+    ) -> Vec<CombinedElement> {
         let offsets =
             groups.values_mut().flat_map(|group| &mut group.leaves).filter_map(|leaf| leaf.offset.as_mut());
         offsets.for_each(|offset| offset.holds = None);
@@ -235,8 +248,15 @@ impl Scan {
     }
 
     /// Joins the groups of a thread that differ in coordinate bits below `end` alone.
-    fn join(&self, gpu: &Gpu, b: &mut Builder, groups: Groups, end: u32, elements: &mut [Element]) -> Groups {
-        let mut lists: BTreeMap<(Coord, u32), Vec<Group>> = BTreeMap::new();
+    fn join(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        groups: ScanGroups,
+        end: u32,
+        elements: &mut [CombinedElement],
+    ) -> ScanGroups {
+        let mut lists: BTreeMap<(Coord, u32), Vec<ScanGroup>> = BTreeMap::new();
         for ((line, place), group) in groups {
             lists.entry((line, place >> end << end)).or_default().push(group);
         }
@@ -244,7 +264,7 @@ impl Scan {
             .into_iter()
             .map(|(key, list)| {
                 let list = self.ordered(list);
-                let single = |group: &Group| matches!(group.leaves.as_slice(), [Leaf { registers, offset: None }] if registers.len() == 1);
+                let single = |group: &ScanGroup| matches!(group.leaves.as_slice(), [ScanLeaf { registers, offset: None }] if registers.len() == 1);
                 let group =
                     if list.iter().all(single) { self.chain(gpu, b, list, elements) } else { self.offset(gpu, b, list) };
                 (key, group)
@@ -253,24 +273,30 @@ impl Scan {
     }
 
     /// Single registers, each combined with the one before it.
-    fn chain(&self, gpu: &Gpu, b: &mut Builder, list: Vec<Group>, elements: &mut [Element]) -> Group {
+    fn chain(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        list: Vec<ScanGroup>,
+        elements: &mut [CombinedElement],
+    ) -> ScanGroup {
         let registers: Vec<usize> = list.iter().flat_map(|group| group.leaves[0].registers.clone()).collect();
         for pair in registers.windows(2) {
             elements[pair[1]] = self.combination.apply(gpu.func, b, &elements[pair[0]], &elements[pair[1]]);
         }
         let total = elements[registers[registers.len() - 1]].clone();
-        Group { leaves: vec![Leaf { registers, offset: None }], total }
+        ScanGroup { leaves: vec![ScanLeaf { registers, offset: None }], total }
     }
 
     /// Runs one after the other, each with the totals of those before it as offset.
-    fn offset(&self, gpu: &Gpu, b: &mut Builder, list: Vec<Group>) -> Group {
+    fn offset(&self, gpu: &Gpu, b: &mut Builder, list: Vec<ScanGroup>) -> ScanGroup {
         let mut list = list.into_iter();
         let mut joined = list.next().expect("a group has members");
         for group in list {
-            let before = Offset { element: joined.total.clone(), holds: None };
+            let before = ScanOffset { element: joined.total.clone(), holds: None };
             for leaf in group.leaves {
                 let offset = self.further(gpu, b, &before, leaf.offset.as_ref());
-                joined.leaves.push(Leaf { offset: Some(offset), ..leaf });
+                joined.leaves.push(ScanLeaf { offset: Some(offset), ..leaf });
             }
             joined.total = self.combination.apply(gpu.func, b, &joined.total, &group.total);
         }
@@ -282,7 +308,7 @@ impl Scan {
         &self,
         gpu: &Gpu,
         b: &mut Builder,
-        groups: &mut Groups,
+        groups: &mut ScanGroups,
         (lane, bits): (u32, u32),
         is_last: bool,
     ) {
@@ -303,10 +329,10 @@ impl Scan {
             for bit in 0..bits {
                 let (holds, source) = before(b, 1 << bit);
                 let element = read(gpu, b, &group.total, source);
-                group.total = self.after(gpu, b, &Offset { element, holds: Some(holds) }, &group.total);
+                group.total = self.after(gpu, b, &ScanOffset { element, holds: Some(holds) }, &group.total);
             }
             let (holds, source) = before(b, 1);
-            let offset = Offset { element: read(gpu, b, &group.total, source), holds: Some(holds) };
+            let offset = ScanOffset { element: read(gpu, b, &group.total, source), holds: Some(holds) };
             for leaf in &mut group.leaves {
                 leaf.offset = Some(self.further(gpu, b, &offset, leaf.offset.as_ref()));
             }
@@ -326,8 +352,8 @@ impl Scan {
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
-        groups: &mut Groups,
-        (warps, exchanged): (&[u32], &Exchanged),
+        groups: &mut ScanGroups,
+        (warps, exchanged): (&[u32], &WarpTotals),
     ) -> Val {
         let place = gpu.shared.place(op.results[0]);
         let base = gpu.scratch();
@@ -390,13 +416,13 @@ impl Scan {
         &self,
         gpu: &Gpu,
         b: &mut Builder,
-        group: &mut Group,
+        group: &mut ScanGroup,
         columns: &[Vec<Val>],
         (warp, is_later): (Val, Val),
     ) {
         let count = columns[0].len();
         let order = self.ordered((0..count).collect());
-        let total = |w: usize| -> Element { columns.iter().map(|column| column[w]).collect() };
+        let total = |w: usize| -> CombinedElement { columns.iter().map(|column| column[w]).collect() };
         let mut upto = total(order[0]);
         let mut before = upto.clone();
         for (i, &w) in order.iter().enumerate().skip(1) {
@@ -408,7 +434,7 @@ impl Scan {
             }
             upto = self.combination.apply(gpu.func, b, &upto, &total(w));
         }
-        let offset = Offset { element: before, holds: Some(is_later) };
+        let offset = ScanOffset { element: before, holds: Some(is_later) };
         for leaf in &mut group.leaves {
             leaf.offset = Some(self.further(gpu, b, &offset, leaf.offset.as_ref()));
         }
@@ -417,6 +443,6 @@ impl Scan {
 }
 
 /// The element that another lane holds.
-fn read(gpu: &Gpu, b: &mut Builder, element: &Element, lane: Val) -> Element {
-    element.iter().map(|&value| gpu.shuffle(b, value, Exchange::Index, lane)).collect()
+fn read(gpu: &Gpu, b: &mut Builder, element: &CombinedElement, lane: Val) -> CombinedElement {
+    element.iter().map(|&value| gpu.shuffle(b, value, ShuffleMode::Index, lane)).collect()
 }

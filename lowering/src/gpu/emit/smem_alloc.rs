@@ -8,16 +8,16 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use crate::analysis::bounds::Meetings;
+use crate::analysis::bounds::DisjointAccesses;
 use crate::analysis::polynomial::Polynomials;
 use crate::gpu::emit::MAX_SHARED_BYTES;
 use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::warp_specialize;
-use crate::gpu::emit::warp_specialize::Pipeline;
+use crate::gpu::emit::warp_specialize::TmaPipeline;
 use crate::gpu::layout::Distributed;
-use crate::ir::guard::Fact;
+use crate::ir::guard::Guard;
 use crate::ir::{Block, Func, Op, Value};
-use crate::ops::{Effect, Kind, Place};
+use crate::ops::{Effect, Kind, MemAccess};
 use crate::support::diagnostic::Loc;
 
 /// Scratch up to this size gets a place of its own.
@@ -43,7 +43,7 @@ impl Interval {
 
 /// An access that may meet those of other threads.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Touch {
+pub(super) enum MemoryEffect {
     Shared {
         place: Interval,
         writes: bool,
@@ -55,39 +55,39 @@ pub(super) enum Touch {
     },
     /// Memory of a slice that the kernel writes.
     Slice {
-        place: Place,
+        place: MemAccess,
         writes: bool,
-        turn: Turn,
+        turn: WhichIteration,
     },
 }
 
 /// When an access happened, as seen from the code that is being emitted.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Turn {
+pub(super) enum WhichIteration {
     /// Once, in the present turn of all loops around it.
     Present,
     /// In some turn of the loop with this variable, if it has one.
     Other(Option<Value>),
 }
 
-impl Touch {
-    fn conflicts(&self, other: &Touch) -> bool {
+impl MemoryEffect {
+    fn conflicts(&self, other: &MemoryEffect) -> bool {
         match (self, other) {
-            (Touch::Shared { place: a, writes: x }, Touch::Shared { place: b, writes: y }) => {
+            (MemoryEffect::Shared { place: a, writes: x }, MemoryEffect::Shared { place: b, writes: y }) => {
                 (*x || *y) && a.meets(b)
             }
-            (Touch::Ring { place: a, shape: x }, Touch::Ring { place: b, shape: y }) => {
+            (MemoryEffect::Ring { place: a, shape: x }, MemoryEffect::Ring { place: b, shape: y }) => {
                 (x.is_none() || x != y) && a.meets(b)
             }
-            (Touch::Ring { place: a, .. }, Touch::Shared { place: b, .. })
-            | (Touch::Shared { place: a, .. }, Touch::Ring { place: b, .. }) => a.meets(b),
+            (MemoryEffect::Ring { place: a, .. }, MemoryEffect::Shared { place: b, .. })
+            | (MemoryEffect::Shared { place: a, .. }, MemoryEffect::Ring { place: b, .. }) => a.meets(b),
             (
-                Touch::Slice { place: a, writes: x, turn: r },
-                Touch::Slice { place: b, writes: y, turn: s },
+                MemoryEffect::Slice { place: a, writes: x, turn: r },
+                MemoryEffect::Slice { place: b, writes: y, turn: s },
             ) => {
                 // A thread that comes back to the very elements it touched itself meets nobody. The layout follows from
                 // the offsets, so equal places are equal elements, unless a loop has moved them.
-                let present = [r, s].into_iter().all(|turn| *turn == Turn::Present);
+                let present = [r, s].into_iter().all(|turn| *turn == WhichIteration::Present);
                 let same = a.base == b.base && a.offset == b.offset && a.vector == b.vector && present;
                 (*x || *y) && a.param == b.param && !same
             }
@@ -98,18 +98,18 @@ impl Touch {
 
 /// Operations that do not fit into shared memory, at least one: the one limit that only shows once threads are assigned.
 #[derive(Clone, Debug)]
-pub struct TooMuchShared(pub Vec<TooLarge>);
+pub struct SmemOverflow(pub Vec<SmemRequest>);
 
 /// An operation that takes more shared memory than a block has.
 #[derive(Clone, Copy, Debug)]
-pub struct TooLarge {
+pub struct SmemRequest {
     pub loc: Loc,
     pub bytes: u32,
 }
 
 /// Shared memory for what a loop copies.
 #[derive(Clone)]
-pub struct Ring {
+pub struct SmemRing {
     /// The sizes that will do, the best first.
     pub bytes: Vec<u32>,
     /// Where shared memory should end then, the best first.
@@ -121,14 +121,14 @@ pub struct Ring {
 
 /// Scratch memory in two: what operations take that stand before the end of the last loop and the last product of blocks,
 /// and what those behind it take, if that is much.
-struct Needs {
+struct ScratchBytes {
     first: Vec<(Value, u32)>,
     last: Vec<(Value, u32)>,
 }
 
-impl Needs {
-    fn new(distributed: &Distributed, alternating: &HashSet<Value>) -> Result<Needs, TooMuchShared> {
-        let mut needs = Needs { first: vec![], last: vec![] };
+impl ScratchBytes {
+    fn new(distributed: &Distributed, alternating: &HashSet<Value>) -> Result<ScratchBytes, SmemOverflow> {
+        let mut needs = ScratchBytes { first: vec![], last: vec![] };
         let mut too_large = vec![];
         let ops = &distributed.func.body.ops;
         let last = ops.iter().rposition(copies);
@@ -141,7 +141,7 @@ impl Needs {
                 let bytes = if moves { op.kind.gpu().scratch(distributed, op) } else { 0 };
                 let bytes = bytes.next_multiple_of(16);
                 if bytes > MAX_SHARED_BYTES {
-                    too_large.push(TooLarge { loc: op.loc, bytes });
+                    too_large.push(SmemRequest { loc: op.loc, bytes });
                 }
                 if bytes > 0 {
                     let turns = if alternating.contains(&op.results[0]) { 2 } else { 1 };
@@ -151,14 +151,14 @@ impl Needs {
                 }
             });
         }
-        if too_large.is_empty() { Ok(needs) } else { Err(TooMuchShared(too_large)) }
+        if too_large.is_empty() { Ok(needs) } else { Err(SmemOverflow(too_large)) }
     }
 }
 
 /// Whether an operation may have copies to shared memory under way while it runs.
 fn copies(op: &Op) -> bool {
     let mut found = false;
-    walk(op, &mut |op| found |= matches!(op.kind, Kind::For(_) | Kind::While(_) | Kind::GroupDot(_)));
+    walk(op, &mut |op| found |= matches!(op.kind, Kind::For(_) | Kind::While(_) | Kind::WarpGroupDot(_)));
     found
 }
 
@@ -191,12 +191,12 @@ fn laid(needs: &[(Value, u32)], lasting: &HashSet<Value>, places: &mut HashMap<V
     next
 }
 
-type Pairs = HashSet<(Place, Place)>;
+type Pairs = HashSet<(MemAccess, MemAccess)>;
 /// With the variable of a loop.
-type PairsOfTurns = HashSet<(Value, Place, Place)>;
+type PairsAcrossIterations = HashSet<(Value, MemAccess, MemAccess)>;
 
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct SmemPlan {
     places: HashMap<Value, Interval>,
     /// Where an operation's barrier object lies.
     signals: HashMap<Value, u32>,
@@ -207,20 +207,20 @@ pub(super) struct Shared {
     rings: HashMap<Value, (Interval, Option<u64>)>,
     bytes: u32,
     /// What threads may have touched since the last barrier.
-    pending: Vec<Touch>,
+    pending: Vec<MemoryEffect>,
     /// Accesses of one slice that never meet in one turn of the loops around them.
     apart: Rc<Pairs>,
     /// Accesses of one slice that never meet in different turns of the loop with this variable.
-    apart_in_turns: Rc<PairsOfTurns>,
+    apart_in_turns: Rc<PairsAcrossIterations>,
 }
 
-impl Shared {
+impl SmemPlan {
     /// With `pipeline` blocks of views get places too.
     pub fn plan(
         distributed: &Distributed,
-        facts: &[Fact],
-        pipeline: Option<&mut Pipeline>,
-    ) -> Result<Shared, TooMuchShared> {
+        facts: &[Guard],
+        pipeline: Option<&mut TmaPipeline>,
+    ) -> Result<SmemPlan, SmemOverflow> {
         let mut signalling = vec![];
         distributed.func.body.walk(&mut |op| {
             if op.kind.gpu().signals(distributed) {
@@ -228,7 +228,7 @@ impl Shared {
             }
         });
         let alternating = alternating(distributed);
-        let needs = Needs::new(distributed, &alternating)?;
+        let needs = ScratchBytes::new(distributed, &alternating)?;
         let mut places = HashMap::new();
         let mut lasting = HashSet::clone(&alternating);
         distributed.func.body.walk(&mut |op| {
@@ -242,7 +242,7 @@ impl Shared {
             next += if alternating.contains(&value) { 2 * SIGNAL } else { SIGNAL };
         }
         let (apart, apart_in_turns) = apart(&distributed.func, facts);
-        let mut shared = Shared {
+        let mut shared = SmemPlan {
             places,
             signals,
             alternating,
@@ -257,7 +257,7 @@ impl Shared {
                 shared.bytes = pipeline.place(next.max(last));
                 if shared.bytes > warp_specialize::MAX_BYTES {
                     let (loc, bytes) = (distributed.func.loc, shared.bytes);
-                    return Err(TooMuchShared(vec![TooLarge { loc, bytes }]));
+                    return Err(SmemOverflow(vec![SmemRequest { loc, bytes }]));
                 }
             }
             None => {
@@ -273,7 +273,7 @@ impl Shared {
     /// Places the rings of a block's loops, where there is room: those of loops one after the other lie on top of each other.
     fn place_rings(&mut self, distributed: &Distributed, block: &Block, start: u32) {
         for op in &block.ops {
-            let ring = op.kind.gpu().ring(distributed).and_then(|Ring { bytes, limits, shape }| {
+            let ring = op.kind.gpu().ring(distributed).and_then(|SmemRing { bytes, limits, shape }| {
                 let start =
                     if shape.is_none() { start.next_multiple_of(smem_operand::ALIGNMENT) } else { start };
                 let fits = |limit: &u32| bytes.iter().find(|&&bytes| start.saturating_add(bytes) <= *limit);
@@ -299,7 +299,7 @@ impl Shared {
     /// Records that a loop uses its ring; true when a barrier must come before it.
     pub fn use_ring(&mut self, variable: Value) -> bool {
         let (place, shape) = self.rings[&variable];
-        self.touch(Touch::Ring { place, shape })
+        self.touch(MemoryEffect::Ring { place, shape })
     }
 
     /// Shared memory of one program.
@@ -346,12 +346,12 @@ impl Shared {
     /// Every warp has said something to all others: what it read and wrote in shared memory before is done. Its stores to
     /// slices may be under way.
     pub fn exchanged(&mut self) {
-        self.pending.retain(|touch| matches!(touch, Touch::Slice { .. }));
+        self.pending.retain(|touch| matches!(touch, MemoryEffect::Slice { .. }));
     }
 
     /// Whether threads may have accessed slices that are written since the last barrier.
     pub fn touches_slices(&self) -> bool {
-        self.pending.iter().any(|touch| matches!(touch, Touch::Slice { .. }))
+        self.pending.iter().any(|touch| matches!(touch, MemoryEffect::Slice { .. }))
     }
 
     /// A barrier was passed.
@@ -360,7 +360,7 @@ impl Shared {
     }
 
     /// Records an access; true when a barrier must come before it.
-    fn touch(&mut self, touch: Touch) -> bool {
+    fn touch(&mut self, touch: MemoryEffect) -> bool {
         let conflict =
             self.pending.iter().any(|other| other.conflicts(&touch) && !self.are_apart(other, &touch));
         if conflict {
@@ -372,15 +372,18 @@ impl Shared {
         conflict
     }
 
-    fn are_apart(&self, a: &Touch, b: &Touch) -> bool {
-        let (Touch::Slice { place: a, turn: r, .. }, Touch::Slice { place: b, turn: s, .. }) = (a, b) else {
+    fn are_apart(&self, a: &MemoryEffect, b: &MemoryEffect) -> bool {
+        let (MemoryEffect::Slice { place: a, turn: r, .. }, MemoryEffect::Slice { place: b, turn: s, .. }) =
+            (a, b)
+        else {
             return false;
         };
         match (*r, *s) {
-            (Turn::Present, Turn::Present) => {
+            (WhichIteration::Present, WhichIteration::Present) => {
                 self.apart.contains(&(*a, *b)) || self.apart.contains(&(*b, *a))
             }
-            (Turn::Other(Some(variable)), Turn::Present) | (Turn::Present, Turn::Other(Some(variable))) => {
+            (WhichIteration::Other(Some(variable)), WhichIteration::Present)
+            | (WhichIteration::Present, WhichIteration::Other(Some(variable))) => {
                 let known = &self.apart_in_turns;
                 known.contains(&(variable, *a, *b)) || known.contains(&(variable, *b, *a))
             }
@@ -389,29 +392,29 @@ impl Shared {
     }
 
     pub fn write(&mut self, place: Interval) -> bool {
-        self.touch(Touch::Shared { place, writes: true })
+        self.touch(MemoryEffect::Shared { place, writes: true })
     }
 
     pub fn read(&mut self, place: Interval) -> bool {
-        self.touch(Touch::Shared { place, writes: false })
+        self.touch(MemoryEffect::Shared { place, writes: false })
     }
 
     /// An access to a slice that the kernel writes.
-    pub fn slice(&mut self, place: Place, writes: bool) -> bool {
-        self.touch(Touch::Slice { place, writes, turn: Turn::Present })
+    pub fn slice(&mut self, place: MemAccess, writes: bool) -> bool {
+        self.touch(MemoryEffect::Slice { place, writes, turn: WhichIteration::Present })
     }
 
     /// What was pending, for a second way through the code.
-    pub fn snapshot(&self) -> Vec<Touch> {
+    pub fn snapshot(&self) -> Vec<MemoryEffect> {
         self.pending.clone()
     }
 
-    pub fn restore(&mut self, pending: Vec<Touch>) {
+    pub fn restore(&mut self, pending: Vec<MemoryEffect>) {
         self.pending = pending;
     }
 
     /// Adds what another way to the same point left pending.
-    pub fn join(&mut self, other: Vec<Touch>) {
+    pub fn join(&mut self, other: Vec<MemoryEffect>) {
         for touch in other {
             if !self.pending.contains(&touch) {
                 self.pending.push(touch);
@@ -425,7 +428,7 @@ impl Shared {
         let mut touches = self.left_by_turns(distributed, body);
         // A turn has another place than the one before it.
         let own = |place: &Interval| self.alternating.iter().any(|value| self.places[value] == *place);
-        touches.retain(|touch| !matches!(touch, Touch::Shared { place, .. } if own(place)));
+        touches.retain(|touch| !matches!(touch, MemoryEffect::Shared { place, .. } if own(place)));
         self.join(touches);
     }
 
@@ -435,7 +438,7 @@ impl Shared {
         self.join(touches);
     }
 
-    fn left_by_turns(&self, distributed: &Distributed, body: &Block) -> Vec<Touch> {
+    fn left_by_turns(&self, distributed: &Distributed, body: &Block) -> Vec<MemoryEffect> {
         let mut touches = vec![];
         self.left_by(distributed, body, body.args.first().copied(), &mut touches);
         touches.extend(self.ring_of(body));
@@ -443,9 +446,9 @@ impl Shared {
     }
 
     /// The ring of the loop with this body, if it has one.
-    fn ring_of(&self, body: &Block) -> Option<Touch> {
+    fn ring_of(&self, body: &Block) -> Option<MemoryEffect> {
         let (place, shape) = *self.rings.get(body.args.first()?)?;
-        Some(Touch::Ring { place, shape })
+        Some(MemoryEffect::Ring { place, shape })
     }
 
     fn left_by(
@@ -453,14 +456,14 @@ impl Shared {
         distributed: &Distributed,
         block: &Block,
         variable: Option<Value>,
-        touches: &mut Vec<Touch>,
+        touches: &mut Vec<MemoryEffect>,
     ) {
         for op in &block.ops {
             let operation = op.kind.operation();
             if let Some(place) = op.results.first().and_then(|result| self.places.get(result)) {
                 // Between its writes and its reads every warp waits for all others.
-                touches.retain(|touch| matches!(touch, Touch::Slice { .. }));
-                touches.push(Touch::Shared { place: *place, writes: true });
+                touches.retain(|touch| matches!(touch, MemoryEffect::Slice { .. }));
+                touches.push(MemoryEffect::Shared { place: *place, writes: true });
             }
             for nested in operation.blocks() {
                 // It may not run at all.
@@ -473,7 +476,11 @@ impl Shared {
                 && distributed.func.slice(place.param).1
             {
                 let writes = operation.effect() == Effect::Write;
-                touches.push(Touch::Slice { place: *place, writes, turn: Turn::Other(variable) });
+                touches.push(MemoryEffect::Slice {
+                    place: *place,
+                    writes,
+                    turn: WhichIteration::Other(variable),
+                });
             }
         }
     }
@@ -492,7 +499,7 @@ fn alternating(distributed: &Distributed) -> Rc<HashSet<Value>> {
 
 /// Pairs of accesses to one slice that never meet, where one of them writes: in one turn of all loops, and in different
 /// turns of the loop with a variable.
-fn apart(func: &Func, facts: &[Fact]) -> (Pairs, PairsOfTurns) {
+fn apart(func: &Func, facts: &[Guard]) -> (Pairs, PairsAcrossIterations) {
     let (mut apart, mut in_turns) = (HashSet::new(), HashSet::new());
     let places = written_places(func, &func.body);
     let mut loops = false;
@@ -503,8 +510,8 @@ fn apart(func: &Func, facts: &[Fact]) -> (Pairs, PairsOfTurns) {
         return (apart, in_turns);
     }
     let polynomials = Polynomials::analyse(func);
-    let meetings = Meetings::new(func, &polynomials, facts);
-    let pairs = |places: &[(Place, bool)]| {
+    let meetings = DisjointAccesses::new(func, &polynomials, facts);
+    let pairs = |places: &[(MemAccess, bool)]| {
         let mut pairs = vec![];
         for (i, (a, writes)) in places.iter().enumerate() {
             let meeting = places[..=i].iter().filter(|(b, also)| a.param == b.param && (*writes || *also));
@@ -523,8 +530,8 @@ fn apart(func: &Func, facts: &[Fact]) -> (Pairs, PairsOfTurns) {
 }
 
 /// Accesses to slices that the function writes, and whether they write.
-fn written_places(func: &Func, block: &Block) -> Vec<(Place, bool)> {
-    let mut places: Vec<(Place, bool)> = vec![];
+fn written_places(func: &Func, block: &Block) -> Vec<(MemAccess, bool)> {
+    let mut places: Vec<(MemAccess, bool)> = vec![];
     block.walk(&mut |op| {
         if let Some(place) = op.kind.operation().place()
             && func.slice(place.param).1

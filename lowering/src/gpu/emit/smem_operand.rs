@@ -9,19 +9,19 @@
 
 use std::collections::HashMap;
 
-use crate::gpu::emit::address_slice::Slicer;
+use crate::gpu::emit::address_slice::AddressSlice;
 use crate::gpu::emit::dot::{inner_axis, outer_axis, reads_matrices};
-use crate::gpu::emit::smem_alloc::Shared;
+use crate::gpu::emit::smem_alloc::SmemPlan;
 use crate::gpu::emit::{Builder, Gpu};
 use crate::gpu::layout::access::NARROWEST_COPY;
-use crate::gpu::layout::assign::Spread;
-use crate::gpu::layout::dot::{Method, SIDES, Side, method};
-use crate::gpu::layout::reindex::View;
-use crate::gpu::layout::{Coord, Copied, Distributed, Layout};
+use crate::gpu::layout::assign::LayoutRelation;
+use crate::gpu::layout::dot::{DotMethod, DotOperand, SIDES, method};
+use crate::gpu::layout::reindex::Reindex;
+use crate::gpu::layout::{Coord, Distributed, Layout, SmemOnlyTile};
 use crate::ir::{Block, Func, Op, Shape, Type, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Space, Ty};
-use crate::ops::{Dot, For, Kind, Load, Place, is_zero};
+use crate::ops::{Dot, For, Kind, Load, MemAccess, is_zero};
 
 /// Bytes that one instruction copies, and those of a row of a matrix.
 pub(super) const PIECE: u32 = 16;
@@ -32,7 +32,7 @@ pub(super) const ALIGNMENT: u32 = BANKS;
 
 /// How lines follow each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum LineOrder {
     /// Pieces change places by the number of the line.
     Swizzled,
     /// As they are.
@@ -43,7 +43,7 @@ pub(crate) enum Order {
 
 /// A tile in shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Tile {
+pub(crate) struct OperandTile {
     /// Bytes between neighbours along each axis.
     strides: Vec<u32>,
     bytes: u32,
@@ -51,14 +51,14 @@ pub(crate) struct Tile {
     rows: Option<(u32, u32)>,
 }
 
-impl Tile {
+impl OperandTile {
     /// Lines along `fast`, one after the other.
-    pub fn new(Type { dtype, shape }: &Type, fast: usize, order: Order) -> Tile {
+    pub fn new(Type { dtype, shape }: &Type, fast: usize, order: LineOrder) -> OperandTile {
         let line = shape[fast] * dtype.bytes();
-        let swizzles = line.is_power_of_two() && order == Order::Swizzled;
+        let swizzles = line.is_power_of_two() && order == LineOrder::Swizzled;
         let pieces = line.div_ceil(PIECE);
         // Of an odd number of pieces, neighbours across the lines are in different banks.
-        let pitch = if swizzles || order == Order::Plain { pieces } else { pieces | 1 } * PIECE;
+        let pitch = if swizzles || order == LineOrder::Plain { pieces } else { pieces | 1 } * PIECE;
         let mut strides = vec![dtype.bytes(); shape.rank()];
         let mut stride = pitch;
         for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
@@ -66,19 +66,19 @@ impl Tile {
             stride *= shape[axis];
         }
         let rows = swizzles.then(|| (line.max(BANKS).ilog2(), (line / PIECE).clamp(1, BANKS / PIECE) - 1));
-        Tile { strides, bytes: stride.next_multiple_of(ALIGNMENT), rows }
+        OperandTile { strides, bytes: stride.next_multiple_of(ALIGNMENT), rows }
     }
 
     /// The tile of a load.
-    pub fn of(distributed: &Distributed, op: &Op, load: &Load) -> Tile {
+    pub fn of(distributed: &Distributed, op: &Op, load: &Load) -> OperandTile {
         let (fast, order) = order(distributed, op, load);
-        Tile::new(distributed.func.ty(op.results[0]), fast, order)
+        OperandTile::new(distributed.func.ty(op.results[0]), fast, order)
     }
 
     /// The same tile by the axes of what is seen of it.
-    fn seen(&self, axes: &[Option<usize>]) -> Tile {
+    fn seen(&self, axes: &[Option<usize>]) -> OperandTile {
         let strides = axes.iter().map(|axis| axis.map_or(0, |axis| self.strides[axis])).collect();
-        Tile { strides, ..self.clone() }
+        OperandTile { strides, ..self.clone() }
     }
 
     pub fn bytes(&self) -> u32 {
@@ -115,24 +115,24 @@ impl Tile {
 
 /// The tile of a load in the present turn.
 #[derive(Clone)]
-pub(super) struct Arrival {
-    pub tile: Tile,
+pub(super) struct OperandStage {
+    pub tile: OperandTile,
     pub fast: usize,
     /// Where it starts in shared memory.
     pub address: Val,
 }
 
 /// Places in a tile from a thread's first one on.
-pub(super) struct Places {
-    tile: Tile,
+pub(super) struct TileAddresses {
+    tile: OperandTile,
     first: Val,
     /// The first one with each number that was exclusive-ored to it.
     known: HashMap<u32, Val>,
 }
 
-impl Places {
-    pub fn new(tile: Tile, first: Val) -> Places {
-        Places { tile, first, known: HashMap::from([(0, first)]) }
+impl TileAddresses {
+    pub fn new(tile: OperandTile, first: Val) -> TileAddresses {
+        TileAddresses { tile, first, known: HashMap::from([(0, first)]) }
     }
 
     /// An address, and the bytes behind it.
@@ -148,20 +148,20 @@ impl Places {
 }
 
 /// The axis along which the lines of a load's tile lie, and how they follow each other.
-fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, Order) {
+fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, LineOrder) {
     let memory = fast_axis(distributed, load, op.results[0]);
     match distributed.copied.get(&op.results[0]).and_then(|copied| copied.lines) {
-        None => (memory, Order::Swizzled),
-        Some(lines) if lines == memory => (lines, Order::Plain),
-        Some(lines) => (lines, Order::Transposed),
+        None => (memory, LineOrder::Swizzled),
+        Some(lines) if lines == memory => (lines, LineOrder::Plain),
+        Some(lines) => (lines, LineOrder::Transposed),
     }
 }
 
 /// A load as its elements are copied to its tile: by vectors, or one by one to lines across those of memory.
 pub(super) fn as_copied(distributed: &Distributed, op: &Op, load: &Load) -> Load {
     let (_, order) = order(distributed, op, load);
-    let vector = if order == Order::Transposed { 1 } else { load.place.vector };
-    Load { place: Place { vector, ..load.place }, ..*load }
+    let vector = if order == LineOrder::Transposed { 1 } else { load.place.vector };
+    Load { place: MemAccess { vector, ..load.place }, ..*load }
 }
 
 /// The axis along which a load's neighbours are neighbours in memory.
@@ -172,8 +172,8 @@ pub(super) fn fast_axis(distributed: &Distributed, load: &Load, result: Value) -
 }
 
 /// Finds what loops copy so.
-pub(super) fn find(distributed: &Distributed) -> HashMap<Value, Copied> {
-    let mut finder = Finder { distributed, uses: uses(&distributed.func), found: HashMap::new() };
+pub(super) fn find(distributed: &Distributed) -> HashMap<Value, SmemOnlyTile> {
+    let mut finder = OperandFinder { distributed, uses: uses(&distributed.func), found: HashMap::new() };
     if distributed.num_ctas == 1 {
         distributed.func.body.walk(&mut |op| {
             if let Kind::For(body) = &op.kind {
@@ -191,7 +191,7 @@ pub(super) fn is_product(distributed: &Distributed, op: &Op) -> bool {
 }
 
 /// Leaves out what loops copy that have no ring.
-pub(super) fn without_ring(distributed: &mut Distributed, shared: &Shared) -> bool {
+pub(super) fn without_ring(distributed: &mut Distributed, shared: &SmemPlan) -> bool {
     let mut homeless = vec![];
     distributed.func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind
@@ -206,22 +206,22 @@ pub(super) fn without_ring(distributed: &mut Distributed, shared: &Shared) -> bo
 }
 
 /// Who takes a value.
-enum Use<'a> {
+enum OperandUse<'a> {
     By(&'a Op),
     /// It leaves a block.
     Yielded,
 }
 
-fn uses(func: &Func) -> HashMap<Value, Vec<Use<'_>>> {
-    fn of_block<'a>(block: &'a Block, uses: &mut HashMap<Value, Vec<Use<'a>>>) {
+fn uses(func: &Func) -> HashMap<Value, Vec<OperandUse<'_>>> {
+    fn of_block<'a>(block: &'a Block, uses: &mut HashMap<Value, Vec<OperandUse<'a>>>) {
         for op in &block.ops {
             for operand in op.kind.operation().operands() {
-                uses.entry(operand).or_default().push(Use::By(op));
+                uses.entry(operand).or_default().push(OperandUse::By(op));
             }
             op.kind.operation().blocks().into_iter().for_each(|block| of_block(block, uses));
         }
         for &value in &block.yields {
-            uses.entry(value).or_default().push(Use::Yielded);
+            uses.entry(value).or_default().push(OperandUse::Yielded);
         }
     }
     let mut uses = HashMap::new();
@@ -229,18 +229,18 @@ fn uses(func: &Func) -> HashMap<Value, Vec<Use<'_>>> {
     uses
 }
 
-struct Finder<'a> {
+struct OperandFinder<'a> {
     distributed: &'a Distributed,
-    uses: HashMap<Value, Vec<Use<'a>>>,
-    found: HashMap<Value, Copied>,
+    uses: HashMap<Value, Vec<OperandUse<'a>>>,
+    found: HashMap<Value, SmemOnlyTile>,
 }
 
-impl Finder<'_> {
+impl OperandFinder<'_> {
     fn in_loop(&mut self, body: &For) {
         if body.hints.num_stages.or(self.distributed.num_stages) == Some(1) {
             return;
         }
-        let slicer = Slicer::new(self.distributed, body);
+        let slicer = AddressSlice::new(self.distributed, body);
         for op in &body.body.ops {
             let Kind::Load(load) = &op.kind else { continue };
             let result = op.results[0];
@@ -254,7 +254,7 @@ impl Finder<'_> {
                 let swizzled = by_pieces.then_some(None);
                 let plain = axes.iter().copied().filter(|axis| one_by_one || *axis == Some(fast));
                 let seen = swizzled.into_iter().chain(plain).find_map(|lines| {
-                    self.seen(result, &Copied { load: result, axes: axes.clone(), lines }, fast)
+                    self.seen(result, &SmemOnlyTile { load: result, axes: axes.clone(), lines }, fast)
                 });
                 self.found.extend(seen.unwrap_or_default());
             }
@@ -273,10 +273,10 @@ impl Finder<'_> {
 
     /// A value and what is seen of it at other coordinates; `None` if anything but products takes them. `fast` is the
     /// axis of the load along which matrices have their rows.
-    fn seen(&self, value: Value, copied: &Copied, fast: usize) -> Option<Vec<(Value, Copied)>> {
+    fn seen(&self, value: Value, copied: &SmemOnlyTile, fast: usize) -> Option<Vec<(Value, SmemOnlyTile)>> {
         let mut seen = vec![(value, copied.clone())];
         for by in self.uses.get(&value)? {
-            let Use::By(op) = by else { return None };
+            let OperandUse::By(op) = by else { return None };
             if let Kind::Dot(dot) = &op.kind {
                 let along = |of: usize| copied.axes.iter().position(|&axis| axis == Some(of));
                 let lines = match copied.lines {
@@ -288,20 +288,21 @@ impl Finder<'_> {
                 continue;
             }
             let result = *op.results.first()?;
-            let Spread::View(view) = op.kind.operation().spread(&self.distributed.func, &op.results) else {
+            let LayoutRelation::View(view) = op.kind.operation().spread(&self.distributed.func, &op.results)
+            else {
                 return None;
             };
             let axes = match view {
-                View::Permute { order } => order.iter().map(|&axis| copied.axes[axis]).collect(),
-                View::Reshape { from, to } => reshaped(&copied.axes, &from, &to)?,
-                View::Expand { axis } => {
+                Reindex::Permute { order } => order.iter().map(|&axis| copied.axes[axis]).collect(),
+                Reindex::Reshape { from, to } => reshaped(&copied.axes, &from, &to)?,
+                Reindex::Expand { axis } => {
                     let mut axes = copied.axes.clone();
                     axes.insert(axis, None);
                     axes
                 }
-                View::Broadcast { .. } | View::Join { .. } => return None,
+                Reindex::Broadcast { .. } | Reindex::Join { .. } => return None,
             };
-            seen.extend(self.seen(result, &Copied { axes, ..*copied }, fast)?);
+            seen.extend(self.seen(result, &SmemOnlyTile { axes, ..*copied }, fast)?);
         }
         Some(seen)
     }
@@ -310,9 +311,9 @@ impl Finder<'_> {
     fn multiplies(&self, dot: &Dot, value: Value, (fast, lines): (usize, Option<usize>)) -> bool {
         let ty = self.distributed.func.ty(value);
         let rank = ty.shape.rank();
-        let takes = |side: Side| match method(ty.dtype, dot.input) {
-            Method::Thread => lines == Some(outer_axis(rank, side)),
-            Method::Warp(_) => {
+        let takes = |side: DotOperand| match method(ty.dtype, dot.input) {
+            DotMethod::Thread => lines == Some(outer_axis(rank, side)),
+            DotMethod::Warp(_) => {
                 let along = [inner_axis(rank, side), outer_axis(rank, side)];
                 lines.is_none() && along.contains(&fast) && reads_matrices(side, ty, fast)
             }
@@ -344,7 +345,7 @@ impl Gpu<'_> {
         (result, inner): (&Layout, usize),
     ) -> Option<(Val, Vec<u32>)> {
         let copied = self.plan.distributed.copied.get(&value)?;
-        let Arrival { tile, address, .. } = self.tiles[&copied.load].clone();
+        let OperandStage { tile, address, .. } = self.tiles[&copied.load].clone();
         let tile = tile.seen(&copied.axes);
         let zero = b.int(Ty::I32, 0);
         let place =
@@ -355,12 +356,12 @@ impl Gpu<'_> {
     }
 
     /// Where fragments of a factor are in the present turn's tile, by the layout of what the lanes point at.
-    pub(super) fn copied_factor(&mut self, b: &mut Builder, value: Value, lanes: &Layout) -> Places {
+    pub(super) fn copied_factor(&mut self, b: &mut Builder, value: Value, lanes: &Layout) -> TileAddresses {
         let copied = &self.plan.distributed.copied[&value];
-        let Arrival { tile, address, .. } = self.tiles[&copied.load].clone();
+        let OperandStage { tile, address, .. } = self.tiles[&copied.load].clone();
         let tile = tile.seen(&copied.axes);
         let place = tile.place(b, |b, axis| self.thread_coord(b, lanes, axis));
         let first = b.add(address, place);
-        Places::new(tile, first)
+        TileAddresses::new(tile, first)
     }
 }

@@ -1,7 +1,7 @@
 //! Blocks of views on their way to shared memory.
 //!
 //! One thread of a group of warps beside those of the program has the GPU copy the blocks that products take
-//! ([`crate::ops::GroupDot`]). What a loop takes anew in each turn goes to a ring of as many parts as there are stages;
+//! ([`crate::ops::WarpGroupDot`]). What a loop takes anew in each turn goes to a ring of as many parts as there are stages;
 //! anything else is copied once for a program, to a place of its own. The blocks of a turn that are let go together,
 //! and each of those other places, have two barrier objects: a phase of the first ends when the blocks have come, and
 //! one of the second when every warp has multiplied by them. The copying thread computes by itself how often loops run
@@ -18,7 +18,7 @@ mod tma_store;
 
 use std::collections::HashMap;
 
-use self::tma_store::Outgoing;
+use self::tma_store::EpilogueBuffers;
 pub(super) use self::tma_store::bits;
 use crate::gpu::emit::IntPredicate;
 use crate::gpu::emit::smem_alloc::SIGNAL;
@@ -27,7 +27,7 @@ use crate::gpu::opt::select_wgmma::{GROUP_WARPS, LINE};
 use crate::ir::{Block, Func, Op, ParamId, Value, sources};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::Ty;
-use crate::ops::{For, GroupDot, Kind, Staged, Window};
+use crate::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
 use crate::support::dtype::DType;
 
 /// Shared memory that a block may ask for where there are copies of this kind.
@@ -81,8 +81,8 @@ pub struct Multicast {
 
 /// A block to be copied.
 #[derive(Clone, Debug)]
-struct Transfer {
-    window: Window,
+struct TmaLoad {
+    window: ViewTile,
     bytes: u32,
     map: usize,
     /// From the start of its part of a ring, or of shared memory.
@@ -95,7 +95,7 @@ struct Transfer {
     multicast: bool,
 }
 
-impl Transfer {
+impl TmaLoad {
     /// Whether nothing takes the block after this operation, which stands in no loop.
     fn ends_with(&self, op: &Op) -> bool {
         self.last == op.results[0] && self.within.is_none()
@@ -104,14 +104,14 @@ impl Transfer {
 
 /// What is copied, and where to.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Pipeline {
+pub(super) struct TmaPipeline {
     /// Copied once for each program.
-    once: Vec<Transfer>,
+    once: Vec<TmaLoad>,
     /// Programs for which there is room at once: the next one's blocks may come while this one's are in use.
     parts: u32,
-    rings: Vec<Ring>,
+    rings: Vec<TmaRing>,
     pub maps: Vec<TensorMap>,
-    outgoing: Outgoing,
+    outgoing: EpilogueBuffers,
     /// Whether programs take differently long, so that a block's next one comes from a counter.
     pub counted: bool,
     /// Scalars of a program that the thread that copies computes for all: quotients, which take long.
@@ -124,9 +124,9 @@ pub(super) struct Pipeline {
 
 /// What a loop takes in each turn.
 #[derive(Clone, Debug)]
-struct Ring {
+struct TmaRing {
     variable: Value,
-    copies: Vec<Transfer>,
+    copies: Vec<TmaLoad>,
     stages: u32,
     /// Whether the user said how many.
     asked: bool,
@@ -134,7 +134,7 @@ struct Ring {
     signals: u32,
 }
 
-impl Ring {
+impl TmaRing {
     /// The blocks of a turn in lots that come together and are let go together.
     fn lots(&self) -> Vec<Vec<usize>> {
         let mut lots: Vec<Vec<usize>> = vec![];
@@ -170,21 +170,21 @@ impl Ring {
 
 /// The barrier objects of a block: that it came, and that it was used.
 #[derive(Clone, Copy)]
-struct Signals {
+struct BarrierPair {
     full: Val,
     empty: Val,
 }
 
 /// What a product takes: a lot of a ring's blocks, or a block that is copied once.
 #[derive(Clone, Copy)]
-enum Taken<'p> {
-    Lot(&'p Ring, usize),
+enum DotBuffers<'p> {
+    Lot(&'p TmaRing, usize),
     Own(usize),
 }
 
 /// What a group of warps does about the turn to multiply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Baton {
+pub(super) enum MmaOrder {
     /// The last group lets the first one begin.
     First,
     /// Waits until the group before lets this one begin.
@@ -198,24 +198,24 @@ const FIRST_BATON: u32 = 2;
 
 /// Where the copies are: what the thread that copies and the other warps count alike.
 #[derive(Clone, Default)]
-pub(super) struct Progress {
+pub(super) struct PipelineProgress {
     /// The next turn of the ring of the loop with this variable.
-    turns: HashMap<Value, Turn>,
+    turns: HashMap<Value, PipelineState>,
     /// The place of what is copied once for a program.
-    once: Option<Turn>,
+    once: Option<PipelineState>,
 }
 
 /// The part of a ring that is next, and the parity of the phase that is waited for there.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct PipelineState {
     pub part: Val,
     pub parity: Val,
 }
 
-impl Pipeline {
+impl TmaPipeline {
     /// `None` where nothing is to be copied.
-    pub fn new(distributed: &Distributed) -> Option<Pipeline> {
-        let mut pipeline = Pipeline::default();
+    pub fn new(distributed: &Distributed) -> Option<TmaPipeline> {
+        let mut pipeline = TmaPipeline::default();
         let definitions = distributed.func.definitions();
         pipeline.block(distributed, &distributed.func.body, None, &definitions);
         let rings = pipeline.rings.iter().map(|ring| ring.variable).collect::<Vec<_>>();
@@ -239,12 +239,12 @@ impl Pipeline {
         definitions: &HashMap<Value, &Op>,
     ) {
         for op in &block.ops {
-            if let Kind::GroupDot(dot) = &op.kind {
+            if let Kind::WarpGroupDot(dot) = &op.kind {
                 for staged in dot.staged() {
                     self.copy(distributed, staged, op, body, definitions);
                 }
             }
-            if let Kind::GroupStore(store) = &op.kind {
+            if let Kind::TmaStore(store) = &op.kind {
                 self.leaves(distributed, store);
             }
             if let Kind::For(body) = &op.kind {
@@ -256,7 +256,7 @@ impl Pipeline {
     fn copy(
         &mut self,
         distributed: &Distributed,
-        staged: &Staged,
+        staged: &SmemOperand,
         op: &Op,
         body: Option<&For>,
         definitions: &HashMap<Value, &Op>,
@@ -277,7 +277,7 @@ impl Pipeline {
         let elem = dtype.bytes();
         let [rows, columns] = staged.lines();
         let bytes = rows * columns * elem;
-        list.push(Transfer {
+        list.push(TmaLoad {
             window: window.clone(),
             bytes,
             map: 0,
@@ -292,7 +292,7 @@ impl Pipeline {
     }
 
     /// The number of the map for matrices of so many rows and columns of a view.
-    fn map_of(&mut self, func: &Func, window: &Window, matrix: [u32; 2], tf32: bool) -> usize {
+    fn map_of(&mut self, func: &Func, window: &ViewTile, matrix: [u32; 2], tf32: bool) -> usize {
         let mut block = vec![1; window.extents.rank()];
         let outer = block.len() - 2;
         block[outer..].copy_from_slice(&matrix);
@@ -304,18 +304,18 @@ impl Pipeline {
         })
     }
 
-    fn copies_mut(&mut self) -> impl Iterator<Item = &mut Transfer> {
+    fn copies_mut(&mut self) -> impl Iterator<Item = &mut TmaLoad> {
         self.once.iter_mut().chain(self.rings.iter_mut().flat_map(|ring| &mut ring.copies))
     }
 
     /// The copies of a loop.
-    fn ring(&mut self, distributed: &Distributed, body: &For) -> &mut Vec<Transfer> {
+    fn ring(&mut self, distributed: &Distributed, body: &For) -> &mut Vec<TmaLoad> {
         let variable = body.body.args[0];
         let place = self.rings.iter().position(|ring| ring.variable == variable).unwrap_or_else(|| {
             let asked = body.hints.num_stages.or(distributed.num_stages);
             let stages = asked.unwrap_or(STAGES).max(1);
             let asked = asked.is_some();
-            self.rings.push(Ring { variable, copies: vec![], stages, asked, start: 0, signals: 0 });
+            self.rings.push(TmaRing { variable, copies: vec![], stages, asked, start: 0, signals: 0 });
             self.rings.len() - 1
         });
         &mut self.rings[place].copies
@@ -398,24 +398,28 @@ impl Pipeline {
     }
 
     /// Where the copy of a window is: in the ring of a loop, or in a place of its own.
-    fn find(&self, window: &Window) -> (Option<&Ring>, usize) {
-        let of = |copies: &[Transfer]| copies.iter().position(|copy| copy.window == *window);
+    fn find(&self, window: &ViewTile) -> (Option<&TmaRing>, usize) {
+        let of = |copies: &[TmaLoad]| copies.iter().position(|copy| copy.window == *window);
         let ringed = self.rings.iter().find_map(|ring| Some((Some(ring), of(&ring.copies)?)));
         ringed.unwrap_or_else(|| (None, of(&self.once).expect("a block of a product is copied")))
     }
 
     /// What a product takes, each lot once.
-    fn taken(&self, dot: &GroupDot) -> Vec<Taken<'_>> {
-        let mut list: Vec<Taken> = vec![];
+    fn taken(&self, dot: &WarpGroupDot) -> Vec<DotBuffers<'_>> {
+        let mut list: Vec<DotBuffers> = vec![];
         for staged in dot.staged() {
             let taken = match self.find(&staged.window) {
-                (Some(ring), number) => Taken::Lot(ring, ring.lot(number)),
-                (None, number) => Taken::Own(number),
+                (Some(ring), number) => DotBuffers::Lot(ring, ring.lot(number)),
+                (None, number) => DotBuffers::Own(number),
             };
-            let is_same = |known: &Taken| match (known, taken) {
-                (Taken::Lot(a, lot), Taken::Lot(b, other)) => a.variable == b.variable && *lot == other,
-                (Taken::Own(a), Taken::Own(b)) => *a == b,
-                (Taken::Lot(..), Taken::Own(_)) | (Taken::Own(_), Taken::Lot(..)) => false,
+            let is_same = |known: &DotBuffers| match (known, taken) {
+                (DotBuffers::Lot(a, lot), DotBuffers::Lot(b, other)) => {
+                    a.variable == b.variable && *lot == other
+                }
+                (DotBuffers::Own(a), DotBuffers::Own(b)) => *a == b,
+                (DotBuffers::Lot(..), DotBuffers::Own(_)) | (DotBuffers::Own(_), DotBuffers::Lot(..)) => {
+                    false
+                }
             };
             if !list.iter().any(is_same) {
                 list.push(taken);
@@ -424,7 +428,7 @@ impl Pipeline {
         list
     }
 
-    fn ring_of(&self, variable: Value) -> Option<&Ring> {
+    fn ring_of(&self, variable: Value) -> Option<&TmaRing> {
         self.rings.iter().find(|ring| ring.variable == variable)
     }
 
@@ -439,46 +443,46 @@ impl Pipeline {
     }
 
     /// Before the first program.
-    fn start(&self, b: &mut Builder, fills: bool) -> Progress {
-        let first = Turn::first(b, fills);
+    fn start(&self, b: &mut Builder, fills: bool) -> PipelineProgress {
+        let first = PipelineState::first(b, fills);
         let turns = self.rings.iter().map(|ring| (ring.variable, first)).collect();
-        Progress { turns, once: Some(first) }
+        PipelineProgress { turns, once: Some(first) }
     }
 
-    fn flat(&self, progress: &Progress) -> Vec<Val> {
+    fn flat(&self, progress: &PipelineProgress) -> Vec<Val> {
         let turns = self.rings.iter().flat_map(|ring| progress.turns[&ring.variable].flat());
         turns.chain(progress.once.iter().flat_map(|turn| turn.flat())).collect()
     }
 
-    fn progress(&self, flat: &[Val]) -> Progress {
-        let mut turns = flat.chunks(2).map(Turn::of);
+    fn progress(&self, flat: &[Val]) -> PipelineProgress {
+        let mut turns = flat.chunks(2).map(PipelineState::of);
         let rings = self.rings.iter().map(|ring| ring.variable);
         let of_rings = rings.zip(turns.by_ref()).collect();
-        Progress { turns: of_rings, once: turns.next() }
+        PipelineProgress { turns: of_rings, once: turns.next() }
     }
 }
 
-impl Turn {
+impl PipelineState {
     pub fn flat(self) -> [Val; 2] {
         [self.part, self.parity]
     }
 
-    pub fn of(flat: &[Val]) -> Turn {
-        Turn { part: flat[0], parity: flat[1] }
+    pub fn of(flat: &[Val]) -> PipelineState {
+        PipelineState { part: flat[0], parity: flat[1] }
     }
 
     /// The first one; who fills the parts finds them empty.
-    fn first(b: &mut Builder, fills: bool) -> Turn {
-        Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
+    fn first(b: &mut Builder, fills: bool) -> PipelineState {
+        PipelineState { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
     }
 
     /// The one after it, of so many parts.
-    fn next(self, b: &mut Builder, parts: u32) -> Turn {
+    fn next(self, b: &mut Builder, parts: u32) -> PipelineState {
         let [zero, one, parts] = [0, 1, parts].map(|number| b.int(Ty::I32, i64::from(number)));
         let after = b.add(self.part, one);
         let around = b.icmp(IntPredicate::Eq, after, parts);
         let other = b.xor(self.parity, one);
-        Turn { part: b.select(around, zero, after), parity: b.select(around, other, self.parity) }
+        PipelineState { part: b.select(around, zero, after), parity: b.select(around, other, self.parity) }
     }
 }
 

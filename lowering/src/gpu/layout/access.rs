@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::assign::{Access, Graph};
+use super::assign::{LayoutGraph, TileAccess};
 use crate::analysis::axis_info::Axes;
 use crate::ir::{Block, Func, Value};
-use crate::ops::{Kind, Place, Rotate, Start};
+use crate::ops::{Kind, MemAccess, Rotate, VectorStart};
 
 /// The widest access of a GPU thread.
 pub const MAX_BYTES: u32 = 16;
@@ -26,7 +26,7 @@ pub enum Alignment {
 
 /// What an access allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Width {
+pub struct AccessWidth {
     /// The axis along which neighbours in the tile are neighbours in memory.
     pub axis: usize,
     /// How many of them are aligned and masked together.
@@ -36,7 +36,7 @@ pub struct Width {
 }
 
 /// The width of an access of rank 1 or more.
-pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> Width {
+pub fn width(func: &Func, axes: &Axes, place: &MemAccess, alignment: Alignment) -> AccessWidth {
     let (elem, _) = func.slice(place.param);
     let offset = axes.get(func, place.offset);
     let base = place.base.map_or(1 << 62, |base| axes.get(func, base).divisor);
@@ -47,7 +47,7 @@ pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> W
     let contiguous = offset.axes[axis].contiguity;
     let most = u64::from(MAX_BYTES / elem.bytes());
     if let Some(shift) = place.shift {
-        return Width { axis, elements: shift.elements, contiguous: shift.elements };
+        return AccessWidth { axis, elements: shift.elements, contiguous: shift.elements };
     }
     let elements = match alignment {
         Alignment::Element => 1,
@@ -59,12 +59,12 @@ pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> W
             contiguous.min(most).min(start).min(masked)
         }
     };
-    Width { axis, elements: elements as u32, contiguous: contiguous.min(1 << 20) as u32 }
+    AccessWidth { axis, elements: elements as u32, contiguous: contiguous.min(1 << 20) as u32 }
 }
 
 /// The elements that are moved together of as many that a thread holds side by side.
-pub(super) fn fitting(func: &Func, place: &Place, vector: u32) -> u32 {
-    let around = place.shift.is_some_and(|shift| shift.start != Start::Aligned);
+pub(super) fn fitting(func: &Func, place: &MemAccess, vector: u32) -> u32 {
+    let around = place.shift.is_some_and(|shift| shift.start != VectorStart::Aligned);
     let bytes = vector * func.slice(place.param).0.bytes();
     if around && bytes < NARROWEST_AROUND { 1 } else { vector }
 }
@@ -99,10 +99,10 @@ pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
 /// The accesses that belong to each class of values.
 pub(super) fn by_class<'a>(
     func: &Func,
-    graph: &Graph,
-    accesses: &'a [Access],
-) -> HashMap<usize, Vec<&'a Access>> {
-    let mut found: HashMap<usize, Vec<&Access>> = HashMap::new();
+    graph: &LayoutGraph,
+    accesses: &'a [TileAccess],
+) -> HashMap<usize, Vec<&'a TileAccess>> {
+    let mut found: HashMap<usize, Vec<&TileAccess>> = HashMap::new();
     for access in accesses {
         let own = access.values.iter().filter(|&&value| graph.has_layout(func, value));
         let classes: HashSet<usize> = own.map(|&value| graph.class(value)).collect();

@@ -10,27 +10,27 @@
 use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
 
-use super::access::{self, Alignment, Width};
-use super::dot::Side;
+use super::access::{self, AccessWidth, Alignment};
+use super::dot::DotOperand;
 use super::linear::Layout;
-use super::reindex::View;
-use super::smem_only::Copied;
-use super::warps::{Threads, choose_warps};
+use super::reindex::Reindex;
+use super::smem_only::SmemOnlyTile;
+use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
 use crate::analysis::axis_info::Axes;
 use crate::gpu::opt::coalesce_dot_stores;
-use crate::ir::{Block, Builder, Func, Op, Shape, Value};
-use crate::ops::{Convert, Effect, Kind, Place};
+use crate::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
+use crate::ops::{Convert, Effect, Kind, MemAccess};
 
 /// How an operation's tile operands and results lie relative to each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Spread {
+pub enum LayoutRelation {
     /// A result made of scalars or of nothing: it can be had in any layout.
     Source,
     /// All tiles lie alike. A cheap operation may be repeated in another layout.
     Lanewise { cheap: bool },
     /// The result holds the operands' elements at other coordinates.
-    View(View),
+    View(Reindex),
     /// Results lie as the operands do with some axes gone.
     Fold { axes: Vec<usize> },
     /// The result lies as the accumulator, in a way that suits the multiplication; factors lie anyhow.
@@ -55,18 +55,18 @@ pub struct Distributed {
     /// The user's `num_stages`, where a loop has none of its own.
     pub num_stages: Option<u32>,
     /// Tiles that lie in shared memory alone, for products to read: those that loops copy there.
-    pub copied: HashMap<Value, Copied>,
+    pub copied: HashMap<Value, SmemOnlyTile>,
     /// Factors that are written to shared memory before a loop: by the product's result and the side, the loop's variable.
-    pub kept: HashMap<(Value, Side), Value>,
+    pub kept: HashMap<(Value, DotOperand), Value>,
 }
 
 /// Gives every tile value a layout, inserting conversions.
-pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
-    let graph = Graph::new(func);
+pub fn distribute(func: &Func, threads: ThreadConfig, axes: &Axes) -> Distributed {
+    let graph = LayoutGraph::new(func);
     let accesses = accesses(func, threads.alignment, axes);
     let num_ctas = threads.num_ctas;
     let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, threads));
-    let site = Site { func, axes, alignment: threads.alignment, num_ctas };
+    let site = LayoutSite { func, axes, alignment: threads.alignment, num_ctas };
     let chosen = Chooser {
         site,
         graph: &graph,
@@ -84,7 +84,7 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
 
 /// What layouts are chosen for.
 #[derive(Clone, Copy)]
-pub(in crate::gpu) struct Site<'a> {
+pub(in crate::gpu) struct LayoutSite<'a> {
     pub func: &'a Func,
     pub axes: &'a Axes,
     pub alignment: Alignment,
@@ -92,11 +92,11 @@ pub(in crate::gpu) struct Site<'a> {
 }
 
 /// A memory access, for choosing a layout by.
-pub(in crate::gpu) struct Access {
+pub(in crate::gpu) struct TileAccess {
     /// Values whose class it belongs to: what it reads or writes, its offsets, mask and `other`.
     pub(in crate::gpu) values: Vec<Value>,
     shape: Shape,
-    width: Width,
+    width: AccessWidth,
     elem_bytes: u32,
     /// Whether its addresses differ between programs: it is traffic, not a table that stays in the cache.
     pub(in crate::gpu) streams: bool,
@@ -105,19 +105,19 @@ pub(in crate::gpu) struct Access {
     repeats: bool,
 }
 
-impl Access {
+impl TileAccess {
     pub(in crate::gpu) fn bytes(&self) -> u64 {
         self.shape.elements() * u64::from(self.elem_bytes)
     }
 }
 
-fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
+fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<TileAccess> {
     let varying = access::varying_by_program(func);
     let mut found = vec![];
     let repeated = repeated(func);
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let tile = |place: &&Place| !func.ty(place.offset).is_scalar();
+        let tile = |place: &&MemAccess| !func.ty(place.offset).is_scalar();
         let Some(place) = operation.place().filter(tile) else { return };
         let shape = func.ty(place.offset).shape.clone();
         let values = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
@@ -127,13 +127,13 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
         let elem_bytes = func.slice(place.param).0.bytes();
         let reads = operation.effect() != Effect::Write;
         let repeats = repeated.contains(place);
-        found.push(Access { values, shape, width, elem_bytes, streams, reads, repeats });
+        found.push(TileAccess { values, shape, width, elem_bytes, streams, reads, repeats });
     });
     found
 }
 
 /// The places of accesses that stand in loops.
-pub fn repeated(func: &Func) -> HashSet<Place> {
+pub fn repeated(func: &Func) -> HashSet<MemAccess> {
     let mut places = HashSet::new();
     func.body.walk(&mut |op| {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
@@ -148,29 +148,30 @@ pub fn repeated(func: &Func) -> HashSet<Place> {
 // ---- classes
 
 /// Which values share a layout, and how classes relate.
-pub(in crate::gpu) struct Graph {
+pub(in crate::gpu) struct LayoutGraph {
     /// Union-find over value indices; `None` for scalars and for cheap values that are recomputed.
     parent: Vec<usize>,
     cheap: Vec<bool>,
-    links: Vec<Link>,
+    links: Vec<LayoutLink>,
 }
 
 /// A relation between the layouts of two values.
-struct Link {
+struct LayoutLink {
     operand: Value,
     result: Value,
     kind: LinkKind,
 }
 
 enum LinkKind {
-    View(View),
+    View(Reindex),
     Fold(Vec<usize>),
 }
 
-impl Graph {
-    fn new(func: &Func) -> Graph {
+impl LayoutGraph {
+    fn new(func: &Func) -> LayoutGraph {
         let count = func.value_count();
-        let mut graph = Graph { parent: (0..count).collect(), cheap: vec![false; count], links: vec![] };
+        let mut graph =
+            LayoutGraph { parent: (0..count).collect(), cheap: vec![false; count], links: vec![] };
         graph.mark_cheap(func, &func.body, &HashSet::new());
         let pinned = graph.pinned(func);
         graph.cheap.fill(false);
@@ -191,16 +192,16 @@ impl Graph {
             let anchored = tiles().any(|operand| !self.cheap[operand.index()]);
             let first = |pins: bool| if pins { tiles().take(1).collect() } else { vec![] };
             let pins: Vec<Value> = match operation.spread(func, &op.results) {
-                Spread::Fold { .. } => first(!anchored),
-                Spread::Lanewise { .. } => first(op.results.is_empty() && !anchored),
-                Spread::View(view) => first(!view.is_invertible()),
+                LayoutRelation::Fold { .. } => first(!anchored),
+                LayoutRelation::Lanewise { .. } => first(op.results.is_empty() && !anchored),
+                LayoutRelation::View(view) => first(!view.is_invertible()),
                 // What lies anyhow has to lie somehow.
-                Spread::Carry(groups) => {
+                LayoutRelation::Carry(groups) => {
                     tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
                 }
-                Spread::Product { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
-                Spread::Grouped { .. } | Spread::Free => tiles().collect(),
-                Spread::Source => vec![],
+                LayoutRelation::Product { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
+                LayoutRelation::Grouped { .. } | LayoutRelation::Free => tiles().collect(),
+                LayoutRelation::Source => vec![],
             };
             pinned.extend(pins);
         });
@@ -234,14 +235,14 @@ impl Graph {
                 self.mark_cheap(func, nested, pinned);
             }
             let recomputable = match operation.spread(func, &op.results) {
-                Spread::Source => true,
-                Spread::Lanewise { cheap } => cheap,
-                Spread::View(view) => view.is_invertible(),
-                Spread::Fold { .. }
-                | Spread::Carry(_)
-                | Spread::Product { .. }
-                | Spread::Grouped { .. }
-                | Spread::Free => false,
+                LayoutRelation::Source => true,
+                LayoutRelation::Lanewise { cheap } => cheap,
+                LayoutRelation::View(view) => view.is_invertible(),
+                LayoutRelation::Fold { .. }
+                | LayoutRelation::Carry(_)
+                | LayoutRelation::Product { .. }
+                | LayoutRelation::Grouped { .. }
+                | LayoutRelation::Free => false,
             };
             let from_cheap = operation
                 .operands()
@@ -261,36 +262,36 @@ impl Graph {
             for nested in operation.blocks() {
                 self.connect(func, nested);
             }
-            let tiles = |values: Vec<Value>, graph: &Graph| -> Vec<Value> {
+            let tiles = |values: Vec<Value>, graph: &LayoutGraph| -> Vec<Value> {
                 values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
             };
             match operation.spread(func, &op.results) {
-                Spread::Source | Spread::Grouped { .. } | Spread::Free => {}
-                Spread::Lanewise { .. } => {
+                LayoutRelation::Source | LayoutRelation::Grouped { .. } | LayoutRelation::Free => {}
+                LayoutRelation::Lanewise { .. } => {
                     let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
                     self.unite_all(&tiles(all, self));
                 }
-                Spread::Carry(groups) => {
+                LayoutRelation::Carry(groups) => {
                     for group in groups {
                         self.unite_all(&tiles(group, self));
                     }
                 }
-                Spread::Product { acc } => {
+                LayoutRelation::Product { acc } => {
                     self.unite_all(&tiles(acc.into_iter().chain(op.results.iter().copied()).collect(), self));
                 }
-                Spread::View(view) => {
+                LayoutRelation::View(view) => {
                     for operand in tiles(operation.operands(), self) {
                         let kind = LinkKind::View(view.clone());
-                        self.links.push(Link { operand, result: op.results[0], kind });
+                        self.links.push(LayoutLink { operand, result: op.results[0], kind });
                     }
                 }
-                Spread::Fold { axes } => {
+                LayoutRelation::Fold { axes } => {
                     let inputs = tiles(operation.operands(), self);
                     self.unite_all(&inputs);
                     let results = tiles(op.results.clone(), self);
                     self.unite_all(&results);
                     if let (Some(&operand), Some(&result)) = (inputs.first(), results.first()) {
-                        self.links.push(Link { operand, result, kind: LinkKind::Fold(axes) });
+                        self.links.push(LayoutLink { operand, result, kind: LinkKind::Fold(axes) });
                     }
                 }
             }
@@ -307,17 +308,17 @@ impl Graph {
 // ---- choosing
 
 /// The layout of each class, and those in which stores take tiles of classes that lie otherwise.
-struct Chosen {
+struct ChosenLayouts {
     classes: HashMap<usize, Layout>,
-    stores: HashMap<Place, Layout>,
+    stores: HashMap<MemAccess, Layout>,
     num_warps: u32,
 }
 
 struct Chooser<'a> {
-    site: Site<'a>,
-    graph: &'a Graph,
+    site: LayoutSite<'a>,
+    graph: &'a LayoutGraph,
     /// The accesses that belong to each class.
-    accesses: HashMap<usize, Vec<&'a Access>>,
+    accesses: HashMap<usize, Vec<&'a TileAccess>>,
     num_warps: u32,
     /// A tile of at most so many elements does not choose for itself.
     following: u64,
@@ -325,7 +326,7 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    fn run(mut self) -> Chosen {
+    fn run(mut self) -> ChosenLayouts {
         let mut classes: Vec<usize> = (0..self.site.func.value_count())
             .map(|index| self.site.func.value_at(index))
             .filter(|&value| self.graph.has_layout(self.site.func, value))
@@ -336,7 +337,7 @@ impl Chooser<'_> {
         // What multiplies is bound to its instructions. Where groups of warps do, few elements that are left of it follow:
         // they would have to wait for each other.
         let mut groups = false;
-        self.site.func.body.walk(&mut |op| groups |= matches!(op.kind, Kind::GroupDot(_)));
+        self.site.func.body.walk(&mut |op| groups |= matches!(op.kind, Kind::WarpGroupDot(_)));
         self.following = if groups { u64::from(32 * self.num_warps) } else { 0 };
         for (result, layout) in dot::layouts(self.site.func, self.num_warps) {
             self.settle(self.graph.class(result), layout);
@@ -344,7 +345,7 @@ impl Chooser<'_> {
         self.following = 0;
         let fragments = self.layouts.clone();
         let weight = |class: &usize| {
-            let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
+            let traffic: u64 = self.accesses_of(*class).map(TileAccess::bytes).sum();
             (self.shape(*class).elements(), traffic)
         };
         classes.sort_by_key(|class| std::cmp::Reverse((weight(class), std::cmp::Reverse(*class))));
@@ -357,7 +358,7 @@ impl Chooser<'_> {
             }
         }
         let stores = coalesce_dot_stores::layouts(&self.site, self.graph, [&fragments, &self.layouts]);
-        Chosen { classes: self.layouts, stores, num_warps: self.num_warps }
+        ChosenLayouts { classes: self.layouts, stores, num_warps: self.num_warps }
     }
 
     /// Gives a class that has none a layout, and those that follow from it theirs.
@@ -372,7 +373,7 @@ impl Chooser<'_> {
         &self.site.func.ty(self.site.func.value_at(class)).shape
     }
 
-    fn accesses_of(&self, class: usize) -> impl Iterator<Item = &Access> {
+    fn accesses_of(&self, class: usize) -> impl Iterator<Item = &TileAccess> {
         self.accesses.get(&class).into_iter().flatten().copied()
     }
 
@@ -415,8 +416,8 @@ impl Chooser<'_> {
     fn choose(&self, class: usize) -> Layout {
         let shape = self.shape(class).clone();
         // Those that are traffic, and of them those that happen most often.
-        let mut streams: Vec<&Access> = self.accesses_of(class).collect();
-        for more in [|access: &Access| access.streams, |access: &Access| access.repeats] {
+        let mut streams: Vec<&TileAccess> = self.accesses_of(class).collect();
+        for more in [|access: &TileAccess| access.streams, |access: &TileAccess| access.repeats] {
             if streams.iter().any(|access| more(access)) {
                 streams.retain(|access| more(access));
             }
@@ -441,7 +442,7 @@ impl Chooser<'_> {
 // ---- rebuilding
 
 /// Writes the function again with one layout for each value.
-fn rebuild(site: Site, graph: &Graph, chosen: &Chosen) -> (HashMap<Value, Layout>, Func) {
+fn rebuild(site: LayoutSite, graph: &LayoutGraph, chosen: &ChosenLayouts) -> (HashMap<Value, Layout>, Func) {
     let func = site.func;
     let mut demands = Demands { func, graph, chosen, wanted: HashMap::new() };
     demands.block(&func.body);
@@ -457,7 +458,7 @@ fn rebuild(site: Site, graph: &Graph, chosen: &Chosen) -> (HashMap<Value, Layout
         layouts: HashMap::new(),
         site,
     };
-    let mut builder = Builder::new(&mut copy);
+    let mut builder = FuncBuilder::new(&mut copy);
     rebuilder.ops(&mut builder, body.ops);
     builder.finish();
     (rebuilder.layouts, copy)
@@ -466,8 +467,8 @@ fn rebuild(site: Site, graph: &Graph, chosen: &Chosen) -> (HashMap<Value, Layout
 /// The layouts that each cheap value is needed in, found from the last use backwards.
 struct Demands<'a> {
     func: &'a Func,
-    graph: &'a Graph,
-    chosen: &'a Chosen,
+    graph: &'a LayoutGraph,
+    chosen: &'a ChosenLayouts,
     wanted: HashMap<Value, Vec<Layout>>,
 }
 
@@ -513,8 +514,8 @@ impl Demands<'_> {
 /// How an operation needs its tile operands to lie; `copy` is the layout of its result when that is a cheap value.
 fn operand_layouts(
     func: &Func,
-    graph: &Graph,
-    chosen: &Chosen,
+    graph: &LayoutGraph,
+    chosen: &ChosenLayouts,
     op: &Op,
     copy: Option<&Layout>,
 ) -> Vec<(Value, Layout)> {
@@ -525,13 +526,15 @@ fn operand_layouts(
         .cloned()
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
     match operation.spread(func, &op.results) {
-        Spread::Source | Spread::Free => vec![],
-        Spread::Grouped { transposed } => {
+        LayoutRelation::Source | LayoutRelation::Free => vec![],
+        LayoutRelation::Grouped { transposed } => {
             let lies = |value| dot::result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
             operation.operands().into_iter().filter(tile).map(|value| (value, lies(value))).collect()
         }
-        Spread::Product { .. } => result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default(),
-        Spread::Lanewise { .. } => {
+        LayoutRelation::Product { .. } => {
+            result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default()
+        }
+        LayoutRelation::Lanewise { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
             // A store has no result: it lies as it is best done, as the class of its operands, or anyhow when all are cheap.
             let wide = || operation.place().and_then(|place| chosen.stores.get(place)).cloned();
@@ -544,14 +547,14 @@ fn operand_layouts(
                 None => vec![],
             }
         }
-        Spread::View(view) => {
+        LayoutRelation::View(view) => {
             let operands = operation.operands().into_iter().filter(tile);
             match result.and_then(|result| view.operand(&result)) {
                 Some(layout) => operands.map(|operand| (operand, layout.clone())).collect(),
                 None => vec![],
             }
         }
-        Spread::Fold { .. } => {
+        LayoutRelation::Fold { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
             let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
             match anchor.and_then(of) {
@@ -559,7 +562,7 @@ fn operand_layouts(
                 None => vec![],
             }
         }
-        Spread::Carry(groups) => groups
+        LayoutRelation::Carry(groups) => groups
             .iter()
             .filter_map(|group| {
                 let anchor =
@@ -573,11 +576,11 @@ fn operand_layouts(
 }
 
 struct Rebuilder<'a> {
-    site: Site<'a>,
+    site: LayoutSite<'a>,
     /// Conversions to append behind the operation being placed.
     moved: Vec<Op>,
-    graph: &'a Graph,
-    chosen: &'a Chosen,
+    graph: &'a LayoutGraph,
+    chosen: &'a ChosenLayouts,
     wanted: HashMap<Value, Vec<Layout>>,
     /// Where each value is to be had in each layout, one table for each open block.
     placed: Vec<HashMap<(Value, Layout), Value>>,
@@ -585,14 +588,14 @@ struct Rebuilder<'a> {
 }
 
 impl Rebuilder<'_> {
-    fn ops(&mut self, builder: &mut Builder, ops: Vec<Op>) {
+    fn ops(&mut self, builder: &mut FuncBuilder, ops: Vec<Op>) {
         for op in ops {
             builder.loc = op.loc;
             self.op(builder, op);
         }
     }
 
-    fn op(&mut self, builder: &mut Builder, op: Op) {
+    fn op(&mut self, builder: &mut FuncBuilder, op: Op) {
         let cheap = op.results.first().is_some_and(|result| {
             !self.site.func.ty(*result).is_scalar() && self.graph.cheap[result.index()]
         });
@@ -607,7 +610,7 @@ impl Rebuilder<'_> {
         // Asked before the operands become values that the original does not know.
         let spread = op.kind.operation().spread(self.site.func, &op.results);
         self.place_operands(builder, &mut op, &layouts);
-        let carried = matches!(spread, Spread::Carry(_));
+        let carried = matches!(spread, LayoutRelation::Carry(_));
         for block in op.kind.operation_mut().blocks_mut() {
             let taken = std::mem::take(block);
             builder.begin_with(taken.args.clone());
@@ -629,8 +632,8 @@ impl Rebuilder<'_> {
         }
         builder.loc = op.loc;
         let natural = match spread {
-            Spread::Fold { axes } => self.fold_layout(&op, &axes),
-            Spread::Product { .. } => self.product_layout(&op),
+            LayoutRelation::Fold { axes } => self.fold_layout(&op, &axes),
+            LayoutRelation::Product { .. } => self.product_layout(&op),
             _ => None,
         };
         for i in 0..op.results.len() {
@@ -676,7 +679,7 @@ impl Rebuilder<'_> {
     }
 
     /// A cheap operation, built again for one layout of its result.
-    fn copy(&mut self, builder: &mut Builder, op: &Op, layout: Layout) {
+    fn copy(&mut self, builder: &mut FuncBuilder, op: &Op, layout: Layout) {
         let mut copy = op.clone();
         let operands = operand_layouts(self.site.func, self.graph, self.chosen, op, Some(&layout));
         self.place_operands(builder, &mut copy, &operands);
@@ -686,7 +689,7 @@ impl Rebuilder<'_> {
         self.placed.last_mut().expect("a table per block").insert((op.results[0], layout), value);
     }
 
-    fn place_operands(&mut self, builder: &mut Builder, op: &mut Op, layouts: &[(Value, Layout)]) {
+    fn place_operands(&mut self, builder: &mut FuncBuilder, op: &mut Op, layouts: &[(Value, Layout)]) {
         let vector = op.kind.operation().place().and_then(|place| {
             let (_, layout) = layouts.iter().find(|(value, _)| *value == place.offset)?;
             let width = access::width(self.site.func, self.site.axes, place, self.site.alignment);
@@ -707,7 +710,7 @@ impl Rebuilder<'_> {
     }
 
     /// The value in a layout, converted if it has to be.
-    fn in_layout(&mut self, builder: &mut Builder, value: Value, layout: &Layout) -> Value {
+    fn in_layout(&mut self, builder: &mut FuncBuilder, value: Value, layout: &Layout) -> Value {
         let key = (value, layout.clone());
         if let Some(&placed) = self.placed.iter().rev().find_map(|table| table.get(&key)) {
             return placed;

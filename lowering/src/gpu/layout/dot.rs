@@ -13,21 +13,21 @@
 use super::access::Alignment;
 use super::assign::Distributed;
 use super::linear::{Coord, LANE_BITS, Layout, odd};
-use crate::gpu::opt::select_wgmma::{GROUP_ROWS, GROUP_WARPS, Groups};
+use crate::gpu::opt::select_wgmma::{GROUP_ROWS, GROUP_WARPS, WarpGroupTiling};
 use crate::ir::{Block, Func, Op, Shape, Value};
-use crate::ops::{Dot, GroupDot, InputPrecision, Kind};
+use crate::ops::{Dot, InputPrecision, Kind, WarpGroupDot};
 use crate::support::dtype::DType;
 
 /// What a bit of a register or lane number adds to the coordinate along one of a matrix's two axes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bit {
+pub enum CoordBit {
     Row(u32),
     Column(u32),
 }
 
-use Bit::{Column, Row};
+use CoordBit::{Column, Row};
 
-impl Bit {
+impl CoordBit {
     /// As a part of a coordinate of a tile of this rank, whose last two axes are the matrix's.
     pub fn basis(self, rank: usize) -> Coord {
         match self {
@@ -40,13 +40,13 @@ impl Bit {
 /// The part of a matrix that an instruction takes, over the lanes of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
-    pub registers: &'static [Bit],
-    pub lanes: [Bit; LANE_BITS],
+    pub registers: &'static [CoordBit],
+    pub lanes: [CoordBit; LANE_BITS],
 }
 
 /// `rows x inner` times `inner x columns`, by all lanes of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Instruction {
+pub struct MmaShape {
     pub rows: u32,
     pub columns: u32,
     pub inner: u32,
@@ -57,16 +57,16 @@ pub struct Instruction {
 
 /// How factors of a type are multiplied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Method {
-    Warp(&'static Instruction),
+pub enum DotMethod {
+    Warp(&'static MmaShape),
     /// By the arithmetic of single threads.
     Thread,
 }
 
-const EIGHT_ROWS_OF_PAIRS: [Bit; LANE_BITS] = [Column(2), Column(4), Row(1), Row(2), Row(4)];
+const EIGHT_ROWS_OF_PAIRS: [CoordBit; LANE_BITS] = [Column(2), Column(4), Row(1), Row(2), Row(4)];
 
 /// `mma.m16n8k16` of 16-bit floats.
-pub static M16N8K16: Instruction = Instruction {
+pub static M16N8K16: MmaShape = MmaShape {
     rows: 16,
     columns: 8,
     inner: 16,
@@ -80,7 +80,7 @@ pub static M16N8K16: Instruction = Instruction {
 
 /// `mma.m16n8k32` of bytes, and [`M16N8K16`] twice of 8-bit floats that were converted: which of the products along K meet in
 /// which place is the same for both factors.
-static M16N8K32: Instruction = Instruction {
+static M16N8K32: MmaShape = MmaShape {
     rows: 16,
     columns: 8,
     inner: 32,
@@ -96,7 +96,7 @@ static M16N8K32: Instruction = Instruction {
 };
 
 /// `mma.m16n8k8` of TF32.
-static M16N8K8: Instruction = Instruction {
+static M16N8K8: MmaShape = MmaShape {
     rows: 16,
     columns: 8,
     inner: 8,
@@ -106,7 +106,7 @@ static M16N8K8: Instruction = Instruction {
 };
 
 /// `mma.m8n8k4` of `f64`.
-static M8N8K4: Instruction = Instruction {
+static M8N8K4: MmaShape = MmaShape {
     rows: 8,
     columns: 8,
     inner: 4,
@@ -116,46 +116,46 @@ static M8N8K4: Instruction = Instruction {
 };
 
 /// How factors of an element type are multiplied.
-pub fn method(elem: DType, input: InputPrecision) -> Method {
+pub fn method(elem: DType, input: InputPrecision) -> DotMethod {
     match (elem.bytes(), input) {
-        (1, _) => Method::Warp(&M16N8K32),
-        (2, _) => Method::Warp(&M16N8K16),
-        (8, _) => Method::Warp(&M8N8K4),
-        (_, InputPrecision::Tf32 | InputPrecision::Tf32x3) => Method::Warp(&M16N8K8),
-        (_, InputPrecision::Ieee) => Method::Thread,
+        (1, _) => DotMethod::Warp(&M16N8K32),
+        (2, _) => DotMethod::Warp(&M16N8K16),
+        (8, _) => DotMethod::Warp(&M8N8K4),
+        (_, InputPrecision::Tf32 | InputPrecision::Tf32x3) => DotMethod::Warp(&M16N8K8),
+        (_, InputPrecision::Ieee) => DotMethod::Thread,
     }
 }
 
 /// A factor of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Side {
+pub enum DotOperand {
     Left,
     Right,
 }
 
-pub const SIDES: [Side; 2] = [Side::Left, Side::Right];
+pub const SIDES: [DotOperand; 2] = [DotOperand::Left, DotOperand::Right];
 
 impl Dot {
-    pub fn factor(&self, side: Side) -> Value {
+    pub fn factor(&self, side: DotOperand) -> Value {
         match side {
-            Side::Left => self.a,
-            Side::Right => self.b,
+            DotOperand::Left => self.a,
+            DotOperand::Right => self.b,
         }
     }
 
-    pub fn factor_mut(&mut self, side: Side) -> &mut Value {
+    pub fn factor_mut(&mut self, side: DotOperand) -> &mut Value {
         match side {
-            Side::Left => &mut self.a,
-            Side::Right => &mut self.b,
+            DotOperand::Left => &mut self.a,
+            DotOperand::Right => &mut self.b,
         }
     }
 }
 
-impl Instruction {
-    pub fn factor(&self, side: Side) -> &Fragment {
+impl MmaShape {
+    pub fn factor(&self, side: DotOperand) -> &Fragment {
         match side {
-            Side::Left => &self.left,
-            Side::Right => &self.right,
+            DotOperand::Left => &self.left,
+            DotOperand::Right => &self.right,
         }
     }
 }
@@ -192,7 +192,7 @@ impl Fragment {
 
 /// How warps are dealt out over a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deal {
+pub enum WarpTiling {
     /// So that each has about as many rows as columns, and reads least.
     Square,
     /// Rows first: a row stays in one warp, to be reduced or multiplied on.
@@ -200,16 +200,16 @@ pub enum Deal {
 }
 
 /// The bits of a tile's axes that are still to be dealt out.
-struct Rest {
+struct RemainingBits {
     next: Vec<u32>,
     end: Vec<u32>,
 }
 
-impl Rest {
+impl RemainingBits {
     /// What blocks of `taken` elements along each axis leave.
-    fn beyond(shape: &Shape, taken: &[u32]) -> Rest {
+    fn beyond(shape: &Shape, taken: &[u32]) -> RemainingBits {
         let end = shape.iter().map(|extent| 1 << extent.trailing_zeros()).collect();
-        Rest { next: taken.to_vec(), end }
+        RemainingBits { next: taken.to_vec(), end }
     }
 
     fn take(&mut self, axis: usize) -> Option<Coord> {
@@ -221,12 +221,12 @@ impl Rest {
     }
 
     /// The bases of `count` bits of the warp number, which rise along each axis.
-    fn warps(&mut self, count: u32, deal: Deal) -> Vec<Coord> {
+    fn warps(&mut self, count: u32, deal: WarpTiling) -> Vec<Coord> {
         let rank = self.next.len();
         let (rows, columns) = (rank - 2, rank - 1);
         let mut bases: Vec<Coord> = (0..count)
             .map(|_| {
-                let by_rows = deal == Deal::Rows || self.end[rows] >= self.end[columns];
+                let by_rows = deal == WarpTiling::Rows || self.end[rows] >= self.end[columns];
                 let matrix = if by_rows { [rows, columns] } else { [columns, rows] };
                 matrix.into_iter().chain(0..rows).find_map(|axis| self.half(axis)).unwrap_or_default()
             })
@@ -251,12 +251,12 @@ impl Rest {
 }
 
 /// The result of a product by `instruction`.
-pub fn sum_layout(instruction: &Instruction, shape: &Shape, num_warps: u32, deal: Deal) -> Layout {
+pub fn sum_layout(instruction: &MmaShape, shape: &Shape, num_warps: u32, deal: WarpTiling) -> Layout {
     let rank = shape.rank();
     let mut taken = vec![1; rank];
     taken[rank - 2] = instruction.rows;
     taken[rank - 1] = instruction.columns;
-    let mut rest = Rest::beyond(shape, &taken);
+    let mut rest = RemainingBits::beyond(shape, &taken);
     let warps = rest.warps(num_warps.trailing_zeros(), deal);
     let mut registers = instruction.sum.register_bases(rank);
     registers.extend(rest.registers());
@@ -270,12 +270,12 @@ const BLOCK: Fragment = Fragment {
 };
 
 /// The result of a product by single threads.
-pub fn block_layout(shape: &Shape, num_warps: u32, deal: Deal) -> Layout {
+pub fn block_layout(shape: &Shape, num_warps: u32, deal: WarpTiling) -> Layout {
     let rank = shape.rank();
     let mut taken = vec![1; rank];
     taken[rank - 2] = 16;
     taken[rank - 1] = 32;
-    let mut rest = Rest::beyond(shape, &taken);
+    let mut rest = RemainingBits::beyond(shape, &taken);
     let warps = rest.warps(num_warps.trailing_zeros(), deal);
     let mut registers = BLOCK.register_bases(rank);
     registers.extend(rest.registers());
@@ -286,9 +286,9 @@ pub fn block_layout(shape: &Shape, num_warps: u32, deal: Deal) -> Layout {
 pub fn group_layout(shape: &Shape, num_warps: u32) -> Layout {
     let [rows, columns] = [0, 1];
     let instruction = &M16N8K16;
-    let groups = Groups::new(shape[rows], num_warps);
+    let groups = WarpGroupTiling::new(shape[rows], num_warps);
     let within = (0..GROUP_WARPS.trailing_zeros()).map(|bit| Coord::along(rows, instruction.rows << bit));
-    let mut rest = Rest::beyond(shape, &[instruction.rows * GROUP_WARPS, instruction.columns]);
+    let mut rest = RemainingBits::beyond(shape, &[instruction.rows * GROUP_WARPS, instruction.columns]);
     let by_rows: Vec<Coord> =
         (0..groups.along_rows.trailing_zeros()).filter_map(|_| rest.take(rows)).collect();
     let mut by_columns: Vec<Coord> =
@@ -312,7 +312,7 @@ pub fn result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> Layout 
 
 /// How a left factor that threads hold has to lie for a product by groups of warps.
 pub fn group_factor_layout(shape: &Shape, sum: &Layout) -> Layout {
-    factor_layout(&M16N8K16, Side::Left, shape, sum)
+    factor_layout(&M16N8K16, DotOperand::Left, shape, sum)
 }
 
 /// What each warp of a group has of sixteen rows, eight columns, sixteen products: of the result, and of a left factor that
@@ -322,12 +322,12 @@ pub fn group_fragments() -> [&'static Fragment; 2] {
 }
 
 /// A factor, as the instruction takes it for a result that lies as `sum`.
-pub fn factor_layout(instruction: &Instruction, side: Side, shape: &Shape, sum: &Layout) -> Layout {
+pub fn factor_layout(instruction: &MmaShape, side: DotOperand, shape: &Shape, sum: &Layout) -> Layout {
     let rank = shape.rank();
     // The axis of the result that the factor does not have, and its own that is summed over.
     let (other, inner) = match side {
-        Side::Left => (rank - 1, rank - 1),
-        Side::Right => (rank - 2, rank - 2),
+        DotOperand::Left => (rank - 1, rank - 1),
+        DotOperand::Right => (rank - 2, rank - 2),
     };
     let shared = |basis: &Coord| basis.get(other) == 0;
     let warps: Vec<Coord> =
@@ -342,7 +342,7 @@ pub fn factor_layout(instruction: &Instruction, side: Side, shape: &Shape, sum: 
 }
 
 /// Whether a product by `instruction` can leave its result as `layout`.
-fn serves(instruction: &Instruction, layout: &Layout) -> bool {
+fn serves(instruction: &MmaShape, layout: &Layout) -> bool {
     let rank = layout.shape().rank();
     let own: Vec<Coord> = instruction.sum.bases(layout.shape());
     let own: Vec<Coord> = own.into_iter().filter(|basis| *basis != Coord::ZERO).collect();
@@ -353,32 +353,32 @@ fn serves(instruction: &Instruction, layout: &Layout) -> bool {
 // ---- the products of a function
 
 /// A product of either kind.
-enum Product<'f> {
+enum AnyDot<'f> {
     OfTiles(&'f Dot),
-    OfBlocks(&'f GroupDot),
+    OfBlocks(&'f WarpGroupDot),
 }
 
-impl Product<'_> {
-    fn of(op: &Op) -> Option<Product<'_>> {
+impl AnyDot<'_> {
+    fn of(op: &Op) -> Option<AnyDot<'_>> {
         if let Kind::Dot(dot) = &op.kind {
-            return Some(Product::OfTiles(dot));
+            return Some(AnyDot::OfTiles(dot));
         }
-        let Kind::GroupDot(dot) = &op.kind else { return None };
-        Some(Product::OfBlocks(dot))
+        let Kind::WarpGroupDot(dot) = &op.kind else { return None };
+        Some(AnyDot::OfBlocks(dot))
     }
 
     fn inner(&self, func: &Func) -> u32 {
         match self {
-            Product::OfTiles(dot) => dot.inner(func),
-            Product::OfBlocks(dot) => dot.inner(),
+            AnyDot::OfTiles(dot) => dot.inner(func),
+            AnyDot::OfBlocks(dot) => dot.inner(),
         }
     }
 }
 
 /// What `of` says of each product of a function, with its result.
-fn products<T>(func: &Func, mut of: impl FnMut(Product, Value) -> T) -> Vec<T> {
+fn products<T>(func: &Func, mut of: impl FnMut(AnyDot, Value) -> T) -> Vec<T> {
     let mut found = vec![];
-    func.body.walk(&mut |op| found.extend(Product::of(op).map(|product| of(product, op.results[0]))));
+    func.body.walk(&mut |op| found.extend(AnyDot::of(op).map(|product| of(product, op.results[0]))));
     found
 }
 
@@ -393,15 +393,15 @@ pub(super) fn layouts(func: &Func, num_warps: u32) -> Vec<(Value, Layout)> {
     products.into_iter().map(|(_, result, layout)| (result, layout)).collect()
 }
 
-fn own_layout(func: &Func, (product, result): (&Product, Value), num_warps: u32, deal: Deal) -> Layout {
+fn own_layout(func: &Func, (product, result): (&AnyDot, Value), num_warps: u32, deal: WarpTiling) -> Layout {
     let shape = &func.ty(result).shape;
     let dot = match product {
-        Product::OfTiles(dot) => dot,
-        Product::OfBlocks(dot) => return result_layout(shape, dot.transposed, num_warps),
+        AnyDot::OfTiles(dot) => dot,
+        AnyDot::OfBlocks(dot) => return result_layout(shape, dot.transposed, num_warps),
     };
     match own_method(func, dot) {
-        Method::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
-        Method::Thread => block_layout(shape, num_warps, deal),
+        DotMethod::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
+        DotMethod::Thread => block_layout(shape, num_warps, deal),
     }
 }
 
@@ -413,8 +413,8 @@ pub fn block_registers(distributed: &Distributed) -> Option<u32> {
         let bytes = distributed.layouts[&value].register_count() as u32 * func.ty(value).dtype.bytes();
         bytes.div_ceil(4)
     };
-    let of = |product: Product, result| match product {
-        Product::OfTiles(dot) if own_method(func, dot) == Method::Thread => {
+    let of = |product: AnyDot, result| match product {
+        AnyDot::OfTiles(dot) if own_method(func, dot) == DotMethod::Thread => {
             Some(words(result) + words(dot.a) + words(dot.b))
         }
         _ => None,
@@ -422,21 +422,21 @@ pub fn block_registers(distributed: &Distributed) -> Option<u32> {
     products(func, of).into_iter().flatten().max()
 }
 
-fn own_method(func: &Func, dot: &Dot) -> Method {
+fn own_method(func: &Func, dot: &Dot) -> DotMethod {
     method(func.ty(dot.a).dtype, dot.input)
 }
 
 /// How the result of a product lies where it is made, if others want it as `layout`: so, if it can be.
 pub(super) fn suited(func: &Func, op: &Op, layout: &Layout) -> Layout {
-    let Some(product) = Product::of(op) else { return layout.clone() };
+    let Some(product) = AnyDot::of(op) else { return layout.clone() };
     let own = || own_layout(func, (&product, op.results[0]), layout.num_warps(), deal(func));
     let dot = match product {
-        Product::OfTiles(dot) => dot,
-        Product::OfBlocks(_) => return own(),
+        AnyDot::OfTiles(dot) => dot,
+        AnyDot::OfBlocks(_) => return own(),
     };
     match own_method(func, dot) {
-        Method::Warp(instruction) if !serves(instruction, layout) => own(),
-        Method::Warp(_) | Method::Thread => layout.clone(),
+        DotMethod::Warp(instruction) if !serves(instruction, layout) => own(),
+        DotMethod::Warp(_) | DotMethod::Thread => layout.clone(),
     }
 }
 
@@ -444,9 +444,9 @@ pub(super) fn suited(func: &Func, op: &Op, layout: &Layout) -> Layout {
 /// anyhow.
 pub(super) fn taken(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
     let own = suited(func, op, layout);
-    match Product::of(op) {
-        Some(Product::OfTiles(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),
-        Some(Product::OfBlocks(dot)) => {
+    match AnyDot::of(op) {
+        Some(AnyDot::OfTiles(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),
+        Some(AnyDot::OfBlocks(dot)) => {
             let left = dot.tile().map(|tile| (tile, group_factor_layout(&func.ty(tile).shape, &own)));
             left.into_iter().chain(dot.acc.map(|acc| (acc, own.clone()))).collect()
         }
@@ -455,37 +455,37 @@ pub(super) fn taken(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout
 }
 
 /// Whether rows of a product should stay together: something that is made of one is reduced or multiplied again.
-fn deal(func: &Func) -> Deal {
+fn deal(func: &Func) -> WarpTiling {
     let mut made = vec![false; func.value_count()];
     // What a loop carries is known to be made of a product once its body was seen.
     let (first, again) = (goes_on(func, &func.body, &mut made), goes_on(func, &func.body, &mut made));
-    if first || again { Deal::Rows } else { Deal::Square }
+    if first || again { WarpTiling::Rows } else { WarpTiling::Square }
 }
 
 /// Marks what is made of products in a block; whether a reduction or product takes any of it.
 fn goes_on(func: &Func, block: &Block, made: &mut [bool]) -> bool {
-    use super::assign::Spread;
+    use super::assign::LayoutRelation;
     let mut found = false;
     for op in &block.ops {
         let operation = op.kind.operation();
         let spread = operation.spread(func, &op.results);
         let (takes, gives) = match spread {
-            Spread::Product { acc } => {
+            LayoutRelation::Product { acc } => {
                 (operation.operands().into_iter().filter(|value| Some(*value) != acc).collect(), true)
             }
-            Spread::Fold { .. } => (operation.operands(), false),
-            Spread::Source
-            | Spread::Lanewise { .. }
-            | Spread::View(_)
-            | Spread::Carry(_)
-            | Spread::Grouped { .. }
-            | Spread::Free => (vec![], false),
+            LayoutRelation::Fold { .. } => (operation.operands(), false),
+            LayoutRelation::Source
+            | LayoutRelation::Lanewise { .. }
+            | LayoutRelation::View(_)
+            | LayoutRelation::Carry(_)
+            | LayoutRelation::Grouped { .. }
+            | LayoutRelation::Free => (vec![], false),
         };
         found |= takes.iter().any(|value: &Value| made[value.index()]);
         for block in operation.blocks() {
             found |= goes_on(func, block, made);
         }
-        if let Spread::Carry(groups) = spread {
+        if let LayoutRelation::Carry(groups) = spread {
             for group in groups.iter().filter(|group| !group.is_empty()) {
                 if group.iter().any(|value| made[value.index()]) {
                     group.iter().for_each(|value| made[value.index()] = true);
@@ -512,7 +512,7 @@ const ODD_GROUPS: u32 = 3;
 
 /// The warps that multiply in groups for the largest product of a function, if its rows make them no power of two.
 pub fn odd_warps(func: &Func) -> Option<u32> {
-    let of = |_: Product, result: Value| {
+    let of = |_: AnyDot, result: Value| {
         let shape = &func.ty(result).shape;
         (shape.elements(), shape.rank() == 2 && shape[0] == ODD_GROUPS * GROUP_ROWS)
     };
@@ -530,11 +530,11 @@ pub fn warps(func: &Func, alignment: Alignment) -> Option<u32> {
     let deal = deal(func);
     let wanted = products(func, |product, result| {
         let ty = func.ty(result);
-        let alone = matches!(product, Product::OfTiles(dot) if own_method(func, dot) == Method::Thread);
+        let alone = matches!(product, AnyDot::OfTiles(dot) if own_method(func, dot) == DotMethod::Thread);
         let per_thread = match (deal, alignment) {
             _ if alone => BYTES_PER_THREAD_ALONE,
-            (Deal::Rows, _) | (_, Alignment::Element) => FEWER_BYTES_PER_THREAD,
-            (Deal::Square, Alignment::Checked) => BYTES_PER_THREAD,
+            (WarpTiling::Rows, _) | (_, Alignment::Element) => FEWER_BYTES_PER_THREAD,
+            (WarpTiling::Square, Alignment::Checked) => BYTES_PER_THREAD,
         };
         let bytes = ty.shape.elements() * u64::from(ty.dtype.bytes());
         // A multiprocessor has four schedulers.

@@ -34,5 +34,5 @@ pub use assign::{Distributed, distribute};
 pub use bit_order::Segment;
 pub use conversion::{Conversion, conversion};
 pub use linear::{Coord, Layout};
-pub use smem_only::Copied;
-pub use warps::Threads;
+pub use smem_only::SmemOnlyTile;
+pub use warps::ThreadConfig;

@@ -5,7 +5,7 @@ use crate::ir::Shape;
 
 /// A change of coordinates.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum View {
+pub enum Reindex {
     Broadcast {
         from: Shape,
     },
@@ -25,34 +25,34 @@ pub enum View {
     },
 }
 
-impl View {
+impl Reindex {
     /// How the operand must lie for the result to lie as `result`.
     pub fn operand(&self, result: &Layout) -> Option<Layout> {
         match self {
-            View::Broadcast { from } => Some(result.before_broadcast(from)),
-            View::Expand { axis } | View::Join { axis } => Some(result.without(&[*axis])),
-            View::Permute { order } => {
+            Reindex::Broadcast { from } => Some(result.before_broadcast(from)),
+            Reindex::Expand { axis } | Reindex::Join { axis } => Some(result.without(&[*axis])),
+            Reindex::Permute { order } => {
                 let inverse: Vec<usize> =
                     (0..order.len()).filter_map(|axis| order.iter().position(|&from| from == axis)).collect();
                 Some(result.permute(&inverse))
             }
-            View::Reshape { from, .. } => result.reshape(from),
+            Reindex::Reshape { from, .. } => result.reshape(from),
         }
     }
 
     /// How the result lies when the operand lies as `operand`; `None` where the result has elements of its own to place.
     pub(super) fn result(&self, operand: &Layout) -> Option<Layout> {
         match self {
-            View::Broadcast { .. } => None,
-            View::Expand { axis } => Some(operand.expand(*axis)),
-            View::Join { axis } => Some(operand.join(*axis)),
-            View::Permute { order } => Some(operand.permute(order)),
-            View::Reshape { to, .. } => operand.reshape(to),
+            Reindex::Broadcast { .. } => None,
+            Reindex::Expand { axis } => Some(operand.expand(*axis)),
+            Reindex::Join { axis } => Some(operand.join(*axis)),
+            Reindex::Permute { order } => Some(operand.permute(order)),
+            Reindex::Reshape { to, .. } => operand.reshape(to),
         }
     }
 
     /// Whether the operand's layout follows from any layout of the result.
     pub(super) fn is_invertible(&self) -> bool {
-        !matches!(self, View::Reshape { .. })
+        !matches!(self, Reindex::Reshape { .. })
     }
 }

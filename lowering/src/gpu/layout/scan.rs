@@ -2,13 +2,13 @@
 //! it goes through by itself, and lanes lie along the other axes as long as there are elements.
 
 use super::access::NARROWEST_COPY;
-use super::assign::Graph;
+use super::assign::LayoutGraph;
 use super::linear::{LANE_BITS, Layout};
 use crate::ir::{Func, Shape};
 use crate::ops::Kind;
 
 /// The one axis along which elements of a class are scanned.
-pub(super) fn axis(func: &Func, graph: &Graph, class: usize) -> Option<usize> {
+pub(super) fn axis(func: &Func, graph: &LayoutGraph, class: usize) -> Option<usize> {
     let mut axes = vec![];
     func.body.walk(&mut |op| {
         if let Kind::Scan(scan) = &op.kind

@@ -4,7 +4,7 @@ use crate::ir::Value;
 
 /// What is seen of a load whose tile a loop copies to shared memory, for products to read.
 #[derive(Clone, Debug)]
-pub struct Copied {
+pub struct SmemOnlyTile {
     /// What the load gives.
     pub load: Value,
     /// For each axis, which one of the load's it is; none has extent 1.

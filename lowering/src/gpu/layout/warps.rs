@@ -1,12 +1,12 @@
 //! The threads of a program: how many warps run it where the user does not say, and in which blocks they are.
 
 use super::access::Alignment;
-use super::assign::{Access, Distributed};
+use super::assign::{Distributed, TileAccess};
 use crate::ir::Func;
 
 /// What the target decides about threads, and what the user asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Threads {
+pub struct ThreadConfig {
     /// Of a block.
     pub num_warps: Option<u32>,
     pub num_ctas: u32,
@@ -50,16 +50,16 @@ const TWO_WARPS: u64 = 2048;
 const WARPS_OF_CLUSTER: u64 = 4;
 
 /// Warps of each of `num_ctas` blocks that share a program.
-pub(super) fn choose_warps(func: &Func, accesses: &[Access], threads: Threads) -> u32 {
+pub(super) fn choose_warps(func: &Func, accesses: &[TileAccess], threads: ThreadConfig) -> u32 {
     let num_ctas = threads.num_ctas;
     if let Some(warps) = super::dot::warps(func, threads.alignment) {
         return warps;
     }
     let share = |bytes: u64| bytes / u64::from(num_ctas);
     let streamed = || accesses.iter().filter(|access| access.streams);
-    let read: u64 = streamed().filter(|access| access.reads).map(Access::bytes).sum();
+    let read: u64 = streamed().filter(|access| access.reads).map(TileAccess::bytes).sum();
     let read = share(read);
-    let largest = share(streamed().map(Access::bytes).max().unwrap_or(0));
+    let largest = share(streamed().map(TileAccess::bytes).max().unwrap_or(0));
     let beside =
         accesses.iter().any(|access| access.reads && !access.streams && share(access.bytes()) >= largest);
     let reads_around = threads.alignment == Alignment::Element && beside;

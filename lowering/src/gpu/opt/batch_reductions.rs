@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::gpu::layout::Layout;
-use crate::gpu::layout::assign::{Distributed, Spread};
+use crate::gpu::layout::assign::{Distributed, LayoutRelation};
 use crate::gpu::opt::remat_narrow::used_by;
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::{Effect, Kind};
@@ -82,7 +82,8 @@ pub fn folded_warps(layout: &Layout, folded: &Layout) -> u32 {
 
 /// Whether an operation is a reduction with another right behind it, which need not wait for it.
 pub(crate) fn goes_on(func: &Func, op: &Op, next: Option<&Op>) -> bool {
-    let folds = |op: &Op| matches!(op.kind.operation().spread(func, &op.results), Spread::Fold { .. });
+    let folds =
+        |op: &Op| matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Fold { .. });
     next.is_some_and(|next| {
         folds(op)
             && folds(next)

@@ -11,11 +11,11 @@
 use std::collections::HashMap;
 
 use crate::gpu::layout::access;
-use crate::gpu::layout::access::Width;
-use crate::gpu::layout::assign::{Graph, Site, repeated};
+use crate::gpu::layout::access::AccessWidth;
+use crate::gpu::layout::assign::{LayoutGraph, LayoutSite, repeated};
 use crate::gpu::layout::linear::Layout;
 use crate::ir::{Op, Value};
-use crate::ops::Place;
+use crate::ops::MemAccess;
 
 /// Bytes of a tile beyond which it is stored as it lies.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -29,10 +29,10 @@ const SECTOR: u32 = 32;
 /// The layouts in which stores take what lies otherwise: of classes that follow from products, which are `fragments`, and of
 /// others among all classes.
 pub(in crate::gpu) fn layouts(
-    site: &Site,
-    graph: &Graph,
+    site: &LayoutSite,
+    graph: &LayoutGraph,
     [fragments, classes]: [&HashMap<usize, Layout>; 2],
-) -> HashMap<Place, Layout> {
+) -> HashMap<MemAccess, Layout> {
     let repeated = repeated(site.func);
     let mut found = HashMap::new();
     // In a cluster every block would write all of the tile.
@@ -55,7 +55,7 @@ pub(in crate::gpu) fn layouts(
 }
 
 /// What a store takes besides places that can be computed in any layout.
-fn stored(site: &Site, graph: &Graph, op: &Op) -> Option<Value> {
+fn stored(site: &LayoutSite, graph: &LayoutGraph, op: &Op) -> Option<Value> {
     let operands = op.kind.operation().operands();
     let mut held = operands.into_iter().filter(|&value| graph.has_layout(site.func, value));
     let value = held.next()?;
@@ -68,7 +68,7 @@ fn stored(site: &Site, graph: &Graph, op: &Op) -> Option<Value> {
 }
 
 /// Whole vectors along a row, if a tile that lies so is stored in less than half of one.
-fn wider(site: &Site, place: &Place, lies: &Layout) -> Option<Layout> {
+fn wider(site: &LayoutSite, place: &MemAccess, lies: &Layout) -> Option<Layout> {
     let width = access::width(site.func, site.axes, place, site.alignment);
     let shape = lies.shape();
     let is_row = width.axis + 1 == shape.rank();
@@ -77,12 +77,12 @@ fn wider(site: &Site, place: &Place, lies: &Layout) -> Option<Layout> {
 }
 
 /// Rows of vectors, if neighbours of a tile that lies so are stored far apart, since it lies along another axis.
-fn turned(site: &Site, place: &Place, lies: &Layout) -> Option<Layout> {
+fn turned(site: &LayoutSite, place: &MemAccess, lies: &Layout) -> Option<Layout> {
     let shape = lies.shape();
     if shape.elements() < FEWEST {
         return None;
     }
-    let Width { axis, elements, .. } = access::width(site.func, site.axes, place, site.alignment);
+    let AccessWidth { axis, elements, .. } = access::width(site.func, site.axes, place, site.alignment);
     let bytes = site.func.slice(place.param).0.bytes();
     let along = (0..shape.rank()).filter(|&other| other != axis && lies.neighbours(other) * bytes >= SECTOR);
     let layout = Layout::of_vectors(shape, axis, elements, lies.num_warps());

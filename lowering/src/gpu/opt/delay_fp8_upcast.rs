@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::axis_info::{Axes, LaunchFacts};
 use crate::gpu::layout::access::{Alignment, MAX_BYTES, width};
 use crate::gpu::layout::dot::SIDES;
 use crate::gpu::opt::select_wgmma::converted;
@@ -18,9 +18,9 @@ use crate::ops::{Dot, Kind, Permute, Reshape};
 const INNER: u32 = 32;
 
 /// Lets products take 8-bit floats instead of what these were converted to, where they can.
-pub fn keep_bytes(func: &mut Func, assumptions: &Assumptions) {
+pub fn keep_bytes(func: &mut Func, assumptions: &LaunchFacts) {
     let axes = Axes::analyse(func, assumptions);
-    let factors = Factors { definitions: func.definitions(), axes, func };
+    let factors = Fp8Operands { definitions: func.definitions(), axes, func };
     let mut found = HashMap::new();
     func.body.walk(&mut |op| {
         if let Kind::Dot(dot) = &op.kind {
@@ -44,13 +44,13 @@ fn replace(block: &mut Block, found: &HashMap<Value, [Value; 2]>) {
     }
 }
 
-struct Factors<'f> {
+struct Fp8Operands<'f> {
     definitions: HashMap<Value, &'f Op>,
     axes: Axes,
     func: &'f Func,
 }
 
-impl Factors<'_> {
+impl Fp8Operands<'_> {
     /// The factors of a product as they were loaded, if they can be multiplied so.
     fn bytes(&self, dot: &Dot) -> Option<[Value; 2]> {
         let [a, b] = SIDES.map(|side| converted(self.func, &self.definitions, dot.factor(side)));

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use crate::gpu::layout::assign::Distributed;
 use crate::ir::{Block, Func, Op, Value, remove_unused};
-use crate::ops::scalar::{Algebra, Scalar};
-use crate::ops::{Cast, Hold, Kind, Load, Place, is_zero};
+use crate::ops::scalar::{ArithKind, Scalar};
+use crate::ops::{Cast, Hold, Kind, Load, MemAccess, is_zero};
 
 /// A thread keeps a number for each vector of its share of a row; with more of them than these, fewer blocks would fit on a
 /// multiprocessor.
@@ -29,7 +29,7 @@ type Looks = HashMap<Value, Seen>;
 /// Selects numbers where it can, and leaves out selections that are seen under their mask alone.
 pub fn unmask(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
-    let mut pass = Pass { distributed, made: HashMap::new(), selected: HashMap::new() };
+    let mut pass = ElideSelects { distributed, made: HashMap::new(), selected: HashMap::new() };
     pass.rebuild(&mut body);
     distributed.func.body = body;
     remove_unused(&mut distributed.func);
@@ -85,7 +85,7 @@ fn simplify(block: &mut Block, looks: &Looks, chosen: &mut HashMap<Value, Value>
         let [result] = op.results[..] else { continue };
         let Some(&Seen::Under(mask)) = looks.get(&result) else { continue };
         if let Kind::Scalar(select) = &op.kind
-            && select.op.algebra == Algebra::Select
+            && select.op.algebra == ArithKind::Select
             && select.args[0] == mask
         {
             chosen.insert(result, select.args[1]);
@@ -98,7 +98,7 @@ fn simplify(block: &mut Block, looks: &Looks, chosen: &mut HashMap<Value, Value>
 }
 
 /// Selects numbers instead of what they shifted.
-struct Pass<'d> {
+struct ElideSelects<'d> {
     distributed: &'d mut Distributed,
     /// How each value was made, by operations without blocks.
     made: HashMap<Value, Kind>,
@@ -106,7 +106,7 @@ struct Pass<'d> {
     selected: HashMap<(Value, Value), Value>,
 }
 
-impl Pass<'_> {
+impl ElideSelects<'_> {
     fn rebuild(&mut self, block: &mut Block) {
         let outside = self.selected.clone();
         for mut op in std::mem::take(&mut block.ops) {
@@ -144,11 +144,11 @@ impl Pass<'_> {
     fn of_a_number(&self, kind: &Kind) -> Option<(Scalar, Value)> {
         let Kind::Scalar(select) = kind else { return None };
         let &[mask, shifted, zero] = &select.args[..] else { return None };
-        if select.op.algebra != Algebra::Select || !self.is_zero(zero) {
+        if select.op.algebra != ArithKind::Select || !self.is_zero(zero) {
             return None;
         }
         let Kind::Scalar(shift) = self.made.get(&shifted)? else { return None };
-        let (Algebra::Add | Algebra::Sub, &[left, right]) = (shift.op.algebra, &shift.args[..]) else {
+        let (ArithKind::Add | ArithKind::Sub, &[left, right]) = (shift.op.algebra, &shift.args[..]) else {
             return None;
         };
         let number = match [left, right].map(|value| self.is_number(value)) {
@@ -157,7 +157,7 @@ impl Pass<'_> {
             _ => return None,
         };
         let row = if number == left { right } else { left };
-        let Place { vector, shift, .. } = self.loaded_under(mask, row)?.place;
+        let MemAccess { vector, shift, .. } = self.loaded_under(mask, row)?.place;
         let vector = if shift.is_some() { 1 } else { vector as usize };
         let numbers = self.distributed.layouts.get(&row)?.register_count() / vector;
         (numbers <= MAX_NUMBERS).then(|| (select.clone(), number))

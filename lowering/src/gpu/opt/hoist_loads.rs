@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::gpu::layout::assign::{Distributed, Spread};
+use crate::gpu::layout::assign::{Distributed, LayoutRelation};
 use crate::gpu::opt::batch_reductions::crosses_warps;
 use crate::ir::{Func, Op, Value};
 use crate::ops::{Effect, Kind, Load};
@@ -59,7 +59,8 @@ pub fn advance(distributed: &mut Distributed) {
 fn operations(distributed: &Distributed) -> usize {
     let func = &distributed.func;
     let computes = |op: &&Op| {
-        let lanewise = matches!(op.kind.operation().spread(func, &op.results), Spread::Lanewise { .. });
+        let lanewise =
+            matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Lanewise { .. });
         let floats = |&result: &Value| !func.ty(result).is_scalar() && func.ty(result).dtype.is_float();
         lanewise && !matches!(op.kind, Kind::Cast(_)) && op.results.iter().any(floats)
     };
@@ -99,6 +100,6 @@ fn stays_in_thread(func: &Func, op: &Op) -> bool {
         && operation.place().is_none()
         && matches!(
             operation.spread(func, &op.results),
-            Spread::Source | Spread::Lanewise { .. } | Spread::View(_)
+            LayoutRelation::Source | LayoutRelation::Lanewise { .. } | LayoutRelation::View(_)
         )
 }

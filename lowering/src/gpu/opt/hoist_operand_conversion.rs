@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::gpu::layout::assign::Distributed;
-use crate::gpu::layout::dot::{Method, SIDES, Side, factor_layout, method};
+use crate::gpu::layout::dot::{DotMethod, DotOperand, SIDES, factor_layout, method};
 use crate::gpu::layout::{Conversion, Layout, conversion};
 use crate::ir::{Block, Op, Value};
 use crate::ops::{Convert, Dot, Kind};
@@ -24,7 +24,7 @@ fn in_block(distributed: &mut Distributed, block: &mut Block) {
     for mut op in std::mem::take(&mut block.ops) {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
             let mut pass =
-                Pass { distributed, inside: defined_in(&op), moved: HashMap::new(), before: vec![] };
+                HoistOperands { distributed, inside: defined_in(&op), moved: HashMap::new(), before: vec![] };
             op.kind.operation_mut().blocks_mut().into_iter().for_each(|block| pass.in_loop(block));
             block.ops.append(&mut pass.before);
         }
@@ -47,7 +47,7 @@ fn defined_in(op: &Op) -> HashSet<Value> {
 }
 
 /// One loop.
-struct Pass<'d> {
+struct HoistOperands<'d> {
     distributed: &'d mut Distributed,
     inside: HashSet<Value>,
     moved: HashMap<(Value, Layout), Value>,
@@ -55,7 +55,7 @@ struct Pass<'d> {
     before: Vec<Op>,
 }
 
-impl Pass<'_> {
+impl HoistOperands<'_> {
     fn in_loop(&mut self, block: &mut Block) {
         for op in &mut block.ops {
             if let Kind::Dot(dot) = &mut op.kind {
@@ -72,10 +72,10 @@ impl Pass<'_> {
 
     /// How the instruction takes a factor that comes from outside of the loop, if that is not how it lies and if a
     /// thread's part is small.
-    fn wanted(&self, dot: &Dot, side: Side, result: Value) -> Option<Layout> {
+    fn wanted(&self, dot: &Dot, side: DotOperand, result: Value) -> Option<Layout> {
         let factor = dot.factor(side);
         let ty = self.distributed.func.ty(factor);
-        let Method::Warp(instruction) = method(ty.dtype, dot.input) else { return None };
+        let DotMethod::Warp(instruction) = method(ty.dtype, dot.input) else { return None };
         if self.inside.contains(&factor) {
             return None;
         }

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::gpu::layout::assign::{Distributed, Spread};
+use crate::gpu::layout::assign::{Distributed, LayoutRelation};
 use crate::gpu::opt::batch_reductions::goes_on;
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::{Effect, Hold, Kind};
@@ -24,7 +24,7 @@ const MAX_COST: u32 = 4;
 /// make together; the body of another loop is short of registers for other reasons.
 pub fn hold(distributed: &mut Distributed) {
     let block = std::mem::take(&mut distributed.func.body);
-    let pass = Pass { distributed, known: Known::default(), ops: vec![] };
+    let pass = RematNarrow { distributed, known: Known::default(), ops: vec![] };
     distributed.func.body = pass.rebuilt(block);
 }
 
@@ -35,11 +35,11 @@ fn waits_inside(func: &Func, op: &Op) -> bool {
 
 /// Whether an operation reduces a whole tile.
 fn makes_a_number(func: &Func, op: &Op) -> bool {
-    matches!(op.kind.operation().spread(func, &op.results), Spread::Fold { .. })
+    matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Fold { .. })
         && op.results.iter().all(|&result| func.ty(result).is_scalar())
 }
 
-struct Pass<'d> {
+struct RematNarrow<'d> {
     distributed: &'d mut Distributed,
     known: Known,
     ops: Vec<Op>,
@@ -48,7 +48,7 @@ struct Pass<'d> {
 #[derive(Clone, Default)]
 struct Known {
     /// What can be made again, by its result's name.
-    made: HashMap<Value, Made>,
+    made: HashMap<Value, Recipe>,
     /// The name under which a value, or an earlier incarnation of it, can be made again.
     origins: HashMap<Value, Value>,
     /// The youngest incarnation of a value, and how many reductions it has seen.
@@ -61,7 +61,7 @@ struct Known {
 
 /// How a value is made again.
 #[derive(Clone)]
-struct Made {
+struct Recipe {
     op: Op,
     /// How many operations that takes.
     cost: u32,
@@ -69,13 +69,13 @@ struct Made {
     sources: HashSet<Value>,
 }
 
-impl Made {
+impl Recipe {
     fn is_source(&self) -> bool {
         self.sources.contains(&self.op.results[0])
     }
 }
 
-impl Pass<'_> {
+impl RematNarrow<'_> {
     fn rebuilt(mut self, block: Block) -> Block {
         self.ops(block.ops);
         Block { ops: self.ops, ..block }
@@ -93,7 +93,7 @@ impl Pass<'_> {
                     // What waits outside is made again in every turn.
                     let mut known = self.known.clone();
                     known.age += 1;
-                    let pass = Pass { distributed: self.distributed, known, ops: vec![] };
+                    let pass = RematNarrow { distributed: self.distributed, known, ops: vec![] };
                     inner.body = pass.rebuilt(std::mem::take(&mut inner.body));
                 }
                 self.ops.push(op);
@@ -114,7 +114,8 @@ impl Pass<'_> {
                 self.known.current.insert(result, (result, self.known.age));
             }
             // Reductions that share a barrier are one wait.
-            let reduces = matches!(spread, Spread::Fold { .. }) && !goes_on(self.func(), &op, ops.peek());
+            let reduces =
+                matches!(spread, LayoutRelation::Fold { .. }) && !goes_on(self.func(), &op, ops.peek());
             self.ops.push(op);
             self.known.age += u32::from(reduces);
         }
@@ -126,17 +127,17 @@ impl Pass<'_> {
 
     /// How to make the result again, if that is worth it: a narrow load, a cheap operation on what was made from such, or
     /// what is narrower than all that it was made from.
-    fn made(&self, op: &Op, spread: &Spread) -> Option<Made> {
+    fn made(&self, op: &Op, spread: &LayoutRelation) -> Option<Recipe> {
         let result = op.results[0];
         let layout = self.distributed.layouts.get(&result)?;
         if layout.register_count() < MIN_REGISTERS || op.kind.operation().effect() != Effect::Pure {
             return None;
         }
-        let itself = || Made { op: op.clone(), cost: 0, sources: HashSet::from([result]) };
+        let itself = || Recipe { op: op.clone(), cost: 0, sources: HashSet::from([result]) };
         if is_narrow_load(self.func(), op) {
             return Some(itself());
         }
-        if !matches!(op.kind, Kind::Cast(_)) && *spread != (Spread::Lanewise { cheap: true }) {
+        if !matches!(op.kind, Kind::Cast(_)) && *spread != (LayoutRelation::Lanewise { cheap: true }) {
             return None;
         }
         let (mut cost, mut sources) = (1u32, HashSet::new());
@@ -157,25 +158,25 @@ impl Pass<'_> {
             let narrow = bytes(result) < WIDE && self.func().ty(result).dtype != DType::Bool;
             return narrow.then(itself);
         }
-        (waiting > 0 && cost <= MAX_COST).then(|| Made { op: op.clone(), cost, sources })
+        (waiting > 0 && cost <= MAX_COST).then(|| Recipe { op: op.clone(), cost, sources })
     }
 
     fn is_light(&self, value: Value) -> bool {
         self.func().ty(value).is_scalar() || self.known.light.contains(&value)
     }
 
-    fn is_light_result(&self, op: &Op, spread: &Spread) -> bool {
+    fn is_light_result(&self, op: &Op, spread: &LayoutRelation) -> bool {
         match spread {
-            Spread::Source => true,
-            Spread::Lanewise { cheap: true } | Spread::View(_) => {
+            LayoutRelation::Source => true,
+            LayoutRelation::Lanewise { cheap: true } | LayoutRelation::View(_) => {
                 op.kind.operation().operands().into_iter().all(|operand| self.is_light(operand))
             }
-            Spread::Lanewise { cheap: false }
-            | Spread::Fold { .. }
-            | Spread::Carry(_)
-            | Spread::Product { .. }
-            | Spread::Grouped { .. }
-            | Spread::Free => false,
+            LayoutRelation::Lanewise { cheap: false }
+            | LayoutRelation::Fold { .. }
+            | LayoutRelation::Carry(_)
+            | LayoutRelation::Product { .. }
+            | LayoutRelation::Grouped { .. }
+            | LayoutRelation::Free => false,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::gpu::layout::assign::{Distributed, Spread};
+use crate::gpu::layout::assign::{Distributed, LayoutRelation};
 use crate::ir::{Block, Func, Op, Value, substitute_in};
 use crate::ops::{Effect, Kind, Operation};
 
@@ -14,7 +14,7 @@ pub fn sink(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
     for op in &mut body.ops {
         let Kind::For(body) = &mut op.kind else { continue };
-        if body.body.ops.iter().any(|op| matches!(op.kind, Kind::GroupDot(_))) {
+        if body.body.ops.iter().any(|op| matches!(op.kind, Kind::WarpGroupDot(_))) {
             for op in &mut body.body.ops {
                 op.kind
                     .operation_mut()
@@ -43,7 +43,7 @@ fn is_ramp(func: &Func, operation: &dyn Operation, op: &Op, ramps: &HashMap<Valu
     op.results.len() == 1
         && !func.ty(op.results[0]).is_scalar()
         && operation.effect() == Effect::Pure
-        && matches!(operation.spread(func, &op.results), Spread::Source | Spread::View(_))
+        && matches!(operation.spread(func, &op.results), LayoutRelation::Source | LayoutRelation::View(_))
         && operation.operands().iter().all(known)
 }
 

@@ -1,6 +1,6 @@
 //! Stores of blocks that a GPU copies out of shared memory by itself.
 //!
-//! A store becomes a [`GroupStore`] if it takes a matrix that is as large as a product by groups of warps and is made
+//! A store becomes a [`TmaStore`] if it takes a matrix that is as large as a product by groups of warps and is made
 //! of one, if it happens once, and if it alone accesses its view. As with blocks that are copied in ([`crate::gpu::opt::select_wgmma`]),
 //! the block begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only; of a product whose transpose was
 //! made, two lines side by side hold what a group has of a row.
@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis_info::Axes;
-use crate::gpu::opt::select_wgmma::{GROUP_ROWS, Groups, LINE, PIECE};
+use crate::gpu::opt::select_wgmma::{GROUP_ROWS, LINE, PIECE, WarpGroupTiling};
 use crate::ir::{Func, Op, ParamId, Shape, Value, sources};
-use crate::ops::{Cache, GroupStore, Kind, Reshape, StoreView, Window};
+use crate::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
 
 /// The places of such stores in the function's body, with what takes their place. Of each product it is known whether its transpose is
 /// made.
@@ -20,7 +20,7 @@ pub(crate) fn find(
     definitions: &HashMap<Value, &Op>,
     axes: &Axes,
     num_warps: u32,
-) -> Vec<(usize, GroupStore)> {
+) -> Vec<(usize, TmaStore)> {
     let accesses = accesses(func);
     let of = |op: &Op| {
         let Kind::StoreView(StoreView { window, value, cache }) = &op.kind else { return None };
@@ -38,24 +38,24 @@ pub(crate) fn find(
         }
         let bytes = ty.dtype.bytes();
         let lies = if transposed {
-            let groups = Groups::new(ty.shape[1], num_warps);
+            let groups = WarpGroupTiling::new(ty.shape[1], num_warps);
             bytes == 4 && ty.shape[0].is_multiple_of(GROUP_ROWS * groups.along_columns)
         } else {
-            let groups = Groups::new(ty.shape[0], num_warps);
+            let groups = WarpGroupTiling::new(ty.shape[0], num_warps);
             [2, 4].contains(&bytes) && (ty.shape[1] * bytes).is_multiple_of(LINE * groups.along_columns)
         };
         let start = *window.offsets.last().expect("a view has an axis");
         let fits = lies
-            && *cache == Cache::default()
+            && *cache == CacheHints::default()
             && accesses[&window.memory] == 1
             && axes.get(func, start).divisor.is_multiple_of((PIECE / bytes).into());
-        fits.then(|| GroupStore { window: window.clone(), value, transposed })
+        fits.then(|| TmaStore { window: window.clone(), value, transposed })
     };
     func.body.ops.iter().enumerate().filter_map(|(place, op)| Some((place, of(op)?))).collect()
 }
 
 /// Whether a block is a matrix of this shape, as far as its axes are not 1.
-fn is_matrix(window: &Window, shape: &Shape) -> bool {
+fn is_matrix(window: &ViewTile, shape: &Shape) -> bool {
     let rank = window.extents.rank();
     shape.rank() == 2
         && rank >= 2

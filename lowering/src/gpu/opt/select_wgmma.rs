@@ -1,6 +1,6 @@
 //! Products of blocks that a GPU copies to shared memory by itself.
 //!
-//! A product becomes a [`GroupDot`] if four warps together have an instruction for its types and extents, if its right
+//! A product becomes a [`WarpGroupDot`] if four warps together have an instruction for its types and extents, if its right
 //! factor is a block of a view, or such a block's transpose, and if nothing but scalars says where the block begins: a
 //! warp of its own can then have the copies under way. Along the last axis it must be known to begin at a multiple of
 //! 16 bytes; a copy from elsewhere is an illegal instruction. The left factor may be a block too, or a tile that was
@@ -8,12 +8,15 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::assumption::Promise;
-use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::assumption::Assumption;
+use crate::analysis::axis_info::{Axes, LaunchFacts};
 use crate::gpu::opt::select_tma_store;
-use crate::ir::guard::{Fact, Symbol};
+use crate::ir::guard::{Guard, Symbol};
 use crate::ir::{Block, Func, Op, Value, remove_unused, sources};
-use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, InputPrecision, Kind, Level, Staged, Window};
+use crate::ops::{
+    CacheModifier, Cast, Dot, Effect, For, InputPrecision, Kind, OperandA, SmemOperand, ViewTile,
+    WarpGroupDot,
+};
 use crate::support::dtype::DType;
 use crate::transform::transpose_operands::as_block;
 
@@ -39,30 +42,30 @@ pub const MAX_EXTENT: i64 = (1 << 31) - 256;
 
 /// How groups of warps share a product: along its rows, and along its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Groups {
+pub struct WarpGroupTiling {
     pub along_rows: u32,
     pub along_columns: u32,
 }
 
-impl Groups {
+impl WarpGroupTiling {
     /// Of so many warps, for so many rows: as many along rows as these can be dealt out to evenly.
-    pub fn new(rows: u32, num_warps: u32) -> Groups {
+    pub fn new(rows: u32, num_warps: u32) -> WarpGroupTiling {
         let groups = num_warps / GROUP_WARPS;
         let sets = (rows / GROUP_ROWS).max(1);
         let even = |along_rows: &u32| groups.is_multiple_of(*along_rows) && sets.is_multiple_of(*along_rows);
         let along_rows = (1..=groups).rev().find(even).unwrap_or(1);
-        Groups { along_rows, along_columns: groups / along_rows }
+        WarpGroupTiling { along_rows, along_columns: groups / along_rows }
     }
 }
 
 /// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the
 /// facts that the copies rely on, none if there is nothing to copy.
-pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
+pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Guard> {
     if !num_warps.is_multiple_of(GROUP_WARPS) {
         return vec![];
     }
-    let axes = Axes::analyse(func, &Assumptions::promised(func));
-    let stager = Stager { definitions: func.definitions(), axes, func, num_warps };
+    let axes = Axes::analyse(func, &LaunchFacts::promised(func));
+    let stager = WgmmaSelector { definitions: func.definitions(), axes, func, num_warps };
     let mut found = HashMap::new();
     stager.block(&func.body, None, &mut found);
     let stores = if copies_out {
@@ -89,7 +92,7 @@ pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
     facts
 }
 
-fn replace(block: &mut Block, found: &mut HashMap<Value, GroupDot>) {
+fn replace(block: &mut Block, found: &mut HashMap<Value, WarpGroupDot>) {
     for op in &mut block.ops {
         if let Some(dot) = op.results.first().and_then(|result| found.remove(result)) {
             op.kind = dot.into();
@@ -99,18 +102,18 @@ fn replace(block: &mut Block, found: &mut HashMap<Value, GroupDot>) {
 }
 
 /// What an encoding of a view and copies by it ask for; of its extents, which coordinates of blocks are below, as promises of the function.
-fn relied_on(func: &mut Func, window: &Window, facts: &mut Vec<Fact>) {
+fn relied_on(func: &mut Func, window: &ViewTile, facts: &mut Vec<Guard>) {
     let view = func.view(window.memory).expect("a window is one of a view");
     let elem = func.slice(window.memory).0;
-    facts.push(Fact::Aligned { param: window.memory.0, bytes: PIECE });
+    facts.push(Guard::Aligned { param: window.memory.0, bytes: PIECE });
     let (inner, outer) = view.strides.split_last().expect("a view has an axis");
-    facts.extend(func.scalar_parameter(*inner).map(|scalar| Fact::Equal { scalar, value: 1 }));
+    facts.extend(func.scalar_parameter(*inner).map(|scalar| Guard::Equal { scalar, value: 1 }));
     for scalar in outer.iter().filter_map(|&stride| func.scalar_parameter(stride)) {
-        facts.push(Fact::Divisible { value: Symbol::Scalar(scalar), by: PIECE / elem.bytes() });
+        facts.push(Guard::Divisible { value: Symbol::Scalar(scalar), by: PIECE / elem.bytes() });
     }
     let extents: Vec<u32> = view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)).collect();
     for scalar in extents {
-        for promise in [Promise::AtLeast(scalar, 1), Promise::AtMost(scalar, MAX_EXTENT)] {
+        for promise in [Assumption::AtLeast(scalar, 1), Assumption::AtMost(scalar, MAX_EXTENT)] {
             if !func.promises.contains(&promise) {
                 func.promises.push(promise);
             }
@@ -119,10 +122,10 @@ fn relied_on(func: &mut Func, window: &Window, facts: &mut Vec<Fact>) {
 }
 
 /// What copies out by an encoding ask for besides: they write whole pieces, and what is behind the end of a row may be another's.
-fn ends_in_pieces(func: &Func, window: &Window) -> Option<Fact> {
+fn ends_in_pieces(func: &Func, window: &ViewTile) -> Option<Guard> {
     let view = func.view(window.memory).expect("a window is one of a view");
     let scalar = func.scalar_parameter(*view.shape.last().expect("a view has an axis"))?;
-    Some(Fact::Divisible { value: Symbol::Scalar(scalar), by: PIECE / func.slice(window.memory).0.bytes() })
+    Some(Guard::Divisible { value: Symbol::Scalar(scalar), by: PIECE / func.slice(window.memory).0.bytes() })
 }
 
 /// Whether a scalar comes from arguments, program ids and the variable of a loop by arithmetic of scalars alone: any
@@ -153,28 +156,28 @@ pub fn converted(func: &Func, definitions: &HashMap<Value, &Op>, value: Value) -
 
 /// The factors of a product of `f32` in TF32 as there is an instruction for them, and whether it then gives the transpose. What is summed
 /// over is contiguous in the right factor, and threads load fragments of a left one where it is not.
-fn in_tf32(dot: &Dot, a: Factor, b: Staged) -> Option<(Factor, Staged, bool)> {
-    let Factor::Staged(a) = a else { return None };
+fn in_tf32(dot: &Dot, a: OperandA, b: SmemOperand) -> Option<(OperandA, SmemOperand, bool)> {
+    let OperandA::Staged(a) = a else { return None };
     if dot.input != InputPrecision::Tf32 {
         return None;
     }
     match (a.transposed, b.transposed) {
-        (_, true) => Some((Factor::Staged(a), b, false)),
-        (false, false) => Some((Factor::Staged(b.exchanged()), a.exchanged(), true)),
+        (_, true) => Some((OperandA::Staged(a), b, false)),
+        (false, false) => Some((OperandA::Staged(b.exchanged()), a.exchanged(), true)),
         (true, false) => None,
     }
 }
 
-struct Stager<'f> {
+struct WgmmaSelector<'f> {
     definitions: HashMap<Value, &'f Op>,
     axes: Axes,
     func: &'f Func,
     num_warps: u32,
 }
 
-impl<'f> Stager<'f> {
+impl<'f> WgmmaSelector<'f> {
     /// The products of a block, which is the whole kernel's or that of a loop with this variable.
-    fn block(&self, block: &Block, variable: Option<Value>, found: &mut HashMap<Value, GroupDot>) {
+    fn block(&self, block: &Block, variable: Option<Value>, found: &mut HashMap<Value, WarpGroupDot>) {
         for op in &block.ops {
             if let Kind::Dot(dot) = &op.kind
                 && let Some(dot) = self.group_dot(dot, op, variable)
@@ -199,7 +202,7 @@ impl<'f> Stager<'f> {
         is_scalar_arithmetic(self.func, &self.definitions, value, variable)
     }
 
-    fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<GroupDot> {
+    fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<WarpGroupDot> {
         let shape = &self.func.ty(op.results[0]).shape;
         if shape.rank() != 2 {
             return None;
@@ -207,13 +210,13 @@ impl<'f> Stager<'f> {
         let [a, b] = self.own_elements(dot);
         let elem = self.func.ty(b).dtype;
         let b = self.staged(b, variable)?;
-        let a = self.staged(a, variable).map_or(Factor::Tile(a), Factor::Staged);
+        let a = self.staged(a, variable).map_or(OperandA::Tile(a), OperandA::Staged);
         let (a, b, transposed) = if elem == DType::F32 { in_tf32(dot, a, b)? } else { (a, b, false) };
         let [rows, all_columns] = if transposed { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
         if !rows.is_multiple_of(GROUP_ROWS) || !self.multiply(elem, (&a, &b)) {
             return None;
         }
-        let Groups { along_columns, .. } = Groups::new(rows, self.num_warps);
+        let WarpGroupTiling { along_columns, .. } = WarpGroupTiling::new(rows, self.num_warps);
         let columns = all_columns / along_columns;
         // The columns of a group begin where a row of the block does, if they lie along rows.
         let unit = match elem {
@@ -224,7 +227,7 @@ impl<'f> Stager<'f> {
         // Groups that are no power of two share rows alone, and so do those of columns that are none: halves are of a power of two.
         let even = along_columns == 1 || along_columns.is_power_of_two() && all_columns.is_power_of_two();
         let fits = even && all_columns.is_multiple_of(along_columns) && columns.is_multiple_of(unit);
-        (fits && columns <= GROUP_COLUMNS).then_some(GroupDot {
+        (fits && columns <= GROUP_COLUMNS).then_some(WarpGroupDot {
             a,
             b,
             acc: dot.acc,
@@ -245,19 +248,19 @@ impl<'f> Stager<'f> {
     }
 
     /// Whether there is an instruction for these elements as they lie: bytes are neighbours along what is summed over.
-    fn multiply(&self, elem: DType, (a, b): (&Factor, &Staged)) -> bool {
+    fn multiply(&self, elem: DType, (a, b): (&OperandA, &SmemOperand)) -> bool {
         if elem.is_half() || elem == DType::F32 {
             return true;
         }
-        let straight = matches!(a, Factor::Staged(a) if !a.transposed);
+        let straight = matches!(a, OperandA::Staged(a) if !a.transposed);
         (elem == DType::I8 || elem.is_f8()) && straight && b.transposed
     }
 
     /// A factor as a block of a view, if that is what it is.
-    fn staged(&self, value: Value, variable: Option<Value>) -> Option<Staged> {
+    fn staged(&self, value: Value, variable: Option<Value>) -> Option<SmemOperand> {
         let (load, transposed) = as_block(self.func, &self.definitions, value)?;
-        let staged = Staged { window: load.window.clone(), transposed };
-        let Window { memory, offsets, extents } = &load.window;
+        let staged = SmemOperand { window: load.window.clone(), transposed };
+        let ViewTile { memory, offsets, extents } = &load.window;
         let rank = extents.rank();
         if self.func.ty(value).shape[..] != staged.extents() {
             return None;
@@ -268,7 +271,7 @@ impl<'f> Stager<'f> {
             && rows.is_multiple_of(LINES)
             && (columns * elem.bytes()).is_multiple_of(LINE)
             && load.invariant
-            && load.cache.level != Level::Volatile
+            && load.cache.level != CacheModifier::Volatile
             && self
                 .axes
                 .get(self.func, offsets[rank - 1])

@@ -7,12 +7,12 @@
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
 use crate::ir::{Func, Op, Shape, Type, Value, definition};
-use crate::ops::scalar::{Algebra, row};
+use crate::ops::scalar::{ArithKind, row};
 use crate::ops::{Broadcast, ExpandDims, For, Kind, Reduce, Reshape, Scalar, ScalarOp, is_zero};
 use crate::support::diagnostic::Loc;
 
 /// A sum that a loop carries.
-struct Carried {
+struct CarriedReduction {
     /// Its place among the carried values.
     place: usize,
     /// The operations of the body that make the next turn's of it: the reduction first, the one that gives it last.
@@ -23,7 +23,7 @@ struct Carried {
 }
 
 /// How the sums of single lanes lie.
-struct Lanes {
+struct LanePartials {
     /// The tile in four axes: rows; what a lane holds, lanes, and again what a lane holds.
     split: (Shape, Layout),
     /// Rows and lanes.
@@ -35,14 +35,16 @@ pub fn defer(distributed: &mut Distributed) {
     let body = std::mem::take(&mut distributed.func.body.ops);
     let mut ops = Vec::with_capacity(body.len());
     for mut op in body {
-        let multiplies = |body: &For| body.body.ops.iter().any(|op| matches!(op.kind, Kind::GroupDot(_)));
+        let multiplies = |body: &For| body.body.ops.iter().any(|op| matches!(op.kind, Kind::WarpGroupDot(_)));
         let mut behind = vec![];
         if let Kind::For(body) = &mut op.kind
             && multiplies(body)
         {
             for place in 0..body.inits.len() {
-                let Some(sum) = Carried::find(&distributed.func, &ops, body, place) else { continue };
-                let Some(lanes) = Lanes::new(distributed, body, &sum) else { continue };
+                let Some(sum) = CarriedReduction::find(&distributed.func, &ops, body, place) else {
+                    continue;
+                };
+                let Some(lanes) = LanePartials::new(distributed, body, &sum) else { continue };
                 let result = &mut op.results[place];
                 rewrite(distributed, (&mut ops, body, &mut behind), (sum, lanes), (result, op.loc));
             }
@@ -54,7 +56,7 @@ pub fn defer(distributed: &mut Distributed) {
 }
 
 /// A lanewise operation that computes this.
-fn computing(op: &Op, algebra: Algebra) -> Option<&Scalar> {
+fn computing(op: &Op, algebra: ArithKind) -> Option<&Scalar> {
     let Kind::Scalar(scalar) = &op.kind else { return None };
     (scalar.op.algebra == algebra).then_some(scalar)
 }
@@ -63,15 +65,15 @@ fn computing(op: &Op, algebra: Algebra) -> Option<&Scalar> {
 fn sums_rows(func: &Func, reduce: &Reduce) -> bool {
     let block = &reduce.combination.block;
     let [op] = &block.ops[..] else { return false };
-    computing(op, Algebra::Add).is_some()
+    computing(op, ArithKind::Add).is_some()
         && block.yields == op.results
         && reduce.axes == [1]
         && reduce.combination.inputs.len() == 1
         && func.ty(reduce.combination.inputs[0]).shape.rank() == 2
 }
 
-impl Carried {
-    fn find(func: &Func, before: &[Op], body: &For, place: usize) -> Option<Carried> {
+impl CarriedReduction {
+    fn find(func: &Func, before: &[Op], body: &For, place: usize) -> Option<CarriedReduction> {
         let For { inits, body, .. } = body;
         let (sum, next) = (body.args[1 + place], body.yields[place]);
         let defined = |value: Value| {
@@ -91,22 +93,22 @@ impl Carried {
         if !plain {
             return None;
         }
-        if let Some(Scalar { args, .. }) = computing(op, Algebra::MulAdd) {
+        if let Some(Scalar { args, .. }) = computing(op, ArithKind::MulAdd) {
             let (number, tile) = row_sum(args[2])?;
             let factor = other(args[0], args[1], sum)?;
-            return Some(Carried { place, parts: vec![number, last], tile, factor: Some(factor) });
+            return Some(CarriedReduction { place, parts: vec![number, last], tile, factor: Some(factor) });
         }
-        let Scalar { args, .. } = computing(op, Algebra::Add)?;
+        let Scalar { args, .. } = computing(op, ArithKind::Add)?;
         let (old, (number, tile)) = [(args[0], args[1]), (args[1], args[0])]
             .into_iter()
             .find_map(|(old, new)| Some((old, row_sum(new)?)))?;
         if old == sum {
-            return Some(Carried { place, parts: vec![number, last], tile, factor: None });
+            return Some(CarriedReduction { place, parts: vec![number, last], tile, factor: None });
         }
         let (product, op) = defined(old)?;
-        let Scalar { args, .. } = computing(op, Algebra::Mul).filter(|_| body.uses(old) == 1)?;
+        let Scalar { args, .. } = computing(op, ArithKind::Mul).filter(|_| body.uses(old) == 1)?;
         let factor = other(args[0], args[1], sum)?;
-        Some(Carried { place, parts: vec![number, product, last], tile, factor: Some(factor) })
+        Some(CarriedReduction { place, parts: vec![number, product, last], tile, factor: Some(factor) })
     }
 }
 
@@ -119,9 +121,9 @@ fn other(a: Value, b: Value, known: Value) -> Option<Value> {
     }
 }
 
-impl Lanes {
+impl LanePartials {
     /// `None` where a row's lanes are not side by side, or warps share rows.
-    fn new(distributed: &Distributed, body: &For, sum: &Carried) -> Option<Lanes> {
+    fn new(distributed: &Distributed, body: &For, sum: &CarriedReduction) -> Option<LanePartials> {
         let layout = &distributed.layouts[&sum.tile];
         let shape = layout.shape();
         let along: Vec<u32> =
@@ -145,7 +147,7 @@ impl Lanes {
         let fits = own.without(&[1]) == distributed.layouts[&body.body.args[1 + sum.place]]
             && of_factor.is_none_or(|layout| own.before_broadcast(&Shape::new([shape[0], 1])) == layout);
         let sums = (Shape::new([shape[0], lanes]), own);
-        fits.then_some(Lanes { split: (split, in_four), sums })
+        fits.then_some(LanePartials { split: (split, in_four), sums })
     }
 }
 
@@ -157,7 +159,7 @@ fn operation(name: &str) -> &'static ScalarOp {
 fn rewrite(
     distributed: &mut Distributed,
     (before, body, behind): (&mut Vec<Op>, &mut For, &mut Vec<Op>),
-    (sum, lanes): (Carried, Lanes),
+    (sum, lanes): (CarriedReduction, LanePartials),
     (result, loc): (&mut Value, Loc),
 ) {
     let dtype = distributed.func.ty(sum.tile).dtype;

@@ -45,7 +45,7 @@ const LOG2_F32: &[f64] = &[
 ];
 
 /// `x` taken apart.
-struct Parts {
+struct LogParts {
     /// `x` with a subnormal made normal.
     normal: Val,
     exponent: Val,
@@ -53,7 +53,7 @@ struct Parts {
     fraction: Val,
 }
 
-fn parts_f32(b: &mut Builder, x: Val) -> Parts {
+fn parts_f32(b: &mut Builder, x: Val) -> LogParts {
     let subnormal = super::less(b, x, f64::from(f32::MIN_POSITIVE));
     let factor = b.float(x.ty, 8_388_608.0);
     let larger = b.fmul_strict(x, factor);
@@ -71,7 +71,7 @@ fn parts_f32(b: &mut Builder, x: Val) -> Parts {
     let fraction = b.fsub_strict(mantissa, one);
     let exponent = b.convert("llvm.sitofp", scaled, Elem::F32);
     let exponent = fma_by(b, exponent, 1.0 / 8_388_608.0, shift);
-    Parts { normal, exponent, fraction }
+    LogParts { normal, exponent, fraction }
 }
 
 /// The result for a positive, finite `x`, or what the others have: infinity, negative infinity, NaN.
@@ -97,7 +97,7 @@ fn with_special(b: &mut Builder, x: Val, normal: Val, result: Val) -> Val {
 }
 
 pub fn log_f32(b: &mut Builder, x: Val) -> Val {
-    let Parts { normal, exponent, fraction } = parts_f32(b, x);
+    let LogParts { normal, exponent, fraction } = parts_f32(b, x);
     let q = polynomial(b, fraction, LOG_F32);
     let square = b.fmul_strict(fraction, fraction);
     let near = b.fma(square, q, fraction);
@@ -106,7 +106,7 @@ pub fn log_f32(b: &mut Builder, x: Val) -> Val {
 }
 
 pub fn log2_f32(b: &mut Builder, x: Val) -> Val {
-    let Parts { normal, exponent, fraction } = parts_f32(b, x);
+    let LogParts { normal, exponent, fraction } = parts_f32(b, x);
     let p = polynomial(b, fraction, LOG2_F32);
     let near = b.fma(fraction, p, fraction);
     let result = b.fadd_strict(exponent, near);
@@ -128,7 +128,7 @@ const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10];
 /// The first 21 bits of `log2 e`, and the rest.
 const LOG2_E: [f64; 2] = [1.4426946640014648, 3.768874985636099e-07];
 
-fn parts_f64(b: &mut Builder, x: Val) -> Parts {
+fn parts_f64(b: &mut Builder, x: Val) -> LogParts {
     let subnormal = super::less(b, x, f64::MIN_POSITIVE);
     let factor = b.float(x.ty, 2.0f64.powi(54));
     let larger = b.fmul_strict(x, factor);
@@ -153,7 +153,7 @@ fn parts_f64(b: &mut Builder, x: Val) -> Parts {
     let mantissa = b.bitcast(mantissa, x.ty);
     let one = b.float(x.ty, 1.0);
     let fraction = b.fsub_strict(mantissa, one);
-    Parts { normal, exponent, fraction }
+    LogParts { normal, exponent, fraction }
 }
 
 /// `f - log(1 + f)`.
@@ -169,7 +169,7 @@ fn correction(b: &mut Builder, fraction: Val) -> Val {
 }
 
 pub fn log_f64(b: &mut Builder, x: Val) -> Val {
-    let Parts { normal, exponent, fraction } = parts_f64(b, x);
+    let LogParts { normal, exponent, fraction } = parts_f64(b, x);
     let correction = correction(b, fraction);
     let correction = fma_by(b, exponent, -LN_2[1], correction);
     let near = b.fsub_strict(fraction, correction);
@@ -178,7 +178,7 @@ pub fn log_f64(b: &mut Builder, x: Val) -> Val {
 }
 
 pub fn log2_f64(b: &mut Builder, x: Val) -> Val {
-    let Parts { normal, exponent, fraction } = parts_f64(b, x);
+    let LogParts { normal, exponent, fraction } = parts_f64(b, x);
     let correction = correction(b, fraction);
     let near = b.fsub_strict(fraction, correction);
     let bits = b.bitcast(near, x.ty.with(Elem::I64));

@@ -6,13 +6,13 @@ use super::element::Element;
 use super::evaluate::{Contents, Launch, evaluate};
 use super::generate::launch;
 use super::program::Program;
-use crate::backend::Stages;
-use crate::backend::host_asm::Level;
+use crate::backend::StageTexts;
+use crate::backend::host_asm::CpuLevel;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::cpu::emit::Plan;
+use crate::cpu::emit::CpuPlan;
 use crate::driver::compile::host_plan;
-use crate::driver::specialize::{Body, Requests, bodies};
+use crate::driver::specialize::{KernelRequests, Specialization, bodies};
 use crate::frontend::syntax;
 use crate::frontend::typeck;
 use crate::frontend::typeck::Variant;
@@ -24,7 +24,7 @@ use crate::support::dtype::DType;
 use crate::tests::blocks::holds;
 use crate::tests::run::{Arg, Loaded, levels, load_levels, load_plan};
 use crate::tests::{render, tokens};
-use crate::transform::legalize_index::Trust;
+use crate::transform::legalize_index::BoundsPolicy;
 
 /// Launches of each kernel, with arguments of their own.
 const LAUNCHES: u64 = 3;
@@ -67,14 +67,14 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
             .map_err(|what| format!("the {} body is not valid: {what}", body.name))?;
         gpu_code(body)?;
     }
-    let plan = host_plan(&func, Trust::Nothing);
+    let plan = host_plan(&func, BoundsPolicy::Nothing);
     let host = load_plan(&plan);
     report.lowering = processor_time().saturating_sub(start);
-    let best: Vec<Level> = levels().into_iter().rev().take(1).collect();
-    let loaded: Vec<(&Body, Vec<Loaded>)> = bodies
+    let best: Vec<CpuLevel> = levels().into_iter().rev().take(1).collect();
+    let loaded: Vec<(&Specialization, Vec<Loaded>)> = bodies
         .iter()
         .filter(|body| body.name != "tensor")
-        .map(|body| (body, load_levels(&Plan::new(body.plan.distributed.func.clone()), &best)))
+        .map(|body| (body, load_levels(&CpuPlan::new(body.plan.distributed.func.clone()), &best)))
         .collect();
     for number in 0..LAUNCHES {
         let launch = launch(program, seed.wrapping_mul(LAUNCHES).wrapping_add(number));
@@ -110,7 +110,7 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
 }
 
 /// Parse and check; a generated kernel has no mistakes.
-fn front(source: &str) -> Result<(Func, Requests), String> {
+fn front(source: &str) -> Result<(Func, KernelRequests), String> {
     let (attribute, item) = tokens(source);
     let mut errors = Errors::new();
     let refused = |errors: &Errors| format!("refused:\n{}", render(errors, source));
@@ -124,16 +124,16 @@ fn front(source: &str) -> Result<(Func, Requests), String> {
     ir::verify(&func).map_err(|what| format!("the tile IR is not valid: {what}"))?;
     func.reports = false;
     ir::release(&mut func);
-    Ok((func, Requests::of(&kernel, &variants[0])))
+    Ok((func, KernelRequests::of(&kernel, &variants[0])))
 }
 
-fn gpu_code(body: &Body) -> Result<(), String> {
+fn gpu_code(body: &Specialization) -> Result<(), String> {
     let archs = [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| body.gpus.include(arch.capability));
     let archs: Vec<Arch> = archs.collect();
     if archs.is_empty() {
         return Ok(());
     }
-    nvptx::emit(&Session::new(), &[("entry".into(), body)], &archs, &mut Stages::default())
+    nvptx::emit(&Session::new(), &[("entry".into(), body)], &archs, &mut StageTexts::default())
         .map(drop)
         .map_err(|what| format!("no PTX of the {} body: {what}", body.name))
 }

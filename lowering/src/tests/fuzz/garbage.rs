@@ -7,8 +7,8 @@ use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenS
 
 use super::flat::{Flat, flatten, unflatten};
 use super::generate;
-use crate::devtools::fuzzgen::Random;
-use crate::support::options::Options;
+use crate::devtools::fuzzgen::SplitMix64;
+use crate::support::options::BuildOptions;
 use crate::tests::robust::survive;
 use crate::tests::site::Site;
 use crate::{compile_module_with, compile_with};
@@ -111,7 +111,7 @@ struct Corpus {
 }
 
 impl Corpus {
-    fn new(random: &mut Random) -> Corpus {
+    fn new(random: &mut SplitMix64) -> Corpus {
         let text: TokenStream = include_str!("../corpus.txt").parse().expect("tokens");
         let mut kernels: Vec<TokenStream> = vec![];
         let mut own: Vec<TokenTree> = vec![];
@@ -131,14 +131,14 @@ impl Corpus {
         Corpus { kernels }
     }
 
-    fn pick(&self, random: &mut Random) -> Vec<Flat> {
+    fn pick(&self, random: &mut SplitMix64) -> Vec<Flat> {
         let mut flat = vec![];
         flatten(self.kernels[random.below(self.kernels.len())].clone(), &mut flat);
         flat
     }
 }
 
-fn word(random: &mut Random) -> Flat {
+fn word(random: &mut SplitMix64) -> Flat {
     Flat::Token(match random.below(7) {
         0..=2 => Ident::new(random.of(&WORDS), Span::call_site()).into(),
         3 => {
@@ -156,7 +156,7 @@ fn word(random: &mut Random) -> Flat {
 }
 
 /// Changes of any token.
-fn changed(corpus: &Corpus, random: &mut Random) -> TokenStream {
+fn changed(corpus: &Corpus, random: &mut SplitMix64) -> TokenStream {
     let mut flat = corpus.pick(random);
     for _ in 0..1 + random.below(4) {
         let at = random.below(flat.len());
@@ -201,7 +201,7 @@ fn alike(a: &Flat, b: &Flat) -> bool {
 
 /// Changes that leave what Rust's grammar takes, mostly: names, numbers and operators for others, and statements that
 /// are missing, there twice or from elsewhere.
-fn mistaken(corpus: &Corpus, random: &mut Random) -> TokenStream {
+fn mistaken(corpus: &Corpus, random: &mut SplitMix64) -> TokenStream {
     let mut flat = corpus.pick(random);
     for _ in 0..1 + random.below(3) {
         if random.below(4) == 0 {
@@ -230,7 +230,7 @@ fn mistaken(corpus: &Corpus, random: &mut Random) -> TokenStream {
 }
 
 /// Tokens from behind one semicolon to the next, in one block.
-fn statement(flat: &[Flat], random: &mut Random) -> Option<Range<usize>> {
+fn statement(flat: &[Flat], random: &mut SplitMix64) -> Option<Range<usize>> {
     let ends = |token: &Flat| matches!(token, Flat::Token(TokenTree::Punct(punct)) if punct.as_char() == ';');
     let semicolons: Vec<usize> = (0..flat.len()).filter(|&i| ends(&flat[i])).collect();
     let whole = |range: &Range<usize>| {
@@ -246,7 +246,7 @@ fn statement(flat: &[Flat], random: &mut Random) -> Option<Range<usize>> {
     (!all.is_empty()).then(|| all[random.below(all.len())].clone())
 }
 
-fn soup(random: &mut Random) -> TokenStream {
+fn soup(random: &mut SplitMix64) -> TokenStream {
     let mut flat: Vec<Flat> = vec![];
     for _ in 0..random.below(60) {
         flat.push(match random.below(8) {
@@ -264,7 +264,7 @@ fn soup(random: &mut Random) -> TokenStream {
 
 /// The tokens of a number, as a kernel's attribute and item where they still begin like one.
 pub fn generated(number: u64) -> TokenStream {
-    let mut random = Random::new(number);
+    let mut random = SplitMix64::new(number);
     let corpus = Corpus::new(&mut random);
     match random.below(10) {
         0 => soup(&mut random),
@@ -277,7 +277,7 @@ pub fn generated(number: u64) -> TokenStream {
 pub fn expand(number: u64) -> Result<&'static str, String> {
     let source = generated(number);
     let site = Site::new();
-    let options = Options { limit: LIMIT, cache_dir: None, ..site.options() };
+    let options = BuildOptions { limit: LIMIT, cache_dir: None, ..site.options() };
     let module = quote::quote! { mod m { #source } };
     answered(&compile_module_with(TokenStream::new(), module, &options))?;
     let (attribute, item) = taken_apart(source);

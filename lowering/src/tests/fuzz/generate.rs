@@ -6,7 +6,7 @@ use super::program::{
     Block, Function, Memory, Node, Op, Pair, PairStyle, Pattern, Program, Range, RangeForm, Statement, Type,
 };
 use super::tile::count;
-use crate::devtools::fuzzgen::Random;
+use crate::devtools::fuzzgen::SplitMix64;
 use crate::support::dtype::DType;
 
 /// How far the places that one program writes lie from those of the next.
@@ -58,7 +58,7 @@ pub struct Variable {
 }
 
 pub struct Generator {
-    pub random: Random,
+    pub random: SplitMix64,
     pub memory: Vec<Memory>,
     pub scalars: Vec<(&'static str, DType)>,
     pub functions: Vec<Function>,
@@ -73,7 +73,7 @@ pub struct Generator {
 
 /// The kernel of a number.
 pub fn generate(seed: u64) -> Program {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let shapes = (0..3).map(|_| random.of(&SHAPES).to_vec()).collect();
     let mut dtypes = vec![DType::I32];
     dtypes.extend((0..2).map(|_| random.of(&DTYPES)));
@@ -121,7 +121,7 @@ pub fn generate(seed: u64) -> Program {
 
 /// The arguments of one launch of a program.
 pub fn launch(program: &Program, seed: u64) -> Launch {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let grid = random.of(&[1, 1, 2, 3]);
     let scalars = program.scalars.iter().map(|&(role, dtype)| {
         let value = match role {
@@ -136,7 +136,7 @@ pub fn launch(program: &Program, seed: u64) -> Launch {
     Launch { grid: grid as i64, scalars, memory }
 }
 
-fn contents(memory: &Memory, grid: i128, random: &mut Random) -> Contents {
+fn contents(memory: &Memory, grid: i128, random: &mut SplitMix64) -> Contents {
     let (mut shape, mut strides) = (vec![], vec![]);
     let len = match memory.view {
         Some(rank) => {
@@ -160,7 +160,7 @@ fn contents(memory: &Memory, grid: i128, random: &mut Random) -> Contents {
     Contents { data, shape, strides }
 }
 
-fn element(dtype: DType, random: &mut Random) -> Element {
+fn element(dtype: DType, random: &mut SplitMix64) -> Element {
     let wild = random.below(4) == 0;
     if dtype.is_float() {
         let special = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.5, -1.5, 1e4];

@@ -1,8 +1,8 @@
 //! Comparisons that the type of their sides could get wrong.
 
-use super::{I32, Splitter, Trust, clamps, is_index, is_narrow, within};
+use super::{BoundsPolicy, I32, Splitter, clamps, is_index, is_narrow, within};
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::{Builder, Func, Type, Value};
+use crate::ir::{Func, FuncBuilder, Type, Value};
 use crate::ops::Cast;
 use crate::ops::scalar::{self, Scalar};
 use crate::support::dtype::DType;
@@ -11,7 +11,7 @@ impl Splitter {
     /// A comparison that the type of its sides could get wrong, done exactly; `None` leaves it as it is.
     pub(crate) fn comparison(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut FuncBuilder,
         op: BinaryOp,
         scalar: &Scalar,
     ) -> Option<Value> {
@@ -27,7 +27,7 @@ impl Splitter {
             if within(splitter.exact_range(builder.func, value), I32) {
                 return Some(vec![]);
             }
-            let checked = splitter.trust == Trust::Launch;
+            let checked = splitter.trust == BoundsPolicy::Launch;
             checked.then(|| splitter.fits_if(builder.func, value)).flatten()
         };
         if let (Some(left), Some(right)) = (fits(self, lhs), fits(self, rhs)) {
@@ -64,7 +64,12 @@ impl Splitter {
 
     /// A 64-bit bound brought into 32 bits. Outside the limits the answer is the same for every element, so that the
     /// clamped bound decides alike.
-    pub(crate) fn clamp(&mut self, builder: &mut Builder, bound: Value, (low, high): (i128, i128)) -> Value {
+    pub(crate) fn clamp(
+        &mut self,
+        builder: &mut FuncBuilder,
+        bound: Value,
+        (low, high): (i128, i128),
+    ) -> Value {
         let row = |name| scalar::row(name).expect("a row of the table");
         let low = self.constant(builder, DType::I64, low);
         let high = self.constant(builder, DType::I64, high);
@@ -76,7 +81,7 @@ impl Splitter {
     /// A comparison of numbers that were computed in 32 bits before they became `i64`.
     fn comparison_of_wide(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut FuncBuilder,
         op: BinaryOp,
         sides: [Value; 2],
     ) -> Option<Value> {

@@ -8,22 +8,22 @@
 //! The comparison is safe whatever the offsets are: a block that begins so far from the view that the distance wraps in
 //! 64 bits has no element that passes.
 
-use super::{I32, Splitter, Trust, clamps, within};
-use crate::analysis::inequality::Bound;
+use super::{BoundsPolicy, I32, Splitter, clamps, within};
+use crate::analysis::inequality::BoundSearch;
 use crate::analysis::polynomial::Polynomial;
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::{Builder, Func, Shape, Type, Value, View};
+use crate::ir::{Func, FuncBuilder, Shape, Type, Value, View};
 use crate::ops::scalar::{self, Scalar};
-use crate::ops::{Arange, Broadcast, Cast, ExpandDims, Place, Window};
+use crate::ops::{Arange, Broadcast, Cast, ExpandDims, MemAccess, ViewTile};
 use crate::support::dtype::DType;
 
 impl Splitter {
     /// Where the elements of a block are, and which of them take part.
-    pub(crate) fn elements(&mut self, builder: &mut Builder, window: &Window) -> Place {
+    pub(crate) fn elements(&mut self, builder: &mut FuncBuilder, window: &ViewTile) -> MemAccess {
         let view = builder.func.view(window.memory).expect("a window is one of a view").clone();
         let offsets = window.offsets.iter().map(|&offset| self.signed(builder, offset)).collect();
-        let window = Window { offsets, ..window.clone() };
-        Place {
+        let window = ViewTile { offsets, ..window.clone() };
+        MemAccess {
             param: window.memory,
             base: self.beginning(builder, &view, &window.offsets),
             offset: self.distances(builder, &view, &window.extents),
@@ -35,13 +35,13 @@ impl Splitter {
     }
 
     /// Where a block that stays one begins along an axis, an `i64`.
-    pub(crate) fn beginning_along(&mut self, builder: &mut Builder, offset: Value) -> Value {
+    pub(crate) fn beginning_along(&mut self, builder: &mut FuncBuilder, offset: Value) -> Value {
         let offset = self.signed(builder, offset);
         self.wide(builder, offset)
     }
 
     /// An offset as a number that signed 64 bits hold: what is larger is as far outside as the largest.
-    fn signed(&mut self, builder: &mut Builder, offset: Value) -> Value {
+    fn signed(&mut self, builder: &mut FuncBuilder, offset: Value) -> Value {
         if builder.func.ty(offset).dtype != DType::U64 {
             return offset;
         }
@@ -59,7 +59,7 @@ impl Splitter {
 
     /// The element that a block begins with, `None` for the first one. Along an axis whose index is out of the view this
     /// may wrap; no element is taken then.
-    fn beginning(&mut self, builder: &mut Builder, view: &View, offsets: &[Value]) -> Option<Value> {
+    fn beginning(&mut self, builder: &mut FuncBuilder, view: &View, offsets: &[Value]) -> Option<Value> {
         let mut sum = None;
         for (&offset, &stride) in offsets.iter().zip(&view.strides) {
             let offset = self.wide(builder, offset);
@@ -79,7 +79,7 @@ impl Splitter {
     }
 
     /// How far each element is from the first.
-    fn distances(&mut self, builder: &mut Builder, view: &View, extents: &Shape) -> Value {
+    fn distances(&mut self, builder: &mut FuncBuilder, view: &View, extents: &Shape) -> Value {
         let dtype = if self.is_near(builder.func, view, extents) { DType::I32 } else { DType::I64 };
         let mut sum = None;
         for axis in (0..extents.rank()).filter(|&axis| extents[axis] > 1) {
@@ -105,10 +105,10 @@ impl Splitter {
         if let Some(number) = last.as_constant() {
             return within((0, number), I32);
         }
-        if self.trust != Trust::Launch {
+        if self.trust != BoundsPolicy::Launch {
             return false;
         }
-        let mut bound = Bound::unmasked(func, &self.polynomials);
+        let mut bound = BoundSearch::unmasked(func, &self.polynomials);
         let near = bound.at_most(&last, &Polynomial::constant(I32.1)).is_some();
         let facts = bound.facts;
         if near {
@@ -118,7 +118,7 @@ impl Splitter {
     }
 
     /// `0, stride, 2 * stride, ..`
-    fn steps(&mut self, builder: &mut Builder, extent: u32, stride: Value, dtype: DType) -> Value {
+    fn steps(&mut self, builder: &mut FuncBuilder, extent: u32, stride: Value, dtype: DType) -> Value {
         let mut ramp = self.ramp(builder, extent);
         let ty = builder.func.ty(ramp).with(dtype);
         if dtype == DType::I64 {
@@ -135,12 +135,12 @@ impl Splitter {
         self.exact(builder, scalar::binary(BinaryOp::Mul), vec![ramp, stride])
     }
 
-    fn ramp(&mut self, builder: &mut Builder, extent: u32) -> Value {
+    fn ramp(&mut self, builder: &mut FuncBuilder, extent: u32) -> Value {
         self.make(builder, Arange { start: 0 }, Type::tile(DType::I32, Shape::new([extent])))
     }
 
     /// A row as a tile in which it runs along one axis and is the same along the others.
-    fn along(&mut self, builder: &mut Builder, row: Value, axis: usize, shape: &Shape) -> Value {
+    fn along(&mut self, builder: &mut FuncBuilder, row: Value, axis: usize, shape: &Shape) -> Value {
         let Type { dtype, shape: mut own } = builder.func.ty(row).clone();
         let mut value = row;
         for other in (0..shape.rank()).filter(|&other| other != axis) {
@@ -155,7 +155,7 @@ impl Splitter {
 
     // ---- which elements take part
 
-    fn taking_part(&mut self, builder: &mut Builder, view: &View, window: &Window) -> Value {
+    fn taking_part(&mut self, builder: &mut FuncBuilder, view: &View, window: &ViewTile) -> Value {
         let extents = &window.extents;
         let mut single = None;
         for axis in (0..extents.rank()).filter(|&axis| extents[axis] == 1) {
@@ -175,20 +175,20 @@ impl Splitter {
         })
     }
 
-    fn both(&mut self, builder: &mut Builder, first: Option<Value>, second: Value) -> Value {
+    fn both(&mut self, builder: &mut FuncBuilder, first: Option<Value>, second: Value) -> Value {
         match first {
             Some(first) => self.exact(builder, scalar::binary(BinaryOp::And), vec![first, second]),
             None => second,
         }
     }
 
-    fn compare(&mut self, builder: &mut Builder, op: BinaryOp, [lhs, rhs]: [Value; 2]) -> Value {
+    fn compare(&mut self, builder: &mut FuncBuilder, op: BinaryOp, [lhs, rhs]: [Value; 2]) -> Value {
         let ty = builder.func.ty(lhs).with(DType::Bool);
         self.make(builder, Scalar::new(scalar::binary(op), vec![lhs, rhs]), ty)
     }
 
     /// Whether one index lies inside an extent.
-    fn index_inside(&mut self, builder: &mut Builder, extent: Value, offset: Value) -> Value {
+    fn index_inside(&mut self, builder: &mut FuncBuilder, extent: Value, offset: Value) -> Value {
         let index = self.wide(builder, offset);
         let below = self.compare(builder, BinaryOp::Lt, [index, extent]);
         if self.is_never_negative(builder.func, offset) {
@@ -202,8 +202,8 @@ impl Splitter {
     /// Which elements of a block lie inside along one axis; none unless `condition` holds.
     fn row_inside(
         &mut self,
-        builder: &mut Builder,
-        (view, window): (&View, &Window),
+        builder: &mut FuncBuilder,
+        (view, window): (&View, &ViewTile),
         axis: usize,
         condition: Option<Value>,
     ) -> Value {
@@ -246,11 +246,11 @@ impl Splitter {
         if within(range, (0, i64::MAX.into())) {
             return true;
         }
-        if self.trust != Trust::Launch {
+        if self.trust != BoundsPolicy::Launch {
             return false;
         }
         let polynomial = self.polynomials.get(offset);
-        let mut bound = Bound::unmasked(func, &self.polynomials);
+        let mut bound = BoundSearch::unmasked(func, &self.polynomials);
         let known = bound.fits(&polynomial).and_then(|()| bound.not_negative(&polynomial)).is_some();
         let facts = bound.facts;
         if known {

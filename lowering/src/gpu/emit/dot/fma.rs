@@ -8,10 +8,10 @@
 
 use std::collections::HashMap;
 
-use crate::gpu::emit::convert::Staging;
-use crate::gpu::emit::dot::{Builder, Factors, Gpu, Staged, inner_axis, moved, outer_axis};
+use crate::gpu::emit::convert::SmemTile;
+use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands, inner_axis, moved, outer_axis};
 use crate::gpu::emit::reduce::load;
-use crate::gpu::layout::dot::{SIDES, Side};
+use crate::gpu::layout::dot::{DotOperand, SIDES};
 use crate::gpu::layout::{Coord, Layout};
 use crate::ir::{Op, Type};
 use crate::mlir::builder::Val;
@@ -21,7 +21,7 @@ use crate::ops::Dot;
 use crate::support::dtype::DType;
 
 /// A factor in shared memory, as a thread reads the part that it multiplies.
-struct Lines {
+struct SmemRows {
     dtype: DType,
     pointer: Val,
     strides: Vec<u32>,
@@ -42,14 +42,14 @@ const STEPS: u32 = 4;
 const UNROLLED: usize = 1024;
 
 /// Where a factor lies in shared memory, if the product lies as `sum` in the threads.
-pub(super) fn staging(ty: &Type, side: Side, sum: &Layout) -> Staging {
+pub(super) fn staging(ty: &Type, side: DotOperand, sum: &Layout) -> SmemTile {
     let outer = outer_axis(ty.shape.rank(), side);
-    let staging = Staging::along(&ty.shape, ty.dtype, outer).by_one_address();
+    let staging = SmemTile::along(&ty.shape, ty.dtype, outer).by_one_address();
     let by_pairs = ty.dtype.bytes() == 4 && held_together(sum, outer) > 1;
-    if side == Side::Right && by_pairs { staging.swapped() } else { staging }
+    if side == DotOperand::Right && by_pairs { staging.swapped() } else { staging }
 }
 
-impl Lines {
+impl SmemRows {
     /// The elements of every line at each of `steps` steps from the pointer on.
     fn read(&self, b: &mut Builder, pointer: Val, steps: u32) -> Vec<HashMap<Coord, Val>> {
         let mut found = vec![HashMap::new(); steps as usize];
@@ -99,10 +99,10 @@ impl Dot {
         &self,
         gpu: &mut Gpu,
         b: &mut Builder,
-        side: Side,
+        side: DotOperand,
         op: &Op,
-        staged: Option<(&Staged, Val)>,
-    ) -> Lines {
+        staged: Option<(&StagedOperand, Val)>,
+    ) -> SmemRows {
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.factor(side)).clone();
         let rank = ty.shape.rank();
@@ -112,7 +112,7 @@ impl Dot {
         lines.sort();
         lines.dedup();
         let (pointer, strides, swapped) = match staged {
-            Some((Staged { staging, .. }, base)) => {
+            Some((StagedOperand { staging, .. }, base)) => {
                 let zero = b.int(Ty::I32, 0);
                 let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
                     if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
@@ -126,7 +126,7 @@ impl Dot {
             }
         };
         let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
-        Lines { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped }
+        SmemRows { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped }
     }
 
     pub(super) fn by_thread(
@@ -134,7 +134,7 @@ impl Dot {
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
-        (factors, bases): (&Factors, [Option<Val>; 2]),
+        (factors, bases): (&StagedOperands, [Option<Val>; 2]),
         sums: Vec<Val>,
     ) -> Vec<Val> {
         let layout = gpu.layout(op.results[0]).clone();
@@ -160,7 +160,7 @@ impl Dot {
         let unrolled = (UNROLLED / sums.len()).next_power_of_two() as u32;
         let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
         let part = |b: &mut Builder, pointers: [Val; 2], step: u32, sums: Vec<Val>| {
-            let at = |lines: &Lines, from: Val, b: &mut Builder| {
+            let at = |lines: &SmemRows, from: Val, b: &mut Builder| {
                 b.offset_bytes(from, (lines.pitch() * step) as i32)
             };
             let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];

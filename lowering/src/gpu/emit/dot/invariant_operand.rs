@@ -3,19 +3,19 @@
 
 use std::collections::HashMap;
 
-use crate::gpu::emit::dot::{Builder, Factors, Gpu, Staged};
+use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands};
 use crate::gpu::layout::Distributed;
-use crate::gpu::layout::dot::{SIDES, Side};
+use crate::gpu::layout::dot::{DotOperand, SIDES};
 use crate::ir::{Op, Value};
 use crate::mlir::builder::Val;
 use crate::ops::{For, Kind};
 
 /// As [`Distributed::kept`].
-type Kept = HashMap<(Value, Side), Value>;
+type InvariantOperands = HashMap<(Value, DotOperand), Value>;
 
 /// Finds them, each at the outermost loop that does not change it.
-pub(in crate::gpu::emit) fn find(distributed: &Distributed) -> Kept {
-    let mut kept = Kept::new();
+pub(in crate::gpu::emit) fn find(distributed: &Distributed) -> InvariantOperands {
+    let mut kept = InvariantOperands::new();
     if distributed.num_ctas == 1 {
         distributed.func.body.walk(&mut |op| {
             if let Kind::For(body) = &op.kind
@@ -28,9 +28,9 @@ pub(in crate::gpu::emit) fn find(distributed: &Distributed) -> Kept {
     kept
 }
 
-fn in_loop(distributed: &Distributed, body: &For, kept: &mut Kept) {
+fn in_loop(distributed: &Distributed, body: &For, kept: &mut InvariantOperands) {
     let inside = body.body.defined();
-    for Factor { result, side, value, .. } in factors(distributed, body) {
+    for InvariantOperand { result, side, value, .. } in factors(distributed, body) {
         if !inside.contains(&value) {
             kept.entry((result, side)).or_insert(body.body.args[0]);
         }
@@ -38,20 +38,21 @@ fn in_loop(distributed: &Distributed, body: &For, kept: &mut Kept) {
 }
 
 /// A factor of a product that goes through shared memory.
-struct Factor {
+struct InvariantOperand {
     result: Value,
-    side: Side,
+    side: DotOperand,
     value: Value,
-    staged: Staged,
+    staged: StagedOperand,
 }
 
 /// Those of the products in a loop.
-fn factors(distributed: &Distributed, body: &For) -> Vec<Factor> {
+fn factors(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
     let mut found = vec![];
     body.body.walk(&mut |op| {
         let Kind::Dot(dot) = &op.kind else { return };
-        for (side, staged) in SIDES.into_iter().zip(Factors::new(distributed, dot, op).staged) {
-            let factor = |staged| Factor { result: op.results[0], side, value: dot.factor(side), staged };
+        for (side, staged) in SIDES.into_iter().zip(StagedOperands::new(distributed, dot, op).staged) {
+            let factor =
+                |staged| InvariantOperand { result: op.results[0], side, value: dot.factor(side), staged };
             found.extend(staged.map(factor));
         }
     });
@@ -59,9 +60,10 @@ fn factors(distributed: &Distributed, body: &For) -> Vec<Factor> {
 }
 
 /// Those that a loop keeps.
-fn of_loop(distributed: &Distributed, body: &For) -> Vec<Factor> {
-    let is_kept =
-        |factor: &Factor| distributed.kept.get(&(factor.result, factor.side)) == Some(&body.body.args[0]);
+fn of_loop(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
+    let is_kept = |factor: &InvariantOperand| {
+        distributed.kept.get(&(factor.result, factor.side)) == Some(&body.body.args[0])
+    };
     factors(distributed, body).into_iter().filter(is_kept).collect()
 }
 
@@ -81,8 +83,8 @@ impl Gpu<'_> {
         let place = self.shared.place(op.results[0]);
         self.before_write(b, place);
         let mut base = b.offset_bytes(self.scratch(), place.start as i32);
-        let mut bases: Vec<((Value, Side), Val)> = vec![];
-        for Factor { result, side, value, staged } in list {
+        let mut bases: Vec<((Value, DotOperand), Val)> = vec![];
+        for InvariantOperand { result, side, value, staged } in list {
             self.write_tile(b, value, &staged.staging, base);
             bases.push(((result, side), base));
             base = b.offset_bytes(base, staged.bytes(distributed, value) as i32);

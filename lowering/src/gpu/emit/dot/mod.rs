@@ -12,12 +12,14 @@ pub(super) mod wgmma;
 use std::collections::HashMap;
 
 use super::{Asm, Builder, Gpu, statement};
-use crate::gpu::emit::convert::Staging;
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::convert::SmemTile;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::reduce::load;
-use crate::gpu::emit::smem_operand::Places;
-use crate::gpu::layout::dot::{Fragment, Instruction, M16N8K16, Method, SIDES, Side, factor_layout, method};
+use crate::gpu::emit::smem_operand::TileAddresses;
+use crate::gpu::layout::dot::{
+    DotMethod, DotOperand, Fragment, M16N8K16, MmaShape, SIDES, factor_layout, method,
+};
 use crate::gpu::layout::linear::LANE_BITS;
 use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
 use crate::ir::{Func, Op, Type, Value};
@@ -28,26 +30,26 @@ use crate::ops::{Dot, InputPrecision};
 use crate::support::dtype::DType;
 
 /// A factor's part of the scratch.
-struct Staged {
+struct StagedOperand {
     /// `None` where the loop around has written it before.
     start: Option<u32>,
-    staging: Staging,
+    staging: SmemTile,
 }
 
-impl Staged {
+impl StagedOperand {
     fn bytes(&self, distributed: &Distributed, value: Value) -> u32 {
         (self.staging.elements * distributed.func.ty(value).dtype.bytes()).next_multiple_of(16)
     }
 }
 
 /// The factors of a product that go through shared memory.
-struct Factors {
-    staged: [Option<Staged>; 2],
+struct StagedOperands {
+    staged: [Option<StagedOperand>; 2],
     bytes: u32,
 }
 
-impl Factors {
-    fn new(distributed: &Distributed, dot: &Dot, op: &Op) -> Factors {
+impl StagedOperands {
+    fn new(distributed: &Distributed, dot: &Dot, op: &Op) -> StagedOperands {
         let sum = &distributed.layouts[&op.results[0]];
         let mut bytes = 0;
         let staged = SIDES.map(|side| {
@@ -57,18 +59,18 @@ impl Factors {
             }
             let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
             let held = match method(ty.dtype, dot.input) {
-                Method::Warp(own) => {
+                DotMethod::Warp(own) => {
                     let to = factor_layout(own, side, &ty.shape, sum);
                     matches!(conversion(from, &to), Conversion::Registers(_))
                 }
-                Method::Thread => false,
+                DotMethod::Thread => false,
             };
             (!held).then(|| {
                 let staging = match method(ty.dtype, dot.input) {
-                    Method::Warp(_) => Staging::along(&ty.shape, ty.dtype, fast_axis(from, side)),
-                    Method::Thread => fma::staging(ty, side, sum),
+                    DotMethod::Warp(_) => SmemTile::along(&ty.shape, ty.dtype, fast_axis(from, side)),
+                    DotMethod::Thread => fma::staging(ty, side, sum),
                 };
-                let mut staged = Staged { start: None, staging };
+                let mut staged = StagedOperand { start: None, staging };
                 if !distributed.kept.contains_key(&(op.results[0], side)) {
                     staged.start = Some(bytes);
                     bytes += staged.bytes(distributed, value);
@@ -76,36 +78,36 @@ impl Factors {
                 staged
             })
         });
-        Factors { staged, bytes }
+        StagedOperands { staged, bytes }
     }
 }
 
 /// The axis of a factor that is summed over.
-pub(super) fn inner_axis(rank: usize, side: Side) -> usize {
+pub(super) fn inner_axis(rank: usize, side: DotOperand) -> usize {
     match side {
-        Side::Left => rank - 1,
-        Side::Right => rank - 2,
+        DotOperand::Left => rank - 1,
+        DotOperand::Right => rank - 2,
     }
 }
 
 /// The axis that the factor shares with the result.
-pub(super) fn outer_axis(rank: usize, side: Side) -> usize {
+pub(super) fn outer_axis(rank: usize, side: DotOperand) -> usize {
     match side {
-        Side::Left => rank - 2,
-        Side::Right => rank - 1,
+        DotOperand::Left => rank - 2,
+        DotOperand::Right => rank - 1,
     }
 }
 
 /// The axis along which a factor is written at its widest; where that is all one, the one that is summed over.
-fn fast_axis(from: &Layout, side: Side) -> usize {
+fn fast_axis(from: &Layout, side: DotOperand) -> usize {
     let rank = from.shape().rank();
     let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
     if from.run(outer) > from.run(inner) { outer } else { inner }
 }
 
-impl Emit for Dot {
+impl GpuEmit for Dot {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        Factors::new(distributed, self, op).bytes
+        StagedOperands::new(distributed, self, op).bytes
     }
 
     fn differs_by_capability(&self, func: &Func, _: &Op) -> bool {
@@ -113,7 +115,7 @@ impl Emit for Dot {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let factors = Factors::new(&gpu.plan.distributed, self, op);
+        let factors = StagedOperands::new(&gpu.plan.distributed, self, op);
         let bases = gpu.stage(b, self, op, &factors);
         let sums = match self.acc {
             Some(acc) => gpu.registers(acc).to_vec(),
@@ -123,8 +125,8 @@ impl Emit for Dot {
             }
         };
         let sums = match method(gpu.func.ty(self.a).dtype, self.input) {
-            Method::Warp(instruction) => self.by_warp(gpu, b, op, (instruction, &factors, bases), sums),
-            Method::Thread => self.by_thread(gpu, b, op, (&factors, bases), sums),
+            DotMethod::Warp(instruction) => self.by_warp(gpu, b, op, (instruction, &factors, bases), sums),
+            DotMethod::Thread => self.by_thread(gpu, b, op, (&factors, bases), sums),
         };
         gpu.define(op.results[0], sums);
     }
@@ -132,7 +134,7 @@ impl Emit for Dot {
 
 impl Gpu<'_> {
     /// Writes the factors that need it to shared memory; gives where each starts.
-    fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &Factors) -> [Option<Val>; 2] {
+    fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &StagedOperands) -> [Option<Val>; 2] {
         let kept = SIDES.map(|side| self.kept.get(&(op.results[0], side)).copied());
         if factors.bytes == 0 {
             return kept;
@@ -154,17 +156,17 @@ impl Gpu<'_> {
 }
 
 /// A factor where a warp takes its fragments from.
-struct Source {
+struct FragmentSource {
     dtype: DType,
     input: InputPrecision,
     /// Where the elements of a fragment are, from its first on.
     offsets: Vec<Coord>,
     inner: usize,
     outer: usize,
-    place: Place,
+    place: FragmentPlace,
 }
 
-enum Place {
+enum FragmentPlace {
     Registers {
         values: Vec<Val>,
         places: HashMap<Coord, usize>,
@@ -185,7 +187,7 @@ enum Place {
     },
     /// The same in a tile that the loop copied.
     Copied {
-        places: Places,
+        places: TileAddresses,
         transposed: bool,
         pair: Option<u32>,
     },
@@ -197,23 +199,23 @@ const HALVES: usize = 2;
 const LEAD: usize = 16;
 
 /// Fragments that were read, by where they start.
-type Fragments = HashMap<Coord, Digits>;
+type Fragments = HashMap<Coord, SplitFragment>;
 
 /// A fragment as its instruction takes it.
 #[derive(Clone)]
-struct Digits {
+struct SplitFragment {
     words: Vec<Val>,
     /// What rounding took from the words, where that is multiplied too.
     rest: Option<Vec<Val>>,
 }
 
-impl Source {
+impl FragmentSource {
     fn is_copied(&self) -> bool {
-        matches!(self.place, Place::Copied { .. })
+        matches!(self.place, FragmentPlace::Copied { .. })
     }
 
     /// The words of the fragment whose first element is at `start`.
-    fn words(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Digits {
+    fn words(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> SplitFragment {
         if let Some(known) = known.get(&start) {
             return known.clone();
         }
@@ -224,17 +226,17 @@ impl Source {
     }
 
     /// Numbers of four bytes are rounded to TF32, and 8-bit floats converted.
-    fn digits(&self, b: &mut Builder, words: Vec<Val>) -> Digits {
+    fn digits(&self, b: &mut Builder, words: Vec<Val>) -> SplitFragment {
         if self.dtype.is_f8() {
-            return Digits { words: self.halves(b, &words), rest: None };
+            return SplitFragment { words: self.halves(b, &words), rest: None };
         }
         if self.dtype != DType::F32 {
-            return Digits { words, rest: None };
+            return SplitFragment { words, rest: None };
         }
         let rounded: Vec<Val> = words.iter().map(|&word| as_tf32(b, word)).collect();
         let rest = (self.input == InputPrecision::Tf32x3)
             .then(|| words.iter().zip(&rounded).map(|(&word, &rounded)| rest(b, word, rounded)).collect());
-        Digits { words: rounded, rest }
+        SplitFragment { words: rounded, rest }
     }
 
     /// 8-bit floats as the fragments of `f16` that are multiplied one after the other: of each the lower pairs of all words, which the
@@ -251,10 +253,9 @@ impl Source {
     fn read(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
         let per_word = per_word(self.dtype);
         let (transposed, pair) = match &self.place {
-            Place::Matrices { transposed, pair, .. } | Place::Copied { transposed, pair, .. } => {
-                (*transposed, *pair)
-            }
-            Place::Registers { .. } | Place::Memory { .. } => return self.gathered(b, start),
+            FragmentPlace::Matrices { transposed, pair, .. }
+            | FragmentPlace::Copied { transposed, pair, .. } => (*transposed, *pair),
+            FragmentPlace::Registers { .. } | FragmentPlace::Memory { .. } => return self.gathered(b, start),
         };
         let count = self.offsets.len() / per_word;
         // The one of a pair that comes first.
@@ -275,15 +276,15 @@ impl Source {
     /// `count` matrices from the row on that the lanes point at for the element at `first`.
     fn matrices(&mut self, b: &mut Builder, first: Coord, count: usize, transposed: bool) -> Vec<Val> {
         match &mut self.place {
-            Place::Copied { places, .. } => {
+            FragmentPlace::Copied { places, .. } => {
                 let (place, beyond) = places.at(b, first);
                 matrices(b, ("r", place, beyond), count, transposed)
             }
-            Place::Matrices { pointer, strides, .. } => {
+            FragmentPlace::Matrices { pointer, strides, .. } => {
                 let place = moved(b, *pointer, strides, self.dtype, first);
                 matrices(b, ("l", place, 0), count, transposed)
             }
-            Place::Registers { .. } | Place::Memory { .. } => unreachable!("no matrices"),
+            FragmentPlace::Registers { .. } | FragmentPlace::Memory { .. } => unreachable!("no matrices"),
         }
     }
 
@@ -302,19 +303,23 @@ impl Source {
     /// Elements that follow each other along the axis that is summed over.
     fn word(&self, b: &mut Builder, coords: &[Coord]) -> Val {
         let values: Vec<Val> = match &self.place {
-            Place::Registers { values, places } => coords.iter().map(|coord| values[places[coord]]).collect(),
-            Place::Memory { pointer, strides, fast } if *fast == self.inner => {
+            FragmentPlace::Registers { values, places } => {
+                coords.iter().map(|coord| values[places[coord]]).collect()
+            }
+            FragmentPlace::Memory { pointer, strides, fast } if *fast == self.inner => {
                 let place = moved(b, *pointer, strides, self.dtype, coords[0]);
                 load(b, place, self.dtype, coords.len())
             }
-            Place::Memory { pointer, strides, .. } => coords
+            FragmentPlace::Memory { pointer, strides, .. } => coords
                 .iter()
                 .map(|coord| {
                     let place = moved(b, *pointer, strides, self.dtype, *coord);
                     load(b, place, self.dtype, 1)[0]
                 })
                 .collect(),
-            Place::Matrices { .. } | Place::Copied { .. } => unreachable!("matrices are read whole"),
+            FragmentPlace::Matrices { .. } | FragmentPlace::Copied { .. } => {
+                unreachable!("matrices are read whole")
+            }
         };
         if self.dtype.bytes() == 8 { values[0] } else { pack(b, &values, self.dtype)[0] }
     }
@@ -371,7 +376,7 @@ fn matrices(
 }
 
 /// Whether rows of 16 bytes along `fast` are what an instruction takes of a factor.
-pub(super) fn reads_matrices(side: Side, ty: &Type, fast: usize) -> bool {
+pub(super) fn reads_matrices(side: DotOperand, ty: &Type, fast: usize) -> bool {
     let transposed = fast != inner_axis(ty.shape.rank(), side);
     match ty.dtype.bytes() {
         1 | 4 => !transposed,
@@ -381,20 +386,20 @@ pub(super) fn reads_matrices(side: Side, ty: &Type, fast: usize) -> bool {
 }
 
 /// How a fragment is read as matrices: the rows that the lanes point at.
-struct Pointed {
+struct LdmatrixRows {
     lanes: [Coord; LANE_BITS],
     transposed: bool,
     pair: Option<u32>,
 }
 
-impl Pointed {
+impl LdmatrixRows {
     /// `None` where rows of 16 bytes are not what the instruction takes.
     fn new(
-        (instruction, side): (&Instruction, Side),
+        (instruction, side): (&MmaShape, DotOperand),
         ty: &Type,
         fast: usize,
         to: &Layout,
-    ) -> Option<Pointed> {
+    ) -> Option<LdmatrixRows> {
         let rank = ty.shape.rank();
         let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
         let transposed = fast != inner;
@@ -402,12 +407,14 @@ impl Pointed {
         let bases = instruction.factor(side).bases(&ty.shape);
         let words: Vec<Coord> = bases.into_iter().skip(per_word(ty.dtype).ilog2() as usize).collect();
         // Four matrices are read together: of two fragments, where the thread has the next one too.
-        let next =
-            Coord::along(outer, if side == Side::Left { instruction.rows } else { instruction.columns });
+        let next = Coord::along(
+            outer,
+            if side == DotOperand::Left { instruction.rows } else { instruction.columns },
+        );
         let pair = (words.len() < 2 && to.register_bases().contains(&next)).then_some(next.get(outer));
         let next = Coord::along(outer, pair.unwrap_or(0));
         let mut lanes = (0..3).map(|bit| Coord::along(along, 1 << bit)).chain(words).chain([next]);
-        reads_matrices(side, ty, fast).then(|| Pointed {
+        reads_matrices(side, ty, fast).then(|| LdmatrixRows {
             lanes: std::array::from_fn(|_| lanes.next().unwrap_or_default()),
             transposed,
             pair,
@@ -427,7 +434,7 @@ impl Dot {
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
-        (instruction, factors, bases): (&Instruction, &Factors, [Option<Val>; 2]),
+        (instruction, factors, bases): (&MmaShape, &StagedOperands, [Option<Val>; 2]),
         mut sums: Vec<Val>,
     ) -> Vec<Val> {
         let layout = gpu.layout(op.results[0]).clone();
@@ -472,10 +479,10 @@ impl Dot {
         &self,
         gpu: &mut Gpu,
         b: &mut Builder,
-        (side, instruction): (Side, &Instruction),
+        (side, instruction): (DotOperand, &MmaShape),
         sum: &Layout,
-        (factors, bases): (&Factors, [Option<Val>; 2]),
-    ) -> Source {
+        (factors, bases): (&StagedOperands, [Option<Val>; 2]),
+    ) -> FragmentSource {
         let value = self.factor(side);
         let ty = gpu.func.ty(value).clone();
         let to = factor_layout(instruction, side, &ty.shape, sum);
@@ -485,23 +492,23 @@ impl Dot {
         let (dtype, input) = (ty.dtype, self.input);
         let offsets = fragment.offsets(&ty.shape);
         if let Some(fast) = gpu.copied_fast(value) {
-            let Pointed { lanes, transposed, pair } =
-                Pointed::new((instruction, side), &ty, fast, &to).expect("matrices are copied");
+            let LdmatrixRows { lanes, transposed, pair } =
+                LdmatrixRows::new((instruction, side), &ty, fast, &to).expect("matrices are copied");
             let lanes = Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()).with_sets(to.sets());
             let places = gpu.copied_factor(b, value, &lanes);
-            return Source {
+            return FragmentSource {
                 dtype,
                 input,
                 offsets,
                 inner,
                 outer,
-                place: Place::Copied { places, transposed, pair },
+                place: FragmentPlace::Copied { places, transposed, pair },
             };
         }
         let place = match (&factors.staged[side as usize], bases[side as usize]) {
-            (Some(Staged { staging, .. }), Some(base)) => {
+            (Some(StagedOperand { staging, .. }), Some(base)) => {
                 let strides = staging.strides.clone();
-                let pointed = Pointed::new((instruction, side), &ty, staging.fast, &to);
+                let pointed = LdmatrixRows::new((instruction, side), &ty, staging.fast, &to);
                 let from = match &pointed {
                     Some(pointed) => {
                         Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()).with_sets(to.sets())
@@ -510,19 +517,19 @@ impl Dot {
                 };
                 let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
                 match pointed {
-                    Some(Pointed { transposed, pair, .. }) => {
-                        Place::Matrices { pointer, strides, transposed, pair }
+                    Some(LdmatrixRows { transposed, pair, .. }) => {
+                        FragmentPlace::Matrices { pointer, strides, transposed, pair }
                     }
-                    None => Place::Memory { pointer, strides, fast: staging.fast },
+                    None => FragmentPlace::Memory { pointer, strides, fast: staging.fast },
                 }
             }
             // The thread has what it needs, in other registers perhaps.
-            _ => Place::Registers {
+            _ => FragmentPlace::Registers {
                 values: gpu.registers(value).to_vec(),
                 places: gpu.layout(value).registers_by_coord(),
             },
         };
-        Source { dtype, input, offsets, inner, outer, place }
+        FragmentSource { dtype, input, offsets, inner, outer, place }
     }
 }
 
@@ -535,7 +542,7 @@ fn fragments(layout: &Layout, fragment: &Fragment) -> Vec<Coord> {
 /// The sums of fragments, `[left, right, sums]`.
 fn multiply(
     b: &mut Builder,
-    (instruction, dtype): (&Instruction, DType),
+    (instruction, dtype): (&MmaShape, DType),
     [left, right, sums]: [&Vec<Val>; 3],
 ) -> Vec<Val> {
     if !dtype.is_f8() {
@@ -546,8 +553,8 @@ fn multiply(
 }
 
 /// One instruction.
-fn once(b: &mut Builder, (instruction, dtype): (&Instruction, DType), operands: [&[Val]; 3]) -> Vec<Val> {
-    let Instruction { rows, columns, inner, .. } = instruction;
+fn once(b: &mut Builder, (instruction, dtype): (&MmaShape, DType), operands: [&[Val]; 3]) -> Vec<Val> {
+    let MmaShape { rows, columns, inner, .. } = instruction;
     let (factor, sum, letters) = match dtype {
         DType::F16 => ("f16", "f32", ["r", "f"]),
         DType::BF16 => ("bf16", "f32", ["r", "f"]),

@@ -1,17 +1,17 @@
 //! Products by groups of four warps (`wgmma`), which take blocks from shared memory as they were copied there.
 
 use crate::gpu::emit::dot::{outer_axis, per_word};
-use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::warp_specialize::bits;
 use crate::gpu::emit::{Gpu, Space, statement};
 use crate::gpu::layout::Coord;
-use crate::gpu::layout::dot::{Side, group_fragments};
-use crate::gpu::opt::select_wgmma::{GROUP_BYTES, GROUP_ROWS, Groups, LINE};
+use crate::gpu::layout::dot::{DotOperand, group_fragments};
+use crate::gpu::opt::select_wgmma::{GROUP_BYTES, GROUP_ROWS, LINE, WarpGroupTiling};
 use crate::ir::{Op, Shape, Value};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Factor, GroupDot, Staged};
+use crate::ops::{OperandA, SmemOperand, WarpGroupDot};
 use crate::support::dtype::DType;
 
 /// Lines whose pieces are exchanged among each other.
@@ -23,7 +23,7 @@ const KIND: u32 = 1 << 30 | (SWIZZLED * LINE) >> 4;
 const TF32_LEFT: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
 
 /// A block in shared memory as an instruction takes it.
-struct Matrix {
+struct SmemDescriptor {
     /// The lower word of what describes what the group's first instruction takes.
     descriptor: Val,
     /// Whether elements that are added up lie one line after the other.
@@ -39,7 +39,7 @@ fn field(bytes: u32) -> i64 {
     i64::from(bytes >> 4)
 }
 
-impl Matrix {
+impl SmemDescriptor {
     /// How far it is to the products from `step` on, in units of the descriptor.
     fn step(&self, step: u32) -> i64 {
         let bytes = if self.across {
@@ -57,28 +57,28 @@ impl Matrix {
 }
 
 /// The words of each step of a left factor, for each of the group's sets of rows.
-pub(in crate::gpu::emit) type Words = Vec<Vec<Vec<Val>>>;
+pub(in crate::gpu::emit) type OperandWords = Vec<Vec<Vec<Val>>>;
 
 /// Words of a left factor that a thread keeps through a loop, at most, and for how many groups there are registers.
 const MAX_HELD: u32 = 32;
 const HOLDING_GROUPS: u32 = 2;
 
 /// A left factor where the instructions take it from.
-enum Left {
-    Matrix(Matrix),
-    Registers(Words),
-    Gathered(Gathered),
+enum WgmmaA {
+    Matrix(SmemDescriptor),
+    Registers(OperandWords),
+    Gathered(StridedFragment),
 }
 
 /// A block of `f32` whose rows lie across lines: where a thread finds the words of a fragment, from the first row and step on.
-struct Gathered {
+struct StridedFragment {
     addresses: Vec<Val>,
     /// The bytes of all lines that are as wide as one.
     piece: u32,
 }
 
 /// A product that was started.
-pub(in crate::gpu::emit) struct Issued {
+pub(in crate::gpu::emit) struct IssuedWgmma {
     sums: Vec<Val>,
     /// The registers of each set of rows, as the instruction lists them.
     lists: Vec<Vec<usize>>,
@@ -86,41 +86,41 @@ pub(in crate::gpu::emit) struct Issued {
     words: Vec<Val>,
 }
 
-impl Emit for GroupDot {
+impl GpuEmit for WarpGroupDot {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         if self.promotes() {
             return self.promoted(gpu, b, op);
         }
-        let issued = self.issue(gpu, b, op, (None, Then::Wait));
+        let issued = self.issue(gpu, b, op, (None, AfterIssue::Wait));
         self.complete(gpu, b, op, &issued);
     }
 }
 
 /// The products of these steps, added to `acc`; with `again` only if this holds.
-struct Part {
+struct WgmmaSteps {
     steps: std::ops::Range<u32>,
     acc: Option<Value>,
     again: Option<Val>,
-    then: Then,
+    then: AfterIssue,
 }
 
 /// What follows when a product was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::gpu::emit) enum Then {
+pub(in crate::gpu::emit) enum AfterIssue {
     Wait,
     GoOn,
 }
 
-impl GroupDot {
+impl WarpGroupDot {
     /// Starts the product, once its blocks have come. With `again` it adds to what was there only if this holds.
     pub(in crate::gpu::emit) fn issue(
         &self,
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
-        (again, then): (Option<Val>, Then),
-    ) -> Issued {
-        self.issue_part(gpu, b, op, Part { steps: 0..self.inner(), acc: self.acc, again, then })
+        (again, then): (Option<Val>, AfterIssue),
+    ) -> IssuedWgmma {
+        self.issue_part(gpu, b, op, WgmmaSteps { steps: 0..self.inner(), acc: self.acc, again, then })
     }
 
     /// The product in parts, each with a sum of its own, which is then added in the type of sums.
@@ -129,8 +129,12 @@ impl GroupDot {
         let mut sums = self.acc.map(|acc| gpu.registers(acc).to_vec());
         for first in (0..inner).step_by(most as usize) {
             let steps = first..inner.min(first + most);
-            let issued =
-                self.issue_part(gpu, b, op, Part { steps, acc: None, again: None, then: Then::Wait });
+            let issued = self.issue_part(
+                gpu,
+                b,
+                op,
+                WgmmaSteps { steps, acc: None, again: None, then: AfterIssue::Wait },
+            );
             if first + most >= inner {
                 gpu.release_blocks(b, self, op);
             }
@@ -144,32 +148,32 @@ impl GroupDot {
         gpu.define(op.results[0], sums.expect("a product has a part"));
     }
 
-    fn issue_part(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: Part) -> Issued {
-        let Part { steps, acc, again, then } = part;
+    fn issue_part(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: WgmmaSteps) -> IssuedWgmma {
+        let WgmmaSteps { steps, acc, again, then } = part;
         let dtype = self.dtype(gpu.func);
         let at_once = GROUP_BYTES / dtype.bytes();
         let layout = gpu.layout(op.results[0]).clone();
         let [inner, columns] = self.b.extents();
         let shape = self.product_shape(layout.shape());
         let rows = shape[0];
-        let groups = Groups::new(rows, gpu.plan.distributed.num_warps);
+        let groups = WarpGroupTiling::new(rows, gpu.plan.distributed.num_warps);
         let [row_group, column_group] = gpu.group_of_warp(b, groups);
         let sets: Vec<u32> = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize).collect();
         gpu.await_blocks(b, self);
         let left = match &self.a {
-            Factor::Staged(staged) if gpu.held_words(staged).is_some() => {
-                Left::Registers(gpu.held_words(staged).cloned().expect("it was seen"))
+            OperandA::Staged(staged) if gpu.held_words(staged).is_some() => {
+                WgmmaA::Registers(gpu.held_words(staged).cloned().expect("it was seen"))
             }
-            Factor::Staged(staged) if self.gathered(gpu.func).is_some() => {
-                Left::Gathered(gpu.gathered(b, staged, row_group))
+            OperandA::Staged(staged) if self.gathered(gpu.func).is_some() => {
+                WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
             }
-            Factor::Staged(staged) => {
-                Left::Matrix(gpu.matrix(b, staged, Side::Left, (row_group, GROUP_ROWS)))
+            OperandA::Staged(staged) => {
+                WgmmaA::Matrix(gpu.matrix(b, staged, DotOperand::Left, (row_group, GROUP_ROWS)))
             }
-            Factor::Tile(value) => Left::Registers(gpu.left_words(b, *value, &sets, (inner, at_once))),
+            OperandA::Tile(value) => WgmmaA::Registers(gpu.left_words(b, *value, &sets, (inner, at_once))),
         };
         let columns = columns / groups.along_columns;
-        let right = gpu.matrix(b, &self.b, Side::Right, (column_group, columns));
+        let right = gpu.matrix(b, &self.b, DotOperand::Right, (column_group, columns));
         let places = layout.registers_by_coord();
         let [fragment, _] = group_fragments();
         let offsets = fragment.offsets(&shape);
@@ -181,7 +185,7 @@ impl GroupDot {
             })
             .map(|coords: Vec<Coord>| coords.iter().map(|&coord| places[&self.place(coord)]).collect())
             .collect();
-        let instruction = Instruction { columns, inner: at_once, dtype };
+        let instruction = WgmmaShape { columns, inner: at_once, dtype };
         let mut sums: Option<Vec<Val>> = acc.map(|acc| {
             let registers = gpu.registers(acc);
             lists.iter().flatten().map(|&register| registers[register]).collect()
@@ -190,16 +194,16 @@ impl GroupDot {
         let all: Vec<u32> = steps.clone().step_by(at_once as usize).collect();
         // What threads load for a step comes while the products of the one before are under way.
         let parts: Vec<&[u32]> =
-            if matches!(left, Left::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
+            if matches!(left, WgmmaA::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
         for (number, part) in parts.iter().enumerate() {
             let fragments = left.fragments(b, &sets, part, at_once);
             words.extend(fragments.iter().flatten().flatten().flatten());
-            let mut asm = Statement::new(&lists, sums.as_deref());
+            let mut asm = WgmmaStatement::new(&lists, sums.as_deref());
             asm.add_if(b, again.filter(|_| number == 0));
             for (place, &step) in part.iter().enumerate() {
                 for (set, &row) in sets.iter().enumerate() {
                     let left = match (&left, &fragments) {
-                        (Left::Matrix(matrix), _) => {
+                        (WgmmaA::Matrix(matrix), _) => {
                             asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
                         }
                         (_, fragments) => {
@@ -216,10 +220,10 @@ impl GroupDot {
                     asm.multiply(&instruction, set, [left, right], adds);
                 }
             }
-            let then = if number + 1 == parts.len() { then } else { Then::GoOn };
+            let then = if number + 1 == parts.len() { then } else { AfterIssue::GoOn };
             sums = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
         }
-        Issued { sums: sums.expect("a product has a step"), lists, words }
+        IssuedWgmma { sums: sums.expect("a product has a step"), lists, words }
     }
 
     /// The shape of `a · b`, whose result has this one.
@@ -236,7 +240,7 @@ impl GroupDot {
     /// before; gives it back.
     pub(in crate::gpu::emit) fn settle(
         b: &mut Builder,
-        issued: &mut Issued,
+        issued: &mut IssuedWgmma,
         behind: u32,
         kept: &[Val],
     ) -> Vec<Val> {
@@ -268,13 +272,19 @@ impl GroupDot {
     }
 
     /// Defines the result and lets go of the blocks.
-    pub(in crate::gpu::emit) fn complete(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, issued: &Issued) {
+    pub(in crate::gpu::emit) fn complete(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        op: &Op,
+        issued: &IssuedWgmma,
+    ) {
         gpu.release_blocks(b, self, op);
         self.define(gpu, op, issued);
     }
 
-    pub(in crate::gpu::emit) fn define(&self, gpu: &mut Gpu, op: &Op, issued: &Issued) {
-        let Issued { sums, lists, .. } = issued;
+    pub(in crate::gpu::emit) fn define(&self, gpu: &mut Gpu, op: &Op, issued: &IssuedWgmma) {
+        let IssuedWgmma { sums, lists, .. } = issued;
         let mut registers = vec![sums[0]; gpu.register_count(op.results[0])];
         lists.iter().flatten().zip(sums).for_each(|(&register, &sum)| registers[register] = sum);
         gpu.define(op.results[0], registers);
@@ -293,18 +303,18 @@ fn in_place(b: &mut Builder, text: &str, changed: &[Val], read: &[Val]) -> Vec<V
     statement(b, text, &constraints.join(","), &operands, &types)
 }
 
-impl Left {
+impl WgmmaA {
     /// The words of each of these steps for each set of rows, if they are in registers then.
-    fn fragments(&self, b: &mut Builder, sets: &[u32], steps: &[u32], at_once: u32) -> Option<Words> {
+    fn fragments(&self, b: &mut Builder, sets: &[u32], steps: &[u32], at_once: u32) -> Option<OperandWords> {
         match self {
-            Left::Matrix(_) => None,
-            Left::Registers(words) => {
+            WgmmaA::Matrix(_) => None,
+            WgmmaA::Registers(words) => {
                 let of = |set: &Vec<Vec<Val>>| {
                     steps.iter().map(|&step| set[(step / at_once) as usize].clone()).collect()
                 };
                 Some(words.iter().map(of).collect())
             }
-            Left::Gathered(gathered) => {
+            WgmmaA::Gathered(gathered) => {
                 let of = |&row: &u32| steps.iter().map(|&step| gathered.words(b, row, step)).collect();
                 Some(sets.iter().map(of).collect())
             }
@@ -312,7 +322,7 @@ impl Left {
     }
 }
 
-impl Gathered {
+impl StridedFragment {
     /// The words of the fragment that begins at a row of the group's first set and a step.
     fn words(&self, b: &mut Builder, row: u32, step: u32) -> Vec<Val> {
         let place = row / (LINE / 4) * self.piece + step * LINE;
@@ -329,7 +339,11 @@ fn letter(ty: Ty) -> &'static str {
 
 impl Gpu<'_> {
     /// Which rows and which columns the group of this warp has.
-    pub(in crate::gpu::emit) fn group_of_warp(&mut self, b: &mut Builder, groups: Groups) -> [Val; 2] {
+    pub(in crate::gpu::emit) fn group_of_warp(
+        &mut self,
+        b: &mut Builder,
+        groups: WarpGroupTiling,
+    ) -> [Val; 2] {
         let group = self.warp_group(b);
         let zero = b.int(Ty::I32, 0);
         if groups.along_columns == 1 {
@@ -340,15 +354,21 @@ impl Gpu<'_> {
     }
 
     /// A block of which each group takes so many rows or columns of the product.
-    fn matrix(&mut self, b: &mut Builder, staged: &Staged, side: Side, (group, share): (Val, u32)) -> Matrix {
+    fn matrix(
+        &mut self,
+        b: &mut Builder,
+        staged: &SmemOperand,
+        side: DotOperand,
+        (group, share): (Val, u32),
+    ) -> SmemDescriptor {
         let place = self.block_address(b, staged);
         let [lines, _] = staged.lines();
         let width = LINE / self.func.slice(staged.window.memory).0.bytes();
         let across = match side {
-            Side::Left => staged.transposed,
-            Side::Right => !staged.transposed,
+            DotOperand::Left => staged.transposed,
+            DotOperand::Right => !staged.transposed,
         };
-        let mut matrix = Matrix { descriptor: place, across, lines, width };
+        let mut matrix = SmemDescriptor { descriptor: place, across, lines, width };
         let share = b.int(Ty::I32, i64::from(matrix.distance(share)));
         let distance = b.mul_nsw(group, share);
         let first = b.add(place, distance);
@@ -364,8 +384,8 @@ impl Gpu<'_> {
 
     /// How many words a thread would hold of a block that is the left factor of a product of so many rows; `None` where
     /// they are too many.
-    pub(in crate::gpu::emit) fn words_to_hold(&self, staged: &Staged, rows: u32) -> Option<u32> {
-        let groups = Groups::new(rows, self.plan.distributed.num_warps);
+    pub(in crate::gpu::emit) fn words_to_hold(&self, staged: &SmemOperand, rows: u32) -> Option<u32> {
+        let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [_, inner] = staged.lines();
         let words = rows / (GROUP_ROWS * groups.along_rows) * inner / 4;
         let is_half = self.func.slice(staged.window.memory).0.is_half();
@@ -377,11 +397,11 @@ impl Gpu<'_> {
     pub(in crate::gpu::emit) fn loaded_words(
         &mut self,
         b: &mut Builder,
-        staged: &Staged,
+        staged: &SmemOperand,
         rows: u32,
-    ) -> Option<Words> {
+    ) -> Option<OperandWords> {
         self.words_to_hold(staged, rows)?;
-        let groups = Groups::new(rows, self.plan.distributed.num_warps);
+        let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [lines, inner] = staged.lines();
         let dtype = self.func.slice(staged.window.memory).0;
         let (width, at_once) = (LINE / dtype.bytes(), GROUP_BYTES / dtype.bytes());
@@ -407,7 +427,7 @@ impl Gpu<'_> {
 
     /// Where this thread finds a left factor of `f32` whose rows lie across lines. Two elements of a warp share a bank: lines of 128
     /// bytes begin at the same one, and four of them exchange pieces of 16 bytes of which eight rows take two.
-    fn gathered(&mut self, b: &mut Builder, staged: &Staged, row_group: Val) -> Gathered {
+    fn gathered(&mut self, b: &mut Builder, staged: &SmemOperand, row_group: Val) -> StridedFragment {
         let [lines, _] = staged.lines();
         let width = LINE / 4;
         let block = self.block_address(b, staged);
@@ -422,7 +442,7 @@ impl Gpu<'_> {
             let distance = self.distance_across(b, (row, piece), line);
             b.add_nsw(start, distance)
         };
-        Gathered { addresses: TF32_LEFT.iter().map(address).collect(), piece }
+        StridedFragment { addresses: TF32_LEFT.iter().map(address).collect(), piece }
     }
 
     /// The words of a left factor for each set of rows and each step.
@@ -432,14 +452,14 @@ impl Gpu<'_> {
         value: Value,
         sets: &[u32],
         (inner, at_once): (u32, u32),
-    ) -> Words {
+    ) -> OperandWords {
         let layout = self.layout(value).clone();
         let dtype = self.func.ty(value).dtype;
         let values = self.registers(value);
         let places = layout.registers_by_coord();
         let [_, fragment] = group_fragments();
         let offsets = fragment.offsets(layout.shape());
-        let outer = outer_axis(2, Side::Left);
+        let outer = outer_axis(2, DotOperand::Left);
         let mut words = |row: u32, step: u32| -> Vec<Val> {
             let first = Coord::along(outer, row).set(1 - outer, step);
             let of_word = offsets.chunks(per_word(dtype)).map(|offsets| {
@@ -454,14 +474,14 @@ impl Gpu<'_> {
     }
 }
 
-struct Instruction {
+struct WgmmaShape {
     columns: u32,
     /// Products that it adds.
     inner: u32,
     dtype: DType,
 }
 
-impl Instruction {
+impl WgmmaShape {
     /// What it is called, and what follows the factors: their signs and where there is a choice whether lines go across.
     fn text(&self, across: &str) -> [String; 2] {
         let (sum, factor, rest) = match self.dtype {
@@ -472,19 +492,19 @@ impl Instruction {
             DType::F16 => ("f32", "f16", format!(", 1, 1{across}")),
             _ => ("f32", "bf16", format!(", 1, 1{across}")),
         };
-        let Instruction { columns, inner, .. } = self;
+        let WgmmaShape { columns, inner, .. } = self;
         [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
     }
 }
 
 /// A factor in a statement, and where it is described whether its lines go across what is added up.
-struct Operand {
+struct WgmmaOperand {
     text: String,
     across: Option<bool>,
 }
 
 /// One statement of PTX that multiplies.
-struct Statement {
+struct WgmmaStatement {
     lines: Vec<String>,
     /// The sums of each set of rows.
     sums: Vec<usize>,
@@ -494,10 +514,10 @@ struct Statement {
     before: Vec<Val>,
 }
 
-impl Statement {
+impl WgmmaStatement {
     /// With what is added to, in the order of the lists.
-    fn new(lists: &[Vec<usize>], before: Option<&[Val]>) -> Statement {
-        Statement {
+    fn new(lists: &[Vec<usize>], before: Option<&[Val]>) -> WgmmaStatement {
+        WgmmaStatement {
             lines: vec![],
             sums: lists.iter().map(Vec::len).collect(),
             operands: vec![],
@@ -530,20 +550,20 @@ impl Statement {
     }
 
     /// A fragment in registers.
-    fn fragment(&mut self, words: &[Val]) -> Operand {
+    fn fragment(&mut self, words: &[Val]) -> WgmmaOperand {
         let names: Vec<String> = words.iter().map(|&word| format!("${}", self.operand(word, "r"))).collect();
-        Operand { text: format!("{{{}}}", names.join(", ")), across: None }
+        WgmmaOperand { text: format!("{{{}}}", names.join(", ")), across: None }
     }
 
     /// A block from `distance` on, in units of a descriptor.
-    fn matrix(&mut self, name: &str, matrix: &Matrix, distance: i64) -> Operand {
+    fn matrix(&mut self, name: &str, matrix: &SmemDescriptor, distance: i64) -> WgmmaOperand {
         let descriptor = self.operand(matrix.descriptor, "r");
         self.lines.push(format!("add.s32 word, ${descriptor}, {distance};"));
         self.lines.push(format!("mov.b64 {name}, {{word, {KIND}}};"));
-        Operand { text: name.to_string(), across: Some(matrix.across) }
+        WgmmaOperand { text: name.to_string(), across: Some(matrix.across) }
     }
 
-    fn multiply(&mut self, instruction: &Instruction, set: usize, factors: [Operand; 2], adds: &str) {
+    fn multiply(&mut self, instruction: &WgmmaShape, set: usize, factors: [WgmmaOperand; 2], adds: &str) {
         let across: String = factors
             .iter()
             .filter_map(|factor| factor.across)
@@ -562,9 +582,9 @@ impl Statement {
         format!("{{{}}}", names.join(", "))
     }
 
-    fn finish(self, b: &mut Builder, sum: Ty, then: Then) -> Vec<Val> {
+    fn finish(self, b: &mut Builder, sum: Ty, then: AfterIssue) -> Vec<Val> {
         let results = self.results();
-        let wait = if then == Then::Wait { "wgmma.wait_group.sync.aligned 0;\n" } else { "" };
+        let wait = if then == AfterIssue::Wait { "wgmma.wait_group.sync.aligned 0;\n" } else { "" };
         let text = format!(
             "{{\n.reg .b64 left, right;\n.reg .b32 word;\n.reg .pred none, all, again;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\n{wait}}}",
             self.lines.join("\n")

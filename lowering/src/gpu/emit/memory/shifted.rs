@@ -7,21 +7,21 @@
 
 use std::collections::HashMap;
 
-use super::{LoadStatement, Modifiers, StoreStatement, Words, pack, unpack};
+use super::{LoadStatement, Modifiers, StoreStatement, VectorWords, pack, unpack};
 use crate::gpu::emit::emit::opaque;
 use crate::gpu::emit::rotated_rows::RowEnd;
 use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate};
 use crate::ir::{Block, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Effect, Kind, Load, Operation, Place, Shift, Start};
+use crate::ops::{Effect, Kind, Load, MemAccess, Operation, Shift, VectorStart};
 use crate::support::dtype::DType;
 
 /// Bytes of a word.
 const WORD: u32 = 4;
 
 /// The elements of one thread that may be moved together.
-struct Vector {
+struct ShiftedVector {
     /// Where all of them begin: a pointer, and bytes behind it.
     start: (Val, i32),
     /// The offset of each.
@@ -38,7 +38,7 @@ struct Vector {
     parted: Option<Val>,
 }
 
-impl Vector {
+impl ShiftedVector {
     fn pointer(&self, b: &mut Builder) -> Val {
         let (pointer, bytes) = self.start;
         b.offset_bytes(pointer, bytes)
@@ -55,10 +55,16 @@ impl Vector {
 }
 
 /// The vectors of an access; what does not take part for this thread is masked off.
-fn vectors(gpu: &mut Gpu, b: &mut Builder, op: &Op, place: &Place, takes_part: Option<Val>) -> Vec<Vector> {
+fn vectors(
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    place: &MemAccess,
+    takes_part: Option<Val>,
+) -> Vec<ShiftedVector> {
     let dtype = gpu.func.slice(place.param).0;
     let shift = place.shift.expect("the access is of a row");
-    let each = gpu.addresses(b, &Place { vector: 1, ..*place }, dtype);
+    let each = gpu.addresses(b, &MemAccess { vector: 1, ..*place }, dtype);
     gpu.report(b, op, &each);
     let offsets = gpu.registers(place.offset);
     let count = place.vector as usize;
@@ -66,7 +72,7 @@ fn vectors(gpu: &mut Gpu, b: &mut Builder, op: &Op, place: &Place, takes_part: O
         let (number, constant) = gpu.displacement(number);
         (gpu.addressed(b, place, dtype, number), constant as i32 * dtype.bytes() as i32)
     };
-    let inside = (shift.start == Start::Unrotated).then(|| Inside::new(gpu, b, place));
+    let inside = (shift.start == VectorStart::Unrotated).then(|| Inside::new(gpu, b, place));
     let pieces = offsets.chunks(count).zip(each.masks.chunks(count));
     pieces
         .map(|(offsets, masks)| {
@@ -81,7 +87,7 @@ fn vectors(gpu: &mut Gpu, b: &mut Builder, op: &Op, place: &Place, takes_part: O
                 let readable = inside.holds(b, first);
                 let unreadable = b.not(readable);
                 let (whole, parted) = (b.both(any, Some(readable)), b.both(any, Some(unreadable)));
-                return Vector {
+                return ShiftedVector {
                     start,
                     offsets: offsets.to_vec(),
                     masks: own,
@@ -99,7 +105,7 @@ fn vectors(gpu: &mut Gpu, b: &mut Builder, op: &Op, place: &Place, takes_part: O
                 let (whole, parted) =
                     (b.both(shared, Some(end.whole.holds)), b.both(shared, Some(end.is_end)));
                 let (offsets, end) = (offsets.to_vec(), Some(end));
-                return Vector { start, offsets, masks: own, count: None, end, whole, parted };
+                return ShiftedVector { start, offsets, masks: own, count: None, end, whole, parted };
             }
             let unskipped = gpu.whole_vector(offsets[0], masks[0]).filter(|_| alike);
             let start = begin(gpu, b, unskipped.map_or(offsets[0], |whole| whole.number));
@@ -115,7 +121,15 @@ fn vectors(gpu: &mut Gpu, b: &mut Builder, op: &Op, place: &Place, takes_part: O
                 let parted = b.not(whole);
                 b.both(Some(parted), any)
             });
-            Vector { start, offsets: offsets.to_vec(), masks: own, count: None, end: None, whole, parted }
+            ShiftedVector {
+                start,
+                offsets: offsets.to_vec(),
+                masks: own,
+                count: None,
+                end: None,
+                whole,
+                parted,
+            }
         })
         .collect()
 }
@@ -142,7 +156,12 @@ fn neighbours(gpu: &Gpu, b: &mut Builder, shift: Shift, numbers: &[Val]) -> Opti
 
 /// The addresses of the elements of a vector, and where they are moved one by one, made anew where they are needed: kept from one access to
 /// the next they would take registers.
-fn each(gpu: &mut Gpu, b: &mut Builder, place: &Place, vector: &Vector) -> Vec<(Val, Option<Val>)> {
+fn each(
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    place: &MemAccess,
+    vector: &ShiftedVector,
+) -> Vec<(Val, Option<Val>)> {
     let dtype = gpu.func.slice(place.param).0;
     let offsets = &vector.offsets;
     if let Some(end) = vector.end {
@@ -198,7 +217,7 @@ struct Inside {
 }
 
 impl Inside {
-    fn new(gpu: &Gpu, b: &mut Builder, place: &Place) -> Inside {
+    fn new(gpu: &Gpu, b: &mut Builder, place: &MemAccess) -> Inside {
         let (slice, size) = (gpu.slice(place.param), i64::from(gpu.func.slice(place.param).0.bytes()));
         let width = i64::from(place.vector) * size;
         let start = b.convert("llvm.ptrtoint", slice.pointer, Elem::I64);
@@ -219,14 +238,14 @@ impl Inside {
 }
 
 /// Whether any of these vectors is moved element by element.
-fn any_parted(b: &mut Builder, vectors: &[&Vector]) -> Option<Val> {
+fn any_parted(b: &mut Builder, vectors: &[&ShiftedVector]) -> Option<Val> {
     let parted = vectors.iter().filter_map(|vector| vector.parted);
     parted.reduce(|one, other| b.or(one, other))
 }
 
 /// The elements of a load; those that do not take part are `other`, or 0.
 pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<Val> {
-    let reads = Reads::new(gpu, b, op, load);
+    let reads = ShiftedReads::new(gpu, b, op, load);
     let (parted, rest): (Vec<usize>, Vec<usize>) =
         (0..reads.vectors.len()).partition(|&i| reads.vectors[i].parted.is_some());
     let mut words = HashMap::new();
@@ -237,9 +256,10 @@ pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<
     reads.whole(gpu, b, &parted, &mut words);
     let elements = gpu.rows.elements.remove(&op.results[0]).unwrap_or_else(|| {
         let beside = beside_the_same_row(gpu, op, load);
-        let others: Vec<Reads> = beside.iter().map(|(op, load)| Reads::new(gpu, b, op, load)).collect();
-        let all: Vec<&Reads> = std::iter::once(&reads).chain(&others).collect();
-        let mut found = Reads::parted(&all, gpu, b, &parted).into_iter();
+        let others: Vec<ShiftedReads> =
+            beside.iter().map(|(op, load)| ShiftedReads::new(gpu, b, op, load)).collect();
+        let all: Vec<&ShiftedReads> = std::iter::once(&reads).chain(&others).collect();
+        let mut found = ShiftedReads::parted(&all, gpu, b, &parted).into_iter();
         let own = found.next().expect("the load is the first of them");
         gpu.rows.elements.extend(beside.iter().map(|(op, _)| op.results[0]).zip(found));
         own
@@ -265,7 +285,8 @@ fn beside_the_same_row<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, 
     }
     let is_alike = |other: &Load| {
         let (one, two) = (&load.place, &other.place);
-        let how = |place: &Place| place.shift.map(|shift| Shift { start: Start::Unrotated, ..shift });
+        let how =
+            |place: &MemAccess| place.shift.map(|shift| Shift { start: VectorStart::Unrotated, ..shift });
         let same = (one.offset, one.mask, one.vector) == (two.offset, two.mask, two.vector)
             && (how(one), one.bounded) == (how(two), two.bounded);
         let known = |value: Option<Value>| value.is_none_or(|value| gpu.values.contains_key(&value));
@@ -292,32 +313,32 @@ fn beside_the_same_row<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, 
 }
 
 /// The vectors of a load.
-struct Reads<'a> {
-    place: &'a Place,
+struct ShiftedReads<'a> {
+    place: &'a MemAccess,
     dtype: DType,
-    vectors: Vec<Vector>,
+    vectors: Vec<ShiftedVector>,
     /// The words of what takes no part.
     others: Option<Vec<Vec<Val>>>,
     invariant: bool,
     modifiers: Modifiers,
 }
 
-impl<'a> Reads<'a> {
-    fn new(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &'a Load) -> Reads<'a> {
+impl<'a> ShiftedReads<'a> {
+    fn new(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &'a Load) -> ShiftedReads<'a> {
         let (place, dtype) = (&load.place, gpu.func.slice(load.place.param).0);
-        let words = Words::of(place.vector * dtype.bytes());
+        let words = VectorWords::of(place.vector * dtype.bytes());
         let modifiers = Modifiers::of_load(gpu, load, words);
         let invariant = load.effect() == Effect::Pure && !gpu.plan.follows();
         let other = load.other.map(|other| gpu.registers(other));
         let others = other
             .map(|other| other.chunks(place.vector as usize).map(|other| pack(b, other, dtype)).collect());
         let vectors = vectors(gpu, b, op, place, None);
-        Reads { place, dtype, vectors, others, invariant, modifiers }
+        ShiftedReads { place, dtype, vectors, others, invariant, modifiers }
     }
 
-    fn read(&self, elements: u32) -> Read {
-        let Reads { invariant, modifiers, .. } = *self;
-        Read { words: Words::of(elements * self.dtype.bytes()), invariant, modifiers }
+    fn read(&self, elements: u32) -> ShiftedRead {
+        let ShiftedReads { invariant, modifiers, .. } = *self;
+        ShiftedRead { words: VectorWords::of(elements * self.dtype.bytes()), invariant, modifiers }
     }
 
     fn other(&self, i: usize) -> Option<Vec<Val>> {
@@ -328,24 +349,26 @@ impl<'a> Reads<'a> {
     fn whole(&self, gpu: &Gpu, b: &mut Builder, of: &[usize], words: &mut HashMap<usize, Vec<Val>>) {
         let shift = self.place.shift.expect("the access is of a row");
         let wide = self.read(self.place.vector);
-        if shift.start == Start::Aligned {
+        if shift.start == VectorStart::Aligned {
             for &i in of {
                 let pointer = self.vectors[i].pointer(b);
                 words.insert(i, wide.at(b, pointer, self.vectors[i].whole, self.other(i)));
             }
             return;
         }
-        let mut known = Distances::new(gpu, b, self.place, self.dtype);
+        let mut known = VectorDistances::new(gpu, b, self.place, self.dtype);
         for &i in of {
-            let Vector { start, whole, count, ref masks, .. } = self.vectors[i];
+            let ShiftedVector { start, whole, count, ref masks, .. } = self.vectors[i];
             let behind = known.of(gpu, b, &self.vectors[i]);
             let around = wide.around(b, start, whole, behind);
             let found = from_byte(b, &around, behind, self.dtype.bytes());
             let found = match (shift.start, count) {
-                (Start::Unrotated, Some(count)) => {
+                (VectorStart::Unrotated, Some(count)) => {
                     keep_prefix(b, &found, (whole, count), (self.other(i), self.dtype))
                 }
-                (Start::Unrotated, None) => select_active(b, &found, masks, (self.other(i), self.dtype)),
+                (VectorStart::Unrotated, None) => {
+                    select_active(b, &found, masks, (self.other(i), self.dtype))
+                }
                 _ => match whole.zip(self.other(i)) {
                     Some((mask, other)) => found
                         .into_iter()
@@ -360,12 +383,12 @@ impl<'a> Reads<'a> {
     }
 
     /// The elements of those of these vectors that are not whole, of loads that take part alike.
-    fn parted(all: &[&Reads], gpu: &mut Gpu, b: &mut Builder, of: &[usize]) -> Vec<Vec<Vec<Val>>> {
-        let vectors: Vec<&Vector> = of.iter().map(|&i| &all[0].vectors[i]).collect();
+    fn parted(all: &[&ShiftedReads], gpu: &mut Gpu, b: &mut Builder, of: &[usize]) -> Vec<Vec<Vec<Val>>> {
+        let vectors: Vec<&ShiftedVector> = of.iter().map(|&i| &all[0].vectors[i]).collect();
         let Some(any) = any_parted(b, &vectors) else { return vec![vec![]; all.len()] };
         let mut others: Vec<Vec<Val>> = vec![];
         for reads in all {
-            let words = Words::of(reads.place.vector * reads.dtype.bytes());
+            let words = VectorWords::of(reads.place.vector * reads.dtype.bytes());
             let zero = b.zero(words.each());
             let nothing = || vec![zero; usize::from(words.count)];
             others.extend(of.iter().map(|&i| reads.other(i).unwrap_or_else(nothing)));
@@ -396,15 +419,15 @@ impl<'a> Reads<'a> {
 
 /// How words are read.
 #[derive(Clone, Copy)]
-struct Read {
-    words: Words,
+struct ShiftedRead {
+    words: VectorWords,
     invariant: bool,
     modifiers: Modifiers,
 }
 
-impl Read {
+impl ShiftedRead {
     fn at(self, b: &mut Builder, pointer: Val, mask: Option<Val>, other: Option<Vec<Val>>) -> Vec<Val> {
-        let Read { words, invariant, modifiers } = self;
+        let ShiftedRead { words, invariant, modifiers } = self;
         LoadStatement { words, mask, other, invariant, modifiers }.emit(b, pointer)
     }
 
@@ -431,7 +454,7 @@ impl Read {
 }
 
 /// The bytes between vectors and the aligned ones that they begin in.
-struct Distances {
+struct VectorDistances {
     /// Of a vector less 1.
     low: Val,
     /// That of all.
@@ -441,8 +464,8 @@ struct Distances {
     known: HashMap<(usize, i64), Val>,
 }
 
-impl Distances {
-    fn new(gpu: &Gpu, b: &mut Builder, place: &Place, dtype: DType) -> Distances {
+impl VectorDistances {
+    fn new(gpu: &Gpu, b: &mut Builder, place: &MemAccess, dtype: DType) -> VectorDistances {
         let bytes = i64::from(dtype.bytes());
         let low = b.int(Ty::I32, i64::from(place.vector) * bytes - 1);
         let same = place.misalignment().map(|elements| {
@@ -450,10 +473,10 @@ impl Distances {
             let pointer = b.offset(gpu.slice(place.param).pointer, elements, dtype.bytes());
             low_bits(b, pointer, low)
         });
-        Distances { low, same, bytes, known: HashMap::new() }
+        VectorDistances { low, same, bytes, known: HashMap::new() }
     }
 
-    fn of(&mut self, gpu: &Gpu, b: &mut Builder, vector: &Vector) -> Val {
+    fn of(&mut self, gpu: &Gpu, b: &mut Builder, vector: &ShiftedVector) -> Val {
         if let Some(same) = self.same {
             return same;
         }
@@ -553,7 +576,7 @@ pub(super) fn store(
     gpu: &mut Gpu,
     b: &mut Builder,
     op: &Op,
-    place: &Place,
+    place: &MemAccess,
     (values, writer): (&[Val], Option<Val>),
     modifiers: Modifiers,
 ) {
@@ -562,11 +585,11 @@ pub(super) fn store(
     let vectors = vectors(gpu, b, op, place, writer);
     for (vector, values) in vectors.iter().zip(values.chunks(count)) {
         let data = pack(b, values, dtype);
-        let words = Words::of(place.vector * dtype.bytes());
+        let words = VectorWords::of(place.vector * dtype.bytes());
         let pointer = vector.pointer(b);
         StoreStatement { words, mask: vector.whole, modifiers }.emit(b, pointer, data);
     }
-    let all: Vec<&Vector> = vectors.iter().collect();
+    let all: Vec<&ShiftedVector> = vectors.iter().collect();
     let Some(any) = any_parted(b, &all) else { return };
     b.if_then(any, |b| {
         for (vector, values) in vectors.iter().zip(values.chunks(count)) {
@@ -576,7 +599,7 @@ pub(super) fn store(
             let each = each(gpu, b, place, vector);
             for (&value, (pointer, mask)) in values.iter().zip(each) {
                 let data = pack(b, &[value], dtype);
-                let words = Words::of(dtype.bytes());
+                let words = VectorWords::of(dtype.bytes());
                 StoreStatement { words, mask, modifiers }.emit(b, pointer, data);
             }
         }

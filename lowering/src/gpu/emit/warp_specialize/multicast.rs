@@ -12,10 +12,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Multicast, Pipeline, Ring, SIGNAL, Transfer, differs, varies};
+use super::{Multicast, SIGNAL, TmaLoad, TmaPipeline, TmaRing, differs, varies};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, Registers, statement};
 use crate::ir::{Func, Op, Value};
-use crate::mlir::builder::{Arm, Val};
+use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::types::Ty;
 
 /// Results of a product whose loads may be multicast, at least. Smaller tiles are those of small products: clusters seldom pay for them,
@@ -38,28 +38,28 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Whether both programs load this box, for loads that may be multicast.
-    pub(super) fn shares(&self, ring: &Ring, copy: usize) -> Option<Val> {
+    pub(super) fn shares(&self, ring: &TmaRing, copy: usize) -> Option<Val> {
         self.shared.get(&(ring.variable, copy)).copied()
     }
 }
 
-impl Ring {
+impl TmaRing {
     /// Whether a load of the ring may be multicast.
     pub(super) fn has_multicast(&self) -> bool {
         self.copies.iter().any(|copy| copy.multicast)
     }
 }
 
-impl Pipeline {
+impl TmaPipeline {
     /// Marks the loads that may be multicast: of large tiles, in loops with equally many iterations in all programs, by tensor maps of
     /// nothing else. Where a program also loads something once, as attention does, and for TF32 the producer warp has no registers for it.
     pub(super) fn mark_multicast(&mut self, func: &Func, definitions: &HashMap<Value, &Op>) {
-        let results = |copy: &Transfer| func.ty(copy.last).shape.elements();
+        let results = |copy: &TmaLoad| func.ty(copy.last).shape.elements();
         let small = self.rings.iter().flat_map(|ring| &ring.copies).any(|copy| results(copy) < LEAST_RESULTS);
         if small || self.counted || !self.once.is_empty() || self.maps.iter().any(|map| map.tf32) {
             return;
         }
-        let same_for_peers = |copy: &Transfer, variable| {
+        let same_for_peers = |copy: &TmaLoad, variable| {
             !copy
                 .window
                 .offsets
@@ -83,13 +83,13 @@ impl Pipeline {
     }
 
     pub(super) fn has_multicast(&self) -> bool {
-        self.rings.iter().any(Ring::has_multicast)
+        self.rings.iter().any(TmaRing::has_multicast)
     }
 }
 
 impl Gpu<'_> {
     /// Reads whether the launch has clusters of two blocks, for kernels with multicast loads.
-    pub(super) fn read_cluster_size(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+    pub(super) fn read_cluster_size(&mut self, b: &mut Builder, pipeline: &TmaPipeline) {
         if pipeline.has_multicast() {
             let blocks = b.op("nvvm.read.ptx.sreg.cluster.nctarank", &[], Ty::I32);
             let two = b.int(Ty::I32, 2);
@@ -98,7 +98,7 @@ impl Gpu<'_> {
     }
 
     /// Initializes a ring's empty barriers: the consumer warps of all blocks of the cluster arrive at them.
-    pub(super) fn init_empty_barriers(&self, b: &mut Builder, ring: &Ring, warps: u32) {
+    pub(super) fn init_empty_barriers(&self, b: &mut Builder, ring: &TmaRing, warps: u32) {
         let Some(clustered) = self.clustered.filter(|_| ring.has_multicast()) else { return };
         let [one, both] = [1, 2].map(|blocks| b.int(Ty::I32, i64::from(blocks * warps)));
         let arrivals = b.select(clustered, both, one);
@@ -129,7 +129,7 @@ impl Gpu<'_> {
     pub(super) fn peer_of(
         &mut self,
         b: &mut Builder,
-        pipeline: &Pipeline,
+        pipeline: &TmaPipeline,
         [number, all]: [Val; 2],
         values: &HashMap<Value, Registers>,
         definitions: &HashMap<Value, &Op>,
@@ -140,14 +140,14 @@ impl Gpu<'_> {
         let exists = b.icmp(IntPredicate::Ult, peer, all);
         let missing = b.not(exists);
         let (both, is_missing) = (b.and(clustered, exists), b.and(clustered, missing));
-        let copies: Vec<(&Ring, usize)> = pipeline
+        let copies: Vec<(&TmaRing, usize)> = pipeline
             .rings
             .iter()
             .flat_map(|ring| (0..ring.copies.len()).map(move |copy| (ring, copy)))
             .filter(|&(ring, copy)| ring.copies[copy].multicast)
             .collect();
         let flags = b.branch(both, &vec![Ty::I1; copies.len()], |b, arm| {
-            let Arm::Then = arm else {
+            let BranchArm::Then = arm else {
                 let never = b.int(Ty::I1, 0);
                 return vec![never; copies.len()];
             };
@@ -156,7 +156,7 @@ impl Gpu<'_> {
                 let program = std::mem::replace(&mut self.program, place);
                 let kept = std::mem::replace(&mut self.values, values.clone());
                 let offsets: Vec<Vec<Val>> = self.scope(|gpu| {
-                    let of = |&(ring, copy): &(&Ring, usize)| {
+                    let of = |&(ring, copy): &(&TmaRing, usize)| {
                         let offsets = &ring.copies[copy].window.offsets;
                         let fixed =
                             offsets.iter().filter(|&&offset| !varies(offset, ring.variable, definitions));
@@ -185,7 +185,7 @@ impl Gpu<'_> {
         &self,
         b: &mut Builder,
         peer: &Peer,
-        ring: &Ring,
+        ring: &TmaRing,
         [empty, iteration]: [Val; 2],
     ) {
         // Stages that earlier programs filled were released by a peer.

@@ -5,19 +5,19 @@ use std::collections::{HashMap, HashSet};
 use super::multicast::{Peer, load_box, multicast_box};
 use super::tile_scheduler::ANNOUNCED;
 use super::{
-    Baton, COPYING_REGISTERS, FIRST_BATON, MANY_HELD, Pipeline, REGISTER_STEP, Ring, SIGNAL, Signals, Taken,
-    Transfer, Turn, registers_of_each, varies,
+    BarrierPair, COPYING_REGISTERS, DotBuffers, FIRST_BATON, MANY_HELD, MmaOrder, PipelineState,
+    REGISTER_STEP, SIGNAL, TmaLoad, TmaPipeline, TmaRing, registers_of_each, varies,
 };
 use crate::gpu::emit::barrier::{block_barrier, init_signals, warp_barrier};
-use crate::gpu::emit::dot::wgmma::Words;
+use crate::gpu::emit::dot::wgmma::OperandWords;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::gpu::opt::select_wgmma::{GROUP_WARPS, LINE, MAX_EXTENT};
 use crate::ir::{Op, Value};
 use crate::mlir::Limit;
-use crate::mlir::builder::{Arm, Val};
+use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Factor, For, GroupDot, Kind, Staged};
+use crate::ops::{For, Kind, OperandA, SmemOperand, WarpGroupDot};
 
 /// What threads of a program may have when those beside them have given theirs away. All start with the same number, as
 /// many as fit or as the user allows, and what they have together does not grow: `copying` is what is left to others.
@@ -43,7 +43,7 @@ impl Gpu<'_> {
     pub(in crate::gpu::emit) fn with_pipeline(
         &mut self,
         b: &mut Builder,
-        pipeline: &Pipeline,
+        pipeline: &TmaPipeline,
         consume: impl FnOnce(&mut Self, &mut Builder),
     ) {
         self.set_up(b, pipeline);
@@ -63,7 +63,7 @@ impl Gpu<'_> {
         let mut consume = Some(consume);
         b.branch(beside, &[], |b, arm| {
             match arm {
-                Arm::Then => {
+                BranchArm::Then => {
                     registers.iter().for_each(|_| change_registers(b, "dec", copying));
                     let copies = b.icmp(IntPredicate::Eq, warp, consumers);
                     b.if_then(copies, |b| {
@@ -79,11 +79,11 @@ impl Gpu<'_> {
                         });
                     });
                 }
-                Arm::Else => {
+                BranchArm::Else => {
                     registers.iter().for_each(|&registers| change_registers(b, "inc", registers));
                     let consume = consume.take().expect("each arm is built once");
                     if self.alternates() {
-                        self.take_turns(b, Baton::First);
+                        self.take_turns(b, MmaOrder::First);
                     }
                     self.scope(|gpu| gpu.programs(b, pipeline, consume));
                     self.await_departure(b);
@@ -98,8 +98,8 @@ impl Gpu<'_> {
     fn most_held(&self) -> u32 {
         let mut most = 0;
         self.func.body.walk(&mut |op| {
-            if let Kind::GroupDot(dot) = &op.kind
-                && let Factor::Staged(staged) = &dot.a
+            if let Kind::WarpGroupDot(dot) = &op.kind
+                && let OperandA::Staged(staged) = &dot.a
                 && self.plan.pipeline().find(&staged.window).0.is_none()
             {
                 let words = self.words_to_hold(staged, self.func.ty(op.results[0]).shape[0]);
@@ -111,7 +111,7 @@ impl Gpu<'_> {
 
     /// Makes the barrier objects, in each list those of what came followed by as many of what was used, and asks for the tensor maps where
     /// they are few: the first copy by one would wait for it.
-    fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+    fn set_up(&mut self, b: &mut Builder, pipeline: &TmaPipeline) {
         let warps = self.plan.distributed.num_warps;
         let base = self.scratch();
         self.read_cluster_size(b, pipeline);
@@ -146,11 +146,11 @@ impl Gpu<'_> {
     // ---- rings
 
     /// The present turn of a loop's ring.
-    pub(in crate::gpu::emit) fn present_turn(&self, body: &For) -> Turn {
+    pub(in crate::gpu::emit) fn present_turn(&self, body: &For) -> PipelineState {
         self.progress.turns[&body.body.args[0]]
     }
 
-    pub(in crate::gpu::emit) fn set_turn(&mut self, body: &For, turn: Turn) {
+    pub(in crate::gpu::emit) fn set_turn(&mut self, body: &For, turn: PipelineState) {
         self.progress.turns.insert(body.body.args[0], turn);
     }
 
@@ -158,10 +158,10 @@ impl Gpu<'_> {
     pub(in crate::gpu::emit) fn next_turn(
         &self,
         b: &mut Builder,
-        pipeline: &Pipeline,
+        pipeline: &TmaPipeline,
         body: &For,
-        turn: Turn,
-    ) -> Turn {
+        turn: PipelineState,
+    ) -> PipelineState {
         let ring = pipeline.ring_of(body.body.args[0]).expect("the loop takes turns");
         turn.next(b, ring.stages)
     }
@@ -175,22 +175,22 @@ impl Gpu<'_> {
     }
 
     /// Those of a lot of a ring's blocks.
-    fn ring_signals(&self, b: &mut Builder, ring: &Ring, lot: usize, turn: Turn) -> Signals {
+    fn ring_signals(&self, b: &mut Builder, ring: &TmaRing, lot: usize, turn: PipelineState) -> BarrierPair {
         let own = ring.signals + SIGNAL * ring.stages * lot as u32;
         let apart = SIGNAL * ring.stages * ring.lots().len() as u32;
         let full = self.at(b, own, turn.part, SIGNAL);
-        Signals { full, empty: b.offset_bytes(full, apart as i32) }
+        BarrierPair { full, empty: b.offset_bytes(full, apart as i32) }
     }
 
-    fn own_signals(&self, b: &mut Builder, pipeline: &Pipeline, number: usize) -> Signals {
+    fn own_signals(&self, b: &mut Builder, pipeline: &TmaPipeline, number: usize) -> BarrierPair {
         let own = pipeline.signals + SIGNAL * pipeline.parts * number as u32;
         let apart = SIGNAL * pipeline.parts * pipeline.once.len() as u32;
         let full = self.at(b, own, self.own_turn().part, SIGNAL);
-        Signals { full, empty: b.offset_bytes(full, apart as i32) }
+        BarrierPair { full, empty: b.offset_bytes(full, apart as i32) }
     }
 
     /// The place of what is copied once for the present program.
-    fn own_turn(&self) -> Turn {
+    fn own_turn(&self) -> PipelineState {
         self.progress.once.expect("programs are counted")
     }
 
@@ -205,14 +205,14 @@ impl Gpu<'_> {
     pub(super) fn produce(
         &mut self,
         b: &mut Builder,
-        pipeline: &Pipeline,
+        pipeline: &TmaPipeline,
         peer: Option<&Peer>,
         definitions: &HashMap<Value, &Op>,
     ) {
         let values = self.values.clone();
         for (number, copy) in pipeline.once.iter().enumerate() {
             let offsets = self.coordinates(b, copy, definitions, &HashMap::new());
-            let Signals { full, empty } = self.own_signals(b, pipeline, number);
+            let BarrierPair { full, empty } = self.own_signals(b, pipeline, number);
             let turn = self.own_turn();
             self.await_phase(b, empty, turn.parity);
             self.expect_bytes(b, full, copy.bytes);
@@ -233,8 +233,8 @@ impl Gpu<'_> {
     fn fill(
         &mut self,
         b: &mut Builder,
-        pipeline: &Pipeline,
-        (body, ring): (&For, &Ring),
+        pipeline: &TmaPipeline,
+        (body, ring): (&For, &TmaRing),
         peer: Option<&Peer>,
         definitions: &HashMap<Value, &Op>,
     ) {
@@ -257,12 +257,12 @@ impl Gpu<'_> {
         let end = b.for_range([zero, count, one], &first.flat(), |b, index, carried| {
             self.scope(|gpu| {
                 let values = gpu.values.clone();
-                let turn = Turn::of(carried);
+                let turn = PipelineState::of(carried);
                 let index = if narrow { b.zext(index, Elem::I64) } else { index };
                 let variable = loop_variable(b, index, low, step);
                 gpu.define(ring.variable, vec![variable]);
                 for (number, lot) in ring.lots().into_iter().enumerate() {
-                    let Signals { full, empty } = gpu.ring_signals(b, ring, number, turn);
+                    let BarrierPair { full, empty } = gpu.ring_signals(b, ring, number, turn);
                     if let Some(peer) = peer.filter(|_| ring.has_multicast()) {
                         gpu.arrive_for_missing(b, peer, ring, [empty, index]);
                     }
@@ -280,7 +280,7 @@ impl Gpu<'_> {
                 gpu.next_turn(b, pipeline, body, turn).flat().to_vec()
             })
         });
-        self.set_turn(body, Turn::of(&end));
+        self.set_turn(body, PipelineState::of(&end));
     }
 
     /// A scalar, computed here if it is not known.
@@ -301,7 +301,7 @@ impl Gpu<'_> {
     }
 
     /// Computes what of the offsets of a loop's copies does not come from its variable.
-    fn evaluate_constants(&mut self, b: &mut Builder, ring: &Ring, definitions: &HashMap<Value, &Op>) {
+    fn evaluate_constants(&mut self, b: &mut Builder, ring: &TmaRing, definitions: &HashMap<Value, &Op>) {
         let offsets = ring.copies.iter().flat_map(|copy| &copy.window.offsets);
         let mut todo: Vec<Value> = offsets.copied().collect();
         todo.reverse();
@@ -322,7 +322,7 @@ impl Gpu<'_> {
     fn coordinates(
         &mut self,
         b: &mut Builder,
-        copy: &Transfer,
+        copy: &TmaLoad,
         definitions: &HashMap<Value, &Op>,
         known: &HashMap<Value, Val>,
     ) -> Vec<Val> {
@@ -344,7 +344,7 @@ impl Gpu<'_> {
     fn start_copy(
         &mut self,
         b: &mut Builder,
-        copy: &Transfer,
+        copy: &TmaLoad,
         offsets: &[Val],
         [full, to]: [Val; 2],
         shared: Option<Val>,
@@ -369,8 +369,8 @@ impl Gpu<'_> {
         b.branch(clustered, &[], |b, arm| {
             for at in &pieces {
                 match arm {
-                    Arm::Then => multicast_box(b, shared, at, [rows, LINE]),
-                    Arm::Else => load_box(b, at),
+                    BranchArm::Then => multicast_box(b, shared, at, [rows, LINE]),
+                    BranchArm::Else => load_box(b, at),
                 }
             }
             vec![]
@@ -395,15 +395,15 @@ impl Gpu<'_> {
     // ---- the warps that multiply
 
     /// Waits for the blocks of a product.
-    pub(in crate::gpu::emit) fn await_blocks(&mut self, b: &mut Builder, dot: &GroupDot) {
+    pub(in crate::gpu::emit) fn await_blocks(&mut self, b: &mut Builder, dot: &WarpGroupDot) {
         for taken in self.plan.pipeline().taken(dot) {
             match taken {
-                Taken::Lot(ring, lot) => {
+                DotBuffers::Lot(ring, lot) => {
                     let turn = self.progress.turns[&ring.variable];
-                    let Signals { full, .. } = self.ring_signals(b, ring, lot, turn);
+                    let BarrierPair { full, .. } = self.ring_signals(b, ring, lot, turn);
                     self.await_phase(b, full, turn.parity);
                 }
-                Taken::Own(number) => self.await_own(b, number),
+                DotBuffers::Own(number) => self.await_own(b, number),
             }
         }
     }
@@ -412,7 +412,7 @@ impl Gpu<'_> {
     pub(in crate::gpu::emit) fn await_before(&mut self, b: &mut Builder, body: &For) {
         let Some(pipeline) = &self.plan.pipeline else { return };
         body.body.walk(&mut |op| {
-            let Kind::GroupDot(dot) = &op.kind else { return };
+            let Kind::WarpGroupDot(dot) = &op.kind else { return };
             for staged in dot.staged() {
                 if let (None, number) = pipeline.find(&staged.window) {
                     self.await_own(b, number);
@@ -424,12 +424,12 @@ impl Gpu<'_> {
     }
 
     /// Loads a left factor that a whole loop takes into registers, if these are few, and lets go of its block.
-    fn hold(&mut self, b: &mut Builder, (dot, op): (&GroupDot, &Op), body: &For, number: usize) {
+    fn hold(&mut self, b: &mut Builder, (dot, op): (&WarpGroupDot, &Op), body: &For, number: usize) {
         let pipeline = self.plan.pipeline();
-        let Factor::Staged(staged) = &dot.a else { return };
+        let OperandA::Staged(staged) = &dot.a else { return };
         let mut takers = 0;
         self.func.body.walk(&mut |op| {
-            let Kind::GroupDot(dot) = &op.kind else { return };
+            let Kind::WarpGroupDot(dot) = &op.kind else { return };
             takers += dot.staged().filter(|staged| staged.window == pipeline.once[number].window).count();
         });
         let is_own = pipeline.once[number].window == staged.window && !staged.transposed;
@@ -443,25 +443,25 @@ impl Gpu<'_> {
         let Some(words) = self.loaded_words(b, staged, self.func.ty(op.results[0]).shape[0]) else { return };
         self.held.insert(number, words);
         warp_barrier(b);
-        let Signals { empty, .. } = self.own_signals(b, pipeline, number);
+        let BarrierPair { empty, .. } = self.own_signals(b, pipeline, number);
         self.arrive(b, empty);
     }
 
     fn await_own(&mut self, b: &mut Builder, number: usize) {
         if !self.came.contains(&number) {
-            let Signals { full, .. } = self.own_signals(b, self.plan.pipeline(), number);
+            let BarrierPair { full, .. } = self.own_signals(b, self.plan.pipeline(), number);
             self.await_phase(b, full, self.own_turn().parity);
         }
     }
 
     /// The words of a left factor that is held in registers.
-    pub(in crate::gpu::emit) fn held_words(&self, staged: &Staged) -> Option<&Words> {
+    pub(in crate::gpu::emit) fn held_words(&self, staged: &SmemOperand) -> Option<&OperandWords> {
         let (None, number) = self.plan.pipeline().find(&staged.window) else { return None };
         self.held.get(&number)
     }
 
     /// Where a product's block is: its address in shared memory, an `i32`.
-    pub(in crate::gpu::emit) fn block_address(&self, b: &mut Builder, staged: &Staged) -> Val {
+    pub(in crate::gpu::emit) fn block_address(&self, b: &mut Builder, staged: &SmemOperand) -> Val {
         let pipeline = self.plan.pipeline();
         let (start, number, bytes) = match pipeline.find(&staged.window) {
             (Some(ring), number) => {
@@ -469,7 +469,7 @@ impl Gpu<'_> {
                 (ring.start + ring.copies[number].start, turn.part, ring.turn())
             }
             (None, number) => {
-                let Transfer { start, bytes, .. } = pipeline.once[number];
+                let TmaLoad { start, bytes, .. } = pipeline.once[number];
                 (start, self.own_turn().part, bytes)
             }
         };
@@ -481,23 +481,23 @@ impl Gpu<'_> {
     }
 
     /// Lets blocks be copied to where those were that a product took, if it is the last in its turn to take them.
-    pub(in crate::gpu::emit) fn release_blocks(&mut self, b: &mut Builder, dot: &GroupDot, op: &Op) {
+    pub(in crate::gpu::emit) fn release_blocks(&mut self, b: &mut Builder, dot: &WarpGroupDot, op: &Op) {
         let pipeline = self.plan.pipeline();
         for taken in pipeline.taken(dot) {
             match taken {
-                Taken::Lot(ring, lot) if ring.last_of(lot) == op.results[0] => {
+                DotBuffers::Lot(ring, lot) if ring.last_of(lot) == op.results[0] => {
                     let turn = self.progress.turns[&ring.variable];
-                    let Signals { empty, .. } = self.ring_signals(b, ring, lot, turn);
+                    let BarrierPair { empty, .. } = self.ring_signals(b, ring, lot, turn);
                     self.arrive(b, empty);
                     if ring.has_multicast() {
                         self.arrive_at_peer(b, empty);
                     }
                 }
-                Taken::Own(number) if pipeline.once[number].ends_with(op) => {
-                    let Signals { empty, .. } = self.own_signals(b, pipeline, number);
+                DotBuffers::Own(number) if pipeline.once[number].ends_with(op) => {
+                    let BarrierPair { empty, .. } = self.own_signals(b, pipeline, number);
                     self.arrive(b, empty);
                 }
-                Taken::Lot(..) | Taken::Own(_) => {}
+                DotBuffers::Lot(..) | DotBuffers::Own(_) => {}
             }
         }
     }
@@ -510,13 +510,13 @@ impl Gpu<'_> {
             if self.held.contains_key(&number) {
                 continue;
             }
-            let Signals { empty, .. } = self.own_signals(b, pipeline, number);
+            let BarrierPair { empty, .. } = self.own_signals(b, pipeline, number);
             self.arrive(b, empty);
         }
     }
 
     /// Lets the groups of warps multiply in turn.
-    pub(in crate::gpu::emit) fn take_turns(&mut self, b: &mut Builder, change: Baton) {
+    pub(in crate::gpu::emit) fn take_turns(&mut self, b: &mut Builder, change: MmaOrder) {
         let groups = self.plan.distributed.num_warps / GROUP_WARPS;
         let [zero, one, last, first] =
             [0, 1, groups - 1, FIRST_BATON].map(|number| b.int(Ty::I32, i64::from(number)));
@@ -525,9 +525,9 @@ impl Gpu<'_> {
         let after = b.add(group, one);
         let next = b.select(is_last, zero, after);
         let (which, word, condition) = match change {
-            Baton::First => (next, "arrive", Some(is_last)),
-            Baton::Take => (group, "sync", None),
-            Baton::Pass => (next, "arrive", None),
+            MmaOrder::First => (next, "arrive", Some(is_last)),
+            MmaOrder::Take => (group, "sync", None),
+            MmaOrder::Pass => (next, "arrive", None),
         };
         let number = b.add(which, first);
         let text = format!("bar.{word} $0, {};", 2 * GROUP_WARPS * 32);

@@ -10,15 +10,15 @@
 
 use std::collections::HashMap;
 
-use super::{Pipeline, Progress, SIGNAL, Signals, Turn, differs};
+use super::{BarrierPair, PipelineProgress, PipelineState, SIGNAL, TmaPipeline, differs};
 use crate::gpu::emit::barrier::warp_barrier;
 use crate::gpu::emit::{Gpu, IntPredicate, statement};
 use crate::gpu::opt::select_wgmma::is_scalar_arithmetic;
 use crate::ir::{Func, Op, Value};
-use crate::mlir::builder::{Arm, Builder, LoopPart, Val};
+use crate::mlir::builder::{BranchArm, Builder, LoopPart, Val};
 use crate::mlir::lanes;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::scalar::Algebra;
+use crate::ops::scalar::ArithKind;
 use crate::ops::{Kind, Scalar};
 
 /// Programs that are announced ahead.
@@ -35,7 +35,7 @@ pub(super) fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<V
         let (result, ty) = (op.results[0], func.ty(op.results[0]));
         let by_constant =
             || matches!(definitions.get(&args[1]), Some(op) if matches!(op.kind, Kind::Constant(_)));
-        matches!(row.algebra, Algebra::Div | Algebra::Rem)
+        matches!(row.algebra, ArithKind::Div | ArithKind::Rem)
             && ty.is_scalar()
             && ty.dtype.is_integer()
             && ty.dtype.bytes() >= 4
@@ -47,23 +47,23 @@ pub(super) fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<V
 }
 
 /// A program as it is announced.
-struct Announced {
+struct WorkTile {
     number: Val,
     place: [Val; 3],
     told: Vec<Val>,
 }
 
-impl Announced {
+impl WorkTile {
     fn flat(self) -> Vec<Val> {
         [self.number].into_iter().chain(self.place).chain(self.told).collect()
     }
 
-    fn of(flat: &[Val]) -> Announced {
-        Announced { number: flat[0], place: [flat[1], flat[2], flat[3]], told: flat[4..].to_vec() }
+    fn of(flat: &[Val]) -> WorkTile {
+        WorkTile { number: flat[0], place: [flat[1], flat[2], flat[3]], told: flat[4..].to_vec() }
     }
 }
 
-impl Pipeline {
+impl TmaPipeline {
     /// Bytes of an announcement.
     pub(super) fn announcement(&self) -> u32 {
         (PLACE + SCALAR * self.told.len() as u32).next_multiple_of(16)
@@ -92,12 +92,12 @@ impl Gpu<'_> {
     pub(super) fn programs(
         &mut self,
         b: &mut Builder,
-        pipeline: &Pipeline,
+        pipeline: &TmaPipeline,
         run: impl FnOnce(&mut Self, &mut Builder),
     ) {
         let all = self.all_programs(b);
         let start = pipeline.start(b, false);
-        let slot = Turn::first(b, false);
+        let slot = PipelineState::first(b, false);
         let announced = self.heard(b, pipeline, slot).flat();
         let (counts, values) = (announced.len(), self.values.clone());
         let next = slot.next(b, ANNOUNCED).flat();
@@ -105,11 +105,11 @@ impl Gpu<'_> {
         let mut run = Some(run);
         b.while_loop(&inits, |b, part, carried| {
             let (announced, rest) = carried.split_at(counts);
-            let Announced { number, place, told } = Announced::of(announced);
+            let WorkTile { number, place, told } = WorkTile::of(announced);
             if part == LoopPart::Test {
                 return vec![b.icmp(IntPredicate::Ult, number, all)];
             }
-            let (slot, progress) = (Turn::of(&rest[..2]), pipeline.progress(&rest[2..]));
+            let (slot, progress) = (PipelineState::of(&rest[..2]), pipeline.progress(&rest[2..]));
             let run = run.take().expect("the body is built once");
             self.scope(|gpu| {
                 let own = std::mem::replace(&mut gpu.program, place);
@@ -132,11 +132,11 @@ impl Gpu<'_> {
     }
 
     /// Copies for the block's programs, and announces them.
-    pub(super) fn announced_programs(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+    pub(super) fn announced_programs(&mut self, b: &mut Builder, pipeline: &TmaPipeline) {
         let all = self.all_programs(b);
         let step = b.op("nvvm.read.ptx.sreg.nctaid.x", &[], Ty::I32);
         let start = pipeline.start(b, true);
-        let slot = Turn::first(b, true);
+        let slot = PipelineState::first(b, true);
         let (own, values) = (self.program, self.values.clone());
         let definitions = self.func.definitions();
         let inits: Vec<Val> = [own[0]].into_iter().chain(slot.flat()).chain(pipeline.flat(&start)).collect();
@@ -145,13 +145,13 @@ impl Gpu<'_> {
             if part == LoopPart::Test {
                 return vec![b.icmp(IntPredicate::Ult, number, all)];
             }
-            let (slot, progress) = (Turn::of(&carried[1..3]), pipeline.progress(&carried[3..]));
+            let (slot, progress) = (PipelineState::of(&carried[1..3]), pipeline.progress(&carried[3..]));
             self.scope(|gpu| {
                 let counted = gpu.count_program(b, number, all);
                 let place = gpu.place_of(b, number);
                 (gpu.program, gpu.progress) = (place, progress);
                 let told = gpu.told(b, pipeline, &definitions);
-                gpu.announce(b, pipeline, slot, Announced { number, place, told });
+                gpu.announce(b, pipeline, slot, WorkTile { number, place, told });
                 let peer = gpu.peer_of(b, pipeline, [number, all], &values, &definitions);
                 gpu.produce(b, pipeline, peer.as_ref(), &definitions);
                 gpu.values = values.clone();
@@ -163,8 +163,8 @@ impl Gpu<'_> {
         });
         let zero = b.int(Ty::I32, 0);
         let told = pipeline.told.iter().map(|&value| b.zero(self.register_type(value))).collect();
-        let end = Announced { number: ends[0], place: [zero; 3], told };
-        self.announce(b, pipeline, Turn::of(&ends[1..3]), end);
+        let end = WorkTile { number: ends[0], place: [zero; 3], told };
+        self.announce(b, pipeline, PipelineState::of(&ends[1..3]), end);
         self.program = own;
     }
 
@@ -176,11 +176,11 @@ impl Gpu<'_> {
         }
         let in_first_row = b.icmp(IntPredicate::Ult, number, self.grid[0]);
         let place = b.branch(in_first_row, &[Ty::I32; 3], |b, arm| match arm {
-            Arm::Then => {
+            BranchArm::Then => {
                 let zero = b.int(Ty::I32, 0);
                 vec![number, zero, zero]
             }
-            Arm::Else => self.row_by_row(b, number).to_vec(),
+            BranchArm::Else => self.row_by_row(b, number).to_vec(),
         });
         [place[0], place[1], place[2]]
     }
@@ -189,7 +189,7 @@ impl Gpu<'_> {
     pub(super) fn told(
         &mut self,
         b: &mut Builder,
-        pipeline: &Pipeline,
+        pipeline: &TmaPipeline,
         definitions: &HashMap<Value, &Op>,
     ) -> Vec<Val> {
         let mut known: HashMap<[Value; 2], Val> = HashMap::new();
@@ -207,7 +207,7 @@ impl Gpu<'_> {
                 }
             };
             let [dividend, divisor] = operands.map(|operand| self.scalar(operand));
-            let result = if row.algebra == Algebra::Rem {
+            let result = if row.algebra == ArithKind::Rem {
                 let whole = b.mul(quotient, divisor);
                 b.sub(dividend, whole)
             } else {
@@ -233,16 +233,16 @@ impl Gpu<'_> {
             smaller = b.and(smaller, not_negative);
         }
         let quotient = b.branch(smaller, &[ty], |b, arm| match arm {
-            Arm::Then => vec![zero],
-            Arm::Else if natural && positive => vec![b.udiv(dividend, divisor)],
-            Arm::Else => vec![lanes::div(b, &[dividend, divisor], dtype)],
+            BranchArm::Then => vec![zero],
+            BranchArm::Else if natural && positive => vec![b.udiv(dividend, divisor)],
+            BranchArm::Else => vec![lanes::div(b, &[dividend, divisor], dtype)],
         });
         quotient[0]
     }
 
     /// The places of what is copied once for the program after this one.
-    fn next_program(&mut self, b: &mut Builder, pipeline: &Pipeline) {
-        let Progress { once, .. } = &mut self.progress;
+    fn next_program(&mut self, b: &mut Builder, pipeline: &TmaPipeline) {
+        let PipelineProgress { once, .. } = &mut self.progress;
         *once = once.map(|turn| turn.next(b, pipeline.parts));
     }
 
@@ -260,7 +260,7 @@ impl Gpu<'_> {
     fn next_number(
         &self,
         b: &mut Builder,
-        pipeline: &Pipeline,
+        pipeline: &TmaPipeline,
         (number, counted): (Val, Option<Val>),
         step: Val,
     ) -> Val {
@@ -273,17 +273,22 @@ impl Gpu<'_> {
         b.add(before, step)
     }
 
-    fn announcement_signals(&self, b: &mut Builder, pipeline: &Pipeline, slot: Turn) -> Signals {
+    fn announcement_signals(
+        &self,
+        b: &mut Builder,
+        pipeline: &TmaPipeline,
+        slot: PipelineState,
+    ) -> BarrierPair {
         let first = pipeline.announcements + ANNOUNCED * pipeline.announcement();
         let full = self.at(b, first, slot.part, SIGNAL);
-        Signals { full, empty: b.offset_bytes(full, (ANNOUNCED * SIGNAL) as i32) }
+        BarrierPair { full, empty: b.offset_bytes(full, (ANNOUNCED * SIGNAL) as i32) }
     }
 
-    fn announce(&self, b: &mut Builder, pipeline: &Pipeline, slot: Turn, program: Announced) {
-        let Signals { full, empty } = self.announcement_signals(b, pipeline, slot);
+    fn announce(&self, b: &mut Builder, pipeline: &TmaPipeline, slot: PipelineState, program: WorkTile) {
+        let BarrierPair { full, empty } = self.announcement_signals(b, pipeline, slot);
         self.await_phase(b, empty, slot.parity);
         let to = self.at(b, pipeline.announcements, slot.part, pipeline.announcement());
-        let Announced { number, place: [x, y, z], told } = program;
+        let WorkTile { number, place: [x, y, z], told } = program;
         let text = "st.shared.v4.b32 [$0], {$1, $2, $3, $4};";
         statement(b, text, "l,r,r,r,r,~{memory}", &[to, number, x, y, z], &[]);
         for (i, value) in told.into_iter().enumerate() {
@@ -295,8 +300,8 @@ impl Gpu<'_> {
     }
 
     /// The program that is announced next.
-    fn heard(&mut self, b: &mut Builder, pipeline: &Pipeline, slot: Turn) -> Announced {
-        let Signals { full, empty } = self.announcement_signals(b, pipeline, slot);
+    fn heard(&mut self, b: &mut Builder, pipeline: &TmaPipeline, slot: PipelineState) -> WorkTile {
+        let BarrierPair { full, empty } = self.announcement_signals(b, pipeline, slot);
         self.await_phase(b, full, slot.parity);
         let from = self.at(b, pipeline.announcements, slot.part, pipeline.announcement());
         let text = "ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];";
@@ -310,7 +315,7 @@ impl Gpu<'_> {
         let flat: Vec<Val> = flat.into_iter().map(|value| self.uniform(b, value)).collect();
         warp_barrier(b);
         self.arrive(b, empty);
-        Announced::of(&flat)
+        WorkTile::of(&flat)
     }
 }
 

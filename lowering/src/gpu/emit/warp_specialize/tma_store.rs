@@ -4,17 +4,17 @@
 //! Memory for two pieces, of as many rows as one product has and as many columns as a line holds, belongs to each
 //! group. It writes there when the GPU has read what was there before.
 
-use super::{LINE, Pipeline};
-use crate::gpu::emit::emit::Emit;
+use super::{LINE, TmaPipeline};
+use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::dot::group_fragments;
 use crate::gpu::layout::{Coord, Distributed};
-use crate::gpu::opt::select_wgmma::{GROUP_ROWS, GROUP_WARPS, Groups};
+use crate::gpu::opt::select_wgmma::{GROUP_ROWS, GROUP_WARPS, WarpGroupTiling};
 use crate::ir::{Func, Op, ParamId, Shape};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::GroupStore;
+use crate::ops::TmaStore;
 use crate::support::dtype::DType;
 
 /// Rows and columns of the matrices of which `stmatrix` writes four.
@@ -30,7 +30,7 @@ const FIRST_BARRIER: u32 = 8;
 
 /// What leaves.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Outgoing {
+pub(super) struct EpilogueBuffers {
     /// The maps of views that blocks are written to.
     maps: Vec<(ParamId, usize)>,
     /// Memory of all groups.
@@ -38,7 +38,7 @@ pub(super) struct Outgoing {
     pub start: u32,
 }
 
-impl Outgoing {
+impl EpilogueBuffers {
     /// The numbers of the maps.
     pub(super) fn maps(&self) -> impl Iterator<Item = usize> {
         self.maps.iter().map(|&(_, map)| map)
@@ -46,8 +46,8 @@ impl Outgoing {
 }
 
 /// A matrix in pieces.
-struct Pieces {
-    groups: Groups,
+struct StoreChunks {
+    groups: WarpGroupTiling,
     /// The first row and column of each, of the first group's.
     places: Vec<[u32; 2]>,
     /// Columns of a piece.
@@ -59,23 +59,23 @@ struct Pieces {
 /// Pieces side by side of a transpose: of the rows of a group's product.
 const HALVES: u32 = GROUP_ROWS * 4 / LINE;
 
-impl Pieces {
-    fn new(func: &Func, store: &GroupStore, num_warps: u32) -> Pieces {
+impl StoreChunks {
+    fn new(func: &Func, store: &TmaStore, num_warps: u32) -> StoreChunks {
         let ty = func.ty(store.value);
         let [rows, columns] = [ty.shape[0], ty.shape[1]];
         if store.transposed {
-            return Pieces::of_transpose([rows, columns], num_warps);
+            return StoreChunks::of_transpose([rows, columns], num_warps);
         }
-        let groups = Groups::new(rows, num_warps);
+        let groups = WarpGroupTiling::new(rows, num_warps);
         let (width, share) = (LINE / ty.dtype.bytes(), columns / groups.along_columns);
         let sets = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize);
         let columns = || (0..share).step_by(width as usize);
         let places = sets.flat_map(|row| columns().map(move |column| [row, column])).collect();
-        Pieces { groups, places, width, share }
+        StoreChunks { groups, places, width, share }
     }
 
-    fn of_transpose([rows, columns]: [u32; 2], num_warps: u32) -> Pieces {
-        let groups = Groups::new(columns, num_warps);
+    fn of_transpose([rows, columns]: [u32; 2], num_warps: u32) -> StoreChunks {
+        let groups = WarpGroupTiling::new(columns, num_warps);
         let (width, share) = (GROUP_ROWS / HALVES, rows / groups.along_columns);
         let each = GROUP_ROWS as usize;
         let sets = (0..columns).step_by(each * groups.along_rows as usize);
@@ -83,15 +83,15 @@ impl Pieces {
         let rows = || (0..share).step_by(each);
         let places =
             sets.flat_map(|set| rows().flat_map(move |row| halves(set).map(move |column| [row, column])));
-        Pieces { groups, places: places.collect(), width, share }
+        StoreChunks { groups, places: places.collect(), width, share }
     }
 }
 
-impl Pipeline {
+impl TmaPipeline {
     /// Finds a map and memory for a block that leaves.
-    pub(super) fn leaves(&mut self, distributed: &Distributed, store: &GroupStore) {
-        let Pieces { groups, places, width, .. } =
-            Pieces::new(&distributed.func, store, distributed.num_warps);
+    pub(super) fn leaves(&mut self, distributed: &Distributed, store: &TmaStore) {
+        let StoreChunks { groups, places, width, .. } =
+            StoreChunks::new(&distributed.func, store, distributed.num_warps);
         let map = self.map_of(&distributed.func, &store.window, [GROUP_ROWS, width], false);
         self.outgoing.maps.push((store.window.memory, map));
         let own = places.len().min(PIECES) as u32 * PIECE;
@@ -99,10 +99,10 @@ impl Pipeline {
     }
 }
 
-impl Emit for GroupStore {
+impl GpuEmit for TmaStore {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
         let num_warps = gpu.plan.distributed.num_warps;
-        let Pieces { groups, places, width, share } = Pieces::new(gpu.func, self, num_warps);
+        let StoreChunks { groups, places, width, share } = StoreChunks::new(gpu.func, self, num_warps);
         let [row_group, column_group] = gpu.group_of_warp(b, groups);
         let group = gpu.warp_group(b);
         let place = gpu.leaving_place(b, group);
@@ -112,9 +112,9 @@ impl Emit for GroupStore {
         }
         let begins = self.begins(gpu, b, shares);
         let writer = if self.transposed {
-            Writer::of_transpose(gpu, b, gpu.func.ty(self.value).dtype, place)
+            FragmentWriter::of_transpose(gpu, b, gpu.func.ty(self.value).dtype, place)
         } else {
-            Writer::new(gpu, b, gpu.func.ty(self.value).dtype, place)
+            FragmentWriter::new(gpu, b, gpu.func.ty(self.value).dtype, place)
         };
         let first = gpu.first_of(b, 31, GROUP_WARPS - 1).expect("a group has many threads");
         let map = gpu.map_to(self.window.memory);
@@ -149,7 +149,7 @@ impl Emit for GroupStore {
     }
 }
 
-impl GroupStore {
+impl TmaStore {
     /// The elements of this thread in the piece that begins at a row and column: [`EACH`] of each [`MATRIX`] columns; of a transpose in
     /// pieces side by side, of each [`MATRIX`] rows.
     fn elements(&self, gpu: &Gpu, [row, column]: [u32; 2], width: u32) -> Vec<Val> {
@@ -199,7 +199,7 @@ fn copy_out(b: &mut Builder, condition: Val, (map, begins): (Val, &[Val]), from:
 }
 
 /// Writes fragments to lines whose pieces of 16 bytes are exchanged, as copies of lines of 128 bytes have them.
-struct Writer {
+struct FragmentWriter {
     dtype: DType,
     /// This thread's address for each pair of neighbouring fragments of a line, or for each fragment; of a transpose for each
     /// element of a fragment.
@@ -207,8 +207,8 @@ struct Writer {
     transposed: bool,
 }
 
-impl Writer {
-    fn new(gpu: &mut Gpu, b: &mut Builder, dtype: DType, place: Val) -> Writer {
+impl FragmentWriter {
+    fn new(gpu: &mut Gpu, b: &mut Builder, dtype: DType, place: Val) -> FragmentWriter {
         // A lane says where a row of a matrix goes, or where its own two elements go.
         let halves = dtype.bytes() == 2;
         let addresses = if halves {
@@ -221,12 +221,12 @@ impl Writer {
             let start = b.offset(place, distance, 1);
             gpu.line_addresses(b, start, [row, piece])
         };
-        Writer { dtype, addresses, transposed: false }
+        FragmentWriter { dtype, addresses, transposed: false }
     }
 
     /// For rows of a group that become columns of two pieces, 16 of each warp. No two elements of a warp share a bank: eight rows take two
     /// pieces of 16 bytes, and of four lines, every other one, these are exchanged with others.
-    fn of_transpose(gpu: &Gpu, b: &mut Builder, dtype: DType, place: Val) -> Writer {
+    fn of_transpose(gpu: &Gpu, b: &mut Builder, dtype: DType, place: Val) -> FragmentWriter {
         let (pair, two) = (bits(b, gpu.lane, 0, 2), b.int(Ty::I32, 2));
         let first = b.mul_nsw(pair, two);
         // As a fragment has them: the second column of a pair, and the row eight behind.
@@ -236,7 +236,7 @@ impl Writer {
             let distance = gpu.distance_across(b, (row, PIECE), line);
             b.offset(place, distance, 1)
         });
-        Writer { dtype, addresses: addresses.to_vec(), transposed: true }
+        FragmentWriter { dtype, addresses: addresses.to_vec(), transposed: true }
     }
 
     /// Writes this thread's elements of a piece to where it begins.
@@ -354,7 +354,7 @@ impl Gpu<'_> {
 
     /// Where a group writes what leaves.
     fn leaving_place(&self, b: &mut Builder, group: Val) -> Val {
-        let Pipeline { outgoing, .. } = self.plan.pipeline();
+        let TmaPipeline { outgoing, .. } = self.plan.pipeline();
         let groups = self.plan.distributed.num_warps / GROUP_WARPS;
         self.at(b, outgoing.start, group, outgoing.bytes / groups)
     }
