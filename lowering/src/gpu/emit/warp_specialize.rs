@@ -11,22 +11,24 @@
 //! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of
 //! products may leave through shared memory ([`stores`]).
 
+mod barriers;
+mod consumer;
 mod multicast;
 mod producer;
+mod roles;
 mod tile_scheduler;
 mod tma_store;
 
 use std::collections::HashMap;
 
+pub(super) use self::barriers::{PipelineProgress, PipelineState};
+pub(super) use self::consumer::MmaOrder;
 use self::tma_store::EpilogueBuffers;
 pub(super) use self::tma_store::bits;
-use crate::gpu::emit::IntPredicate;
 use crate::gpu::emit::smem_alloc::SIGNAL;
 use crate::gpu::layout::Distributed;
 use crate::gpu::opt::select_wgmma::{GROUP_WARPS, LINE};
 use crate::ir::{Block, Func, Op, ParamId, Value, sources};
-use crate::mlir::builder::{Builder, Val};
-use crate::mlir::types::Ty;
 use crate::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
 use crate::support::dtype::DType;
 
@@ -168,48 +170,11 @@ impl TmaRing {
     }
 }
 
-/// The barrier objects of a block: that it came, and that it was used.
-#[derive(Clone, Copy)]
-struct BarrierPair {
-    full: Val,
-    empty: Val,
-}
-
 /// What a product takes: a lot of a ring's blocks, or a block that is copied once.
 #[derive(Clone, Copy)]
 enum DotBuffers<'p> {
     Lot(&'p TmaRing, usize),
     Own(usize),
-}
-
-/// What a group of warps does about the turn to multiply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum MmaOrder {
-    /// The last group lets the first one begin.
-    First,
-    /// Waits until the group before lets this one begin.
-    Take,
-    /// Lets the next one begin.
-    Pass,
-}
-
-/// The number of the first group's barrier: 0 is the block's and 1 the program's.
-const FIRST_BATON: u32 = 2;
-
-/// Where the copies are: what the thread that copies and the other warps count alike.
-#[derive(Clone, Default)]
-pub(super) struct PipelineProgress {
-    /// The next turn of the ring of the loop with this variable.
-    turns: HashMap<Value, PipelineState>,
-    /// The place of what is copied once for a program.
-    once: Option<PipelineState>,
-}
-
-/// The part of a ring that is next, and the parity of the phase that is waited for there.
-#[derive(Clone, Copy)]
-pub(super) struct PipelineState {
-    pub part: Val,
-    pub parity: Val,
 }
 
 impl TmaPipeline {
@@ -440,49 +405,6 @@ impl TmaPipeline {
     /// The loop's ring takes turns.
     pub fn turns(&self, body: &For) -> bool {
         self.ring_of(body.body.args[0]).is_some()
-    }
-
-    /// Before the first program.
-    fn start(&self, b: &mut Builder, fills: bool) -> PipelineProgress {
-        let first = PipelineState::first(b, fills);
-        let turns = self.rings.iter().map(|ring| (ring.variable, first)).collect();
-        PipelineProgress { turns, once: Some(first) }
-    }
-
-    fn flat(&self, progress: &PipelineProgress) -> Vec<Val> {
-        let turns = self.rings.iter().flat_map(|ring| progress.turns[&ring.variable].flat());
-        turns.chain(progress.once.iter().flat_map(|turn| turn.flat())).collect()
-    }
-
-    fn progress(&self, flat: &[Val]) -> PipelineProgress {
-        let mut turns = flat.chunks(2).map(PipelineState::of);
-        let rings = self.rings.iter().map(|ring| ring.variable);
-        let of_rings = rings.zip(turns.by_ref()).collect();
-        PipelineProgress { turns: of_rings, once: turns.next() }
-    }
-}
-
-impl PipelineState {
-    pub fn flat(self) -> [Val; 2] {
-        [self.part, self.parity]
-    }
-
-    pub fn of(flat: &[Val]) -> PipelineState {
-        PipelineState { part: flat[0], parity: flat[1] }
-    }
-
-    /// The first one; who fills the parts finds them empty.
-    fn first(b: &mut Builder, fills: bool) -> PipelineState {
-        PipelineState { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
-    }
-
-    /// The one after it, of so many parts.
-    fn next(self, b: &mut Builder, parts: u32) -> PipelineState {
-        let [zero, one, parts] = [0, 1, parts].map(|number| b.int(Ty::I32, i64::from(number)));
-        let after = b.add(self.part, one);
-        let around = b.icmp(IntPredicate::Eq, after, parts);
-        let other = b.xor(self.parity, one);
-        PipelineState { part: b.select(around, zero, after), parity: b.select(around, other, self.parity) }
     }
 }
 

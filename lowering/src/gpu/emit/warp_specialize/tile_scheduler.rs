@@ -10,7 +10,8 @@
 
 use std::collections::HashMap;
 
-use super::{BarrierPair, PipelineProgress, PipelineState, SIGNAL, TmaPipeline, differs};
+use super::barriers::{BarrierPair, PipelineProgress, PipelineState};
+use super::{SIGNAL, TmaPipeline, differs};
 use crate::gpu::emit::barrier::warp_barrier;
 use crate::gpu::emit::{Gpu, IntPredicate, statement};
 use crate::gpu::opt::select_wgmma::is_scalar_arithmetic;
