@@ -13,7 +13,7 @@ use lowering::frontend::typeck::{self, Variant};
 use lowering::gpu::emit as gpu_emit;
 use lowering::mlir::{Machine, Session};
 use lowering::support::diagnostic::Errors;
-use lowering::transform::legalize_index::{BoundsPolicy, split};
+use lowering::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 const SOURCE: &str = include_str!("../src/tests/layer_norm.txt");
 const RUNS: usize = 15;
@@ -71,7 +71,7 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
         lap(if arch == Arch::SM_80 { "GPU: sm_80" } else { "GPU: sm_90a" });
     }
     let mut func = checked.func;
-    split(&mut func, BoundsPolicy::Nothing);
+    legalize_index(&mut func, BoundsPolicy::Masked);
     let plan = cpu_emit::CpuPlan::new(func);
     lowering::backend::host_asm::emit(session, &plan, "entry", Family::X86_64).expect("assembly");
     lap("host: three levels");

@@ -25,7 +25,7 @@ pub enum Assumption {
 
 impl Assumption {
     /// What the launcher checks.
-    pub fn fact(&self) -> Guard {
+    pub fn guard(&self) -> Guard {
         let constant =
             |value: i64| SymbolicSum { terms: if value == 0 { vec![] } else { vec![(value, vec![])] } };
         let symbol = |symbol: Symbol| SymbolicSum { terms: vec![(1, vec![symbol])] };
@@ -40,8 +40,8 @@ impl Assumption {
 }
 
 /// What the assumptions of a function promise.
-pub fn promises(func: &Func) -> Vec<Assumption> {
-    let polynomials = Polynomials::analyse(func);
+pub fn assumptions(func: &Func) -> Vec<Assumption> {
+    let polynomials = Polynomials::analyze(func);
     let reader = AssumptionReader { definitions: func.definitions(), polynomials };
     let mut found = vec![];
     func.body.walk(&mut |op| {
@@ -52,9 +52,9 @@ pub fn promises(func: &Func) -> Vec<Assumption> {
         }
     });
     let mut unique: Vec<Assumption> = vec![];
-    for promise in found {
-        if !unique.contains(&promise) {
-            unique.push(promise);
+    for assumption in found {
+        if !unique.contains(&assumption) {
+            unique.push(assumption);
         }
     }
     unique

@@ -31,7 +31,7 @@ const UNKNOWN: Axis = Axis { contiguity: 1, divisibility: 1, constancy: 1 };
 
 /// What is known about one value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Info {
+pub struct AxisInfo {
     pub axes: Vec<Axis>,
     /// Every element is a multiple of this power of two.
     pub divisor: u64,
@@ -39,15 +39,15 @@ pub struct Info {
     pub range: (i128, i128),
 }
 
-impl Info {
+impl AxisInfo {
     /// Nothing but what the type says.
-    pub fn unknown(ty: &Type) -> Info {
+    pub fn unknown(ty: &Type) -> AxisInfo {
         let range = if ty.dtype.is_float() { (i128::MIN, i128::MAX) } else { ty.dtype.range() };
-        Info { axes: vec![UNKNOWN; ty.shape.rank()], divisor: 1, range }
+        AxisInfo { axes: vec![UNKNOWN; ty.shape.rank()], divisor: 1, range }
     }
 
-    pub fn constant(value: i128) -> Info {
-        Info { axes: vec![], divisor: power_in(value), range: (value, value) }
+    pub fn constant(value: i128) -> AxisInfo {
+        AxisInfo { axes: vec![], divisor: power_in(value), range: (value, value) }
     }
 
     /// A divisor of the elements at positions that are multiples of `step` along `axis`.
@@ -59,7 +59,7 @@ impl Info {
     }
 
     /// What holds whichever of the two is meant.
-    pub fn meet(&self, other: &Info) -> Info {
+    pub fn meet(&self, other: &AxisInfo) -> AxisInfo {
         let axes = (0..self.axes.len())
             .map(|d| {
                 let contiguity = self.axes[d].contiguity.min(other.axes[d].contiguity);
@@ -70,7 +70,7 @@ impl Info {
                 }
             })
             .collect();
-        Info {
+        AxisInfo {
             axes,
             divisor: self.divisor.min(other.divisor),
             range: (self.range.0.min(other.range.0), self.range.1.max(other.range.1)),
@@ -85,7 +85,7 @@ fn power_in(value: i128) -> u64 {
 
 /// What the analysis may take for granted because the launcher checks it.
 #[derive(Clone, Default, Debug)]
-pub struct LaunchFacts {
+pub struct LaunchAssumptions {
     /// Scalar parameters that are multiples of a power of two.
     pub multiples: HashMap<Value, u64>,
     /// What scalar parameters lie between.
@@ -96,11 +96,11 @@ pub struct LaunchFacts {
     pub grid: [Option<i128>; 3],
 }
 
-impl LaunchFacts {
+impl LaunchAssumptions {
     /// What a function's promises come to; those that contradict each other say nothing.
-    pub fn promised(func: &Func) -> LaunchFacts {
-        let mut all = LaunchFacts::default();
-        for promise in &func.promises {
+    pub fn of(func: &Func) -> LaunchAssumptions {
+        let mut all = LaunchAssumptions::default();
+        for promise in &func.assumptions {
             match *promise {
                 Assumption::Multiple(scalar, by) => {
                     if let Some((value, _)) = integer(func, scalar) {
@@ -123,7 +123,7 @@ impl LaunchFacts {
 
     /// With what facts say of arguments and of the grid. The extents and strides of views are never negative, so that a sum with a
     /// limit is one for each of them.
-    pub fn learned(mut self, func: &Func, facts: &[Guard]) -> LaunchFacts {
+    pub fn with_guards(mut self, func: &Func, facts: &[Guard]) -> LaunchAssumptions {
         for fact in facts {
             let Guard::AtMost { low, high } = fact else { continue };
             match (low.as_constant(), low.single(), high.as_constant(), high.single()) {
@@ -146,7 +146,7 @@ impl LaunchFacts {
             }
             let (Some(limit), Some((start, parts))) = (high.as_constant(), low.linear()) else { continue };
             let of_view = |&(position, factor): &(u32, i64)| {
-                factor > 0 && integer(func, position).is_some_and(|(value, _)| func.is_view_number(value))
+                factor > 0 && integer(func, position).is_some_and(|(value, _)| func.is_view_scalar(value))
             };
             if parts.iter().all(of_view) {
                 for (position, factor) in parts {
@@ -160,8 +160,8 @@ impl LaunchFacts {
     }
 
     /// With what the facts of operands' signs say.
-    pub fn with_signs(self, signs: &Signs) -> LaunchFacts {
-        LaunchFacts { least: signs.least.clone(), ..self }
+    pub fn with_signs(self, signs: &Signs) -> LaunchAssumptions {
+        LaunchAssumptions { least: signs.least.clone(), ..self }
     }
 
     fn narrow(&mut self, func: &Func, scalar: u32, (low, high): (i128, i128)) {
@@ -182,33 +182,33 @@ fn integer(func: &Func, position: u32) -> Option<(Value, DType)> {
 
 /// The facts of every value of a function.
 #[derive(Debug)]
-pub struct Axes {
-    infos: Vec<Option<Info>>,
+pub struct AxisInfoMap {
+    infos: Vec<Option<AxisInfo>>,
 }
 
-impl Axes {
-    pub fn analyse(func: &Func, assumptions: &LaunchFacts) -> Axes {
+impl AxisInfoMap {
+    pub fn analyze(func: &Func, assumptions: &LaunchAssumptions) -> AxisInfoMap {
         let infos = vec![None; func.value_count()];
         let budget = PASSES * func.value_count().max(64);
-        let LaunchFacts { least, grid, .. } = assumptions;
-        let mut analysis = Analysis { func, infos, least, grid: *grid, budget };
+        let LaunchAssumptions { least, grid, .. } = assumptions;
+        let mut analysis = AxisInfoAnalysis { func, infos, least, grid: *grid, budget };
         for param in &func.params {
             if let ParamKind::Scalar { value, .. } = param.kind {
-                let mut info = Info::unknown(func.ty(value));
+                let mut info = AxisInfo::unknown(func.ty(value));
                 info.divisor = assumptions.multiples.get(&value).copied().unwrap_or(1);
                 info.range = assumptions.ranges.get(&value).copied().unwrap_or(info.range);
-                if func.is_view_number(value) {
+                if func.is_view_scalar(value) {
                     info.range = (info.range.0.max(0), info.range.1.min(View::LIMIT - 1));
                 }
                 analysis.infos[value.index()] = Some(info);
             }
         }
         analysis.block(&func.body);
-        Axes { infos: analysis.infos }
+        AxisInfoMap { infos: analysis.infos }
     }
 
-    pub fn get(&self, func: &Func, value: Value) -> Info {
-        self.infos[value.index()].clone().unwrap_or_else(|| Info::unknown(func.ty(value)))
+    pub fn get(&self, func: &Func, value: Value) -> AxisInfo {
+        self.infos[value.index()].clone().unwrap_or_else(|| AxisInfo::unknown(func.ty(value)))
     }
 }
 
@@ -216,18 +216,18 @@ impl Axes {
 const PASSES: usize = 64;
 
 /// What an operation's rule may ask.
-pub struct Analysis<'f> {
+pub struct AxisInfoAnalysis<'f> {
     pub func: &'f Func,
-    infos: Vec<Option<Info>>,
+    infos: Vec<Option<AxisInfo>>,
     least: &'f HashMap<Value, i128>,
     grid: [Option<i128>; 3],
     /// How many more operations are looked at before nothing is known of what loops carry.
     budget: usize,
 }
 
-impl Analysis<'_> {
-    pub fn info(&self, value: Value) -> Info {
-        self.infos[value.index()].clone().unwrap_or_else(|| Info::unknown(self.func.ty(value)))
+impl AxisInfoAnalysis<'_> {
+    pub fn info(&self, value: Value) -> AxisInfo {
+        self.infos[value.index()].clone().unwrap_or_else(|| AxisInfo::unknown(self.func.ty(value)))
     }
 
     /// The most programs along an axis of the grid, where that is known.
@@ -235,7 +235,7 @@ impl Analysis<'_> {
         self.grid[usize::from(axis)]
     }
 
-    pub fn set(&mut self, value: Value, info: Info) {
+    pub fn set(&mut self, value: Value, info: AxisInfo) {
         self.infos[value.index()] = Some(info);
     }
 
@@ -259,12 +259,12 @@ impl Analysis<'_> {
     }
 
     /// Runs a loop's body until the facts about its carried values stop changing.
-    pub fn carry(&mut self, inits: &[Value], args: &[Value], body: &Block) -> Vec<Info> {
-        let mut carried: Vec<Info> = inits.iter().map(|&init| self.info(init)).collect();
+    pub fn carry(&mut self, inits: &[Value], args: &[Value], body: &Block) -> Vec<AxisInfo> {
+        let mut carried: Vec<AxisInfo> = inits.iter().map(|&init| self.info(init)).collect();
         loop {
             let exhausted = self.budget == 0;
             if exhausted {
-                carried = args.iter().map(|&arg| Info::unknown(self.func.ty(arg))).collect();
+                carried = args.iter().map(|&arg| AxisInfo::unknown(self.func.ty(arg))).collect();
             }
             for (&arg, info) in args.iter().zip(&carried) {
                 self.set(arg, info.clone());
@@ -273,15 +273,15 @@ impl Analysis<'_> {
             if exhausted {
                 return carried;
             }
-            let next: Vec<Info> = carried
+            let next: Vec<AxisInfo> = carried
                 .iter()
                 .zip(&body.yields)
                 .zip(args)
                 .map(|((before, &end), &arg)| {
                     let met = before.meet(&self.info(end));
                     // A range that grew may go on growing: give it up at once. Powers of two only shrink, so this ends.
-                    let full = Info::unknown(self.func.ty(arg)).range;
-                    Info { range: if met.range == before.range { met.range } else { full }, ..met }
+                    let full = AxisInfo::unknown(self.func.ty(arg)).range;
+                    AxisInfo { range: if met.range == before.range { met.range } else { full }, ..met }
                 })
                 .collect();
             if next == carried {
@@ -293,9 +293,9 @@ impl Analysis<'_> {
 }
 
 /// Keeps a claim within what its type can hold: a result that leaves the type's range wraps.
-fn clip(info: Info, ty: &Type) -> Info {
+fn clip(info: AxisInfo, ty: &Type) -> AxisInfo {
     if ty.dtype.is_float() {
-        return Info::unknown(ty);
+        return AxisInfo::unknown(ty);
     }
     let (low, high) = ty.dtype.range();
     if info.range.0 >= low && info.range.1 <= high {
@@ -319,7 +319,7 @@ fn clip(info: Info, ty: &Type) -> Info {
             Axis { contiguity, divisibility: divisibility.min(modulus), constancy: axis.constancy }
         })
         .collect();
-    Info { axes, divisor: info.divisor.min(modulus), range: (low, high) }
+    AxisInfo { axes, divisor: info.divisor.min(modulus), range: (low, high) }
 }
 
 /// The power of two in an extent: runs do not cross what is repeated an odd number of times.
@@ -327,31 +327,35 @@ fn run(extent: u32) -> u64 {
     1 << extent.trailing_zeros()
 }
 
-pub fn splat(scalar: &Info, shape: &Shape) -> Info {
+pub fn splat(scalar: &AxisInfo, shape: &Shape) -> AxisInfo {
     let axes = shape
         .iter()
         .map(|&extent| Axis { contiguity: 1, divisibility: scalar.divisor, constancy: run(extent) })
         .collect();
-    Info { axes, divisor: scalar.divisor, range: scalar.range }
+    AxisInfo { axes, divisor: scalar.divisor, range: scalar.range }
 }
 
-pub fn arange(start: i32, extent: u32) -> Info {
+pub fn arange(start: i32, extent: u32) -> AxisInfo {
     let runs = run(extent);
     let between = if u64::from(extent) == runs { ALL } else { runs };
     let axis =
         Axis { contiguity: runs, divisibility: power_in(i128::from(start)).min(between), constancy: 1 };
     let divisor = if extent == 1 { power_in(i128::from(start)) } else { 1 };
-    Info { axes: vec![axis], divisor, range: (i128::from(start), i128::from(start) + i128::from(extent) - 1) }
+    AxisInfo {
+        axes: vec![axis],
+        divisor,
+        range: (i128::from(start), i128::from(start) + i128::from(extent) - 1),
+    }
 }
 
-pub fn expand_dims(info: &Info, axis: usize) -> Info {
+pub fn expand_dims(info: &AxisInfo, axis: usize) -> AxisInfo {
     let mut info = info.clone();
     let divisor = (0..info.axes.len()).map(|d| info.divisor_at(d, 1)).max().unwrap_or(info.divisor);
     info.axes.insert(axis, Axis { contiguity: 1, divisibility: divisor, constancy: 1 });
     info
 }
 
-pub fn broadcast(info: &Info, from: &Shape, to: &Shape) -> Info {
+pub fn broadcast(info: &AxisInfo, from: &Shape, to: &Shape) -> AxisInfo {
     let mut info = info.clone();
     for d in 0..from.rank() {
         if from[d] != to[d] {
@@ -362,7 +366,7 @@ pub fn broadcast(info: &Info, from: &Shape, to: &Shape) -> Info {
 }
 
 /// Row-major order keeps runs along the last axis that fit both shapes.
-pub fn reshape(info: &Info, from: &Shape, to: &Shape) -> Info {
+pub fn reshape(info: &AxisInfo, from: &Shape, to: &Shape) -> AxisInfo {
     let mut axes = vec![Axis { divisibility: info.divisor, ..UNKNOWN }; to.rank()];
     if let (Some(&old), Some(&new)) = (from.last(), to.last()) {
         let last = from.rank() - 1;
@@ -372,33 +376,35 @@ pub fn reshape(info: &Info, from: &Shape, to: &Shape) -> Info {
         let divisibility = info.divisor_at(last, contiguity);
         axes[to.rank() - 1] = Axis { contiguity, divisibility, constancy: constancy.min(fits) };
     }
-    Info { axes, divisor: info.divisor, range: info.range }
+    AxisInfo { axes, divisor: info.divisor, range: info.range }
 }
 
-pub fn permute(info: &Info, order: &[usize]) -> Info {
-    Info { axes: order.iter().map(|&d| info.axes[d]).collect(), ..info.clone() }
+pub fn permute(info: &AxisInfo, order: &[usize]) -> AxisInfo {
+    AxisInfo { axes: order.iter().map(|&d| info.axes[d]).collect(), ..info.clone() }
 }
 
-pub fn cast(info: &Info, from: DType, to: &Type) -> Info {
+pub fn cast(info: &AxisInfo, from: DType, to: &Type) -> AxisInfo {
     if from.is_float() || to.dtype == DType::Bool {
-        return Info::unknown(to);
+        return AxisInfo::unknown(to);
     }
     // `clip` turns what does not fit into a wrapped value.
     info.clone()
 }
 
 /// Joins two operands axis by axis.
-fn zip(a: &Info, b: &Info, join: impl Fn(usize) -> Axis) -> Vec<Axis> {
+fn zip(a: &AxisInfo, b: &AxisInfo, join: impl Fn(usize) -> Axis) -> Vec<Axis> {
     debug_assert_eq!(a.axes.len(), b.axes.len());
     (0..a.axes.len()).map(join).collect()
 }
 
 /// The facts of a lanewise operation.
-pub fn scalar(algebra: ArithKind, args: &[Info], ty: &Type) -> Info {
+pub fn scalar(algebra: ArithKind, args: &[AxisInfo], ty: &Type) -> AxisInfo {
     match (algebra, args) {
         (ArithKind::Add, [a, b]) => add(a, b),
         (ArithKind::Sub, [a, b]) => sub(a, b),
-        (ArithKind::Neg, [a]) => sub(&Info { axes: constant_axes(a.axes.len()), ..Info::constant(0) }, a),
+        (ArithKind::Neg, [a]) => {
+            sub(&AxisInfo { axes: constant_axes(a.axes.len()), ..AxisInfo::constant(0) }, a)
+        }
         (ArithKind::Mul, [a, b]) => mul(a, b),
         (ArithKind::Div, [a, b]) => div(a, b, ty),
         (ArithKind::Rem, [a, b]) => rem(a, b, ty),
@@ -413,15 +419,15 @@ pub fn scalar(algebra: ArithKind, args: &[Info], ty: &Type) -> Info {
             _ => equal_runs(args, ty),
         },
         (ArithKind::Minimum, [a, b]) => {
-            Info { range: (a.range.0.min(b.range.0), a.range.1.min(b.range.1)), ..either(a, b) }
+            AxisInfo { range: (a.range.0.min(b.range.0), a.range.1.min(b.range.1)), ..either(a, b) }
         }
         (ArithKind::Maximum, [a, b]) => {
-            Info { range: (a.range.0.max(b.range.0), a.range.1.max(b.range.1)), ..either(a, b) }
+            AxisInfo { range: (a.range.0.max(b.range.0), a.range.1.max(b.range.1)), ..either(a, b) }
         }
         (ArithKind::Select, [condition, a, b]) if !ty.dtype.is_float() => select(condition, a, b),
         (ArithKind::Compare(op), [a, b]) => compare(op, a, b, ty),
         (ArithKind::And, [a, b]) if a.range.0 >= 0 && b.range.0 >= 0 => {
-            Info { range: (0, a.range.1.min(b.range.1)), ..equal_runs(args, ty) }
+            AxisInfo { range: (0, a.range.1.min(b.range.1)), ..equal_runs(args, ty) }
         }
         _ => equal_runs(args, ty),
     }
@@ -432,15 +438,15 @@ fn constant_axes(rank: usize) -> Vec<Axis> {
 }
 
 /// `info`, a known exponent, as the power itself.
-fn scaled(info: &Info, value: i128) -> Info {
+fn scaled(info: &AxisInfo, value: i128) -> AxisInfo {
     let divisor = power_in(value);
     let axes = info.axes.iter().map(|axis| Axis { contiguity: 1, divisibility: divisor, ..*axis }).collect();
-    Info { axes, divisor, range: (value, value) }
+    AxisInfo { axes, divisor, range: (value, value) }
 }
 
 /// Equal operands give equal results: all that is known of an operation without a rule.
-fn equal_runs(args: &[Info], ty: &Type) -> Info {
-    let mut info = Info::unknown(ty);
+fn equal_runs(args: &[AxisInfo], ty: &Type) -> AxisInfo {
+    let mut info = AxisInfo::unknown(ty);
     for (d, axis) in info.axes.iter_mut().enumerate() {
         axis.constancy = args.iter().map(|arg| arg.axes[d].constancy).min().unwrap_or(1);
     }
@@ -448,20 +454,20 @@ fn equal_runs(args: &[Info], ty: &Type) -> Info {
 }
 
 /// One of the two, element by element.
-fn either(a: &Info, b: &Info) -> Info {
+fn either(a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
     let axes = zip(a, b, |d| Axis {
         contiguity: 1,
         divisibility: a.divisor_at(d, 1).min(b.divisor_at(d, 1)),
         constancy: a.axes[d].constancy.min(b.axes[d].constancy),
     });
-    Info {
+    AxisInfo {
         axes,
         divisor: a.divisor.min(b.divisor),
         range: (a.range.0.min(b.range.0), a.range.1.max(b.range.1)),
     }
 }
 
-fn add(a: &Info, b: &Info) -> Info {
+fn add(a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
     let axes = zip(a, b, |d| {
         let (x, y) = (a.axes[d], b.axes[d]);
         let contiguity = x.contiguity.min(y.constancy).max(x.constancy.min(y.contiguity));
@@ -472,10 +478,10 @@ fn add(a: &Info, b: &Info) -> Info {
         }
     });
     let range = (a.range.0.saturating_add(b.range.0), a.range.1.saturating_add(b.range.1));
-    Info { axes, divisor: a.divisor.min(b.divisor), range }
+    AxisInfo { axes, divisor: a.divisor.min(b.divisor), range }
 }
 
-fn sub(a: &Info, b: &Info) -> Info {
+fn sub(a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
     let axes = zip(a, b, |d| {
         let (x, y) = (a.axes[d], b.axes[d]);
         let contiguity = x.contiguity.min(y.constancy);
@@ -486,11 +492,11 @@ fn sub(a: &Info, b: &Info) -> Info {
         }
     });
     let range = (a.range.0.saturating_sub(b.range.1), a.range.1.saturating_sub(b.range.0));
-    Info { axes, divisor: a.divisor.min(b.divisor), range }
+    AxisInfo { axes, divisor: a.divisor.min(b.divisor), range }
 }
 
-fn mul(a: &Info, b: &Info) -> Info {
-    let one = |info: &Info| info.range == (1, 1);
+fn mul(a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
+    let one = |info: &AxisInfo| info.range == (1, 1);
     let product = |x: u64, y: u64| x.saturating_mul(y).min(ALL);
     let axes = zip(a, b, |d| {
         if one(a) {
@@ -513,17 +519,17 @@ fn mul(a: &Info, b: &Info) -> Info {
     ];
     let range =
         (corners.into_iter().min().unwrap_or(i128::MIN), corners.into_iter().max().unwrap_or(i128::MAX));
-    Info { axes, divisor: product(a.divisor, b.divisor), range }
+    AxisInfo { axes, divisor: product(a.divisor, b.divisor), range }
 }
 
 /// How long runs are that start at a common multiple of their length in `a` (contiguous) and in `b` (constant): within
 /// such a run the quotient by `b` is one number, and so is the answer to `a < b`.
-fn aligned_run(a: &Info, b: &Info, d: usize) -> u64 {
+fn aligned_run(a: &AxisInfo, b: &AxisInfo, d: usize) -> u64 {
     let (x, y) = (a.axes[d], b.axes[d]);
     x.contiguity.min(a.divisor_at(d, x.contiguity)).min(b.divisor_at(d, 1)).min(y.constancy)
 }
 
-fn div(a: &Info, b: &Info, ty: &Type) -> Info {
+fn div(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     let positive = a.range.0 >= 0 && b.range.0 > 0;
     let mut info = equal_runs(&[a.clone(), b.clone()], ty);
     if !positive {
@@ -538,7 +544,7 @@ fn div(a: &Info, b: &Info, ty: &Type) -> Info {
         let power = b.range.0 as u64;
         info.divisor = (a.divisor / power).max(1);
         if power == 1 {
-            return Info { range: info.range, ..a.clone() };
+            return AxisInfo { range: info.range, ..a.clone() };
         }
         for d in 0..info.axes.len() {
             info.axes[d].divisibility = info.divisor;
@@ -547,7 +553,7 @@ fn div(a: &Info, b: &Info, ty: &Type) -> Info {
     info
 }
 
-fn rem(a: &Info, b: &Info, ty: &Type) -> Info {
+fn rem(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     let mut info = equal_runs(&[a.clone(), b.clone()], ty);
     if a.range.0 < 0 || b.range.0 <= 0 {
         return info;
@@ -562,7 +568,7 @@ fn rem(a: &Info, b: &Info, ty: &Type) -> Info {
     info
 }
 
-fn select(condition: &Info, a: &Info, b: &Info) -> Info {
+fn select(condition: &AxisInfo, a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
     let axes = zip(a, b, |d| {
         let (x, y, c) = (a.axes[d], b.axes[d], condition.axes[d].constancy);
         let contiguity = x.contiguity.min(y.contiguity).min(c);
@@ -572,7 +578,7 @@ fn select(condition: &Info, a: &Info, b: &Info) -> Info {
             constancy: x.constancy.min(y.constancy).min(c),
         }
     });
-    Info {
+    AxisInfo {
         axes,
         divisor: a.divisor.min(b.divisor),
         range: (a.range.0.min(b.range.0), a.range.1.max(b.range.1)),
@@ -581,7 +587,7 @@ fn select(condition: &Info, a: &Info, b: &Info) -> Info {
 
 /// `ramp < bound` gives one answer over a run when both are multiples of the run's length; so do `>=`, and `>` and `<=`
 /// with the sides exchanged.
-fn compare(op: BinaryOp, a: &Info, b: &Info, ty: &Type) -> Info {
+fn compare(op: BinaryOp, a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     let mut info = equal_runs(&[a.clone(), b.clone()], ty);
     for d in 0..info.axes.len() {
         let runs = match op {

@@ -24,9 +24,9 @@ const MAX_INEQUALITIES: usize = 32;
 #[derive(Clone, PartialEq, Debug)]
 pub enum BoundsDecision {
     /// It does if these hold.
-    Launch(Vec<Guard>),
-    /// Nothing is known: the kernel compares.
-    Kernel,
+    Guarded(Vec<Guard>),
+    /// Nothing is known: the kernel compares, and masks.
+    Masked,
 }
 
 /// The decision for every access of a function. Two accesses of one place share the weaker decision.
@@ -36,14 +36,14 @@ pub struct BoundsDecisions {
 }
 
 impl BoundsDecisions {
-    pub fn analyse(func: &Func, polynomials: &Polynomials) -> BoundsDecisions {
+    pub fn analyze(func: &Func, polynomials: &Polynomials) -> BoundsDecisions {
         let mut walker = BoundsWalker::new(func, polynomials);
         walker.block(&func.body);
         BoundsDecisions { decided: walker.decided }
     }
 
     pub fn get(&self, place: &MemAccess) -> BoundsDecision {
-        self.decided.get(place).cloned().unwrap_or(BoundsDecision::Kernel)
+        self.decided.get(place).cloned().unwrap_or(BoundsDecision::Masked)
     }
 }
 
@@ -60,7 +60,7 @@ impl<'f> DisjointAccesses<'f> {
 
     /// Whether two accesses never meet in the same turn of the loops around them: the first element of one comes after the last
     /// of the other.
-    pub fn apart(&self, [a, b]: [&MemAccess; 2]) -> bool {
+    pub fn disjoint(&self, [a, b]: [&MemAccess; 2]) -> bool {
         let BoundsWalker { func, polynomials, .. } = self.walker;
         let follows = |first: &MemAccess, second: &MemAccess| {
             let mut bound = BoundSearch::unmasked(func, polynomials);
@@ -76,7 +76,7 @@ impl<'f> DisjointAccesses<'f> {
 
     /// Whether two accesses in the body of a `for` loop, or one with itself, never meet in different turns: from turn to turn
     /// both move on by more than their elements span.
-    pub fn apart_in_turns(&self, op: &For, [a, b]: [&MemAccess; 2]) -> bool {
+    pub fn disjoint_across_iterations(&self, op: &For, [a, b]: [&MemAccess; 2]) -> bool {
         let BoundsWalker { func, polynomials, .. } = self.walker;
         let body = &op.body;
         let mut inner: HashSet<Value> = body.args.iter().copied().collect();
@@ -85,7 +85,7 @@ impl<'f> DisjointAccesses<'f> {
         let split = |place| polynomials.of_place(place).split(Atom::Loop(body.args[0], Placement::OWN));
         let ((stride, rest_a), (stride_b, rest_b)) = (split(a), split(b));
         let same_stride =
-            stride == stride_b && made_of(&stride, fixed, |atom| !matches!(atom, Atom::Ramp { .. }));
+            stride == stride_b && made_of(&stride, fixed, |atom| !matches!(atom, Atom::Range { .. }));
         if !same_stride || ![&rest_a, &rest_b].into_iter().all(|rest| made_of(rest, fixed, |_| true)) {
             return false;
         }
@@ -119,7 +119,7 @@ impl<'f> DisjointAccesses<'f> {
 fn made_of(value: &Polynomial, values: impl Fn(Value) -> bool, others: impl Fn(Atom) -> bool) -> bool {
     value.all_varying().into_iter().all(|atom| match atom {
         Atom::Loop(value, _) | Atom::Opaque(value, _) => values(value),
-        Atom::Known(_) | Atom::Program(_) | Atom::Ramp { .. } => others(atom),
+        Atom::Known(_) | Atom::Program(_) | Atom::Range { .. } => others(atom),
     })
 }
 
@@ -153,7 +153,7 @@ impl BoundsWalker<'_> {
             if let Some(place) = op.kind.operation().place() {
                 let decision = self.decide(place);
                 let known = self.decided.entry(*place).or_insert_with(|| decision.clone());
-                if decision == BoundsDecision::Kernel {
+                if decision == BoundsDecision::Masked {
                     *known = decision;
                 }
             }
@@ -195,7 +195,7 @@ impl BoundsWalker<'_> {
             Some(facts) => Some(facts),
             None => with_facts(),
         };
-        facts.map_or(BoundsDecision::Kernel, BoundsDecision::Launch)
+        facts.map_or(BoundsDecision::Masked, BoundsDecision::Guarded)
     }
 
     /// Facts under which an access whose offsets obey `known` stays inside; `checked` are those that might wrap.

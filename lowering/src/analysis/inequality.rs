@@ -90,7 +90,7 @@ impl<'a> BoundSearch<'a> {
             }
             Atom::Known(Symbol::Length(_)) => of(DType::I64),
             Atom::Known(Symbol::Grid(_)) | Atom::Program(_) => of(DType::I32),
-            Atom::Ramp { extent, .. } => i128::from(extent),
+            Atom::Range { extent, .. } => i128::from(extent),
             Atom::Loop(value, _) | Atom::Opaque(value, _) => of(self.func.ty(value).dtype),
         }
     }
@@ -154,9 +154,9 @@ impl<'a> BoundSearch<'a> {
         let mut value = value;
         for inequality in masks {
             let atoms = || inequality.small.all_varying().into_iter().chain(inequality.big.all_varying());
-            let known = |atom| matches!(atom, Atom::Ramp { .. } | Atom::Program(_));
+            let known = |atom| matches!(atom, Atom::Range { .. } | Atom::Program(_));
             let ramps =
-                inequality.small.all_varying().into_iter().any(|atom| matches!(atom, Atom::Ramp { .. }));
+                inequality.small.all_varying().into_iter().any(|atom| matches!(atom, Atom::Range { .. }));
             if ramps && atoms().all(known) {
                 value = self.apply(&value, inequality).unwrap_or(value);
             }
@@ -189,7 +189,7 @@ impl<'a> BoundSearch<'a> {
     fn range(&mut self, atom: Atom) -> Option<(Option<Polynomial>, Option<Polynomial>)> {
         let below = |high: Polynomial| high.sub(&Polynomial::constant(1));
         match atom {
-            Atom::Ramp { extent, .. } => {
+            Atom::Range { extent, .. } => {
                 Some((Some(Polynomial::default()), Some(Polynomial::constant(i128::from(extent) - 1))))
             }
             Atom::Program(axis) => {
@@ -336,7 +336,7 @@ impl<'a> BoundSearch<'a> {
 
     fn atom_not_negative(&mut self, atom: Atom) -> Option<()> {
         match atom {
-            Atom::Known(Symbol::Grid(_) | Symbol::Length(_)) | Atom::Program(_) | Atom::Ramp { .. } => {
+            Atom::Known(Symbol::Grid(_) | Symbol::Length(_)) | Atom::Program(_) | Atom::Range { .. } => {
                 Some(())
             }
             Atom::Known(Symbol::Scalar(_) | Symbol::CeilDiv { .. }) => {

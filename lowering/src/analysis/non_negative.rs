@@ -16,13 +16,13 @@ use crate::support::dtype::DType;
 #[derive(Default, Debug)]
 pub struct Signs {
     pub least: HashMap<Value, i128>,
-    pub facts: Vec<Guard>,
+    pub guards: Vec<Guard>,
 }
 
 impl Signs {
     /// Dividends of at least 0 and divisors of at least 1.
-    pub fn analyse(func: &Func) -> Signs {
-        let polynomials = Polynomials::analyse(func);
+    pub fn analyze(func: &Func) -> Signs {
+        let polynomials = Polynomials::analyze(func);
         let mut signs = Signs::default();
         func.body.walk(&mut |op| {
             let Kind::Scalar(scalar) = &op.kind else { return };
@@ -42,11 +42,11 @@ impl Signs {
                 };
                 if shown.is_some() {
                     signs.least.insert(operand, least);
-                    signs.facts.extend(bound.facts);
+                    signs.guards.extend(bound.facts);
                 }
             }
         });
-        signs.facts = guard::strongest(signs.facts);
+        signs.guards = guard::strongest(signs.guards);
         signs
     }
 }

@@ -20,7 +20,7 @@ pub enum Atom {
     /// The program's index along a grid axis: 0 up to the grid's extent.
     Program(u8),
     /// A ramp of the given extent from 0 that runs along an axis of the tile.
-    Ramp { axis: usize, extent: u32 },
+    Range { axis: usize, extent: u32 },
     /// A loop variable, or a number that is clamped, a remainder or a quotient, of a tile or not: it has ends in
     /// [`Polynomials::loops`].
     Loop(Value, Placement),
@@ -193,7 +193,7 @@ impl Polynomial {
     pub fn without_ramps(&self, at: impl Fn(u32) -> Polynomial) -> Option<Polynomial> {
         let mut value = self.clone();
         for atom in self.all_varying() {
-            let Atom::Ramp { extent, .. } = atom else { continue };
+            let Atom::Range { extent, .. } = atom else { continue };
             let (factor, rest) = value.split(atom);
             if factor.as_constant()? < 0 {
                 return None;
@@ -219,7 +219,7 @@ impl Polynomial {
                     .iter()
                     .map(|atom| match atom {
                         Atom::Known(symbol) => Some(*symbol),
-                        Atom::Program(_) | Atom::Ramp { .. } | Atom::Loop(..) | Atom::Opaque(..) => None,
+                        Atom::Program(_) | Atom::Range { .. } | Atom::Loop(..) | Atom::Opaque(..) => None,
                     })
                     .collect();
                 Some((i64::try_from(coefficient).ok()?, factors?))
@@ -233,7 +233,7 @@ impl Polynomial {
         let mut result = Polynomial::default();
         for (atoms, &coefficient) in &self.terms {
             let place = |atom: &Atom| match *atom {
-                Atom::Ramp { axis: old, extent } => axis(old).map(|axis| Atom::Ramp { axis, extent }),
+                Atom::Range { axis: old, extent } => axis(old).map(|axis| Atom::Range { axis, extent }),
                 Atom::Loop(value, at) => {
                     at.moved(&func.ty(value).shape, &axis).map(|at| Atom::Loop(value, at))
                 }
@@ -287,7 +287,7 @@ pub struct Polynomials {
 }
 
 impl Polynomials {
-    pub fn analyse(func: &Func) -> Polynomials {
+    pub fn analyze(func: &Func) -> Polynomials {
         let mut all = Polynomials::default();
         for (position, param) in func.params.iter().enumerate() {
             if let ParamKind::Scalar { value, dtype } = param.kind
@@ -428,7 +428,7 @@ impl Polynomials {
     fn below(&self, dividend: Value) -> LoopBounds {
         let dividend = self.get(dividend);
         let high = dividend.add(&Polynomial::constant(1));
-        let counts = |atom: Atom| matches!(atom, Atom::Program(_) | Atom::Ramp { .. });
+        let counts = |atom: Atom| matches!(atom, Atom::Program(_) | Atom::Range { .. });
         let plain = dividend.varying().is_some_and(|atom| counts(atom) && dividend == Polynomial::atom(atom));
         // Sums and products might wrap.
         let dividend = (!plain).then_some(dividend);

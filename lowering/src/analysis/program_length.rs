@@ -67,7 +67,7 @@ impl Slope {
 
 /// The axis along which loops of products take longer, if it is one alone. A loop without a bound may wait for another program, which is
 /// right only where programs begin in the hardware's order.
-pub fn longest(func: &Func) -> Option<LongestAxis> {
+pub fn longest_axis(func: &Func) -> Option<LongestAxis> {
     let mut may_wait = false;
     func.body.walk(&mut |op| may_wait |= matches!(op.kind, Kind::While(_)));
     if may_wait {

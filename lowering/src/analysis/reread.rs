@@ -9,7 +9,7 @@ use crate::ops::{For, Kind, Load};
 
 /// Asks for no copies ahead in loops that read again what an earlier loop has read, where the user asks for nothing. Loops of products are
 /// left alone: threads share what they copy.
-pub fn read_again_through_cache(func: &mut Func) {
+pub fn unpipeline_rereads(func: &mut Func) {
     let found = found(func);
     if !found.is_empty() {
         hint(&mut func.body, &found);
@@ -17,13 +17,13 @@ pub fn read_again_through_cache(func: &mut Func) {
 }
 
 /// Whether there are such loops.
-pub fn reads_again(func: &Func) -> bool {
+pub fn has_rereads(func: &Func) -> bool {
     !found(func).is_empty()
 }
 
 /// Their variables.
 fn found(func: &Func) -> HashSet<Value> {
-    let polynomials = Polynomials::analyse(func);
+    let polynomials = Polynomials::analyze(func);
     let mut finder = RereadFinder { func, polynomials: &polynomials, seen: vec![], found: HashSet::new() };
     finder.block(&func.body);
     finder.found

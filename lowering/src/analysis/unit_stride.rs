@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
-use super::axis_info::{Axes, LaunchFacts};
+use super::axis_info::{AxisInfoMap, LaunchAssumptions};
 use super::non_negative::Signs;
 use crate::ir::guard::Guard;
 use crate::ir::{Func, Op, ParamId, ParamKind, Type, Value, substitute};
 use crate::ops::scalar::ArithKind;
 use crate::ops::{Constant, ConstantValue, Effect, Kind};
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// Puts 1 in the place of scalar arguments; gives the facts that say so.
-pub fn take_for_one(func: &mut Func, strides: &[Value]) -> Vec<Guard> {
+pub fn assume_unit_strides(func: &mut Func, strides: &[Value]) -> Vec<Guard> {
     for &stride in strides {
         let ty = Type::scalar(func.ty(stride).dtype);
         let one = func.value(ty);
@@ -33,14 +33,14 @@ const MAX_SETS: usize = 4;
 /// which of its integers are 1. Along the last axis first, as rows are stored.
 pub fn unit_strides(func: &Func, trust: BoundsPolicy) -> Vec<Vec<Value>> {
     let extents = compared(func);
-    let is_stride = |value: &Value| !extents.contains(value) && !func.is_view_number(*value);
+    let is_stride = |value: &Value| !extents.contains(value) && !func.is_view_scalar(*value);
     let candidates: Vec<Value> = integers(func).filter(is_stride).collect();
     if candidates.is_empty() {
         return vec![];
     }
     // Sums that might wrap have no neighbours: those are gone once offsets are split.
     let mut exact = func.clone();
-    let facts = split(&mut exact, trust);
+    let facts = legalize_index(&mut exact, trust);
     sets(&strided(&exact, &facts, &candidates))
 }
 
@@ -64,22 +64,23 @@ struct SliceStrides {
 /// The slices with accesses that have no neighbours, each by the strides that would give them some.
 fn strided(func: &Func, facts: &[Guard], candidates: &[Value]) -> Vec<SliceStrides> {
     // As if all else were as even as it gets: only that neighbours may be moved together depends on it.
-    let mut even = LaunchFacts::promised(func).learned(func, facts).with_signs(&Signs::analyse(func));
+    let mut even = LaunchAssumptions::of(func).with_guards(func, facts).with_signs(&Signs::analyze(func));
     even.multiples.extend(integers(func).map(|value| (value, EVEN)));
-    let known = Axes::analyse(func, &even);
+    let known = AxisInfoMap::analyze(func, &even);
     let with_one = |&stride: &Value| {
         let mut assumed = even.clone();
         assumed.multiples.remove(&stride);
         assumed.ranges.insert(stride, (1, 1));
-        (stride, Axes::analyse(func, &assumed))
+        (stride, AxisInfoMap::analyze(func, &assumed))
     };
-    let assumed: Vec<(Value, Axes)> = candidates.iter().map(with_one).collect();
+    let assumed: Vec<(Value, AxisInfoMap)> = candidates.iter().map(with_one).collect();
     let mut slices: Vec<(ParamId, Vec<StrideAxis>, bool)> = vec![];
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let Some(place) = operation.place() else { return };
-        let neighbours =
-            |axes: &Axes| axes.get(func, place.offset).axes.iter().map(|axis| axis.contiguity).collect();
+        let neighbours = |axes: &AxisInfoMap| {
+            axes.get(func, place.offset).axes.iter().map(|axis| axis.contiguity).collect()
+        };
         let own: Vec<u64> = neighbours(&known);
         if own.iter().any(|&contiguity| contiguity > 1) {
             return;

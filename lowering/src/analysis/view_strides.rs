@@ -1,14 +1,14 @@
 //! What bodies take for granted of views.
 
-use super::unit_stride::take_for_one;
+use super::unit_stride::assume_unit_strides;
 use crate::ir::guard::Guard;
 use crate::ir::{Func, ParamId, Value};
 
 /// Lets neighbours along the last axis of every view be neighbours in memory, as far as blocks have neighbours there; gives
 /// the facts that say so.
-pub fn contiguous(func: &mut Func) -> Vec<Guard> {
+pub fn assume_contiguous(func: &mut Func) -> Vec<Guard> {
     let strides = inner_strides(func);
-    take_for_one(func, &strides)
+    assume_unit_strides(func, &strides)
 }
 
 /// The stride of the last axis of each view that is accessed in blocks of several elements along it.

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::unit_stride::{take_for_one, unit_strides};
-use crate::analysis::view_strides::contiguous;
+use crate::analysis::unit_stride::{assume_unit_strides, unit_strides};
+use crate::analysis::view_strides::assume_contiguous;
 use crate::backend::StageTexts;
 use crate::backend::cache::{ArtifactCache, CacheKey};
 use crate::backend::compress::Deflated;
@@ -37,12 +37,12 @@ use crate::mlir::{Session, report};
 use crate::ops::Site;
 use crate::support::diagnostic::{Diagnostic, Errors, Loc};
 use crate::support::options::{BuildOptions, DumpStage, Effort};
-use crate::transform::check_overflow::report_overflow;
-use crate::transform::contract_floats::contract;
-use crate::transform::legalize_index::{BoundsPolicy, split};
-use crate::transform::split_full_tiles::split_off_full;
-use crate::transform::strength_reduce::replace_induction_variables;
-use crate::transform::transpose_operands::other_orders;
+use crate::transform::check_overflow::check_overflow;
+use crate::transform::contract_floats::contract_floats;
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
+use crate::transform::split_full_tiles::split_full_tiles;
+use crate::transform::strength_reduce::strength_reduce;
+use crate::transform::transpose_operands::transpose_operands;
 
 /// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
 pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";
@@ -302,15 +302,15 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
         errors
     };
     if !options.report {
-        ir::release(&mut func);
+        ir::strip_debug(&mut func);
     } else if !kernel.options.unreported {
-        report_overflow(&mut func);
+        check_overflow(&mut func);
     }
     ir::verify(&func).map_err(|what| internal("check", what))?;
-    replace_induction_variables(&mut func);
+    strength_reduce(&mut func);
     ir::verify(&func).map_err(|what| internal("induction", what))?;
-    split_off_full(&mut func);
-    contract(&mut func);
+    split_full_tiles(&mut func);
+    contract_floats(&mut func);
     ir::verify(&func).map_err(|what| internal("contract", what))?;
     let requests = KernelRequests::of(kernel, variant);
     let bodies = bodies(&func, requests).map_err(|SmemOverflow(too_large)| {
@@ -327,7 +327,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     for body in &bodies {
         ir::verify(&body.plan.distributed.func).map_err(|what| internal("layout", what))?;
     }
-    let trust = if kernel.options.unchecked { BoundsPolicy::Caller } else { BoundsPolicy::Nothing };
+    let trust = if kernel.options.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
     let host = options.family.map(|_| host_plan(&func, trust));
     let sites = report::sites(&func);
     // Variants may have the same body: what the entries are called counts too.
@@ -344,14 +344,14 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
 /// are multiplied, along either axis.
 pub fn host_plan(func: &Func, trust: BoundsPolicy) -> crate::cpu::emit::CpuPlan {
     let mut general = func.clone();
-    split(&mut general, trust);
+    legalize_index(&mut general, trust);
     let mut plan = crate::cpu::emit::CpuPlan::new(general);
-    let first = unit_strides(func, BoundsPolicy::Nothing).into_iter().next().unwrap_or_default();
-    for mut near in std::iter::once(func.clone()).chain(other_orders(func)) {
-        let mut strides = contiguous(&mut near);
-        strides.extend(take_for_one(&mut near, &first));
+    let first = unit_strides(func, BoundsPolicy::Masked).into_iter().next().unwrap_or_default();
+    for mut near in std::iter::once(func.clone()).chain(transpose_operands(func)) {
+        let mut strides = assume_contiguous(&mut near);
+        strides.extend(assume_unit_strides(&mut near, &first));
         if !strides.is_empty() {
-            split(&mut near, trust);
+            legalize_index(&mut near, trust);
             plan = plan.or_where(&strides, near);
         }
     }

@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, HashMap};
 use self::names::{ORDERS, ScalarNames, SpecializationNames, UNIT_STRIDES, UnitStrides};
 use self::vector_width::{Widened, accesses, extents, needed_multiples, needed_signs};
 use crate::analysis::assumption::Assumption;
-use crate::analysis::axis_info::{Axes, LaunchFacts};
-use crate::analysis::reread::read_again_through_cache;
-use crate::analysis::unit_stride::{take_for_one, unit_strides};
-use crate::analysis::view_strides::contiguous;
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use crate::analysis::reread::unpipeline_rereads;
+use crate::analysis::unit_stride::{assume_unit_strides, unit_strides};
+use crate::analysis::view_strides::assume_contiguous;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck::{Settings, Variant};
 use crate::gpu::emit::{GpuPlan, SmemOverflow};
@@ -46,12 +46,12 @@ use crate::mlir::{Limit, report};
 use crate::ops::{Kind, VectorStart};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
-use crate::transform::defer_scale::scale_late;
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::defer_scale::defer_scale;
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 use crate::transform::read_unrotated::read_unrotated;
-use crate::transform::rotate_rows::rotate;
-use crate::transform::single_iteration::single_turn;
-use crate::transform::transpose_operands::other_orders;
+use crate::transform::rotate_rows::rotate_rows;
+use crate::transform::single_iteration::single_iteration;
+use crate::transform::transpose_operands::transpose_operands;
 
 /// A way of compiling a kernel for the GPU.
 #[derive(Debug)]
@@ -226,7 +226,7 @@ fn bodies_for(
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut func = written.clone();
-    let positive = scale_late(&mut func);
+    let positive = defer_scale(&mut func);
     let mut bodies = bodies_with_facts(&func, requests, gpus)?;
     bodies.iter_mut().for_each(|body| body.facts.extend(positive.iter().cloned()));
     let maxnreg = if bodies.is_empty() { requests.maxnreg } else { Some(register_limit::MAX_REGISTERS) };
@@ -242,7 +242,7 @@ fn bodies_with_facts(
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut bodies = vec![];
-    let columns = if gpus == Gpus::All { other_orders(func) } else { vec![] };
+    let columns = if gpus == Gpus::All { transpose_operands(func) } else { vec![] };
     let mut orders: Vec<(&Func, SpecializationNames)> =
         std::iter::once(func).chain(&columns).zip(ORDERS).collect();
     if gpus == Gpus::All {
@@ -252,7 +252,7 @@ fn bodies_with_facts(
         orders.retain(|(_, names)| !bytes || copied.is_empty() || copied.contains(&names.tensor));
     }
     let others = if bodies.is_empty() { gpus } else { Gpus::WithoutGroups };
-    let strides = unit_strides(func, trust(requests, BoundsPolicy::Launch));
+    let strides = unit_strides(func, trust(requests, BoundsPolicy::Guarded));
     let by_pointers = bodies.is_empty() && !accesses(func, Widened::InProducts).is_empty();
     // Views of 16-bit floats are read by TMA, or copied to aligned rows.
     let of_f32_views =
@@ -271,7 +271,7 @@ fn bodies_with_facts(
     };
     for (UnitStrides { aligned: name, scalar, odd }, strides) in UNIT_STRIDES.into_iter().zip(&strides) {
         let mut near = func.clone();
-        let equal = take_for_one(&mut near, strides);
+        let equal = assume_unit_strides(&mut near, strides);
         for mut body in with_vectors(&near, name, scalar)? {
             body.facts.extend(equal.iter().cloned());
             bodies.push(body);
@@ -280,7 +280,7 @@ fn bodies_with_facts(
         facts.extend(equal);
         bodies.push(Specialization { name: odd, plan, facts, gpus: others });
     }
-    if let Some((straight, turns)) = single_turn(func) {
+    if let Some((straight, turns)) = single_iteration(func) {
         let (plan, mut facts) = aligned(straight.clone(), requests)?;
         facts.extend(turns.iter().cloned());
         bodies.push(Specialization { name: "single_turn", plan, facts, gpus: others });
@@ -355,13 +355,13 @@ enum DotResults {
 
 /// What a body may rely on, unless the caller answers for all.
 fn trust(requests: KernelRequests, otherwise: BoundsPolicy) -> BoundsPolicy {
-    if requests.unchecked { BoundsPolicy::Caller } else { otherwise }
+    if requests.unchecked { BoundsPolicy::Unchecked } else { otherwise }
 }
 
 fn general(func: &Func, requests: KernelRequests) -> Result<GpuPlan, SmemOverflow> {
     let mut func = func.clone();
-    split(&mut func, trust(requests, BoundsPolicy::Nothing));
-    let mut plan = plan(&func, Alignment::Element, requests, &LaunchFacts::default(), &[])?;
+    legalize_index(&mut func, trust(requests, BoundsPolicy::Masked));
+    let mut plan = plan(&func, Alignment::Element, requests, &LaunchAssumptions::default(), &[])?;
     // Where factors of bytes come together one by one, ptxas keeps 32 values in registers and all others in memory unless it
     // knows how few blocks are enough.
     let bytes = multiplies(&func, |elem| elem == DType::I8);
@@ -427,8 +427,8 @@ fn partly_in_vectors(
     }
     // Blocks of views have masks once they are accesses by element.
     let mut by_element = func.clone();
-    contiguous(&mut by_element);
-    split(&mut by_element, trust(requests, BoundsPolicy::Launch));
+    assume_contiguous(&mut by_element);
+    legalize_index(&mut by_element, trust(requests, BoundsPolicy::Guarded));
     let mut operands: Vec<ParamId> =
         accesses(&by_element, Widened::InProducts).iter().map(|place| place.param).collect();
     operands.sort();
@@ -454,9 +454,9 @@ fn in_vectors(
     requests: KernelRequests,
     widened: Widened,
 ) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
-    let strides = contiguous(&mut func);
-    let bounds = split(&mut func, trust(requests, BoundsPolicy::Launch));
-    let promised = LaunchFacts::promised(&func).learned(&func, &bounds);
+    let strides = assume_contiguous(&mut func);
+    let bounds = legalize_index(&mut func, trust(requests, BoundsPolicy::Guarded));
+    let promised = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
     let (promised, signs) = needed_signs(&func, promised, widened);
     let assumptions = needed_multiples(&func, promised, widened);
     keep_bytes(&mut func, &assumptions);
@@ -470,8 +470,9 @@ fn in_vectors(
             facts.push(Guard::Divisible { value: Symbol::Scalar(position as u32), by: by as u32 });
         }
     }
-    let promised = func.promises.iter().filter(|promise| !matches!(promise, Assumption::Multiple(..)));
-    for fact in bounds.into_iter().chain(signs).chain(promised.map(Assumption::fact)) {
+    let promised =
+        func.assumptions.iter().filter(|assumption| !matches!(assumption, Assumption::Multiple(..)));
+    for fact in bounds.into_iter().chain(signs).chain(promised.map(Assumption::guard)) {
         if !facts.contains(&fact) {
             facts.push(fact);
         }
@@ -481,17 +482,17 @@ fn in_vectors(
 
 /// The same without a word on what divides what: rows are rotated, or elements move one by one, and neighbours by neighbouring threads.
 fn unaligned(mut func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
-    let strides = contiguous(&mut func);
-    let bounds = split(&mut func, trust(requests, BoundsPolicy::Launch));
-    let assumptions = LaunchFacts::promised(&func).learned(&func, &bounds);
-    rotate(&mut func, &assumptions);
+    let strides = assume_contiguous(&mut func);
+    let bounds = legalize_index(&mut func, trust(requests, BoundsPolicy::Guarded));
+    let assumptions = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
+    rotate_rows(&mut func, &assumptions);
     if !multiplies(&func, |_| true) {
         read_unrotated(&mut func, &assumptions);
     }
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     facts.extend(strides);
-    let promised = func.promises.iter().map(Assumption::fact);
+    let promised = func.assumptions.iter().map(Assumption::guard);
     for fact in bounds.into_iter().chain(promised) {
         if !facts.contains(&fact) {
             facts.push(fact);
@@ -513,7 +514,7 @@ fn plan(
     func: &Func,
     alignment: Alignment,
     requests: KernelRequests,
-    assumptions: &LaunchFacts,
+    assumptions: &LaunchAssumptions,
     facts: &[Guard],
 ) -> Result<GpuPlan, SmemOverflow> {
     let KernelRequests { num_warps, num_stages, .. } = requests;
@@ -521,9 +522,9 @@ fn plan(
     let threads = ThreadConfig { num_warps, num_ctas, num_stages, alignment };
     let mut func = func.clone();
     if num_stages.is_none() {
-        read_again_through_cache(&mut func);
+        unpipeline_rereads(&mut func);
     }
-    let axes = Axes::analyse(&func, assumptions);
+    let axes = AxisInfoMap::analyze(&func, assumptions);
     let mut distributed = distribute(&func, threads, &axes);
     hoist(&mut distributed);
     gather(&mut distributed);

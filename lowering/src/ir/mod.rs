@@ -27,7 +27,7 @@ use crate::support::dtype::DType;
 
 pub use print::print;
 pub use rewrite::{
-    BuiltFor, FuncBuilder, Rewriter, eliminate, release, remove_unused, substitute, substitute_in,
+    BuiltFor, FuncBuilder, Rewriter, cse_and_dce, dce, strip_debug, substitute, substitute_in,
 };
 pub use verify::verify;
 
@@ -336,7 +336,7 @@ pub struct Func {
     /// What is to be said of the operations that only a debug build has.
     pub sites: Vec<Site>,
     /// What the user promised of the arguments.
-    pub promises: Vec<Assumption>,
+    pub assumptions: Vec<Assumption>,
     pub views: Vec<View>,
     types: Vec<Type>,
 }
@@ -350,7 +350,7 @@ impl Func {
             loc,
             reports: false,
             sites: vec![],
-            promises: vec![],
+            assumptions: vec![],
             views: vec![],
             types: vec![],
         }
@@ -401,7 +401,7 @@ impl Func {
     }
 
     /// Whether a value is the extent or stride of a view.
-    pub fn is_view_number(&self, value: Value) -> bool {
+    pub fn is_view_scalar(&self, value: Value) -> bool {
         self.views.iter().any(|view| view.shape.contains(&value) || view.strides.contains(&value))
     }
 

@@ -52,12 +52,19 @@ impl Printer<'_> {
             .collect();
         let reports = if func.reports { " reports" } else { "" };
         let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-        let promises: Vec<String> =
-            func.promises.iter().map(|promise| WithNames(&promise.fact(), &names).to_string()).collect();
-        let promised = if promises.is_empty() { "" } else { " promised " };
-        let promises = promises.join(" and ");
-        let _ =
-            writeln!(self.out, "kernel {}({}){reports}{promised}{promises} {{", func.name, params.join(", "));
+        let assumptions: Vec<String> = func
+            .assumptions
+            .iter()
+            .map(|assumption| WithNames(&assumption.guard(), &names).to_string())
+            .collect();
+        let assuming = if assumptions.is_empty() { "" } else { " assuming " };
+        let assumptions = assumptions.join(" and ");
+        let _ = writeln!(
+            self.out,
+            "kernel {}({}){reports}{assuming}{assumptions} {{",
+            func.name,
+            params.join(", ")
+        );
         self.block(&func.body, 1);
         self.out += "}\n";
     }

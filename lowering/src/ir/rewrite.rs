@@ -195,13 +195,13 @@ pub fn substitute_in(block: &mut Block, change: &dyn Fn(Value) -> Value) {
 }
 
 /// Removes operations that repeat an earlier one or whose results nothing uses.
-pub fn eliminate(func: &mut Func) {
-    merge_equal(func);
-    remove_unused(func);
+pub fn cse_and_dce(func: &mut Func) {
+    cse(func);
+    dce(func);
 }
 
 /// Removes what only a debug build does.
-pub fn release(func: &mut Func) {
+pub fn strip_debug(func: &mut Func) {
     fn strip(block: &mut Block) {
         block.ops.retain(|op| op.kind.operation().site().is_none());
         for op in &mut block.ops {
@@ -210,24 +210,24 @@ pub fn release(func: &mut Func) {
     }
     strip(&mut func.body);
     func.sites.clear();
-    remove_unused(func);
+    dce(func);
 }
 
-fn merge_equal(func: &mut Func) {
+fn cse(func: &mut Func) {
     let body = std::mem::take(&mut func.body);
-    let mut merger = Merger { func, rewriter: Rewriter::default(), seen: vec![] };
-    let body = merger.block(body);
+    let mut cse = Cse { func, rewriter: Rewriter::default(), seen: vec![] };
+    let body = cse.block(body);
     func.body = body;
 }
 
 /// Equal pure operations found so far, one table per open block.
-struct Merger<'f> {
+struct Cse<'f> {
     func: &'f Func,
     rewriter: Rewriter,
     seen: Vec<HashMap<String, Vec<Value>>>,
 }
 
-impl Merger<'_> {
+impl Cse<'_> {
     fn block(&mut self, mut block: Block) -> Block {
         self.seen.push(HashMap::new());
         let ops = std::mem::take(&mut block.ops);
@@ -267,7 +267,7 @@ impl Merger<'_> {
 }
 
 /// Removes what computes results that nothing uses.
-pub fn remove_unused(func: &mut Func) {
+pub fn dce(func: &mut Func) {
     sweep(&mut func.body, &mut HashSet::new());
 }
 

@@ -5,7 +5,7 @@ use super::{
     Bitcast, ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required,
 };
 use crate::analysis::axis_info;
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
 use crate::gpu::layout::assign::LayoutRelation;
@@ -36,7 +36,7 @@ impl Operation for Cast {
         expect_types("the operand's shape", &func.ty(self.value).shape, &func.ty(results[0]).shape)
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         let from = analysis.func.ty(self.value).dtype;
         vec![axis_info::cast(&analysis.info(self.value), from, analysis.func.ty(results[0]))]
     }

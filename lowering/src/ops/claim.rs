@@ -5,7 +5,7 @@
 //! caller vouches for it, and accesses become as wide as it allows.
 
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
 use crate::gpu::layout::assign::LayoutRelation;
@@ -60,7 +60,7 @@ impl Operation for AxisHint {
         }
     }
 
-    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         let mut info = analysis.info(self.value);
         if let Some(last) = info.axes.last_mut() {
             last.contiguity = last.contiguity.max(self.contiguous);

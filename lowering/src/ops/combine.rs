@@ -2,7 +2,7 @@
 
 use super::scalar::{ArithKind, ScalarOp};
 use super::{ConstantValue, Kind, expect_types};
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::Check;
 use crate::ir::{Block, Func, Op, Shape, Type, Value};
 use crate::support::diagnostic::Loc;
@@ -56,9 +56,9 @@ impl Combination {
         Ok(())
     }
 
-    pub(super) fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    pub(super) fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         analysis.block(&self.block);
-        results.iter().map(|&result| Info::unknown(analysis.func.ty(result))).collect()
+        results.iter().map(|&result| AxisInfo::unknown(analysis.func.ty(result))).collect()
     }
 
     /// The row of the lanewise table that it is, if it is one.

@@ -1,7 +1,7 @@
 //! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
 
 use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Item, Operand, Range};
 use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
@@ -109,12 +109,12 @@ impl Operation for For {
         same_types("the results", func, results, &self.inits)
     }
 
-    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         let (low, high, step) = (analysis.info(self.low), analysis.info(self.high), analysis.info(self.step));
         let last = high.range.1.saturating_sub((!self.closed).into()).max(low.range.0);
         // One that may be below 1 may stand for 1.
         let step = if step.range.0 >= 1 { step.divisor } else { 1 };
-        let variable = Info { axes: vec![], divisor: low.divisor.min(step), range: (low.range.0, last) };
+        let variable = AxisInfo { axes: vec![], divisor: low.divisor.min(step), range: (low.range.0, last) };
         analysis.set(self.body.args[0], variable);
         analysis.carry(&self.inits, &self.body.args[1..], &self.body)
     }
@@ -152,7 +152,7 @@ impl Operation for If {
         same_types("the yields of `else`", func, &self.otherwise.yields, results)
     }
 
-    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         analysis.block(&self.then);
         analysis.block(&self.otherwise);
         let pairs = self.then.yields.iter().zip(&self.otherwise.yields);
@@ -204,7 +204,7 @@ impl Operation for While {
         same_types("the results", func, results, &self.inits)
     }
 
-    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         let carried = analysis.carry(&self.inits, &self.body.args, &self.body);
         for (&arg, info) in self.test.args.iter().zip(&carried) {
             analysis.set(arg, info.clone());

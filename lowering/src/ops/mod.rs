@@ -116,8 +116,12 @@ pub trait Operation: Debug {
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String>;
 
     /// Contiguity, divisibility, constancy and range of its results. An operation with blocks runs the analysis on them.
-    fn axes(&self, analysis: &mut axis_info::Analysis, results: &[Value]) -> Vec<axis_info::Info> {
-        results.iter().map(|&result| axis_info::Info::unknown(analysis.func.ty(result))).collect()
+    fn axes(
+        &self,
+        analysis: &mut axis_info::AxisInfoAnalysis,
+        results: &[Value],
+    ) -> Vec<axis_info::AxisInfo> {
+        results.iter().map(|&result| axis_info::AxisInfo::unknown(analysis.func.ty(result))).collect()
     }
 
     /// How its tile operands and results lie relative to each other.

@@ -5,7 +5,7 @@
 //! `offset % 4` of the block whose counter is `offset / 4`, so that four neighbours cost one block.
 
 use super::{ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Type, Value};
@@ -100,7 +100,7 @@ impl Operation for Random {
         expect_types("the result", func.ty(results[0]), &offset.with(self.form.dtype()))
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         vec![alike(analysis, &[self.offset], results[0])]
     }
 
@@ -138,7 +138,7 @@ impl Operation for Philox {
         if self.word < 4 { Ok(()) } else { Err(format!("word {} of four", self.word)) }
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         vec![alike(analysis, &self.counter, results[0])]
     }
 
@@ -148,8 +148,8 @@ impl Operation for Philox {
 }
 
 /// Equal operands give equal words; nothing else is known of them.
-fn alike(analysis: &Analysis, operands: &[Value], result: Value) -> Info {
-    let mut info = Info::unknown(analysis.func.ty(result));
+fn alike(analysis: &AxisInfoAnalysis, operands: &[Value], result: Value) -> AxisInfo {
+    let mut info = AxisInfo::unknown(analysis.func.ty(result));
     for (d, axis) in info.axes.iter_mut().enumerate() {
         let constancies = operands.iter().map(|&operand| analysis.info(operand).axes[d].constancy);
         axis.constancy = constancies.min().unwrap_or(1);

@@ -1,7 +1,7 @@
 //! Reductions: axes of one or several tiles folded away by a function of two elements.
 
 use super::{Combination, ExpandDims, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Block, Func, Shape, Type, Value};
@@ -63,7 +63,7 @@ impl Operation for Reduce {
         self.combination.verify(func, results, &self.result_shape(shape))
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         self.combination.axes(analysis, results)
     }
 

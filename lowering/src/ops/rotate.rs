@@ -1,7 +1,7 @@
 //! What only [`crate::transform::rotate_rows`] makes: the numbers of a ramp in another order.
 
 use super::{Operation, expect_types};
-use crate::analysis::axis_info::{Analysis, Axis, Info};
+use crate::analysis::axis_info::{Axis, AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Func, Type, Value};
@@ -82,9 +82,9 @@ impl Operation for Rotate {
     }
 
     /// Neighbours are at one place no neighbours: nothing is said of runs.
-    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         let axis = Axis { contiguity: 1, divisibility: 1, constancy: 1 };
-        vec![Info { axes: vec![axis], divisor: 1, range: analysis.info(self.ramp).range }]
+        vec![AxisInfo { axes: vec![axis], divisor: 1, range: analysis.info(self.ramp).range }]
     }
 
     /// That of the ramp: the same numbers, in an order that is the same for all that is made of them.

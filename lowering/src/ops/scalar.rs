@@ -6,7 +6,7 @@
 
 use super::{ConstantValue, Effect, Operation};
 use crate::analysis::axis_info;
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::frontend::syntax::{BinaryOp, UnaryOp};
 use crate::gpu::layout::assign::LayoutRelation;
@@ -533,8 +533,8 @@ impl Operation for Scalar {
         super::expect_types("the result", result.dtype, wanted)
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
-        let args: Vec<Info> = self.args.iter().map(|&arg| analysis.info(arg)).collect();
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+        let args: Vec<AxisInfo> = self.args.iter().map(|&arg| analysis.info(arg)).collect();
         vec![axis_info::scalar(self.op.algebra, &args, analysis.func.ty(results[0]))]
     }
 

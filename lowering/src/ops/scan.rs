@@ -2,7 +2,7 @@
 
 use super::fold::{as_given, tiles};
 use super::{Combination, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Operand};
 use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
@@ -55,7 +55,7 @@ impl Operation for Scan {
         self.combination.verify(func, results, shape)
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         self.combination.axes(analysis, results)
     }
 

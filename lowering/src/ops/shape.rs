@@ -2,7 +2,7 @@
 
 use super::{Index, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info;
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
 use crate::gpu::layout::assign::LayoutRelation;
@@ -56,7 +56,7 @@ impl Operation for Broadcast {
         if fits { Ok(()) } else { Err(format!("{from} does not broadcast to {to}")) }
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
         vec![axis_info::broadcast(&analysis.info(self.value), from, to)]
     }
@@ -100,7 +100,7 @@ impl Operation for ExpandDims {
         )
     }
 
-    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         vec![axis_info::expand_dims(&analysis.info(self.value), self.axis)]
     }
 
@@ -147,7 +147,7 @@ impl Operation for Reshape {
         expect_types("the number of elements", to.shape.elements(), from.shape.elements())
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
         vec![axis_info::reshape(&analysis.info(self.value), from, to)]
     }
@@ -194,7 +194,7 @@ impl Operation for Permute {
         expect_types("the result", func.ty(results[0]), &Type::tile(from.dtype, Shape::new(shape)))
     }
 
-    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         vec![axis_info::permute(&analysis.info(self.value), &self.order)]
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Effect, Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info;
-use crate::analysis::axis_info::{Analysis, Info};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
 use crate::gpu::layout::assign::LayoutRelation;
@@ -80,10 +80,10 @@ impl Operation for Constant {
         }
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         match self.value {
-            ConstantValue::Int(value) => vec![Info::constant(value)],
-            ConstantValue::Float(_) => vec![Info::unknown(analysis.func.ty(results[0]))],
+            ConstantValue::Int(value) => vec![AxisInfo::constant(value)],
+            ConstantValue::Float(_) => vec![AxisInfo::unknown(analysis.func.ty(results[0]))],
         }
     }
 
@@ -138,9 +138,9 @@ macro_rules! nullary {
                 expect_types("the result", func.ty(results[0]), &Type::scalar($dtype))
             }
 
-            fn axes(&$self, $analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
-                let info = Info::unknown($analysis.func.ty(results[0]));
-                vec![Info { range: ($low, $high), ..info }]
+            fn axes(&$self, $analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+                let info = AxisInfo::unknown($analysis.func.ty(results[0]));
+                vec![AxisInfo { range: ($low, $high), ..info }]
             }
 
             fn polynomial(&$self, _: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
@@ -209,12 +209,12 @@ impl Operation for Arange {
         expect_types("the rank", ty.shape.rank(), 1)
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         vec![axis_info::arange(self.start, analysis.func.ty(results[0]).shape[0])]
     }
 
     fn polynomial(&self, _: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
-        let ramp = Atom::Ramp { axis: 0, extent: func.ty(result).shape[0] };
+        let ramp = Atom::Range { axis: 0, extent: func.ty(result).shape[0] };
         Some(Polynomial::atom(ramp).add(&Polynomial::constant(i128::from(self.start))))
     }
 
@@ -250,7 +250,7 @@ impl Operation for Splat {
         expect_types("the operand", func.ty(self.value), &Type::scalar(func.ty(results[0]).dtype))
     }
 
-    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         vec![axis_info::splat(&analysis.info(self.value), &analysis.func.ty(results[0]).shape)]
     }
 

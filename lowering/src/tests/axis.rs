@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::ir::{Func, ParamKind, Value};
 use crate::ops::{ConstantValue, Kind};
 use crate::support::dtype::DType;
@@ -85,11 +85,11 @@ proptest! {
         // Constants alone may overflow or fold to something that is no index: the checker says so, which is its own test.
         let Some(func) = super::try_func(&source) else { return Ok(()) };
         let ParamKind::Scalar { value: argument, .. } = func.params[1].kind else { unreachable!("n is a scalar") };
-        let mut assumptions = LaunchFacts::default();
+        let mut assumptions = LaunchAssumptions::default();
         if n % 16 == 0 {
             assumptions.multiples.insert(argument, 16);
         }
-        let axes = Axes::analyse(&func, &assumptions);
+        let axes = AxisInfoMap::analyze(&func, &assumptions);
         let known = Inputs { argument: i128::from(n), program: i128::from(program) };
         for index in 0..func.value_count() {
             let value = func.value_at(index);

@@ -195,7 +195,7 @@ fn check_extents(extents: &[u32], cases: u32) -> u32 {
         list(&|axis| format!("to_{axis}")),
     );
     let func = func(&source);
-    let host = load_plan(&host_plan(&func, BoundsPolicy::Nothing));
+    let host = load_plan(&host_plan(&func, BoundsPolicy::Masked));
     let bodies = load_bodies_of(&func);
     let mut random = Random(u64::from(extents.iter().sum::<u32>()));
     let mut aligned = 0;

@@ -503,7 +503,7 @@ fn a_step_that_may_be_below_1_says_nothing_of_alignment() {
         &STEPS.replace("PROMISE", "tl::assume(step > 0);"),
         expect![[r#"
         aligned: 1 warps, 4 programs a block, 8192 bytes shared
-        kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 step: i32) promised 1 <= step {
+        kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 step: i32) assuming 1 <= step {
           %2 = constant 0 : i32
           %3 = gt %1, %2 : bool
           assume "step > 0" %3

@@ -5,12 +5,12 @@ use expect_test::{Expect, expect};
 use super::{first, func};
 use crate::driver::specialize::{KernelRequests, Specialization, bodies};
 use crate::ir::guard::{Guard, WithNames};
-use crate::transform::strength_reduce::replace_induction_variables;
+use crate::transform::strength_reduce::strength_reduce;
 
 /// The accesses of the aligned body, each with how it is compared with the slice's length and how wide it is; and its facts.
 fn check(source: &str, expected: Expect) {
     let mut func = func(source);
-    replace_induction_variables(&mut func);
+    strength_reduce(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
     let body = &bodies[0];

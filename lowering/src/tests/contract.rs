@@ -8,9 +8,9 @@ use super::run::{Arg, load_plan};
 use crate::cpu::emit::CpuPlan;
 use crate::ir;
 use crate::ir::Func;
-use crate::transform::contract_floats::contract;
-use crate::transform::legalize_index::{BoundsPolicy, split};
-use crate::transform::split_full_tiles::split_off_full;
+use crate::transform::contract_floats::contract_floats;
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
+use crate::transform::split_full_tiles::split_full_tiles;
 
 fn check_contracted(body: &str, expected: Expect) {
     let func = func(&format!(
@@ -26,7 +26,7 @@ fn check_contracted(body: &str, expected: Expect) {
 }
 
 fn check_text(mut func: Func, expected: Expect) {
-    contract(&mut func);
+    contract_floats(&mut func);
     ir::verify(&func).expect("valid tile IR");
     let text = ir::print(&func, &|_| None);
     let first = text.find("load x").expect("x is loaded");
@@ -163,7 +163,7 @@ fn masked(condition: &str) -> Func {
             tl::store(out + i, sum);
         }}"
     ));
-    split_off_full(&mut func);
+    split_full_tiles(&mut func);
     ir::verify(&func).expect("valid tile IR");
     func
 }
@@ -315,13 +315,13 @@ fn quotients_by_rows_are_as_exact_as_quotients() {
             tl::store(out + at, tl::load(x + at) / tl::load(rows + i).col());
         }",
     );
-    contract(&mut func);
+    contract_floats(&mut func);
     let text = ir::print(&func, &|_| None);
     assert!(
         text.lines().filter(|line| line.contains("= div ")).all(|line| line.ends_with("f32[4, 1]")),
         "{text}"
     );
-    split(&mut func, BoundsPolicy::Nothing);
+    legalize_index(&mut func, BoundsPolicy::Masked);
     let special = [0.0, 1.0, 3.0, 1e-45, 1.1e-41, f32::MIN_POSITIVE, 1e-38, 1.2e-30, 1e30, 3e37, f32::MAX];
     let special = special.into_iter().chain([f32::INFINITY, f32::NAN]).flat_map(|x| [x, -x]);
     let powers = (-149..128).map(|exponent| 1.37 * f64::from(exponent).exp2() as f32);

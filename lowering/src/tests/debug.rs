@@ -68,7 +68,7 @@ fn operations_quote_what_was_written() {
 #[test]
 fn a_release_build_has_nothing_of_them() {
     let mut released = func(ALL);
-    ir::release(&mut released);
+    ir::strip_debug(&mut released);
     ir::verify(&released).expect("valid tile IR");
     let without: String = ALL
         .lines()
@@ -173,7 +173,7 @@ fn a_failure_is_looked_for_once_a_thread() {
 /// The lines with accesses of the aligned body, and its facts.
 fn check_facts(source: &str, expected: Expect) {
     let (mut func, requests) = first(source);
-    ir::release(&mut func);
+    ir::strip_debug(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let bodies = bodies(&func, requests).expect("bodies that fit");
     let text = print(&bodies[0], &params);
@@ -212,7 +212,7 @@ fn remainders_run_where_their_divisor_is_positive() {
     check_facts(
         &PERIODIC.replace("PROMISE", "tl::assume(period > 0);"),
         expect![[r#"
-            kernel k(x: &[f32], out: &mut [f32], %0 period: i32) promised 1 <= period {
+            kernel k(x: &[f32], out: &mut [f32], %0 period: i32) assuming 1 <= period {
             %4 = load x[%3] inside vector 4 : f32[256]
             store out[%1] inside vector 4 = %4
             x is 16-byte aligned
@@ -226,7 +226,7 @@ fn remainders_run_where_their_divisor_is_positive() {
     check_facts(
         &PERIODIC.replace("PROMISE", "tl::assume(period >= 1 && period % 64 == 0 && 4096 >= period);"),
         expect![[r#"
-            kernel k(x: &[f32], out: &mut [f32], %0 period: i32) promised 1 <= period and 64 divides period and period <= 4096 {
+            kernel k(x: &[f32], out: &mut [f32], %0 period: i32) assuming 1 <= period and 64 divides period and period <= 4096 {
             %4 = load x[%3] inside vector 4 : f32[256]
             store out[%1] inside vector 4 = %4
             x is 16-byte aligned
@@ -252,7 +252,7 @@ fn a_promised_grid_bounds_program_ids() {
     check_facts(
         kernel,
         expect![[r#"
-        kernel k(x: &[f32], out: &mut [f32], %0 n: u32) promised num_programs(0) <= 65535 and n <= 1000 {
+        kernel k(x: &[f32], out: &mut [f32], %0 n: u32) assuming num_programs(0) <= 65535 and n <= 1000 {
         %10 = load x[%9] inside vector 4 : f32[256]
         store out[%13 + %4] inside vector 4 = %10
         x is 16-byte aligned
@@ -264,7 +264,7 @@ fn a_promised_grid_bounds_program_ids() {
     check_facts(
         &kernel.replace("(0) <=", "(1) <="),
         expect![[r#"
-            kernel k(x: &[f32], out: &mut [f32], %0 n: u32) promised num_programs(1) <= 65535 and n <= 1000 {
+            kernel k(x: &[f32], out: &mut [f32], %0 n: u32) assuming num_programs(1) <= 65535 and n <= 1000 {
             %10 = load x[%9] inside vector 4 : f32[256]
             store out[%13 + %4] inside vector 4 = %10
             x is 16-byte aligned
@@ -314,7 +314,7 @@ fn promises_that_contradict_each_other_are_never_relied_on() {
     check_facts(
         kernel,
         expect![[r#"
-            kernel k(out: &mut [f32], %0 n: i32) promised 9 <= n and n <= 2 and num_programs(1) <= 0 {
+            kernel k(out: &mut [f32], %0 n: i32) assuming 9 <= n and n <= 2 and num_programs(1) <= 0 {
             store out[%3] inside vector 2 = %5
             out is 8-byte aligned
             4 divides n

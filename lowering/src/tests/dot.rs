@@ -24,7 +24,7 @@ use crate::ir::{Shape, Type};
 use crate::mlir::Session;
 use crate::ops::{InputPrecision, Kind};
 use crate::support::dtype::DType;
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 // ---- layouts
 
@@ -737,7 +737,7 @@ fn factors_of_the_next_turn_are_fetched_on_the_host() {
             text.replace(from, to)
         });
         let mut func = func(&source);
-        split(&mut func, BoundsPolicy::Nothing);
+        legalize_index(&mut func, BoundsPolicy::Masked);
         let texts =
             host_asm::emit(&Session::new(), &CpuPlan::new(func), "entry", Family::X86_64).expect("assembly");
         let counts: Vec<String> = texts

@@ -11,7 +11,7 @@ use crate::backend::nvptx::Arch;
 use crate::cpu::emit as cpu_emit;
 use crate::driver::specialize::{KernelRequests, bodies};
 use crate::mlir::{Machine, Session, Vectors};
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// The aligned body of a kernel on its way to the GPU: MLIR and PTX.
 fn check_gpu(source: &str, expected: [Expect; 2]) {
@@ -31,7 +31,10 @@ fn check_gpu(source: &str, expected: [Expect; 2]) {
 fn check_host(source: &str, expected: [Expect; 2]) {
     let _beside = lowering_beside();
     let (mut func, requests) = first(source);
-    split(&mut func, if requests.unchecked { BoundsPolicy::Caller } else { BoundsPolicy::Nothing });
+    legalize_index(
+        &mut func,
+        if requests.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked },
+    );
     let plan = cpu_emit::CpuPlan::new(func);
     let session = Session::new();
     let mut module = session.module(Machine::Host(Vectors::Fused));
@@ -692,7 +695,7 @@ fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
         tl::store(out + tl::program_id(0), tl::program_id(0));
     }",
     );
-    split(&mut func, BoundsPolicy::Caller);
+    legalize_index(&mut func, BoundsPolicy::Unchecked);
     let session = Session::new();
     let texts =
         crate::backend::host_asm::emit(&session, &cpu_emit::CpuPlan::new(func), "entry", Family::X86_64);

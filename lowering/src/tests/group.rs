@@ -12,7 +12,7 @@ use crate::gpu::opt::select_wgmma::WarpGroupTiling;
 use crate::ir;
 use crate::ir::Shape;
 use crate::ir::guard::WithNames;
-use crate::transform::transpose_operands::other_orders;
+use crate::transform::transpose_operands::transpose_operands;
 
 // ---- layouts
 
@@ -409,7 +409,7 @@ fn factors_by_columns_are_copied_as_they_lie() {
 /// Orders are for few views that are only read, and read as factors.
 #[test]
 fn other_orders_are_of_factors_alone() {
-    let count = |changes: &[[&str; 2]]| other_orders(&first(&changed(changes)).0).len();
+    let count = |changes: &[[&str; 2]]| transpose_operands(&first(&changed(changes)).0).len();
     let right = "b.load::<64, 64>(start, col)";
     assert_eq!(count(&[]), 3);
     assert_eq!(count(&[[right, "tl::trans(b.load::<64, 64>(col, start))"]]), 3);

@@ -16,7 +16,7 @@ use crate::cpu::emit::CpuPlan;
 use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir::Func;
 use crate::mlir::Session;
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// Twice the statements may take four times as long, and a little for what is measured badly.
 const MOST: f64 = 6.0;
@@ -48,7 +48,7 @@ fn lower(source: &str) -> [(&'static str, Duration); 4] {
     }
     let after_ptx = now();
     let mut whole = checked;
-    split(&mut whole, BoundsPolicy::Nothing);
+    legalize_index(&mut whole, BoundsPolicy::Masked);
     let plan = CpuPlan::new(whole);
     host_asm::emit(&session, &plan, "kernel", Family::X86_64).expect("assembly");
     let after_host = now();

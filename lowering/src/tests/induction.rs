@@ -7,7 +7,7 @@ use super::func;
 use crate::analysis::non_negative::Signs;
 use crate::ir;
 use crate::ir::guard::{Guard, WithNames};
-use crate::transform::strength_reduce::replace_induction_variables;
+use crate::transform::strength_reduce::strength_reduce;
 
 /// The loop of a kernel after the pass.
 fn check(body: &str, expected: Expect) {
@@ -20,8 +20,8 @@ fn check(body: &str, expected: Expect) {
             tl::store(out + lanes, total);
         }}"
     ));
-    replace_induction_variables(&mut func);
-    ir::eliminate(&mut func);
+    strength_reduce(&mut func);
+    ir::cse_and_dce(&mut func);
     ir::verify(&func).expect("a function that is right");
     let text = ir::print(&func, &|_| None);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -182,8 +182,8 @@ const GROUPED: &str = "#[fuse_kernel]
 fn blocks_in_groups_are_not_negative() {
     let func = func(GROUPED);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let signs = Signs::analyse(&func);
-    let facts: Vec<String> = signs.facts.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
+    let signs = Signs::analyze(&func);
+    let facts: Vec<String> = signs.guards.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
     expect![[r#"
         -1 + num_programs(0) <= 2147483647
         1 <= 3 * cdiv(n, 8)
@@ -204,8 +204,8 @@ fn blocks_in_groups_are_not_negative() {
 #[test]
 fn facts_of_signs_are_enough() {
     let func = func(GROUPED);
-    let signs = Signs::analyse(&func);
-    let facts: Vec<&Guard> = signs.facts.iter().collect();
+    let signs = Signs::analyze(&func);
+    let facts: Vec<&Guard> = signs.guards.iter().collect();
     let mut held = 0;
     for (m, n, grid) in
         (-9..30).flat_map(|m| (-9..30).flat_map(move |n| (0..24).map(move |grid| (m, n, grid))))

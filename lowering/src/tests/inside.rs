@@ -177,13 +177,13 @@ fn facts(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
     );
     // Comparisons that are always so, and numbers alone, may be refused.
     let func = super::try_func(&source)?;
-    let polynomials = Polynomials::analyse(&func);
-    let decisions = BoundsDecisions::analyse(&func, &polynomials);
+    let polynomials = Polynomials::analyze(&func);
+    let decisions = BoundsDecisions::analyze(&func, &polynomials);
     let mut found = None;
     func.body.walk(&mut |op| {
         if let Kind::Load(load) = &op.kind
             && load.place.param.0 == 0
-            && let BoundsDecision::Launch(facts) = decisions.get(&load.place)
+            && let BoundsDecision::Guarded(facts) = decisions.get(&load.place)
         {
             found = Some(facts);
         }
@@ -212,15 +212,15 @@ proptest! {
 fn decisions(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let polynomials = Polynomials::analyse(&func);
-    let decisions = BoundsDecisions::analyse(&func, &polynomials);
+    let polynomials = Polynomials::analyze(&func);
+    let decisions = BoundsDecisions::analyze(&func, &polynomials);
     let mut text = String::new();
     func.body.walk(&mut |op| {
         let Some(place) = op.kind.operation().place() else { return };
         let name = &params[place.param.index()];
         match decisions.get(place) {
-            BoundsDecision::Kernel => text += &format!("{name}: compared in the kernel\n"),
-            BoundsDecision::Launch(facts) => {
+            BoundsDecision::Masked => text += &format!("{name}: compared in the kernel\n"),
+            BoundsDecision::Guarded(facts) => {
                 let facts: Vec<String> =
                     facts.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
                 text += &format!("{name}: {}\n", facts.join(", "));

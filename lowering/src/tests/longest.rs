@@ -1,14 +1,14 @@
 //! Programs whose loops make the most turns.
 
 use super::func;
-use crate::analysis::program_length::{LongestAxis, longest};
+use crate::analysis::program_length::{LongestAxis, longest_axis};
 
 fn found(bounds: &str) -> Option<LongestAxis> {
     found_with("", bounds, "16")
 }
 
 fn found_with(before: &str, bounds: &str, step: &str) -> Option<LongestAxis> {
-    longest(&func(&format!(
+    longest_axis(&func(&format!(
         "#[fuse_kernel]
         fn k(a: &[f16], b: &[f16], lengths: &[i32], out: &mut [f32], n: i32) {{
             let (i, j) = (tl::arange(0, 16), tl::arange(0, 16));

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use super::func;
 use crate::ir;
 use crate::ops::Site;
-use crate::transform::check_overflow::report_overflow;
+use crate::transform::check_overflow::check_overflow;
 
 /// The overflows that are reported, in the order of their use: what is attempted, and on which line.
 fn check_reports(statements: &str, expected: Expect) {
@@ -13,7 +13,7 @@ fn check_reports(statements: &str, expected: Expect) {
         "#[fuse_kernel]\nfn k(x: &[i32], u: &[u32], w: &[i64], out: &mut [i32], v: &mut View<u32, 2>, n: i32, m: i32) {{\nlet lane = tl::arange(0, 32);\n{statements}\n}}"
     );
     let mut func = func(&source);
-    report_overflow(&mut func);
+    check_overflow(&mut func);
     ir::verify(&func).expect("valid tile IR");
     let mut reports = String::new();
     func.body.walk(&mut |op| {

@@ -9,7 +9,7 @@ use crate::backend::nvptx::Arch;
 use crate::cpu::emit as cpu_emit;
 use crate::driver::specialize::bodies;
 use crate::mlir::{Machine, Session, Vectors, report};
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// The MLIR of a kernel's general body.
 fn gpu(source: &str, reports: bool) -> String {
@@ -27,7 +27,7 @@ fn gpu(source: &str, reports: bool) -> String {
 fn processor(source: &str, reports: bool) -> String {
     let (mut func, _) = first(source);
     func.reports = reports;
-    split(&mut func, BoundsPolicy::Nothing);
+    legalize_index(&mut func, BoundsPolicy::Masked);
     let plan = cpu_emit::CpuPlan::new(func);
     assert_eq!(plan.reports(), reports);
     let session = Session::new();

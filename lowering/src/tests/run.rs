@@ -12,7 +12,7 @@ use crate::driver::specialize::{KernelRequests, bodies};
 use crate::ir::Func;
 use crate::ir::guard::Guard;
 use crate::mlir::Session;
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// A launch argument: eight bytes for each slot.
 pub enum Arg<'a> {
@@ -68,7 +68,7 @@ impl Loaded {
 /// Compiles the kernel's first variant for the host and loads it at every level that this processor has.
 pub fn load(source: &str) -> Vec<Loaded> {
     let mut func = func(source);
-    split(&mut func, BoundsPolicy::Nothing);
+    legalize_index(&mut func, BoundsPolicy::Masked);
     loaded(func)
 }
 

@@ -8,10 +8,10 @@ use crate::cpu::emit::CpuPlan;
 use crate::ir;
 use crate::ir::Func;
 use crate::ir::guard::WithNames;
-use crate::transform::contract_floats::contract;
-use crate::transform::defer_scale::scale_late;
-use crate::transform::legalize_index::{BoundsPolicy, split};
-use crate::transform::split_full_tiles::split_off_full;
+use crate::transform::contract_floats::contract_floats;
+use crate::transform::defer_scale::defer_scale;
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
+use crate::transform::split_full_tiles::split_full_tiles;
 
 /// A loop of scores `s`, of which `body` makes weights.
 fn written(body: &str) -> Func {
@@ -29,15 +29,15 @@ fn written(body: &str) -> Func {
             tl::store(out + i, sum);
         }}"
     ));
-    split_off_full(&mut func);
-    contract(&mut func);
+    split_full_tiles(&mut func);
+    contract_floats(&mut func);
     func
 }
 
 /// What is done after the products, and the facts.
 fn scaled(body: &str) -> String {
     let mut func = written(body);
-    let facts = scale_late(&mut func);
+    let facts = defer_scale(&mut func);
     ir::verify(&func).expect("valid tile IR");
     let text = ir::print(&func, &|_| None);
     let begin = text.find("dot").expect("a product");
@@ -50,7 +50,7 @@ fn scaled(body: &str) -> String {
 
 /// The sums that a function makes.
 fn sums(mut func: Func) -> Vec<f32> {
-    split(&mut func, BoundsPolicy::Nothing);
+    legalize_index(&mut func, BoundsPolicy::Masked);
     let numbers = |seed: usize, count: usize| -> Vec<u16> {
         (0..count).map(|i| half::f16::from_f32(((i * seed) % 23) as f32 / 8.0 - 1.4).to_bits()).collect()
     };
@@ -192,7 +192,7 @@ fn results_stay() {
         for body in [format!("{scores} sum += tl::max(s, 1); {SOFTMAX}"), body] {
             let early = written(&body);
             let mut late = early.clone();
-            scale_late(&mut late);
+            defer_scale(&mut late);
             for (early, late) in sums(early).into_iter().zip(sums(late)) {
                 let close =
                     (early - late).abs() <= 1e-5 * early.abs().max(1.0) || early.to_bits() == late.to_bits();

@@ -5,11 +5,11 @@ use expect_test::{Expect, expect};
 use super::func;
 use crate::ir;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum, WithNames, strongest};
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 fn check_split(source: &str, trust: BoundsPolicy, expected: Expect) {
     let mut func = func(source);
-    let facts = split(&mut func, trust);
+    let facts = legalize_index(&mut func, trust);
     ir::verify(&func).expect("valid tile IR");
     let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let facts: String = facts.iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
@@ -27,7 +27,7 @@ const COPY: &str = "#[fuse_kernel(BLOCK = [1024])]
 fn one_comparison_at_launch_bounds_every_access() {
     check_split(
         COPY,
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32
@@ -60,7 +60,7 @@ fn rows_taken_from_the_end_are_inside_too() {
             let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
             tl::store(out + row * BLOCK + cols, tl::load(x + (n - 1 - row) * BLOCK + cols));
         }",
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel reversed(x: &[f32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32
@@ -95,7 +95,7 @@ fn a_row_whose_number_was_loaded_is_inside_where_its_mask_says_so() {
             let x = tl::load(x + id * dim.to::<i64>() + cols, (cols < dim) & known);
             tl::store(out + row * BLOCK + cols, x);
         }",
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel embedding(x: &[f32], ids: &[i64], out: &mut [f32], %0 n: i64, %1 dim: i32) {
               %2 = program_id 0 : i32
@@ -132,7 +132,7 @@ fn a_row_whose_number_was_loaded_is_inside_where_its_mask_says_so() {
 fn without_facts_the_kernel_compares() {
     check_split(
         COPY,
-        BoundsPolicy::Nothing,
+        BoundsPolicy::Masked,
         expect![[r#"
         kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
           %1 = program_id 0 : i32
@@ -168,7 +168,7 @@ const MATRIX: &str = "#[fuse_kernel(M = [64], N = [128])]
 fn a_matrix_is_bounded_by_its_last_element() {
     check_split(
         MATRIX,
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
               %3 = program_id 0 : i32
@@ -228,7 +228,7 @@ fn a_matrix_is_bounded_by_its_last_element() {
 fn without_facts_a_stride_is_64_bits_wide() {
     check_split(
         MATRIX,
-        BoundsPolicy::Nothing,
+        BoundsPolicy::Masked,
         expect![[r#"
         kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
           %3 = program_id 0 : i32
@@ -295,7 +295,7 @@ fn a_loop_over_chunks_and_a_gather() {
                 tl::store(out + row * n + cols, tl::load(x + i), cols < n);
             }
         }",
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel gather(x: &[f32], index: &[i32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32
@@ -335,7 +335,7 @@ fn what_could_wrap_is_checked_at_launch() {
             let mask = offsets < n;
             tl::store(out + offsets, tl::load(x + offsets, mask), mask);
         }",
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel copy(x: &[f32], out: &mut [f32], %0 a: i64, %1 b: i64, %2 n: i64) {
               %3 = mul %0, %1 : i64
@@ -364,7 +364,7 @@ fn what_is_taken_off_is_compared_with_what_makes_up_for_it() {
             let y = tl::load(x + tl::program_id(0) * 2 * d + (d - gate) + cols, cols < d);
             tl::store(out + cols, y);
         }",
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel halves(x: &[f32], out: &mut [f32], %0 d: i32, %1 gate: i32) {
               %2 = arange 0 : i32[64]
@@ -401,7 +401,7 @@ fn rows_that_programs_share_out_are_bounded_by_the_last() {
             }
             tl::store(out + cols, sum);
         }",
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel rows(x: &[f32], out: &mut [f32], %0 n_rows: i32, %1 n_cols: i32) {
               %2 = arange 0 : i32[64]
@@ -436,7 +436,7 @@ fn a_remainder_is_below_a_divisor_that_is_checked() {
             let y = tl::load(x + tl::program_id(0) % rows * n_cols + cols, cols < n_cols);
             tl::store(out + cols, y);
         }",
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel repeated(x: &[f32], out: &mut [f32], %0 rows: i32, %1 n_cols: i32) {
               %2 = arange 0 : i32[64]
@@ -466,7 +466,7 @@ fn a_comparison_that_no_fact_bounds_is_made_in_64_bits() {
             let i = n - tl::program_id(0) * 64 - tl::arange(0, 64);
             tl::store(out + tl::arange(0, 64), tl::load(x + i, (i >= 0) & (i < n)));
         }",
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
             kernel tail(x: &[f32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::site::lowering_beside;
 use super::{body, func, lines_with, mistakes, ptx, render};
-use crate::analysis::view_strides::contiguous;
+use crate::analysis::view_strides::assume_contiguous;
 use crate::backend::nvptx::Arch;
 use crate::driver::compile::host_plan;
 use crate::driver::specialize::{KernelRequests, bodies};
@@ -12,7 +12,7 @@ use crate::ir;
 use crate::ir::Func;
 use crate::ir::guard::WithNames;
 use crate::mlir::{Machine, Session, Vectors};
-use crate::transform::legalize_index::{BoundsPolicy, split};
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 fn names(func: &Func) -> Vec<String> {
     func.params.iter().map(|param| param.name.clone()).collect()
@@ -25,8 +25,8 @@ fn check_tile(source: &str, expected: Expect) {
 /// After `split`, with what it relies on; for trust in the launcher with the last axis's neighbours side by side.
 fn check_split(source: &str, trust: BoundsPolicy, expected: Expect) {
     let mut func = func(source);
-    let mut facts = if trust == BoundsPolicy::Launch { contiguous(&mut func) } else { vec![] };
-    facts.extend(split(&mut func, trust));
+    let mut facts = if trust == BoundsPolicy::Guarded { assume_contiguous(&mut func) } else { vec![] };
+    facts.extend(legalize_index(&mut func, trust));
     ir::verify(&func).expect("valid tile IR");
     let names = names(&func);
     let facts: String = facts.iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
@@ -72,7 +72,7 @@ fn a_block_is_one_operation_until_it_is_split() {
 fn elements_inside_the_shape_take_part() {
     check_split(
         COPY,
-        BoundsPolicy::Nothing,
+        BoundsPolicy::Masked,
         expect![[r#"
         kernel copy(x: &View<f16, 2>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<f16, 2>, %4 out.shape(0): i64, %5 out.shape(1): i64, %6 out.stride(0): i64, %7 out.stride(1): i64) {
           %8 = program_id 0 : i32
@@ -154,7 +154,7 @@ fn elements_inside_the_shape_take_part() {
     );
     check_split(
         COPY,
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
         kernel copy(x: &View<f16, 2>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<f16, 2>, %4 out.shape(0): i64, %5 out.shape(1): i64, %6 out.stride(0): i64, %7 out.stride(1): i64) {
           %8 = program_id 0 : i32
@@ -328,7 +328,7 @@ fn an_axis_of_one_element_decides_for_the_whole_block() {
         }";
     check_split(
         source,
-        BoundsPolicy::Nothing,
+        BoundsPolicy::Masked,
         expect![[r#"
         kernel k(x: &View<f32, 3>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.shape(2): i64, %3 x.stride(0): i64, %4 x.stride(1): i64, %5 x.stride(2): i64, out: &mut View<f32, 3>, %6 out.shape(0): i64, %7 out.shape(1): i64, %8 out.shape(2): i64, %9 out.stride(0): i64, %10 out.stride(1): i64, %11 out.stride(2): i64, %12 batch: i32, %13 start: i64) {
           %14 = constant 0 : i32
@@ -387,7 +387,7 @@ fn an_axis_of_one_element_decides_for_the_whole_block() {
     );
     check_split(
         source,
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
         kernel k(x: &View<f32, 3>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.shape(2): i64, %3 x.stride(0): i64, %4 x.stride(1): i64, %5 x.stride(2): i64, out: &mut View<f32, 3>, %6 out.shape(0): i64, %7 out.shape(1): i64, %8 out.shape(2): i64, %9 out.stride(0): i64, %10 out.stride(1): i64, %11 out.stride(2): i64, %12 batch: i32, %13 start: i64) {
           %14 = constant 1 : i64
@@ -444,7 +444,7 @@ fn unsigned_offsets_do_not_become_negative() {
         fn k(x: &View<f32, 1>, out: &mut [f32], start: u64) {
             tl::store(out + tl::arange(0, 32), x.load::<32>(start));
         }",
-        BoundsPolicy::Nothing,
+        BoundsPolicy::Masked,
         expect![[r#"
             kernel k(x: &View<f32, 1>, %0 x.shape(0): i64, %1 x.stride(0): i64, out: &mut [f32], %2 start: u64) {
               %3 = arange 0 : i32[32]
@@ -479,7 +479,7 @@ fn what_a_view_knows_are_arguments() {
             out.store(tl::full([1], x.shape(0) * x.stride(0)), 0);
         }",
         expect![[r#"
-            kernel k(x: &View<f32, 2>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<i64, 1>, %4 out.shape(0): i64, %5 out.stride(0): i64) promised 16 divides x.shape(1) {
+            kernel k(x: &View<f32, 2>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<i64, 1>, %4 out.shape(0): i64, %5 out.stride(0): i64) assuming 16 divides x.shape(1) {
               %6 = constant 16 : i64
               %7 = rem %1, %6 : i64
               %8 = constant 0 : i64
@@ -513,7 +513,7 @@ fn a_sum_goes_into_a_view_at_once() {
     );
     check_split(
         source,
-        BoundsPolicy::Launch,
+        BoundsPolicy::Guarded,
         expect![[r#"
         kernel k(x: &[f32], out: &mut View<f32, 1>, %0 out.shape(0): i64, %1 out.stride(0): i64, %2 start: i32) {
           %3 = arange 0 : i32[32]
@@ -776,7 +776,7 @@ fn processors_have_two_versions() {
         fn copy(x: &View<f32, 1>, out: &mut View<f32, 1>) {
             out.store(x.load::<16>(0), 0);
         }";
-    let plan = host_plan(&func(source), BoundsPolicy::Nothing);
+    let plan = host_plan(&func(source), BoundsPolicy::Masked);
     let session = Session::new();
     let mut module = session.module(Machine::Host(Vectors::Fused));
     plan.emit(&mut module, "entry");

@@ -13,9 +13,9 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis_info;
-use crate::analysis::axis_info::{Axes, Info, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoMap, LaunchAssumptions};
 use crate::gpu::layout::assign::LayoutRelation;
-use crate::ir::{Block, BuiltFor, Func, FuncBuilder, Op, Shape, Type, Value, remove_unused};
+use crate::ir::{Block, BuiltFor, Func, FuncBuilder, Op, Shape, Type, Value, dce};
 use crate::ops::scalar::{self, ArithKind, Scalar, TypeRule};
 use crate::ops::{
     Arange, Assert, Bitcast, Broadcast, Cast, Combination, Constant, ConstantValue, Effect, ExpandDims, Kind,
@@ -28,8 +28,8 @@ use crate::support::dtype::DType;
 const MAX_ORIGINS: usize = 4;
 
 /// Adds the assertions.
-pub fn report_overflow(func: &mut Func) {
-    let axes = Axes::analyse(func, &LaunchFacts::default());
+pub fn check_overflow(func: &mut Func) {
+    let axes = AxisInfoMap::analyze(func, &LaunchAssumptions::default());
     let values = (0..func.value_count()).map(|index| func.value_at(index));
     let mut pass = OverflowPass {
         ranges: values.map(|value| (value, axes.get(func, value).range)).collect(),
@@ -43,7 +43,7 @@ pub fn report_overflow(func: &mut Func) {
         pass.op(&mut builder, op);
     }
     builder.finish();
-    remove_unused(func);
+    dce(func);
 }
 
 /// The operation that overflows.
@@ -321,9 +321,9 @@ impl OverflowPass {
         if !ty.dtype.is_integer() {
             return None;
         }
-        let unknown = |&arg: &Value| Info::unknown(&Type::scalar(builder.func.ty(arg).dtype));
-        let info = |arg: &Value| Info { range: self.range(builder.func, *arg), ..unknown(arg) };
-        let infos: Vec<Info> = scalar.args.iter().map(info).collect();
+        let unknown = |&arg: &Value| AxisInfo::unknown(&Type::scalar(builder.func.ty(arg).dtype));
+        let info = |arg: &Value| AxisInfo { range: self.range(builder.func, *arg), ..unknown(arg) };
+        let infos: Vec<AxisInfo> = scalar.args.iter().map(info).collect();
         let (low, high) = axis_info::scalar(scalar.op.algebra, &infos, &Type::scalar(ty.dtype)).range;
         let (smallest, largest) = ty.dtype.range();
         if low >= smallest && high <= largest {

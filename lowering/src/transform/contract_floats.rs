@@ -30,7 +30,7 @@ const TOWARDS: f64 = 64.0;
 const MANY: u64 = 32;
 
 /// Rewrites what there is to rewrite.
-pub fn contract(func: &mut Func) {
+pub fn contract_floats(func: &mut Func) {
     let definitions = func.cloned_definitions();
     let uses = uses(func);
     let mut changed = false;
@@ -43,7 +43,7 @@ pub fn contract(func: &mut Func) {
         builder.append(Op { kind, ..op });
     });
     if changed {
-        ir::eliminate(func);
+        ir::cse_and_dce(func);
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::guard::{Guard, strongest};
-use crate::ir::{Func, FuncBuilder, Op, Rewriter, Type, Value, eliminate};
+use crate::ir::{Func, FuncBuilder, Op, Rewriter, Type, Value, cse_and_dce};
 use crate::ops::scalar::{ArithKind, Scalar};
 use crate::ops::{For, If, Kind, Reduce, Splat};
 use crate::support::dtype::DType;
@@ -25,7 +25,7 @@ const PARAMETER: i8 = 40;
 const PRODUCT: i32 = 120;
 
 /// Joins scales, and scales after maxima what is scaled before; gives what the launcher has to check.
-pub fn scale_late(func: &mut Func) -> Vec<Guard> {
+pub fn defer_scale(func: &mut Func) -> Vec<Guard> {
     let mut facts = join_scales(func);
     facts.extend(scale_after_maxima(func));
     strongest(facts)
@@ -93,7 +93,7 @@ fn join_scales(func: &mut Func) -> Vec<Guard> {
             None => rewriter.replace(result, value),
         }
     });
-    eliminate(func);
+    cse_and_dce(func);
     facts
 }
 
@@ -107,7 +107,7 @@ fn scale_after_maxima(func: &mut Func) -> Vec<Guard> {
         return vec![];
     }
     Rewriter::default().run(func, &mut |_, builder, op| found.rewrite(builder, op));
-    eliminate(func);
+    cse_and_dce(func);
     found.facts
 }
 

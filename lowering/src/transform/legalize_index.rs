@@ -14,7 +14,7 @@ mod lower_view_access;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::bounds::{BoundsDecision, BoundsDecisions};
 use crate::analysis::inequality::BoundSearch;
 use crate::analysis::polynomial::{Polynomial, Polynomials};
@@ -30,21 +30,24 @@ use crate::support::dtype::DType;
 /// What a body may rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BoundsPolicy {
-    /// Facts that the launcher checks.
-    Launch,
-    /// Nothing: every access compares with the length.
-    Nothing,
+    /// Guards that the launcher checks.
+    Guarded,
+    /// Nothing: every access is masked by a comparison with the length.
+    Masked,
     /// The caller's word that every access is inside (`unchecked`).
-    Caller,
+    Unchecked,
 }
 
 /// Splits every offset and index comparison of `func`; returns the facts that the result relies on.
-pub fn split(func: &mut Func, trust: BoundsPolicy) -> Vec<Guard> {
-    let polynomials = Polynomials::analyse(func);
-    let decisions = BoundsDecisions::analyse(func, &polynomials);
-    let assumptions =
-        if trust == BoundsPolicy::Launch { LaunchFacts::promised(func) } else { LaunchFacts::default() };
-    let ranges = Axes::analyse(func, &assumptions);
+pub fn legalize_index(func: &mut Func, trust: BoundsPolicy) -> Vec<Guard> {
+    let polynomials = Polynomials::analyze(func);
+    let decisions = BoundsDecisions::analyze(func, &polynomials);
+    let assumptions = if trust == BoundsPolicy::Guarded {
+        LaunchAssumptions::of(func)
+    } else {
+        LaunchAssumptions::default()
+    };
+    let ranges = AxisInfoMap::analyze(func, &assumptions);
     let definitions = func.definitions();
     let numbers = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
     let ranges: HashMap<Value, (i128, i128)> =
@@ -64,7 +67,7 @@ pub fn split(func: &mut Func, trust: BoundsPolicy) -> Vec<Guard> {
         narrow: RefCell::default(),
     };
     Rewriter::default().run(func, &mut |rewriter, builder, op| splitter.op(rewriter, builder, op));
-    ir::eliminate(func);
+    ir::cse_and_dce(func);
     guard::strongest(splitter.facts)
 }
 
@@ -129,13 +132,13 @@ impl Splitter {
         let mask = place.mask.map(|mask| self.replaced.get(&mask).copied().unwrap_or(mask));
         let decision = self.decisions.get(&MemAccess { mask, ..place });
         let bounded = match (self.trust, decision) {
-            (BoundsPolicy::Caller, _) => false,
-            (BoundsPolicy::Nothing, BoundsDecision::Launch(facts)) => !facts.is_empty(),
-            (BoundsPolicy::Launch, BoundsDecision::Launch(facts)) => {
+            (BoundsPolicy::Unchecked, _) => false,
+            (BoundsPolicy::Masked, BoundsDecision::Guarded(facts)) => !facts.is_empty(),
+            (BoundsPolicy::Guarded, BoundsDecision::Guarded(facts)) => {
                 self.rely_on(facts);
                 false
             }
-            (_, BoundsDecision::Kernel) => true,
+            (_, BoundsDecision::Masked) => true,
         };
         let shape = builder.func.ty(place.offset).shape.clone();
         let parts = self.parts(builder, place.offset);
@@ -404,7 +407,7 @@ impl Splitter {
         }
         let whole = self.polynomials.get(varying);
         let contained = |part: &Value| whole.contains(&self.polynomials.get(*part));
-        if self.trust == BoundsPolicy::Launch
+        if self.trust == BoundsPolicy::Guarded
             && parts.iter().all(|part| inside(part) || contained(part))
             && let Some(facts) = self.fits_if(builder.func, varying)
         {

@@ -5,7 +5,7 @@
 //! needs (`mlir/gpu/memory/shifted`). A tile that is written keeps neighbours with neighbouring threads: each element is
 //! stored by itself, and threads far from each other would write to many lines at once.
 
-use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::gpu::layout::access::{MAX_BYTES, NARROWEST_COPY};
 use crate::gpu::layout::assign::repeated;
 use crate::ir::{Func, Op, Rewriter};
@@ -13,7 +13,7 @@ use crate::ops::{CacheModifier, Effect, Kind, Load, MemAccess, Shift, VectorStar
 use crate::support::dtype::DType;
 
 /// Marks such loads, after `split`, in a function that writes no tiles of several axes.
-pub fn read_unrotated(func: &mut Func, assumptions: &LaunchFacts) {
+pub fn read_unrotated(func: &mut Func, assumptions: &LaunchAssumptions) {
     let mut suits = true;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
@@ -23,7 +23,7 @@ pub fn read_unrotated(func: &mut Func, assumptions: &LaunchFacts) {
     if !suits {
         return;
     }
-    let axes = Axes::analyse(func, assumptions);
+    let axes = AxisInfoMap::analyze(func, assumptions);
     let mut found = vec![];
     // A loop makes the masks and distances of single elements once, and then loads each by one instruction: where its rows lie would
     // have to be asked in each iteration.
@@ -47,7 +47,7 @@ fn is_matrix(func: &Func, place: &MemAccess) -> bool {
 }
 
 /// How a load is read around its elements, if it is of such rows.
-fn shift(func: &Func, axes: &Axes, op: &Op) -> Option<(MemAccess, Shift)> {
+fn shift(func: &Func, axes: &AxisInfoMap, op: &Op) -> Option<(MemAccess, Shift)> {
     let Kind::Load(Load { place, cache, .. }) = &op.kind else { return None };
     if cache.level == CacheModifier::Volatile || place.shift.is_some() || !is_matrix(func, place) {
         return None;

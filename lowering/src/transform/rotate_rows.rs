@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::polynomial::{Atom, Placement, Polynomial, Polynomials};
 use crate::analysis::row_groups;
 use crate::frontend::syntax::BinaryOp;
@@ -30,7 +30,7 @@ use crate::ops::{
 use crate::support::dtype::DType;
 
 /// Rotates a function's rows, after `split`, if there are any and what is made of them does not depend on the order.
-pub fn rotate(func: &mut Func, assumptions: &LaunchFacts) {
+pub fn rotate_rows(func: &mut Func, assumptions: &LaunchAssumptions) {
     let mut separated = func.clone();
     let plans = RotationPlan::all(&mut separated, assumptions);
     if plans.is_empty() {
@@ -39,7 +39,7 @@ pub fn rotate(func: &mut Func, assumptions: &LaunchFacts) {
     *func = separated;
     plans.into_iter().for_each(|plan| plan.apply(func));
     // Not before: equal ramps of two parts would be one again.
-    ir::eliminate(func);
+    ir::cse_and_dce(func);
 }
 
 /// A sum of products.
@@ -87,8 +87,8 @@ impl RowAccess {
 
 impl RotationPlan {
     /// The plans of the parts of a function whose tiles are as long as the rows that come first; parts get ramps of their own.
-    fn all(func: &mut Func, assumptions: &LaunchFacts) -> Vec<RotationPlan> {
-        let found = rows(func, &Polynomials::analyse(func));
+    fn all(func: &mut Func, assumptions: &LaunchAssumptions) -> Vec<RotationPlan> {
+        let found = rows(func, &Polynomials::analyze(func));
         let Some(leader) = found.iter().max_by_key(|row| row.rank()) else { return vec![] };
         let extent = leader.extent;
         let ramps = ramps(func, extent);
@@ -96,9 +96,9 @@ impl RotationPlan {
             return vec![];
         }
         let ramps = row_groups::separate(func, &ramps, extent);
-        let axes = Axes::analyse(func, assumptions);
+        let axes = AxisInfoMap::analyze(func, assumptions);
         let definitions = func.definitions();
-        let rows = rows(func, &Polynomials::analyse(func));
+        let rows = rows(func, &Polynomials::analyze(func));
         let plans = ramps.into_iter().filter_map(|ramp| {
             let counted = |row: &&RowAccess| sources(row.place.offset, &definitions).contains(&ramp);
             let own: Vec<&RowAccess> =
@@ -111,7 +111,7 @@ impl RotationPlan {
     /// How the rows that a ramp counts are rotated.
     fn new(
         func: &Func,
-        axes: &Axes,
+        axes: &AxisInfoMap,
         definitions: &HashMap<Value, &Op>,
         ramp: Value,
         rows: &[&RowAccess],
@@ -222,12 +222,12 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
         let Some((axis, extent)) = row_of(&offset.shape).filter(|_| offset.dtype == DType::I32) else {
             return;
         };
-        let (factor, start) = polynomials.of_place(place).split(Atom::Ramp { axis, extent });
+        let (factor, start) = polynomials.of_place(place).split(Atom::Range { axis, extent });
         let start = without_units(&start);
         let scalars = start.all_varying().into_iter().all(|atom| match atom {
             Atom::Loop(value, _) | Atom::Opaque(value, _) => func.ty(value).is_scalar(),
             Atom::Known(_) | Atom::Program(_) => true,
-            Atom::Ramp { .. } => false,
+            Atom::Range { .. } => false,
         });
         if factor.as_constant() == Some(1) && scalars {
             let bytes = func.slice(place.param).0.bytes();
@@ -249,7 +249,7 @@ fn without_units(polynomial: &Polynomial) -> Polynomial {
     let units: Vec<Atom> = polynomial
         .all_varying()
         .into_iter()
-        .filter(|atom| matches!(atom, Atom::Ramp { extent: 1, .. }))
+        .filter(|atom| matches!(atom, Atom::Range { extent: 1, .. }))
         .collect();
     units.into_iter().fold(polynomial.clone(), |rest, unit| rest.split(unit).1)
 }
@@ -305,7 +305,7 @@ fn any_order(func: &Func, extent: u32) -> bool {
 }
 
 /// The terms of a polynomial that need not be multiples of a number.
-fn without_multiples(polynomial: &Polynomial, of: u32, func: &Func, axes: &Axes) -> Polynomial {
+fn without_multiples(polynomial: &Polynomial, of: u32, func: &Func, axes: &AxisInfoMap) -> Polynomial {
     let mut left = Polynomial::default();
     for (atoms, coefficient) in polynomial.terms() {
         let divisor = |atom: &Atom| match *atom {
@@ -314,7 +314,7 @@ fn without_multiples(polynomial: &Polynomial, of: u32, func: &Func, axes: &Axes)
                 ParamKind::Scalar { value, .. } => axes.get(func, value).divisor,
                 ParamKind::Slice { .. } => 1,
             },
-            Atom::Known(_) | Atom::Program(_) | Atom::Ramp { .. } => 1,
+            Atom::Known(_) | Atom::Program(_) | Atom::Range { .. } => 1,
         };
         let powers: u32 = atoms.iter().map(|atom| divisor(atom).trailing_zeros()).sum();
         if powers + coefficient.trailing_zeros() < of.trailing_zeros() {
@@ -340,7 +340,7 @@ fn source(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<
         Atom::Loop(value, Placement::OWN) | Atom::Opaque(value, Placement::OWN) => {
             repeatable(func, definitions, value, MAX_DEPTH).then_some(EntryScalar::Made(value))
         }
-        Atom::Known(Symbol::CeilDiv { .. }) | Atom::Loop(..) | Atom::Opaque(..) | Atom::Ramp { .. } => None,
+        Atom::Known(Symbol::CeilDiv { .. }) | Atom::Loop(..) | Atom::Opaque(..) | Atom::Range { .. } => None,
     }
 }
 

@@ -10,8 +10,8 @@ use crate::ir::{Func, Op, Rewriter, Value, substitute_in};
 use crate::ops::{For, Kind};
 
 /// The function with loops that make one turn under the facts given as straight code; `None` where that saves no load.
-pub fn single_turn(func: &Func) -> Option<(Func, Vec<Guard>)> {
-    let polynomials = Polynomials::analyse(func);
+pub fn single_iteration(func: &Func) -> Option<(Func, Vec<Guard>)> {
+    let polynomials = Polynomials::analyze(func);
     let (mut variables, mut facts) = (HashSet::new(), vec![]);
     func.body.walk(&mut |op| {
         if let Kind::For(op) = &op.kind
@@ -39,7 +39,7 @@ pub fn single_turn(func: &Func) -> Option<(Func, Vec<Guard>)> {
         }
         builder.append(op);
     });
-    ir::eliminate(&mut straight);
+    ir::cse_and_dce(&mut straight);
     (loads(&straight) < loads(func)).then_some((straight, facts))
 }
 

@@ -8,13 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::{Block, Func, FuncBuilder, Op, Rewriter, Type, Value, eliminate};
+use crate::ir::{Block, Func, FuncBuilder, Op, Rewriter, Type, Value, cse_and_dce};
 use crate::ops::scalar::{ArithKind, Scalar, binary, row};
 use crate::ops::{Arange, Broadcast, Cast, Constant, ConstantValue, ExpandDims, For, If, Kind, Splat};
 use crate::support::dtype::DType;
 
 /// Puts selections that change nothing in most iterations under a branch.
-pub fn split_off_full(func: &mut Func) {
+pub fn split_full_tiles(func: &mut Func) {
     let mut found: HashMap<Value, Rc<EnclosingLoop>> = HashMap::new();
     func.body.walk(&mut |op| {
         if let Kind::For(For { body, .. }) = &op.kind
@@ -47,7 +47,7 @@ pub fn split_off_full(func: &mut Func) {
         }
     });
     if changed {
-        eliminate(func);
+        cse_and_dce(func);
     }
 }
 

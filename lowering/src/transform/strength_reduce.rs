@@ -12,7 +12,7 @@ use crate::ops::{Cast, Constant, ConstantValue, Effect, For, Kind, Splat};
 use crate::support::dtype::DType;
 
 /// Replaces the induction variables that addresses and masks are made of.
-pub fn replace_induction_variables(func: &mut Func) {
+pub fn strength_reduce(func: &mut Func) {
     let mut numbers = HashMap::new();
     let mut used = HashSet::new();
     func.body.walk(&mut |op| {

@@ -13,7 +13,7 @@ use crate::ops::{Kind, LoadView, Permute, Reshape, ViewTile};
 const MAX_VIEWS: usize = 2;
 
 /// The function for each other order of the factors of its products; none where these are more than a few views.
-pub fn other_orders(func: &Func) -> Vec<Func> {
+pub fn transpose_operands(func: &Func) -> Vec<Func> {
     let views = factors(func);
     if views.is_empty() || views.len() > MAX_VIEWS {
         return vec![];
@@ -31,7 +31,8 @@ fn factors(func: &Func) -> Vec<ParamId> {
     let (mut found, mut others): (Vec<ParamId>, HashSet<ParamId>) = (vec![], HashSet::new());
     func.body.walk(&mut |op| {
         if let Kind::Dot(dot) = &op.kind {
-            let blocks = [dot.a, dot.b].into_iter().filter_map(|factor| as_block(func, &definitions, factor));
+            let blocks =
+                [dot.a, dot.b].into_iter().filter_map(|factor| view_block(func, &definitions, factor));
             for view in blocks.map(|(load, _)| load.window.memory) {
                 if !found.contains(&view) {
                     found.push(view);
@@ -90,7 +91,7 @@ fn exchanged(rank: usize) -> Vec<usize> {
 
 /// The block of a view that a matrix is, and whether it is its transpose: behind exchanges of the last two axes, and of axes of one
 /// element added or dropped before these.
-pub fn as_block<'f>(
+pub fn view_block<'f>(
     func: &Func,
     definitions: &HashMap<Value, &'f Op>,
     mut value: Value,

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::Info;
+use crate::analysis::axis_info::AxisInfo;
 use crate::cpu::emit::nest::{Point, load_elements, store_elements};
 use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val, report};
 use crate::frontend::syntax::BinaryOp;
@@ -178,8 +178,10 @@ impl Host<'_> {
     /// A ramp compared with what does not vary.
     fn comparison_edge(&self, op: BinaryOp, args: &[Value], axis: usize, lanes: u16) -> Option<MaskEdge> {
         let [lhs, rhs] = [0, 1].map(|i| self.plan.axes.get(self.func, args[i]));
-        let rises = |info: &Info| info.axes.get(axis).is_some_and(|axis| axis.contiguity >= u64::from(lanes));
-        let rests = |info: &Info| info.axes.get(axis).is_some_and(|axis| axis.constancy >= u64::from(lanes));
+        let rises =
+            |info: &AxisInfo| info.axes.get(axis).is_some_and(|axis| axis.contiguity >= u64::from(lanes));
+        let rests =
+            |info: &AxisInfo| info.axes.get(axis).is_some_and(|axis| axis.constancy >= u64::from(lanes));
         match op {
             _ if rests(&lhs) && rests(&rhs) => Some(MaskEdge::Any),
             BinaryOp::Lt | BinaryOp::Le if rises(&lhs) && rests(&rhs) => Some(MaskEdge::Last),

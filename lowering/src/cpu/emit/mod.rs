@@ -25,7 +25,7 @@ mod view;
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::ir::guard::Guard;
 use crate::ir::{Block, Func, Op, Param, ParamId, ParamKind, Value};
 use crate::mlir::builder::{Builder, IntPredicate, Val};
@@ -94,13 +94,13 @@ pub struct CpuPlan {
 struct CpuVersion {
     func: Func,
     schedule: ScratchPlan,
-    axes: Axes,
+    axes: AxisInfoMap,
 }
 
 impl CpuVersion {
     fn new(func: Func) -> CpuVersion {
         let schedule = ScratchPlan::new(&func);
-        let axes = Axes::analyse(&func, &LaunchFacts::default());
+        let axes = AxisInfoMap::analyze(&func, &LaunchAssumptions::default());
         CpuVersion { func, schedule, axes }
     }
 }

@@ -5,7 +5,7 @@
 //! knows: one of the facts is their least number.
 
 use super::{Gpus, KernelRequests, Specialization, aligned, register_limit};
-use crate::analysis::reread::reads_again;
+use crate::analysis::reread::has_rereads;
 use crate::gpu::emit::SmemOverflow;
 use crate::ir::Func;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum};
@@ -21,7 +21,7 @@ pub(super) fn body(
     gpus: Gpus,
 ) -> Result<Option<Specialization>, SmemOverflow> {
     let chosen = requests.num_stages.is_some() || requests.maxnreg.is_some();
-    if chosen || gpus != Gpus::All || !reads_again(func) {
+    if chosen || gpus != Gpus::All || !has_rereads(func) {
         return Ok(None);
     }
     let (mut plan, mut facts) = aligned(func.clone(), KernelRequests { num_stages: Some(1), ..requests })?;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::non_negative::Signs;
 use crate::analysis::unit_stride::integers;
 use crate::gpu::layout::access;
@@ -34,23 +34,23 @@ impl Widened {
 /// What is promised, with the signs of what is divided where they widen an access, and the facts of these.
 pub(super) fn needed_signs(
     func: &Func,
-    promised: LaunchFacts,
+    promised: LaunchAssumptions,
     widened: Widened,
-) -> (LaunchFacts, Vec<Guard>) {
-    let signs = Signs::analyse(func);
+) -> (LaunchAssumptions, Vec<Guard>) {
+    let signs = Signs::analyze(func);
     if signs.least.is_empty() {
         return (promised, vec![]);
     }
     let with = promised.clone().with_signs(&signs);
-    let at_best = |assumptions: &LaunchFacts| {
+    let at_best = |assumptions: &LaunchAssumptions| {
         let multiples = even(func, assumptions);
-        widths(func, &LaunchFacts { multiples, ..assumptions.clone() }, widened)
+        widths(func, &LaunchAssumptions { multiples, ..assumptions.clone() }, widened)
     };
-    if at_best(&with) == at_best(&promised) { (promised, vec![]) } else { (with, signs.facts) }
+    if at_best(&with) == at_best(&promised) { (promised, vec![]) } else { (with, signs.guards) }
 }
 
 /// Every integer argument as a multiple of any vector.
-fn even(func: &Func, promised: &LaunchFacts) -> HashMap<Value, u64> {
+fn even(func: &Func, promised: &LaunchAssumptions) -> HashMap<Value, u64> {
     let smallest = func
         .params
         .iter()
@@ -66,9 +66,13 @@ fn even(func: &Func, promised: &LaunchFacts) -> HashMap<Value, u64> {
 }
 
 /// What is promised, with the integer arguments whose divisibility widens an access, and by what they must divide.
-pub(super) fn needed_multiples(func: &Func, promised: LaunchFacts, widened: Widened) -> LaunchFacts {
+pub(super) fn needed_multiples(
+    func: &Func,
+    promised: LaunchAssumptions,
+    widened: Widened,
+) -> LaunchAssumptions {
     let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
-    let with = |multiples| LaunchFacts { multiples, ..promised.clone() };
+    let with = |multiples| LaunchAssumptions { multiples, ..promised.clone() };
     let mut needed = even(func, &promised);
     let best = widths(func, &with(needed.clone()), widened);
     for value in integers(func) {
@@ -91,8 +95,8 @@ pub(super) fn needed_multiples(func: &Func, promised: LaunchFacts, widened: Wide
 
 /// The widths of the accesses that matter: one number for each row beside a tile of rows is not worth a fact that the whole body
 /// would hang on.
-fn widths(func: &Func, assumptions: &LaunchFacts, widened: Widened) -> Vec<u32> {
-    let axes = Axes::analyse(func, assumptions);
+fn widths(func: &Func, assumptions: &LaunchAssumptions, widened: Widened) -> Vec<u32> {
+    let axes = AxisInfoMap::analyze(func, assumptions);
     let accesses = accesses(func, widened);
     let elements = |place: &MemAccess| func.ty(place.offset).shape.elements();
     let most = accesses.iter().map(|place| elements(place)).max().unwrap_or(0);

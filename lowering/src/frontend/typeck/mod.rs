@@ -31,7 +31,7 @@ mod view;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::analysis::assumption::promises;
+use crate::analysis::assumption::assumptions;
 use crate::frontend::syntax::{GenericArg, Kernel, ParamType, TypeName, ViewType};
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Shape, Type, Value};
@@ -184,8 +184,8 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     if !errors.is_empty() {
         return Err(errors);
     }
-    ir::eliminate(&mut func);
-    func.promises = promises(&func);
+    ir::cse_and_dce(&mut func);
+    func.assumptions = assumptions(&func);
     Ok(Checked { func, prints })
 }
 

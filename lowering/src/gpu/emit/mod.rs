@@ -40,8 +40,8 @@ mod warp_specialize;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use crate::analysis::axis_info::{Axes, Info, LaunchFacts};
-use crate::analysis::program_length::{LongestAxis, longest};
+use crate::analysis::axis_info::{AxisInfo, AxisInfoMap, LaunchAssumptions};
+use crate::analysis::program_length::{LongestAxis, longest_axis};
 use crate::gpu::layout::dot::DotOperand;
 use crate::gpu::layout::{Distributed, Layout};
 use crate::ir::guard::Guard;
@@ -78,7 +78,7 @@ pub type Registers = Rc<Vec<Val>>;
 pub struct GpuPlan {
     pub distributed: Distributed,
     /// Facts about the distributed function's integers.
-    axes: Axes,
+    axes: AxisInfoMap,
     /// Programs that one block runs.
     pub programs: u32,
     /// What ptxas is told of registers.
@@ -95,7 +95,7 @@ impl GpuPlan {
     pub fn new(
         mut distributed: Distributed,
         programs: u32,
-        assumptions: &LaunchFacts,
+        assumptions: &LaunchAssumptions,
         facts: &[Guard],
     ) -> Result<GpuPlan, SmemOverflow> {
         let mut pipeline = TmaPipeline::new(&distributed);
@@ -112,7 +112,7 @@ impl GpuPlan {
         while smem_operand::without_ring(&mut distributed, &shared) {
             shared = SmemPlan::plan(&distributed, facts, None)?;
         }
-        let axes = Axes::analyse(&distributed.func, assumptions);
+        let axes = AxisInfoMap::analyze(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
@@ -394,7 +394,7 @@ impl<'a> Gpu<'a> {
             policy,
             passing_policy,
             upwards,
-            longest: longest(func),
+            longest: longest_axis(func),
         }
     }
 
@@ -567,7 +567,7 @@ impl<'a> Gpu<'a> {
     }
 
     /// What is known of an integer value.
-    fn info(&self, value: Value) -> Info {
+    fn info(&self, value: Value) -> AxisInfo {
         self.plan.axes.get(self.func, value)
     }
 }

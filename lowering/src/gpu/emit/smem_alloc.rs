@@ -509,7 +509,7 @@ fn apart(func: &Func, facts: &[Guard]) -> (Pairs, PairsAcrossIterations) {
     if !(least..=MAX_COMPARED).contains(&places.len()) {
         return (apart, in_turns);
     }
-    let polynomials = Polynomials::analyse(func);
+    let polynomials = Polynomials::analyze(func);
     let meetings = DisjointAccesses::new(func, &polynomials, facts);
     let pairs = |places: &[(MemAccess, bool)]| {
         let mut pairs = vec![];
@@ -519,11 +519,11 @@ fn apart(func: &Func, facts: &[Guard]) -> (Pairs, PairsAcrossIterations) {
         }
         pairs
     };
-    apart.extend(pairs(&places).into_iter().filter(|(a, b)| a != b && meetings.apart([a, b])));
+    apart.extend(pairs(&places).into_iter().filter(|(a, b)| a != b && meetings.disjoint([a, b])));
     func.body.walk(&mut |op| {
         let Kind::For(op) = &op.kind else { return };
         let own = pairs(&written_places(func, &op.body)).into_iter();
-        let own = own.filter(|(a, b)| meetings.apart_in_turns(op, [a, b]));
+        let own = own.filter(|(a, b)| meetings.disjoint_across_iterations(op, [a, b]));
         in_turns.extend(own.map(|(a, b)| (op.body.args[0], a, b)));
     });
     (apart, in_turns)

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::assign::{LayoutGraph, TileAccess};
-use crate::analysis::axis_info::Axes;
+use crate::analysis::axis_info::AxisInfoMap;
 use crate::ir::{Block, Func, Value};
 use crate::ops::{Kind, MemAccess, Rotate, VectorStart};
 
@@ -36,7 +36,7 @@ pub struct AccessWidth {
 }
 
 /// The width of an access of rank 1 or more.
-pub fn width(func: &Func, axes: &Axes, place: &MemAccess, alignment: Alignment) -> AccessWidth {
+pub fn width(func: &Func, axes: &AxisInfoMap, place: &MemAccess, alignment: Alignment) -> AccessWidth {
     let (elem, _) = func.slice(place.param);
     let offset = axes.get(func, place.offset);
     let base = place.base.map_or(1 << 62, |base| axes.get(func, base).divisor);

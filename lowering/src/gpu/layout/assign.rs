@@ -17,7 +17,7 @@ use super::reindex::Reindex;
 use super::smem_only::SmemOnlyTile;
 use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
-use crate::analysis::axis_info::Axes;
+use crate::analysis::axis_info::AxisInfoMap;
 use crate::gpu::opt::coalesce_dot_stores;
 use crate::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
 use crate::ops::{Convert, Effect, Kind, MemAccess};
@@ -61,7 +61,7 @@ pub struct Distributed {
 }
 
 /// Gives every tile value a layout, inserting conversions.
-pub fn distribute(func: &Func, threads: ThreadConfig, axes: &Axes) -> Distributed {
+pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Distributed {
     let graph = LayoutGraph::new(func);
     let accesses = accesses(func, threads.alignment, axes);
     let num_ctas = threads.num_ctas;
@@ -86,7 +86,7 @@ pub fn distribute(func: &Func, threads: ThreadConfig, axes: &Axes) -> Distribute
 #[derive(Clone, Copy)]
 pub(in crate::gpu) struct LayoutSite<'a> {
     pub func: &'a Func,
-    pub axes: &'a Axes,
+    pub axes: &'a AxisInfoMap,
     pub alignment: Alignment,
     pub num_ctas: u32,
 }
@@ -111,7 +111,7 @@ impl TileAccess {
     }
 }
 
-fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<TileAccess> {
+fn accesses(func: &Func, alignment: Alignment, axes: &AxisInfoMap) -> Vec<TileAccess> {
     let varying = access::varying_by_program(func);
     let mut found = vec![];
     let repeated = repeated(func);

@@ -7,19 +7,19 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::gpu::layout::access::{Alignment, MAX_BYTES, width};
 use crate::gpu::layout::dot::SIDES;
 use crate::gpu::opt::select_wgmma::converted;
-use crate::ir::{Block, Func, Op, Value, remove_unused};
+use crate::ir::{Block, Func, Op, Value, dce};
 use crate::ops::{Dot, Kind, Permute, Reshape};
 
 /// What the extent that is summed over is a multiple of: that of the instruction for bytes.
 const INNER: u32 = 32;
 
 /// Lets products take 8-bit floats instead of what these were converted to, where they can.
-pub fn keep_bytes(func: &mut Func, assumptions: &LaunchFacts) {
-    let axes = Axes::analyse(func, assumptions);
+pub fn keep_bytes(func: &mut Func, assumptions: &LaunchAssumptions) {
+    let axes = AxisInfoMap::analyze(func, assumptions);
     let factors = Fp8Operands { definitions: func.definitions(), axes, func };
     let mut found = HashMap::new();
     func.body.walk(&mut |op| {
@@ -29,7 +29,7 @@ pub fn keep_bytes(func: &mut Func, assumptions: &LaunchFacts) {
     });
     if !found.is_empty() {
         replace(&mut func.body, &found);
-        remove_unused(func);
+        dce(func);
     }
 }
 
@@ -46,7 +46,7 @@ fn replace(block: &mut Block, found: &HashMap<Value, [Value; 2]>) {
 
 struct Fp8Operands<'f> {
     definitions: HashMap<Value, &'f Op>,
-    axes: Axes,
+    axes: AxisInfoMap,
     func: &'f Func,
 }
 

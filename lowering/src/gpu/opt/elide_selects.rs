@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::gpu::layout::assign::Distributed;
-use crate::ir::{Block, Func, Op, Value, remove_unused};
+use crate::ir::{Block, Func, Op, Value, dce};
 use crate::ops::scalar::{ArithKind, Scalar};
 use crate::ops::{Cast, Hold, Kind, Load, MemAccess, is_zero};
 
@@ -32,7 +32,7 @@ pub fn unmask(distributed: &mut Distributed) {
     let mut pass = ElideSelects { distributed, made: HashMap::new(), selected: HashMap::new() };
     pass.rebuild(&mut body);
     distributed.func.body = body;
-    remove_unused(&mut distributed.func);
+    dce(&mut distributed.func);
     let mut body = std::mem::take(&mut distributed.func.body);
     let mut looks = Looks::new();
     look(&distributed.func, &body, &mut looks);

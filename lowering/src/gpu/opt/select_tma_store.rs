@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::Axes;
+use crate::analysis::axis_info::AxisInfoMap;
 use crate::gpu::opt::select_wgmma::{GROUP_ROWS, LINE, PIECE, WarpGroupTiling};
 use crate::ir::{Func, Op, ParamId, Shape, Value, sources};
 use crate::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
@@ -18,7 +18,7 @@ pub(crate) fn find(
     func: &Func,
     products: &HashMap<Value, bool>,
     definitions: &HashMap<Value, &Op>,
-    axes: &Axes,
+    axes: &AxisInfoMap,
     num_warps: u32,
 ) -> Vec<(usize, TmaStore)> {
     let accesses = accesses(func);

@@ -9,16 +9,16 @@
 use std::collections::HashMap;
 
 use crate::analysis::assumption::Assumption;
-use crate::analysis::axis_info::{Axes, LaunchFacts};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::gpu::opt::select_tma_store;
 use crate::ir::guard::{Guard, Symbol};
-use crate::ir::{Block, Func, Op, Value, remove_unused, sources};
+use crate::ir::{Block, Func, Op, Value, dce, sources};
 use crate::ops::{
     CacheModifier, Cast, Dot, Effect, For, InputPrecision, Kind, OperandA, SmemOperand, ViewTile,
     WarpGroupDot,
 };
 use crate::support::dtype::DType;
-use crate::transform::transpose_operands::as_block;
+use crate::transform::transpose_operands::view_block;
 
 /// Warps that multiply together.
 pub const GROUP_WARPS: u32 = 4;
@@ -64,7 +64,7 @@ pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Guard> {
     if !num_warps.is_multiple_of(GROUP_WARPS) {
         return vec![];
     }
-    let axes = Axes::analyse(func, &LaunchFacts::promised(func));
+    let axes = AxisInfoMap::analyze(func, &LaunchAssumptions::of(func));
     let stager = WgmmaSelector { definitions: func.definitions(), axes, func, num_warps };
     let mut found = HashMap::new();
     stager.block(&func.body, None, &mut found);
@@ -86,7 +86,7 @@ pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Guard> {
         func.body.ops[place].kind = store.into();
     }
     replace(&mut func.body, &mut found);
-    remove_unused(func);
+    dce(func);
     facts.sort();
     facts.dedup();
     facts
@@ -101,7 +101,7 @@ fn replace(block: &mut Block, found: &mut HashMap<Value, WarpGroupDot>) {
     }
 }
 
-/// What an encoding of a view and copies by it ask for; of its extents, which coordinates of blocks are below, as promises of the function.
+/// What an encoding of a view and copies by it ask for; of its extents, which coordinates of blocks are below, as assumptions of the function.
 fn relied_on(func: &mut Func, window: &ViewTile, facts: &mut Vec<Guard>) {
     let view = func.view(window.memory).expect("a window is one of a view");
     let elem = func.slice(window.memory).0;
@@ -113,9 +113,9 @@ fn relied_on(func: &mut Func, window: &ViewTile, facts: &mut Vec<Guard>) {
     }
     let extents: Vec<u32> = view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)).collect();
     for scalar in extents {
-        for promise in [Assumption::AtLeast(scalar, 1), Assumption::AtMost(scalar, MAX_EXTENT)] {
-            if !func.promises.contains(&promise) {
-                func.promises.push(promise);
+        for assumption in [Assumption::AtLeast(scalar, 1), Assumption::AtMost(scalar, MAX_EXTENT)] {
+            if !func.assumptions.contains(&assumption) {
+                func.assumptions.push(assumption);
             }
         }
     }
@@ -170,7 +170,7 @@ fn in_tf32(dot: &Dot, a: OperandA, b: SmemOperand) -> Option<(OperandA, SmemOper
 
 struct WgmmaSelector<'f> {
     definitions: HashMap<Value, &'f Op>,
-    axes: Axes,
+    axes: AxisInfoMap,
     func: &'f Func,
     num_warps: u32,
 }
@@ -258,7 +258,7 @@ impl<'f> WgmmaSelector<'f> {
 
     /// A factor as a block of a view, if that is what it is.
     fn staged(&self, value: Value, variable: Option<Value>) -> Option<SmemOperand> {
-        let (load, transposed) = as_block(self.func, &self.definitions, value)?;
+        let (load, transposed) = view_block(self.func, &self.definitions, value)?;
         let staged = SmemOperand { window: load.window.clone(), transposed };
         let ViewTile { memory, offsets, extents } = &load.window;
         let rank = extents.rank();

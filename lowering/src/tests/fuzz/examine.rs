@@ -67,7 +67,7 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
             .map_err(|what| format!("the {} body is not valid: {what}", body.name))?;
         gpu_code(body)?;
     }
-    let plan = host_plan(&func, BoundsPolicy::Nothing);
+    let plan = host_plan(&func, BoundsPolicy::Masked);
     let host = load_plan(&plan);
     report.lowering = processor_time().saturating_sub(start);
     let best: Vec<CpuLevel> = levels().into_iter().rev().take(1).collect();
@@ -123,7 +123,7 @@ fn front(source: &str) -> Result<(Func, KernelRequests), String> {
     let mut func = checked.func;
     ir::verify(&func).map_err(|what| format!("the tile IR is not valid: {what}"))?;
     func.reports = false;
-    ir::release(&mut func);
+    ir::strip_debug(&mut func);
     Ok((func, KernelRequests::of(&kernel, &variants[0])))
 }
 

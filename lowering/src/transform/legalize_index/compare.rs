@@ -27,7 +27,7 @@ impl Splitter {
             if within(splitter.exact_range(builder.func, value), I32) {
                 return Some(vec![]);
             }
-            let checked = splitter.trust == BoundsPolicy::Launch;
+            let checked = splitter.trust == BoundsPolicy::Guarded;
             checked.then(|| splitter.fits_if(builder.func, value)).flatten()
         };
         if let (Some(left), Some(right)) = (fits(self, lhs), fits(self, rhs)) {

@@ -105,7 +105,7 @@ impl Splitter {
         if let Some(number) = last.as_constant() {
             return within((0, number), I32);
         }
-        if self.trust != BoundsPolicy::Launch {
+        if self.trust != BoundsPolicy::Guarded {
             return false;
         }
         let mut bound = BoundSearch::unmasked(func, &self.polynomials);
@@ -246,7 +246,7 @@ impl Splitter {
         if within(range, (0, i64::MAX.into())) {
             return true;
         }
-        if self.trust != BoundsPolicy::Launch {
+        if self.trust != BoundsPolicy::Guarded {
             return false;
         }
         let polynomial = self.polynomials.get(offset);
