@@ -1,13 +1,13 @@
-//! A thin door: tokens in, the compiler's answer out. Everything else is `lowering`.
+//! The proc macros: they pass tokens to `lowering` and return the tokens that it expands to.
 
-mod place;
+mod enclosing;
 
 use proc_macro::TokenStream;
 
-/// Compiles a function on tiles for the GPU and for this processor; see the documentation of `dsl_runtime`.
+/// Compiles a function on tiles for the GPU and for this CPU; see the documentation of `dsl_runtime`.
 #[proc_macro_attribute]
 pub fn fuse_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    if place::is_method(&item) {
+    if enclosing::is_method(&item) {
         return lowering::compile_method(item.into()).into();
     }
     lowering::compile(attribute.into(), item.into()).into()

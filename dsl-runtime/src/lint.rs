@@ -27,7 +27,7 @@ pub fn truth<T>(_: T) -> bool {
     true
 }
 
-/// The turns of a loop.
-pub fn turns<T>(_: T) -> std::iter::Empty<i32> {
+/// The iterations of a loop.
+pub fn iterations<T>(_: T) -> std::iter::Empty<i32> {
     std::iter::empty()
 }

@@ -103,7 +103,7 @@ pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &
 }
 
 fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
-    if options.effort != Effort::Signature && syntax::unread(&item).is_some() {
+    if options.effort != Effort::Signature && syntax::syntax_error(&item).is_some() {
         // rustc has read the module before, and said what is wrong with it.
         return TokenStream::new();
     }
@@ -175,7 +175,7 @@ fn kernel_tokens(
 ) -> TokenStream {
     let written = item.clone();
     if options.effort != Effort::Signature
-        && let Some(error) = syntax::unread(&item)
+        && let Some(error) = syntax::syntax_error(&item)
     {
         // rustc has read the function before, and said what is wrong with it. Calls mean something if the signature does.
         let kernel = syntax::parse(attribute, syntax::without_body(item), &mut Errors::new());

@@ -18,7 +18,7 @@ fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenSt
 
 /// The generics a call may name, in order.
 fn named(kernel: &Kernel) -> impl Iterator<Item = &GenericParam> {
-    let decided = |generic: &GenericParam| chooser(kernel, generic).is_some() || kernel.leaves_open(generic);
+    let decided = |generic: &GenericParam| chooser(kernel, generic).is_some() || kernel.is_autotuned(generic);
     kernel.generics.iter().filter(move |generic| !decided(generic))
 }
 
@@ -237,7 +237,7 @@ fn wanted(kernel: &Kernel) -> (Vec<TokenStream>, Vec<TokenStream>) {
             let own = generic.name();
             match chooser(kernel, generic) {
                 Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
-                None if kernel.leaves_open(generic) => quote! { ::dsl_runtime::Choice::Measured },
+                None if kernel.is_autotuned(generic) => quote! { ::dsl_runtime::Choice::Measured },
                 None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
             }
         },

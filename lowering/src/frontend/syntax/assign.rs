@@ -1,4 +1,4 @@
-//! Assignments: to a variable, to several at once, and as what an arm of a `match` does.
+//! Assignments: to a variable, to a tuple of variables, and in an arm of a `match`.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ impl Parser<'_> {
                 let target = path.path.get_ident().cloned()?;
                 Some(Stmt::Assign { target, op, value })
             }
-            syn::Expr::Tuple(parts) if op.is_none() => self.assign_parts(parts, value),
+            syn::Expr::Tuple(parts) if op.is_none() => self.destructure(parts, value),
             syn::Expr::Index(index) => {
                 self.unsupported_help(
                     index,
@@ -43,7 +43,7 @@ impl Parser<'_> {
 
     /// `(a, b) = value`. The value gets a name first, a keyword that hides none of the user's, so that `(a, b) = (b, a)`
     /// swaps.
-    fn assign_parts(&mut self, targets: &syn::ExprTuple, value: Expr) -> Option<Stmt> {
+    fn destructure(&mut self, targets: &syn::ExprTuple, value: Expr) -> Option<Stmt> {
         let loc = Loc::of(targets);
         let name = Ident::new("let", loc.start);
         let whole = Expr { kind: ExprKind::Path(vec![name.clone()]), loc };
@@ -56,7 +56,7 @@ impl Parser<'_> {
         Some(Stmt::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
     }
 
-    /// Assigns the parts of `whole`; gives the shape it must have.
+    /// Assigns the elements of the tuple `whole`; returns the pattern that it must match.
     fn targets(
         &mut self,
         targets: &syn::ExprTuple,
@@ -79,7 +79,7 @@ impl Parser<'_> {
         Some(Pattern::Tuple { parts, loc: Loc::of(targets) })
     }
 
-    /// What an arm of a `match` does, which may be a statement.
+    /// The body of an arm of a `match`, which may be a statement.
     pub(super) fn arm(&mut self, body: &syn::Expr) -> Expr {
         let assigns = match body {
             syn::Expr::Assign(_) | syn::Expr::ForLoop(_) | syn::Expr::While(_) => true,

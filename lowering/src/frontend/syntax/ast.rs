@@ -19,15 +19,15 @@ pub struct Kernel {
     pub body: BlockExpr,
     pub options: KernelOptions,
     pub source: FnSource,
-    /// A return type was written, and reported: what the body ends with is not worth another word.
+    /// A return type was written, and reported: the value that the body ends with is not reported as well.
     pub returns: bool,
-    /// What the kernel's module offers it.
+    /// The functions and constants of the kernel's module.
     pub items: Rc<Items>,
     /// `self` in one of its forms, which a kernel does not have.
     pub receiver: Option<TokenStream>,
 }
 
-/// Functions and constants that stand side by side: in a module marked `#[fuse_module]`, or in a block.
+/// Functions and constants of one scope: of a module marked `#[fuse_module]`, or of a block.
 #[derive(Debug, Default)]
 pub struct Items {
     pub functions: Vec<Rc<FnItem>>,
@@ -46,7 +46,7 @@ pub struct FnItem {
     pub name: Ident,
     pub generics: Vec<GenericParam>,
     pub params: Vec<FunctionParam>,
-    /// What stands behind the arrow.
+    /// The type after the arrow.
     pub result: Option<ValueType>,
     pub body: BlockExpr,
     pub source: FnSource,
@@ -60,7 +60,7 @@ pub struct FunctionParam {
     pub loc: Loc,
 }
 
-/// What a function takes or gives.
+/// The type of a parameter or of a result.
 #[derive(Clone, Debug)]
 pub enum ValueType {
     /// `Tile<T>`, or `Tile` for any element type; a scalar counts as a tile without axes.
@@ -113,13 +113,13 @@ pub struct ConstItem {
 pub struct FnSource {
     /// `<..>`
     pub generics: TokenStream,
-    /// What stands between the parentheses.
+    /// The parameter list, without the parentheses.
     pub inputs: TokenStream,
     /// `-> ..`
     pub output: TokenStream,
     /// `{ .. }`
     pub body: TokenStream,
-    /// A function that rustc's lints find in the same state: see `lints`.
+    /// A function in which rustc's lints find the same as in this one: see `lints`.
     pub outline: TokenStream,
 }
 
@@ -141,8 +141,8 @@ impl GenericParam {
 }
 
 impl Kernel {
-    /// Whether a call leaves the generic to be chosen by measured time.
-    pub fn leaves_open(&self, generic: &GenericParam) -> bool {
+    /// Whether the autotuner chooses the generic, by measured time.
+    pub fn is_autotuned(&self, generic: &GenericParam) -> bool {
         let name = generic.name();
         let in_configs = || {
             let names = self.options.configs.iter().flat_map(|config| &config.entries);
@@ -202,7 +202,7 @@ pub struct KernelOptions {
     pub lists: Vec<VariantList>,
     /// `configs = [{ .. }, ..]`
     pub configs: Vec<Config>,
-    /// `num_warps = 4`, `num_warps = BLOCK / 1024` and their like, for every variant that no config says otherwise of.
+    /// `num_warps = 4`, `num_warps = BLOCK / 1024` and their like, for every variant whose config does not override them.
     pub settings: Vec<(Ident, syn::Expr)>,
     /// `tune(key = [..])`: what the configs give is chosen by measured time.
     pub tune: Option<Tune>,
@@ -214,7 +214,7 @@ pub struct KernelOptions {
     pub unreported: bool,
     /// `deny(spills)`
     pub deny_spills: bool,
-    /// The attribute could not be read, which was reported: what it does not declare is not worth another word.
+    /// The attribute could not be read, which was reported: values that it does not declare are not reported as well.
     pub unreadable: bool,
 }
 
@@ -233,7 +233,7 @@ pub struct VariantList {
 /// What `tune(..)` says.
 #[derive(Debug)]
 pub struct Tune {
-    /// Expressions over the arguments: for each value of theirs, the choice is made anew.
+    /// Expressions over the arguments: each of their values has its own choice.
     pub key: Vec<TokenStream>,
     /// A condition over arguments and constants that a variant must meet.
     pub when: Option<TokenStream>,
@@ -331,7 +331,7 @@ pub enum ExprKind {
         lhs: Box<Expr>,
         rhs: Box<Expr>,
     },
-    /// `&&` and `||`; nothing in a kernel has an effect that skipping could save, so both sides are evaluated.
+    /// `&&` and `||`; nothing in a kernel has an effect that skipping could save, so both operands are evaluated.
     Logic {
         and: bool,
         op_loc: Loc,
@@ -364,7 +364,7 @@ pub enum ExprKind {
     },
     Block(Rc<BlockExpr>),
     Closure(Rc<Closure>),
-    /// A way out of a loop or function. `exits` turns those that are statements into branches.
+    /// An exit from a loop or function. `early_exit` lowers those that are statements to branches.
     Exit(Exit),
     Range {
         low: Box<Expr>,
@@ -375,7 +375,7 @@ pub enum ExprKind {
     Error,
 }
 
-/// What leads out of a loop or function.
+/// An exit from a loop or function.
 #[derive(Clone, Debug)]
 pub enum Exit {
     Return(Option<Box<Expr>>),

@@ -34,11 +34,11 @@ enum OptionValue {
     Configs(Vec<(ConfigEntries, Loc)>),
 }
 
-/// What the attribute is read with.
+/// The parser of the attribute's entries.
 struct AttributeReader<'r> {
     generics: &'r syn::Generics,
     errors: &'r mut Errors,
-    /// Something could not be read, so that what is missing was perhaps meant by it.
+    /// Some entry could not be read: it may be the one that another message would miss.
     unreadable: bool,
 }
 
@@ -89,7 +89,7 @@ impl AttributeReader<'_> {
         } else {
             input.parse::<Token![=]>()?;
         }
-        if name == "configs" || holds_configs(input) {
+        if name == "configs" || starts_configs(input) {
             return Ok(ConfigEntry { name, value: OptionValue::Configs(self.configs(input)?) });
         }
         let expr: syn::Expr = input.parse()?;
@@ -112,7 +112,7 @@ impl AttributeReader<'_> {
     /// `name(..)`
     fn arguments(&mut self, name: &Ident, content: ParseStream) -> syn::Result<OptionValue> {
         if name == "tune" {
-            let equals = |reader: &mut Self, input: ParseStream| reader.field(input, Sign::Equals);
+            let equals = |reader: &mut Self, input: ParseStream| reader.field(input, Separator::Equals);
             return Ok(OptionValue::Settings(self.separated(content, equals)));
         }
         if name == "deny" {
@@ -139,22 +139,22 @@ impl AttributeReader<'_> {
         })
     }
 
-    /// `NAME = value` or `NAME: value`, as `sign` says.
-    fn field(&mut self, input: ParseStream, sign: Sign) -> syn::Result<(Ident, syn::Expr)> {
+    /// `NAME = value` or `NAME: value`, as `separator` says.
+    fn field(&mut self, input: ParseStream, separator: Separator) -> syn::Result<(Ident, syn::Expr)> {
         let name: Ident = input.parse()?;
         let (found, loc) = if input.peek(Token![:]) {
-            (Sign::Colon, Loc::of(input.parse::<Token![:]>()?))
+            (Separator::Colon, Loc::of(input.parse::<Token![:]>()?))
         } else if input.peek(Token![=]) {
-            (Sign::Equals, Loc::of(input.parse::<Token![=]>()?))
+            (Separator::Equals, Loc::of(input.parse::<Token![=]>()?))
         } else {
-            return Err(input.error(format!("expected `{}`", sign.text())));
+            return Err(input.error(format!("expected `{}`", separator.text())));
         };
         let value: syn::Expr = input.parse()?;
-        if found != sign {
-            let (sign, value) = (sign.text(), source_text(value.to_token_stream()));
-            let space = if sign == "=" { " " } else { "" };
-            let help = format!("write `{name}{space}{sign} {value}`");
-            self.errors.push_help(loc, format!("a value stands behind `{sign}` here"), help);
+        if found != separator {
+            let (separator, value) = (separator.text(), source_text(value.to_token_stream()));
+            let space = if separator == "=" { " " } else { "" };
+            let help = format!("write `{name}{space}{separator} {value}`");
+            self.errors.push_help(loc, format!("a value stands behind `{separator}` here"), help);
         }
         Ok((name, value))
     }
@@ -165,7 +165,7 @@ impl AttributeReader<'_> {
         Ok(self.separated(&content, |reader, content| {
             let fields;
             let brace = syn::braced!(fields in content);
-            let entries = reader.separated(&fields, |reader, input| reader.field(input, Sign::Colon));
+            let entries = reader.separated(&fields, |reader, input| reader.field(input, Separator::Colon));
             Ok((entries, Loc { start: brace.span.open(), end: brace.span.close() }))
         }))
     }
@@ -176,20 +176,20 @@ impl AttributeReader<'_> {
     }
 }
 
-/// What stands between a name and its value.
+/// The token between a name and its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sign {
+enum Separator {
     /// In the attribute and in `tune(..)`.
     Equals,
     /// In a config.
     Colon,
 }
 
-impl Sign {
+impl Separator {
     fn text(self) -> &'static str {
         match self {
-            Sign::Equals => "=",
-            Sign::Colon => ":",
+            Separator::Equals => "=",
+            Separator::Colon => ":",
         }
     }
 }
@@ -203,7 +203,7 @@ fn generic_name(param: &syn::GenericParam) -> Option<&Ident> {
 }
 
 /// Whether a list of `{ .. }` is next.
-fn holds_configs(input: ParseStream) -> bool {
+fn starts_configs(input: ParseStream) -> bool {
     let first_is_braced = |input: ParseStream| -> syn::Result<bool> {
         let content;
         bracketed!(content in input);
@@ -246,11 +246,11 @@ pub(super) fn parse_options(
     options
 }
 
-/// What options there are besides lists of values.
+/// The options besides lists of values.
 pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `tune(key = [..])`, `tuned = \"file\"`, `num_warps = N`, `num_ctas = N`, `num_stages = N`, `maxnreg = N`, \
      `unchecked`, `unreported` and `deny(spills)`";
 
-/// Numbers that stand in the attribute or in a config and are no generics.
+/// Integer settings of the attribute or of a config, which are no generics.
 pub(crate) const SETTINGS: [&str; 4] = ["num_warps", "num_ctas", "num_stages", "maxnreg"];
 
 impl AttributeReader<'_> {
@@ -446,10 +446,10 @@ fn variant_value(
     wanted: Option<&syn::GenericParam>,
     errors: &mut Errors,
 ) -> Option<VariantValue> {
-    let expr = values::opened(expr);
+    let expr = values::ungrouped(expr);
     let loc = Loc::of(expr);
     if let Some(syn::GenericParam::Const(generic)) = wanted
-        && values::refuse(expr, generic, errors)
+        && values::report_invalid(expr, generic, errors)
     {
         return None;
     }
@@ -471,7 +471,7 @@ fn variant_value(
         }
         _ => None,
     };
-    // `half::f16` is the name of the same type elsewhere.
+    // `half::f16` is another name of the same type.
     let foreign = match expr {
         syn::Expr::Path(path) if kind.is_none() => path.path.segments.last().and_then(|segment| {
             let name = segment.ident.to_string();

@@ -1,13 +1,13 @@
-//! How deep a kernel may nest: what parses and checks it recurses, on a stack that rustc made.
+//! How deep a kernel may nest: the parser and the type checker recurse on rustc's stack.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use crate::support::diagnostic::{Errors, Loc};
 
-/// The longest way from the outside to a token, where a token of its statement counts 1 and a group around it
-/// [`GROUP`]. No kernel a person writes comes near.
+/// The greatest depth of a token: each token before it in its statement counts 1 and each group around it
+/// [`GROUP_COST`]. No kernel that a person writes comes near.
 const LIMIT: usize = 2000;
-const GROUP: usize = 16;
+const GROUP_COST: usize = 16;
 
 /// Reports tokens that nest too deep.
 pub(super) fn report(tokens: &TokenStream, errors: &mut Errors) -> bool {
@@ -22,13 +22,13 @@ pub(super) fn report(tokens: &TokenStream, errors: &mut Errors) -> bool {
     found.is_some()
 }
 
-/// Whether the tokens nest no deeper than what parses them may go.
-pub(super) fn is_limited(tokens: &TokenStream) -> bool {
+/// Whether the tokens nest no deeper than the parser may recurse.
+pub(super) fn is_shallow(tokens: &TokenStream) -> bool {
     too_deep(tokens.clone(), 0).is_none()
 }
 
 /// The function, without its body where that nests too deep; `None` if the signature does.
-pub(super) fn limited(item: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+pub(super) fn without_deep_body(item: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     if !report(&item, errors) {
         return Some(item);
     }
@@ -42,7 +42,7 @@ pub(super) fn limited(item: TokenStream, errors: &mut Errors) -> Option<TokenStr
     too_deep(signature.clone(), 0).is_none().then_some(signature)
 }
 
-/// The first token that is further from the outside than [`LIMIT`]. Itself it recurses no deeper than that.
+/// The first token that is deeper than [`LIMIT`]. This function recurses no deeper than that itself.
 fn too_deep(tokens: TokenStream, outside: usize) -> Option<Loc> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut depth = outside;
@@ -54,7 +54,7 @@ fn too_deep(tokens: TokenStream, outside: usize) -> Option<Loc> {
         match token {
             TokenTree::Punct(punct) if matches!(punct.as_char(), ';' | ',') => depth = outside,
             TokenTree::Group(group) => {
-                if let Some(found) = too_deep(group.stream(), depth + GROUP) {
+                if let Some(found) = too_deep(group.stream(), depth + GROUP_COST) {
                     return Some(found);
                 }
                 if group.delimiter() == Delimiter::Brace && ends_statement(tokens.get(i + 1)) {

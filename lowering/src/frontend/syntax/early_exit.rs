@@ -1,10 +1,10 @@
-//! `return`, `break` and `continue` as branches, which is all that the stages after this one know.
+//! Lowers `return`, `break` and `continue` to branches, the only control flow that later stages know.
 //!
-//! Takes a body in which they are statements; gives one without them that does the same. What follows a branch that
-//! always leaves moves into the other one: `if c { a; return; } b` is `if c { a } else { b }`. Where only some ways
-//! through a branch or a loop leave, a flag says whether they did, and what follows stands under `if !flag`. A `for` that
-//! was left runs out its remaining turns without doing anything. A flag is named by its keyword, so that no name of the
-//! user's can mean it, and one that is constant is decided at build like any constant.
+//! Takes a body in which they are statements; gives an equivalent one without them. What follows a branch that
+//! always exits moves into the other branch: `if c { a; return; } b` is `if c { a } else { b }`. Where only some paths
+//! through a branch or a loop exit, a flag records whether they did, and what follows is under `if !flag`. A `for` that
+//! was exited runs its remaining iterations without doing anything. A flag is named by its keyword, so that no name of
+//! the user's can mean it. A constant flag is decided at build like any constant.
 
 use std::rc::Rc;
 
@@ -13,32 +13,32 @@ use proc_macro2::{Ident, Span};
 use super::ast::*;
 use crate::support::diagnostic::{Errors, Loc};
 
-/// What a body is of.
+/// Whether a body has a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BodyKind {
-    /// It gives nothing.
+    /// It has no value.
     Unit,
     /// It ends with a value.
     Value,
 }
 
-/// The three ways out, as keywords.
+/// The three exits, as keywords.
 const RETURN: &str = "return";
 const BREAK: &str = "break";
 const CONTINUE: &str = "continue";
 
-/// How many branches may stand around a statement.
+/// How many branches may nest around a statement.
 const MAX_DEPTH: u32 = 256;
 
-/// Puts branches in the place of exits. An exit inside an expression stays, for `check` to report.
+/// Replaces exits by branches. An exit inside an expression stays, for `typeck` to report.
 pub(super) fn lower(body: BlockExpr, kind: BodyKind, errors: &mut Errors) -> BlockExpr {
     let mut body = body;
     report_outside(&mut body, errors);
-    if !holds_exits(&body) {
+    if !contains_exit(&body) {
         return body;
     }
-    let returns = kind == BodyKind::Unit && flagged(&body, RETURN);
-    let mut lowering = Lowering { errors, kind, loops: 0, depth: 0, flags: ExitSet::default() };
+    let returns = kind == BodyKind::Unit && needs_flag(&body, RETURN);
+    let mut lowering = Lowering { errors, kind, loop_depth: 0, depth: 0, flags: ExitSet::default() };
     lowering.flags.returns = returns;
     let loc = body.loc;
     let mut lowered = match kind {
@@ -51,8 +51,8 @@ pub(super) fn lower(body: BlockExpr, kind: BodyKind, errors: &mut Errors) -> Blo
     lowered
 }
 
-/// Reports each `break` and `continue` that no loop stands around, and takes it out, so that what surrounds it is
-/// checked as if it were not there.
+/// Reports each `break` and `continue` outside of a loop and removes it, so that the code around it is checked as if it
+/// were not there.
 fn report_outside(block: &mut BlockExpr, errors: &mut Errors) {
     for statement in &mut block.statements {
         if let Stmt::Expr(expr) = statement {
@@ -81,9 +81,9 @@ fn report_outside_in(expr: &mut Expr, errors: &mut Errors) {
     }
 }
 
-// ---- what leads out
+// ---- the exits of code
 
-/// Which ways lead out of a stretch of code.
+/// The kinds of exit that some code has.
 #[derive(Clone, Copy, Default)]
 struct ExitSet {
     returns: bool,
@@ -113,135 +113,137 @@ impl ExitSet {
     }
 }
 
-fn leaves(block: &BlockExpr) -> ExitSet {
-    let value = block.value.as_deref().map_or(ExitSet::default(), leaves_of);
-    block.statements.iter().map(statement_leaves).fold(value, ExitSet::or)
+fn block_exits(block: &BlockExpr) -> ExitSet {
+    let value = block.value.as_deref().map_or(ExitSet::default(), expr_exits);
+    block.statements.iter().map(statement_exits).fold(value, ExitSet::or)
 }
 
-fn statement_leaves(statement: &Stmt) -> ExitSet {
+fn statement_exits(statement: &Stmt) -> ExitSet {
     match statement {
         // A loop takes its own `break` and `continue`.
         Stmt::For { body, .. } | Stmt::While { body, .. } => {
-            ExitSet { returns: leaves(body).returns, ..ExitSet::default() }
+            ExitSet { returns: block_exits(body).returns, ..ExitSet::default() }
         }
-        Stmt::Expr(expr) => leaves_of(expr),
+        Stmt::Expr(expr) => expr_exits(expr),
         Stmt::Let { .. } | Stmt::Assign { .. } => ExitSet::default(),
     }
 }
 
-/// The exits of an expression in the place of a statement.
-fn leaves_of(expr: &Expr) -> ExitSet {
+/// The exits of an expression that is a statement.
+fn expr_exits(expr: &Expr) -> ExitSet {
     match &expr.kind {
         ExprKind::Exit(Exit::Return(_)) => ExitSet { returns: true, ..ExitSet::default() },
         ExprKind::Exit(Exit::Break) => ExitSet { breaks: true, ..ExitSet::default() },
         ExprKind::Exit(Exit::Continue) => ExitSet { continues: true, ..ExitSet::default() },
         ExprKind::If { then, otherwise, .. } => {
-            leaves(then).or(otherwise.as_deref().map_or(ExitSet::default(), leaves))
+            block_exits(then).or(otherwise.as_deref().map_or(ExitSet::default(), block_exits))
         }
-        ExprKind::Block(block) => leaves(block),
+        ExprKind::Block(block) => block_exits(block),
         _ => ExitSet::default(),
     }
 }
 
-/// Whether any exit stands in the place of a statement, in loops as well.
-fn holds_exits(block: &BlockExpr) -> bool {
+/// Whether any exit is a statement, in loops as well.
+fn contains_exit(block: &BlockExpr) -> bool {
     let in_statement = |statement: &Stmt| match statement {
-        Stmt::For { body, .. } | Stmt::While { body, .. } => holds_exits(body),
-        Stmt::Expr(expr) | Stmt::Assign { value: expr, .. } => holds_exits_in(expr),
-        Stmt::Let { init, .. } => init.as_ref().is_some_and(holds_exits_in),
+        Stmt::For { body, .. } | Stmt::While { body, .. } => contains_exit(body),
+        Stmt::Expr(expr) | Stmt::Assign { value: expr, .. } => expr_contains_exit(expr),
+        Stmt::Let { init, .. } => init.as_ref().is_some_and(expr_contains_exit),
     };
-    block.statements.iter().any(in_statement) || block.value.as_deref().is_some_and(holds_exits_in)
+    block.statements.iter().any(in_statement) || block.value.as_deref().is_some_and(expr_contains_exit)
 }
 
-fn holds_exits_in(expr: &Expr) -> bool {
+fn expr_contains_exit(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Exit(_) => true,
         ExprKind::If { then, otherwise, .. } => {
-            holds_exits(then) || otherwise.as_deref().is_some_and(holds_exits)
+            contains_exit(then) || otherwise.as_deref().is_some_and(contains_exit)
         }
-        ExprKind::Block(block) => holds_exits(block),
+        ExprKind::Block(block) => contains_exit(block),
         _ => false,
     }
 }
 
-/// Whether every way through a block leaves.
-fn always(block: &BlockExpr) -> bool {
+/// Whether every path through a block exits.
+fn always_exits(block: &BlockExpr) -> bool {
     let in_statement = |statement: &Stmt| match statement {
-        Stmt::Expr(expr) => always_in(expr),
+        Stmt::Expr(expr) => expr_always_exits(expr),
         _ => false,
     };
-    block.statements.iter().any(in_statement) || block.value.as_deref().is_some_and(always_in)
+    block.statements.iter().any(in_statement) || block.value.as_deref().is_some_and(expr_always_exits)
 }
 
-fn always_in(expr: &Expr) -> bool {
+fn expr_always_exits(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Exit(_) => true,
-        ExprKind::If { then, otherwise: Some(otherwise), .. } => always(then) && always(otherwise),
-        ExprKind::Block(block) => always(block),
+        ExprKind::If { then, otherwise: Some(otherwise), .. } => {
+            always_exits(then) && always_exits(otherwise)
+        }
+        ExprKind::Block(block) => always_exits(block),
         _ => false,
     }
 }
 
 /// Whether [`Lowering::unit`] asks for the flag of `keyword` in this block.
-fn flagged(block: &BlockExpr, keyword: &str) -> bool {
+fn needs_flag(block: &BlockExpr, keyword: &str) -> bool {
     let count = block.statements.len() + usize::from(block.value.is_some());
     block.statements.iter().enumerate().any(|(i, statement)| match statement {
-        Stmt::For { .. } | Stmt::While { .. } => statement_leaves(statement).has(keyword),
-        Stmt::Expr(expr) => flagged_in(expr, keyword, i + 1 < count),
+        Stmt::For { .. } | Stmt::While { .. } => statement_exits(statement).has(keyword),
+        Stmt::Expr(expr) => expr_needs_flag(expr, keyword, i + 1 < count),
         Stmt::Let { .. } | Stmt::Assign { .. } => false,
-    }) || block.value.as_deref().is_some_and(|value| flagged_in(value, keyword, false))
+    }) || block.value.as_deref().is_some_and(|value| expr_needs_flag(value, keyword, false))
 }
 
-fn flagged_in(expr: &Expr, keyword: &str, followed: bool) -> bool {
+fn expr_needs_flag(expr: &Expr, keyword: &str, followed: bool) -> bool {
     match &expr.kind {
         ExprKind::If { then, otherwise, .. } => {
-            let partial = !always(then) && !otherwise.as_deref().is_some_and(always);
-            followed && partial && leaves_of(expr).has(keyword)
-                || flagged(then, keyword)
-                || otherwise.as_deref().is_some_and(|block| flagged(block, keyword))
+            let partial = !always_exits(then) && !otherwise.as_deref().is_some_and(always_exits);
+            followed && partial && expr_exits(expr).has(keyword)
+                || needs_flag(then, keyword)
+                || otherwise.as_deref().is_some_and(|block| needs_flag(block, keyword))
         }
-        ExprKind::Block(block) => followed && leaves(block).has(keyword) || flagged(block, keyword),
+        ExprKind::Block(block) => followed && block_exits(block).has(keyword) || needs_flag(block, keyword),
         _ => false,
     }
 }
 
-// ---- branches in their place
+// ---- lowering to branches
 
 struct Lowering<'e> {
     errors: &'e mut Errors,
     kind: BodyKind,
-    /// How many loops stand around.
-    loops: u32,
-    /// How many branches stand around, those that exits made among them.
+    /// How many loops are around the current statement.
+    loop_depth: u32,
+    /// How many branches are around it, those made from exits among them.
     depth: u32,
     /// The flags that are declared.
     flags: ExitSet,
 }
 
 impl Lowering<'_> {
-    /// A block that gives nothing.
+    /// Lowers a block without a value.
     fn unit(&mut self, block: BlockExpr) -> BlockExpr {
         let BlockExpr { items, statements, value, loc } = block;
         let (value, last) = match value {
-            Some(value) if holds_exits_in(&value) => (None, Some(Stmt::Expr(*value))),
+            Some(value) if expr_contains_exit(&value) => (None, Some(Stmt::Expr(*value))),
             value => (value, None),
         };
         let mut rest = statements.into_iter().chain(last);
         let mut done = vec![];
         while let Some(statement) = rest.next() {
-            let exits = statement_leaves(&statement);
+            let exits = statement_exits(&statement);
             if !exits.any() {
                 done.push(self.statement(statement));
                 continue;
             }
             let rest = BlockExpr { items: Rc::default(), statements: rest.collect(), value, loc };
-            self.leave(statement, exits, rest, &mut done);
+            self.lower_exit_limited(statement, exits, rest, &mut done);
             return BlockExpr { items, statements: done, value: None, loc };
         }
         BlockExpr { items, statements: done, value, loc }
     }
 
-    /// Whether branches nest too deep: what follows an exit stands in a branch, and what reads them recurses.
+    /// Whether branches nest too deep: what follows an exit goes into a branch, and later stages recurse.
     fn report_depth(&mut self, loc: Loc) -> bool {
         if self.depth >= MAX_DEPTH {
             self.errors.push(loc, format!("a body has at most {MAX_DEPTH} early exits in a row"));
@@ -249,24 +251,24 @@ impl Lowering<'_> {
         self.depth >= MAX_DEPTH
     }
 
-    /// A statement that holds exits, and what follows it.
-    fn leave(&mut self, statement: Stmt, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
+    /// Lowers a statement with exits, and what follows it.
+    fn lower_exit_limited(&mut self, statement: Stmt, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
         let loc = rest.loc;
         if self.report_depth(loc) {
             return;
         }
         self.depth += 1;
-        self.leave_here(statement, exits, rest, done);
+        self.lower_exit(statement, exits, rest, done);
         self.depth -= 1;
     }
 
-    fn leave_here(&mut self, statement: Stmt, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
+    fn lower_exit(&mut self, statement: Stmt, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
         let loc = rest.loc;
         let expr = match statement {
             Stmt::Expr(expr) => expr,
             other => {
                 done.push(self.statement(other));
-                return self.guard(exits, rest, done);
+                return self.skip_after_exit(exits, rest, done);
             }
         };
         match expr.kind {
@@ -278,12 +280,12 @@ impl Lowering<'_> {
                 }
             }
             ExprKind::If { condition, then, otherwise } => {
-                let then = own(then);
-                let otherwise = otherwise.map_or_else(|| empty(loc), own);
-                let (then, otherwise, rest) = if always(&then) {
-                    (then, followed(otherwise, rest), None)
-                } else if always(&otherwise) {
-                    (followed(then, rest), otherwise, None)
+                let then = owned(then);
+                let otherwise = otherwise.map_or_else(|| empty(loc), owned);
+                let (then, otherwise, rest) = if always_exits(&then) {
+                    (then, sequence(otherwise, rest), None)
+                } else if always_exits(&otherwise) {
+                    (sequence(then, rest), otherwise, None)
                 } else {
                     (then, otherwise, Some(rest))
                 };
@@ -291,36 +293,36 @@ impl Lowering<'_> {
                 let kind = ExprKind::If { condition, then: then.into(), otherwise: Some(otherwise.into()) };
                 done.push(Stmt::Expr(Expr { kind, loc: expr.loc }));
                 if let Some(rest) = rest {
-                    self.guard(exits, rest, done);
+                    self.skip_after_exit(exits, rest, done);
                 }
             }
             ExprKind::Block(block) => {
-                let kind = ExprKind::Block(self.unit(own(block)).into());
+                let kind = ExprKind::Block(self.unit(owned(block)).into());
                 done.push(Stmt::Expr(Expr { kind, loc: expr.loc }));
-                self.guard(exits, rest, done);
+                self.skip_after_exit(exits, rest, done);
             }
             _ => unreachable!("other expressions hold no exits"),
         }
     }
 
-    /// What runs only where none of these ways was taken.
-    fn guard(&mut self, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
+    /// Appends what runs only where none of these exits was taken.
+    fn skip_after_exit(&mut self, exits: ExitSet, rest: BlockExpr, done: &mut Vec<Stmt>) {
         if rest.statements.is_empty() && rest.value.is_none() {
             return;
         }
         let loc = rest.loc;
         let rest = self.unit(rest);
-        let rest = unless(self.read(exits), rest, loc);
+        let rest = unless(self.declared_flags(exits), rest, loc);
         done.push(Stmt::Expr(Expr { kind: ExprKind::Block(rest.into()), loc }));
     }
 
-    /// The flags of these ways out, of those that are declared.
-    fn read(&self, exits: ExitSet) -> Vec<&'static str> {
+    /// The declared flags among those of these exits.
+    fn declared_flags(&self, exits: ExitSet) -> Vec<&'static str> {
         let known = |keyword: &&str| exits.has(keyword) && self.flags.has(keyword);
         [RETURN, BREAK, CONTINUE].into_iter().filter(known).collect()
     }
 
-    /// The flag of an exit, raised where anything reads it.
+    /// The assignment that sets the flag of an exit, if anything reads the flag.
     fn exit(&mut self, exit: Exit, loc: Loc) -> Option<Stmt> {
         let keyword = match exit {
             Exit::Return(Some(value)) if self.kind == BodyKind::Unit => {
@@ -354,35 +356,35 @@ impl Lowering<'_> {
         }
     }
 
-    /// A statement none of whose exits lead beyond it, or a loop.
+    /// Lowers a statement none of whose exits lead beyond it, or a loop.
     fn statement(&mut self, statement: Stmt) -> Stmt {
         match statement {
-            Stmt::For { var, range, body, loc } if holds_exits(&body) => {
-                let (body, flags) = self.body(body);
-                let guards = self.guards(flags);
-                let body = unless(guards, body, loc);
-                scoped(flags, Stmt::For { var, range, body, loc }, loc)
+            Stmt::For { var, range, body, loc } if contains_exit(&body) => {
+                let (body, flags) = self.loop_body(body);
+                let loop_exit_flags = self.loop_exit_flags(flags);
+                let body = unless(loop_exit_flags, body, loc);
+                with_break_flag(flags, Stmt::For { var, range, body, loc }, loc)
             }
-            Stmt::While { condition, body, loc } if holds_exits(&body) => {
-                let (body, flags) = self.body(body);
-                let condition = match none_of(self.guards(flags), loc) {
-                    Some(going) => {
-                        let (lhs, rhs) = (Box::new(going), Box::new(condition));
+            Stmt::While { condition, body, loc } if contains_exit(&body) => {
+                let (body, flags) = self.loop_body(body);
+                let condition = match none_of(self.loop_exit_flags(flags), loc) {
+                    Some(running) => {
+                        let (lhs, rhs) = (Box::new(running), Box::new(condition));
                         Expr { kind: ExprKind::Logic { and: true, op_loc: loc, lhs, rhs }, loc }
                     }
                     None => condition,
                 };
-                scoped(flags, Stmt::While { condition, body, loc }, loc)
+                with_break_flag(flags, Stmt::While { condition, body, loc }, loc)
             }
-            Stmt::Expr(Expr { kind: ExprKind::Block(block), loc }) if holds_exits(&block) => {
-                let kind = ExprKind::Block(self.unit(own(block)).into());
+            Stmt::Expr(Expr { kind: ExprKind::Block(block), loc }) if contains_exit(&block) => {
+                let kind = ExprKind::Block(self.unit(owned(block)).into());
                 Stmt::Expr(Expr { kind, loc })
             }
             Stmt::Expr(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
-                if holds_exits(&then) || otherwise.as_deref().is_some_and(holds_exits) =>
+                if contains_exit(&then) || otherwise.as_deref().is_some_and(contains_exit) =>
             {
-                let then = self.unit(own(then)).into();
-                let otherwise = otherwise.map(|block| self.unit(own(block)).into());
+                let then = self.unit(owned(then)).into();
+                let otherwise = otherwise.map(|block| self.unit(owned(block)).into());
                 Stmt::Expr(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
             }
             Stmt::Let { pattern, ty, init, loc } => {
@@ -393,16 +395,16 @@ impl Lowering<'_> {
         }
     }
 
-    /// A loop's body, and the ways out that its loop has to know.
-    fn body(&mut self, body: BlockExpr) -> (BlockExpr, ExitSet) {
-        let exits = leaves(&body);
-        let continues = flagged(&body, CONTINUE);
+    /// Lowers a loop's body; also returns the exits that its loop has to test.
+    fn loop_body(&mut self, body: BlockExpr) -> (BlockExpr, ExitSet) {
+        let exits = block_exits(&body);
+        let continues = needs_flag(&body, CONTINUE);
         let flags = ExitSet { breaks: exits.breaks, continues, returns: self.flags.returns };
         let outer = std::mem::replace(&mut self.flags, flags);
-        self.loops += 1;
+        self.loop_depth += 1;
         let loc = body.loc;
         let mut body = self.unit(body);
-        self.loops -= 1;
+        self.loop_depth -= 1;
         self.flags = outer;
         if continues {
             body.statements.insert(0, declare(CONTINUE, loc));
@@ -410,25 +412,25 @@ impl Lowering<'_> {
         (body, ExitSet { continues: false, ..exits })
     }
 
-    /// The flags after which a loop has nothing left to do.
-    fn guards(&self, exits: ExitSet) -> Vec<&'static str> {
-        let own = exits.breaks.then_some(BREAK);
-        let all = (exits.returns && self.flags.returns).then_some(RETURN);
-        own.into_iter().chain(all).collect()
+    /// The flags that end a loop.
+    fn loop_exit_flags(&self, exits: ExitSet) -> Vec<&'static str> {
+        let broken = exits.breaks.then_some(BREAK);
+        let returned = (exits.returns && self.flags.returns).then_some(RETURN);
+        broken.into_iter().chain(returned).collect()
     }
 
-    /// A block that ends with the function's value.
+    /// Lowers a block that ends with the function's value.
     fn value(&mut self, block: BlockExpr) -> BlockExpr {
         let BlockExpr { items, statements, value, loc } = block;
         let (value, last) = match value {
-            Some(value) if leaves_of(&value).any() => (None, Some(Stmt::Expr(*value))),
+            Some(value) if expr_exits(&value).any() => (None, Some(Stmt::Expr(*value))),
             value => (value, None),
         };
         let mut rest = statements.into_iter().chain(last);
         let mut done = vec![];
         while let Some(statement) = rest.next() {
             let is_loop = matches!(statement, Stmt::For { .. } | Stmt::While { .. });
-            let exits = statement_leaves(&statement);
+            let exits = statement_exits(&statement);
             if is_loop || !exits.any() {
                 done.push(self.statement(statement));
                 continue;
@@ -447,18 +449,18 @@ impl Lowering<'_> {
         BlockExpr { items, statements: done, value, loc }
     }
 
-    /// An expression whose blocks hold loops that are left. Exits that lead beyond it stay, for `check` to report.
+    /// Lowers an expression whose blocks contain loops with exits. Exits that lead beyond it stay, for `typeck` to report.
     fn nested(&mut self, expr: Expr) -> Expr {
-        if !holds_exits_in(&expr) || leaves_of(&expr).any() {
+        if !expr_contains_exit(&expr) || expr_exits(&expr).any() {
             return expr;
         }
         let kind = match expr.kind {
             ExprKind::If { condition, then, otherwise } => {
-                let then = self.value(own(then)).into();
-                let otherwise = otherwise.map(|block| self.value(own(block)).into());
+                let then = self.value(owned(then)).into();
+                let otherwise = otherwise.map(|block| self.value(owned(block)).into());
                 ExprKind::If { condition, then, otherwise }
             }
-            ExprKind::Block(block) => ExprKind::Block(self.value(own(block)).into()),
+            ExprKind::Block(block) => ExprKind::Block(self.value(owned(block)).into()),
             other => other,
         };
         Expr { kind, ..expr }
@@ -480,13 +482,13 @@ impl Lowering<'_> {
                 None
             }
             ExprKind::If { condition, then, otherwise } => {
-                let then = own(then);
-                let otherwise = otherwise.map_or_else(|| empty(loc), own);
+                let then = owned(then);
+                let otherwise = otherwise.map_or_else(|| empty(loc), owned);
                 let last = rest.statements.is_empty() && rest.value.is_none();
-                let (then, otherwise) = if always(&then) {
-                    (then, followed(otherwise, rest))
-                } else if always(&otherwise) {
-                    (followed(then, rest), otherwise)
+                let (then, otherwise) = if always_exits(&then) {
+                    (then, sequence(otherwise, rest))
+                } else if always_exits(&otherwise) {
+                    (sequence(then, rest), otherwise)
                 } else if last {
                     (then, otherwise)
                 } else {
@@ -503,7 +505,7 @@ impl Lowering<'_> {
             }
             ExprKind::Block(block) => {
                 let followed = !rest.statements.is_empty() || rest.value.is_some();
-                if followed && !always(&block) {
+                if followed && !always_exits(&block) {
                     self.errors.push_help(
                         expr.loc,
                         "only some of the ways through this block return",
@@ -511,7 +513,7 @@ impl Lowering<'_> {
                     );
                     return Some(Expr { kind: ExprKind::Error, loc });
                 }
-                let kind = ExprKind::Block(self.value(own(block)).into());
+                let kind = ExprKind::Block(self.value(owned(block)).into());
                 Some(Expr { kind, loc: expr.loc })
             }
             _ => unreachable!("other expressions hold no exits"),
@@ -521,7 +523,7 @@ impl Lowering<'_> {
 
 // ---- trees
 
-fn own(block: Rc<BlockExpr>) -> BlockExpr {
+fn owned(block: Rc<BlockExpr>) -> BlockExpr {
     Rc::unwrap_or_clone(block)
 }
 
@@ -530,7 +532,7 @@ fn empty(loc: Loc) -> BlockExpr {
 }
 
 /// `{ first } rest`, in one block.
-fn followed(first: BlockExpr, rest: BlockExpr) -> BlockExpr {
+fn sequence(first: BlockExpr, rest: BlockExpr) -> BlockExpr {
     if rest.statements.is_empty() && rest.value.is_none() {
         return first;
     }
@@ -570,8 +572,8 @@ fn unless(flags: Vec<&'static str>, block: BlockExpr, loc: Loc) -> BlockExpr {
     BlockExpr { statements: vec![Stmt::Expr(Expr { kind, loc })], ..empty(loc) }
 }
 
-/// A loop with the flag that its `break` raises.
-fn scoped(exits: ExitSet, statement: Stmt, loc: Loc) -> Stmt {
+/// A loop with the flag that its `break` sets.
+fn with_break_flag(exits: ExitSet, statement: Stmt, loc: Loc) -> Stmt {
     if !exits.breaks {
         return statement;
     }

@@ -129,11 +129,11 @@ impl Parser<'_> {
             name
         });
         let Some(pattern) = self.pattern(pat) else {
-            // What its names would have been is unknown, and nothing further to report.
+            // The values of its names are unknown; their uses are not reported.
             if let Some(init) = &local.init {
                 self.expr(&init.expr);
             }
-            return Some(unknown(pat));
+            return Some(bind_errors(pat));
         };
         let init = local.init.as_ref().map(|init| {
             if let Some((_, diverge)) = &init.diverge {
@@ -186,7 +186,7 @@ impl Parser<'_> {
                 let range = self.expr(&for_loop.expr);
                 let mut body = self.block(&for_loop.body);
                 if var.is_none() {
-                    body.statements.insert(0, unknown(&for_loop.pat));
+                    body.statements.insert(0, bind_errors(&for_loop.pat));
                 }
                 let loc = Loc::from(for_loop.for_token.span);
                 Some(Stmt::For { var, range, body, loc })
@@ -205,7 +205,7 @@ impl Parser<'_> {
         }
     }
 
-    fn jump(&mut self, label: &Option<syn::Lifetime>) {
+    fn jump_label(&mut self, label: &Option<syn::Lifetime>) {
         if let Some(label) = label {
             self.unsupported(label, "a loop label");
         }
@@ -295,14 +295,14 @@ impl Parser<'_> {
                 ExprKind::Exit(Exit::Return(value))
             }
             syn::Expr::Break(exit) => {
-                self.jump(&exit.label);
+                self.jump_label(&exit.label);
                 if let Some(value) = &exit.expr {
                     return self.unsupported(value, "a value after `break`");
                 }
                 ExprKind::Exit(Exit::Break)
             }
             syn::Expr::Continue(exit) => {
-                self.jump(&exit.label);
+                self.jump_label(&exit.label);
                 ExprKind::Exit(Exit::Continue)
             }
             syn::Expr::Block(block) if block.label.is_none() => {
@@ -315,7 +315,7 @@ impl Parser<'_> {
         Expr { kind, loc }
     }
 
-    /// Rust that a kernel has no meaning for.
+    /// Reports Rust that a kernel cannot use.
     fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
         match expr {
             syn::Expr::Reference(_) => {
@@ -441,11 +441,11 @@ impl Parser<'_> {
         .collect()
     }
 
-    /// `mask = m` in the place of an argument.
+    /// `mask = m` as an argument.
     fn named_argument(
         &mut self,
         named: &syn::ExprAssign,
-        place: Option<(&[ops::IntrinsicParam], usize)>,
+        expected: Option<(&[ops::IntrinsicParam], usize)>,
     ) -> Expr {
         let loc = Loc::of(named);
         let value = match source_text(named.right.to_token_stream()) {
@@ -453,12 +453,12 @@ impl Parser<'_> {
             value => value,
         };
         let name = source_text(named.left.to_token_stream());
-        let help = place.and_then(|(params, place)| {
+        let help = expected.and_then(|(params, index)| {
             let params: Vec<&str> =
                 params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
             let own = params.iter().position(|param| *param == name)?;
             let order = params.join(", ");
-            (own != place).then(|| format!("write `{value}` in its place, of ({order})"))
+            (own != index).then(|| format!("write `{value}` in its place, of ({order})"))
         });
         let help = help.unwrap_or_else(|| format!("write `{value}`"));
         self.errors.push_help(
@@ -499,7 +499,7 @@ impl Parser<'_> {
         let condition = Box::new(self.expr(&expr.cond));
         let mut then = self.block(&expr.then_branch);
         if let syn::Expr::Let(condition) = &*expr.cond {
-            then.statements.insert(0, unknown(&condition.pat));
+            then.statements.insert(0, bind_errors(&condition.pat));
         }
         let then = then.into();
         let otherwise = expr.else_branch.as_ref().map(|(_, branch)| match &**branch {
@@ -531,35 +531,35 @@ impl Parser<'_> {
     }
 }
 
-/// What to write in the place of `if let`.
+/// What to write instead of `if let`.
 const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";
 
-/// Binds the names of a pattern that was reported to nothing further to report.
-fn unknown(pat: &syn::Pat) -> Stmt {
+/// Binds the names of a pattern that was reported to errors, so that their uses are not reported.
+fn bind_errors(pat: &syn::Pat) -> Stmt {
     let loc = Loc::of(pat);
     let mut parts = vec![];
-    names(pat, &mut parts);
+    bound_names(pat, &mut parts);
     let init = Some(Expr { kind: ExprKind::Error, loc });
     Stmt::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }
 }
 
 /// The names that a pattern binds, whatever its form.
-fn names(pat: &syn::Pat, found: &mut Vec<Pattern>) {
+fn bound_names(pat: &syn::Pat, found: &mut Vec<Pattern>) {
     match pat {
         syn::Pat::Ident(own) => {
             found.push(Pattern::Name { name: own.ident.clone(), mutable: own.mutability.is_some() });
             if let Some((_, pat)) = &own.subpat {
-                names(pat, found);
+                bound_names(pat, found);
             }
         }
-        syn::Pat::Or(or) => or.cases.iter().for_each(|pat| names(pat, found)),
-        syn::Pat::Paren(inner) => names(&inner.pat, found),
-        syn::Pat::Reference(inner) => names(&inner.pat, found),
-        syn::Pat::Slice(own) => own.elems.iter().for_each(|pat| names(pat, found)),
-        syn::Pat::Struct(own) => own.fields.iter().for_each(|field| names(&field.pat, found)),
-        syn::Pat::Tuple(own) => own.elems.iter().for_each(|pat| names(pat, found)),
-        syn::Pat::TupleStruct(own) => own.elems.iter().for_each(|pat| names(pat, found)),
-        syn::Pat::Type(typed) => names(&typed.pat, found),
+        syn::Pat::Or(or) => or.cases.iter().for_each(|pat| bound_names(pat, found)),
+        syn::Pat::Paren(inner) => bound_names(&inner.pat, found),
+        syn::Pat::Reference(inner) => bound_names(&inner.pat, found),
+        syn::Pat::Slice(own) => own.elems.iter().for_each(|pat| bound_names(pat, found)),
+        syn::Pat::Struct(own) => own.fields.iter().for_each(|field| bound_names(&field.pat, found)),
+        syn::Pat::Tuple(own) => own.elems.iter().for_each(|pat| bound_names(pat, found)),
+        syn::Pat::TupleStruct(own) => own.elems.iter().for_each(|pat| bound_names(pat, found)),
+        syn::Pat::Type(typed) => bound_names(&typed.pat, found),
         _ => {}
     }
 }

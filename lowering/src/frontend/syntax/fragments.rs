@@ -1,13 +1,13 @@
-//! What a `macro_rules` was given, `$n:literal` or `$t:ty`, stands in the tokens of a kernel in groups without delimiters.
+//! The arguments of a `macro_rules`, `$n:literal` or `$t:ty`, are groups without delimiters in the tokens of a kernel.
 //!
-//! Takes tokens; gives them without such groups, which parsers of types and attributes do not expect. Where the group
-//! holds an expression that its surroundings could take apart, parentheses take its place.
+//! Takes tokens; gives them without such groups, which parsers of types and attributes do not expect. A group
+//! whose expression would parse differently without it becomes parentheses.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The tokens as if they had been written without a macro.
-pub(super) fn opened(tokens: TokenStream) -> TokenStream {
-    if !holds_fragments(&tokens) {
+pub(super) fn without_fragments(tokens: TokenStream) -> TokenStream {
+    if !contains_fragments(&tokens) {
         return tokens;
     }
     let mut result = TokenStream::new();
@@ -16,9 +16,9 @@ pub(super) fn opened(tokens: TokenStream) -> TokenStream {
             result.extend([token]);
             continue;
         };
-        let inner = opened(group.stream());
+        let inner = without_fragments(group.stream());
         let delimiter = match group.delimiter() {
-            Delimiter::None if binds(&inner) => Delimiter::Parenthesis,
+            Delimiter::None if needs_parentheses(&inner) => Delimiter::Parenthesis,
             Delimiter::None => {
                 result.extend(inner);
                 continue;
@@ -32,15 +32,17 @@ pub(super) fn opened(tokens: TokenStream) -> TokenStream {
     result
 }
 
-fn holds_fragments(tokens: &TokenStream) -> bool {
+fn contains_fragments(tokens: &TokenStream) -> bool {
     tokens.clone().into_iter().any(|token| match token {
-        TokenTree::Group(group) => group.delimiter() == Delimiter::None || holds_fragments(&group.stream()),
+        TokenTree::Group(group) => {
+            group.delimiter() == Delimiter::None || contains_fragments(&group.stream())
+        }
         TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => false,
     })
 }
 
 /// Whether an operator beside these tokens would take only a part of them.
-fn binds(tokens: &TokenStream) -> bool {
+fn needs_parentheses(tokens: &TokenStream) -> bool {
     match syn::parse2::<syn::Expr>(tokens.clone()) {
         Ok(syn::Expr::Binary(binary)) => !super::assign::is_assignment(&binary.op),
         Ok(syn::Expr::Unary(unary)) => {

@@ -13,7 +13,7 @@ pub(crate) const CONSTANTS: &str = "a kernel knows constants made of literals, o
 
 const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` for a constant, `&[T]`, `&View<T, 2>`, `impl Fn(..)`, and tuples of them";
 
-/// A function; its mistakes are in `errors` and what could be understood is kept.
+/// Parses a function: its mistakes go to `errors`, and the tree has the rest.
 pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> FnItem {
     let signature = &item.sig;
     report_qualifiers(signature, errors);
@@ -102,7 +102,7 @@ pub(super) fn closure(closure: &syn::ExprClosure, parser: &mut expr::Parser) -> 
     Some(Closure { params, result, body, loc: Loc::of(closure) })
 }
 
-/// A `const` item. Its value may be one that only rustc can work out; that is said where a kernel uses it.
+/// A `const` item. A value that only rustc can evaluate is reported where a kernel uses it.
 pub(super) fn constant(item: &syn::ItemConst) -> ConstItem {
     let mut unread = Errors::new();
     let value = expr::Parser { errors: &mut unread }.expr(&item.expr);

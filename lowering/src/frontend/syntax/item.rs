@@ -1,4 +1,4 @@
-//! The function: its signature, and its body handed to `expr`.
+//! A kernel's function: its signature here, its body in `expr`.
 
 use std::rc::Rc;
 
@@ -18,11 +18,11 @@ pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> 
     if depth::report(&attribute, errors) {
         return None;
     }
-    let item = depth::limited(item, errors)?;
-    parse_function(fragments::opened(attribute), fragments::opened(item), errors)
+    let item = depth::without_deep_body(item, errors)?;
+    parse_function(fragments::without_fragments(attribute), fragments::without_fragments(item), errors)
 }
 
-/// A kernel that stands in an `impl` or `trait`, where the items around a kernel cannot be. Its own mistakes can wait.
+/// A kernel in an `impl` or `trait`, where the items that its launcher needs cannot be. Its own mistakes are not reported.
 pub fn parse_method(item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
     let kernel = parse(TokenStream::new(), item, &mut Errors::new())?;
     let loc = kernel.receiver.as_ref().map_or(Loc::of(&kernel.name), Loc::of);
@@ -45,16 +45,16 @@ fn is_comma(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
 }
 
-/// Whether the tokens are no item as far as this parser knows, and what it says of them: rustc says it as well, and
-/// better, if it cannot read them either.
-pub fn unread(item: &TokenStream) -> Option<syn::Error> {
-    if !depth::is_limited(item) {
+/// The error of tokens that are no item to this parser. rustc reports it too, and better, if it cannot parse them
+/// either.
+pub fn syntax_error(item: &TokenStream) -> Option<syn::Error> {
+    if !depth::is_shallow(item) {
         return None;
     }
-    syn::parse2::<syn::Item>(fragments::opened(item.clone())).err()
+    syn::parse2::<syn::Item>(fragments::without_fragments(item.clone())).err()
 }
 
-/// The function without its body, which could not be read.
+/// The function without its body, which could not be parsed.
 pub fn without_body(item: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
     if let Some(TokenTree::Group(body)) = tokens.last_mut()
@@ -78,7 +78,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     };
     if let syn::ReturnType::Type(..) = function.sig.output {
         // It was written for the type, which is reported.
-        drop_success(&mut function.block);
+        drop_tail_result(&mut function.block);
     }
     let signature = &function.sig;
     let options = attribute::parse_options(attribute.clone(), &signature.generics, errors);
@@ -120,8 +120,8 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     })
 }
 
-/// Takes the `Ok(..)` away that a body ends with.
-fn drop_success(block: &mut syn::Block) {
+/// Removes the `Ok(..)` or `Some(..)` that a body ends with.
+fn drop_tail_result(block: &mut syn::Block) {
     if let Some(syn::Stmt::Expr(syn::Expr::Call(call), None)) = block.stmts.last()
         && let syn::Expr::Path(function) = &*call.func
         && function.path.get_ident().is_some_and(|name| name == "Ok" || name == "Some")
@@ -190,7 +190,7 @@ fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
     }
 }
 
-/// A generic; one with a mistake stays, as a guess at what was meant, so that its uses are not reported as well.
+/// A generic; one with a mistake stays, as a guess at what was meant, so that its uses are not reported.
 fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<GenericParam> {
     match param {
         syn::GenericParam::Type(param) => {

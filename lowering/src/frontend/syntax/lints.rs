@@ -1,10 +1,10 @@
 //! The outline of a function, for rustc's lints: its variables, where they get values and where these are used.
 //!
-//! Takes the function as syn sees it; gives a Rust function that nothing calls. Every value in it is an integer, and an
+//! Takes syn's function; gives a Rust function that nothing calls. Every value in it is an integer, and an
 //! operation is a call that takes its operands, so that it type-checks whatever the kernel's types are. Names and the
-//! tokens around them keep their spans: what rustc says of unused variables, `mut`, assignments and results stands on the
+//! tokens around them keep their spans: what rustc says of unused variables, `mut`, assignments and results is on the
 //! user's tokens, in rustc's words and at the level that the user's attributes ask for. It follows the syntax, not a
-//! variant: what only a branch on a constant uses is used.
+//! variant: a variable that only a branch on a constant uses counts as used.
 
 mod tokens;
 
@@ -15,7 +15,7 @@ use quote::{ToTokens, quote, quote_spanned};
 
 use super::assign::is_assignment;
 
-use tokens::{call, call_statement, collect_assigned, discards, gives, item_name, targets, variable};
+use tokens::{call, call_statement, collect_assigned, discards, has_value, item_name, targets, variable};
 
 /// The outline of a function, named `body`; what its attribute mentions is used.
 pub(super) fn outline(function: &syn::ItemFn, attribute: &TokenStream) -> TokenStream {
@@ -26,15 +26,15 @@ pub(super) fn outline(function: &syn::ItemFn, attribute: &TokenStream) -> TokenS
     quote! { #(#levels)* pub(super) #function }
 }
 
-/// Attributes that say how loud lints are.
+/// Attributes that set lint levels.
 fn lint_levels(attributes: &[syn::Attribute]) -> impl Iterator<Item = &syn::Attribute> {
     const LEVELS: [&str; 4] = ["allow", "warn", "deny", "forbid"];
     let is_level = |attribute: &syn::Attribute| LEVELS.iter().any(|level| attribute.path().is_ident(level));
     attributes.iter().filter(move |attribute| is_level(attribute) || expects_of_body(attribute))
 }
 
-/// Whether an attribute expects a lint that only the outline can give: the function that a call of the kernel means has
-/// another body.
+/// Whether an attribute expects a lint that only the outline can cause: the function that a call of the kernel means
+/// has another body.
 pub(crate) fn expects_of_body(attribute: &syn::Attribute) -> bool {
     const LINTS: [&str; 6] = [
         "unused_variables",
@@ -55,9 +55,9 @@ pub(crate) fn expects_of_body(attribute: &syn::Attribute) -> bool {
 
 #[derive(Default)]
 struct Outline {
-    /// What is in scope, by block.
+    /// The names in scope, by block.
     scopes: Vec<LintScope>,
-    /// Names that an assignment has anywhere.
+    /// Names that are assigned anywhere.
     assigned: HashSet<String>,
 }
 
@@ -107,12 +107,12 @@ impl Outline {
         quote! { #fn_token #name(#(#params),*) #output #block }
     }
 
-    fn knows(&self, name: &Ident) -> bool {
+    fn is_in_scope(&self, name: &Ident) -> bool {
         let name = name.to_string();
         self.scopes.iter().any(|scope| scope.variables.contains(&name) || scope.items.contains(&name))
     }
 
-    /// Works on a nested item, which sees the items around it and none of the variables.
+    /// Runs `work` on a nested item: the items around it are in scope, the variables are not.
     fn isolated<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let variables: Vec<_> =
             self.scopes.iter_mut().map(|scope| std::mem::take(&mut scope.variables)).collect();
@@ -123,7 +123,7 @@ impl Outline {
         result
     }
 
-    /// Works on what sees further variables.
+    /// Runs `work` with further variables in scope.
     fn within<R>(&mut self, variables: HashSet<String>, work: impl FnOnce(&mut Self) -> R) -> R {
         self.scopes.push(LintScope { variables, ..LintScope::default() });
         let result = work(self);
@@ -143,7 +143,7 @@ impl Outline {
         for token in tokens.clone() {
             match token {
                 TokenTree::Group(group) => found.extend(self.mentions(&group.stream())),
-                TokenTree::Ident(name) if self.knows(&name) => found.push(name),
+                TokenTree::Ident(name) if self.is_in_scope(&name) => found.push(name),
                 TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => {}
             }
         }
@@ -172,7 +172,7 @@ impl Outline {
 
     // ---- statements
 
-    /// What stands between the braces of a block.
+    /// The contents of a block, without its braces.
     fn block(&mut self, block: &syn::Block, want: Want) -> TokenStream {
         let items = block.stmts.iter().filter_map(|statement| match statement {
             syn::Stmt::Item(item) => item_name(item).map(ToString::to_string),
@@ -187,10 +187,10 @@ impl Outline {
                 syn::Stmt::Item(item) => self.item(item),
                 syn::Stmt::Expr(value, None) if last && want == Want::Value => self.tail(value),
                 syn::Stmt::Expr(expr, _) => self.statement(expr),
-                syn::Stmt::Macro(own) => self.mention(own, &own.mac.tokens),
+                syn::Stmt::Macro(own) => self.use_of(own, &own.mac.tokens),
             });
         }
-        if want == Want::Value && !gives(block) {
+        if want == Want::Value && !has_value(block) {
             tokens.extend(quote! { ::dsl_runtime::lint::value(()) });
         }
         self.scopes.pop();
@@ -231,7 +231,7 @@ impl Outline {
             syn::Pat::Ident(own) => Some(own),
             _ => None,
         };
-        // A variable that gets its value later, or one that only a branch left out assigns: when it may, `check` decides.
+        // A variable that gets its value later, or one that only a branch left out assigns: `typeck` decides when it may.
         let late = name.filter(|own| {
             init.is_none() || own.mutability.is_none() && self.assigned.contains(&own.ident.to_string())
         });
@@ -266,9 +266,9 @@ impl Outline {
             syn::Expr::Binary(binary) => {
                 let (op, value) = (binary.op, self.value(&binary.right));
                 if is_assignment(&op) {
-                    return match variable(&binary.left).filter(|name| self.knows(name)) {
+                    return match variable(&binary.left).filter(|name| self.is_in_scope(name)) {
                         Some(name) => quote! { #name #op #value; },
-                        None => self.mention(&binary.left, &value),
+                        None => self.use_of(&binary.left, &value),
                     };
                 }
                 let (left, right) = match op {
@@ -284,7 +284,7 @@ impl Outline {
                 let (op, value) = (unary.op, self.value(&unary.expr));
                 quote! { #op #value; }
             }
-            syn::Expr::Path(_) => match variable(expr).filter(|name| self.knows(name)) {
+            syn::Expr::Path(_) => match variable(expr).filter(|name| self.is_in_scope(name)) {
                 Some(name) => quote_spanned! { name.span() => #name; },
                 None => TokenStream::new(),
             },
@@ -294,8 +294,8 @@ impl Outline {
                 let mut names = HashSet::new();
                 let (pattern, _) = self.pattern(&own.pat, &mut names);
                 let body = self.within(names, |outline| outline.block(&own.body, Want::Nothing));
-                let turns = call(&*own.expr, "turns", &range);
-                quote_spanned! { own.for_token.span => #(#levels)* for #pattern in #turns { #body } }
+                let iterations = call(&*own.expr, "iterations", &range);
+                quote_spanned! { own.for_token.span => #(#levels)* for #pattern in #iterations { #body } }
             }
             syn::Expr::While(own) => {
                 let levels = lint_levels(&own.attrs);
@@ -322,14 +322,14 @@ impl Outline {
     fn assign(&mut self, assign: &syn::ExprAssign) -> TokenStream {
         let (eq, value) = (&assign.eq_token, self.value(&assign.right));
         if let Some(name) = variable(&assign.left) {
-            return match self.knows(name) {
+            return match self.is_in_scope(name) {
                 true => quote! { #name #eq #value; },
                 false => call_statement(assign, &value),
             };
         }
         let mut names = vec![];
         targets(&assign.left, &mut names);
-        let names = names.into_iter().filter(|name| self.knows(name));
+        let names = names.into_iter().filter(|name| self.is_in_scope(name));
         let first = call_statement(assign, &value);
         let rest = names.map(|name| {
             let value = call(name, "value", &quote! { () });
@@ -368,12 +368,12 @@ impl Outline {
         }
     }
 
-    /// An integer that is made of what the expression is made of.
+    /// An integer computed from the operands of the expression.
     fn value(&mut self, expr: &syn::Expr) -> TokenStream {
         let operands: Vec<TokenStream> = match expr {
             syn::Expr::Paren(inner) => return self.value(&inner.expr),
             syn::Expr::Group(inner) => return self.value(&inner.expr),
-            syn::Expr::Path(_) => return self.named(expr),
+            syn::Expr::Path(_) => return self.path_value(expr),
             syn::Expr::Block(_) | syn::Expr::If(_) | syn::Expr::Match(_) => {
                 return self.choice(expr, Want::Value);
             }
@@ -405,14 +405,14 @@ impl Outline {
         call(expr, "value", &quote! { (#(#operands,)*) })
     }
 
-    /// A path: a variable or an item of the function, or something that lints of the function have nothing to do with.
-    fn named(&self, expr: &syn::Expr) -> TokenStream {
+    /// A path: a variable or an item of the function, or something that lints of the function ignore.
+    fn path_value(&self, expr: &syn::Expr) -> TokenStream {
         let syn::Expr::Path(path) = expr else { return TokenStream::new() };
         let arguments = path.path.segments.iter().map(|segment| &segment.arguments);
         let mut used: Vec<Ident> =
             arguments.flat_map(|arguments| self.mentions(&arguments.to_token_stream())).collect();
         match path.path.segments.first().filter(|_| path.path.segments.len() == 1) {
-            Some(segment) if self.knows(&segment.ident) => used.push(segment.ident.clone()),
+            Some(segment) if self.is_in_scope(&segment.ident) => used.push(segment.ident.clone()),
             _ => {}
         }
         call(expr, "value", &quote! { (#(#used,)*) })
@@ -430,7 +430,7 @@ impl Outline {
             .collect();
         let body = self.within(names, |outline| match &*closure.body {
             syn::Expr::Block(block) => {
-                let want = if gives(&block.block) { Want::Value } else { Want::Nothing };
+                let want = if has_value(&block.block) { Want::Value } else { Want::Nothing };
                 outline.block(&block.block, want)
             }
             other => outline.value(other),
@@ -469,7 +469,7 @@ impl Outline {
         }
     }
 
-    /// A `match`, with a condition in the place of each pattern but the last.
+    /// A `match`, with a guard instead of each pattern but the last.
     fn arms(&mut self, own: &syn::ExprMatch, want: Want) -> TokenStream {
         let scrutinee = self.value(&own.expr);
         let mut arms = vec![];
@@ -491,8 +491,8 @@ impl Outline {
         quote_spanned! { own.match_token.span => match #scrutinee { #(#arms)* } }
     }
 
-    /// A use of every variable among `tokens`, at the place of `written`.
-    fn mention(&self, written: impl ToTokens, tokens: &TokenStream) -> TokenStream {
+    /// A use of every variable among `tokens`, with the span of `written`.
+    fn use_of(&self, written: impl ToTokens, tokens: &TokenStream) -> TokenStream {
         let names = self.mentions(tokens);
         let call = call(written, "used", &quote! { (#(#names,)*) });
         quote! { #call; }

@@ -9,14 +9,14 @@ use super::ast::*;
 use super::expr::Parser;
 use crate::support::diagnostic::Loc;
 
-/// What an arm compares the value with; together they are alternatives.
+/// A value or range that an arm compares with; an arm has alternatives.
 enum Choice {
     Value(Expr),
     /// Both ends included.
     Range(Expr, Expr),
 }
 
-/// An arm; without choices it takes whatever is left.
+/// An arm; without choices it matches every other value.
 struct MatchArm {
     choices: Vec<Choice>,
     body: Expr,
@@ -26,7 +26,7 @@ struct MatchArm {
 /// The name of the value in the chain: a keyword, so that it hides no name of the user's.
 const VALUE: &str = "match";
 
-/// The chain is as deep as it has links, and what reads it recurses.
+/// The chain is as deep as it has arms, and later stages recurse.
 const MAX_ARMS: usize = 256;
 
 /// Whether a name is that of the value in a chain.
@@ -44,9 +44,9 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
             parser.unsupported_help(guard, "a guard of an arm", "put an `if` into the arm");
         }
         let mut choices = vec![];
-        let total = collect(&arm.pat, parser, &mut choices);
+        let is_total = collect(&arm.pat, parser, &mut choices);
         let body = parser.arm(&arm.body);
-        match total {
+        match is_total {
             Some(true) => arms.push(MatchArm { choices: vec![], body, loc: Loc::of(&arm.pat) }),
             Some(false) => arms.push(MatchArm { choices, body, loc: Loc::of(&arm.pat) }),
             None => {}
@@ -59,7 +59,7 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
         parser.errors.push(arms[MAX_ARMS].loc, format!("a `match` has at most {MAX_ARMS} arms"));
         return Expr { kind: ExprKind::Error, loc };
     }
-    close_bools(&mut arms);
+    close_bool_arms(&mut arms);
     let total = arms.iter().position(|arm| arm.choices.is_empty());
     match total {
         Some(total) if total + 1 == arms.len() => {}
@@ -79,7 +79,7 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
         }
     }
     let name = Ident::new(VALUE, choice.match_token.span);
-    let chain = arms.into_iter().rev().fold(None, |otherwise, arm| Some(link(&name, arm, otherwise)));
+    let chain = arms.into_iter().rev().fold(None, |otherwise, arm| Some(if_else(&name, arm, otherwise)));
     let bind = Stmt::Let {
         pattern: Pattern::Name { name, mutable: false },
         ty: None,
@@ -90,7 +90,7 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
     Expr { kind: ExprKind::Block(block.into()), loc }
 }
 
-/// Collects what a pattern compares with; whether it takes everything. `None` when it was reported.
+/// Collects the choices of a pattern; returns whether it matches every value. `None` when it was reported.
 fn collect(pat: &syn::Pat, parser: &mut Parser, found: &mut Vec<Choice>) -> Option<bool> {
     match pat {
         syn::Pat::Wild(_) => return Some(true),
@@ -123,8 +123,8 @@ fn collect(pat: &syn::Pat, parser: &mut Parser, found: &mut Vec<Choice>) -> Opti
     Some(false)
 }
 
-/// Where both bools have an arm, the last of the two takes what is left.
-fn close_bools(arms: &mut [MatchArm]) {
+/// Where both bools have an arm, the last of the two matches every other value.
+fn close_bool_arms(arms: &mut [MatchArm]) {
     let is = |arm: &MatchArm, wanted: bool| {
         arm.choices.iter().any(
             |choice| matches!(choice, Choice::Value(Expr { kind: ExprKind::Bool(value), .. }) if *value == wanted),
@@ -139,13 +139,13 @@ fn close_bools(arms: &mut [MatchArm]) {
 }
 
 /// `if match == a || match == b { body } else { otherwise }`
-fn link(name: &Ident, arm: MatchArm, otherwise: Option<Expr>) -> Expr {
+fn if_else(name: &Ident, arm: MatchArm, otherwise: Option<Expr>) -> Expr {
     let loc = arm.body.loc;
     let block = |value: Expr| {
         let loc = value.loc;
         match value.kind {
             ExprKind::Block(block) => block,
-            kind if is_statement(&kind) => {
+            kind if is_exit(&kind) => {
                 let statements = vec![Stmt::Expr(Expr { kind, loc })];
                 Rc::new(BlockExpr { items: Rc::default(), statements, value: None, loc })
             }
@@ -166,8 +166,8 @@ fn link(name: &Ident, arm: MatchArm, otherwise: Option<Expr>) -> Expr {
     Expr { kind, loc }
 }
 
-/// Ways out stand as statements.
-fn is_statement(kind: &ExprKind) -> bool {
+/// Exits are statements.
+fn is_exit(kind: &ExprKind) -> bool {
     matches!(kind, ExprKind::Exit(_))
 }
 

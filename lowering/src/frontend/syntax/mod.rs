@@ -1,14 +1,15 @@
 //! Tokens to [`Kernel`]: the only user of syn.
 //!
-//! Takes the attribute's and the function's tokens; gives a tree in which everything has its place in the source. It
-//! knows what Rust syntax a kernel may use and names what it may not, and never stops at the first mistake. It does not
-//! know names, types or operations: that is `check`.
+//! Takes the attribute's and the function's tokens; gives a tree in which every node has its span. It knows what
+//! Rust syntax a kernel may use, names what it may not, and never stops at the first mistake. It does not know names,
+//! types or operations: `typeck` does.
 
 mod assign;
 mod ast;
 mod attribute;
 mod depth;
 mod early_exit;
+mod enclosing;
 mod expr;
 mod fragments;
 mod function;
@@ -16,15 +17,14 @@ mod item;
 mod lints;
 mod match_lowering;
 mod module;
-mod place;
 mod values;
 
 pub use ast::*;
 pub(crate) use attribute::{OPTIONS, SETTINGS, describe as describe_value, near_name};
+pub use enclosing::is_in_impl_or_trait;
 pub(crate) use function::{CONSTANTS, parse_items};
 pub(crate) use item::const_range;
-pub use item::{has_receiver, parse, parse_method, unread, without_body};
+pub use item::{has_receiver, parse, parse_method, syntax_error, without_body};
 pub(crate) use lints::expects_of_body;
 pub(crate) use match_lowering::is_scrutinee;
 pub use module::{FuseModule, ModuleItem, parse as parse_module};
-pub use place::stands_among_methods;

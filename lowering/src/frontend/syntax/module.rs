@@ -1,7 +1,7 @@
-//! `#[fuse_module] mod m { .. }`: the kernels of a module, and what it offers them.
+//! `#[fuse_module] mod m { .. }`: the kernels of a module, and the functions and constants that they may use.
 //!
-//! Takes the module's tokens; gives its kernels as they stand, unparsed, its functions marked `#[fuse_fn]`, its constants,
-//! and every other item untouched. Constants stay where they are as well: they are Rust's as much as the kernels'.
+//! Takes the module's tokens; gives its kernels unparsed, its functions marked `#[fuse_fn]`, its constants,
+//! and every other item untouched. Constants stay in place as well: Rust code and kernels both use them.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -23,29 +23,29 @@ pub struct FuseModule {
 }
 
 impl FuseModule {
-    /// The functions that no kernel's text leads to.
+    /// The functions that no kernel reaches by name.
     pub fn uncalled(&self) -> Vec<&Rc<FnItem>> {
-        let mut waiting: Vec<TokenStream> = vec![];
-        let mut left = vec![];
-        for part in &self.parts {
-            match part {
-                ModuleItem::Kernel { item, .. } => waiting.push(item.clone()),
-                ModuleItem::Function { function, .. } => left.push(function),
+        let mut worklist: Vec<TokenStream> = vec![];
+        let mut uncalled = vec![];
+        for module_item in &self.parts {
+            match module_item {
+                ModuleItem::Kernel { item, .. } => worklist.push(item.clone()),
+                ModuleItem::Function { function, .. } => uncalled.push(function),
                 ModuleItem::Other(_) => {}
             }
         }
-        while let Some(text) = waiting.pop() {
+        while let Some(text) = worklist.pop() {
             let mut names = HashSet::new();
             collect_names(text, &mut names);
-            left.retain(|function| {
+            uncalled.retain(|function| {
                 let called = names.contains(&function.name.to_string());
                 if called {
-                    waiting.push(function.source.body.clone());
+                    worklist.push(function.source.body.clone());
                 }
                 !called
             });
         }
-        left
+        uncalled
     }
 }
 
@@ -63,7 +63,7 @@ fn collect_names(tokens: TokenStream, names: &mut HashSet<String>) {
 
 /// An item of a module.
 pub enum ModuleItem {
-    /// What the attribute says, the function without it, and the `cfg` attributes that it stands under.
+    /// The attribute's arguments, the function without it, and the `cfg` attributes of the function.
     Kernel { attribute: TokenStream, item: TokenStream, conditions: Vec<syn::Attribute>, mark: Option<Ident> },
     /// A function that kernels call; its mark, if that is a name of its own.
     Function { function: Rc<FnItem>, mark: Option<Ident> },
@@ -79,7 +79,7 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
     if depth::report(&tokens, errors) {
         return None;
     }
-    let tokens = fragments::opened(tokens);
+    let tokens = fragments::without_fragments(tokens);
     let module: syn::ItemMod = match syn::parse2(tokens.clone()) {
         Ok(module) => module,
         Err(error) => {
@@ -105,7 +105,7 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
     let mut functions = vec![];
     let mut parts = vec![];
     for item in content {
-        match part(item, &constants, errors) {
+        match module_item(item, &constants, errors) {
             ModuleItem::Function { function, mark } => {
                 functions.push(function.clone());
                 parts.push(ModuleItem::Function { function, mark });
@@ -139,9 +139,9 @@ fn report_twice(functions: &[Rc<FnItem>], errors: &mut Errors) {
     }
 }
 
-fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> ModuleItem {
+fn module_item(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> ModuleItem {
     let syn::Item::Fn(mut item) = item else { return ModuleItem::Other(item.into_token_stream()) };
-    if let Some(at) = item.attrs.iter().position(|attribute| is(attribute, "fuse_kernel")) {
+    if let Some(at) = item.attrs.iter().position(|attribute| has_name(attribute, "fuse_kernel")) {
         let mark = item.attrs.remove(at);
         let conditions = item.attrs.iter().filter(|attribute| is_condition(attribute)).cloned().collect();
         item.attrs.retain(|attribute| !is_condition(attribute));
@@ -152,7 +152,7 @@ fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> Module
         };
         return ModuleItem::Kernel { attribute, item: item.into_token_stream(), conditions, mark: name };
     }
-    let Some(at) = item.attrs.iter().position(|attribute| is(attribute, "fuse_fn")) else {
+    let Some(at) = item.attrs.iter().position(|attribute| has_name(attribute, "fuse_fn")) else {
         return ModuleItem::Other(item.into_token_stream());
     };
     let mark = item.attrs.remove(at);
@@ -167,7 +167,7 @@ fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> Module
     ModuleItem::Function { function: function::parse(&item, errors).into(), mark }
 }
 
-fn is(attribute: &syn::Attribute, name: &str) -> bool {
+fn has_name(attribute: &syn::Attribute, name: &str) -> bool {
     attribute.path().segments.last().is_some_and(|segment| segment.ident == name)
 }
 
@@ -175,14 +175,14 @@ fn is_condition(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
 }
 
-/// An attribute's declared values with the module's constants in the place of their names: a list stands in brackets,
-/// and that is where names are values.
-fn named_values(tokens: TokenStream, constants: &[ConstItem], inside: bool) -> TokenStream {
+/// An attribute's declared values with the names of the module's constants replaced by their values. Names are
+/// values inside of brackets, in lists.
+fn named_values(tokens: TokenStream, constants: &[ConstItem], in_list: bool) -> TokenStream {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut changed: Vec<TokenTree> = vec![];
     let mut i = 0;
     while i < tokens.len() {
-        let found = if inside { named_value(&tokens[i..], constants) } else { None };
+        let found = if in_list { named_value(&tokens[i..], constants) } else { None };
         match (found, &tokens[i]) {
             (Some((value, length)), _) => {
                 changed.extend(value);
@@ -190,8 +190,9 @@ fn named_values(tokens: TokenStream, constants: &[ConstItem], inside: bool) -> T
                 continue;
             }
             (None, TokenTree::Group(group)) => {
-                let inside = inside || group.delimiter() == Delimiter::Bracket;
-                let mut copy = Group::new(group.delimiter(), named_values(group.stream(), constants, inside));
+                let in_list = in_list || group.delimiter() == Delimiter::Bracket;
+                let mut copy =
+                    Group::new(group.delimiter(), named_values(group.stream(), constants, in_list));
                 copy.set_span(group.span());
                 changed.push(copy.into());
             }

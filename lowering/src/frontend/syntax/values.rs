@@ -1,25 +1,25 @@
-//! What a list declares for a const parameter and is no value: said with what to write in its place.
+//! Reports declared values that a const parameter cannot have, with what to write instead.
 
 use quote::ToTokens;
 
 use crate::support::diagnostic::{Errors, Loc, source_text};
 
-/// The expression without parentheses, and without the invisible ones around what a macro was given.
-pub(super) fn opened(expr: &syn::Expr) -> &syn::Expr {
+/// The expression without parentheses, and without the invisible groups around a macro's arguments.
+pub(super) fn ungrouped(expr: &syn::Expr) -> &syn::Expr {
     match expr {
-        syn::Expr::Group(inner) => opened(&inner.expr),
-        syn::Expr::Paren(inner) => opened(&inner.expr),
+        syn::Expr::Group(inner) => ungrouped(&inner.expr),
+        syn::Expr::Paren(inner) => ungrouped(&inner.expr),
         other => other,
     }
 }
 
-/// Reports what cannot be a value of a const parameter. What can be one of another generic is left to `check`, which
-/// knows the types.
-pub(super) fn refuse(expr: &syn::Expr, generic: &syn::ConstParam, errors: &mut Errors) -> bool {
+/// Reports what cannot be a value of a const parameter. Values that another generic could have are left to `typeck`,
+/// which knows the types.
+pub(super) fn report_invalid(expr: &syn::Expr, generic: &syn::ConstParam, errors: &mut Errors) -> bool {
     let help = match expr {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(_) | syn::Lit::Bool(_), .. }) => return false,
         syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. })
-            if matches!(opened(expr), syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(_), .. })) =>
+            if matches!(ungrouped(expr), syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(_), .. })) =>
         {
             return false;
         }
@@ -45,9 +45,9 @@ pub(super) fn refuse(expr: &syn::Expr, generic: &syn::ConstParam, errors: &mut E
     true
 }
 
-/// The integer that literals and operators make.
+/// The integer value of literals and operators.
 fn integer(expr: &syn::Expr) -> Option<i128> {
-    match opened(expr) {
+    match ungrouped(expr) {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Float(float), .. }) => {
             let value: f64 = float.base10_parse().ok()?;

@@ -1,4 +1,4 @@
-//! What the outline asks of single tokens and expressions, and the calls that it is made of.
+//! Queries of single tokens and expressions for the outline, and the calls that it is made of.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use crate::ops;
 use crate::support::diagnostic::Loc;
 
-/// A call of one of the outline's functions, at the place of what it stands for.
+/// A call of one of the outline's functions, with the span of `written`.
 pub(super) fn call(written: impl ToTokens, function: &str, argument: &TokenStream) -> TokenStream {
     let Loc { start, end } = Loc::of(written);
     let name = Ident::new(function, start);
@@ -36,8 +36,8 @@ pub(super) fn item_name(item: &syn::Item) -> Option<&Ident> {
     }
 }
 
-/// Whether a block ends with a value, or leaves before its end.
-pub(super) fn gives(block: &syn::Block) -> bool {
+/// Whether a block ends with a value, or with an exit.
+pub(super) fn has_value(block: &syn::Block) -> bool {
     match block.stmts.last() {
         Some(syn::Stmt::Expr(_, None)) => true,
         Some(syn::Stmt::Expr(expr, Some(_))) => {
@@ -110,7 +110,7 @@ pub(super) fn collect_all(tokens: TokenStream, names: &mut HashSet<String>) {
     }
 }
 
-/// Whether a call as a statement does nothing but compute a value, which is lost.
+/// Whether a call as a statement only computes a value, which is dropped.
 pub(super) fn discards(expr: &syn::Expr) -> bool {
     match expr {
         syn::Expr::Paren(inner) => discards(&inner.expr),

@@ -1,4 +1,4 @@
-//! Whether a kernel stands in an `impl` or `trait`, which its tokens do not say: its file does.
+//! Whether a kernel is declared in an `impl` or `trait`. Its tokens do not say so; the text of its file does.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,12 +18,12 @@ pub(crate) fn is_method(item: &TokenStream) -> bool {
         _ => None,
     });
     let Some(span) = keyword else { return false };
-    // What begins its line stands in nothing, and most kernels do.
+    // A function at column 1 is at the top level, as most kernels are.
     let (line, column) = (span.line(), span.column());
     let Some(path) = span.local_file().filter(|_| column > 1) else { return false };
     FILES.with_borrow_mut(|files| {
         let text = files.entry(path).or_insert_with_key(|path| std::fs::read_to_string(path).ok());
         text.as_ref()
-            .is_some_and(|text| lowering::frontend::syntax::stands_among_methods(text, line, column - 1))
+            .is_some_and(|text| lowering::frontend::syntax::is_in_impl_or_trait(text, line, column - 1))
     })
 }

@@ -1,6 +1,6 @@
-//! Where a function stands in the text of its file: an attribute's tokens do not say whether an `impl` is around them.
+//! The braces around a function in the text of its file: an attribute's tokens do not say whether an `impl` is around.
 
-/// What a brace was opened by.
+/// The kind of item that opened a brace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Brace {
     /// `impl` or `trait`
@@ -8,10 +8,10 @@ enum Brace {
     Other,
 }
 
-/// Whether the token at `line` and `column`, the first of which is line 1 and column 0, stands right in an `impl` or
+/// Whether the token at `line` and `column`, the first of which is line 1 and column 0, is directly in an `impl` or
 /// `trait`.
-pub fn stands_among_methods(text: &str, line: usize, column: usize) -> bool {
-    let mut scanner = Scanner { rest: text, braces: vec![], head: None };
+pub fn is_in_impl_or_trait(text: &str, line: usize, column: usize) -> bool {
+    let mut scanner = Scanner { rest: text, braces: vec![], item_keyword: None };
     let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let within = text[start..].chars().take(column).map(char::len_utf8).sum::<usize>();
     let end = text.len() - start - within;
@@ -22,8 +22,8 @@ pub fn stands_among_methods(text: &str, line: usize, column: usize) -> bool {
 struct Scanner<'t> {
     rest: &'t str,
     braces: Vec<Brace>,
-    /// The keyword that says what the item being read is.
-    head: Option<Brace>,
+    /// The kind of the item being read, from its first keyword.
+    item_keyword: Option<Brace>,
 }
 
 impl Scanner<'_> {
@@ -33,25 +33,25 @@ impl Scanner<'_> {
         let length = match first {
             '/' if self.rest.starts_with("//") => self.rest.find('\n').unwrap_or(self.rest.len()),
             '/' if self.rest.starts_with("/*") => comment(self.rest),
-            '"' => text(self.rest),
+            '"' => string(self.rest),
             '\'' => character(self.rest),
-            'r' | 'b' | 'c' if raw_text(self.rest).is_some() => raw_text(self.rest).unwrap_or(1),
+            'r' | 'b' | 'c' if raw_string(self.rest).is_some() => raw_string(self.rest).unwrap_or(1),
             _ if first.is_alphanumeric() || first == '_' => {
                 let length = word(self.rest);
                 self.keyword(&self.rest[..length]);
                 length
             }
             '{' => {
-                self.braces.push(self.head.take().unwrap_or(Brace::Other));
+                self.braces.push(self.item_keyword.take().unwrap_or(Brace::Other));
                 1
             }
             '}' => {
                 self.braces.pop();
-                self.head = None;
+                self.item_keyword = None;
                 1
             }
             ';' => {
-                self.head = None;
+                self.item_keyword = None;
                 1
             }
             other => other.len_utf8(),
@@ -69,7 +69,7 @@ impl Scanner<'_> {
             }
             _ => return,
         };
-        self.head.get_or_insert(found);
+        self.item_keyword.get_or_insert(found);
     }
 }
 
@@ -77,7 +77,7 @@ fn word(rest: &str) -> usize {
     rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
 }
 
-/// The length of a comment, which may hold others.
+/// The length of a comment, which may contain others.
 fn comment(rest: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < rest.len() {
@@ -99,7 +99,7 @@ fn comment(rest: &str) -> usize {
 }
 
 /// The length of `".."`.
-fn text(rest: &str) -> usize {
+fn string(rest: &str) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
         match c {
@@ -112,7 +112,7 @@ fn text(rest: &str) -> usize {
 }
 
 /// The length of `r#".."#`, with any prefix.
-fn raw_text(rest: &str) -> Option<usize> {
+fn raw_string(rest: &str) -> Option<usize> {
     let prefix = rest.find('r').filter(|&at| at < 2)?;
     let hashes = rest[prefix + 1..].chars().take_while(|c| *c == '#').count();
     let open = prefix + 1 + hashes;
@@ -136,14 +136,14 @@ fn character(rest: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::stands_among_methods;
+    use super::is_in_impl_or_trait;
 
-    /// Where each `fn` of the text stands.
+    /// Whether each `fn` of the text is directly in an `impl` or `trait`.
     fn check(text: &str, expected: &[bool]) {
         let mut found = vec![];
         for (i, line) in text.lines().enumerate() {
             for (at, _) in line.match_indices("fn ") {
-                found.push(stands_among_methods(text, i + 1, line[..at].chars().count()));
+                found.push(is_in_impl_or_trait(text, i + 1, line[..at].chars().count()));
             }
         }
         assert_eq!(found, expected);
