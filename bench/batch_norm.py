@@ -35,9 +35,9 @@ class BatchNorm(Entry):
         x = normal(count, dtype, 1, shift).view(shape)
         return {"x": x, "gamma": normal(channels, dtype, 2, shift), "beta": normal(channels, dtype, 3, shift),
                 "mean": normal(channels, F32, 4, shift), "scale": normal(channels, F32, 5, shift).square(),
-                "residual": x, "adds": 0, "out": empty(count, dtype, shift).view(shape),
+                "residual": x, "add_residual": 0, "out": empty(count, dtype, shift).view(shape),
                 "planes": images * channels, "n_rows": images, "images": images, "channels": channels,
-                "pixels": pixels, "inverts": 1, "eps": self.eps, "least": 0.0 if self.relu else -torch.inf}
+                "pixels": pixels, "scale_is_variance": 1, "eps": self.eps, "lower_bound": 0.0 if self.relu else -torch.inf}
 
     def normalize(self, case, **args):
         images, channels, pixels, dtype = case
@@ -106,8 +106,8 @@ class BatchNormTraining(BatchNorm):
         # What PyTorch's own moves.
         args["moved"] = [args[name].clone() for name in ("old_mean", "old_var")]
         resident = triton.next_power_of_2(down * across) if triton is not None else 1
-        return {**args, "partials": empty(3 * down * across * channels, F32), "parts": down * across, "across": across,
-                "sums": empty(2 * resident * channels, F32), "resident": resident, "inverts": 0,
+        return {**args, "partials": empty(3 * down * across * channels, F32), "n_partials": down * across, "pixel_splits": across,
+                "sums": empty(2 * resident * channels, F32), "resident": resident, "scale_is_variance": 0,
                 "size": case[0] * case[2], "momentum": self.momentum, "n_cols": channels}
 
     def prepare(self, args):
@@ -116,7 +116,7 @@ class BatchNormTraining(BatchNorm):
 
     def launches(self, case, args):
         images, channels, pixels, dtype = case
-        parts = args["parts"]
+        parts = args["n_partials"]
         if pixels == 1:
             first = Launch("column_statistics", [NAMES[dtype]], lambda cols: True,
                            lambda cols: (cdiv(channels, cols), parts))

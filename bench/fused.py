@@ -183,7 +183,7 @@ class BiasDropout(Dropout):
     def launches(self, case, args):
         rows, cols, dtype = case
         return [Launch("bias_dropout", [NAMES[dtype]], lambda width: width >= min(cols, 1024),
-                       lambda width: (cdiv(cols, width), cdiv(rows, 4)), adds=int(self.residual),
+                       lambda width: (cdiv(cols, width), cdiv(rows, 4)), add_residual=int(self.residual),
                        residual=args["residual" if self.residual else "x"])]
 
     def exact(self, args):

@@ -58,8 +58,8 @@ class NormActivation(Norm):
         rows, cols, dtype = case
         # What is not there is not read: a tensor as long stands for it.
         args["residual"] = normal(rows * cols, dtype, 5, shift).view(rows, cols) if self.adds else args["x"]
-        return {**args, "beta": args.get("beta", args["gamma"]), "centers": int(self.norm == "layer_norm"),
-                "adds": int(self.adds), "act": self.act}
+        return {**args, "beta": args.get("beta", args["gamma"]), "subtract_mean": int(self.norm == "layer_norm"),
+                "add_residual": int(self.adds), "act": self.act}
 
     def exact(self, args):
         if self.norm == "layer_norm":

@@ -143,7 +143,7 @@ class LinearRope(Entry):
         of_tokens = torch.stack([F.pad(of[positions.long()].repeat(1, turned // dim), (0, (n - turned) // 2), value=float(of is cos))
                                  for of in (cos, sin)])
         return {"x": normal(m * k, dtype, 1, shift).view(m, k), "weight": normal(n * k, dtype, 2, shift).view(n, k),
-                "angles": of_tokens, "positions": positions, "cos": cos.flatten(), "sin": sin.flatten(), "turned": turned, "half": half,
+                "angles": of_tokens, "positions": positions, "cos": cos.flatten(), "sin": sin.flatten(), "rotated": turned, "half": half,
                 "row": n, "out": empty(m * n, dtype, shift).view(m, n)}
 
     def tile(self, case):

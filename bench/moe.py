@@ -81,7 +81,7 @@ class Moe(Entry):
             "sorted": empty(tiles * self.tile(case), torch.int32), "tile_experts": empty(tiles, torch.int32),
             "n_tiles": empty(1, torch.int32), "intermediate": empty(choices * f, torch.int8, shift),
             "intermediate_scales": empty(choices * cdiv(f, BLOCK), F32, shift),
-            "parts": empty(choices * k, F32, shift), "out": empty(tokens * k, dtype, shift).view(tokens, k),
+            "weighted_rows": empty(choices * k, F32, shift), "out": empty(tokens * k, dtype, shift).view(tokens, k),
             "n_choices": choices, "n_experts": experts, "top_k": top_k, "n_cols": k,
         }
         return {**args, "groups": self.groups(args["experts"], experts)}

@@ -182,7 +182,7 @@ class RotaryAttention(Entry):
         return {**args, **between, "cos_sin": table(keys, d // 2, dtype),
                 "out": empty(heads * queries * d, dtype, shift).view(heads, queries, d),
                 "lse": empty(heads * queries, F32, shift).view(heads, queries, 1), "scale": d**-0.5 * math.log2(math.e),
-                "group": heads // key_heads, "half": d // 2, "left": 0, "right": keys, "softcap": 0.0, "p": 0.0, "seed": 0}
+                "group": heads // key_heads, "half": d // 2, "left": 0, "right": keys, "softcap": 0.0, "dropout_p": 0.0, "seed": 0}
 
     def launches(self, case, args):
         heads, key_heads, queries, keys, d, dtype = case

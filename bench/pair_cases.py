@@ -175,7 +175,7 @@ OF_PRODUCTS = [
          unfused.norm_then_linear, lambda args: 4 * args["x"].numel() + of_linear(args), why=BOUND_BY_WEIGHTS,
          unit="bf16", model=chain("llama_3_8b_layer", "norm1 + qkv", tokens=16)),
     Pair("linear_rope", linear.LinearRope(), (16, 4096, 32, 8, 128, BF16), unfused.linear_then_rope,
-         lambda args: of_linear(args) + 3 * args["x"].shape[0] * args["turned"], why=BOUND_BY_WEIGHTS, unit="bf16",
+         lambda args: of_linear(args) + 3 * args["x"].shape[0] * args["rotated"], why=BOUND_BY_WEIGHTS, unit="bf16",
          model=Model("llama_3_8b_layer", "qkv + rope_q + rope_k", "qkv ; rope_q + rope_k", {"tokens": 16})),
 ]
 

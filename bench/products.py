@@ -108,9 +108,9 @@ class Matmul(Entry):
                 args["parts"] = torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")
             summed = heuristic.THIN if n <= heuristic.THIN_COLS else (1 if m * n <= 4 * 256 * processors() else 4, 256)
             return [Launch("matmul_parts", types, lambda *consts: consts == block, lambda *_: (count, parts),
-                           **{**taken, "parts": args["parts"], "share": cdiv(cdiv(k, parts), steps)}),
+                           **{**taken, "partials": args["parts"], "k_steps": cdiv(cdiv(k, parts), steps)}),
                     Launch("sum_parts", types, lambda *consts: consts == summed,
-                           lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, "parts": args["parts"]})]
+                           lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, "partials": args["parts"]})]
         if dtype == F32:
             return [Launch("matmul_f32", [], lambda *consts: consts[:3] == block, lambda *_: (count,), **taken)]
         if rows == 128 and cols > 128:
@@ -241,10 +241,10 @@ class QuantizedMatmul(Entry):
         launches = heuristic.copy_rows([pair[:2] for pair in copied.values()], self.dtype)
         if parts > 1:
             sums = torch.full((parts, m, n), 7, dtype=torch.int32 if self.dtype == torch.int8 else F32, device="cuda")
-            behind["parts"] = args["parts"] = sums
+            behind["partials"] = args["partials"] = sums
             return [*launches,
                     Launch("quantized_parts", types[:2], lambda *_: True, lambda *consts: (*tiles(*consts), parts),
-                           share=cdiv(cdiv(k, parts), 128), **behind),
+                           k_steps=cdiv(cdiv(k, parts), 128), **behind),
                     Launch("sum_quantized_parts", types[1:], lambda *_: True, tiles, **behind)]
         if block[0] == 128:
             return [*launches, Launch("quantized_matmul", types, lambda act, *consts: act == IDENTITY and consts[:3] == block,
@@ -343,7 +343,7 @@ class Attention(Entry):
                 for seed, name in enumerate(self.inputs)}
         return {**rows, "out": empty(heads * length * d, dtype, shift).view(1, heads, length, d),
                 "lse": empty(heads * length, F32, shift).view(heads, length, 1),
-                "scale": d**-0.5 * math.log2(math.e), "group": 1, "left": 0, "right": 0, "softcap": 0.0, "p": 0.0,
+                "scale": d**-0.5 * math.log2(math.e), "group": 1, "left": 0, "right": 0, "softcap": 0.0, "dropout_p": 0.0,
                 "seed": 0}
 
     def launches(self, case, args):
@@ -351,8 +351,8 @@ class Attention(Entry):
         # Where there is no bias, and there are no slopes, they are views without elements.
         nothing = {"bias": args["q"][0, :0, :0, :0], "slopes": args["lse"].flatten()[:0]}
         return [Launch("attention", [NAMES[dtype]],
-                       lambda form, *tile: form == int(self.causal) and tile == self.tile(heads, length, d),
-                       lambda form, wide, rows, columns: self.grid(length, heads, args["k"], rows), **nothing)]
+                       lambda mask_mode, *tile: mask_mode == int(self.causal) and tile == self.tile(heads, length, d),
+                       lambda mask_mode, wide, rows, columns: self.grid(length, heads, args["k"], rows), **nothing)]
 
     def grid(self, length, heads, k, rows):
         """The grid that the library chooses."""
@@ -361,7 +361,7 @@ class Attention(Entry):
         return together, cdiv(length, rows), heads // together
 
     def tile(self, heads, length, d):
-        """Elements of a row, rows and keys of a step, as the library chooses them where groups of warps multiply."""
+        """Elements of a row, rows and keys of an iteration, as the library chooses them on GPUs with wgmma."""
         wide = head_tile(d)
         rows = 192 if wide == 64 and self.in_large_tiles(heads, length) else 128
         return wide, rows, {192: 96, 256: 64}.get(wide, 128)
@@ -413,7 +413,7 @@ class Decode(Entry):
     def size(self, case):
         return case[2], NAMES[case[4]]
 
-    #: For each tile of elements whether scores may be changed, rows, keys of a step, programs of a processor.
+    #: For each tile of elements whether scores may be modified, rows, keys of an iteration, blocks on an SM.
     tiles = {64: (False, 16, 128, 2), 128: (False, 16, 64, 2), 256: (True, 64, 32, 1)}
 
     def parts(self, key_heads, keys, d):
@@ -433,7 +433,7 @@ class Decode(Entry):
                 "sums": empty(parts * heads * 2, F32).view(parts, heads, 1, 2),
                 "out": empty(heads * d, dtype, shift).view(1, heads, 1, d),
                 "lse": empty(heads, F32, shift).view(heads, 1, 1),
-                "scale": d**-0.5 * math.log2(math.e), "softcap": 0.0, "from": 0, "center": keys - 1, "period": 1,
+                "scale": d**-0.5 * math.log2(math.e), "softcap": 0.0, "first_key": 0, "first_position": keys - 1, "period": 1,
                 "left": keys + 1, "right": keys + 1}
 
     def launches(self, case, args):
@@ -446,14 +446,14 @@ class Decode(Entry):
         ours = {"k": args["k"][0], "v": args["v"][0], "q": args["q"].view(key_heads, 1, group, d),
                 "slopes": args["lse"][:0, :0, 0], "out": args["out"].view(key_heads, 1, group, d)[:written],
                 "lse": args["lse"].view(key_heads, 1, group, 1)[:written],
-                "parts": args["rows"].view(parts, key_heads, 1, group, d),
-                "sums": args["sums"].view(parts, key_heads, 1, group, 2)}
+                "partial_acc": args["rows"].view(parts, key_heads, 1, group, d),
+                "partial_ml": args["sums"].view(parts, key_heads, 1, group, 2)}
         split = Launch("attention_split", [NAMES[dtype]],
                        lambda *consts: consts == (changes, wide, rows, step),
                        lambda *consts: (parts, key_heads, cdiv(group, rows)), **ours)
         join = Launch("join_parts", [NAMES[dtype]], lambda wide, most: most == (32 if parts <= 32 else 128),
-                      lambda wide, most: (1, heads, cdiv(d, wide)), parts=args["rows"], sums=args["sums"],
-                      out=args["out"][0])
+                      lambda wide, most: (1, heads, cdiv(d, wide)), partial_acc=args["rows"],
+                      partial_ml=args["sums"], out=args["out"][0])
         return [split] if parts == 1 else [split, join]
 
     def exact(self, args):

@@ -70,7 +70,7 @@ class LinearNorm(Entry):
         tile, nothing = self.tile(m, n), args["x"][:0, :0]
         return [Launch("linear_norm", [NAMES[dtype]], lambda *consts: consts[:2] == tile, lambda rows, *_: (cdiv(m, rows),),
                        weight=args["weight"].T, bias=nothing, residual=nothing, gamma=args["gamma"].view(1, n),
-                       beta=args["beta"].view(1, n), centers=1, act=GELU)]
+                       beta=args["beta"].view(1, n), subtract_mean=1, act=GELU)]
 
     def exact(self, args):
         x, weight, gamma, beta = (args[name].double() for name in self.inputs)

@@ -235,7 +235,7 @@ class TopkGating(Entry):
         logits = torch.rand(tokens, experts, device="cuda").argsort(1).to(dtype) / 16
         return {"logits": logits, "weights": empty(tokens * k, F32).view(tokens, k), "k": k,
                 "experts": torch.empty(tokens, k, dtype=torch.int32, device="cuda"), "n_tokens": tokens,
-                "n_experts": experts, "renormalise": True}
+                "n_experts": experts, "renormalize": True}
 
     def launches(self, case, args):
         tokens, experts, k, dtype = case

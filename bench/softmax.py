@@ -78,15 +78,15 @@ class MaskedSoftmax(RowEntry):
     """Attention's scores: a mask of bools for each of 2048 rows serves all heads."""
 
     name, group = "masked_softmax", "softmax"
-    inputs = ("x", "allowed")
+    inputs = ("x", "mask_values")
     scale = 0.125
     columns = (1024, 4096, 16384)
 
     def make(self, case, shift=0):
         rows, cols, dtype = case
         mask_rows = min(rows, 2048)
-        allowed = normal(mask_rows * cols, F32, 2, shift).view(mask_rows, cols) > -0.5
-        return {"x": normal(rows * cols, dtype, 1, shift, 3.0).view(rows, cols), "allowed": allowed,
+        mask_values = normal(mask_rows * cols, F32, 2, shift).view(mask_rows, cols) > -0.5
+        return {"x": normal(rows * cols, dtype, 1, shift, 3.0).view(rows, cols), "mask_values": mask_values,
                 "out": empty(rows * cols, dtype, shift).view(rows, cols), "mask_rows": mask_rows, "n_cols": cols,
                 "scale": self.scale, "log": False}
 
@@ -102,23 +102,23 @@ class MaskedSoftmax(RowEntry):
     def exact(self, args):
         rows, cols = args["x"].shape
         scores = args["x"].double() * self.scale
-        kept = args["allowed"].repeat(rows // args["mask_rows"], 1)
+        kept = args["mask_values"].repeat(rows // args["mask_rows"], 1)
         within = torch.where(kept, 3 * SINGLE * scores.abs(), 0.0)
         return [softmax(scores.masked_fill(~kept, -math.inf), within, False, args["x"].dtype)]
 
     def traffic(self, args):
-        return 2 * args["x"].numel() * args["x"].element_size() + args["allowed"].numel()
+        return 2 * args["x"].numel() * args["x"].element_size() + args["mask_values"].numel()
 
     @staticmethod
-    def compute(x, allowed):
-        heads = x.view(-1, *allowed.shape)
-        scores = (heads * MaskedSoftmax.scale).masked_fill(~allowed, -math.inf)
+    def compute(x, mask_values):
+        heads = x.view(-1, *mask_values.shape)
+        scores = (heads * MaskedSoftmax.scale).masked_fill(~mask_values, -math.inf)
         # As PyTorch's own, a row of nothing would be NaN.
         return F.softmax(scores, -1).nan_to_num(0.0).view_as(x)
 
     def triton(self, args):
         rows, cols = args["x"].shape
-        triton_masked_softmax[(rows,)](args["x"], args["allowed"], args["out"], args["mask_rows"], cols, self.scale,
+        triton_masked_softmax[(rows,)](args["x"], args["mask_values"], args["out"], args["mask_rows"], cols, self.scale,
                                        BLOCK=triton.next_power_of_2(cols))
 
 

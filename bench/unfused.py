@@ -317,6 +317,6 @@ def norm_then_linear(case, args):
 
 def linear_then_rope(case, args):
     launches = linear.LinearRope("separate").launches(case, args)
-    turned = args["out"][:, : args["turned"]]
+    turned = args["out"][:, : args["rotated"]]
     return [Step("matmul", [args["x"], args["weight"], args["out"]], launches[:-1]),
             Step("rope", [turned, turned], launches[-1:])]

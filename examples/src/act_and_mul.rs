@@ -67,13 +67,13 @@ pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
     d: i32,
     gate: i32,
 ) {
-    let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-    let rows = down * (if COLS == 256 { 1 } else { 1024 / COLS })
+    let row_tile = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+    let rows = row_tile * (if COLS == 256 { 1 } else { 1024 / COLS })
         + tl::arange(0, if COLS == 256 { 1 } else { 1024 / COLS });
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let mask = (rows < n_rows).col() & (cols < d).row();
     let v = tl::load(x + ((rows * 2 * d + gate).col() + cols.row()), mask).to::<f32>();
-    let factor = tl::load(x + ((rows * 2 * d + (d - gate)).col() + cols.row()), mask).to::<f32>();
+    let up = tl::load(x + ((rows * 2 * d + (d - gate)).col() + cols.row()), mask).to::<f32>();
     let y = if ACT == 1 {
         tl::relu(v)
     } else if ACT == 2 {
@@ -85,7 +85,7 @@ pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
     } else {
         v
     };
-    tl::store(out + ((rows * d).col() + cols.row()), (y * factor).to::<T>(), mask);
+    tl::store(out + ((rows * d).col() + cols.row()), (y * up).to::<T>(), mask);
 }
 
 /// `dx` of `out = silu(a) * b`, with `a` at `gate`: recomputes the sigmoid from `x`.
@@ -167,8 +167,9 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
             return Ok(());
         }
         let [d, gate] = [self.d as i32, self.gate.offset(self.d)];
-        let across = columns(rows as i32, d) as usize;
-        let grid = along_rows(self.d.div_ceil(across), rows.div_ceil(rows_of(across)));
+        let columns_per_program = columns(rows as i32, d) as usize;
+        let grid =
+            along_rows(self.d.div_ceil(columns_per_program), rows.div_ceil(rows_of(columns_per_program)));
         act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
     }
 }
@@ -217,8 +218,8 @@ impl<'a, T: Float> SwigluBackward<'a, T> {
 pub fn reference<T: Float, const ACT: usize>(x: &[T], d: usize, gate: Gate) -> Vec<Expected> {
     let mut expected = Vec::with_capacity(x.len() / 2);
     for row in x.chunks(2 * d.max(1)) {
-        let (gated, factors) = gate.halves(row);
-        expected.extend(gated.iter().zip(factors).map(|(a, b)| {
+        let (gates, ups) = gate.halves(row);
+        expected.extend(gates.iter().zip(ups).map(|(a, b)| {
             let (act, b) = (exact::<ACT>(a.to_f64(), T::DTYPE), b.to_f64());
             let value = act.value * b;
             let within = act.within * b.abs() + 2.0 * unit_roundoff(DType::F32) * value.abs();
@@ -233,8 +234,8 @@ pub fn backward_reference<T: Float>(dy: &[T], x: &[T], d: usize, gate: Gate) -> 
     let (unit, tiny) = (unit_roundoff(DType::F32), f64::from(f32::MIN_POSITIVE));
     let mut expected = Vec::with_capacity(x.len());
     for (dy, row) in dy.chunks(d.max(1)).zip(x.chunks(2 * d.max(1))) {
-        let (gated, factors) = gate.halves(row);
-        let pairs = dy.iter().zip(gated.iter().zip(factors));
+        let (gates, ups) = gate.halves(row);
+        let pairs = dy.iter().zip(gates.iter().zip(ups));
         let pairs = pairs.map(|(dy, (a, b))| (dy.to_f64(), a.to_f64(), b.to_f64()));
         let (da, db): (Vec<Expected>, Vec<Expected>) = pairs
             .map(|(dy, a, b)| {

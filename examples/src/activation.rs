@@ -59,9 +59,9 @@ pub fn exact<const ACT: usize>(x: f64, dtype: DType) -> Expected {
         SILU => (x / (1.0 + (-x).exp()), if dtype.bytes() == 2 { 2f64.powi(9) } else { 10.0 }),
         _ => panic!("there is no activation {ACT}"),
     };
-    let flushed = if roundings == 0.0 { 0.0 } else { (1.0 + x.abs()) * f64::from(f32::MIN_POSITIVE) };
-    let far = if ACT == GELU && dtype == DType::F16 && x < -9.0 { 2e-18 } else { 0.0 };
-    Expected { value, within: roundings * unit * value.abs() + flushed + far }
+    let underflow = if roundings == 0.0 { 0.0 } else { (1.0 + x.abs()) * f64::from(f32::MIN_POSITIVE) };
+    let tail_error = if ACT == GELU && dtype == DType::F16 && x < -9.0 { 2e-18 } else { 0.0 };
+    Expected { value, within: roundings * unit * value.abs() + underflow + tail_error }
 }
 
 /// The share of a normal distribution below `x`.
@@ -70,23 +70,23 @@ pub(crate) fn normal_below(x: f64) -> f64 {
 }
 
 /// How steep the function is at most: by how much it carries an error of its argument on.
-pub(crate) const STEEPEST: f64 = 1.13;
+pub(crate) const MAX_SLOPE: f64 = 1.13;
 
 /// The function of an argument that is itself only known within a bound, rounded to `T` at the end.
-pub(crate) fn rounded<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
-    known::<ACT>(argument, dtype).rounded(dtype)
+pub(crate) fn propagated_rounded<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
+    propagated::<ACT>(argument, dtype).rounded(dtype)
 }
 
 /// The same with a number added in `f32` before it is rounded.
-pub(crate) fn added<const ACT: usize>(argument: Expected, number: f64, dtype: DType) -> Expected {
-    let Expected { value, within } = known::<ACT>(argument, dtype);
-    let sum = value + number;
-    let unit = if number == 0.0 { 0.0 } else { unit_roundoff(DType::F32) };
+pub(crate) fn propagated_sum<const ACT: usize>(argument: Expected, addend: f64, dtype: DType) -> Expected {
+    let Expected { value, within } = propagated::<ACT>(argument, dtype);
+    let sum = value + addend;
+    let unit = if addend == 0.0 { 0.0 } else { unit_roundoff(DType::F32) };
     Expected { value: sum, within: within + unit * (sum.abs() + within) }.rounded(dtype)
 }
 
 /// The same before it is rounded.
-pub(crate) fn known<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
+pub(crate) fn propagated<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
     let Expected { value, within } = exact::<ACT>(argument.value, dtype);
-    Expected { value, within: within + STEEPEST * argument.within }
+    Expected { value, within: within + MAX_SLOPE * argument.within }
 }

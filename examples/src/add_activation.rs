@@ -87,7 +87,7 @@ impl<'a, T: Float, const ACT: usize> AddActivation<'a, T, ACT> {
 pub fn reference<T: Float, const ACT: usize>(x: &[T], y: &[T]) -> Vec<Expected> {
     let exact = |(x, y): (&T, &T)| {
         let value = x.to_f64() + y.to_f64();
-        activation::rounded::<ACT>(
+        activation::propagated_rounded::<ACT>(
             Expected { value, within: unit_roundoff(DType::F32) * value.abs() },
             T::DTYPE,
         )

@@ -40,10 +40,10 @@ pub fn add_layer_norm<T: Float, const BLOCK: usize>(
     let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
     let mask = cols < n_cols;
     let x = tl::load(x + row * n_cols + cols, mask, 0.0);
-    let old = tl::load(residual + row * n_cols + cols, mask, 0.0);
+    let residual_in = tl::load(residual + row * n_cols + cols, mask, 0.0);
     let gamma = tl::load(gamma + cols, mask).to::<f32>();
     let beta = tl::load(beta + cols, mask).to::<f32>();
-    let sum = x + old;
+    let sum = x + residual_in;
     tl::store(residual + row * n_cols + cols, sum, mask);
     let sum = sum.to::<f32>();
     let mean = tl::sum(sum, 0) / n_cols as f32;
@@ -69,22 +69,22 @@ pub fn add_layer_norm_long<T: Float, const BLOCK: usize>(
     let cols = tl::arange(0, BLOCK);
     let mut means = tl::zeros::<f32>([BLOCK]);
     let mut squares = tl::zeros::<f32>([BLOCK]);
-    let mut seen = 0.0;
+    let mut n_seen = 0.0;
     for first in (0..n_cols).step_by(BLOCK) {
-        seen += 1.0;
+        n_seen += 1.0;
         let mask = first + cols < n_cols;
         let x = tl::load(x + row * n_cols + first + cols, mask, 0.0);
         let sum = x + tl::load(residual + row * n_cols + first + cols, mask, 0.0);
         tl::store(residual + row * n_cols + first + cols, sum, mask);
         let sum = sum.to::<f32>();
-        let off = tl::select(mask, sum - means, 0.0);
-        means += off * (1.0 / seen);
-        squares += off * (sum - means);
+        let delta = tl::select(mask, sum - means, 0.0);
+        means += delta * (1.0 / n_seen);
+        squares += delta * (sum - means);
     }
     let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
     let mean = tl::sum(means * counts, 0) / n_cols as f32;
-    let between = tl::select(counts > 0.0, means - mean, 0.0);
-    let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / n_cols as f32;
+    let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
+    let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / n_cols as f32;
     let scale = tl::rsqrt(var + eps);
     for first in (0..n_cols).step_by(BLOCK) {
         let mask = first + cols < n_cols;

@@ -1,20 +1,20 @@
-//! `out = attention(q, k, v) · Wo + bias + residual`: the heads of each token side by side, and the linear layer behind them.
+//! `out = attention(q, k, v) · Wo + bias + residual`: the concatenated heads of each token, and the linear layer behind them.
 //!
 //! **Shapes.** `q` is a view of `[sequences, heads, queries, D]`, `k` and `v` of `[sequences, key_heads, keys, D]`, with any strides, as
-//! a packed matrix of tokens has them too; heads are grouped as in [`crate::attention`]. `Wo` is `[heads * D, n]`, `bias` has `n` numbers,
-//! `residual` and `out` are `[sequences * queries, n]`. `D` is 1 to 256. Causal sequences end together; a query that sees no key has
+//! a packed matrix of tokens has them too; heads are grouped as in [`crate::attention`]. `Wo` is `[heads * D, n]`, `bias` has `n` elements,
+//! `residual` and `out` are `[sequences * queries, n]`. `D` is 1 to 256. Causal sequences end together; a fully masked query has
 //! `bias + residual` as its row.
 //!
 //! **Forms.** In [`Form::Fused`] a program takes a block of queries of a sequence and a tile of columns, head after head: it runs the online
-//! softmax over blocks of keys, and multiplies the head's normalized rows by the head's rows of `Wo` into an accumulator of the result.
+//! softmax over blocks of keys, and then the dot of the head's normalized rows and the head's rows of `Wo` into an accumulator of the result.
 //! Heads are added in order by one program: no atomics, the same result to the bit, run after run. As measured (docs/performance.md) it
 //! pays where
 //! - a row of the result is one tile of columns: each further tile's program computes attention again;
 //! - there are up to [`MAX_KEYS`] keys: with more, attention is most of the work, and the separate form does it in larger blocks, with
-//!   registers that hold an accumulator of the projection here;
-//! - programs occupy half of the processors: there is none for each head.
+//!   the registers of the projection's accumulator here;
+//! - programs occupy half of the SMs: there is none for each head.
 //!
-//! [`AttentionProjection::launch`] takes it then, on GPUs whose warps multiply in groups, where rows of `Wo` and of heads are contiguous
+//! [`AttentionProjection::launch`] takes it then, on GPUs with wgmma, where rows of `Wo` and of heads are contiguous
 //! and begin at multiples of 16 bytes. [`Form::Separate`] is an [`Attention`] into temporary memory and a [`Matmul`] with bias
 //! and residual. `FUSE_TRACE=1` says which.
 //!
@@ -41,10 +41,10 @@ use crate::shape::Checks;
 
 const CHECKS: Checks = Checks("attention_projection");
 
-/// A program makes `M` rows of a sequence and `N` columns of the result, from `K` keys at a time of one head after the other. The grid's
-/// first axis counts tiles of queries of one sequence after the other, its second one tiles of columns. `group` heads that follow each
-/// other read one key head. Query `i` sees the keys up to `i + keys - queries + right`; `scale`, above 0, is for powers of two. What is
-/// not there has no elements: `bias` and `residual`.
+/// A program computes `M` rows of a sequence and `N` columns of the result, from `K` keys an iteration of one head after the other. The grid's
+/// first axis counts tiles of queries of one sequence after the other, its second one tiles of columns. `group` consecutive heads
+/// read one key head. Query `i` attends to the keys up to `i + keys - queries + right`; `scale`, above 0, is for powers of two. Absent
+/// arguments have no elements: `bias` and `residual`.
 #[fuse_kernel(
     T = [f16, bf16],
     configs = [
@@ -67,48 +67,49 @@ pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: u
     scale: f32,
 ) {
     let (heads, queries, keys) = (q.shape(1).to::<i32>(), q.shape(2).to::<i32>(), k.shape(2).to::<i32>());
-    let down = tl::cdiv(queries, M);
-    // The programs of a sequence that see most keys begin first.
-    let (sequence, tile) = (tl::program_id(0) / down, down - 1 - tl::program_id(0) % down);
+    let q_tiles = tl::cdiv(queries, M);
+    // Longest processing time first: the programs of a sequence with the most keys begin.
+    let (sequence, tile) = (tl::program_id(0) / q_tiles, q_tiles - 1 - tl::program_id(0) % q_tiles);
     let (row, col) = (tile * M, tl::program_id(1) * N);
-    // The last key that the first of these queries sees, and the first that none of them sees.
-    let sight = row + (keys - queries) + right;
-    let end = tl::minimum(keys, sight + M);
+    // The last key that the first of these queries attends to, and the end of the keys of all of them.
+    let causal_limit = row + (keys - queries) + right;
+    let kv_end = tl::minimum(keys, causal_limit + M);
     let mut acc = tl::zeros::<f32>([M, N]);
-    let mut sum = tl::zeros::<f32>([M, D]);
-    let mut largest = tl::full([M], f32::NEG_INFINITY);
-    let mut total = tl::zeros::<f32>([M]);
-    // One loop over the blocks of keys of all heads: loads run ahead from one head into the next. A head has a last block even where its
-    // queries see no key.
-    let blocks = tl::maximum(tl::cdiv(end, K), 1);
-    for step in 0..heads * blocks {
-        let (head, block) = (step / blocks, step % blocks);
+    let mut attn_acc = tl::zeros::<f32>([M, D]);
+    let mut m_i = tl::full([M], f32::NEG_INFINITY);
+    let mut l_i = tl::zeros::<f32>([M]);
+    // One loop over the blocks of keys of all heads: loads are prefetched across heads. A head has a last block even where its
+    // queries are fully masked.
+    let blocks = tl::maximum(tl::cdiv(kv_end, K), 1);
+    for iteration in 0..heads * blocks {
+        let (head, block) = (iteration / blocks, iteration % blocks);
         let start = block * K;
         let q = tl::reshape(q.load::<1, 1, M, D>(sequence, head, row, 0), [M, D]);
         let k = tl::reshape(k.load::<1, 1, K, D>(sequence, head / group, start, 0), [K, D]);
         let scores = tl::dot(q, tl::trans(k));
-        let last = start + (K as i32 - 1);
-        let scores = if last >= keys || last > sight {
-            let at = start + tl::arange(0, K);
-            let seen = (at < keys).row() & (at.row() <= sight + tl::arange(0, M).col());
-            tl::select(seen, scores, f32::NEG_INFINITY)
+        let last_key = start + (K as i32 - 1);
+        let scores = if last_key >= keys || last_key > causal_limit {
+            let k_positions = start + tl::arange(0, K);
+            let is_visible =
+                (k_positions < keys).row() & (k_positions.row() <= causal_limit + tl::arange(0, M).col());
+            tl::select(is_visible, scores, f32::NEG_INFINITY)
         } else {
             scores
         };
-        // The first block of a head forgets the head before it: what is scaled by `before` is then scaled by 0.
-        let known = tl::select(block == 0, f32::NEG_INFINITY, largest);
-        let next = tl::maximum(known, tl::max(scores, 1) * scale);
-        // A row that has seen no key yet has no maximum to be counted from.
-        let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
-        let weights = tl::exp2(tl::fma(scores, scale, -origin.col()));
-        let before = tl::exp2(known - origin);
-        total = total * before + tl::sum(weights, 1);
-        largest = next;
+        // The first block of a head resets the softmax: `alpha` is then 0.
+        let m_prev = tl::select(block == 0, f32::NEG_INFINITY, m_i);
+        let m_next = tl::maximum(m_prev, tl::max(scores, 1) * scale);
+        // A row whose keys are all masked so far has no maximum to subtract.
+        let m_safe = tl::select(m_next == f32::NEG_INFINITY, 0.0, m_next);
+        let p = tl::exp2(tl::fma(scores, scale, -m_safe.col()));
+        let alpha = tl::exp2(m_prev - m_safe);
+        l_i = l_i * alpha + tl::sum(p, 1);
+        m_i = m_next;
         let v = tl::reshape(v.load::<1, 1, K, D>(sequence, head / group, start, 0), [K, D]);
-        sum = tl::dot(weights.to::<T>(), v, sum * before.col());
+        attn_acc = tl::dot(p.to::<T>(), v, attn_acc * alpha.col());
         acc = if block == blocks - 1 {
-            let some = tl::select(largest == f32::NEG_INFINITY, 1.0, total);
-            let attended = (sum * (1.0 / some).col()).to::<T>();
+            let l_safe = tl::select(m_i == f32::NEG_INFINITY, 1.0, l_i);
+            let attended = (attn_acc * (1.0 / l_safe).col()).to::<T>();
             let weight = tl::reshape(weight.load::<1, D, N>(head, 0, col), [D, N]);
             tl::dot(attended, weight, acc)
         } else {
@@ -138,24 +139,24 @@ pub struct AttentionProjection<'a, T: Float> {
 }
 
 impl<'a, T: Project> AttentionProjection<'a, T> {
-    /// Queries, keys and values, and the weights `[heads * D, n]` with any strides; scores are scaled by `1 / sqrt(D)`, and every query
-    /// sees every key.
+    /// Queries, keys and values, and the weights `[heads * D, n]` with any strides; scores are scaled by `1 / sqrt(D)`, without a
+    /// mask.
     pub fn new([q, k, v]: [View<'a, T, 4>; 3], weight: View<'a, T, 2>) -> Self {
         let scale = 1.0 / (q.shape()[3].max(1) as f32).sqrt();
         AttentionProjection { q, k, v, weight, bias: None, residual: None, scale, causal: false }
     }
 
-    /// Another factor for the scores, from 0 to `1.7e38`.
+    /// Another scale of the scores, from 0 to `1.7e38`.
     pub fn scale(self, scale: f32) -> Self {
         AttentionProjection { scale, ..self }
     }
 
-    /// A query sees the keys up to its place; sequences end together.
+    /// A query attends to the keys up to its position; sequences end together.
     pub fn causal(self) -> Self {
         AttentionProjection { causal: true, ..self }
     }
 
-    /// Adds a number to each column.
+    /// Adds a bias to each column.
     pub fn bias(self, bias: impl Into<Slice<'a, T>>) -> Self {
         AttentionProjection { bias: Some(bias.into()), ..self }
     }
@@ -169,8 +170,7 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
     /// there.
     ///
     /// # Errors
-    /// If shapes and lengths do not fit together; those of [`Attention::launch`]; if there is no memory for what is between attention and
-    /// the product; those of a launch.
+    /// If shapes and lengths do not fit together; those of [`Attention::launch`]; if there is no memory for the result of attention; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>) -> Result<()> {
         let ([sequences, heads, queries, _], n) = (self.q.shape(), self.weight.shape()[1]);
         let form = self.form(on);
@@ -311,7 +311,7 @@ impl Problem {
     }
 }
 
-/// What the fused form reads, once it is known to fit together.
+/// The checked operands of the fused form.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Operands<'a, T: Float> {
@@ -378,13 +378,13 @@ project!(f16, bf16);
 pub struct HostProjection<'a, T> {
     /// `[heads * D, n]`, row by row.
     pub weight: &'a [T],
-    /// `n` numbers.
+    /// `n` elements.
     pub bias: &'a [T],
     /// `[sequences * queries, n]`
     pub residual: Option<&'a [T]>,
 }
 
-/// What either form computes of `[q, k, v]`, with rows side by side and `extents` those of each sequence, in `f64`, and the bound that
+/// What either form computes of `[q, k, v]`, with contiguous rows and `extents` those of each sequence, in `f64`, and the bound that
 /// follows from its operations'.
 pub fn reference<T: Float>(
     inputs: [&[T]; 3],

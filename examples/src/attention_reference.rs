@@ -1,4 +1,4 @@
-//! What attention gives in `f64`, and the bounds that [`crate::attention`] and [`crate::attention_decode`] state.
+//! Attention in `f64`, and the bounds that [`crate::attention`] and [`crate::attention_decode`] state.
 
 use dsl_runtime::{DType, Float};
 
@@ -6,53 +6,53 @@ use crate::attention::Extents;
 use crate::dropout::Dropout;
 use crate::reference::{Expected, unit_roundoff};
 
-/// What is made of products of queries and keys, and which of them.
+/// How scores are modified and masked.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a, T: Float> {
-    /// The factor for products.
+    /// The scale of the dots of queries and keys.
     pub scale: f32,
-    /// The keys that a query sees to the left and to the right of its place.
+    /// The keys that a query attends to, to the left and to the right of its position.
     pub window: [Option<usize>; 2],
-    /// The most that a score comes to.
+    /// The cap of a score.
     pub softcap: Option<f32>,
-    /// What a step to the right adds, for each query head.
+    /// The ALiBi slope of each query head.
     pub slopes: Option<&'a [f32]>,
-    /// What is added for each head, query and key.
+    /// The bias of each head, query and key.
     pub bias: Option<&'a [T]>,
-    /// Which probabilities are left out.
+    /// Which probabilities are dropped.
     pub dropout: Option<Dropout>,
 }
 
 impl<T: Float> Rules<'_, T> {
-    /// Every query sees every key, and scores are products times `scale`.
+    /// No mask, and scores are dots times `scale`.
     pub fn scaled(scale: f32) -> Self {
         Rules { scale, window: [None; 2], softcap: None, slopes: None, bias: None, dropout: None }
     }
 
-    /// A query sees the keys up to its place.
+    /// A query attends to the keys up to its position.
     pub fn causal(self) -> Self {
         Rules { window: [None, Some(0)], ..self }
     }
 
-    fn sees(&self, key: usize, place: i64) -> bool {
-        let steps = key as i64 - place;
+    fn is_visible(&self, key: usize, position: i64) -> bool {
+        let distance = key as i64 - position;
         let [left, right] =
-            self.window.map(|side| side.map_or(i64::MAX, |keys| i64::try_from(keys).unwrap_or(i64::MAX)));
-        (-left..=right).contains(&steps)
+            self.window.map(|reach| reach.map_or(i64::MAX, |keys| i64::try_from(keys).unwrap_or(i64::MAX)));
+        (-left..=right).contains(&distance)
     }
 }
 
-/// What roundings make of a row beside those of its products and of the result, in units of `2^-23`: as many as there
-/// are keys, and so many more.
+/// Roundings of a row besides those of its scores and of the result, in units of `2^-23`: as many as there are keys, and
+/// so many more.
 pub(crate) const ROUNDINGS: usize = 16;
 
-/// The rows of the result, and the logarithms of their sums, of `[q, k, v]` with rows side by side.
+/// The rows of the result, and their `lse`, of contiguous `[q, k, v]`.
 pub fn reference<T: Float>(inputs: [&[T]; 3], extents: Extents, rules: Rules<'_, T>) -> [Vec<Expected>; 2] {
-    rounded_often(inputs, extents, rules, ROUNDINGS)
+    reference_with_roundings(inputs, extents, rules, ROUNDINGS)
 }
 
 /// The same with more roundings.
-pub(crate) fn rounded_often<T: Float>(
+pub(crate) fn reference_with_roundings<T: Float>(
     [q, k, v]: [&[T]; 3],
     extents: Extents,
     rules: Rules<'_, T>,
@@ -63,48 +63,48 @@ pub(crate) fn rounded_often<T: Float>(
         let own = of[head * count * elements..(head + 1) * count * elements].chunks(elements);
         own.map(|row| row.iter().map(|x| x.to_f64()).collect()).collect()
     };
-    let (mut rows, mut sums) = (vec![], vec![]);
+    let (mut rows, mut lses) = (vec![], vec![]);
     for head in 0..heads {
         let [own_keys, values] = [k, v].map(|of| rows_of(of, head * key_heads / heads, keys));
         for (query, own) in rows_of(q, head, queries).iter().enumerate() {
-            let place = (query + keys) as i64 - queries as i64;
-            let number = (head * queries + query) * keys;
-            let seen = (0..keys).filter(|&key| rules.sees(key, place));
-            let scored = seen.map(|key| {
+            let position = (query + keys) as i64 - queries as i64;
+            let offset = (head * queries + query) * keys;
+            let visible = (0..keys).filter(|&key| rules.is_visible(key, position));
+            let scored_keys = visible.map(|key| {
                 let slope = rules.slopes.map_or(0.0, |slopes| f64::from(slopes[head]));
                 let added = [
-                    slope * (key as i64 - place) as f64,
-                    rules.bias.map_or(0.0, |bias| bias[number + key].to_f64()),
+                    slope * (key as i64 - position) as f64,
+                    rules.bias.map_or(0.0, |bias| bias[offset + key].to_f64()),
                 ];
                 let score = score([own, &own_keys[key]], added, &rules);
-                let factor = rules.dropout.map_or(1.0, |dropout| dropout.factor(number + key));
-                Scored { score, factor, values: &values[key] }
+                let dropout_scale = rules.dropout.map_or(1.0, |dropout| dropout.scale_of(offset + key));
+                ScoredKey { score, dropout_scale, values: &values[key] }
             });
-            let (of_row, lse) = of_query(&scored.collect::<Vec<_>>(), elements, roundings, T::DTYPE);
-            rows.extend(of_row);
-            sums.push(lse);
+            let (row, lse) = softmax_row(&scored_keys.collect::<Vec<_>>(), elements, roundings, T::DTYPE);
+            rows.extend(row);
+            lses.push(lse);
         }
     }
-    [rows, sums]
+    [rows, lses]
 }
 
-/// A key that is seen.
-pub(crate) struct Scored<'v> {
+/// A key that is not masked.
+pub(crate) struct ScoredKey<'v> {
     pub score: Expected,
-    /// What dropout makes of its probability.
-    pub factor: f64,
+    /// What dropout multiplies its probability by.
+    pub dropout_scale: f64,
     pub values: &'v [f64],
 }
 
 fn score<T: Float>([query, key]: [&[f64]; 2], added: [f64; 2], rules: &Rules<'_, T>) -> Expected {
     let single = 2.0 * unit_roundoff(DType::F32);
     let scale = f64::from(rules.scale);
-    let products = || query.iter().zip(key).map(|(a, b)| a * b * scale);
-    let product: f64 = products().sum();
-    let within = products().map(f64::abs).sum::<f64>() * (query.len() + 4) as f64 * single;
-    let (capped, of_cap) = rules.softcap.map_or((product, 0.0), |cap| {
+    let terms = || query.iter().zip(key).map(|(a, b)| a * b * scale);
+    let dot: f64 = terms().sum();
+    let within = terms().map(f64::abs).sum::<f64>() * (query.len() + 4) as f64 * single;
+    let (capped, of_cap) = rules.softcap.map_or((dot, 0.0), |cap| {
         let cap = f64::from(cap);
-        (cap * (product / cap).tanh(), 8.0 * single * cap)
+        (cap * (dot / cap).tanh(), 8.0 * single * cap)
     });
     let [slope, bias] = added;
     let value = capped + slope + bias;
@@ -112,33 +112,33 @@ fn score<T: Float>([query, key]: [&[f64]; 2], added: [f64; 2], rules: &Rules<'_,
     Expected { value, within: within + of_cap + 4.0 * single * magnitudes }
 }
 
-/// One row of the result, and the logarithm of its sum.
-pub(crate) fn of_query(
-    seen: &[Scored],
+/// One row of the result, and its `lse`.
+pub(crate) fn softmax_row(
+    visible: &[ScoredKey],
     elements: usize,
     roundings: usize,
     dtype: DType,
 ) -> (Vec<Expected>, Expected) {
-    let largest = seen.iter().map(|key| key.score.value).fold(f64::NEG_INFINITY, f64::max);
-    if largest == f64::NEG_INFINITY {
-        let nothing = Expected { value: 0.0, within: 0.0 };
-        return (vec![nothing; elements], Expected { value: largest, within: 0.0 });
+    let max = visible.iter().map(|key| key.score.value).fold(f64::NEG_INFINITY, f64::max);
+    if max == f64::NEG_INFINITY {
+        let zero = Expected { value: 0.0, within: 0.0 };
+        return (vec![zero; elements], Expected { value: max, within: 0.0 });
     }
     let single = 2.0 * unit_roundoff(DType::F32);
-    let finite = seen.iter().filter(|key| key.score.value.is_finite());
+    let finite = visible.iter().filter(|key| key.score.value.is_finite());
     let within = finite.map(|key| key.score.within).fold(0.0, f64::max);
-    let weights: Vec<f64> = seen.iter().map(|key| (key.score.value - largest).exp()).collect();
-    let total: f64 = weights.iter().sum();
-    // Weights are off by what scores are, and by rounding; so is their sum.
-    let relative = 2.0 * within + (seen.len() + roundings) as f64 * single;
+    let p: Vec<f64> = visible.iter().map(|key| (key.score.value - max).exp()).collect();
+    let sum: f64 = p.iter().sum();
+    // Probabilities have the error of scores, and of rounding; so does their sum.
+    let relative = 2.0 * within + (visible.len() + roundings) as f64 * single;
     let row = (0..elements).map(|column| {
-        let part = |(weight, key): (&f64, &Scored)| weight * key.factor * key.values[column];
-        let parts = || weights.iter().zip(seen).map(part);
-        let (value, size) = (parts().sum::<f64>() / total, parts().map(f64::abs).sum::<f64>() / total);
+        let term = |(p, key): (&f64, &ScoredKey)| p * key.dropout_scale * key.values[column];
+        let terms = || p.iter().zip(visible).map(term);
+        let (value, size) = (terms().sum::<f64>() / sum, terms().map(f64::abs).sum::<f64>() / sum);
         Expected { value, within: size * (relative + unit_roundoff(dtype)) }.rounded(dtype)
     });
-    let lse = largest + total.ln();
-    (row.collect(), Expected { value: lse, within: relative + 8.0 * single * (largest.abs() + lse.abs()) })
+    let lse = max + sum.ln();
+    (row.collect(), Expected { value: lse, within: relative + 8.0 * single * (max.abs() + lse.abs()) })
 }
 
 /// The bytes that attention must move.

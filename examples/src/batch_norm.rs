@@ -78,25 +78,25 @@ pub struct Running<'o> {
 }
 
 /// How many programs share a channel's images, and its pixels.
-fn shares([images, channels, pixels]: [usize; 3]) -> (usize, usize) {
-    let wanted = |pieces: usize, sets: usize| {
-        let [least, most] = PROGRAMS.map(|programs| programs / sets.max(1));
-        (pieces / PIECES).clamp(least, most).max(1)
+fn program_splits([images, channels, pixels]: [usize; 3]) -> (usize, usize) {
+    let target_programs = |pieces: usize, sets: usize| {
+        let [fewest, most] = PROGRAMS.map(|programs| programs / sets.max(1));
+        (pieces / PIECES).clamp(fewest, most).max(1)
     };
     if pixels == 1 {
         let pieces = images.div_ceil(ROWS);
-        return (pieces.min(wanted(pieces, channels.div_ceil(COLUMNS))), 1);
+        return (pieces.min(target_programs(pieces, channels.div_ceil(COLUMNS))), 1);
     }
     let width = tile_width([64, 256, LANES], pixels);
     let (down, across) = (images.div_ceil(LANES / width), pixels.div_ceil(width));
-    let wanted = wanted(down * across, channels);
-    let down = down.min(wanted);
-    (down, across.min((wanted / down.max(1)).max(1)))
+    let target_programs = target_programs(down * across, channels);
+    let down = down.min(target_programs);
+    (down, across.min((target_programs / down.max(1)).max(1)))
 }
 
 /// How many parts of its statistics each channel has, for images of this shape.
 pub fn parts([images, channels, pixels]: [usize; 3]) -> usize {
-    let (down, across) = shares([images, channels, pixels]);
+    let (down, across) = program_splits([images, channels, pixels]);
     down * across
 }
 
@@ -157,7 +157,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         let images = self.images(out.len())?;
         checks.same(("gamma", channels), ("the running mean", mean.len()))?;
         checks.same(("gamma", channels), ("the running variance", var.len()))?;
-        self.normalize(on, images, Given { mean, scale: var, inverts: 1 }, out)
+        self.normalize(on, images, ChannelAffine { mean, scale: var, scale_is_variance: 1 }, out)
     }
 
     /// Computes into `out` with the mean and variance of each channel of `x`, and leaves and moves `statistics`, on a device or
@@ -203,8 +203,17 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         }
         self.measure(on, shape, scratch.reborrow())?;
         let scratch = scratch.slice(..);
-        self.join(on, shape, Joined { scratch, mean: mean.reborrow(), rstd: rstd.reborrow(), running })?;
-        self.normalize(on, images, Given { mean: mean.slice(..), scale: rstd.slice(..), inverts: 0 }, out)
+        self.combine(
+            on,
+            shape,
+            CombinedStatistics { scratch, mean: mean.reborrow(), rstd: rstd.reborrow(), running },
+        )?;
+        self.normalize(
+            on,
+            images,
+            ChannelAffine { mean: mean.slice(..), scale: rstd.slice(..), scale_is_variance: 0 },
+            out,
+        )
     }
 
     /// Leaves the parts of each channel's statistics.
@@ -219,14 +228,19 @@ impl<'a, T: Float> BatchNorm<'a, T> {
             let call = column_statistics::<T, COLUMNS>(self.x, scratch, n_images, n_channels);
             return call.grid((channels.div_ceil(COLUMNS), parts)).launch(on);
         }
-        let across = parts / shares([images, channels, pixels]).0;
+        let across = parts / program_splits([images, channels, pixels]).0;
         let call = channel_statistics::<T>(self.x, scratch, n_images, n_channels, n_pixels, across as i32);
         call.grid((channels, parts)).launch(on)
     }
 
     /// Joins the parts.
-    fn join(&self, on: impl LaunchOn, shape: [usize; 3], joined: Joined<'_, '_>) -> Result<()> {
-        let Joined { scratch, mean, rstd, running } = joined;
+    fn combine(
+        &self,
+        on: impl LaunchOn,
+        shape: [usize; 3],
+        combined: CombinedStatistics<'_, '_>,
+    ) -> Result<()> {
+        let CombinedStatistics { scratch, mean, rstd, running } = combined;
         let ([images, channels, pixels], parts) = (shape, parts(shape) as i32);
         let (running_mean, running_var, momentum) = match running {
             Some(Running { mean, var, momentum }) => (mean, var, momentum),
@@ -249,7 +263,13 @@ impl<'a, T: Float> BatchNorm<'a, T> {
     }
 
     /// Normalizes with these means and scales.
-    fn normalize(&self, on: impl LaunchOn, images: usize, given: Given<'_>, out: SliceMut<T>) -> Result<()>
+    fn normalize(
+        &self,
+        on: impl LaunchOn,
+        images: usize,
+        affine: ChannelAffine<'_>,
+        out: SliceMut<T>,
+    ) -> Result<()>
     where
         batch_norm::Choice<T>: batch_norm::Declared,
         batch_norm_columns::Choice<T>: batch_norm_columns::Declared,
@@ -258,9 +278,10 @@ impl<'a, T: Float> BatchNorm<'a, T> {
             return Ok(());
         }
         let (x, gamma, beta, eps) = (self.x, self.gamma, self.beta, self.eps);
-        let Given { mean, scale, inverts } = given;
-        let (rest, adds) = (self.residual.unwrap_or(x), i32::from(self.residual.is_some()));
-        let least = if self.relu { 0.0 } else { f32::NEG_INFINITY };
+        let ChannelAffine { mean, scale, scale_is_variance } = affine;
+        let (residual_values, add_residual) =
+            (self.residual.unwrap_or(x), i32::from(self.residual.is_some()));
+        let lower_bound = if self.relu { 0.0 } else { f32::NEG_INFINITY };
         let (channels, pixels) = (gamma.len(), self.pixels);
         let (n_channels, n_pixels) = (channels as i32, pixels as i32);
         if pixels == 1 {
@@ -271,14 +292,14 @@ impl<'a, T: Float> BatchNorm<'a, T> {
                 beta,
                 mean,
                 scale,
-                rest,
+                residual_values,
                 out,
-                adds,
+                add_residual,
                 images as i32,
                 n_channels,
-                inverts,
+                scale_is_variance,
                 eps,
-                least,
+                lower_bound,
             );
             return call.grid(along_rows(channels.div_ceil(width), images.div_ceil(TILE / width))).launch(on);
         }
@@ -289,15 +310,15 @@ impl<'a, T: Float> BatchNorm<'a, T> {
             beta,
             mean,
             scale,
-            rest,
+            residual_values,
             out,
-            adds,
+            add_residual,
             planes as i32,
             n_pixels,
             n_channels,
-            inverts,
+            scale_is_variance,
             eps,
-            least,
+            lower_bound,
         );
         call.grid(along_rows(pixels.div_ceil(width), planes.div_ceil(TILE / width))).launch(on)
     }
@@ -316,15 +337,15 @@ impl<'a, T: Float> BatchNorm<'a, T> {
     }
 }
 
-/// What channels are normalized with: scales, or variances where `inverts` is 1.
-struct Given<'s> {
+/// What channels are normalized with: scales, or variances where `scale_is_variance` is 1.
+struct ChannelAffine<'s> {
     mean: Slice<'s, f32>,
     scale: Slice<'s, f32>,
-    inverts: i32,
+    scale_is_variance: i32,
 }
 
 /// What parts of statistics are joined into.
-struct Joined<'s, 'o> {
+struct CombinedStatistics<'s, 'o> {
     scratch: Slice<'s, f32>,
     mean: SliceMut<'s, f32>,
     rstd: SliceMut<'s, f32>,
@@ -391,11 +412,12 @@ impl<T: Float> Host<'_, T> {
         let exact = |(i, x): (usize, &T)| {
             let channel = i / self.pixels % self.gamma.len();
             let (gamma, beta) = (self.gamma[channel].to_f64(), self.beta[channel].to_f64());
-            let (mean, scale, [relative, off]) = of(channel);
-            let rest = self.residual.map_or(0.0, |residual| residual[i].to_f64());
-            let normal = (x.to_f64() - mean) * scale;
-            let value = normal * gamma + beta + rest;
-            let within = relative * ((normal.abs() + off) * gamma.abs() + beta.abs() + rest.abs());
+            let (mean, scale, [relative, magnitude]) = of(channel);
+            let residual_values = self.residual.map_or(0.0, |residual| residual[i].to_f64());
+            let x_hat = (x.to_f64() - mean) * scale;
+            let value = x_hat * gamma + beta + residual_values;
+            let within =
+                relative * ((x_hat.abs() + magnitude) * gamma.abs() + beta.abs() + residual_values.abs());
             let value = if self.relu && value < 0.0 { 0.0 } else { value };
             Expected { value, within }.rounded(T::DTYPE)
         };

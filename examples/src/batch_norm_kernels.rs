@@ -8,15 +8,15 @@ mod kernels {
 
     /// The lanes' means, the sums of squared deviations from them and the counts of elements, as one of each.
     #[fuse_fn]
-    fn joined(means: Tile<f32>, squares: Tile<f32>, counts: Tile<f32>) -> (f32, f32, f32) {
+    fn combine_lanes(means: Tile<f32>, squares: Tile<f32>, counts: Tile<f32>) -> (f32, f32, f32) {
         let count = tl::sum(tl::sum(counts, 1), 0);
         let mean = tl::sum(tl::sum(means * counts, 1), 0) / count;
-        let between = tl::select(counts > 0.0, means - mean, 0.0);
-        (mean, tl::sum(tl::sum(squares + between * between * counts, 1), 0), count)
+        let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
+        (mean, tl::sum(tl::sum(squares + mean_delta * mean_delta * counts, 1), 0), count)
     }
 
     /// Program `(c, j)` leaves a part of channel `c`'s mean, squared deviations and count: it takes `1024 / COLS` images and `COLS` of
-    /// their pixels at a time, part `j % across` of the pixels and `j / across` of the images. Each lane keeps the mean of its
+    /// their pixels at a time, part `j % pixel_splits` of the pixels and `j / pixel_splits` of the images. Each lane keeps the mean of its
     /// elements and the sum of their squared deviations from it; those that lie outside of the last piece had an element in each
     /// piece before it.
     #[fuse_kernel(
@@ -28,35 +28,35 @@ mod kernels {
         images: i32,
         channels: i32,
         pixels: i32,
-        across: i32,
+        pixel_splits: i32,
     ) {
-        let (channel, part) = (tl::program_id(0), tl::program_id(1));
-        let down = tl::num_programs(1) / across;
-        let first_row = part / across * (1024 / COLS);
-        let first_col = part % across * COLS;
+        let (channel, split) = (tl::program_id(0), tl::program_id(1));
+        let image_splits = tl::num_programs(1) / pixel_splits;
+        let first_row = split / pixel_splits * (1024 / COLS);
+        let first_col = split % pixel_splits * COLS;
         let (rows, cols) = (tl::arange(0, 1024 / COLS), tl::arange(0, COLS));
         let mut means = tl::zeros::<f32>([1024 / COLS, COLS]);
         let mut squares = tl::zeros::<f32>([1024 / COLS, COLS]);
-        let mut seen = 0.0;
-        for piece in (part % across..tl::cdiv(pixels, COLS)).step_by(across) {
+        let mut n_seen = 0.0;
+        for piece in (split % pixel_splits..tl::cdiv(pixels, COLS)).step_by(pixel_splits) {
             let col = piece * COLS;
-            for row in (first_row..images).step_by(down * (1024 / COLS)) {
-                seen += 1.0;
+            for row in (first_row..images).step_by(image_splits * (1024 / COLS)) {
+                n_seen += 1.0;
                 let mask = (row + rows < images).col() & (col + cols < pixels).row();
                 let planes = (row + rows) * channels + channel;
                 let x = tl::load(x + (planes * pixels).col() + (col + cols).row(), mask).to::<f32>();
-                let off = tl::select(mask, x - means, 0.0);
-                means += off * (1.0 / seen);
-                squares += off * (x - means);
+                let delta = tl::select(mask, x - means, 0.0);
+                means += delta * (1.0 / n_seen);
+                squares += delta * (x - means);
             }
         }
-        let downs = tl::cdiv(images - first_row - rows, down * (1024 / COLS));
-        let acrosses = tl::cdiv(pixels - first_col - cols, across * COLS);
-        let counts = downs.to::<f32>().col() * acrosses.to::<f32>().row();
-        let (mean, square, count) = joined(means, squares, counts);
-        tl::store(partials + part * 3 * channels + channel, mean);
-        tl::store(partials + (part * 3 + 1) * channels + channel, square);
-        tl::store(partials + (part * 3 + 2) * channels + channel, count);
+        let image_counts = tl::cdiv(images - first_row - rows, image_splits * (1024 / COLS));
+        let pixel_counts = tl::cdiv(pixels - first_col - cols, pixel_splits * COLS);
+        let counts = image_counts.to::<f32>().col() * pixel_counts.to::<f32>().row();
+        let (mean, m2, count) = combine_lanes(means, squares, counts);
+        tl::store(partials + split * 3 * channels + channel, mean);
+        tl::store(partials + (split * 3 + 1) * channels + channel, m2);
+        tl::store(partials + (split * 3 + 2) * channels + channel, count);
     }
 
     /// The same of a matrix whose columns are the channels: program `(i, j)` takes `COLS` of them, and part `j` of the rows, 16 at a
@@ -68,31 +68,31 @@ mod kernels {
         n_rows: i32,
         n_cols: i32,
     ) {
-        let (cols, part) = (tl::program_id(0) * COLS + tl::arange(0, COLS), tl::program_id(1));
+        let (cols, split) = (tl::program_id(0) * COLS + tl::arange(0, COLS), tl::program_id(1));
         let rows = tl::arange(0, 16);
         let mut means = tl::zeros::<f32>([16, COLS]);
         let mut squares = tl::zeros::<f32>([16, COLS]);
-        let mut seen = 0.0;
-        for row in (part * 16..n_rows).step_by(tl::num_programs(1) * 16) {
-            seen += 1.0;
+        let mut n_seen = 0.0;
+        for row in (split * 16..n_rows).step_by(tl::num_programs(1) * 16) {
+            n_seen += 1.0;
             let mask = (row + rows < n_rows).col() & (cols < n_cols).row();
             let x = tl::load(x + ((row + rows) * n_cols).col() + cols.row(), mask).to::<f32>();
-            let off = tl::select(mask, x - means, 0.0);
-            means += off * (1.0 / seen);
-            squares += off * (x - means);
+            let delta = tl::select(mask, x - means, 0.0);
+            means += delta * (1.0 / n_seen);
+            squares += delta * (x - means);
         }
-        let counts = tl::cdiv(n_rows - part * 16 - rows, tl::num_programs(1) * 16).to::<f32>();
+        let counts = tl::cdiv(n_rows - split * 16 - rows, tl::num_programs(1) * 16).to::<f32>();
         let count = tl::sum(counts, 0);
         let mean = tl::sum(means * counts.col(), 0) / count;
-        let between = tl::select((counts > 0.0).col(), means - mean.row(), 0.0);
-        let square = tl::sum(squares + between * between * counts.col(), 0);
+        let mean_delta = tl::select((counts > 0.0).col(), means - mean.row(), 0.0);
+        let m2 = tl::sum(squares + mean_delta * mean_delta * counts.col(), 0);
         let mask = cols < n_cols;
-        tl::store(partials + part * 3 * n_cols + cols, mean, mask);
-        tl::store(partials + (part * 3 + 1) * n_cols + cols, square, mask);
-        tl::store(partials + (part * 3 + 2) * n_cols + cols, tl::broadcast_to(count, [COLS]), mask);
+        tl::store(partials + split * 3 * n_cols + cols, mean, mask);
+        tl::store(partials + (split * 3 + 1) * n_cols + cols, m2, mask);
+        tl::store(partials + (split * 3 + 2) * n_cols + cols, tl::broadcast_to(count, [COLS]), mask);
     }
 
-    /// The mean of each of `COLS` channels and what its deviation scales it by, from `parts` parts of it; and the running mean and
+    /// The mean of each of `COLS` channels and what its deviation scales it by, from `n_partials` parts of it; and the running mean and
     /// variance moved towards its own, where there are such. A channel has `size` elements.
     #[fuse_kernel(COLS = [32])]
     pub fn join_statistics<const COLS: usize>(
@@ -101,7 +101,7 @@ mod kernels {
         rstd: &mut [f32],
         running_mean: &mut [f32],
         running_var: &mut [f32],
-        parts: i32,
+        n_partials: i32,
         channels: i32,
         size: i32,
         momentum: f32,
@@ -111,53 +111,53 @@ mod kernels {
         let rows = tl::arange(0, 64);
         let mask = cols < channels;
         let mut sums = tl::zeros::<f32>([64, COLS]);
-        for first in (0..parts).step_by(64) {
-            let mask = (first + rows < parts).col() & mask.row();
-            let places = ((first + rows) * 3 * channels).col() + cols.row();
-            let counts = tl::load(partials + places + 2 * channels, mask, 0.0);
-            sums += counts * tl::load(partials + places, mask, 0.0);
+        for first in (0..n_partials).step_by(64) {
+            let mask = (first + rows < n_partials).col() & mask.row();
+            let offsets = ((first + rows) * 3 * channels).col() + cols.row();
+            let counts = tl::load(partials + offsets + 2 * channels, mask, 0.0);
+            sums += counts * tl::load(partials + offsets, mask, 0.0);
         }
         let center = tl::sum(sums, 0) / size as f32;
         let mut squares = tl::zeros::<f32>([64, COLS]);
-        for first in (0..parts).step_by(64) {
-            let mask = (first + rows < parts).col() & mask.row();
-            let places = ((first + rows) * 3 * channels).col() + cols.row();
-            let counts = tl::load(partials + places + 2 * channels, mask, 0.0);
-            let between = tl::select(mask, tl::load(partials + places, mask, 0.0) - center.row(), 0.0);
-            squares += tl::load(partials + places + channels, mask, 0.0) + counts * between * between;
+        for first in (0..n_partials).step_by(64) {
+            let mask = (first + rows < n_partials).col() & mask.row();
+            let offsets = ((first + rows) * 3 * channels).col() + cols.row();
+            let counts = tl::load(partials + offsets + 2 * channels, mask, 0.0);
+            let mean_delta = tl::select(mask, tl::load(partials + offsets, mask, 0.0) - center.row(), 0.0);
+            squares += tl::load(partials + offsets + channels, mask, 0.0) + counts * mean_delta * mean_delta;
         }
-        let square = tl::sum(squares, 0);
+        let m2 = tl::sum(squares, 0);
         tl::store(mean + cols, center, mask);
-        tl::store(rstd + cols, tl::rsqrt(square / size as f32 + eps), mask);
+        tl::store(rstd + cols, tl::rsqrt(m2 / size as f32 + eps), mask);
         if running_mean.len() > 0 {
-            let old = tl::load(running_mean + cols, mask, 0.0);
-            tl::store(running_mean + cols, old * (1.0 - momentum) + center * momentum, mask);
-            let old = tl::load(running_var + cols, mask, 0.0);
-            let unbiased = square / (size as f32 - 1.0);
-            tl::store(running_var + cols, old * (1.0 - momentum) + unbiased * momentum, mask);
+            let previous = tl::load(running_mean + cols, mask, 0.0);
+            tl::store(running_mean + cols, previous * (1.0 - momentum) + center * momentum, mask);
+            let previous = tl::load(running_var + cols, mask, 0.0);
+            let unbiased = m2 / (size as f32 - 1.0);
+            tl::store(running_var + cols, previous * (1.0 - momentum) + unbiased * momentum, mask);
         }
     }
 
-    /// A tile less its channels' means, times their scales or what their variances come to where `inverts` is not 0, and shifted.
+    /// A tile less its channels' means, times their scales or what their variances come to where `scale_is_variance` is not 0, and shifted.
     #[fuse_fn]
     fn normalized<T: Float>(
         x: Tile<f32>,
         (gamma, beta, mean, scale): (&[T], &[T], &[f32], &[f32]),
         channel: Tile<i32>,
-        there: Tile<bool>,
-        inverts: i32,
+        is_in_bounds: Tile<bool>,
+        scale_is_variance: i32,
         eps: f32,
     ) -> Tile<f32> {
-        let found = tl::load(scale + channel, there, 1.0);
-        let scale = tl::select(inverts != 0, tl::rsqrt(found + eps), found);
-        let scale = scale * tl::load(gamma + channel, there).to::<f32>();
-        let shift = tl::load(beta + channel, there).to::<f32>();
-        (x - tl::load(mean + channel, there)) * scale + shift
+        let given_scale = tl::load(scale + channel, is_in_bounds, 1.0);
+        let scale = tl::select(scale_is_variance != 0, tl::rsqrt(given_scale + eps), given_scale);
+        let scale = scale * tl::load(gamma + channel, is_in_bounds).to::<f32>();
+        let shift = tl::load(beta + channel, is_in_bounds).to::<f32>();
+        (x - tl::load(mean + channel, is_in_bounds)) * scale + shift
     }
 
     /// Normalizes a tile of `COLS` pixels of `4096 / COLS` images' channels. The grid's first axis counts tiles across, its second
-    /// and third those down. `scale` holds variances where `inverts` is not 0. `residual` is read and added where `adds` is not 0; what is
-    /// below `least` becomes that.
+    /// and third those down. `scale` holds variances where `scale_is_variance` is not 0. `residual` is read and added where `add_residual` is not 0; what is
+    /// below `lower_bound` becomes that.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = pixels.min(4096) in [64, 256, 1024, 4096])]
     pub fn batch_norm<T: Float, const COLS: usize>(
         x: &[T],
@@ -167,24 +167,25 @@ mod kernels {
         scale: &[f32],
         residual: &[T],
         out: &mut [T],
-        adds: i32,
+        add_residual: i32,
         planes: i32,
         pixels: i32,
         channels: i32,
-        inverts: i32,
+        scale_is_variance: i32,
         eps: f32,
-        least: f32,
+        lower_bound: f32,
     ) {
-        let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-        let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+        let image_splits = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+        let rows = image_splits * (4096 / COLS) + tl::arange(0, 4096 / COLS);
         let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
         let mask = (rows < planes).col() & (cols < pixels).row();
-        let places = (rows * pixels).col() + cols.row();
-        let x = tl::load(x + places, mask).to::<f32>();
-        let rest = tl::load(residual + places, mask & (adds != 0), 0.0).to::<f32>();
-        let (channel, there) = ((rows % channels).col(), (rows < planes).col());
-        let y = normalized::<T>(x, (gamma, beta, mean, scale), channel, there, inverts, eps) + rest;
-        tl::store(out + places, tl::maximum(y, least).to::<T>(), mask);
+        let offsets = (rows * pixels).col() + cols.row();
+        let x = tl::load(x + offsets, mask).to::<f32>();
+        let residual_values = tl::load(residual + offsets, mask & (add_residual != 0), 0.0).to::<f32>();
+        let (channel, is_in_bounds) = ((rows % channels).col(), (rows < planes).col());
+        let y = normalized::<T>(x, (gamma, beta, mean, scale), channel, is_in_bounds, scale_is_variance, eps)
+            + residual_values;
+        tl::store(out + offsets, tl::maximum(y, lower_bound).to::<T>(), mask);
     }
 
     /// The same of a matrix whose columns are the channels.
@@ -197,23 +198,24 @@ mod kernels {
         scale: &[f32],
         residual: &[T],
         out: &mut [T],
-        adds: i32,
+        add_residual: i32,
         n_rows: i32,
         channels: i32,
-        inverts: i32,
+        scale_is_variance: i32,
         eps: f32,
-        least: f32,
+        lower_bound: f32,
     ) {
-        let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-        let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+        let image_splits = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+        let rows = image_splits * (4096 / COLS) + tl::arange(0, 4096 / COLS);
         let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
         let mask = (rows < n_rows).col() & (cols < channels).row();
-        let places = (rows * channels).col() + cols.row();
-        let x = tl::load(x + places, mask).to::<f32>();
-        let rest = tl::load(residual + places, mask & (adds != 0), 0.0).to::<f32>();
-        let (channel, there) = (cols.row(), (cols < channels).row());
-        let y = normalized::<T>(x, (gamma, beta, mean, scale), channel, there, inverts, eps) + rest;
-        tl::store(out + places, tl::maximum(y, least).to::<T>(), mask);
+        let offsets = (rows * channels).col() + cols.row();
+        let x = tl::load(x + offsets, mask).to::<f32>();
+        let residual_values = tl::load(residual + offsets, mask & (add_residual != 0), 0.0).to::<f32>();
+        let (channel, is_in_bounds) = (cols.row(), (cols < channels).row());
+        let y = normalized::<T>(x, (gamma, beta, mean, scale), channel, is_in_bounds, scale_is_variance, eps)
+            + residual_values;
+        tl::store(out + offsets, tl::maximum(y, lower_bound).to::<T>(), mask);
     }
 }
 

@@ -32,8 +32,8 @@ pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let mask = (rows < n_rows).col() & (cols < n_cols).row();
-    let places = (rows * n_cols).col() + cols.row();
-    let x = tl::load(x + places, mask).to::<f32>();
+    let offsets = (rows * n_cols).col() + cols.row();
+    let x = tl::load(x + offsets, mask).to::<f32>();
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
     let v = x + bias.row();
     let y = if ACT == 1 {
@@ -47,7 +47,7 @@ pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     } else {
         v
     };
-    tl::store(out + places, y.to::<T>(), mask);
+    tl::store(out + offsets, y.to::<T>(), mask);
 }
 
 /// The activation of a matrix and a bias for each column: `BiasActivation::<bf16, GELU>::new(&x, &bias)`. `T` is `f32`,
@@ -94,7 +94,7 @@ fn programs(rows: usize, cols: usize) -> (usize, usize, usize) {
 pub fn reference<T: Float, const ACT: usize>(x: &[T], bias: &[T]) -> Vec<Expected> {
     let exact = |(x, bias): (&T, &T)| {
         let value = x.to_f64() + bias.to_f64();
-        activation::rounded::<ACT>(
+        activation::propagated_rounded::<ACT>(
             Expected { value, within: unit_roundoff(DType::F32) * value.abs() },
             T::DTYPE,
         )

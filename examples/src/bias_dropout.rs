@@ -16,21 +16,21 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::dropout::{COLS, Dropout, Gradients, launches, parts, rows_of};
+use crate::dropout::{COLS, Dropout, Gradients, backward_programs, launches, rows_of};
 use crate::partials;
 use crate::partials::sum_partials;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
-/// the bias once. `residual` is read and added where `adds` is not 0.
+/// the bias once. `residual` is read and added where `add_residual` is not 0.
 #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols.min(1024) in [128, 1024], num_warps = 4)]
 pub fn bias_dropout<T: Float, const COLS: usize>(
     x: &[T],
     bias: &[T],
     residual: &[T],
     out: &mut [T],
-    adds: i32,
+    add_residual: i32,
     first_row: i32,
     n_rows: i32,
     n_cols: i32,
@@ -40,18 +40,18 @@ pub fn bias_dropout<T: Float, const COLS: usize>(
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
     // `tl::rand(seed, number) < p`, asked of the number's bits.
-    let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
+    let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
     let scale = 1.0 / (1.0 - p);
     for r in tl::static_range(0, 4) {
         let row = first_row + tl::program_id(1) * 4 + r;
         let mask = (cols < n_cols) & (row < n_rows);
-        let places = row * n_cols + cols;
-        let rest = tl::load(residual + places, mask & (adds != 0), 0.0).to::<f32>();
-        let v = tl::load(x + places, mask).to::<f32>() + bias;
-        let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-        let keep = (tl::randint(seed, numbers) >= limit) & (p < 1.0);
-        let y = tl::select(keep, v * scale, 0.0) + rest;
-        tl::store(out + places, y.to::<T>(), mask);
+        let offsets = row * n_cols + cols;
+        let residual_values = tl::load(residual + offsets, mask & (add_residual != 0), 0.0).to::<f32>();
+        let v = tl::load(x + offsets, mask).to::<f32>() + bias;
+        let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+        let is_kept = (tl::randint(seed, rng_offsets) >= threshold) & (p < 1.0);
+        let y = tl::select(is_kept, v * scale, 0.0) + residual_values;
+        tl::store(out + offsets, y.to::<T>(), mask);
     }
 }
 
@@ -68,19 +68,19 @@ pub fn bias_dropout_backward<T: Float, const COLS: usize>(
     seed: u64,
 ) {
     let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
-    let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
+    let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
     let scale = 1.0 / (1.0 - p);
     let mut dbias = tl::zeros::<f32>([COLS]);
     for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
         for r in tl::static_range(0, 4) {
             let row = first + r;
             let mask = (cols < n_cols) & (row < n_rows);
-            let places = row * n_cols + cols;
-            let dy = tl::load(dy + places, mask).to::<f32>();
-            let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-            let keep = (tl::randint(seed, numbers) >= limit) & (p < 1.0) & mask;
-            let y = tl::select(keep, dy * scale, 0.0);
-            tl::store(dx + places, y.to::<T>(), mask);
+            let offsets = row * n_cols + cols;
+            let dy = tl::load(dy + offsets, mask).to::<f32>();
+            let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+            let is_kept = (tl::randint(seed, rng_offsets) >= threshold) & (p < 1.0) & mask;
+            let y = tl::select(is_kept, dy * scale, 0.0);
+            tl::store(dx + offsets, y.to::<T>(), mask);
             dbias += y;
         }
     }
@@ -130,10 +130,11 @@ impl<'a, T: Float> BiasDropout<'a, T> {
         let rows = rows_of(checks, [self.x.len(), cols], self.dropout.p)?;
         let (n_rows, n_cols) = (rows as i32, cols as i32);
         let (x, bias, Dropout { p, seed }) = (self.x, self.bias, self.dropout);
-        let (residual, adds) = (self.residual.unwrap_or(x), i32::from(self.residual.is_some()));
+        let (residual, add_residual) = (self.residual.unwrap_or(x), i32::from(self.residual.is_some()));
         for (first, grid) in launches(rows, cols) {
             let out = out.slice_mut(..);
-            let call = bias_dropout::<T>(x, bias, residual, out, adds, first, n_rows, n_cols, p, seed);
+            let call =
+                bias_dropout::<T>(x, bias, residual, out, add_residual, first, n_rows, n_cols, p, seed);
             call.grid(grid).launch(on)?;
         }
         Ok(())
@@ -162,9 +163,9 @@ impl<'a, T: Float> BiasDropout<'a, T> {
         if rows > 0 {
             let (n_rows, n_cols, Dropout { p, seed }) = (rows as i32, cols as i32, self.dropout);
             let call = bias_dropout_backward::<T, COLS>(dy, dx, &mut scratch, n_rows, n_cols, p, seed);
-            call.grid((parts(rows, cols), cols.div_ceil(COLS))).launch(on)?;
+            call.grid((backward_programs(rows, cols), cols.div_ceil(COLS))).launch(on)?;
         }
-        partials::sum(on, scratch.slice(..), [dbias])
+        partials::reduce(on, scratch.slice(..), [dbias])
     }
 }
 
@@ -172,8 +173,8 @@ impl<'a, T: Float> BiasDropout<'a, T> {
 pub fn reference<T: Float>(x: &[T], bias: &[T], residual: Option<&[T]>, dropout: Dropout) -> Vec<Expected> {
     let single = unit_roundoff(DType::F32);
     let exact = |(i, (x, bias)): (usize, (&T, &T))| {
-        let factor = dropout.factor(i);
-        let dropped = if factor == 0.0 { 0.0 } else { (x.to_f64() + bias.to_f64()) * factor };
+        let dropout_scale = dropout.scale_of(i);
+        let dropped = if dropout_scale == 0.0 { 0.0 } else { (x.to_f64() + bias.to_f64()) * dropout_scale };
         let added = residual.map_or(0.0, |residual| residual[i].to_f64());
         let within = single * (5.0 * dropped.abs() + added.abs());
         Expected { value: dropped + added, within }.rounded(T::DTYPE)
@@ -188,8 +189,8 @@ pub fn backward_reference<T: Float>(dy: &[T], cols: usize, dropout: Dropout) -> 
     let mut dbias = vec![Expected { value: 0.0, within: 0.0 }; cols];
     let mut all_dx = Vec::with_capacity(dy.len());
     for (i, dy) in dy.iter().enumerate() {
-        let factor = dropout.factor(i);
-        let value = if factor == 0.0 { 0.0 } else { dy.to_f64() * factor };
+        let dropout_scale = dropout.scale_of(i);
+        let value = if dropout_scale == 0.0 { 0.0 } else { dy.to_f64() * dropout_scale };
         let within = 3.0 * single * value.abs();
         all_dx.push(Expected { value, within }.rounded(T::DTYPE));
         dbias[i % cols].value += value;

@@ -42,11 +42,11 @@ pub fn center<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32)
 pub fn center_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
-    let mut sums = tl::zeros::<f32>([BLOCK]);
+    let mut lane_sums = tl::zeros::<f32>([BLOCK]);
     for first in (0..n_cols).step_by(BLOCK) {
-        sums += tl::load(x + row * n_cols + first + cols, first + cols < n_cols, 0.0).to::<f32>();
+        lane_sums += tl::load(x + row * n_cols + first + cols, first + cols < n_cols, 0.0).to::<f32>();
     }
-    let mean = tl::sum(sums, 0) / n_cols as f32;
+    let mean = tl::sum(lane_sums, 0) / n_cols as f32;
     for first in (0..n_cols).step_by(BLOCK) {
         let mask = first + cols < n_cols;
         let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
@@ -99,8 +99,8 @@ pub fn reference<T: Float>(x: &[T], cols: usize) -> Vec<Expected> {
         let magnitude = row.iter().map(|x| x.to_f64().abs()).sum::<f64>() / cols as f64;
         expected.extend(row.iter().map(|x| {
             let value = x.to_f64() - mean;
-            let inner = arithmetic * (magnitude + value.abs());
-            Expected { value, within: inner }.rounded(T::DTYPE)
+            let within = arithmetic * (magnitude + value.abs());
+            Expected { value, within }.rounded(T::DTYPE)
         }));
     }
     expected

@@ -22,7 +22,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, are_few, longest, short_programs};
+use crate::shape::{Checks, leaves_sms_idle, longest, short_programs};
 
 /// The lanes of a program of forward, and of one for very many classes.
 const LANES: usize = 256;
@@ -37,7 +37,7 @@ fn fills_clusters(classes: usize) -> bool {
     classes >= CLUSTER_CLASSES && 6 * (classes.next_multiple_of(CLUSTER_PIECE) - classes) <= classes
 }
 
-/// The elements of a row that a program of backward handles, and of one that begins anywhere one of forward.
+/// The elements of a row that a program of backward handles, and one of forward for an unaligned row.
 const BLOCK: usize = 4096;
 
 #[fuse_module]
@@ -46,7 +46,7 @@ pub(crate) mod kernels {
 
     /// The losses of a program's `ROWS` rows, each of at most `COLS` classes.
     #[fuse_fn]
-    fn of_rows<T: Float, const ROWS: usize, const COLS: usize>(
+    fn loss_of_rows<T: Float, const ROWS: usize, const COLS: usize>(
         x: &[T],
         targets: &[i64],
         loss: &mut [f32],
@@ -61,24 +61,25 @@ pub(crate) mod kernels {
         let mask = (rows < n_rows).col() & (cols < classes).row();
         let logits = tl::load(x + ((rows * classes).col() + cols.row()), mask, T::NEG_INFINITY).to::<f32>();
         let target = tl::load(targets + rows, rows < n_rows);
-        let known = (target >= 0) & (target < classes.to::<i64>());
-        let hit = tl::load(x + rows * classes + target, known & (rows < n_rows)).to::<f32>();
-        let peak = tl::max(logits, 1);
-        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-        let total = tl::sum(tl::exp2((logits - base.col()) * f32::consts::LOG2_E), 1);
-        let sum_of_exp = base + tl::log(total);
+        let is_class = (target >= 0) & (target < classes.to::<i64>());
+        let target_logit = tl::load(x + rows * classes + target, is_class & (rows < n_rows)).to::<f32>();
+        let row_max = tl::max(logits, 1);
+        let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
+        let row_sum = tl::sum(tl::exp2((logits - safe_max.col()) * f32::consts::LOG2_E), 1);
+        let row_lse = safe_max + tl::log(row_sum);
         // Where nothing is smoothed an infinite mean must not count.
-        let smooth = if smoothing > 0.0 {
+        let smooth_term = if smoothing > 0.0 {
             tl::sum(tl::select(mask, logits, 0.0), 1) / classes as f32 * smoothing
         } else {
             tl::zeros::<f32>([ROWS])
         };
-        let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
-        tl::store(loss + rows, tl::select(target == ignored, 0.0, found), rows < n_rows);
-        tl::store(lse + rows, sum_of_exp, rows < n_rows);
+        let row_loss =
+            tl::select(is_class, row_lse - (1.0 - smoothing) * target_logit - smooth_term, f32::NAN);
+        tl::store(loss + rows, tl::select(target == ignored, 0.0, row_loss), rows < n_rows);
+        tl::store(lse + rows, row_lse, rows < n_rows);
     }
 
-    /// A program for eight rows of at most `COLS` classes, or four of more than 512, which its threads keep.
+    /// A program for eight rows of at most `COLS` classes, or four of more than 512, which stay in registers.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = classes in [128, 256, 384, 512, 768, 1024], num_warps = 4)]
     pub fn cross_entropy_short<T: Float, const COLS: usize>(
         x: &[T],
@@ -91,13 +92,13 @@ pub(crate) mod kernels {
         smoothing: f32,
     ) {
         if COLS <= 512 {
-            of_rows::<T, 8, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
+            loss_of_rows::<T, 8, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
         } else {
-            of_rows::<T, 4, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
+            loss_of_rows::<T, 4, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
         }
     }
 
-    /// A program for one row of at most `COLS` classes, which its threads keep. A cluster of blocks shares the longest.
+    /// A program for one row of at most `COLS` classes, which stays in registers. A cluster of blocks shares the longest.
     #[fuse_kernel(
         T = [f32, f16, bf16], COLS = classes in [2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
         num_ctas = if COLS > 32768 { 8 } else { 1 },
@@ -112,28 +113,28 @@ pub(crate) mod kernels {
         ignored: i64,
         smoothing: f32,
     ) {
-        of_rows::<T, 1, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
+        loss_of_rows::<T, 1, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
     }
 
     /// The target of a row, whether it is a class, and its logit.
     #[fuse_fn]
     fn target_of<T: Float>(x: &[T], targets: &[i64], row: i32, classes: i32) -> (i64, bool, f32) {
         let target = tl::load(targets + row);
-        let known = (target >= 0) & (target < classes.to::<i64>());
-        (target, known, tl::load(x + row * classes + target, known).to::<f32>())
+        let is_class = (target >= 0) & (target < classes.to::<i64>());
+        (target, is_class, tl::load(x + row * classes + target, is_class).to::<f32>())
     }
 
     /// The loss of a row with the logarithm of its sum of exponentials, the logit of its target and the mean of all.
     #[fuse_fn]
-    fn loss_of(sum_of_exp: f32, hit: f32, mean: f32, smoothing: f32) -> f32 {
+    fn loss_of(row_lse: f32, target_logit: f32, mean: f32, smoothing: f32) -> f32 {
         // Where nothing is smoothed an infinite mean must not count.
-        let smooth = tl::select(smoothing > 0.0, smoothing * mean, 0.0);
-        sum_of_exp - (1.0 - smoothing) * hit - smooth
+        let smooth_term = tl::select(smoothing > 0.0, smoothing * mean, 0.0);
+        row_lse - (1.0 - smoothing) * target_logit - smooth_term
     }
 
     /// One program for each row, which it reads once, `32 * LANES` elements at a time; clusters of blocks read fewer rows at once,
-    /// which memory likes better where rows are very long. Each lane keeps the largest of its elements, the
-    /// sum of their exponentials relative to it, and their sum.
+    /// which is faster in memory where rows are very long. Each lane has a running maximum, the sum of exponentials relative to
+    /// it, and the sum of its elements.
     #[fuse_kernel(
         configs = [
             { T: f32, LANES: 256, num_stages: 1 }, { T: f32, LANES: 1024, num_ctas: 4, num_stages: 1 },
@@ -152,11 +153,11 @@ pub(crate) mod kernels {
         smoothing: f32,
     ) {
         let row = tl::program_id(0);
-        // Neighbours belong to one lane, so that finding its largest element moves nothing.
+        // Contiguous elements belong to one lane, so that its maximum needs no shuffle.
         let cols = tl::arange(0, LANES).col() * 8 + tl::arange(0, 8).row();
-        let (target, known, hit) = target_of::<T>(x, targets, row, classes);
-        let mut peaks = tl::full([LANES], f32::NEG_INFINITY);
-        let mut totals = tl::zeros::<f32>([LANES]);
+        let (target, is_class, target_logit) = target_of::<T>(x, targets, row, classes);
+        let mut lane_max = tl::full([LANES], f32::NEG_INFINITY);
+        let mut lane_sum = tl::zeros::<f32>([LANES]);
         let mut sums = tl::zeros::<f32>([LANES]);
         for first in (0..classes).step_by(32 * LANES) {
             let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
@@ -165,35 +166,35 @@ pub(crate) mod kernels {
             let b = tl::load(x + row * classes + at_b, at_b < classes, T::NEG_INFINITY).to::<f32>();
             let c = tl::load(x + row * classes + at_c, at_c < classes, T::NEG_INFINITY).to::<f32>();
             let d = tl::load(x + row * classes + at_d, at_d < classes, T::NEG_INFINITY).to::<f32>();
-            let highest = tl::max(tl::maximum(tl::maximum(a, b), tl::maximum(c, d)), 1);
-            let higher = tl::maximum(peaks, highest);
-            let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
+            let piece_max = tl::max(tl::maximum(tl::maximum(a, b), tl::maximum(c, d)), 1);
+            let new_max = tl::maximum(lane_max, piece_max);
+            let safe_max = tl::select(new_max == f32::NEG_INFINITY, 0.0, new_max);
             if smoothing > 0.0 {
-                // Each by its own mask, which is selected by once for a vector.
+                // Each by its own mask: one select for a vector.
                 let (a, b) = (tl::select(at_a < classes, a, 0.0), tl::select(at_b < classes, b, 0.0));
                 let (c, d) = (tl::select(at_c < classes, c, 0.0), tl::select(at_d < classes, d, 0.0));
                 sums += (tl::sum(a, 1) + tl::sum(b, 1)) + (tl::sum(c, 1) + tl::sum(d, 1));
             }
-            let base_of = base.col();
-            let a = tl::exp2((a - base_of) * f32::consts::LOG2_E);
-            let b = tl::exp2((b - base_of) * f32::consts::LOG2_E);
-            let c = tl::exp2((c - base_of) * f32::consts::LOG2_E);
-            let d = tl::exp2((d - base_of) * f32::consts::LOG2_E);
-            let kept = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E);
-            totals = kept + tl::sum((a + b) + (c + d), 1);
-            peaks = higher;
+            let safe_max_col = safe_max.col();
+            let a = tl::exp2((a - safe_max_col) * f32::consts::LOG2_E);
+            let b = tl::exp2((b - safe_max_col) * f32::consts::LOG2_E);
+            let c = tl::exp2((c - safe_max_col) * f32::consts::LOG2_E);
+            let d = tl::exp2((d - safe_max_col) * f32::consts::LOG2_E);
+            let rescaled = lane_sum * tl::exp2((lane_max - safe_max) * f32::consts::LOG2_E);
+            lane_sum = rescaled + tl::sum((a + b) + (c + d), 1);
+            lane_max = new_max;
         }
-        let peak = tl::max(peaks, 0);
-        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-        let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
-        let (sum_of_exp, mean) = (base + tl::log(total), tl::sum(sums, 0) / classes as f32);
-        let found = tl::select(known, loss_of(sum_of_exp, hit, mean, smoothing), f32::NAN);
-        tl::store(loss + row, tl::select(target == ignored, 0.0, found));
-        tl::store(lse + row, sum_of_exp);
+        let row_max = tl::max(lane_max, 0);
+        let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
+        let row_sum = tl::sum(lane_sum * tl::exp2((lane_max - safe_max) * f32::consts::LOG2_E), 0);
+        let (row_lse, mean) = (safe_max + tl::log(row_sum), tl::sum(sums, 0) / classes as f32);
+        let row_loss = tl::select(is_class, loss_of(row_lse, target_logit, mean, smoothing), f32::NAN);
+        tl::store(loss + row, tl::select(target == ignored, 0.0, row_loss));
+        tl::store(lse + row, row_lse);
     }
 
-    /// One program for each row, which it reads once, `BLOCK` elements at a time: for more classes than a cluster keeps of rows that begin
-    /// anywhere. All threads know the largest element so far, and the sum of the exponentials relative to it.
+    /// One program for each row, which it reads once, `BLOCK` elements at a time: for unaligned rows of more classes than a cluster keeps
+    /// in registers. All threads have the running maximum, and the sum of exponentials relative to it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096], num_warps = 8)]
     pub fn cross_entropy_unaligned<T: Float, const BLOCK: usize>(
         x: &[T],
@@ -205,39 +206,39 @@ pub(crate) mod kernels {
         smoothing: f32,
     ) {
         let row = tl::program_id(0);
-        let (target, known, hit) = target_of::<T>(x, targets, row, classes);
-        let (mut peak, mut total, mut sum) = (f32::NEG_INFINITY, 0.0, 0.0);
+        let (target, is_class, target_logit) = target_of::<T>(x, targets, row, classes);
+        let (mut row_max, mut row_sum, mut sum) = (f32::NEG_INFINITY, 0.0, 0.0);
         for first in (0..classes).step_by(BLOCK) {
             let cols = first + tl::arange(0, BLOCK);
             let mask = cols < classes;
             let logits = tl::load(x + row * classes + cols, mask, T::NEG_INFINITY).to::<f32>();
-            let higher = tl::maximum(peak, tl::max(logits, 0));
-            let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
+            let new_max = tl::maximum(row_max, tl::max(logits, 0));
+            let safe_max = tl::select(new_max == f32::NEG_INFINITY, 0.0, new_max);
             if smoothing > 0.0 {
                 sum += tl::sum(tl::select(mask, logits, 0.0), 0);
             }
-            let exps = tl::exp2((logits - base) * f32::consts::LOG2_E);
-            total = total * tl::exp2((peak - base) * f32::consts::LOG2_E) + tl::sum(exps, 0);
-            peak = higher;
+            let exps = tl::exp2((logits - safe_max) * f32::consts::LOG2_E);
+            row_sum = row_sum * tl::exp2((row_max - safe_max) * f32::consts::LOG2_E) + tl::sum(exps, 0);
+            row_max = new_max;
         }
-        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-        let (sum_of_exp, mean) = (base + tl::log(total), sum / classes as f32);
-        let found = tl::select(known, loss_of(sum_of_exp, hit, mean, smoothing), f32::NAN);
-        tl::store(loss + row, tl::select(target == ignored, 0.0, found));
-        tl::store(lse + row, sum_of_exp);
+        let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
+        let (row_lse, mean) = (safe_max + tl::log(row_sum), sum / classes as f32);
+        let row_loss = tl::select(is_class, loss_of(row_lse, target_logit, mean, smoothing), f32::NAN);
+        tl::store(loss + row, tl::select(target == ignored, 0.0, row_loss));
+        tl::store(lse + row, row_lse);
     }
 }
 
 pub use kernels::{cross_entropy, cross_entropy_row, cross_entropy_short, cross_entropy_unaligned};
 
-/// The most classes that a program keeps where rows begin at multiples of 16 bytes and there are many of them. Others it keeps as far as
-/// a cluster of blocks or a block can: pieces of rows that begin anywhere are read as parts of aligned vectors, each of them twice, and of few rows nothing
-/// but the threads of a cluster hides the latency.
-const KEPT: usize = 8192;
-const KEPT_BY_CLUSTER: usize = 65536;
-const KEPT_BY_BLOCK: usize = 32768;
-/// The most classes of rows of which a program has several.
-const SHORT: usize = 1024;
+/// The most classes that a program keeps in registers, of many aligned rows. Of others as many as a cluster or a block can: unaligned
+/// pieces of rows are read as parts of aligned vectors, each of them twice, and with few rows only the threads of a cluster hide the
+/// latency.
+const IN_REGISTERS: usize = 8192;
+const IN_CLUSTER_REGISTERS: usize = 65536;
+const IN_BLOCK_REGISTERS: usize = 32768;
+/// The most classes of rows of which a program handles several.
+const SHORT_CLASSES: usize = 1024;
 
 /// The gradient of `BLOCK` logits of one row.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
@@ -256,13 +257,13 @@ pub fn cross_entropy_backward<T: Float, const BLOCK: usize>(
     let mask = cols < classes;
     let x = tl::load(x + row * classes + cols, mask).to::<f32>();
     let target = tl::load(targets + row);
-    let known = (target >= 0) & (target < classes.to::<i64>());
-    let grad = tl::select(known, tl::load(grad + row), f32::NAN);
+    let is_class = (target >= 0) & (target < classes.to::<i64>());
+    let grad = tl::select(is_class, tl::load(grad + row), f32::NAN);
     let (lse, target_col) = (tl::load(lse + row), target.to::<i32>());
-    let share = tl::exp2((x - lse) * f32::consts::LOG2_E) - smoothing / classes as f32;
-    let dx_row = (share - tl::select(cols == target_col, 1.0 - smoothing, 0.0)) * grad;
-    let y = tl::select(target == ignored, 0.0, dx_row);
-    tl::store(dx + row * classes + cols, y.to::<T>(), mask);
+    let prob = tl::exp2((x - lse) * f32::consts::LOG2_E) - smoothing / classes as f32;
+    let dx_row = (prob - tl::select(cols == target_col, 1.0 - smoothing, 0.0)) * grad;
+    let masked_dx = tl::select(target == ignored, 0.0, dx_row);
+    tl::store(dx + row * classes + cols, masked_dx.to::<T>(), mask);
 }
 
 /// The same over the logits.
@@ -281,13 +282,13 @@ pub fn cross_entropy_backward_in_place<T: Float, const BLOCK: usize>(
     let mask = cols < classes;
     let logits = tl::load(x + row * classes + cols, mask).to::<f32>();
     let target = tl::load(targets + row);
-    let known = (target >= 0) & (target < classes.to::<i64>());
-    let grad = tl::select(known, tl::load(grad + row), f32::NAN);
+    let is_class = (target >= 0) & (target < classes.to::<i64>());
+    let grad = tl::select(is_class, tl::load(grad + row), f32::NAN);
     let (lse, target_col) = (tl::load(lse + row), target.to::<i32>());
-    let share = tl::exp2((logits - lse) * f32::consts::LOG2_E) - smoothing / classes as f32;
-    let dx_row = (share - tl::select(cols == target_col, 1.0 - smoothing, 0.0)) * grad;
-    let y = tl::select(target == ignored, 0.0, dx_row);
-    tl::store(x + row * classes + cols, y.to::<T>(), mask);
+    let prob = tl::exp2((logits - lse) * f32::consts::LOG2_E) - smoothing / classes as f32;
+    let dx_row = (prob - tl::select(cols == target_col, 1.0 - smoothing, 0.0)) * grad;
+    let masked_dx = tl::select(target == ignored, 0.0, dx_row);
+    tl::store(x + row * classes + cols, masked_dx.to::<T>(), mask);
 }
 
 /// The cross-entropy of logits with a target class for each row. `T` is `f32`, `f16` or `bf16`.
@@ -305,7 +306,7 @@ impl<'a> CrossEntropy<'a> {
         CrossEntropy { targets: targets.into(), classes, ignored: -100, smoothing: 0.0 }
     }
 
-    /// The target of rows that do not count.
+    /// The target of ignored rows.
     pub fn ignore(self, ignored: i64) -> Self {
         CrossEntropy { ignored, ..self }
     }
@@ -341,20 +342,24 @@ impl<'a> CrossEntropy<'a> {
         }
         let (targets, classes) = (self.targets, self.classes as i32);
         let (ignored, smoothing) = (self.ignored, self.smoothing);
-        let odd = !(self.classes * size_of::<T>()).is_multiple_of(16);
-        let kept = if odd || are_few(on, rows) { longest(on, KEPT_BY_CLUSTER, KEPT_BY_BLOCK) } else { KEPT };
+        let is_unaligned = !(self.classes * size_of::<T>()).is_multiple_of(16);
+        let in_registers = if is_unaligned || leaves_sms_idle(on, rows) {
+            longest(on, IN_CLUSTER_REGISTERS, IN_BLOCK_REGISTERS)
+        } else {
+            IN_REGISTERS
+        };
         let n_rows = rows as i32;
-        if self.classes <= SHORT {
+        if self.classes <= SHORT_CLASSES {
             let call =
                 cross_entropy_short::<T>(logits, targets, loss, lse, n_rows, classes, ignored, smoothing);
             return call.grid(short_programs(rows, self.classes)).launch(on);
         }
-        if self.classes <= kept {
+        if self.classes <= in_registers {
             let call =
                 cross_entropy_row::<T>(logits, targets, loss, lse, n_rows, classes, ignored, smoothing);
             return call.grid(rows).launch(on);
         }
-        if odd {
+        if is_unaligned {
             let call =
                 cross_entropy_unaligned::<T, BLOCK>(logits, targets, loss, lse, classes, ignored, smoothing);
             return call.grid(rows).launch(on);
@@ -433,21 +438,21 @@ impl<'a> CrossEntropy<'a> {
     }
 }
 
-/// What backward needs beside the logits, a number for each row.
+/// What backward needs besides the logits, a float for each row.
 #[derive(Clone, Copy)]
 pub struct Saved<'a> {
     /// What forward computed.
     pub lse: Slice<'a, f32>,
-    /// The gradient of the row's loss: for a mean, 1 over the number of rows that count.
+    /// The gradient of the row's loss: for a mean, 1 over the number of rows that are not ignored.
     pub grad: Slice<'a, f32>,
 }
 
-/// A row's target and how it counts, for the references.
+/// A row's target, for the references.
 #[derive(Clone, Copy, Debug)]
 pub struct Label {
     /// The class.
     pub target: i64,
-    /// The class that does not count.
+    /// The ignored class.
     pub ignored: i64,
     /// How much is spread over all classes.
     pub smoothing: f32,
@@ -457,24 +462,24 @@ pub struct Label {
 pub fn reference<T: Float>(row: &[T], label: Label) -> [Expected; 2] {
     let (classes, single) = (row.len() as f64, unit_roundoff(DType::F32));
     let values = || row.iter().map(|x| x.to_f64());
-    let peak = values().fold(f64::NEG_INFINITY, f64::max);
-    let lowest = values().fold(f64::INFINITY, f64::min);
-    let base = if peak == f64::NEG_INFINITY { 0.0 } else { peak };
-    let lse = base + values().map(|x| (x - base).exp()).sum::<f64>().ln();
-    let range = if lowest.is_finite() && peak.is_finite() { peak - lowest } else { 200.0 };
+    let max = values().fold(f64::NEG_INFINITY, f64::max);
+    let min = values().fold(f64::INFINITY, f64::min);
+    let safe_max = if max == f64::NEG_INFINITY { 0.0 } else { max };
+    let lse = safe_max + values().map(|x| (x - safe_max).exp()).sum::<f64>().ln();
+    let range = if min.is_finite() && max.is_finite() { max - min } else { 200.0 };
     let lse_within = (16.0 + classes.sqrt() + 2.0 * range) * single + lse.abs() * 2.0 * single;
     let lse = Expected { value: lse, within: lse_within };
     let smoothing = f64::from(label.smoothing);
     let mean = values().sum::<f64>() / classes;
     let magnitude = values().map(f64::abs).sum::<f64>() / classes;
-    let hit = usize::try_from(label.target).ok().and_then(|target| row.get(target));
-    let loss = match hit {
+    let target_logit = usize::try_from(label.target).ok().and_then(|target| row.get(target));
+    let loss = match target_logit {
         _ if label.target == label.ignored => Expected { value: 0.0, within: 0.0 },
         None => Expected { value: f64::NAN, within: 0.0 },
-        Some(hit) => {
+        Some(target_logit) => {
             let smooth = if smoothing > 0.0 { smoothing * mean } else { 0.0 };
-            let value = lse.value - (1.0 - smoothing) * hit.to_f64() - smooth;
-            let size = hit.to_f64().abs() + magnitude;
+            let value = lse.value - (1.0 - smoothing) * target_logit.to_f64() - smooth;
+            let size = target_logit.to_f64().abs() + magnitude;
             Expected { value, within: lse.within + 4.0 * single * size * (1.0 + classes.sqrt() / 8.0) }
         }
     };
@@ -486,21 +491,24 @@ pub fn reference<T: Float>(row: &[T], label: Label) -> [Expected; 2] {
 pub fn backward_reference<T: Float>(row: &[T], label: Label, [lse, grad]: [f32; 2]) -> Vec<Expected> {
     let (single, smoothing) = (unit_roundoff(DType::F32), f64::from(label.smoothing));
     let (lse, grad) = (f64::from(lse), f64::from(grad));
-    let known = usize::try_from(label.target).is_ok_and(|target| target < row.len());
+    let is_class = usize::try_from(label.target).is_ok_and(|target| target < row.len());
     let exact = |(j, x): (usize, &T)| {
-        if label.target == label.ignored || !known {
+        if label.target == label.ignored || !is_class {
             return Expected {
                 value: if label.target == label.ignored { 0.0 } else { f64::NAN },
                 within: 0.0,
             };
         }
-        let away = x.to_f64() - lse;
-        let hit = if j as i64 == label.target { 1.0 - smoothing } else { 0.0 };
-        let value = grad * (away.exp() - smoothing / row.len() as f64 - hit);
-        let share =
-            if away.is_finite() { away.exp() * (16.0 + 2.0 * away.abs() + 4.0 * lse.abs()) } else { 0.0 };
-        let inner = grad.abs() * ((share + 2.0) * single + f64::from(f32::MIN_POSITIVE));
-        Expected { value, within: inner }.rounded(T::DTYPE)
+        let distance = x.to_f64() - lse;
+        let target_logit = if j as i64 == label.target { 1.0 - smoothing } else { 0.0 };
+        let value = grad * (distance.exp() - smoothing / row.len() as f64 - target_logit);
+        let prob_error = if distance.is_finite() {
+            distance.exp() * (16.0 + 2.0 * distance.abs() + 4.0 * lse.abs())
+        } else {
+            0.0
+        };
+        let within = grad.abs() * ((prob_error + 2.0) * single + f64::from(f32::MIN_POSITIVE));
+        Expected { value, within }.rounded(T::DTYPE)
     };
     row.iter().enumerate().map(exact).collect()
 }

@@ -101,12 +101,12 @@ where
         let mut qkv = on.temporary::<T>(tokens * columns)?;
         let product = LinearRope::new(normalized.slice(), layer.weight()?, self.angles);
         let product = layer.bias().map_or(product, |bias| product.bias(bias));
-        product.turned(turned).launch(on, qkv.slice_mut())?;
+        product.rotated(turned).launch(on, qkv.slice_mut())?;
         let mut attended = on.temporary::<T>(tokens * queries)?;
         self.attend(on, qkv.slice(), attended.slice_mut())?;
         let mut middle = on.temporary::<T>(tokens * k)?;
         let product = Matmul::<T, IDENTITY>::new(attended.slice().view([tokens, queries])?, output);
-        product.launch_adding(on, x, middle.slice_mut())?;
+        product.launch_with_residual(on, x, middle.slice_mut())?;
         let second = GatedFeedForward::<T, SILU>::new(up, Down { weight: down, bias: None });
         second.eps(self.eps).launch(on, middle.slice(), out)
     }

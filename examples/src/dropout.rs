@@ -20,11 +20,11 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{GELU, STEEPEST, exact, normal_below};
+use crate::activation::{GELU, MAX_SLOPE, exact, normal_below};
 use crate::partials;
 use crate::partials::sum_partials;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, MAX_SECOND};
+use crate::shape::{Checks, MAX_GRID_YZ};
 
 /// The rows that a program takes.
 const ROWS: usize = 4;
@@ -35,10 +35,10 @@ pub(crate) const COLS: usize = 1024;
 /// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
 /// the bias once. `residual` may be empty where it is not added.
 #[fuse_kernel(
-    configs = [{ ADD: false, num_warps: 2 }, { ADD: true, num_warps: 4 }],
+    configs = [{ HAS_RESIDUAL: false, num_warps: 2 }, { HAS_RESIDUAL: true, num_warps: 4 }],
     T = [f32, f16, bf16], ACT = [2, 3], COLS = n_cols.min(1024) in [128, 1024],
 )]
-pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS: usize>(
+pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, const COLS: usize>(
     x: &[T],
     bias: &[T],
     residual: &[T],
@@ -51,20 +51,24 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS
 ) {
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    // `tl::rand(seed, number) < p`, asked of the number's bits; where `p` is 1 everything is scaled to 0.
-    let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
+    // `tl::rand(seed, offset) < p`, asked of the number's bits; where `p` is 1 everything is scaled to 0.
+    let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
     let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
     for r in tl::static_range(0, 4) {
         let row = first_row + tl::program_id(1) * 4 + r;
         let mask = (cols < n_cols) & (row < n_rows);
-        let places = row * n_cols + cols;
-        let rest = if ADD { tl::load(residual + places, mask).to::<f32>() } else { tl::zeros::<f32>([COLS]) };
-        let v = tl::load(x + places, mask).to::<f32>() + bias;
+        let offsets = row * n_cols + cols;
+        let residual_values = if HAS_RESIDUAL {
+            tl::load(residual + offsets, mask).to::<f32>()
+        } else {
+            tl::zeros::<f32>([COLS])
+        };
+        let v = tl::load(x + offsets, mask).to::<f32>() + bias;
         let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh::<T>(v) };
-        let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-        let y = tl::select(tl::randint(seed, numbers) < limit, 0.0, y * scale);
-        let y = if ADD { y + rest } else { y };
-        tl::store(out + places, y.to::<T>(), mask);
+        let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+        let y = tl::select(tl::randint(seed, rng_offsets) < threshold, 0.0, y * scale);
+        let y = if HAS_RESIDUAL { y + residual_values } else { y };
+        tl::store(out + offsets, y.to::<T>(), mask);
     }
 }
 
@@ -86,7 +90,7 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
 ) {
     let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
+    let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
     let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
     let weight = tl::log2(scale);
     let mut dbias = tl::zeros::<f32>([COLS]);
@@ -94,9 +98,9 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
         for r in tl::static_range(0, 4) {
             let row = first + r;
             let mask = (cols < n_cols) & (row < n_rows);
-            let places = row * n_cols + cols;
-            let v = tl::load(x + places, mask).to::<f32>() + bias;
-            let dy = tl::load(dy + places, mask).to::<f32>();
+            let offsets = row * n_cols + cols;
+            let v = tl::load(x + offsets, mask).to::<f32>() + bias;
+            let dy = tl::load(dy + offsets, mask).to::<f32>();
             // `scale` times the slope.
             let slope = if ACT == 3 {
                 let v = tl::minimum(tl::maximum(v, -10.0), 10.0);
@@ -121,10 +125,10 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
                 };
                 tl::select(v > 0.0, scale - below, below)
             };
-            let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-            let keep = (tl::randint(seed, numbers) >= limit) & mask;
-            let y = tl::select(keep, dy * slope, 0.0);
-            tl::store(dx + places, y.to::<T>(), mask);
+            let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+            let is_kept = (tl::randint(seed, rng_offsets) >= threshold) & mask;
+            let y = tl::select(is_kept, dy * slope, 0.0);
+            tl::store(dx + offsets, y.to::<T>(), mask);
             dbias += y;
         }
     }
@@ -175,20 +179,20 @@ pub(crate) fn rows_of(checks: Checks, [x, cols]: [usize; 2], p: f32) -> Result<u
 /// The launches over a matrix: the first row of each and its grid, of as many rows as a grid's second axis holds.
 pub(crate) fn launches(rows: usize, cols: usize) -> impl Iterator<Item = (i32, (usize, usize))> {
     let width = if cols <= 128 { 128 } else { COLS };
-    let most = ROWS * MAX_SECOND;
+    let most = ROWS * MAX_GRID_YZ;
     let grid = move |first: usize| (cols.div_ceil(width), (rows - first).min(most).div_ceil(ROWS));
     (0..rows).step_by(most).map(move |first| (first as i32, grid(first)))
 }
 
 /// How many programs of backward share the rows: together with those of other columns, 7 for each of an H200's 132
 /// multiprocessors, which holds as many at once.
-pub(crate) fn parts(rows: usize, cols: usize) -> usize {
+pub(crate) fn backward_programs(rows: usize, cols: usize) -> usize {
     rows.div_ceil(ROWS).min((7 * 132 / cols.div_ceil(COLS).max(1)).max(1))
 }
 
 /// The length of backward's working memory for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
-    parts(rows, cols) * cols
+    backward_programs(rows, cols) * cols
 }
 
 impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
@@ -229,11 +233,11 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
         let (n_rows, n_cols) = (rows as i32, cols as i32);
         let (x, bias, p, seed) = (self.x, self.bias, self.p, self.seed);
         let residual = self.residual.unwrap_or(bias.slice(..0));
-        let adds = self.residual.is_some();
+        let has_residual = self.residual.is_some();
         let mut out = out;
         for (first, grid) in launches(rows, cols) {
             let out = out.slice_mut(..);
-            if adds {
+            if has_residual {
                 bias_gelu_dropout::<T, ACT, true>(x, bias, residual, out, first, n_rows, n_cols, p, seed)
                     .grid(grid)
                     .launch(on)?;
@@ -279,9 +283,9 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
                 self.p,
                 self.seed,
             );
-            call.grid((parts(rows, cols), cols.div_ceil(COLS))).launch(on)?;
+            call.grid((backward_programs(rows, cols), cols.div_ceil(COLS))).launch(on)?;
         }
-        partials::sum(on, scratch.slice(..), [dbias])
+        partials::reduce(on, scratch.slice(..), [dbias])
     }
 }
 
@@ -315,8 +319,8 @@ pub struct Dropout {
 
 impl Dropout {
     /// What the element of this number is multiplied by.
-    pub(crate) fn factor(self, number: usize) -> f64 {
-        let dropped = rand(self.seed, number as u64) < self.p;
+    pub(crate) fn scale_of(self, offset: usize) -> f64 {
+        let dropped = rand(self.seed, offset as u64) < self.p;
         if dropped { 0.0 } else { 1.0 / (1.0 - f64::from(self.p)) }
     }
 }
@@ -331,11 +335,11 @@ pub fn reference<T: Float, const ACT: usize>(
     let single = unit_roundoff(DType::F32);
     let exact = |(i, (x, bias)): (usize, (&T, &T))| {
         let v = x.to_f64() + bias.to_f64();
-        let (act, factor) = (exact::<ACT>(v, T::DTYPE), dropout.factor(i));
+        let (act, dropout_scale) = (exact::<ACT>(v, T::DTYPE), dropout.scale_of(i));
         let added = residual.map_or(0.0, |residual| residual[i].to_f64());
-        let dropped = if factor == 0.0 { 0.0 } else { act.value * factor };
-        let inner = (act.within + STEEPEST * single * v.abs()) * factor;
-        let within = inner + 3.0 * single * (dropped.abs() + added.abs());
+        let dropped = if dropout_scale == 0.0 { 0.0 } else { act.value * dropout_scale };
+        let act_error = (act.within + MAX_SLOPE * single * v.abs()) * dropout_scale;
+        let within = act_error + 3.0 * single * (dropped.abs() + added.abs());
         Expected { value: dropped + added, within }.rounded(T::DTYPE)
     };
     x.iter().zip(bias.iter().cycle()).enumerate().map(exact).collect()
@@ -354,7 +358,7 @@ pub fn backward_reference<T: Float, const ACT: usize>(
     let mut all_dx = Vec::with_capacity(x.len());
     for (i, (dy, x)) in dy.iter().zip(x).enumerate() {
         let (v, dy) = (x.to_f64() + bias[i % cols].to_f64(), dy.to_f64());
-        let factor = dropout.factor(i);
+        let dropout_scale = dropout.scale_of(i);
         let slope = if ACT == GELU {
             normal_below(v) + v * (-v * v / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
         } else {
@@ -362,16 +366,16 @@ pub fn backward_reference<T: Float, const ACT: usize>(
             let sigmoid = 1.0 / (1.0 + (-2.0 * s * (v + c * v * v * v)).exp());
             sigmoid + v * sigmoid * (1.0 - sigmoid) * 2.0 * s * (1.0 + 3.0 * c * v * v)
         };
-        let value = if factor == 0.0 { 0.0 } else { dy * slope * factor };
+        let value = if dropout_scale == 0.0 { 0.0 } else { dy * slope * dropout_scale };
         let relative = if T::DTYPE.bytes() == 2 {
             2f64.powi(-11)
         } else {
             (32.0 + 4.0 * v * v) * single * (1.0 + v.abs())
         };
-        let inner = dy.abs() * factor * (relative + f64::from(f32::MIN_POSITIVE));
-        all_dx.push(Expected { value, within: inner }.rounded(T::DTYPE));
+        let within = dy.abs() * dropout_scale * (relative + f64::from(f32::MIN_POSITIVE));
+        all_dx.push(Expected { value, within }.rounded(T::DTYPE));
         dbias[i % cols].value += value;
-        dbias[i % cols].within += inner + over_rows * value.abs();
+        dbias[i % cols].within += within + over_rows * value.abs();
     }
     [all_dx, dbias.into_iter().map(|sum| sum.rounded(T::DTYPE)).collect()]
 }

@@ -27,8 +27,8 @@ pub fn embedding<T: Float, const BLOCK: usize>(
     let row = tl::program_id(0);
     let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
     let id = tl::load(ids + row);
-    let known = (id >= 0) & (id < n_rows);
-    let x = tl::load(table + id * dim.to::<i64>() + cols, (cols < dim) & known);
+    let is_row = (id >= 0) & (id < n_rows);
+    let x = tl::load(table + id * dim.to::<i64>() + cols, (cols < dim) & is_row);
     tl::store(out + row * dim + cols, x, cols < dim);
 }
 

@@ -22,7 +22,7 @@ use dsl_runtime::{DType, Result};
 use crate::act_and_mul::{ActAndMul, act_and_mul};
 use crate::activation::{self, IDENTITY};
 use crate::form::{Cost, Form};
-use crate::matmul::{Matmul, Multiply, adds_apart};
+use crate::matmul::{Matmul, Multiply, adds_separately};
 use crate::norm_linear::{FoldedLinear, HostLayer, NormLinear, Normalize};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
@@ -50,7 +50,7 @@ impl<'a, T: Float> Down<'a, T> {
     {
         let product = Matmul::<T, IDENTITY>::new(middle, self.weight);
         let product = self.bias.map_or(product, |bias| product.bias(bias));
-        product.launch_adding(on, x, out)
+        product.launch_with_residual(on, x, out)
     }
 
     /// The rows of `x` and `out`, if all fits together, where the first layer makes `f` elements of a row for the second one.
@@ -195,10 +195,10 @@ fn activation_cost<T>(rows: usize, f: usize) -> Cost {
     Cost::of(size_of::<T>(), 2 * rows * f)
 }
 
-/// A product and a residual, as [`Matmul::launch_adding`] computes them.
+/// A product and a residual, as [`Matmul::launch_with_residual`] computes them.
 pub(crate) fn added_cost<T: Float>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> Cost {
     let [f, k] = weight.shape();
-    if adds_apart(on, rows, weight) {
+    if adds_separately(on, rows, weight) {
         down_cost::<T>(rows, f, k)
     } else {
         Cost::of(size_of::<T>(), rows * f + f * k + 2 * rows * k)
@@ -233,7 +233,7 @@ pub fn gated_reference<T: Float, const ACT: usize>(
     let mut middle = Vec::with_capacity(halves.len() / 2);
     for row in halves.chunks(both.max(1)) {
         for (gate, up) in row[..both / 2].iter().zip(&row[both / 2..]) {
-            let gate = activation::known::<ACT>(*gate, T::DTYPE);
+            let gate = activation::propagated::<ACT>(*gate, T::DTYPE);
             let value = gate.value * up.value;
             let within = gate.within * (up.value.abs() + up.within) + gate.value.abs() * up.within;
             let single = 2.0 * unit_roundoff(DType::F32) * value.abs();

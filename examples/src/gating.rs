@@ -32,22 +32,22 @@ pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     experts: &mut [i32],
     n_tokens: i32,
     n_experts: i32,
-    renormalise: bool,
+    renormalize: bool,
 ) {
     let tokens = tl::program_id(0) * (1024 / EXPERTS) + tl::arange(0, 1024 / EXPERTS);
     let columns = tl::arange(0, EXPERTS);
     let mask = (tokens < n_tokens).col() & (columns < n_experts).row();
-    let places = (tokens * n_experts).col() + columns.row();
-    let x = tl::load(logits + places, mask, T::NEG_INFINITY).to::<f32>();
+    let offsets = (tokens * n_experts).col() + columns.row();
+    let x = tl::load(logits + offsets, mask, T::NEG_INFINITY).to::<f32>();
     // Integers in the order of the numbers: NaN on top, both zeros alike.
     let bits = (x + 0.0).bitcast::<i32>();
-    let order = tl::select(x != x, 0x7fff_ffff, bits ^ ((bits >> 31) & 0x7fff_ffff));
+    let rank_bits = tl::select(x != x, 0x7fff_ffff, bits ^ ((bits >> 31) & 0x7fff_ffff));
     // Of equal ones the first is largest. The low 13 bits of a 16-bit float are free.
-    let short = T::EPSILON > 0.0005;
-    let keys = if short {
-        (order & -8192) | (8191 - columns).row()
+    let is_16_bit = T::EPSILON > 0.0005;
+    let keys = if is_16_bit {
+        (rank_bits & -8192) | (8191 - columns).row()
     } else {
-        order.to::<i64>() * 8192 + (8191 - columns).row().to::<i64>()
+        rank_bits.to::<i64>() * 8192 + (8191 - columns).row().to::<i64>()
     };
     let lists = tl::sort(tl::reshape(keys, [1024 / EXPERTS, EXPERTS / 8, 8]), 2, true);
     let (mut a0, mut a1) = (tl::index(lists, 2, 0), tl::index(lists, 2, 1));
@@ -66,38 +66,38 @@ pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
         b5 = b6;
         b6 = b7;
         b7 = tl::max(a0, 1, true);
-        let taken = a0 == b7;
-        a0 = tl::select(taken, a1, a0);
-        a1 = tl::select(taken, a2, a1);
-        a2 = tl::select(taken, a3, a2);
-        a3 = tl::select(taken, a4, a3);
-        a4 = tl::select(taken, a5, a4);
-        a5 = tl::select(taken, a6, a5);
-        a6 = tl::select(taken, a7, a6);
+        let is_taken = a0 == b7;
+        a0 = tl::select(is_taken, a1, a0);
+        a1 = tl::select(is_taken, a2, a1);
+        a2 = tl::select(is_taken, a3, a2);
+        a3 = tl::select(is_taken, a4, a3);
+        a4 = tl::select(is_taken, a5, a4);
+        a5 = tl::select(is_taken, a6, a5);
+        a6 = tl::select(is_taken, a7, a6);
     }
     let chosen = if K > 1 { tl::cat(b6, b7, 1) } else { b7 };
     let chosen = if K > 2 { tl::cat(tl::cat(b4, b5, 1), chosen, 1) } else { chosen };
     let chosen =
         if K > 4 { tl::cat(tl::cat(tl::cat(b0, b1, 1), tl::cat(b2, b3, 1), 1), chosen, 1) } else { chosen };
     let logit = |key| {
-        let order = if short { key & -8192 } else { (key >> 13).to::<i32>() };
-        (order ^ ((order >> 31) & if short { 0x7fff_e000 } else { 0x7fff_ffff })).bitcast::<f32>()
+        let rank_bits = if is_16_bit { key & -8192 } else { (key >> 13).to::<i32>() };
+        (rank_bits ^ ((rank_bits >> 31) & if is_16_bit { 0x7fff_e000 } else { 0x7fff_ffff })).bitcast::<f32>()
     };
     let values = logit(chosen);
-    let peak = logit(first);
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let row_max = logit(first);
+    let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
     let ranks = tl::arange(0, K);
-    let shares = tl::exp2((values - base) * f32::consts::LOG2_E);
-    let total = if renormalise {
-        tl::sum(shares, 1, true)
+    let exps = tl::exp2((values - safe_max) * f32::consts::LOG2_E);
+    let denom = if renormalize {
+        tl::sum(exps, 1, true)
     } else {
-        tl::sum(tl::exp2((x - base) * f32::consts::LOG2_E), 1, true)
+        tl::sum(tl::exp2((x - safe_max) * f32::consts::LOG2_E), 1, true)
     };
-    let share = tl::select(total == 0.0, 0.0, shares / total);
+    let weight = tl::select(denom == 0.0, 0.0, exps / denom);
     let out = (tokens * K).col() + ranks.row();
-    let present = (tokens < n_tokens).col();
-    tl::store(weights + out, share, present);
-    tl::store(experts + out, 8191 - (chosen & 8191).to::<i32>(), present);
+    let is_token = (tokens < n_tokens).col();
+    tl::store(weights + out, weight, is_token);
+    tl::store(experts + out, 8191 - (chosen & 8191).to::<i32>(), is_token);
 }
 
 /// The experts of each token: `TopkGating::<bf16, 2>::new(&logits, experts)`. `T` is `f32`, `f16` or `bf16`, `K` 1, 2, 4 or 8.
@@ -112,7 +112,7 @@ pub struct TopkGating<'a, T: Float, const K: usize> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Weights {
     /// 1: they are divided by their sum.
-    Renormalised,
+    Renormalized,
     /// What the softmax over all experts gives them.
     Softmax,
 }
@@ -120,7 +120,7 @@ pub enum Weights {
 impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
     /// The logits of each token, as many as there are experts; weights are renormalised.
     pub fn new(logits: impl Into<Slice<'a, T>>, experts: usize) -> Self {
-        TopkGating { logits: logits.into(), experts, weights: Weights::Renormalised }
+        TopkGating { logits: logits.into(), experts, weights: Weights::Renormalized }
     }
 
     /// What the weights add up to.
@@ -156,8 +156,8 @@ impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
         let block = [8, 16, 64, MAX_EXPERTS].into_iter().find(|&block| block >= self.experts);
         let programs = tokens.div_ceil(1024 / block.unwrap_or(MAX_EXPERTS));
         let (n_tokens, n_experts) = (tokens as i32, self.experts as i32);
-        let renormalise = self.weights == Weights::Renormalised;
-        let call = topk_gating::<T, K>(self.logits, weights, experts, n_tokens, n_experts, renormalise);
+        let renormalize = self.weights == Weights::Renormalized;
+        let call = topk_gating::<T, K>(self.logits, weights, experts, n_tokens, n_experts, renormalize);
         call.grid(programs).launch(on)
     }
 }
@@ -165,26 +165,26 @@ impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
 /// The experts of one token, in order, and their weights in `f64` with the bound that the module's documentation states.
 pub fn reference<T: Float>(logits: &[T], k: usize, weights: Weights) -> (Vec<i32>, Vec<Expected>) {
     let values: Vec<f64> = logits.iter().map(|x| x.to_f64()).collect();
-    let mut order: Vec<usize> = (0..values.len()).collect();
+    let mut rank_bits: Vec<usize> = (0..values.len()).collect();
     let key = |i: &usize| if values[*i].is_nan() { f64::INFINITY } else { values[*i] };
     let nan = |i: &usize| values[*i].is_nan();
-    order.sort_by(|i, j| nan(j).cmp(&nan(i)).then(key(j).total_cmp(&(key(i) + 0.0)).then(i.cmp(j))));
-    order.truncate(k);
-    let peak = if values.iter().any(|x| x.is_nan()) { f64::NAN } else { values[order[0]] };
-    let base = if peak == f64::NEG_INFINITY { 0.0 } else { peak };
-    let share = |i: usize| (values[i] - base).exp();
-    let chosen: f64 = order.iter().map(|&i| share(i)).sum();
-    let all: f64 = (0..values.len()).map(share).sum();
-    let total = if weights == Weights::Renormalised { chosen } else { all };
+    rank_bits.sort_by(|i, j| nan(j).cmp(&nan(i)).then(key(j).total_cmp(&(key(i) + 0.0)).then(i.cmp(j))));
+    rank_bits.truncate(k);
+    let row_max = if values.iter().any(|x| x.is_nan()) { f64::NAN } else { values[rank_bits[0]] };
+    let safe_max = if row_max == f64::NEG_INFINITY { 0.0 } else { row_max };
+    let weight = |i: usize| (values[i] - safe_max).exp();
+    let chosen: f64 = rank_bits.iter().map(|&i| weight(i)).sum();
+    let all: f64 = (0..values.len()).map(weight).sum();
+    let denom = if weights == Weights::Renormalized { chosen } else { all };
     let bound = |i: usize| {
-        let distance = if values[i].is_finite() { base - values[i] } else { 0.0 };
+        let distance = if values[i].is_finite() { safe_max - values[i] } else { 0.0 };
         (16.0 + (values.len() as f64).sqrt() + 2.0 * distance) * unit_roundoff(DType::F32)
     };
-    let exact = order.iter().map(|&i| {
-        let value = if total == 0.0 { 0.0 } else { share(i) / total };
+    let exact = rank_bits.iter().map(|&i| {
+        let value = if denom == 0.0 { 0.0 } else { weight(i) / denom };
         Expected { value, within: bound(i) * value.abs() + f64::from(f32::MIN_POSITIVE) }
     });
-    (order.iter().map(|&i| i as i32).collect(), exact.collect())
+    (rank_bits.iter().map(|&i| i as i32).collect(), exact.collect())
 }
 
 /// The bytes that `tokens` tokens must move.

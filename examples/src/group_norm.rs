@@ -44,19 +44,19 @@ pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
 ) {
     let group = tl::program_id(0);
     let rows = tl::arange(0, BLOCK / RUN) * RUN;
-    let places = rows.col() + tl::arange(0, RUN).row();
-    let mask = places < size;
-    let x = tl::load(x + group * size + places, mask, 0.0).to::<f32>();
+    let offsets = rows.col() + tl::arange(0, RUN).row();
+    let mask = offsets < size;
+    let x = tl::load(x + group * size + offsets, mask, 0.0).to::<f32>();
     let mean = tl::sum(tl::sum(x, 1), 0) / size as f32;
-    let centred = tl::select(mask, x - mean, 0.0);
-    let var = tl::sum(tl::sum(centred * centred, 1), 0) / size as f32;
+    let centered = tl::select(mask, x - mean, 0.0);
+    let var = tl::sum(tl::sum(centered * centered, 1), 0) / size as f32;
     // Division in `f32` is exact here: a half is further from the next integer than the quotient's rounding.
     let channel = ((rows.to::<f32>() + 0.5) * (1.0 / pixels as f32)).to::<i32>();
     let channel = (group % groups * (size / pixels) + channel).col();
     let scale = tl::load(gamma + channel, rows.col() < size).to::<f32>() * tl::rsqrt(var + eps);
     let beta = tl::load(beta + channel, rows.col() < size).to::<f32>();
-    let y = centred * scale + beta;
-    tl::store(out + group * size + places, y.to::<T>(), mask);
+    let y = centered * scale + beta;
+    tl::store(out + group * size + offsets, y.to::<T>(), mask);
 }
 
 /// One program for each group, which it reads twice, `ROWS` rows of `RUN` elements at a time. Each of `ROWS` lanes keeps the
@@ -74,35 +74,35 @@ pub fn group_norm_large<T: Float, const RUN: usize, const ROWS: usize>(
 ) {
     let group = tl::program_id(0);
     let rows = tl::arange(0, ROWS) * RUN;
-    let within = rows.col() + tl::arange(0, RUN).row();
+    let lane_offsets = rows.col() + tl::arange(0, RUN).row();
     let mut means = tl::zeros::<f32>([ROWS]);
     let mut squares = tl::zeros::<f32>([ROWS]);
-    let mut seen = 0.0;
+    let mut n_seen = 0.0;
     for first in (0..size).step_by(ROWS * RUN) {
-        let places = first + within;
-        let x = tl::load(x + group * size + places, places < size).to::<f32>();
+        let offsets = first + lane_offsets;
+        let x = tl::load(x + group * size + offsets, offsets < size).to::<f32>();
         let mean = tl::sum(x, 1) * (1.0 / RUN as f32);
-        let centred = x - mean.col();
-        let off = tl::select(first + rows < size, mean - means, 0.0);
-        let before = seen;
-        seen += 1.0;
-        means += off * (1.0 / seen);
-        squares += tl::sum(centred * centred, 1) + off * off * (RUN as f32 * before / seen);
+        let centered = x - mean.col();
+        let delta = tl::select(first + rows < size, mean - means, 0.0);
+        let n_before = n_seen;
+        n_seen += 1.0;
+        means += delta * (1.0 / n_seen);
+        squares += tl::sum(centered * centered, 1) + delta * delta * (RUN as f32 * n_before / n_seen);
     }
     let counts = tl::cdiv(size - rows, ROWS * RUN).to::<f32>() * RUN as f32;
     let mean = tl::sum(means * counts, 0) / size as f32;
-    let between = tl::select(counts > 0.0, means - mean, 0.0);
-    let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / size as f32;
+    let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
+    let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / size as f32;
     let deviations = tl::rsqrt(var + eps);
     let first_channel = group % groups * (size / pixels);
     for first in (0..size).step_by(ROWS * RUN) {
-        let places = first + within;
-        let x = tl::load(x + group * size + places, places < size).to::<f32>();
+        let offsets = first + lane_offsets;
+        let x = tl::load(x + group * size + offsets, offsets < size).to::<f32>();
         let channel = (first_channel + (first + rows) / pixels).col();
         let scale = tl::load(gamma + channel, (first + rows < size).col()).to::<f32>() * deviations;
         let beta = tl::load(beta + channel, (first + rows < size).col()).to::<f32>();
         let y = (x - mean) * scale + beta;
-        tl::store(out + group * size + places, y.to::<T>(), places < size);
+        tl::store(out + group * size + offsets, y.to::<T>(), offsets < size);
     }
 }
 

@@ -107,8 +107,8 @@ pub fn reference<T: Float>(x: &[T], cols: usize, eps: f32) -> Vec<Expected> {
         let divisor = if length < f64::from(eps) { f64::from(eps) } else { length };
         expected.extend(row.iter().map(|x| {
             let value = x.to_f64() / divisor;
-            let inner = arithmetic * value.abs();
-            Expected { value, within: inner }.rounded(T::DTYPE)
+            let within = arithmetic * value.abs();
+            Expected { value, within }.rounded(T::DTYPE)
         }));
     }
     expected

@@ -19,7 +19,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::partials::LARGEST_CLUSTERS;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, SHORT_ROW, longest, share_blocks, short_programs};
+use crate::shape::{Checks, SHORT_ROW, longest, short_programs, use_cluster};
 
 /// The longest row that the tile of a block holds.
 pub const MAX_TILE: usize = 32768;
@@ -44,18 +44,23 @@ pub(crate) mod kernels {
 
     /// A row; the same less its mean, 0 beyond its end; its mean, and what its deviation scales it by.
     #[fuse_fn]
-    fn centre<T: Float>(x: &[T], cols: Tile<i32>, n_cols: i32, eps: f32) -> (Tile<f32>, Tile<f32>, f32, f32) {
+    fn center_row<T: Float>(
+        x: &[T],
+        cols: Tile<i32>,
+        n_cols: i32,
+        eps: f32,
+    ) -> (Tile<f32>, Tile<f32>, f32, f32) {
         let mask = cols < n_cols;
         let x = tl::load(x + cols, mask, 0.0).to::<f32>();
         let mean = tl::sum(x, 0) / n_cols as f32;
-        let centred = tl::select(mask, x - mean, 0.0);
-        let var = tl::sum(centred * centred, 0) / n_cols as f32;
-        (x, centred, mean, tl::rsqrt(var + eps))
+        let centered = tl::select(mask, x - mean, 0.0);
+        let var = tl::sum(centered * centered, 0) / n_cols as f32;
+        (x, centered, mean, tl::rsqrt(var + eps))
     }
 
     /// Normalises a program's row.
     #[fuse_fn]
-    fn normalise<T: Float>(
+    fn normalize_row<T: Float>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -65,16 +70,16 @@ pub(crate) mod kernels {
         eps: f32,
     ) {
         let row = tl::program_id(0);
-        let (_, centred, _, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
+        let (_, centered, _, scale) = center_row::<T>(x + row * n_cols, cols, n_cols, eps);
         let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
         let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
-        let y = centred * scale * gamma + beta;
+        let y = centered * scale * gamma + beta;
         tl::store(out + row * n_cols + cols, y.to::<T>(), cols < n_cols);
     }
 
     /// Normalises one row after the other, the next one's elements under way, with `gamma` and `beta` in registers.
     #[fuse_fn]
-    fn normalise_rows<T: Float>(
+    fn normalize_rows<T: Float>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -87,8 +92,8 @@ pub(crate) mod kernels {
         let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
         let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
         for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-            let (_, centred, _, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
-            let y = centred * scale * gamma + beta;
+            let (_, centered, _, scale) = center_row::<T>(x + row * n_cols, cols, n_cols, eps);
+            let y = centered * scale * gamma + beta;
             tl::store(out + row * n_cols + cols, y.to::<T>(), cols < n_cols);
         }
     }
@@ -107,15 +112,15 @@ pub(crate) mod kernels {
         let first = tl::program_id(0) * (if COLS <= 512 { 8 } else { 4 });
         let (rows, cols) = (first + tl::arange(0, if COLS <= 512 { 8 } else { 4 }), tl::arange(0, COLS));
         let mask = (rows < n_rows).col() & (cols < n_cols).row();
-        let places = (rows * n_cols).col() + cols.row();
-        let x = tl::load(x + places, mask, 0.0).to::<f32>();
+        let offsets = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + offsets, mask, 0.0).to::<f32>();
         let mean = tl::sum(x, 1) / n_cols as f32;
-        let centred = tl::select(mask, x - mean.col(), 0.0);
-        let var = tl::sum(centred * centred, 1) / n_cols as f32;
+        let centered = tl::select(mask, x - mean.col(), 0.0);
+        let var = tl::sum(centered * centered, 1) / n_cols as f32;
         let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
         let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
-        let y = centred * tl::rsqrt(var + eps).col() * gamma.row() + beta.row();
-        tl::store(out + places, y.to::<T>(), mask);
+        let y = centered * tl::rsqrt(var + eps).col() * gamma.row() + beta.row();
+        tl::store(out + offsets, y.to::<T>(), mask);
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. Three 16-bit rows of 16384
@@ -134,7 +139,7 @@ pub(crate) mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+        normalize_row::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 
     /// As [`layer_norm()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
@@ -147,7 +152,7 @@ pub(crate) mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+        normalize_row::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 
     /// As [`layer_norm()`], for rows that take half of the registers of a multiprocessor; or all of them, as those of `f32` do: then
@@ -168,9 +173,9 @@ pub(crate) mod kernels {
     ) {
         let cols = tl::arange(0, BLOCK);
         if T::EPSILON < 1e-6 {
-            normalise_rows::<T>(x, gamma, beta, out, cols, n_rows, n_cols, eps);
+            normalize_rows::<T>(x, gamma, beta, out, cols, n_rows, n_cols, eps);
         } else {
-            normalise::<T>(x, gamma, beta, out, cols, n_cols, eps);
+            normalize_row::<T>(x, gamma, beta, out, cols, n_cols, eps);
         }
     }
 
@@ -197,9 +202,9 @@ pub(crate) mod kernels {
         let row = tl::program_id(0);
         let cols = tl::arange(0, BLOCK);
         let mask = cols < n_cols;
-        let (x, centred, mean, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
+        let (x, centered, mean, scale) = center_row::<T>(x + row * n_cols, cols, n_cols, eps);
         // A longer row is widened anew, and shifted in the same step as scaled.
-        let x_hat = if BLOCK > 4096 { tl::fma(x, scale, -mean * scale) } else { centred * scale };
+        let x_hat = if BLOCK > 4096 { tl::fma(x, scale, -mean * scale) } else { centered * scale };
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
         let y = x_hat * gamma + tl::load(beta + cols, mask).to::<f32>();
         tl::store(out + row * n_cols + cols, tl::gelu::<T>(y).to::<T>(), mask);
@@ -223,19 +228,19 @@ pub fn layer_norm_long<T: Float, const BLOCK: usize>(
     let cols = tl::arange(0, BLOCK);
     let mut means = tl::zeros::<f32>([BLOCK]);
     let mut squares = tl::zeros::<f32>([BLOCK]);
-    let mut seen = 0.0;
+    let mut n_seen = 0.0;
     for first in (0..n_cols).step_by(BLOCK) {
-        seen += 1.0;
+        n_seen += 1.0;
         let mask = first + cols < n_cols;
         let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
-        let off = tl::select(mask, x - means, 0.0);
-        means += off * (1.0 / seen);
-        squares += off * (x - means);
+        let delta = tl::select(mask, x - means, 0.0);
+        means += delta * (1.0 / n_seen);
+        squares += delta * (x - means);
     }
     let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
     let mean = tl::sum(means * counts, 0) / n_cols as f32;
-    let between = tl::select(counts > 0.0, means - mean, 0.0);
-    let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / n_cols as f32;
+    let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
+    let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / n_cols as f32;
     let scale = tl::rsqrt(var + eps);
     for first in (0..n_cols).step_by(BLOCK) {
         let mask = first + cols < n_cols;
@@ -295,28 +300,28 @@ impl<'a, T: Float> LayerNorm<'a, T> {
             let call = layer_norm_short::<T>(self.x, self.gamma, self.beta, out, n_rows, n_cols, eps);
             return call.grid(short_programs(rows, cols)).launch(on);
         }
-        if cols <= MAX_TILE && share_blocks(on, rows, cols) {
+        if cols <= MAX_TILE && use_cluster(on, rows, cols) {
             let call = layer_norm_few::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_cols, eps);
             return call.grid(rows).launch(on);
         }
-        let odd = !cols.is_multiple_of(8) && (size_of::<T>() == 4 || cols <= WIDE);
+        let is_unaligned = !cols.is_multiple_of(8) && (size_of::<T>() == 4 || cols <= WIDE);
         // Clusters of blocks share rows that are longer than the widest tile of a block, and most of those of which no vector is aligned.
-        let shared = cols <= longest(on, SHARED_TILE, NARROW) && (odd || cols > MAX_TILE);
+        let in_cluster = cols <= longest(on, SHARED_TILE, NARROW) && (is_unaligned || cols > MAX_TILE);
         let narrow = if size_of::<T>() == 4 { NARROW } else { NARROW_16_BIT };
-        if cols <= narrow || shared {
+        if cols <= narrow || in_cluster {
             return layer_norm::<T>(self.x, self.gamma, self.beta, out, n_cols, eps).grid(rows).launch(on);
         }
         // Rows that do not divide evenly, but for those, are faster in pieces than in the widest tile.
         // So are rows of `f32` where no cluster of blocks shares them.
         let widest = if size_of::<T>() == 4 { longest(on, MAX_TILE, NARROW) } else { MAX_TILE };
-        if cols > widest || odd {
+        if cols > widest || is_unaligned {
             let call = layer_norm_long::<T, PIECE>(self.x, self.gamma, self.beta, out, n_cols, eps);
             return call.grid(rows).launch(on);
         }
         let call = layer_norm_wide::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_rows, n_cols, eps);
         // Of `f32`, whose clusters take one row after the other, two have blocks on a multiprocessor.
-        let at_once = if size_of::<T>() == 4 { 2 * LARGEST_CLUSTERS } else { rows };
-        call.grid(rows.min(at_once)).launch(on)
+        let concurrent = if size_of::<T>() == 4 { 2 * LARGEST_CLUSTERS } else { rows };
+        call.grid(rows.min(concurrent)).launch(on)
     }
 }
 
@@ -341,8 +346,8 @@ pub(crate) fn unrounded<T: Float>(x: &[T], gamma: &[T], beta: &[T], eps: f32) ->
             let (gamma, beta) = (gamma.to_f64(), beta.to_f64());
             let normal = (x.to_f64() - mean) * scale;
             let value = normal * gamma + beta;
-            let inner = arithmetic * ((normal.abs() + magnitude * scale) * gamma.abs() + beta.abs());
-            expected.push(Expected { value, within: inner });
+            let within = arithmetic * ((normal.abs() + magnitude * scale) * gamma.abs() + beta.abs());
+            expected.push(Expected { value, within });
         }
     }
     expected

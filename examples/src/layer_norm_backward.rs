@@ -57,12 +57,12 @@ pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
         let g = dy * gamma;
         let mean = tl::sum(x, 0) / n_cols as f32;
         let mean_g = tl::sum(g, 0) / n_cols as f32;
-        let centred = tl::select(mask, x - mean, 0.0);
-        let var = tl::sum(centred * centred, 0) / n_cols as f32;
-        let along = tl::sum(g * centred, 0) / n_cols as f32;
+        let centered = tl::select(mask, x - mean, 0.0);
+        let var = tl::sum(centered * centered, 0) / n_cols as f32;
+        let mean_g_x = tl::sum(g * centered, 0) / n_cols as f32;
         let scale = tl::rsqrt(var + eps);
-        let x_hat = centred * scale;
-        let y = tl::fma(g, scale, tl::fma(x_hat, -along * scale * scale, -mean_g * scale));
+        let x_hat = centered * scale;
+        let y = tl::fma(g, scale, tl::fma(x_hat, -mean_g_x * scale * scale, -mean_g * scale));
         tl::store(dx + row * n_cols + cols, y.to::<T>(), mask);
         dgamma += dy * x_hat;
         dbeta += dy;
@@ -88,28 +88,28 @@ pub fn layer_norm_backward_long<T: Float, const BLOCK: usize>(
     let cols = tl::arange(0, BLOCK);
     let mut means = tl::zeros::<f32>([BLOCK]);
     let mut squares = tl::zeros::<f32>([BLOCK]);
-    let mut sums = tl::zeros::<f32>([BLOCK]);
-    let mut products = tl::zeros::<f32>([BLOCK]);
-    let mut seen = 0.0;
+    let mut g_sums = tl::zeros::<f32>([BLOCK]);
+    let mut g_x = tl::zeros::<f32>([BLOCK]);
+    let mut n_seen = 0.0;
     for first in (0..n_cols).step_by(BLOCK) {
-        seen += 1.0;
+        n_seen += 1.0;
         let mask = first + cols < n_cols;
         let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
         let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
         let g = dy * tl::load(gamma + first + cols, mask).to::<f32>();
-        let off = tl::select(mask, x - means, 0.0);
-        means += off * (1.0 / seen);
-        squares += off * (x - means);
-        sums += g;
-        products += g * x;
+        let delta = tl::select(mask, x - means, 0.0);
+        means += delta * (1.0 / n_seen);
+        squares += delta * (x - means);
+        g_sums += g;
+        g_x += g * x;
     }
     let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
     let mean = tl::sum(means * counts, 0) / n_cols as f32;
-    let between = tl::select(counts > 0.0, means - mean, 0.0);
-    let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / n_cols as f32;
-    let mean_g = tl::sum(sums, 0) / n_cols as f32;
+    let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
+    let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / n_cols as f32;
+    let mean_g = tl::sum(g_sums, 0) / n_cols as f32;
     // Of each lane the mean is taken off before lanes are added.
-    let along = tl::sum(products - mean * sums, 0) / n_cols as f32;
+    let mean_g_x = tl::sum(g_x - mean * g_sums, 0) / n_cols as f32;
     let scale = tl::rsqrt(var + eps);
     tl::store(stats + row, scale);
     tl::store(stats + n_rows + row, mean);
@@ -118,7 +118,7 @@ pub fn layer_norm_backward_long<T: Float, const BLOCK: usize>(
         let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
         let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
         let g = dy * tl::load(gamma + first + cols, mask).to::<f32>();
-        let y = (g - mean_g - (x - mean) * scale * (along * scale)) * scale;
+        let y = (g - mean_g - (x - mean) * scale * (mean_g_x * scale)) * scale;
         tl::store(dx + row * n_cols + first + cols, y.to::<T>(), mask);
     }
 }
@@ -144,7 +144,7 @@ pub struct Gradients<'o, T: Float> {
 
 /// The length of the working memory for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
-    2 * partials::most_programs(rows, cols) * cols + if cols > BLOCK_COLS { 2 * rows } else { 0 }
+    2 * partials::max_programs(rows, cols) * cols + if cols > BLOCK_COLS { 2 * rows } else { 0 }
 }
 
 impl<'a, T: Float> LayerNormBackward<'a, T> {
@@ -189,23 +189,23 @@ impl<'a, T: Float> LayerNormBackward<'a, T> {
         if cols == 0 {
             return Ok(());
         }
-        let programs = partials::programs(rows, cols, partials::kept(on));
-        let (mut parts, mut stats) = scratch.split_at_mut(2 * programs * cols);
+        let programs = partials::programs(rows, cols, partials::max_register_cols(on));
+        let (mut partials_out, mut stats) = scratch.split_at_mut(2 * programs * cols);
         let (dy, x, gamma, eps) = (self.dy, self.x, self.gamma, self.eps);
         let (n_rows, n_cols) = (rows as i32, cols as i32);
-        if rows > 0 && cols <= partials::kept(on) {
-            layer_norm_backward::<T>(dy, x, gamma, dx, &mut parts, n_rows, n_cols, eps)
+        if rows > 0 && cols <= partials::max_register_cols(on) {
+            layer_norm_backward::<T>(dy, x, gamma, dx, &mut partials_out, n_rows, n_cols, eps)
                 .grid(programs)
                 .launch(on)?;
         } else if rows > 0 {
             layer_norm_backward_long::<T, PIECE>(dy, x, gamma, dx, &mut stats, n_rows, n_cols, eps)
                 .grid(rows)
                 .launch(on)?;
-            column_partials::<T, 2, WIDE_COLS>(dy, x, &stats, &mut parts, n_rows, n_cols)
+            column_partials::<T, 2, WIDE_COLS>(dy, x, &stats, &mut partials_out, n_rows, n_cols)
                 .grid((programs, cols.div_ceil(WIDE_COLS)))
                 .launch(on)?;
         }
-        partials::sum(on, parts.slice(..), [dgamma, dbeta])
+        partials::reduce(on, partials_out.slice(..), [dgamma, dbeta])
     }
 }
 
@@ -215,26 +215,27 @@ pub fn reference<T: Float>(dy: &[T], x: &[T], gamma: &[T], eps: f32) -> [Vec<Exp
     let rows = x.len().checked_div(cols).unwrap_or(0);
     let single = unit_roundoff(DType::F32);
     let (a, over_rows) = ((8.0 + (cols as f64).sqrt()) * single, (8.0 + (rows as f64).sqrt()) * single);
-    let nothing = Expected { value: 0.0, within: 0.0 };
+    let zero = Expected { value: 0.0, within: 0.0 };
     let (mut all_dx, mut dgamma, mut dbeta) =
-        (Vec::with_capacity(x.len()), vec![nothing; cols], vec![nothing; cols]);
+        (Vec::with_capacity(x.len()), vec![zero; cols], vec![zero; cols]);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / cols as f64;
     for (dy, x) in dy.chunks(cols.max(1)).zip(x.chunks(cols.max(1))) {
         let widened = |values: &[T]| values.iter().map(|value| value.to_f64()).collect::<Vec<f64>>();
         let (dy, x) = (widened(dy), widened(x));
         let each = |value: &dyn Fn(usize) -> f64| (0..cols).map(value).collect::<Vec<f64>>();
-        let (middle, magnitude) = (mean(&x), mean(&each(&|j| x[j].abs())));
-        let scale = 1.0 / (mean(&each(&|j| (x[j] - middle).powi(2))) + f64::from(eps)).sqrt();
-        let x_hat = each(&|j| (x[j] - middle) * scale);
+        let (mean_x, magnitude) = (mean(&x), mean(&each(&|j| x[j].abs())));
+        let scale = 1.0 / (mean(&each(&|j| (x[j] - mean_x).powi(2))) + f64::from(eps)).sqrt();
+        let x_hat = each(&|j| (x[j] - mean_x) * scale);
         let e = each(&|j| a * (x_hat[j].abs() + magnitude * scale));
         let g = each(&|j| dy[j] * gamma[j].to_f64());
-        let (mean_g, along) = (mean(&g), mean(&each(&|j| g[j] * x_hat[j])));
-        let (size_g, size_along) = (mean(&each(&|j| g[j].abs())), mean(&each(&|j| (g[j] * x_hat[j]).abs())));
-        let carried = mean(&each(&|j| g[j].abs() * e[j]));
+        let (mean_g, mean_g_x) = (mean(&g), mean(&each(&|j| g[j] * x_hat[j])));
+        let (magnitude_g, magnitude_g_x) =
+            (mean(&each(&|j| g[j].abs())), mean(&each(&|j| (g[j] * x_hat[j]).abs())));
+        let mean_error = mean(&each(&|j| g[j].abs() * e[j]));
         for j in 0..cols {
-            let value = (g[j] - mean_g - x_hat[j] * along) * scale;
-            let direct = a * (g[j].abs() + size_g + 2.0 * x_hat[j].abs() * size_along);
-            let within = 2.0 * scale * (direct + e[j] * along.abs() + x_hat[j].abs() * carried);
+            let value = (g[j] - mean_g - x_hat[j] * mean_g_x) * scale;
+            let direct = a * (g[j].abs() + magnitude_g + 2.0 * x_hat[j].abs() * magnitude_g_x);
+            let within = 2.0 * scale * (direct + e[j] * mean_g_x.abs() + x_hat[j].abs() * mean_error);
             all_dx.push(Expected { value, within });
             dgamma[j].value += dy[j] * x_hat[j];
             dgamma[j].within += over_rows * (dy[j] * x_hat[j]).abs() + dy[j].abs() * e[j];

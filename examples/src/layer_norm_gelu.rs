@@ -68,5 +68,5 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float>(x: &[T], gamma: &[T], beta: &[T], eps: f32) -> Vec<Expected> {
     let normed = layer_norm::unrounded(x, gamma, beta, eps);
-    normed.into_iter().map(|argument| activation::rounded::<GELU>(argument, T::DTYPE)).collect()
+    normed.into_iter().map(|argument| activation::propagated_rounded::<GELU>(argument, T::DTYPE)).collect()
 }

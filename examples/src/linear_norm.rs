@@ -44,39 +44,39 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     #[fuse_fn]
-    fn shifted<T: Float, const N: usize>(
-        normal: Tile<f32>,
+    fn scale_shift<T: Float, const N: usize>(
+        x_hat: Tile<f32>,
         gamma: &View<T, 2>,
         beta: &View<T, 2>,
     ) -> Tile<f32> {
-        normal * gamma.load::<1, N>(0, 0).to::<f32>() + beta.load::<1, N>(0, 0).to::<f32>()
+        x_hat * gamma.load::<1, N>(0, 0).to::<f32>() + beta.load::<1, N>(0, 0).to::<f32>()
     }
 
     /// Scales and shifts, activates and stores, with one of the activations, which all programs of a launch have. Each branch does all of
     /// it, so that threads do not hold parameters of all their columns beside the accumulator.
     #[fuse_fn]
-    fn finish<T: Float, const N: usize>(
+    fn epilogue<T: Float, const N: usize>(
         out: &mut View<T, 2>,
         row: i32,
-        normal: Tile<f32>,
+        x_hat: Tile<f32>,
         gamma: &View<T, 2>,
         beta: &View<T, 2>,
         act: i32,
     ) {
         if act == 1 {
-            out.store(tl::relu(shifted::<T, N>(normal, gamma, beta)).to::<T>(), row, 0);
+            out.store(tl::relu(scale_shift::<T, N>(x_hat, gamma, beta)).to::<T>(), row, 0);
         } else if act == 2 {
-            out.store(tl::gelu::<T>(shifted::<T, N>(normal, gamma, beta)).to::<T>(), row, 0);
+            out.store(tl::gelu::<T>(scale_shift::<T, N>(x_hat, gamma, beta)).to::<T>(), row, 0);
         } else if act == 3 {
-            out.store(tl::gelu_tanh::<T>(shifted::<T, N>(normal, gamma, beta)).to::<T>(), row, 0);
+            out.store(tl::gelu_tanh::<T>(scale_shift::<T, N>(x_hat, gamma, beta)).to::<T>(), row, 0);
         } else if act == 4 {
-            out.store(tl::silu::<T>(shifted::<T, N>(normal, gamma, beta)).to::<T>(), row, 0);
+            out.store(tl::silu::<T>(scale_shift::<T, N>(x_hat, gamma, beta)).to::<T>(), row, 0);
         } else {
-            out.store(shifted::<T, N>(normal, gamma, beta).to::<T>(), row, 0);
+            out.store(scale_shift::<T, N>(x_hat, gamma, beta).to::<T>(), row, 0);
         }
     }
 
-    /// A program makes `M` rows of up to `N` columns in steps of `K`. It is RMSNorm where `centers` is 0. What is not there has no
+    /// A program makes `M` rows of up to `N` columns in steps of `K`. It is RMSNorm where `subtract_mean` is 0. What is not there has no
     /// elements: `bias`, `residual` and `beta`.
     #[fuse_kernel(
         T = [f16, bf16],
@@ -95,7 +95,7 @@ mod kernels {
         gamma: &View<T, 2>,
         beta: &View<T, 2>,
         out: &mut View<T, 2>,
-        centers: i32,
+        subtract_mean: i32,
         act: i32,
         eps: f32,
     ) {
@@ -108,10 +108,10 @@ mod kernels {
         let v = if residual.shape(1) > 0 { v + residual.load::<M, N>(row, 0).to::<f32>() } else { v };
         let count = n.to::<f32>();
         // Columns behind a row are 0 here, and have to be 0 again once the mean is subtracted.
-        let mean = tl::select(centers != 0, tl::sum(v, 1) / count, 0.0);
+        let mean = tl::select(subtract_mean != 0, tl::sum(v, 1) / count, 0.0);
         let centered = tl::select((tl::arange(0, N) < n).row(), v - mean.col(), 0.0);
         let scale = tl::rsqrt(tl::sum(centered * centered, 1) / count + eps);
-        finish::<T, N>(out, row, centered * scale.col(), gamma, beta, act);
+        epilogue::<T, N>(out, row, centered * scale.col(), gamma, beta, act);
     }
 }
 
@@ -210,16 +210,16 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
                 gamma: line(gamma)?,
                 beta: line(beta.unwrap_or(nothing))?,
             };
-            let scalars = Scalars { centers: beta.is_some().into(), act: ACT as i32, eps: self.eps };
+            let scalars = Scalars { subtract_mean: beta.is_some().into(), act: ACT as i32, eps: self.eps };
             return T::fused(on, operands, scalars, out.view_mut([rows, n])?);
         }
-        let mut sums = on.temporary::<T>(rows * n)?;
+        let mut pre_norm = on.temporary::<T>(rows * n)?;
         let product = Matmul::<T, IDENTITY>::new(x, self.weight);
         let product = self.bias.map_or(product, |bias| product.bias(bias));
         let residual = self.residual.map(|residual| residual.view([rows, n])).transpose()?;
         let product = residual.map_or(product, |residual| product.residual(residual));
-        product.launch(on, sums.slice_mut().view_mut([rows, n])?)?;
-        T::normalize::<ACT>(on, sums.slice(), (self.norm, self.eps), out)
+        product.launch(on, pre_norm.slice_mut().view_mut([rows, n])?)?;
+        T::normalize::<ACT>(on, pre_norm.slice(), (self.norm, self.eps), out)
     }
 
     /// The rows of a result with so many elements.
@@ -264,7 +264,7 @@ pub struct Operands<'a, T: Float> {
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Scalars {
-    centers: i32,
+    subtract_mean: i32,
     act: i32,
     eps: f32,
 }
@@ -334,20 +334,20 @@ fn tile(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Option<Tile> {
         129..=MAX_COLS => MIDDLE,
         _ => return None,
     };
-    Some(if occupies(on, large, rows) { large } else { small })
+    Some(if occupies_half(on, large, rows) { large } else { small })
 }
 
-fn occupies(on: impl LaunchOn, tile: Tile, rows: usize) -> bool {
+fn occupies_half(on: impl LaunchOn, tile: Tile, rows: usize) -> bool {
     2 * rows.div_ceil(tile.rows) >= on.processors()
 }
 
-macro_rules! normalize_halves {
+macro_rules! normalize_16bit {
     ($($T:ty),*) => {$(
         impl NormalizeProduct for $T {
             fn form(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Form {
                 let in_vectors = k.is_multiple_of(16 / size_of::<$T>()) && n.is_multiple_of(16 / size_of::<$T>());
                 let is_small = k * n * size_of::<$T>() <= SMALL_WEIGHT;
-                let pays = |tile: Tile| is_small || occupies(on, tile, rows);
+                let pays = |tile: Tile| is_small || occupies_half(on, tile, rows);
                 let pays = tile(on, [rows, n]).is_some_and(pays);
                 if on.shared_bytes().is_some() && in_vectors && pays { Form::Fused } else { Form::Separate }
             }
@@ -355,7 +355,7 @@ macro_rules! normalize_halves {
             fn fused(
                 on: impl LaunchOn,
                 of: Operands<'_, $T>,
-                Scalars { centers, act, eps }: Scalars,
+                Scalars { subtract_mean, act, eps }: Scalars,
                 out: ViewMut<'_, $T, 2>,
             ) -> Result<()> {
                 let Operands { x, weight, bias, residual, gamma, beta } = of;
@@ -363,7 +363,7 @@ macro_rules! normalize_halves {
                 macro_rules! launch {
                     ($M:expr, $N:expr) => {
                         linear_norm::<$T, { $M }, { $N }, 64>(
-                            x, weight, bias, residual, gamma, beta, out, centers, act, eps,
+                            x, weight, bias, residual, gamma, beta, out, subtract_mean, act, eps,
                         )
                         .grid(rows.div_ceil($M))
                         .launch(on)
@@ -383,7 +383,7 @@ macro_rules! normalize_halves {
     )*};
 }
 
-normalize_halves!(f16, bf16);
+normalize_16bit!(f16, bf16);
 
 impl NormalizeProduct for f32 {
     fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
@@ -435,34 +435,35 @@ pub fn reference<T: Float, const ACT: usize>(
             let sum = Expected { value, within };
             if form == Form::Fused { sum } else { sum.rounded(T::DTYPE) }
         };
-        let sums: Vec<Expected> = (0..n).map(sum).collect();
-        let normal = normalized(&sums, &layer);
-        expected.extend(normal.into_iter().map(|y| activation::rounded::<ACT>(y, T::DTYPE)));
+        let pre_norm: Vec<Expected> = (0..n).map(sum).collect();
+        let x_hat = normalized(&pre_norm, &layer);
+        expected.extend(x_hat.into_iter().map(|y| activation::propagated_rounded::<ACT>(y, T::DTYPE)));
     }
     expected
 }
 
 /// The norm of a row that is known within bounds.
 fn normalized<T: Float>(row: &[Expected], layer: &HostLinear<'_, T>) -> Vec<Expected> {
-    let centers = layer.beta.is_some();
+    let subtract_mean = layer.beta.is_some();
     let mean_of = |of: &dyn Fn(&Expected) -> f64| row.iter().map(of).sum::<f64>() / row.len() as f64;
-    let if_centers = |mean: f64| if centers { mean } else { 0.0 };
-    let mean = if_centers(mean_of(&|v| v.value));
-    let (magnitude, of_mean) = (if_centers(mean_of(&|v| v.value.abs())), if_centers(mean_of(&|v| v.within)));
+    let if_subtracted = |mean: f64| if subtract_mean { mean } else { 0.0 };
+    let mean = if_subtracted(mean_of(&|v| v.value));
+    let (magnitude, mean_error) =
+        (if_subtracted(mean_of(&|v| v.value.abs())), if_subtracted(mean_of(&|v| v.within)));
     let eps = f64::from(layer.eps);
     let root = (mean_of(&|v| (v.value - mean).powi(2)) + eps).sqrt();
     // The root of a row with errors differs from the exact one by at most their root mean square.
-    let off = mean_of(&|v| v.within.powi(2)).sqrt();
-    let least = (root - off).max(eps.sqrt());
+    let rms_error = mean_of(&|v| v.within.powi(2)).sqrt();
+    let min_root = (root - rms_error).max(eps.sqrt());
     let arithmetic = (8.0 + (row.len() as f64).sqrt()) * unit_roundoff(DType::F32);
     let element = |(col, v): (usize, &Expected)| {
         let (gamma, beta) = (layer.gamma[col].to_f64(), layer.beta.map_or(0.0, |beta| beta[col].to_f64()));
-        let normal = (v.value - mean) / root;
-        let carried = (v.within + of_mean + off * normal.abs()) / least;
-        let own = normal.abs() + carried + (magnitude + of_mean) / least;
+        let x_hat = (v.value - mean) / root;
+        let x_hat_error = (v.within + mean_error + rms_error * x_hat.abs()) / min_root;
+        let magnitude_hat = x_hat.abs() + x_hat_error + (magnitude + mean_error) / min_root;
         Expected {
-            value: normal * gamma + beta,
-            within: carried * gamma.abs() + arithmetic * (own * gamma.abs() + beta.abs()),
+            value: x_hat * gamma + beta,
+            within: x_hat_error * gamma.abs() + arithmetic * (magnitude_hat * gamma.abs() + beta.abs()),
         }
     };
     row.iter().enumerate().map(element).collect()

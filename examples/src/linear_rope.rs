@@ -1,21 +1,20 @@
 //! `out = rope(x · W + bias)`: the linear layer that makes queries, keys and values of tokens, with rotary embedding of the queries and
 //! keys in the same kernel.
 //!
-//! Columns of `W` are heads of `2 * half` elements; the first `turned` columns, queries and then keys, turn as in [`crate::rope`]; values
-//! behind them stay. Pairs are neighbors (interleaved, GPT-J). A layer whose pairs are halves of a head (NeoX, Llama) has its columns
-//! exchanged once, by [`interleave_pairs`]: queries and keys are then in another order than before, the same in both, so scores are
-//! what they were.
+//! Columns of `W` are heads of `2 * half` elements; the first `rotated` columns, queries and then keys, are rotated as in [`crate::rope`]; values
+//! behind them are not. Pairs are adjacent (interleaved, GPT-J). A layer whose pairs are halves of a head (NeoX, Llama) has its columns
+//! permuted once, by [`interleave_pairs`]: queries and keys are then permuted alike, so scores are the same.
 //!
-//! **Forms.** [`Form::Fused`] turns the accumulator before it is rounded: neighbors are in one thread, and nothing is written twice.
-//! Registers for the angles leave none for the largest tiles of a product, so this pays while one wave of smaller tiles is enough;
+//! **Forms.** [`Form::Fused`] rotates the accumulator in its epilogue, before it is rounded: pairs are in one thread, and nothing is written twice.
+//! Registers for the angles leave none for the largest tiles of a matmul, so this pays while one wave of smaller tiles is enough;
 //! [`LinearRope::launch`] takes it then, of weights as layers keep them, column by column. [`Form::Separate`] is a [`Matmul`] and a
 //! rotation in place. `FUSE_TRACE=1` says which.
 //!
 //! **Traffic.** `(rows * k + k * n + rows * n) * size_of::<T>()` bytes and the angles, which are found in the cache; the separate form
-//! reads and writes the turned columns once more.
+//! reads and writes the rotated columns once more.
 //!
-//! **Rounding.** The product as [`crate::matmul`] states it, each pair then within `3 * 2^-24 * (|a| + |b|)` of its rotation, rounded
-//! to `T` once. The separate form rounds the product to `T` first.
+//! **Rounding.** The matmul as [`crate::matmul`] states it, each pair then within `3 * 2^-24 * (|a| + |b|)` of its rotation, rounded
+//! to `T` once. The separate form rounds the matmul to `T` first.
 //!
 //! **Source.** Su and others, *RoFormer*, 2021, arXiv:2104.09864, equation 34.
 
@@ -28,13 +27,13 @@ use crate::matmul::{Matmul, Multiply, Tile};
 use crate::reference::{Expected, unit_roundoff};
 use crate::rope::{Angles, HostAngles};
 use crate::shape::Checks;
-use crate::split_matmul::{FLAT, LOW};
+use crate::split_matmul::{SKINNY_M64, SKINNY_N32};
 
-/// The columns of a program that turns pairs in place.
-const TURNED: usize = 1024;
+/// The columns of a program that rotates pairs in place.
+const ROTATED_COLS: usize = 1024;
 
-/// The elements that a program copies at once.
-const COPIED: usize = 1024;
+/// The elements that a program copies in an iteration.
+const COPY_BLOCK: usize = 1024;
 
 const CHECKS: Checks = Checks("linear_rope");
 
@@ -42,7 +41,7 @@ const CHECKS: Checks = Checks("linear_rope");
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// A program makes `M x N` elements in steps of `K`; tiles follow each other in bands of sixteen rows of them.
+    /// A program computes `M x N` elements in steps of `K`; tiles are swizzled in groups of sixteen rows of them.
     #[fuse_kernel(
         T = [f16, bf16],
         configs = [
@@ -59,35 +58,35 @@ mod kernels {
         cos: &[f32],
         sin: &[f32],
         out: &mut View<T, 2>,
-        turned: i32,
+        rotated: i32,
         half: i32,
     ) {
         let rows = out.shape(0).to::<i32>();
-        let (down, across) = (tl::cdiv(rows, M), tl::cdiv(out.shape(1).to::<i32>(), N));
-        let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), down, across, 16);
+        let (grid_m, grid_n) = (tl::cdiv(rows, M), tl::cdiv(out.shape(1).to::<i32>(), N));
+        let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), grid_m, grid_n, 16);
         let (row, col) = (tile_row * M, tile_col * N);
         let mut acc = tl::zeros::<f32>([M, N]);
         for start in (0..x.shape(1)).step_by(K) {
             acc = tl::dot(x.load::<M, K>(row, start), weight.load::<K, N>(start, col), acc);
         }
-        let sum = if bias.shape(1) > 0 { acc + bias.load::<1, N>(0, col).to::<f32>() } else { acc };
-        let y = if col < turned {
+        let biased = if bias.shape(1) > 0 { acc + bias.load::<1, N>(0, col).to::<f32>() } else { acc };
+        let y = if col < rotated {
             let tokens = row + tl::arange(0, M);
             let pairs = col / 2 + tl::arange(0, N / 2);
             let position = tl::load(positions + tokens, tokens < rows, 0);
-            let places = (position * half).col() + (pairs % half).row();
-            let turns = (tokens < rows).col() & (2 * pairs < turned).row();
-            let cos = tl::select(turns, tl::load(cos + places, turns, 0.0), 1.0);
-            let sin = tl::load(sin + places, turns, 0.0);
-            let (a, b) = tl::split(tl::reshape(sum, [M, N / 2, 2]));
+            let offsets = (position * half).col() + (pairs % half).row();
+            let is_rotated = (tokens < rows).col() & (2 * pairs < rotated).row();
+            let cos = tl::select(is_rotated, tl::load(cos + offsets, is_rotated, 0.0), 1.0);
+            let sin = tl::load(sin + offsets, is_rotated, 0.0);
+            let (a, b) = tl::split(tl::reshape(biased, [M, N / 2, 2]));
             tl::interleave(a * cos - b * sin, b * cos + a * sin)
         } else {
-            sum
+            biased
         };
         out.store(y.to::<T>(), row, col);
     }
 
-    /// Turns the first `turned` of `row` columns of each token in place; program `(i, j)` takes the `j`th `BLOCK` of token `i`.
+    /// Rotates the first `rotated` of `row` columns of each token in place; program `(i, j)` takes the `j`th `BLOCK` of token `i`.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [1024], num_warps = 4)]
     pub fn rotate_pairs<T: Float, const BLOCK: usize>(
         x: &mut [T],
@@ -95,78 +94,83 @@ mod kernels {
         cos: &[f32],
         sin: &[f32],
         row: i32,
-        turned: i32,
+        rotated: i32,
         half: i32,
     ) {
         let token = tl::program_id(0);
         let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
         let pairs = tl::program_id(1) * (BLOCK / 2) + tl::arange(0, BLOCK / 2);
-        let mask = cols < turned;
+        let mask = cols < rotated;
         let v = tl::load(x + token * row + cols, mask).to::<f32>();
-        let places = tl::load(positions + token) * half + pairs % half;
-        let cos = tl::load(cos + places, 2 * pairs < turned);
-        let sin = tl::load(sin + places, 2 * pairs < turned);
+        let offsets = tl::load(positions + token) * half + pairs % half;
+        let cos = tl::load(cos + offsets, 2 * pairs < rotated);
+        let sin = tl::load(sin + offsets, 2 * pairs < rotated);
         let (a, b) = tl::split(tl::reshape(v, [BLOCK / 2, 2]));
         let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
         tl::store(x + token * row + cols, y.to::<T>(), mask);
     }
 
-    /// Copies rows of `k` elements; of the first `turned`, heads of `2 * half` rows, row `half + j` of a head comes behind row `j`.
+    /// Copies rows of `k` elements; of the first `rotated`, heads of `2 * half` rows, row `half + j` of a head comes behind row `j`.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [1024], num_warps = 4)]
     pub fn interleave_rows<T: Float, const BLOCK: usize>(
         x: &[T],
         out: &mut [T],
         k: i32,
-        turned: i32,
+        rotated: i32,
         half: i32,
     ) {
         let row = tl::program_id(0);
-        let of_head = row % (2 * half);
-        let from = if row < turned { row - of_head + of_head % 2 * half + of_head / 2 } else { row };
+        let row_of_head = row % (2 * half);
+        let source_row =
+            if row < rotated { row - row_of_head + row_of_head % 2 * half + row_of_head / 2 } else { row };
         for first in (0..k).step_by(BLOCK) {
-            let places = first + tl::arange(0, BLOCK);
-            tl::store(out + row * k + places, tl::load(x + from * k + places, places < k), places < k);
+            let offsets = first + tl::arange(0, BLOCK);
+            tl::store(
+                out + row * k + offsets,
+                tl::load(x + source_row * k + offsets, offsets < k),
+                offsets < k,
+            );
         }
     }
 }
 
 pub use kernels::{interleave_rows, linear_rope, rotate_pairs};
 
-/// Exchanges the rows of the weights of a linear layer, `[n, k]` row by row as layers keep them, so that pairs which were halves of a
-/// head are neighbors: those of the first `turned` rows, heads of `2 * half`. A bias is a matrix with one column.
+/// Permutes the rows of the weights of a linear layer, `[n, k]` row-major, so that pairs which were halves of a head are adjacent:
+/// those of the first `rotated` rows, heads of `2 * half`. A bias is a matrix with one column.
 ///
 /// # Errors
 /// If the lengths do not fit each other; those of a launch.
 pub fn interleave_pairs<'o, T: Float>(
     on: impl LaunchOn,
     weight: Slice<'_, T>,
-    [k, turned, half]: [usize; 3],
+    [k, rotated, half]: [usize; 3],
     out: impl Into<SliceMut<'o, T>>,
 ) -> Result<()>
 where
-    interleave_rows::Choice<T, COPIED>: interleave_rows::Declared,
+    interleave_rows::Choice<T, COPY_BLOCK>: interleave_rows::Declared,
 {
     let out = out.into();
     CHECKS.same(("weight", weight.len()), ("out", out.len()))?;
     let n = CHECKS.rows(("weight", weight.len()), k)?;
-    check_heads(turned, half, n)?;
+    check_rotated(rotated, half, n)?;
     if weight.is_empty() {
         return Ok(());
     }
-    let [k, turned, half] = [k, turned, half].map(|count| count as i32);
-    interleave_rows::<T, COPIED>(weight, out, k, turned, half).grid(n).launch(on)
+    let [k, rotated, half] = [k, rotated, half].map(|count| count as i32);
+    interleave_rows::<T, COPY_BLOCK>(weight, out, k, rotated, half).grid(n).launch(on)
 }
 
-/// Whether heads turn as a whole, and all of them are there.
-fn check_heads(turned: usize, half: usize, n: usize) -> Result<()> {
-    if half == 0 || !turned.is_multiple_of(2 * half) || turned > n {
-        let reason = format!("{turned} of {n} columns turn, in heads of {}", 2 * half);
+/// Whether the rotated columns are whole heads.
+fn check_rotated(rotated: usize, half: usize, n: usize) -> Result<()> {
+    if half == 0 || !rotated.is_multiple_of(2 * half) || rotated > n {
+        let reason = format!("{rotated} of {n} columns turn, in heads of {}", 2 * half);
         return Err(CHECKS.error(reason));
     }
     Ok(())
 }
 
-/// A linear layer with rotary embedding behind it: `LinearRope::<bf16>::new(&x, weight, angles).turned(queries_and_keys)`. `T` is `f32`,
+/// A linear layer with rotary embedding behind it: `LinearRope::<bf16>::new(&x, weight, angles).rotated(queries_and_keys)`. `T` is `f32`,
 /// `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct LinearRope<'a, T: Float> {
@@ -174,23 +178,23 @@ pub struct LinearRope<'a, T: Float> {
     weight: View<'a, T, 2>,
     bias: Option<Slice<'a, T>>,
     angles: Angles<'a>,
-    turned: Option<usize>,
+    rotated: Option<usize>,
 }
 
 impl<'a, T: RotateProduct> LinearRope<'a, T> {
-    /// A row of `x` for each position, as long as the columns of `weight`, `[k, n]` with any strides. All columns turn.
+    /// A row of `x` for each position, as long as the columns of `weight`, `[k, n]` with any strides. All columns are rotated.
     pub fn new(x: impl Into<Slice<'a, T>>, weight: View<'a, T, 2>, angles: Angles<'a>) -> Self {
-        LinearRope { x: x.into(), weight, bias: None, angles, turned: None }
+        LinearRope { x: x.into(), weight, bias: None, angles, rotated: None }
     }
 
-    /// Adds a number to each column, before it turns.
+    /// Adds a bias to each column, before the rotation.
     pub fn bias(self, bias: impl Into<Slice<'a, T>>) -> Self {
         LinearRope { bias: Some(bias.into()), ..self }
     }
 
-    /// The number of columns that turn, the first ones: those of queries and keys, in whole heads.
-    pub fn turned(self, columns: usize) -> Self {
-        LinearRope { turned: Some(columns), ..self }
+    /// The number of rotated columns, the first ones: those of queries and keys, in whole heads.
+    pub fn rotated(self, columns: usize) -> Self {
+        LinearRope { rotated: Some(columns), ..self }
     }
 
     /// Computes into `out`, `n` elements for each row, on a device or stream, in the form that is faster there.
@@ -199,7 +203,7 @@ impl<'a, T: RotateProduct> LinearRope<'a, T> {
     /// If the lengths do not fit each other; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let ([k, n], rows) = (self.weight.shape(), self.angles.positions.len());
-        // The fused form was measured for weights as layers keep them: the elements of a column side by side.
+        // The fused form was measured for K-major weights, as layers keep them.
         let is_k_major = self.weight.strides()[0] == 1;
         let form = if is_k_major { T::form(on, rows, [k, n]) } else { Form::Separate };
         trace_choice("linear_rope", format_args!("{form:?}: {rows} rows of {k}, {n} columns"));
@@ -218,9 +222,9 @@ impl<'a, T: RotateProduct> LinearRope<'a, T> {
     ) -> Result<()> {
         let mut out = out.into();
         let ([k, n], Angles { positions, half, .. }) = (self.weight.shape(), self.angles);
-        let (rows, turned) = (positions.len(), self.turned.unwrap_or(n));
+        let (rows, rotated) = (positions.len(), self.rotated.unwrap_or(n));
         self.angles.check(CHECKS)?;
-        check_heads(turned, half, n)?;
+        check_rotated(rotated, half, n)?;
         CHECKS.extents("x", [self.x.len()], [rows * k])?;
         CHECKS.extents("out", [out.len()], [rows * n])?;
         if let Some(bias) = &self.bias {
@@ -233,17 +237,17 @@ impl<'a, T: RotateProduct> LinearRope<'a, T> {
         if form == Form::Fused {
             let bias = self.bias.unwrap_or(self.x.slice(..0));
             let bias = bias.view([1, bias.len()])?;
-            return T::fused(on, Fused { x, weight: self.weight, bias, angles: self.angles, turned }, out);
+            return T::fused(on, Fused { x, weight: self.weight, bias, angles: self.angles, rotated }, out);
         }
-        let product = Matmul::<T, IDENTITY>::new(x, self.weight);
-        let product = self.bias.map_or(product, |bias| product.bias(bias));
-        product.launch(on, out.view_mut([rows, n])?)?;
-        rotate_in_place(on, self.angles, [n, turned], out)
+        let matmul_call = Matmul::<T, IDENTITY>::new(x, self.weight);
+        let matmul_call = self.bias.map_or(matmul_call, |bias| matmul_call.bias(bias));
+        matmul_call.launch(on, out.view_mut([rows, n])?)?;
+        rotate_in_place(on, self.angles, [n, rotated], out)
     }
 }
 
-/// Turns the first columns of packed rows in place, pairs of neighbors: the second half of [`Form::Separate`]. `of` has the columns of a
-/// row, and those that turn.
+/// Rotates the first columns of packed rows in place, adjacent pairs: the second kernel of [`Form::Separate`]. `of` has the columns of a
+/// row, and the rotated ones.
 ///
 /// # Errors
 /// If the lengths do not fit each other; those of a launch.
@@ -253,14 +257,14 @@ pub fn rotate_in_place<'o, T: RotateProduct>(
     of: [usize; 2],
     x: impl Into<SliceMut<'o, T>>,
 ) -> Result<()> {
-    let (x, [row, turned]) = (x.into(), of);
+    let (x, [row, rotated]) = (x.into(), of);
     angles.check(CHECKS)?;
-    check_heads(turned, angles.half, row)?;
+    check_rotated(rotated, angles.half, row)?;
     CHECKS.extents("x", [x.len()], [angles.positions.len() * row])?;
-    if x.len() * turned == 0 { Ok(()) } else { T::rotate(on, angles, of, x) }
+    if x.len() * rotated == 0 { Ok(()) } else { T::rotate(on, angles, of, x) }
 }
 
-/// What the fused form computes, once it is known to fit together.
+/// The checked arguments of the fused form.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Fused<'a, T: Float> {
@@ -268,7 +272,7 @@ pub struct Fused<'a, T: Float> {
     weight: View<'a, T, 2>,
     bias: View<'a, T, 2>,
     angles: Angles<'a>,
-    turned: usize,
+    rotated: usize,
 }
 
 /// The element types of [`LinearRope`].
@@ -281,24 +285,26 @@ pub trait RotateProduct: Multiply<IDENTITY> {
     #[doc(hidden)]
     fn fused(on: impl LaunchOn, of: Fused<'_, Self>, out: SliceMut<'_, Self>) -> Result<()>;
 
-    /// Launches [`rotate_pairs`] on rows of so many columns, of which so many turn.
+    /// Launches [`rotate_pairs`] on rows of so many columns, of which so many are rotated.
     #[doc(hidden)]
     fn rotate(on: impl LaunchOn, angles: Angles<'_>, of: [usize; 2], out: SliceMut<'_, Self>) -> Result<()>;
 }
 
-/// What all types have in common.
+/// The methods that all types share.
 macro_rules! rotate {
     ($T:ty) => {
         fn rotate(
             on: impl LaunchOn,
             angles: Angles<'_>,
-            [row, turned]: [usize; 2],
+            [row, rotated]: [usize; 2],
             out: SliceMut<'_, $T>,
         ) -> Result<()> {
             let Angles { positions, cos, sin, half } = angles;
-            let grid = (positions.len(), turned.div_ceil(TURNED));
-            let [row, turned, half] = [row, turned, half].map(|count| count as i32);
-            rotate_pairs::<$T, TURNED>(out, positions, cos, sin, row, turned, half).grid(grid).launch(on)
+            let grid = (positions.len(), rotated.div_ceil(ROTATED_COLS));
+            let [row, rotated, half] = [row, rotated, half].map(|count| count as i32);
+            rotate_pairs::<$T, ROTATED_COLS>(out, positions, cos, sin, row, rotated, half)
+                .grid(grid)
+                .launch(on)
         }
     };
 }
@@ -306,19 +312,19 @@ macro_rules! rotate {
 /// The largest tile that has registers for the angles.
 const LARGE: Tile = Tile { rows: 128, cols: 128 };
 
-/// The tile whose programs all run at once, if there is one that leaves few processors idle: with more waves a product has larger tiles,
-/// and the rotation is a small part of it.
+/// The tile of a single wave, if there is one that leaves few SMs idle: with more waves a matmul has larger tiles, and the rotation is
+/// a small part of it.
 fn tile(on: impl LaunchOn, out: [usize; 2]) -> Option<Tile> {
-    let processors = on.processors();
-    if out[0] <= FLAT.rows {
-        return Some(FLAT);
+    let sm_count = on.processors();
+    if out[0] <= SKINNY_N32.rows {
+        return Some(SKINNY_N32);
     }
-    let fits = |tile: Tile, least: usize| (least..=processors).contains(&tile.count([1, out[0], out[1]]));
-    let tiles = [(LOW, 0), (LARGE, processors / 2)];
+    let fits = |tile: Tile, least: usize| (least..=sm_count).contains(&tile.count([1, out[0], out[1]]));
+    let tiles = [(SKINNY_M64, 0), (LARGE, sm_count / 2)];
     tiles.into_iter().find(|&(tile, least)| on.has_clusters() && fits(tile, least)).map(|(tile, _)| tile)
 }
 
-macro_rules! rotate_halves {
+macro_rules! rotate_16bit {
     ($($T:ty),*) => {$(
         impl RotateProduct for $T {
             fn form(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Form {
@@ -328,30 +334,30 @@ macro_rules! rotate_halves {
             }
 
             fn fused(on: impl LaunchOn, of: Fused<'_, $T>, mut out: SliceMut<'_, $T>) -> Result<()> {
-                let Fused { x, weight, bias, angles: Angles { positions, cos, sin, half }, turned } = of;
+                let Fused { x, weight, bias, angles: Angles { positions, cos, sin, half }, rotated } = of;
                 let shape = [positions.len(), weight.shape()[1]];
-                let (turned, half) = (turned as i32, half as i32);
+                let (rotated, half) = (rotated as i32, half as i32);
                 let out = out.view_mut(shape)?;
                 let tile = tile(on, shape).unwrap_or(LARGE);
                 let programs = tile.count([1, shape[0], shape[1]]);
                 match tile {
-                    FLAT => {
-                        linear_rope::<$T, { FLAT.rows }, { FLAT.cols }, 256>(
-                            x, weight, bias, positions, cos, sin, out, turned, half,
+                    SKINNY_N32 => {
+                        linear_rope::<$T, { SKINNY_N32.rows }, { SKINNY_N32.cols }, 256>(
+                            x, weight, bias, positions, cos, sin, out, rotated, half,
                         )
                         .grid(programs)
                         .launch(on)
                     }
-                    LOW => {
-                        linear_rope::<$T, { LOW.rows }, { LOW.cols }, 128>(
-                            x, weight, bias, positions, cos, sin, out, turned, half,
+                    SKINNY_M64 => {
+                        linear_rope::<$T, { SKINNY_M64.rows }, { SKINNY_M64.cols }, 128>(
+                            x, weight, bias, positions, cos, sin, out, rotated, half,
                         )
                         .grid(programs)
                         .launch(on)
                     }
                     _ => {
                         linear_rope::<$T, { LARGE.rows }, { LARGE.cols }, 64>(
-                            x, weight, bias, positions, cos, sin, out, turned, half,
+                            x, weight, bias, positions, cos, sin, out, rotated, half,
                         )
                         .grid(programs)
                         .launch(on)
@@ -364,7 +370,7 @@ macro_rules! rotate_halves {
     )*};
 }
 
-rotate_halves!(f16, bf16);
+rotate_16bit!(f16, bf16);
 
 impl RotateProduct for f32 {
     fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
@@ -385,7 +391,7 @@ pub fn reference<T: Float>(
     weight: &[T],
     bias: &[T],
     angles: HostAngles<'_>,
-    turned: usize,
+    rotated: usize,
 ) -> Vec<Expected> {
     let (rows, n, dim) = (angles.positions.len(), bias.len(), 2 * angles.half);
     let k = weight.len() / n.max(1);
@@ -393,16 +399,16 @@ pub fn reference<T: Float>(
     let mut expected = Vec::with_capacity(rows * n);
     for token in 0..rows {
         let row = &x[token * k..][..k];
-        let sums = (0..n).map(|col| {
+        let biased_row = (0..n).map(|col| {
             let terms = row.iter().enumerate().map(|(i, x)| x.to_f64() * weight[i * n + col].to_f64());
             let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
             let value = sum + bias[col].to_f64();
             Expected { value, within: (k + 3) as f64 * unit * size + unit * value.abs() }.rounded(T::DTYPE)
         });
-        let sums: Vec<Expected> = sums.collect();
-        for (first, head) in sums.chunks(dim).enumerate().map(|(i, head)| (i * dim, head)) {
-            if first < turned {
-                expected.extend(angles.turn::<T>(token, head));
+        let biased_row: Vec<Expected> = biased_row.collect();
+        for (first, head) in biased_row.chunks(dim).enumerate().map(|(i, head)| (i * dim, head)) {
+            if first < rotated {
+                expected.extend(angles.rotate::<T>(token, head));
             } else {
                 expected.extend_from_slice(head);
             }

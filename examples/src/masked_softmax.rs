@@ -1,11 +1,11 @@
-//! `softmax(scale * x + mask)` or its logarithm, for each row of a matrix: the mask is added where it is made of numbers,
-//! and where it is made of bools, elements that are `false` take no part.
+//! `softmax(scale * x + mask)` or its logarithm, for each row of a matrix: a mask of floats is added,
+//! and a mask of bools excludes elements that are `false`.
 //!
 //! **Traffic.** Reads `x`, the mask and writes `out` once. A mask may have fewer rows than `x`: row `r` takes row `r %
-//! mask_rows`, so that one mask serves every head and batch, and is then found in the cache.
+//! mask_rows`, so that every head and batch shares one mask, which stays in the cache.
 //!
 //! **Rounding**, **special rows.** As [`crate::softmax`]; adding the mask rounds once more, by at most `2^-24 * |scale * x +
-//! mask|`. A row without any element that takes part gives probabilities of 0 and logarithms of negative infinity.
+//! mask|`. A fully masked row gives probabilities of 0 and logarithms of negative infinity.
 //!
 //! **Source.** Vaswani and others, 2017, arXiv:1706.03762, section 3.2.3; masks as `scaled_dot_product_attention` of PyTorch
 //! has them.
@@ -16,35 +16,34 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, MAX_SECOND};
-use crate::softmax::{Form, of_scores};
+use crate::shape::{Checks, MAX_GRID_YZ};
+use crate::softmax::{Form, softmax_scores};
 
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 16384;
 
-/// The longest row whose programs follow each other along a matrix; programs of longer ones follow each other along the
-/// rows that share a row of the mask, which is then still in the cache.
-const MAX_ALONG: usize = 1024;
+/// The longest row whose programs are ordered along a matrix; programs of longer ones are ordered along the rows that
+/// share a row of the mask, which is then still in the cache.
+const MAX_ROW_MAJOR: usize = 1024;
 
 /// The elements of a piece of a long row.
 const PIECE: usize = 4096;
 
 /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. One axis of the grid
-/// counts the rows of the mask, so that a program knows its own without a division, the other those that share it: the
-/// second and the first, or the first and the second for blocks of 1024. `ADD` says what the mask does.
+/// counts the rows of the mask, so that a program needs no division, the other the rows that share it: the
+/// second and the first, or the first and the second for blocks of 1024. With `ADDITIVE` the mask is added.
 ///
-/// The exponentials wait for their sum, so that a probability is one product more; for a logarithm the scores are made
-/// again, from the cache.
+/// The exponentials stay in registers until their sum is known; for a logarithm the scores are recomputed from the cache.
 #[fuse_kernel(
     configs = [
-        { T: f32, M: f32, ADD: true }, { T: f32, M: bool, ADD: false }, { T: f16, M: f16, ADD: true },
-        { T: f16, M: bool, ADD: false }, { T: bf16, M: bf16, ADD: true }, { T: bf16, M: bool, ADD: false },
+        { T: f32, M: f32, ADDITIVE: true }, { T: f32, M: bool, ADDITIVE: false }, { T: f16, M: f16, ADDITIVE: true },
+        { T: f16, M: bool, ADDITIVE: false }, { T: bf16, M: bf16, ADDITIVE: true }, { T: bf16, M: bool, ADDITIVE: false },
     ],
     BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384], num_warps = BLOCK * size_of::<T>() / 2048,
 )]
-pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>(
+pub fn masked_softmax<T: Float, M: Element, const ADDITIVE: bool, const BLOCK: usize>(
     x: &[T],
-    allowed: &[M],
+    mask_values: &[M],
     out: &mut [T],
     n_cols: i32,
     scale: f32,
@@ -56,41 +55,41 @@ pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>
         (tl::program_id(0), tl::program_id(1) * tl::num_programs(0) + tl::program_id(0))
     };
     let cols = tl::arange(0, BLOCK);
-    let mask = cols < n_cols;
-    let (x, allowed) = (x + row * n_cols + cols, allowed + mask_row * n_cols + cols);
-    let scores = |x, allowed| {
-        let (z, allowed) = (x.to::<f32>() * scale, allowed.to::<f32>());
-        // Nothing is allowed beyond the mask.
-        let present = if ADD { mask } else { allowed != 0.0 };
-        tl::select(present, if ADD { z + allowed } else { z }, f32::NEG_INFINITY)
+    let in_bounds = cols < n_cols;
+    let (x, mask_values) = (x + row * n_cols + cols, mask_values + mask_row * n_cols + cols);
+    let scores = |x, mask_values| {
+        let (z, mask_values) = (x.to::<f32>() * scale, mask_values.to::<f32>());
+        // Out of bounds the loads give `false`.
+        let is_kept = if ADDITIVE { in_bounds } else { mask_values != 0.0 };
+        tl::select(is_kept, if ADDITIVE { z + mask_values } else { z }, f32::NEG_INFINITY)
     };
-    let z = scores(tl::load(x, mask), tl::load(allowed, mask).evict_last());
-    let peak = tl::max(z, 0);
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let power = tl::exp2((z - base) * f32::consts::LOG2_E);
-    let total = tl::sum(power, 0);
+    let z = scores(tl::load(x, in_bounds), tl::load(mask_values, in_bounds).evict_last());
+    let row_max = tl::max(z, 0);
+    let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
+    let exps = tl::exp2((z - safe_max) * f32::consts::LOG2_E);
+    let row_sum = tl::sum(exps, 0);
     let y = if log {
-        let z = scores(tl::load(x, mask).evict_first(), tl::load(allowed, mask));
-        z - base - tl::select(total == 0.0, 0.0, tl::log2(total)) * f32::consts::LN_2
+        let z = scores(tl::load(x, in_bounds).evict_first(), tl::load(mask_values, in_bounds));
+        z - safe_max - tl::select(row_sum == 0.0, 0.0, tl::log2(row_sum)) * f32::consts::LN_2
     } else {
-        power * tl::select(total == 0.0, 0.0, 1.0 / total)
+        exps * tl::select(row_sum == 0.0, 0.0, 1.0 / row_sum)
     };
-    tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+    tl::store(out + row * n_cols + cols, y.to::<T>(), in_bounds);
 }
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the largest of
 /// its elements and the sum of their exponentials relative to it.
 #[fuse_kernel(
     configs = [
-        { T: f32, M: f32, ADD: true }, { T: f32, M: bool, ADD: false }, { T: f16, M: f16, ADD: true },
-        { T: f16, M: bool, ADD: false }, { T: bf16, M: bf16, ADD: true }, { T: bf16, M: bool, ADD: false },
+        { T: f32, M: f32, ADDITIVE: true }, { T: f32, M: bool, ADDITIVE: false }, { T: f16, M: f16, ADDITIVE: true },
+        { T: f16, M: bool, ADDITIVE: false }, { T: bf16, M: bf16, ADDITIVE: true }, { T: bf16, M: bool, ADDITIVE: false },
     ],
     BLOCK = [4096],
     num_warps = 16,
 )]
-pub fn masked_softmax_long<T: Float, M: Element, const ADD: bool, const BLOCK: usize>(
+pub fn masked_softmax_long<T: Float, M: Element, const ADDITIVE: bool, const BLOCK: usize>(
     x: &[T],
-    allowed: &[M],
+    mask_values: &[M],
     out: &mut [T],
     mask_rows: i32,
     n_cols: i32,
@@ -100,41 +99,45 @@ pub fn masked_softmax_long<T: Float, M: Element, const ADD: bool, const BLOCK: u
     let row = tl::program_id(0);
     let mask_row = row % mask_rows;
     let cols = tl::arange(0, BLOCK);
-    let mut peaks = tl::full([BLOCK], f32::NEG_INFINITY);
-    let mut totals = tl::zeros::<f32>([BLOCK]);
+    let mut lane_max = tl::full([BLOCK], f32::NEG_INFINITY);
+    let mut lane_sum = tl::zeros::<f32>([BLOCK]);
     for first in (0..n_cols).step_by(BLOCK) {
-        let mask = first + cols < n_cols;
-        let z = tl::load(x + row * n_cols + first + cols, mask).to::<f32>() * scale;
-        let part = tl::load(allowed + mask_row * n_cols + first + cols, mask).to::<f32>();
-        let present = if ADD { mask } else { part != 0.0 };
-        let z = tl::select(present, if ADD { z + part } else { z }, f32::NEG_INFINITY);
-        let higher = tl::maximum(peaks, z);
-        let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
-        let kept = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E);
-        totals = kept + tl::exp2((z - base) * f32::consts::LOG2_E);
-        peaks = higher;
+        let in_bounds = first + cols < n_cols;
+        let z = tl::load(x + row * n_cols + first + cols, in_bounds).to::<f32>() * scale;
+        let mask_piece = tl::load(mask_values + mask_row * n_cols + first + cols, in_bounds).to::<f32>();
+        let is_kept = if ADDITIVE { in_bounds } else { mask_piece != 0.0 };
+        let z = tl::select(is_kept, if ADDITIVE { z + mask_piece } else { z }, f32::NEG_INFINITY);
+        let new_max = tl::maximum(lane_max, z);
+        let safe_max = tl::select(new_max == f32::NEG_INFINITY, 0.0, new_max);
+        let rescaled = lane_sum * tl::exp2((lane_max - safe_max) * f32::consts::LOG2_E);
+        lane_sum = rescaled + tl::exp2((z - safe_max) * f32::consts::LOG2_E);
+        lane_max = new_max;
     }
-    let peak = tl::max(peaks, 0);
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
-    let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-    let nats = bits * f32::consts::LN_2;
+    let row_max = tl::max(lane_max, 0);
+    let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
+    let row_sum = tl::sum(lane_sum * tl::exp2((lane_max - safe_max) * f32::consts::LOG2_E), 0);
+    let log2_denom = tl::select(row_sum == 0.0, 0.0, tl::log2(row_sum));
+    let log_denom = log2_denom * f32::consts::LN_2;
     for first in (0..n_cols).step_by(BLOCK) {
-        let mask = first + cols < n_cols;
-        let z = tl::load(x + row * n_cols + first + cols, mask).to::<f32>() * scale;
-        let part = tl::load(allowed + mask_row * n_cols + first + cols, mask).to::<f32>();
-        let z = if ADD { z + part } else { tl::select(part != 0.0, z, f32::NEG_INFINITY) };
-        let y = tl::select(log, z - base - nats, tl::exp2((z - base) * f32::consts::LOG2_E - bits));
-        tl::store(out + row * n_cols + first + cols, y.to::<T>(), mask);
+        let in_bounds = first + cols < n_cols;
+        let z = tl::load(x + row * n_cols + first + cols, in_bounds).to::<f32>() * scale;
+        let mask_piece = tl::load(mask_values + mask_row * n_cols + first + cols, in_bounds).to::<f32>();
+        let z = if ADDITIVE { z + mask_piece } else { tl::select(mask_piece != 0.0, z, f32::NEG_INFINITY) };
+        let y = tl::select(
+            log,
+            z - safe_max - log_denom,
+            tl::exp2((z - safe_max) * f32::consts::LOG2_E - log2_denom),
+        );
+        tl::store(out + row * n_cols + first + cols, y.to::<T>(), in_bounds);
     }
 }
 
 /// A matrix of as many columns as the scores, and as many rows or a divisor of them.
 #[derive(Clone, Copy)]
 pub enum Mask<'a, T: Float> {
-    /// Is added to the scaled scores.
+    /// Added to the scaled scores.
     Add(Slice<'a, T>),
-    /// Says which elements take part.
+    /// `false` excludes an element.
     Keep(Slice<'a, bool>),
 }
 
@@ -154,7 +157,7 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
         MaskedSoftmax { x: x.into(), mask, cols, scale: 1.0, form: Form::Probability }
     }
 
-    /// What elements are multiplied by first.
+    /// The scale of elements.
     pub fn scale(self, scale: f32) -> Self {
         MaskedSoftmax { scale, ..self }
     }
@@ -194,18 +197,18 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
                 }
             };
         }
-        for part in parts(rows, mask_rows, self.cols <= MAX_ALONG) {
-            let [place, of_mask] =
-                [part.rows, part.mask_rows].map(|r| r.start * self.cols..r.end * self.cols);
-            let (x, out) = (self.x.slice(place.clone()), out.slice_mut(place));
+        for launch in row_launches(rows, mask_rows, self.cols <= MAX_ROW_MAJOR) {
+            let [elements, mask_elements] =
+                [launch.rows, launch.mask_rows].map(|r| r.start * self.cols..r.end * self.cols);
+            let (x, out) = (self.x.slice(elements.clone()), out.slice_mut(elements));
             match self.mask {
                 Mask::Add(mask) => {
                     let call = masked_softmax::<T, T, true>;
-                    call(x, mask.slice(of_mask), out, cols, scale, log).grid(part.grid).launch(on)?;
+                    call(x, mask.slice(mask_elements), out, cols, scale, log).grid(launch.grid).launch(on)?;
                 }
                 Mask::Keep(mask) => {
                     let call = masked_softmax::<T, bool, false>;
-                    call(x, mask.slice(of_mask), out, cols, scale, log).grid(part.grid).launch(on)?;
+                    call(x, mask.slice(mask_elements), out, cols, scale, log).grid(launch.grid).launch(on)?;
                 }
             }
         }
@@ -229,38 +232,42 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
     }
 }
 
-/// What one launch does.
+/// The rows and the grid of one launch.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct RowLaunch {
     pub rows: Range<usize>,
     pub mask_rows: Range<usize>,
     pub grid: (usize, usize),
 }
 
-/// The launches for `rows` rows of scores: each takes as many matrices, and as many rows of each, as its grid has place for.
-/// `along` says that the mask's rows lie along the first axis.
+/// The launches for `rows` rows of scores: each takes as many matrices, and as many rows of each, as fit its grid.
+/// With `along` the grid's first axis counts the mask's rows.
 #[doc(hidden)]
-pub fn parts(rows: usize, mask_rows: usize, along: bool) -> Vec<Part> {
+pub fn row_launches(rows: usize, mask_rows: usize, along: bool) -> Vec<RowLaunch> {
     let matrices = rows / mask_rows;
-    let (count, height) = match (along, mask_rows <= MAX_SECOND) {
-        (true, _) => (MAX_SECOND, mask_rows),
+    let (count, height) = match (along, mask_rows <= MAX_GRID_YZ) {
+        (true, _) => (MAX_GRID_YZ, mask_rows),
         (false, true) => (matrices, mask_rows),
-        (false, false) => (1, MAX_SECOND),
+        (false, false) => (1, MAX_GRID_YZ),
     };
-    let mut parts = vec![];
+    let mut row_launches = vec![];
     for first in (0..matrices).step_by(count) {
         for top in (0..mask_rows).step_by(height) {
             let (count, height) = (count.min(matrices - first), height.min(mask_rows - top));
             let start = first * mask_rows + top;
             let grid = if along { (height, count) } else { (count, height) };
-            parts.push(Part { rows: start..start + count * height, mask_rows: top..top + height, grid });
+            row_launches.push(RowLaunch {
+                rows: start..start + count * height,
+                mask_rows: top..top + height,
+                grid,
+            });
         }
     }
-    parts
+    row_launches
 }
 
-/// What the mask makes of each score, for [`reference()`].
+/// The mask of [`reference()`].
 #[derive(Clone, Copy, Debug)]
 pub enum HostMask<'a, T> {
     /// As [`Mask::Add`].
@@ -288,5 +295,5 @@ pub fn reference<T: Float>(
         Expected { value, within }
     };
     let scores: Vec<Expected> = x.iter().enumerate().map(score).collect();
-    of_scores(&scores, cols, form, T::DTYPE)
+    softmax_scores(&scores, cols, form, T::DTYPE)
 }

@@ -52,7 +52,7 @@ pub struct Problem {
     /// The extent that is summed over.
     pub k: usize,
     /// Matrices of operand B.
-    pub right_batches: usize,
+    pub b_batches: usize,
     /// Bytes of an element: 2, or 4 of `f32` in TF32, or 1.
     pub bytes: usize,
     /// Whether operands A and B have contiguous rows or columns, K-major ones of 8-bit types, that begin at multiples of 16 bytes.
@@ -62,9 +62,9 @@ pub struct Problem {
     /// Whether operand B is K-major: its columns are contiguous.
     pub b_is_k_major: bool,
     /// Whether the epilogue has what the largest tiles have no registers for, such as a matrix to add.
-    pub adds: bool,
+    pub has_residual: bool,
     /// Whether rows of the result begin at others than multiples of 16 bytes: threads store its elements.
-    pub odd_out: bool,
+    pub unaligned_out: bool,
 }
 
 /// Microseconds of an iteration and of all else of a tile, with so many blocks on an SM.
@@ -199,8 +199,8 @@ const BYTE: f64 = 0.360e-6;
 /// Of a byte that all blocks read out of L2 at once.
 const READ: f64 = 0.0800e-6;
 /// Of a kernel that adds partial sums, or a matrix, and of a byte of partial sums.
-const SUM: f64 = 2.55;
-const SUMMED_BYTE: f64 = 0.0979e-6;
+const REDUCE_LAUNCH: f64 = 2.55;
+const PARTIAL_BYTE: f64 = 0.0979e-6;
 /// Of the kernel that copies operands, and of a byte that is read or written.
 const COPY: f64 = 1.89;
 const COPIED_BYTE: f64 = 0.409e-6;
@@ -211,8 +211,8 @@ const SHARED: f64 = 0.402;
 const SHARED_LOADS: f64 = 0.959;
 /// The split-K factors that are tried, the least extent along K of a program, and the most programs for each SM.
 const SPLITS: [usize; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
-const TERMS: usize = 128;
-const FMA_TERMS: usize = 32;
+const MIN_SPLIT_TERMS: usize = 128;
+const MIN_FMA_TERMS: usize = 32;
 const MOST_PROGRAMS: usize = 2;
 /// The most bytes of partial sums.
 const MOST_BYTES: usize = 1 << 28;
@@ -233,15 +233,18 @@ impl Problem {
     /// Whether there are kernels of a block, of whole tiles and of parts.
     fn kernels(&self, of: &TileCost) -> [bool; 2] {
         match self.bytes {
-            1 => [of.block == WIDE && !self.adds || [LARGE, MIDDLE].contains(&of.block), of.block == SMALL],
+            1 => [
+                of.block == WIDE && !self.has_residual || [LARGE, MIDDLE].contains(&of.block),
+                of.block == SMALL,
+            ],
             BYTES => {
-                let adds = [LARGEST, WIDE].contains(&of.block) && self.adds;
+                let has_residual = [LARGEST, WIDE].contains(&of.block) && self.has_residual;
                 let takes_b = of.block != SLIM || self.b_is_k_major;
-                [!adds && takes_b, of.splits]
+                [!has_residual && takes_b, of.splits]
             }
             _ => {
                 let whole = [LARGE, SMALL, MIDDLE, block(64, 64, 64)].contains(&of.block);
-                [whole || of.block == LARGEST && !self.adds, [SMALL, MIDDLE].contains(&of.block)]
+                [whole || of.block == LARGEST && !self.has_residual, [SMALL, MIDDLE].contains(&of.block)]
             }
         }
     }
@@ -257,35 +260,37 @@ impl Problem {
         if split_k == 1 {
             return 0.0;
         }
-        SUM + ((4 * split_k + self.bytes) * self.out.iter().product::<usize>()) as f64 * SUMMED_BYTE
+        REDUCE_LAUNCH
+            + ((4 * split_k + self.bytes) * self.out.iter().product::<usize>()) as f64 * PARTIAL_BYTE
     }
 
     /// Microseconds of a configuration on so many SMs.
-    fn estimate(&self, of: &TileCost, split_k: usize, copies: bool, processors: usize) -> f64 {
+    fn estimate(&self, of: &TileCost, split_k: usize, copies: bool, sm_count: usize) -> f64 {
         let [batches, m, n] = self.out;
         let by_tma = copies || self.aligned == [true; 2];
         let (Time { iteration, fixed, blocks }, shared) =
             if by_tma { (of.tma, SHARED) } else { (of.loads, SHARED_LOADS) };
-        let fixed = if self.odd_out && split_k == 1 { fixed + of.odd } else { fixed };
+        let fixed = if self.unaligned_out && split_k == 1 { fixed + of.odd } else { fixed };
         let programs = of.block.tile.count(self.out) * split_k;
-        let beside = blocks.min(programs.div_ceil(processors)) - 1;
+        let co_resident = blocks.min(programs.div_ceil(sm_count)) - 1;
         let Block { tile: Tile { rows, cols }, k } = self.block(of);
         // Threads take as long for each element.
         let iteration = if by_tma { iteration } else { iteration * k as f64 / of.block.k as f64 };
         let iterations = self.k.div_ceil(k).div_ceil(split_k);
         let straddled = self.within_sectors.map(|within| if within && !copies { STRADDLED } else { 1.0 });
         let lines = rows as f64 * straddled[0] + cols as f64 * straddled[1];
-        let read = (programs.min(processors * blocks) * self.bytes * k) as f64 * lines;
-        let iteration = overlapped(iteration * (1.0 + beside as f64 * shared), read * READ);
-        let waves = programs.div_ceil(processors * blocks) as f64 * (iterations as f64 * iteration + fixed);
-        let (left, right) = (batches * m * self.k, self.right_batches * self.k * n);
+        let read = (programs.min(sm_count * blocks) * self.bytes * k) as f64 * lines;
+        let iteration = overlapped(iteration * (1.0 + co_resident as f64 * shared), read * READ);
+        let waves = programs.div_ceil(sm_count * blocks) as f64 * (iterations as f64 * iteration + fixed);
+        let (a_elements, b_elements) = (batches * m * self.k, self.b_batches * self.k * n);
         let (out, sums) = (batches * m * n, 4 * batches * m * n * split_k);
         let written = if split_k > 1 { sums } else { self.bytes * out };
-        let moved = (self.bytes * (left + right) + written) as f64 * BYTE;
+        let moved = (self.bytes * (a_elements + b_elements) + written) as f64 * BYTE;
         let mut total = overlapped(waves, moved);
         total += self.summing(split_k);
         if copies {
-            let elements = self.aligned.into_iter().zip([left, right]).filter(|(aligned, _)| !aligned);
+            let elements =
+                self.aligned.into_iter().zip([a_elements, b_elements]).filter(|(aligned, _)| !aligned);
             let elements: usize = elements.map(|(_, elements)| elements).sum();
             total += COPY + (2 * self.bytes * elements) as f64 * COPIED_BYTE;
         }
@@ -293,30 +298,31 @@ impl Problem {
     }
 
     /// The configuration with the least estimate on a GPU with `wgmma` and so many SMs.
-    pub fn fastest(&self, processors: usize) -> Config {
-        self.least(processors).1
+    pub fn fastest(&self, sm_count: usize) -> Config {
+        self.least(sm_count).1
     }
 
     /// Whether a matrix is added sooner by a kernel of its own, behind a product by tiles that have no registers for it.
-    pub fn adds_apart(&self, processors: usize) -> bool {
-        let [behind, product] = [true, false].map(|adds| Problem { adds, ..*self }.least(processors).0);
+    pub fn adds_separately(&self, sm_count: usize) -> bool {
+        let [behind, product] =
+            [true, false].map(|has_residual| Problem { has_residual, ..*self }.least(sm_count).0);
         let bytes = 3 * self.bytes * self.out.iter().product::<usize>();
-        product + SUM + bytes as f64 * BYTE < behind
+        product + REDUCE_LAUNCH + bytes as f64 * BYTE < behind
     }
 
     /// The least estimate, in microseconds, and its configuration.
-    fn least(&self, processors: usize) -> (f64, Config) {
+    fn least(&self, sm_count: usize) -> (f64, Config) {
         let copies: &[bool] = if self.aligned == [true; 2] { &[false] } else { &[false, true] };
         let mut best: Option<(f64, Config)> = None;
         for of in &BLOCKS {
             let Block { tile, .. } = of.block;
             let [whole, parts] = self.kernels(of);
             let splits = self
-                .splits(TERMS)
-                .filter(|split_k| parts && tile.count(self.out) * split_k <= MOST_PROGRAMS * processors);
+                .splits(MIN_SPLIT_TERMS)
+                .filter(|split_k| parts && tile.count(self.out) * split_k <= MOST_PROGRAMS * sm_count);
             for split_k in whole.then_some(1).into_iter().chain(splits) {
                 for &copies in copies {
-                    let estimate = self.estimate(of, split_k, copies, processors);
+                    let estimate = self.estimate(of, split_k, copies, sm_count);
                     if best.is_none_or(|(least, _)| estimate < least) {
                         let copies = self.aligned.map(|aligned| copies && !aligned);
                         best = Some((estimate, Config { block: self.block(of), split_k, copies }));
@@ -328,10 +334,10 @@ impl Problem {
     }
 
     /// Microseconds of a configuration of `f32` on so many SMs.
-    fn estimate_by_fma(&self, of: &FmaCost, split_k: usize, processors: usize) -> f64 {
+    fn estimate_by_fma(&self, of: &FmaCost, split_k: usize, sm_count: usize) -> f64 {
         let [batches, m, n] = self.out;
         let FmaTime { multiplied, latency } = if self.aligned == [true; 2] { of.aligned } else { of.odd };
-        let on_one = (of.block.tile.count(self.out) * split_k).div_ceil(processors);
+        let on_one = (of.block.tile.count(self.out) * split_k).div_ceil(sm_count);
         let of_blocks = |blocks: usize| match blocks {
             0 => 0.0,
             _ => overlapped(blocks as f64 * multiplied, latency),
@@ -340,20 +346,21 @@ impl Problem {
         let iterations = self.k.div_ceil(of.block.k).div_ceil(split_k) as f64;
         let waves = iterations * (full as f64 * of_blocks(of.blocks) + of_blocks(rest))
             + on_one.div_ceil(of.blocks) as f64 * of.fixed;
-        let read = batches * m * self.k + self.right_batches * self.k * n;
+        let read = batches * m * self.k + self.b_batches * self.k * n;
         let moved = (4 * (read + batches * m * n * split_k)) as f64 * BYTE;
         overlapped(waves, moved) + self.summing(split_k)
     }
 
     /// The configuration of `f32`, which threads multiply by FMA.
     pub(crate) fn by_fma(&self, on: impl LaunchOn) -> Config {
-        let (processors, splits_k) = (on.processors(), on.shared_bytes().is_some());
+        let (sm_count, can_split_k) = (on.processors(), on.shared_bytes().is_some());
         let mut best: Option<(f64, Config)> = None;
-        for of in FMA_BLOCKS.iter().filter(|of| !(self.adds && of.block == LARGE_BY_FMA)) {
+        for of in FMA_BLOCKS.iter().filter(|of| !(self.has_residual && of.block == LARGE_BY_FMA)) {
             let block = of.block;
-            for split_k in std::iter::once(1).chain(self.splits(FMA_TERMS).filter(|_| of.splits && splits_k))
+            for split_k in
+                std::iter::once(1).chain(self.splits(MIN_FMA_TERMS).filter(|_| of.splits && can_split_k))
             {
-                let estimate = self.estimate_by_fma(of, split_k, processors);
+                let estimate = self.estimate_by_fma(of, split_k, sm_count);
                 if best.is_none_or(|(least, _)| estimate < least) {
                     best = Some((estimate, Config { block, split_k, copies: [false; 2] }));
                 }
@@ -364,11 +371,11 @@ impl Problem {
 
     /// The configuration on other devices.
     pub(crate) fn without_wgmma(&self, on: impl LaunchOn, blocks: [Block; 2]) -> Config {
-        let processors = on.processors();
+        let sm_count = on.processors();
         let split_k =
-            if on.shared_bytes().is_some() { split_matmul::parts(self.out, self.k, processors) } else { 1 };
+            if on.shared_bytes().is_some() { split_matmul::split_k(self.out, self.k, sm_count) } else { 1 };
         let [large, small] = blocks;
-        let tile = Tile::of([large.tile, small.tile], self.out, processors);
+        let tile = Tile::of([large.tile, small.tile], self.out, sm_count);
         let block = if tile == large.tile && split_k == 1 { large } else { small };
         Config { block, split_k, copies: [false; 2] }
     }

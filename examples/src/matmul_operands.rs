@@ -1,11 +1,11 @@
-//! The operands of [`crate::matmul`] as kernels read them fast: which are, and copies of those that are not.
+//! The operands of [`crate::matmul`]: which are aligned, and aligned copies of those that are not.
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Result, Temporary};
 
 use crate::matmul::Tile;
 use crate::matmul_tiles::{align_both, align_rows, transpose_rows};
-use crate::split_matmul::{self, THIN_COLS};
+use crate::split_matmul::{self, SMALL_N};
 
 /// Whether so many lines of elements are contiguous and begin at multiples of 16 bytes, as far as their strides say.
 pub(crate) fn are_lines_aligned<T: Element>(count: usize, [line, element]: [usize; 2]) -> bool {
@@ -40,7 +40,7 @@ pub(crate) struct OperandCopy<'v, T: Element> {
     /// The contiguous rows or columns of the operand.
     lines: View<'v, T, 3>,
     column_major: bool,
-    /// Whether those of the copy are the other ones.
+    /// Whether the copy is transposed.
     transposed: bool,
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn copy_operands<'v, T: CopyRows>(
 ) -> Result<Copies<'v, T>> {
     let programs = |tile: Tile| operands.iter().flatten().map(|copy| copy.programs(tile)).sum::<usize>();
     let longest = operands.iter().flatten().map(|copy| copy.lines.shape()[2]).max().unwrap_or(0);
-    let tile = if longest <= THIN_COLS {
+    let tile = if longest <= SMALL_N {
         SHORT_COPY
     } else if longest > COPY.cols && programs(LONG_COPY) >= 2 * on.processors() {
         LONG_COPY
@@ -206,7 +206,7 @@ pub(crate) fn copy_operands<'v, T: CopyRows>(
     }))
 }
 
-/// Copies those of the operands that are to be, to their own order or to the other one.
+/// Copies some of the operands, to their own order or to the other one.
 pub(crate) fn copies_of<'v, T: CopyRows>(
     on: impl LaunchOn,
     given: [View<'v, T, 3>; 2],
@@ -243,13 +243,13 @@ impl<'v, T: Element> Copies<'v, T> {
     }
 }
 
-/// Bytes that memory is read in.
+/// Bytes of a sector of memory.
 pub(crate) const SECTOR: usize = 32;
 /// Bytes of a line of L2.
 const CACHE_LINE: usize = 128;
-/// What a program of [`transpose_rows`] copies.
+/// The tile of [`transpose_rows`].
 const TRANSPOSED: Tile = Tile { rows: 64, cols: 64 };
-/// What a program of [`align_rows`] copies: of rows of at most [`THIN_COLS`] elements, of others, and of long ones that are many.
+/// The tiles of [`align_rows`]: of rows of at most [`SMALL_N`] elements, of others, and of many long ones.
 const SHORT_COPY: Tile = Tile { rows: 64, cols: 32 };
 const COPY: Tile = Tile { rows: 8, cols: 256 };
 const LONG_COPY: Tile = Tile { rows: 8, cols: 1024 };

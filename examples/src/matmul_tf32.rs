@@ -1,30 +1,30 @@
 //! [`crate::matmul`] of `f32` in TF32.
 //!
-//! `wgmma` takes operands of 32 bits from shared memory where they are K-major alone, and the left one from registers as it comes. Of
+//! `wgmma` takes operands of 32 bits from shared memory only where they are K-major, and operand A from registers in any order. For
 //! row-major operands the transpose of the result is computed, from B in registers and A; where A is column-major and B row-major,
 //! neither is K-major, and one is copied.
 
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::matmul::{Factors, Tile, by_block, launch_parts};
+use crate::matmul::{MatmulOperands, Tile, dispatch_block, launch_split_k};
 use crate::matmul_heuristic::{Block, Config, Problem};
 use crate::matmul_operands::{copies_of, is_column_major};
 use crate::matmul_tiles::{matmul_tf32, matmul_tf32_parts, sum_parts};
-use crate::split_matmul::{SUMMED, THIN, THIN_COLS};
+use crate::split_matmul::{REDUCE, REDUCE_SMALL_N, SMALL_N};
 
 /// The operand that must be copied because neither is K-major: the smaller one.
-fn to_transpose(of: &Factors<'_, f32>) -> Option<usize> {
+fn to_transpose(of: &MatmulOperands<'_, f32>) -> Option<usize> {
     let elements = |matrices: &View<'_, f32, 3>| matrices.shape().iter().product::<usize>();
-    let neither = is_column_major(&of.a) && !is_column_major(&of.b);
-    neither.then(|| usize::from(elements(&of.b) < elements(&of.a)))
+    let needs_copy = is_column_major(&of.a) && !is_column_major(&of.b);
+    needs_copy.then(|| usize::from(elements(&of.b) < elements(&of.a)))
 }
 
 /// The configuration on a GPU with `wgmma`.
-pub(crate) fn config(on: impl LaunchOn, of: &Factors<'_, f32>, act: i32, out: [usize; 3]) -> Config {
+pub(crate) fn config(on: impl LaunchOn, of: &MatmulOperands<'_, f32>, act: i32, out: [usize; 3]) -> Config {
     let problem = of.problem(out);
     // The largest tiles have no registers for an activation either.
-    let problem = Problem { adds: problem.adds || act != 0, ..problem };
+    let problem = Problem { has_residual: problem.has_residual || act != 0, ..problem };
     match to_transpose(of) {
         Some(operand) => {
             let mut aligned = problem.aligned;
@@ -35,46 +35,48 @@ pub(crate) fn config(on: impl LaunchOn, of: &Factors<'_, f32>, act: i32, out: [u
     }
 }
 
-/// Launches what computes the product, with an activation of [`crate::activation`].
+/// Launches the matmul with an activation of [`crate::activation`].
 pub(crate) fn multiply(
     on: impl LaunchOn,
-    of: Factors<'_, f32>,
+    of: MatmulOperands<'_, f32>,
     config: Config,
     act: i32,
     out: ViewMut<'_, f32, 3>,
 ) -> Result<()> {
-    let turned = to_transpose(&of);
+    let transposed = to_transpose(&of);
     let given = [of.a, of.b];
-    let copies = copies_of(on, given, config.copies, [0, 1].map(|operand| turned == Some(operand)))?;
+    let copies = copies_of(on, given, config.copies, [0, 1].map(|operand| transposed == Some(operand)))?;
     let [a, b] = copies.operands(given)?;
-    launch(on, Factors { a, b, ..of }, config, act, out)
+    launch(on, MatmulOperands { a, b, ..of }, config, act, out)
 }
 
 fn launch(
     on: impl LaunchOn,
-    of: Factors<'_, f32>,
+    of: MatmulOperands<'_, f32>,
     config: Config,
     act: i32,
     out: ViewMut<'_, f32, 3>,
 ) -> Result<()> {
     let programs = config.block.tile.count(out.shape());
     if config.split_k > 1 {
-        return launch_parts!(f32, on, of, out, config, act = act, |block, a, b, sums, share| {
-            by_block!(block, [64 x 128 x 32, 64 x 64 x 64], |M, N, K| {
-                matmul_tf32_parts::<M, N, K>(a, b, sums, share).grid((programs, config.split_k)).launch(on)
+        return launch_split_k!(f32, on, of, out, config, act = act, |block, a, b, partials, k_steps| {
+            dispatch_block!(block, [64 x 128 x 32, 64 x 64 x 64], |M, N, K| {
+                matmul_tf32_parts::<M, N, K>(a, b, partials, k_steps).grid((programs, config.split_k)).launch(on)
             })
         });
     }
-    let Factors { a, b, bias, residual, alpha, .. } = of;
-    let finishes = residual.shape()[1] > 0 || act != 0;
+    let MatmulOperands { a, b, bias, residual, alpha, .. } = of;
+    let has_epilogue = residual.shape()[1] > 0 || act != 0;
     match config.block {
-        Block { tile: Tile { rows: 128, cols: 256 }, k: 32 } if !finishes => {
+        Block { tile: Tile { rows: 128, cols: 256 }, k: 32 } if !has_epilogue => {
             matmul_tf32::<128, 256, 32, false>(a, b, bias, residual, out, alpha, act)
                 .grid(programs)
                 .launch(on)
         }
-        block => by_block!(block, [128 x 128 x 32, 64 x 128 x 32, 64 x 64 x 64, 64 x 64 x 32], |M, N, K| {
-            matmul_tf32::<M, N, K, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
-        }),
+        block => {
+            dispatch_block!(block, [128 x 128 x 32, 64 x 128 x 32, 64 x 64 x 64, 64 x 64 x 32], |M, N, K| {
+                matmul_tf32::<M, N, K, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
+            })
+        }
     }
 }

@@ -53,11 +53,11 @@ use dsl_runtime::{Result, trace_choice};
 
 use crate::form::Cost;
 use crate::moe_kernels::{
-    BLOCK, FEW, MANY, MAX_EXPERTS, combine_choices, experts_down, experts_gate_up, group_by_expert,
-    quantize_f32,
+    BLOCK, LARGE_TILE_ROWS, MAX_EXPERTS, SMALL_TILE_ROWS, combine_choices, experts_down, experts_gate_up,
+    group_by_expert, quantize_f32,
 };
 use crate::quantize::Quantize;
-use crate::quantized_matmul::Factor;
+use crate::quantized_matmul::QuantizedElement;
 use crate::shape::Checks;
 
 const CHECKS: Checks = Checks("moe");
@@ -100,29 +100,29 @@ pub struct QuantizedRows<'a> {
 /// What is added up for each token.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Parts<'a> {
-    parts: Slice<'a, f32>,
+pub struct WeightedRows<'a> {
+    weighted_rows: Slice<'a, f32>,
     routing: Routing<'a>,
     out_scales: Slice<'a, f32>,
     sizes: Sizes,
 }
 
 /// A type that results may have: `f32`, `f16`, `bf16`, or `i8` by [`Moe::requantize`].
-pub trait Sum: Element {
+pub trait CombineChoices: Element {
     /// Adds up the choices of each token.
     #[doc(hidden)]
-    fn combine(on: impl LaunchOn, of: Parts<'_>, out: SliceMut<'_, Self>) -> Result<()>;
+    fn combine(on: impl LaunchOn, of: WeightedRows<'_>, out: SliceMut<'_, Self>) -> Result<()>;
 }
 
-macro_rules! sum {
+macro_rules! combine {
     ($($O:ident, $ROUND:literal;)*) => {$(
-        impl Sum for $O {
-            fn combine(on: impl LaunchOn, of: Parts<'_>, out: SliceMut<'_, $O>) -> Result<()> {
-                let Parts { parts, routing: Routing { experts, top_k, .. }, out_scales, sizes } = of;
+        impl CombineChoices for $O {
+            fn combine(on: impl LaunchOn, of: WeightedRows<'_>, out: SliceMut<'_, $O>) -> Result<()> {
+                let WeightedRows { weighted_rows, routing: Routing { experts, top_k, .. }, out_scales, sizes } = of;
                 let (n_experts, top_k, n_cols) = (sizes.experts as i32, top_k as i32, sizes.k as i32);
                 let grid = (sizes.tokens, sizes.k.div_ceil(STEP));
                 let call = combine_choices::<$O, $ROUND, STEP>(
-                    parts, experts, out_scales, out, n_experts, top_k, n_cols,
+                    weighted_rows, experts, out_scales, out, n_experts, top_k, n_cols,
                 );
                 call.grid(grid).launch(on)
             }
@@ -130,7 +130,7 @@ macro_rules! sum {
     )*};
 }
 
-sum! {
+combine! {
     f32, false;
     f16, false;
     bf16, false;
@@ -138,7 +138,7 @@ sum! {
 }
 
 /// A type that rows of `x` may have: `f32`, `f16` or `bf16`.
-pub trait Rows: Float + Sum {
+pub trait Rows: Float + CombineChoices {
     /// Quantizes rows of so many elements, as [`Moe::launch`] does.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ struct Sizes {
 impl Sizes {
     /// Rows of a tile.
     fn rows(self) -> usize {
-        if self.choices <= FEW * self.experts { FEW } else { MANY }
+        if self.choices <= SMALL_TILE_ROWS * self.experts { SMALL_TILE_ROWS } else { LARGE_TILE_ROWS }
     }
 
     /// The most tiles of so many rows that experts can fill.
@@ -271,7 +271,7 @@ impl<'a> Moe<'a> {
         self.launch_rows(on, x, out.into(), scales)
     }
 
-    fn launch_rows<O: Sum>(
+    fn launch_rows<O: CombineChoices>(
         &self,
         on: impl LaunchOn,
         x: QuantizedRows<'_>,
@@ -283,18 +283,22 @@ impl<'a> Moe<'a> {
         if out.is_empty() {
             return Ok(());
         }
-        let mut parts = on.temporary::<f32>(sizes.choices * sizes.k)?;
-        self.weighted(on, sizes, x, parts.slice_mut())?;
-        O::combine(on, Parts { parts: parts.slice(), routing: self.routing, out_scales, sizes }, out)
+        let mut weighted_rows = on.temporary::<f32>(sizes.choices * sizes.k)?;
+        self.launch_experts(on, sizes, x, weighted_rows.slice_mut())?;
+        O::combine(
+            on,
+            WeightedRows { weighted_rows: weighted_rows.slice(), routing: self.routing, out_scales, sizes },
+            out,
+        )
     }
 
     /// What each choice adds to its token.
-    fn weighted(
+    fn launch_experts(
         &self,
         on: impl LaunchOn,
         sizes: Sizes,
         x: QuantizedRows<'_>,
-        parts: SliceMut<'_, f32>,
+        weighted_rows: SliceMut<'_, f32>,
     ) -> Result<()> {
         let (Experts { gate_up, gate_up_scales, down, down_scales }, routing) = (self.experts, self.routing);
         let Sizes { experts, choices, f, k, .. } = sizes;
@@ -306,7 +310,7 @@ impl<'a> Moe<'a> {
         let (mut tile_experts, mut n_tiles) = (on.temporary::<i32>(tiles)?, on.temporary::<i32>(1)?);
         let mut intermediate = on.temporary::<i8>(choices * f)?;
         let mut scales = on.temporary::<f32>(choices * blocks)?;
-        macro_rules! in_tiles {
+        macro_rules! with_tile_rows {
             ($ROWS:ident) => {{
                 let (to_sorted, to_experts, to_count) =
                     (sorted.slice_mut(), tile_experts.slice_mut(), n_tiles.slice_mut());
@@ -347,14 +351,18 @@ impl<'a> Moe<'a> {
                     sorted,
                     tile_experts,
                     n_tiles,
-                    parts,
+                    weighted_rows,
                     n_choices,
                 )
                 .grid(tiles * k.div_ceil(BLOCK))
                 .launch(on)
             }};
         }
-        if rows == FEW { in_tiles!(FEW) } else { in_tiles!(MANY) }
+        if rows == SMALL_TILE_ROWS {
+            with_tile_rows!(SMALL_TILE_ROWS)
+        } else {
+            with_tile_rows!(LARGE_TILE_ROWS)
+        }
     }
 
     /// The extents, if all fits together.
@@ -369,7 +377,7 @@ impl<'a> Moe<'a> {
         CHECKS.extents("gate_up_scales", gate_up_scales.shape(), [experts, both])?;
         CHECKS.extents("down", down.shape(), [experts, k, f])?;
         CHECKS.extents("down_scales", down_scales.shape(), [experts, k])?;
-        let most = <i8 as Factor>::MAX_TERMS;
+        let most = <i8 as QuantizedElement>::MAX_K;
         if k > most {
             return Err(
                 CHECKS.error(format!("k is {k}, the most products of i8 that can be added are {most}"))
@@ -380,7 +388,7 @@ impl<'a> Moe<'a> {
         let tokens = CHECKS.rows(("routing.experts", choices), routing.top_k)?;
         CHECKS.extents("x", [x], [tokens * k])?;
         CHECKS.extents("out", [out], [tokens * k])?;
-        let (padded, most) = (choices + MANY * experts, i32::MAX as usize - STEP);
+        let (padded, most) = (choices + LARGE_TILE_ROWS * experts, i32::MAX as usize - STEP);
         if let Some(extent) = [padded, both].into_iter().find(|&extent| extent > most) {
             return Err(CHECKS.error(format!("an extent is {extent}, the most is {most}")));
         }

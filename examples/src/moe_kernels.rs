@@ -10,9 +10,9 @@ pub const BLOCK: usize = 128;
 pub const MAX_EXPERTS: usize = 256;
 
 /// Rows of a tile where experts have few tokens.
-pub(crate) const FEW: usize = 16;
+pub(crate) const SMALL_TILE_ROWS: usize = 16;
 /// Rows of a tile where they have many.
-pub(crate) const MANY: usize = 64;
+pub(crate) const LARGE_TILE_ROWS: usize = 64;
 
 #[fuse_module]
 mod kernels {
@@ -20,14 +20,14 @@ mod kernels {
 
     /// Where the largest element is smaller, all elements become 0: the number of steps in a unit stays within the range of
     /// `f32`.
-    const SMALL: f32 = 1e-30;
+    const MIN_ABS_MAX: f32 = 1e-30;
     /// A step, where the largest element is 1.
-    const STEP_OF_ONE: f32 = 0.007_874_016;
+    const UNIT_SCALE: f32 = 0.007_874_016;
 
     /// The number of steps in a unit, for elements of which this is the largest.
     #[fuse_fn]
-    fn steps_per_unit(largest: Tile<f32>) -> Tile<f32> {
-        tl::select(largest < SMALL, 0.0, 127.0 / largest)
+    fn inv_scale(abs_max: Tile<f32>) -> Tile<f32> {
+        tl::select(abs_max < MIN_ABS_MAX, 0.0, 127.0 / abs_max)
     }
 
     /// Elements `start..start + K` of rows of `x`; those of absent rows are 0.
@@ -35,12 +35,12 @@ mod kernels {
     fn gather_rows<const K: usize>(
         x: &[i8],
         row: Tile<i32>,
-        present: Tile<bool>,
+        is_valid_row: Tile<bool>,
         start: i32,
         n_cols: i32,
     ) -> Tile<i8> {
         let col = start + tl::arange(0, K);
-        tl::load(x + (row * n_cols).col() + col.row(), present.col() & (col < n_cols).row(), 0)
+        tl::load(x + (row * n_cols).col() + col.row(), is_valid_row.col() & (col < n_cols).row(), 0)
     }
 
     /// Program `e` writes the choices of expert `e` to `sorted`, in order, behind those of the experts before it. Each expert's
@@ -67,16 +67,16 @@ mod kernels {
         let tiles = tl::cdiv(counts, M);
         let first = tl::sum(tl::select(ids < expert, tiles, 0), 0);
         let end = first + tl::sum(tl::select(ids == expert, tiles, 0), 0);
-        let mut place = first * M;
+        let mut write_row = first * M;
         for start in (0..n_choices).step_by(STEP) {
             let choice = start + tl::arange(0, STEP);
-            let mine = tl::load(experts + choice, choice < n_choices, -1) == expert;
-            let one = mine.to::<i32>();
-            tl::store(sorted + place + tl::cumsum(one, 0) - 1, choice, mine);
-            place += tl::sum(one, 0);
+            let is_own = tl::load(experts + choice, choice < n_choices, -1) == expert;
+            let own_flags = is_own.to::<i32>();
+            tl::store(sorted + write_row + tl::cumsum(own_flags, 0) - 1, choice, is_own);
+            write_row += tl::sum(own_flags, 0);
         }
-        let rest = place + tl::arange(0, M);
-        tl::store(sorted + rest, n_choices, rest < end * M);
+        let padding_rows = write_row + tl::arange(0, M);
+        tl::store(sorted + padding_rows, n_choices, padding_rows < end * M);
         for tile in first..end {
             tl::store(tile_experts + tile, expert);
         }
@@ -89,18 +89,18 @@ mod kernels {
     #[fuse_kernel(STEP = [1024], num_warps = 4)]
     pub fn quantize_f32<const STEP: usize>(x: &[f32], out: &mut [i8], scales: &mut [f32], n_cols: i32) {
         let row = tl::program_id(0);
-        let mut largest = 0.0;
+        let mut abs_max = 0.0;
         for start in (0..n_cols).step_by(STEP) {
             let col = start + tl::arange(0, STEP);
             let y = tl::load(x + row * n_cols + col, col < n_cols, 0.0);
-            largest = tl::maximum(largest, tl::max(tl::abs(y), 0));
+            abs_max = tl::maximum(abs_max, tl::max(tl::abs(y), 0));
         }
         for start in (0..n_cols).step_by(STEP) {
             let col = start + tl::arange(0, STEP);
-            let y = tl::load(x + row * n_cols + col, col < n_cols, 0.0) * steps_per_unit(largest);
+            let y = tl::load(x + row * n_cols + col, col < n_cols, 0.0) * inv_scale(abs_max);
             tl::store(out + row * n_cols + col, tl::round_ties_even(y).to::<i8>(), col < n_cols);
         }
-        tl::store(scales + row, largest * STEP_OF_ONE);
+        tl::store(scales + row, abs_max * UNIT_SCALE);
     }
 
     /// `silu(x · gate) * (x · up)` of `M` choices and `N` intermediate columns, to `i8` with a scale for each choice and
@@ -127,25 +127,25 @@ mod kernels {
         }
         let expert = tl::load(tile_experts + tile);
         let choice = tl::load(sorted + tile * M + tl::arange(0, M));
-        let (present, token) = (choice < n_choices, choice / top_k);
+        let (is_valid_row, token) = (choice < n_choices, choice / top_k);
         let col = block * N;
         let (mut gate, mut up) = (tl::zeros::<i32>([M, N]), tl::zeros::<i32>([M, N]));
         for start in (0..k).step_by(K) {
-            let rows = gather_rows::<K>(x, token, present, start, k);
-            let of_gate = tl::reshape(weights.load::<1, 1, N, K>(expert, 0, col, start), [N, K]);
-            let of_up = tl::reshape(weights.load::<1, 1, N, K>(expert, 1, col, start), [N, K]);
-            gate = tl::dot(rows, tl::trans(of_gate), gate);
-            up = tl::dot(rows, tl::trans(of_up), up);
+            let rows = gather_rows::<K>(x, token, is_valid_row, start, k);
+            let gate_tile = tl::reshape(weights.load::<1, 1, N, K>(expert, 0, col, start), [N, K]);
+            let up_tile = tl::reshape(weights.load::<1, 1, N, K>(expert, 1, col, start), [N, K]);
+            gate = tl::dot(rows, tl::trans(gate_tile), gate);
+            up = tl::dot(rows, tl::trans(up_tile), up);
         }
-        let scale = tl::load(x_scales + token, present, 0.0).col();
-        let of_gate = tl::reshape(weight_scales.load::<1, 1, N>(expert, 0, col), [1, N]);
-        let of_up = tl::reshape(weight_scales.load::<1, 1, N>(expert, 1, col), [1, N]);
-        let h = tl::silu::<f32>(gate.to::<f32>() * scale * of_gate) * (up.to::<f32>() * scale * of_up);
-        let largest = tl::max(tl::abs(h), 1);
-        let q = tl::round_ties_even(h * steps_per_unit(largest).col()).to::<i8>();
+        let scale = tl::load(x_scales + token, is_valid_row, 0.0).col();
+        let gate_tile = tl::reshape(weight_scales.load::<1, 1, N>(expert, 0, col), [1, N]);
+        let up_tile = tl::reshape(weight_scales.load::<1, 1, N>(expert, 1, col), [1, N]);
+        let h = tl::silu::<f32>(gate.to::<f32>() * scale * gate_tile) * (up.to::<f32>() * scale * up_tile);
+        let abs_max = tl::max(tl::abs(h), 1);
+        let q = tl::round_ties_even(h * inv_scale(abs_max).col()).to::<i8>();
         let cols = col + tl::arange(0, N);
-        tl::store(intermediate + (choice * f).col() + cols.row(), q, present.col() & (cols < f).row());
-        tl::store(intermediate_scales + choice * blocks + block, largest * STEP_OF_ONE, present);
+        tl::store(intermediate + (choice * f).col() + cols.row(), q, is_valid_row.col() & (cols < f).row());
+        tl::store(intermediate_scales + choice * blocks + block, abs_max * UNIT_SCALE, is_valid_row);
     }
 
     /// The intermediate rows times the second weights, `[experts, k, f]`, and times the routing weight: `M` choices and `N`
@@ -160,29 +160,29 @@ mod kernels {
         sorted: &[i32],
         tile_experts: &[i32],
         n_tiles: &[i32],
-        parts: &mut [f32],
+        weighted_rows: &mut [f32],
         n_choices: i32,
     ) {
         let (n, f) = (weights.shape(1).to::<i32>(), weights.shape(2).to::<i32>());
-        let across = tl::cdiv(n, N);
-        let (tile, col) = (tl::program_id(0) / across, tl::program_id(0) % across * N);
+        let grid_n = tl::cdiv(n, N);
+        let (tile, col) = (tl::program_id(0) / grid_n, tl::program_id(0) % grid_n * N);
         if tile >= tl::load(n_tiles) {
             return;
         }
         let expert = tl::load(tile_experts + tile);
         let choice = tl::load(sorted + tile * M + tl::arange(0, M));
-        let (present, blocks) = (choice < n_choices, tl::cdiv(f, K));
+        let (is_valid_row, blocks) = (choice < n_choices, tl::cdiv(f, K));
         let mut acc = tl::zeros::<f32>([M, N]);
         for block in 0..blocks {
-            let rows = gather_rows::<K>(intermediate, choice, present, block * K, f);
-            let right = tl::reshape(weights.load::<1, N, K>(expert, col, block * K), [N, K]);
-            let scale = tl::load(intermediate_scales + choice * blocks + block, present, 0.0);
-            acc += tl::dot(rows, tl::trans(right)).to::<f32>() * scale.col();
+            let rows = gather_rows::<K>(intermediate, choice, is_valid_row, block * K, f);
+            let b_tile = tl::reshape(weights.load::<1, N, K>(expert, col, block * K), [N, K]);
+            let scale = tl::load(intermediate_scales + choice * blocks + block, is_valid_row, 0.0);
+            acc += tl::dot(rows, tl::trans(b_tile)).to::<f32>() * scale.col();
         }
-        let weight = tl::load(routing + choice, present, 0.0);
+        let weight = tl::load(routing + choice, is_valid_row, 0.0);
         let y = acc * weight_scales.load::<1, N>(expert, col) * weight.col();
         let cols = col + tl::arange(0, N);
-        tl::store(parts + (choice * n).col() + cols.row(), y, present.col() & (cols < n).row());
+        tl::store(weighted_rows + (choice * n).col() + cols.row(), y, is_valid_row.col() & (cols < n).row());
     }
 
     /// The sum over the choices of a token, in order, of those whose expert exists. `ROUND` says whether it is divided by the
@@ -194,7 +194,7 @@ mod kernels {
         ],
     )]
     pub fn combine_choices<O: Element, const ROUND: bool, const N: usize>(
-        parts: &[f32],
+        weighted_rows: &[f32],
         experts: &[i32],
         out_scales: &[f32],
         out: &mut [O],
@@ -206,8 +206,8 @@ mod kernels {
         let mut sum = tl::zeros::<f32>([N]);
         for choice in token * top_k..(token + 1) * top_k {
             let id = tl::load(experts + choice);
-            let known = (id >= 0) & (id < n_experts);
-            sum += tl::load(parts + choice * n_cols + cols, (cols < n_cols) & known, 0.0);
+            let is_valid = (id >= 0) & (id < n_experts);
+            sum += tl::load(weighted_rows + choice * n_cols + cols, (cols < n_cols) & is_valid, 0.0);
         }
         let y = if ROUND { tl::round_ties_even(sum / tl::load(out_scales + token)) } else { sum };
         tl::store(out + token * n_cols + cols, y.to::<O>(), cols < n_cols);

@@ -33,27 +33,27 @@ mod kernels {
     /// Shifts, activates and stores, with one of the activations, which all programs of a launch have. Each branch does all of it:
     /// nothing of a tile outlives a branch.
     #[fuse_fn]
-    fn finish<T: Float>(
+    fn epilogue<T: Float>(
         out: &mut [T],
         mask: Tile<bool>,
-        (x_hat, gamma, beta, rest): (Tile<f32>, Tile<f32>, Tile<f32>, Tile<f32>),
+        (x_hat, gamma, beta, residual_values): (Tile<f32>, Tile<f32>, Tile<f32>, Tile<f32>),
         act: i32,
     ) {
         if act == 1 {
-            tl::store(out, (tl::relu(x_hat * gamma + beta) + rest).to::<T>(), mask);
+            tl::store(out, (tl::relu(x_hat * gamma + beta) + residual_values).to::<T>(), mask);
         } else if act == 2 {
-            tl::store(out, (tl::gelu::<T>(x_hat * gamma + beta) + rest).to::<T>(), mask);
+            tl::store(out, (tl::gelu::<T>(x_hat * gamma + beta) + residual_values).to::<T>(), mask);
         } else if act == 3 {
-            tl::store(out, (tl::gelu_tanh::<T>(x_hat * gamma + beta) + rest).to::<T>(), mask);
+            tl::store(out, (tl::gelu_tanh::<T>(x_hat * gamma + beta) + residual_values).to::<T>(), mask);
         } else if act == 4 {
-            tl::store(out, (tl::silu::<T>(x_hat * gamma + beta) + rest).to::<T>(), mask);
+            tl::store(out, (tl::silu::<T>(x_hat * gamma + beta) + residual_values).to::<T>(), mask);
         } else {
-            tl::store(out, (x_hat * gamma + beta + rest).to::<T>(), mask);
+            tl::store(out, (x_hat * gamma + beta + residual_values).to::<T>(), mask);
         }
     }
 
     /// One program for each row of `n_cols` elements, in the smallest block declared that covers it; a cluster of blocks, of 4096 elements
-    /// each, shares longer ones. It is RMSNorm where `centers` is 0. `beta` and `residual` may be empty, and are then not added.
+    /// each, shares longer ones. It is RMSNorm where `subtract_mean` is 0. `beta` and `residual` may be empty, and are then not added.
     #[fuse_kernel(
         T = [f32, f16, bf16], BLOCK = n_cols in [256, 1024, 2048, 4096, 8192, 16384, 32768],
         num_warps = if BLOCK == 256 { 2 } else { (BLOCK / 512).min(8) },
@@ -67,23 +67,28 @@ mod kernels {
         out: &mut [T],
         n_cols: i32,
         eps: f32,
-        centers: i32,
-        adds: i32,
+        subtract_mean: i32,
+        add_residual: i32,
         act: i32,
     ) {
         let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
         let mask = cols < n_cols;
         let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
         let mut mean = 0.0;
-        if centers != 0 {
+        if subtract_mean != 0 {
             mean = tl::sum(x, 0) / n_cols as f32;
         }
         let centered = tl::select(mask, x - mean, 0.0);
         let scale = tl::rsqrt(tl::sum(centered * centered, 0) / n_cols as f32 + eps);
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
-        let beta = tl::load(beta + cols, mask & (centers != 0), 0.0).to::<f32>();
-        let rest = tl::load(residual + row * n_cols + cols, mask & (adds != 0), 0.0);
-        finish::<T>(out + row * n_cols + cols, mask, (centered * scale, gamma, beta, rest.to::<f32>()), act);
+        let beta = tl::load(beta + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
+        let residual_values = tl::load(residual + row * n_cols + cols, mask & (add_residual != 0), 0.0);
+        epilogue::<T>(
+            out + row * n_cols + cols,
+            mask,
+            (centered * scale, gamma, beta, residual_values.to::<f32>()),
+            act,
+        );
     }
 
     /// The same of rows that no tile holds: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
@@ -97,36 +102,37 @@ mod kernels {
         out: &mut [T],
         n_cols: i32,
         eps: f32,
-        centers: i32,
-        adds: i32,
+        subtract_mean: i32,
+        add_residual: i32,
         act: i32,
     ) {
         let row = tl::program_id(0);
         let cols = tl::arange(0, BLOCK);
         let mut means = tl::zeros::<f32>([BLOCK]);
         let mut squares = tl::zeros::<f32>([BLOCK]);
-        let mut seen = 0.0;
+        let mut n_seen = 0.0;
         for first in (0..n_cols).step_by(BLOCK) {
-            seen += 1.0;
+            n_seen += 1.0;
             let mask = first + cols < n_cols;
             let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
-            let off = tl::select(mask, x - means, 0.0);
-            means += tl::select(centers != 0, off * (1.0 / seen), 0.0);
-            squares += off * (x - means);
+            let delta = tl::select(mask, x - means, 0.0);
+            means += tl::select(subtract_mean != 0, delta * (1.0 / n_seen), 0.0);
+            squares += delta * (x - means);
         }
         let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
         let mean = tl::sum(means * counts, 0) / n_cols as f32;
-        let between = tl::select(counts > 0.0, means - mean, 0.0);
-        let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / n_cols as f32;
+        let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
+        let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / n_cols as f32;
         let scale = tl::rsqrt(var + eps);
         for first in (0..n_cols).step_by(BLOCK) {
             let mask = first + cols < n_cols;
             let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
-            let rest = tl::load(residual + row * n_cols + first + cols, mask & (adds != 0), 0.0);
+            let residual_values =
+                tl::load(residual + row * n_cols + first + cols, mask & (add_residual != 0), 0.0);
             let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
-            let beta = tl::load(beta + first + cols, mask & (centers != 0), 0.0).to::<f32>();
+            let beta = tl::load(beta + first + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
             let out = out + row * n_cols + first + cols;
-            finish::<T>(out, mask, ((x - mean) * scale, gamma, beta, rest.to::<f32>()), act);
+            epilogue::<T>(out, mask, ((x - mean) * scale, gamma, beta, residual_values.to::<f32>()), act);
         }
     }
 }
@@ -195,15 +201,36 @@ impl<'a, T: Float, const ACT: usize> NormActivation<'a, T, ACT> {
         }
         let (x, gamma) = (self.x, self.gamma);
         // What is not there is not read: a slice as long stands for it, so that the launch is as any other.
-        let (beta, rest) = (self.beta.unwrap_or(gamma), self.residual.unwrap_or(x));
-        let [centers, adds] = [self.beta.is_some(), self.residual.is_some()].map(i32::from);
+        let (beta, residual_values) = (self.beta.unwrap_or(gamma), self.residual.unwrap_or(x));
+        let [subtract_mean, add_residual] = [self.beta.is_some(), self.residual.is_some()].map(i32::from);
         let (n_cols, eps, act) = (cols as i32, self.eps, ACT as i32);
         if cols > MAX_TILE {
-            let call =
-                norm_activation_long::<T, PIECE>(x, gamma, beta, rest, out, n_cols, eps, centers, adds, act);
+            let call = norm_activation_long::<T, PIECE>(
+                x,
+                gamma,
+                beta,
+                residual_values,
+                out,
+                n_cols,
+                eps,
+                subtract_mean,
+                add_residual,
+                act,
+            );
             return call.grid(rows).launch(on);
         }
-        let call = norm_activation::<T>(x, gamma, beta, rest, out, n_cols, eps, centers, adds, act);
+        let call = norm_activation::<T>(
+            x,
+            gamma,
+            beta,
+            residual_values,
+            out,
+            n_cols,
+            eps,
+            subtract_mean,
+            add_residual,
+            act,
+        );
         call.grid(rows).launch(on)
     }
 }
@@ -221,8 +248,8 @@ pub fn reference<T: Float, const ACT: usize>(
         None => rms_norm::reference(&wide(x), &wide(gamma), eps),
     };
     let added = |(i, normed): (usize, Expected)| {
-        let rest = residual.map_or(0.0, |residual| residual[i].to_f64());
-        activation::added::<ACT>(normed, rest, T::DTYPE)
+        let residual_values = residual.map_or(0.0, |residual| residual[i].to_f64());
+        activation::propagated_sum::<ACT>(normed, residual_values, T::DTYPE)
     };
     normed.into_iter().enumerate().map(added).collect()
 }

@@ -35,13 +35,13 @@ use crate::shape::Checks;
 pub const FEW_ROWS: usize = 16;
 
 /// The tile of a fused product whose tiles all run at once.
-const NARROW: (usize, usize) = (32, 256);
+const SMALL_TILE: (usize, usize) = (32, 256);
 
 /// The tile of any other: `N` columns in steps of `K`.
-const WIDE: (usize, usize) = (64, 128);
+const LARGE_TILE: (usize, usize) = (64, 128);
 
 /// The columns of a program that folds weights.
-const FOLDED_COLS: usize = 32;
+const FOLD_COLS: usize = 32;
 
 const CHECKS: Checks = Checks("norm_linear");
 
@@ -83,7 +83,7 @@ mod kernels {
 
     /// The activation of [`crate::activation`] with this number, or none.
     #[fuse_fn]
-    fn activated<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
+    fn activate<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
         if act == 1 {
             tl::relu(v)
         } else if act == 2 {
@@ -100,14 +100,20 @@ mod kernels {
     #[fuse_kernel(
         T = [f16, bf16],
         configs = [
-            { CENTERS: false, M: 16, N: 32, K: 256 },
-            { CENTERS: false, M: 16, N: 64, K: 128 },
-            { CENTERS: true, M: 16, N: 32, K: 128 },
-            { CENTERS: true, M: 16, N: 64, K: 128 },
+            { SUBTRACT_MEAN: false, M: 16, N: 32, K: 256 },
+            { SUBTRACT_MEAN: false, M: 16, N: 64, K: 128 },
+            { SUBTRACT_MEAN: true, M: 16, N: 32, K: 128 },
+            { SUBTRACT_MEAN: true, M: 16, N: 64, K: 128 },
         ],
         num_warps = 4, num_stages = 4,
     )]
-    pub fn norm_linear<T: Float, const CENTERS: bool, const M: usize, const N: usize, const K: usize>(
+    pub fn norm_linear<
+        T: Float,
+        const SUBTRACT_MEAN: bool,
+        const M: usize,
+        const N: usize,
+        const K: usize,
+    >(
         x: &View<T, 2>,
         weight: &View<T, 2>,
         weight_sums: &View<f32, 2>,
@@ -116,23 +122,23 @@ mod kernels {
         act: i32,
         eps: f32,
     ) {
-        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
-        let (row, col) = (tl::program_id(0) / across * M, tl::program_id(0) % across * N);
+        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let (row, col) = (tl::program_id(0) / grid_n * M, tl::program_id(0) % grid_n * N);
         let terms = x.shape(1);
         let count = terms.to::<f32>();
         let mut acc = tl::zeros::<f32>([M, N]);
         let mut squares = tl::zeros::<f32>([M, K]);
-        let normalized = if CENTERS {
+        let normalized = if SUBTRACT_MEAN {
             // Deviations from the first element: their squares do not cancel as those of elements far from 0 would.
             let origin = x.load::<M, 1>(row, 0).to::<f32>();
             let mut deviations = tl::zeros::<f32>([M, K]);
             for start in (0..terms).step_by(K) {
-                let left = x.load::<M, K>(row, start);
-                let inside = start.to::<i32>() + tl::arange(0, K) < terms.to::<i32>();
-                let deviation = tl::select(inside.row(), left.to::<f32>() - origin, 0.0);
+                let x_tile = x.load::<M, K>(row, start);
+                let is_in_bounds = start.to::<i32>() + tl::arange(0, K) < terms.to::<i32>();
+                let deviation = tl::select(is_in_bounds.row(), x_tile.to::<f32>() - origin, 0.0);
                 deviations += deviation;
                 squares += deviation * deviation;
-                acc = tl::dot(left, weight.load::<K, N>(start, col), acc);
+                acc = tl::dot(x_tile, weight.load::<K, N>(start, col), acc);
             }
             let shift = tl::sum(deviations, 1) / count;
             let variance = tl::maximum(tl::sum(squares, 1) / count - shift * shift, 0.0);
@@ -140,14 +146,14 @@ mod kernels {
             (acc - mean * weight_sums.load::<1, N>(0, col)) * tl::rsqrt(variance + eps).col()
         } else {
             for start in (0..terms).step_by(K) {
-                let left = x.load::<M, K>(row, start);
-                let wide = left.to::<f32>();
+                let x_tile = x.load::<M, K>(row, start);
+                let wide = x_tile.to::<f32>();
                 squares += wide * wide;
-                acc = tl::dot(left, weight.load::<K, N>(start, col), acc);
+                acc = tl::dot(x_tile, weight.load::<K, N>(start, col), acc);
             }
             acc * tl::rsqrt(tl::sum(squares, 1) / count + eps).col()
         };
-        let y = activated::<T>(normalized + bias.load::<1, N>(0, col), act);
+        let y = activate::<T>(normalized + bias.load::<1, N>(0, col), act);
         out.store(y.to::<T>(), row, col);
     }
 }
@@ -183,7 +189,7 @@ pub struct FoldedLinear<T: Float> {
     ones: Buffer<T>,
     zeros: Buffer<T>,
     extents: [usize; 2],
-    centers: bool,
+    subtract_mean: bool,
 }
 
 impl<T: Normalize> FoldedLinear<T> {
@@ -210,7 +216,7 @@ impl<T: Normalize> FoldedLinear<T> {
         if let Some(bias) = &bias {
             CHECKS.extents("bias", [bias.len()], [n])?;
         }
-        let (centers, adds) = (beta.is_some(), beta.is_some() || bias.is_some());
+        let (subtract_mean, adds) = (beta.is_some(), beta.is_some() || bias.is_some());
         let (mut folded, mut sums, mut constants) =
             (device.zeros::<T>(n * k)?, device.zeros::<f32>(n)?, device.zeros::<f32>(n)?);
         if n > 0 {
@@ -231,7 +237,7 @@ impl<T: Normalize> FoldedLinear<T> {
             ones: device.upload(&vec![T::from_f64(1.0); k])?,
             zeros: device.zeros(k)?,
             extents: [k, n],
-            centers,
+            subtract_mean,
         })
     }
 
@@ -356,7 +362,7 @@ pub trait Normalize: Float {
 }
 
 /// What all types have in common.
-macro_rules! of_all_types {
+macro_rules! shared_methods {
     ($T:ty) => {
         fn fold(
             device: &Device,
@@ -365,8 +371,8 @@ macro_rules! of_all_types {
             out: ViewMut<'_, $T, 2>,
             [sums, constants]: [&mut Buffer<f32>; 2],
         ) -> Result<()> {
-            let programs = out.shape()[1].div_ceil(FOLDED_COLS);
-            fold_norm::<$T, 128, FOLDED_COLS>(weight, gamma, beta, bias, out, sums, constants)
+            let programs = out.shape()[1].div_ceil(FOLD_COLS);
+            fold_norm::<$T, 128, FOLD_COLS>(weight, gamma, beta, bias, out, sums, constants)
                 .grid(programs)
                 .launch(device)
         }
@@ -378,7 +384,7 @@ macro_rules! of_all_types {
             out: SliceMut<'_, $T>,
             eps: f32,
         ) -> Result<()> {
-            if layer.centers {
+            if layer.subtract_mean {
                 LayerNorm::new(x, &layer.ones, &layer.zeros).eps(eps).launch(on, out)
             } else {
                 RmsNorm::new(x, &layer.ones).eps(eps).launch(on, out)
@@ -387,7 +393,7 @@ macro_rules! of_all_types {
     };
 }
 
-macro_rules! normalize_halves {
+macro_rules! normalize_16bit {
     ($($T:ty),*) => {$(
         impl Normalize for $T {
             fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form {
@@ -396,7 +402,7 @@ macro_rules! normalize_halves {
                 if fuses { Form::Fused } else { Form::Separate }
             }
 
-            of_all_types!($T);
+            shared_methods!($T);
 
             fn fused(
                 on: impl LaunchOn,
@@ -410,23 +416,23 @@ macro_rules! normalize_halves {
                     (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
                 let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);
                 // Two programs of narrow tiles run at once on a multiprocessor.
-                if layer.centers && 2 * programs(WIDE.0) < on.processors() {
-                    norm_linear::<$T, true, FEW_ROWS, { NARROW.0 }, { WIDE.1 }>(x, weight, sums, bias, out, act, eps)
-                        .grid(programs(NARROW.0))
+                if layer.subtract_mean && 2 * programs(LARGE_TILE.0) < on.processors() {
+                    norm_linear::<$T, true, FEW_ROWS, { SMALL_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
+                        .grid(programs(SMALL_TILE.0))
                         .launch(on)
-                } else if layer.centers {
-                    norm_linear::<$T, true, FEW_ROWS, { WIDE.0 }, { WIDE.1 }>(x, weight, sums, bias, out, act, eps)
-                        .grid(programs(WIDE.0))
+                } else if layer.subtract_mean {
+                    norm_linear::<$T, true, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
+                        .grid(programs(LARGE_TILE.0))
                         .launch(on)
-                } else if programs(NARROW.0) <= 2 * on.processors() {
-                    norm_linear::<$T, false, FEW_ROWS, { NARROW.0 }, { NARROW.1 }>(
+                } else if programs(SMALL_TILE.0) <= 2 * on.processors() {
+                    norm_linear::<$T, false, FEW_ROWS, { SMALL_TILE.0 }, { SMALL_TILE.1 }>(
                         x, weight, sums, bias, out, act, eps,
                     )
-                    .grid(programs(NARROW.0))
+                    .grid(programs(SMALL_TILE.0))
                     .launch(on)
                 } else {
-                    norm_linear::<$T, false, FEW_ROWS, { WIDE.0 }, { WIDE.1 }>(x, weight, sums, bias, out, act, eps)
-                        .grid(programs(WIDE.0))
+                    norm_linear::<$T, false, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
+                        .grid(programs(LARGE_TILE.0))
                         .launch(on)
                 }
             }
@@ -434,14 +440,14 @@ macro_rules! normalize_halves {
     )*};
 }
 
-normalize_halves!(f16, bf16);
+normalize_16bit!(f16, bf16);
 
 impl Normalize for f32 {
     fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
         Form::Separate
     }
 
-    of_all_types!(f32);
+    shared_methods!(f32);
 
     fn fused(
         _: impl LaunchOn,
@@ -483,9 +489,10 @@ pub fn reference<T: Float, const ACT: usize>(x: &[T], layer: HostLayer<'_, T>) -
         let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / k as f64;
         let denominator = variance + f64::from(eps);
         let rstd = 1.0 / denominator.sqrt();
-        let away = if beta.is_some() { (row[0] - mean).powi(2) } else { 0.0 };
+        let first_deviation = if beta.is_some() { (row[0] - mean).powi(2) } else { 0.0 };
         // Half of the relative error of the variance is that of the scale.
-        let scale_error = (8.0 + (k as f64).sqrt()) * 2.0 * single * (variance + 2.0 * away) / denominator;
+        let scale_error =
+            (8.0 + (k as f64).sqrt()) * 2.0 * single * (variance + 2.0 * first_deviation) / denominator;
         for col in 0..n {
             let (mut sum, mut magnitude, mut constant) = (0.0, 0.0, bias[col]);
             for i in 0..k {
@@ -498,7 +505,7 @@ pub fn reference<T: Float, const ACT: usize>(x: &[T], layer: HostLayer<'_, T>) -
             let relative = 2.0 * unit + (k + 3) as f64 * 2.0 * single;
             let within =
                 relative * magnitude * rstd + scale_error * (sum * rstd).abs() + unit * constant.abs();
-            expected.push(activation::rounded::<ACT>(Expected { value, within }, T::DTYPE));
+            expected.push(activation::propagated_rounded::<ACT>(Expected { value, within }, T::DTYPE));
         }
     }
     expected

@@ -48,9 +48,9 @@ const ELEMENTS: usize = 512;
 pub const MAX_DIM: usize = 256;
 
 /// Which elements are pairs, for [`packed_qkv()`]: neighbors, halves of a head, halves of its first part.
-const NEIGHBORS: usize = 0;
-const HALVES: usize = 1;
-const PARTS: usize = 2;
+const INTERLEAVED: usize = 0;
+const SPLIT_HALVES: usize = 1;
+const SPLIT_ROTARY: usize = 2;
 
 /// Normalizes and rotates the heads of tokens in place, and writes keys and values to a cache. Program `(i, j)` takes the `j`th
 /// `512 / DIM` heads of token `i`; behind those of queries and keys there are programs of values, where there is a cache. `half` pairs
@@ -86,32 +86,32 @@ pub fn packed_qkv<T: Float, const PAIRS: usize, const DIM: usize>(
     let tiles = tl::cdiv(queries + keys, 512 / DIM);
     let slot = tl::load(slots + token);
     let is_cached = slot >= 0 && slot < n_slots;
-    let place = (slot / page).to::<i64>() * page_stride + (slot % page).to::<i64>() * slot_stride;
+    let slot_offset = (slot / page).to::<i64>() * page_stride + (slot % page).to::<i64>() * slot_stride;
     let cols = tl::arange(0, DIM);
     if tl::program_id(1) >= tiles {
         if is_cached {
             let heads = (tl::program_id(1) - tiles) * (512 / DIM) + tl::arange(0, 512 / DIM);
             let mask = (heads < keys).col() & (cols < dim).row();
-            let from = token * row_stride + ((queries + keys + heads) * dim).col() + cols.row();
-            let to = place + (heads.to::<i64>() * head_stride).col() + cols.row().to::<i64>();
-            tl::store(value_cache + to, tl::load(qkv + from, mask), mask);
+            let source = token * row_stride + ((queries + keys + heads) * dim).col() + cols.row();
+            let target = slot_offset + (heads.to::<i64>() * head_stride).col() + cols.row().to::<i64>();
+            tl::store(value_cache + target, tl::load(qkv + source, mask), mask);
         }
         return;
     }
     let heads = tl::program_id(1) * (512 / DIM) + tl::arange(0, 512 / DIM);
     let is_key = (heads >= queries).col();
-    let present = (heads < queries + keys).col();
+    let is_head = (heads < queries + keys).col();
     let start = token * row_stride + (heads * dim).col();
-    let cached = place + ((heads - queries).to::<i64>() * head_stride).col();
+    let cached = slot_offset + ((heads - queries).to::<i64>() * head_stride).col();
     let is_normed = query_gamma.shape(0) > 0;
     let position = tl::load(positions + token);
-    let is_known = position >= 0 && position < n_positions;
-    let numbers = tl::arange(0, DIM / 2);
-    let is_pair = (numbers < half) & is_known;
-    let angles = position * (2 * half) + numbers;
+    let is_in_table = position >= 0 && position < n_positions;
+    let pair_ids = tl::arange(0, DIM / 2);
+    let is_pair = (pair_ids < half) & is_in_table;
+    let angles = position * (2 * half) + pair_ids;
     if PAIRS == 1 {
-        let mask = present & (numbers < half).row();
-        let first = start + numbers.row();
+        let mask = is_head & (pair_ids < half).row();
+        let first = start + pair_ids.row();
         let a = tl::load(qkv + first, mask, 0.0).to::<f32>();
         let b = tl::load(qkv + first + half, mask, 0.0).to::<f32>();
         let cos = tl::load(cos_sin + angles, is_pair).to::<f32>().row();
@@ -130,18 +130,18 @@ pub fn packed_qkv<T: Float, const PAIRS: usize, const DIM: usize>(
         tl::store(qkv + first, a, mask);
         tl::store(qkv + first + half, b, mask);
         if is_cached {
-            let to = cached + numbers.row().to::<i64>();
-            tl::store(key_cache + to, a, mask & is_key);
-            tl::store(key_cache + to + half, b, mask & is_key);
+            let target = cached + pair_ids.row().to::<i64>();
+            tl::store(key_cache + target, a, mask & is_key);
+            tl::store(key_cache + target + half, b, mask & is_key);
         }
     } else {
-        let mask = present & (cols < dim).row();
+        let mask = is_head & (cols < dim).row();
         let x = tl::load(qkv + start + cols.row(), mask, 0.0).to::<f32>();
         let y = if is_normed {
-            let of_queries = query_gamma.load::<DIM>(0).to::<f32>().row();
-            let of_keys = key_gamma.load::<DIM>(0).to::<f32>().row();
+            let query_gammas = query_gamma.load::<DIM>(0).to::<f32>().row();
+            let key_gammas = key_gamma.load::<DIM>(0).to::<f32>().row();
             let scale = tl::rsqrt(tl::sum(x * x, 1, true) / dim as f32 + eps);
-            x * scale * tl::select(is_key, of_keys, of_queries)
+            x * scale * tl::select(is_key, key_gammas, query_gammas)
         } else {
             x
         };
@@ -153,12 +153,12 @@ pub fn packed_qkv<T: Float, const PAIRS: usize, const DIM: usize>(
         } else {
             let is_first = cols < half;
             let angles = position * (2 * half) + tl::select(is_first, cols, cols - half);
-            let is_pair = (cols < 2 * half) & is_known;
+            let is_pair = (cols < 2 * half) & is_in_table;
             let cos = tl::load(cos_sin + angles, is_pair).to::<f32>().row();
             let sin = tl::load(cos_sin + angles + half, is_pair).to::<f32>();
             let partner = tl::select(is_first, cols + half, cols - half).row();
-            let other = tl::gather(y, tl::broadcast_to(partner, [512 / DIM, DIM]), 1);
-            y * cos + other * tl::select(is_first, -sin, sin).row()
+            let partner_values = tl::gather(y, tl::broadcast_to(partner, [512 / DIM, DIM]), 1);
+            y * cos + partner_values * tl::select(is_first, -sin, sin).row()
         };
         let y = tl::select((cols < 2 * half).row(), rotated, y).to::<T>();
         tl::store(qkv + start + cols.row(), y, mask);
@@ -325,14 +325,14 @@ impl<'a, T: Float> PackedQkv<'a, T> {
             None => (nothing, nothing, 0.0),
         };
         // Where nothing is cached there are no slots, and caches without elements that begin as the matrix does.
-        let (none, mut rest) = qkv.split_at_mut(0);
-        let (no_values, qkv) = rest.split_at_mut(0);
+        let (no_keys, mut remainder) = qkv.split_at_mut(0);
+        let (no_values, qkv) = remainder.split_at_mut(0);
         let is_cached = cache.is_some();
         let KvCache { keys: key_cache, values: value_cache, slots, layout } = match cache {
             Some(cache) => self.checked(cache)?,
             None => {
                 let layout = CacheLayout { pages: 0, page: 1, strides: [ALIGNED; 3] };
-                KvCache { keys: none, values: no_values, slots: positions, layout }
+                KvCache { keys: no_keys, values: no_values, slots: positions, layout }
             }
         };
         let block = dim.next_power_of_two().max(64);
@@ -342,9 +342,9 @@ impl<'a, T: Float> PackedQkv<'a, T> {
             return Ok(());
         }
         let pairs = match rotary_dim {
-            _ if self.is_interleaved => NEIGHBORS,
-            whole if whole == dim => HALVES,
-            _ => PARTS,
+            _ if self.is_interleaved => INTERLEAVED,
+            whole if whole == dim => SPLIT_HALVES,
+            _ => SPLIT_ROTARY,
         };
         let [queries, keys, pairs, dim] = [queries, keys, pairs, dim].map(|count| count as i32);
         let [row_stride, half, n_positions] =

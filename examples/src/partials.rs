@@ -25,15 +25,15 @@ const COLS: usize = 32;
 pub const WIDE_COLS: usize = 1024;
 
 /// The longest row beside which a program keeps its share of the sums, on this device or stream.
-pub(crate) fn kept(on: impl LaunchOn) -> usize {
+pub(crate) fn max_register_cols(on: impl LaunchOn) -> usize {
     longest(on, MAX_COLS, BLOCK_COLS)
 }
 
-/// How many programs share the rows, where rows of up to `kept` elements are kept: as many as an H200 runs at once, which has a
+/// How many programs share the rows, where rows of up to `max_register_cols` elements are kept: as many as an H200 runs at once, which has a
 /// place for 8192 columns on each of its 132 multiprocessors. Clusters that share the longest rows lie within a group of 16
 /// or 18 multiprocessors each, which leaves room for 30.
-pub(crate) fn programs(rows: usize, cols: usize, kept: usize) -> usize {
-    if cols > kept {
+pub(crate) fn programs(rows: usize, cols: usize, max_register_cols: usize) -> usize {
+    if cols > max_register_cols {
         return rows.div_ceil(4).min((7 * 132 / cols.div_ceil(WIDE_COLS)).max(1));
     }
     let block = cols.next_power_of_two().clamp(1024, MAX_COLS);
@@ -41,42 +41,42 @@ pub(crate) fn programs(rows: usize, cols: usize, kept: usize) -> usize {
 }
 
 /// The most that [`programs`] gives, wherever the kernels run.
-pub(crate) fn most_programs(rows: usize, cols: usize) -> usize {
+pub(crate) fn max_programs(rows: usize, cols: usize) -> usize {
     programs(rows, cols, MAX_COLS).max(programs(rows, cols, BLOCK_COLS))
 }
 
 /// Adds the parts of `COLS` columns: of `dgamma`, or of `dbeta` where the grid's second index is 1. Program `p` of the
-/// first half left row `p * KINDS` for `dgamma` and the row after it for `dbeta`, which may be empty where `KINDS` is 1.
-#[fuse_kernel(T = [f32, f16, bf16], KINDS = [1, 2], COLS = [32])]
-pub fn sum_partials<T: Float, const KINDS: usize, const COLS: usize>(
+/// first half left row `p * GRADS` for `dgamma` and the row after it for `dbeta`, which may be empty where `GRADS` is 1.
+#[fuse_kernel(T = [f32, f16, bf16], GRADS = [1, 2], COLS = [32])]
+pub fn sum_partials<T: Float, const GRADS: usize, const COLS: usize>(
     partials: &[f32],
     dgamma: &mut [T],
     dbeta: &mut [T],
     programs: i32,
     n_cols: i32,
 ) {
-    let kind = tl::program_id(1);
+    let grad = tl::program_id(1);
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
-    let parts = tl::arange(0, 64);
+    let program_ids = tl::arange(0, 64);
     let mut sums = tl::zeros::<f32>([64, COLS]);
     for first in (0..programs).step_by(64) {
-        let mask = (first + parts < programs).col() & (cols < n_cols).row();
-        let places = (((first + parts) * KINDS + kind) * n_cols).col() + cols.row();
-        sums += tl::load(partials + places, mask);
+        let mask = (first + program_ids < programs).col() & (cols < n_cols).row();
+        let offsets = (((first + program_ids) * GRADS + grad) * n_cols).col() + cols.row();
+        sums += tl::load(partials + offsets, mask);
     }
-    let total = tl::sum(sums, 0).to::<T>();
-    if KINDS == 1 || kind == 0 {
-        tl::store(dgamma + cols, total, cols < n_cols);
+    let gradient = tl::sum(sums, 0).to::<T>();
+    if GRADS == 1 || grad == 0 {
+        tl::store(dgamma + cols, gradient, cols < n_cols);
     } else {
-        tl::store(dbeta + cols, total, cols < n_cols);
+        tl::store(dbeta + cols, gradient, cols < n_cols);
     }
 }
 
-/// The parts of `dgamma`, and of `dbeta` where `KINDS` is 2, for [`sum_partials()`]: program `(i, j)` takes fours of rows `i`, `i +
+/// The parts of `dgamma`, and of `dbeta` where `GRADS` is 2, for [`sum_partials()`]: program `(i, j)` takes fours of rows `i`, `i +
 /// programs`, and so on of its columns. `stats` holds what each row is scaled by, and behind that the means of the rows
-/// where `KINDS` is 2.
-#[fuse_kernel(T = [f32, f16, bf16], KINDS = [1, 2], COLS = [1024], num_warps = 4)]
-pub fn column_partials<T: Float, const KINDS: usize, const COLS: usize>(
+/// where `GRADS` is 2.
+#[fuse_kernel(T = [f32, f16, bf16], GRADS = [1, 2], COLS = [1024], num_warps = 4)]
+pub fn column_partials<T: Float, const GRADS: usize, const COLS: usize>(
     dy: &[T],
     x: &[T],
     stats: &[f32],
@@ -94,7 +94,7 @@ pub fn column_partials<T: Float, const KINDS: usize, const COLS: usize>(
             let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
             let dy = tl::load(dy + row * n_cols + cols, mask).to::<f32>();
             let scale = tl::load(stats + row, row < n_rows);
-            if KINDS == 2 {
+            if GRADS == 2 {
                 let mean = tl::load(stats + n_rows + row, row < n_rows);
                 dgamma += dy * ((x - mean) * scale);
                 dbeta += dy;
@@ -103,28 +103,28 @@ pub fn column_partials<T: Float, const KINDS: usize, const COLS: usize>(
             }
         }
     }
-    let part = tl::program_id(0) * KINDS;
-    tl::store(partials + part * n_cols + cols, dgamma, cols < n_cols);
-    if KINDS == 2 {
-        tl::store(partials + (part + 1) * n_cols + cols, dbeta, cols < n_cols);
+    let partial_row = tl::program_id(0) * GRADS;
+    tl::store(partials + partial_row * n_cols + cols, dgamma, cols < n_cols);
+    if GRADS == 2 {
+        tl::store(partials + (partial_row + 1) * n_cols + cols, dbeta, cols < n_cols);
     }
 }
 
 /// Launches [`sum_partials`] for `dgamma` alone, or for it and `dbeta`, of as many elements.
-pub(crate) fn sum<T: Float, const KINDS: usize>(
+pub(crate) fn reduce<T: Float, const GRADS: usize>(
     on: impl LaunchOn,
     partials: Slice<f32>,
-    gradients: [SliceMut<T>; KINDS],
+    gradients: [SliceMut<T>; GRADS],
 ) -> Result<()>
 where
-    sum_partials::Choice<T, KINDS, COLS>: sum_partials::Declared,
+    sum_partials::Choice<T, GRADS, COLS>: sum_partials::Declared,
 {
     let mut gradients = gradients.into_iter();
     let Some(mut dgamma) = gradients.next() else { return Ok(()) };
     let cols = dgamma.len();
-    let programs = (partials.len() / (KINDS * cols)) as i32;
-    let (dgamma, nothing) = dgamma.split_at_mut(cols);
-    let dbeta = gradients.next().unwrap_or(nothing);
-    let call = sum_partials::<T, KINDS, COLS>(partials, dgamma, dbeta, programs, cols as i32);
-    call.grid((cols.div_ceil(COLS), KINDS)).launch(on)
+    let programs = (partials.len() / (GRADS * cols)) as i32;
+    let (dgamma, empty) = dgamma.split_at_mut(cols);
+    let dbeta = gradients.next().unwrap_or(empty);
+    let call = sum_partials::<T, GRADS, COLS>(partials, dgamma, dbeta, programs, cols as i32);
+    call.grid((cols.div_ceil(COLS), GRADS)).launch(on)
 }

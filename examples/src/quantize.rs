@@ -1,12 +1,12 @@
-//! Rows to 8 bits with a scale for each row: `scale = max(|y|) / largest`, `q = y / scale` rounded to the nearest, where `y` is the
-//! row itself, its RMSNorm or its LayerNorm, and `largest` is 127 for `i8` and 448 for `f8e4m3`. And back: `out = q * scale +
+//! Rows to 8 bits with a scale for each row: `scale = max(|y|) / abs_max`, `q = y / scale` rounded to the nearest, where `y` is the
+//! row itself, its RMSNorm or its LayerNorm, and `abs_max` is 127 for `i8` and 448 for `f8e4m3`. And back: `out = q * scale +
 //! residual`.
 //!
 //! **Traffic.** Reads a row once and writes a quarter or half of it, `rows * cols * (size_of::<T>() + 1)` bytes: the norm, the
 //! largest element and the rounding cost no second read. [`DequantizeAdd`] reads `q` and the residual and writes `out` once.
 //!
 //! **Rounding.** The norm is computed in `f32` and not rounded to `T` before it is quantised. With `e` the error of that norm
-//! (see [`crate::rms_norm`], [`crate::layer_norm`]; 0 for the row itself), a scale is within the largest `e` over `largest` and
+//! (see [`crate::rms_norm`], [`crate::layer_norm`]; 0 for the row itself), a scale is within the largest `e` over `abs_max` and
 //! `4 * 2^-24` of the exact one, relatively; and `q * scale` is within `e` and half a step of `y`: `scale / 2` for `i8`, the larger of
 //! `|y| / 16` and `scale / 1024` for `f8e4m3`, with `8 * 2^-24 * max(|y|)` for the arithmetic. Halves go to the even neighbour.
 //! [`DequantizeAdd`] rounds to `T` once, from within `2^-23 * (|q * scale| + |residual|)`.
@@ -26,13 +26,13 @@ use crate::shape::{Checks, short_programs};
 /// The longest row that the kernels were built for.
 pub const MAX_COLS: usize = 32768;
 
-/// The longest row that one block takes without the next one's elements under way; of longer ones see [`Quantize::in_pairs`].
+/// The longest row that one block takes without the next one's elements under way; of longer ones see [`Quantize::in_cta_pairs`].
 const NARROW: usize = 16384;
 
 /// The longest row of which a program has several.
-const SHORT: usize = 512;
+const SHORT_COLS: usize = 512;
 /// Rows for each processor up to which pairs of blocks are faster for any norm.
-const FEW: usize = 3;
+const FEW_ROWS: usize = 3;
 
 /// The elements of a row that a program of [`dequantize_add`] handles.
 const BLOCK: usize = 4096;
@@ -76,13 +76,13 @@ mod kernels {
             let gamma = tl::load(gamma + cols, mask).to::<f32>();
             x_hat * gamma + tl::load(beta + cols, mask).to::<f32>()
         };
-        let largest = tl::max(tl::abs(y), 0);
-        let limit = if ROUND { 127.0 } else { 448.0 };
-        let per_step = tl::select(largest == 0.0, 0.0, limit / largest);
-        let q = y * per_step;
+        let abs_max = tl::max(tl::abs(y), 0);
+        let quant_max = if ROUND { 127.0 } else { 448.0 };
+        let inv_scale = tl::select(abs_max == 0.0, 0.0, quant_max / abs_max);
+        let q = y * inv_scale;
         let q = if ROUND { tl::round_ties_even(q) } else { q };
         tl::store(out + cols, q.to::<Q>(), mask);
-        largest / limit
+        abs_max / quant_max
     }
 
     /// As [`quantize()`], a program for eight short rows in the smallest tile declared whose rows cover them.
@@ -102,8 +102,8 @@ mod kernels {
     ) {
         let (rows, cols) = (tl::program_id(0) * 8 + tl::arange(0, 8), tl::arange(0, COLS));
         let mask = (rows < n_rows).col() & (cols < n_cols).row();
-        let places = (rows * n_cols).col() + cols.row();
-        let x = tl::load(x + places, mask, 0.0).to::<f32>();
+        let offsets = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + offsets, mask, 0.0).to::<f32>();
         let y = if NORM == 0 {
             x
         } else if NORM == 1 {
@@ -111,19 +111,19 @@ mod kernels {
             x * scale.col() * tl::load(gamma + cols, cols < n_cols).to::<f32>().row()
         } else {
             let mean = tl::sum(x, 1) / n_cols as f32;
-            let centred = tl::select(mask, x - mean.col(), 0.0);
-            let scale = tl::rsqrt(tl::sum(centred * centred, 1) / n_cols as f32 + eps);
+            let centered = tl::select(mask, x - mean.col(), 0.0);
+            let scale = tl::rsqrt(tl::sum(centered * centered, 1) / n_cols as f32 + eps);
             let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
             let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
-            centred * scale.col() * gamma.row() + beta.row()
+            centered * scale.col() * gamma.row() + beta.row()
         };
-        let largest = tl::max(tl::abs(y), 1);
-        let limit = if ROUND { 127.0 } else { 448.0 };
-        let per_step = tl::select(largest == 0.0, 0.0, limit / largest);
-        let q = y * per_step.col();
+        let abs_max = tl::max(tl::abs(y), 1);
+        let quant_max = if ROUND { 127.0 } else { 448.0 };
+        let inv_scale = tl::select(abs_max == 0.0, 0.0, quant_max / abs_max);
+        let q = y * inv_scale.col();
         let q = if ROUND { tl::round_ties_even(q) } else { q };
-        tl::store(out + places, q.to::<Q>(), mask);
-        tl::store(scales + rows, largest / limit, rows < n_rows);
+        tl::store(out + offsets, q.to::<Q>(), mask);
+        tl::store(scales + rows, abs_max / quant_max, rows < n_rows);
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what
@@ -182,9 +182,9 @@ mod kernels {
 
 pub use kernels::{quantize, quantize_short, quantize_wide};
 
-/// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`; `residual` may be empty where `ADD` is false.
-#[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], ADD = [false, true], BLOCK = [4096])]
-pub fn dequantize_add<T: Float, Q: Element, const ADD: bool, const BLOCK: usize>(
+/// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`; `residual` may be empty where `HAS_RESIDUAL` is false.
+#[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], HAS_RESIDUAL = [false, true], BLOCK = [4096])]
+pub fn dequantize_add<T: Float, Q: Element, const HAS_RESIDUAL: bool, const BLOCK: usize>(
     q: &[Q],
     scales: &[f32],
     residual: &[T],
@@ -195,7 +195,7 @@ pub fn dequantize_add<T: Float, Q: Element, const ADD: bool, const BLOCK: usize>
     let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
     let mask = cols < n_cols;
     let y = tl::load(q + row * n_cols + cols, mask).to::<f32>() * tl::load(scales + row);
-    let y = if ADD { y + tl::load(residual + row * n_cols + cols, mask).to::<f32>() } else { y };
+    let y = if HAS_RESIDUAL { y + tl::load(residual + row * n_cols + cols, mask).to::<f32>() } else { y };
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }
 
@@ -265,14 +265,14 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             return Ok(());
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW && !self.in_pairs(on, rows) {
+        if self.cols > NARROW && !self.in_cta_pairs(on, rows) {
             let n_rows = rows as i32;
             let call = quantize_wide::<T, i8, true, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
             );
             return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
         }
-        if self.cols <= SHORT {
+        if self.cols <= SHORT_COLS {
             let n_rows = rows as i32;
             let call = quantize_short::<T, i8, true, NORM>(x, gamma, beta, out, scales, n_rows, n_cols, eps);
             return call.grid(short_programs(rows, self.cols)).launch(on);
@@ -302,14 +302,14 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             return Ok(());
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW && !self.in_pairs(on, rows) {
+        if self.cols > NARROW && !self.in_cta_pairs(on, rows) {
             let n_rows = rows as i32;
             let call = quantize_wide::<T, f8e4m3, false, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
             );
             return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
         }
-        if self.cols <= SHORT {
+        if self.cols <= SHORT_COLS {
             let n_rows = rows as i32;
             let call =
                 quantize_short::<T, f8e4m3, false, NORM>(x, gamma, beta, out, scales, n_rows, n_cols, eps);
@@ -321,8 +321,8 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
 
     /// Whether two blocks of a cluster take a long row, or one program takes row after row. Norms of many rows are slower in pairs, RMSNorm and
     /// what is not read in vectors (docs/performance.md).
-    fn in_pairs(&self, on: impl LaunchOn, rows: usize) -> bool {
-        let few = rows <= FEW * on.processors();
+    fn in_cta_pairs(&self, on: impl LaunchOn, rows: usize) -> bool {
+        let few = rows <= FEW_ROWS * on.processors();
         on.has_clusters() && (NORM == PLAIN || few || NORM != RMS && self.cols.is_multiple_of(16))
     }
 
@@ -400,13 +400,13 @@ impl<'a, T: Float, Q: Element> DequantizeAdd<'a, T, Q> {
 ///
 /// `normed` is the row or its norm in `f64` with its error, and `integers` whether it becomes `i8`.
 pub fn reference(normed: &[Expected], integers: bool) -> (Expected, Vec<Expected>) {
-    let (single, limit) = (unit_roundoff(DType::F32), if integers { 127.0 } else { 448.0 });
-    let largest = normed.iter().map(|y| y.value.abs()).fold(0.0, f64::max);
+    let (single, quant_max) = (unit_roundoff(DType::F32), if integers { 127.0 } else { 448.0 });
+    let abs_max = normed.iter().map(|y| y.value.abs()).fold(0.0, f64::max);
     let error = normed.iter().map(|y| y.within).fold(0.0, f64::max);
-    let scale = largest / limit;
+    let scale = abs_max / quant_max;
     let elements = normed.iter().map(|y| {
         let half = if integers { scale / 2.0 } else { (y.value.abs() / 16.0).max(scale / 1024.0) };
-        let moved = y.within + error + 8.0 * single * largest;
+        let moved = y.within + error + 8.0 * single * abs_max;
         Expected {
             value: y.value,
             within: half * (1.0 + 8.0 * single) + 1.0625 * moved + f64::from(f32::MIN_POSITIVE),
@@ -415,7 +415,7 @@ pub fn reference(normed: &[Expected], integers: bool) -> (Expected, Vec<Expected
     (
         Expected {
             value: scale,
-            within: error / limit + 4.0 * single * scale + f64::from(f32::MIN_POSITIVE),
+            within: error / quant_max + 4.0 * single * scale + f64::from(f32::MIN_POSITIVE),
         },
         elements.collect(),
     )

@@ -1,22 +1,22 @@
-//! `out = act(row_scales * (a · b) * col_scales + bias)` of 8-bit factors, as [`crate::quantize`] makes them: the
-//! product of an `m x k` and a `k x n` matrix with a scale for each row of `a` and each column of `b`, or one for all,
-//! a bias for each column and an activation of [`crate::activation`], in one pass. The result is in floats, or `i8`
+//! `out = act(row_scales * (a · b) * col_scales + bias)` of 8-bit operands, as [`crate::quantize`] makes them: the
+//! matmul of an `m x k` and a `k x n` matrix with a scale for each row of `a` and each column of `b`, or one for all,
+//! a bias for each column and an activation of [`crate::activation`] as its epilogue. The result is in floats, or `i8`
 //! again: divided by a scale for each row, or one for all, and rounded.
 //!
-//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `out` of `[m, n]`, with any strides. A GPU reads rows of `a` and columns of
-//! `b` as they are whose elements are side by side, which is how a linear layer keeps its weights: `weights.permute([1, 0])`, and that begin
-//! at multiples of 16 bytes. Others it copies to such ones where that pays.
+//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `out` of `[m, n]`, with any strides. A GPU reads K-major
+//! operands as they are, which is how a linear layer keeps its weights: `weights.permute([1, 0])`, if their lines begin at multiples of
+//! 16 bytes. Others it first copies to such lines where that pays.
 //!
-//! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. Tiles, in the order of [`crate::matmul`], and whether programs
-//! share the steps of one and leave parts of its sums, for a second kernel to add, are chosen for each launch: see
-//! [`crate::matmul_heuristic`], and for few rows [`crate::split_matmul`]. Parts and copies take temporary memory.
+//! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. Tiles, in the order of [`crate::matmul`], and the split of K,
+//! whose partial sums a second kernel reduces, are chosen for each launch: see [`crate::matmul_heuristic`], and for skinny matmuls
+//! [`crate::split_matmul`]. Partial sums and copies take temporary memory.
 //!
 //! **Rounding.** Sums of `i8` are exact. Products of `f8e4m3` are exact, and their sum is within `(k + 2) * 2^-23` of
 //! the sum of their magnitudes; a GPU of capability 9.0 may add `34 * 2^-13` of the largest of products and sums for
 //! each 32 products (see `max_num_imprecise_acc`), and adds sums of 128 products in `f32`. Scales, the bias and the
 //! activation are computed in `f32`: the first three are within `4 * 2^-24` of the value's magnitude without the bias,
 //! and the result is rounded once. `i8` is within half a step and `4 * 2^-24` of what is rounded, halves go to the even
-//! neighbour, and what is beyond the range becomes its end.
+//! one, and the range saturates.
 //!
 //! **Source.** Dettmers and others, *LLM.int8()*, 2022, arXiv:2208.07339, section 2; DeepSeek-AI, *DeepSeek-V3*, 2024,
 //! arXiv:2412.19437, section 3.3.2, for sums of 8-bit floats.
@@ -33,45 +33,45 @@ use crate::quantized_tiles::{
 };
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
-use crate::split_matmul::{self, FLAT, LOW, NARROW, SUMMED, TILE};
+use crate::split_matmul::{self, REDUCE, SKINNY_M64, SKINNY_N16, SKINNY_N32, SPLIT_K_TILE};
 
-/// A type that can be multiplied.
-pub trait Factor: Element {
-    /// What products are added in.
-    type Sum: Element;
-    /// The longest sum.
-    const MAX_TERMS: usize;
+/// The element types of operands.
+pub trait QuantizedElement: Element {
+    /// The accumulator type.
+    type Acc: Element;
+    /// The largest K.
+    const MAX_K: usize;
 }
 
-impl Factor for i8 {
-    type Sum = i32;
+impl QuantizedElement for i8 {
+    type Acc = i32;
     // Each product is at most 2^14.
-    const MAX_TERMS: usize = (1 << 17) - 1;
+    const MAX_K: usize = (1 << 17) - 1;
 }
 
-impl Factor for f8e4m3 {
-    type Sum = f32;
-    // Places behind the end of the last part are counted too.
-    const MAX_TERMS: usize = i32::MAX as usize - split_matmul::MAX_PARTS * STEPS - 256;
+impl QuantizedElement for f8e4m3 {
+    type Acc = f32;
+    // Indices past the end of the last split are counted too.
+    const MAX_K: usize = i32::MAX as usize - split_matmul::MAX_SPLIT_K * BLOCK_K - 256;
 }
 
 const CHECKS: Checks = Checks("quantized_matmul");
 
-/// What a program makes in steps of [`STEPS`].
+/// The tiles with [`BLOCK_K`].
 const LARGE: Tile = Tile { rows: 128, cols: 128 };
 const WIDE: Tile = Tile { rows: 128, cols: 192 };
-/// Terms that a program adds in a turn.
-const STEPS: usize = 128;
-/// Those of smaller tiles that are not narrow.
-const FEW_STEPS: usize = 256;
-/// The tiles of few rows.
-const FEW: [Tile; 3] = [NARROW, FLAT, LOW];
+/// Terms of an iteration.
+const BLOCK_K: usize = 128;
+/// Those of skinny tiles whose warps do not split K.
+const SKINNY_K: usize = 256;
+/// The skinny tiles.
+const SKINNY_TILES: [Tile; 3] = [SKINNY_N16, SKINNY_N32, SKINNY_M64];
 
-/// The factors whose products of few rows, or in parts, become `O`.
-pub trait Few<O: Element>: Factor {
-    /// Launches the kernel of few rows with one of [`FEW`].
+/// The operand types with skinny and split-K kernels for results of `O`.
+pub trait SkinnyMultiply<O: Element>: QuantizedElement {
+    /// Launches the skinny kernel with one of [`SKINNY_TILES`].
     #[doc(hidden)]
-    fn few(
+    fn skinny(
         on: impl LaunchOn,
         of: Arguments<'_, Self>,
         act: i32,
@@ -79,7 +79,7 @@ pub trait Few<O: Element>: Factor {
         out: ViewMut<'_, O, 2>,
     ) -> Result<()>;
 
-    /// Launches the kernels of parts of sums, of as many as the configuration says.
+    /// Launches the split-K kernels of a configuration.
     #[doc(hidden)]
     fn split(
         on: impl LaunchOn,
@@ -90,11 +90,11 @@ pub trait Few<O: Element>: Factor {
     ) -> Result<()>;
 }
 
-/// The slices and steps of narrow tiles for each factor and result.
-macro_rules! few {
+/// The K slices and `BLOCK_K` of warp split-K for each operand and result type.
+macro_rules! skinny {
     ($($A:ident, $O:ident, $ROUND:literal, $slices:literal x $steps:literal;)*) => {$(
-        impl Few<$O> for $A {
-            fn few(
+        impl SkinnyMultiply<$O> for $A {
+            fn skinny(
                 on: impl LaunchOn,
                 of: Arguments<'_, $A>,
                 act: i32,
@@ -103,25 +103,25 @@ macro_rules! few {
             ) -> Result<()> {
                 let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
                 let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
-                macro_rules! few {
+                macro_rules! skinny {
                     ($tile:ident) => {
                         quantized_few::<
-                            $A, <$A as Factor>::Sum, $O, { $tile.rows }, { $tile.cols }, FEW_STEPS, $ROUND,
+                            $A, <$A as QuantizedElement>::Acc, $O, { $tile.rows }, { $tile.cols }, SKINNY_K, $ROUND,
                         >(a, b, row_scales, col_scales, bias, out_scales, out, act)
                         .grid(programs)
                         .launch(on)
                     };
                 }
                 match tile {
-                    NARROW => {
+                    SKINNY_N16 => {
                         quantized_narrow::<
-                            $A, <$A as Factor>::Sum, $O, $slices, { NARROW.rows }, { NARROW.cols }, $steps, $ROUND,
+                            $A, <$A as QuantizedElement>::Acc, $O, $slices, { SKINNY_N16.rows }, { SKINNY_N16.cols }, $steps, $ROUND,
                         >(sliced(a, $slices)?, sliced(b, $slices)?, row_scales, col_scales, bias, out_scales, out, act)
                         .grid(programs)
                         .launch(on)
                     }
-                    FLAT => few!(FLAT),
-                    _ => few!(LOW),
+                    SKINNY_N32 => skinny!(SKINNY_N32),
+                    _ => skinny!(SKINNY_M64),
                 }
             }
 
@@ -135,28 +135,28 @@ macro_rules! few {
                 let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
                 let ([m, n], k) = (out.shape(), a.shape()[1]);
                 let Block { tile: Tile { rows, cols }, k: steps } = config.block;
-                if config.block != (Block { tile: TILE, k: STEPS }) {
+                if config.block != (Block { tile: SPLIT_K_TILE, k: BLOCK_K }) {
                     return Err(CHECKS.error(format!("there are no parts of {rows} x {cols} x {steps}")));
                 }
-                let share = k.div_ceil(config.split_k).div_ceil(STEPS) as i32;
+                let k_steps = k.div_ceil(config.split_k).div_ceil(BLOCK_K) as i32;
                 let shape = [config.split_k, m, n];
-                let mut parts = on.temporary::<<$A as Factor>::Sum>(shape.iter().product())?;
-                quantized_parts::<$A, <$A as Factor>::Sum, { TILE.rows }, { TILE.cols }, STEPS>(
-                    a, b, parts.slice_mut().view_mut(shape)?, share,
+                let mut partials = on.temporary::<<$A as QuantizedElement>::Acc>(shape.iter().product())?;
+                quantized_parts::<$A, <$A as QuantizedElement>::Acc, { SPLIT_K_TILE.rows }, { SPLIT_K_TILE.cols }, BLOCK_K>(
+                    a, b, partials.slice_mut().view_mut(shape)?, k_steps,
                 )
-                .grid((TILE.count([1, m, n]), config.split_k))
+                .grid((SPLIT_K_TILE.count([1, m, n]), config.split_k))
                 .launch(on)?;
-                sum_quantized_parts::<<$A as Factor>::Sum, $O, { SUMMED.rows }, { SUMMED.cols }, $ROUND>(
-                    parts.slice().view(shape)?, row_scales, col_scales, bias, out_scales, out, act,
+                sum_quantized_parts::<<$A as QuantizedElement>::Acc, $O, { REDUCE.rows }, { REDUCE.cols }, $ROUND>(
+                    partials.slice().view(shape)?, row_scales, col_scales, bias, out_scales, out, act,
                 )
-                .grid(SUMMED.count([1, m, n]))
+                .grid(REDUCE.count([1, m, n]))
                 .launch(on)
             }
         }
     )*};
 }
 
-few! {
+skinny! {
     i8, f16, false, 4 x 256;
     i8, bf16, false, 4 x 256;
     i8, f32, false, 4 x 256;
@@ -165,9 +165,9 @@ few! {
     f8e4m3, bf16, false, 8 x 128;
 }
 
-/// The factors whose products become `O` after the activation `ACT`.
-pub trait Multiply<O: Element, const ACT: usize>: Few<O> {
-    /// Launches what computes the product.
+/// The operand types with kernels for results of `O` and the activation `ACT`.
+pub trait QuantizedMultiply<O: Element, const ACT: usize>: SkinnyMultiply<O> {
+    /// Launches the kernels of a configuration.
     #[doc(hidden)]
     fn multiply(
         on: impl LaunchOn,
@@ -179,7 +179,7 @@ pub trait Multiply<O: Element, const ACT: usize>: Few<O> {
 
 macro_rules! multiply {
     ($($A:ident, $O:ident, [$($ACT:literal),*], $ROUND:literal;)*) => {$($(
-        impl Multiply<$O, $ACT> for $A {
+        impl QuantizedMultiply<$O, $ACT> for $A {
             fn multiply(
                 on: impl LaunchOn,
                 of: Arguments<'_, $A>,
@@ -196,17 +196,17 @@ macro_rules! multiply {
                 let programs = config.block.tile.count([1, out.shape()[0], out.shape()[1]]);
                 let Arguments { row_scales, col_scales, bias, out_scales, .. } = of;
                 match config.block {
-                    Block { tile: WIDE, k: STEPS } => quantized_matmul::<
-                        $A, <$A as Factor>::Sum, $O, $ACT, { WIDE.rows }, { WIDE.cols }, STEPS, $ROUND,
+                    Block { tile: WIDE, k: BLOCK_K } => quantized_matmul::<
+                        $A, <$A as QuantizedElement>::Acc, $O, $ACT, { WIDE.rows }, { WIDE.cols }, BLOCK_K, $ROUND,
                     >(a, b, row_scales, col_scales, bias, out_scales, out)
                     .grid(programs)
                     .launch(on),
-                    Block { tile: LARGE, k: STEPS } => quantized_matmul::<
-                        $A, <$A as Factor>::Sum, $O, $ACT, { LARGE.rows }, { LARGE.cols }, STEPS, $ROUND,
+                    Block { tile: LARGE, k: BLOCK_K } => quantized_matmul::<
+                        $A, <$A as QuantizedElement>::Acc, $O, $ACT, { LARGE.rows }, { LARGE.cols }, BLOCK_K, $ROUND,
                     >(a, b, row_scales, col_scales, bias, out_scales, out)
                     .grid(programs)
                     .launch(on),
-                    Block { tile, k: FEW_STEPS } if FEW.contains(&tile) => Self::few(on, of, $ACT, tile, out),
+                    Block { tile, k: SKINNY_K } if SKINNY_TILES.contains(&tile) => Self::skinny(on, of, $ACT, tile, out),
                     Block { tile: Tile { rows, cols }, k } => {
                         Err(CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product")))
                     }
@@ -225,17 +225,17 @@ multiply! {
     f8e4m3, bf16, [0, 2, 4], false;
 }
 
-/// The product of two quantised matrices:
+/// The matmul of two quantized matrices:
 /// `QuantizedMatmul::<i8, GELU>::new(a.view([m, k])?, &a_scales, b.view([k, n])?, &b_scales)`. `A` is `i8` or `f8e4m3`.
 ///
-/// | factors | result | activations |
+/// | operands | result | activations |
 /// | --- | --- | --- |
 /// | `i8` | `f16`, `bf16` | `IDENTITY`, `RELU`, `GELU`, `SILU` |
 /// | `i8` | `f32` | `IDENTITY` |
 /// | `i8` | `i8`, by [`QuantizedMatmul::requantize`] | `IDENTITY`, `RELU`, `GELU` |
 /// | `f8e4m3` | `f16`, `bf16` | `IDENTITY`, `GELU`, `SILU` |
 #[derive(Clone, Copy)]
-pub struct QuantizedMatmul<'a, A: Factor, const ACT: usize> {
+pub struct QuantizedMatmul<'a, A: QuantizedElement, const ACT: usize> {
     a: View<'a, A, 2>,
     b: View<'a, A, 2>,
     row_scales: Slice<'a, f32>,
@@ -243,8 +243,8 @@ pub struct QuantizedMatmul<'a, A: Factor, const ACT: usize> {
     bias: Option<Slice<'a, f32>>,
 }
 
-impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
-    /// The product without a bias, with a scale for each row of `a` and each column of `b`, or one for all of them.
+impl<'a, A: QuantizedElement, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
+    /// The matmul without a bias, with a scale for each row of `a` and each column of `b`, or one for all of them.
     pub fn new(
         a: impl Into<View<'a, A, 2>>,
         row_scales: impl Into<Slice<'a, f32>>,
@@ -255,7 +255,7 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         QuantizedMatmul { a: a.into(), b: b.into(), row_scales, col_scales, bias: None }
     }
 
-    /// Adds a number to each column.
+    /// Adds a bias to each column.
     pub fn bias(self, bias: impl Into<Slice<'a, f32>>) -> Self {
         QuantizedMatmul { bias: Some(bias.into()), ..self }
     }
@@ -263,11 +263,11 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts, or more products of
-    /// `i8` than it adds; if there is too little memory for what programs leave to others; those of a launch.
+    /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts, or a larger K than
+    /// the accumulator of `i8` allows; if there is too little memory for partial sums and copies; those of a launch.
     pub fn launch<'o, O: Float>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, O, 2>>) -> Result<()>
     where
-        A: Multiply<O, ACT>,
+        A: QuantizedMultiply<O, ACT>,
     {
         self.launch_in(on, out.into(), self.row_scales.view([0, 1])?, None)
     }
@@ -275,7 +275,7 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     /// The same with a configuration of the caller's, on any device.
     ///
     /// # Errors
-    /// Those of [`QuantizedMatmul::launch`]; if there is no such block, or no parts of it.
+    /// Those of [`QuantizedMatmul::launch`]; if there is no such block, or no split-K of it.
     pub fn launch_with<'o, O: Float>(
         &self,
         on: impl LaunchOn,
@@ -283,7 +283,7 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         config: Config,
     ) -> Result<()>
     where
-        A: Multiply<O, ACT>,
+        A: QuantizedMultiply<O, ACT>,
     {
         self.launch_in(on, out.into(), self.row_scales.view([0, 1])?, Some(config))
     }
@@ -300,7 +300,7 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         scales: impl Into<Slice<'s, f32>>,
     ) -> Result<()>
     where
-        A: Multiply<i8, ACT>,
+        A: QuantizedMultiply<i8, ACT>,
     {
         let out = out.into();
         let scales = each_or_all("scales", scales.into(), out.shape()[0])?;
@@ -319,7 +319,7 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         config: Config,
     ) -> Result<()>
     where
-        A: Multiply<i8, ACT>,
+        A: QuantizedMultiply<i8, ACT>,
     {
         let out = out.into();
         let scales = each_or_all("scales", scales.into(), out.shape()[0])?;
@@ -334,13 +334,13 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         config: Option<Config>,
     ) -> Result<()>
     where
-        A: Multiply<O, ACT>,
+        A: QuantizedMultiply<O, ACT>,
     {
         let Some(of) = self.arguments(out.shape(), out_scales)? else { return Ok(()) };
         if let Some(Config { split_k, .. }) = config
-            && split_k > split_matmul::MAX_PARTS
+            && split_k > split_matmul::MAX_SPLIT_K
         {
-            let most = split_matmul::MAX_PARTS;
+            let most = split_matmul::MAX_SPLIT_K;
             return Err(CHECKS.error(format!("a split of K in {split_k}, the most is {most}")));
         }
         let config = config.unwrap_or_else(|| of.config(on, &out));
@@ -361,14 +361,14 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         if let Some(bias) = &self.bias {
             CHECKS.same(("bias", bias.len()), ("n", n))?;
         }
-        // Places behind the edges, in the last tiles, are counted too.
+        // Indices past the edges, in the last tiles, are counted too.
         let most = i32::MAX as usize - 256;
         if let Some(extent) = [m, n].into_iter().find(|&extent| extent > most) {
             return Err(CHECKS.error(format!("an extent is {extent}, the most is {most}")));
         }
-        if k > A::MAX_TERMS {
+        if k > A::MAX_K {
             let text =
-                format!("k is {k}, the most products of {} that can be added are {}", A::DTYPE, A::MAX_TERMS);
+                format!("k is {k}, the most products of {} that can be added are {}", A::DTYPE, A::MAX_K);
             return Err(CHECKS.error(text));
         }
         if m * n == 0 {
@@ -386,7 +386,7 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
 /// What the kernel takes, once it is known to fit together.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Arguments<'a, A: Factor> {
+pub struct Arguments<'a, A: QuantizedElement> {
     a: View<'a, A, 2>,
     b: View<'a, A, 2>,
     row_scales: View<'a, f32, 2>,
@@ -395,61 +395,63 @@ pub struct Arguments<'a, A: Factor> {
     out_scales: View<'a, f32, 2>,
 }
 
-impl<A: Factor> Arguments<'_, A> {
+impl<A: QuantizedElement> Arguments<'_, A> {
     /// The configuration for a device.
     fn config<O: Element>(&self, on: impl LaunchOn, out: &ViewMut<'_, O, 2>) -> Config {
         let ([m, n], k) = (out.shape(), self.a.shape()[1]);
         let (shape, bytes) = ([1, m, n], size_of::<A>());
         let whole =
             |tile: Tile, k: usize| Config { block: Block { tile, k }, split_k: 1, copies: [false; 2] };
-        let few = few_rows(on, self.a, self.b);
+        let skinny = skinny_tile(on, self.a, self.b);
         if let Some(tile) =
-            few.filter(|&tile| split_matmul::scratch_len(on, shape, k, Some(tile), bytes) == 0)
+            skinny.filter(|&tile| split_matmul::workspace_len(on, shape, k, Some(tile), bytes) == 0)
         {
-            return whole(tile, FEW_STEPS);
+            return whole(tile, SKINNY_K);
         }
         if on.has_clusters() {
-            let odd_out = !split_matmul::in_vectors(out.strides(), size_of::<O>());
+            let unaligned_out = !split_matmul::in_vectors(out.strides(), size_of::<O>());
             let problem = Problem {
                 out: shape,
                 k,
-                right_batches: 1,
+                b_batches: 1,
                 bytes,
                 aligned: [self.a, self.b].map(|rows| are_lines_aligned::<A>(rows.shape()[0], rows.strides())),
                 within_sectors: [self.a, self.b].map(|rows| is_within_sectors(&rows.batch())),
                 b_is_k_major: true,
                 // Threads that store element by element have no registers for more.
-                adds: odd_out,
-                odd_out,
+                has_residual: unaligned_out,
+                unaligned_out,
             };
             return problem.fastest(on.processors());
         }
-        match split_matmul::parts(shape, k, on.processors()) {
-            split_k if split_k > 1 && on.shared_bytes().is_some() => Config { split_k, ..whole(TILE, STEPS) },
-            _ => whole(LARGE, STEPS),
+        match split_matmul::split_k(shape, k, on.processors()) {
+            split_k if split_k > 1 && on.shared_bytes().is_some() => {
+                Config { split_k, ..whole(SPLIT_K_TILE, BLOCK_K) }
+            }
+            _ => whole(LARGE, BLOCK_K),
         }
     }
 }
 
-/// The tile of few rows for a left factor and the columns of a right one, if both have what is summed over side by side.
-fn few_rows<A: Factor>(on: impl LaunchOn, a: View<'_, A, 2>, b: View<'_, A, 2>) -> Option<Tile> {
+/// The skinny tile for operand A and the columns of operand B, if both are K-major.
+fn skinny_tile<A: QuantizedElement>(on: impl LaunchOn, a: View<'_, A, 2>, b: View<'_, A, 2>) -> Option<Tile> {
     let ([m, k], [n, _]) = (a.shape(), b.shape());
     let fits = in_vectors(a) && in_vectors(b) && n.is_multiple_of(8);
-    if fits { split_matmul::few_rows(on, [1, m, n], k * size_of::<A>(), &FEW) } else { None }
+    if fits { split_matmul::skinny_tile(on, [1, m, n], k * size_of::<A>(), &SKINNY_TILES) } else { None }
 }
 
 /// Whether rows are read as vectors.
-fn in_vectors<A: Factor>(rows: View<'_, A, 2>) -> bool {
+fn in_vectors<A: QuantizedElement>(rows: View<'_, A, 2>) -> bool {
     split_matmul::in_vectors(rows.strides(), size_of::<A>())
 }
 
-/// Rows cut into slices of their elements, which are the first axis.
-fn sliced<A: Factor>(rows: View<'_, A, 2>, slices: usize) -> Result<View<'_, A, 3>> {
+/// Rows cut into slices along K, which are the first axis.
+fn sliced<A: QuantizedElement>(rows: View<'_, A, 2>, slices: usize) -> Result<View<'_, A, 3>> {
     let [count, k] = rows.shape();
     Ok(rows.reshape([count, slices, k / slices])?.permute([1, 0, 2]))
 }
 
-/// A number for each of so many, or one that is repeated.
+/// A scale for each of so many, or one that is repeated.
 fn each_or_all<'a>(name: &str, scales: Slice<'a, f32>, count: usize) -> Result<View<'a, f32, 2>> {
     match scales.len() {
         1 => scales.view_strided([count, 1], [0, 1]),
@@ -458,7 +460,7 @@ fn each_or_all<'a>(name: &str, scales: Slice<'a, f32>, count: usize) -> Result<V
     }
 }
 
-/// The factors of a product by their values, and what their products are multiplied by and added to.
+/// The operands by their values, and the epilogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantized<'a> {
     /// Row by row.
@@ -471,7 +473,7 @@ pub struct Quantized<'a> {
     pub col_scales: &'a [f32],
     /// One for each column.
     pub bias: Option<&'a [f32]>,
-    /// Whether sums are exact.
+    /// Whether accumulation is exact.
     pub integers: bool,
 }
 
@@ -481,28 +483,28 @@ pub fn reference<const ACT: usize>(of: Quantized<'_>, Extents { m, k, n }: Exten
     let scale = |scales: &[f32], i: usize| f64::from(if scales.len() == 1 { scales[0] } else { scales[i] });
     let element = |i: usize| {
         let (row, column) = (i / n, i % n);
-        let product = |j: usize| of.a[row * k + j] * of.b[j * n + column];
-        let (sum, error) = summed(k, product, of.integers);
-        let factor = scale(of.row_scales, row) * scale(of.col_scales, column);
-        let value = sum * factor + of.bias.map_or(0.0, |bias| f64::from(bias[column]));
-        let within = error * factor.abs() + 4.0 * unit * ((sum * factor).abs() + value.abs());
-        activation::known::<ACT>(Expected { value, within }, DType::F16)
+        let term = |j: usize| of.a[row * k + j] * of.b[j * n + column];
+        let (sum, error) = reference_sum(k, term, of.integers);
+        let scale = scale(of.row_scales, row) * scale(of.col_scales, column);
+        let value = sum * scale + of.bias.map_or(0.0, |bias| f64::from(bias[column]));
+        let within = error * scale.abs() + 4.0 * unit * ((sum * scale).abs() + value.abs());
+        activation::propagated::<ACT>(Expected { value, within }, DType::F16)
     };
     (0..m * n).map(element).collect()
 }
 
-/// The sum of so many products, and how far a sum may be from it.
-fn summed(count: usize, product: impl Fn(usize) -> f64, integers: bool) -> (f64, f64) {
+/// The sum of so many terms, and the error bound of an accumulator.
+fn reference_sum(count: usize, term: impl Fn(usize) -> f64, integers: bool) -> (f64, f64) {
     let (mut sum, mut magnitude, mut error) = (0.0, 0.0, 0.0);
     for first in (0..count).step_by(128) {
         let mut partial = 0.0f64;
         for step in (first..count.min(first + 128)).step_by(32) {
-            let products = (step..count.min(step + 32)).map(&product);
+            let products = (step..count.min(step + 32)).map(&term);
             let mut largest = partial.abs();
-            for product in products {
-                partial += product;
-                magnitude += product.abs();
-                largest = largest.max(product.abs());
+            for term in products {
+                partial += term;
+                magnitude += term.abs();
+                largest = largest.max(term.abs());
             }
             error += 34.0 * 2f64.powi(-13) * largest.max(partial.abs());
         }
@@ -512,14 +514,14 @@ fn summed(count: usize, product: impl Fn(usize) -> f64, integers: bool) -> (f64,
     (sum, if integers { 0.0 } else { error + rounded })
 }
 
-/// What [`QuantizedMatmul::requantize`] makes of a result with a scale.
+/// A result after [`QuantizedMatmul::requantize`] with a scale.
 pub fn requantized(result: Expected, scale: f32) -> Expected {
     let exact = result.value / f64::from(scale);
-    let moved = result.within / f64::from(scale).abs() + 4.0 * unit_roundoff(DType::F32) * exact.abs();
-    Expected { value: exact.clamp(-128.0, 127.0), within: 0.5 + moved }
+    let error = result.within / f64::from(scale).abs() + 4.0 * unit_roundoff(DType::F32) * exact.abs();
+    Expected { value: exact.clamp(-128.0, 127.0), within: 0.5 + error }
 }
 
-/// The bytes that a product must move.
+/// The bytes that a matmul must move.
 pub const fn traffic<A, O>(Extents { m, k, n }: Extents) -> usize {
     (m * k + k * n) * size_of::<A>() + m * n * size_of::<O>() + (m + n) * size_of::<f32>()
 }

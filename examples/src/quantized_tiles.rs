@@ -1,5 +1,4 @@
-//! The kernels of [`crate::quantized_matmul`]: tiles of a product with what follows it, and parts of sums, which a second kernel
-//! adds up.
+//! The kernels of [`crate::quantized_matmul`]: tiles with an epilogue, and split-K, whose partial sums a second kernel reduces.
 
 use dsl_runtime::prelude::*;
 
@@ -7,29 +6,29 @@ use dsl_runtime::prelude::*;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// The sums of the products from `first` to `end`, in steps of `K`, of `M` rows of `a` and `N` of `b`.
+    /// The accumulator of `M` rows of `a` and `N` of `b`, over K from `k_begin` to `k_end` in steps of `K`.
     #[fuse_fn]
-    fn product<A: Element, S: Element, I: Element, const M: usize, const N: usize, const K: usize>(
+    fn accumulate<A: Element, S: Element, I: Element, const M: usize, const N: usize, const K: usize>(
         a: &View<A, 2>,
         b: &View<A, 2>,
         row: i32,
         col: i32,
-        first: I,
-        end: I,
+        k_begin: I,
+        k_end: I,
     ) -> Tile<S> {
-        let mut sum = tl::zeros::<S>([M, N]);
-        for start in (first..end).step_by(K) {
-            let right = tl::trans(b.load::<N, K>(col, start));
-            sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
+        let mut acc = tl::zeros::<S>([M, N]);
+        for start in (k_begin..k_end).step_by(K) {
+            let b_tile = tl::trans(b.load::<N, K>(col, start));
+            acc = tl::dot(a.load::<M, K>(row, start), b_tile, acc).max_num_imprecise_acc(128);
         }
-        sum
+        acc
     }
 
-    /// What becomes of a tile of sums, before it is converted: scaled, a bias added, activated as one of [`crate::activation`], and
-    /// divided and rounded for `i8`. One scale of columns serves all of them.
+    /// The epilogue of an accumulator, before its conversion: scales, bias, an activation of [`crate::activation`], and the division and
+    /// rounding for `i8`. The columns may share one scale.
     #[fuse_fn]
-    fn finish<const M: usize, const N: usize, const ROUND: bool>(
-        sum: Tile<f32>,
+    fn epilogue<const M: usize, const N: usize, const ROUND: bool>(
+        acc: Tile<f32>,
         row_scales: &View<f32, 2>,
         col_scales: &View<f32, 2>,
         bias: &View<f32, 2>,
@@ -38,10 +37,10 @@ pub(crate) mod kernels {
         row: i32,
         col: i32,
     ) -> Tile<f32> {
-        let scaled = sum * row_scales.load::<M, 1>(row, 0);
-        let of_all = col_scales.load::<1, 1>(0, 0);
-        let factors = tl::select(col_scales.shape(1) == 1, of_all, col_scales.load::<1, N>(0, col));
-        let v = tl::fma(scaled, factors, bias.load::<1, N>(0, col));
+        let scaled = acc * row_scales.load::<M, 1>(row, 0);
+        let shared_scale = col_scales.load::<1, 1>(0, 0);
+        let scales = tl::select(col_scales.shape(1) == 1, shared_scale, col_scales.load::<1, N>(0, col));
+        let v = tl::fma(scaled, scales, bias.load::<1, N>(0, col));
         let y = if act == 1 {
             tl::relu(v)
         } else if act == 2 {
@@ -54,9 +53,8 @@ pub(crate) mod kernels {
         if ROUND { tl::round_ties_even(y / out_scales.load::<M, 1>(row, 0)) } else { y }
     }
 
-    /// A program makes a tile of `M x N` elements in steps of `K`; the grid counts tiles. The columns of `b` are the rows
-    /// of what is handed over. Scales of rows are a column of numbers, those of columns and the bias a row, which is read in
-    /// vectors. The bias, and the scales of a result that is not `i8`, may be empty.
+    /// A program computes a tile of `M x N` elements in steps of `K`; the grid counts tiles. `b` is passed as its transpose. Scales of
+    /// rows are a column, those of columns and the bias a row, which is read in vectors. The bias, and the scales of a result that is not `i8`, may be empty.
     #[fuse_kernel(
         M = [128], N = [128, 192], K = [128], num_warps = 8,
         configs = [
@@ -98,13 +96,13 @@ pub(crate) mod kernels {
         out_scales: &View<f32, 2>,
         out: &mut View<O, 2>,
     ) {
-        let down = tl::cdiv(out.shape(0).to::<i32>(), M);
-        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
-        let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);
+        let grid_m = tl::cdiv(out.shape(0).to::<i32>(), M);
+        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), grid_m, grid_n, 8);
         let (row, col) = (tile_row * M, tile_col * N);
-        let sum = product::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
-        let y = finish::<M, N, ROUND>(
-            sum.to::<f32>(),
+        let acc = accumulate::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
+        let y = epilogue::<M, N, ROUND>(
+            acc.to::<f32>(),
             row_scales,
             col_scales,
             bias,
@@ -116,7 +114,7 @@ pub(crate) mod kernels {
         out.store(y.to::<O>(), row, col);
     }
 
-    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::matmul_tiles::matmul_small()`] has.
+    /// A skinny matmul: as [`quantized_matmul()`], with tiles as [`crate::matmul_tiles::matmul_small()`] has.
     #[fuse_kernel(configs = [
         { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
         { A: i8, S: i32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
@@ -149,33 +147,33 @@ pub(crate) mod kernels {
         out: &mut View<O, 2>,
         act: i32,
     ) {
-        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
-        let row = tl::program_id(0) / across * M;
-        let col = tl::program_id(0) % across * N;
-        let sum = product::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
+        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let row = tl::program_id(0) / grid_n * M;
+        let col = tl::program_id(0) % grid_n * N;
+        let acc = accumulate::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
         let y =
-            finish::<M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
+            epilogue::<M, N, ROUND>(acc.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
         out.store(y.to::<O>(), row, col);
     }
 
-    /// As [`quantized_few()`], of fewer columns: each of `P` warps makes all of a tile from a slice of the terms, so that it reads, and
-    /// of 8-bit floats converts, rows of the left factor for all columns at once. The slices are the first axis of `a` and `b`.
+    /// As [`quantized_few()`], of fewer columns: the `WARPS` warps split K, each computes a whole tile from its slice, so that it
+    /// reads, and of 8-bit floats converts, rows of operand A for all columns at once. The slices are the first axis of `a` and `b`.
     #[fuse_kernel(
-        M = [16], N = [16], num_warps = P, num_stages = 3,
+        M = [16], N = [16], num_warps = WARPS, num_stages = 3,
         configs = [
-            { A: i8, S: i32, O: f16, P: 4, K: 256, ROUND: false },
-            { A: i8, S: i32, O: bf16, P: 4, K: 256, ROUND: false },
-            { A: i8, S: i32, O: f32, P: 4, K: 256, ROUND: false },
-            { A: i8, S: i32, O: i8, P: 4, K: 256, ROUND: true },
-            { A: f8e4m3, S: f32, O: f16, P: 8, K: 128, ROUND: false },
-            { A: f8e4m3, S: f32, O: bf16, P: 8, K: 128, ROUND: false },
+            { A: i8, S: i32, O: f16, WARPS: 4, K: 256, ROUND: false },
+            { A: i8, S: i32, O: bf16, WARPS: 4, K: 256, ROUND: false },
+            { A: i8, S: i32, O: f32, WARPS: 4, K: 256, ROUND: false },
+            { A: i8, S: i32, O: i8, WARPS: 4, K: 256, ROUND: true },
+            { A: f8e4m3, S: f32, O: f16, WARPS: 8, K: 128, ROUND: false },
+            { A: f8e4m3, S: f32, O: bf16, WARPS: 8, K: 128, ROUND: false },
         ],
     )]
     pub fn quantized_narrow<
         A: Element,
         S: Element,
         O: Element,
-        const P: usize,
+        const WARPS: usize,
         const M: usize,
         const N: usize,
         const K: usize,
@@ -190,39 +188,40 @@ pub(crate) mod kernels {
         out: &mut View<O, 2>,
         act: i32,
     ) {
-        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
-        let row = tl::program_id(0) / across * M;
-        let col = tl::program_id(0) % across * N;
-        let mut sums = tl::zeros::<S>([P, M, N]);
+        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let row = tl::program_id(0) / grid_n * M;
+        let col = tl::program_id(0) % grid_n * N;
+        let mut warp_accs = tl::zeros::<S>([WARPS, M, N]);
         for start in (0..a.shape(2)).step_by(K) {
-            let right = tl::permute(b.load::<P, N, K>(0, col, start), [0, 2, 1]);
-            sums = tl::dot(a.load::<P, M, K>(0, row, start), right, sums).max_num_imprecise_acc(128);
+            let b_tile = tl::permute(b.load::<WARPS, N, K>(0, col, start), [0, 2, 1]);
+            warp_accs =
+                tl::dot(a.load::<WARPS, M, K>(0, row, start), b_tile, warp_accs).max_num_imprecise_acc(128);
         }
-        let sum = tl::sum(sums, 0).to::<f32>();
-        let y = finish::<M, N, ROUND>(sum, row_scales, col_scales, bias, out_scales, act, row, col);
+        let acc = tl::sum(warp_accs, 0).to::<f32>();
+        let y = epilogue::<M, N, ROUND>(acc, row_scales, col_scales, bias, out_scales, act, row, col);
         out.store(y.to::<O>(), row, col);
     }
 
-    /// As [`quantized_matmul()`], but a program leaves a tile of part `tl::program_id(1)` of the sums: that of `share` steps of `K`,
-    /// which follow those of the part before.
+    /// As [`quantized_matmul()`], but a program stores the partial sums of a tile for split `tl::program_id(1)` of K: `k_steps` steps
+    /// of `K`.
     #[fuse_kernel(M = [64], N = [128], K = [128], num_warps = 4, configs = [{ A: i8, S: i32 }, { A: f8e4m3, S: f32 }])]
     pub fn quantized_parts<A: Element, S: Element, const M: usize, const N: usize, const K: usize>(
         a: &View<A, 2>,
         b: &View<A, 2>,
-        parts: &mut View<S, 3>,
-        share: i32,
+        partials: &mut View<S, 3>,
+        k_steps: i32,
     ) {
-        let across = tl::cdiv(parts.shape(2).to::<i32>(), N);
-        let row = tl::program_id(0) / across * M;
-        let col = tl::program_id(0) % across * N;
-        let part = tl::program_id(1);
-        let first = part * share * K;
-        let end = tl::minimum(first + share * K, a.shape(1).to::<i32>());
-        let sum = product::<A, S, i32, M, N, K>(a, b, row, col, first, end);
-        parts.store(tl::reshape(sum, [1, M, N]), part, row, col);
+        let grid_n = tl::cdiv(partials.shape(2).to::<i32>(), N);
+        let row = tl::program_id(0) / grid_n * M;
+        let col = tl::program_id(0) % grid_n * N;
+        let split = tl::program_id(1);
+        let k_begin = split * k_steps * K;
+        let k_end = tl::minimum(k_begin + k_steps * K, a.shape(1).to::<i32>());
+        let acc = accumulate::<A, S, i32, M, N, K>(a, b, row, col, k_begin, k_end);
+        partials.store(tl::reshape(acc, [1, M, N]), split, row, col);
     }
 
-    /// Adds the parts, and does what follows a product.
+    /// Reduces the partial sums, and runs the epilogue.
     #[fuse_kernel(
         M = [4], N = [256], num_warps = 4,
         configs = [
@@ -235,7 +234,7 @@ pub(crate) mod kernels {
         ],
     )]
     pub fn sum_quantized_parts<S: Element, O: Element, const M: usize, const N: usize, const ROUND: bool>(
-        parts: &View<S, 3>,
+        partials: &View<S, 3>,
         row_scales: &View<f32, 2>,
         col_scales: &View<f32, 2>,
         bias: &View<f32, 2>,
@@ -243,15 +242,15 @@ pub(crate) mod kernels {
         out: &mut View<O, 2>,
         act: i32,
     ) {
-        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
-        let row = tl::program_id(0) / across * M;
-        let col = tl::program_id(0) % across * N;
-        let mut sum = tl::zeros::<S>([M, N]);
-        for part in 0..parts.shape(0) {
-            sum += tl::reshape(parts.load::<1, M, N>(part, row, col), [M, N]);
+        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let row = tl::program_id(0) / grid_n * M;
+        let col = tl::program_id(0) % grid_n * N;
+        let mut acc = tl::zeros::<S>([M, N]);
+        for split in 0..partials.shape(0) {
+            acc += tl::reshape(partials.load::<1, M, N>(split, row, col), [M, N]);
         }
         let y =
-            finish::<M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
+            epilogue::<M, N, ROUND>(acc.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
         out.store(y.to::<O>(), row, col);
     }
 }

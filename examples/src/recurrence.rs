@@ -45,27 +45,27 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize, const STEP
 ) {
     let sequence = tl::program_id(0);
     let channels = tl::program_id(1) * CHANNELS + tl::arange(0, CHANNELS);
-    let present = channels < n_channels;
+    let is_channel = channels < n_channels;
     let steps = tl::arange(0, STEPS);
     let mut state = tl::zeros::<f32>([CHANNELS]);
     if FIRST {
-        state = tl::load(first + sequence * n_channels + channels, present);
+        state = tl::load(first + sequence * n_channels + channels, is_channel);
     }
     for start in (0..n_steps).step_by(STEPS) {
-        let mask = (start + steps < n_steps).col() & present.row();
-        let places = (steps * n_channels).col() + channels.row();
+        let mask = (start + steps < n_steps).col() & is_channel.row();
+        let offsets = (steps * n_channels).col() + channels.row();
         let offset = (sequence * n_steps + start) * n_channels;
         // Steps after the end change nothing.
-        let a = tl::load(a + offset + places, mask, 1.0).to::<f32>();
-        let b = tl::load(b + offset + places, mask, 0.0).to::<f32>();
-        let gate = tl::load(gate + offset + places, mask).to::<f32>();
-        let (decay, sum) = tl::associative_scan((a, b), 0, |(a, b), (c, d)| (a * c, b * c + d));
-        let h = tl::fma(decay, state.row(), sum);
+        let a = tl::load(a + offset + offsets, mask, 1.0).to::<f32>();
+        let b = tl::load(b + offset + offsets, mask, 0.0).to::<f32>();
+        let gate = tl::load(gate + offset + offsets, mask).to::<f32>();
+        let (decay, b_scan) = tl::associative_scan((a, b), 0, |(a, b), (c, d)| (a * c, b * c + d));
+        let h = tl::fma(decay, state.row(), b_scan);
         state = tl::index(h, 0, STEPS - 1);
         let y = h * tl::silu::<T>(gate);
-        tl::store(out + offset + places, y.to::<T>(), mask);
+        tl::store(out + offset + offsets, y.to::<T>(), mask);
     }
-    tl::store(last + sequence * n_channels + channels, state, present);
+    tl::store(last + sequence * n_channels + channels, state, is_channel);
 }
 
 /// What the kernel takes: `a`, `b`, `gate`, `first`, steps, channels, sequences.
@@ -97,12 +97,10 @@ macro_rules! launch {
             }
             None => {
                 // An empty slice of the right type: `last` starts with it.
-                let (nothing, last) = last.split_at_mut(0);
-                recurrence::<$T, false, $CHANNELS, $STEPS>(
-                    a, b, gate, &nothing, out, last, n_steps, n_channels,
-                )
-                .grid(grid)
-                .launch($on)
+                let (empty, last) = last.split_at_mut(0);
+                recurrence::<$T, false, $CHANNELS, $STEPS>(a, b, gate, &empty, out, last, n_steps, n_channels)
+                    .grid(grid)
+                    .launch($on)
             }
         }
     }};
@@ -210,16 +208,16 @@ pub fn reference<T: Float>(of: HostSteps<T>, channels: usize) -> [Vec<Expected>;
     let mut out = vec![Expected { value: 0.0, within: 0.0 }; of.a.len()];
     for step in 0..steps {
         for (i, (state, size)) in states.iter_mut().zip(&mut sizes).enumerate() {
-            let at = (i / channels * steps + step) * channels + i % channels;
-            let (a, b, gate) = (of.a[at].to_f64(), of.b[at].to_f64(), of.gate[at].to_f64());
+            let index = (i / channels * steps + step) * channels + i % channels;
+            let (a, b, gate) = (of.a[index].to_f64(), of.b[index].to_f64(), of.gate[index].to_f64());
             *state = a * *state + b;
             *size = a.abs() * *size + b.abs();
             let silu = exact::<SILU>(gate, T::DTYPE);
             let value = *state * silu.value;
-            let inner = (arithmetic * *size + tiny) * (silu.value.abs() + silu.within)
+            let within = (arithmetic * *size + tiny) * (silu.value.abs() + silu.within)
                 + 2.0 * single * value.abs()
                 + silu.within * state.abs();
-            out[at] = Expected { value, within: inner }.rounded(T::DTYPE);
+            out[index] = Expected { value, within }.rounded(T::DTYPE);
         }
     }
     let last = states

@@ -18,7 +18,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, SHORT_ROW, longest, share_blocks, short_programs};
+use crate::shape::{Checks, SHORT_ROW, longest, short_programs, use_cluster};
 
 /// The longest row that the tile of a cluster holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 131072;
@@ -35,7 +35,7 @@ mod kernels {
 
     /// Normalises a program's row.
     #[fuse_fn]
-    fn normalise<T: Float>(x: &[T], gamma: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, eps: f32) {
+    fn normalize_row<T: Float>(x: &[T], gamma: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, eps: f32) {
         let row = tl::program_id(0);
         let mask = cols < n_cols;
         let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
@@ -57,11 +57,11 @@ mod kernels {
         let first = tl::program_id(0) * (if COLS <= 512 { 8 } else { 4 });
         let (rows, cols) = (first + tl::arange(0, if COLS <= 512 { 8 } else { 4 }), tl::arange(0, COLS));
         let mask = (rows < n_rows).col() & (cols < n_cols).row();
-        let places = (rows * n_cols).col() + cols.row();
-        let x = tl::load(x + places, mask, 0.0).to::<f32>();
+        let offsets = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + offsets, mask, 0.0).to::<f32>();
         let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
         let scale = tl::rsqrt(tl::sum(x * x, 1) / n_cols as f32 + eps);
-        tl::store(out + places, (x * scale.col() * gamma.row()).to::<T>(), mask);
+        tl::store(out + offsets, (x * scale.col() * gamma.row()).to::<T>(), mask);
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
@@ -82,7 +82,7 @@ mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T>(x, gamma, out, tl::arange(0, BLOCK), n_cols, eps);
+        normalize_row::<T>(x, gamma, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 
     /// As [`rms_norm()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
@@ -94,7 +94,7 @@ mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T>(x, gamma, out, tl::arange(0, BLOCK), n_cols, eps);
+        normalize_row::<T>(x, gamma, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 }
 
@@ -141,9 +141,9 @@ pub fn add_rms_norm<T: Float, const BLOCK: usize>(
     let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
     let mask = cols < n_cols;
     let x = tl::load(x + row * n_cols + cols, mask, 0.0);
-    let old = tl::load(residual + row * n_cols + cols, mask, 0.0);
+    let residual_in = tl::load(residual + row * n_cols + cols, mask, 0.0);
     let gamma = tl::load(gamma + cols, mask).to::<f32>();
-    let sum = x + old;
+    let sum = x + residual_in;
     tl::store(residual + row * n_cols + cols, sum, mask);
     let sum = sum.to::<f32>();
     let scale = tl::rsqrt(tl::sum(sum * sum, 0) / n_cols as f32 + eps);
@@ -224,7 +224,7 @@ impl<'a, T: Float> RmsNorm<'a, T> {
             let call = rms_norm_short::<T>(self.x, self.gamma, out, rows as i32, n_cols, self.eps);
             return call.grid(short_programs(rows, cols)).launch(on);
         }
-        if cols <= BLOCK_TILE && share_blocks(on, rows, cols) {
+        if cols <= BLOCK_TILE && use_cluster(on, rows, cols) {
             let call = rms_norm_few::<T, BLOCK_TILE>(self.x, self.gamma, out, n_cols, self.eps);
             return call.grid(rows).launch(on);
         }
@@ -292,8 +292,8 @@ pub fn reference<T: Float>(x: &[T], gamma: &[T], eps: f32) -> Vec<Expected> {
         let scale = 1.0 / (mean + f64::from(eps)).sqrt();
         for (x, gamma) in row.iter().zip(gamma) {
             let value = x.to_f64() * scale * gamma.to_f64();
-            let inner = arithmetic * value.abs();
-            expected.push(Expected { value, within: inner }.rounded(T::DTYPE));
+            let within = arithmetic * value.abs();
+            expected.push(Expected { value, within }.rounded(T::DTYPE));
         }
     }
     expected
@@ -301,7 +301,7 @@ pub fn reference<T: Float>(x: &[T], gamma: &[T], eps: f32) -> Vec<Expected> {
 
 /// What [`AddRmsNorm`] leaves in `residual`: the sum, rounded once.
 pub fn sum<T: Float>(x: &[T], residual: &[T]) -> Vec<T> {
-    x.iter().zip(residual).map(|(x, old)| T::from_f64(x.to_f64() + old.to_f64())).collect()
+    x.iter().zip(residual).map(|(x, residual_in)| T::from_f64(x.to_f64() + residual_in.to_f64())).collect()
 }
 
 /// The bytes that normalising `rows` rows of `cols` elements must move.

@@ -51,10 +51,10 @@ pub fn rms_norm_backward<T: Float, const BLOCK: usize>(
         let dy = tl::load(dy + row * n_cols + cols, mask, 0.0).to::<f32>();
         let g = dy * gamma;
         let square = tl::sum(x * x, 0) / n_cols as f32;
-        let along = tl::sum(g * x, 0) / n_cols as f32;
+        let mean_g_x = tl::sum(g * x, 0) / n_cols as f32;
         let scale = tl::rsqrt(square + eps);
         let x_hat = x * scale;
-        let y = (g - x_hat * (along * scale)) * scale;
+        let y = (g - x_hat * (mean_g_x * scale)) * scale;
         tl::store(dx + row * n_cols + cols, y.to::<T>(), mask);
         dgamma += dy * x_hat;
     }
@@ -76,23 +76,23 @@ pub fn rms_norm_backward_long<T: Float, const BLOCK: usize>(
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mut squares = tl::zeros::<f32>([BLOCK]);
-    let mut products = tl::zeros::<f32>([BLOCK]);
+    let mut g_x = tl::zeros::<f32>([BLOCK]);
     for first in (0..n_cols).step_by(BLOCK) {
         let mask = first + cols < n_cols;
         let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
         let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
         squares += x * x;
-        products += dy * tl::load(gamma + first + cols, mask).to::<f32>() * x;
+        g_x += dy * tl::load(gamma + first + cols, mask).to::<f32>() * x;
     }
     let scale = tl::rsqrt(tl::sum(squares, 0) / n_cols as f32 + eps);
-    let along = tl::sum(products, 0) / n_cols as f32;
+    let mean_g_x = tl::sum(g_x, 0) / n_cols as f32;
     tl::store(stats + row, scale);
     for first in (0..n_cols).step_by(BLOCK) {
         let mask = first + cols < n_cols;
         let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
         let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
         let g = dy * tl::load(gamma + first + cols, mask).to::<f32>();
-        let y = (g - x * scale * (along * scale)) * scale;
+        let y = (g - x * scale * (mean_g_x * scale)) * scale;
         tl::store(dx + row * n_cols + first + cols, y.to::<T>(), mask);
     }
 }
@@ -108,7 +108,7 @@ pub struct RmsNormBackward<'a, T: Float> {
 
 /// The length of the working memory for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
-    partials::most_programs(rows, cols) * cols + if cols > BLOCK_COLS { rows } else { 0 }
+    partials::max_programs(rows, cols) * cols + if cols > BLOCK_COLS { rows } else { 0 }
 }
 
 impl<'a, T: Float> RmsNormBackward<'a, T> {
@@ -154,23 +154,23 @@ impl<'a, T: Float> RmsNormBackward<'a, T> {
         if cols == 0 {
             return Ok(());
         }
-        let programs = partials::programs(rows, cols, partials::kept(on));
-        let (mut parts, mut stats) = scratch.split_at_mut(programs * cols);
+        let programs = partials::programs(rows, cols, partials::max_register_cols(on));
+        let (mut partials_out, mut stats) = scratch.split_at_mut(programs * cols);
         let (dy, x, gamma, eps) = (self.dy, self.x, self.gamma, self.eps);
         let (n_rows, n_cols) = (rows as i32, cols as i32);
-        if rows > 0 && cols <= partials::kept(on) {
-            rms_norm_backward::<T>(dy, x, gamma, dx, &mut parts, n_rows, n_cols, eps)
+        if rows > 0 && cols <= partials::max_register_cols(on) {
+            rms_norm_backward::<T>(dy, x, gamma, dx, &mut partials_out, n_rows, n_cols, eps)
                 .grid(programs)
                 .launch(on)?;
         } else if rows > 0 {
             rms_norm_backward_long::<T, PIECE>(dy, x, gamma, dx, &mut stats, n_cols, eps)
                 .grid(rows)
                 .launch(on)?;
-            column_partials::<T, 1, WIDE_COLS>(dy, x, &stats, &mut parts, n_rows, n_cols)
+            column_partials::<T, 1, WIDE_COLS>(dy, x, &stats, &mut partials_out, n_rows, n_cols)
                 .grid((programs, cols.div_ceil(WIDE_COLS)))
                 .launch(on)?;
         }
-        partials::sum(on, parts.slice(..), [dgamma])
+        partials::reduce(on, partials_out.slice(..), [dgamma])
     }
 }
 
@@ -187,12 +187,15 @@ pub fn reference<T: Float>(dy: &[T], x: &[T], gamma: &[T], eps: f32) -> [Vec<Exp
         let scale = 1.0 / (square + f64::from(eps)).sqrt();
         let x_hat: Vec<f64> = x.iter().map(|x| x.to_f64() * scale).collect();
         let g: Vec<f64> = dy.iter().zip(gamma).map(|(dy, gamma)| dy.to_f64() * gamma.to_f64()).collect();
-        let products = || g.iter().zip(&x_hat).map(|(g, x_hat)| g * x_hat);
-        let along = products().sum::<f64>() / cols as f64;
-        let size = products().map(f64::abs).sum::<f64>() / cols as f64;
+        let g_x = || g.iter().zip(&x_hat).map(|(g, x_hat)| g * x_hat);
+        let mean_g_x = g_x().sum::<f64>() / cols as f64;
+        let magnitude = g_x().map(f64::abs).sum::<f64>() / cols as f64;
         for j in 0..cols {
-            let value = (g[j] - x_hat[j] * along) * scale;
-            all_dx.push(Expected { value, within: 4.0 * a * scale * (g[j].abs() + x_hat[j].abs() * size) });
+            let value = (g[j] - x_hat[j] * mean_g_x) * scale;
+            all_dx.push(Expected {
+                value,
+                within: 4.0 * a * scale * (g[j].abs() + x_hat[j].abs() * magnitude),
+            });
             let part = dy[j].to_f64() * x_hat[j];
             dgamma[j].value += part;
             dgamma[j].within += (over_rows + a) * part.abs();

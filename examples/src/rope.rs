@@ -27,7 +27,7 @@ const PAIRS: usize = 512;
 const MAX_HEADS: usize = 40;
 
 /// How many heads a program of [`rope`] has to handle so that no token takes more programs than it must.
-const fn share(per_token: i32) -> i32 {
+const fn heads_per_program(per_token: i32) -> i32 {
     let programs = (per_token - 1) / MAX_HEADS as i32 + 1;
     (per_token - 1) / programs + 1
 }
@@ -40,7 +40,7 @@ const fn share(per_token: i32) -> i32 {
     T = [f32, f16, bf16],
     INTERLEAVED = [false, true],
     HALF = half in [32, 64, 128],
-    HEADS = share(per_token) in [8, 16, 32, 40],
+    HEADS = heads_per_program(per_token) in [8, 16, 32, 40],
     num_warps = ((HEADS - 1) / 4 % 8 + 1) * HALF / 64,
 )]
 pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize, const HEADS: usize>(
@@ -56,21 +56,21 @@ pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize, const HEADS: u
     let token = tl::program_id(0);
     let heads = tl::program_id(1) * HEADS + tl::arange(0, HEADS);
     let pairs = tl::arange(0, HALF);
-    let present = (heads < per_token).col();
+    let is_head = (heads < per_token).col();
     let start = ((token * per_token + heads) * dim).col();
     // Angles take two loads one after the other: everything else is on its way before.
     if INTERLEAVED {
-        let both = tl::arange(0, 2 * HALF);
-        let mask = present & (both < 2 * half).row();
-        let x = tl::load(x + start + both.row(), mask).to::<f32>();
+        let elements = tl::arange(0, 2 * HALF);
+        let mask = is_head & (elements < 2 * half).row();
+        let x = tl::load(x + start + elements.row(), mask).to::<f32>();
         let angles = tl::load(positions + token) * half + pairs;
         let cos = tl::load(cos + angles, pairs < half).row();
         let sin = tl::load(sin + angles, pairs < half).row();
         let (a, b) = tl::split(tl::reshape(x, [HEADS, HALF, 2]));
         let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
-        tl::store(out + start + both.row(), y.to::<T>(), mask);
+        tl::store(out + start + elements.row(), y.to::<T>(), mask);
     } else {
-        let mask = present & (pairs < half).row();
+        let mask = is_head & (pairs < half).row();
         let first = start + pairs.row();
         let a = tl::load(x + first, mask).to::<f32>();
         let b = tl::load(x + first + half, mask).to::<f32>();
@@ -80,10 +80,10 @@ pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize, const HEADS: u
         tl::store(out + first, (a * cos - b * sin).to::<T>(), mask);
         tl::store(out + first + half, (b * cos + a * sin).to::<T>(), mask);
     }
-    for rest in tl::range(2 * half, dim, HALF).num_stages(1) {
-        let mask = present & (rest + pairs < dim).row();
-        let places = start + (rest + pairs).row();
-        tl::store(out + places, tl::load(x + places, mask), mask);
+    for start_col in tl::range(2 * half, dim, HALF).num_stages(1) {
+        let mask = is_head & (start_col + pairs < dim).row();
+        let offsets = start + (start_col + pairs).row();
+        tl::store(out + offsets, tl::load(x + offsets, mask), mask);
     }
 }
 
@@ -106,25 +106,25 @@ pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
     let token = tl::program_id(0);
     let heads = tl::program_id(1) * (512 / HALF) + tl::arange(0, 512 / HALF);
     let pairs = tl::arange(0, HALF);
-    let present = (heads < queries + keys).col();
-    let mask = present & (pairs < half).row();
+    let is_head = (heads < queries + keys).col();
+    let mask = is_head & (pairs < half).row();
     let start = (heads * (2 * half)).col();
     let is_key = (heads >= queries).col();
     if INTERLEAVED {
-        let both = tl::arange(0, 2 * HALF);
-        let mask = present & (both < 2 * half).row();
-        let places = token * row + start + both.row();
-        let x = tl::load(qkv + places, mask, 0.0).to::<f32>();
-        let of_queries = tl::load(gammas + both, both < 2 * half).to::<f32>().row();
-        let of_keys = tl::load(gammas + 2 * half + both, both < 2 * half).to::<f32>().row();
+        let elements = tl::arange(0, 2 * HALF);
+        let mask = is_head & (elements < 2 * half).row();
+        let offsets = token * row + start + elements.row();
+        let x = tl::load(qkv + offsets, mask, 0.0).to::<f32>();
+        let query_gammas = tl::load(gammas + elements, elements < 2 * half).to::<f32>().row();
+        let key_gammas = tl::load(gammas + 2 * half + elements, elements < 2 * half).to::<f32>().row();
         let angles = tl::load(positions + token) * half + pairs;
         let cos = tl::load(cos + angles, pairs < half).row();
         let sin = tl::load(sin + angles, pairs < half).row();
         let scale = tl::rsqrt(tl::sum(x * x, 1, true) / (2 * half) as f32 + eps);
-        let normed = x * scale * tl::select(is_key, of_keys, of_queries);
+        let normed = x * scale * tl::select(is_key, key_gammas, query_gammas);
         let (a, b) = tl::split(tl::reshape(normed, [512 / HALF, HALF, 2]));
         let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
-        tl::store(qkv + places, y.to::<T>(), mask);
+        tl::store(qkv + offsets, y.to::<T>(), mask);
     } else {
         let first = token * row + start + pairs.row();
         let a = tl::load(qkv + first, mask, 0.0).to::<f32>();
@@ -291,7 +291,7 @@ pub struct HostAngles<'a> {
 
 impl HostAngles<'_> {
     /// One head of a token turned, in `f64`, from elements that are known within a bound, and rounded to `T`.
-    pub(crate) fn turn<T: Float>(&self, token: usize, head: &[Expected]) -> Vec<Expected> {
+    pub(crate) fn rotate<T: Float>(&self, token: usize, head: &[Expected]) -> Vec<Expected> {
         let (single, half) = (unit_roundoff(DType::F32), self.half);
         let mut out = head.to_vec();
         for j in 0..half {
@@ -300,8 +300,8 @@ impl HostAngles<'_> {
             let angle = usize::try_from(self.positions[token]).ok().map(|position| position * half + j);
             let at = |table: &[f32]| f64::from(angle.and_then(|i| table.get(i)).copied().unwrap_or(0.0));
             let (cos, sin) = (at(self.cos), at(self.sin));
-            let inner = 3.0 * single * (a.value.abs() + b.value.abs()) + a.within + b.within;
-            let rounded = |value: f64| Expected { value, within: inner }.rounded(T::DTYPE);
+            let within = 3.0 * single * (a.value.abs() + b.value.abs()) + a.within + b.within;
+            let rounded = |value: f64| Expected { value, within }.rounded(T::DTYPE);
             out[first] = rounded(a.value * cos - b.value * sin);
             out[second] = rounded(b.value * cos + a.value * sin);
         }
@@ -312,11 +312,11 @@ impl HostAngles<'_> {
 /// What [`Rope`] computes for `heads` heads of each token, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float>(x: &[T], angles: HostAngles, heads: usize, dim: usize) -> Vec<Expected> {
     let exact = |x: &T| Expected { value: x.to_f64(), within: 0.0 };
-    let turned = x.chunks(dim.max(1)).enumerate().flat_map(|(i, head)| {
+    let rotated = x.chunks(dim.max(1)).enumerate().flat_map(|(i, head)| {
         let head: Vec<Expected> = head.iter().map(exact).collect();
-        angles.turn::<T>(i / heads, &head)
+        angles.rotate::<T>(i / heads, &head)
     });
-    turned.collect()
+    rotated.collect()
 }
 
 /// What [`QkNormRope`] makes of a packed matrix, in `f64`, and the bound that the module's documentation states.
@@ -343,7 +343,7 @@ pub fn packed_reference<T: Float>(
             let value = x.to_f64() * scale * gamma.to_f64();
             Expected { value, within: arithmetic * value.abs() }
         });
-        expected.extend(angles.turn::<T>(token, &normed.collect::<Vec<_>>()));
+        expected.extend(angles.rotate::<T>(token, &normed.collect::<Vec<_>>()));
     }
     expected
 }

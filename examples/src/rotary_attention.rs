@@ -2,10 +2,10 @@
 //!
 //! `out = softmax(scale * R(q) · R(k)ᵀ) · v` for each head, and the logarithm of each row's sum of exponentials, where `R` rotates
 //! the pairs of a row by the angles of its position. A query tile is rotated once, and each key tile when it is loaded, before the
-//! product. Rotated keys are never in memory, so a cache may hold keys as they were projected.
+//! dot. Rotated keys are never in memory, so a cache may hold keys as they were projected.
 //!
 //! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[key_heads, keys, D]`, with any strides; `D` is even,
-//! up to 128, and all of it is rotated. `group = heads / key_heads` query heads that follow each other read one key head. Key `j` has
+//! up to 128, and all of it is rotated. `group = heads / key_heads` consecutive query heads read one key head. Key `j` has
 //! position `j` and query `i` position `i + keys - queries`: sequences end together, and there are at most as many queries as keys.
 //! Row `p` of the table `cos_sin` holds the `D / 2` cosines of position `p`, then as many sines, in the element type, as for
 //! [`crate::packed_qkv`]; scores depend on distances alone, so a table that begins at a later position will do.
@@ -17,14 +17,14 @@
 //! **Traffic.** Both forms read `q`, `k`, `v` and write `out` once, `(2 * heads * queries + 2 * key_heads * keys) * D` elements. A fused
 //! program also reads a row of the table for each key, `rotations * key_heads * keys * D` elements, which the cache has. The separate
 //! form writes rotated keys and reads them again, `2 * key_heads * keys * D` elements of memory. So [`RotaryAttention::launch`] fuses
-//! where `rotations` is at most 2 and there is a program for every fourth processor, or there are at most 1024 keys: a tile of few
-//! queries reads keys more slowly than a tile of many, which shows where processors idle and reading takes longer than launches. On
+//! where `rotations` is at most 2 and there is a program for every fourth SM, or there are at most 1024 keys: a tile of few
+//! queries reads keys more slowly than a tile of many, which shows where SMs idle and reading takes longer than launches. On
 //! an H200, one query for each of 128 heads over 8192 keys of 128 elements takes 153 us fused and 276 us separately, 48 queries for
 //! each of 64 heads over 4096 keys 148 us and 92 us. Separate rotation wins beyond that, as in any prefill. A cache of rotated keys
 //! ([`crate::packed_qkv::PackedQkv::launch_cached`]) wins where many steps read the same keys. `FUSE_TRACE=1` says which form ran.
 //!
 //! **Rounding.** Rotated queries and keys are computed in `f32` and rounded to `T`, in both forms. A rotated element is within
-//! `u * |x| + 3 * 2^-24 * (|a| + |b|)` of its value, with `u` half a unit of `T`; what that makes of a score adds to
+//! `u * |x| + 3 * 2^-24 * (|a| + |b|)` of its value, with `u` half a unit of `T`; its error in a score adds to
 //! `e` of [`crate::attention`], and the result is within `expm1(2 e) + (keys + 16) * 2^-23 + u` times the weighted mean of the values'
 //! magnitudes.
 //!
@@ -36,7 +36,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::attention::{Attend, Attention, Extents, fit, for_powers};
-use crate::attention_reference::{ROUNDINGS, Scored, of_query};
+use crate::attention_reference::{ROUNDINGS, ScoredKey, softmax_row};
 use crate::form::Form;
 use crate::packed_qkv::HostQkv;
 use crate::reference::{Expected, unit_roundoff};
@@ -54,17 +54,17 @@ const MAX_PAIRS: usize = MAX_ELEMENTS / 2;
 /// How often keys may be rotated where that takes fewer bytes than to write rotated keys and to read them.
 const MOST_ROTATIONS: usize = 2;
 
-/// Processors for each program up to which the fused form is not slower.
-const IDLE: usize = 4;
+/// SMs for each program up to which the fused form is not slower.
+const IDLE_SMS: usize = 4;
 
-/// Keys up to which two launches take longer than what an idle GPU loses.
-const SHORT: usize = 1024;
+/// Keys up to which two launches take longer than idle SMs cost.
+const SHORT_KEYS: usize = 1024;
 
 #[fuse_module]
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// Queries of a program of [`rotary_attention()`], and keys that it handles at a time.
+    /// Queries of a program of [`rotary_attention()`], and its keys of an iteration.
     pub const QUERIES: usize = 16;
     pub const KEYS: usize = 64;
 
@@ -87,8 +87,8 @@ mod kernels {
         ((a * cos - b * sin).to::<T>(), (b * cos + a * sin).to::<T>())
     }
 
-    /// Attention of rows of `half` pairs: scores are sums of products of first elements of pairs and of second ones. The grid counts
-    /// tiles of queries and heads. Query `i` sees the keys up to `i + right`. `scale`, above 0, is for powers of two.
+    /// Attention of rows of `half` pairs: scores are the dot of first elements of pairs plus that of second ones. The grid counts
+    /// tiles of queries and heads. Query `i` attends to the keys up to `i + right`. `scale`, above 0, is for powers of two.
     #[fuse_kernel(T = [f16, bf16], HALF = half in [32, 64], num_warps = 4)]
     pub fn rotary_attention<T: Float, const HALF: usize>(
         q: &View<T, 4>,
@@ -105,38 +105,39 @@ mod kernels {
     ) {
         let keys = k.shape(2).to::<i32>();
         let (row, head) = (tl::program_id(0) * QUERIES, tl::program_id(1));
-        // The last key that the first of these queries sees, and the first that none of them sees.
-        let sight = row + right;
-        let end = tl::minimum(keys, sight + QUERIES);
+        // The last key that the first of these queries attends to, and the end of the keys of all of them.
+        let causal_limit = row + right;
+        let kv_end = tl::minimum(keys, causal_limit + QUERIES);
         let (query_a, query_b) = rotated::<T, QUERIES, HALF>(q, query_angles, head, row);
-        let mut sum = tl::zeros::<f32>([QUERIES, 2 * HALF]);
-        let mut largest = tl::full([QUERIES], f32::NEG_INFINITY);
-        let mut total = tl::zeros::<f32>([QUERIES]);
-        for start in (0..end).step_by(KEYS) {
+        let mut acc = tl::zeros::<f32>([QUERIES, 2 * HALF]);
+        let mut m_i = tl::full([QUERIES], f32::NEG_INFINITY);
+        let mut l_i = tl::zeros::<f32>([QUERIES]);
+        for start in (0..kv_end).step_by(KEYS) {
             let (key_a, key_b) = rotated::<T, KEYS, HALF>(k, key_angles, head / group, start);
             let scores = tl::dot(query_b, tl::trans(key_b), tl::dot(query_a, tl::trans(key_a)));
-            let last = start + (KEYS as i32 - 1);
-            let scores = if last >= keys || last > sight {
-                let at = start + tl::arange(0, KEYS);
-                let seen = (at < keys).row() & (at.row() <= sight + tl::arange(0, QUERIES).col());
-                tl::select(seen, scores, f32::NEG_INFINITY)
+            let last_key = start + (KEYS as i32 - 1);
+            let scores = if last_key >= keys || last_key > causal_limit {
+                let k_positions = start + tl::arange(0, KEYS);
+                let is_visible = (k_positions < keys).row()
+                    & (k_positions.row() <= causal_limit + tl::arange(0, QUERIES).col());
+                tl::select(is_visible, scores, f32::NEG_INFINITY)
             } else {
                 scores
             };
-            let next = tl::maximum(largest, tl::max(scores, 1) * scale);
-            let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
-            let weights = tl::exp2(tl::fma(scores, scale, -origin.col()));
-            let before = tl::exp2(largest - origin);
-            total = total * before + tl::sum(weights, 1);
-            largest = next;
+            let m_next = tl::maximum(m_i, tl::max(scores, 1) * scale);
+            let m_safe = tl::select(m_next == f32::NEG_INFINITY, 0.0, m_next);
+            let p = tl::exp2(tl::fma(scores, scale, -m_safe.col()));
+            let alpha = tl::exp2(m_i - m_safe);
+            l_i = l_i * alpha + tl::sum(p, 1);
+            m_i = m_next;
             let v = tl::reshape(v.load::<1, KEYS, { 2 * HALF }>(head / group, start, 0), [KEYS, 2 * HALF]);
-            sum = tl::dot(weights.to::<T>(), v, sum * before.col());
+            acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
         }
-        let is_blind = largest == f32::NEG_INFINITY;
-        let some = tl::select(is_blind, 1.0, total);
-        out.store(tl::reshape((sum * (1.0 / some).col()).to::<T>(), [1, QUERIES, 2 * HALF]), head, row, 0);
-        let logarithm = tl::select(is_blind, f32::NEG_INFINITY, largest + tl::log2(some));
-        lse.store(tl::reshape(logarithm * 0.6931472, [1, QUERIES, 1]), head, row, 0);
+        let is_fully_masked = m_i == f32::NEG_INFINITY;
+        let l_safe = tl::select(is_fully_masked, 1.0, l_i);
+        out.store(tl::reshape((acc * (1.0 / l_safe).col()).to::<T>(), [1, QUERIES, 2 * HALF]), head, row, 0);
+        let lse_log2 = tl::select(is_fully_masked, f32::NEG_INFINITY, m_i + tl::log2(l_safe));
+        lse.store(tl::reshape(lse_log2 * 0.6931472, [1, QUERIES, 1]), head, row, 0);
     }
 
     /// Rotates rows of heads of `[heads, 2, rows, half]`, `HALF` pairs at most. The grid counts tiles of rows and heads.
@@ -170,7 +171,7 @@ pub struct RotaryAttention<'a, T: Float> {
 }
 
 impl<'a, T: Float> RotaryAttention<'a, T> {
-    /// Queries, keys and values, and the table of angles; scores are scaled by `1 / sqrt(D)`, every query sees every key, and pairs are
+    /// Queries, keys and values, and the table of angles; scores are scaled by `1 / sqrt(D)`, there is no mask, and pairs are
     /// halves of a row.
     pub fn new(
         q: impl Into<View<'a, T, 3>>,
@@ -183,17 +184,17 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         RotaryAttention { q, k, v, cos_sin, scale, is_causal: false, is_interleaved: false }
     }
 
-    /// Another factor for the scores, above 0 and up to `1.7e38`.
+    /// Another scale of the scores, above 0 and up to `1.7e38`.
     pub fn scale(self, scale: f32) -> Self {
         RotaryAttention { scale, ..self }
     }
 
-    /// A query sees the keys up to its position.
+    /// A query attends to the keys up to its position.
     pub fn causal(self) -> Self {
         RotaryAttention { is_causal: true, ..self }
     }
 
-    /// Pairs are neighbors, elements `2 j` and `2 j + 1`. Their elements are read one by one: halves are faster.
+    /// Pairs are adjacent elements, `2 j` and `2 j + 1`. They are loaded one by one: halves are faster.
     pub fn interleaved(self) -> Self {
         RotaryAttention { is_interleaved: true, ..self }
     }
@@ -205,8 +206,12 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         // One query of several heads is a tile.
         let rotations =
             if queries == 1 { group.div_ceil(QUERIES) } else { group * queries.div_ceil(QUERIES) };
-        let is_busy = IDLE * rotations * key_heads >= on.processors();
-        if rotations <= MOST_ROTATIONS && (is_busy || keys <= SHORT) { Form::Fused } else { Form::Separate }
+        let fills_sms = IDLE_SMS * rotations * key_heads >= on.processors();
+        if rotations <= MOST_ROTATIONS && (fills_sms || keys <= SHORT_KEYS) {
+            Form::Fused
+        } else {
+            Form::Separate
+        }
     }
 
     /// Computes into `out` and `lse`, `[heads, queries]`, on a device or stream, in the form that moves fewer bytes there.
@@ -255,14 +260,14 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
             return Ok(());
         }
         if form == Form::Separate {
-            return self.separate(on, out, lse);
+            return self.launch_separate(on, out, lse);
         }
         let (group, key_angles) = (heads / key_heads, self.angles(0..keys)?);
         let half = (elements / 2) as i32;
-        let (k, v, scale) = (self.in_pairs(self.k)?, self.v, for_powers(self.scale));
+        let (k, v, scale) = (self.as_pairs(self.k)?, self.v, for_powers(self.scale));
         if queries == 1 {
             // Heads that read the same keys are rows at one position.
-            let q = self.in_pairs(self.q.reshape([key_heads, group, elements])?)?;
+            let q = self.as_pairs(self.q.reshape([key_heads, group, elements])?)?;
             let angles = self.angles(keys - 1..keys)?.broadcast([2, group, elements / 2])?;
             let (out, lse) =
                 (out.reshape([key_heads, group, elements])?, lse.view_mut([key_heads, group, 1])?);
@@ -270,7 +275,7 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
                 .grid((group.div_ceil(QUERIES), key_heads))
                 .launch(on);
         }
-        let (q, angles) = (self.in_pairs(self.q)?, self.angles(keys - queries..keys)?);
+        let (q, angles) = (self.as_pairs(self.q)?, self.angles(keys - queries..keys)?);
         let (group, lse) = (group as i32, lse.view_mut([heads, queries, 1])?);
         let right = if self.is_causal { keys - queries } else { keys } as i32;
         rotary_attention::<T>(q, k, v, angles, key_angles, out, lse, group, half, scale, right)
@@ -279,7 +284,7 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
     }
 
     /// Rotates queries and keys into temporary memory, and launches [`Attention`].
-    fn separate(&self, on: impl LaunchOn, out: ViewMut<'_, T, 3>, lse: SliceMut<'_, f32>) -> Result<()>
+    fn launch_separate(&self, on: impl LaunchOn, out: ViewMut<'_, T, 3>, lse: SliceMut<'_, f32>) -> Result<()>
     where
         T: Attend,
         rotate_heads::Choice<T, MAX_PAIRS>: rotate_heads::Declared,
@@ -296,7 +301,7 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         attention.launch(on, out, lse)
     }
 
-    /// Rotates rows, of which the first has a position, into memory where heads follow each other.
+    /// Rotates rows, of which the first has a position, into contiguous heads.
     fn rotate(
         &self,
         on: impl LaunchOn,
@@ -309,12 +314,12 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
     {
         let [heads, rows, elements] = x.shape();
         let out = out.view_mut([heads, rows, 2, elements / 2])?.permute([0, 2, 1, 3]);
-        let (x, angles) = (self.in_pairs(x)?, self.angles(first..first + rows)?);
+        let (x, angles) = (self.as_pairs(x)?, self.angles(first..first + rows)?);
         rotate_heads::<T, MAX_PAIRS>(x, angles, out).grid((rows.div_ceil(ROWS), heads)).launch(on)
     }
 
     /// `[heads, 2, rows, half]`: the first elements of pairs, and the second ones.
-    fn in_pairs<'v>(&self, x: View<'v, T, 3>) -> Result<View<'v, T, 4>> {
+    fn as_pairs<'v>(&self, x: View<'v, T, 3>) -> Result<View<'v, T, 4>> {
         let [heads, rows, elements] = x.shape();
         if self.is_interleaved {
             return Ok(x.reshape([heads, rows, elements / 2, 2])?.permute([0, 3, 1, 2]));
@@ -348,26 +353,26 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         if positions < keys {
             return Err(CHECKS.error(format!("cos_sin has {positions} positions and there are {keys} keys")));
         }
-        if !(self.scale > 0.0 && self.scale <= MOST) {
-            return Err(CHECKS.error(format!("scale is {}, expected above 0 to {MOST:e}", self.scale)));
+        if !(self.scale > 0.0 && self.scale <= MAX_SCALE) {
+            return Err(CHECKS.error(format!("scale is {}, expected above 0 to {MAX_SCALE:e}", self.scale)));
         }
         Ok(extents)
     }
 }
 
-/// The largest factor for scores.
-const MOST: f32 = 1.7e38;
+/// The largest scale of scores.
+const MAX_SCALE: f32 = 1.7e38;
 
-/// How the references rotate, and which keys a query sees.
+/// How the references rotate and mask.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation<'a, T: Float> {
     /// For each position `D / 2` cosines, then as many sines.
     pub cos_sin: &'a [T],
     /// Which elements are pairs.
     pub interleaved: bool,
-    /// The factor for scores.
+    /// The scale of scores.
     pub scale: f32,
-    /// Whether a query sees the keys up to its position alone.
+    /// Whether a query attends to the keys up to its position alone.
     pub causal: bool,
 }
 
@@ -392,21 +397,21 @@ impl<T: Float> Rotation<'_, T> {
         rotated.collect()
     }
 
-    /// The scaled product of a query and a key.
+    /// The scaled dot of a query and a key.
     fn score(&self, query: &[Expected], key: &[Expected]) -> Expected {
         let (scale, single) = (f64::from(self.scale), 2.0 * unit_roundoff(DType::F32));
-        let (mut value, mut size, mut within) = (0.0, 0.0, 0.0);
+        let (mut value, mut magnitude, mut within) = (0.0, 0.0, 0.0);
         for (q, k) in query.iter().zip(key) {
             value += q.value * k.value;
-            size += (q.value * k.value).abs();
+            magnitude += (q.value * k.value).abs();
             within += q.within * (k.value.abs() + k.within) + q.value.abs() * k.within;
         }
-        let arithmetic = (query.len() + 4) as f64 * single * (size + within);
+        let arithmetic = (query.len() + 4) as f64 * single * (magnitude + within);
         Expected { value: scale * value, within: scale * (within + arithmetic) }
     }
 }
 
-/// The rows of the result, and the logarithms of their sums, of `[q, k, v]` with rows side by side, in `f64`, and the bounds that the
+/// The rows of the result, and their `lse`, of contiguous `[q, k, v]`, in `f64`, and the bounds that the
 /// module's documentation states.
 pub fn reference<T: Float>(
     [q, k, v]: [&[T]; 3],
@@ -418,19 +423,19 @@ pub fn reference<T: Float>(
         v.chunks(elements).map(|row| row.iter().map(|x| x.to_f64()).collect()).collect();
     let rotated_keys = rotation.rotated(k, keys, elements, 0);
     let rotated_queries = rotation.rotated(q, queries, elements, keys - queries);
-    let (mut rows, mut sums) = (vec![], vec![]);
+    let (mut rows, mut lses) = (vec![], vec![]);
     for (i, query) in rotated_queries.iter().enumerate() {
-        let (own, place) = (i / queries * key_heads / heads * keys, keys - queries + i % queries);
-        let seen = if rotation.causal { place + 1 } else { keys };
-        let scored = (own..own + seen).map(|key| {
+        let (first_key, position) = (i / queries * key_heads / heads * keys, keys - queries + i % queries);
+        let visible = if rotation.causal { position + 1 } else { keys };
+        let scored_keys = (first_key..first_key + visible).map(|key| {
             let Expected { value, within } = rotation.score(query, &rotated_keys[key]);
-            // What errors of scores make of weights, where they are not small.
+            // Errors of scores, where they are not small, as errors of probabilities.
             let score = Expected { value, within: (2.0 * within).exp_m1() / 2.0 };
-            Scored { score, factor: 1.0, values: &values[key] }
+            ScoredKey { score, dropout_scale: 1.0, values: &values[key] }
         });
-        let (row, lse) = of_query(&scored.collect::<Vec<_>>(), elements, ROUNDINGS, T::DTYPE);
+        let (row, lse) = softmax_row(&scored_keys.collect::<Vec<_>>(), elements, ROUNDINGS, T::DTYPE);
         rows.extend(row);
-        sums.push(lse);
+        lses.push(lse);
     }
-    [rows, sums]
+    [rows, lses]
 }

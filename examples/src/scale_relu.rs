@@ -47,10 +47,10 @@ pub fn scale_relu_columns<T: Float, const COLS: usize>(
     let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let mask = (rows < n_rows).col() & (cols < n_cols).row();
-    let places = (rows * n_cols).col() + cols.row();
-    let x = tl::load(x + places, mask).to::<f32>();
+    let offsets = (rows * n_cols).col() + cols.row();
+    let x = tl::load(x + offsets, mask).to::<f32>();
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    tl::store(out + places, (tl::maximum(x, 0.0) * scale + bias.row()).to::<T>(), mask);
+    tl::store(out + offsets, (tl::maximum(x, 0.0) * scale + bias.row()).to::<T>(), mask);
 }
 
 /// `max(x, 0) * scale + bias` of a slice. `T` is `f32`, `f16` or `bf16`.

@@ -65,13 +65,13 @@ impl Checks {
 }
 
 /// The most programs along the second or third axis of a grid.
-pub(crate) const MAX_SECOND: usize = 65_535;
+pub(crate) const MAX_GRID_YZ: usize = 65_535;
 
 /// A grid whose first axis counts tiles across rows, so that programs follow each other along a row; rows, or tiles of several,
 /// lie along the second and third, in as few layers as a GPU's limit of the second allows.
-pub(crate) fn along_rows(across: usize, rows: usize) -> (usize, usize, usize) {
-    let layers = rows.div_ceil(MAX_SECOND).max(1);
-    (across, rows.div_ceil(layers), layers)
+pub(crate) fn along_rows(tiles: usize, rows: usize) -> (usize, usize, usize) {
+    let grid_z = rows.div_ceil(MAX_GRID_YZ).max(1);
+    (tiles, rows.div_ceil(grid_z), grid_z)
 }
 
 /// The first of these widths, which rise, that has room for a row; the last one if none has.
@@ -88,16 +88,16 @@ pub(crate) fn short_programs(rows: usize, cols: usize) -> usize {
 }
 
 /// Whether rows are so few that a program for each leaves most processors idle: several blocks to a row then hide latency.
-pub(crate) fn are_few(on: impl LaunchOn, rows: usize) -> bool {
+pub(crate) fn leaves_sms_idle(on: impl LaunchOn, rows: usize) -> bool {
     8 * rows <= on.processors()
 }
 
 /// The longest row that is a block's even where rows are few.
-const ALONE: usize = 6144;
+const SINGLE_BLOCK_COLS: usize = 6144;
 
 /// Whether a cluster of blocks shares each of so few rows, where one block could hold it.
-pub(crate) fn share_blocks(on: impl LaunchOn, rows: usize, cols: usize) -> bool {
-    cols > ALONE && on.has_clusters() && are_few(on, rows)
+pub(crate) fn use_cluster(on: impl LaunchOn, rows: usize, cols: usize) -> bool {
+    cols > SINGLE_BLOCK_COLS && on.has_clusters() && leaves_sms_idle(on, rows)
 }
 
 /// The longest row that one program keeps on this device or stream: what a cluster of blocks does, or what one block does.

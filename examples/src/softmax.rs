@@ -2,7 +2,7 @@
 //!
 //! **Traffic.** Reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. A row of up to [`MAX_TILE`]
 //! elements stays in registers from its load to its store; a longer one, of up to 2^31 - 1, is read a second time, from
-//! the cache: once for its largest element and the sum of the exponentials, which are kept together, once to write.
+//! the cache: once for its maximum and the sum of the exponentials (online softmax), once to write.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. With `d` the distance of an element's `scale * x` from the row's largest, a
 //! probability is before that within `(32 + sqrt(n_cols) + 2 d) * 2^-24` of the exact one, relatively, and a logarithm
@@ -19,7 +19,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, SHORT_ROW, longest, share_blocks, tile_width};
+use crate::shape::{Checks, SHORT_ROW, longest, tile_width, use_cluster};
 
 /// The longest row that the tile of a cluster holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 262144;
@@ -34,23 +34,23 @@ const LANES: usize = 512;
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// The softmax of a program's row. After the sum an element is made again from `x`, so that a row of a narrow type waits in its own
-    /// registers.
+    /// The softmax of a program's row. After the sum an element is recomputed from `x`, so that a row of a narrow type stays in
+    /// registers of its own width.
     #[fuse_fn]
-    fn of_row<T: Float>(x: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, scale: f32, log: bool) {
+    fn softmax_row<T: Float>(x: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, scale: f32, log: bool) {
         let row = tl::program_id(0);
         let mask = cols < n_cols;
         let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
         let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
-        let peak = tl::max(z, 0);
-        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-        let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
-        let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-        // Both forms by way of one distance: computed side by side they would spill the widest rows.
-        let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
-        let end = tl::select(log, bits * f32::consts::LN_2, bits);
-        let power = (z - base) * factor - end;
-        tl::store(out + row * n_cols + cols, tl::select(log, power, tl::exp2(power)).to::<T>(), mask);
+        let row_max = tl::max(z, 0);
+        let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
+        let row_sum = tl::sum(tl::exp2((z - safe_max) * f32::consts::LOG2_E), 0);
+        let log2_denom = tl::select(row_sum == 0.0, 0.0, tl::log2(row_sum));
+        // Both outputs share one log-probability: computed separately they would spill the widest rows.
+        let log2_scale = tl::select(log, 1.0, f32::consts::LOG2_E);
+        let log_denom = tl::select(log, log2_denom * f32::consts::LN_2, log2_denom);
+        let log_prob = (z - safe_max) * log2_scale - log_denom;
+        tl::store(out + row * n_cols + cols, tl::select(log, log_prob, tl::exp2(log_prob)).to::<T>(), mask);
     }
 
     /// A program for several short rows, in the smallest tile declared whose rows cover them: four, or eight where the threads have whole
@@ -67,21 +67,21 @@ mod kernels {
         let first = tl::program_id(0) * (if COLS % 256 == 0 { 4 } else { 8 });
         let (rows, cols) = (first + tl::arange(0, if COLS % 256 == 0 { 4 } else { 8 }), tl::arange(0, COLS));
         let mask = (rows < n_rows).col() & (cols < n_cols).row();
-        let places = (rows * n_cols).col() + cols.row();
-        let x = tl::load(x + places, mask).to::<f32>();
+        let offsets = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + offsets, mask).to::<f32>();
         let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
-        let peak = tl::max(z, 1);
-        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-        let total = tl::sum(tl::exp2((z - base.col()) * f32::consts::LOG2_E), 1);
-        let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-        let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
-        let end = tl::select(log, bits * f32::consts::LN_2, bits);
-        let power = (z - base.col()) * factor - end.col();
-        tl::store(out + places, tl::select(log, power, tl::exp2(power)).to::<T>(), mask);
+        let row_max = tl::max(z, 1);
+        let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
+        let row_sum = tl::sum(tl::exp2((z - safe_max.col()) * f32::consts::LOG2_E), 1);
+        let log2_denom = tl::select(row_sum == 0.0, 0.0, tl::log2(row_sum));
+        let log2_scale = tl::select(log, 1.0, f32::consts::LOG2_E);
+        let log_denom = tl::select(log, log2_denom * f32::consts::LN_2, log2_denom);
+        let log_prob = (z - safe_max.col()) * log2_scale - log_denom.col();
+        tl::store(out + offsets, tl::select(log, log_prob, tl::exp2(log_prob)).to::<T>(), mask);
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
-    /// shares the longest, whose threads have no more registers than let several clusters share their multiprocessors.
+    /// shares the longest, whose register limit lets several clusters share their SMs.
     #[fuse_kernel(
         T = [f32, f16, bf16],
         BLOCK = n_cols in [
@@ -92,7 +92,7 @@ mod kernels {
             else if BLOCK <= 98304 { 72 } else if BLOCK == 131072 { 80 } else { 128 },
     )]
     pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
-        of_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
+        softmax_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
     }
 
     /// As [`softmax()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
@@ -104,14 +104,14 @@ mod kernels {
         scale: f32,
         log: bool,
     ) {
-        of_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
+        softmax_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
     }
 }
 
 pub use kernels::{softmax, softmax_few, softmax_short};
 
-/// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane keeps the largest of its elements
-/// and the sum of their exponentials relative to it.
+/// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane has a running maximum and the sum
+/// of exponentials relative to it.
 #[fuse_kernel(T = [f32, f16, bf16], LANES = [512], num_warps = 16)]
 pub fn softmax_long<T: Float, const LANES: usize>(
     x: &[T],
@@ -121,35 +121,38 @@ pub fn softmax_long<T: Float, const LANES: usize>(
     log: bool,
 ) {
     let row = tl::program_id(0);
-    // Neighbours belong to one lane, so that finding its largest element moves nothing.
+    // Contiguous elements belong to one lane, so that its maximum needs no shuffle.
     let cols = tl::arange(0, LANES).col() * 8 + tl::arange(0, 8).row();
-    let mut peaks = tl::full([LANES], f32::NEG_INFINITY);
-    let mut totals = tl::zeros::<f32>([LANES]);
+    let mut lane_max = tl::full([LANES], f32::NEG_INFINITY);
+    let mut lane_sum = tl::zeros::<f32>([LANES]);
     for first in (0..n_cols).step_by(16 * LANES) {
         let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
         let a = tl::load(x + row * n_cols + at_a, at_a < n_cols).to::<f32>();
         let b = tl::load(x + row * n_cols + at_b, at_b < n_cols).to::<f32>();
         let a = tl::select(at_a < n_cols, a * scale, f32::NEG_INFINITY);
         let b = tl::select(at_b < n_cols, b * scale, f32::NEG_INFINITY);
-        let higher = tl::maximum(peaks, tl::max(tl::maximum(a, b), 1));
-        let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
-        let base_of = base.col();
-        let a = tl::exp2((a - base_of) * f32::consts::LOG2_E);
-        let b = tl::exp2((b - base_of) * f32::consts::LOG2_E);
-        totals = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E) + tl::sum(a + b, 1);
-        peaks = higher;
+        let new_max = tl::maximum(lane_max, tl::max(tl::maximum(a, b), 1));
+        let safe_max = tl::select(new_max == f32::NEG_INFINITY, 0.0, new_max);
+        let safe_max_col = safe_max.col();
+        let a = tl::exp2((a - safe_max_col) * f32::consts::LOG2_E);
+        let b = tl::exp2((b - safe_max_col) * f32::consts::LOG2_E);
+        lane_sum = lane_sum * tl::exp2((lane_max - safe_max) * f32::consts::LOG2_E) + tl::sum(a + b, 1);
+        lane_max = new_max;
     }
-    let peak = tl::max(peaks, 0);
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
-    let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-    let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
-    let end = tl::select(log, bits * f32::consts::LN_2, bits);
+    let row_max = tl::max(lane_max, 0);
+    let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
+    let row_sum = tl::sum(lane_sum * tl::exp2((lane_max - safe_max) * f32::consts::LOG2_E), 0);
+    let log2_denom = tl::select(row_sum == 0.0, 0.0, tl::log2(row_sum));
+    let log2_scale = tl::select(log, 1.0, f32::consts::LOG2_E);
+    let log_denom = tl::select(log, log2_denom * f32::consts::LN_2, log2_denom);
     for first in (0..n_cols).step_by(16 * LANES) {
         let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
         let a = tl::load(x + row * n_cols + at_a, at_a < n_cols).to::<f32>();
         let b = tl::load(x + row * n_cols + at_b, at_b < n_cols).to::<f32>();
-        let (a, b) = ((a * scale - base) * factor - end, (b * scale - base) * factor - end);
+        let (a, b) = (
+            (a * scale - safe_max) * log2_scale - log_denom,
+            (b * scale - safe_max) * log2_scale - log_denom,
+        );
         let (a, b) = (tl::select(log, a, tl::exp2(a)), tl::select(log, b, tl::exp2(b)));
         tl::store(out + row * n_cols + at_a, a.to::<T>(), at_a < n_cols);
         tl::store(out + row * n_cols + at_b, b.to::<T>(), at_b < n_cols);
@@ -165,7 +168,7 @@ pub struct Softmax<'a, T: Float> {
     form: Form,
 }
 
-/// What is written for each element.
+/// The output for each element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// Its probability.
@@ -180,7 +183,7 @@ impl<'a, T: Float> Softmax<'a, T> {
         Softmax { x: x.into(), cols, scale: 1.0, form: Form::Probability }
     }
 
-    /// What elements are multiplied by first.
+    /// The scale of elements.
     pub fn scale(self, scale: f32) -> Self {
         Softmax { scale, ..self }
     }
@@ -214,11 +217,11 @@ impl<'a, T: Float> Softmax<'a, T> {
         }
         if self.cols <= SHORT_ROW {
             let tile = tile_width([128, 256, 384, 512, SHORT_ROW], self.cols);
-            let of_program = if tile.is_multiple_of(256) { 4 } else { 8 };
+            let rows_per_program = if tile.is_multiple_of(256) { 4 } else { 8 };
             let call = softmax_short::<T>(self.x, out, rows as i32, n_cols, self.scale, log);
-            return call.grid(rows.div_ceil(of_program)).launch(on);
+            return call.grid(rows.div_ceil(rows_per_program)).launch(on);
         }
-        if self.cols <= BLOCK_TILE && share_blocks(on, rows, self.cols) {
+        if self.cols <= BLOCK_TILE && use_cluster(on, rows, self.cols) {
             let call = softmax_few::<T, BLOCK_TILE>(self.x, out, n_cols, self.scale, log);
             return call.grid(rows).launch(on);
         }
@@ -233,37 +236,38 @@ pub fn reference<T: Float>(x: &[T], cols: usize, scale: f32, form: Form) -> Vec<
         let within = if value.is_finite() { value.abs() * 2.0 * unit_roundoff(DType::F32) } else { 0.0 };
         Expected { value, within }
     });
-    of_scores(&scaled.collect::<Vec<_>>(), cols, form, T::DTYPE)
+    softmax_scores(&scaled.collect::<Vec<_>>(), cols, form, T::DTYPE)
 }
 
 /// The softmax of scores that are known within a bound.
-pub(crate) fn of_scores(scores: &[Expected], cols: usize, form: Form, dtype: DType) -> Vec<Expected> {
+pub(crate) fn softmax_scores(scores: &[Expected], cols: usize, form: Form, dtype: DType) -> Vec<Expected> {
     let (single, terms) = (unit_roundoff(DType::F32), (cols as f64).sqrt());
     let mut expected = Vec::with_capacity(scores.len());
     for row in scores.chunks(cols.max(1)) {
-        let peak = row.iter().map(|score| score.value).fold(f64::NEG_INFINITY, f64::max);
-        let base = if peak == f64::NEG_INFINITY { 0.0 } else { peak };
-        let total: f64 = row.iter().map(|score| (score.value - base).exp()).sum();
-        let nats = if total == 0.0 { 0.0 } else { total.ln() };
-        // What the largest score is off by, all exponentials are off by.
-        let carried =
-            row.iter().filter(|score| score.value == peak).map(|score| score.within).fold(0.0, f64::max);
+        let row_max = row.iter().map(|score| score.value).fold(f64::NEG_INFINITY, f64::max);
+        let safe_max = if row_max == f64::NEG_INFINITY { 0.0 } else { row_max };
+        let row_sum: f64 = row.iter().map(|score| (score.value - safe_max).exp()).sum();
+        let log_denom = if row_sum == 0.0 { 0.0 } else { row_sum.ln() };
+        // The error of the largest score is an error of all exponentials.
+        let max_error =
+            row.iter().filter(|score| score.value == row_max).map(|score| score.within).fold(0.0, f64::max);
         expected.extend(row.iter().map(|score| {
-            let distance = base - score.value;
-            let moved = 2.0 * (score.within + carried);
-            let (value, inner) = match form {
+            let distance = safe_max - score.value;
+            let score_error = 2.0 * (score.within + max_error);
+            let (value, within) = match form {
                 Form::Probability => {
-                    let value = (score.value - base - nats).exp();
-                    let relative = (32.0 + terms + 2.0 * distance) * single + moved;
+                    let value = (score.value - safe_max - log_denom).exp();
+                    let relative = (32.0 + terms + 2.0 * distance) * single + score_error;
                     (value, relative * value + f64::from(f32::MIN_POSITIVE))
                 }
                 Form::Logarithm => {
-                    let absolute = (8.0 + terms + 2.0 * (distance + (cols as f64).ln())) * single + moved;
-                    (score.value - base - nats, absolute)
+                    let absolute =
+                        (8.0 + terms + 2.0 * (distance + (cols as f64).ln())) * single + score_error;
+                    (score.value - safe_max - log_denom, absolute)
                 }
             };
-            let inner = if inner.is_finite() { inner } else { f64::from(f32::MIN_POSITIVE) };
-            Expected { value, within: inner }.rounded(dtype)
+            let within = if within.is_finite() { within } else { f64::from(f32::MIN_POSITIVE) };
+            Expected { value, within }.rounded(dtype)
         }));
     }
     expected

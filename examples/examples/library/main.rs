@@ -232,7 +232,7 @@ where
 /// reference takes its time.
 fn multiplied<T: Float>(options: &Options) -> Result<()>
 where
-    i8: quantized_matmul::Multiply<T, GELU>,
+    i8: quantized_matmul::QuantizedMultiply<T, GELU>,
 {
     let (device, (m, k)) = (options.common.device, (options.rows, options.cols));
     let extents = Extents { m, k, n: k.min(256) };
@@ -539,7 +539,7 @@ macro_rules! demos {
                 }
                 Kernel::TopkGating => {
                     let mut experts = options.common.device.zeros::<i32>(2 * rows)?;
-                    let weights = |row: &[$T]| gating::reference(row, 2, Weights::Renormalised).1;
+                    let weights = |row: &[$T]| gating::reference(row, 2, Weights::Renormalized).1;
                     let expected: Vec<Expected> = x.chunks(cols.max(1)).flat_map(weights).collect();
                     let traffic = gating::traffic::<$T>(rows, cols, 2);
                     options.show(traffic, &expected, |on, out: &mut Buffer<f32>| {

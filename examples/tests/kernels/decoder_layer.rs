@@ -71,7 +71,7 @@ impl Layer {
         let product = LinearRope::new(&normalized, self.qkv.weight().unwrap(), self.angles(positions));
         let turned = (HEADS.queries + HEADS.keys) * 2 * HALF;
         assert!(self.qkv.bias().is_none(), "neither the norm nor the layer adds anything");
-        product.turned(turned).launch(device, &mut qkv).unwrap();
+        product.rotated(turned).launch(device, &mut qkv).unwrap();
         let (mut attended, mut lse) = (zeros(tokens * queries), device.zeros::<f32>(4 * tokens).unwrap());
         let heads = qkv.view([tokens, 8, 2 * HALF]).unwrap().permute([1, 0, 2]);
         let out = attended.view_mut([tokens, 4, 2 * HALF]).unwrap().permute([1, 0, 2]);

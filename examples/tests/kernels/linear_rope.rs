@@ -50,7 +50,7 @@ fn check<T: RotateProduct>(forms: &[Form]) {
             for &form in forms {
                 let mut out = Guarded::<T>::new(device, rows * n, shift);
                 let layer = LinearRope::new(x.slice(shift..), weight, angles);
-                let layer = layer.bias(bias.slice(shift..)).turned(turned);
+                let layer = layer.bias(bias.slice(shift..)).rotated(turned);
                 layer.launch_as(&device, out.output(), form).unwrap();
                 let found = compare(&out.content(), &expected);
                 let what =
@@ -96,7 +96,7 @@ fn what_does_not_fit_is_named() {
         let angles =
             Angles { positions: positions.slice(..), cos: table.slice(..), sin: table.slice(..), half };
         let mut out = device.zeros::<f32>(len).unwrap();
-        let layer = LinearRope::new(&x, weight.view([8, 12]).unwrap(), angles).turned(turned);
+        let layer = LinearRope::new(&x, weight.view([8, 12]).unwrap(), angles).rotated(turned);
         layer.launch(&device, &mut out).unwrap_err().to_string()
     };
     assert_eq!(launch(3, 9, 24), "linear_rope: 9 of 12 columns turn, in heads of 6");

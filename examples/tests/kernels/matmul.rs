@@ -6,7 +6,7 @@ use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
 use fused_kernels::matmul_heuristic::{Block, Config, Problem};
 use fused_kernels::matmul_tiles::matmul_parts;
-use fused_kernels::split_matmul::parts;
+use fused_kernels::split_matmul::split_k;
 
 use crate::data::{check, devices, normal};
 

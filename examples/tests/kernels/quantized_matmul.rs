@@ -4,7 +4,9 @@ use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Extents, Tile};
 use fused_kernels::matmul_heuristic::{Block, Config};
-use fused_kernels::quantized_matmul::{Factor, Multiply, Quantized, QuantizedMatmul, reference, requantized};
+use fused_kernels::quantized_matmul::{
+    Quantized, QuantizedElement, QuantizedMatmul, QuantizedMultiply, reference, requantized,
+};
 use fused_kernels::quantized_tiles::{quantized_few, quantized_matmul, quantized_narrow};
 use fused_kernels::reference::Expected;
 
@@ -32,7 +34,7 @@ fn extents() -> Vec<Extents> {
 }
 
 /// An element type with random elements and what they are.
-trait Random: Factor {
+trait Random: QuantizedElement {
     fn random(len: usize, seed: u64) -> (Vec<Self>, Vec<f64>);
 }
 
@@ -145,7 +147,7 @@ const fn block(rows: usize, cols: usize, k: usize) -> Block {
     Block { tile: Tile { rows, cols }, k }
 }
 
-fn check_floats<A: Random + Multiply<O, ACT>, O: Float, const ACT: usize>() {
+fn check_floats<A: Random + QuantizedMultiply<O, ACT>, O: Float, const ACT: usize>() {
     let all = extents().into_iter().chain(SHARED);
     for (extents, form) in all.flat_map(|extents| FORMS.map(|form| (extents, form))) {
         let case = Case::<A>::new(extents, form);
@@ -177,7 +179,7 @@ fn check_floats<A: Random + Multiply<O, ACT>, O: Float, const ACT: usize>() {
 
 fn check_integers<const ACT: usize>()
 where
-    i8: Multiply<i8, ACT>,
+    i8: QuantizedMultiply<i8, ACT>,
 {
     let all = extents().into_iter().chain(SHARED);
     for (extents, form) in all.flat_map(|extents| FORMS.map(|form| (extents, form))) {

@@ -81,7 +81,7 @@ where
             logits[2 * experts..3 * experts].fill(T::from_f64(1.5)); // All alike.
             logits[3 * experts..4 * experts - 1].fill(T::from_f64(f64::NEG_INFINITY));
         }
-        for weights in [Weights::Renormalised, Weights::Softmax] {
+        for weights in [Weights::Renormalized, Weights::Softmax] {
             let (mut order, mut exact) = (vec![], vec![] as Vec<Expected>);
             for row in logits.chunks(experts) {
                 let (of_row, shares) = gating::reference(row, K, weights);

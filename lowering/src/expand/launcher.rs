@@ -361,8 +361,7 @@ pub(super) fn module(
 
 /// The `Param`s that a parameter is: of a view, its memory, extents and strides.
 fn param_data(param: &KernelParam) -> Vec<TokenStream> {
-    let data =
-        |name: String, kind: TokenStream| quote! { Param { name: #name, kind: ParamKind::#kind } };
+    let data = |name: String, kind: TokenStream| quote! { Param { name: #name, kind: ParamKind::#kind } };
     let own = param.name.to_string();
     match &param.ty {
         ParamType::Slice { mutable, .. } => {
