@@ -1,6 +1,7 @@
 //! What is known about integer tiles before any thread exists.
 //!
 //! - [`axis`]: contiguity, divisibility, constancy and range of every integer value: decides vector widths.
+//! - [`alias`]: which accesses of one slice are disjoint.
 //! - [`polynomial`]: index arithmetic as polynomials over program ids, ramps and arguments: decides bounds.
 //! - [`bounds`]: which accesses cannot leave their slice, given conditions that the launcher checks once.
 //! - [`inequality`]: the bound of a polynomial, given inequalities.
@@ -20,6 +21,7 @@
 //! - [`sign`]: what is divided is not negative, given conditions of the same kind.
 //! - [`view`]: what bodies take for granted of views.
 
+pub mod alias;
 pub mod assumption;
 pub mod axis_info;
 pub mod bounds;

@@ -391,8 +391,8 @@ fn tensor(func: &Func, requests: KernelRequests, results: &[DotResults]) -> Opti
         let with_facts = if results == DotResults::Anywhere { unaligned } else { aligned };
         let (plan, mut facts) = with_facts(staged, requests).ok()?;
         facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
-        let runs = num_warps.is_power_of_two() || plan.runs_in_sets();
-        (runs && plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
+        let runs = num_warps.is_power_of_two() || plan.allows_any_warp_count();
+        (runs && plan.tensor_maps().len() <= MAX_MAPS).then_some((plan, facts))
     };
     let chosen = || [dot::odd_warps(func), dot::group_warps(func)].into_iter().flatten().collect();
     let warps: Vec<u32> = requests.num_warps.map_or_else(chosen, |warps| vec![warps]);

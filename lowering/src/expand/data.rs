@@ -163,11 +163,11 @@ fn body_data(body: &Specialization, entry: &str, code: &GpuModule) -> TokenStrea
     let numbers =
         [plan.threads(), plan.programs, plan.blocks(), plan.shared_bytes()].map(Literal::u32_unsuffixed);
     let [threads, programs, blocks, shared_bytes] = numbers;
-    let (persistent, counted) = (plan.persistent(), plan.counted());
+    let (persistent, counted) = (plan.persistent(), plan.is_dynamic_persistent());
     let arch = Arch { capability: code.capability, exact: code.exact };
-    let follows = arch.follows() && plan.follows();
+    let follows = arch.follows() && plan.uses_pdl();
     let facts = body.facts.iter().map(fact);
-    let maps = plan.maps().iter().map(tensor_map);
+    let maps = plan.tensor_maps().iter().map(tensor_map);
     let accesses = body.accesses().into_iter().map(|access| {
         let [line, param, bytes] = [access.line, access.param.0, access.bytes].map(Literal::u32_unsuffixed);
         quote! { Access { line: #line, param: #param, bytes: #bytes } }

@@ -200,7 +200,7 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
         let (entry, body) = (&entries[module.body], &lowered.bodies[module.body]);
         assert_eq!(found, version(module.capability, &ptx), "{entry} for {arch}");
         assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {arch}");
-        let follows = body.plan.follows() && module.capability >= pdl::CAPABILITY;
+        let follows = body.plan.uses_pdl() && module.capability >= pdl::CAPABILITY;
         assert_eq!(waits_first(&ptx), follows.then_some(true), "{entry} for {arch}");
         let others = entries.iter().filter(|other| *other != entry);
         assert!(

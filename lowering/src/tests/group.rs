@@ -276,7 +276,8 @@ fn tf32_is_multiplied_by_groups() {
     ]);
     let products = all_bodies(&source).into_iter().map(|body| {
         let lines = lines_with(&ir::print(&body.plan.distributed.func, &|_| None), &["dot "]);
-        let maps = body.plan.maps().iter().map(|map| format!("    {:?} tf32: {}\n", map.block, map.tf32));
+        let maps =
+            body.plan.tensor_maps().iter().map(|map| format!("    {:?} tf32: {}\n", map.block, map.tf32));
         format!("{}: {lines}{}", body.name, maps.collect::<String>())
     });
     expect![[r#"
@@ -382,7 +383,8 @@ fn factors_by_columns_are_copied_as_they_lie() {
     let of = |body: &Specialization| {
         let strides = body.facts.iter().map(|fact| WithNames(fact, &params).to_string());
         let strides: Vec<String> = strides.filter(|fact| fact.contains("stride")).collect();
-        let maps: Vec<String> = body.plan.maps().iter().map(|map| map.transposed.to_string()).collect();
+        let maps: Vec<String> =
+            body.plan.tensor_maps().iter().map(|map| map.transposed.to_string()).collect();
         let products = lines_with(&ir::print(&body.plan.distributed.func, &|_| None), &["dot "]);
         format!("{}: {}; transposed {}\n{products}", body.name, strides.join(", "), maps.join(", "))
     };
@@ -458,7 +460,7 @@ fn views_are_what_copies_ask_for() {
 /// What a block asks for: shared memory, threads and tensor maps.
 fn needs(source: &str) -> String {
     let first = all_bodies(source).remove(0);
-    let maps: Vec<String> = first.plan.maps().iter().map(|map| format!("{:?}", map.block)).collect();
+    let maps: Vec<String> = first.plan.tensor_maps().iter().map(|map| format!("{:?}", map.block)).collect();
     let (bytes, threads) = (first.plan.shared_bytes(), first.plan.threads());
     format!("{}: {bytes} bytes shared, {threads} threads, maps {}\n", first.name, maps.join(" "))
 }
@@ -480,7 +482,7 @@ fn loads_that_may_be_multicast() {
         cases.iter().map(|changes| large(&changed(changes))).chain([two_blocks, PRODUCT.to_string()]);
     let shared = sources.map(|source| {
         let first = all_bodies(&source).remove(0);
-        let maps: Vec<bool> = first.plan.maps().iter().map(|map| map.multicast.is_some()).collect();
+        let maps: Vec<bool> = first.plan.tensor_maps().iter().map(|map| map.multicast.is_some()).collect();
         format!("{}: {maps:?}\n", first.name)
     });
     expect![[r#"
@@ -534,7 +536,7 @@ fn rings_take_memory_that_no_block_could_use() {
         }
         let changes: Vec<[&str; 2]> = changes.iter().map(|[from, to]| [from.as_str(), to.as_str()]).collect();
         let plan = all_bodies(&changed(&changes)).remove(0).plan;
-        assert_eq!(plan.counted(), counted);
+        assert_eq!(plan.is_dynamic_persistent(), counted);
         let blocks = 228 * 1024 / (plan.shared_bytes() + 1024);
         format!("{rows} x {columns}: {} bytes, {blocks} blocks\n", plan.shared_bytes())
     };

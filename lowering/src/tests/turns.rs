@@ -151,7 +151,7 @@ fn programs_that_take_differently_long_are_counted() {
         let body = tensor(changes);
         let text = ptx(&changed(changes), Arch::SM_90A);
         let kept = lines_with(&text, &["inc.u32", "volatile.shared"]);
-        format!("{} {}\n{kept}", body.plan.persistent(), body.plan.counted())
+        format!("{} {}\n{kept}", body.plan.persistent(), body.plan.is_dynamic_persistent())
     };
     expect![[r#"
         true false

@@ -16,7 +16,7 @@ pub(super) fn arguments(func: &Func, of: &GpuPlan) -> Vec<Argument> {
         match param.kind {
             ParamKind::Slice { mutable, .. } => {
                 let kind = match mutable {
-                    _ if of.follows() => ArgumentKind::Plain,
+                    _ if of.uses_pdl() => ArgumentKind::Plain,
                     true => ArgumentKind::Exclusive,
                     false => ArgumentKind::ReadOnly,
                 };
@@ -28,8 +28,8 @@ pub(super) fn arguments(func: &Func, of: &GpuPlan) -> Vec<Argument> {
         }
     }
     list.extend([plain(Ty::I32); 3]);
-    list.extend(of.counted().then(|| plain(Ty::I64)));
+    list.extend(of.is_dynamic_persistent().then(|| plain(Ty::I64)));
     let map = Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind: ArgumentKind::TensorMap };
-    list.extend(std::iter::repeat_n(map, of.maps().len()));
+    list.extend(std::iter::repeat_n(map, of.tensor_maps().len()));
     list
 }

@@ -18,7 +18,7 @@ use crate::gpu::emit::memory::VectorWords;
 use crate::gpu::emit::smem_alloc::SmemRing;
 use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::smem_operand::{OperandStage, OperandTile, TileAddresses};
-use crate::gpu::emit::{Builder, Gpu, IntPredicate, LEAST_SHARED_BYTES, MAX_SHARED_BYTES, statement};
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, MAX_SHARED_BYTES, MIN_SHARED_BYTES, statement};
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::access::NARROWEST_COPY;
 use crate::ir::{Block, Func, Op, Value};
@@ -35,7 +35,7 @@ const CHOSEN_BYTES: u32 = 64 * 1024;
 /// Turns of a loop with tiles of products, where the user does not say.
 const STAGES_OF_TILES: u32 = 3;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
-const LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, LEAST_SHARED_BYTES, MAX_SHARED_BYTES];
+const LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
 /// Up to this size a ring has a part to spare. Beyond, its memory serves better as a first-level cache, and the third of
 /// three long rows that would be under way only waits for the others (docs/performance.md).
 const SPARE: u32 = 64 * 1024;
@@ -312,7 +312,7 @@ pub(super) fn earliest<'b>(gpu: &Gpu, block: &'b Block) -> Option<(usize, &'b Fo
 impl Gpu<'_> {
     /// What a loop copies ahead, if there is shared memory for it.
     pub(super) fn ahead<'b>(&self, body: &'b For) -> Option<CopyPlan<'b>> {
-        let place = self.shared.ring(body.body.args[0])?;
+        let place = self.smem.ring(body.body.args[0])?;
         let ahead = CopyPlan::new(&self.plan.distributed, body)?;
         let parts = place.bytes / ahead.turn;
         let stages = if ahead.tiles.is_empty() { ahead.stages } else { parts };
@@ -338,12 +338,12 @@ impl Gpu<'_> {
         ahead: &CopyPlan,
         turns: IterationSpace,
     ) -> Vec<Val> {
-        let base = self.base.expect("there is shared memory");
+        let base = self.smem_base.expect("there is shared memory");
         let variable = body.body.args[0];
-        let place = self.shared.ring(variable).expect("the ring was planned");
-        if self.shared.use_ring(variable) {
+        let place = self.smem.ring(variable).expect("the ring was planned");
+        if self.membar.use_ring(variable) {
             self.barrier(b);
-            self.shared.use_ring(variable);
+            self.membar.use_ring(variable);
         }
         let ring = b.offset_bytes(base, place.start as i32);
         let five = b.int(Ty::I32, 5);
@@ -407,7 +407,7 @@ impl Gpu<'_> {
                     let runs = b.icmp(IntPredicate::Slt, later, turns.count);
                     let mut copies = self.copies_of_turn(b, body, ahead, (*turns, later), &free);
                     copies.iter_mut().for_each(|copy| copy.only_if(b, runs));
-                    self.due = Some(PendingCopies { product, copies });
+                    self.pending_copies = Some(PendingCopies { product, copies });
                 }
                 None => self.copy_turn(b, body, ahead, *turns, later, &free),
             }
@@ -416,10 +416,10 @@ impl Gpu<'_> {
             statement(b, &format!("cp.async.wait_group {};", ahead.parts - 1), "~{memory}", &[], &[]);
         }
         for (tile, place) in self.tiles_of(b, ahead, parts) {
-            self.tiles.insert(tile, place);
+            self.operand_stages.insert(tile, place);
         }
         for (op, _, arrived) in ahead.places(&self.plan.distributed, parts) {
-            self.arrived.insert(op.results[0], arrived);
+            self.prefetched.insert(op.results[0], arrived);
         }
         if ahead.parts == 1 {
             return parts.to_vec();
@@ -503,12 +503,12 @@ impl Gpu<'_> {
 
     /// Starts copies that are due while a product is multiplied: after so many of all its instructions.
     pub(super) fn start_due(&mut self, b: &mut Builder, product: Value, (done, all): (usize, usize)) {
-        let Some(due) = self.due.as_mut().filter(|due| due.product == product) else { return };
+        let Some(due) = self.pending_copies.as_mut().filter(|due| due.product == product) else { return };
         let left = due.copies.len();
         let share = if done == all { left } else { left.div_ceil(all - done).min(left) };
         due.copies.drain(..share).for_each(|copy| copy.start(b));
         if done == all {
-            self.due = None;
+            self.pending_copies = None;
             commit(b);
         }
     }
@@ -562,8 +562,8 @@ impl Gpu<'_> {
         let addresses = self.addresses(b, &load.place, dtype);
         let width = width(self.func, load);
         let policy = match load.cache.keep {
-            EvictionPolicy::First => self.passing_policy,
-            EvictionPolicy::Normal | EvictionPolicy::Last => Some(self.policy),
+            EvictionPolicy::First => self.evict_first_policy,
+            EvictionPolicy::Normal | EvictionPolicy::Last => Some(self.evict_last_policy),
         };
         let mut copies = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {

@@ -61,7 +61,7 @@ impl Gpu<'_> {
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let ends = b.for_range([zero, count, one], &inits, |b, index, carried| {
             self.scope(|gpu| {
-                gpu.turn = Some(index);
+                gpu.iteration = Some(index);
                 let (carried, turns) = carried.split_at(own);
                 let [before, now] = [&turns[..2], &turns[2..]].map(PipelineState::of);
                 gpu.set_turn(body, now);

@@ -107,7 +107,7 @@ impl Gpu<'_> {
     /// speaks for its own thread, and for those it has met at a barrier.
     fn release(&mut self, b: &mut Builder) {
         self.complete_departure(b);
-        if self.shared.touches_slices() {
+        if self.membar.has_slice_effects() {
             self.barrier(b);
         }
     }
@@ -326,8 +326,8 @@ fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Va
     if idle_warps == 0 {
         return before;
     }
-    let place = gpu.shared.place(result);
-    let base = gpu.scratch();
+    let place = gpu.smem.scratch(result);
+    let base = gpu.smem_base();
     let num_warps = gpu.plan.distributed.num_warps;
     let (five, kept) =
         (b.int(Ty::I32, 5), b.int(Ty::I32, i64::from(gpu.plan.distributed.warp_bits() & !idle_warps)));
@@ -349,6 +349,6 @@ fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Va
         }
     });
     gpu.barrier(b);
-    gpu.shared.read(place);
+    gpu.membar.read(place);
     pointers.iter().map(|&pointer| load(b, pointer, dtype, 1)[0]).collect()
 }

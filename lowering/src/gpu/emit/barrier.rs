@@ -22,25 +22,25 @@ impl Gpu<'_> {
             // A barrier whose number is not a constant would reserve all sixteen for the block.
             for group in 0..self.plan.programs {
                 let number = b.int(Ty::I32, i64::from(group));
-                let own = b.icmp(IntPredicate::Eq, self.group, number);
+                let own = b.icmp(IntPredicate::Eq, self.program_in_block, number);
                 b.if_then(own, |b| barrier_of(b, group + 1, num_warps));
             }
         }
-        self.shared.synchronised();
+        self.membar.after_barrier();
     }
 
     /// Stands before a write to a part of shared memory: waits while others may still need what lies there.
     pub(super) fn before_write(&mut self, b: &mut Builder, place: Interval) {
-        if self.shared.write(place) {
+        if self.membar.write(place) {
             self.barrier(b);
-            self.shared.write(place);
+            self.membar.write(place);
         }
     }
 }
 
 /// Makes barrier objects in shared memory, so many bytes behind `base`, each with the arrivals that end a phase. By one
 /// thread, before the others use them.
-pub(super) fn init_signals(b: &mut Builder, base: Val, signals: impl IntoIterator<Item = (u32, u32)>) {
+pub(super) fn init_mbarriers(b: &mut Builder, base: Val, signals: impl IntoIterator<Item = (u32, u32)>) {
     for (place, arrivals) in signals {
         let signal = b.offset_bytes(base, place as i32);
         let text = format!("mbarrier.init.shared::cta.b64 [$0], {arrivals};");

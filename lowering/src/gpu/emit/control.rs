@@ -48,14 +48,14 @@ impl For {
             return None;
         }
         let distributed = &gpu.plan.distributed;
-        let (turn, overlaps) = (gpu.turn, std::mem::replace(&mut gpu.overlaps, true));
-        gpu.shared.enter_loop(distributed, &self.body);
+        let (turn, overlaps) = (gpu.iteration, std::mem::replace(&mut gpu.iterations_overlap, true));
+        gpu.membar.enter_loop(distributed, &self.body);
         let results = match (chain, sum) {
             (Some(chain), _) => gpu.chained(b, op, (self, &chain), turns),
             (None, sum) => gpu.accumulated(b, (self, &sum?), turns),
         };
-        gpu.shared.leave_loop(distributed, &self.body);
-        (gpu.turn, gpu.overlaps) = (turn, overlaps);
+        gpu.membar.leave_loop(distributed, &self.body);
+        (gpu.iteration, gpu.iterations_overlap) = (turn, overlaps);
         Some(results)
     }
 }
@@ -70,7 +70,7 @@ impl GpuEmit for For {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let started = gpu.started.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
+        let started = gpu.hoisted_prologues.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
         let StartedLoop { turns: IterationSpace { low, step, count }, firsts } = &started;
         gpu.await_before(b, self);
         let plan = gpu.plan;
@@ -89,11 +89,11 @@ impl GpuEmit for For {
         let own = inits.len();
         inits.extend(firsts);
         inits.extend(pipeline.iter().flat_map(|_| gpu.present_turn(self).flat()));
-        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
-        let outer = gpu.turn;
+        gpu.membar.enter_loop(&gpu.plan.distributed, &self.body);
+        let outer = gpu.iteration;
         let results = b.for_range([zero, *count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
-                gpu.turn = Some(index);
+                gpu.iteration = Some(index);
                 let (carried, parts) = carried.split_at(own);
                 let (parts, turn) = parts.split_at(firsts.len());
                 if pipeline.is_some() {
@@ -115,44 +115,44 @@ impl GpuEmit for For {
                 gpu.flatten(&self.body.yields).into_iter().chain(next).chain(turn).collect()
             })
         });
-        gpu.turn = outer;
+        gpu.iteration = outer;
         if pipeline.is_some() {
             gpu.set_turn(self, PipelineState::of(&results[results.len() - 2..]));
         }
         gpu.release_own(b, self);
-        gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
+        gpu.membar.leave_loop(&gpu.plan.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }
 }
 
 impl GpuEmit for If {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        if gpu.quiet.contains(&self.condition) {
+        if gpu.false_conditions.contains(&self.condition) {
             gpu.block(b, &self.otherwise);
             let registers = gpu.flatten(&self.otherwise.yields);
             return gpu.define_all(&op.results, &registers);
         }
         let condition = gpu.scalar(self.condition);
         let types = gpu.types(&op.results);
-        let before = gpu.shared.snapshot();
+        let before = gpu.membar.snapshot();
         let mut after_then = vec![];
         let results = b.branch(condition, &types, |b, arm| {
             let own = match arm {
                 BranchArm::Then => &self.then,
                 BranchArm::Else => {
-                    after_then = gpu.shared.snapshot();
-                    gpu.shared.restore(before.clone());
+                    after_then = gpu.membar.snapshot();
+                    gpu.membar.restore(before.clone());
                     &self.otherwise
                 }
             };
-            if gpu.overlaps && !own.ops.is_empty() {
-                gpu.anew(b, |gpu, b| gpu.block(b, own));
+            if gpu.iterations_overlap && !own.ops.is_empty() {
+                gpu.rematerialize(b, |gpu, b| gpu.block(b, own));
             } else {
                 gpu.scope(|gpu| gpu.block(b, own));
             }
             gpu.flatten(&own.yields)
         });
-        gpu.shared.join(after_then);
+        gpu.membar.join(after_then);
         gpu.define_all(&op.results, &results);
     }
 }
@@ -160,8 +160,8 @@ impl GpuEmit for If {
 impl GpuEmit for While {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let inits = gpu.flatten(&self.inits);
-        gpu.shared.enter_loop(&gpu.plan.distributed, &self.test);
-        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        gpu.membar.enter_loop(&gpu.plan.distributed, &self.test);
+        gpu.membar.enter_loop(&gpu.plan.distributed, &self.body);
         let results = b.while_loop(&inits, |b, part, carried| {
             gpu.scope(|gpu| match part {
                 LoopPart::Test => {
@@ -176,8 +176,8 @@ impl GpuEmit for While {
                 }
             })
         });
-        gpu.shared.leave_loop(&gpu.plan.distributed, &self.test);
-        gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
+        gpu.membar.leave_loop(&gpu.plan.distributed, &self.test);
+        gpu.membar.leave_loop(&gpu.plan.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }
 }

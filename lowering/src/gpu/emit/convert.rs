@@ -286,13 +286,13 @@ impl Gpu<'_> {
         op: &Op,
         write: impl FnOnce(&mut Self, &mut Builder, Val),
     ) -> Val {
-        let place = self.shared.place(op.results[0]);
+        let place = self.smem.scratch(op.results[0]);
         self.before_write(b, place);
-        let base = self.scratch();
+        let base = self.smem_base();
         let base = b.offset_bytes(base, place.start as i32);
         write(self, b, base);
         self.barrier(b);
-        self.shared.read(place);
+        self.membar.read(place);
         base
     }
 

@@ -3,7 +3,7 @@
 //! A barrier of the cluster is slow, for it orders all memory and empties the first-level cache (docs/performance.md).
 //! Stores that count themselves in at an `mbarrier` of the block they go to order nothing else.
 
-use crate::gpu::emit::barrier::init_signals;
+use crate::gpu::emit::barrier::init_mbarriers;
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, GpuPlan, IntPredicate, ShuffleMode, statement};
 use crate::gpu::layout::Distributed;
@@ -51,16 +51,16 @@ impl Gpu<'_> {
     /// Tells the other blocks of the cluster that this one has started.
     pub(super) fn enter_cluster(&mut self, b: &mut Builder) {
         self.set_up_signals(b);
-        if self.awaited {
+        if self.cluster_wait_pending {
             b.effect_with("nvvm.cluster.arrive.relaxed", &[], &[("aligned", "unit")]);
         }
     }
 
     /// Stands before an operation that other blocks of the cluster may notice, for which all must have started.
     pub(super) fn await_cluster(&mut self, b: &mut Builder, op: &Op) {
-        if self.awaited && meets_cluster(&self.plan.distributed, op) {
+        if self.cluster_wait_pending && meets_cluster(&self.plan.distributed, op) {
             b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
-            self.awaited = false;
+            self.cluster_wait_pending = false;
         }
     }
 
@@ -84,14 +84,14 @@ impl Gpu<'_> {
     /// Sets up the barrier objects in which stores of other blocks count themselves: in each turn every warp of this block
     /// arrives once.
     fn set_up_signals(&mut self, b: &mut Builder) {
-        let places = self.shared.signals();
+        let places = self.smem.mbarriers();
         if places.is_empty() {
             return;
         }
-        let (base, warps) = (self.scratch(), self.plan.distributed.block_warps());
+        let (base, warps) = (self.smem_base(), self.plan.distributed.block_warps());
         let first = self.first_of(b, 31, warps - 1);
         b.guarded(first, |b| {
-            init_signals(b, base, places.into_iter().map(|place| (place, warps)));
+            init_mbarriers(b, base, places.into_iter().map(|place| (place, warps)));
         });
     }
 
@@ -132,7 +132,7 @@ impl Gpu<'_> {
     pub(super) fn await_told(&mut self, b: &mut Builder, signal: Val, turn: Val) {
         let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
         statement(b, text, "l,l,~{memory}", &[signal, turn], &[]);
-        self.shared.exchanged();
+        self.membar.after_remote_wait();
     }
 }
 

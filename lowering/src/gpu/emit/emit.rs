@@ -42,7 +42,7 @@ pub trait GpuEmit {
     }
 
     /// Whether it tells the other blocks of a cluster something by stores that count themselves in.
-    fn signals(&self, distributed: &Distributed) -> bool {
+    fn uses_remote_stores(&self, distributed: &Distributed) -> bool {
         let _ = distributed;
         false
     }
@@ -89,8 +89,8 @@ impl GpuEmit for Arange {
         let registers = (0..layout.register_count())
             .map(|register| {
                 let coord = gpu.coord(b, layout, register, 0);
-                let (thread, constant) = gpu.displacement(coord);
-                gpu.displace(b, thread, constant + i64::from(self.start))
+                let (thread, constant) = gpu.base_and_constant(coord);
+                gpu.add_constant(b, thread, constant + i64::from(self.start))
             })
             .collect();
         gpu.define(op.results[0], registers);
@@ -143,14 +143,15 @@ impl GpuEmit for Scalar {
                     }
                     let result = *known.entry(key).or_insert_with(|| match self.op.algebra {
                         ArithKind::Add if self.exact => {
-                            gpu.joined(b, IndexJoin::Sum, operands[0], operands[1])
+                            gpu.join_indices(b, IndexJoin::Sum, operands[0], operands[1])
                         }
                         ArithKind::Sub if self.exact => {
-                            gpu.joined(b, IndexJoin::Difference, operands[0], operands[1])
+                            gpu.join_indices(b, IndexJoin::Difference, operands[0], operands[1])
                         }
                         _ if apart => {
-                            let distance = gpu.joined(b, IndexJoin::Difference, operands[0], operands[1]);
-                            let (base, constant) = gpu.displacement(distance);
+                            let distance =
+                                gpu.join_indices(b, IndexJoin::Difference, operands[0], operands[1]);
+                            let (base, constant) = gpu.base_and_constant(distance);
                             let limit = b.int(base.ty, -constant);
                             elementwise::applied(b, self, &[base, limit], dtype)
                         }
@@ -229,8 +230,9 @@ impl Scalar {
             return false;
         }
         let pairs = left.iter().zip(right.iter()).step_by(repeats);
-        let bases: Vec<(usize, usize)> =
-            pairs.map(|(&a, &b)| (gpu.displacement(a).0.id(), gpu.displacement(b).0.id())).collect();
+        let bases: Vec<(usize, usize)> = pairs
+            .map(|(&a, &b)| (gpu.base_and_constant(a).0.id(), gpu.base_and_constant(b).0.id()))
+            .collect();
         let distinct: HashSet<_> = bases.iter().collect();
         distinct.len() * MANY_COMPARISONS <= bases.len()
     }
@@ -238,8 +240,8 @@ impl Scalar {
     /// The comparison by way of a difference that stays where it is if it would overflow: beyond every constant.
     fn clamped_comparison(&self, gpu: &mut Gpu, b: &mut Builder, operands: &[Val]) -> Val {
         let dtype = DType::I32;
-        let (right, end) = gpu.displacement(operands[1]);
-        let (base, constant) = gpu.displacement(operands[0]);
+        let (right, end) = gpu.base_and_constant(operands[1]);
+        let (base, constant) = gpu.base_and_constant(operands[0]);
         let limit = end - constant;
         if limit.abs() >= i64::from(i32::MAX) {
             return elementwise::applied(b, self, operands, dtype);
@@ -257,7 +259,8 @@ impl Scalar {
             return false;
         }
         let pairs = left.iter().zip(right.iter());
-        let displaced: Vec<_> = pairs.map(|(&a, &b)| (gpu.displacement(a), gpu.displacement(b))).collect();
+        let displaced: Vec<_> =
+            pairs.map(|(&a, &b)| (gpu.base_and_constant(a), gpu.base_and_constant(b))).collect();
         let bases: HashSet<(usize, usize)> =
             displaced.iter().map(|((a, _), (b, _))| (a.id(), b.id())).collect();
         let [a, b] = [self.args[0], self.args[1]].map(|arg| gpu.info(arg).range);
@@ -274,7 +277,7 @@ impl GpuEmit for Cast {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let values = gpu.registers(self.value);
         let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
-        let registers = match gpu.upwards {
+        let registers = match gpu.bf16_multiplier {
             Some(upwards) if packed_cast::is_bf16_to_f32(from, to) => packed_cast::widen(b, &values, upwards),
             _ => packed_cast::cast(b, &values, from, to),
         };

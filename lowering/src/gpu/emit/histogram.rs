@@ -18,9 +18,9 @@ impl GpuEmit for Histogram {
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let counts = gpu.layout(op.results[0]).clone();
-        let place = gpu.shared.place(op.results[0]);
+        let place = gpu.smem.scratch(op.results[0]);
         gpu.before_write(b, place);
-        let base = gpu.scratch();
+        let base = gpu.smem_base();
         let base = b.offset_bytes(base, place.start as i32);
         let zero = b.int(Ty::I32, 0);
         let starts: Vec<Val> = (0..counts.register_count())
@@ -37,10 +37,10 @@ impl GpuEmit for Histogram {
         };
         b.guarded(writer, clear);
         gpu.barrier(b);
-        gpu.shared.write(place);
+        gpu.membar.write(place);
         self.count_in_shared(gpu, b, base, counts.shape()[0]);
         gpu.barrier(b);
-        gpu.shared.read(place);
+        gpu.membar.read(place);
         let registers = gpu.read_staged(b, op, base, &SmemTile::dense(counts.shape()));
         gpu.define(op.results[0], registers);
     }

@@ -21,7 +21,7 @@ impl Gpu<'_> {
     /// Gives each block the program of its turn. Blocks that run one program after the other take them in that order themselves.
     pub(super) fn begin_longest_first(&mut self, b: &mut Builder) {
         let has_one = self.plan.pipeline.is_none() && self.plan.programs == 1 && self.plan.blocks() == 1;
-        if self.longest.is_some_and(LongestAxis::changes_order) && has_one {
+        if self.longest_axis.is_some_and(LongestAxis::changes_order) && has_one {
             let ([x, y, z], own) = (self.grid, self.program);
             let rows = b.mul(y, z);
             let [wide_x, wide_rows] = [x, rows].map(|extent| b.zext(extent, Elem::I64));
@@ -44,7 +44,7 @@ impl Gpu<'_> {
 
     /// The place of a program by its number, the longest first; the place that the hardware would give it where none is known to be longer.
     pub(super) fn longest_first(&self, b: &mut Builder, number: Val) -> [Val; 3] {
-        let Some(longest) = self.longest else { return self.row_by_row(b, number) };
+        let Some(longest) = self.longest_axis else { return self.row_by_row(b, number) };
         let mut place = if longest.axis == 0 { self.by_place(b, number) } else { self.row_by_row(b, number) };
         if longest.last {
             let axis = usize::from(longest.axis);

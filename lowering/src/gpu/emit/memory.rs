@@ -206,7 +206,7 @@ impl Gpu<'_> {
         let mut farthest: Option<Farthest> = None;
         for register in (0..offsets.len()).step_by(place.vector as usize) {
             let offset = offsets[register];
-            let (anchor, constant) = self.displacement(offset);
+            let (anchor, constant) = self.base_and_constant(offset);
             let pointer = self.pointer(b, start, anchor, bytes, &|b, value| widen(b, value, signed));
             addresses.pointers.push(b.offset_bytes(pointer, constant as i32 * bytes as i32));
             let mut mask = masks.as_ref().map(|masks| masks[register]);
@@ -274,21 +274,21 @@ impl Gpu<'_> {
         widen: &dyn Fn(&mut Builder, Val) -> Val,
     ) -> Val {
         let key = (start.id(), index.id());
-        if let Some(&known) = self.built.iter().rev().find_map(|built| built.pointers.get(&key)) {
+        if let Some(&known) = self.cse.iter().rev().find_map(|built| built.pointers.get(&key)) {
             return known;
         }
         let index = widen(b, index);
         let pointer = b.offset(start, index, bytes);
-        self.newest().pointers.insert(key, pointer);
+        self.innermost_cse().pointers.insert(key, pointer);
         pointer
     }
 
     /// A barrier where another thread may have touched what this access touches.
     pub(super) fn order(&mut self, b: &mut Builder, place: &MemAccess, writes: bool) {
-        if self.func.slice(place.param).1 && self.shared.slice(*place, writes) {
-            let pending = self.shared.snapshot();
+        if self.func.slice(place.param).1 && self.membar.access_slice(*place, writes) {
+            let pending = self.membar.snapshot();
             self.barrier(b);
-            self.shared.restore(pending);
+            self.membar.restore(pending);
         }
     }
 
@@ -302,13 +302,13 @@ const WIDEST: u32 = 16;
 
 /// The cache policy of what is read: lines that outlive the written ones, which then leave for memory in order, as
 /// they were written. Worth 2 to 4 % of a copy's bandwidth on an H200 (docs/performance.md).
-pub(super) fn reading_policy(b: &mut Builder) -> Val {
+pub(super) fn evict_last_policy(b: &mut Builder) -> Val {
     let text = "createpolicy.fractional.L2::evict_last.b64 $0;";
     b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
 }
 
 /// The policy of lines that give way before all others.
-pub(super) fn passing_policy(b: &mut Builder) -> Val {
+pub(super) fn evict_first_policy(b: &mut Builder) -> Val {
     let text = "createpolicy.fractional.L2::evict_first.b64 $0;";
     b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
 }
@@ -341,8 +341,8 @@ impl Modifiers {
         };
         let policy = match cache.keep {
             EvictionPolicy::Normal => None,
-            EvictionPolicy::First => gpu.passing_policy,
-            EvictionPolicy::Last => Some(gpu.policy),
+            EvictionPolicy::First => gpu.evict_first_policy,
+            EvictionPolicy::Last => Some(gpu.evict_last_policy),
         };
         let volatile = cache.level == CacheModifier::Volatile;
         Modifiers { volatile, cop, l1, policy: policy.filter(|_| !volatile) }
@@ -353,7 +353,7 @@ impl Modifiers {
         let mut modifiers = Modifiers::asked(gpu, load.cache);
         let once = load.cache.level == CacheModifier::Streaming || load.cache.keep == EvictionPolicy::First;
         if load.effect() == Effect::Pure && words.bytes == WIDEST && !once {
-            modifiers.policy = Some(gpu.policy);
+            modifiers.policy = Some(gpu.evict_last_policy);
         }
         modifiers
     }
@@ -403,7 +403,7 @@ impl GpuEmit for Load {
         let vector = self.place.vector as usize;
         let words = VectorWords::of(self.place.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
-        if let Some(arrived) = gpu.arrived.remove(&op.results[0]) {
+        if let Some(arrived) = gpu.prefetched.remove(&op.results[0]) {
             let others = |b: &mut Builder, i: usize| {
                 other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype))
             };
@@ -413,7 +413,7 @@ impl GpuEmit for Load {
         }
         gpu.order(b, &self.place, false);
         let lasting = self.effect() == Effect::Pure;
-        let invariant = lasting && !gpu.plan.follows();
+        let invariant = lasting && !gpu.plan.uses_pdl();
         if self.place.shift.is_some() && vector > 1 {
             let registers = shifted::load(gpu, b, op, self);
             return gpu.define(op.results[0], registers);

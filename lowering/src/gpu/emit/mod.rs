@@ -1,9 +1,9 @@
-//! Laid-out tiles as the code of one GPU thread.
+//! Emission: distributed tile IR as the MLIR of one GPU thread.
 //!
-//! A tile is a list of machine values, one for each register of its layout; a scalar is one value, the same in every
-//! thread of a program. A block runs one or several programs side by side: consecutive groups of warps, each with its
-//! own barrier and its own part of shared memory. Or a cluster of blocks runs one program: then shared memory that
-//! several threads use is written in each of them, and read by each block in its own.
+//! A tile is a list of machine values, one for each register of its layout; a scalar is one value, uniform over the
+//! threads of a program. A block runs one or several programs side by side, each on consecutive warps, with its own
+//! barrier and its own part of shared memory. Or a cluster of blocks runs one program: each thread then writes shared
+//! results to every block of the cluster, and each block reads its own copy.
 
 mod address_slice;
 mod arguments;
@@ -21,8 +21,8 @@ mod dsmem;
 mod emit;
 mod histogram;
 mod iteration_split;
-mod lanes;
 mod longest_first;
+mod membar;
 mod memory;
 mod overlap_chained_dots;
 mod packed_cast;
@@ -35,11 +35,13 @@ mod scan;
 mod smem_alloc;
 pub(crate) mod smem_operand;
 mod threads;
+mod warp_shuffle;
 mod warp_specialize;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use crate::analysis::alias::SliceAlias;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoMap, LaunchAssumptions};
 use crate::analysis::program_length::{LongestAxis, longest_axis};
 use crate::gpu::layout::dot::DotOperand;
@@ -56,39 +58,42 @@ use crate::ops::{EvictionPolicy, Kind};
 use crate::gpu::emit::arguments::arguments;
 use crate::gpu::emit::async_copy::{BufferSlot, PendingCopies, StartedLoop};
 pub use crate::gpu::emit::emit::GpuEmit;
-use crate::gpu::emit::lanes::ShuffleMode;
-use crate::gpu::emit::smem_alloc::SmemPlan;
+use crate::gpu::emit::membar::Membar;
+use crate::gpu::emit::smem_alloc::SmemAllocation;
 pub use crate::gpu::emit::smem_alloc::{SmemOverflow, SmemRequest};
 use crate::gpu::emit::smem_operand::OperandStage;
+use crate::gpu::emit::warp_shuffle::ShuffleMode;
 pub use crate::gpu::emit::warp_specialize::{Multicast, TensorMap, registers_of_each};
 use crate::gpu::emit::warp_specialize::{PipelineProgress, TmaPipeline};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
-/// Shared memory that a block may ask for on the supported architectures (sm_80: 163 KB, sm_90: 227 KB).
+/// Shared memory of a block on the supported architectures (sm_80: 163 KB, sm_90: 227 KB).
 pub const MAX_SHARED_BYTES: u32 = 163 * 1024;
-/// What a block may ask for on every GPU that runs this code (sm_86 and sm_89: 99 KB).
-const LEAST_SHARED_BYTES: u32 = 99 * 1024;
+/// Shared memory of a block on every GPU that runs this code (sm_86 and sm_89: 99 KB).
+const MIN_SHARED_BYTES: u32 = 99 * 1024;
 
 /// The registers of a tile, or the one value of a scalar.
 pub type Registers = Rc<Vec<Val>>;
 
-/// A kernel body, ready to be emitted.
+/// A specialization of a kernel, ready to be emitted.
 #[derive(Debug)]
 pub struct GpuPlan {
     pub distributed: Distributed,
-    /// Facts about the distributed function's integers.
+    /// Axis info of the distributed function's integers.
     axes: AxisInfoMap,
     /// Programs that one block runs.
     pub programs: u32,
-    /// What ptxas is told of registers.
+    /// The register limit for ptxas.
     pub limit: Option<Limit>,
-    /// Blocks of views that a warp of their own copies.
+    /// View tiles that a producer warp loads by TMA.
     pipeline: Option<TmaPipeline>,
     /// Shared memory of one program.
-    shared: SmemPlan,
-    /// Whether it may be launched while the kernel before it still runs, on GPUs that have that.
-    follows: bool,
+    smem: SmemAllocation,
+    /// Which accesses of slices are disjoint.
+    alias: SliceAlias,
+    /// Whether it may be launched while the kernel before it still runs, on GPUs with programmatic dependent launch.
+    uses_pdl: bool,
 }
 
 impl GpuPlan {
@@ -96,29 +101,30 @@ impl GpuPlan {
         mut distributed: Distributed,
         programs: u32,
         assumptions: &LaunchAssumptions,
-        facts: &[Guard],
+        guards: &[Guard],
     ) -> Result<GpuPlan, SmemOverflow> {
         let mut pipeline = TmaPipeline::new(&distributed);
         if pipeline.is_none() {
             distributed.copied = smem_operand::find(&distributed);
             distributed.kept = dot::invariant_operand::find(&distributed);
         }
-        let mut planned = SmemPlan::plan(&distributed, facts, pipeline.as_mut());
-        if planned.is_err() && !distributed.kept.is_empty() {
+        let mut allocated = SmemAllocation::new(&distributed, pipeline.as_mut());
+        if allocated.is_err() && !distributed.kept.is_empty() {
             distributed.kept.clear();
-            planned = SmemPlan::plan(&distributed, facts, None);
+            allocated = SmemAllocation::new(&distributed, None);
         }
-        let mut shared = planned?;
-        while smem_operand::without_ring(&mut distributed, &shared) {
-            shared = SmemPlan::plan(&distributed, facts, None)?;
+        let mut smem = allocated?;
+        while smem_operand::without_ring(&mut distributed, &smem) {
+            smem = SmemAllocation::new(&distributed, None)?;
         }
+        let alias = SliceAlias::analyze(&distributed.func, guards);
         let axes = AxisInfoMap::analyze(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
-        let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
+        let fitting = MAX_SHARED_BYTES.checked_div(smem.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
-        let follows = pdl::follows(&distributed, pipeline.is_some());
+        let uses_pdl = pdl::follows(&distributed, pipeline.is_some());
         let programs = programs.min(fitting);
-        Ok(GpuPlan { programs, limit: None, distributed, axes, pipeline, shared, follows })
+        Ok(GpuPlan { programs, limit: None, distributed, axes, pipeline, smem, alias, uses_pdl })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -131,12 +137,12 @@ impl GpuPlan {
 
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
-        let beside = if self.pipeline.is_some() { warp_specialize::WARPS } else { 0 };
-        (self.distributed.block_warps() * self.programs + beside) * 32
+        let producer = if self.pipeline.is_some() { warp_specialize::WARPS } else { 0 };
+        (self.distributed.block_warps() * self.programs + producer) * 32
     }
 
-    /// What it takes behind the grid's extents.
-    pub fn maps(&self) -> &[TensorMap] {
+    /// The tensor maps that it takes behind the grid's extents.
+    pub fn tensor_maps(&self) -> &[TensorMap] {
         self.pipeline.as_ref().map_or(&[], |pipeline| &pipeline.maps)
     }
 
@@ -145,29 +151,29 @@ impl GpuPlan {
         self.pipeline.is_some()
     }
 
-    /// Whether they come from a counter, whose address stands behind the grid's extents.
-    pub fn counted(&self) -> bool {
+    /// Whether the tile scheduler takes them from a counter, whose address stands behind the grid's extents.
+    pub fn is_dynamic_persistent(&self) -> bool {
         self.pipeline.as_ref().is_some_and(|pipeline| pipeline.counted)
     }
 
     /// Whether it waits for the kernel before it, on GPUs that let it start earlier.
-    pub fn follows(&self) -> bool {
-        self.follows
+    pub fn uses_pdl(&self) -> bool {
+        self.uses_pdl
     }
 
-    /// Whether its warps may be no power of two: they pass each other nothing but whole tiles that change their layout.
-    pub fn runs_in_sets(&self) -> bool {
+    /// Whether its warp count may be no power of two: warps exchange nothing but whole tiles in layout conversions.
+    pub fn allows_any_warp_count(&self) -> bool {
         let distributed = &self.distributed;
-        let mut runs = true;
+        let mut allows = true;
         distributed.func.body.walk(&mut |op| {
-            let moves = matches!(op.kind, Kind::Convert(_) | Kind::Hold(_));
+            let converts = matches!(op.kind, Kind::Convert(_) | Kind::Hold(_));
             let along_axis = matches!(
                 op.kind,
                 Kind::Scan(_) | Kind::Index(_) | Kind::Exchange(_) | Kind::Gather(_) | Kind::Histogram(_)
             );
-            runs &= moves || !along_axis && op.kind.gpu().scratch(distributed, op) == 0;
+            allows &= converts || !along_axis && op.kind.gpu().scratch(distributed, op) == 0;
         });
-        runs
+        allows
     }
 
     fn pipeline(&self) -> &TmaPipeline {
@@ -181,7 +187,7 @@ impl GpuPlan {
 
     /// Dynamic shared memory of a block, in bytes.
     pub fn shared_bytes(&self) -> u32 {
-        self.shared.bytes() * self.programs
+        self.smem.bytes() * self.programs
     }
 
     /// Adds the kernel to a module under the name `entry`.
@@ -218,11 +224,12 @@ struct SliceArg {
     length: Val,
 }
 
+/// Values that were emitted once and serve many registers.
 #[derive(Default)]
-struct Built {
+struct CseScope {
     /// This thread's coordinates, by layout and axis.
     threads: HashMap<(Layout, usize), Val>,
-    joined: HashMap<(IndexJoin, usize, usize), Val>,
+    indices: HashMap<(IndexJoin, usize, usize), Val>,
     pointers: HashMap<(usize, usize), Val>,
 }
 
@@ -241,64 +248,66 @@ pub struct Gpu<'a> {
     func: &'a Func,
     values: HashMap<Value, Registers>,
     slices: Vec<Option<SliceArg>>,
-    maps: Vec<Val>,
+    tensor_maps: Vec<Val>,
     grid: [Val; 3],
-    /// The address of what counts programs, or 0.
-    counter: Option<Val>,
+    /// The address of the tile counter, or 0.
+    tile_counter: Option<Val>,
     program: [Val; 3],
     lane: Val,
     /// This thread's warp within its program.
     warp: Val,
-    /// And among those of the program that are in its block.
+    /// This thread's warp among the program's warps in its block.
     block_warp: Val,
-    /// Which of the block's programs this is.
-    group: Val,
-    /// What was built once and serves many registers, one table for each open region: values built inside a branch are
-    /// not to be had outside it.
-    built: Vec<Built>,
-    /// Values that are another one plus a constant, which then goes into the instruction instead of a register.
-    displaced: HashMap<usize, (Val, i64)>,
+    /// The index of this program in its block.
+    program_in_block: Val,
+    /// Common subexpressions, one table for each open region: values emitted inside a branch do not dominate the code
+    /// outside it.
+    cse: Vec<CseScope>,
+    /// Values that are a base plus a constant, which then goes into the instruction's offset instead of a register.
+    constant_offsets: HashMap<usize, (Val, i64)>,
     rows: rotated_rows::RotatedRows,
     /// Values that are 0 where a mask does not hold, with the mask and what they are elsewhere.
     masked: HashMap<usize, (Val, Val)>,
-    shared: SmemPlan,
-    base: Option<Val>,
-    /// The number of the present turn of the loop around.
-    turn: Option<Val>,
+    smem: &'a SmemAllocation,
+    membar: Membar<'a>,
+    /// The start of this program's shared memory.
+    smem_base: Option<Val>,
+    /// The index of the current iteration of the loop around.
+    iteration: Option<Val>,
     /// Whether the other blocks of the cluster may not have started yet.
-    awaited: bool,
+    cluster_wait_pending: bool,
     /// Whether the kernel before this one may still run.
-    follows: bool,
+    pdl_wait_pending: bool,
     /// Whether the launch has clusters of two blocks, for kernels with multicast loads.
     clustered: Option<Val>,
-    /// How far the copies of blocks are.
+    /// The pipeline states of the TMA loads.
     progress: PipelineProgress,
-    /// Conditions that do not hold in the present turns.
-    quiet: Vec<Value>,
-    /// Blocks that the program takes once, which have come before the loop that takes them.
-    came: HashSet<usize>,
-    /// Those of them that are left factors which lie in registers.
-    held: HashMap<usize, dot::wgmma::OperandWords>,
-    /// Whether the turns of the loop around overlap.
-    overlaps: bool,
-    /// Loads of the current turn of a loop that were made ahead.
-    arrived: HashMap<Value, BufferSlot>,
-    /// Those of them whose tiles products read.
-    tiles: HashMap<Value, OperandStage>,
-    /// Where factors start that a loop keeps in shared memory.
-    kept: HashMap<(Value, DotOperand), Val>,
-    /// Copies that are to be started.
-    due: Option<PendingCopies>,
-    /// Loops that were started ahead of what stands before them, by their variable.
-    started: HashMap<Value, StartedLoop>,
-    /// The cache policy of wide loads.
-    policy: Val,
-    /// That of accesses that ask to give way first, if there are any.
-    passing_policy: Option<Val>,
-    /// What moves the lower half of a word up, as a number that no compiler knows.
-    upwards: Option<Val>,
-    /// Programs that take longest.
-    longest: Option<LongestAxis>,
+    /// Conditions that are false in the iterations of the main loop.
+    false_conditions: Vec<Value>,
+    /// Loop-invariant TMA loads that were waited for before the loop that reads them.
+    waited_copies: HashSet<usize>,
+    /// Those of them that are operand A of a dot, in registers.
+    rs_operands: HashMap<usize, dot::wgmma::OperandWords>,
+    /// Whether the iterations of the loop around overlap.
+    iterations_overlap: bool,
+    /// Loads of the current iteration that were prefetched by asynchronous copies.
+    prefetched: HashMap<Value, BufferSlot>,
+    /// Those of them that are operands of dots, read from shared memory.
+    operand_stages: HashMap<Value, OperandStage>,
+    /// The addresses of invariant operands that a loop reads from shared memory.
+    invariant_operands: HashMap<(Value, DotOperand), Val>,
+    /// Asynchronous copies that are still to be issued.
+    pending_copies: Option<PendingCopies>,
+    /// Loops whose prologue was emitted before the operations in front of them, by their variable.
+    hoisted_prologues: HashMap<Value, StartedLoop>,
+    /// The `evict_last` policy of wide loads.
+    evict_last_policy: Val,
+    /// The `evict_first` policy, if any access asks for it.
+    evict_first_policy: Option<Val>,
+    /// `2^16`, opaque to ptxas: multiplying by it moves the low half of a word up.
+    bf16_multiplier: Option<Val>,
+    /// The grid axis for longest-processing-time-first tile order.
+    longest_axis: Option<LongestAxis>,
 }
 
 impl<'a> Gpu<'a> {
@@ -323,15 +332,15 @@ impl<'a> Gpu<'a> {
             }
         }
         let grid = [next(), next(), next()];
-        let counter = plan.counted().then(&mut next);
-        let maps = rest.collect();
+        let tile_counter = plan.is_dynamic_persistent().then(&mut next);
+        let tensor_maps = rest.collect();
         let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
         let (thirty_one, five) = (b.int(Ty::I32, 31), b.int(Ty::I32, 5));
         let lane = b.and(thread, thirty_one);
         let block_warp = b.lshr(thread, five);
         let zero = b.int(Ty::I32, 0);
         let num_warps = plan.distributed.num_warps;
-        let (warp, group) = if plan.programs == 1 {
+        let (warp, program_in_block) = if plan.programs == 1 {
             (block_warp, zero)
         } else {
             let (mask, shift) =
@@ -345,66 +354,68 @@ impl<'a> Gpu<'a> {
         if plan.programs > 1 {
             let count = b.int(Ty::I32, i64::from(plan.programs));
             let first = b.mul_nsw(program[0], count);
-            program[0] = b.add_nsw(first, group);
+            program[0] = b.add_nsw(first, program_in_block);
         }
         let warp = dsmem::warp_of(plan, b, block_warp, &mut program[0]);
-        let policy = memory::reading_policy(b);
-        let mut passes = false;
+        let evict_last_policy = memory::evict_last_policy(b);
+        let mut evicts_first = false;
         func.body.walk(&mut |op| {
-            passes |= op.kind.operation().cache().is_some_and(|cache| cache.keep == EvictionPolicy::First);
+            evicts_first |=
+                op.kind.operation().cache().is_some_and(|cache| cache.keep == EvictionPolicy::First);
         });
-        let passing_policy = passes.then(|| memory::passing_policy(b));
+        let evict_first_policy = evicts_first.then(|| memory::evict_first_policy(b));
         let length = slices.iter().flatten().next().map(|slice| slice.length);
-        let upwards = length.filter(|_| packed_cast::widens_many(&plan.distributed));
-        let upwards = upwards.map(|length| packed_cast::upwards(b, length));
+        let multiplied = length.filter(|_| packed_cast::widens_many(&plan.distributed));
+        let bf16_multiplier = multiplied.map(|length| packed_cast::bf16_multiplier(b, length));
         Gpu {
             plan,
             entry: String::new(),
             func,
             values,
             slices,
-            maps,
+            tensor_maps,
             grid,
-            counter,
+            tile_counter,
             program,
             lane,
             warp,
             block_warp,
-            group,
-            built: vec![Built::default()],
-            displaced: HashMap::new(),
+            program_in_block,
+            cse: vec![CseScope::default()],
+            constant_offsets: HashMap::new(),
             rows: rotated_rows::RotatedRows::of(func),
             masked: HashMap::new(),
-            shared: plan.shared.clone(),
-            base: None,
-            turn: None,
+            smem: &plan.smem,
+            membar: Membar::new(&plan.smem, &plan.alias),
+            smem_base: None,
+            iteration: None,
             clustered: None,
             progress: PipelineProgress::default(),
-            quiet: vec![],
-            came: HashSet::new(),
-            held: HashMap::new(),
-            overlaps: false,
-            follows: plan.follows(),
-            awaited: plan.blocks() > 1 && dsmem::needs_cluster(&plan.distributed, &func.body),
-            arrived: HashMap::new(),
-            tiles: HashMap::new(),
-            kept: HashMap::new(),
-            due: None,
-            started: HashMap::new(),
-            policy,
-            passing_policy,
-            upwards,
-            longest: longest_axis(func),
+            false_conditions: vec![],
+            waited_copies: HashSet::new(),
+            rs_operands: HashMap::new(),
+            iterations_overlap: false,
+            pdl_wait_pending: plan.uses_pdl(),
+            cluster_wait_pending: plan.blocks() > 1 && dsmem::needs_cluster(&plan.distributed, &func.body),
+            prefetched: HashMap::new(),
+            operand_stages: HashMap::new(),
+            invariant_operands: HashMap::new(),
+            pending_copies: None,
+            hoisted_prologues: HashMap::new(),
+            evict_last_policy,
+            evict_first_policy,
+            bf16_multiplier,
+            longest_axis: longest_axis(func),
         }
     }
 
     fn run(&mut self, b: &mut Builder) {
         self.begin_longest_first(b);
-        if self.shared.bytes() > 0 {
+        if self.smem.bytes() > 0 {
             let start = b.address_of(SHARED, Space::Shared);
-            let bytes = b.int(Ty::I32, i64::from(self.shared.bytes()));
-            let offset = b.mul(self.group, bytes);
-            self.base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
+            let bytes = b.int(Ty::I32, i64::from(self.smem.bytes()));
+            let offset = b.mul(self.program_in_block, bytes);
+            self.smem_base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
         }
         self.enter_cluster(b);
         let (body, plan) = (&self.func.body, self.plan);
@@ -414,7 +425,7 @@ impl<'a> Gpu<'a> {
         if self.plan.programs == 1 {
             self.block(b, body);
         } else {
-            // The last block may have more places than there are programs left.
+            // The last block may have room for more programs than are left.
             let inside = b.icmp(IntPredicate::Ult, self.program[0], self.grid[0]);
             b.if_then(inside, |b| self.scope(|gpu| gpu.block(b, body)));
         }
@@ -425,18 +436,18 @@ impl<'a> Gpu<'a> {
         self.block_with(b, block, |_, _, _| ());
     }
 
-    /// `after` is called behind each operation with its number.
+    /// `after` is called behind each operation with its index.
     fn block_with(
         &mut self,
         b: &mut Builder,
         block: &Block,
         mut after: impl FnMut(&mut Self, &mut Builder, usize),
     ) {
-        // The first loop's copies are under way while what stands before it is waited for.
+        // The first loop's prologue copies are in flight while the operations before it wait.
         let early = async_copy::earliest(self, block);
         let mut next = 0;
         while next < block.ops.len() {
-            let count = reduce::together(&self.shared, &block.ops[next..]);
+            let count = reduce::batch_size(self.smem, &block.ops[next..]);
             if count > 1 {
                 self.await_cluster(b, &block.ops[next]);
                 reduce::emit(self, b, &block.ops[next..next + count]);
@@ -449,7 +460,7 @@ impl<'a> Gpu<'a> {
                 {
                     self.await_predecessor(b);
                     let started = self.start(b, body);
-                    self.started.insert(body.body.args[0], started);
+                    self.hoisted_prologues.insert(body.body.args[0], started);
                 }
                 after(self, b, i);
             }
@@ -468,23 +479,23 @@ impl<'a> Gpu<'a> {
         op.kind.gpu().emit(self, b, op);
     }
 
-    /// Runs `body` with coordinates of its own.
+    /// Runs `body` in a CSE scope of its own.
     fn scope<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
-        self.built.push(Built::default());
+        self.cse.push(CseScope::default());
         let result = body(self);
-        self.built.pop();
+        self.cse.pop();
         result
     }
 
-    /// Builds what depends on the thread anew, so that LLVM does not compute it before the loop around, where it would take
-    /// registers from what multiplies.
-    fn anew<R>(&mut self, b: &mut Builder, body: impl FnOnce(&mut Self, &mut Builder) -> R) -> R {
+    /// Rematerializes values that depend on the thread, so that LLVM does not hoist them out of the loop around, where they
+    /// would take registers from the dots.
+    fn rematerialize<R>(&mut self, b: &mut Builder, body: impl FnOnce(&mut Self, &mut Builder) -> R) -> R {
         let before = [self.lane, self.warp, self.block_warp];
-        let same = |number| statement(b, "mov.b32 $0, $1;", "=r,r", &[number], &[Ty::I32])[0];
+        let same = |index| statement(b, "mov.b32 $0, $1;", "=r,r", &[index], &[Ty::I32])[0];
         [self.lane, self.warp, self.block_warp] = before.map(same);
-        let known = std::mem::replace(&mut self.built, vec![Built::default()]);
+        let known = std::mem::replace(&mut self.cse, vec![CseScope::default()]);
         let result = body(self, b);
-        self.built = known;
+        self.cse = known;
         [self.lane, self.warp, self.block_warp] = before;
         result
     }
@@ -521,58 +532,58 @@ impl<'a> Gpu<'a> {
         self.slices[param.index()].expect("memory operations name slices")
     }
 
-    fn newest(&mut self) -> &mut Built {
-        self.built.last_mut().expect("the outermost region stays open")
+    fn innermost_cse(&mut self) -> &mut CseScope {
+        self.cse.last_mut().expect("the outermost region stays open")
     }
 
-    /// `base + constant`, remembered as such.
-    fn displace(&mut self, b: &mut Builder, base: Val, constant: i64) -> Val {
+    /// `base + constant`, recorded for [`Gpu::base_and_constant`].
+    fn add_constant(&mut self, b: &mut Builder, base: Val, constant: i64) -> Val {
         if constant == 0 {
             return base;
         }
         let amount = b.int(base.ty, constant);
         let value = b.add_nsw(base, amount);
-        self.displaced.insert(value.id(), (base, constant));
+        self.constant_offsets.insert(value.id(), (base, constant));
         value
     }
 
-    /// A value as another one plus a constant.
-    fn displacement(&self, value: Val) -> (Val, i64) {
-        self.displaced.get(&value.id()).copied().unwrap_or((value, 0))
+    /// A value as a base plus a constant.
+    fn base_and_constant(&self, value: Val) -> (Val, i64) {
+        self.constant_offsets.get(&value.id()).copied().unwrap_or((value, 0))
     }
 
-    /// The sum of two indices, or their difference; what they are displaced by stays a constant.
-    fn joined(&mut self, b: &mut Builder, join: IndexJoin, left: Val, right: Val) -> Val {
-        let ((x, p), (y, q)) = (self.displacement(left), self.displacement(right));
+    /// The sum of two indices, or their difference; their constants stay constants.
+    fn join_indices(&mut self, b: &mut Builder, join: IndexJoin, left: Val, right: Val) -> Val {
+        let ((x, p), (y, q)) = (self.base_and_constant(left), self.base_and_constant(right));
         let key = (join, x.id(), y.id());
-        let known = self.built.iter().rev().find_map(|built| built.joined.get(&key)).copied();
+        let known = self.cse.iter().rev().find_map(|scope| scope.indices.get(&key)).copied();
         let base = known.unwrap_or_else(|| {
             let base = match join {
                 IndexJoin::Sum => b.add_nsw(x, y),
                 IndexJoin::Difference => b.sub_nsw(x, y),
             };
-            self.newest().joined.insert(key, base);
+            self.innermost_cse().indices.insert(key, base);
             base
         });
-        let number = self.displace(b, base, if join == IndexJoin::Sum { p + q } else { p - q });
+        let index = self.add_constant(b, base, if join == IndexJoin::Sum { p + q } else { p - q });
         if let Some(&is_head) = self.rows.heads.get(&left.id()).or_else(|| self.rows.heads.get(&right.id())) {
-            self.rows.heads.insert(number.id(), is_head);
+            self.rows.heads.insert(index.id(), is_head);
         }
-        number
+        index
     }
 
-    /// Where this program's part of shared memory starts.
-    fn scratch(&self) -> Val {
-        self.base.expect("scratch was planned")
+    /// The start of this program's shared memory.
+    fn smem_base(&self) -> Val {
+        self.smem_base.expect("scratch was planned")
     }
 
-    /// What is known of an integer value.
+    /// The axis info of an integer value.
     fn info(&self, value: Value) -> AxisInfo {
         self.plan.axes.get(self.func, value)
     }
 }
 
-/// A PTX statement with results, tied to nothing.
+/// A PTX statement with results and side effects.
 fn statement(b: &mut Builder, text: &str, constraints: &str, operands: &[Val], results: &[Ty]) -> Vec<Val> {
     b.asm(text, constraints, operands, results, Asm::Effects)
 }

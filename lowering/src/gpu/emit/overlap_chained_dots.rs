@@ -216,7 +216,7 @@ impl Gpu<'_> {
                 let run = |gpu: &mut Self, b: &mut Builder, [first, end]: [Val; 2], inits: &[Val]| {
                     b.for_range([first, end, one], inits, |b, index, carried| {
                         gpu.scope(|gpu| {
-                            gpu.turn = Some(index);
+                            gpu.iteration = Some(index);
                             let (carried, rest) = carried.split_at(counts[0]);
                             let (bridges, rest) = rest.split_at(counts[1]);
                             let (sum, rest) = rest.split_at(counts[2]);
@@ -236,11 +236,11 @@ impl Gpu<'_> {
                 };
                 let mut ends = inits;
                 for (range, quiet) in gpu.ranges(b, body, turns) {
-                    gpu.quiet = quiet;
+                    gpu.false_conditions = quiet;
                     ends = run(gpu, b, range, &ends);
                 }
-                gpu.quiet = vec![];
-                gpu.turn = None;
+                gpu.false_conditions = vec![];
+                gpu.iteration = None;
                 let (carried, rest) = ends.split_at(counts[0]);
                 let (bridges, rest) = rest.split_at(counts[1]);
                 let (sum, rest) = rest.split_at(counts[2]);
@@ -311,7 +311,7 @@ impl Gpu<'_> {
         inits: &[Val],
     ) {
         let zero = b.int(Ty::I64, 0);
-        self.turn = Some(zero);
+        self.iteration = Some(zero);
         self.enter_first(b, (body, chain), (turns, zero), turn, inits);
         for (i, op) in body.body.ops.iter().enumerate() {
             if chain.parts[i] != ChainStage::Second {

@@ -59,7 +59,7 @@ pub(super) fn widen(b: &mut Builder, values: &[Val], upwards: Val) -> Vec<Val> {
 }
 
 /// `2^16`, which ptxas would make a shift of if it knew: no slice has `2^63` elements.
-pub(super) fn upwards(b: &mut Builder, length: Val) -> Val {
+pub(super) fn bf16_multiplier(b: &mut Builder, length: Val) -> Val {
     let last = b.int(length.ty, 63);
     let nothing = b.lshr(length, last);
     let nothing = b.trunc(nothing, Elem::I32);

@@ -106,14 +106,14 @@ fn copied_ahead(distributed: &Distributed) -> HashSet<Value> {
 impl Gpu<'_> {
     /// Stands before an operation of the outermost block.
     pub(super) fn await_predecessor_before(&mut self, b: &mut Builder, op: &Op) {
-        if self.follows && touches_memory(op) {
+        if self.pdl_wait_pending && touches_memory(op) {
             self.await_predecessor(b);
         }
     }
 
     /// Waits until the kernel before this one has ended, unless that was done.
     pub(super) fn await_predecessor(&mut self, b: &mut Builder) {
-        if std::mem::take(&mut self.follows) {
+        if std::mem::take(&mut self.pdl_wait_pending) {
             statement(b, &format!("{ALONE}wait;"), "~{memory}", &[], &[]);
         }
     }

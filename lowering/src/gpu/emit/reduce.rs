@@ -3,7 +3,7 @@
 
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::{pack, unpack};
-use crate::gpu::emit::smem_alloc::{Interval, SIGNAL, SmemPlan};
+use crate::gpu::emit::smem_alloc::{Interval, MBARRIER_BYTES, SmemAllocation};
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Distributed, Layout};
@@ -59,7 +59,7 @@ impl GpuEmit for Reduce {
         (0..self.combination.inputs.len()).map(|input| partial_bytes(distributed, self, input)).sum()
     }
 
-    fn signals(&self, distributed: &Distributed) -> bool {
+    fn uses_remote_stores(&self, distributed: &Distributed) -> bool {
         tells(distributed, self)
     }
 
@@ -69,10 +69,10 @@ impl GpuEmit for Reduce {
 }
 
 /// How many of these operations are reductions that need one barrier together; 1 if there is nothing to share.
-pub(super) fn together(shared: &SmemPlan, ops: &[Op]) -> usize {
+pub(super) fn batch_size(smem: &SmemAllocation, ops: &[Op]) -> usize {
     let place = |op: &Op| {
         let reduces = matches!(op.kind, Kind::Reduce(_));
-        reduces.then(|| shared.planned(op.results[0])).flatten()
+        reduces.then(|| smem.scratch_if_any(op.results[0])).flatten()
     };
     let mut places: Vec<Interval> = vec![];
     for (count, op) in ops.iter().enumerate() {
@@ -80,7 +80,7 @@ pub(super) fn together(shared: &SmemPlan, ops: &[Op]) -> usize {
             |value: &Value| ops[..count].iter().any(|earlier| earlier.results.contains(value));
         match place(op) {
             Some(place)
-                if !places.iter().any(|other| other.meets(&place))
+                if !places.iter().any(|other| other.overlaps(&place))
                     && !op.kind.operation().operands().iter().any(needs_earlier) =>
             {
                 places.push(place);
@@ -105,7 +105,7 @@ pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
         .collect();
     let crosses = |part: &PendingReduction| folded_warps(&part.layout, &part.folded) != 0;
     for part in parts.iter().filter(|part| crosses(part)) {
-        let place = gpu.shared.place(part.op.results[0]);
+        let place = gpu.smem.scratch(part.op.results[0]);
         gpu.before_write(b, place);
     }
     let written: Vec<Option<PartialResults>> =
@@ -256,7 +256,7 @@ impl Reduce {
     /// All of a thread's elements that belong to one result. Elements that one mask makes 0 are folded as they are without it,
     /// and 0 is selected once for all of them.
     fn fold_elements(&self, gpu: &Gpu, b: &mut Builder, elements: Vec<CombinedElement>) -> CombinedElement {
-        let chains = if gpu.overlaps { CHAINS_IN_TURNS } else { CHAINS };
+        let chains = if gpu.iterations_overlap { CHAINS_IN_TURNS } else { CHAINS };
         let runs = self.runs(gpu, elements);
         let sides = chains.div_ceil(runs.len());
         let mut folded = vec![];
@@ -301,13 +301,13 @@ impl PendingReduction<'_> {
     /// Every warp writes its partial results.
     fn write(&self, gpu: &mut Gpu, b: &mut Builder) -> PartialResults {
         let PendingReduction { reduce, op, layout, folded, results } = self;
-        let place = gpu.shared.place(op.results[0]);
+        let place = gpu.smem.scratch(op.results[0]);
         let warps = folded_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
         let partial = compress(b, gpu.warp, warps);
         let dtypes = self.dtypes(gpu);
         // Every other turn of a loop has a place of its own.
-        let odd = gpu.turn.filter(|_| gpu.shared.alternates(op.results[0])).map(|turn| {
+        let odd = gpu.iteration.filter(|_| gpu.smem.is_double_buffered(op.results[0])).map(|turn| {
             let turn = b.trunc(turn, Elem::I32);
             let one = b.int(Ty::I32, 1);
             b.and(turn, one)
@@ -320,7 +320,7 @@ impl PendingReduction<'_> {
             }
             None => first,
         };
-        let base = alternately(b, gpu.scratch(), place.bytes / 2);
+        let base = alternately(b, gpu.smem_base(), place.bytes / 2);
         let mut offsets = vec![];
         let mut start = place.start;
         for (input, dtype) in dtypes.iter().enumerate() {
@@ -330,9 +330,9 @@ impl PendingReduction<'_> {
             offsets.push((start, elements));
             start += partial_bytes(&gpu.plan.distributed, reduce, input);
         }
-        let signal = gpu.shared.signal(op.results[0]).map(|start| {
-            let first = b.offset_bytes(gpu.scratch(), start as i32);
-            alternately(b, first, SIGNAL)
+        let signal = gpu.smem.mbarrier(op.results[0]).map(|start| {
+            let first = b.offset_bytes(gpu.smem_base(), start as i32);
+            alternately(b, first, MBARRIER_BYTES)
         });
         let turn = signal.map(|signal| {
             // As much from each warp of the other blocks as from this one's.
@@ -342,7 +342,7 @@ impl PendingReduction<'_> {
         });
         // Lanes that were folded hold the same; warps that were folded hold partial results of their own. In a loop each such lane
         // tells one block; where it happens once, one lane tells all as quickly (docs/performance.md).
-        let tells_often = signal.is_some() && gpu.turn.is_some();
+        let tells_often = signal.is_some() && gpu.iteration.is_some();
         let tellers = if tells_often { gpu.tellers(folded.idle_lanes()) } else { None };
         let block = tellers.map(|lanes| compress(b, gpu.lane, lanes));
         let writer = gpu.first_of(b, folded.idle_lanes() & !tellers.unwrap_or_default(), layout.idle_warps());
@@ -380,8 +380,8 @@ impl PendingReduction<'_> {
 
     /// All threads read the partial results and fold them, each warp for itself.
     fn read(&self, gpu: &mut Gpu, b: &mut Builder, written: &PartialResults) -> Vec<CombinedElement> {
-        let place = gpu.shared.place(self.op.results[0]);
-        gpu.shared.read(place);
+        let place = gpu.smem.scratch(self.op.results[0]);
+        gpu.membar.read(place);
         let partials = 1usize << folded_warps(&self.layout, &self.folded).count_ones();
         let lanes = self.sharing(partials);
         let share = partials >> lanes.count_ones();

@@ -148,7 +148,7 @@ impl Gpu<'_> {
         by: Val,
         (register, layout): (usize, &Layout),
     ) -> Val {
-        let rotated = self.joined(b, IndexJoin::Difference, number, by);
+        let rotated = self.join_indices(b, IndexJoin::Difference, number, by);
         if layout.is_disjoint() && layout.register(register).get(0) >= rotate.limit {
             return rotated;
         }
@@ -177,11 +177,11 @@ impl Gpu<'_> {
         for (piece, numbers) in ramp.chunks(run).enumerate() {
             let first = numbers[0];
             // Neither is more than the extent: one difference for all vectors of a thread, and one sum.
-            let (of_thread, constant) = self.displacement(first);
+            let (of_thread, constant) = self.base_and_constant(first);
             let left = b.sub_nsw(whole, of_thread);
             let constant = b.int(Ty::I32, constant);
             let before = b.icmp(IntPredicate::Slt, constant, left);
-            let unskipped = self.joined(b, IndexJoin::Sum, first, head);
+            let unskipped = self.join_indices(b, IndexJoin::Sum, first, head);
             let (skipped, none) = (int(b, limit), int(b, 0));
             let skipped = b.select(before, none, skipped);
             let moved = b.add_nsw(head, skipped);
@@ -190,7 +190,7 @@ impl Gpu<'_> {
                 || layout.register(piece * run).get(0) + last_of_thread + run as u32 > extent - 2 * limit;
             if !reaches_ends {
                 self.rows.whole.insert(start.id(), WholeVector { number: unskipped, holds: before });
-                found.extend((0..numbers.len()).map(|i| self.displace(b, start, i as i64)));
+                found.extend((0..numbers.len()).map(|i| self.add_constant(b, start, i as i64)));
                 below.extend(numbers.iter().map(|_| Some(before)));
                 continue;
             }
@@ -305,7 +305,7 @@ impl Gpu<'_> {
             }
             let &(less, greater) = self.rows.ends.get(&part.id())?;
             let room = |less: Val, greater: Val| {
-                let ((x, p), (y, q)) = (self.displacement(less), self.displacement(greater));
+                let ((x, p), (y, q)) = (self.base_and_constant(less), self.base_and_constant(greater));
                 (x.id(), y.id(), q - p)
             };
             let (x, y, distance) = room(less, greater);

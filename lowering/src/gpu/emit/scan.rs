@@ -355,8 +355,8 @@ impl Scan {
         groups: &mut ScanGroups,
         (warps, exchanged): (&[u32], &WarpTotals),
     ) -> Val {
-        let place = gpu.shared.place(op.results[0]);
-        let base = gpu.scratch();
+        let place = gpu.smem.scratch(op.results[0]);
+        let base = gpu.smem_base();
         let dtypes: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
         let own = warps.iter().map(|bit| 1 << bit).sum();
         let warp = compress(b, gpu.warp, own);
@@ -395,7 +395,7 @@ impl Scan {
         let writer = gpu.first_of(b, exchanged.alike, 0);
         b.guarded(writer, write);
         gpu.barrier(b);
-        gpu.shared.read(place);
+        gpu.membar.read(place);
         let first = if self.reverse { exchanged.warps - 1 } else { 0 };
         let first = b.int(Ty::I32, i64::from(first));
         let is_later = b.icmp(IntPredicate::Ne, warp, first);

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use crate::gpu::emit::address_slice::AddressSlice;
 use crate::gpu::emit::dot::{inner_axis, outer_axis, reads_matrices};
-use crate::gpu::emit::smem_alloc::SmemPlan;
+use crate::gpu::emit::smem_alloc::SmemAllocation;
 use crate::gpu::emit::{Builder, Gpu};
 use crate::gpu::layout::access::NARROWEST_COPY;
 use crate::gpu::layout::assign::LayoutRelation;
@@ -191,7 +191,7 @@ pub(super) fn is_product(distributed: &Distributed, op: &Op) -> bool {
 }
 
 /// Leaves out what loops copy that have no ring.
-pub(super) fn without_ring(distributed: &mut Distributed, shared: &SmemPlan) -> bool {
+pub(super) fn without_ring(distributed: &mut Distributed, shared: &SmemAllocation) -> bool {
     let mut homeless = vec![];
     distributed.func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind
@@ -333,7 +333,7 @@ impl Gpu<'_> {
     /// The axis along which a factor has the rows of its matrices, if the loop copies it.
     pub(super) fn copied_fast(&self, value: Value) -> Option<usize> {
         let copied = self.plan.distributed.copied.get(&value)?;
-        copied.axes.iter().position(|&axis| axis == Some(self.tiles[&copied.load].fast))
+        copied.axes.iter().position(|&axis| axis == Some(self.operand_stages[&copied.load].fast))
     }
 
     /// Where a thread's lines of a factor begin in the present turn's tile, and bytes between neighbours along each axis: by the layout
@@ -345,7 +345,7 @@ impl Gpu<'_> {
         (result, inner): (&Layout, usize),
     ) -> Option<(Val, Vec<u32>)> {
         let copied = self.plan.distributed.copied.get(&value)?;
-        let OperandStage { tile, address, .. } = self.tiles[&copied.load].clone();
+        let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
         let tile = tile.seen(&copied.axes);
         let zero = b.int(Ty::I32, 0);
         let place =
@@ -358,7 +358,7 @@ impl Gpu<'_> {
     /// Where fragments of a factor are in the present turn's tile, by the layout of what the lanes point at.
     pub(super) fn copied_factor(&mut self, b: &mut Builder, value: Value, lanes: &Layout) -> TileAddresses {
         let copied = &self.plan.distributed.copied[&value];
-        let OperandStage { tile, address, .. } = self.tiles[&copied.load].clone();
+        let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
         let tile = tile.seen(&copied.axes);
         let place = tile.place(b, |b, axis| self.thread_coord(b, lanes, axis));
         let first = b.add(address, place);

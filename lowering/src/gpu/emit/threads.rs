@@ -12,7 +12,7 @@ impl Gpu<'_> {
     pub(super) fn coord(&mut self, b: &mut Builder, layout: &Layout, register: usize, axis: usize) -> Val {
         let thread = self.thread_coord(b, layout, axis);
         if layout.is_disjoint() {
-            return self.displace(b, thread, i64::from(layout.register(register).get(axis)));
+            return self.add_constant(b, thread, i64::from(layout.register(register).get(axis)));
         }
         let within = layout.within_block(register).get(axis);
         let start = layout.register(register).get(axis) - within;
@@ -24,7 +24,7 @@ impl Gpu<'_> {
     /// This thread's contribution to the coordinate along `axis`, an `i32`.
     pub(super) fn thread_coord(&mut self, b: &mut Builder, layout: &Layout, axis: usize) -> Val {
         let key = (layout.clone(), axis);
-        if let Some(&known) = self.built.iter().rev().find_map(|built| built.threads.get(&key)) {
+        if let Some(&known) = self.cse.iter().rev().find_map(|built| built.threads.get(&key)) {
             return known;
         }
         let mut sum = b.int(Ty::I32, 0);
@@ -41,7 +41,7 @@ impl Gpu<'_> {
             let part = b.mul_nsw(set, apart);
             sum = b.add_nsw(sum, part);
         }
-        self.newest().threads.insert(key, sum);
+        self.innermost_cse().threads.insert(key, sum);
         sum
     }
 

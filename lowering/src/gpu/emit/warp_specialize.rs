@@ -25,7 +25,7 @@ pub(super) use self::barriers::{PipelineProgress, PipelineState};
 pub(super) use self::consumer::MmaOrder;
 use self::tma_store::EpilogueBuffers;
 pub(super) use self::tma_store::bits;
-use crate::gpu::emit::smem_alloc::SIGNAL;
+use crate::gpu::emit::smem_alloc::MBARRIER_BYTES;
 use crate::gpu::layout::Distributed;
 use crate::gpu::opt::select_wgmma::{GROUP_WARPS, LINE};
 use crate::ir::{Block, Func, Op, ParamId, Value, sources};
@@ -354,10 +354,10 @@ impl TmaPipeline {
         next = self.outgoing.start + self.outgoing.bytes;
         for ring in &mut self.rings {
             ring.signals = next;
-            next += 2 * SIGNAL * ring.stages * ring.lots().len() as u32;
+            next += 2 * MBARRIER_BYTES * ring.stages * ring.lots().len() as u32;
         }
         self.signals = next;
-        next += 2 * SIGNAL * self.parts * self.once.len() as u32;
+        next += 2 * MBARRIER_BYTES * self.parts * self.once.len() as u32;
         self.announcements = next.next_multiple_of(16);
         self.announcing_end()
     }

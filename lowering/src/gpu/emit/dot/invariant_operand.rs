@@ -80,9 +80,9 @@ impl Gpu<'_> {
         if list.is_empty() {
             return;
         }
-        let place = self.shared.place(op.results[0]);
+        let place = self.smem.scratch(op.results[0]);
         self.before_write(b, place);
-        let mut base = b.offset_bytes(self.scratch(), place.start as i32);
+        let mut base = b.offset_bytes(self.smem_base(), place.start as i32);
         let mut bases: Vec<((Value, DotOperand), Val)> = vec![];
         for InvariantOperand { result, side, value, staged } in list {
             self.write_tile(b, value, &staged.staging, base);
@@ -90,7 +90,7 @@ impl Gpu<'_> {
             base = b.offset_bytes(base, staged.bytes(distributed, value) as i32);
         }
         self.barrier(b);
-        self.shared.read(place);
-        self.kept.extend(bases);
+        self.membar.read(place);
+        self.invariant_operands.extend(bases);
     }
 }

@@ -135,13 +135,13 @@ impl GpuEmit for Dot {
 impl Gpu<'_> {
     /// Writes the factors that need it to shared memory; gives where each starts.
     fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &StagedOperands) -> [Option<Val>; 2] {
-        let kept = SIDES.map(|side| self.kept.get(&(op.results[0], side)).copied());
+        let kept = SIDES.map(|side| self.invariant_operands.get(&(op.results[0], side)).copied());
         if factors.bytes == 0 {
             return kept;
         }
-        let place = self.shared.place(op.results[0]);
+        let place = self.smem.scratch(op.results[0]);
         self.before_write(b, place);
-        let scratch = self.scratch();
+        let scratch = self.smem_base();
         let bases = SIDES.map(|side| {
             let staged = factors.staged[side as usize].as_ref()?;
             let Some(start) = staged.start else { return kept[side as usize] };
@@ -150,7 +150,7 @@ impl Gpu<'_> {
             Some(base)
         });
         self.barrier(b);
-        self.shared.read(place);
+        self.membar.read(place);
         bases
     }
 }

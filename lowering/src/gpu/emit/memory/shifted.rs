@@ -69,7 +69,7 @@ fn vectors(
     let offsets = gpu.registers(place.offset);
     let count = place.vector as usize;
     let begin = |gpu: &mut Gpu, b: &mut Builder, number: Val| {
-        let (number, constant) = gpu.displacement(number);
+        let (number, constant) = gpu.base_and_constant(number);
         (gpu.addressed(b, place, dtype, number), constant as i32 * dtype.bytes() as i32)
     };
     let inside = (shift.start == VectorStart::Unrotated).then(|| Inside::new(gpu, b, place));
@@ -141,7 +141,7 @@ fn neighbours(gpu: &Gpu, b: &mut Builder, shift: Shift, numbers: &[Val]) -> Opti
         return Some(b.not(is_head));
     }
     let distance = numbers.len() as i64 - 1;
-    let ((from, start), (to, end)) = (gpu.displacement(first), gpu.displacement(last));
+    let ((from, start), (to, end)) = (gpu.base_and_constant(first), gpu.base_and_constant(last));
     if from.id() == to.id() && end - start == distance {
         return None;
     }
@@ -172,7 +172,7 @@ fn each(
         });
         return elements.collect();
     }
-    let places: Vec<(Val, i64)> = offsets.iter().map(|&offset| gpu.displacement(offset)).collect();
+    let places: Vec<(Val, i64)> = offsets.iter().map(|&offset| gpu.base_and_constant(offset)).collect();
     let mut made: Vec<(usize, Val)> = vec![];
     let elements = places.into_iter().enumerate().map(|(i, (offset, constant))| {
         let known = made.iter().find(|(known, _)| *known == offset.id()).map(|(_, start)| *start);
@@ -328,7 +328,7 @@ impl<'a> ShiftedReads<'a> {
         let (place, dtype) = (&load.place, gpu.func.slice(load.place.param).0);
         let words = VectorWords::of(place.vector * dtype.bytes());
         let modifiers = Modifiers::of_load(gpu, load, words);
-        let invariant = load.effect() == Effect::Pure && !gpu.plan.follows();
+        let invariant = load.effect() == Effect::Pure && !gpu.plan.uses_pdl();
         let other = load.other.map(|other| gpu.registers(other));
         let others = other
             .map(|other| other.chunks(place.vector as usize).map(|other| pack(b, other, dtype)).collect());
@@ -480,7 +480,7 @@ impl VectorDistances {
         if let Some(same) = self.same {
             return same;
         }
-        let (offset, constant) = gpu.displacement(vector.offsets[0]);
+        let (offset, constant) = gpu.base_and_constant(vector.offsets[0]);
         let left = (constant * self.bytes).rem_euclid(vector.offsets.len() as i64 * self.bytes);
         *self.known.entry((offset.id(), left)).or_insert_with(|| {
             let pointer = vector.pointer(b);

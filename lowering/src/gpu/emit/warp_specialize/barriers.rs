@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{SIGNAL, TmaPipeline, TmaRing};
+use super::{MBARRIER_BYTES, TmaPipeline, TmaRing};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::ir::Value;
 use crate::mlir::builder::Val;
@@ -101,7 +101,7 @@ impl Gpu<'_> {
 
     /// `start + number * bytes` in shared memory.
     pub(super) fn at(&self, b: &mut Builder, start: u32, number: Val, bytes: u32) -> Val {
-        let first = b.offset_bytes(self.scratch(), start as i32);
+        let first = b.offset_bytes(self.smem_base(), start as i32);
         let bytes = b.int(Ty::I32, i64::from(bytes));
         let distance = b.mul_nsw(number, bytes);
         b.offset(first, distance, 1)
@@ -115,16 +115,16 @@ impl Gpu<'_> {
         lot: usize,
         turn: PipelineState,
     ) -> BarrierPair {
-        let own = ring.signals + SIGNAL * ring.stages * lot as u32;
-        let apart = SIGNAL * ring.stages * ring.lots().len() as u32;
-        let full = self.at(b, own, turn.part, SIGNAL);
+        let own = ring.signals + MBARRIER_BYTES * ring.stages * lot as u32;
+        let apart = MBARRIER_BYTES * ring.stages * ring.lots().len() as u32;
+        let full = self.at(b, own, turn.part, MBARRIER_BYTES);
         BarrierPair { full, empty: b.offset_bytes(full, apart as i32) }
     }
 
     pub(super) fn own_signals(&self, b: &mut Builder, pipeline: &TmaPipeline, number: usize) -> BarrierPair {
-        let own = pipeline.signals + SIGNAL * pipeline.parts * number as u32;
-        let apart = SIGNAL * pipeline.parts * pipeline.once.len() as u32;
-        let full = self.at(b, own, self.own_turn().part, SIGNAL);
+        let own = pipeline.signals + MBARRIER_BYTES * pipeline.parts * number as u32;
+        let apart = MBARRIER_BYTES * pipeline.parts * pipeline.once.len() as u32;
+        let full = self.at(b, own, self.own_turn().part, MBARRIER_BYTES);
         BarrierPair { full, empty: b.offset_bytes(full, apart as i32) }
     }
 

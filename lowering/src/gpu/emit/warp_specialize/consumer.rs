@@ -48,7 +48,7 @@ impl Gpu<'_> {
             for staged in dot.staged() {
                 if let (None, number) = pipeline.find(&staged.window) {
                     self.await_own(b, number);
-                    self.came.insert(number);
+                    self.waited_copies.insert(number);
                     self.hold(b, (dot, op), body, number);
                 }
             }
@@ -67,20 +67,20 @@ impl Gpu<'_> {
         let is_own = pipeline.once[number].window == staged.window && !staged.transposed;
         if !is_own
             || takers > 1
-            || self.held.contains_key(&number)
+            || self.rs_operands.contains_key(&number)
             || pipeline.once[number].within != Some(body.body.args[0])
         {
             return;
         }
         let Some(words) = self.loaded_words(b, staged, self.func.ty(op.results[0]).shape[0]) else { return };
-        self.held.insert(number, words);
+        self.rs_operands.insert(number, words);
         warp_barrier(b);
         let BarrierPair { empty, .. } = self.own_signals(b, pipeline, number);
         self.arrive(b, empty);
     }
 
     fn await_own(&mut self, b: &mut Builder, number: usize) {
-        if !self.came.contains(&number) {
+        if !self.waited_copies.contains(&number) {
             let BarrierPair { full, .. } = self.own_signals(b, self.plan.pipeline(), number);
             self.await_phase(b, full, self.own_turn().parity);
         }
@@ -89,7 +89,7 @@ impl Gpu<'_> {
     /// The words of a left factor that is held in registers.
     pub(in crate::gpu::emit) fn held_words(&self, staged: &SmemOperand) -> Option<&OperandWords> {
         let (None, number) = self.plan.pipeline().find(&staged.window) else { return None };
-        self.held.get(&number)
+        self.rs_operands.get(&number)
     }
 
     /// Where a product's block is: its address in shared memory, an `i32`.
@@ -105,7 +105,7 @@ impl Gpu<'_> {
                 (start, self.own_turn().part, bytes)
             }
         };
-        let base = b.op("llvm.ptrtoint", &[self.scratch()], Ty::I32);
+        let base = b.op("llvm.ptrtoint", &[self.smem_base()], Ty::I32);
         let [start, bytes] = [start, bytes].map(|number| b.int(Ty::I32, i64::from(number)));
         let first = b.add(base, start);
         let distance = b.mul_nsw(number, bytes);
@@ -139,7 +139,7 @@ impl Gpu<'_> {
         let Some(pipeline) = &self.plan.pipeline else { return };
         let variable = Some(body.body.args[0]);
         for (number, _) in pipeline.once.iter().enumerate().filter(|(_, copy)| copy.within == variable) {
-            if self.held.contains_key(&number) {
+            if self.rs_operands.contains_key(&number) {
                 continue;
             }
             let BarrierPair { empty, .. } = self.own_signals(b, pipeline, number);

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Multicast, SIGNAL, TmaLoad, TmaPipeline, TmaRing, differs, varies};
+use super::{MBARRIER_BYTES, Multicast, TmaLoad, TmaPipeline, TmaRing, differs, varies};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, Registers, statement};
 use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, Val};
@@ -104,7 +104,7 @@ impl Gpu<'_> {
         let arrivals = b.select(clustered, both, one);
         let count = ring.stages * ring.lots().len() as u32;
         for place in count..2 * count {
-            let signal = b.offset_bytes(self.scratch(), (ring.signals + place * SIGNAL) as i32);
+            let signal = b.offset_bytes(self.smem_base(), (ring.signals + place * MBARRIER_BYTES) as i32);
             statement(
                 b,
                 "mbarrier.init.shared::cta.b64 [$0], $1;",

@@ -162,14 +162,14 @@ impl Gpu<'_> {
         [full, to]: [Val; 2],
         shared: Option<Val>,
     ) {
-        let map = &self.plan.maps()[copy.map];
+        let map = &self.plan.tensor_maps()[copy.map];
         let across = *map.block.last().expect("a view has an axis");
         let outer = map.block.len() - 2;
         let (rows, columns) = (map.block[outer], copy.window.extents[outer + 1]);
         let mut pieces = vec![];
         for piece in 0..columns / across {
             let place = b.offset_bytes(to, (piece * rows * LINE) as i32);
-            let mut at = vec![place, self.maps[copy.map], full];
+            let mut at = vec![place, self.tensor_maps[copy.map], full];
             at.extend(offsets.iter().rev());
             let distance = b.int(Ty::I32, i64::from(piece * across));
             at[3] = b.add(at[3], distance);

@@ -2,8 +2,8 @@
 
 use super::consumer::MmaOrder;
 use super::tile_scheduler::ANNOUNCED;
-use super::{COPYING_REGISTERS, MANY_HELD, REGISTER_STEP, SIGNAL, TmaPipeline, registers_of_each};
-use crate::gpu::emit::barrier::{block_barrier, init_signals};
+use super::{COPYING_REGISTERS, MANY_HELD, MBARRIER_BYTES, REGISTER_STEP, TmaPipeline, registers_of_each};
+use crate::gpu::emit::barrier::{block_barrier, init_mbarriers};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::gpu::opt::select_wgmma::GROUP_WARPS;
 use crate::mlir::Limit;
@@ -105,7 +105,7 @@ impl Gpu<'_> {
     /// they are few: the first copy by one would wait for it.
     fn set_up(&mut self, b: &mut Builder, pipeline: &TmaPipeline) {
         let warps = self.plan.distributed.num_warps;
-        let base = self.scratch();
+        let base = self.smem_base();
         self.read_cluster_size(b, pipeline);
         // Where they start, how many say what came, and how many of those that say what was used are made here.
         let rings = pipeline.rings.iter().map(|ring| {
@@ -116,12 +116,12 @@ impl Gpu<'_> {
         let own = (pipeline.signals, once, once);
         let announced = (pipeline.announcements + ANNOUNCED * pipeline.announcement(), ANNOUNCED, ANNOUNCED);
         let signals = rings.chain([own, announced]).flat_map(|(start, count, let_go)| {
-            let came = (0..count).map(move |i| (start + i * SIGNAL, 1));
-            came.chain((0..let_go).map(move |i| (start + (count + i) * SIGNAL, warps)))
+            let came = (0..count).map(move |i| (start + i * MBARRIER_BYTES, 1));
+            came.chain((0..let_go).map(move |i| (start + (count + i) * MBARRIER_BYTES, warps)))
         });
         let all = self.plan.threads() / 32;
         let first = self.first_of(b, 31, all.next_power_of_two() - 1);
-        let maps = if self.maps.len() <= PREFETCHED { self.maps.clone() } else { vec![] };
+        let maps = if self.tensor_maps.len() <= PREFETCHED { self.tensor_maps.clone() } else { vec![] };
         b.guarded(first, |b| {
             for map in maps {
                 statement(b, "prefetch.tensormap [$0];", "l,~{memory}", &[map], &[]);
@@ -129,7 +129,7 @@ impl Gpu<'_> {
             for ring in &pipeline.rings {
                 self.init_empty_barriers(b, ring, warps);
             }
-            init_signals(b, base, signals);
+            init_mbarriers(b, base, signals);
         });
         block_barrier(b);
         self.sync_cluster(b);

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use super::barriers::{BarrierPair, PipelineProgress, PipelineState};
-use super::{SIGNAL, TmaPipeline, differs};
+use super::{MBARRIER_BYTES, TmaPipeline, differs};
 use crate::gpu::emit::barrier::warp_barrier;
 use crate::gpu::emit::{Gpu, IntPredicate, statement};
 use crate::gpu::opt::select_wgmma::is_scalar_arithmetic;
@@ -72,12 +72,12 @@ impl TmaPipeline {
 
     /// Where the number that the counter gave last is kept: behind the announcements and their barrier objects.
     fn counted_number(&self) -> u32 {
-        self.announcements + ANNOUNCED * (self.announcement() + 2 * SIGNAL)
+        self.announcements + ANNOUNCED * (self.announcement() + 2 * MBARRIER_BYTES)
     }
 
     /// The end of all this.
     pub(super) fn announcing_end(&self) -> u32 {
-        self.counted_number() + if self.counted { SIGNAL } else { 0 }
+        self.counted_number() + if self.counted { MBARRIER_BYTES } else { 0 }
     }
 }
 
@@ -118,8 +118,8 @@ impl Gpu<'_> {
                 for (&value, own) in pipeline.told.iter().zip(told) {
                     gpu.define(value, vec![own]);
                 }
-                gpu.anew(b, |gpu, b| run(gpu, b));
-                if gpu.shared.is_scratch_used() {
+                gpu.rematerialize(b, |gpu, b| run(gpu, b));
+                if gpu.smem.is_scratch_used() {
                     gpu.barrier(b);
                 }
                 gpu.next_program(b, pipeline);
@@ -172,7 +172,7 @@ impl Gpu<'_> {
     /// The place in the grid of the program with this number. Grids of one axis, and small ones, need no division; those of programs that
     /// are counted have more.
     pub(super) fn place_of(&self, b: &mut Builder, number: Val) -> [Val; 3] {
-        if self.counter.is_some() {
+        if self.tile_counter.is_some() {
             return self.longest_first(b, number);
         }
         let in_first_row = b.icmp(IntPredicate::Ult, number, self.grid[0]);
@@ -249,7 +249,7 @@ impl Gpu<'_> {
 
     /// Takes the next number from the counter, if there is one.
     fn count_program(&self, b: &mut Builder, number: Val, all: Val) -> Option<Val> {
-        let counter = self.counter?;
+        let counter = self.tile_counter?;
         let one = b.int(Ty::I32, 1);
         let last = b.sub(all, one);
         let text = "{\n.reg .pred counts;\nsetp.ne.b64 counts, $1, 0;\nmov.b32 $0, $3;\n@counts atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;\n}";
@@ -268,7 +268,7 @@ impl Gpu<'_> {
         let Some(counted) = counted else { return b.add(number, step) };
         // `ptxas` waits for the counter where a register of a whole warp takes what it gives, which is right behind it.
         // Memory takes it from a thread's own register: by then all copies of this program are under way.
-        let place = b.offset_bytes(self.scratch(), pipeline.counted_number() as i32);
+        let place = b.offset_bytes(self.smem_base(), pipeline.counted_number() as i32);
         let text = "st.volatile.shared.b32 [$1], $2;\nld.volatile.shared.b32 $0, [$1];";
         let before = statement(b, text, "=r,l,r,~{memory}", &[place, counted], &[Ty::I32])[0];
         b.add(before, step)
@@ -281,8 +281,8 @@ impl Gpu<'_> {
         slot: PipelineState,
     ) -> BarrierPair {
         let first = pipeline.announcements + ANNOUNCED * pipeline.announcement();
-        let full = self.at(b, first, slot.part, SIGNAL);
-        BarrierPair { full, empty: b.offset_bytes(full, (ANNOUNCED * SIGNAL) as i32) }
+        let full = self.at(b, first, slot.part, MBARRIER_BYTES);
+        BarrierPair { full, empty: b.offset_bytes(full, (ANNOUNCED * MBARRIER_BYTES) as i32) }
     }
 
     fn announce(&self, b: &mut Builder, pipeline: &TmaPipeline, slot: PipelineState, program: WorkTile) {

@@ -362,7 +362,7 @@ impl Gpu<'_> {
     fn map_to(&self, memory: ParamId) -> Val {
         let mut maps = self.plan.pipeline().outgoing.maps.iter();
         let (_, map) = maps.find(|(own, _)| *own == memory).expect("a block that leaves has a map");
-        self.maps[*map]
+        self.tensor_maps[*map]
     }
 
     /// Waits for the other warps of this warp's group.

@@ -1,0 +1,233 @@
+//! Which barriers are needed: hazards between memory accesses of different threads.
+//!
+//! Takes each access in the order of emission, and says whether a barrier must stand before it. A barrier is needed where
+//! the access may conflict with one of another thread since the last barrier, in shared memory or in a slice that the
+//! kernel writes. It never emits a barrier itself.
+
+use crate::analysis::alias::SliceAlias;
+use crate::gpu::emit::smem_alloc::{Interval, SmemAllocation};
+use crate::gpu::layout::Distributed;
+use crate::ir::{Block, Value};
+use crate::ops::{Effect, MemAccess};
+
+/// An access that may conflict with those of other threads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum MemoryEffect {
+    Shared {
+        interval: Interval,
+        writes: bool,
+    },
+    /// The asynchronous copies of a loop.
+    Ring {
+        interval: Interval,
+        shape: Option<u64>,
+    },
+    /// Memory of a slice that the kernel writes.
+    Slice {
+        access: MemAccess,
+        writes: bool,
+        iteration: WhichIteration,
+    },
+}
+
+/// When an access happened, relative to the code that is being emitted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum WhichIteration {
+    /// Once, in the current iteration of all loops around it.
+    Current,
+    /// In some iteration of the loop with this variable, if it has one.
+    Other(Option<Value>),
+}
+
+impl MemoryEffect {
+    fn conflicts(&self, other: &MemoryEffect) -> bool {
+        match (self, other) {
+            (
+                MemoryEffect::Shared { interval: a, writes: x },
+                MemoryEffect::Shared { interval: b, writes: y },
+            ) => (*x || *y) && a.overlaps(b),
+            (MemoryEffect::Ring { interval: a, shape: x }, MemoryEffect::Ring { interval: b, shape: y }) => {
+                (x.is_none() || x != y) && a.overlaps(b)
+            }
+            (MemoryEffect::Ring { interval: a, .. }, MemoryEffect::Shared { interval: b, .. })
+            | (MemoryEffect::Shared { interval: a, .. }, MemoryEffect::Ring { interval: b, .. }) => {
+                a.overlaps(b)
+            }
+            (
+                MemoryEffect::Slice { access: a, writes: x, iteration: r },
+                MemoryEffect::Slice { access: b, writes: y, iteration: s },
+            ) => {
+                // A thread that accesses its own elements again conflicts with no other thread. The layout follows from
+                // the offsets, so equal accesses are equal elements, unless a loop has moved them.
+                let current = [r, s].into_iter().all(|iteration| *iteration == WhichIteration::Current);
+                let same = a.base == b.base && a.offset == b.offset && a.vector == b.vector && current;
+                (*x || *y) && a.param == b.param && !same
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The memory effects since the last barrier.
+#[derive(Clone, Debug)]
+pub(super) struct Membar<'a> {
+    smem: &'a SmemAllocation,
+    alias: &'a SliceAlias,
+    /// What threads may have accessed since the last barrier.
+    pending: Vec<MemoryEffect>,
+}
+
+impl<'a> Membar<'a> {
+    pub fn new(smem: &'a SmemAllocation, alias: &'a SliceAlias) -> Membar<'a> {
+        Membar { smem, alias, pending: vec![] }
+    }
+
+    /// Records that a loop uses its ring; true when a barrier must come before it.
+    pub fn use_ring(&mut self, variable: Value) -> bool {
+        let (interval, shape) = self.smem.rings[&variable];
+        self.record(MemoryEffect::Ring { interval, shape })
+    }
+
+    /// Every warp has waited for a message from all others: their earlier accesses to shared memory are done. Their stores to
+    /// slices may still be pending.
+    pub fn after_remote_wait(&mut self) {
+        self.pending.retain(|effect| matches!(effect, MemoryEffect::Slice { .. }));
+    }
+
+    /// Whether threads may have accessed slices that are written since the last barrier.
+    pub fn has_slice_effects(&self) -> bool {
+        self.pending.iter().any(|effect| matches!(effect, MemoryEffect::Slice { .. }))
+    }
+
+    /// A barrier was passed.
+    pub fn after_barrier(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Records an access; true when a barrier must come before it.
+    fn record(&mut self, effect: MemoryEffect) -> bool {
+        let conflict =
+            self.pending.iter().any(|other| other.conflicts(&effect) && !self.are_disjoint(other, &effect));
+        if conflict {
+            self.pending.clear();
+        }
+        if !self.pending.contains(&effect) {
+            self.pending.push(effect);
+        }
+        conflict
+    }
+
+    fn are_disjoint(&self, a: &MemoryEffect, b: &MemoryEffect) -> bool {
+        let (
+            MemoryEffect::Slice { access: a, iteration: r, .. },
+            MemoryEffect::Slice { access: b, iteration: s, .. },
+        ) = (a, b)
+        else {
+            return false;
+        };
+        match (*r, *s) {
+            (WhichIteration::Current, WhichIteration::Current) => self.alias.are_disjoint(*a, *b),
+            (WhichIteration::Other(Some(variable)), WhichIteration::Current)
+            | (WhichIteration::Current, WhichIteration::Other(Some(variable))) => {
+                self.alias.are_disjoint_across_iterations(variable, *a, *b)
+            }
+            _ => false,
+        }
+    }
+
+    pub fn write(&mut self, interval: Interval) -> bool {
+        self.record(MemoryEffect::Shared { interval, writes: true })
+    }
+
+    pub fn read(&mut self, interval: Interval) -> bool {
+        self.record(MemoryEffect::Shared { interval, writes: false })
+    }
+
+    /// An access to a slice that the kernel writes.
+    pub fn access_slice(&mut self, access: MemAccess, writes: bool) -> bool {
+        self.record(MemoryEffect::Slice { access, writes, iteration: WhichIteration::Current })
+    }
+
+    /// The pending effects, for a second path through the code.
+    pub fn snapshot(&self) -> Vec<MemoryEffect> {
+        self.pending.clone()
+    }
+
+    pub fn restore(&mut self, pending: Vec<MemoryEffect>) {
+        self.pending = pending;
+    }
+
+    /// Adds the pending effects of another path to the same point.
+    pub fn join(&mut self, other: Vec<MemoryEffect>) {
+        for effect in other {
+            if !self.pending.contains(&effect) {
+                self.pending.push(effect);
+            }
+        }
+    }
+
+    /// Adds what a loop's body may leave pending when it starts over: all effects behind the last wait in shared memory, every
+    /// access to a slice that is written, and its own ring in spite of the body's waits.
+    pub fn enter_loop(&mut self, distributed: &Distributed, body: &Block) {
+        let mut effects = self.effects_of_iterations(distributed, body);
+        // An iteration uses the other buffer than the one before it.
+        let is_double_buffered = |interval: &Interval| self.smem.is_double_buffered_interval(interval);
+        effects.retain(
+            |effect| !matches!(effect, MemoryEffect::Shared { interval, .. } if is_double_buffered(interval)),
+        );
+        self.join(effects);
+    }
+
+    /// Adds what a loop may leave pending behind itself; the body may not have run at all.
+    pub fn leave_loop(&mut self, distributed: &Distributed, body: &Block) {
+        let effects = self.effects_of_iterations(distributed, body);
+        self.join(effects);
+    }
+
+    fn effects_of_iterations(&self, distributed: &Distributed, body: &Block) -> Vec<MemoryEffect> {
+        let mut effects = vec![];
+        self.effects_of(distributed, body, body.args.first().copied(), &mut effects);
+        effects.extend(self.ring_of(body));
+        effects
+    }
+
+    /// The ring of the loop with this body, if it has one.
+    fn ring_of(&self, body: &Block) -> Option<MemoryEffect> {
+        let (interval, shape) = *self.smem.rings.get(body.args.first()?)?;
+        Some(MemoryEffect::Ring { interval, shape })
+    }
+
+    fn effects_of(
+        &self,
+        distributed: &Distributed,
+        block: &Block,
+        variable: Option<Value>,
+        effects: &mut Vec<MemoryEffect>,
+    ) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            if let Some(interval) = op.results.first().and_then(|result| self.smem.scratch_if_any(*result)) {
+                // Between its writes and its reads every warp waits for all others.
+                effects.retain(|effect| matches!(effect, MemoryEffect::Slice { .. }));
+                effects.push(MemoryEffect::Shared { interval, writes: true });
+            }
+            for nested in operation.blocks() {
+                // It may not run at all.
+                let mut own = vec![];
+                self.effects_of(distributed, nested, variable, &mut own);
+                effects.extend(self.ring_of(nested));
+                effects.extend(own);
+            }
+            if let Some(access) = operation.place()
+                && distributed.func.slice(access.param).1
+            {
+                let writes = operation.effect() == Effect::Write;
+                effects.push(MemoryEffect::Slice {
+                    access: *access,
+                    writes,
+                    iteration: WhichIteration::Other(variable),
+                });
+            }
+        }
+    }
+}
