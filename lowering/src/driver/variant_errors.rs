@@ -76,7 +76,7 @@ fn label(kernel: &Kernel, variant: &Variant) -> String {
 /// What ptxas says of instructions that need more registers than `maxnreg` leaves them.
 pub(crate) fn too_few_registers(kernel: &Kernel, variant: &Variant, said: &str) -> Option<Diagnostic> {
     let (_, rest) = said.split_once("Insufficient registers (")?;
-    let loc = typeck::maxnreg_place(kernel, variant)?;
+    let loc = typeck::maxnreg_loc(kernel, variant)?;
     let least = rest.split_once("register target of ").and_then(|(_, rest)| rest.split(' ').next());
     Some(Diagnostic {
         loc,

@@ -67,7 +67,7 @@ fn with_function(check: &mut Check, call: &Call) -> Operand {
     let shape = check.ty(inputs[0]).shape.clone();
     let axes = reduced_axes(check, Some(&call.args[1]), shape.rank());
     let types: Vec<Type> = inputs.iter().map(|&input| Type::scalar(check.ty(input).dtype)).collect();
-    let combine = check.combination(&call.args[2], &types);
+    let combine = check.combine_region(&call.args[2], &types);
     let (Some(keep), Some(axes), Some(block)) = (keep, axes, combine) else {
         return check.failed(call.loc);
     };
@@ -125,7 +125,7 @@ fn places(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>>
     let positions = positions(check, &ty.shape, &axes, call);
     let function = check.library_function(combine, call.loc);
     let types = [Type::scalar(ty.dtype), Type::scalar(DType::I32)];
-    let block = check.combination(&function, &types)?;
+    let block = check.combine_region(&function, &types)?;
     let combination = Combination { inputs: vec![value, positions], block };
     Some(Fold { combination, axes, keep }.build(check, call))
 }

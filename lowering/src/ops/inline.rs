@@ -246,7 +246,7 @@ fn inline_ptx(check: &mut Check, call: &Call) -> Operand {
         return check.failed(call.loc);
     };
     let elements: Vec<Type> = types.into_iter().map(Type::scalar).collect();
-    let Some(cpu) = check.on_elements(cpu, &elements, result) else { return check.failed(call.loc) };
+    let Some(cpu) = check.elementwise_region(cpu, &elements, result) else { return check.failed(call.loc) };
     let op = InlinePtx { text, constraints, args: values, cpu };
     check.emit(op, Type::tile(result, shape), call.loc)
 }

@@ -283,7 +283,7 @@ fn alike(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
 /// Two operands of one element type, broadcast to one shape.
 fn pair(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
     let operands: Vec<&Operand> = call.args[..2].iter().collect();
-    let dtype = check.common_type(&call.what, crate::frontend::typeck::Spot::Operand, &operands)?;
+    let dtype = check.common_type(&call.what, crate::frontend::typeck::ErrorLoc::Operand, &operands)?;
     let left = check.value_as(operands[0], dtype, "an operand")?;
     let right = check.value_as(operands[1], dtype, "an operand")?;
     let mut values = [left, right];

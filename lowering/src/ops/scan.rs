@@ -126,7 +126,7 @@ fn with_function(check: &mut Check, call: &Call) -> Operand {
     let types: Vec<Type> = inputs.iter().map(|&input| check.ty(input).clone()).collect();
     let place = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], types[0].shape.rank());
     let elements: Vec<Type> = types.iter().map(|ty| Type::scalar(ty.dtype)).collect();
-    let combine = check.combination(&call.args[2], &elements);
+    let combine = check.combine_region(&call.args[2], &elements);
     let (Some((axis, reverse)), Some(block)) = (place, combine) else { return check.failed(call.loc) };
     let scan = Scan { combination: Combination { inputs, block }, axis, reverse };
     let results = check.push(scan, types, call.loc);

@@ -1,4 +1,4 @@
-//! `if`: decided at build for a constant, otherwise both branches and what they leave.
+//! `if`: evaluated at build for a constant, otherwise both branches and the variables that they assign.
 
 use super::carried::CarriedValue;
 use super::scope::Variable;
@@ -18,7 +18,7 @@ impl Check<'_> {
         otherwise: Option<&BlockExpr>,
         loc: Loc,
     ) -> Operand {
-        let origin = if of_match(condition) { BranchOrigin::Match } else { BranchOrigin::If };
+        let origin = if is_match_condition(condition) { BranchOrigin::Match } else { BranchOrigin::If };
         let condition = self.expr(condition);
         match condition.item {
             Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => {
@@ -54,8 +54,8 @@ impl Check<'_> {
         true
     }
 
-    /// The branches under a condition that was reported: they may still hold mistakes of their own, and what they assign
-    /// is unknown.
+    /// The branches under a condition that was reported: they may still have mistakes of their own, and the variables
+    /// that they assign are unknown.
     fn unconditional(&mut self, then: &BlockExpr, otherwise: Option<&BlockExpr>, loc: Loc) -> Operand {
         let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
         for block in [Some(then), otherwise].into_iter().flatten() {
@@ -106,7 +106,7 @@ impl Check<'_> {
         self.begin_block(vec![]);
         let then_value = self.block(then);
         let after_then: Vec<Variable> = slots.iter().map(|&slot| self.scopes.get(slot).clone()).collect();
-        // The block is reopened below to build what its yields need; its contents are kept meanwhile.
+        // The block is reopened below to build the operations that its yields need.
         let then_block = self.end_block(vec![]);
         self.restore(&slots, &before);
 
@@ -119,18 +119,18 @@ impl Check<'_> {
         let else_block = self.end_block(vec![]);
         self.restore(&slots, &before);
 
-        // What both branches give: the value of the `if`, then every variable that both leave assigned.
+        // The results of the `if`: its value, then every variable that is assigned after both branches.
         let mut pairs = vec![];
         let value_pair = match (&then_value.item, &else_value.item) {
             (Item::Unit, _) | (_, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => None,
             _ => Some(BranchPair {
                 what: origin.value().into(),
-                sides: [then_value.clone(), else_value.clone()],
-                blame: Blame { side: 1, loc: else_value.loc },
+                values: [then_value.clone(), else_value.clone()],
+                blame: Blame { branch_index: 1, loc: else_value.loc },
                 elsewhere: origin.elsewhere(),
             }),
         };
-        let one_sided = value_pair.is_none()
+        let value_is_missing = value_pair.is_none()
             && self.report_missing_value(&then_value, &else_value, otherwise.map(|_| origin));
         let has_value = value_pair.is_some();
         pairs.extend(value_pair);
@@ -139,11 +139,11 @@ impl Check<'_> {
             if let (Some(then), Some(otherwise)) = (&a.operand, &b.operand) {
                 let in_else = b.assigned != before[i].assigned;
                 let in_both = in_else && a.assigned != before[i].assigned;
-                let (side, assigned) = if in_else { (1, b.assigned) } else { (0, a.assigned) };
+                let (branch_index, assigned) = if in_else { (1, b.assigned) } else { (0, a.assigned) };
                 pairs.push(BranchPair {
                     what: format!("`{}`", names[i]),
-                    sides: [then.clone(), otherwise.clone()],
-                    blame: Blame { side, loc: assigned.unwrap_or(loc) },
+                    values: [then.clone(), otherwise.clone()],
+                    blame: Blame { branch_index, loc: assigned.unwrap_or(loc) },
                     elsewhere: if in_both { "in the other branch" } else { "before the `if`" },
                 });
             }
@@ -153,7 +153,7 @@ impl Check<'_> {
         let failed = |value: &Operand| matches!(value.item, Item::Failed);
         let value = if has_value {
             merged.next().unwrap_or_else(|| self.failed(loc))
-        } else if one_sided || failed(&then_value) || failed(&else_value) {
+        } else if value_is_missing || failed(&then_value) || failed(&else_value) {
             self.failed(loc)
         } else {
             self.unit(loc)
@@ -206,11 +206,11 @@ impl Check<'_> {
     ) -> Vec<Operand> {
         let mut wanted: Vec<Vec<CarriedValue>> = vec![];
         for pair in &pairs {
-            let leaves = self.join(pair, &pair.sides[0], &pair.sides[1]);
+            let leaves = self.join(pair, &pair.values[0], &pair.values[1]);
             wanted.push(leaves.unwrap_or_default());
         }
         let [then, otherwise] = blocks;
-        let close = |check: &mut Self, block: crate::ir::Block, side: usize| {
+        let close = |check: &mut Self, block: crate::ir::Block, branch_index: usize| {
             check.builder.begin_with(block.args);
             for op in block.ops {
                 check.builder.append(op);
@@ -218,7 +218,7 @@ impl Check<'_> {
             let mut yields = vec![];
             for (pair, leaves) in pairs.iter().zip(&wanted) {
                 if !leaves.is_empty() {
-                    yields.extend(check.yield_leaves(&pair.sides[side], leaves).unwrap_or_default());
+                    yields.extend(check.yield_leaves(&pair.values[branch_index], leaves).unwrap_or_default());
                 }
             }
             check.end_block(yields)
@@ -236,7 +236,7 @@ impl Check<'_> {
             .iter()
             .zip(&wanted)
             .map(|(pair, leaves)| {
-                let a = &pair.sides[0];
+                let a = &pair.values[0];
                 if leaves.is_empty() && !matches!(a.item, Item::Tuple(_)) {
                     return self.failed(a.loc);
                 }
@@ -246,7 +246,7 @@ impl Check<'_> {
             .collect()
     }
 
-    /// The leaves two branches agree on; a literal takes the other side's type.
+    /// The leaves two branches agree on; a literal takes the other branch's type.
     fn join(&mut self, pair: &BranchPair, a: &Operand, b: &Operand) -> Option<Vec<CarriedValue>> {
         if let (Item::Tuple(left), Item::Tuple(right)) = (&a.item, &b.item)
             && left.len() == right.len()
@@ -271,7 +271,7 @@ impl Check<'_> {
             return Some(right);
         }
         let mut texts = [self.describe_leaves(&left), self.describe_leaves(&right)];
-        texts.rotate_left(pair.blame.side);
+        texts.rotate_left(pair.blame.branch_index);
         let [here, there] = texts;
         let BranchPair { what, elsewhere, .. } = pair;
         self.error(pair.blame.loc, format!("{what} is {here} here and {there} {elsewhere}"));
@@ -279,7 +279,7 @@ impl Check<'_> {
     }
 }
 
-/// What the user wrote: a `match` is a chain of `if`.
+/// The source form: a `match` is lowered to a chain of `if`.
 #[derive(Clone, Copy)]
 enum BranchOrigin {
     If,
@@ -304,28 +304,28 @@ impl BranchOrigin {
 }
 
 /// Whether a condition compares the value of a `match`.
-pub(super) fn of_match(condition: &Expr) -> bool {
+pub(super) fn is_match_condition(condition: &Expr) -> bool {
     match &condition.kind {
         ExprKind::Path(path) => path.len() == 1 && crate::frontend::syntax::is_scrutinee(&path[0]),
-        ExprKind::Logic { lhs, .. } | ExprKind::Binary { lhs, .. } => of_match(lhs),
+        ExprKind::Logic { lhs, .. } | ExprKind::Binary { lhs, .. } => is_match_condition(lhs),
         _ => false,
     }
 }
 
-/// Something that both branches of an `if` leave: its value, or a variable.
+/// One result of an `if`: its value, or a variable.
 struct BranchPair {
     /// How messages name it.
     what: String,
-    /// As the first branch leaves it, and as the other one does.
-    sides: [Operand; 2],
+    /// Its operand after the first branch, and after the other one.
+    values: [Operand; 2],
     blame: Blame,
-    /// Where the side that is not blamed got its value.
+    /// Where it got its value in the branch that is not blamed.
     elsewhere: &'static str,
 }
 
-/// The side that a difference is reported on, and the tokens that made it.
+/// The branch that a difference is reported on, and the span of the value.
 #[derive(Clone, Copy)]
 struct Blame {
-    side: usize,
+    branch_index: usize,
     loc: Loc,
 }

@@ -1,4 +1,4 @@
-//! Calls of functions and methods: which one is meant, and how many arguments it takes.
+//! Resolves calls of functions and methods, and checks the number of their arguments.
 
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
@@ -93,7 +93,7 @@ impl Check<'_> {
         let text = path.iter().map(Ident::to_string).collect::<Vec<_>>().join("::");
         let (start, end) = (Loc::of(&path[0]), Loc::of(&path[path.len() - 1]));
         let name = path[path.len() - 1].to_string();
-        if self.constants > 0 {
+        if self.constant_depth > 0 {
             let text = format!("`{text}` cannot be called in a constant");
             return self.error_help(start.to(end), text, crate::frontend::syntax::CONSTANTS);
         }
@@ -113,7 +113,7 @@ impl Check<'_> {
             return self.error(start.to(end), "a kernel cannot call itself");
         }
         if path.len() == 1
-            && let Some(near) = nearest(&name, self.surroundings.functions().iter().map(String::as_str))
+            && let Some(near) = nearest(&name, self.item_scope.functions().iter().map(String::as_str))
         {
             let help = format!("did you mean `{near}`?");
             return self.error_help(start.to(end), format!("`{name}` is not a function here"), help);
@@ -180,7 +180,7 @@ impl Check<'_> {
         all.extend(args.iter().map(|arg| self.expr(arg)));
         if matches!(all[0].item, Item::Failed) {
             let known = || ops::methods().chain(ops::view_methods());
-            if self.is_alone() && !known().any(|method| method.name == text) {
+            if self.is_uncalled_function() && !known().any(|method| method.name == text) {
                 // Nothing is known of the receiver, but nothing has this method.
                 let problem = format!("`{text}` is not a method of anything in a kernel");
                 return match nearest(&text, known().map(|method| method.name)) {
@@ -209,7 +209,7 @@ impl Check<'_> {
         (method.check)(self, &call)
     }
 
-    /// A method that nothing has.
+    /// Reports a method that does not exist.
     fn unknown_method(&mut self, name: &str, loc: Loc, receiver: &Expr, all: &[Operand]) -> Operand {
         let text = format!("`{name}` is not a method of {}", self.describe(&all[0]));
         let written = match &receiver.kind {
@@ -229,7 +229,7 @@ impl Check<'_> {
                 format!("call it: `{written}({})`", if all.len() > 1 { ".." } else { "" })
             }
             _ if ops::is_function(name) => format!("call the function: `tl::{name}(..)`"),
-            _ if self.is_own_function(name) => format!("call the function: `{name}({written}{rest})`"),
+            _ if self.is_user_function(name) => format!("call the function: `{name}({written}{rest})`"),
             _ => match foreign::method(name) {
                 Some(instead) => instead.into(),
                 None => self.known_methods(name, &all[0]),
@@ -239,12 +239,12 @@ impl Check<'_> {
     }
 
     /// Whether the name means a function or closure of the user's.
-    fn is_own_function(&self, name: &str) -> bool {
+    fn is_user_function(&self, name: &str) -> bool {
         let bound = self.scopes.find(name).and_then(|slot| self.scopes.get(slot).operand.as_ref());
         let is_bound = bound.is_some_and(|operand| {
             matches!(operand.item, Item::Function(Callee::Declared { .. } | Callee::Closure { .. }))
         });
-        is_bound || self.surroundings.functions().iter().any(|function| function == name)
+        is_bound || self.item_scope.functions().iter().any(|function| function == name)
     }
 
     /// The methods that a receiver has, for one that was called by another name.
@@ -273,7 +273,7 @@ impl Check<'_> {
         }
     }
 
-    /// `tl` where it stands before a dot: it is a module, unless a variable has the name.
+    /// `tl` before a dot: it is a module, unless a variable has the name.
     pub(super) fn dotted_module(&self, receiver: &Expr) -> Option<Ident> {
         match &receiver.kind {
             ExprKind::Path(path) if path[0] == "tl" && !self.scopes.is_bound("tl") => Some(path[0].clone()),
@@ -289,7 +289,7 @@ impl Check<'_> {
         if (least..=params.len()).contains(&found) {
             return true;
         }
-        // What is wrong with a surplus argument was said.
+        // A failed surplus argument was reported.
         if args
             .get(params.len()..)
             .is_some_and(|args| args.iter().any(|arg| matches!(arg.item, Item::Failed)))

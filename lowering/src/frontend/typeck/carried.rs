@@ -1,4 +1,4 @@
-//! Variables under control flow: which of them a block assigns, and the SSA values that each is made of.
+//! Variables under control flow: which ones a block assigns, and the SSA values of each.
 
 use proc_macro2::Ident;
 
@@ -58,7 +58,7 @@ impl Check<'_> {
         }
     }
 
-    /// The values an operand is made of, by type and, for pointers, by slice.
+    /// The SSA values of an operand: their types and, for pointers, the slice.
     pub(super) fn leaves(&mut self, operand: &Operand) -> Option<Vec<CarriedValue>> {
         match &operand.item {
             Item::Value(value) => Some(vec![CarriedValue { ty: self.ty(*value).clone(), slice: None }]),
@@ -125,7 +125,7 @@ impl Check<'_> {
         Some(values)
     }
 
-    /// The operand's values, literals materialised as the leaves want them.
+    /// The operand's values, literals materialized with the types of the leaves.
     pub(super) fn yield_leaves(&mut self, operand: &Operand, leaves: &[CarriedValue]) -> Option<Vec<Value>> {
         match &operand.item {
             Item::Tuple(parts) => {
@@ -264,7 +264,7 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
             assigned_in_expr(low, declared, found);
             assigned_in_expr(high, declared, found);
         }
-        // A closure changes nothing around it.
+        // A closure assigns no variable around it.
         ExprKind::Closure(_)
         | ExprKind::Exit(_)
         | ExprKind::Int { .. }

@@ -1,4 +1,4 @@
-//! Functions of the user's as blocks of the IR: how a reduction or scan makes one element of two.
+//! Builds combine regions: the user's function, by which a reduction or scan combines two elements, as a block.
 
 use super::{Call, Callee, Check, Item, Operand};
 use crate::ir::{Block, Op, Type, Value};
@@ -7,10 +7,10 @@ use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
 impl Check<'_> {
-    /// The function `operand` as the combination of two elements, or of two tuples of elements when there are several
-    /// `types`. The block takes the left elements and then the right ones, yields one of each type, holds lanewise
-    /// operations, casts and constants, and uses nothing from outside. `None` when it is a mistake, which is reported.
-    pub fn combination(&mut self, operand: &Operand, types: &[Type]) -> Option<Block> {
+    /// The combine region of the function `operand`, for two elements, or two tuples of elements if there are several
+    /// `types`. The block takes the left elements and then the right ones and yields one of each type. It has only
+    /// lanewise operations, casts and constants, and captures no value. `None` for a mistake, which is reported.
+    pub fn combine_region(&mut self, operand: &Operand, types: &[Type]) -> Option<Block> {
         let callee = match &operand.item {
             Item::Function(callee) => callee.clone(),
             Item::Failed => return None,
@@ -27,18 +27,18 @@ impl Check<'_> {
         };
         let errors = self.errors.len();
         let args = self.begin_block([types, types].concat());
-        let outer = self.own_from.replace(args[0].index());
-        let yields = self.combined(&callee, &args, types, operand.loc);
-        self.own_from = outer;
+        let outer = self.combine_region_start.replace(args[0].index());
+        let yields = self.call_combine(&callee, &args, types, operand.loc);
+        self.combine_region_start = outer;
         let block = self.end_block(yields.clone().unwrap_or_default());
         if yields.is_none() || self.errors.len() > errors {
             return None;
         }
-        self.straight(block)
+        self.flatten_branches(block)
     }
 
     /// The function `operand` as lanewise operations on one element of each of `types`, with a single result.
-    pub fn on_elements(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block> {
+    pub fn elementwise_region(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block> {
         let Item::Function(callee) = &operand.item else {
             if !matches!(operand.item, Item::Failed) {
                 let found = self.describe(operand);
@@ -53,7 +53,7 @@ impl Check<'_> {
         let callee = callee.clone();
         let errors = self.errors.len();
         let args = self.begin_block(types.to_vec());
-        let outer = self.own_from.replace(args[0].index());
+        let outer = self.combine_region_start.replace(args[0].index());
         let operands = args.iter().map(|&value| self.operand(value, operand.loc)).collect();
         let what = "this function".to_string();
         let call = Call {
@@ -70,16 +70,22 @@ impl Check<'_> {
             Item::Failed => None,
             _ => self.value_as(&given, result, "what this function gives"),
         };
-        self.own_from = outer;
+        self.combine_region_start = outer;
         let block = self.end_block(value.into_iter().collect());
         if value.is_none() || self.errors.len() > errors {
             return None;
         }
-        self.straight(block)
+        self.flatten_branches(block)
     }
 
-    /// Calls the combination on the arguments of its block; what it yields.
-    fn combined(&mut self, callee: &Callee, args: &[Value], types: &[Type], loc: Loc) -> Option<Vec<Value>> {
+    /// Calls the function on the arguments of its block; returns the yields.
+    fn call_combine(
+        &mut self,
+        callee: &Callee,
+        args: &[Value],
+        types: &[Type],
+        loc: Loc,
+    ) -> Option<Vec<Value>> {
         let (left, right) = args.split_at(types.len());
         let element = |check: &Self, values: &[Value]| match values {
             [value] => check.operand(*value, loc),
@@ -140,8 +146,8 @@ impl Check<'_> {
         Some(yields)
     }
 
-    /// The block with choices in the place of branches; reports what does not work on single elements.
-    fn straight(&mut self, block: Block) -> Option<Block> {
+    /// The block with selects instead of branches; reports operations that do not work on single elements.
+    fn flatten_branches(&mut self, block: Block) -> Option<Block> {
         let mut ops = vec![];
         let Err(bad) = flatten(block.ops, &mut ops) else { return Some(Block { ops, ..block }) };
         let text = format!(
@@ -157,7 +163,8 @@ impl Check<'_> {
     }
 }
 
-/// Appends operations, both sides of branches among them: none of them has an effect. Gives one that cannot stay.
+/// Appends operations, those of both branches of an `if` too: none of them has an effect. Returns one that is not
+/// allowed.
 fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Box<Op>> {
     let select = scalar::row("select").expect("a row of the table");
     for op in ops {
@@ -168,8 +175,8 @@ fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Box<Op>> {
         let Kind::If(branch) = op.kind else { return Err(Box::new(op)) };
         flatten(branch.then.ops, flat)?;
         flatten(branch.otherwise.ops, flat)?;
-        let sides = branch.then.yields.into_iter().zip(branch.otherwise.yields);
-        for (result, (then, otherwise)) in op.results.into_iter().zip(sides) {
+        let values = branch.then.yields.into_iter().zip(branch.otherwise.yields);
+        for (result, (then, otherwise)) in op.results.into_iter().zip(values) {
             let kind = Scalar::new(select, vec![branch.condition, then, otherwise]).into();
             flat.push(Op { kind, results: vec![result], loc: op.loc });
         }

@@ -1,4 +1,4 @@
-//! What must be known at build: constants, shapes, axes; and the values of literals.
+//! Build-time values: constants, shapes, axes; and conversions of literals.
 
 use super::{Call, Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::GenericArg;
@@ -110,11 +110,11 @@ impl Check<'_> {
             1 => format!("axis {axis} is out of range: the only axis here is 0"),
             _ => format!("axis {axis} is out of range: the axes here are {axes}"),
         };
-        let counted = rank as i128 + axis;
+        let from_end = rank as i128 + axis;
         match axis {
-            -1 if counted >= 0 => self.error_help(operand.loc, text, format!("the last is {counted}")),
-            ..-1 if counted >= 0 => {
-                self.error_help(operand.loc, text, format!("axes count from the first: write `{counted}`"))
+            -1 if from_end >= 0 => self.error_help(operand.loc, text, format!("the last is {from_end}")),
+            ..-1 if from_end >= 0 => {
+                self.error_help(operand.loc, text, format!("axes count from the first: write `{from_end}`"))
             }
             _ => self.error(operand.loc, text),
         };
@@ -194,7 +194,7 @@ impl Literal {
         }
     }
 
-    /// The integer `value` of this literal in an integer type, if that holds it.
+    /// The integer `value` of this literal in an integer type, if it fits.
     pub(super) fn bits(&self, value: i128, dtype: DType) -> Option<i128> {
         let (low, high) = dtype.range();
         let other = self.complement && low == 0 && (low..=high).contains(&!value);

@@ -19,10 +19,10 @@ impl Check<'_> {
         let loc = expr.loc;
         match &expr.kind {
             ExprKind::Int { value, suffix } => {
-                self.number(ConstantValue::Int(*value), suffix.as_deref(), loc)
+                self.numeric_literal(ConstantValue::Int(*value), suffix.as_deref(), loc)
             }
             ExprKind::Float { value, suffix } => {
-                self.number(ConstantValue::Float(*value), suffix.as_deref(), loc)
+                self.numeric_literal(ConstantValue::Float(*value), suffix.as_deref(), loc)
             }
             ExprKind::Bool(value) => {
                 self.wrap(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc)
@@ -31,9 +31,9 @@ impl Check<'_> {
             ExprKind::Path(path) => self.path(path, loc),
             ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
             ExprKind::Binary { op, op_loc, lhs, rhs } => {
-                let of_match = super::branch::of_match(lhs);
+                let is_match_condition = super::branch::is_match_condition(lhs);
                 let (lhs, rhs) = (self.expr(lhs), self.expr(rhs));
-                let result = if of_match {
+                let result = if is_match_condition {
                     // The comparison is ours: the user wrote a pattern.
                     self.scalar(ops::scalar::binary(*op), "this pattern", *op_loc, &[lhs, rhs])
                 } else {
@@ -77,14 +77,14 @@ impl Check<'_> {
                 Operand { loc, ..value }
             }
             ExprKind::Closure(closure) => self.closure(closure, loc),
-            ExprKind::Exit(exit) => self.misplaced(exit, loc),
+            ExprKind::Exit(exit) => self.report_exit(exit, loc),
             ExprKind::Range { low, high, inclusive } => self.range(low, high, *inclusive, loc),
             ExprKind::Error => self.failed(loc),
         }
     }
 
-    /// An exit that the parser found in no place that it could turn into a branch.
-    fn misplaced(&mut self, exit: &Exit, loc: Loc) -> Operand {
+    /// Reports an exit that the parser could not lower to a branch.
+    fn report_exit(&mut self, exit: &Exit, loc: Loc) -> Operand {
         let keyword = match exit {
             Exit::Return(_) => "return",
             Exit::Break => "break",
@@ -94,7 +94,7 @@ impl Check<'_> {
         self.error_help(loc, text, "let it be a statement of its own, in a branch of an `if`")
     }
 
-    fn number(&mut self, value: ConstantValue, suffix: Option<&str>, loc: Loc) -> Operand {
+    fn numeric_literal(&mut self, value: ConstantValue, suffix: Option<&str>, loc: Loc) -> Operand {
         let dtype = match suffix {
             None | Some("usize" | "isize") => None,
             Some(suffix) => match DType::parse(suffix) {

@@ -1,4 +1,4 @@
-//! `x.shape` and `x[0]`, which no value here has: what stands in their place depends on what `x` is.
+//! Reports `x.shape` and `x[0]`, which no value here has, with what to write instead.
 
 use proc_macro2::Ident;
 
@@ -22,23 +22,23 @@ impl Check<'_> {
             return self.failed(loc);
         }
         let text = format!("`{name}` is not a field of {}", self.describe(&operand));
-        let written = written(base);
+        let written_name = written_name(base);
         let help = match (name.to_string().as_str(), &operand.item) {
             (method @ ("shape" | "stride"), Item::View(_)) => {
-                format!("it is a method: `{written}.{method}(0)`")
+                format!("it is a method: `{written_name}.{method}(0)`")
             }
-            ("strides", Item::View(_)) => format!("it is a method: `{written}.stride(0)`"),
+            ("strides", Item::View(_)) => format!("it is a method: `{written_name}.stride(0)`"),
             ("len" | "shape" | "size", Item::Slice(_)) => {
-                format!("the number of its elements is `{written}.len()`")
+                format!("the number of its elements is `{written_name}.len()`")
             }
             ("shape" | "size" | "ndim", Item::Value(_)) => {
                 "the shape of a tile is made of constants that the kernel knows".into()
             }
             ("T" | "mT", Item::Value(value)) if self.ty(*value).shape.rank() >= 2 => {
-                format!("write `tl::trans({written})`")
+                format!("write `tl::trans({written_name})`")
             }
             ("T" | "mT", Item::Value(value)) if !self.ty(*value).is_scalar() => {
-                format!("a tile of one axis becomes a column with `{written}.col()`")
+                format!("a tile of one axis becomes a column with `{written_name}.col()`")
             }
             ("T" | "mT", Item::View(_) | Item::Slice(_)) => {
                 "read a tile first; `tl::trans(tile)` swaps its axes".into()
@@ -67,14 +67,14 @@ impl Check<'_> {
             return self.failed(loc);
         }
         let (operand, index) = (self.expr(base), self.expr(index));
-        let written = written(base);
+        let written_name = written_name(base);
         let help = match &operand.item {
             Item::Failed => return self.failed(loc),
             Item::View(memory) => self.view_help(*memory),
-            Item::Slice(_) => format!("read memory with `tl::load({written} + offsets, mask)`"),
+            Item::Slice(_) => format!("read memory with `tl::load({written_name} + offsets, mask)`"),
             Item::Pointer(_) => "read memory with `tl::load(pointer, mask)`".into(),
             Item::Tuple(_) => match super::items::integer(&index) {
-                Some(part) => format!("a part of a tuple is `{written}.{part}`"),
+                Some(part) => format!("a part of a tuple is `{written_name}.{part}`"),
                 None => "a part of a tuple is `.0`, `.1`, ..".into(),
             },
             _ => "a tile has no element access: `tl::gather` picks elements, `row()` and `col()` add an axis"
@@ -85,8 +85,8 @@ impl Check<'_> {
     }
 }
 
-/// A name as it was written, or one that stands for an expression.
-fn written(expr: &Expr) -> String {
+/// A name as it was written, or `x` for another expression.
+fn written_name(expr: &Expr) -> String {
     match &expr.kind {
         ExprKind::Path(path) if path.len() == 1 => path[0].to_string(),
         _ => "x".into(),

@@ -1,4 +1,4 @@
-//! What other languages call the things that this one has: Triton, NumPy and PyTorch, C, and Rust itself.
+//! Names from other languages and what to write instead: Triton, NumPy and PyTorch, C, and Rust itself.
 
 use crate::support::dtype::DType;
 
@@ -24,7 +24,7 @@ pub fn element_type(name: &str) -> Option<DType> {
     })
 }
 
-/// What the language has for a function of another one.
+/// The function here for one of another language.
 pub(super) fn function(name: &str) -> Option<String> {
     let own = match name {
         "where" | "where_" => "select",
@@ -61,13 +61,13 @@ pub(super) fn function(name: &str) -> Option<String> {
         "logical_all" => "all",
         "atomic_cmpxchg" => "atomic_cas",
         "bitonic_merge" => "sort",
-        _ => return written(name).map(str::to_string),
+        _ => return phrase(name).map(str::to_string),
     };
     Some(format!("it is `tl::{own}` here"))
 }
 
-/// How what other languages call is written where no function of this one has its place.
-fn written(name: &str) -> Option<&'static str> {
+/// What to write for a function of another language that has no counterpart here.
+fn phrase(name: &str) -> Option<&'static str> {
     Some(match name {
         "cast" => "convert with `.to::<f32>()` or `as f32`",
         "mean" => "divide the sum: `tl::sum(x, axis) / n as f32`",
@@ -112,7 +112,7 @@ fn written(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What stands in the place of a method that Rust, PyTorch or NumPy have.
+/// What to write for a method of Rust, PyTorch or NumPy.
 pub(super) fn method(name: &str) -> Option<&'static str> {
     Some(match name {
         "iter" | "into_iter" | "iter_mut" | "enumerate" | "chunks" | "chunks_exact" | "windows" | "zip" => {
@@ -158,7 +158,7 @@ pub(super) fn method(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What stands in the place of a name.
+/// What to write for a name of another language.
 pub(super) fn name(name: &str) -> Option<&'static str> {
     Some(match name {
         "True" => "write `true`",

@@ -1,32 +1,32 @@
-//! Calls of functions and closures: the body is checked anew at each call with the arguments in the place of the
-//! parameters, so that one function serves every element type and shape.
+//! Calls of functions and closures are inlined: each call checks the body again with its arguments, so that one function
+//! serves every element type and shape.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::items::Surroundings;
+use super::items::ItemScope;
 use super::scope::Variable;
 use super::{Call, Check, ConstValue, Item, Operand, Variant};
 use crate::frontend::syntax::{BlockExpr, Closure, FnItem, FunctionParam, GenericParam, Kernel, ValueType};
 use crate::support::diagnostic::{Diagnostic, Loc, count};
 use crate::support::dtype::DType;
 
-/// How many expressions may stand around a call, those of its callers included: what checks them recurses.
+/// How many expressions may be around a call, those of its callers included: the checker recurses.
 pub(super) const MAX_DEPTH: u32 = 1000;
 
-/// How many calls may lead to one another.
+/// How many calls may nest.
 const MAX_CALLS: usize = 64;
 
-/// How often a kernel may call functions: each call is a copy of the body.
+/// How many calls a kernel may have: each is a copy of the body.
 const MAX_INLINED: u32 = 1 << 14;
 
-/// What can be called.
+/// A function that an expression evaluates to.
 #[derive(Clone, Debug)]
 pub enum Callee {
-    /// A function, and the items that its names may mean.
+    /// A function, and the items in its scope.
     Declared {
         function: Rc<FnItem>,
-        surroundings: Rc<Surroundings>,
+        item_scope: Rc<ItemScope>,
     },
     Closure {
         closure: Rc<Closure>,
@@ -36,13 +36,13 @@ pub enum Callee {
     Language(String),
 }
 
-/// What a closure has of the place where it stands.
+/// The scope that a closure captures.
 #[derive(Debug)]
 pub struct Environment {
     variables: HashMap<String, Variable>,
-    surroundings: Rc<Surroundings>,
+    item_scope: Rc<ItemScope>,
     types: Vec<(String, Option<DType>)>,
-    /// How many frames stood around it.
+    /// The depth of the call stack there.
     frames: usize,
 }
 
@@ -53,8 +53,8 @@ pub(super) struct Frame {
     /// Its type parameters; `None` for one whose type was not declared or found, which was reported.
     types: Vec<(String, Option<DType>)>,
     function: Option<Rc<FnItem>>,
-    /// The variables around a nested function, which it does not see.
-    around: Vec<String>,
+    /// The variables around a nested function, which are not in its scope.
+    outer_variables: Vec<String>,
 }
 
 impl Frame {
@@ -65,22 +65,27 @@ impl Frame {
             GenericParam::Type { name, .. } => Some((name.to_string(), declared(&name.to_string()))),
             GenericParam::Const { .. } => None,
         });
-        Frame { name: kernel.name.to_string(), types: types.collect(), function: None, around: vec![] }
+        Frame {
+            name: kernel.name.to_string(),
+            types: types.collect(),
+            function: None,
+            outer_variables: vec![],
+        }
     }
 
-    /// Whether a nested function stands where this variable is.
-    pub fn sees_around(&self, name: &str) -> bool {
-        self.around.iter().any(|own| own == name)
+    /// Whether this is a variable around a nested function.
+    pub fn is_outer_variable(&self, name: &str) -> bool {
+        self.outer_variables.iter().any(|own| own == name)
     }
 
-    /// A function that is checked by itself, of whose types nothing is known.
-    pub fn alone(function: &Rc<FnItem>) -> Frame {
+    /// A function that no kernel calls; its types are unknown.
+    pub fn uncalled(function: &Rc<FnItem>) -> Frame {
         let types = function.generics.iter().filter_map(|generic| match generic {
             GenericParam::Type { name, .. } => Some((name.to_string(), None)),
             GenericParam::Const { .. } => None,
         });
         let name = function.name.to_string();
-        Frame { name, types: types.collect(), function: Some(function.clone()), around: vec![] }
+        Frame { name, types: types.collect(), function: Some(function.clone()), outer_variables: vec![] }
     }
 
     pub fn is_function(&self) -> bool {
@@ -93,25 +98,25 @@ impl Frame {
     }
 }
 
-/// A call that is about to be put in place: what its body is and what its names mean.
+/// A call to be inlined: its body and its scope.
 struct Inlined<'f> {
     frame: Frame,
     params: &'f [FunctionParam],
     result: Option<&'f ValueType>,
     body: &'f BlockExpr,
-    surroundings: Rc<Surroundings>,
-    /// Names that are known besides the parameters.
+    item_scope: Rc<ItemScope>,
+    /// Variables besides the parameters: constants of the call, or captures.
     variables: HashMap<String, Variable>,
-    /// A closure without a declared result gives what its body does.
+    /// A closure without a declared result returns what its body does.
     closure: bool,
 }
 
 impl Check<'_> {
-    /// A closure as a value: it has its own copies of the variables around it.
+    /// A closure as a value: it captures copies of the variables around it.
     pub(super) fn closure(&mut self, closure: &Rc<Closure>, loc: Loc) -> Operand {
         let environment = Environment {
             variables: self.scopes.visible(),
-            surroundings: self.surroundings.clone(),
+            item_scope: self.item_scope.clone(),
             types: self.frame().types.clone(),
             frames: self.frames.len(),
         };
@@ -119,7 +124,7 @@ impl Check<'_> {
         self.wrap(Item::Function(callee), loc)
     }
 
-    /// What a path that is called means, if it means a function: `Some(None)` when it is a mistake that was reported.
+    /// The function that a called path names: `Some(None)` for a mistake that was reported.
     pub(super) fn callee(&mut self, path: &[proc_macro2::Ident]) -> Option<Option<Callee>> {
         let known = match path {
             [name] => self.scopes.is_bound(&name.to_string()),
@@ -138,30 +143,30 @@ impl Check<'_> {
         }
     }
 
-    /// Calls what an operand was found to be. What it gives stands where the body says it.
+    /// Calls a function. The result has the span of its expression in the body.
     pub(super) fn invoke(&mut self, callee: &Callee, call: Call) -> Operand {
         match callee {
             Callee::Language(name) => {
                 let what = format!("`tl::{name}`");
                 self.language(Call { name: name.clone(), what, ..call })
             }
-            Callee::Declared { function, surroundings } => self.declared(function, surroundings, &call),
+            Callee::Declared { function, item_scope } => self.declared(function, item_scope, &call),
             Callee::Closure { closure, environment } => {
-                if self.report_handed_closure(closure, environment, &call) {
+                if self.report_closure_arity(closure, environment, &call) {
                     return self.failed(call.loc);
                 }
                 let frame = Frame {
                     name: "a closure".into(),
                     types: environment.types.clone(),
                     function: None,
-                    around: vec![],
+                    outer_variables: vec![],
                 };
                 let inlined = Inlined {
                     frame,
                     params: &closure.params,
                     result: closure.result.as_ref(),
                     body: &closure.body,
-                    surroundings: environment.surroundings.clone(),
+                    item_scope: environment.item_scope.clone(),
                     variables: environment.variables.clone(),
                     closure: true,
                 };
@@ -170,8 +175,8 @@ impl Check<'_> {
         }
     }
 
-    fn declared(&mut self, function: &Rc<FnItem>, surroundings: &Rc<Surroundings>, call: &Call) -> Operand {
-        if self.report_recursion(function, call) || !self.counted(&function.params, call) {
+    fn declared(&mut self, function: &Rc<FnItem>, item_scope: &Rc<ItemScope>, call: &Call) -> Operand {
+        if self.report_recursion(function, call) || !self.check_arity(&function.params, call) {
             return self.failed(call.loc);
         }
         let Some((types, consts)) = self.bind_generics(function, call) else {
@@ -184,7 +189,7 @@ impl Check<'_> {
             variables.insert(name, Variable { operand: Some(operand), mutable: false, assigned });
         }
         let mut types = types;
-        let of_library = self.library.as_ref().is_some_and(|library| Rc::ptr_eq(library, surroundings));
+        let of_library = self.library.as_ref().is_some_and(|library| Rc::ptr_eq(library, item_scope));
         if let (true, Some(&(_, Some(dtype)))) = (of_library, types.first()) {
             let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
             types.push(("Wide".into(), Some(wide)));
@@ -194,36 +199,36 @@ impl Check<'_> {
             }
         }
         let name = function.name.to_string();
-        // A nested function has the block's items around it, and those of nothing else.
-        let around = match surroundings.is_nested() {
+        // A nested function sees the items of its block, and no variables.
+        let outer_variables = match item_scope.is_nested() {
             true => self.scopes.names().map(str::to_string).collect(),
             false => vec![],
         };
         let inlined = Inlined {
-            frame: Frame { name, types, function: Some(function.clone()), around },
+            frame: Frame { name, types, function: Some(function.clone()), outer_variables },
             params: &function.params,
             result: function.result.as_ref(),
             body: &function.body,
-            surroundings: surroundings.clone(),
+            item_scope: item_scope.clone(),
             variables,
             closure: false,
         };
         self.inline(inlined, call)
     }
 
-    /// Puts a body in the place of a call.
+    /// Inlines the body of a call.
     fn inline(&mut self, inlined: Inlined, call: &Call) -> Operand {
         let silent = call.args.iter().any(|arg| matches!(arg.item, Item::Failed));
-        if silent || !self.counted(inlined.params, call) || self.report_excess(call) {
+        if silent || !self.check_arity(inlined.params, call) || self.report_excess(call) {
             return self.failed(call.loc);
         }
         let name = inlined.frame.name.clone();
         self.frames.push(inlined.frame);
-        let outer_items = std::mem::replace(&mut self.surroundings, inlined.surroundings);
+        let outer_items = std::mem::replace(&mut self.item_scope, inlined.item_scope);
         let outer_scopes = self.scopes.isolate();
         let outer_ended = std::mem::take(&mut self.ended);
         let mut value = self.failed(call.loc);
-        if let Some(args) = self.conform_all(inlined.params, call) {
+        if let Some(args) = self.unify_args(inlined.params, call) {
             let before = self.errors.len();
             for (name, variable) in inlined.variables {
                 self.scopes.capture(&name, variable);
@@ -241,24 +246,25 @@ impl Check<'_> {
             if let Some(site) = self.site {
                 self.errors.relocate(before, site);
             } else if !inlined.closure {
-                let note = format!("in the call of {} on line {}", quoted(&name), call.name_loc.line());
+                let note = format!("in the call of {} on line {}", display_name(&name), call.name_loc.line());
                 self.errors.annotate(before, &note);
             }
         }
         self.scopes.resume(outer_scopes);
         self.ended = outer_ended;
-        self.surroundings = outer_items;
+        self.item_scope = outer_items;
         self.frames.pop();
         value
     }
 
     fn result(&mut self, ty: &ValueType, value: Operand, end: Loc, name: &str) -> Operand {
         if matches!(value.item, Item::Unit) {
-            let text = format!("{} gives a value, but its body ends without one", quoted(name));
+            let text = format!("{} gives a value, but its body ends without one", display_name(name));
             return self.error(Loc::from(end.end), text);
         }
         let loc = value.loc;
-        self.conform(ty, &value, &format!("what {} gives", quoted(name))).unwrap_or_else(|| self.failed(loc))
+        self.unify(ty, &value, &format!("what {} gives", display_name(name)))
+            .unwrap_or_else(|| self.failed(loc))
     }
 
     fn no_result(&mut self, value: Operand, name: &str) -> Operand {
@@ -266,13 +272,13 @@ impl Check<'_> {
             return value;
         }
         let found = self.describe(&value);
-        let text = format!("{} gives nothing, but its body ends with {found}", quoted(name));
+        let text = format!("{} gives nothing, but its body ends with {found}", display_name(name));
         self.error_help(value.loc, text, "say what it gives: `-> Tile<f32>`")
     }
 
     // ---- limits
 
-    fn counted(&mut self, params: &[FunctionParam], call: &Call) -> bool {
+    fn check_arity(&mut self, params: &[FunctionParam], call: &Call) -> bool {
         if params.len() == call.args.len() {
             return true;
         }
@@ -283,14 +289,14 @@ impl Check<'_> {
         false
     }
 
-    /// Whether a closure that a function was given does not take what the function gives it. The closure is what the
-    /// caller can see.
-    fn report_handed_closure(&mut self, closure: &Closure, environment: &Environment, call: &Call) -> bool {
+    /// Reports a closure argument that the callee calls with another number of arguments. The caller can see the closure
+    /// only, so the error is on it.
+    fn report_closure_arity(&mut self, closure: &Closure, environment: &Environment, call: &Call) -> bool {
         let (wanted, found) = (call.args.len(), closure.params.len());
         if wanted == found || environment.frames >= self.frames.len() {
             return false;
         }
-        let caller = quoted(&self.frame().name);
+        let caller = display_name(&self.frame().name);
         let text = format!("this closure takes {}, {caller} gives it {wanted}", count(found, "argument"));
         self.error(closure.loc, text);
         true
@@ -299,13 +305,13 @@ impl Check<'_> {
     fn report_recursion(&mut self, function: &Rc<FnItem>, call: &Call) -> bool {
         let same = |frame: &Frame| frame.function.as_ref().is_some_and(|own| Rc::ptr_eq(own, function));
         let Some(first) = self.frames.iter().position(same) else { return false };
-        // Through a closure a function may be called again, for a last time: depth decides then.
+        // Through a closure a function may be called again without recursion: the depth limit decides then.
         if self.frames[first..].iter().any(|frame| frame.function.is_none()) {
             return false;
         }
         let chain: Vec<String> = self.frames[first + 1..]
             .iter()
-            .map(|frame| quoted(&frame.name))
+            .map(|frame| display_name(&frame.name))
             .chain([call.what.clone()])
             .collect();
         self.report(Diagnostic {
@@ -335,8 +341,8 @@ impl Check<'_> {
     }
 }
 
-/// A name as messages show it; a closure has none.
-fn quoted(name: &str) -> String {
+/// The name of a function in messages; a closure has none.
+fn display_name(name: &str) -> String {
     if name.contains(' ') { name.to_string() } else { format!("`{name}`") }
 }
 

@@ -1,4 +1,4 @@
-//! Functions and constants: what names mean where no variable has them.
+//! Functions and constants in scope; variables shadow them.
 
 use std::rc::Rc;
 
@@ -13,21 +13,21 @@ use crate::support::dtype::DType;
 
 /// The items of a block or module, and those around it.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct ItemScope {
     items: Rc<Items>,
-    outer: Option<Rc<Surroundings>>,
+    outer: Option<Rc<ItemScope>>,
 }
 
-impl Surroundings {
-    pub(super) fn of(items: Rc<Items>, outer: Option<Rc<Surroundings>>) -> Rc<Surroundings> {
-        Rc::new(Surroundings { items, outer })
+impl ItemScope {
+    pub(super) fn of(items: Rc<Items>, outer: Option<Rc<ItemScope>>) -> Rc<ItemScope> {
+        Rc::new(ItemScope { items, outer })
     }
 
-    fn levels(self: &Rc<Self>) -> impl Iterator<Item = &Rc<Surroundings>> {
+    fn levels(self: &Rc<Self>) -> impl Iterator<Item = &Rc<ItemScope>> {
         std::iter::successors(Some(self), |level| level.outer.as_ref())
     }
 
-    /// Whether they stand in a body.
+    /// Whether they are declared in a body.
     pub(super) fn is_nested(&self) -> bool {
         self.outer.is_some()
     }
@@ -51,17 +51,16 @@ impl Surroundings {
 }
 
 impl Check<'_> {
-    /// Makes a block's own items known; gives what was known before, if there are any.
-    pub(super) fn enter_items(&mut self, items: &Rc<Items>) -> Option<Rc<Surroundings>> {
+    /// Enters a block's own items, if there are any; returns the outer scope.
+    pub(super) fn enter_items(&mut self, items: &Rc<Items>) -> Option<Rc<ItemScope>> {
         if items.is_empty() {
             return None;
         }
-        let outer = self.surroundings.clone();
-        self.surroundings = Surroundings::of(items.clone(), Some(outer.clone()));
-        // They hide the variables around the block, and those of the block hide them.
+        let outer = self.item_scope.clone();
+        self.item_scope = ItemScope::of(items.clone(), Some(outer.clone()));
+        // They shadow the variables around the block, and the variables of the block shadow them.
         for function in &items.functions {
-            let callee =
-                Callee::Declared { function: function.clone(), surroundings: self.surroundings.clone() };
+            let callee = Callee::Declared { function: function.clone(), item_scope: self.item_scope.clone() };
             let operand = self.wrap(Item::Function(callee), Loc::of(&function.name));
             self.scopes.bind(&function.name.to_string(), operand, false);
         }
@@ -72,21 +71,21 @@ impl Check<'_> {
         Some(outer)
     }
 
-    /// What a path means among the items around.
+    /// The item that a path names.
     pub(super) fn named_item(&mut self, path: &[Ident]) -> Option<Operand> {
         let loc = Loc::of(&path[0]).to(Loc::of(&path[path.len() - 1]));
-        let levels: Vec<Rc<Surroundings>> = self.surroundings.levels().cloned().collect();
+        let levels: Vec<Rc<ItemScope>> = self.item_scope.levels().cloned().collect();
         for level in levels {
             if let [name] = path
                 && let Some(function) = level.items.functions.iter().find(|function| function.name == *name)
             {
-                let callee = Callee::Declared { function: function.clone(), surroundings: level.clone() };
+                let callee = Callee::Declared { function: function.clone(), item_scope: level.clone() };
                 return Some(self.wrap(Item::Function(callee), loc));
             }
             if let Some(constant) = level.items.constants.iter().find(|constant| constant.path == path) {
-                let outer = std::mem::replace(&mut self.surroundings, level.clone());
+                let outer = std::mem::replace(&mut self.item_scope, level.clone());
                 let operand = self.constant_item(constant, loc);
-                self.surroundings = outer;
+                self.item_scope = outer;
                 return Some(operand);
             }
         }
@@ -99,7 +98,7 @@ impl Check<'_> {
     }
 
     fn variants_of(&self, name: &Ident) -> Vec<String> {
-        self.surroundings
+        self.item_scope
             .levels()
             .flat_map(|level| level.items.constants.iter())
             .filter(|constant| constant.path.len() == 2 && constant.path[0] == *name)
@@ -120,11 +119,11 @@ impl Check<'_> {
         if self.depth > super::function::MAX_DEPTH {
             return self.error(loc, format!("the value of `{name}` is made of itself"));
         }
-        // Its names mean what they do where it stands.
+        // Its names resolve where it is declared.
         let tables = self.scopes.isolate();
-        self.constants += 1;
+        self.constant_depth += 1;
         let operand = self.expr(value);
-        self.constants -= 1;
+        self.constant_depth -= 1;
         self.scopes.resume(tables);
         let literal = match operand.item {
             Item::Literal(literal) => literal,
@@ -153,10 +152,10 @@ impl Check<'_> {
         }
     }
 
-    /// An operand as code at this place may use it: within a combination, the program's values are out of reach.
-    pub(super) fn within_reach(&mut self, operand: Operand) -> Operand {
-        let Some(own_from) = self.own_from else { return operand };
-        if !self.reaches_out(&operand, own_from) {
+    /// Reports an operand that a combine region captures from the program.
+    pub(super) fn reject_capture(&mut self, operand: Operand) -> Operand {
+        let Some(combine_region_start) = self.combine_region_start else { return operand };
+        if !self.captures_outer_value(&operand, combine_region_start) {
             return operand;
         }
         let found = self.describe(&operand);
@@ -167,14 +166,14 @@ impl Check<'_> {
         )
     }
 
-    fn reaches_out(&self, operand: &Operand, own_from: usize) -> bool {
-        let early = |value: &Value| value.index() < own_from;
+    fn captures_outer_value(&self, operand: &Operand, combine_region_start: usize) -> bool {
+        let early = |value: &Value| value.index() < combine_region_start;
         match &operand.item {
             Item::Value(value) => early(value),
             Item::Pointer(pointer) => early(&pointer.offset),
             Item::Slice(_) | Item::View(_) => true,
             Item::Tuple(parts) | Item::List(parts) => {
-                parts.iter().any(|part| self.reaches_out(part, own_from))
+                parts.iter().any(|part| self.captures_outer_value(part, combine_region_start))
             }
             Item::Literal(_)
             | Item::Function(_)

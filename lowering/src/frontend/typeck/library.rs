@@ -1,8 +1,8 @@
-//! Functions that the compiler brings along as text.
+//! Functions of `tl::` that are written in the language itself: the compiler's library.
 
 use std::rc::Rc;
 
-use super::items::Surroundings;
+use super::items::ItemScope;
 use super::{Call, Callee, Check, Item, Operand};
 use crate::frontend::syntax;
 use crate::frontend::syntax::Items;
@@ -13,12 +13,12 @@ use crate::support::dtype::DType;
 impl Check<'_> {
     /// A function of the library as an operand.
     pub fn library_function(&mut self, name: &str, loc: Loc) -> Operand {
-        let surroundings = self.library();
-        let found = surroundings.function(name).expect("the library has what the operations ask for");
-        self.wrap(Item::Function(Callee::Declared { function: found, surroundings }), loc)
+        let item_scope = self.library();
+        let found = item_scope.function(name).expect("the library has what the operations ask for");
+        self.wrap(Item::Function(Callee::Declared { function: found, item_scope }), loc)
     }
 
-    /// Calls a function of the library. Its body's operations and mistakes stand on the call, whose text the user knows.
+    /// Calls a function of the library. Operations and errors of its body have the span of the call.
     pub fn call_library(&mut self, name: &str, call: &Call) -> Operand {
         let operand = self.library_function(name, call.loc);
         let (Item::Function(callee), Some(args)) = (operand.item, self.library_arguments(call)) else {
@@ -36,7 +36,7 @@ impl Check<'_> {
     /// The arguments of a call; an axis that was left out is the last one.
     fn library_arguments(&mut self, call: &Call) -> Option<Vec<Operand>> {
         let mut args = call.args.clone();
-        // Of anything else no type parameter can be found.
+        // Type parameters cannot be inferred from other operands.
         for arg in args.iter().filter(|arg| !matches!(arg.item, Item::Literal(_) | Item::Value(_))) {
             self.value(arg)?;
         }
@@ -60,20 +60,20 @@ impl Check<'_> {
         Some(args)
     }
 
-    /// What functions of the library know beside their own type parameters.
+    /// The constants that functions of the library have besides their type parameters.
     pub(super) fn library_names(dtype: DType) -> [(&'static str, bool); 2] {
         [("HALF", dtype.is_half()), ("DOUBLE", dtype == DType::F64)]
     }
 
     /// The library, parsed when it is first asked for.
-    pub(super) fn library(&mut self) -> Rc<Surroundings> {
+    pub(super) fn library(&mut self) -> Rc<ItemScope> {
         if let Some(known) = &self.library {
             return known.clone();
         }
         let mut errors = Errors::new();
         let items: Items = syntax::parse_items(SOURCE, &mut errors);
         assert!(errors.is_empty(), "the library's own text: {errors:?}");
-        let library = Surroundings::of(items.into(), None);
+        let library = ItemScope::of(items.into(), None);
         self.library = Some(library.clone());
         library
     }

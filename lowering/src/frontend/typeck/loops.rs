@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 
 use super::carried::CarriedValue;
-use super::operand::Spot;
+use super::operand::ErrorLoc;
 use super::scope::{Slot, Variable};
 use super::{Check, Item, Literal, LiteralValue, Operand, Range};
 use crate::frontend::syntax::{BlockExpr, Expr};
@@ -15,10 +15,10 @@ use crate::support::dtype::DType;
 /// How often a `static_range` may repeat its body.
 const MAX_UNROLLED: i128 = 4096;
 
-/// How many operations a `static_range` may make: what reads them is slower than in proportion to their number.
+/// How many operations a `static_range` may make: compile time grows faster than their number.
 const MAX_OPERATIONS: usize = 20_000;
 
-/// How a loop runs from its last value to its first.
+/// How to write a loop from the last value to the first.
 pub(super) const COUNT_DOWN: &str =
     "to count down, turn the variable: `for j in 0..n { let i = n - 1 - j; .. }`";
 
@@ -103,7 +103,7 @@ impl Check<'_> {
         if !good {
             return None;
         }
-        let dtype = self.common_type("a range", Spot::Here(loc), &ends)?;
+        let dtype = self.common_type("a range", ErrorLoc::Here(loc), &ends)?;
         let [low, high, step] = ends.map(|end| self.value_as(end, dtype, "an end of this range"));
         Some((dtype, [low?, high?, step?]))
     }
@@ -170,11 +170,11 @@ impl Check<'_> {
         let Some((low, high, step)) = self.static_ends(range, loc) else {
             return self.skip_loop(var, body, loc);
         };
-        let turns = (high - low + step - 1) / step;
+        let trip_count = (high - low + step - 1) / step;
         let made = self.func().value_count();
         let mut index = low;
         while index < high {
-            if self.report_length(range_loc, (turns, (index - low) / step), made) {
+            if self.report_length(range_loc, (trip_count, (index - low) / step), made) {
                 let slots = self.assigned_slots(std::iter::once(body));
                 return self.poison(&slots, loc);
             }
@@ -193,16 +193,16 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the turns of a `static_range` that are `done` have made too many operations, which is reported.
-    fn report_length(&mut self, loc: Loc, (turns, done): (i128, i128), before: usize) -> bool {
+    /// Reports a `static_range` whose `done` iterations have made too many operations.
+    fn report_length(&mut self, loc: Loc, (trip_count, done): (i128, i128), before: usize) -> bool {
         let made = self.func().value_count() - before;
         if made <= MAX_OPERATIONS {
             return false;
         }
-        let about = made as i128 / done.max(1) * turns;
+        let about = made as i128 / done.max(1) * trip_count;
         self.error_help(
             loc,
-            format!("this `static_range` makes about {about} operations in {turns} turns: at most {MAX_OPERATIONS}"),
+            format!("this `static_range` makes about {about} operations in {trip_count} turns: at most {MAX_OPERATIONS}"),
             "`tl::range` makes a loop",
         );
         true
@@ -236,7 +236,7 @@ impl Check<'_> {
         Some((low, high, step))
     }
 
-    /// Checks a loop's body once for its own mistakes after its head failed.
+    /// Checks a loop's body once for its own mistakes after its range or condition failed.
     fn skip_loop(&mut self, var: Option<&Ident>, body: &BlockExpr, loc: Loc) {
         let slots = self.assigned_slots(std::iter::once(body));
         self.poison(&slots, loc);
@@ -259,18 +259,18 @@ impl Check<'_> {
         loc: Loc,
         mut open: impl FnMut(&mut Self, &[Value]) -> LoopFrame<'f, Self>,
     ) {
-        if self.loops == MAX_NESTED {
+        if self.loop_depth == MAX_NESTED {
             self.error(loc, format!("loops nest at most {MAX_NESTED} deep"));
             let slots = self.assigned_slots(std::iter::once(body));
             return self.poison(&slots, loc);
         }
-        self.loops += 1;
-        self.settle(var, body, loc, &mut open);
-        self.loops -= 1;
+        self.loop_depth += 1;
+        self.infer_carried_types(var, body, loc, &mut open);
+        self.loop_depth -= 1;
     }
 
-    /// Checks the body until the types of the carried variables settle.
-    fn settle<'f>(
+    /// Checks the body until the types of the carried variables reach a fixpoint.
+    fn infer_carried_types<'f>(
         &mut self,
         var: Option<&Ident>,
         body: &BlockExpr,
@@ -285,11 +285,11 @@ impl Check<'_> {
         if inits.iter().any(|init| matches!(init.item, Item::Failed)) {
             return self.skip_loop(var, body, loc);
         }
-        // A carried variable that starts as a bare literal takes the type its first assignment gives it.
+        // A carried variable that starts as a bare literal takes the type of its first assignment.
         for attempt in 0..2 {
             let mark = self.builder.mark();
             let errors = self.errors.len();
-            self.carried_slots(&slots, &carried, &inits);
+            self.begin_carried(&slots, &carried, &inits);
             let Some(init_values) = self.flatten_all(&inits) else {
                 return self.skip_loop(var, body, loc);
             };
@@ -302,7 +302,7 @@ impl Check<'_> {
             let assigned: Vec<Option<Loc>> =
                 carried.iter().map(|&i| self.scopes.get(slots[i]).assigned).collect();
             if attempt == 0
-                && let Some(retyped) = self.retype(&inits, &finals)
+                && let Some(retyped) = self.retype_literals(&inits, &finals)
             {
                 self.builder.rewind(mark);
                 self.errors.truncate(errors);
@@ -344,7 +344,7 @@ impl Check<'_> {
     }
 
     /// Remembers what [`Check::set_carried`] rebuilds.
-    fn carried_slots(&mut self, slots: &[Slot], carried: &[usize], inits: &[Operand]) {
+    fn begin_carried(&mut self, slots: &[Slot], carried: &[usize], inits: &[Operand]) {
         self.scopes.carried = carried.iter().zip(inits).map(|(&i, init)| (slots[i], init.clone())).collect();
         for (i, &slot) in slots.iter().enumerate() {
             if !carried.contains(&i) {
@@ -364,7 +364,7 @@ impl Check<'_> {
     }
 
     /// Initial operands with bare literals given the type that the body assigned, if that changes any.
-    fn retype(&mut self, inits: &[Operand], finals: &[Option<Operand>]) -> Option<Vec<Operand>> {
+    fn retype_literals(&mut self, inits: &[Operand], finals: &[Option<Operand>]) -> Option<Vec<Operand>> {
         let mut changed = false;
         let retyped = inits
             .iter()

@@ -1,10 +1,9 @@
-//! A parsed kernel to tile IR, once for each declared variant: names, types, shapes. Every mistake a user can make is
-//! found here, on its own tokens; after this stage an error is ours.
+//! Checks a parsed kernel and builds its tile IR, once for each declared variant: names, types, shapes. Every mistake
+//! that a user can make is reported here or in `syntax`, on its own tokens; a later error is a bug of the compiler.
 //!
 //! The operations bring their own typing rules ([`crate::ops::Intrinsic::check`], [`crate::ops::scalar`]); this module
-//! gives them the vocabulary: literals that take the other operand's type, broadcasting, pointers, constants, scopes.
+//! has what they share: literals that take the other operand's type, broadcasting, pointers, constants, scopes.
 
-mod alone;
 mod branch;
 mod call;
 mod carried;
@@ -24,6 +23,7 @@ mod pointer;
 mod scope;
 mod settings;
 mod stmt;
+mod uncalled;
 mod unify;
 mod variants;
 mod view;
@@ -40,18 +40,18 @@ use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
 
 use function::Frame;
-use items::Surroundings;
-pub use operand::Spot;
+use items::ItemScope;
+pub use operand::ErrorLoc;
 use scope::Scopes;
 
-pub use alone::check_function;
 pub use foreign::element_type;
 pub use function::Callee;
-pub use settings::{Settings, maxnreg_place};
+pub use settings::{Settings, maxnreg_loc};
+pub use uncalled::check_function;
 pub use variants::{ConstValue, Variant, variants};
 pub use view::axes;
 
-/// What an expression is, and where it stands.
+/// What an expression evaluates to, and its span.
 #[derive(Clone, Debug)]
 pub struct Operand {
     pub item: Item,
@@ -60,7 +60,7 @@ pub struct Operand {
 
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// A number or bool known at build.
+    /// A constant number or bool.
     Literal(Literal),
     /// A tile or scalar.
     Value(Value),
@@ -75,21 +75,21 @@ pub enum Item {
     List(Vec<Operand>),
     Text(String),
     Range(Range),
-    /// What can be called: a function, a closure, a function of `tl::`.
+    /// A callee: a function, a closure, a function of `tl::`.
     Function(Callee),
     Unit,
-    /// Something that was already reported; whatever is made of it is silent.
+    /// An error that was already reported; errors that follow from it are not.
     Failed,
 }
 
-/// A constant. Without an element type it takes the one it meets.
+/// A constant. Without an element type it takes that of the other operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Literal {
     pub value: LiteralValue,
     pub dtype: Option<DType>,
-    /// Written as digits: an integer may then stand for a float.
+    /// Written as digits: an integer may then become a float.
     pub digits: bool,
-    /// Made with `!`: a negative one stands for the same bits of an unsigned integer.
+    /// Made with `!`: a negative one may become the unsigned integer of the same bits.
     pub complement: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct Pointer {
     pub shape: Shape,
 }
 
-/// What a `for` runs over.
+/// The range of a `for`.
 #[derive(Clone, Debug)]
 pub struct Range {
     pub low: Box<Operand>,
@@ -129,14 +129,14 @@ pub struct Call {
     pub loc: Loc,
     pub generics: Vec<GenericArg>,
     pub args: Vec<Operand>,
-    /// The first argument as written, for a function that says it.
+    /// The first argument as written, for a function that prints it.
     pub text: String,
 }
 
-/// What one variant checked to.
+/// The result of checking one variant.
 pub struct Checked {
     pub func: Func,
-    /// What `tl::static_print` said.
+    /// The output of `tl::static_print`.
     pub prints: Vec<String>,
 }
 
@@ -147,27 +147,27 @@ pub struct Check<'a> {
     scopes: Scopes,
     errors: Errors,
     prints: Vec<String>,
-    /// How many loops stand around what is checked.
-    loops: u32,
-    /// The kernel, and the calls that lead from it to what is checked.
+    /// How many loops are around the current expression.
+    loop_depth: u32,
+    /// The call stack: the kernel, then each inlined call.
     frames: Vec<Frame>,
-    /// Functions and constants that names mean where no variable has them.
-    surroundings: Rc<Surroundings>,
-    /// In a combination: the first value that is its own. Earlier ones are the program's, out of its reach.
-    own_from: Option<usize>,
-    /// The functions that come with the compiler, once they were asked for.
-    library: Option<Rc<Surroundings>>,
-    /// Within one of those: the call that led there, which stands for its text.
+    /// Functions and constants in scope; variables shadow them.
+    item_scope: Rc<ItemScope>,
+    /// In a combine region: the index of its first value. Earlier values are the program's, which it may not capture.
+    combine_region_start: Option<usize>,
+    /// The functions of the compiler's library, parsed on first use.
+    library: Option<Rc<ItemScope>>,
+    /// Inside of one of those: the span of the call, to report errors on.
     site: Option<Loc>,
-    /// How many expressions stand around what is checked, those of callers included.
+    /// How many expressions are around the current one, those of callers included.
     depth: u32,
-    /// How many calls were put in the place of functions.
+    /// How many calls were inlined.
     inlined: u32,
-    /// How many values of constants stand around what is checked.
-    constants: u32,
-    /// The lines on which blocks ended that declared a name, while nothing else has it.
+    /// How many constants are being evaluated around the current expression.
+    constant_depth: u32,
+    /// For a name that is out of scope: the line on which its block ended.
     ended: HashMap<String, usize>,
-    /// Where among the mistakes it stands that a variable may be used before it is assigned.
+    /// For a variable that may be used before it is assigned: the index of that error.
     unassigned: HashMap<scope::Slot, usize>,
 }
 
@@ -175,8 +175,8 @@ pub struct Check<'a> {
 pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     let mut func = Func::new(kernel.name.to_string(), Loc::of(&kernel.name));
     let builder = FuncBuilder::new(&mut func);
-    let surroundings = Surroundings::of(kernel.items.clone(), None);
-    let mut check = Check::new(kernel, builder, Frame::kernel(kernel, variant), surroundings);
+    let item_scope = ItemScope::of(kernel.items.clone(), None);
+    let mut check = Check::new(kernel, builder, Frame::kernel(kernel, variant), item_scope);
     check.signature(variant);
     check.body(&kernel.body);
     let Check { builder, errors, prints, .. } = check;
@@ -190,12 +190,12 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
 }
 
 impl<'a> Check<'a> {
-    /// At the start of a body, with nothing in scope.
+    /// The state at the start of a body, with nothing in scope.
     fn new(
         kernel: &'a Kernel,
         builder: FuncBuilder<'a>,
         frame: Frame,
-        surroundings: Rc<Surroundings>,
+        item_scope: Rc<ItemScope>,
     ) -> Check<'a> {
         Check {
             kernel,
@@ -203,15 +203,15 @@ impl<'a> Check<'a> {
             scopes: Scopes::new(),
             errors: Errors::new(),
             prints: vec![],
-            loops: 0,
+            loop_depth: 0,
             frames: vec![frame],
-            surroundings,
-            own_from: None,
+            item_scope,
+            combine_region_start: None,
             library: None,
             site: None,
             depth: 0,
             inlined: 0,
-            constants: 0,
+            constant_depth: 0,
             ended: HashMap::new(),
             unassigned: HashMap::new(),
         }
@@ -225,7 +225,7 @@ impl Check<'_> {
             let operand = self.wrap(Item::Literal(value.literal()), self.builder.loc);
             self.scopes.bind(name, operand, false);
         }
-        // A generic whose values were not declared was reported: whatever depends on it is silent.
+        // A generic whose values were not declared was reported: errors that follow from it are not.
         for generic in &self.kernel.generics {
             let name = generic.name().to_string();
             if !self.scopes.is_bound(&name) && !variant.types.iter().any(|(own, _)| *own == name) {
@@ -266,7 +266,7 @@ impl Check<'_> {
     /// An element type or type parameter by name.
     fn resolve_type(&mut self, ty: &TypeName) -> Option<DType> {
         if let Some(own) = self.frame().type_param(&ty.name) {
-            // One without a type was reported where it should have got it.
+            // A type parameter without a type was reported where it should have got one.
             return own;
         }
         if let Some(dtype) = DType::parse(&ty.name) {
@@ -284,7 +284,7 @@ impl Check<'_> {
         None
     }
 
-    /// What is being checked: the kernel, or the function that the innermost call leads to.
+    /// The kernel, or the function of the innermost call.
     fn frame(&self) -> &Frame {
         self.frames.last().expect("the kernel's own frame stays")
     }

@@ -29,7 +29,7 @@ impl Check<'_> {
         }
         let ty = path[path.len().saturating_sub(2)].to_string();
         if self.frame().type_param(&ty) == Some(None) {
-            // Which type it is was reported as unknown, or is for a call to say.
+            // The type was reported as unknown, or a call decides it.
             return self.failed(loc);
         }
         if let [module, .., name] = path
@@ -55,7 +55,7 @@ impl Check<'_> {
         )
     }
 
-    /// An element type or declared type parameter, without a word if it is neither.
+    /// An element type or declared type parameter, without an error if it is neither.
     pub(super) fn type_named(&self, name: &str) -> Option<DType> {
         self.frame().type_param(name).unwrap_or_else(|| DType::parse(name))
     }
@@ -67,12 +67,12 @@ impl Check<'_> {
             Some(slot) => match &self.scopes.get(slot).operand {
                 Some(operand) => {
                     let operand = Operand { loc, ..operand.clone() };
-                    self.within_reach(operand)
+                    self.reject_capture(operand)
                 }
                 None => {
                     let problem = format!("`{text}` may be used before it is assigned");
-                    // Once is enough: the first value mends every use.
-                    let known = self.unassigned.get(&slot).and_then(|&place| self.errors.iter().nth(place));
+                    // One report is enough: an initial value fixes every use.
+                    let known = self.unassigned.get(&slot).and_then(|&index| self.errors.iter().nth(index));
                     if known.is_some_and(|error| error.message == problem) {
                         return self.failed(loc);
                     }
@@ -98,10 +98,10 @@ impl Check<'_> {
                 if text == "tl" {
                     return self.error_help(loc, "`tl` is a module, not a value", "write `tl::` and a name");
                 }
-                if let Some(operand) = self.out_of_sight(&text, loc) {
+                if let Some(operand) = self.report_out_of_scope(&text, loc) {
                     return operand;
                 }
-                let items = self.surroundings.names();
+                let items = self.item_scope.names();
                 let known = self.scopes.names().chain(items.iter().map(String::as_str));
                 match nearest(&text, known).map(str::to_string) {
                     Some(near) => self.error_help(
@@ -109,7 +109,7 @@ impl Check<'_> {
                         format!("`{text}` is not defined"),
                         format!("did you mean `{near}`?"),
                     ),
-                    None if self.is_constant_beside(&text) => self.error_help(
+                    None if self.looks_like_constant(&text) => self.error_help(
                         loc,
                         format!("`{text}` is not defined"),
                         "constants beside a kernel are seen only in a `#[fuse_module]`; or declare it inside the body",
@@ -120,7 +120,7 @@ impl Check<'_> {
         }
     }
 
-    /// A name between angle brackets where a constant is meant; it looks like a type.
+    /// A constant argument between angle brackets that is a name: it parses as a type.
     pub(super) fn generic_value(&mut self, written: &TypeName) -> Operand {
         let TypeName { name, loc } = written;
         if !self.scopes.is_bound(name) && self.type_named(name).is_some() {
@@ -129,14 +129,14 @@ impl Check<'_> {
         self.path(&[Ident::new(name, loc.start)], *loc)
     }
 
-    /// A variable that exists somewhere else: in a block that has ended, or around a nested function.
-    fn out_of_sight(&mut self, name: &str, loc: Loc) -> Option<Operand> {
+    /// Reports a variable that is out of scope: in a block that has ended, or around a nested function.
+    fn report_out_of_scope(&mut self, name: &str, loc: Loc) -> Option<Operand> {
         let text = format!("`{name}` is not defined");
         if let Some(line) = self.ended.get(name) {
             let help = format!("it ended with its block on line {line}: declare it before the block");
             return Some(self.error_help(loc, text, help));
         }
-        if self.frame().sees_around(name) {
+        if self.frame().is_outer_variable(name) {
             let help =
                 format!("a nested `fn` sees no variables: give it `{name}` as an argument, or use a closure");
             return Some(self.error_help(loc, text, help));
@@ -144,8 +144,8 @@ impl Check<'_> {
         None
     }
 
-    /// Whether a name is written as constants are, in a kernel that sees none of its neighbors.
-    fn is_constant_beside(&self, name: &str) -> bool {
+    /// Whether a name is written like a constant, in a kernel outside of a `#[fuse_module]`.
+    fn looks_like_constant(&self, name: &str) -> bool {
         let upper = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         name.len() > 1 && name.chars().all(upper) && self.kernel.items.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the typing rules of operations are written with: values from operands, constants, conversions, broadcasting.
+//! Helpers of typing rules: values from operands, constants, conversions, broadcasting.
 
 use super::{Call, Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
@@ -7,12 +7,12 @@ use crate::ops::{Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Sit
 use crate::support::diagnostic::{Diagnostic, Loc};
 use crate::support::dtype::{Class, DType};
 
-/// Where a mistake that two operands make together is reported.
+/// Where a mismatch of two operands is reported.
 #[derive(Clone, Copy)]
-pub enum Spot {
+pub enum ErrorLoc {
     /// On the operator between them.
     Here(Loc),
-    /// On the operand that does not go with those before it.
+    /// On the first operand that does not match those before it.
     Operand,
 }
 
@@ -21,7 +21,7 @@ impl Check<'_> {
         self.builder.func
     }
 
-    /// Whether the caller of the kernel vouches for what it does.
+    /// Whether the kernel is `unchecked`: its caller vouches for every access.
     pub fn is_unchecked(&self) -> bool {
         self.kernel.options.unchecked
     }
@@ -48,7 +48,7 @@ impl Check<'_> {
         self.failed(loc)
     }
 
-    /// An operand that stands for something already reported.
+    /// An operand for something already reported.
     pub fn failed(&self, loc: Loc) -> Operand {
         self.wrap(Item::Failed, loc)
     }
@@ -85,26 +85,26 @@ impl Check<'_> {
         self.operand(value, loc)
     }
 
-    /// The operation that a call has just built, for a method behind the call that says more about it.
+    /// The operation that a call has just built, for a method after the call that sets an attribute of it.
     pub fn operation_of(&mut self, operand: &Operand) -> Option<&mut Op> {
         let op = self.builder.last()?;
         let own = match operand.item {
             Item::Value(value) => op.results.contains(&value),
-            // What gives nothing is known by where it stands.
+            // An operation without results is identified by its span.
             Item::Unit => op.results.is_empty() && op.loc == operand.loc,
             _ => false,
         };
         own.then_some(op)
     }
 
-    /// The operation of `operand` stands at `loc` now, which takes in the methods behind the call.
+    /// Extends the span of the operation of `operand` to that of the methods after the call.
     pub fn extend_operation(&mut self, operand: &Operand, loc: Loc) {
         if let Some(op) = self.operation_of(operand) {
             op.loc.end = loc.end;
         }
     }
 
-    /// Adds what is to be said of an operation that only a debug build has; its number.
+    /// Adds the source site of an operation that only debug builds have; returns its index.
     pub fn site(&mut self, site: Site) -> u32 {
         let sites = &mut self.builder.func.sites;
         let known = sites.iter().position(|other| *other == site);
@@ -127,7 +127,7 @@ impl Check<'_> {
         self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0]
     }
 
-    /// A row of the lanewise table, by name, on values that fit it.
+    /// Applies a row of the lanewise table, by name, to values of the right types.
     pub fn row(&mut self, name: &str, args: &[Value], loc: Loc) -> Value {
         let op = scalar::row(name).expect("a row of the table");
         let ty = self.ty(args[args.len() - 1]).clone();
@@ -135,7 +135,7 @@ impl Check<'_> {
         self.push(scalar::Scalar::new(op, args.to_vec()), vec![ty], loc)[0]
     }
 
-    /// A number in every element of a tile of type `ty`.
+    /// A tile of type `ty` with a constant in every element.
     pub fn filled(&mut self, value: ConstantValue, ty: &Type, loc: Loc) -> Value {
         let scalar = self.push(Constant { value }, vec![Type::scalar(ty.dtype)], loc)[0];
         self.splat(scalar, &ty.shape, loc)
@@ -263,7 +263,7 @@ impl Check<'_> {
                 ConstantValue::Float(value)
             }
             (value, _) => {
-                // Beside another operand it is as likely that the other one is of the wrong type.
+                // With another operand it is as likely that the other one is of the wrong type.
                 let what = what.filter(|what| !what.starts_with("an operand"));
                 let help = match value {
                     LiteralValue::Number(ConstantValue::Float(value))
@@ -305,7 +305,7 @@ impl Check<'_> {
         Some(self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0])
     }
 
-    /// The operand as elements of a slice; what is reported says the type as the slice's declaration does.
+    /// The operand as elements of a slice; an error names the type as the slice's declaration does.
     pub fn value_for(&mut self, param: ParamId, operand: &Operand, what: &str) -> Option<Value> {
         let (elem, _) = self.func().slice(param);
         if let Item::Value(value) = operand.item
@@ -319,8 +319,8 @@ impl Check<'_> {
         self.value_as(operand, elem, what)
     }
 
-    /// The element type that operands of one operation share: that of those that have one.
-    pub fn common_type(&mut self, what: &str, spot: Spot, operands: &[&Operand]) -> Option<DType> {
+    /// The common element type of an operation's operands; literals without a type take it.
+    pub fn common_type(&mut self, what: &str, error_loc: ErrorLoc, operands: &[&Operand]) -> Option<DType> {
         let mut found: Option<DType> = None;
         for operand in operands {
             let dtype = match &operand.item {
@@ -336,9 +336,9 @@ impl Check<'_> {
             match (found, dtype) {
                 (Some(first), Some(second)) if first != second => {
                     let wider = wider(first, second);
-                    let loc = match spot {
-                        Spot::Here(loc) => loc,
-                        Spot::Operand => operand.loc,
+                    let loc = match error_loc {
+                        ErrorLoc::Here(loc) => loc,
+                        ErrorLoc::Operand => operand.loc,
                     };
                     let text = format!("{what} needs one element type, found {first} and {second}");
                     let help = match (first, second) {
@@ -347,14 +347,14 @@ impl Check<'_> {
                         }
                         _ => format!("convert one side: `.to::<{wider}>()`"),
                     };
-                    let begun = operands.iter().find_map(|operand| self.begun_as_integer(operand));
-                    let help = match begun.filter(|_| first.is_float() || second.is_float()) {
+                    let integer_init = operands.iter().find_map(|operand| self.integer_init(operand));
+                    let help = match integer_init.filter(|_| first.is_float() || second.is_float()) {
                         Some((name, value)) => {
                             format!("`{name}` began as the integer {value}: begin with `{value}.0`")
                         }
                         None => help,
                     };
-                    let note = operands.iter().find_map(|operand| self.hidden_memory(operand));
+                    let note = operands.iter().find_map(|operand| self.shadowed_parameter(operand));
                     self.report(Diagnostic { loc, message: text, help: Some(help), note });
                     return None;
                 }
@@ -372,8 +372,8 @@ impl Check<'_> {
         })
     }
 
-    /// The variable of the innermost loop that an operand is, where it began as an integer without a type.
-    fn begun_as_integer(&self, operand: &Operand) -> Option<(String, i128)> {
+    /// The carried variable that an operand is, if an integer literal without a type initialized it.
+    fn integer_init(&self, operand: &Operand) -> Option<(String, i128)> {
         let Item::Value(value) = operand.item else { return None };
         self.scopes.carried.iter().find_map(|(slot, init)| {
             let Item::Literal(Literal {
@@ -390,8 +390,8 @@ impl Check<'_> {
         })
     }
 
-    /// That a name of memory means a tile by now, where an operand is that tile.
-    fn hidden_memory(&self, operand: &Operand) -> Option<String> {
+    /// A note that a variable shadows a slice or view parameter, if an operand is that variable.
+    fn shadowed_parameter(&self, operand: &Operand) -> Option<String> {
         let Item::Value(value) = operand.item else { return None };
         self.scopes.names_of(value).find_map(|(name, variable)| {
             let parameter = self.scopes.outermost(name)?.operand.as_ref()?;
@@ -431,7 +431,7 @@ impl Check<'_> {
                 _ => 0.0,
             };
             if dtype.overflows(value) {
-                // Said of the digits, in the words for all of them.
+                // Reported as a literal that does not fit.
                 self.value_as(operand, dtype, "the value");
                 return self.failed(loc);
             }
@@ -466,7 +466,7 @@ impl Check<'_> {
         false
     }
 
-    // ---- words
+    // ---- descriptions
 
     /// What an operand is, for messages: `a tile of type f32[1024]`.
     pub fn describe(&self, operand: &Operand) -> String {
@@ -495,7 +495,7 @@ impl Check<'_> {
     }
 }
 
-/// The type of the two that holds more.
+/// The wider type of the two.
 fn wider(a: DType, b: DType) -> DType {
     match (a.is_float(), b.is_float()) {
         (true, false) => a,

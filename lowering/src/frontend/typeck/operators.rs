@@ -1,6 +1,6 @@
 //! Operators and the rows of the lanewise table, on constants and on tiles.
 
-use super::operand::Spot;
+use super::operand::ErrorLoc;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BinaryOp, Expr, UnaryOp};
 use crate::ir::{Type, Value};
@@ -20,7 +20,7 @@ impl Check<'_> {
         Operand { loc, ..result }
     }
 
-    /// `lhs op rhs`; mistakes stand on the operator.
+    /// `lhs op rhs`; mistakes are reported on the operator.
     pub(super) fn binary(&mut self, op: BinaryOp, op_loc: Loc, lhs: &Operand, rhs: &Operand) -> Operand {
         if let Some(result) = self.pointer_arithmetic(op, op_loc, lhs, rhs) {
             return result;
@@ -73,7 +73,7 @@ impl Check<'_> {
             Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => Some(value),
             _ => None,
         };
-        // A constant side decides without the other one, so that `CAUSAL && ..` is a constant where it is false.
+        // A constant operand decides without the other one, so that `CAUSAL && ..` is a constant where it is false.
         match (flags(lhs), flags(rhs)) {
             (Some(value), _) if value == and => Operand { loc, ..rhs.clone() },
             (_, Some(value)) if value == and => Operand { loc, ..lhs.clone() },
@@ -91,7 +91,7 @@ impl Check<'_> {
         }
     }
 
-    /// Applies a row of the lanewise table; mistakes stand on `loc`.
+    /// Applies a row of the lanewise table; mistakes are reported on `loc`.
     pub(super) fn scalar(
         &mut self,
         op: &'static ScalarOp,
@@ -109,8 +109,8 @@ impl Check<'_> {
         if self.report_class(op, what, &typed) {
             return self.failed(loc);
         }
-        let spot = if op.is_operator() { Spot::Here(loc) } else { Spot::Operand };
-        let Some(dtype) = self.common_type(what, spot, &typed) else { return self.failed(loc) };
+        let error_loc = if op.is_operator() { ErrorLoc::Here(loc) } else { ErrorLoc::Operand };
+        let Some(dtype) = self.common_type(what, error_loc, &typed) else { return self.failed(loc) };
         if !op.class.contains(dtype) {
             return self.error(loc, format!("{what} takes {}, found {dtype}", op.class.describe()));
         }
@@ -141,7 +141,7 @@ impl Check<'_> {
             let (dtype, digits) = match &operand.item {
                 Item::Value(value) => (self.ty(*value).dtype, None),
                 Item::Literal(literal) => {
-                    // Digits may stand for a float beside one.
+                    // An integer literal becomes a float if the other operand is one.
                     let bare = literal.dtype.is_none() && literal.digits && operands.len() > 1;
                     if bare {
                         continue;
@@ -213,8 +213,10 @@ impl Check<'_> {
         let dtype = {
             let operands: Vec<&Operand> =
                 args.iter().skip(usize::from(op.rule == TypeRule::Select)).collect();
-            let spot = if op.is_operator() { Spot::Here(loc) } else { Spot::Operand };
-            let Some(dtype) = self.common_type(what, spot, &operands) else { return Some(self.failed(loc)) };
+            let error_loc = if op.is_operator() { ErrorLoc::Here(loc) } else { ErrorLoc::Operand };
+            let Some(dtype) = self.common_type(what, error_loc, &operands) else {
+                return Some(self.failed(loc));
+            };
             dtype
         };
         let known = typed.iter().find_map(|literal| literal.dtype);
@@ -260,7 +262,7 @@ impl Check<'_> {
     }
 }
 
-/// What an operation on constants gives when its type does not hold it, where Rust would refuse that.
+/// The result of an operation on constants that overflows its type, where Rust would reject that.
 fn overflow(op: &ScalarOp, inputs: &[i128], dtype: DType) -> Option<String> {
     let exact = match op.algebra {
         ArithKind::Add => inputs[0].checked_add(inputs[1]),

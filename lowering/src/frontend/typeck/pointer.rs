@@ -8,7 +8,7 @@ use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
 impl Check<'_> {
-    /// The result when a side is a slice or pointer.
+    /// The result if an operand is a slice or pointer.
     pub(super) fn pointer_arithmetic(
         &mut self,
         op: BinaryOp,

@@ -11,11 +11,11 @@ use crate::support::diagnostic::Loc;
 pub struct Variable {
     pub operand: Option<Operand>,
     pub mutable: bool,
-    /// Where it last got its value.
+    /// The span of its last assignment.
     pub assigned: Option<Loc>,
 }
 
-/// Which binding a name means, stable while inner scopes come and go.
+/// The index of a binding, stable while inner scopes come and go.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Slot(usize);
 
@@ -46,17 +46,17 @@ impl Scopes {
         self.tables.last().into_iter().flat_map(|table| table.keys()).map(String::as_str)
     }
 
-    /// Whether a name means what the outermost scope declares: a parameter.
+    /// Whether a name is bound in the outermost scope: a parameter.
     pub fn is_outermost(&self, name: &str, slot: Slot) -> bool {
         self.tables.first().and_then(|table| table.get(name)) == Some(&slot)
     }
 
-    /// What the outermost scope declares by this name.
+    /// The variable of this name in the outermost scope.
     pub fn outermost(&self, name: &str) -> Option<&Variable> {
         self.tables.first().and_then(|table| table.get(name)).map(|slot| self.get(*slot))
     }
 
-    /// The names that mean this value now.
+    /// The names that are bound to this value now.
     pub fn names_of(&self, value: Value) -> impl Iterator<Item = (&str, &Variable)> {
         let named = self.tables.iter().flatten().map(|(name, slot)| (name.as_str(), self.get(*slot)));
         named.filter(move |(_, variable)| {
@@ -75,7 +75,7 @@ impl Scopes {
         self.tables.last_mut().expect("the outermost scope stays").insert(name.to_string(), slot);
     }
 
-    /// Binds a copy of a variable of the place where a closure stands.
+    /// Binds a copy of a variable that a closure captures.
     pub fn capture(&mut self, name: &str, variable: Variable) {
         self.declare(name, Variable { mutable: false, ..variable });
         self.captured.push(Slot(self.slots.len() - 1));
@@ -89,7 +89,7 @@ impl Scopes {
         self.tables.iter().rev().find_map(|table| table.get(name)).copied()
     }
 
-    /// Every name in scope with what it means now.
+    /// Every name in scope with its variable.
     pub fn visible(&self) -> HashMap<String, Variable> {
         let mut visible = HashMap::new();
         for (name, slot) in self.tables.iter().flatten() {
@@ -98,7 +98,7 @@ impl Scopes {
         visible
     }
 
-    /// Starts over with an empty scope, as a function's body does; gives the scopes to go back to.
+    /// Starts with an empty scope, as a function's body does; returns the scopes to resume.
     pub fn isolate(&mut self) -> Vec<HashMap<String, Slot>> {
         std::mem::replace(&mut self.tables, vec![HashMap::new()])
     }

@@ -1,4 +1,4 @@
-//! Numbers about how a variant is compiled: they stand in the attribute for every variant, or in a config for its own.
+//! Integer settings of how a variant is compiled: of the attribute for every variant, or of a config for its own.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
@@ -6,26 +6,27 @@ use super::variants::{ConstValue, Variant};
 use crate::frontend::syntax::{Config, GenericParam, Kernel, ParamType, SETTINGS, VariantKind, VariantValue};
 use crate::support::diagnostic::{Errors, Loc};
 
-/// How one variant is compiled; what is not said is the compiler's to choose.
+/// How one variant is compiled; the compiler chooses what is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Settings {
     /// Warps of a block: of a program, unless several blocks run it.
     pub num_warps: Option<u32>,
     /// Blocks of a cluster that run one program together, where the GPU has clusters.
     pub num_ctas: Option<u32>,
-    /// Iterations of a loop whose loads are in flight at once on a GPU, for loops that do not say themselves; 1 loads
-    /// nothing ahead.
+    /// Iterations of a loop whose loads are in flight at once on a GPU, for loops without `num_stages` of their own; 1 does
+    /// not software-pipeline.
     pub num_stages: Option<u32>,
-    /// The most registers of a thread, `.maxnreg`, but for the general body beside another one. 255 is no limit.
+    /// The most registers of a thread, `.maxnreg`, except in the general specialization beside another one. 255 is no
+    /// limit.
     pub maxnreg: Option<u32>,
 }
 
-/// What a setting may be, and where it is kept.
+/// The values that a setting may have, and its field.
 struct SettingRule {
     allowed: fn(i128) -> bool,
-    /// What `allowed` says, in words.
+    /// `allowed` in words.
     words: &'static str,
-    place: fn(&mut Settings) -> &mut Option<u32>,
+    field: fn(&mut Settings) -> &mut Option<u32>,
 }
 
 /// In the order of [`SETTINGS`]. No thread has more than 255 registers, and ptxas needs 24 for a call's own.
@@ -33,22 +34,22 @@ const RULES: [SettingRule; SETTINGS.len()] = [
     SettingRule {
         allowed: |value| (1..=32).contains(&value) && value.count_ones() == 1,
         words: "1, 2, 4, 8, 16 or 32",
-        place: |settings| &mut settings.num_warps,
+        field: |settings| &mut settings.num_warps,
     },
     SettingRule {
         allowed: |value| (1..=8).contains(&value) && value.count_ones() == 1,
         words: "1, 2, 4 or 8",
-        place: |settings| &mut settings.num_ctas,
+        field: |settings| &mut settings.num_ctas,
     },
     SettingRule {
         allowed: |value| (1..=8).contains(&value),
         words: "1 to 8",
-        place: |settings| &mut settings.num_stages,
+        field: |settings| &mut settings.num_stages,
     },
     SettingRule {
         allowed: |value| (24..=255).contains(&value),
         words: "24 to 255",
-        place: |settings| &mut settings.maxnreg,
+        field: |settings| &mut settings.maxnreg,
     },
 ];
 
@@ -57,7 +58,7 @@ pub(super) fn is_setting(name: &Ident) -> bool {
     SETTINGS.iter().any(|setting| name == setting)
 }
 
-/// The settings of a config, or of the whole kernel where it says nothing, for a variant with these types and constants.
+/// The settings of a config, or of the whole kernel where it has none, for a variant with these types and constants.
 pub(super) fn settings(
     kernel: &Kernel,
     config: Option<&Config>,
@@ -66,10 +67,10 @@ pub(super) fn settings(
 ) -> Settings {
     let mut settings = Settings::default();
     for (name, rule) in SETTINGS.iter().zip(&RULES) {
-        match own(name, config).or_else(|| shared(name, kernel, variant)) {
+        match config_setting(name, config).or_else(|| kernel_setting(name, kernel, variant)) {
             None => {}
             Some(Ok((value, _))) if (rule.allowed)(value) => {
-                *(rule.place)(&mut settings) = Some(value as u32);
+                *(rule.field)(&mut settings) = Some(value as u32);
             }
             Some(Ok((value, loc))) => {
                 errors.push(loc, format!("`{name}` is {}, found {value}", rule.words));
@@ -80,8 +81,8 @@ pub(super) fn settings(
     settings
 }
 
-/// Where the most registers are said that a variant's threads may have: in its config, or for the whole kernel.
-pub fn maxnreg_place(kernel: &Kernel, variant: &Variant) -> Option<Loc> {
+/// The span of `maxnreg` for a variant: in its config, or for the whole kernel.
+pub fn maxnreg_loc(kernel: &Kernel, variant: &Variant) -> Option<Loc> {
     let name = "maxnreg";
     let agrees = |(entry, value): &(Ident, VariantValue)| match value.kind {
         VariantKind::Type(dtype) => {
@@ -99,15 +100,15 @@ pub fn maxnreg_place(kernel: &Kernel, variant: &Variant) -> Option<Loc> {
             && settings(kernel, Some(config), variant, &mut Errors::new()) == variant.settings
     };
     let config = kernel.options.configs.iter().find(is_own);
-    match own(name, config).or_else(|| shared(name, kernel, variant))? {
+    match config_setting(name, config).or_else(|| kernel_setting(name, kernel, variant))? {
         Ok((_, loc)) | Err((loc, _)) => Some(loc),
     }
 }
 
-/// A number, or what is wrong with it.
+/// An integer, or its error.
 type SettingResult = Result<(i128, Loc), (Loc, String)>;
 
-fn own(name: &str, config: Option<&Config>) -> Option<SettingResult> {
+fn config_setting(name: &str, config: Option<&Config>) -> Option<SettingResult> {
     let (_, value) = config?.entries.iter().find(|(entry, _)| entry == name)?;
     Some(match value.kind {
         VariantKind::Int(number) => Ok((number, value.loc)),
@@ -115,8 +116,8 @@ fn own(name: &str, config: Option<&Config>) -> Option<SettingResult> {
     })
 }
 
-fn shared(name: &str, kernel: &Kernel, variant: &Variant) -> Option<SettingResult> {
-    let (_, expr) = kernel.options.settings.iter().find(|(shared, _)| shared == name)?;
+fn kernel_setting(name: &str, kernel: &Kernel, variant: &Variant) -> Option<SettingResult> {
+    let (_, expr) = kernel.options.settings.iter().find(|(setting, _)| setting == name)?;
     Some(evaluate(expr, variant).map(|value| (value, Loc::of(expr))))
 }
 
@@ -144,7 +145,7 @@ fn evaluate(expr: &syn::Expr, variant: &Variant) -> Result<i128, (Loc, String)> 
             let Some((_, otherwise)) = &choice.else_branch else {
                 return wrong("this `if` needs an `else`".into());
             };
-            let chosen = if holds(&choice.cond, variant)? { then } else { &**otherwise };
+            let chosen = if evaluate_condition(&choice.cond, variant)? { then } else { &**otherwise };
             return evaluate(chosen, variant);
         }
         syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => {
@@ -196,7 +197,7 @@ fn evaluate(expr: &syn::Expr, variant: &Variant) -> Result<i128, (Loc, String)> 
 }
 
 /// Whether a condition on a variant's constants and the sizes of its types holds.
-fn holds(expr: &syn::Expr, variant: &Variant) -> Result<bool, (Loc, String)> {
+fn evaluate_condition(expr: &syn::Expr, variant: &Variant) -> Result<bool, (Loc, String)> {
     let unknown = || {
         let bools = variant.consts.iter().filter(|(_, value)| matches!(value, ConstValue::Bool(_)));
         let known: String = bools.map(|(name, _)| format!("`{name}`, ")).collect();
@@ -205,8 +206,10 @@ fn holds(expr: &syn::Expr, variant: &Variant) -> Result<bool, (Loc, String)> {
     };
     match expr {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(bool), .. }) => Ok(bool.value),
-        syn::Expr::Paren(inner) => holds(&inner.expr, variant),
-        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Not(_), expr, .. }) => Ok(!holds(expr, variant)?),
+        syn::Expr::Paren(inner) => evaluate_condition(&inner.expr, variant),
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Not(_), expr, .. }) => {
+            Ok(!evaluate_condition(expr, variant)?)
+        }
         syn::Expr::Path(path) => {
             let named = path.path.get_ident();
             match named.and_then(|name| variant.consts.iter().find(|(own, _)| name == own)) {
@@ -215,10 +218,10 @@ fn holds(expr: &syn::Expr, variant: &Variant) -> Result<bool, (Loc, String)> {
             }
         }
         syn::Expr::Binary(syn::ExprBinary { left, op: syn::BinOp::And(_), right, .. }) => {
-            Ok(holds(left, variant)? && holds(right, variant)?)
+            Ok(evaluate_condition(left, variant)? && evaluate_condition(right, variant)?)
         }
         syn::Expr::Binary(syn::ExprBinary { left, op: syn::BinOp::Or(_), right, .. }) => {
-            Ok(holds(left, variant)? || holds(right, variant)?)
+            Ok(evaluate_condition(left, variant)? || evaluate_condition(right, variant)?)
         }
         syn::Expr::Binary(binary) => {
             let compare: fn(&i128, &i128) -> bool = match binary.op {
@@ -250,8 +253,8 @@ fn size_of(function: &syn::Expr, variant: &Variant) -> Option<u32> {
     variant.types.iter().find(|(own, _)| name == own).map(|(_, dtype)| dtype.bytes())
 }
 
-/// What a config of a tuned kernel says of its settings, for the variant's label.
-pub(super) fn named(kernel: &Kernel, config: Option<&Config>) -> Vec<(String, i128)> {
+/// The settings in a config of a tuned kernel, for the variant's label.
+pub(super) fn named_settings(kernel: &Kernel, config: Option<&Config>) -> Vec<(String, i128)> {
     let entries = config.filter(|_| kernel.options.tune.is_some()).map(|config| config.entries.as_slice());
     entries
         .unwrap_or_default()
@@ -264,16 +267,17 @@ pub(super) fn named(kernel: &Kernel, config: Option<&Config>) -> Vec<(String, i1
         .collect()
 }
 
-/// A key that no call can compute a number from.
+/// Reports a key of `tune` that is no number.
 fn report_key(kernel: &Kernel, key: &TokenStream, errors: &mut Errors) {
     let mut tokens = key.clone().into_iter();
     let (Some(token), None) = (tokens.next(), tokens.next()) else { return };
-    let named = |name: &str| kernel.params.iter().any(|param| param.name == name);
+    let is_param = |name: &str| kernel.params.iter().any(|param| param.name == name);
     let (text, help) = match &token {
         TokenTree::Literal(literal) => {
             let text = literal.to_string();
             let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return };
-            let help = if named(name) { format!("write `{name}`") } else { "write it without quotes".into() };
+            let help =
+                if is_param(name) { format!("write `{name}`") } else { "write it without quotes".into() };
             ("a key is a parameter or an expression of them, found a string", help)
         }
         TokenTree::Ident(name) => {

@@ -35,13 +35,13 @@ impl Check<'_> {
                 Some(Stmt::Expr(Expr { kind: ExprKind::Exit(_), .. }))
             ) =>
             {
-                // It was reported, and gives nothing more to say.
+                // The exit was reported.
                 self.failed(block.loc)
             }
             None => self.unit(block.loc),
         };
         if let Some(outer) = outer {
-            self.surroundings = outer;
+            self.item_scope = outer;
         }
         let line = block.loc.end.end().line;
         self.ended.extend(self.scopes.innermost().map(|name| (name.to_string(), line)));
@@ -75,7 +75,7 @@ impl Check<'_> {
             Stmt::While { condition, body, loc } => self.while_loop(condition, body, *loc),
             Stmt::Expr(expr) => {
                 let value = self.expr(expr);
-                // A value that nothing takes is a mistake more often than not; Rust would warn.
+                // An unused value is a mistake more often than not; Rust would warn.
                 if matches!(value.item, Item::Range(_) | Item::List(_)) {
                     let text = format!("{} is not a statement", value.item_name());
                     self.error(expr.loc, text);
@@ -90,7 +90,7 @@ impl Check<'_> {
         if let Item::Literal(literal) = operand.item
             && literal.dtype.is_none()
         {
-            // Checked like any literal that meets a type, but kept a constant.
+            // Checked like any literal with an expected type, but still a constant.
             return match self.value_as(operand, dtype, "the value") {
                 Some(_) => {
                     let value = match literal.value {
@@ -132,20 +132,20 @@ impl Check<'_> {
                         values.len()
                     );
                     self.error(*loc, text);
-                    self.bind_failed(parts, value.loc);
+                    self.bind_errors(parts, value.loc);
                 }
-                Item::Failed => self.bind_failed(parts, value.loc),
+                Item::Failed => self.bind_errors(parts, value.loc),
                 _ => {
                     let text = format!("a tuple pattern takes a tuple, found {}", self.describe(&value));
                     self.error(*loc, text);
-                    self.bind_failed(parts, value.loc);
+                    self.bind_errors(parts, value.loc);
                 }
             },
         }
     }
 
-    /// Binds names to nothing further to report.
-    fn bind_failed(&mut self, parts: &[Pattern], loc: Loc) {
+    /// Binds names to errors, so that their uses are not reported.
+    fn bind_errors(&mut self, parts: &[Pattern], loc: Loc) {
         for part in parts {
             let failed = self.failed(loc);
             self.bind(part, failed);
@@ -165,7 +165,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a name is that the kernel's signature declares, and what to do instead of assigning it.
+    /// The kind of parameter that a name of the signature is, and what to do instead of assigning it.
     fn parameter(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Arguments against the parameters of functions: type parameters found, constants bound, types compared.
+//! Unifies arguments with the parameters of functions: infers type parameters, binds constants, compares types.
 
 use proc_macro2::Ident;
 
@@ -13,16 +13,16 @@ use crate::support::dtype::DType;
 /// Type parameters and constants of a call, in order.
 type TypeBindings = (Vec<(String, Option<DType>)>, Vec<(String, ConstValue)>);
 
-/// A type parameter while a call is understood.
+/// A type parameter of a call whose types are being inferred.
 struct TypeParam<'f> {
     name: &'f Ident,
     dtype: Option<DType>,
-    /// Where it got its type.
+    /// The span that its type comes from.
     loc: Loc,
 }
 
 impl Check<'_> {
-    /// The generics of a call: what stands in its turbofish, and what follows from the arguments.
+    /// The generics of a call: from its turbofish, or inferred from the arguments.
     pub(super) fn bind_generics(&mut self, function: &FnItem, call: &Call) -> Option<TypeBindings> {
         let given = &call.generics;
         let wanted = function.generics.len();
@@ -52,7 +52,7 @@ impl Check<'_> {
                 }
             }
         }
-        // Values say what a type is before constants, which take whatever they meet.
+        // Values decide a type before constants, which take any.
         for literals in [false, true] {
             for (param, arg) in function.params.iter().zip(&call.args) {
                 self.infer(&param.ty, arg, literals, &mut types);
@@ -97,10 +97,10 @@ impl Check<'_> {
     fn const_argument(
         &mut self,
         call: &Call,
-        (function, place): (&FnItem, usize),
+        (function, index): (&FnItem, usize),
         given: Option<&GenericArg>,
     ) -> Option<ConstValue> {
-        let GenericParam::Const { name, ty } = &function.generics[place] else { return None };
+        let GenericParam::Const { name, ty } = &function.generics[index] else { return None };
         let operand = match given {
             Some(GenericArg::Const(expr)) => self.expr(expr),
             Some(GenericArg::Type(written)) => self.generic_value(written),
@@ -135,7 +135,7 @@ impl Check<'_> {
         }
     }
 
-    /// Learns type parameters from an argument.
+    /// Infers type parameters from an argument.
     fn infer(&self, ty: &ValueType, arg: &Operand, literals: bool, types: &mut [TypeParam]) {
         let (elem, found) = match (ty, &arg.item) {
             (ValueType::Tuple { parts, .. }, Item::Tuple(args)) => {
@@ -166,21 +166,21 @@ impl Check<'_> {
         }
     }
 
-    /// The arguments as the parameters' types want them; `None` when one does not fit, which is reported.
-    pub(super) fn conform_all(&mut self, params: &[FunctionParam], call: &Call) -> Option<Vec<Operand>> {
-        let conformed: Vec<Option<Operand>> = params
+    /// The arguments with the parameters' types; `None` if one does not match, which is reported.
+    pub(super) fn unify_args(&mut self, params: &[FunctionParam], call: &Call) -> Option<Vec<Operand>> {
+        let unified: Vec<Option<Operand>> = params
             .iter()
             .zip(&call.args)
             .enumerate()
             .map(|(i, (param, arg))| {
-                self.conform(&param.ty, arg, &format!("argument {} of {}", i + 1, call.what))
+                self.unify(&param.ty, arg, &format!("argument {} of {}", i + 1, call.what))
             })
             .collect();
-        conformed.into_iter().collect()
+        unified.into_iter().collect()
     }
 
-    /// An operand of the type wanted; constants stay constants.
-    pub(super) fn conform(&mut self, ty: &ValueType, operand: &Operand, what: &str) -> Option<Operand> {
+    /// The operand with the parameter's type; constants stay constants.
+    pub(super) fn unify(&mut self, ty: &ValueType, operand: &Operand, what: &str) -> Option<Operand> {
         if matches!(operand.item, Item::Failed) {
             return None;
         }
@@ -204,20 +204,17 @@ impl Check<'_> {
                 self.expected(fits, operand, what, "an integer known at build")
             }
             ValueType::Memory { elem, mutable } => self.memory(elem, *mutable, operand, what),
-            ValueType::View(view) => self.conform_view(view, operand, what),
+            ValueType::View(view) => self.unify_view(view, operand, what),
             ValueType::Function(_) => {
                 let fits = matches!(operand.item, Item::Function(_));
                 self.expected(fits, operand, what, "a function or closure")
             }
             ValueType::Tuple { parts, .. } => match &operand.item {
                 Item::Tuple(found) if found.len() == parts.len() => {
-                    let conformed: Vec<Option<Operand>> = parts
-                        .iter()
-                        .zip(found)
-                        .map(|(part, found)| self.conform(part, found, what))
-                        .collect();
-                    let conformed: Option<Vec<Operand>> = conformed.into_iter().collect();
-                    conformed.map(|parts| self.wrap(Item::Tuple(parts), operand.loc))
+                    let unified: Vec<Option<Operand>> =
+                        parts.iter().zip(found).map(|(part, found)| self.unify(part, found, what)).collect();
+                    let unified: Option<Vec<Operand>> = unified.into_iter().collect();
+                    unified.map(|parts| self.wrap(Item::Tuple(parts), operand.loc))
                 }
                 Item::Tuple(found) => {
                     let text = format!("{what} is a tuple of {}, found one of {}", parts.len(), found.len());

@@ -1,10 +1,10 @@
-//! The variants a kernel declares: lists multiplied out, then combined with exact configs.
+//! The variants that a kernel declares: the Cartesian product of its lists, for each config.
 
 use std::fmt;
 
 use proc_macro2::Ident;
 
-use super::settings::{Settings, is_setting, named, report_tune, settings};
+use super::settings::{Settings, is_setting, named_settings, report_tune, settings};
 use crate::frontend::syntax::{
     Config, ConstType, GenericParam, Kernel, OPTIONS, VariantKind, VariantValue, const_range, describe_value,
     near_name,
@@ -18,7 +18,7 @@ pub struct Variant {
     pub types: Vec<(String, DType)>,
     pub consts: Vec<(String, ConstValue)>,
     pub settings: Settings,
-    /// What its config says of its settings, if configs are chosen by measured time and so must be told apart.
+    /// The settings in its config, for its label, if configs are autotuned.
     pub named: Vec<(String, i128)>,
 }
 
@@ -47,8 +47,8 @@ impl fmt::Display for Variant {
 }
 
 impl Variant {
-    /// Whether no call could mean this one and not the other. Without `tune` calls know generics alone.
-    fn cannot_be_told_from(&self, other: &Variant, kernel: &Kernel) -> bool {
+    /// Whether every call that selects one selects the other. Without `tune` calls select by generics alone.
+    fn is_indistinguishable_from(&self, other: &Variant, kernel: &Kernel) -> bool {
         self.types == other.types
             && self.consts == other.consts
             && (kernel.options.tune.is_none() || self.settings == other.settings)
@@ -59,7 +59,7 @@ impl Variant {
 const MAX_VARIANTS: usize = 1024;
 
 /// The variants of a kernel in the order declared; the mistakes of the declaration go to `errors`. A generic none of
-/// whose values could be understood is missing from them.
+/// whose values could be parsed is missing from them.
 pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     report_unknown(kernel, errors);
     report_tune(kernel, errors);
@@ -70,7 +70,7 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     };
     let mut all: Vec<Variant> = vec![];
     for config in configs {
-        let start = Variant { named: named(kernel, config), ..Variant::default() };
+        let start = Variant { named: named_settings(kernel, config), ..Variant::default() };
         let values: Vec<Vec<VariantKind>> =
             kernel.generics.iter().map(|generic| values_of(kernel, config, generic, errors)).collect();
         let count = values.iter().fold(1usize, |count, values| count.saturating_mul(values.len().max(1)));
@@ -84,17 +84,17 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
             return all;
         }
         let mut understood = true;
-        for mut variant in product(kernel, &values, start) {
+        for mut variant in cartesian_product(kernel, &values, start) {
             if understood {
                 let before = errors.len();
                 variant.settings = settings(kernel, config, &variant, errors);
                 understood = errors.len() == before;
             }
-            let twice = all.iter().any(|other| other.cannot_be_told_from(&variant, kernel));
+            let twice = all.iter().any(|other| other.is_indistinguishable_from(&variant, kernel));
             match (twice, config) {
                 (true, Some(config)) => {
                     let text = format!("the variant {variant} is declared twice");
-                    match twin_differs(&all, &variant) && kernel.options.tune.is_none() {
+                    match same_generics_differ(&all, &variant) && kernel.options.tune.is_none() {
                         true => errors.push_help(
                             config.loc,
                             text,
@@ -110,14 +110,14 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     all
 }
 
-/// Whether a variant with the same generics is compiled in another way.
-fn twin_differs(all: &[Variant], variant: &Variant) -> bool {
+/// Whether a variant with the same generics has other settings.
+fn same_generics_differ(all: &[Variant], variant: &Variant) -> bool {
     let same = |other: &&Variant| other.types == variant.types && other.consts == variant.consts;
     all.iter().filter(same).any(|other| other.settings != variant.settings)
 }
 
 /// Every choice of one value for each generic.
-fn product(kernel: &Kernel, values: &[Vec<VariantKind>], start: Variant) -> Vec<Variant> {
+fn cartesian_product(kernel: &Kernel, values: &[Vec<VariantKind>], start: Variant) -> Vec<Variant> {
     let mut partial = vec![start];
     for (generic, values) in kernel.generics.iter().zip(values).filter(|(_, values)| !values.is_empty()) {
         partial = partial

@@ -1,4 +1,4 @@
-//! Views: how they become parameters, what their methods take, and what a function's parameter makes of one.
+//! Views: their parameters, the arguments of their methods, and views as arguments of functions.
 
 use super::{Call, Check, Item, Operand};
 use crate::frontend::syntax::{GenericArg, ViewType};
@@ -8,23 +8,23 @@ use crate::support::diagnostic::{Loc, count, list, nearest};
 use crate::support::dtype::DType;
 
 impl Check<'_> {
-    /// Declares what a view parameter is made of.
+    /// Declares the parameters of a view: its memory, shape and strides.
     pub(super) fn view_param(&mut self, ty: &ViewType, name: &str) -> Item {
         let elem = self.resolve_type(&ty.elem);
         let func = &mut *self.builder.func;
         let memory = ParamId(func.params.len() as u32);
         let kind = ParamKind::Slice { elem: elem.unwrap_or(DType::F32), mutable: ty.mutable };
         func.params.push(Param { name: name.to_string(), kind });
-        let mut numbers = |what: &str| -> Vec<Value> {
-            let number = |axis| {
+        let mut scalars = |what: &str| -> Vec<Value> {
+            let scalar = |axis| {
                 let value = func.value(Type::scalar(DType::I64));
                 let kind = ParamKind::Scalar { value, dtype: DType::I64 };
                 func.params.push(Param { name: format!("{name}.{what}({axis})"), kind });
                 value
             };
-            (0..ty.rank).map(number).collect()
+            (0..ty.rank).map(scalar).collect()
         };
-        let (shape, strides) = (numbers("shape"), numbers("stride"));
+        let (shape, strides) = (scalars("shape"), scalars("stride"));
         func.views.push(View { memory, shape, strides, transposed: false });
         if elem.is_some() { Item::View(memory) } else { Item::Failed }
     }
@@ -37,7 +37,7 @@ impl Check<'_> {
         }
     }
 
-    /// How a view is read, for messages about other attempts.
+    /// How to read a view, for messages.
     pub(super) fn view_help(&self, memory: ParamId) -> String {
         let name = &self.func().params[memory.index()].name;
         let rank = self.rank_of(memory);
@@ -45,7 +45,7 @@ impl Check<'_> {
         format!("a view is read and written in blocks: `{name}.load::<{}>({})`", list("64"), list("0"))
     }
 
-    /// How a view is written.
+    /// How to write a view, for messages.
     pub(super) fn view_store_help(&self, memory: ParamId) -> String {
         let name = &self.func().params[memory.index()].name;
         let begin = vec!["0"; self.rank_of(memory)].join(", ");
@@ -114,7 +114,8 @@ impl Check<'_> {
             let text = format!("{} of a view of {} takes {}", call.what, axes(rank), count(rank, "extent"));
             let text = if found == 0 { text } else { format!("{text}, found {found}") };
             let surplus = call.generics.get(rank).zip(call.generics.last());
-            let loc = surplus.map_or(call.name_loc, |(first, last)| place(first).to(place(last)));
+            let loc = surplus
+                .map_or(call.name_loc, |(first, last)| generic_arg_loc(first).to(generic_arg_loc(last)));
             let form = vec!["64"; rank].join(", ");
             self.error_help(
                 loc,
@@ -125,7 +126,10 @@ impl Check<'_> {
         }
         let extents: Vec<Option<i128>> = call.generics.iter().map(|arg| self.extent(arg)).collect();
         let extents: Vec<i128> = extents.into_iter().collect::<Option<_>>()?;
-        self.legal_shape(&extents, place(&call.generics[0]).to(place(&call.generics[rank - 1])))
+        self.legal_shape(
+            &extents,
+            generic_arg_loc(&call.generics[0]).to(generic_arg_loc(&call.generics[rank - 1])),
+        )
     }
 
     fn extent(&mut self, arg: &GenericArg) -> Option<i128> {
@@ -148,7 +152,7 @@ impl Check<'_> {
     }
 
     /// A view for a function's parameter.
-    pub(super) fn conform_view(&mut self, ty: &ViewType, operand: &Operand, what: &str) -> Option<Operand> {
+    pub(super) fn unify_view(&mut self, ty: &ViewType, operand: &Operand, what: &str) -> Option<Operand> {
         let dtype = self.resolve_type(&ty.elem)?;
         let Item::View(memory) = operand.item else {
             let found = self.describe(operand);
@@ -175,7 +179,7 @@ pub fn axes(rank: usize) -> String {
     if rank == 1 { "1 axis".to_string() } else { format!("{rank} axes") }
 }
 
-fn place(arg: &GenericArg) -> Loc {
+fn generic_arg_loc(arg: &GenericArg) -> Loc {
     match arg {
         GenericArg::Type(name) => name.loc,
         GenericArg::Const(expr) => expr.loc,

@@ -1,4 +1,4 @@
-//! A function that no kernel calls: what can be said of it without the types of a call.
+//! Checks a function that no kernel calls, as far as that goes without the types of a call.
 
 use std::rc::Rc;
 
@@ -6,20 +6,20 @@ use proc_macro2::TokenStream;
 
 use super::Check;
 use super::function::Frame;
-use super::items::Surroundings;
+use super::items::ItemScope;
 use crate::frontend::syntax::{
     BlockExpr, FnItem, FnSource, GenericParam, Items, Kernel, KernelOptions, Pattern, ValueType,
 };
 use crate::ir::{Func, FuncBuilder};
 use crate::support::diagnostic::{Errors, Loc};
 
-/// Checks the names in a function. Its parameters and generics are nothing that is known, and whatever is made of them is
-/// silent.
+/// Checks the names in a function. Its parameters and generics are unknown, and errors that follow from them are not
+/// reported.
 pub fn check_function(function: &Rc<FnItem>, items: Rc<Items>) -> Errors {
-    let kernel = stands_for(function, items.clone());
+    let kernel = placeholder_kernel(function, items.clone());
     let mut func = Func::new(function.name.to_string(), Loc::of(&function.name));
-    let surroundings = Surroundings::of(items, None);
-    let mut check = Check::new(&kernel, FuncBuilder::new(&mut func), Frame::alone(function), surroundings);
+    let item_scope = ItemScope::of(items, None);
+    let mut check = Check::new(&kernel, FuncBuilder::new(&mut func), Frame::uncalled(function), item_scope);
     for generic in &function.generics {
         if let GenericParam::Const { name, .. } = generic {
             let unknown = check.failed(Loc::of(name));
@@ -28,18 +28,18 @@ pub fn check_function(function: &Rc<FnItem>, items: Rc<Items>) -> Errors {
     }
     check.scopes.enter();
     for param in &function.params {
-        check.named_types(&param.ty);
-        check.bind_unknown(&param.pattern, param.loc);
+        check.report_unknown_types(&param.ty);
+        check.bind_errors_of(&param.pattern, param.loc);
     }
     if let Some(result) = &function.result {
-        check.named_types(result);
+        check.report_unknown_types(result);
     }
     check.block(&function.body);
     check.errors
 }
 
-/// A kernel in whose place the function is checked.
-fn stands_for(function: &FnItem, items: Rc<Items>) -> Kernel {
+/// An empty kernel, for the state of the checker.
+fn placeholder_kernel(function: &FnItem, items: Rc<Items>) -> Kernel {
     let empty = TokenStream::new;
     let loc = Loc::of(&function.name);
     Kernel {
@@ -64,24 +64,24 @@ fn stands_for(function: &FnItem, items: Rc<Items>) -> Kernel {
 }
 
 impl Check<'_> {
-    /// Whether what is checked is a function by itself.
-    pub(super) fn is_alone(&self) -> bool {
+    /// Whether a function is checked that no kernel calls.
+    pub(super) fn is_uncalled_function(&self) -> bool {
         self.frames[0].is_function()
     }
 
-    fn bind_unknown(&mut self, pattern: &Pattern, loc: Loc) {
+    fn bind_errors_of(&mut self, pattern: &Pattern, loc: Loc) {
         match pattern {
             Pattern::Ignore(_) => {}
             Pattern::Name { name, mutable } => {
                 let unknown = self.failed(loc);
                 self.scopes.bind(&name.to_string(), unknown, *mutable);
             }
-            Pattern::Tuple { parts, .. } => parts.iter().for_each(|part| self.bind_unknown(part, loc)),
+            Pattern::Tuple { parts, .. } => parts.iter().for_each(|part| self.bind_errors_of(part, loc)),
         }
     }
 
     /// Reports element types that do not exist.
-    fn named_types(&mut self, ty: &ValueType) {
+    fn report_unknown_types(&mut self, ty: &ValueType) {
         match ty {
             ValueType::Tile { elem: Some(name), .. }
             | ValueType::Scalar(name)
@@ -91,7 +91,7 @@ impl Check<'_> {
             ValueType::View(view) => {
                 self.resolve_type(&view.elem);
             }
-            ValueType::Tuple { parts, .. } => parts.iter().for_each(|part| self.named_types(part)),
+            ValueType::Tuple { parts, .. } => parts.iter().for_each(|part| self.report_unknown_types(part)),
             ValueType::Tile { elem: None, .. }
             | ValueType::Constant(_)
             | ValueType::Function(_)
