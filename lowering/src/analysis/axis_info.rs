@@ -9,9 +9,9 @@
 
 use std::collections::HashMap;
 
-use super::assumption::Assumption;
 use super::non_negative::Signs;
 use crate::frontend::syntax::BinaryOp;
+use crate::ir::assumption::Assumption;
 use crate::ir::guard::{Guard, Symbol};
 use crate::ir::{Block, Func, Op, ParamKind, Shape, Type, Value, View};
 use crate::ops::scalar::ArithKind;

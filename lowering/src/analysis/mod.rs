@@ -29,7 +29,7 @@ pub mod inequality;
 pub mod non_negative;
 pub mod polynomial;
 pub mod program_length;
+pub mod repeated_access;
 pub mod reread;
 pub mod row_groups;
-pub mod unit_stride;
 pub mod view_strides;

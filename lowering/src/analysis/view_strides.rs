@@ -1,8 +1,8 @@
 //! What bodies take for granted of views.
 
-use super::unit_stride::assume_unit_strides;
 use crate::ir::guard::Guard;
 use crate::ir::{Func, ParamId, Value};
+use crate::transform::unit_stride::assume_unit_strides;
 
 /// Lets neighbours along the last axis of every view be neighbours in memory, as far as blocks have neighbours there; gives
 /// the facts that say so.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::cpu::emit::in_place::in_place;
+use crate::cpu::in_place::in_place;
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::{Effect, Kind};
 

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::unit_stride::{assume_unit_strides, unit_strides};
 use crate::analysis::view_strides::assume_contiguous;
 use crate::backend::StageTexts;
 use crate::backend::cache::{ArtifactCache, CacheKey};
@@ -21,6 +20,7 @@ use crate::backend::ptxas;
 use crate::backend::ptxas::Cubin;
 use crate::backend::sandbox;
 use crate::backend::sandbox::Failure;
+use crate::driver::options::{BuildOptions, DumpStage, Effort};
 use crate::driver::specialize::{KernelRequests, Specialization, bodies};
 use crate::driver::variant_errors::{
     MergedErrors, internal_error, report_spills, too_few_registers, too_many_elements,
@@ -36,13 +36,13 @@ use crate::ir::Func;
 use crate::mlir::{Session, report};
 use crate::ops::Site;
 use crate::support::diagnostic::{Diagnostic, Errors, Loc};
-use crate::support::options::{BuildOptions, DumpStage, Effort};
 use crate::transform::check_overflow::check_overflow;
 use crate::transform::contract_floats::contract_floats;
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 use crate::transform::split_full_tiles::split_full_tiles;
 use crate::transform::strength_reduce::strength_reduce;
 use crate::transform::transpose_operands::transpose_operands;
+use crate::transform::unit_stride::{assume_unit_strides, unit_strides};
 
 /// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
 pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";

@@ -19,15 +19,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use self::names::{ORDERS, ScalarNames, SpecializationNames, UNIT_STRIDES, UnitStrides};
 use self::vector_width::{Widened, accesses, extents, needed_multiples, needed_signs};
-use crate::analysis::assumption::Assumption;
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::reread::unpipeline_rereads;
-use crate::analysis::unit_stride::{assume_unit_strides, unit_strides};
 use crate::analysis::view_strides::assume_contiguous;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck::{Settings, Variant};
 use crate::gpu::emit::{GpuPlan, SmemOverflow};
-use crate::gpu::layout::access::{Alignment, MAX_BYTES};
+use crate::gpu::layout::access::Alignment;
 use crate::gpu::layout::assign::{Distributed, distribute};
 use crate::gpu::layout::dot;
 use crate::gpu::layout::{Layout, ThreadConfig};
@@ -40,18 +38,21 @@ use crate::gpu::opt::remat_narrow::hold;
 use crate::gpu::opt::remat_ranges::sink;
 use crate::gpu::opt::select_wgmma::stage;
 use crate::gpu::opt::thread_local_reductions::defer;
+use crate::ir::assumption::Assumption;
 use crate::ir::guard::{Guard, Symbol};
 use crate::ir::{Func, ParamId, ParamKind};
 use crate::mlir::{Limit, report};
 use crate::ops::{Kind, VectorStart};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
+use crate::support::limits::MAX_ACCESS_BYTES;
 use crate::transform::defer_scale::defer_scale;
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 use crate::transform::read_unrotated::read_unrotated;
 use crate::transform::rotate_rows::rotate_rows;
 use crate::transform::single_iteration::single_iteration;
 use crate::transform::transpose_operands::transpose_operands;
+use crate::transform::unit_stride::{assume_unit_strides, unit_strides};
 
 /// A way of compiling a kernel for the GPU.
 #[derive(Debug)]
@@ -140,7 +141,7 @@ impl Specialization {
             if let Some(place) = operation.place() {
                 let each = func.slice(place.param).0.bytes();
                 let is_long =
-                    func.ty(place.offset).shape.elements() * u64::from(each) >= u64::from(MAX_BYTES);
+                    func.ty(place.offset).shape.elements() * u64::from(each) >= u64::from(MAX_ACCESS_BYTES);
                 let at_once = place.shift.map_or(place.vector.max(1), |shift| shift.elements);
                 if is_long {
                     add(op.loc, place.param, at_once * each);

@@ -13,9 +13,9 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use crate::driver::compile::LoweredVariant;
+use crate::driver::options::{BuildOptions, VARIABLES};
 use crate::frontend::syntax::{FnItem, Items, Kernel};
 use crate::frontend::typeck::Variant;
-use crate::support::options::{BuildOptions, VARIABLES};
 
 /// A kernel and all that was made of it.
 pub struct Expansion<'a> {

@@ -12,7 +12,9 @@
 //! - the operands of a block's end are what its operation yields, of the same types;
 //! - signed 32-bit offsets are exact: `index` widens what could leave 32 bits, so an address never wraps.
 
+pub mod assumption;
 pub mod guard;
+pub mod layout_relation;
 mod print;
 mod rewrite;
 mod verify;
@@ -20,7 +22,7 @@ mod verify;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::analysis::assumption::Assumption;
+use crate::ir::assumption::Assumption;
 use crate::ops::{Kind, Site};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;

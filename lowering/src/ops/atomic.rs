@@ -5,7 +5,7 @@ use super::{
     Effect, Intrinsic, IntrinsicGeneric, IntrinsicParam, Operation, Returns, expect_types, optional, required,
 };
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::ops::MemAccess;
 use crate::support::diagnostic::list;

@@ -2,7 +2,7 @@
 
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;

@@ -8,7 +8,7 @@ use crate::analysis::axis_info;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;

@@ -8,7 +8,7 @@ use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, requi
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::support::dtype::DType;
 

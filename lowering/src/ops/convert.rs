@@ -1,7 +1,7 @@
 //! What only `layout` makes: moving a tile's elements to other threads, and holding on to a tile.
 
 use super::{Operation, expect_types};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 
 macro_rules! same_tile {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::frontend::syntax::UnaryOp;
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
 

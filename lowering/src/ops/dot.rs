@@ -3,7 +3,7 @@
 use super::atomic::choice;
 use super::{Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, optional, required};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;

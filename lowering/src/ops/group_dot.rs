@@ -1,7 +1,7 @@
 //! The matrix product of blocks that a GPU copies by itself.
 
 use super::{Operation, ViewTile, expect_types};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
 

@@ -1,7 +1,7 @@
 //! The store of a block that a GPU copies out by itself.
 
 use super::{Effect, Operation, ViewTile, expect_types};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 
 /// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: groups of four warps

@@ -5,7 +5,7 @@ use super::{
     ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required,
 };
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
 

@@ -2,7 +2,7 @@
 
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;

@@ -3,7 +3,7 @@
 use super::cache::{CacheHints, CacheModifier};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
 use crate::frontend::typeck::{Call, Check, Operand, Pointer};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, ParamId, ParamKind, Type, Value};
 use crate::support::dtype::DType;
 

@@ -38,7 +38,7 @@ use std::fmt::Debug;
 use crate::analysis::axis_info;
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Value};
 
 pub use atomic::{Atomic, AtomicChange, MemoryOrder, MemoryScope};

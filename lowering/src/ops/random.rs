@@ -7,7 +7,7 @@
 use super::{ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::support::dtype::DType;
 

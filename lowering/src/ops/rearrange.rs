@@ -5,8 +5,8 @@ use super::{
     Arange, Broadcast, Intrinsic, IntrinsicGeneric, Operation, Reshape, Returns, expect_types, required,
 };
 use crate::frontend::typeck::{Call, Check, Item, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
-use crate::gpu::layout::reindex::Reindex;
+use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::layout_relation::Reindex;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;

@@ -3,7 +3,7 @@
 use super::{Operation, expect_types};
 use crate::analysis::axis_info::{Axis, AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::support::dtype::DType;
 

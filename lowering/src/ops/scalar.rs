@@ -9,7 +9,7 @@ use crate::analysis::axis_info;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::frontend::syntax::{BinaryOp, UnaryOp};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::mlir::{Builder, Val, lanes, math, rounding};
 use crate::support::dtype::{Class, DType};

@@ -4,7 +4,7 @@ use super::fold::{as_given, tiles};
 use super::{Combination, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
 use crate::support::dtype::{Class, DType};
 

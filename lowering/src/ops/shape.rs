@@ -5,8 +5,8 @@ use crate::analysis::axis_info;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
-use crate::gpu::layout::reindex::Reindex;
+use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::layout_relation::Reindex;
 use crate::ir::{Func, Shape, Type, Value};
 
 /// Repeats a tile along the axes where it has extent 1.

@@ -5,8 +5,8 @@ use crate::analysis::axis_info;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
-use crate::gpu::layout::assign::LayoutRelation;
 use crate::ir::guard::Symbol;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, ParamId, ParamKind, Shape, Type, Value};
 use crate::support::dtype::DType;
 

@@ -9,7 +9,7 @@ use super::{
     MemoryScope, Operation, Returns, Store, each_axis, expect_types, required,
 };
 use crate::frontend::typeck::{Call, Check, Item, Operand, axes};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, ParamId, Shape, Type, Value, View};
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;

@@ -2,4 +2,4 @@
 
 pub mod diagnostic;
 pub mod dtype;
-pub mod options;
+pub mod limits;

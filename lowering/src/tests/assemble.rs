@@ -16,13 +16,13 @@ use crate::backend::compress::Deflated;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas::Resources;
 use crate::driver::compile::{LoweredVariant, entry_name, lower_variants};
+use crate::driver::options::BuildOptions;
 use crate::frontend::syntax;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck;
 use crate::gpu::emit::pdl;
 use crate::mlir::Limit;
 use crate::support::diagnostic::Errors;
-use crate::support::options::BuildOptions;
 
 /// The assembler that the numbers of `registers.txt` come from; another one allocates registers in another way.
 const MEASURED_WITH: &str = "V13.0.88";

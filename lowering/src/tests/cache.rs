@@ -11,7 +11,7 @@ use super::site::{Site, lowering_alone, make_executable};
 use crate::backend::cache::{ArtifactCache, CacheKey};
 use crate::backend::nvptx::Arch;
 use crate::backend::sandbox;
-use crate::support::options::{BuildOptions, DumpStage};
+use crate::driver::options::{BuildOptions, DumpStage};
 
 const KERNEL: &str = "#[fuse_kernel(N = [32])]
 fn fill<const N: usize>(out: &mut [f32]) {

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 use super::site::{Site, lowering_alone};
 use crate::backend::inject::Injection;
-use crate::support::options::{BuildOptions, Effort};
+use crate::driver::options::{BuildOptions, Effort};
 
 const WRONG: &str = "#[fuse_kernel(N = [32])]
 fn fill<const N: usize>(out: &mut [f32]) {

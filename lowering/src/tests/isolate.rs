@@ -8,7 +8,7 @@ use expect_test::{Expect, expect};
 use super::site::{Site, lowering_alone, make_executable};
 use crate::backend::inject::Injection;
 use crate::backend::sandbox;
-use crate::support::options::BuildOptions;
+use crate::driver::options::BuildOptions;
 
 const KERNEL: &str = "#[fuse_kernel(N = [32, 64])]
 pub fn fill<const N: usize>(out: &mut [f32]) {

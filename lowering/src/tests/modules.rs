@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 
 use super::{module, render};
+use crate::driver::options::BuildOptions;
 use crate::ir;
-use crate::support::options::BuildOptions;
 
 /// The tile IR of a module's kernels.
 fn check_module(source: &str, expected: Expect) {
@@ -179,7 +179,7 @@ fn what_stays_of_a_module() {
         });
         heads.collect::<String>()
     };
-    use crate::support::options::Effort;
+    use crate::driver::options::Effort;
     expect![[r#"
         use super :: * ;
         # [allow (unused_imports)] const _ : () = { use Tile as _ ; } ;

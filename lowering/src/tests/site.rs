@@ -9,7 +9,7 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::tokens;
 use crate::compile_with;
-use crate::support::options::BuildOptions;
+use crate::driver::options::BuildOptions;
 
 /// A child that lowers is a copy of this process, with the locks that other threads held when it was made. rustc has no
 /// other threads in the compiler; the tests do.

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use crate::analysis::axis_info;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoMap, LaunchAssumptions};
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, BuiltFor, Func, FuncBuilder, Op, Shape, Type, Value, dce};
 use crate::ops::scalar::{self, ArithKind, Scalar, TypeRule};
 use crate::ops::{

@@ -10,3 +10,4 @@ pub mod single_iteration;
 pub mod split_full_tiles;
 pub mod strength_reduce;
 pub mod transpose_operands;
+pub mod unit_stride;

@@ -6,11 +6,11 @@
 //! stored by itself, and threads far from each other would write to many lines at once.
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use crate::gpu::layout::access::{MAX_BYTES, NARROWEST_COPY};
-use crate::gpu::layout::assign::repeated;
+use crate::analysis::repeated_access::repeated;
 use crate::ir::{Func, Op, Rewriter};
 use crate::ops::{CacheModifier, Effect, Kind, Load, MemAccess, Shift, VectorStart};
 use crate::support::dtype::DType;
+use crate::support::limits::{MAX_ACCESS_BYTES, MIN_ASYNC_COPY_BYTES};
 
 /// Marks such loads, after `split`, in a function that writes no tiles of several axes.
 pub fn read_unrotated(func: &mut Func, assumptions: &LaunchAssumptions) {
@@ -59,11 +59,11 @@ fn shift(func: &Func, axes: &AxisInfoMap, op: &Op) -> Option<(MemAccess, Shift)>
     let shape = &func.ty(place.offset).shape;
     let axis = (0..shape.rank()).max_by_key(|&axis| offset.axes[axis].contiguity)?;
     let bytes = func.slice(place.param).0.bytes();
-    let elements = MAX_BYTES / bytes;
+    let elements = MAX_ACCESS_BYTES / bytes;
     let neighbours =
         offset.axes[axis].contiguity >= u64::from(elements) && shape[axis].is_multiple_of(elements);
     // Wider elements fill lines one by one as well, and loops copy them ahead.
-    if !neighbours || bytes >= NARROWEST_COPY {
+    if !neighbours || bytes >= MIN_ASYNC_COPY_BYTES {
         return None;
     }
     // Which elements take part is asked where the masks are made.

@@ -15,11 +15,10 @@ use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::polynomial::{Atom, Placement, Polynomial, Polynomials};
 use crate::analysis::row_groups;
 use crate::frontend::syntax::BinaryOp;
-use crate::gpu::layout::access::MAX_BYTES;
-use crate::gpu::layout::assign::LayoutRelation;
-use crate::gpu::layout::reindex::Reindex;
 use crate::ir;
 use crate::ir::guard::Symbol;
+use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::layout_relation::Reindex;
 use crate::ir::{Func, FuncBuilder, Op, ParamId, ParamKind, Rewriter, Shape, Type, Value, sources};
 use crate::ops::CacheModifier;
 use crate::ops::scalar::{ArithKind, Scalar};
@@ -28,6 +27,7 @@ use crate::ops::{
     NumPrograms, ProgramId, RangeOrder, Rotate, RowCut, Shift, Store, VectorStart,
 };
 use crate::support::dtype::DType;
+use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// Rotates a function's rows, after `split`, if there are any and what is made of them does not depend on the order.
 pub fn rotate_rows(func: &mut Func, assumptions: &LaunchAssumptions) {
@@ -118,7 +118,7 @@ impl RotationPlan {
     ) -> Option<RotationPlan> {
         let extent = rows.first()?.extent;
         let narrowest = rows.iter().map(|row| row.bytes).min()?;
-        let limit = MAX_BYTES / narrowest;
+        let limit = MAX_ACCESS_BYTES / narrowest;
         if limit < 2 || 2 * limit > extent || !extent.is_multiple_of(limit) {
             return None;
         }
@@ -147,7 +147,7 @@ impl RotationPlan {
             let interval =
                 row.place.mask.is_none_or(|mask| is_interval(func, definitions, (ramp, &mut sides), mask));
             let one_sided = interval && sides != [true; 2] && !row.place.bounded;
-            let elements = limit.min(MAX_BYTES / row.bytes);
+            let elements = limit.min(MAX_ACCESS_BYTES / row.bytes);
             let (start, behind) = if aligned {
                 (VectorStart::Aligned, None)
             } else {

@@ -12,7 +12,6 @@ mod control;
 mod debug;
 mod dot;
 mod histogram;
-pub mod in_place;
 mod lanes;
 mod memory;
 mod nest;

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::non_negative::Signs;
-use crate::analysis::unit_stride::integers;
 use crate::gpu::layout::access;
-use crate::gpu::layout::access::{Alignment, MAX_BYTES};
+use crate::gpu::layout::access::Alignment;
 use crate::ir::guard::Guard;
 use crate::ir::{Block, Func, ParamId, ParamKind, Value, sources};
 use crate::ops::{Kind, MemAccess};
+use crate::support::limits::MAX_ACCESS_BYTES;
+use crate::transform::unit_stride::integers;
 
 /// Which accesses ask for facts that widen them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +60,8 @@ fn even(func: &Func, promised: &LaunchAssumptions) -> HashMap<Value, u64> {
             ParamKind::Scalar { .. } => None,
         })
         .min()
-        .unwrap_or(MAX_BYTES);
-    let by = u64::from(MAX_BYTES / smallest.min(MAX_BYTES));
+        .unwrap_or(MAX_ACCESS_BYTES);
+    let by = u64::from(MAX_ACCESS_BYTES / smallest.min(MAX_ACCESS_BYTES));
     let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
     integers(func).map(|value| (value, by.max(least(&value)))).collect()
 }

@@ -475,7 +475,7 @@ fn variant_value(
     let foreign = match expr {
         syn::Expr::Path(path) if kind.is_none() => path.path.segments.last().and_then(|segment| {
             let name = segment.ident.to_string();
-            DType::parse(&name).or_else(|| crate::frontend::typeck::element_type(&name))
+            DType::parse(&name).or_else(|| super::element_type(&name))
         }),
         _ => None,
     };

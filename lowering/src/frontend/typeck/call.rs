@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
 use super::{Call, Callee, Check, Item, Operand, foreign};
-use crate::frontend::syntax::{BinaryOp, Expr, ExprKind, GenericArg, UnaryOp};
+use crate::frontend::syntax::{self, BinaryOp, Expr, ExprKind, GenericArg, UnaryOp};
 use crate::ops::scalar;
 use crate::ops::{self, IntrinsicGeneric, IntrinsicParam};
 use crate::support::diagnostic::{Loc, count, list, nearest};
@@ -70,7 +70,7 @@ impl Check<'_> {
         {
             return self.error_help(loc, problem, format!("use the operator `{symbol}`"));
         }
-        if let Some(dtype) = foreign::element_type(name) {
+        if let Some(dtype) = syntax::element_type(name) {
             let help = format!(
                 "an element type is written `{dtype}`: `.to::<{dtype}>()`, `tl::zeros::<{dtype}>([N])`"
             );
@@ -95,7 +95,7 @@ impl Check<'_> {
         let name = path[path.len() - 1].to_string();
         if self.constant_depth > 0 {
             let text = format!("`{text}` cannot be called in a constant");
-            return self.error_help(start.to(end), text, crate::frontend::syntax::CONSTANTS);
+            return self.error_help(start.to(end), text, syntax::CONSTANTS);
         }
         if path.len() > 1 && path[0] == "tl" && !ops::is_function(&name) {
             let operand = self.unknown_function(&name, start.to(end));

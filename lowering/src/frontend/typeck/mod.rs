@@ -32,7 +32,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::analysis::assumption::assumptions;
-use crate::frontend::syntax::{GenericArg, Kernel, ParamType, TypeName, ViewType};
+use crate::frontend::syntax::{GenericArg, Kernel, ParamType, TypeName, ViewType, element_type};
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Shape, Type, Value};
 use crate::ops::{ConstantValue, LoopHints};
@@ -44,7 +44,6 @@ use items::ItemScope;
 pub use operand::ErrorLoc;
 use scope::Scopes;
 
-pub use foreign::element_type;
 pub use function::Callee;
 pub use settings::{Settings, maxnreg_loc};
 pub use uncalled::check_function;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::gpu::layout::Distributed;
-use crate::gpu::layout::assign::LayoutRelation;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Op, Value};
 use crate::ops::{Effect, For, Kind, Load, Operation};
 

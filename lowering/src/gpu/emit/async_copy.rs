@@ -20,12 +20,12 @@ use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::smem_operand::{OperandStage, OperandTile, TileAddresses};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, MAX_SHARED_BYTES, MIN_SHARED_BYTES, statement};
 use crate::gpu::layout::Distributed;
-use crate::gpu::layout::access::NARROWEST_COPY;
 use crate::ir::{Block, Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::Ty;
 use crate::ops::{Effect, EvictionPolicy, For, Kind, Load, Operation};
+use crate::support::limits::MIN_ASYNC_COPY_BYTES;
 
 /// Turns whose loads are in flight at once where the user does not say.
 const STAGES: u32 = 4;
@@ -242,7 +242,7 @@ pub(super) fn copies(func: &Func, load: &Load) -> bool {
         && (!load.place.bounded || by_vectors)
         && load.place.shift.is_none()
         && !func.ty(load.place.offset).is_scalar()
-        && width(func, load) >= NARROWEST_COPY
+        && width(func, load) >= MIN_ASYNC_COPY_BYTES
 }
 
 /// A copy of one piece, to be started.

@@ -3,7 +3,6 @@
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
 use crate::gpu::emit::{Builder, Gpu, ShuffleMode};
-use crate::gpu::layout::access::MAX_BYTES;
 use crate::gpu::layout::conversion::Shuffle;
 use crate::gpu::layout::linear::LANE_BITS;
 use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
@@ -12,6 +11,7 @@ use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::ops::{Convert, Reshape};
 use crate::support::dtype::DType;
+use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// A tile in shared memory: the distance between neighbours along each axis, in elements.
 pub(crate) struct SmemTile {
@@ -66,7 +66,7 @@ impl SmemTile {
             let written = staging.wavefronts(from, dtype, vector_along(from, dtype, fast));
             written + staging.wavefronts(to, dtype, vector(to, dtype))
         };
-        let vector = MAX_BYTES / dtype.bytes();
+        let vector = MAX_ACCESS_BYTES / dtype.bytes();
         let skewed =
             |shift: u32| SmemTile::new(shape, 0, fast, Some(Padding { axis, shift, elements: vector }));
         let shifts = 1..shape[axis].ilog2().max(1);

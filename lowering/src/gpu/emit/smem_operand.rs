@@ -13,15 +13,15 @@ use crate::gpu::emit::address_slice::AddressSlice;
 use crate::gpu::emit::dot::{inner_axis, outer_axis, reads_matrices};
 use crate::gpu::emit::smem_alloc::SmemAllocation;
 use crate::gpu::emit::{Builder, Gpu};
-use crate::gpu::layout::access::NARROWEST_COPY;
-use crate::gpu::layout::assign::LayoutRelation;
 use crate::gpu::layout::dot::{DotMethod, DotOperand, SIDES, method};
-use crate::gpu::layout::reindex::Reindex;
 use crate::gpu::layout::{Coord, Distributed, Layout, SmemOnlyTile};
+use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::layout_relation::Reindex;
 use crate::ir::{Block, Func, Op, Shape, Type, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Space, Ty};
 use crate::ops::{Dot, For, Kind, Load, MemAccess, is_zero};
+use crate::support::limits::MIN_ASYNC_COPY_BYTES;
 
 /// Bytes that one instruction copies, and those of a row of a matrix.
 pub(super) const PIECE: u32 = 16;
@@ -250,7 +250,7 @@ impl OperandFinder<'_> {
                 let fast = fast_axis(self.distributed, load, result);
                 let by_pieces = crate::gpu::emit::async_copy::width(func, load) == PIECE;
                 // Element by element there would be more copies than are saved, where there are others.
-                let one_by_one = !by_pieces && func.ty(result).dtype.bytes() >= NARROWEST_COPY;
+                let one_by_one = !by_pieces && func.ty(result).dtype.bytes() >= MIN_ASYNC_COPY_BYTES;
                 let swizzled = by_pieces.then_some(None);
                 let plain = axes.iter().copied().filter(|axis| one_by_one || *axis == Some(fast));
                 let seen = swizzled.into_iter().chain(plain).find_map(|lines| {

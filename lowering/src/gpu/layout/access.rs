@@ -6,18 +6,15 @@ use super::assign::{LayoutGraph, TileAccess};
 use crate::analysis::axis_info::AxisInfoMap;
 use crate::ir::{Block, Func, Value};
 use crate::ops::{Kind, MemAccess, Rotate, VectorStart};
+use crate::support::limits::MAX_ACCESS_BYTES;
 
-/// The widest access of a GPU thread.
-pub const MAX_BYTES: u32 = 16;
-/// The fewest that one instruction copies to shared memory.
-pub const NARROWEST_COPY: u32 = 4;
 /// The fewest bytes that are read as parts of two aligned vectors: fewer are no less work than their elements.
 pub const NARROWEST_AROUND: u32 = 8;
 
 /// What is known of the addresses of slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Alignment {
-    /// They are multiples of [`MAX_BYTES`], and lengths are multiples of the vectors that are compared with them: the launcher
+    /// They are multiples of [`MAX_ACCESS_BYTES`], and lengths are multiples of the vectors that are compared with them: the launcher
     /// checks it.
     Checked,
     /// They are multiples of their element's size.
@@ -45,7 +42,7 @@ pub fn width(func: &Func, axes: &AxisInfoMap, place: &MemAccess, alignment: Alig
     // The last axis wins among equals: it is the fast one in row-major memory.
     let axis = (0..shape.rank()).max_by_key(|&axis| offset.axes[axis].contiguity).unwrap_or(0);
     let contiguous = offset.axes[axis].contiguity;
-    let most = u64::from(MAX_BYTES / elem.bytes());
+    let most = u64::from(MAX_ACCESS_BYTES / elem.bytes());
     if let Some(shift) = place.shift {
         return AccessWidth { axis, elements: shift.elements, contiguous: shift.elements };
     }

@@ -13,35 +13,15 @@ use std::collections::hash_map::{Entry, HashMap};
 use super::access::{self, AccessWidth, Alignment};
 use super::dot::DotOperand;
 use super::linear::Layout;
-use super::reindex::Reindex;
 use super::smem_only::SmemOnlyTile;
 use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
 use crate::analysis::axis_info::AxisInfoMap;
-use crate::gpu::opt::coalesce_dot_stores;
+use crate::analysis::repeated_access::repeated;
+use crate::gpu::layout::coalesce_dot_stores;
+use crate::ir::layout_relation::{LayoutRelation, Reindex};
 use crate::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
 use crate::ops::{Convert, Effect, Kind, MemAccess};
-
-/// How an operation's tile operands and results lie relative to each other.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LayoutRelation {
-    /// A result made of scalars or of nothing: it can be had in any layout.
-    Source,
-    /// All tiles lie alike. A cheap operation may be repeated in another layout.
-    Lanewise { cheap: bool },
-    /// The result holds the operands' elements at other coordinates.
-    View(Reindex),
-    /// Results lie as the operands do with some axes gone.
-    Fold { axes: Vec<usize> },
-    /// The result lies as the accumulator, in a way that suits the multiplication; factors lie anyhow.
-    Product { acc: Option<Value> },
-    /// Groups of values that lie alike; other operands lie anyhow.
-    Carry(Vec<Vec<Value>>),
-    /// The operand lies as the product of groups of warps does.
-    Grouped { transposed: bool },
-    /// Operand and result are unrelated.
-    Free,
-}
 
 /// A function whose every tile value has a layout.
 #[derive(Debug)]
@@ -130,19 +110,6 @@ fn accesses(func: &Func, alignment: Alignment, axes: &AxisInfoMap) -> Vec<TileAc
         found.push(TileAccess { values, shape, width, elem_bytes, streams, reads, repeats });
     });
     found
-}
-
-/// The places of accesses that stand in loops.
-pub fn repeated(func: &Func) -> HashSet<MemAccess> {
-    let mut places = HashSet::new();
-    func.body.walk(&mut |op| {
-        if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
-            for block in op.kind.operation().blocks() {
-                block.walk(&mut |op| places.extend(op.kind.operation().place().copied()));
-            }
-        }
-    });
-    places
 }
 
 // ---- classes

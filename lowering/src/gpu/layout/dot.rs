@@ -464,7 +464,7 @@ fn deal(func: &Func) -> WarpTiling {
 
 /// Marks what is made of products in a block; whether a reduction or product takes any of it.
 fn goes_on(func: &Func, block: &Block, made: &mut [bool]) -> bool {
-    use super::assign::LayoutRelation;
+    use crate::ir::layout_relation::LayoutRelation;
     let mut found = false;
     for op in &block.ops {
         let operation = op.kind.operation();

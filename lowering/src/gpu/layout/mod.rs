@@ -22,6 +22,7 @@
 pub mod access;
 pub mod assign;
 mod bit_order;
+mod coalesce_dot_stores;
 pub mod conversion;
 pub mod dot;
 pub mod linear;

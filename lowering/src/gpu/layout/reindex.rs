@@ -1,29 +1,7 @@
 //! The same elements at other coordinates: how operand and result lie relative to each other.
 
 use super::linear::Layout;
-use crate::ir::Shape;
-
-/// A change of coordinates.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reindex {
-    Broadcast {
-        from: Shape,
-    },
-    Expand {
-        axis: usize,
-    },
-    /// A new axis of extent 2, one place for each of two operands.
-    Join {
-        axis: usize,
-    },
-    Permute {
-        order: Vec<usize>,
-    },
-    Reshape {
-        from: Shape,
-        to: Shape,
-    },
-}
+use crate::ir::layout_relation::Reindex;
 
 impl Reindex {
     /// How the operand must lie for the result to lie as `result`.

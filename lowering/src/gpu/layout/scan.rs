@@ -1,11 +1,11 @@
 //! How tiles lie that are scanned along another axis than that of their vectors: a thread has neighbours along the axis, which
 //! it goes through by itself, and lanes lie along the other axes as long as there are elements.
 
-use super::access::NARROWEST_COPY;
 use super::assign::LayoutGraph;
 use super::linear::{LANE_BITS, Layout};
 use crate::ir::{Func, Shape};
 use crate::ops::Kind;
+use crate::support::limits::MIN_ASYNC_COPY_BYTES;
 
 /// The one axis along which elements of a class are scanned.
 pub(super) fn axis(func: &Func, graph: &LayoutGraph, class: usize) -> Option<usize> {
@@ -33,7 +33,7 @@ pub(super) fn layout(
     bytes: Option<u32>,
     num_warps: u32,
 ) -> Layout {
-    let least = (NARROWEST_COPY / bytes.unwrap_or(NARROWEST_COPY)).max(1);
+    let least = (MIN_ASYNC_COPY_BYTES / bytes.unwrap_or(MIN_ASYNC_COPY_BYTES)).max(1);
     let narrow = (shape[fast].next_power_of_two() >> LANE_BITS).max(least);
     Layout::of_runs(shape, fast, axis, vector.min(narrow), num_warps)
 }

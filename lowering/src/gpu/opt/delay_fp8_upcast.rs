@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use crate::gpu::layout::access::{Alignment, MAX_BYTES, width};
+use crate::gpu::layout::access::{Alignment, width};
 use crate::gpu::layout::dot::SIDES;
 use crate::gpu::opt::select_wgmma::converted;
 use crate::ir::{Block, Func, Op, Value, dce};
 use crate::ops::{Dot, Kind, Permute, Reshape};
+use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// What the extent that is summed over is a multiple of: that of the instruction for bytes.
 const INNER: u32 = 32;
@@ -76,6 +77,6 @@ impl Fp8Operands<'_> {
         }
         let Kind::Load(load) = &op.kind else { return false };
         let width = width(self.func, &self.axes, &load.place, Alignment::Checked);
-        width.axis == axis && width.elements == MAX_BYTES
+        width.axis == axis && width.elements == MAX_ACCESS_BYTES
     }
 }

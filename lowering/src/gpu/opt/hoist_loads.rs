@@ -7,8 +7,9 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::gpu::layout::assign::{Distributed, LayoutRelation};
+use crate::gpu::layout::assign::Distributed;
 use crate::gpu::opt::batch_reductions::crosses_warps;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Op, Value};
 use crate::ops::{Effect, Kind, Load};
 

@@ -1,7 +1,6 @@
 //! Passes over laid-out tile IR that make it faster on a GPU and never change a result.
 
 pub mod batch_reductions;
-pub mod coalesce_dot_stores;
 pub mod delay_fp8_upcast;
 pub mod elide_selects;
 pub mod hoist_loads;

@@ -7,8 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::gpu::layout::assign::{Distributed, LayoutRelation};
+use crate::gpu::layout::assign::Distributed;
 use crate::gpu::opt::batch_reductions::goes_on;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::{Effect, Hold, Kind};
 use crate::support::dtype::DType;

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::gpu::layout::assign::{Distributed, LayoutRelation};
+use crate::gpu::layout::assign::Distributed;
+use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Op, Value, substitute_in};
 use crate::ops::{Effect, Kind, Operation};
 

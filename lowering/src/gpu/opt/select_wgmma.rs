@@ -8,9 +8,9 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::assumption::Assumption;
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::gpu::opt::select_tma_store;
+use crate::ir::assumption::Assumption;
 use crate::ir::guard::{Guard, Symbol};
 use crate::ir::{Block, Func, Op, Value, dce, sources};
 use crate::ops::{

@@ -8,7 +8,7 @@ use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenS
 use super::flat::{Flat, flatten, unflatten};
 use super::generate;
 use crate::devtools::fuzzgen::SplitMix64;
-use crate::support::options::BuildOptions;
+use crate::driver::options::BuildOptions;
 use crate::tests::robust::survive;
 use crate::tests::site::Site;
 use crate::{compile_module_with, compile_with};

@@ -10,9 +10,10 @@
 
 use std::collections::HashMap;
 
+use crate::analysis::repeated_access::repeated;
 use crate::gpu::layout::access;
 use crate::gpu::layout::access::AccessWidth;
-use crate::gpu::layout::assign::{LayoutGraph, LayoutSite, repeated};
+use crate::gpu::layout::assign::{LayoutGraph, LayoutSite};
 use crate::gpu::layout::linear::Layout;
 use crate::ir::{Op, Value};
 use crate::ops::MemAccess;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::axis_info::{AxisInfoMap, LaunchAssumptions};
-use super::non_negative::Signs;
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use crate::analysis::non_negative::Signs;
 use crate::ir::guard::Guard;
 use crate::ir::{Func, Op, ParamId, ParamKind, Type, Value, substitute};
 use crate::ops::scalar::ArithKind;

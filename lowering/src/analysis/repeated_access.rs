@@ -1,0 +1,19 @@
+//! Accesses that stand in loops.
+
+use std::collections::HashSet;
+
+use crate::ir::Func;
+use crate::ops::{Kind, MemAccess};
+
+/// The places of accesses that stand in loops.
+pub fn repeated(func: &Func) -> HashSet<MemAccess> {
+    let mut places = HashSet::new();
+    func.body.walk(&mut |op| {
+        if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
+            for block in op.kind.operation().blocks() {
+                block.walk(&mut |op| places.extend(op.kind.operation().place().copied()));
+            }
+        }
+    });
+    places
+}
