@@ -73,7 +73,7 @@ pub fn do_bench(
 }
 
 /// What is measured.
-pub(crate) trait Work {
+pub(crate) trait BenchWork {
     /// Comes before each timed run, and is not timed.
     fn prepare(&mut self) -> Result<()> {
         Ok(())
@@ -82,7 +82,7 @@ pub(crate) trait Work {
     fn run(&mut self) -> Result<()>;
 }
 
-impl<F: FnMut() -> Result<()>> Work for F {
+impl<F: FnMut() -> Result<()>> BenchWork for F {
     fn run(&mut self) -> Result<()> {
         self()
     }
@@ -92,13 +92,13 @@ impl<F: FnMut() -> Result<()>> Work for F {
 pub(crate) trait Clock {
     /// Prepares, evicts what the caches hold and runs the work, `times` times; says how long each run took, in
     /// milliseconds.
-    fn time(&mut self, times: usize, work: &mut dyn Work) -> Result<Vec<f64>>;
+    fn time(&mut self, times: usize, work: &mut dyn BenchWork) -> Result<Vec<f64>>;
 
     /// How long `times` runs take together with the flushes before them, in milliseconds.
-    fn time_with_flush(&mut self, times: usize, work: &mut dyn Work) -> Result<f64>;
+    fn time_with_flush(&mut self, times: usize, work: &mut dyn BenchWork) -> Result<f64>;
 }
 
-fn measure(clock: &mut impl Clock, options: BenchOptions, work: &mut dyn Work) -> Result<Timing> {
+fn measure(clock: &mut impl Clock, options: BenchOptions, work: &mut dyn BenchWork) -> Result<Timing> {
     const TRIAL: usize = 5;
     clock.time_with_flush(1, work)?;
     let once_ms = clock.time_with_flush(TRIAL, work)? / TRIAL as f64;
@@ -128,7 +128,7 @@ fn ms_since(start: Instant) -> f64 {
 }
 
 impl Clock for CpuClock {
-    fn time(&mut self, times: usize, work: &mut dyn Work) -> Result<Vec<f64>> {
+    fn time(&mut self, times: usize, work: &mut dyn BenchWork) -> Result<Vec<f64>> {
         let mut samples = Vec::with_capacity(times);
         for _ in 0..times {
             work.prepare()?;
@@ -140,7 +140,7 @@ impl Clock for CpuClock {
         Ok(samples)
     }
 
-    fn time_with_flush(&mut self, times: usize, work: &mut dyn Work) -> Result<f64> {
+    fn time_with_flush(&mut self, times: usize, work: &mut dyn BenchWork) -> Result<f64> {
         let start = Instant::now();
         for _ in 0..times {
             self.flush();
@@ -183,7 +183,7 @@ impl<'s> CudaClock<'s> {
 }
 
 impl Clock for CudaClock<'_> {
-    fn time(&mut self, times: usize, work: &mut dyn Work) -> Result<Vec<f64>> {
+    fn time(&mut self, times: usize, work: &mut dyn BenchWork) -> Result<Vec<f64>> {
         let pair = |_| Ok((self.event()?, self.event()?));
         let events: Vec<_> = (0..times).map(pair).collect::<Result<_>>()?;
         for (start, end) in &events {
@@ -197,7 +197,7 @@ impl Clock for CudaClock<'_> {
         events.iter().map(|(start, end)| Ok(f64::from(elapsed_ms(start, end)?))).collect()
     }
 
-    fn time_with_flush(&mut self, times: usize, work: &mut dyn Work) -> Result<f64> {
+    fn time_with_flush(&mut self, times: usize, work: &mut dyn BenchWork) -> Result<f64> {
         let (start, end) = (self.event()?, self.event()?);
         self.device.synchronize_stream(self.stream)?;
         self.record(&start)?;

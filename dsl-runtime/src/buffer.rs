@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 use cudarc::driver::CudaSlice;
 
 use crate::cuda;
-use crate::device::{Device, Place};
+use crate::device::{Backend, Device};
 use crate::dtype::Element;
 use crate::error::Result;
 use crate::host::HostMemory;
@@ -40,28 +40,28 @@ enum Memory<T> {
 
 impl<T: Element> Buffer<T> {
     pub(crate) fn zeros(device: Device, len: usize) -> Result<Self> {
-        let memory = match device.place() {
-            Place::Cpu => Memory::Host(HostMemory::zeros(len)?),
-            Place::Cuda(cuda) => Memory::Cuda(cuda.zeros(len)?),
+        let memory = match device.backend() {
+            Backend::Cpu => Memory::Host(HostMemory::zeros(len)?),
+            Backend::Cuda(cuda) => Memory::Cuda(cuda.zeros(len)?),
         };
         Ok(Buffer { device, memory })
     }
 
     /// Memory of a stream, with whatever it held before.
-    pub(crate) fn unwritten(on: On<'_>, len: usize) -> Result<Self> {
+    pub(crate) fn uninit(on: On<'_>, len: usize) -> Result<Self> {
         Ok(match on {
             On::Cpu => Buffer { device: Device::cpu(), memory: Memory::Host(HostMemory::zeros(len)?) },
             On::Cuda(device, stream) => {
-                let memory = Memory::Cuda(device.unwritten(stream, len)?);
+                let memory = Memory::Cuda(device.uninit(stream, len)?);
                 Buffer { device: Device::of(device), memory }
             }
         })
     }
 
     pub(crate) fn upload(device: Device, elements: &[T]) -> Result<Self> {
-        let memory = match device.place() {
-            Place::Cpu => Memory::Host(HostMemory::copy_of(elements)?),
-            Place::Cuda(cuda) => Memory::Cuda(cuda.upload(elements)?),
+        let memory = match device.backend() {
+            Backend::Cpu => Memory::Host(HostMemory::copy_of(elements)?),
+            Backend::Cuda(cuda) => Memory::Cuda(cuda.upload(elements)?),
         };
         Ok(Buffer { device, memory })
     }

@@ -13,14 +13,14 @@ use cudarc::driver::{
     DeviceSlice, DriverError, result,
 };
 
-use crate::counter::Counters;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::libcuda;
-use crate::module::Table;
-use crate::order::{Order, Use};
-use crate::report::{Pending, Waited};
+use crate::module::CodeTable;
+use crate::report::{PendingReports, SyncScope};
+use crate::stream_order::{MemoryUse, StreamOrder};
+use crate::work_counter::WorkCounters;
 
 /// A CUDA device with its context. There is one for each context, and it is never dropped.
 pub(crate) struct CudaDevice {
@@ -35,11 +35,11 @@ pub(crate) struct CudaDevice {
     pub(crate) multiprocessors: usize,
     /// Whether the driver launches kernels before the one in front of them has ended, in graphs too.
     pub(crate) overlaps: bool,
-    pub(crate) modules: Table,
+    pub(crate) modules: CodeTable,
     pub(crate) recent: Recent,
-    pub(crate) pending: Pending,
-    pub(crate) counters: Counters,
-    pub(crate) order: Order,
+    pub(crate) pending: PendingReports,
+    pub(crate) work_counters: WorkCounters,
+    pub(crate) stream_order: StreamOrder,
     /// While one thread records uses of buffers.
     pub(crate) recording: Mutex<()>,
 }
@@ -70,7 +70,7 @@ pub(crate) fn open(ordinal: usize) -> Result<&'static CudaDevice> {
     }
     let context = CudaContext::new(ordinal).map_err(Error::cuda("cuDevicePrimaryCtxRetain"))?;
     keep_freed_memory(&context)?;
-    register(&mut devices, context, Order::ours())
+    register(&mut devices, context, StreamOrder::ours())
 }
 
 /// Has the memory pool of a context keep what is freed for the next allocation: by default a wait for the device gives it all back, and
@@ -95,14 +95,14 @@ pub(crate) fn adopt(context: &Arc<CudaContext>) -> Result<&'static CudaDevice> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     match devices.iter().find(|device| Arc::ptr_eq(&device.context, context)) {
         Some(device) => Ok(device),
-        None => register(&mut devices, context.clone(), Order::of_owner()),
+        None => register(&mut devices, context.clone(), StreamOrder::of_owner()),
     }
 }
 
 fn register(
     devices: &mut Vec<&'static CudaDevice>,
     context: Arc<CudaContext>,
-    order: Order,
+    stream_order: StreamOrder,
 ) -> Result<&'static CudaDevice> {
     let (major, minor) =
         context.compute_capability().map_err(Error::cuda("cuDeviceGetAttribute(compute capability)"))?;
@@ -119,11 +119,11 @@ fn register(
         shared_limit: shared_limit as u32,
         multiprocessors: multiprocessors as usize,
         overlaps: driver_version()? >= OVERLAPS,
-        modules: Table::default(),
+        modules: CodeTable::default(),
         recent: Recent::default(),
-        pending: Pending::default(),
-        counters: Counters::default(),
-        order,
+        pending: PendingReports::default(),
+        work_counters: WorkCounters::default(),
+        stream_order,
         recording: Mutex::new(()),
         context,
     }));
@@ -150,13 +150,13 @@ impl CudaDevice {
     /// Waits for all work on the device, and says what its kernels reported.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.context.synchronize().map_err(|error| self.failed("cuCtxSynchronize", error))?;
-        self.pending.collect(&self.stream, Waited::Device)
+        self.pending.collect(&self.stream, SyncScope::Device)
     }
 
     /// Waits for the work of one stream, and says what kernels reported.
     pub(crate) fn synchronize_stream(&self, stream: &CudaStream) -> Result<()> {
         stream.synchronize().map_err(|error| self.failed("cuStreamSynchronize", error))?;
-        self.pending.collect(stream, Waited::Stream)
+        self.pending.collect(stream, SyncScope::Stream)
     }
 
     /// An error that an earlier kernel may have caused.
@@ -216,7 +216,7 @@ impl CudaDevice {
         if !memory.is_empty() {
             // The copy records a read; this one before it waits for those of other streams.
             let (_, read) = memory.device_ptr(stream);
-            self.release([Use::at_home(stream, read)]);
+            self.release([MemoryUse::on_alloc_stream(stream, read)]);
             stream.memcpy_dtod(memory, &mut copy).map_err(|error| self.failed("cuMemcpyDtoDAsync", error))?;
         }
         Ok(copy)
@@ -248,19 +248,19 @@ impl CudaDevice {
             return Ok(());
         }
         self.context.bind_to_thread().map_err(|error| self.failed("cuCtxSetCurrent", error))?;
-        let home = view.stream().clone();
+        let alloc_stream = view.stream().clone();
         let (address, written) = view.device_ptr_mut(stream);
-        let written = self.begin(stream, &home, written)?;
+        let written = self.begin(stream, &alloc_stream, written)?;
         let (from, read) = copy.device_ptr(stream);
         // SAFETY: both are of this context, which is current, and as long as each other: the one is a copy of the
         // other.
         let copied = unsafe { result::memcpy_dtod_async(address, from, copy.len(), stream.cu_stream()) };
-        self.release([written, Use::at_home(stream, read)]);
+        self.release([written, MemoryUse::on_alloc_stream(stream, read)]);
         copied.map_err(|error| self.failed("cuMemcpyDtoDAsync", error))
     }
 
     /// Memory of a stream with whatever it held before, which is some number of any type but `bool`.
-    pub(crate) fn unwritten<T: Element>(&self, stream: &Arc<CudaStream>, len: usize) -> Result<CudaSlice<T>> {
+    pub(crate) fn uninit<T: Element>(&self, stream: &Arc<CudaStream>, len: usize) -> Result<CudaSlice<T>> {
         if T::DTYPE == DType::Bool {
             return self.zeros_of(stream, len);
         }
@@ -297,7 +297,7 @@ pub(crate) fn download<T: Element>(view: &CudaView<'_, u8>) -> Result<Vec<T>> {
     let (address, read) = view.device_ptr(stream);
     // SAFETY: the view holds `len` elements, and `target` lives until the stream is synchronised below.
     let copied = unsafe { result::memcpy_dtoh_async(target, address, stream.cu_stream()) };
-    device.release([Use::at_home(stream, read)]);
+    device.release([MemoryUse::on_alloc_stream(stream, read)]);
     copied.map_err(|error| device.failed("cuMemcpyDtoHAsync", error))?;
     device.synchronize_stream(stream)?;
     if T::DTYPE == DType::Bool {

@@ -16,10 +16,10 @@ use crate::stream::{LaunchOn, Stream};
 ///
 /// A handle that is free to copy. A GPU is opened once for a process, on its primary context, and stays open.
 #[derive(Clone, Copy)]
-pub struct Device(Place);
+pub struct Device(Backend);
 
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Backend {
     Cpu,
     Cuda(&'static CudaDevice),
 }
@@ -35,8 +35,8 @@ impl Device {
     pub fn best() -> Result<Device> {
         match std::env::var("FUSE_DEVICE") {
             Ok(wanted) if !wanted.is_empty() => match parse(&wanted)? {
-                Wanted::Cpu => Ok(Device::cpu()),
-                Wanted::Cuda(ordinal) => Device::cuda(ordinal),
+                DeviceSetting::Cpu => Ok(Device::cpu()),
+                DeviceSetting::Cuda(ordinal) => Device::cuda(ordinal),
             },
             _ => match cuda::count() {
                 Ok(0) | Err(Error::NoDriver) => Ok(Device::cpu()),
@@ -51,12 +51,12 @@ impl Device {
     /// # Errors
     /// If there is no driver or no such device; a CUDA error.
     pub fn cuda(ordinal: usize) -> Result<Device> {
-        Ok(Device(Place::Cuda(cuda::open(ordinal)?)))
+        Ok(Device(Backend::Cuda(cuda::open(ordinal)?)))
     }
 
     /// This CPU. Kernels run on all its cores, in rayon's pool.
     pub fn cpu() -> Device {
-        Device(Place::Cpu)
+        Device(Backend::Cpu)
     }
 
     /// The device of a context of the `cudarc` crate, so that its memory can be used here. The context is kept for as
@@ -66,40 +66,40 @@ impl Device {
     /// # Errors
     /// A CUDA error.
     pub fn from_context(context: &Arc<CudaContext>) -> Result<Device> {
-        Ok(Device(Place::Cuda(cuda::adopt(context)?)))
+        Ok(Device(Backend::Cuda(cuda::adopt(context)?)))
     }
 
     /// Such as `NVIDIA H200` or `CPU, x86-64-v3, 16 threads`.
     pub fn name(&self) -> String {
         match self.0 {
-            Place::Cpu => format!("CPU, {}, {} threads", cpu::level(), rayon::current_num_threads()),
-            Place::Cuda(cuda) => cuda.name.clone(),
+            Backend::Cpu => format!("CPU, {}, {} threads", cpu::level(), rayon::current_num_threads()),
+            Backend::Cuda(cuda) => cuda.name.clone(),
         }
     }
 
     /// Whether it is a CUDA GPU.
     pub fn is_cuda(&self) -> bool {
-        matches!(self.0, Place::Cuda(_))
+        matches!(self.0, Backend::Cuda(_))
     }
 
     /// A GPU's compute capability, 90 for 9.0.
     pub fn capability(&self) -> Option<u32> {
         match self.0 {
-            Place::Cpu => None,
-            Place::Cuda(cuda) => Some(cuda.capability),
+            Backend::Cpu => None,
+            Backend::Cuda(cuda) => Some(cuda.capability),
         }
     }
 
     /// A GPU's multiprocessors; the threads that kernels run on on this CPU.
-    pub fn processors(&self) -> usize {
-        self.target().on.processors()
+    pub fn parallelism(&self) -> usize {
+        self.target().on.parallelism()
     }
 
     /// A GPU's context, for everything that the `cudarc` crate can do with it.
     pub fn context(&self) -> Option<&'static Arc<CudaContext>> {
         match self.0 {
-            Place::Cpu => None,
-            Place::Cuda(cuda) => Some(&cuda.context),
+            Backend::Cpu => None,
+            Backend::Cuda(cuda) => Some(&cuda.context),
         }
     }
 
@@ -122,8 +122,8 @@ impl Device {
     /// The default stream: the one that launches on the device itself go to.
     pub fn stream(&self) -> Stream {
         match self.0 {
-            Place::Cpu => Stream::cpu(),
-            Place::Cuda(cuda) => Stream::cuda(cuda, cuda.stream.clone()),
+            Backend::Cpu => Stream::cpu(),
+            Backend::Cuda(cuda) => Stream::cuda(cuda, cuda.stream.clone()),
         }
     }
 
@@ -134,8 +134,8 @@ impl Device {
     /// A CUDA error.
     pub fn new_stream(&self) -> Result<Stream> {
         match self.0 {
-            Place::Cpu => Ok(Stream::cpu()),
-            Place::Cuda(cuda) => Ok(Stream::cuda(cuda, cuda.new_stream()?)),
+            Backend::Cpu => Ok(Stream::cpu()),
+            Backend::Cuda(cuda) => Ok(Stream::cuda(cuda, cuda.new_stream()?)),
         }
     }
 
@@ -145,16 +145,16 @@ impl Device {
     /// A CUDA error, also that of a kernel launched before.
     pub fn synchronize(&self) -> Result<()> {
         match self.0 {
-            Place::Cpu => Ok(()),
-            Place::Cuda(cuda) => cuda.synchronize(),
+            Backend::Cpu => Ok(()),
+            Backend::Cuda(cuda) => cuda.synchronize(),
         }
     }
 
     pub(crate) fn of(cuda: &'static CudaDevice) -> Device {
-        Device(Place::Cuda(cuda))
+        Device(Backend::Cuda(cuda))
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn backend(&self) -> Backend {
         self.0
     }
 }
@@ -162,8 +162,8 @@ impl Device {
 impl PartialEq for Device {
     fn eq(&self, other: &Self) -> bool {
         match (self.0, other.0) {
-            (Place::Cpu, Place::Cpu) => true,
-            (Place::Cuda(one), Place::Cuda(other)) => std::ptr::eq(one, other),
+            (Backend::Cpu, Backend::Cpu) => true,
+            (Backend::Cuda(one), Backend::Cuda(other)) => std::ptr::eq(one, other),
             _ => false,
         }
     }
@@ -175,8 +175,8 @@ impl fmt::Display for Device {
     /// `cpu` or `cuda:0`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Place::Cpu => f.write_str("cpu"),
-            Place::Cuda(cuda) => f.write_str(&cuda.label()),
+            Backend::Cpu => f.write_str("cpu"),
+            Backend::Cuda(cuda) => f.write_str(&cuda.label()),
         }
     }
 }
@@ -188,17 +188,17 @@ impl fmt::Debug for Device {
 }
 
 #[derive(PartialEq, Debug)]
-enum Wanted {
+enum DeviceSetting {
     Cpu,
     Cuda(usize),
 }
 
-fn parse(wanted: &str) -> Result<Wanted> {
+fn parse(wanted: &str) -> Result<DeviceSetting> {
     let ordinal = wanted.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok());
     match (wanted, ordinal) {
-        ("cpu", _) => Ok(Wanted::Cpu),
-        ("cuda", _) => Ok(Wanted::Cuda(0)),
-        (_, Some(ordinal)) => Ok(Wanted::Cuda(ordinal)),
+        ("cpu", _) => Ok(DeviceSetting::Cpu),
+        ("cuda", _) => Ok(DeviceSetting::Cuda(0)),
+        (_, Some(ordinal)) => Ok(DeviceSetting::Cuda(ordinal)),
         _ => Err(Error::Setting {
             name: "FUSE_DEVICE",
             value: wanted.to_string(),
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn the_setting_names_a_device() {
-        assert_eq!(parse("cpu"), Ok(Wanted::Cpu));
-        assert_eq!(parse("cuda"), Ok(Wanted::Cuda(0)));
-        assert_eq!(parse("cuda:3"), Ok(Wanted::Cuda(3)));
+        assert_eq!(parse("cpu"), Ok(DeviceSetting::Cpu));
+        assert_eq!(parse("cuda"), Ok(DeviceSetting::Cuda(0)));
+        assert_eq!(parse("cuda:3"), Ok(DeviceSetting::Cuda(3)));
         assert_eq!(
             parse("gpu").unwrap_err().to_string(),
             "FUSE_DEVICE=`gpu`: expected `cpu`, `cuda` or `cuda:1`"

@@ -104,7 +104,7 @@ pub struct Module {
     /// The same module assembled at build, where a `ptxas` was found: compute capability (90 for 9.0) and image. An
     /// image runs on devices of the same major version and at least that minor one.
     pub cubins: &'static [(u32, Packed)],
-    pub body: Body,
+    pub specialization: Specialization,
     /// Whether the entry may report an access outside its slice or an assertion that fails, in the module's global
     /// `fuse_report`. A caller that does not read the global loses nothing else.
     pub reports: bool,
@@ -123,20 +123,20 @@ pub struct Arch {
 ///
 /// Its arguments are, for each parameter in order, the device address (`u64`) and length in elements (`i64`) of a slice or
 /// of a view's memory, or a scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`); then, if it is
-/// [`counted`](Body::counted), the device address of its counter (`u64`) or 0; then its tensor maps (a `CUtensorMap` of
+/// [`uses_work_counter`](Specialization::uses_work_counter), the device address of its counter (`u64`) or 0; then its tensor maps (a `CUtensorMap` of
 /// 128 bytes, 64-byte aligned). Every index inside a view's shape must be an element of its memory, and its extents and
 /// strides lie between 0 and 2^40 - 1: no body checks that.
 #[derive(Clone, Copy, Debug)]
-pub struct Body {
+pub struct Specialization {
     pub entry: &'static str,
     /// Threads of a block.
     pub threads: u32,
     /// Programs that a block runs: the first extent of the CUDA grid is that of the kernel's grid divided by this,
     /// rounded up.
-    pub programs: u32,
+    pub programs_per_block: u32,
     /// Blocks of a cluster that run one program together, where it is more than one: the first extent of the CUDA grid
     /// is that of the kernel's grid times this.
-    pub blocks: u32,
+    pub blocks_per_program: u32,
     /// Whether a block runs programs one after the other, `x` fastest: block `b` of a CUDA grid of `n` blocks along one
     /// axis runs the programs `b`, `b + n`, .. of the grid's linear order. Any `n` will do; best are as many as the
     /// device runs at once, or as few as give no block more programs. The grid may have at most `i32::MAX` programs.
@@ -145,16 +145,16 @@ pub struct Body {
     /// longer hold no others up: a `u32` in device memory that is 0 when the kernel starts, is used by no other kernel
     /// while it runs, and is 0 again when it has ended. Without a counter, that is at address 0, the CUDA grid has a
     /// block for each program.
-    pub counted: bool,
+    pub uses_work_counter: bool,
     /// Whether the entry may be launched while the kernel before it in its stream still runs, with
     /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: it waits for that kernel before it touches any memory.
     /// The code is right without the attribute too. With it, the kernel before must not be one that was launched so and
     /// does not wait itself.
-    pub follows: bool,
+    pub uses_pdl: bool,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
     /// What must hold for the arguments; all are checked at launch.
-    pub facts: &'static [Fact],
+    pub guards: &'static [Guard],
     /// At most [`MAX_MAPS`]. If the driver refuses to make one of the arguments, the next body is taken.
     pub maps: &'static [TensorMap],
     /// The accesses of tiles, by line and parameter.
@@ -192,7 +192,7 @@ pub struct TensorMap {
     /// Whether elements of `f32` are rounded to TF32, eleven digits, as they are copied to shared memory; halves to even.
     pub tf32: bool,
     /// Where the body may be launched in clusters of two blocks along `x`, which copy halves of each block's rows for each other: the
-    /// map is then one of blocks with half as many rows. See [`Body::persistent`]; such a launch has an even number of blocks.
+    /// map is then one of blocks with half as many rows. See [`Specialization::persistent`]; such a launch has an even number of blocks.
     pub multicast: Option<Multicast>,
     /// The bytes of a row of shared memory, within which the 16-byte pieces of a block change places: 32, 64 or 128.
     pub swizzle: u32,
@@ -224,7 +224,7 @@ pub struct Resources {
 
 /// A condition on a launch's arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fact {
+pub enum Guard {
     /// The address of a slice parameter is a multiple of this.
     Aligned { param: u8, bytes: u32 },
     /// The polynomial is a multiple of this.

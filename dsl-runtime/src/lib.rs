@@ -116,42 +116,42 @@ pub mod tune;
 
 mod artifact;
 mod buffer;
-mod choose;
-mod counter;
 mod cuda;
 mod device;
+mod device_print;
 mod dtype;
 mod error;
 mod f8;
-mod fact;
 mod graph;
 mod grid;
+mod guard;
 mod host;
 mod launch;
 mod libcuda;
-mod line;
 mod module;
-mod order;
 mod packed;
 mod report;
+mod select_variant;
 mod slice;
 mod stream;
+mod stream_order;
 mod temporary;
 mod view;
+mod work_counter;
 
 pub use buffer::Buffer;
-pub use choose::{Choice, Chosen};
 pub use cudarc;
 pub use device::Device;
 pub use dsl_macros::{fuse_fn, fuse_kernel, fuse_module};
 pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 pub use error::{Error, Result};
-pub use graph::{Graph, Held};
+pub use graph::{Graph, GraphBuffers};
 pub use grid::{Extent, IntoGrid};
 pub use launch::{
-    Arg, BodyTrace, IntoSlice, IntoSliceMut, IntoView, IntoViewMut, Launch, NarrowAccess, Trace, ViewArgs,
-    trace_choice,
+    Arg, IntoSlice, IntoSliceMut, IntoView, IntoViewMut, Launch, NarrowAccess, SpecializationTrace, Trace,
+    ViewArgs, trace_choice,
 };
+pub use select_variant::{Choice, Chosen};
 pub use slice::{Slice, SliceMut};
 pub use stream::{LaunchOn, Stream};
 pub use temporary::Temporary;

@@ -10,47 +10,47 @@ use cudarc::driver::{DriverError, result};
 
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result, amount, reason};
-use crate::kernel::{Arch, Body, Kernel, Module, Packed, Variant};
+use crate::kernel::{Arch, Kernel, Module, Packed, Specialization, Variant};
 use crate::report::GLOBAL;
 
 /// Dynamic and static shared memory that a block gets without asking, in bytes.
-const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
+const DEFAULT_SHARED_BYTES: u32 = 48 << 10;
 
 /// A variant's code for a device.
-pub(crate) struct Code {
+pub(crate) struct VariantCode {
     /// From the one that asks most of its arguments to the one that asks nothing.
     pub(crate) entries: Vec<Entry>,
 }
 
 /// A body, whose code is loaded into the device's context when it is first launched and stays there.
 pub(crate) struct Entry {
-    pub(crate) body: &'static Body,
+    pub(crate) specialization: &'static Specialization,
     /// Its code for each architecture that the device runs, the latest first.
     modules: Vec<&'static Module>,
     loading: Mutex<()>,
-    loaded: OnceLock<Loaded>,
+    loaded: OnceLock<LoadedEntry>,
 }
 
 /// How many blocks of an entry a device runs at once.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Resident {
+pub(crate) struct Occupancy {
     /// On a multiprocessor.
-    pub each: u32,
+    pub blocks_per_multiprocessor: u32,
     pub multiprocessors: u32,
 }
 
-impl Resident {
+impl Occupancy {
     /// Of all multiprocessors.
-    pub fn all(self) -> u32 {
-        self.each * self.multiprocessors
+    pub fn resident_blocks(self) -> u32 {
+        self.blocks_per_multiprocessor * self.multiprocessors
     }
 
     /// Blocks that run so many programs one after the other, all of which take equally long: none runs more of them than with as
     /// many blocks as there are, so fewer do where they all end at once, which leaves the others more power and memory
     /// (docs/performance.md). Blocks that share a multiprocessor are as many as there is room for.
-    pub fn even(self, programs: u32) -> u32 {
-        let most = programs.min(self.all());
-        if self.each > 1 || most == 0 {
+    pub fn balanced_blocks(self, programs: u32) -> u32 {
+        let most = programs.min(self.resident_blocks());
+        if self.blocks_per_multiprocessor > 1 || most == 0 {
             return most;
         }
         programs.div_ceil(programs.div_ceil(most))
@@ -58,23 +58,23 @@ impl Resident {
 }
 
 /// The loaded code of a body.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedEntry {
     /// What was loaded, such as `cubin for sm_90a`.
     pub(crate) image: String,
     function: Result<sys::CUfunction, String>,
-    pub(crate) resident: Resident,
+    pub(crate) occupancy: Occupancy,
     /// Whether it may be launched before the kernel in front of it has ended.
-    pub(crate) follows: bool,
+    pub(crate) uses_pdl: bool,
     /// Where the entry reports a failure, if it does.
     pub(crate) record: Option<CUdeviceptr>,
 }
 
 // SAFETY: a function handle is an opaque name that the driver accepts from any thread.
-unsafe impl Send for Loaded {}
+unsafe impl Send for LoadedEntry {}
 // SAFETY: as above; the handle is never changed.
-unsafe impl Sync for Loaded {}
+unsafe impl Sync for LoadedEntry {}
 
-impl Loaded {
+impl LoadedEntry {
     /// The function, or why this device cannot run it.
     pub(crate) fn function(&self) -> Result<sys::CUfunction, &str> {
         self.function.as_ref().copied().map_err(String::as_str)
@@ -88,7 +88,7 @@ impl Entry {
         kernel: &'static Kernel,
         variant: &'static Variant,
         device: &CudaDevice,
-    ) -> Result<&Loaded> {
+    ) -> Result<&LoadedEntry> {
         if let Some(loaded) = self.loaded.get() {
             return Ok(loaded);
         }
@@ -101,7 +101,7 @@ impl Entry {
     }
 
     /// Its code, if it was loaded.
-    pub(crate) fn loaded(&self) -> Option<&Loaded> {
+    pub(crate) fn loaded(&self) -> Option<&LoadedEntry> {
         self.loaded.get()
     }
 }
@@ -139,7 +139,11 @@ impl Variant {
 }
 
 /// What there is for the device; nothing is loaded yet.
-pub(crate) fn code(kernel: &'static Kernel, variant: &'static Variant, device: &CudaDevice) -> Result<Code> {
+pub(crate) fn code(
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    device: &CudaDevice,
+) -> Result<VariantCode> {
     let entries = entries(variant, device.capability);
     if entries.is_empty() {
         let mut built: Vec<String> = variant.modules.iter().map(|module| module.arch.to_string()).collect();
@@ -152,17 +156,17 @@ pub(crate) fn code(kernel: &'static Kernel, variant: &'static Variant, device: &
             built,
         });
     }
-    Ok(Code { entries })
+    Ok(VariantCode { entries })
 }
 
 fn entries(variant: &'static Variant, capability: u32) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for module in variant.modules_for(capability) {
-        let body = &module.body;
-        match entries.iter_mut().find(|entry| entry.body.entry == body.entry) {
+        let specialization = &module.specialization;
+        match entries.iter_mut().find(|entry| entry.specialization.entry == specialization.entry) {
             Some(entry) => entry.modules.push(module),
             None => entries.push(Entry {
-                body,
+                specialization,
                 modules: vec![module],
                 loading: Mutex::default(),
                 loaded: OnceLock::new(),
@@ -178,32 +182,34 @@ fn load(
     variant: &'static Variant,
     device: &CudaDevice,
     modules: &[&'static Module],
-) -> Result<Loaded> {
-    let mut first_refusal = None;
+) -> Result<LoadedEntry> {
+    let mut first_failure = None;
     for module in modules {
         let cubin = module.cubin(device.capability).map(|code| (Image::Cubin, code));
         let ptx = (!module.ptx.is_empty()).then_some((Image::Ptx, module.ptx));
         for (image, code) in cubin.into_iter().chain(ptx) {
             let name = format!("{} for {}", image.kind(), module.arch);
-            let refusal = match image.load(code) {
-                Ok(handle) => return linked(kernel, variant, device, Handle { module, handle, name }),
-                Err(refusal) => refusal,
+            let failure = match image.load(code) {
+                Ok(handle) => {
+                    return link_entry(kernel, variant, device, LoadedModule { module, handle, name });
+                }
+                Err(failure) => failure,
             };
             let refused = Error::Load {
                 kernel: kernel.name,
                 variant: variant.label,
                 image: name,
-                reason: reason(refusal.error),
-                log: refusal.log,
+                reason: reason(failure.error),
+                log: failure.log,
             };
             // Another image may suit an older driver. A fault in the code itself would only be hidden by one.
-            if !is_of_another_version(refusal.error) {
+            if !is_version_mismatch(failure.error) {
                 return Err(refused);
             }
-            first_refusal.get_or_insert(refused);
+            first_failure.get_or_insert(refused);
         }
     }
-    Err(first_refusal.unwrap_or(Error::Load {
+    Err(first_failure.unwrap_or(Error::Load {
         kernel: kernel.name,
         variant: variant.label,
         image: "code".to_string(),
@@ -212,7 +218,7 @@ fn load(
     }))
 }
 
-fn is_of_another_version(error: DriverError) -> bool {
+fn is_version_mismatch(error: DriverError) -> bool {
     matches!(
         error.0,
         CUresult::CUDA_ERROR_INVALID_IMAGE
@@ -223,20 +229,20 @@ fn is_of_another_version(error: DriverError) -> bool {
     )
 }
 
-struct Handle {
+struct LoadedModule {
     module: &'static Module,
     handle: sys::CUmodule,
     name: String,
 }
 
 /// The entry of a module that the driver took.
-fn linked(
+fn link_entry(
     kernel: &'static Kernel,
     variant: &'static Variant,
     device: &CudaDevice,
-    taken: Handle,
-) -> Result<Loaded> {
-    let Handle { module, handle, name } = taken;
+    taken: LoadedModule,
+) -> Result<LoadedEntry> {
+    let LoadedModule { module, handle, name } = taken;
     let refused = |what: &str, error: DriverError| Error::Load {
         kernel: kernel.name,
         variant: variant.label,
@@ -252,37 +258,44 @@ fn linked(
     } else {
         None
     };
-    let function = function(handle, &module.body, device.shared_limit)
-        .map_err(|error| refused(&format!("entry `{}`", module.body.entry), error))?;
-    let resident = match function {
-        Ok(function) => resident(function, &module.body, device)
-            .map_err(|error| refused(&format!("entry `{}`", module.body.entry), error))?,
-        Err(_) => Resident::default(),
+    let function = function(handle, &module.specialization, device.shared_limit)
+        .map_err(|error| refused(&format!("entry `{}`", module.specialization.entry), error))?;
+    let occupancy = match function {
+        Ok(function) => occupancy(function, &module.specialization, device)
+            .map_err(|error| refused(&format!("entry `{}`", module.specialization.entry), error))?,
+        Err(_) => Occupancy::default(),
     };
     // An older architecture's code does not wait, where the driver takes no other.
-    let follows = module.body.follows && device.overlaps;
-    Ok(Loaded { image: name, function, resident, follows, record })
+    let uses_pdl = module.specialization.uses_pdl && device.overlaps;
+    Ok(LoadedEntry { image: name, function, occupancy, uses_pdl, record })
 }
 
-fn resident(function: sys::CUfunction, body: &Body, device: &CudaDevice) -> Result<Resident, DriverError> {
+fn occupancy(
+    function: sys::CUfunction,
+    specialization: &Specialization,
+    device: &CudaDevice,
+) -> Result<Occupancy, DriverError> {
     // SAFETY: the function's module was loaded and is never unloaded.
     let each = unsafe {
         result::occupancy::max_active_block_per_multiprocessor(
             function,
-            body.threads as i32,
-            body.shared_bytes as usize,
+            specialization.threads as i32,
+            specialization.shared_bytes as usize,
         )
     }?;
-    Ok(Resident { each: each.max(1) as u32, multiprocessors: device.multiprocessors as u32 })
+    Ok(Occupancy {
+        blocks_per_multiprocessor: each.max(1) as u32,
+        multiprocessors: device.multiprocessors as u32,
+    })
 }
 
 /// The entry's function, ready for its shared memory, or why the device is too small for it.
 fn function(
     module: sys::CUmodule,
-    body: &Body,
+    specialization: &Specialization,
     shared_limit: u32,
 ) -> Result<Result<sys::CUfunction, String>, DriverError> {
-    let name = CString::new(body.entry).map_err(|_| DriverError(CUresult::CUDA_ERROR_NOT_FOUND))?;
+    let name = CString::new(specialization.entry).map_err(|_| DriverError(CUresult::CUDA_ERROR_NOT_FOUND))?;
     // SAFETY: the module was loaded and is never unloaded.
     let function = unsafe { result::module::get_function(module, name) }?;
     // SAFETY: the function was just found.
@@ -292,18 +305,18 @@ fn function(
             CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
         )
     }?;
-    let shared = body.shared_bytes.saturating_add(static_shared as u32);
+    let shared = specialization.shared_bytes.saturating_add(static_shared as u32);
     if shared > shared_limit {
         let (needed, limit) = (amount(shared.into()), amount(shared_limit.into()));
         return Ok(Err(format!("it needs {needed} of shared memory, a block of this device has {limit}")));
     }
-    if shared > SHARED_WITHOUT_ASKING {
+    if shared > DEFAULT_SHARED_BYTES {
         // SAFETY: the function was just found.
         unsafe {
             result::function::set_function_attribute(
                 function,
                 CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                body.shared_bytes as i32,
+                specialization.shared_bytes as i32,
             )
         }?;
     }
@@ -316,16 +329,16 @@ enum Image {
     Ptx,
 }
 
-struct Refusal {
+struct LoadFailure {
     error: DriverError,
     /// What the driver's compiler says.
     log: String,
 }
 
-impl Refusal {
+impl LoadFailure {
     /// Of what the driver need not be asked for.
-    fn invalid(what: &str) -> Refusal {
-        Refusal { error: DriverError(CUresult::CUDA_ERROR_INVALID_SOURCE), log: what.to_string() }
+    fn invalid(what: &str) -> LoadFailure {
+        LoadFailure { error: DriverError(CUresult::CUDA_ERROR_INVALID_SOURCE), log: what.to_string() }
     }
 }
 
@@ -338,8 +351,8 @@ impl Image {
     }
 
     /// Loads it into the current context.
-    fn load(self, code: Packed) -> Result<sys::CUmodule, Refusal> {
-        let bytes = code.unpack().ok_or_else(|| Refusal::invalid("it cannot be unpacked"))?;
+    fn load(self, code: Packed) -> Result<sys::CUmodule, LoadFailure> {
+        let bytes = code.unpack().ok_or_else(|| LoadFailure::invalid("it cannot be unpacked"))?;
         match self {
             // The driver reads the headers in place, so the bytes move to where 16-byte fields may lie.
             Image::Cubin => {
@@ -350,8 +363,8 @@ impl Image {
                 unsafe { load_image(aligned.as_ptr().cast()) }
             }
             Image::Ptx => {
-                let text =
-                    CString::new(bytes.into_owned()).map_err(|_| Refusal::invalid("it holds a zero byte"))?;
+                let text = CString::new(bytes.into_owned())
+                    .map_err(|_| LoadFailure::invalid("it holds a zero byte"))?;
                 // SAFETY: the text ends in a zero byte.
                 unsafe { load_image(text.as_ptr().cast()) }
             }
@@ -361,7 +374,7 @@ impl Image {
 
 /// # Safety
 /// `image` must point to a whole cubin, or to PTX that ends in a zero byte.
-unsafe fn load_image(image: *const c_void) -> Result<sys::CUmodule, Refusal> {
+unsafe fn load_image(image: *const c_void) -> Result<sys::CUmodule, LoadFailure> {
     let mut log = vec![0u8; 16 << 10];
     let mut options =
         [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -381,14 +394,14 @@ unsafe fn load_image(image: *const c_void) -> Result<sys::CUmodule, Refusal> {
     };
     status.result().map_err(|error| {
         let written = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-        Refusal { error, log: String::from_utf8_lossy(&log[..written]).into_owned() }
+        LoadFailure { error, log: String::from_utf8_lossy(&log[..written]).into_owned() }
     })?;
     Ok(module)
 }
 
 /// Code by variant. It only grows, so a reader follows published links and never waits.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct CodeTable {
     buckets: [Link; 32],
     loading: Mutex<()>,
 }
@@ -397,16 +410,16 @@ type Link = OnceLock<Box<Node>>;
 
 struct Node {
     variant: &'static Variant,
-    code: Code,
+    code: VariantCode,
     next: Link,
 }
 
-impl Table {
+impl CodeTable {
     pub(crate) fn get_or_load(
         &self,
         variant: &'static Variant,
-        load: impl FnOnce() -> Result<Code>,
-    ) -> Result<&Code> {
+        load: impl FnOnce() -> Result<VariantCode>,
+    ) -> Result<&VariantCode> {
         if let Ok(code) = self.find(variant) {
             return Ok(code);
         }
@@ -422,7 +435,7 @@ impl Table {
     }
 
     /// The variant's code, or the link at which it would be.
-    fn find(&self, variant: &'static Variant) -> Result<&Code, &Link> {
+    fn find(&self, variant: &'static Variant) -> Result<&VariantCode, &Link> {
         let address = ptr::from_ref(variant).addr();
         let mut link = &self.buckets[(address >> 4) % self.buckets.len()];
         while let Some(node) = link.get() {
@@ -440,20 +453,26 @@ mod tests {
     use super::*;
 
     const fn module(arch: Arch, cubins: &'static [(u32, Packed)]) -> Module {
-        Module { arch, ptx: Packed::Plain(b""), cubins, body: body("general"), reports: false }
+        Module {
+            arch,
+            ptx: Packed::Plain(b""),
+            cubins,
+            specialization: specialization("general"),
+            reports: false,
+        }
     }
 
-    const fn body(entry: &'static str) -> Body {
-        Body {
+    const fn specialization(entry: &'static str) -> Specialization {
+        Specialization {
             entry,
             threads: 32,
-            programs: 1,
-            blocks: 1,
+            programs_per_block: 1,
+            blocks_per_program: 1,
             persistent: false,
-            counted: false,
-            follows: false,
+            uses_work_counter: false,
+            uses_pdl: false,
             shared_bytes: 0,
-            facts: &[],
+            guards: &[],
             maps: &[],
             accesses: &[],
             resources: None,
@@ -498,7 +517,13 @@ mod tests {
     #[test]
     fn a_body_is_an_entry_with_the_modules_of_each_architecture() {
         const fn of(arch: Arch, entry: &'static str) -> Module {
-            Module { arch, ptx: Packed::Plain(b""), cubins: &[], body: body(entry), reports: false }
+            Module {
+                arch,
+                ptx: Packed::Plain(b""),
+                cubins: &[],
+                specialization: specialization(entry),
+                reports: false,
+            }
         }
         static BOTH: Variant = Variant {
             modules: &[
@@ -511,7 +536,10 @@ mod tests {
         };
         let found = |capability| -> Vec<(&str, Vec<String>)> {
             let archs = |entry: &Entry| entry.modules.iter().map(|module| module.arch.to_string()).collect();
-            entries(&BOTH, capability).iter().map(|entry| (entry.body.entry, archs(entry))).collect()
+            entries(&BOTH, capability)
+                .iter()
+                .map(|entry| (entry.specialization.entry, archs(entry)))
+                .collect()
         };
         let of = |archs: &[&str]| archs.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(found(90), [("aligned", of(&["sm_90a", "sm_80"])), ("general", of(&["sm_90a", "sm_80"]))]);
@@ -545,7 +573,7 @@ mod tests {
                 })
                 .collect(),
         );
-        let table = Table::default();
+        let table = CodeTable::default();
         let failure = || Err(Error::NoDriver);
         assert!(table.get_or_load(&variants[0], failure).is_err());
         std::thread::scope(|scope| {
@@ -554,9 +582,9 @@ mod tests {
                     for (i, variant) in variants.iter().enumerate() {
                         let load = || {
                             let entry = i.to_string().leak();
-                            Ok(Code {
+                            Ok(VariantCode {
                                 entries: vec![Entry {
-                                    body: Box::leak(Box::new(body(entry))),
+                                    specialization: Box::leak(Box::new(specialization(entry))),
                                     modules: Vec::new(),
                                     loading: Mutex::default(),
                                     loaded: OnceLock::new(),
@@ -569,7 +597,10 @@ mod tests {
             }
         });
         for (i, variant) in variants.iter().enumerate() {
-            assert_eq!(table.get_or_load(variant, failure).unwrap().entries[0].body.entry, i.to_string());
+            assert_eq!(
+                table.get_or_load(variant, failure).unwrap().entries[0].specialization.entry,
+                i.to_string()
+            );
         }
     }
 }

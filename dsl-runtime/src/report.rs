@@ -1,9 +1,9 @@
 //! Accesses outside their slice, assertions that fail and integers that overflow.
 //!
 //! Bounds mask such an access off: a read gives 0, or what the kernel says instead, and a write does nothing. The code of
-//! a debug build also fills a [`Record`] with the first failure of a launch, as `lowering::mlir::report` lays it out, and
+//! a debug build also fills a [`FailureRecord`] with the first failure of a launch, as `lowering::mlir::report` lays it out, and
 //! the launcher makes an [`Error::OutOfBounds`], [`Error::Assertion`] or [`Error::Overflow`] of it. On the CPU the record is the launch's own,
-//! part of a [`HostRecord`]. On a GPU each loaded module has one; [`Pending`] remembers the modules that were launched,
+//! part of a [`HostRecord`]. On a GPU each loaded module has one; [`PendingReports`] remembers the modules that were launched,
 //! and whoever waits for the device asks it.
 
 use std::ffi::CStr;
@@ -13,15 +13,15 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use cudarc::driver::{CudaStream, DriverError, result};
 
+use crate::device_print::{PrintLine, element};
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Site, Variant};
-use crate::line::{Line, element};
 
 /// The name of a GPU module's record.
 pub(crate) const GLOBAL: &CStr = c"fuse_report";
 
 /// The state of a record that is complete.
-const WRITTEN: u32 = 2;
+const COMPLETE: u32 = 2;
 
 /// The `kind` of a record: a read or a write outside its slice, or an assertion that fails.
 const WRITE: u32 = 1;
@@ -30,8 +30,8 @@ const FAILURE: u32 = 2;
 /// The first failure of a launch.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Record {
-    /// 0 for none, [`WRITTEN`] once the rest is valid.
+pub(crate) struct FailureRecord {
+    /// 0 for none, [`COMPLETE`] once the rest is valid.
     state: u32,
     kind: u32,
     /// Relative to the kernel's own line.
@@ -44,10 +44,10 @@ pub(crate) struct Record {
     length: i64,
 }
 
-impl Record {
+impl FailureRecord {
     /// What it says about a launch of a kernel's variant.
     pub(crate) fn error(&self, kernel: &'static Kernel, variant: &'static Variant) -> Option<Error> {
-        if self.state != WRITTEN {
+        if self.state != COMPLETE {
             return None;
         }
         let line = kernel.line.wrapping_add_signed(self.line);
@@ -99,13 +99,13 @@ impl Record {
     ///
     /// # Safety
     /// `address` must be that of a record in the stream's context, which must be current.
-    unsafe fn read(address: CUdeviceptr, stream: &CudaStream) -> Result<Record, DriverError> {
-        let mut words = [0u64; size_of::<Record>() / 8];
+    unsafe fn read(address: CUdeviceptr, stream: &CudaStream) -> Result<FailureRecord, DriverError> {
+        let mut words = [0u64; size_of::<FailureRecord>() / 8];
         // SAFETY: the record is as long as `words`, which lives until the stream is synchronised.
         unsafe { result::memcpy_dtoh_async(&mut words, address, stream.cu_stream()) }?;
         stream.synchronize()?;
         // SAFETY: both are of one size, and any bits are a record.
-        Ok(unsafe { std::mem::transmute::<[u64; size_of::<Record>() / 8], Record>(words) })
+        Ok(unsafe { std::mem::transmute::<[u64; size_of::<FailureRecord>() / 8], FailureRecord>(words) })
     }
 }
 
@@ -113,9 +113,9 @@ impl Record {
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct HostRecord {
-    record: Record,
+    record: FailureRecord,
     /// Called by host code that prints.
-    print: unsafe extern "C" fn(*const HostRecord, *const Line),
+    print: unsafe extern "C" fn(*const HostRecord, *const PrintLine),
     variant: &'static Variant,
 }
 
@@ -123,7 +123,7 @@ const _: () = assert!(std::mem::offset_of!(HostRecord, print) == 48);
 
 impl HostRecord {
     pub(crate) fn new(variant: &'static Variant) -> HostRecord {
-        HostRecord { record: Record::default(), print, variant }
+        HostRecord { record: FailureRecord::default(), print, variant }
     }
 
     /// What it says about a launch of `kernel`.
@@ -133,15 +133,15 @@ impl HostRecord {
 }
 
 /// Prints a line of a launch.
-unsafe extern "C" fn print(record: *const HostRecord, line: *const Line) {
+unsafe extern "C" fn print(record: *const HostRecord, line: *const PrintLine) {
     // SAFETY: host code has both from the launch that it runs for. Others may be writing the first field of the record;
     // the variant is behind it and stays.
-    unsafe { crate::line::print((*record).variant.sites, line) };
+    unsafe { crate::device_print::print((*record).variant.sites, line) };
 }
 
 /// A GPU module with a record that was launched on a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Launched {
+struct PendingRecord {
     kernel: *const Kernel,
     variant: *const Variant,
     record: CUdeviceptr,
@@ -149,30 +149,30 @@ struct Launched {
 }
 
 /// What was launched.
-pub(crate) type Code = (&'static Kernel, &'static Variant);
+pub(crate) type KernelVariant = (&'static Kernel, &'static Variant);
 
 /// The launches of a device whose records nobody has read since they ended.
 #[derive(Default)]
-pub(crate) struct Pending(Mutex<Vec<Launched>>);
+pub(crate) struct PendingReports(Mutex<Vec<PendingRecord>>);
 
 // SAFETY: the kernels are `&'static`, and a stream's handle is only compared.
-unsafe impl Send for Pending {}
+unsafe impl Send for PendingReports {}
 // SAFETY: as above; the list is behind a lock.
-unsafe impl Sync for Pending {}
+unsafe impl Sync for PendingReports {}
 
-impl Pending {
+impl PendingReports {
     /// A launch of code that has a record.
-    pub(crate) fn note(&self, (kernel, variant): Code, record: CUdeviceptr, stream: &CudaStream) {
-        let launched = Launched { kernel, variant, record, stream: stream.cu_stream() };
+    pub(crate) fn note(&self, (kernel, variant): KernelVariant, record: CUdeviceptr, stream: &CudaStream) {
+        let pending = PendingRecord { kernel, variant, record, stream: stream.cu_stream() };
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !list.contains(&launched) {
-            list.push(launched);
+        if !list.contains(&pending) {
+            list.push(pending);
         }
     }
 
     /// The first report there is, which it clears. To be called when `stream` was waited for, or, if `all`, the device;
     /// launches on other streams may not have ended, and stay to be asked again.
-    pub(crate) fn collect(&self, stream: &CudaStream, waited: Waited) -> Result<()> {
+    pub(crate) fn collect(&self, stream: &CudaStream, scope: SyncScope) -> Result<()> {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if list.is_empty() {
             return Ok(());
@@ -181,19 +181,19 @@ impl Pending {
         stream.context().bind_to_thread().map_err(&failed)?;
         let mut found = None;
         let mut left = Vec::new();
-        for launched in list.drain(..) {
+        for pending in list.drain(..) {
             if found.is_some() {
-                left.push(launched);
+                left.push(pending);
                 continue;
             }
             // SAFETY: the record belongs to a module that stays loaded, in this device's context.
-            match unsafe { launched.take(stream) } {
+            match unsafe { pending.take(stream) } {
                 Ok(None) => {}
                 Ok(Some(error)) => found = Some(error),
                 Err(error) => found = Some(failed(error)),
             }
-            if waited == Waited::Stream && launched.stream != stream.cu_stream() {
-                left.push(launched);
+            if scope == SyncScope::Stream && pending.stream != stream.cu_stream() {
+                left.push(pending);
             }
         }
         *list = left;
@@ -201,28 +201,28 @@ impl Pending {
     }
 }
 
-/// What a caller of [`Pending::collect`] has waited for.
+/// What a caller of [`PendingReports::collect`] has waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waited {
+pub(crate) enum SyncScope {
     Stream,
     Device,
 }
 
-impl Launched {
+impl PendingRecord {
     /// Reads the record and clears it.
     ///
     /// # Safety
     /// Its module must be loaded in the stream's context, which must be current.
     unsafe fn take(self, stream: &CudaStream) -> Result<Option<Error>, DriverError> {
         // SAFETY: passed on to the caller.
-        if unsafe { Record::read(self.record, stream) }?.state != WRITTEN {
+        if unsafe { FailureRecord::read(self.record, stream) }?.state != COMPLETE {
             return Ok(None);
         }
         // A kernel that still runs may have been writing: now the rest is as complete as the state says.
         // SAFETY: passed on to the caller.
-        let record = unsafe { Record::read(self.record, stream) }?;
+        let record = unsafe { FailureRecord::read(self.record, stream) }?;
         // SAFETY: as above; the record is as long as said.
-        unsafe { result::memset_d8_async(self.record, 0, size_of::<Record>(), stream.cu_stream()) }?;
+        unsafe { result::memset_d8_async(self.record, 0, size_of::<FailureRecord>(), stream.cu_stream()) }?;
         stream.synchronize()?;
         // SAFETY: `note` got both as references that never end.
         Ok(unsafe { record.error(&*self.kernel, &*self.variant) })
@@ -258,26 +258,28 @@ mod tests {
 
     #[test]
     fn a_record_says_who_went_where() {
-        let record = Record {
-            state: WRITTEN,
+        let record = FailureRecord {
+            state: COMPLETE,
             line: 2,
             column: 20,
             program: [3, 0, 0],
             index: 1000,
             length: 1000,
-            ..Record::default()
+            ..FailureRecord::default()
         };
-        let said = |record: Record| record.error(&GATHER, &GATHER.variants[0]).map(|error| error.to_string());
+        let said =
+            |record: FailureRecord| record.error(&GATHER, &GATHER.variants[0]).map(|error| error.to_string());
         assert_eq!(
             said(record).unwrap(),
             "kernel `gather`: program (3, 0, 0) reads element 1000 of `x`, which has 1000 (src/lib.rs:12:20)"
         );
         assert_eq!(
-            said(Record { kind: WRITE, index: -1, line: -1, ..record }).unwrap(),
+            said(FailureRecord { kind: WRITE, index: -1, line: -1, ..record }).unwrap(),
             "kernel `gather`: program (3, 0, 0) writes element -1 of `x`, which has 1000 (src/lib.rs:9:20)"
         );
-        assert_eq!([0, 1].map(|state| said(Record { state, ..record })), [None, None]);
-        let failure = |subject, index| said(Record { kind: FAILURE, subject, index, ..record }).unwrap();
+        assert_eq!([0, 1].map(|state| said(FailureRecord { state, ..record })), [None, None]);
+        let failure =
+            |subject, index| said(FailureRecord { kind: FAILURE, subject, index, ..record }).unwrap();
         assert_eq!(
             failure(0, 0),
             "kernel `gather`: program (3, 0, 0): `tl::device_assert(x >= 0.0)` fails (src/lib.rs:12:20)"

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 
 use crate::cuda::CudaDevice;
-use crate::device::{Device, Place};
+use crate::device::{Backend, Device};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::graph::Recorder;
@@ -16,36 +16,36 @@ use crate::temporary::Temporary;
 /// the same.
 #[derive(Clone)]
 pub struct Stream {
-    queue: Queue,
+    backend: StreamBackend,
     /// Where launches are written down, on a stream that is being captured.
     recorder: Option<Arc<Recorder>>,
 }
 
 #[derive(Clone)]
-enum Queue {
+enum StreamBackend {
     Cpu,
-    Cuda(Arc<Lane>),
+    Cuda(Arc<GpuStream>),
 }
 
 /// A stream of a GPU.
-struct Lane {
+struct GpuStream {
     device: &'static CudaDevice,
     stream: Arc<CudaStream>,
 }
 
-impl Drop for Lane {
+impl Drop for GpuStream {
     fn drop(&mut self) {
-        self.device.leave(&self.stream);
+        self.device.retire(&self.stream);
     }
 }
 
 impl Stream {
     pub(crate) fn cpu() -> Stream {
-        Stream { queue: Queue::Cpu, recorder: None }
+        Stream { backend: StreamBackend::Cpu, recorder: None }
     }
 
     pub(crate) fn cuda(device: &'static CudaDevice, stream: Arc<CudaStream>) -> Stream {
-        Stream { queue: Queue::Cuda(Arc::new(Lane { device, stream })), recorder: None }
+        Stream { backend: StreamBackend::Cuda(Arc::new(GpuStream { device, stream })), recorder: None }
     }
 
     /// The same stream while it is being captured.
@@ -58,9 +58,9 @@ impl Stream {
     }
 
     pub(crate) fn on(&self) -> On<'_> {
-        match &self.queue {
-            Queue::Cpu => On::Cpu,
-            Queue::Cuda(lane) => On::Cuda(lane.device, &lane.stream),
+        match &self.backend {
+            StreamBackend::Cpu => On::Cpu,
+            StreamBackend::Cuda(gpu) => On::Cuda(gpu.device, &gpu.stream),
         }
     }
 
@@ -78,9 +78,9 @@ impl Stream {
 
     /// The device it belongs to.
     pub fn device(&self) -> Device {
-        match &self.queue {
-            Queue::Cpu => Device::cpu(),
-            Queue::Cuda(lane) => Device::of(lane.device),
+        match &self.backend {
+            StreamBackend::Cpu => Device::cpu(),
+            StreamBackend::Cuda(gpu) => Device::of(gpu.device),
         }
     }
 
@@ -92,27 +92,27 @@ impl Stream {
         if self.recorder.is_some() {
             return Err(Error::Capture { reason: "nothing runs yet that could be waited for".to_string() });
         }
-        match &self.queue {
-            Queue::Cpu => Ok(()),
-            Queue::Cuda(lane) => lane.device.synchronize_stream(&lane.stream),
+        match &self.backend {
+            StreamBackend::Cpu => Ok(()),
+            StreamBackend::Cuda(gpu) => gpu.device.synchronize_stream(&gpu.stream),
         }
     }
 
     /// The stream as the `cudarc` crate knows it, if it is a GPU's.
     pub fn raw(&self) -> Option<&Arc<CudaStream>> {
-        match &self.queue {
-            Queue::Cpu => None,
-            Queue::Cuda(lane) => Some(&lane.stream),
+        match &self.backend {
+            StreamBackend::Cpu => None,
+            StreamBackend::Cuda(gpu) => Some(&gpu.stream),
         }
     }
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.queue {
-            Queue::Cpu => f.write_str("stream of the cpu"),
-            Queue::Cuda(lane) => {
-                write!(f, "stream {:p} of {}", lane.stream.cu_stream(), lane.device.label())
+        match &self.backend {
+            StreamBackend::Cpu => f.write_str("stream of the cpu"),
+            StreamBackend::Cuda(gpu) => {
+                write!(f, "stream {:p} of {}", gpu.stream.cu_stream(), gpu.device.label())
             }
         }
     }
@@ -150,8 +150,8 @@ pub trait LaunchOn: sealed::Sealed + Copy {
     }
 
     /// How many programs run side by side: a GPU's multiprocessors, or the threads of the CPU.
-    fn processors(&self) -> usize {
-        self.target().on.processors()
+    fn parallelism(&self) -> usize {
+        self.target().on.parallelism()
     }
 }
 
@@ -178,7 +178,7 @@ impl On<'_> {
         }
     }
 
-    pub fn processors(self) -> usize {
+    pub fn parallelism(self) -> usize {
         match self {
             On::Cpu => rayon::current_num_threads(),
             On::Cuda(device, _) => device.multiprocessors,
@@ -194,9 +194,9 @@ mod sealed {
 
 impl LaunchOn for &Device {
     fn target(&self) -> Target<'_> {
-        let on = match self.place() {
-            Place::Cpu => On::Cpu,
-            Place::Cuda(device) => On::Cuda(device, &device.stream),
+        let on = match self.backend() {
+            Backend::Cpu => On::Cpu,
+            Backend::Cuda(device) => On::Cuda(device, &device.stream),
         };
         Target { on, recorder: None }
     }

@@ -23,11 +23,11 @@ impl<T: Element> Temporary<T> {
         let Target { on, recorder } = target;
         let mut buffer = match recorder {
             // A graph's launches find it where it is now.
-            Some(_) => Buffer::unwritten(on.without_stream(), len)?,
-            None => Buffer::unwritten(on, len)?,
+            Some(_) => Buffer::uninit(on.without_stream(), len)?,
+            None => Buffer::uninit(on, len)?,
         };
         if let Some(recorder) = recorder {
-            recorder.lend(buffer.slice_mut(..).into_bytes(), on);
+            recorder.register(buffer.slice_mut(..).into_bytes(), on);
         }
         Ok(Temporary { buffer: Some(buffer), recorder: recorder.cloned() })
     }

@@ -543,12 +543,12 @@ macro_rules! attend {
                 let Inputs { q, k, v, bias, slopes, mask_mode, group, scale, softcap, window, dropout_p, seed } = of;
                 let ([left, right], [sequences, heads, queries, elements]) = (window, q.shape());
                 let heads = sequences * heads;
-                let concurrent_heads = of.concurrent_heads(on.processors());
+                let concurrent_heads = of.concurrent_heads(on.parallelism());
                 let fits = |most: usize, tile_use: TileUse| {
                     elements <= most
                         && match tile_use {
                             Always => true,
-                            Large => on.has_clusters() && of.in_large_tiles(on.processors()),
+                            Large => on.has_clusters() && of.in_large_tiles(on.parallelism()),
                             LittleSmem => on.shared_bytes().is_some_and(|bytes| bytes < TWO_STAGES),
                         }
                 };

@@ -368,7 +368,7 @@ impl<'a, T: Float> Attention<'a, T> {
         let first_position = keys.saturating_sub(queries);
         let first_key = self.window[0].map_or(0, |left| first_position.saturating_sub(left));
         let iterations = (keys - first_key).div_ceil(tile.keys).max(1);
-        let concurrent = on.processors() * if tile.rows == SMALL_M { BLOCKS_PER_SM } else { 1 };
+        let concurrent = on.parallelism() * if tile.rows == SMALL_M { BLOCKS_PER_SM } else { 1 };
         let splits = self.splits.unwrap_or_else(|| fastest_splits(iterations, programs, concurrent));
         SplitPlan { first_key, splits: splits.clamp(1, MAX_SPLITS.min(iterations)), packing, tile }
     }

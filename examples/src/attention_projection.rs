@@ -300,12 +300,12 @@ impl Problem {
     }
 
     fn tile(&self, on: impl LaunchOn) -> Tile {
-        if self.programs(LARGE) >= on.processors() { LARGE } else { SMALL }
+        if self.programs(LARGE) >= on.parallelism() { LARGE } else { SMALL }
     }
 
     fn pays(&self, on: impl LaunchOn) -> bool {
         let tile = self.tile(on);
-        let occupies = 2 * self.programs(tile) >= on.processors();
+        let occupies = 2 * self.programs(tile) >= on.parallelism();
         let is_possible = self.heads > 0 && self.elements <= MAX_ELEMENTS;
         on.has_clusters() && is_possible && self.n <= tile.cols && self.keys <= MAX_KEYS && occupies
     }

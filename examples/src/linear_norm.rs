@@ -338,7 +338,7 @@ fn tile(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Option<Tile> {
 }
 
 fn occupies_half(on: impl LaunchOn, tile: Tile, rows: usize) -> bool {
-    2 * rows.div_ceil(tile.rows) >= on.processors()
+    2 * rows.div_ceil(tile.rows) >= on.parallelism()
 }
 
 macro_rules! normalize_16bit {

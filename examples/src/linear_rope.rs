@@ -315,7 +315,7 @@ const LARGE: Tile = Tile { rows: 128, cols: 128 };
 /// The tile of a single wave, if there is one that leaves few SMs idle: with more waves a matmul has larger tiles, and the rotation is
 /// a small part of it.
 fn tile(on: impl LaunchOn, out: [usize; 2]) -> Option<Tile> {
-    let sm_count = on.processors();
+    let sm_count = on.parallelism();
     if out[0] <= SKINNY_N32.rows {
         return Some(SKINNY_N32);
     }

@@ -264,7 +264,7 @@ pub(crate) fn adds_separately<T: Float>(on: impl LaunchOn, rows: usize, weight: 
     let ([k, n], bytes) = (weight.shape(), size_of::<T>());
     let lines = [(k * bytes).is_multiple_of(16), !(k * bytes).is_multiple_of(SECTOR)];
     let problem = problem([1, rows, n], lines, &weight.matrices(), true);
-    bytes == 2 && rows * n > 0 && on.has_clusters() && problem.adds_separately(on.processors())
+    bytes == 2 && rows * n > 0 && on.has_clusters() && problem.adds_separately(on.parallelism())
 }
 
 /// The problem of the heuristic: of operand A whether its lines are aligned and whether they begin within sectors, operand B, and
@@ -419,7 +419,7 @@ macro_rules! launch_split_k {
             )
             .grid(programs)
             .launch($on)
-        } else if batches * m * n <= REDUCE.rows * REDUCE.cols * $on.processors() {
+        } else if batches * m * n <= REDUCE.rows * REDUCE.cols * $on.parallelism() {
             // More programs where rows are few.
             let programs = Tile { rows: 1, ..REDUCE }.count($out.shape());
             sum_parts::<$T, 1, { REDUCE.cols }>(partials, bias, residual, $out, alpha, act)
@@ -448,7 +448,7 @@ macro_rules! multiply_16bit {
                 }
                 let problem = of.problem(out);
                 if on.has_clusters() {
-                    problem.fastest(on.processors())
+                    problem.fastest(on.parallelism())
                 } else {
                     problem.without_wgmma(on, [if problem.has_residual { LARGE } else { LARGEST }, SMALL])
                 }

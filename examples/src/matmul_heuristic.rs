@@ -353,7 +353,7 @@ impl Problem {
 
     /// The configuration of `f32`, which threads multiply by FMA.
     pub(crate) fn by_fma(&self, on: impl LaunchOn) -> Config {
-        let (sm_count, can_split_k) = (on.processors(), on.shared_bytes().is_some());
+        let (sm_count, can_split_k) = (on.parallelism(), on.shared_bytes().is_some());
         let mut best: Option<(f64, Config)> = None;
         for of in FMA_BLOCKS.iter().filter(|of| !(self.has_residual && of.block == LARGE_BY_FMA)) {
             let block = of.block;
@@ -371,7 +371,7 @@ impl Problem {
 
     /// The configuration on other devices.
     pub(crate) fn without_wgmma(&self, on: impl LaunchOn, blocks: [Block; 2]) -> Config {
-        let sm_count = on.processors();
+        let sm_count = on.parallelism();
         let split_k =
             if on.shared_bytes().is_some() { split_matmul::split_k(self.out, self.k, sm_count) } else { 1 };
         let [large, small] = blocks;

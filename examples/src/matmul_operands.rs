@@ -180,7 +180,7 @@ pub(crate) fn copy_operands<'v, T: CopyRows>(
     let longest = operands.iter().flatten().map(|copy| copy.lines.shape()[2]).max().unwrap_or(0);
     let tile = if longest <= SMALL_N {
         SHORT_COPY
-    } else if longest > COPY.cols && programs(LONG_COPY) >= 2 * on.processors() {
+    } else if longest > COPY.cols && programs(LONG_COPY) >= 2 * on.parallelism() {
         LONG_COPY
     } else {
         COPY

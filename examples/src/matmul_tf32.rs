@@ -29,9 +29,9 @@ pub(crate) fn config(on: impl LaunchOn, of: &MatmulOperands<'_, f32>, act: i32, 
         Some(operand) => {
             let mut aligned = problem.aligned;
             aligned[operand] = false;
-            Problem { aligned, ..problem }.fastest(on.processors())
+            Problem { aligned, ..problem }.fastest(on.parallelism())
         }
-        None => problem.fastest(on.processors()),
+        None => problem.fastest(on.parallelism()),
     }
 }
 

@@ -416,7 +416,7 @@ macro_rules! normalize_16bit {
                     (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
                 let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);
                 // Two programs of narrow tiles run at once on a multiprocessor.
-                if layer.subtract_mean && 2 * programs(LARGE_TILE.0) < on.processors() {
+                if layer.subtract_mean && 2 * programs(LARGE_TILE.0) < on.parallelism() {
                     norm_linear::<$T, true, FEW_ROWS, { SMALL_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
                         .grid(programs(SMALL_TILE.0))
                         .launch(on)
@@ -424,7 +424,7 @@ macro_rules! normalize_16bit {
                     norm_linear::<$T, true, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
                         .grid(programs(LARGE_TILE.0))
                         .launch(on)
-                } else if programs(SMALL_TILE.0) <= 2 * on.processors() {
+                } else if programs(SMALL_TILE.0) <= 2 * on.parallelism() {
                     norm_linear::<$T, false, FEW_ROWS, { SMALL_TILE.0 }, { SMALL_TILE.1 }>(
                         x, weight, sums, bias, out, act, eps,
                     )

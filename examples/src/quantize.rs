@@ -270,7 +270,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             let call = quantize_wide::<T, i8, true, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
             );
-            return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
+            return call.grid_by(|chosen| rows.min(chosen.parallelism())).launch(on);
         }
         if self.cols <= SHORT_COLS {
             let n_rows = rows as i32;
@@ -307,7 +307,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             let call = quantize_wide::<T, f8e4m3, false, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
             );
-            return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
+            return call.grid_by(|chosen| rows.min(chosen.parallelism())).launch(on);
         }
         if self.cols <= SHORT_COLS {
             let n_rows = rows as i32;
@@ -322,7 +322,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
     /// Whether two blocks of a cluster take a long row, or one program takes row after row. Norms of many rows are slower in pairs, RMSNorm and
     /// what is not read in vectors (docs/performance.md).
     fn in_cta_pairs(&self, on: impl LaunchOn, rows: usize) -> bool {
-        let few = rows <= FEW_ROWS * on.processors();
+        let few = rows <= FEW_ROWS * on.parallelism();
         on.has_clusters() && (NORM == PLAIN || few || NORM != RMS && self.cols.is_multiple_of(16))
     }
 

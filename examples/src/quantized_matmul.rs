@@ -422,9 +422,9 @@ impl<A: QuantizedElement> Arguments<'_, A> {
                 has_residual: unaligned_out,
                 unaligned_out,
             };
-            return problem.fastest(on.processors());
+            return problem.fastest(on.parallelism());
         }
-        match split_matmul::split_k(shape, k, on.processors()) {
+        match split_matmul::split_k(shape, k, on.parallelism()) {
             split_k if split_k > 1 && on.shared_bytes().is_some() => {
                 Config { split_k, ..whole(SPLIT_K_TILE, BLOCK_K) }
             }

@@ -112,7 +112,7 @@ macro_rules! tiles {
         impl Recur for $T {
             fn steps(on: impl LaunchOn, of: Inputs<'_, $T>, out: SliceMut<'_, $T>, last: SliceMut<'_, f32>) -> Result<()> {
                 let (.., [_, channels, sequences]) = of;
-                if 4 * sequences * channels.div_ceil($WIDE) >= 3 * on.processors() {
+                if 4 * sequences * channels.div_ceil($WIDE) >= 3 * on.parallelism() {
                     launch!($T, [$WIDE, $STEPS], on, of, out, last)
                 } else {
                     launch!($T, $few, on, of, out, last)

@@ -206,7 +206,7 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         // One query of several heads is a tile.
         let rotations =
             if queries == 1 { group.div_ceil(QUERIES) } else { group * queries.div_ceil(QUERIES) };
-        let fills_sms = IDLE_SMS * rotations * key_heads >= on.processors();
+        let fills_sms = IDLE_SMS * rotations * key_heads >= on.parallelism();
         if rotations <= MOST_ROTATIONS && (fills_sms || keys <= SHORT_KEYS) {
             Form::Fused
         } else {

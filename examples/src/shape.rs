@@ -89,7 +89,7 @@ pub(crate) fn short_programs(rows: usize, cols: usize) -> usize {
 
 /// Whether rows are so few that a program for each leaves most processors idle: several blocks to a row then hide latency.
 pub(crate) fn leaves_sms_idle(on: impl LaunchOn, rows: usize) -> bool {
-    8 * rows <= on.processors()
+    8 * rows <= on.parallelism()
 }
 
 /// The longest row that is a block's even where rows are few.

@@ -51,7 +51,7 @@ pub(crate) fn skinny_tile(on: impl LaunchOn, out: [usize; 3], bytes: usize, of: 
     [SKINNY_N16, SKINNY_N32, SKINNY_M64].into_iter().find(|tile| {
         let is_suitable = match *tile {
             SKINNY_N16 => {
-                SKINNY_N32.count(out) <= on.processors() && bytes.is_multiple_of(VECTOR_BYTES * MAX_K_SLICES)
+                SKINNY_N32.count(out) <= on.parallelism() && bytes.is_multiple_of(VECTOR_BYTES * MAX_K_SLICES)
             }
             SKINNY_M64 => on.has_clusters(),
             _ => true,
@@ -68,8 +68,8 @@ pub(crate) fn workspace_len(
     skinny: Option<Tile>,
     bytes: usize,
 ) -> usize {
-    let skips_split = |tile: Tile| 4 * tile.count(out) >= 3 * on.processors() || k * bytes <= NO_SPLIT_BYTES;
-    match split_k(out, k, on.processors()) {
+    let skips_split = |tile: Tile| 4 * tile.count(out) >= 3 * on.parallelism() || k * bytes <= NO_SPLIT_BYTES;
+    match split_k(out, k, on.parallelism()) {
         split_k if split_k > 1 && !skinny.is_some_and(skips_split) => split_k * out.iter().product::<usize>(),
         _ => 0,
     }

@@ -502,15 +502,19 @@ fn bodies(device: &Device) -> Result<(), Failure> {
         let mut out = Output::<f32>::new(device, vec![1024], 0)?;
         let (x, out) = (layout.of(&operand)?, near.of_mut(&mut out)?);
         let trace = view::copy::<f32>(x, out, from, 0, 0, 0).grid((2, 2)).trace(device)?;
-        let body = trace.body.ok_or("no body")?;
-        let passed = body.passed_over.first().map(|(_, reason)| reason.as_str());
-        let told = match (passed, reason) {
+        let specialization = trace.specialization.ok_or("no body")?;
+        let passed = specialization.passed_over.first().map(|(_, reason)| reason.as_str());
+        let is_expected = match (passed, reason) {
             (None, None) => true,
             (Some(passed), Some(reason)) => passed.starts_with(reason),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        if body.entry != entry || !told {
-            return Err(format!("{layout:?}, {shift} off, from {from}: {}, {passed:?}", body.entry).into());
+        if specialization.entry != entry || !is_expected {
+            return Err(format!(
+                "{layout:?}, {shift} off, from {from}: {}, {passed:?}",
+                specialization.entry
+            )
+            .into());
         }
     }
     Ok(())

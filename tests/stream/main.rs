@@ -136,15 +136,18 @@ fn sizes(device: Device) -> Vec<(usize, usize)> {
 /// Short ones, and those of products whose blocks a thread of its own copies; not where threads multiply what they loaded.
 #[test]
 fn kernels_that_load_late_start_early() {
-    let follows = |kernel: &Kernel, body: fn(&str) -> bool| {
+    let uses_pdl = |kernel: &Kernel, is_entry: fn(&str) -> bool| {
         let mut modules = kernel.variants.iter().flat_map(|variant| variant.modules);
-        modules.any(|module| module.arch.capability >= 90 && body(module.body.entry) && module.body.follows)
+        modules.any(|module| {
+            let specialization = &module.specialization;
+            module.arch.capability >= 90 && is_entry(specialization.entry) && specialization.uses_pdl
+        })
     };
-    assert!(follows(&shift::KERNEL, |_| true));
-    assert!(follows(&reduce::KERNEL, |_| true));
-    assert!(follows(&cluster::KERNEL, |_| true));
-    assert!(follows(&product::KERNEL, |entry| entry.contains("_tensor")));
-    assert!(!follows(&product::KERNEL, |entry| !entry.contains("_tensor")));
+    assert!(uses_pdl(&shift::KERNEL, |_| true));
+    assert!(uses_pdl(&reduce::KERNEL, |_| true));
+    assert!(uses_pdl(&cluster::KERNEL, |_| true));
+    assert!(uses_pdl(&product::KERNEL, |entry| entry.contains("_tensor")));
+    assert!(!uses_pdl(&product::KERNEL, |entry| !entry.contains("_tensor")));
 }
 
 #[test]

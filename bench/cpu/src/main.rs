@@ -20,7 +20,7 @@ const BUDGET: Duration = Duration::from_secs(3);
 
 fn main() -> Result {
     let device = Device::cpu();
-    println!("{}, {} threads", device.name(), device.processors());
+    println!("{}, {} threads", device.name(), device.parallelism());
     println!("| product | shape | ours, us | GFLOP/s | gemm, us | GFLOP/s | ours, of gemm |");
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     for [m, k, n] in [[1024, 1024, 1024], [2048, 512, 1024], [1000, 1000, 1000]] {

@@ -25,9 +25,9 @@ impl Kernel {
     /// rounded up, and times `blocks_per_program`, of `y`, and `z`, blocks of `threads` threads, and `shared_bytes` of
     /// dynamic shared memory. A `persistent` entry takes a grid of any number of blocks along one axis, and at most
     /// `i32::MAX` programs. One that is `counted` takes the address of a counter (`u64`) behind the arguments and
-    /// before the maps, or 0 and a block for each program, as [`Body::counted`](crate::kernel::Body::counted) says.
+    /// before the maps, or 0 and a block for each program, as [`Specialization::uses_work_counter`](crate::kernel::Specialization::uses_work_counter) says.
     /// One that `follows` may be launched while the kernel before it in its stream still runs, as
-    /// [`Body::follows`](crate::kernel::Body::follows) says.
+    /// [`Specialization::uses_pdl`](crate::kernel::Specialization::uses_pdl) says.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -49,17 +49,17 @@ impl Kernel {
         let label =
             if variant.label.is_empty() { String::new() } else { format!(".{}", file_name(variant.label)) };
         let stem = format!("{}{label}.{arch}", self.name);
-        let mut bodies: Vec<(&Module, Images)> = Vec::new();
+        let mut specializations: Vec<(&Module, Images)> = Vec::new();
         for module in variant.modules.iter().filter(|module| module.arch == arch) {
-            let stem = format!("{}.{arch}", module.body.entry);
+            let stem = format!("{}.{arch}", module.specialization.entry);
             let ptx = files.write_code(format!("{stem}.ptx"), module.ptx)?;
             let mut cubins = Vec::new();
             for &(capability, image) in module.cubins {
                 cubins.push((capability, files.write_code(format!("{stem}.{capability}.cubin"), image)?));
             }
-            bodies.push((module, Images { ptx, cubins }));
+            specializations.push((module, Images { ptx, cubins }));
         }
-        let record = Record::new(self, variant, arch, bodies);
+        let record = Record::new(self, variant, arch, specializations);
         let name = format!("{stem}.json");
         let json = serde_json::to_string_pretty(&record)
             .map_err(|error| Error::File { path: files.directory.join(&name), reason: error.to_string() })?;

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::dtype::DType;
-use crate::fact::{name, power};
+use crate::guard::{name, power};
 use crate::kernel::{
-    Arch, Body, Fact, Kernel, Module, Multicast, Param, ParamKind, Polynomial, Resources, Symbol, TensorMap,
-    Term, Variant,
+    Arch, Guard, Kernel, Module, Multicast, Param, ParamKind, Polynomial, Resources, Specialization, Symbol,
+    TensorMap, Term, Variant,
 };
 
 /// Counts up when a reader of an older file would misread it.
@@ -33,7 +33,8 @@ pub(super) struct Record<'k> {
     /// What an entry takes, in order.
     arguments: Vec<ArgumentRecord>,
     /// From the one that asks most of its arguments to the one that asks nothing.
-    bodies: Vec<BodyRecord<'k>>,
+    #[serde(rename = "bodies")]
+    specializations: Vec<SpecializationRecord<'k>>,
 }
 
 impl<'k> Record<'k> {
@@ -41,7 +42,7 @@ impl<'k> Record<'k> {
         kernel: &'k Kernel,
         variant: &'k Variant,
         arch: Arch,
-        bodies: Vec<(&'k Module, Images)>,
+        specializations: Vec<(&'k Module, Images)>,
     ) -> Self {
         let params = || kernel.params.iter().zip(variant.dtypes.iter().copied());
         let extents = ["x", "y", "z"].map(|axis| ArgumentRecord::new(format!("grid.{axis}"), "grid", "u32"));
@@ -58,9 +59,11 @@ impl<'k> Record<'k> {
                 .flat_map(|(param, dtype)| ArgumentRecord::of(param, dtype))
                 .chain(extents)
                 .collect(),
-            bodies: bodies
+            specializations: specializations
                 .into_iter()
-                .map(|(module, images)| BodyRecord::new(&module.body, images, kernel.params))
+                .map(|(module, images)| {
+                    SpecializationRecord::new(&module.specialization, images, kernel.params)
+                })
                 .collect(),
         }
     }
@@ -131,7 +134,7 @@ impl ArgumentRecord {
 }
 
 #[derive(Serialize)]
-struct BodyRecord<'k> {
+struct SpecializationRecord<'k> {
     entry: &'k str,
     ptx: String,
     cubins: Vec<CubinRecord>,
@@ -139,19 +142,22 @@ struct BodyRecord<'k> {
     programs_per_block: u32,
     blocks_per_program: u32,
     persistent: bool,
-    counted: bool,
-    /// The attribute of a launch that it may have: see [`Body::follows`].
-    follows: bool,
+    #[serde(rename = "counted")]
+    uses_work_counter: bool,
+    /// The attribute of a launch that it may have: see [`Specialization::uses_pdl`].
+    #[serde(rename = "follows")]
+    uses_pdl: bool,
     shared_bytes: u32,
-    facts: Vec<FactRecord>,
+    #[serde(rename = "facts")]
+    guards: Vec<GuardRecord>,
     /// What it takes behind the arguments, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     maps: Vec<MapRecord>,
     resources: Option<ResourcesRecord>,
 }
 
-impl<'k> BodyRecord<'k> {
-    fn new(body: &'k Body, images: Images, params: &[Param]) -> Self {
+impl<'k> SpecializationRecord<'k> {
+    fn new(specialization: &'k Specialization, images: Images, params: &[Param]) -> Self {
         let cubin = |(capability, file)| CubinRecord { capability, file };
         let map = |&TensorMap { param, block, swizzle, transposed, tf32, multicast }: &TensorMap| MapRecord {
             param: name(params, param),
@@ -161,21 +167,22 @@ impl<'k> BodyRecord<'k> {
             tf32,
             multicast: multicast.map(|Multicast { axis, step, bytes }| MulticastRecord { axis, step, bytes }),
         };
-        let fact = |fact: &Fact| FactRecord { text: fact.text(params), fact: FactKind::new(fact, params) };
-        BodyRecord {
-            entry: body.entry,
+        let guard =
+            |guard: &Guard| GuardRecord { text: guard.text(params), guard: GuardKind::new(guard, params) };
+        SpecializationRecord {
+            entry: specialization.entry,
             ptx: images.ptx,
             cubins: images.cubins.into_iter().map(cubin).collect(),
-            threads: body.threads,
-            programs_per_block: body.programs,
-            blocks_per_program: body.blocks,
-            persistent: body.persistent,
-            counted: body.counted,
-            follows: body.follows,
-            shared_bytes: body.shared_bytes,
-            facts: body.facts.iter().map(fact).collect(),
-            maps: body.maps.iter().map(map).collect(),
-            resources: body.resources.map(ResourcesRecord::from),
+            threads: specialization.threads,
+            programs_per_block: specialization.programs_per_block,
+            blocks_per_program: specialization.blocks_per_program,
+            persistent: specialization.persistent,
+            uses_work_counter: specialization.uses_work_counter,
+            uses_pdl: specialization.uses_pdl,
+            shared_bytes: specialization.shared_bytes,
+            guards: specialization.guards.iter().map(guard).collect(),
+            maps: specialization.maps.iter().map(map).collect(),
+            resources: specialization.resources.map(ResourcesRecord::from),
         }
     }
 }
@@ -201,15 +208,15 @@ struct MulticastRecord {
 }
 
 #[derive(Serialize)]
-struct FactRecord {
+struct GuardRecord {
     text: String,
     #[serde(flatten)]
-    fact: FactKind,
+    guard: GuardKind,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum FactKind {
+enum GuardKind {
     Aligned { param: &'static str, bytes: u32 },
     Divisible { value: Vec<TermRecord>, by: u32 },
     Equal { param: &'static str, value: i64 },
@@ -217,17 +224,17 @@ enum FactKind {
     AtMost { low: Vec<TermRecord>, high: Vec<TermRecord> },
 }
 
-impl FactKind {
-    fn new(fact: &Fact, params: &[Param]) -> Self {
-        match *fact {
-            Fact::Aligned { param, bytes } => FactKind::Aligned { param: name(params, param), bytes },
-            Fact::Divisible { value, by } => FactKind::Divisible { value: terms(value, params), by },
-            Fact::Equal { param, value } => FactKind::Equal { param: name(params, param), value },
-            Fact::Magnitude { param, least, most } => {
-                FactKind::Magnitude { param: name(params, param), least: power(least), most: power(most) }
+impl GuardKind {
+    fn new(guard: &Guard, params: &[Param]) -> Self {
+        match *guard {
+            Guard::Aligned { param, bytes } => GuardKind::Aligned { param: name(params, param), bytes },
+            Guard::Divisible { value, by } => GuardKind::Divisible { value: terms(value, params), by },
+            Guard::Equal { param, value } => GuardKind::Equal { param: name(params, param), value },
+            Guard::Magnitude { param, least, most } => {
+                GuardKind::Magnitude { param: name(params, param), least: power(least), most: power(most) }
             }
-            Fact::AtMost { low, high } => {
-                FactKind::AtMost { low: terms(low, params), high: terms(high, params) }
+            Guard::AtMost { low, high } => {
+                GuardKind::AtMost { low: terms(low, params), high: terms(high, params) }
             }
         }
     }

@@ -4,7 +4,9 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::dtype::DType;
-use crate::kernel::{Arch, Body, Fact, Packed, Param, ParamKind, Resources, Symbol, TensorMap, Term};
+use crate::kernel::{
+    Arch, Guard, Packed, Param, ParamKind, Resources, Specialization, Symbol, TensorMap, Term,
+};
 
 static SCALE: Kernel = Kernel {
     name: "scale",
@@ -28,29 +30,29 @@ static SCALE: Kernel = Kernel {
     ..Kernel::TEST
 };
 
-const fn module(cubins: &'static [(u32, Packed)], body: Body) -> Module {
+const fn module(cubins: &'static [(u32, Packed)], specialization: Specialization) -> Module {
     Module {
         arch: Arch { capability: 90, exact: true },
         ptx: Packed::Plain(b".version 8.0"),
         cubins,
-        body,
+        specialization,
         reports: false,
     }
 }
 
-const ALIGNED: Body = Body {
+const ALIGNED: Specialization = Specialization {
     entry: "scale_aligned",
     threads: 128,
-    programs: 2,
-    blocks: 1,
+    programs_per_block: 2,
+    blocks_per_program: 1,
     persistent: false,
-    counted: false,
-    follows: false,
+    uses_work_counter: false,
+    uses_pdl: false,
     shared_bytes: 0,
-    facts: &[
-        Fact::Aligned { param: 0, bytes: 16 },
-        Fact::Divisible { value: &[Term { coefficient: 1, factors: &[Symbol::Scalar(2)] }], by: 8 },
-        Fact::AtMost {
+    guards: &[
+        Guard::Aligned { param: 0, bytes: 16 },
+        Guard::Divisible { value: &[Term { coefficient: 1, factors: &[Symbol::Scalar(2)] }], by: 8 },
+        Guard::AtMost {
             low: &[Term { coefficient: 1024, factors: &[Symbol::Grid(0)] }],
             high: &[Term { coefficient: 1, factors: &[Symbol::Length(1)] }],
         },
@@ -67,16 +69,16 @@ const ALIGNED: Body = Body {
     }),
 };
 
-const GENERAL: Body = Body {
+const GENERAL: Specialization = Specialization {
     entry: "scale_general",
     threads: 128,
-    programs: 1,
-    blocks: 1,
+    programs_per_block: 1,
+    blocks_per_program: 1,
     persistent: false,
-    counted: false,
-    follows: false,
+    uses_work_counter: false,
+    uses_pdl: false,
     shared_bytes: 4096,
-    facts: &[],
+    guards: &[],
     maps: &[],
     accesses: &[],
     resources: None,
@@ -85,10 +87,10 @@ const GENERAL: Body = Body {
 fn check_json(kernel: &Kernel, variant: &'static Variant, expected: Expect) {
     let files = |module: &'static Module| {
         let cubins = module.cubins.iter().map(|(capability, _)| (*capability, "scale.90.cubin".to_string()));
-        (module, Images { ptx: format!("{}.ptx", module.body.entry), cubins: cubins.collect() })
+        (module, Images { ptx: format!("{}.ptx", module.specialization.entry), cubins: cubins.collect() })
     };
-    let bodies = variant.modules.iter().map(files).collect();
-    let record = Record::new(kernel, variant, variant.modules[0].arch, bodies);
+    let specializations = variant.modules.iter().map(files).collect();
+    let record = Record::new(kernel, variant, variant.modules[0].arch, specializations);
     expected.assert_eq(&serde_json::to_string_pretty(&record).unwrap());
 }
 
@@ -310,8 +312,8 @@ fn the_json_says_how_to_call_each_entry() {
     );
 }
 
-const MAPPED: Body = Body {
-    facts: &[Fact::Equal { param: 2, value: 1 }],
+const MAPPED: Specialization = Specialization {
+    guards: &[Guard::Equal { param: 2, value: 1 }],
     maps: &[
         TensorMap { param: 0, block: &[64], swizzle: 128, transposed: false, tf32: false, multicast: None },
         TensorMap { param: 3, block: &[32], swizzle: 64, transposed: false, tf32: false, multicast: None },
@@ -346,11 +348,11 @@ static COPY: Kernel = Kernel {
 #[test]
 fn the_json_says_what_a_view_is() {
     let module = &COPY.variants[0].modules[0];
-    let bodies = vec![(module, Images { ptx: "copy.ptx".to_string(), cubins: vec![] })];
-    let record = Record::new(&COPY, &COPY.variants[0], module.arch, bodies);
+    let specializations = vec![(module, Images { ptx: "copy.ptx".to_string(), cubins: vec![] })];
+    let record = Record::new(&COPY, &COPY.variants[0], module.arch, specializations);
     let json = serde_json::to_value(record).unwrap();
-    let body = &json["bodies"][0];
-    let lists = [&json["params"], &json["arguments"], &body["facts"], &body["maps"]];
+    let specialization = &json["bodies"][0];
+    let lists = [&json["params"], &json["arguments"], &specialization["facts"], &specialization["maps"]];
     let lines = lists.into_iter().flat_map(|list| list.as_array().unwrap());
     let text: String = lines.map(|line| format!("{line}\n")).collect();
     expect![[r#"

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use cudarc::driver::DriverError;
 
+use crate::device_print::tuple;
 use crate::dtype::DType;
 use crate::kernel::ParamKind;
-use crate::line::tuple;
 
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -75,7 +75,7 @@ pub enum Error {
 
     /// No body of the kernel can take these arguments on this device.
     #[error("kernel `{kernel}`{} cannot run with these arguments on {device}: {}", bracketed(.variant), .reasons.join("; "))]
-    NoBody {
+    NoSpecialization {
         /// The kernel's name.
         kernel: &'static str,
         /// The variant's label.

@@ -63,7 +63,7 @@ fn code_that_is_not_there() {
         expect!["kernel `norm` has no variant with types f64; declared are [T = f32], one without generics"],
     );
     check(
-        Error::NoBody {
+        Error::NoSpecialization {
             kernel: "norm",
             variant: "T = f32",
             device: "cuda:0".to_string(),

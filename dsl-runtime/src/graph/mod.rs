@@ -1,7 +1,7 @@
 //! Graphs: launches that are recorded once and run again in one go.
 
+mod buffers;
 mod executable;
-mod held;
 mod recorder;
 
 #[cfg(test)]
@@ -14,16 +14,16 @@ use cudarc::driver::{CudaStream, DevicePtr, DeviceSlice, result};
 
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
-use crate::order::Use;
 use crate::slice::{SharedBytes, UniqueBytes};
 use crate::stream::{On, Stream};
+use crate::stream_order::MemoryUse;
 
-pub use held::Held;
-pub(crate) use recorder::{Range, Recorded, Recorder, Work};
+pub use buffers::GraphBuffers;
+pub(crate) use recorder::{MemoryRange, RecordedLaunch, RecordedWork, Recorder};
 
+use buffers::RegionBytes;
 use executable::Executable;
-use held::Bytes;
-use recorder::{Temporaries, covered};
+use recorder::{Temporaries, check_owned};
 
 /// Launches that were recorded, with the memory they use. Made by [`Stream::capture`].
 ///
@@ -58,15 +58,15 @@ use recorder::{Temporaries, covered};
 /// assert_eq!(graph.buffers().2.download()?, [12.0; 100]);
 /// # Ok::<(), dsl_runtime::Error>(())
 /// ```
-pub struct Graph<H: Held> {
+pub struct Graph<H: GraphBuffers> {
     // Before the buffers, so that it goes first.
-    code: Code,
-    recorded: Vec<Recorded>,
+    code: GraphCode,
+    recorded: Vec<RecordedLaunch>,
     temporaries: Temporaries,
     buffers: H,
 }
 
-enum Code {
+enum GraphCode {
     Cpu,
     Cuda { device: &'static CudaDevice, stream: Stream, graph: Executable },
 }
@@ -81,7 +81,7 @@ impl Stream {
     /// # Errors
     /// Those of `record`; [`Error::Capture`] if a launch uses memory that is not part of `buffers`, or if this stream is
     /// itself being captured; a CUDA error.
-    pub fn capture<H: Held>(
+    pub fn capture<H: GraphBuffers>(
         &self,
         mut buffers: H,
         record: impl FnOnce(&mut H, &Stream) -> Result<()>,
@@ -98,7 +98,7 @@ impl Stream {
                     recorder.end();
                     return Err(error);
                 }
-                Code::Cpu
+                GraphCode::Cpu
             }
             On::Cuda(device, _) => {
                 // One that nobody else can launch on meanwhile.
@@ -115,7 +115,7 @@ impl Stream {
                 let graph = graph.map_err(|error| device.failed("cuStreamEndCapture", error))?;
                 let graph = graph
                     .ok_or_else(|| Error::Capture { reason: "the driver gives no graph".to_string() })?;
-                Code::Cuda { device, stream: self.clone(), graph }
+                GraphCode::Cuda { device, stream: self.clone(), graph }
             }
         };
         let (recorded, temporaries) = recorder.end();
@@ -123,7 +123,7 @@ impl Stream {
     }
 }
 
-impl<H: Held> Graph<H> {
+impl<H: GraphBuffers> Graph<H> {
     /// Runs what was recorded, in the order recorded. As [`Launch::launch`](crate::Launch::launch), it returns before the
     /// kernels have run on a GPU, and after it on the CPU.
     ///
@@ -131,39 +131,39 @@ impl<H: Held> Graph<H> {
     /// If a buffer was replaced by another since; those of a launch.
     pub fn launch(&mut self) -> Result<()> {
         let Graph { code, recorded, temporaries, buffers } = self;
-        let check = |kept: &[Range]| {
-            recorded.iter().try_for_each(|launch| covered(kept, launch.kernel, &launch.used))
+        let check = |owned: &[MemoryRange]| {
+            recorded.iter().try_for_each(|launch| check_owned(owned, launch.kernel, &launch.used))
         };
         match code {
-            Code::Cpu => {
-                let mut kept = ranges(buffers, On::Cpu)?;
+            GraphCode::Cpu => {
+                let mut owned = ranges(buffers, On::Cpu)?;
                 for buffer in temporaries {
-                    kept.extend(ranges(&mut **buffer, On::Cpu)?);
+                    owned.extend(ranges(&mut **buffer, On::Cpu)?);
                 }
-                check(&kept)?;
+                check(&owned)?;
                 for launch in recorded.iter_mut() {
-                    if let Work::Host(replay) = &mut launch.work {
+                    if let RecordedWork::Host(replay) = &mut launch.work {
                         // SAFETY: the memory it uses is part of what the graph keeps, and is borrowed mutably with it.
                         unsafe { replay.run() }?;
                     }
                 }
                 Ok(())
             }
-            Code::Cuda { device, stream, graph } => {
+            GraphCode::Cuda { device, stream, graph } => {
                 let On::Cuda(_, stream) = stream.on() else { unreachable!("it was captured on a GPU") };
                 device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
-                let mut pieces = Vec::new();
-                buffers.show(&mut |piece| pieces.push(piece.0));
+                let mut regions = Vec::new();
+                buffers.visit(&mut |region| regions.push(region.0));
                 for buffer in temporaries {
-                    buffer.show(&mut |piece| pieces.push(piece.0));
+                    buffer.visit(&mut |region| regions.push(region.0));
                 }
-                let (mut kept, mut uses) = (Vec::new(), Vec::new());
-                for piece in pieces {
-                    let Some((range, used)) = used(piece, device, stream)? else { continue };
-                    kept.push(range);
+                let (mut owned, mut uses) = (Vec::new(), Vec::new());
+                for region in regions {
+                    let Some((range, used)) = used(region, device, stream)? else { continue };
+                    owned.push(range);
                     uses.push(used);
                 }
-                let launched = check(&kept).and_then(|()| {
+                let launched = check(&owned).and_then(|()| {
                     // SAFETY: the graph was made in this context, which is current; the memory that its kernels use
                     // lives in the buffers, and the guards order it with other uses of them.
                     unsafe { result::graph::launch(graph.raw(), stream.cu_stream()) }
@@ -173,7 +173,7 @@ impl<H: Held> Graph<H> {
                 launched?;
                 for launch in recorded {
                     device.recent.note(launch.kernel);
-                    if let Work::Cuda(Some(record)) = launch.work {
+                    if let RecordedWork::Cuda(Some(record)) = launch.work {
                         device.pending.note((launch.kernel, launch.variant), record, stream);
                     }
                 }
@@ -208,7 +208,7 @@ impl<H: Held> Graph<H> {
     }
 }
 
-impl<H: Held> std::fmt::Debug for Graph<H> {
+impl<H: GraphBuffers> std::fmt::Debug for Graph<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<&str> = self.recorded.iter().map(|launch| launch.kernel.name).collect();
         write!(f, "graph of {names:?}")
@@ -216,28 +216,28 @@ impl<H: Held> std::fmt::Debug for Graph<H> {
 }
 
 /// The addresses of what a graph keeps, all of it where the graph runs.
-fn ranges(buffers: &mut dyn Held, on: On<'_>) -> Result<Vec<Range>> {
+fn ranges(buffers: &mut dyn GraphBuffers, on: On<'_>) -> Result<Vec<MemoryRange>> {
     let mut ranges = Vec::new();
-    let mut elsewhere = false;
-    buffers.show(&mut |piece| match range(piece.0, on) {
+    let mut off_device = false;
+    buffers.visit(&mut |region| match range(region.0, on) {
         Some(range) => ranges.push(range),
-        None => elsewhere = true,
+        None => off_device = true,
     });
-    if elsewhere {
+    if off_device {
         return Err(Error::Capture { reason: "a buffer is not on the device of the stream".to_string() });
     }
     Ok(ranges)
 }
 
-fn range(piece: Bytes<'_>, on: On<'_>) -> Option<Range> {
-    match piece {
-        Bytes::Shared(bytes) => shared_range(&bytes, on),
-        Bytes::Unique(bytes) => exposed_range(bytes, on),
+fn range(region: RegionBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
+    match region {
+        RegionBytes::Shared(bytes) => shared_range(&bytes, on),
+        RegionBytes::Unique(bytes) => exposed_range(bytes, on),
     }
 }
 
 /// Where memory to write lies, for launches that use it by its address.
-fn exposed_range(mut bytes: UniqueBytes<'_>, on: On<'_>) -> Option<Range> {
+fn exposed_range(mut bytes: UniqueBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
     if let UniqueBytes::Host(bytes) = &mut bytes {
         // The addresses that launches wrote down before stand for this borrow from now on.
         bytes.as_mut_ptr().expose_provenance();
@@ -246,9 +246,9 @@ fn exposed_range(mut bytes: UniqueBytes<'_>, on: On<'_>) -> Option<Range> {
 }
 
 /// Where memory to read lies, without making any stream wait for it; `None` if it is elsewhere.
-pub(crate) fn shared_range(bytes: &SharedBytes<'_>, on: On<'_>) -> Option<Range> {
+pub(crate) fn shared_range(bytes: &SharedBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
     match (bytes, on) {
-        (SharedBytes::Host(bytes), On::Cpu) => Some(Range {
+        (SharedBytes::Host(bytes), On::Cpu) => Some(MemoryRange {
             start: bytes.as_ptr().expose_provenance() as u64,
             bytes: bytes.len() as u64,
             writes: false,
@@ -262,10 +262,10 @@ pub(crate) fn shared_range(bytes: &SharedBytes<'_>, on: On<'_>) -> Option<Range>
 }
 
 /// Where memory to write lies.
-pub(crate) fn unique_range(bytes: &UniqueBytes<'_>, on: On<'_>) -> Option<Range> {
+pub(crate) fn unique_range(bytes: &UniqueBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
     match (bytes, on) {
         (UniqueBytes::Host(bytes), On::Cpu) => {
-            Some(Range { start: bytes.as_ptr().addr() as u64, bytes: bytes.len() as u64, writes: true })
+            Some(MemoryRange { start: bytes.as_ptr().addr() as u64, bytes: bytes.len() as u64, writes: true })
         }
         (UniqueBytes::Cuda(view), On::Cuda(device, _)) => {
             let context = crate::slice::context_of(view);
@@ -276,27 +276,29 @@ pub(crate) fn unique_range(bytes: &UniqueBytes<'_>, on: On<'_>) -> Option<Range>
 }
 
 /// The default stream, which is never captured, does the waiting that comes with asking for an address.
-fn gpu_range(device: &'static CudaDevice, view: &impl DevicePtr<u8>, writes: bool) -> Range {
+fn gpu_range(device: &'static CudaDevice, view: &impl DevicePtr<u8>, writes: bool) -> MemoryRange {
     let (start, done) = view.device_ptr(&device.stream);
-    device.release([Use::at_home(&device.stream, done)]);
-    Range { start, bytes: view.len() as u64, writes }
+    device.release([MemoryUse::on_alloc_stream(&device.stream, done)]);
+    MemoryRange { start, bytes: view.len() as u64, writes }
 }
 
 /// A use of memory by a graph on a stream, which waits for those before it.
 fn used<'h>(
-    piece: Bytes<'h>,
+    region: RegionBytes<'h>,
     device: &'static CudaDevice,
     stream: &'h CudaStream,
-) -> Result<Option<(Range, Use<'h>)>> {
-    let (bytes, writes, home, (start, done)) = match piece {
-        Bytes::Shared(SharedBytes::Cuda(view)) => {
+) -> Result<Option<(MemoryRange, MemoryUse<'h>)>> {
+    let (bytes, writes, home, (start, done)) = match region {
+        RegionBytes::Shared(SharedBytes::Cuda(view)) => {
             (view.len(), false, view.stream().clone(), view.view_ptr(stream))
         }
-        Bytes::Unique(UniqueBytes::Cuda(view)) => {
+        RegionBytes::Unique(UniqueBytes::Cuda(view)) => {
             (view.len(), true, view.stream().clone(), view.view_ptr_mut(stream))
         }
-        Bytes::Shared(SharedBytes::Host(_)) | Bytes::Unique(UniqueBytes::Host(_)) => return Ok(None),
+        RegionBytes::Shared(SharedBytes::Host(_)) | RegionBytes::Unique(UniqueBytes::Host(_)) => {
+            return Ok(None);
+        }
     };
     let used = device.begin(stream, &home, done)?;
-    Ok(Some((Range { start, bytes: bytes as u64, writes }, used)))
+    Ok(Some((MemoryRange { start, bytes: bytes as u64, writes }, used)))
 }

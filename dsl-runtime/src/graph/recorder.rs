@@ -5,38 +5,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
-use crate::graph::{Held, exposed_range};
+use crate::graph::{GraphBuffers, exposed_range};
 use crate::kernel::{Kernel, Variant};
 use crate::slice::UniqueBytes;
 use crate::stream::On;
 
 /// Addresses that a launch uses, or that a graph keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Range {
+pub(crate) struct MemoryRange {
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     pub(crate) writes: bool,
 }
 
-impl Range {
+impl MemoryRange {
     /// Whether all of `used` lies within it and may be used so.
-    fn covers(&self, used: &Range) -> bool {
+    fn covers(&self, used: &MemoryRange) -> bool {
         let inside = used.start >= self.start && used.start + used.bytes <= self.start + self.bytes;
         inside && (self.writes || !used.writes)
     }
 }
 
 /// A launch that was recorded.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedLaunch {
     pub(crate) kernel: &'static Kernel,
     pub(crate) variant: &'static Variant,
     /// With the name of the parameter.
-    pub(crate) used: Vec<(&'static str, Range)>,
-    pub(crate) work: Work,
+    pub(crate) used: Vec<(&'static str, MemoryRange)>,
+    pub(crate) work: RecordedWork,
 }
 
 /// What there is to do when the graph runs.
-pub(crate) enum Work {
+pub(crate) enum RecordedWork {
     /// On the CPU, all of it.
     Host(crate::launch::cpu::Replay),
     /// On a GPU the graph's node does it; the address of its record of failures stays to be asked, if the code has one.
@@ -44,58 +44,58 @@ pub(crate) enum Work {
 }
 
 /// Memory that a graph keeps because its launches use it among themselves.
-pub(crate) type Temporaries = Vec<Box<dyn Held + Send + Sync>>;
+pub(crate) type Temporaries = Vec<Box<dyn GraphBuffers + Send + Sync>>;
 
 /// Launches of a stream that is being captured.
 pub(crate) struct Recorder {
-    kept: Mutex<Vec<Range>>,
+    owned: Mutex<Vec<MemoryRange>>,
     /// What launches use among themselves.
     temporaries: Mutex<Temporaries>,
     /// `None` once the capture has ended.
-    launches: Mutex<Option<Vec<Recorded>>>,
+    launches: Mutex<Option<Vec<RecordedLaunch>>>,
 }
 
 impl Recorder {
-    pub(crate) fn new(kept: Vec<Range>) -> Recorder {
+    pub(crate) fn new(owned: Vec<MemoryRange>) -> Recorder {
         Recorder {
-            kept: Mutex::new(kept),
+            owned: Mutex::new(owned),
             temporaries: Mutex::default(),
             launches: Mutex::new(Some(Vec::new())),
         }
     }
 
-    fn launches(&self) -> MutexGuard<'_, Option<Vec<Recorded>>> {
+    fn launches(&self) -> MutexGuard<'_, Option<Vec<RecordedLaunch>>> {
         locked(&self.launches)
     }
 
     /// Whether a launch can be recorded.
-    pub(crate) fn check(&self, kernel: &'static Kernel, used: &[(&'static str, Range)]) -> Result<()> {
+    pub(crate) fn check(&self, kernel: &'static Kernel, used: &[(&'static str, MemoryRange)]) -> Result<()> {
         if self.launches().is_none() {
             return Err(Error::Capture { reason: "the capture of this stream has ended".to_string() });
         }
-        covered(&locked(&self.kept), kernel, used)
+        check_owned(&locked(&self.owned), kernel, used)
     }
 
     /// Lets launches use memory that the graph will keep.
-    pub(crate) fn lend(&self, bytes: UniqueBytes<'_>, on: On<'_>) {
+    pub(crate) fn register(&self, bytes: UniqueBytes<'_>, on: On<'_>) {
         let range = exposed_range(bytes, on).expect("it was allocated there");
-        locked(&self.kept).push(range);
+        locked(&self.owned).push(range);
     }
 
     /// Keeps what was lent.
-    pub(crate) fn adopt(&self, buffer: Box<dyn Held + Send + Sync>) {
+    pub(crate) fn adopt(&self, buffer: Box<dyn GraphBuffers + Send + Sync>) {
         locked(&self.temporaries).push(buffer);
     }
 
     /// Keeps a launch that was checked.
-    pub(crate) fn keep(&self, recorded: Recorded) {
+    pub(crate) fn push(&self, recorded: RecordedLaunch) {
         if let Some(launches) = &mut *self.launches() {
             launches.push(recorded);
         }
     }
 
     /// Ends the capture; gives what was recorded, and the memory that goes with it.
-    pub(crate) fn end(&self) -> (Vec<Recorded>, Temporaries) {
+    pub(crate) fn end(&self) -> (Vec<RecordedLaunch>, Temporaries) {
         (self.launches().take().unwrap_or_default(), std::mem::take(&mut *locked(&self.temporaries)))
     }
 }
@@ -105,12 +105,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Whether what a launch uses is part of what is kept.
-pub(crate) fn covered(kept: &[Range], kernel: &'static Kernel, used: &[(&'static str, Range)]) -> Result<()> {
+pub(crate) fn check_owned(
+    owned: &[MemoryRange],
+    kernel: &'static Kernel,
+    used: &[(&'static str, MemoryRange)],
+) -> Result<()> {
     for (param, range) in used {
-        if range.bytes == 0 || kept.iter().any(|kept| kept.covers(range)) {
+        if range.bytes == 0 || owned.iter().any(|owned| owned.covers(range)) {
             continue;
         }
-        let read_only = kept.iter().any(|kept| Range { writes: true, ..*kept }.covers(range));
+        let read_only = owned.iter().any(|owned| MemoryRange { writes: true, ..*owned }.covers(range));
         let what =
             if read_only { "is kept by the graph to be read only" } else { "is not kept by the graph" };
         return Err(Error::Capture { reason: format!("kernel `{}`: `{param}` {what}", kernel.name) });

@@ -151,9 +151,9 @@ fn memory_that_the_graph_does_not_keep_is_an_error() {
     });
     assert_eq!(reason(whole), "kernel `add`: `out` is not kept by the graph");
     // To write what is kept to be read.
-    let kept = Arc::new(buffer(7));
-    let recorder = Recorder::new(ranges(&mut kept.clone(), On::Cpu).unwrap());
-    let range = Range { writes: true, ..ranges(&mut kept.clone(), On::Cpu).unwrap()[0] };
+    let owned = Arc::new(buffer(7));
+    let recorder = Recorder::new(ranges(&mut owned.clone(), On::Cpu).unwrap());
+    let range = MemoryRange { writes: true, ..ranges(&mut owned.clone(), On::Cpu).unwrap()[0] };
     let written = recorder.check(&ADD, &[("out", range)]);
     assert_eq!(reason(written), "kernel `add`: `out` is kept by the graph to be read only");
 }
@@ -177,9 +177,9 @@ fn a_buffer_that_was_replaced_is_an_error_of_the_launch() {
 #[test]
 fn an_error_of_a_launch_ends_the_capture() {
     let stream = Device::cpu().stream();
-    let mut kept = None;
+    let mut owned = None;
     let failed = stream.capture(buffer(0), |own, capturing| {
-        kept = Some(capturing.clone());
+        owned = Some(capturing.clone());
         assert!(matches!(capturing.synchronize(), Err(Error::Capture { .. })));
         let nested = capturing.capture((), |_, _| Ok(()));
         assert_eq!(reason(nested), "the stream is being captured already");
@@ -189,7 +189,7 @@ fn an_error_of_a_launch_ends_the_capture() {
             .launch(capturing)
     });
     assert!(matches!(failed, Err(Error::ArgumentCount { .. })));
-    let ended = kept.unwrap();
+    let ended = owned.unwrap();
     assert_eq!(
         reason(launch_add(&buffer(1), &mut buffer(2), &ended)),
         "the capture of this stream has ended"

@@ -6,7 +6,7 @@ use crate::error::{Error, Result, param_type};
 use crate::kernel::{Kernel, ParamKind, Variant};
 use crate::slice::{SharedBytes, Slice, SliceMut, UniqueBytes, context_of};
 use crate::stream::On;
-use crate::view::{View, ViewMut, launched_strides};
+use crate::view::{View, ViewMut, launch_strides};
 
 /// An argument: borrowed memory or a number.
 pub struct Arg<'a> {
@@ -15,7 +15,7 @@ pub struct Arg<'a> {
     pub(super) len: usize,
     /// Of the view whose memory it is; 0 for anything else.
     rank: u8,
-    pub(super) value: Value<'a>,
+    pub(super) value: ArgValue<'a>,
 }
 
 /// What a view becomes: arguments for its memory and for each number, in this order.
@@ -30,26 +30,26 @@ pub struct ViewArgs<'a, const R: usize> {
 
 impl<'a, T: Element, const R: usize> From<View<'a, T, R>> for ViewArgs<'a, R> {
     fn from(view: View<'a, T, R>) -> Self {
-        let strides = launched_strides(view.shape(), view.strides()).map(number);
-        let shape = view.shape().map(number);
+        let strides = launch_strides(view.shape(), view.strides()).map(as_i64);
+        let shape = view.shape().map(as_i64);
         ViewArgs { memory: Arg { rank: R as u8, ..Arg::slice(view.memory()) }, shape, strides }
     }
 }
 
 impl<'a, T: Element, const R: usize> From<ViewMut<'a, T, R>> for ViewArgs<'a, R> {
     fn from(view: ViewMut<'a, T, R>) -> Self {
-        let strides = launched_strides(view.shape(), view.strides()).map(number);
-        let shape = view.shape().map(number);
+        let strides = launch_strides(view.shape(), view.strides()).map(as_i64);
+        let shape = view.shape().map(as_i64);
         ViewArgs { memory: Arg { rank: R as u8, ..Arg::slice_mut(view.into_memory()) }, shape, strides }
     }
 }
 
 /// A view's extents and strides are far below 2^63.
-fn number(value: usize) -> i64 {
+fn as_i64(value: usize) -> i64 {
     value as i64
 }
 
-pub(super) enum Value<'a> {
+pub(super) enum ArgValue<'a> {
     Shared(SharedBytes<'a>),
     Unique(UniqueBytes<'a>),
     Scalar(u64),
@@ -59,43 +59,45 @@ impl<'a> Arg<'a> {
     /// For a `&[T]` parameter.
     pub fn slice<T: Element>(slice: impl Into<Slice<'a, T>>) -> Arg<'a> {
         let slice = slice.into();
-        Arg { dtype: T::DTYPE, len: slice.len(), rank: 0, value: Value::Shared(slice.bytes()) }
+        Arg { dtype: T::DTYPE, len: slice.len(), rank: 0, value: ArgValue::Shared(slice.bytes()) }
     }
 
     /// For a `&mut [T]` parameter.
     pub fn slice_mut<T: Element>(slice: impl Into<SliceMut<'a, T>>) -> Arg<'a> {
         let slice = slice.into();
-        Arg { dtype: T::DTYPE, len: slice.len(), rank: 0, value: Value::Unique(slice.into_bytes()) }
+        Arg { dtype: T::DTYPE, len: slice.len(), rank: 0, value: ArgValue::Unique(slice.into_bytes()) }
     }
 
     /// For a number or a `bool`.
     pub fn scalar<T: Element>(value: T) -> Arg<'a> {
-        Arg { dtype: T::DTYPE, len: 0, rank: 0, value: Value::Scalar(value.bits()) }
+        Arg { dtype: T::DTYPE, len: 0, rank: 0, value: ArgValue::Scalar(value.bits()) }
     }
 
     fn kind(&self) -> ParamKind {
         match (&self.value, self.rank) {
-            (Value::Shared(_), 0) => ParamKind::Slice,
-            (Value::Shared(_), rank) => ParamKind::View(rank),
-            (Value::Unique(_), 0) => ParamKind::SliceMut,
-            (Value::Unique(_), rank) => ParamKind::ViewMut(rank),
-            (Value::Scalar(_), _) => ParamKind::Scalar,
+            (ArgValue::Shared(_), 0) => ParamKind::Slice,
+            (ArgValue::Shared(_), rank) => ParamKind::View(rank),
+            (ArgValue::Unique(_), 0) => ParamKind::SliceMut,
+            (ArgValue::Unique(_), rank) => ParamKind::ViewMut(rank),
+            (ArgValue::Scalar(_), _) => ParamKind::Scalar,
         }
     }
 
     /// Whether a launch there can reach it.
-    fn is_within(&self, on: On<'_>) -> bool {
+    fn is_reachable(&self, on: On<'_>) -> bool {
         // Whoever has no elements to pass need not have memory on the device for them.
-        let is_on_host =
-            matches!(self.value, Value::Shared(SharedBytes::Host(_)) | Value::Unique(UniqueBytes::Host(_)));
+        let is_on_host = matches!(
+            self.value,
+            ArgValue::Shared(SharedBytes::Host(_)) | ArgValue::Unique(UniqueBytes::Host(_))
+        );
         if self.len == 0 && is_on_host {
             return true;
         }
         let context = match &self.value {
-            Value::Scalar(_) => return true,
-            Value::Shared(SharedBytes::Cuda(view)) => Some(context_of(view)),
-            Value::Unique(UniqueBytes::Cuda(view)) => Some(context_of(view)),
-            Value::Shared(SharedBytes::Host(_)) | Value::Unique(UniqueBytes::Host(_)) => None,
+            ArgValue::Scalar(_) => return true,
+            ArgValue::Shared(SharedBytes::Cuda(view)) => Some(context_of(view)),
+            ArgValue::Unique(UniqueBytes::Cuda(view)) => Some(context_of(view)),
+            ArgValue::Shared(SharedBytes::Host(_)) | ArgValue::Unique(UniqueBytes::Host(_)) => None,
         };
         match (on, context) {
             (On::Cpu, None) => true,
@@ -105,10 +107,10 @@ impl<'a> Arg<'a> {
     }
 
     /// Where it is, in words.
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         let context = match &self.value {
-            Value::Shared(SharedBytes::Cuda(view)) => context_of(view),
-            Value::Unique(UniqueBytes::Cuda(view)) => context_of(view),
+            ArgValue::Shared(SharedBytes::Cuda(view)) => context_of(view),
+            ArgValue::Unique(UniqueBytes::Cuda(view)) => context_of(view),
             _ => return "host memory".to_string(),
         };
         format!("cuda:{}", context.ordinal())
@@ -138,7 +140,7 @@ pub(super) fn check(
                 found: param_type(arg.kind(), arg.dtype),
             });
         }
-        if !arg.is_within(on) {
+        if !arg.is_reachable(on) {
             let wanted = match on {
                 On::Cpu => Device::cpu(),
                 On::Cuda(device, _) => Device::of(device),
@@ -146,7 +148,7 @@ pub(super) fn check(
             return Err(Error::WrongDevice {
                 kernel: kernel.name,
                 param: param.name,
-                found: arg.place(),
+                found: arg.location(),
                 wanted: wanted.to_string(),
             });
         }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::arg::{Arg, Value};
+use super::arg::{Arg, ArgValue};
 use super::trace::{Trace, print};
-use super::{Call, tracing};
+use super::{KernelCall, tracing};
 use crate::error::{Error, Result};
 use crate::host::HostMemory;
 use crate::kernel::{Host, Level, Variant};
@@ -23,10 +23,10 @@ use crate::slice::{SharedBytes, UniqueBytes};
 
 /// Pieces per thread: enough that a slow piece does not leave the other threads idle at the end, and that threads work
 /// near each other in memory (docs/performance.md).
-const PIECES_PER_THREAD: u64 = 64;
+const CHUNKS_PER_THREAD: u64 = 64;
 
 /// About what it takes to hand work to other threads and to wait for them.
-const HAND_OVER_NS: f64 = 10_000.0;
+const FORK_JOIN_NS: f64 = 10_000.0;
 
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,12 +65,12 @@ fn detect() -> Level {
 }
 
 /// The level to run at: the processor's, or the one that `FUSE_CPU_LEVEL` lowers it to.
-fn allowed() -> Result<Level> {
-    static ALLOWED: OnceLock<Result<Level>> = OnceLock::new();
-    ALLOWED.get_or_init(|| lowered(level(), std::env::var("FUSE_CPU_LEVEL").ok())).clone()
+fn allowed_level() -> Result<Level> {
+    static ALLOWED_LEVEL: OnceLock<Result<Level>> = OnceLock::new();
+    ALLOWED_LEVEL.get_or_init(|| capped(level(), std::env::var("FUSE_CPU_LEVEL").ok())).clone()
 }
 
-fn lowered(level: Level, setting: Option<String>) -> Result<Level> {
+fn capped(level: Level, setting: Option<String>) -> Result<Level> {
     let wanted = match setting.as_deref() {
         None | Some("") => return Ok(level),
         Some("baseline") => Level::Baseline,
@@ -89,8 +89,8 @@ fn host(variant: &'static Variant, level: Level) -> Option<&'static Host> {
     variant.hosts.iter().filter(|host| host.level <= level).max_by_key(|host| host.level)
 }
 
-fn choose(call: Call) -> Result<&'static Host> {
-    let level = allowed()?;
+fn choose(call: KernelCall) -> Result<&'static Host> {
+    let level = allowed_level()?;
     host(call.variant, level).ok_or_else(|| Error::NoHostCode {
         kernel: call.kernel.name,
         variant: call.variant.label,
@@ -99,27 +99,27 @@ fn choose(call: Call) -> Result<&'static Host> {
     })
 }
 
-pub(super) fn trace(call: Call) -> Result<Trace> {
+pub(super) fn trace(call: KernelCall) -> Result<Trace> {
     Ok(Trace {
         kernel: call.kernel.name,
         variant: call.variant.label,
         device: "cpu".to_string(),
         code: choose(call)?.level.to_string(),
         grid: call.grid,
-        body: None,
+        specialization: None,
     })
 }
 
-pub(super) fn launch(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Result<()> {
+pub(super) fn launch(call: KernelCall, args: &mut [Arg<'_>], values: &mut [u64]) -> Result<()> {
     let host = choose(call)?;
     if tracing() {
         print(&trace(call)?);
     }
-    let used = lay_out(args, values);
+    let used = write_args(args, values);
     let grid = call.grid;
     // SAFETY: the arguments are as many as the entry takes, in its order and of its types (`arg::check`); their memory is
     // borrowed for the call, and what the entry writes is borrowed by nobody else.
-    unsafe { run(call, Programs { host, args: &mut values[..used + 1], grid }) }
+    unsafe { run(call, CpuLaunch { host, args: &mut values[..used + 1], grid }) }
 }
 
 /// A launch that can be made again.
@@ -127,13 +127,13 @@ pub(crate) struct Replay {
     host: &'static Host,
     /// With room for one more.
     args: Box<[u64]>,
-    call: Call,
+    call: KernelCall,
 }
 
 impl Replay {
-    pub(super) fn new(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Result<Replay> {
+    pub(super) fn new(call: KernelCall, args: &mut [Arg<'_>], values: &mut [u64]) -> Result<Replay> {
         let host = choose(call)?;
-        let used = lay_out(args, values);
+        let used = write_args(args, values);
         Ok(Replay { host, args: values[..used + 1].into(), call })
     }
 
@@ -142,12 +142,12 @@ impl Replay {
     pub(crate) unsafe fn run(&mut self) -> Result<()> {
         let Replay { host, args, call } = self;
         // SAFETY: passed on to the caller.
-        unsafe { run(*call, Programs { host, args, grid: call.grid }) }
+        unsafe { run(*call, CpuLaunch { host, args, grid: call.grid }) }
     }
 }
 
 /// Writes the arguments as the host code takes them; gives how many values they are.
-fn lay_out(args: &mut [Arg<'_>], values: &mut [u64]) -> usize {
+fn write_args(args: &mut [Arg<'_>], values: &mut [u64]) -> usize {
     let mut used = 0;
     let mut push = |value: u64| {
         values[used] = value;
@@ -155,13 +155,13 @@ fn lay_out(args: &mut [Arg<'_>], values: &mut [u64]) -> usize {
     };
     for arg in args {
         let address = match &mut arg.value {
-            Value::Shared(SharedBytes::Host(bytes)) => bytes.as_ptr().expose_provenance(),
-            Value::Unique(UniqueBytes::Host(bytes)) => bytes.as_mut_ptr().expose_provenance(),
-            Value::Scalar(bits) => {
+            ArgValue::Shared(SharedBytes::Host(bytes)) => bytes.as_ptr().expose_provenance(),
+            ArgValue::Unique(UniqueBytes::Host(bytes)) => bytes.as_mut_ptr().expose_provenance(),
+            ArgValue::Scalar(bits) => {
                 push(*bits);
                 continue;
             }
-            Value::Shared(SharedBytes::Cuda(_)) | Value::Unique(UniqueBytes::Cuda(_)) => {
+            ArgValue::Shared(SharedBytes::Cuda(_)) | ArgValue::Unique(UniqueBytes::Cuda(_)) => {
                 unreachable!("`arg::check` found GPU memory")
             }
         };
@@ -175,7 +175,7 @@ fn lay_out(args: &mut [Arg<'_>], values: &mut [u64]) -> usize {
 ///
 /// # Safety
 /// `programs` must be what the host code takes.
-unsafe fn run(call: Call, programs: Programs<'_>) -> Result<()> {
+unsafe fn run(call: KernelCall, programs: CpuLaunch<'_>) -> Result<()> {
     if !programs.host.reports {
         // SAFETY: passed on to the caller.
         return unsafe { programs.run() };
@@ -190,42 +190,42 @@ unsafe fn run(call: Call, programs: Programs<'_>) -> Result<()> {
 }
 
 /// All programs of a launch.
-struct Programs<'v> {
+struct CpuLaunch<'v> {
     host: &'static Host,
     args: &'v mut [u64],
     grid: [u32; 3],
 }
 
-impl Programs<'_> {
+impl CpuLaunch<'_> {
     /// # Safety
     /// `args` must be what the host code takes.
     unsafe fn run(&self) -> Result<()> {
         let [x, y, z] = self.grid.map(u64::from);
         let total = x * y * z;
-        let cost = Cost::of(self.host);
-        let pieces = match cost.of_programs(total) {
-            Some(ns) if ns < HAND_OVER_NS => 1,
-            _ => total.min(PIECES_PER_THREAD * rayon::current_num_threads() as u64),
+        let cost = ProgramCost::of(self.host);
+        let chunks = match cost.of_programs(total) {
+            Some(ns) if ns < FORK_JOIN_NS => 1,
+            _ => total.min(CHUNKS_PER_THREAD * rayon::current_num_threads() as u64),
         };
-        let bound = |piece: u64| (u128::from(total) * u128::from(piece) / u128::from(pieces)) as u64;
-        let run = |piece| {
+        let bound = |chunk: u64| (u128::from(total) * u128::from(chunk) / u128::from(chunks)) as u64;
+        let run = |chunk| {
             with_scratch(self.host.scratch_bytes, |scratch| {
-                let start = (piece == 0).then(Instant::now);
+                let start = (chunk == 0).then(Instant::now);
                 // SAFETY: passed on to the caller; the scratch memory is as long as the entry needs.
-                unsafe { self.run_piece(bound(piece), bound(piece + 1), scratch) };
+                unsafe { self.run_chunk(bound(chunk), bound(chunk + 1), scratch) };
                 if let Some(start) = start {
-                    cost.learn(start.elapsed(), bound(1));
+                    cost.update(start.elapsed(), bound(1));
                 }
             })
         };
-        if pieces == 1 { run(0) } else { (0..pieces).into_par_iter().try_for_each(run) }
+        if chunks == 1 { run(0) } else { (0..chunks).into_par_iter().try_for_each(run) }
     }
 
     /// Runs the programs `first..last` of the grid's linear order.
     ///
     /// # Safety
     /// `args` must be what the host code takes, and `scratch` the memory it needs.
-    unsafe fn run_piece(&self, first: u64, last: u64, scratch: *mut u8) {
+    unsafe fn run_chunk(&self, first: u64, last: u64, scratch: *mut u8) {
         let [width, height, _] = self.grid.map(u64::from);
         let mut next = first;
         while next < last {
@@ -253,11 +253,11 @@ impl Programs<'_> {
 /// What a program of some host code took when last measured, in nanoseconds as `f32` bits; 0 before that.
 ///
 /// Two codes may share one and disturb each other's estimate, which costs time and nothing else.
-struct Cost(AtomicU32);
+struct ProgramCost(AtomicU32);
 
-impl Cost {
-    fn of(host: &'static Host) -> &'static Cost {
-        static COSTS: [Cost; 256] = [const { Cost(AtomicU32::new(0)) }; 256];
+impl ProgramCost {
+    fn of(host: &'static Host) -> &'static ProgramCost {
+        static COSTS: [ProgramCost; 256] = [const { ProgramCost(AtomicU32::new(0)) }; 256];
         &COSTS[std::ptr::from_ref(host).addr() / size_of::<Host>() % COSTS.len()]
     }
 
@@ -269,7 +269,7 @@ impl Cost {
         }
     }
 
-    fn learn(&self, taken: Duration, programs: u64) {
+    fn update(&self, taken: Duration, programs: u64) {
         // At least a little, as 0 stands for not known.
         let ns = (taken.as_nanos() as f32 / programs as f32).max(1e-3);
         self.0.store(ns.to_bits(), Ordering::Relaxed);
@@ -282,8 +282,8 @@ fn with_scratch(bytes: usize, f: impl FnOnce(*mut u8)) -> Result<()> {
         static SCRATCH: Cell<Option<HostMemory<u8>>> = const { Cell::new(None) };
     }
     // Taken out while in use, so that a call from within `f` gets other memory.
-    let kept = SCRATCH.take().filter(|memory| memory.len() >= bytes);
-    let mut memory = match kept {
+    let cached = SCRATCH.take().filter(|memory| memory.len() >= bytes);
+    let mut memory = match cached {
         Some(memory) => memory,
         None => HostMemory::zeros(bytes)?,
     };
@@ -298,8 +298,8 @@ mod tests {
 
     #[test]
     fn a_setting_lowers_the_level_and_never_raises_it() {
-        let check = |level, setting: &str| lowered(level, Some(setting.to_string()));
-        assert_eq!(lowered(Level::V4, None), Ok(Level::V4));
+        let check = |level, setting: &str| capped(level, Some(setting.to_string()));
+        assert_eq!(capped(Level::V4, None), Ok(Level::V4));
         assert_eq!(check(Level::V4, "v3"), Ok(Level::V3));
         assert_eq!(check(Level::V3, "v4"), Ok(Level::V3));
         assert_eq!(check(Level::V3, "baseline"), Ok(Level::Baseline));
@@ -311,11 +311,11 @@ mod tests {
 
     #[test]
     fn costs_are_learnt_from_the_last_measurement() {
-        let cost = Cost(AtomicU32::new(0));
+        let cost = ProgramCost(AtomicU32::new(0));
         assert_eq!(cost.of_programs(10), None);
-        cost.learn(Duration::from_nanos(800), 4);
+        cost.update(Duration::from_nanos(800), 4);
         assert_eq!(cost.of_programs(10), Some(2000.0));
-        cost.learn(Duration::ZERO, 4);
+        cost.update(Duration::ZERO, 4);
         assert!(cost.of_programs(1).unwrap() > 0.0);
     }
 

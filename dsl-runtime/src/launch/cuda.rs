@@ -10,23 +10,23 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUresult};
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, DriverError};
 
-use super::arg::{Arg, Value};
-use super::driver::{self, Shape};
-use super::tensor_map::{Encoded, Refusal};
-use super::trace::{BodyTrace, Trace, narrow, print};
-use super::{Call, blocking, tracing};
+use super::arg::{Arg, ArgValue};
+use super::driver::{self, LaunchConfig};
+use super::tensor_map::{CuTensorMap, EncodeFailure};
+use super::trace::{SpecializationTrace, Trace, narrow, print};
+use super::{KernelCall, blocking, tracing};
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
-use crate::fact::{Actual, Known};
-use crate::kernel::{Body, MAX_MAPS};
-use crate::module::{self, Code, Entry, Loaded, Resident};
-use crate::order::Use;
-use crate::report::Waited;
+use crate::guard::{KernelArg, LaunchArgs};
+use crate::kernel::{MAX_MAPS, Specialization};
+use crate::module::{self, Entry, LoadedEntry, Occupancy, VariantCode};
+use crate::report::SyncScope;
 use crate::slice::{SharedBytes, UniqueBytes};
+use crate::stream_order::MemoryUse;
 
 /// Where a launch goes.
 #[derive(Clone, Copy)]
-pub(super) struct Queue<'s> {
+pub(super) struct LaunchStream<'s> {
     pub(super) device: &'static CudaDevice,
     pub(super) stream: &'s Arc<CudaStream>,
     /// Whether the stream is being captured. It can wait for nothing outside then: whoever launches the graph does.
@@ -36,33 +36,33 @@ pub(super) struct Queue<'s> {
 /// The launch's memory, on the caller's stack.
 pub(super) struct Frame<'f, 'g> {
     /// By parameter.
-    pub(super) actuals: &'f mut [Actual],
+    pub(super) kernel_args: &'f mut [KernelArg],
     /// By parameter: what tells a buffer, once the launch is in line, that it is used.
-    pub(super) guards: &'f mut [Option<Use<'g>>],
+    pub(super) uses: &'f mut [Option<MemoryUse<'g>>],
     /// One for each of the body's arguments but its maps.
     pub(super) values: &'f mut [u64],
     /// The first are those of the body.
-    pub(super) maps: &'f mut [Option<Encoded>; MAX_MAPS],
+    pub(super) maps: &'f mut [Option<CuTensorMap>; MAX_MAPS],
     /// One for each of the body's arguments.
     pub(super) pointers: &'f mut [*mut c_void],
 }
 
 /// The body that runs.
-struct Chosen<'c> {
-    code: &'c Code,
-    loaded: &'c Loaded,
-    body: &'static Body,
+struct ChosenSpecialization<'c> {
+    code: &'c VariantCode,
+    loaded: &'c LoadedEntry,
+    specialization: &'static Specialization,
     function: CUfunction,
     /// Of a counted body.
-    counter: Option<CUdeviceptr>,
+    work_counter: Option<CUdeviceptr>,
     /// Whether it runs in clusters of [`CLUSTER`] blocks, which load shared boxes for each other.
     multicast: bool,
 }
 
-impl Chosen<'_> {
+impl ChosenSpecialization<'_> {
     /// The CUDA grid that runs a kernel's grid.
     fn blocks(&self, grid: [u32; 3]) -> [u32; 3] {
-        let [x, y, z] = blocks(grid, self.body, self.loaded.resident, self.counter);
+        let [x, y, z] = blocks(grid, self.specialization, self.loaded.occupancy, self.work_counter);
         [if self.multicast { x.next_multiple_of(CLUSTER) } else { x }, y, z]
     }
 }
@@ -71,14 +71,14 @@ impl Chosen<'_> {
 const CLUSTER: u32 = 2;
 
 pub(super) fn launch<'g>(
-    call: Call,
-    queue: Queue<'g>,
+    call: KernelCall,
+    launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
 ) -> Result<()> {
-    let Queue { device, stream, .. } = queue;
-    let launched = enqueue(call, queue, args, frame);
-    device.release(frame.guards.iter_mut().filter_map(Option::take));
+    let LaunchStream { device, stream, .. } = launch_stream;
+    let launched = enqueue(call, launch_stream, args, frame);
+    device.release(frame.uses.iter_mut().filter_map(Option::take));
     let record = launched?;
     device.recent.note(call.kernel);
     if let Some(record) = record {
@@ -88,77 +88,77 @@ pub(super) fn launch<'g>(
         stream
             .synchronize()
             .map_err(|error| Error::cuda_of("cuStreamSynchronize", Some(call.kernel.name), error))?;
-        device.pending.collect(stream, Waited::Stream)?;
+        device.pending.collect(stream, SyncScope::Stream)?;
     }
     Ok(())
 }
 
 /// Makes the launch a part of the graph that its stream is captured for; gives the address of its record, if it has one.
 pub(super) fn record<'g>(
-    call: Call,
-    queue: Queue<'g>,
+    call: KernelCall,
+    launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
 ) -> Result<Option<CUdeviceptr>> {
-    let launched = enqueue(call, queue, args, frame);
-    queue.device.release(frame.guards.iter_mut().filter_map(Option::take));
+    let launched = enqueue(call, launch_stream, args, frame);
+    launch_stream.device.release(frame.uses.iter_mut().filter_map(Option::take));
     launched
 }
 
 pub(super) fn trace<'g>(
-    call: Call,
-    queue: Queue<'g>,
+    call: KernelCall,
+    launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
 ) -> Result<Trace> {
-    let chosen = prepare(call, queue, args, frame);
-    queue.device.release(frame.guards.iter_mut().filter_map(Option::take));
-    Ok(describe(call, queue.device, frame.actuals, &chosen?))
+    let chosen = prepare(call, launch_stream, args, frame);
+    launch_stream.device.release(frame.uses.iter_mut().filter_map(Option::take));
+    Ok(describe(call, launch_stream.device, frame.kernel_args, &chosen?))
 }
 
 /// Puts the launch in line; gives the address of its record, if it has one.
 fn enqueue<'g>(
-    call: Call,
-    queue: Queue<'g>,
+    call: KernelCall,
+    launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
 ) -> Result<Option<CUdeviceptr>> {
-    let Queue { device, stream, .. } = queue;
-    let chosen = prepare(call, queue, args, frame)?;
+    let LaunchStream { device, stream, .. } = launch_stream;
+    let chosen = prepare(call, launch_stream, args, frame)?;
     if tracing() {
-        print(&describe(call, device, frame.actuals, &chosen));
+        print(&describe(call, device, frame.kernel_args, &chosen));
     }
-    let body = chosen.body;
+    let specialization = chosen.specialization;
     let mut used = 0;
     let mut push = |value: u64| {
         frame.values[used] = value;
         frame.pointers[used] = (&raw mut frame.values[used]).cast();
         used += 1;
     };
-    for actual in frame.actuals.iter() {
-        match *actual {
-            Actual::Slice { address, len } => {
+    for kernel_arg in frame.kernel_args.iter() {
+        match *kernel_arg {
+            KernelArg::Slice { address, len } => {
                 push(address);
                 push(len as u64);
             }
             // The kernel reads as many of the low bytes as the type has.
-            Actual::Scalar { bits, .. } => push(bits),
+            KernelArg::Scalar { bits, .. } => push(bits),
         }
     }
     call.grid.into_iter().for_each(|extent| push(extent.into()));
-    if body.counted {
-        push(chosen.counter.unwrap_or(0));
+    if specialization.uses_work_counter {
+        push(chosen.work_counter.unwrap_or(0));
     }
-    let maps = frame.maps.iter_mut().take(body.maps.len()).flatten();
+    let maps = frame.maps.iter_mut().take(specialization.maps.len()).flatten();
     for (pointer, map) in frame.pointers[used..].iter_mut().zip(maps) {
         *pointer = std::ptr::from_mut(map).cast();
     }
-    let shape = Shape {
+    let config = LaunchConfig {
         blocks: chosen.blocks(call.grid),
-        threads: body.threads,
-        shared_bytes: body.shared_bytes,
+        threads: specialization.threads,
+        shared_bytes: specialization.shared_bytes,
         cluster: if chosen.multicast { CLUSTER } else { 1 },
-        follows: chosen.loaded.follows,
+        uses_pdl: chosen.loaded.uses_pdl,
     };
     // SAFETY: the function was loaded into this device's context, which is current and is the stream's. The pointers
     // are to as many values as the body takes, in its order and of its types (`arg::check`), and to its maps
@@ -166,67 +166,84 @@ fn enqueue<'g>(
     // belongs to this context and is borrowed by `args`; that it lives until the kernel has run, and is used by nobody
     // else before, is what the guards see to. A counter lives as long as the context, and is used by kernels of this
     // stream alone, of which each waits for the one before it.
-    let launched = unsafe { driver::launch(chosen.function, shape, stream.cu_stream(), frame.pointers) };
-    launched.map_err(|error| refused(call, device, error))?;
+    let launched = unsafe { driver::launch(chosen.function, config, stream.cu_stream(), frame.pointers) };
+    launched.map_err(|error| launch_error(call, device, error))?;
     Ok(chosen.loaded.record)
 }
 
 /// Finds the code, takes the arguments' addresses on the stream, and picks the body.
 fn prepare<'g>(
-    call: Call,
-    queue: Queue<'g>,
+    call: KernelCall,
+    launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
-) -> Result<Chosen<'static>> {
-    let Queue { device, stream, captured } = queue;
-    let ordered = if captured { &device.stream } else { stream };
+) -> Result<ChosenSpecialization<'static>> {
+    let LaunchStream { device, stream, captured } = launch_stream;
+    let ordering_stream = if captured { &device.stream } else { stream };
     device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
     let code =
         device.modules.get_or_load(call.variant, || module::code(call.kernel, call.variant, device))?;
     for (i, arg) in args.iter_mut().enumerate() {
-        let (home, (address, done)) = match &mut arg.value {
-            Value::Shared(SharedBytes::Cuda(view)) => (view.stream().clone(), view.device_ptr(ordered)),
-            Value::Unique(UniqueBytes::Cuda(view)) => (view.stream().clone(), view.device_ptr_mut(ordered)),
-            Value::Scalar(bits) => {
-                frame.actuals[i] = Actual::Scalar { dtype: arg.dtype, bits: *bits };
+        let (alloc_stream, (address, done)) = match &mut arg.value {
+            ArgValue::Shared(SharedBytes::Cuda(view)) => {
+                (view.stream().clone(), view.device_ptr(ordering_stream))
+            }
+            ArgValue::Unique(UniqueBytes::Cuda(view)) => {
+                (view.stream().clone(), view.device_ptr_mut(ordering_stream))
+            }
+            ArgValue::Scalar(bits) => {
+                frame.kernel_args[i] = KernelArg::Scalar { dtype: arg.dtype, bits: *bits };
                 continue;
             }
-            Value::Shared(SharedBytes::Host(_)) | Value::Unique(UniqueBytes::Host(_)) => {
+            ArgValue::Shared(SharedBytes::Host(_)) | ArgValue::Unique(UniqueBytes::Host(_)) => {
                 debug_assert_eq!(arg.len, 0, "`arg::check` found host memory");
-                frame.actuals[i] = Actual::Slice { address: 0, len: 0 };
+                frame.kernel_args[i] = KernelArg::Slice { address: 0, len: 0 };
                 continue;
             }
         };
-        frame.actuals[i] = Actual::Slice { address, len: arg.len };
-        frame.guards[i] = Some(device.begin(ordered, &home, done)?);
+        frame.kernel_args[i] = KernelArg::Slice { address, len: arg.len };
+        frame.uses[i] = Some(device.begin(ordering_stream, &alloc_stream, done)?);
     }
-    let known = Known { actuals: frame.actuals, grid: call.grid };
+    let launch_args = LaunchArgs { kernel_args: frame.kernel_args, grid: call.grid };
     for entry in &code.entries {
         // A driver that knows no maps might not load the code either, so they come first.
-        let holds = entry.body.facts.iter().all(|fact| fact.holds(&known))
-            && too_many(call.grid, entry.body).is_none();
+        let holds = entry.specialization.guards.iter().all(|guard| guard.holds(&launch_args))
+            && excess_programs(call.grid, entry.specialization).is_none();
         if !holds {
             continue;
         }
-        let multicast = pays_multicast(call, entry.body, &known, device.multiprocessors);
-        if encode(call, entry.body, &known, multicast, frame.maps).is_ok() {
+        let multicast = pays_multicast(call, entry.specialization, &launch_args, device.multiprocessors);
+        if encode(call, entry.specialization, &launch_args, multicast, frame.maps).is_ok() {
             let loaded = entry.load(call.kernel, call.variant, device)?;
             if let Ok(function) = loaded.function() {
-                let body = entry.body;
+                let specialization = entry.specialization;
                 // Asked for only now: waiting for the arguments may have made the stream part of a capture.
-                let counter = if body.counted && !captured { device.counters.of(stream) } else { None };
-                return Ok(Chosen { code, loaded, body, function, counter, multicast });
+                let work_counter = if specialization.uses_work_counter && !captured {
+                    device.work_counters.of(stream)
+                } else {
+                    None
+                };
+                return Ok(ChosenSpecialization {
+                    code,
+                    loaded,
+                    specialization,
+                    function,
+                    work_counter,
+                    multicast,
+                });
             }
         }
     }
-    Err(Error::NoBody {
+    Err(Error::NoSpecialization {
         kernel: call.kernel.name,
         variant: call.variant.label,
         device: device.label(),
         reasons: code
             .entries
             .iter()
-            .map(|entry| format!("{}: {}", entry.body.entry, obstacle(call, entry, &known)))
+            .map(|entry| {
+                format!("{}: {}", entry.specialization.entry, rejection_reason(call, entry, &launch_args))
+            })
             .collect(),
     })
 }
@@ -237,103 +254,126 @@ const MULTICAST_BYTES: u64 = 48 << 20;
 
 /// Whether to launch a body in clusters with multicast loads: where rows of what it loads begin within 32-byte sectors, and L2 bounds
 /// the programs.
-fn pays_multicast(call: Call, body: &Body, known: &Known<'_>, processors: usize) -> bool {
+fn pays_multicast(
+    call: KernelCall,
+    specialization: &Specialization,
+    launch_args: &LaunchArgs<'_>,
+    multiprocessors: usize,
+) -> bool {
     let programs = programs(call.grid);
-    if programs < 2 || 2 * programs < processors as u64 {
+    if programs < 2 || 2 * programs < multiprocessors as u64 {
         return false;
     }
-    let shared = body.maps.iter().filter_map(|map| map.shared(known, call.variant.dtypes));
+    let loads =
+        specialization.maps.iter().filter_map(|map| map.multicast_loads(launch_args, call.variant.dtypes));
     let (bytes, within) =
-        shared.fold((0u64, false), |(all, any), (bytes, within)| (all.saturating_add(bytes), any | within));
+        loads.fold((0u64, false), |(all, any), (bytes, within)| (all.saturating_add(bytes), any | within));
     within && bytes.saturating_mul(programs) >= MULTICAST_BYTES
 }
 
 /// Encodes a body's maps, up to the first that is refused.
 fn encode(
-    call: Call,
-    body: &Body,
-    known: &Known<'_>,
+    call: KernelCall,
+    specialization: &Specialization,
+    launch_args: &LaunchArgs<'_>,
     multicast: bool,
-    maps: &mut [Option<Encoded>; MAX_MAPS],
-) -> Result<(), Refusal> {
-    for (encoded, map) in maps[..body.maps.len()].iter_mut().zip(body.maps) {
-        *encoded = Some(map.encode(known, call.variant.dtypes, multicast)?);
+    maps: &mut [Option<CuTensorMap>; MAX_MAPS],
+) -> Result<(), EncodeFailure> {
+    for (encoded, map) in maps[..specialization.maps.len()].iter_mut().zip(specialization.maps) {
+        *encoded = Some(map.encode(launch_args, call.variant.dtypes, multicast)?);
     }
     Ok(())
 }
 
 /// The first thing that keeps a body from being taken.
-fn obstacle(call: Call, entry: &Entry, known: &Known<'_>) -> String {
-    if let Some(failed) = entry.body.facts.iter().find(|fact| !fact.holds(known)) {
-        return failed.refutation(known, call.kernel.params);
+fn rejection_reason(call: KernelCall, entry: &Entry, launch_args: &LaunchArgs<'_>) -> String {
+    if let Some(failed) = entry.specialization.guards.iter().find(|guard| !guard.holds(launch_args)) {
+        return failed.refutation(launch_args, call.kernel.params);
     }
-    if let Some(programs) = too_many(call.grid, entry.body) {
-        return format!("it runs at most {MOST_PROGRAMS} programs, not {programs}");
+    if let Some(programs) = excess_programs(call.grid, entry.specialization) {
+        return format!("it runs at most {MAX_PROGRAMS} programs, not {programs}");
     }
-    let mut encoded = entry.body.maps.iter().map(|map| map.encode(known, call.variant.dtypes, false));
+    let mut encoded =
+        entry.specialization.maps.iter().map(|map| map.encode(launch_args, call.variant.dtypes, false));
     if let Some(refusal) = encoded.find_map(Result::err) {
         return refusal.text(call.kernel.params);
     }
     entry.loaded().and_then(|loaded| loaded.function().err()).unwrap_or_default().to_string()
 }
 
-fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen<'_>) -> Trace {
-    let known = Known { actuals, grid: call.grid };
-    let before = chosen.code.entries.iter().take_while(|entry| !std::ptr::eq(entry.body, chosen.body));
-    let bodies = chosen.code.entries.iter().map(|entry| entry.body);
+fn describe(
+    call: KernelCall,
+    device: &CudaDevice,
+    kernel_args: &[KernelArg],
+    chosen: &ChosenSpecialization<'_>,
+) -> Trace {
+    let launch_args = LaunchArgs { kernel_args, grid: call.grid };
+    let before = chosen
+        .code
+        .entries
+        .iter()
+        .take_while(|entry| !std::ptr::eq(entry.specialization, chosen.specialization));
+    let specializations = chosen.code.entries.iter().map(|entry| entry.specialization);
     Trace {
         kernel: call.kernel.name,
         variant: call.variant.label,
         device: device.label(),
         code: chosen.loaded.image.clone(),
         grid: call.grid,
-        body: Some(BodyTrace {
-            entry: chosen.body.entry,
+        specialization: Some(SpecializationTrace {
+            entry: chosen.specialization.entry,
             blocks: chosen.blocks(call.grid),
-            cluster: if chosen.multicast { CLUSTER } else { chosen.body.blocks },
-            threads: chosen.body.threads,
-            shared_bytes: chosen.body.shared_bytes,
-            passed_over: before.map(|entry| (entry.body.entry, obstacle(call, entry, &known))).collect(),
-            narrow: narrow(call.kernel.params, bodies, chosen.body),
+            cluster: if chosen.multicast { CLUSTER } else { chosen.specialization.blocks_per_program },
+            threads: chosen.specialization.threads,
+            shared_bytes: chosen.specialization.shared_bytes,
+            passed_over: before
+                .map(|entry| (entry.specialization.entry, rejection_reason(call, entry, &launch_args)))
+                .collect(),
+            narrow: narrow(call.kernel.params, specializations, chosen.specialization),
         }),
     }
 }
 
 /// The most programs of a persistent body.
-const MOST_PROGRAMS: u64 = i32::MAX as u64;
+const MAX_PROGRAMS: u64 = i32::MAX as u64;
 
 fn programs(grid: [u32; 3]) -> u64 {
     grid.into_iter().fold(1, |product, extent| product.saturating_mul(extent.into()))
 }
 
 /// How many programs there are, if that is more than the body runs.
-pub(super) fn too_many(grid: [u32; 3], body: &Body) -> Option<u64> {
-    Some(programs(grid)).filter(|&programs| body.persistent && programs > MOST_PROGRAMS)
+pub(super) fn excess_programs(grid: [u32; 3], specialization: &Specialization) -> Option<u64> {
+    Some(programs(grid)).filter(|&programs| specialization.persistent && programs > MAX_PROGRAMS)
 }
 
 /// The CUDA grid that runs a kernel's grid, of at most as many programs as the body runs, on a device with room for
 /// these blocks.
 pub(super) fn blocks(
     grid: [u32; 3],
-    body: &Body,
-    resident: Resident,
-    counter: Option<CUdeviceptr>,
+    specialization: &Specialization,
+    occupancy: Occupancy,
+    work_counter: Option<CUdeviceptr>,
 ) -> [u32; 3] {
-    if body.persistent {
-        let programs = programs(grid).min(MOST_PROGRAMS) as u32;
-        let blocks = match counter {
-            _ if !body.counted => resident.even(programs),
-            Some(_) => programs.min(resident.all()),
+    if specialization.persistent {
+        let programs = programs(grid).min(MAX_PROGRAMS) as u32;
+        let blocks = match work_counter {
+            _ if !specialization.uses_work_counter => occupancy.balanced_blocks(programs),
+            Some(_) => programs.min(occupancy.resident_blocks()),
             None => programs,
         };
         return [blocks, 1, 1];
     }
     let [x, y, z] = grid;
-    [x.div_ceil(body.programs.max(1)).saturating_mul(body.blocks.max(1)), y, z]
+    [
+        x.div_ceil(specialization.programs_per_block.max(1))
+            .saturating_mul(specialization.blocks_per_program.max(1)),
+        y,
+        z,
+    ]
 }
 
 /// The error of a launch: of this one, or of an earlier one whose kernel failed since and took the context with it.
-fn refused(call: Call, device: &CudaDevice, error: DriverError) -> Error {
+fn launch_error(call: KernelCall, device: &CudaDevice, error: DriverError) -> Error {
     let of_an_earlier_kernel = matches!(
         error.0,
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS

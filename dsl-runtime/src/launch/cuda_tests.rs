@@ -4,12 +4,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use expect_test::expect;
 
-use super::trace::{BodyTrace, Trace, narrow};
+use super::trace::{SpecializationTrace, Trace, narrow};
 use super::*;
 use crate::bench::{BenchOptions, do_bench};
 use crate::dtype::DType;
-use crate::kernel::{Access, Arch, Body, Fact, Module, Packed, Param, ParamKind, Symbol, TensorMap, Term};
-use crate::module::Resident;
+use crate::kernel::{
+    Access, Arch, Guard, Module, Packed, Param, ParamKind, Specialization, Symbol, TensorMap, Term,
+};
+use crate::module::Occupancy;
 use crate::{Buffer, Device, View};
 
 /// The first GPU, or a note that the test is skipped.
@@ -24,7 +26,7 @@ pub(crate) fn gpu() -> Option<Device> {
 }
 
 /// While one test captures a stream, no other can wait for the whole GPU.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn exclusive() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -148,51 +150,51 @@ static SCALE: Kernel = Kernel {
     ..Kernel::TEST
 };
 
-const ALIGNED: Body = Body {
+const ALIGNED: Specialization = Specialization {
     entry: "scale_aligned",
     threads: 256,
-    programs: 2,
-    blocks: 1,
+    programs_per_block: 2,
+    blocks_per_program: 1,
     persistent: false,
-    counted: false,
-    follows: false,
+    uses_work_counter: false,
+    uses_pdl: false,
     shared_bytes: 64 << 10,
-    facts: &[
-        Fact::AtMost { low: N, high: X_LEN },
-        Fact::AtMost { low: N, high: OUT_LEN },
-        Fact::Divisible { value: N, by: 4 },
-        Fact::Aligned { param: 0, bytes: 16 },
-        Fact::Aligned { param: 1, bytes: 16 },
+    guards: &[
+        Guard::AtMost { low: N, high: X_LEN },
+        Guard::AtMost { low: N, high: OUT_LEN },
+        Guard::Divisible { value: N, by: 4 },
+        Guard::Aligned { param: 0, bytes: 16 },
+        Guard::Aligned { param: 1, bytes: 16 },
     ],
     maps: &[],
     accesses: &[Access { line: 12, param: 0, bytes: 16 }, Access { line: 13, param: 1, bytes: 4 }],
     resources: None,
 };
 
-pub(super) const GENERAL: Body = Body {
+pub(super) const GENERAL: Specialization = Specialization {
     entry: "scale_general",
     threads: 128,
-    programs: 1,
-    blocks: 1,
+    programs_per_block: 1,
+    blocks_per_program: 1,
     persistent: false,
-    counted: false,
-    follows: false,
+    uses_work_counter: false,
+    uses_pdl: false,
     shared_bytes: 0,
-    facts: &[],
+    guards: &[],
     maps: &[],
     accesses: &[Access { line: 12, param: 0, bytes: 4 }, Access { line: 13, param: 1, bytes: 4 }],
     resources: None,
 };
 
 /// More shared memory than a block has anywhere.
-const HUNGRY: Body = Body { shared_bytes: 1 << 30, ..GENERAL };
+const HUNGRY: Specialization = Specialization { shared_bytes: 1 << 30, ..GENERAL };
 
 pub(super) const SM_80: Arch = Arch { capability: 80, exact: false };
 /// For a device that nobody has.
 const SM_10A: Arch = Arch { capability: 10, exact: true };
 
-pub(super) const fn module(arch: Arch, ptx: &'static str, body: Body) -> Module {
-    Module { arch, ptx: Packed::Plain(ptx.as_bytes()), cubins: &[], body, reports: false }
+pub(super) const fn module(arch: Arch, ptx: &'static str, specialization: Specialization) -> Module {
+    Module { arch, ptx: Packed::Plain(ptx.as_bytes()), cubins: &[], specialization, reports: false }
 }
 
 const fn variant(label: &'static str, modules: &'static [Module]) -> Variant {
@@ -213,7 +215,7 @@ pub(super) fn scale<'a>(
     launch.grid(n.unsigned_abs().div_ceil(128))
 }
 
-pub(super) fn ramp(device: &Device, n: usize) -> Buffer<f32> {
+pub(super) fn iota(device: &Device, n: usize) -> Buffer<f32> {
     device.upload(&(0..n).map(|i| i as f32).collect::<Vec<_>>()).unwrap()
 }
 
@@ -225,7 +227,7 @@ pub(super) fn scaled(first: usize, n: usize, extra: f32) -> Vec<f32> {
 #[test]
 fn the_first_body_whose_facts_hold_runs() {
     let Some(device) = gpu() else { return };
-    let x = ramp(&device, 1001);
+    let x = iota(&device, 1001);
     let mut out = device.zeros::<f32>(1001).unwrap();
     scale(0, &x, &mut out, 1000).launch(&device).unwrap();
     assert_eq!(out.slice(..1000).download().unwrap(), scaled(0, 1000, 0.5));
@@ -236,8 +238,8 @@ fn the_first_body_whose_facts_hold_runs() {
     assert_eq!(out.slice(..1000).download().unwrap(), scaled(1, 1000, 0.0));
 
     let passed_over = |mut launch: Launch<'_, 5>| {
-        let body = launch.trace(&device).unwrap().body.unwrap();
-        (body.entry, body.blocks, body.passed_over)
+        let specialization = launch.trace(&device).unwrap().specialization.unwrap();
+        (specialization.entry, specialization.blocks, specialization.passed_over)
     };
     assert_eq!(passed_over(scale(0, &x, &mut out, 1000)), ("scale_aligned", [4, 1, 1], vec![]));
     let why = "4 does not divide n (1001)".to_string();
@@ -252,7 +254,7 @@ fn the_first_body_whose_facts_hold_runs() {
 #[test]
 fn parts_of_one_buffer_are_separate_outputs() {
     let Some(device) = gpu() else { return };
-    let x = ramp(&device, 512);
+    let x = iota(&device, 512);
     let mut out = device.zeros::<f32>(512).unwrap();
     let (mut head, tail) = out.split_at_mut(256);
     scale(0, x.slice(..256), head.reborrow(), 256).launch(&device).unwrap();
@@ -269,7 +271,7 @@ fn parts_of_one_buffer_are_separate_outputs() {
 fn streams_wait_for_each_other_s_buffers() {
     let Some(device) = gpu() else { return };
     let n = 1 << 22;
-    let x = ramp(&device, n);
+    let x = iota(&device, n);
     let (mut first, mut second) = (device.zeros::<f32>(n).unwrap(), device.zeros::<f32>(n).unwrap());
     for _ in 0..20 {
         let (one, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
@@ -288,7 +290,7 @@ fn streams_wait_for_each_other_s_buffers() {
 #[test]
 fn what_cannot_run_on_the_gpu_is_an_error_in_words() {
     let Some(device) = gpu() else { return };
-    let (x, mut host) = (ramp(&device, 128), vec![0.0f32; 128]);
+    let (x, mut host) = (iota(&device, 128), vec![0.0f32; 128]);
     let mut out = device.zeros::<f32>(128).unwrap();
     let on_host = scale(0, &x, &mut host, 128).launch(&device).unwrap_err();
     let expected = "kernel `scale`: `out` is in host memory, and the launch is on cuda:0";
@@ -302,8 +304,8 @@ fn what_cannot_run_on_the_gpu_is_an_error_in_words() {
         matches!(&bad, Error::Load { reason, log, .. } if reason.starts_with("CUDA_ERROR_INVALID_PTX") && !log.is_empty()),
         "{bad}"
     );
-    let hungry = scale(3, &x, &mut out, 128).launch(&device).unwrap_err();
-    assert!(hungry.to_string().contains("it needs 1.0 GiB of shared memory"), "{hungry}");
+    let oversized = scale(3, &x, &mut out, 128).launch(&device).unwrap_err();
+    assert!(oversized.to_string().contains("it needs 1.0 GiB of shared memory"), "{oversized}");
     let large = device.zeros::<f64>(1 << 50).unwrap_err();
     assert!(matches!(large, Error::OutOfMemory { free: Some(_), .. }), "{large}");
     scale(0, &x, &mut out, 128).launch(&device).unwrap();
@@ -313,7 +315,7 @@ fn what_cannot_run_on_the_gpu_is_an_error_in_words() {
 #[test]
 fn a_launch_takes_little_time() {
     let Some(device) = gpu() else { return };
-    let _alone = alone();
+    let _exclusive = exclusive();
     let n = 1 << 26;
     let (x, mut out) = (device.zeros::<f32>(n).unwrap(), device.zeros::<f32>(n).unwrap());
     let timing =
@@ -342,7 +344,7 @@ fn a_trace_is_one_line() {
         device: "cuda:0".to_string(),
         code: "cubin for sm_90a".to_string(),
         grid: [11, 2, 1],
-        body: Some(BodyTrace {
+        specialization: Some(SpecializationTrace {
             entry: "scale_general",
             blocks: [11, 2, 1],
             cluster: 1,
@@ -356,28 +358,28 @@ fn a_trace_is_one_line() {
 }
 
 /// Of a device that runs one block on each of its multiprocessors.
-pub const ONE_EACH: Resident = Resident { each: 1, multiprocessors: 132 };
+pub const ONE_EACH: Occupancy = Occupancy { blocks_per_multiprocessor: 1, multiprocessors: 132 };
 
 #[test]
 fn a_block_runs_several_programs() {
     assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED, ONE_EACH, None), [500, 3, 2]);
     assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED, ONE_EACH, None), [501, 3, 2]);
     assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL, ONE_EACH, None), [i32::MAX as u32, 1, 1]);
-    const PERSISTENT: Body = Body { persistent: true, ..GENERAL };
+    const PERSISTENT: Specialization = Specialization { persistent: true, ..GENERAL };
     assert_eq!(cuda::blocks([5, 3, 2], &PERSISTENT, ONE_EACH, None), [30, 1, 1]);
     assert_eq!(cuda::blocks([u32::MAX; 3], &PERSISTENT, ONE_EACH, None), [132, 1, 1]);
 }
 
 #[test]
 fn blocks_run_equally_many_programs() {
-    const PERSISTENT: Body = Body { persistent: true, ..GENERAL };
-    let of = |programs, resident| cuda::blocks([programs, 1, 1], &PERSISTENT, resident, None)[0];
+    const PERSISTENT: Specialization = Specialization { persistent: true, ..GENERAL };
+    let of = |programs, occupancy| cuda::blocks([programs, 1, 1], &PERSISTENT, occupancy, None)[0];
     for (programs, blocks) in
         [(1, 1), (132, 132), (133, 67), (264, 132), (512, 128), (1792, 128), (2048, 128)]
     {
         assert_eq!(of(programs, ONE_EACH), blocks, "{programs}");
     }
-    let two = Resident { each: 2, ..ONE_EACH };
+    let two = Occupancy { blocks_per_multiprocessor: 2, ..ONE_EACH };
     for (programs, blocks) in [(133, 133), (264, 264), (300, 264), (512, 264)] {
         assert_eq!(of(programs, two), blocks, "{programs}");
     }
@@ -490,12 +492,12 @@ static BLOCK: Kernel = Kernel {
     ..Kernel::TEST
 };
 
-const MAPPED: Body = Body {
+const MAPPED: Specialization = Specialization {
     entry: "block_mapped",
-    facts: &[
-        Fact::Aligned { param: 0, bytes: 16 },
-        Fact::Divisible { value: ROW_STRIDE, by: 4 },
-        Fact::Equal { param: 4, value: 1 },
+    guards: &[
+        Guard::Aligned { param: 0, bytes: 16 },
+        Guard::Divisible { value: ROW_STRIDE, by: 4 },
+        Guard::Equal { param: 4, value: 1 },
     ],
     maps: &[TensorMap {
         param: 0,
@@ -508,7 +510,7 @@ const MAPPED: Body = Body {
     ..PLAIN
 };
 
-const PLAIN: Body = Body { entry: "block_plain", threads: 64, ..GENERAL };
+const PLAIN: Specialization = Specialization { entry: "block_plain", threads: 64, ..GENERAL };
 
 const SM_90: Arch = Arch { capability: 90, exact: false };
 
@@ -530,7 +532,7 @@ fn block<'a>(
 #[test]
 fn a_map_copies_blocks_beyond_the_edges_too() {
     let Some(device) = gpu_with_maps() else { return };
-    let memory = ramp(&device, 20 * 16);
+    let memory = iota(&device, 20 * 16);
     let x = memory.view_strided([20, 12], [16, 1]).unwrap().slice(0, 1..);
     let mut out = device.zeros::<f32>(64).unwrap();
     for (row, col) in [(0, 0), (3, 4), (16, 8), (-2, -4), (40, 0)] {
@@ -547,13 +549,13 @@ fn a_map_copies_blocks_beyond_the_edges_too() {
 #[test]
 fn a_body_whose_map_is_refused_is_passed_over() {
     let Some(device) = gpu_with_maps() else { return };
-    let x = ramp(&device, 20 * 16);
+    let x = iota(&device, 20 * 16);
     let mut out = device.zeros::<f32>(64).unwrap();
     let mut taken = |shape, strides| {
         let mut launch = block(x.view_strided(shape, strides).unwrap(), &mut out, (0, 0));
-        let body = launch.trace(&device).unwrap().body.unwrap();
+        let specialization = launch.trace(&device).unwrap().specialization.unwrap();
         launch.launch(&device).unwrap();
-        (body.entry, body.passed_over, out.slice(1..2).download().unwrap()[0])
+        (specialization.entry, specialization.passed_over, out.slice(1..2).download().unwrap()[0])
     };
     assert_eq!(taken([20, 12], [16, 1]), ("block_mapped", vec![], 1.0));
     let why = |why: &str| vec![("block_mapped", why.to_string())];

@@ -11,14 +11,14 @@ use crate::libcuda;
 
 /// Blocks, and what each of them takes.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct LaunchConfig {
     pub(super) blocks: [u32; 3],
     pub(super) threads: u32,
     pub(super) shared_bytes: u32,
     /// Blocks of a cluster along the first axis, where the function does not say; 1 where there are none.
     pub(super) cluster: u32,
     /// Whether blocks may start while the kernel in front still runs.
-    pub(super) follows: bool,
+    pub(super) uses_pdl: bool,
 }
 
 /// Launches a function.
@@ -29,69 +29,69 @@ pub(super) struct Shape {
 /// nobody else before. If it follows, it waits for the kernel in front before it touches memory.
 pub(super) unsafe fn launch(
     function: CUfunction,
-    shape: Shape,
+    config: LaunchConfig,
     stream: CUstream,
     pointers: &mut [*mut c_void],
 ) -> Result<(), DriverError> {
-    let Shape { blocks: [x, y, z], threads, shared_bytes, cluster, follows } = shape;
-    if !follows && cluster == 1 {
+    let LaunchConfig { blocks: [x, y, z], threads, shared_bytes, cluster, uses_pdl } = config;
+    if !uses_pdl && cluster == 1 {
         // SAFETY: the caller's word.
         return unsafe {
             result::launch_kernel(function, (x, y, z), (threads, 1, 1), shared_bytes, stream, pointers)
         };
     }
-    let Some(launch) = extended() else { return Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) };
+    let Some(launch) = launch_kernel_ex() else { return Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) };
     // Three extents of 32 bits.
     let clusters = [u64::from(cluster) | 1 << 32, 1, 0, 0, 0, 0, 0, 0];
-    let clusters = Attribute { id: CLUSTER_DIMENSION, value: clusters };
-    let starts_early = Attribute { id: PROGRAMMATIC_STREAM_SERIALIZATION, value: [1, 0, 0, 0, 0, 0, 0, 0] };
-    let mut attributes = if follows { [starts_early, clusters] } else { [clusters, starts_early] };
-    let config = Config {
+    let clusters = CuLaunchAttribute { id: CLUSTER_DIMENSION, value: clusters };
+    let pdl = CuLaunchAttribute { id: PROGRAMMATIC_STREAM_SERIALIZATION, value: [1, 0, 0, 0, 0, 0, 0, 0] };
+    let mut attributes = if uses_pdl { [pdl, clusters] } else { [clusters, pdl] };
+    let cu_config = CuLaunchConfig {
         grid: [x, y, z],
         block: [threads, 1, 1],
         shared_bytes,
         stream,
         attributes: attributes.as_mut_ptr(),
-        attribute_count: u32::from(follows) + u32::from(cluster > 1),
+        attribute_count: u32::from(uses_pdl) + u32::from(cluster > 1),
     };
     // SAFETY: the caller's word; the configuration and its attributes live for the call.
-    unsafe { launch(&config, function, pointers.as_mut_ptr(), ptr::null_mut()) }.result()
+    unsafe { launch(&cu_config, function, pointers.as_mut_ptr(), ptr::null_mut()) }.result()
 }
 
 /// The type of `cuLaunchKernelEx`.
-type Extended = unsafe extern "C" fn(
-    config: *const Config,
+type LaunchKernelEx = unsafe extern "C" fn(
+    config: *const CuLaunchConfig,
     function: CUfunction,
     pointers: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult;
 
 /// The driver's function, if it has it. The bindings have none where a build finds a CUDA before 11.8.
-fn extended() -> Option<Extended> {
-    static EXTENDED: OnceLock<Option<Extended>> = OnceLock::new();
+fn launch_kernel_ex() -> Option<LaunchKernelEx> {
+    static EXTENDED: OnceLock<Option<LaunchKernelEx>> = OnceLock::new();
     // SAFETY: the function has had this type since CUDA 11.8, the first that has it.
     *EXTENDED.get_or_init(|| unsafe { libcuda::function(c"cuLaunchKernelEx") })
 }
 
 /// The driver's `CUlaunchConfig`.
 #[repr(C)]
-struct Config {
+struct CuLaunchConfig {
     grid: [u32; 3],
     block: [u32; 3],
     shared_bytes: u32,
     stream: CUstream,
-    attributes: *mut Attribute,
+    attributes: *mut CuLaunchAttribute,
     attribute_count: u32,
 }
 
 /// The driver's `CUlaunchAttribute`, whose value is a union of 64 bytes.
 #[repr(C)]
-struct Attribute {
+struct CuLaunchAttribute {
     id: u32,
     value: [u64; 8],
 }
 
-const _: () = assert!(size_of::<Attribute>() == 72 && size_of::<Config>() == 56);
+const _: () = assert!(size_of::<CuLaunchAttribute>() == 72 && size_of::<CuLaunchConfig>() == 56);
 
 /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`
 const CLUSTER_DIMENSION: u32 = 4;

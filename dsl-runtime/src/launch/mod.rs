@@ -14,30 +14,30 @@ mod trace;
 mod trials;
 
 #[cfg(test)]
-mod counted_tests;
-#[cfg(test)]
 mod cpu_tests;
 #[cfg(test)]
 mod cuda_tests;
 #[cfg(test)]
-mod order_tests;
+mod stream_order_tests;
+#[cfg(test)]
+mod work_counter_tests;
 
 #[cfg(test)]
-pub(crate) use cuda_tests::{alone, gpu};
+pub(crate) use cuda_tests::{exclusive, gpu};
 
 pub use arg::{Arg, ViewArgs};
 pub use param::{IntoSlice, IntoSliceMut, IntoView, IntoViewMut};
-pub use trace::{BodyTrace, NarrowAccess, Trace, trace_choice};
+pub use trace::{NarrowAccess, SpecializationTrace, Trace, trace_choice};
 
-use crate::choose::Chosen;
 use crate::error::{Error, Result};
-use crate::fact::Actual;
-use crate::graph::{self, Range, Recorded, Work};
+use crate::graph::{self, MemoryRange, RecordedLaunch, RecordedWork};
 use crate::grid::{Grid, IntoGrid};
+use crate::guard::KernelArg;
 use crate::kernel::{Kernel, MAX_MAPS, Variant};
+use crate::select_variant::Chosen;
 use crate::stream::{LaunchOn, On, Target};
-use crate::tune::{self, Open, Question};
-use trials::Calls;
+use crate::tune::{self, TuneRequest, TuningSpace};
+use trials::TrialCalls;
 
 /// A call of a kernel that was not made yet: give it a [`grid`](Launch::grid), then [`launch`](Launch::launch) it.
 ///
@@ -46,47 +46,49 @@ use trials::Calls;
 #[must_use = "a kernel runs when it is launched: `.grid(..).launch(&device)?`"]
 pub struct Launch<'a, const N: usize> {
     kernel: &'static Kernel,
-    which: Which,
+    selection: VariantSelection,
     args: [Arg<'a>; N],
-    extents: Extents<'a>,
+    grid_spec: GridSpec<'a>,
 }
 
 /// The variant of a launch.
-enum Which {
-    One(&'static Variant),
+enum VariantSelection {
+    Fixed(&'static Variant),
     /// To be chosen by measured time.
-    Open(Box<Open>),
+    Tuned(Box<TuningSpace>),
     /// The error of choosing one at run time waits for the launch.
     Failed(Box<Error>),
 }
 
-impl Which {
-    fn failed(error: Error) -> Which {
-        Which::Failed(Box::new(error))
+impl VariantSelection {
+    fn failed(error: Error) -> VariantSelection {
+        VariantSelection::Failed(Box::new(error))
     }
 }
 
 /// The grid of a launch.
-enum Extents<'a> {
+enum GridSpec<'a> {
     Missing,
-    Same(Grid),
+    Fixed(Grid),
     /// As the variant has it.
-    By(Box<dyn Fn(Chosen) -> Grid + Send + Sync + 'a>),
+    PerVariant(Box<dyn Fn(Chosen) -> Grid + Send + Sync + 'a>),
 }
 
-impl Extents<'_> {
+impl GridSpec<'_> {
     fn of(&self, kernel: &'static Kernel, variant: &'static Variant, on: On<'_>) -> Result<[u32; 3]> {
         match self {
-            Extents::Missing => Err(Error::NoGrid { kernel: kernel.name }),
-            Extents::Same(grid) => grid.check(kernel),
-            Extents::By(grid) => grid(Chosen { kernel, variant, processors: on.processors() }).check(kernel),
+            GridSpec::Missing => Err(Error::NoGrid { kernel: kernel.name }),
+            GridSpec::Fixed(grid) => grid.check(kernel),
+            GridSpec::PerVariant(grid) => {
+                grid(Chosen { kernel, variant, parallelism: on.parallelism() }).check(kernel)
+            }
         }
     }
 }
 
 /// A launch whose grid is known, without its arguments.
 #[derive(Clone, Copy)]
-struct Call {
+struct KernelCall {
     kernel: &'static Kernel,
     variant: &'static Variant,
     /// In programs.
@@ -107,30 +109,31 @@ impl<'a, const N: usize> Launch<'a, N> {
         variant: Result<&'static Variant>,
         args: [Arg<'a>; N],
     ) -> Self {
-        let which = variant.map_or_else(Which::failed, Which::One);
-        Launch { kernel, which, args, extents: Extents::Missing }
+        let selection = variant.map_or_else(VariantSelection::failed, VariantSelection::Fixed);
+        Launch { kernel, selection, args, grid_spec: GridSpec::Missing }
     }
 
     /// A call of a kernel whose variant is to be chosen by measured time, see [`crate::tune`].
     ///
     /// # Safety
     /// That of [`Launch::new`], for every variant that is open.
-    pub unsafe fn tuned(kernel: &'static Kernel, open: Result<Open>, args: [Arg<'a>; N]) -> Self {
-        let which = open.map_or_else(Which::failed, |open| Which::Open(Box::new(open)));
-        Launch { kernel, which, args, extents: Extents::Missing }
+    pub unsafe fn tuned(kernel: &'static Kernel, space: Result<TuningSpace>, args: [Arg<'a>; N]) -> Self {
+        let selection =
+            space.map_or_else(VariantSelection::failed, |space| VariantSelection::Tuned(Box::new(space)));
+        Launch { kernel, selection, args, grid_spec: GridSpec::Missing }
     }
 
     /// Of a tuned kernel, the configs whose label has each of these parts: `"BLOCK = 1024, num_warps = 4"`. One that is
     /// left is launched without measuring; if none is, that is an error of the launch.
     pub fn only(mut self, config: &str) -> Self {
-        self.which = match self.which {
-            Which::Open(open) => {
-                open.only(self.kernel, config).map_or_else(Which::failed, |open| Which::Open(Box::new(open)))
-            }
-            Which::One(variant) => Open { candidates: vec![variant], key: Vec::new() }
+        self.selection = match self.selection {
+            VariantSelection::Tuned(space) => space
                 .only(self.kernel, config)
-                .map_or_else(Which::failed, |_| Which::One(variant)),
-            failed @ Which::Failed(_) => failed,
+                .map_or_else(VariantSelection::failed, |space| VariantSelection::Tuned(Box::new(space))),
+            VariantSelection::Fixed(variant) => TuningSpace { candidates: vec![variant], key: Vec::new() }
+                .only(self.kernel, config)
+                .map_or_else(VariantSelection::failed, |_| VariantSelection::Fixed(variant)),
+            failed @ VariantSelection::Failed(_) => failed,
         };
         self
     }
@@ -139,13 +142,13 @@ impl<'a, const N: usize> Launch<'a, N> {
     /// an error of the launch.
     #[inline]
     pub fn grid(mut self, grid: impl IntoGrid) -> Self {
-        self.extents = Extents::Same(grid.into_grid());
+        self.grid_spec = GridSpec::Fixed(grid.into_grid());
         self
     }
 
     /// How many programs run, where that follows from what was chosen: `|chosen| n.div_ceil(chosen.constant("BLOCK"))`.
     pub fn grid_by<G: IntoGrid>(mut self, grid: impl Fn(Chosen) -> G + Send + Sync + 'a) -> Self {
-        self.extents = Extents::By(Box::new(move |chosen| grid(chosen).into_grid()));
+        self.grid_spec = GridSpec::PerVariant(Box::new(move |chosen| grid(chosen).into_grid()));
         self
     }
 
@@ -165,20 +168,21 @@ impl<'a, const N: usize> Launch<'a, N> {
         if call.grid.contains(&0) {
             return Ok(());
         }
-        if let Which::Open(open) = &self.which
-            && open.candidates.len() > 1
+        if let VariantSelection::Tuned(space) = &self.selection
+            && space.candidates.len() > 1
         {
-            let mut calls = Calls {
+            let mut calls = TrialCalls {
                 kernel: self.kernel,
-                candidates: &open.candidates,
-                extents: &self.extents,
+                candidates: &space.candidates,
+                grid_spec: &self.grid_spec,
                 target,
                 args: &mut self.args,
                 saved: Vec::new(),
                 clock: None,
             };
-            let variant = tune::tuner()?.choose(Question { kernel: self.kernel, open, on }, &mut calls)?;
-            call = Call { variant, grid: self.extents.of(self.kernel, variant, on)?, ..call };
+            let variant =
+                tune::tuner()?.choose(TuneRequest { kernel: self.kernel, space, on }, &mut calls)?;
+            call = KernelCall { variant, grid: self.grid_spec.of(self.kernel, variant, on)?, ..call };
         }
         run(call, target, &mut self.args)
     }
@@ -191,42 +195,42 @@ impl<'a, const N: usize> Launch<'a, N> {
     pub fn trace(&mut self, on: impl LaunchOn) -> Result<Trace> {
         let Target { on, recorder } = on.target();
         let mut call = self.check(on)?;
-        if let Which::Open(open) = &self.which
-            && open.candidates.len() > 1
+        if let VariantSelection::Tuned(space) = &self.selection
+            && space.candidates.len() > 1
         {
-            let variant = tune::tuner()?.foresee(Question { kernel: self.kernel, open, on })?;
-            call = Call { variant, grid: self.extents.of(self.kernel, variant, on)?, ..call };
+            let variant = tune::tuner()?.peek(TuneRequest { kernel: self.kernel, space, on })?;
+            call = KernelCall { variant, grid: self.grid_spec.of(self.kernel, variant, on)?, ..call };
         }
         match on {
             On::Cpu => cpu::trace(call),
             On::Cuda(device, stream) => {
                 let mut frame = cuda::Frame {
-                    actuals: &mut [Actual::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
-                    guards: &mut [const { None }; N],
+                    kernel_args: &mut [KernelArg::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
+                    uses: &mut [const { None }; N],
                     values: &mut [],
                     maps: &mut [const { None }; MAX_MAPS],
                     pointers: &mut [],
                 };
-                let queue = cuda::Queue { device, stream, captured: recorder.is_some() };
-                cuda::trace(call, queue, &mut self.args, &mut frame)
+                let launch_stream = cuda::LaunchStream { device, stream, captured: recorder.is_some() };
+                cuda::trace(call, launch_stream, &mut self.args, &mut frame)
             }
         }
     }
 
     /// The call if it can be made; of several variants, which take the same arguments, the first.
-    fn check(&self, on: On<'_>) -> Result<Call> {
-        let variant = match &self.which {
-            Which::One(variant) => variant,
-            Which::Open(open) => open.candidates[0],
-            Which::Failed(error) => return Err(Error::clone(error)),
+    fn check(&self, on: On<'_>) -> Result<KernelCall> {
+        let variant = match &self.selection {
+            VariantSelection::Fixed(variant) => variant,
+            VariantSelection::Tuned(space) => space.candidates[0],
+            VariantSelection::Failed(error) => return Err(Error::clone(error)),
         };
         arg::check(self.kernel, variant, &self.args, on)?;
-        Ok(Call { kernel: self.kernel, variant, grid: self.extents.of(self.kernel, variant, on)? })
+        Ok(KernelCall { kernel: self.kernel, variant, grid: self.grid_spec.of(self.kernel, variant, on)? })
     }
 }
 
 /// Runs a call whose arguments were checked.
-fn run<'g, const N: usize>(call: Call, target: Target<'g>, args: &'g mut [Arg<'_>; N]) -> Result<()> {
+fn run<'g, const N: usize>(call: KernelCall, target: Target<'g>, args: &'g mut [Arg<'_>; N]) -> Result<()> {
     let Target { on, recorder } = target;
     let used = match recorder {
         Some(recorder) => {
@@ -236,40 +240,42 @@ fn run<'g, const N: usize>(call: Call, target: Target<'g>, args: &'g mut [Arg<'_
         }
         None => Vec::new(),
     };
-    let mut values = Room::<u64, N>::filled(0);
+    let mut values = ArgStorage::<u64, N>::filled(0);
     let work = match on {
-        On::Cpu if recorder.is_some() => Work::Host(cpu::Replay::new(call, args, values.as_mut_slice())?),
+        On::Cpu if recorder.is_some() => {
+            RecordedWork::Host(cpu::Replay::new(call, args, values.as_mut_slice())?)
+        }
         On::Cpu => return cpu::launch(call, args, values.as_mut_slice()),
         On::Cuda(device, stream) => {
-            let mut pointers = Room::<_, N>::filled(std::ptr::null_mut());
+            let mut pointers = ArgStorage::<_, N>::filled(std::ptr::null_mut());
             let mut frame = cuda::Frame {
-                actuals: &mut [Actual::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
-                guards: &mut [const { None }; N],
+                kernel_args: &mut [KernelArg::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
+                uses: &mut [const { None }; N],
                 values: values.as_mut_slice(),
                 maps: &mut [const { None }; MAX_MAPS],
                 pointers: pointers.as_mut_slice(),
             };
-            let queue = cuda::Queue { device, stream, captured: recorder.is_some() };
+            let launch_stream = cuda::LaunchStream { device, stream, captured: recorder.is_some() };
             if recorder.is_none() {
-                return cuda::launch(call, queue, args, &mut frame);
+                return cuda::launch(call, launch_stream, args, &mut frame);
             }
-            Work::Cuda(cuda::record(call, queue, args, &mut frame)?)
+            RecordedWork::Cuda(cuda::record(call, launch_stream, args, &mut frame)?)
         }
     };
     if let Some(recorder) = recorder {
-        recorder.keep(Recorded { kernel: call.kernel, variant: call.variant, used, work });
+        recorder.push(RecordedLaunch { kernel: call.kernel, variant: call.variant, used, work });
     }
     Ok(())
 }
 
 /// The memory that a launch uses, by parameter.
-fn used(call: Call, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, Range)> {
+fn used(call: KernelCall, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, MemoryRange)> {
     let pairs = call.kernel.params.iter().zip(args);
     let ranges = pairs.filter_map(|(param, arg)| {
         let range = match &arg.value {
-            arg::Value::Shared(bytes) => graph::shared_range(bytes, on),
-            arg::Value::Unique(bytes) => graph::unique_range(bytes, on),
-            arg::Value::Scalar(_) => None,
+            arg::ArgValue::Shared(bytes) => graph::shared_range(bytes, on),
+            arg::ArgValue::Unique(bytes) => graph::unique_range(bytes, on),
+            arg::ArgValue::Scalar(_) => None,
         };
         range.map(|range| (param.name, range))
     });
@@ -278,16 +284,16 @@ fn used(call: Call, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, Range)> 
 
 /// Room for what `N` parameters become, two values each at most, for the grid, for a counter and for tensor maps.
 #[repr(C)]
-struct Room<T, const N: usize> {
+struct ArgStorage<T, const N: usize> {
     params: [[T; 2]; N],
     grid: [T; 3],
     counter: T,
     maps: [T; MAX_MAPS],
 }
 
-impl<T: Copy, const N: usize> Room<T, N> {
+impl<T: Copy, const N: usize> ArgStorage<T, N> {
     fn filled(value: T) -> Self {
-        Room { params: [[value; 2]; N], grid: [value; 3], counter: value, maps: [value; MAX_MAPS] }
+        ArgStorage { params: [[value; 2]; N], grid: [value; 3], counter: value, maps: [value; MAX_MAPS] }
     }
 
     fn as_mut_slice(&mut self) -> &mut [T] {

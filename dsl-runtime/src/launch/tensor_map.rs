@@ -10,7 +10,7 @@ use cudarc::driver::sys::CUresult;
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::fact::{Known, name};
+use crate::guard::{LaunchArgs, name};
 use crate::kernel::{Multicast, Param, Symbol, TensorMap};
 use crate::libcuda;
 
@@ -19,10 +19,10 @@ const MAX_AXES: usize = 5;
 
 /// A map as a kernel takes it: the driver's `CUtensorMap`.
 #[repr(C, align(64))]
-pub(super) struct Encoded([u64; 16]);
+pub(super) struct CuTensorMap([u64; 16]);
 
 /// Why there is no map of a parameter.
-pub(super) struct Refusal {
+pub(super) struct EncodeFailure {
     param: u8,
     cause: Cause,
 }
@@ -41,7 +41,7 @@ enum Cause {
     Driver(CUresult),
 }
 
-impl Refusal {
+impl EncodeFailure {
     /// The refusal in words, in terms of the kernel's parameters.
     pub(super) fn text(&self, params: &[Param]) -> String {
         format!("a map of `{}` was refused: {}", name(params, self.param), self.cause)
@@ -121,30 +121,39 @@ impl TensorMap {
     /// The map for these arguments, whose types are `dtypes`, for a launch with multicast loads or without.
     pub(super) fn encode(
         &self,
-        known: &Known<'_>,
+        launch_args: &LaunchArgs<'_>,
         dtypes: &[DType],
         multicast: bool,
-    ) -> Result<Encoded, Refusal> {
-        let encoded = self.request(known, dtypes, multicast).and_then(|request| request.encode());
-        encoded.map_err(|cause| Refusal { param: self.param, cause })
+    ) -> Result<CuTensorMap, EncodeFailure> {
+        let encoded = self.request(launch_args, dtypes, multicast).and_then(|request| request.encode());
+        encoded.map_err(|cause| EncodeFailure { param: self.param, cause })
     }
 
     /// Of a map whose boxes the blocks of a cluster may share: how many bytes a program loads by it, and whether lines of the innermost axis begin
     /// within sectors of memory, for these arguments.
-    pub(super) fn shared(&self, known: &Known<'_>, dtypes: &[DType]) -> Option<(u64, bool)> {
+    pub(super) fn multicast_loads(
+        &self,
+        launch_args: &LaunchArgs<'_>,
+        dtypes: &[DType],
+    ) -> Option<(u64, bool)> {
         let Multicast { axis, step, bytes } = self.multicast?;
-        let request = self.request(known, dtypes, false).ok()?;
-        let turns = request.extents[request.rank - 1 - usize::from(axis)].div_ceil(step.into());
-        Some((turns.saturating_mul(bytes.into()), request.begins_within_sectors()))
+        let request = self.request(launch_args, dtypes, false).ok()?;
+        let iterations = request.extents[request.rank - 1 - usize::from(axis)].div_ceil(step.into());
+        Some((iterations.saturating_mul(bytes.into()), request.is_sector_misaligned()))
     }
 
-    fn request(&self, known: &Known<'_>, dtypes: &[DType], multicast: bool) -> Result<Request, Cause> {
+    fn request(
+        &self,
+        launch_args: &LaunchArgs<'_>,
+        dtypes: &[DType],
+        multicast: bool,
+    ) -> Result<Request, Cause> {
         let rank = self.block.len();
         let no_view = Cause::NoView { rank };
         let param = usize::from(self.param);
-        let number = |position: usize| {
+        let scalar = |position: usize| {
             let scalar = Symbol::Scalar(u8::try_from(position).ok()?);
-            u64::try_from(known.symbol(scalar)?).ok()
+            u64::try_from(launch_args.symbol(scalar)?).ok()
         };
         if !(1..=MAX_AXES).contains(&rank) {
             return Err(no_view);
@@ -154,20 +163,20 @@ impl TensorMap {
             data_type: DataType::of(dtype, self.tf32).ok_or(Cause::DType(dtype))?,
             swizzle: Swizzle::of(self.swizzle).ok_or(Cause::Swizzle(self.swizzle))?,
             rank,
-            address: known.address(self.param).ok_or(no_view)?,
+            address: launch_args.address(self.param).ok_or(no_view)?,
             extents: [0; MAX_AXES],
             strides: [0; MAX_AXES],
             block: [0; MAX_AXES],
         };
-        for (inner, place) in (0..rank).rev().enumerate() {
+        for (inner, position) in (0..rank).rev().enumerate() {
             let axis = match inner {
-                0 if self.transposed && rank > 1 => place - 1,
-                1 if self.transposed => place + 1,
-                _ => place,
+                0 if self.transposed && rank > 1 => position - 1,
+                1 if self.transposed => position + 1,
+                _ => position,
             };
-            request.extents[inner] = number(param + 1 + axis).ok_or(no_view)?;
-            request.block[inner] = self.block[place];
-            let stride = number(param + 1 + rank + axis).ok_or(no_view)?;
+            request.extents[inner] = scalar(param + 1 + axis).ok_or(no_view)?;
+            request.block[inner] = self.block[position];
+            let stride = scalar(param + 1 + rank + axis).ok_or(no_view)?;
             if inner > 0 {
                 request.strides[inner - 1] = stride.saturating_mul(dtype.bytes() as u64);
             }
@@ -181,7 +190,7 @@ impl TensorMap {
 
 /// The type of `cuTensorMapEncodeTiled`, whose numbers at the end are enumerations.
 type Encode = unsafe extern "C" fn(
-    map: *mut Encoded,
+    map: *mut CuTensorMap,
     data_type: u32,
     rank: u32,
     address: *mut c_void,
@@ -201,14 +210,14 @@ const NO_INTERLEAVE: u32 = 0;
 const L2_BY_128_BYTES: u32 = 2;
 const L2_BY_256_BYTES: u32 = 3;
 /// Bytes that memory is read in.
-const SECTOR: u64 = 32;
+const SECTOR_BYTES: u64 = 32;
 /// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: what lies outside of the extents is 0.
-const ZEROS_OUTSIDE: u32 = 0;
+const ZERO_FILL: u32 = 0;
 
 /// The driver's function, if it has it.
 ///
 /// The bindings' own panics where the driver lacks the symbol, and is not there at all where a build finds CUDA 11.
-fn driver() -> Option<Encode> {
+fn encode_function() -> Option<Encode> {
     static ENCODE: OnceLock<Option<Encode>> = OnceLock::new();
     // SAFETY: the function has had this type since CUDA 12.0, the first that has it.
     *ENCODE.get_or_init(|| unsafe { libcuda::function(c"cuTensorMapEncodeTiled") })
@@ -216,14 +225,15 @@ fn driver() -> Option<Encode> {
 
 impl Request {
     /// Whether lines of the innermost axis begin at other addresses than multiples of a sector.
-    fn begins_within_sectors(&self) -> bool {
-        let apart = (1..self.rank).filter(|&axis| self.extents[axis] > 1).map(|axis| self.strides[axis - 1]);
-        apart.chain([self.address]).any(|bytes| !bytes.is_multiple_of(SECTOR))
+    fn is_sector_misaligned(&self) -> bool {
+        let strides =
+            (1..self.rank).filter(|&axis| self.extents[axis] > 1).map(|axis| self.strides[axis - 1]);
+        strides.chain([self.address]).any(|bytes| !bytes.is_multiple_of(SECTOR_BYTES))
     }
 
-    fn encode(&self) -> Result<Encoded, Cause> {
-        let encode = driver().ok_or(Cause::OldDriver)?;
-        let mut map = Encoded([0; 16]);
+    fn encode(&self) -> Result<CuTensorMap, Cause> {
+        let encode = encode_function().ok_or(Cause::OldDriver)?;
+        let mut map = CuTensorMap([0; 16]);
         // SAFETY: `map` is as large and as aligned as the driver wants it, and the arrays have as many numbers as it
         // reads, at most five. It only writes down the address.
         let status = unsafe {
@@ -238,8 +248,8 @@ impl Request {
                 [1; MAX_AXES].as_ptr(),
                 NO_INTERLEAVE,
                 self.swizzle as u32,
-                if self.begins_within_sectors() { L2_BY_128_BYTES } else { L2_BY_256_BYTES },
-                ZEROS_OUTSIDE,
+                if self.is_sector_misaligned() { L2_BY_128_BYTES } else { L2_BY_256_BYTES },
+                ZERO_FILL,
             )
         };
         if status == CUresult::CUDA_SUCCESS { Ok(map) } else { Err(Cause::Driver(status)) }
@@ -252,27 +262,27 @@ mod tests {
 
     use super::*;
     use crate::dtype::Element;
-    use crate::fact::Actual;
+    use crate::guard::KernelArg;
     use crate::kernel::ParamKind;
 
     /// A number, a view's memory, and its extents and strides.
-    fn actuals(address: u64, scalars: &[i64]) -> Vec<Actual> {
-        let scalar = |value: i64| Actual::Scalar { dtype: DType::I64, bits: value.bits() };
-        let mut actuals = vec![scalar(7), Actual::Slice { address, len: 1000 }];
-        actuals.extend(scalars.iter().map(|&value| scalar(value)));
-        actuals
+    fn kernel_args(address: u64, scalars: &[i64]) -> Vec<KernelArg> {
+        let scalar = |value: i64| KernelArg::Scalar { dtype: DType::I64, bits: value.bits() };
+        let mut kernel_args = vec![scalar(7), KernelArg::Slice { address, len: 1000 }];
+        kernel_args.extend(scalars.iter().map(|&value| scalar(value)));
+        kernel_args
     }
 
     /// What the driver is asked for a map, with its numbers, or a refusal in words. The view `a` of `dtype` at 0x80
     /// follows a number; `scalars` are its extents and strides.
     fn check(map: TensorMap, dtype: DType, scalars: &[i64], expected: Expect) {
-        let actuals = actuals(0x80, scalars);
-        let known = Known { actuals: &actuals, grid: [1; 3] };
+        let kernel_args = kernel_args(0x80, scalars);
+        let launch_args = LaunchArgs { kernel_args: &kernel_args, grid: [1; 3] };
         let params = [
             Param { name: "n", kind: ParamKind::Scalar },
             Param { name: "a", kind: ParamKind::View(map.block.len() as u8) },
         ];
-        let text = match map.request(&known, &[DType::I64, dtype], false) {
+        let text = match map.request(&launch_args, &[DType::I64, dtype], false) {
             Ok(Request { data_type, swizzle, rank, address, extents, strides, block }) => format!(
                 "{data_type:?} ({}) of {:?} by {:?} at {address:#x}, block {:?}, {swizzle:?} ({})",
                 data_type as u32,
@@ -281,7 +291,7 @@ mod tests {
                 &block[..rank],
                 swizzle as u32
             ),
-            Err(cause) => Refusal { param: map.param, cause }.text(&params),
+            Err(cause) => EncodeFailure { param: map.param, cause }.text(&params),
         };
         expected.assert_eq(&text);
     }
@@ -308,13 +318,13 @@ mod tests {
     /// Of an axis with one element the stride says nothing.
     #[test]
     fn multicast_loads_halves() {
-        let of = |shared: bool, address: u64, scalars: &[i64]| {
-            let actuals = actuals(address, scalars);
-            let known = Known { actuals: &actuals, grid: [1; 3] };
-            let multicast = shared.then_some(Multicast { axis: 1, step: 64, bytes: 1000 });
+        let of = |multicast_loads: bool, address: u64, scalars: &[i64]| {
+            let kernel_args = kernel_args(address, scalars);
+            let launch_args = LaunchArgs { kernel_args: &kernel_args, grid: [1; 3] };
+            let multicast = multicast_loads.then_some(Multicast { axis: 1, step: 64, bytes: 1000 });
             let (map, dtypes) = (TensorMap { multicast, ..MATRIX }, [DType::I64, DType::BF16]);
-            let request = map.request(&known, &dtypes, true).unwrap_or_else(|cause| panic!("{cause}"));
-            (map.shared(&known, &dtypes), request.block[0], request.block[1])
+            let request = map.request(&launch_args, &dtypes, true).unwrap_or_else(|cause| panic!("{cause}"));
+            (map.multicast_loads(&launch_args, &dtypes), request.block[0], request.block[1])
         };
         assert_eq!(of(true, 0x80, &[300, 200, 208, 1]), (Some((4000, false)), 64, 64));
         assert_eq!(of(true, 0x80, &[300, 200, 200, 1]), (Some((4000, true)), 64, 64));
@@ -445,7 +455,7 @@ mod tests {
             expect!["a map of `n` was refused: its arguments are not those of a view of rank 1"],
         );
         let params = [Param { name: "a", kind: ParamKind::View(2) }];
-        let text = |cause| Refusal { param: 0, cause }.text(&params);
+        let text = |cause| EncodeFailure { param: 0, cause }.text(&params);
         expect!["a map of `a` was refused: the driver is older than CUDA 12"]
             .assert_eq(&text(Cause::OldDriver));
         expect!["a map of `a` was refused: CUDA_ERROR_INVALID_VALUE"]

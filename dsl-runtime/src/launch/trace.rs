@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::{amount, bracketed};
-use crate::kernel::{Access, Body, Param};
+use crate::kernel::{Access, Param, Specialization};
 
 /// What a launch runs. Prints as one line, the one of `FUSE_TRACE=1`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,13 +20,13 @@ pub struct Trace {
     /// The number of programs along each axis.
     pub grid: [u32; 3],
     /// How a GPU runs them.
-    pub body: Option<BodyTrace>,
+    pub specialization: Option<SpecializationTrace>,
 }
 
 /// The body that a GPU runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct BodyTrace {
+pub struct SpecializationTrace {
     /// The entry point's name.
     pub entry: &'static str,
     /// The CUDA grid.
@@ -69,15 +69,16 @@ impl fmt::Display for NarrowAccess {
     }
 }
 
-fn product([x, y, z]: [u32; 3]) -> String {
+fn extents_text([x, y, z]: [u32; 3]) -> String {
     format!("{x} x {y} x {z}")
 }
 
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Trace { kernel, variant, device, code, grid, body } = self;
-        write!(f, "{kernel}{} on {device}, {code}: {} programs", bracketed(variant), product(*grid))?;
-        let Some(BodyTrace { entry, blocks, cluster, threads, shared_bytes, passed_over, narrow }) = body
+        let Trace { kernel, variant, device, code, grid, specialization } = self;
+        write!(f, "{kernel}{} on {device}, {code}: {} programs", bracketed(variant), extents_text(*grid))?;
+        let Some(SpecializationTrace { entry, blocks, cluster, threads, shared_bytes, passed_over, narrow }) =
+            specialization
         else {
             return Ok(());
         };
@@ -86,7 +87,7 @@ impl fmt::Display for Trace {
         write!(
             f,
             ", {entry} in {} blocks of {threads} threads{clusters}, {shared} shared",
-            product(*blocks)
+            extents_text(*blocks)
         )?;
         for (entry, reason) in passed_over {
             write!(f, "; not {entry}: {reason}")?;
@@ -101,28 +102,29 @@ impl fmt::Display for Trace {
 /// The accesses of a body of which an instruction moves less than a vector, each with the first of all bodies that moves more.
 pub(super) fn narrow<'b>(
     params: &[Param],
-    bodies: impl Iterator<Item = &'b Body> + Clone,
-    taken: &Body,
+    specializations: impl Iterator<Item = &'b Specialization> + Clone,
+    taken: &Specialization,
 ) -> Vec<NarrowAccess> {
-    let is_narrow = |access: &&Access| (1..VECTOR).contains(&access.bytes);
+    let is_narrow = |access: &&Access| (1..VECTOR_BYTES).contains(&access.bytes);
     let of = |access: &Access| {
         let is_wider = |other: &Access| {
             let same = (other.line, other.param) == (access.line, access.param);
             same && (other.bytes == 0 || other.bytes > access.bytes)
         };
-        let wider = bodies.clone().find(|body| body.accesses.iter().any(is_wider));
+        let wider =
+            specializations.clone().find(|specialization| specialization.accesses.iter().any(is_wider));
         NarrowAccess {
             param: params[usize::from(access.param)].name,
             line: access.line,
             bytes: access.bytes,
-            wider: wider.map(|body| body.entry),
+            wider: wider.map(|specialization| specialization.entry),
         }
     };
     taken.accesses.iter().filter(is_narrow).map(of).collect()
 }
 
 /// The most bytes that one instruction of a thread moves.
-const VECTOR: u8 = 16;
+const VECTOR_BYTES: u8 = 16;
 
 /// Prints the line of a launch.
 pub(super) fn print(trace: &Trace) {

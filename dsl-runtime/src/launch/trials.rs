@@ -3,9 +3,9 @@
 use cudarc::driver::CudaSlice;
 use cudarc::driver::sys::CUstreamCaptureStatus;
 
-use super::arg::{Arg, Value};
-use super::{Call, Extents, run};
-use crate::bench::{BenchOptions, Clock, CpuClock, CudaClock, Work};
+use super::arg::{Arg, ArgValue};
+use super::{GridSpec, KernelCall, run};
+use crate::bench::{BenchOptions, BenchWork, Clock, CpuClock, CudaClock};
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
 use crate::slice::UniqueBytes;
@@ -13,18 +13,18 @@ use crate::stream::{On, Target};
 use crate::tune::{self, Output, Ready, Trials};
 
 /// One call, to be run as each of several variants.
-pub(super) struct Calls<'c, 'a, const N: usize> {
+pub(super) struct TrialCalls<'c, 'a, const N: usize> {
     pub(super) kernel: &'static Kernel,
     pub(super) candidates: &'c [&'static Variant],
-    pub(super) extents: &'c Extents<'a>,
+    pub(super) grid_spec: &'c GridSpec<'a>,
     pub(super) target: Target<'c>,
     pub(super) args: &'c mut [Arg<'a>; N],
     /// What the outputs held at first, by argument.
-    pub(super) saved: Vec<(usize, Saved)>,
+    pub(super) saved: Vec<(usize, SavedOutput)>,
     pub(super) clock: Option<Timer<'c>>,
 }
 
-pub(super) enum Saved {
+pub(super) enum SavedOutput {
     Host(Vec<u8>),
     Cuda(CudaSlice<u8>),
 }
@@ -34,11 +34,11 @@ pub(super) enum Timer<'c> {
     Cuda(CudaClock<'c>),
 }
 
-impl<const N: usize> Calls<'_, '_, N> {
+impl<const N: usize> TrialCalls<'_, '_, N> {
     fn launch(&mut self, candidate: usize) -> Result<()> {
         let variant = self.candidates[candidate];
-        let grid = self.extents.of(self.kernel, variant, self.target.on)?;
-        run(Call { kernel: self.kernel, variant, grid }, self.target, self.args)
+        let grid = self.grid_spec.of(self.kernel, variant, self.target.on)?;
+        run(KernelCall { kernel: self.kernel, variant, grid }, self.target, self.args)
     }
 
     fn wait(&self) -> Result<()> {
@@ -50,11 +50,11 @@ impl<const N: usize> Calls<'_, '_, N> {
 
     fn save(&mut self) -> Result<()> {
         for (position, arg) in self.args.iter_mut().enumerate() {
-            let Value::Unique(bytes) = &mut arg.value else { continue };
+            let ArgValue::Unique(bytes) = &mut arg.value else { continue };
             let copy = match (bytes, self.target.on) {
-                (UniqueBytes::Host(bytes), _) => Saved::Host(copy_of(bytes)?),
+                (UniqueBytes::Host(bytes), _) => SavedOutput::Host(copy_of(bytes)?),
                 (UniqueBytes::Cuda(view), On::Cuda(device, stream)) => {
-                    Saved::Cuda(device.copy_of_bytes(view, stream)?)
+                    SavedOutput::Cuda(device.copy_of_bytes(view, stream)?)
                 }
                 (UniqueBytes::Cuda(_), On::Cpu) => unreachable!("`arg::check` found GPU memory"),
             };
@@ -78,7 +78,7 @@ fn copy_of(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(copy)
 }
 
-impl<const N: usize> tune::Call for Calls<'_, '_, N> {
+impl<const N: usize> tune::TunableCall for TrialCalls<'_, '_, N> {
     fn prepare(&mut self) -> Result<Ready> {
         if self.target.recorder.is_some() {
             return Ok(Ready::No("its stream is being captured".to_string()));
@@ -111,10 +111,10 @@ impl<const N: usize> tune::Call for Calls<'_, '_, N> {
 
     fn restore(&mut self) -> Result<()> {
         for (position, saved) in &self.saved {
-            let Value::Unique(bytes) = &mut self.args[*position].value else { continue };
+            let ArgValue::Unique(bytes) = &mut self.args[*position].value else { continue };
             match (bytes, saved, self.target.on) {
-                (UniqueBytes::Host(bytes), Saved::Host(saved), _) => bytes.copy_from_slice(saved),
-                (UniqueBytes::Cuda(view), Saved::Cuda(saved), On::Cuda(device, stream)) => {
+                (UniqueBytes::Host(bytes), SavedOutput::Host(saved), _) => bytes.copy_from_slice(saved),
+                (UniqueBytes::Cuda(view), SavedOutput::Cuda(saved), On::Cuda(device, stream)) => {
                     device.copy_back(saved, view, stream)?;
                 }
                 _ => unreachable!("an output is where its copy is"),
@@ -124,18 +124,18 @@ impl<const N: usize> tune::Call for Calls<'_, '_, N> {
     }
 }
 
-impl<const N: usize> Trials for Calls<'_, '_, N> {
+impl<const N: usize> Trials for TrialCalls<'_, '_, N> {
     fn run(&mut self, candidate: usize) -> Result<Vec<Output>> {
-        tune::Call::restore(self)?;
+        tune::TunableCall::restore(self)?;
         self.launch(candidate)?;
         self.wait()?;
         let mut outputs = Vec::with_capacity(self.saved.len());
         for (position, _) in &self.saved {
             let Arg { dtype, value, .. } = &self.args[*position];
             let bytes = match value {
-                Value::Unique(UniqueBytes::Host(bytes)) => copy_of(bytes)?,
-                Value::Unique(UniqueBytes::Cuda(view)) => crate::cuda::download_bytes(view)?,
-                Value::Shared(_) | Value::Scalar(_) => continue,
+                ArgValue::Unique(UniqueBytes::Host(bytes)) => copy_of(bytes)?,
+                ArgValue::Unique(UniqueBytes::Cuda(view)) => crate::cuda::download_bytes(view)?,
+                ArgValue::Shared(_) | ArgValue::Scalar(_) => continue,
             };
             outputs.push(Output { dtype: *dtype, bytes });
         }
@@ -144,7 +144,7 @@ impl<const N: usize> Trials for Calls<'_, '_, N> {
 
     fn time(&mut self, candidate: usize, times: usize) -> Result<Vec<f64>> {
         let Some(mut clock) = self.clock.take() else { return Ok(Vec::new()) };
-        let mut repeated = Repeated { calls: self, candidate };
+        let mut repeated = RepeatedCall { calls: self, candidate };
         let samples = match &mut clock {
             Timer::Cpu(clock) => clock.time(times, &mut repeated),
             Timer::Cuda(clock) => clock.time(times, &mut repeated),
@@ -155,14 +155,14 @@ impl<const N: usize> Trials for Calls<'_, '_, N> {
 }
 
 /// One candidate, for a clock.
-struct Repeated<'r, 'c, 'a, const N: usize> {
-    calls: &'r mut Calls<'c, 'a, N>,
+struct RepeatedCall<'r, 'c, 'a, const N: usize> {
+    calls: &'r mut TrialCalls<'c, 'a, N>,
     candidate: usize,
 }
 
-impl<const N: usize> Work for Repeated<'_, '_, '_, N> {
+impl<const N: usize> BenchWork for RepeatedCall<'_, '_, '_, N> {
     fn prepare(&mut self) -> Result<()> {
-        tune::Call::restore(self.calls)
+        tune::TunableCall::restore(self.calls)
     }
 
     fn run(&mut self) -> Result<()> {

@@ -13,25 +13,25 @@ pub(crate) struct Output {
 }
 
 /// How the outputs of a call differ from those that are taken for right, if they do.
-pub(super) fn difference(right: &[Output], other: &[Output]) -> Option<String> {
-    let pairs = right.iter().zip(other).enumerate();
-    pairs.into_iter().find_map(|(position, (right, other))| {
-        let how = Elements { right, other }.difference()?;
+pub(super) fn difference(reference: &[Output], other: &[Output]) -> Option<String> {
+    let pairs = reference.iter().zip(other).enumerate();
+    pairs.into_iter().find_map(|(position, (reference, other))| {
+        let how = Elements { reference, other }.difference()?;
         Some(if position > 0 { format!("in output {position}, {how}") } else { how })
     })
 }
 
 struct Elements<'o> {
-    right: &'o Output,
+    reference: &'o Output,
     other: &'o Output,
 }
 
 impl Elements<'_> {
     fn difference(&self) -> Option<String> {
-        if self.right.bytes == self.other.bytes {
+        if self.reference.bytes == self.other.bytes {
             return None;
         }
-        match self.right.dtype {
+        match self.reference.dtype {
             DType::F16 => self.floats(0.02, |bytes: [u8; 2]| f16::from_le_bytes(bytes).into()),
             DType::BF16 => self.floats(0.1, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).into()),
             // Neighbouring numbers: a sum in another order may round to the next one.
@@ -49,20 +49,25 @@ impl Elements<'_> {
         let values = |output: &Output| -> Vec<f64> {
             output.bytes.as_chunks::<N>().0.iter().map(|&bytes| value(bytes)).collect()
         };
-        let (right, other) = (values(self.right), values(self.other));
-        let squares = right.iter().filter(|value| value.is_finite()).map(|value| value * value);
-        let usual = (squares.sum::<f64>() / right.len() as f64).sqrt();
-        let same = |&(&right, &other): &(&f64, &f64)| {
-            right == other
-                || right.is_nan() && other.is_nan()
-                || right.is_finite()
+        let (reference, other) = (values(self.reference), values(self.other));
+        let squares = reference.iter().filter(|value| value.is_finite()).map(|value| value * value);
+        let rms = (squares.sum::<f64>() / reference.len() as f64).sqrt();
+        let same = |&(&reference, &other): &(&f64, &f64)| {
+            reference == other
+                || reference.is_nan() && other.is_nan()
+                || reference.is_finite()
                     && other.is_finite()
-                    && (right - other).abs() <= bound * right.abs().max(other.abs()).max(usual)
+                    && (reference - other).abs() <= bound * reference.abs().max(other.abs()).max(rms)
         };
-        let wrong: Vec<usize> =
-            right.iter().zip(&other).enumerate().filter(|(_, pair)| !same(pair)).map(|(at, _)| at).collect();
+        let wrong: Vec<usize> = reference
+            .iter()
+            .zip(&other)
+            .enumerate()
+            .filter(|(_, pair)| !same(pair))
+            .map(|(at, _)| at)
+            .collect();
         let &first = wrong.first()?;
-        Some(text(first, right.len(), (other[first], right[first]), wrong.len()))
+        Some(text(first, reference.len(), (other[first], reference[first]), wrong.len()))
     }
 
     /// Integers are the same, but that one in a hundred may be off by one: a value that was rounded to an integer, on the
@@ -75,8 +80,9 @@ impl Elements<'_> {
             let bits = u64::from_le_bytes(bits);
             dtype.integer(bits).unwrap_or(i128::from(bits))
         };
-        let pairs = self.right.bytes.chunks_exact(size).zip(self.other.bytes.chunks_exact(size));
-        let pairs: Vec<(i128, i128)> = pairs.map(|(right, other)| (value(right), value(other))).collect();
+        let pairs = self.reference.bytes.chunks_exact(size).zip(self.other.bytes.chunks_exact(size));
+        let pairs: Vec<(i128, i128)> =
+            pairs.map(|(reference, other)| (value(reference), value(other))).collect();
         let wrong: Vec<usize> = (0..pairs.len()).filter(|&at| pairs[at].0 != pairs[at].1).collect();
         let rounded = |at: &usize| dtype != DType::Bool && pairs[*at].0.abs_diff(pairs[*at].1) == 1;
         if wrong.len() * 100 <= pairs.len() && wrong.iter().all(rounded) {
@@ -87,13 +93,13 @@ impl Elements<'_> {
     }
 }
 
-fn text<T: std::fmt::Display>(at: usize, of: usize, (found, wanted): (T, T), wrong: usize) -> String {
+fn text<T: std::fmt::Display>(at: usize, of: usize, (lookup, wanted): (T, T), wrong: usize) -> String {
     let others = match wrong - 1 {
         0 => String::new(),
         1 => ", as is another".to_string(),
         others => format!(", as are {others} others"),
     };
-    format!("element {at} of {of} is {found} and not {wanted}{others}")
+    format!("element {at} of {of} is {lookup} and not {wanted}{others}")
 }
 
 #[cfg(test)]
@@ -111,13 +117,13 @@ mod tests {
 
     #[test]
     fn floats_may_be_rounded_otherwise_and_not_be_others() {
-        let right = f32s(&[1.0, -2.0, 1e-9, f32::NAN, f32::INFINITY, 3.0]);
+        let reference = f32s(&[1.0, -2.0, 1e-9, f32::NAN, f32::INFINITY, 3.0]);
         let same = [1.0001, -2.0001, -1e-7, f32::NAN, f32::INFINITY, 3.0];
-        assert_eq!(difference(&right, &f32s(&same)), None);
+        assert_eq!(difference(&reference, &f32s(&same)), None);
         let wrong = |at: usize, value: f32| {
             let mut values = same;
             values[at] = value;
-            difference(&right, &f32s(&values))
+            difference(&reference, &f32s(&values))
         };
         assert_eq!(wrong(5, 3.1).unwrap(), "element 5 of 6 is 3.0999999046325684 and not 3");
         for (at, value) in
@@ -129,11 +135,11 @@ mod tests {
 
     #[test]
     fn integers_may_be_rounded_the_other_way_now_and_then() {
-        let right = vec![7u8; 200];
+        let reference = vec![7u8; 200];
         let check = |dtype, changes: &[(usize, u8)]| {
-            let mut other = right.clone();
+            let mut other = reference.clone();
             changes.iter().for_each(|&(at, value)| other[at] = value);
-            difference(&bytes(dtype, &right), &bytes(dtype, &other))
+            difference(&bytes(dtype, &reference), &bytes(dtype, &other))
         };
         assert_eq!(check(DType::I8, &[(3, 8), (9, 6)]), None);
         assert_eq!(

@@ -62,9 +62,9 @@
 //! `FUSE_TUNE=force` measures once in each process, whatever is known.
 
 mod compare;
-mod open;
 mod record;
 mod search;
+mod space;
 mod tuner;
 
 #[cfg(test)]
@@ -72,11 +72,11 @@ mod tests;
 
 use std::path::Path;
 
-pub use open::Open;
+pub use space::TuningSpace;
 
 pub(crate) use compare::Output;
 pub(crate) use search::Trials;
-pub(crate) use tuner::{Call, Question, Ready, tuner};
+pub(crate) use tuner::{Ready, TunableCall, TuneRequest, tuner};
 
 use crate::error::Result;
 

@@ -14,7 +14,7 @@ const FORMAT: u32 = 1;
 
 /// One choice, and everything it depends on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct TuningRecord {
     format: u32,
     /// With the path of its module.
     pub(super) kernel: String,
@@ -57,9 +57,14 @@ impl Candidate {
     }
 }
 
-impl Record {
-    pub(super) fn new(kernel: &Kernel, key: &[i128], place: Place, candidates: Vec<Candidate>) -> Record {
-        Record {
+impl TuningRecord {
+    pub(super) fn new(
+        kernel: &Kernel,
+        key: &[i128],
+        place: Place,
+        candidates: Vec<Candidate>,
+    ) -> TuningRecord {
+        TuningRecord {
             format: FORMAT,
             kernel: format!("{}::{}", kernel.module, kernel.name),
             key: key.to_vec(),
@@ -71,41 +76,41 @@ impl Record {
     }
 
     /// The same with this choice.
-    pub(super) fn choosing(&self, label: &str) -> Record {
-        Record { chosen: label.to_string(), ..self.clone() }
+    pub(super) fn choosing(&self, label: &str) -> TuningRecord {
+        TuningRecord { chosen: label.to_string(), ..self.clone() }
     }
 
     /// Whether the other was made of the same code, on the same machine and for the same call.
-    fn answers(&self, question: &Record) -> bool {
-        let code = |record: &Record| {
+    fn matches(&self, request: &TuningRecord) -> bool {
+        let code = |record: &TuningRecord| {
             record.candidates.iter().map(|one| (one.label.clone(), one.source)).collect::<Vec<_>>()
         };
         self.format == FORMAT
-            && self.runtime == question.runtime
-            && self.place == question.place
-            && self.is_of_the_call(question)
-            && code(self) == code(question)
+            && self.runtime == request.runtime
+            && self.place == request.place
+            && self.is_same_call(request)
+            && code(self) == code(request)
             && self.candidates.iter().any(|one| one.label == self.chosen)
     }
 
-    fn is_of_the_call(&self, question: &Record) -> bool {
-        (&self.kernel, &self.key) == (&question.kernel, &question.key)
+    fn is_same_call(&self, request: &TuningRecord) -> bool {
+        (&self.kernel, &self.key) == (&request.kernel, &request.key)
     }
 
     /// Whether it may stand in for a measurement in a program it ships with. The code may have changed since: what was
     /// the fastest still is one of the variants, and a good guess.
-    fn serves(&self, question: &Record) -> bool {
+    fn applies_to(&self, request: &TuningRecord) -> bool {
         self.format == FORMAT
-            && self.is_of_the_call(question)
-            && self.place.device == question.place.device
-            && question.candidates.iter().any(|one| one.label == self.chosen)
+            && self.is_same_call(request)
+            && self.place.device == request.place.device
+            && request.candidates.iter().any(|one| one.label == self.chosen)
     }
 
     /// Whether a file has room for one of the two.
-    fn replaces(&self, other: &Record) -> bool {
+    fn replaces(&self, other: &TuningRecord) -> bool {
         let labels =
-            |record: &Record| record.candidates.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
-        self.is_of_the_call(other) && self.place.device == other.place.device && labels(self) == labels(other)
+            |record: &TuningRecord| record.candidates.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
+        self.is_same_call(other) && self.place.device == other.place.device && labels(self) == labels(other)
     }
 
     /// The name of its file: by everything that must be the same.
@@ -118,7 +123,7 @@ impl Record {
 }
 
 /// Choices that ship with a crate.
-pub(super) struct Shipped(Vec<Record>);
+pub(super) struct Shipped(Vec<TuningRecord>);
 
 impl Shipped {
     /// Reads them; the error says what is wrong with the file.
@@ -130,8 +135,8 @@ impl Shipped {
     }
 
     /// The label that answers a question.
-    pub(super) fn find(&self, question: &Record) -> Option<&Record> {
-        self.0.iter().find(|record| record.serves(question))
+    pub(super) fn find(&self, request: &TuningRecord) -> Option<&TuningRecord> {
+        self.0.iter().find(|record| record.applies_to(request))
     }
 }
 
@@ -144,20 +149,20 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 impl Folder {
     /// The choice that answers a question. A file that cannot be read is none; the error says what is wrong with it.
-    pub(super) fn get(&self, question: &Record) -> Result<Option<Record>, String> {
-        let path = self.0.join(question.file_name());
+    pub(super) fn get(&self, request: &TuningRecord) -> Result<Option<TuningRecord>, String> {
+        let path = self.0.join(request.file_name());
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        let record: Record =
+        let record: TuningRecord =
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(record.answers(question).then_some(record))
+        Ok(record.matches(request).then_some(record))
     }
 
     /// Keeps a choice: the file is there whole or not at all.
-    pub(super) fn put(&self, record: &Record) -> Result<(), String> {
+    pub(super) fn put(&self, record: &TuningRecord) -> Result<(), String> {
         write_whole(&self.0.join(record.file_name()), record).map_err(|error| error.to_string())
     }
 
@@ -182,8 +187,8 @@ impl Folder {
 }
 
 /// Adds choices to a file of them, each in the place of the one it replaces.
-pub(super) fn export(path: &Path, records: &[Record]) -> Result<()> {
-    let mut all: Vec<Record> = match fs::read_to_string(path) {
+pub(super) fn export(path: &Path, records: &[TuningRecord]) -> Result<()> {
+    let mut all: Vec<TuningRecord> = match fs::read_to_string(path) {
         Ok(text) => {
             Shipped::parse(&text).map_err(|reason| Error::File { path: path.to_path_buf(), reason })?.0
         }

@@ -34,11 +34,11 @@ impl Default for Limits {
 
 /// What is known of a candidate in the end.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Finding {
+pub(super) enum TrialResult {
     /// The median, in milliseconds.
-    Took(f64),
+    Median(f64),
     /// It does not run here: why.
-    Refused(String),
+    Failed(String),
     /// Its outputs are not those of the first candidate that runs: how they differ.
     Differs(String),
     /// There was no time left.
@@ -47,17 +47,17 @@ pub(super) enum Finding {
 
 /// The result of a search.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Outcome {
+pub(super) struct SearchOutcome {
     pub(super) best: usize,
     /// By candidate.
-    pub(super) findings: Vec<Finding>,
+    pub(super) results: Vec<TrialResult>,
 }
 
 /// How much faster a later candidate must be than an earlier one to be taken, so that noise does not decide.
 const MARGIN: f64 = 0.01;
 
 /// A candidate that first shows so many times the time of the best is not measured further.
-const HOPELESS: f64 = 2.0;
+const PRUNE_FACTOR: f64 = 2.0;
 
 /// Tries `count` candidates; tells `progress` how many were tried and the best so far.
 ///
@@ -68,52 +68,53 @@ pub(super) fn search(
     count: usize,
     limits: Limits,
     progress: &mut dyn FnMut(usize, Option<(usize, f64)>),
-) -> Result<Outcome> {
+) -> Result<SearchOutcome> {
     let start = Instant::now();
     let mut reference: Option<Vec<Output>> = None;
     let mut failure: Option<Error> = None;
     let mut best: Option<(usize, f64)> = None;
-    let mut findings = Vec::with_capacity(count);
+    let mut results = Vec::with_capacity(count);
     for candidate in 0..count {
         progress(candidate, best);
         if best.is_some() && start.elapsed() > limits.whole {
-            findings.push(Finding::NotTried);
+            results.push(TrialResult::NotTried);
             continue;
         }
-        let finding = match trials.run(candidate) {
+        let result = match trials.run(candidate) {
             Err(error) => {
-                let finding = Finding::Refused(error.to_string());
+                let result = TrialResult::Failed(error.to_string());
                 failure.get_or_insert(error);
-                finding
+                result
             }
             Ok(outputs) => match reference.as_ref().and_then(|reference| difference(reference, &outputs)) {
-                Some(how) => Finding::Differs(how),
+                Some(how) => TrialResult::Differs(how),
                 None => {
                     reference.get_or_insert(outputs);
                     measure(trials, candidate, best.map(|(_, ms)| ms), limits)
                 }
             },
         };
-        if let Finding::Took(ms) = finding
+        if let TrialResult::Median(ms) = result
             && best.is_none_or(|(_, best)| ms < best)
         {
             best = Some((candidate, ms));
         }
-        findings.push(finding);
+        results.push(result);
     }
     let Some((_, shortest)) = best else {
         return Err(failure.unwrap_or(Error::NoDriver));
     };
-    let close = |finding: &Finding| matches!(finding, Finding::Took(ms) if *ms <= shortest * (1.0 + MARGIN));
-    let best = findings.iter().position(close).unwrap_or(0);
-    Ok(Outcome { best, findings })
+    let close =
+        |result: &TrialResult| matches!(result, TrialResult::Median(ms) if *ms <= shortest * (1.0 + MARGIN));
+    let best = results.iter().position(close).unwrap_or(0);
+    Ok(SearchOutcome { best, results })
 }
 
-fn measure(trials: &mut dyn Trials, candidate: usize, best: Option<f64>, limits: Limits) -> Finding {
+fn measure(trials: &mut dyn Trials, candidate: usize, best: Option<f64>, limits: Limits) -> TrialResult {
     let mut attempt = || -> Result<f64> {
         // The first runs also warm up: clocks, caches of code, the driver's own.
         let first = trials.time(candidate, 3)?.into_iter().fold(f64::INFINITY, f64::min);
-        if best.is_some_and(|best| first > HOPELESS * best) {
+        if best.is_some_and(|best| first > PRUNE_FACTOR * best) {
             return Ok(first);
         }
         let times = (limits.candidate_ms / first.max(1e-6)) as usize;
@@ -122,8 +123,8 @@ fn measure(trials: &mut dyn Trials, candidate: usize, best: Option<f64>, limits:
         Ok(samples[samples.len() / 2])
     };
     match attempt() {
-        Ok(ms) => Finding::Took(ms),
-        Err(error) => Finding::Refused(error.to_string()),
+        Ok(ms) => TrialResult::Median(ms),
+        Err(error) => TrialResult::Failed(error.to_string()),
     }
 }
 
@@ -133,13 +134,13 @@ mod tests {
     use crate::dtype::DType;
 
     /// Candidates by hand, and a clock that says what it is told.
-    struct Told {
+    struct ScriptedTrials {
         /// By candidate: the output and the times of its runs, or the error.
         candidates: Vec<Result<(u8, Vec<f64>)>>,
         timed: Vec<(usize, usize)>,
     }
 
-    impl Trials for Told {
+    impl Trials for ScriptedTrials {
         fn run(&mut self, candidate: usize) -> Result<Vec<Output>> {
             let (value, _) = self.candidates[candidate].clone()?;
             Ok(vec![Output { dtype: DType::U8, bytes: vec![value; 100] }])
@@ -152,14 +153,14 @@ mod tests {
         }
     }
 
-    fn find(candidates: Vec<Result<(u8, Vec<f64>)>>) -> (Result<Outcome>, Vec<(usize, usize)>) {
+    fn find(candidates: Vec<Result<(u8, Vec<f64>)>>) -> (Result<SearchOutcome>, Vec<(usize, usize)>) {
         let count = candidates.len();
-        let mut told = Told { candidates, timed: Vec::new() };
-        let outcome = search(&mut told, count, Limits::default(), &mut |_, _| {});
-        (outcome, told.timed)
+        let mut trials = ScriptedTrials { candidates, timed: Vec::new() };
+        let outcome = search(&mut trials, count, Limits::default(), &mut |_, _| {});
+        (outcome, trials.timed)
     }
 
-    fn refused() -> Result<(u8, Vec<f64>)> {
+    fn failed() -> Result<(u8, Vec<f64>)> {
         Err(Error::NoDriver)
     }
 
@@ -172,8 +173,8 @@ mod tests {
             Ok((7, vec![1.8])),
             Ok((7, vec![3.0])),
         ]);
-        let took = [2.0, 9.0, 1.8, 3.0].map(Finding::Took);
-        assert_eq!(outcome, Ok(Outcome { best: 2, findings: took.to_vec() }));
+        let took = [2.0, 9.0, 1.8, 3.0].map(TrialResult::Median);
+        assert_eq!(outcome, Ok(SearchOutcome { best: 2, results: took.to_vec() }));
         assert_eq!(timed, [(0, 3), (0, 10), (1, 3), (1, 20), (2, 3), (2, 11), (3, 3), (3, 6)]);
     }
 
@@ -195,27 +196,31 @@ mod tests {
     #[test]
     fn a_wrong_candidate_is_never_timed() {
         let (outcome, timed) = find(vec![Ok((7, vec![1.0])), Ok((9, vec![0.1]))]);
-        let Outcome { best, findings } = outcome.unwrap();
+        let SearchOutcome { best, results } = outcome.unwrap();
         assert_eq!(best, 0);
         let how = "element 0 of 100 is 9 and not 7, as are 99 others".to_string();
-        assert_eq!(findings[1], Finding::Differs(how));
+        assert_eq!(results[1], TrialResult::Differs(how));
         assert!(timed.iter().all(|&(candidate, _)| candidate == 0), "{timed:?}");
     }
 
     #[test]
     fn a_candidate_that_fails_is_left_out() {
-        let (outcome, _) = find(vec![refused(), Ok((7, vec![1.0])), refused(), Ok((7, vec![0.5]))]);
+        let (outcome, _) = find(vec![failed(), Ok((7, vec![1.0])), failed(), Ok((7, vec![0.5]))]);
         let outcome = outcome.unwrap();
         assert_eq!(outcome.best, 3);
-        assert_eq!(outcome.findings[0], Finding::Refused(Error::NoDriver.to_string()));
-        assert_eq!(find(vec![refused(), refused()]).0, Err(Error::NoDriver));
+        assert_eq!(outcome.results[0], TrialResult::Failed(Error::NoDriver.to_string()));
+        assert_eq!(find(vec![failed(), failed()]).0, Err(Error::NoDriver));
     }
 
     #[test]
     fn time_runs_out() {
-        let mut told = Told { candidates: vec![Ok((7, vec![1.0])), Ok((7, vec![0.1]))], timed: Vec::new() };
+        let mut trials =
+            ScriptedTrials { candidates: vec![Ok((7, vec![1.0])), Ok((7, vec![0.1]))], timed: Vec::new() };
         let limits = Limits { whole: Duration::ZERO, ..Limits::default() };
-        let outcome = search(&mut told, 2, limits, &mut |_, _| {}).unwrap();
-        assert_eq!(outcome, Outcome { best: 0, findings: vec![Finding::Took(1.0), Finding::NotTried] });
+        let outcome = search(&mut trials, 2, limits, &mut |_, _| {}).unwrap();
+        assert_eq!(
+            outcome,
+            SearchOutcome { best: 0, results: vec![TrialResult::Median(1.0), TrialResult::NotTried] }
+        );
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::record::Folder;
 use super::search::{Limits, Trials};
-use super::tuner::{Call, Mode, Question, Ready, Tuner};
-use super::{Open, Output, Source};
+use super::tuner::{Mode, Ready, TunableCall, TuneRequest, Tuner};
+use super::{Output, Source, TuningSpace};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
@@ -27,20 +27,20 @@ static ADD: Kernel = kernel("", &[variant("B = 1", 1), variant("B = 2", 2), vari
 static EDITED: Kernel = kernel("", &[variant("B = 1", 1), variant("B = 2", 3), variant("B = 4", 4)]);
 
 /// A call of which the candidate at `fastest` is the fastest.
-struct Told {
+struct ScriptedTrials {
     fastest: usize,
     ready: bool,
     runs: usize,
     restored: usize,
 }
 
-impl Told {
-    fn fastest(fastest: usize) -> Told {
-        Told { fastest, ready: true, runs: 0, restored: 0 }
+impl ScriptedTrials {
+    fn fastest(fastest: usize) -> ScriptedTrials {
+        ScriptedTrials { fastest, ready: true, runs: 0, restored: 0 }
     }
 }
 
-impl Trials for Told {
+impl Trials for ScriptedTrials {
     fn run(&mut self, _: usize) -> Result<Vec<Output>> {
         self.runs += 1;
         Ok(vec![Output { dtype: DType::F32, bytes: vec![0; 4] }])
@@ -51,7 +51,7 @@ impl Trials for Told {
     }
 }
 
-impl Call for Told {
+impl TunableCall for ScriptedTrials {
     fn prepare(&mut self) -> Result<Ready> {
         Ok(if self.ready { Ready::Yes } else { Ready::No("it is not".to_string()) })
     }
@@ -62,14 +62,14 @@ impl Call for Told {
     }
 }
 
-fn open(kernel: &'static Kernel, key: i128) -> Open {
-    Open { candidates: kernel.variants.iter().collect(), key: vec![key] }
+fn space(kernel: &'static Kernel, key: i128) -> TuningSpace {
+    TuningSpace { candidates: kernel.variants.iter().collect(), key: vec![key] }
 }
 
 /// The label that is chosen.
-fn choose(tuner: &Tuner, kernel: &'static Kernel, key: i128, call: &mut Told) -> &'static str {
-    let open = open(kernel, key);
-    tuner.choose(Question { kernel, open: &open, on: On::Cpu }, call).unwrap().label
+fn choose(tuner: &Tuner, kernel: &'static Kernel, key: i128, call: &mut ScriptedTrials) -> &'static str {
+    let space = space(kernel, key);
+    tuner.choose(TuneRequest { kernel, space: &space, on: On::Cpu }, call).unwrap().label
 }
 
 /// A folder of its own for each test, taken away in the end.
@@ -108,12 +108,12 @@ fn sources(tuner: &Tuner) -> Vec<Source> {
 fn each_key_is_measured_once() {
     let folder = Temporary::new();
     let tuner = folder.tuner(Mode::On);
-    let mut call = Told::fastest(2);
+    let mut call = ScriptedTrials::fastest(2);
     assert_eq!(choose(&tuner, &ADD, 10, &mut call), "B = 4");
     assert_eq!((call.runs, call.restored), (3, 1), "the outputs are put back before the launch proper");
     assert_eq!(choose(&tuner, &ADD, 10, &mut call), "B = 4");
     assert_eq!(call.runs, 3);
-    assert_eq!(choose(&tuner, &ADD, 11, &mut Told::fastest(1)), "B = 2");
+    assert_eq!(choose(&tuner, &ADD, 11, &mut ScriptedTrials::fastest(1)), "B = 2");
     let chosen: Vec<_> = tuner.decisions().into_iter().map(|one| (one.key, one.chosen)).collect();
     assert_eq!(chosen, [(vec![10], "B = 4".to_string()), (vec![11], "B = 2".to_string())]);
     let times: Vec<_> = tuner.decisions()[0].candidates.iter().map(|(_, time)| time.clone()).collect();
@@ -124,23 +124,23 @@ fn each_key_is_measured_once() {
 fn the_candidates_of_a_call_are_part_of_the_question() {
     let folder = Temporary::new();
     let tuner = folder.tuner(Mode::On);
-    assert_eq!(choose(&tuner, &ADD, 10, &mut Told::fastest(2)), "B = 4");
-    let two = Open { candidates: ADD.variants[..2].iter().collect(), key: vec![10] };
-    let question = Question { kernel: &ADD, open: &two, on: On::Cpu };
-    assert_eq!(tuner.choose(question, &mut Told::fastest(1)).unwrap().label, "B = 2");
+    assert_eq!(choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2)), "B = 4");
+    let two = TuningSpace { candidates: ADD.variants[..2].iter().collect(), key: vec![10] };
+    let request = TuneRequest { kernel: &ADD, space: &two, on: On::Cpu };
+    assert_eq!(tuner.choose(request, &mut ScriptedTrials::fastest(1)).unwrap().label, "B = 2");
     assert_eq!(folder.files().len(), 2);
 }
 
 #[test]
 fn another_process_finds_the_choice_on_disk() {
     let folder = Temporary::new();
-    choose(&folder.tuner(Mode::On), &ADD, i128::from(u64::MAX), &mut Told::fastest(2));
-    let (tuner, mut call) = (folder.tuner(Mode::On), Told::fastest(0));
+    choose(&folder.tuner(Mode::On), &ADD, i128::from(u64::MAX), &mut ScriptedTrials::fastest(2));
+    let (tuner, mut call) = (folder.tuner(Mode::On), ScriptedTrials::fastest(0));
     assert_eq!(choose(&tuner, &ADD, i128::from(u64::MAX), &mut call), "B = 4");
     assert_eq!((call.runs, sources(&tuner)), (0, vec![Source::Disk]));
     // Other code, another key: measured.
-    assert_eq!(choose(&tuner, &EDITED, i128::from(u64::MAX), &mut Told::fastest(1)), "B = 2");
-    assert_eq!(choose(&tuner, &ADD, i128::from(i64::MIN), &mut Told::fastest(1)), "B = 2");
+    assert_eq!(choose(&tuner, &EDITED, i128::from(u64::MAX), &mut ScriptedTrials::fastest(1)), "B = 2");
+    assert_eq!(choose(&tuner, &ADD, i128::from(i64::MIN), &mut ScriptedTrials::fastest(1)), "B = 2");
     assert_eq!(folder.files().len(), 3);
     assert_eq!(tuner.clear(), Ok(3));
     assert_eq!(choose(&tuner, &ADD, i128::from(u64::MAX), &mut call), "B = 1");
@@ -149,16 +149,20 @@ fn another_process_finds_the_choice_on_disk() {
 #[test]
 fn a_file_that_cannot_be_read_is_measured_anew_and_replaced() {
     let folder = Temporary::new();
-    choose(&folder.tuner(Mode::On), &ADD, 10, &mut Told::fastest(2));
+    choose(&folder.tuner(Mode::On), &ADD, 10, &mut ScriptedTrials::fastest(2));
     let path = folder.files().remove(0);
     let whole = fs::read_to_string(&path).unwrap();
     for damaged in
         ["", "{}", "[1, 2", &whole[..whole.len() / 2], &whole.replace("B = 4\"", "B = 9\""), "\u{0}\u{1}"]
     {
         fs::write(&path, damaged).unwrap();
-        let mut call = Told::fastest(1);
+        let mut call = ScriptedTrials::fastest(1);
         assert_eq!(choose(&folder.tuner(Mode::On), &ADD, 10, &mut call), "B = 2", "{damaged}");
-        assert_eq!(choose(&folder.tuner(Mode::Off), &ADD, 10, &mut Told::fastest(0)), "B = 2", "{damaged}");
+        assert_eq!(
+            choose(&folder.tuner(Mode::Off), &ADD, 10, &mut ScriptedTrials::fastest(0)),
+            "B = 2",
+            "{damaged}"
+        );
     }
 }
 
@@ -168,8 +172,8 @@ fn a_folder_that_cannot_be_written_only_costs_the_memory() {
     fs::create_dir_all(&folder.0).unwrap();
     fs::write(folder.0.join("file"), "").unwrap();
     let tuner = Tuner::new(Mode::On, Some(folder.0.join("file/below")), Limits::default());
-    assert_eq!(choose(&tuner, &ADD, 10, &mut Told::fastest(2)), "B = 4");
-    assert_eq!(choose(&tuner, &ADD, 10, &mut Told::fastest(0)), "B = 4");
+    assert_eq!(choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2)), "B = 4");
+    assert_eq!(choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(0)), "B = 4");
 }
 
 #[test]
@@ -182,15 +186,15 @@ fn processes_that_write_at_once_leave_whole_files() {
                 for round in 0..20 {
                     // Each with a memory of its own, as processes have.
                     let tuner = folder.tuner(Mode::Force);
-                    choose(&tuner, &ADD, round % 3, &mut Told::fastest(thread % 3));
+                    choose(&tuner, &ADD, round % 3, &mut ScriptedTrials::fastest(thread % 3));
                 }
             });
         }
         scope.spawn(|| {
             for round in 0..200 {
-                let open = open(&ADD, round % 3);
-                let asked = Question { kernel: &ADD, open: &open, on: On::Cpu }.record().unwrap();
-                assert!(Folder(folder.0.clone()).get(&asked).is_ok());
+                let space = space(&ADD, round % 3);
+                let wanted = TuneRequest { kernel: &ADD, space: &space, on: On::Cpu }.record().unwrap();
+                assert!(Folder(folder.0.clone()).get(&wanted).is_ok());
             }
         });
     });
@@ -206,13 +210,13 @@ fn the_setting_decides_whether_to_measure() {
         "FUSE_TUNE=`never`: expected `off`, `on` or `force`"
     );
     let folder = Temporary::new();
-    let (tuner, mut call) = (folder.tuner(Mode::Off), Told::fastest(2));
+    let (tuner, mut call) = (folder.tuner(Mode::Off), ScriptedTrials::fastest(2));
     assert_eq!(choose(&tuner, &ADD, 10, &mut call), "B = 1");
     assert_eq!((call.runs, sources(&tuner), folder.files().len()), (0, vec![Source::First], 0));
-    choose(&folder.tuner(Mode::On), &ADD, 10, &mut Told::fastest(2));
+    choose(&folder.tuner(Mode::On), &ADD, 10, &mut ScriptedTrials::fastest(2));
     assert_eq!(choose(&folder.tuner(Mode::Off), &ADD, 10, &mut call), "B = 4");
     assert_eq!(call.runs, 0);
-    assert_eq!(choose(&folder.tuner(Mode::Force), &ADD, 10, &mut Told::fastest(1)), "B = 2");
+    assert_eq!(choose(&folder.tuner(Mode::Force), &ADD, 10, &mut ScriptedTrials::fastest(1)), "B = 2");
     assert_eq!(choose(&folder.tuner(Mode::On), &ADD, 10, &mut call), "B = 2");
 }
 
@@ -220,10 +224,10 @@ fn the_setting_decides_whether_to_measure() {
 fn a_call_that_cannot_be_measured_takes_the_first_and_is_asked_again() {
     let folder = Temporary::new();
     let tuner = folder.tuner(Mode::On);
-    let mut captured = Told { ready: false, ..Told::fastest(2) };
+    let mut captured = ScriptedTrials { ready: false, ..ScriptedTrials::fastest(2) };
     assert_eq!(choose(&tuner, &ADD, 10, &mut captured), "B = 1");
     assert_eq!((captured.runs, tuner.decisions().len(), folder.files().len()), (0, 0, 0));
-    assert_eq!(choose(&tuner, &ADD, 10, &mut Told::fastest(2)), "B = 4");
+    assert_eq!(choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2)), "B = 4");
     assert_eq!(choose(&tuner, &ADD, 10, &mut captured), "B = 4");
 }
 
@@ -237,17 +241,17 @@ fn an_exported_file_answers_without_measuring() {
     let folder = Temporary::new();
     let path = folder.0.join("choices/tuned.json");
     let tuner = folder.tuner(Mode::On);
-    choose(&tuner, &ADD, 10, &mut Told::fastest(2));
-    choose(&tuner, &ADD, 11, &mut Told::fastest(1));
+    choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2));
+    choose(&tuner, &ADD, 11, &mut ScriptedTrials::fastest(1));
     assert_eq!(tuner.export(&path), Ok(2));
     // Another process measures one of them otherwise, and adds its own.
     let other = folder.tuner(Mode::Force);
-    choose(&other, &ADD, 11, &mut Told::fastest(0));
-    choose(&other, &ADD, 12, &mut Told::fastest(1));
+    choose(&other, &ADD, 11, &mut ScriptedTrials::fastest(0));
+    choose(&other, &ADD, 12, &mut ScriptedTrials::fastest(1));
     assert_eq!(other.export(&path), Ok(2));
     let shipped = shipping(fs::read_to_string(&path).unwrap());
     let production = Tuner::new(Mode::On, None, Limits::default());
-    let mut call = Told::fastest(2);
+    let mut call = ScriptedTrials::fastest(2);
     let chosen = [10, 11, 12].map(|key| choose(&production, shipped, key, &mut call));
     assert_eq!((chosen, call.runs), (["B = 4", "B = 1", "B = 2"], 0));
     assert_eq!(sources(&production), [Source::Shipped; 3]);
@@ -260,7 +264,7 @@ fn a_shipped_file_that_says_nothing_useful_is_ignored() {
     let folder = Temporary::new();
     let path = folder.0.join("tuned.json");
     let tuner = folder.tuner(Mode::On);
-    choose(&tuner, &ADD, 10, &mut Told::fastest(2));
+    choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2));
     tuner.export(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     let device = crate::Device::cpu().name();
@@ -276,7 +280,12 @@ fn a_shipped_file_that_says_nothing_useful_is_ignored() {
         assert_ne!(other, text);
         let shipped = shipping(other);
         let production = Tuner::new(Mode::On, None, Limits::default());
-        assert_eq!(choose(&production, shipped, 10, &mut Told::fastest(1)), "B = 2", "{}", shipped.tuned);
+        assert_eq!(
+            choose(&production, shipped, 10, &mut ScriptedTrials::fastest(1)),
+            "B = 2",
+            "{}",
+            shipped.tuned
+        );
     }
     fs::write(&path, "something else").unwrap();
     assert!(matches!(tuner.export(&path), Err(Error::File { .. })));

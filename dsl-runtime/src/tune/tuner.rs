@@ -8,9 +8,9 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 
 use etcetera::BaseStrategy;
 
-use super::open::Open;
-use super::record::{self, Candidate, Folder, Place, Record, Shipped};
-use super::search::{Finding, Limits, Outcome, Trials, search};
+use super::record::{self, Candidate, Folder, Place, Shipped, TuningRecord};
+use super::search::{Limits, SearchOutcome, TrialResult, Trials, search};
+use super::space::TuningSpace;
 use super::{Decision, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -19,9 +19,9 @@ use crate::stream::On;
 
 /// What a call asks.
 #[derive(Clone, Copy)]
-pub(crate) struct Question<'q> {
+pub(crate) struct TuneRequest<'q> {
     pub(crate) kernel: &'static Kernel,
-    pub(crate) open: &'q Open,
+    pub(crate) space: &'q TuningSpace,
     pub(crate) on: On<'q>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Ready {
 }
 
 /// A call that can be measured, once it is ready.
-pub(crate) trait Call: Trials {
+pub(crate) trait TunableCall: Trials {
     /// Keeps what the outputs hold.
     fn prepare(&mut self) -> Result<Ready>;
 
@@ -70,14 +70,14 @@ pub(crate) struct Tuner {
     folder: Option<Folder>,
     limits: Limits,
     /// By everything that a choice depends on, as numbers.
-    choices: RwLock<HashMap<Box<[i128]>, Known>>,
+    choices: RwLock<HashMap<Box<[i128]>, CachedChoice>>,
     searching: Mutex<()>,
 }
 
-struct Known {
+struct CachedChoice {
     variant: &'static Variant,
     source: Source,
-    record: Record,
+    record: TuningRecord,
 }
 
 /// The one of this process, as the environment says.
@@ -102,79 +102,87 @@ impl Tuner {
     }
 
     /// The variant to run.
-    pub(crate) fn choose(&self, question: Question<'_>, call: &mut dyn Call) -> Result<&'static Variant> {
-        if let [only] = question.open.candidates[..] {
+    pub(crate) fn choose(
+        &self,
+        request: TuneRequest<'_>,
+        call: &mut dyn TunableCall,
+    ) -> Result<&'static Variant> {
+        if let [only] = request.space.candidates[..] {
             return Ok(only);
         }
-        let slot = question.slot();
-        if let Some(variant) = self.known(&slot) {
+        let cache_key = request.cache_key();
+        if let Some(variant) = self.cached(&cache_key) {
             return Ok(variant);
         }
         // A thread that waited could be one that the search itself needs: rayon runs other work while it waits.
         let _searching = match self.searching.try_lock() {
             Ok(searching) => searching,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return self.foresee(question),
+            Err(TryLockError::WouldBlock) => return self.peek(request),
         };
-        if let Some(variant) = self.known(&slot) {
+        if let Some(variant) = self.cached(&cache_key) {
             return Ok(variant);
         }
-        let asked = question.record()?;
-        if let Some((record, source)) = self.found(question.kernel, &asked) {
-            return Ok(self.keep(slot, question, record, source));
+        let wanted = request.record()?;
+        if let Some((record, source)) = self.lookup(request.kernel, &wanted) {
+            return Ok(self.store(cache_key, request, record, source));
         }
-        let first = asked.choosing(&asked.candidates[0].label);
+        let first = wanted.choosing(&wanted.candidates[0].label);
         if self.mode == Mode::Off {
-            return Ok(self.keep(slot, question, first, Source::First));
+            return Ok(self.store(cache_key, request, first, Source::First));
         }
         if let Ready::No(reason) = call.prepare()? {
             warn(&format!("{} takes {} unmeasured: {reason}", first.kernel, first.chosen));
-            return Ok(question.open.candidates[0]);
+            return Ok(request.space.candidates[0]);
         }
-        let outcome = self.search(&asked, call)?;
-        let complete = !outcome.findings.contains(&Finding::NotTried);
-        let record = answer(asked, &outcome);
+        let outcome = self.search(&wanted, call)?;
+        let complete = !outcome.results.contains(&TrialResult::NotTried);
+        let record = with_results(wanted, &outcome);
         if complete
             && let Some(folder) = &self.folder
             && let Err(reason) = folder.put(&record)
         {
             warn(&format!("the choice for {} is not kept: {reason}", record.kernel));
         }
-        Ok(self.keep(slot, question, record, Source::Measured))
+        Ok(self.store(cache_key, request, record, Source::Measured))
     }
 
     /// What is known without measuring; does not touch the arguments.
-    pub(crate) fn foresee(&self, question: Question<'_>) -> Result<&'static Variant> {
-        let known = self.known(&question.slot());
-        if let Some(variant) = known {
+    pub(crate) fn peek(&self, request: TuneRequest<'_>) -> Result<&'static Variant> {
+        let cached = self.cached(&request.cache_key());
+        if let Some(variant) = cached {
             return Ok(variant);
         }
-        let found = self.found(question.kernel, &question.record()?);
-        let variant = found.and_then(|(record, _)| question.labelled(&record.chosen));
-        Ok(variant.unwrap_or(question.open.candidates[0]))
+        let lookup = self.lookup(request.kernel, &request.record()?);
+        let variant = lookup.and_then(|(record, _)| request.with_label(&record.chosen));
+        Ok(variant.unwrap_or(request.space.candidates[0]))
     }
 
-    fn known(&self, slot: &[i128]) -> Option<&'static Variant> {
-        self.choices.read().unwrap_or_else(PoisonError::into_inner).get(slot).map(|known| known.variant)
+    fn cached(&self, cache_key: &[i128]) -> Option<&'static Variant> {
+        self.choices
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(cache_key)
+            .map(|cached| cached.variant)
     }
 
     /// What ships with the crate, or else is on disk.
-    fn found(&self, kernel: &'static Kernel, asked: &Record) -> Option<(Record, Source)> {
+    fn lookup(&self, kernel: &'static Kernel, wanted: &TuningRecord) -> Option<(TuningRecord, Source)> {
         if self.mode == Mode::Force {
             return None;
         }
         match Shipped::parse(kernel.tuned) {
             Ok(shipped) => {
-                if let Some(record) = shipped.find(asked) {
-                    let record = asked.choosing(&record.chosen);
+                if let Some(record) = shipped.find(wanted) {
+                    let record = wanted.choosing(&record.chosen);
                     return Some((record, Source::Shipped));
                 }
             }
             Err(reason) => {
-                warn(&format!("the choices that ship with {} are ignored: {reason}", asked.kernel))
+                warn(&format!("the choices that ship with {} are ignored: {reason}", wanted.kernel))
             }
         }
-        match self.folder.as_ref()?.get(asked) {
+        match self.folder.as_ref()?.get(wanted) {
             Ok(record) => record.map(|record| (record, Source::Disk)),
             Err(reason) => {
                 warn(&format!("a choice on disk is ignored: {reason}"));
@@ -183,22 +191,22 @@ impl Tuner {
         }
     }
 
-    fn search(&self, asked: &Record, call: &mut dyn Call) -> Result<Outcome> {
-        let labels: Vec<&str> = asked.candidates.iter().map(|one| one.label.as_str()).collect();
+    fn search(&self, wanted: &TuningRecord, call: &mut dyn TunableCall) -> Result<SearchOutcome> {
+        let labels: Vec<&str> = wanted.candidates.iter().map(|one| one.label.as_str()).collect();
         let shows = std::io::stderr().is_terminal();
         let mut progress = |tried: usize, best: Option<(usize, f64)>| {
             let best = best.map(|(at, ms)| format!(", best {} in {:.1} us", labels[at], ms * 1e3));
             show(&format!(
                 "fuse: tuning {} {:?}: {tried} of {}{}",
-                asked.kernel,
-                asked.key,
+                wanted.kernel,
+                wanted.key,
                 labels.len(),
                 best.unwrap_or_default()
             ));
         };
         let mut silent = |_: usize, _: Option<(usize, f64)>| {};
         let trials: &mut dyn Trials = call;
-        let found = if shows {
+        let lookup = if shows {
             search(trials, labels.len(), self.limits, &mut progress)
         } else {
             search(trials, labels.len(), self.limits, &mut silent)
@@ -207,34 +215,34 @@ impl Tuner {
             show("");
         }
         call.restore()?;
-        let outcome = found?;
-        for (label, finding) in labels.iter().zip(&outcome.findings) {
-            if let Finding::Differs(how) = finding {
+        let outcome = lookup?;
+        for (label, result) in labels.iter().zip(&outcome.results) {
+            if let TrialResult::Differs(how) = result {
                 warn(&format!(
                     "{} gives another result as [{label}] than as the configs before it, and is not taken: {how}",
-                    asked.kernel
+                    wanted.kernel
                 ));
             }
         }
         Ok(outcome)
     }
 
-    fn keep(
+    fn store(
         &self,
-        slot: Box<[i128]>,
-        question: Question<'_>,
-        record: Record,
+        cache_key: Box<[i128]>,
+        request: TuneRequest<'_>,
+        record: TuningRecord,
         source: Source,
     ) -> &'static Variant {
-        let variant = question.labelled(&record.chosen).unwrap_or(question.open.candidates[0]);
-        let known = Known { variant, source, record };
-        self.choices.write().unwrap_or_else(PoisonError::into_inner).insert(slot, known);
+        let variant = request.with_label(&record.chosen).unwrap_or(request.space.candidates[0]);
+        let cached = CachedChoice { variant, source, record };
+        self.choices.write().unwrap_or_else(PoisonError::into_inner).insert(cache_key, cached);
         variant
     }
 
     pub(super) fn decisions(&self) -> Vec<Decision> {
         let choices = self.choices.read().unwrap_or_else(PoisonError::into_inner);
-        let mut list: Vec<Decision> = choices.values().map(Known::decision).collect();
+        let mut list: Vec<Decision> = choices.values().map(CachedChoice::decision).collect();
         list.sort_by(|one, other| {
             (&one.kernel, &one.key, &one.chosen).cmp(&(&other.kernel, &other.key, &other.chosen))
         });
@@ -253,16 +261,16 @@ impl Tuner {
     pub(super) fn export(&self, path: &Path) -> Result<usize> {
         let choices = self.choices.read().unwrap_or_else(PoisonError::into_inner);
         let measured =
-            choices.values().filter(|known| matches!(known.source, Source::Measured | Source::Disk));
-        let records: Vec<Record> = measured.map(|known| known.record.clone()).collect();
+            choices.values().filter(|cached| matches!(cached.source, Source::Measured | Source::Disk));
+        let records: Vec<TuningRecord> = measured.map(|cached| cached.record.clone()).collect();
         record::export(path, &records)?;
         Ok(records.len())
     }
 }
 
-impl Known {
+impl CachedChoice {
     fn decision(&self) -> Decision {
-        let Record { kernel, key, place, chosen, candidates, .. } = self.record.clone();
+        let TuningRecord { kernel, key, place, chosen, candidates, .. } = self.record.clone();
         let time = |one: Candidate| {
             let note = one.note.unwrap_or_else(|| "not measured".to_string());
             (one.label, one.ms.ok_or(note))
@@ -272,25 +280,25 @@ impl Known {
     }
 }
 
-impl Question<'_> {
+impl TuneRequest<'_> {
     /// Everything that the choice depends on within a process.
-    fn slot(&self) -> Box<[i128]> {
+    fn cache_key(&self) -> Box<[i128]> {
         let device = match self.on {
             On::Cpu => 0,
             On::Cuda(device, _) => ptr::from_ref(device).addr(),
         };
-        let candidates = &self.open.candidates;
+        let candidates = &self.space.candidates;
         let start = [ptr::from_ref(self.kernel).addr(), device, candidates.len()];
         let addresses = candidates.iter().map(|variant| ptr::from_ref(*variant).addr());
         start
             .into_iter()
             .chain(addresses)
             .map(|word| word as i128)
-            .chain(self.open.key.iter().copied())
+            .chain(self.space.key.iter().copied())
             .collect()
     }
 
-    pub(super) fn record(&self) -> Result<Record> {
+    pub(super) fn record(&self) -> Result<TuningRecord> {
         let place = match self.on {
             On::Cpu => Place { device: Device::cpu().name(), capability: None, driver: None },
             On::Cuda(device, _) => Place {
@@ -299,27 +307,27 @@ impl Question<'_> {
                 driver: Some(crate::cuda::driver_version()?),
             },
         };
-        let candidates = self.open.candidates.iter().map(|variant| Candidate::new(variant)).collect();
-        Ok(Record::new(self.kernel, &self.open.key, place, candidates))
+        let candidates = self.space.candidates.iter().map(|variant| Candidate::new(variant)).collect();
+        Ok(TuningRecord::new(self.kernel, &self.space.key, place, candidates))
     }
 
-    fn labelled(&self, label: &str) -> Option<&'static Variant> {
-        self.open.candidates.iter().copied().find(|variant| variant.label == label)
+    fn with_label(&self, label: &str) -> Option<&'static Variant> {
+        self.space.candidates.iter().copied().find(|variant| variant.label == label)
     }
 }
 
 /// The question's record, answered.
-fn answer(mut asked: Record, outcome: &Outcome) -> Record {
-    for (one, finding) in asked.candidates.iter_mut().zip(&outcome.findings) {
-        match finding {
-            Finding::Took(ms) => one.ms = Some(*ms),
-            Finding::Refused(reason) => one.note = Some(reason.clone()),
-            Finding::Differs(how) => one.note = Some(format!("it gives another result: {how}")),
-            Finding::NotTried => one.note = Some("there was no time left to measure it".to_string()),
+fn with_results(mut wanted: TuningRecord, outcome: &SearchOutcome) -> TuningRecord {
+    for (one, result) in wanted.candidates.iter_mut().zip(&outcome.results) {
+        match result {
+            TrialResult::Median(ms) => one.ms = Some(*ms),
+            TrialResult::Failed(reason) => one.note = Some(reason.clone()),
+            TrialResult::Differs(how) => one.note = Some(format!("it gives another result: {how}")),
+            TrialResult::NotTried => one.note = Some("there was no time left to measure it".to_string()),
         }
     }
-    asked.chosen = asked.candidates[outcome.best].label.clone();
-    asked
+    wanted.chosen = wanted.candidates[outcome.best].label.clone();
+    wanted
 }
 
 fn warn(text: &str) {

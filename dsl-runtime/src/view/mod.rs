@@ -368,14 +368,14 @@ const EVEN: usize = 16;
 
 /// The strides that a launch hands over: those of axes along which nothing moves are what the faster bodies ask for. They are
 /// multiples of every vector, and that of the last such axis is 1 where no other one is.
-pub(crate) fn launched_strides<const R: usize>(shape: [usize; R], mut strides: [usize; R]) -> [usize; R] {
+pub(crate) fn launch_strides<const R: usize>(shape: [usize; R], mut strides: [usize; R]) -> [usize; R] {
     let is_empty = shape.contains(&0);
-    let still = |axis: &usize| is_empty || shape[*axis] == 1;
-    let has_neighbours = (0..R).any(|axis| !still(&axis) && strides[axis] == 1);
-    for axis in (0..R).filter(still) {
+    let is_unit = |axis: &usize| is_empty || shape[*axis] == 1;
+    let has_contiguous = (0..R).any(|axis| !is_unit(&axis) && strides[axis] == 1);
+    for axis in (0..R).filter(is_unit) {
         strides[axis] = EVEN;
     }
-    if !has_neighbours && let Some(last) = (0..R).rev().find(still) {
+    if !has_contiguous && let Some(last) = (0..R).rev().find(is_unit) {
         strides[last] = 1;
     }
     strides

@@ -31,13 +31,13 @@ fn an_axis_of_one_is_repeated() {
 
 #[test]
 fn axes_of_one_element_have_strides_that_suit_launches() {
-    assert_eq!(launched_strides([3, 4], [4, 1]), [4, 1]);
-    assert_eq!(launched_strides([1, 5, 7], [5, 1, 5]), [16, 1, 5]);
-    assert_eq!(launched_strides([1, 5, 7], [35, 7, 1]), [16, 7, 1]);
-    assert_eq!(launched_strides([9, 1], [3, 3]), [3, 1]);
-    assert_eq!(launched_strides([9, 1], [1, 1]), [1, 16]);
-    assert_eq!(launched_strides([1, 1], [8, 8]), [16, 1]);
-    assert_eq!(launched_strides([0, 6], [1, 5]), [16, 1]);
+    assert_eq!(launch_strides([3, 4], [4, 1]), [4, 1]);
+    assert_eq!(launch_strides([1, 5, 7], [5, 1, 5]), [16, 1, 5]);
+    assert_eq!(launch_strides([1, 5, 7], [35, 7, 1]), [16, 7, 1]);
+    assert_eq!(launch_strides([9, 1], [3, 3]), [3, 1]);
+    assert_eq!(launch_strides([9, 1], [1, 1]), [1, 16]);
+    assert_eq!(launch_strides([1, 1], [8, 8]), [16, 1]);
+    assert_eq!(launch_strides([0, 6], [1, 5]), [16, 1]);
 }
 
 #[test]
@@ -48,15 +48,15 @@ fn a_reshaped_view_has_the_same_elements() {
     assert_eq!(strides(view.reshape([2, 1, 6, 2])), Ok([12, 12, 2, 1]));
     assert_eq!(strides(view.reshape([1, 24, 1, 1])), Ok([24, 1, 1, 1]));
     // Split axes stay apart.
-    let turned = view.permute([1, 0, 2]);
-    assert_eq!(strides(turned.reshape([3, 2, 2, 2])), Ok([4, 12, 2, 1]));
+    let permuted = view.permute([1, 0, 2]);
+    assert_eq!(strides(permuted.reshape([3, 2, 2, 2])), Ok([4, 12, 2, 1]));
     let of = "a view of shape [3, 2, 4] with strides [4, 12, 1]";
     assert_eq!(
-        strides(turned.reshape([1, 6, 2, 2])),
+        strides(permuted.reshape([1, 6, 2, 2])),
         Err(format!("{of} has no strides for the shape [1, 6, 2, 2]"))
     );
     assert_eq!(
-        strides(turned.reshape([3, 2, 2, 1])),
+        strides(permuted.reshape([3, 2, 2, 1])),
         Err(format!("{of} has not as many elements as the shape [3, 2, 2, 1]"))
     );
     assert_eq!(strides(view.slice(0, ..0).reshape([1, 0, 5, 2])), Ok([0, 10, 2, 1]));

@@ -60,7 +60,7 @@ fn more_rows_than_run_at_once_are_as_exact_as_stated() {
     let cols = 12_296;
     let (gamma, beta) = (normal::<bf16>(cols, 2), normal::<bf16>(cols, 3));
     for device in devices() {
-        let rows = 4 * device.processors() + 3;
+        let rows = 4 * device.parallelism() + 3;
         let x = normal::<bf16>(rows * cols, 1);
         let expected = [layer_norm_gelu::reference(&x, &gamma, &beta, 1e-5)];
         check_on(device, 0, &format!("{rows} rows"), &[&x, &gamma, &beta], &expected, &|on, inputs, outs| {

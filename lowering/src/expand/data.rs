@@ -138,11 +138,11 @@ fn module(expansion: &Expansion, index: usize, code: &GpuModule) -> TokenStream 
         quote! { (#capability, #image) }
     });
     quote! {
-        GpuModule {
+        Module {
             arch: Arch { capability: #capability, exact: #exact },
             ptx: #ptx,
             cubins: &[#(#cubins),*],
-            body: #data,
+            specialization: #data,
             reports: #reports,
         }
     }
@@ -151,10 +151,10 @@ fn module(expansion: &Expansion, index: usize, code: &GpuModule) -> TokenStream 
 fn carried(code: &Deflated, deflated: bool) -> TokenStream {
     if deflated {
         let (bytes, len) = (Literal::byte_string(&code.deflated), Literal::usize_unsuffixed(code.len));
-        quote! { Deflated::Deflated { bytes: #bytes, len: #len } }
+        quote! { Packed::Deflated { bytes: #bytes, len: #len } }
     } else {
         let bytes = Literal::byte_string(&code.unpack());
-        quote! { Deflated::Plain(#bytes) }
+        quote! { Packed::Plain(#bytes) }
     }
 }
 
@@ -204,13 +204,13 @@ fn body_data(body: &Specialization, entry: &str, code: &GpuModule) -> TokenStrea
         Specialization {
             entry: #entry,
             threads: #threads,
-            programs: #programs,
-            blocks: #blocks,
+            programs_per_block: #programs,
+            blocks_per_program: #blocks,
             persistent: #persistent,
-            counted: #counted,
-            follows: #follows,
+            uses_work_counter: #counted,
+            uses_pdl: #follows,
             shared_bytes: #shared_bytes,
-            facts: &[#(#facts),*],
+            guards: &[#(#facts),*],
             maps: &[#(#maps),*],
             accesses: &[#(#accesses),*],
             resources: #resources,

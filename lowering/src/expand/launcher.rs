@@ -253,7 +253,7 @@ fn open(kernel: &Kernel, variants: &[Variant], tune: &Tune) -> TokenStream {
     let allows = tune.when.as_ref().map(|when| allows(kernel, variants, when));
     let allows = allows.unwrap_or_else(|| quote! { |_: usize| true });
     quote! {
-        ::dsl_runtime::tune::Open::new(
+        ::dsl_runtime::tune::TuningSpace::new(
             &#name::KERNEL, &[#(#types),*], &[#(#choices),*], #allows, ::std::vec![#(#key),*],
         )
     }

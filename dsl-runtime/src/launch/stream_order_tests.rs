@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::result::stream::{StreamKind, create};
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::cuda_tests::{alone, gpu, ramp, scale, scaled};
+use super::cuda_tests::{exclusive, gpu, iota, scale, scaled};
 use crate::{Buffer, Device, Stream};
 
 /// A context as another crate makes it, after ours, which [`Device::cuda`] goes on to give.
@@ -52,7 +52,7 @@ impl Kind {
 #[test]
 fn a_context_stays_as_its_owner_has_it() {
     let Some(context) = foreign() else { return };
-    let _alone = alone();
+    let _exclusive = exclusive();
     for kind in KINDS {
         let without = state(&context);
         let theirs = kind.make(&context);
@@ -100,14 +100,14 @@ fn write(x: &Buffer<f32>, out: &mut Buffer<f32>, on: Arc<CudaStream>) {
 #[test]
 fn streams_wait_for_each_other_s_memory_of_any_home() {
     let Some(context) = foreign() else { return };
-    let _alone = alone();
+    let _exclusive = exclusive();
     let device = Device::from_context(&context).unwrap();
-    let x = ramp(&device, N);
+    let x = iota(&device, N);
     let once = scaled(0, N, 0.5);
     let again = |value: &f32| value.mul_add(-2.0, (N / 128) as f32 + 0.5);
     let twice: Vec<f32> = once.iter().map(again).collect();
-    let homes = [Kind::Null, Kind::PerThread, Kind::Wrapped].map(|kind| (kind, kind.make(&context)));
-    for (home, memory) in &homes {
+    let alloc_streams = [Kind::Null, Kind::PerThread, Kind::Wrapped].map(|kind| (kind, kind.make(&context)));
+    for (alloc_stream, memory) in &alloc_streams {
         for writer in KINDS {
             for reader in KINDS {
                 let (mut first, mut second) = (zeros(memory), zeros(memory));
@@ -116,7 +116,7 @@ fn streams_wait_for_each_other_s_memory_of_any_home() {
                 write(&first, &mut second, reader.make(&context));
                 let found = second.download().unwrap();
                 let wrong = (0..N).find(|&at| found[at] != twice[at]);
-                assert_eq!(wrong, None, "of {home:?}, {writer:?} before {reader:?}");
+                assert_eq!(wrong, None, "of {alloc_stream:?}, {writer:?} before {reader:?}");
             }
         }
     }
@@ -125,11 +125,11 @@ fn streams_wait_for_each_other_s_memory_of_any_home() {
 #[test]
 fn memory_goes_back_when_no_stream_uses_it_any_more() {
     let Some(context) = foreign() else { return };
-    let _alone = alone();
+    let _exclusive = exclusive();
     let device = Device::from_context(&context).unwrap();
-    let x = ramp(&device, N);
-    for home in [Kind::Null, Kind::PerThread, Kind::Wrapped] {
-        let memory = home.make(&context);
+    let x = iota(&device, N);
+    for alloc_stream in [Kind::Null, Kind::PerThread, Kind::Wrapped] {
+        let memory = alloc_stream.make(&context);
         for writer in KINDS {
             let mut first = zeros(&memory);
             context.synchronize().unwrap();
@@ -138,7 +138,10 @@ fn memory_goes_back_when_no_stream_uses_it_any_more() {
             // The driver gives the same memory again.
             let next = zeros(&memory);
             context.synchronize().unwrap();
-            assert!(next.download().unwrap().iter().all(|&value| value == 0.0), "of {home:?}, {writer:?}");
+            assert!(
+                next.download().unwrap().iter().all(|&value| value == 0.0),
+                "of {alloc_stream:?}, {writer:?}"
+            );
         }
     }
 }

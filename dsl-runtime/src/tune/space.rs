@@ -1,17 +1,17 @@
-//! [`Open`]: what a call of a tuned kernel leaves to be chosen.
+//! [`TuningSpace`]: what a call of a tuned kernel leaves to be chosen.
 
-use crate::choose::Choice;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
+use crate::select_variant::Choice;
 
 /// The variants that a call may run, and what the choice among them depends on. Made by what `#[fuse_kernel]` generates.
-pub struct Open {
+pub struct TuningSpace {
     pub(crate) candidates: Vec<&'static Variant>,
     pub(crate) key: Vec<i128>,
 }
 
-impl Open {
+impl TuningSpace {
     /// The variants that [`Kernel::candidates`] finds, with the values of the key.
     ///
     /// # Errors
@@ -22,12 +22,12 @@ impl Open {
         choices: &[Choice],
         allows: impl Fn(usize) -> bool,
         key: Vec<i128>,
-    ) -> Result<Open> {
-        Ok(Open { candidates: kernel.candidates(types, choices, allows)?, key })
+    ) -> Result<TuningSpace> {
+        Ok(TuningSpace { candidates: kernel.candidates(types, choices, allows)?, key })
     }
 
     /// Leaves those whose label has each of the parts of `config`, such as `BLOCK = 1024, num_warps = 4`.
-    pub(crate) fn only(mut self, kernel: &'static Kernel, config: &str) -> Result<Open> {
+    pub(crate) fn only(mut self, kernel: &'static Kernel, config: &str) -> Result<TuningSpace> {
         let parts =
             |label: &str| -> Vec<String> { label.split(',').map(|part| part.trim().to_string()).collect() };
         let wanted = parts(config);

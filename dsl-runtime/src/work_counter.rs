@@ -23,16 +23,16 @@ const PAGE_BYTES: usize = 1024 * COUNTER_BYTES as usize;
 /// The counters of a context. A stream keeps its own for good, also when it is destroyed: its work may still be
 /// running.
 #[derive(Default)]
-pub(crate) struct Counters(Mutex<Given>);
+pub(crate) struct WorkCounters(Mutex<CounterPool>);
 
 #[derive(Default)]
-struct Given {
+struct CounterPool {
     by_stream: HashMap<u64, CUdeviceptr>,
     /// What no stream has yet of the page allocated last.
     unused: Range<CUdeviceptr>,
 }
 
-impl Counters {
+impl WorkCounters {
     /// The counter of a stream of this context, which must be current. There is none while the stream is being
     /// captured, because a graph may run beside the stream and beside other graphs; for drivers before CUDA 12; and
     /// without memory.
@@ -46,7 +46,7 @@ impl Counters {
     }
 }
 
-impl Given {
+impl CounterPool {
     fn of(&mut self, stream: u64, page: impl FnOnce() -> Option<CUdeviceptr>) -> Option<CUdeviceptr> {
         if let Some(&counter) = self.by_stream.get(&stream) {
             return Some(counter);
@@ -117,18 +117,18 @@ mod tests {
 
     use super::*;
     use crate::cuda::driver_version;
-    use crate::device::Place;
-    use crate::launch::{alone, gpu};
+    use crate::device::Backend;
+    use crate::launch::{exclusive, gpu};
 
     #[test]
     fn each_stream_has_a_counter_of_its_own_and_keeps_it() {
-        let (mut given, mut pages) = (Given::default(), Vec::new());
+        let (mut pool, mut pages) = (CounterPool::default(), Vec::new());
         let mut of = |stream| {
             let page = || {
                 pages.push(0x10000 * (pages.len() as u64 + 1));
                 pages.last().copied()
             };
-            given.of(stream, page).unwrap()
+            pool.of(stream, page).unwrap()
         };
         let first: Vec<u64> = (0..3000).map(|stream| of(stream * 7)).collect();
         let again: Vec<u64> = (0..3000).map(|stream| of(stream * 7)).collect();
@@ -144,33 +144,33 @@ mod tests {
 
     #[test]
     fn without_memory_there_is_no_counter_until_there_is_some() {
-        let mut given = Given::default();
-        assert_eq!(given.of(1, || None), None);
-        assert_eq!(given.of(1, || Some(0x1000)), Some(0x1000));
-        assert_eq!(given.of(1, || None), Some(0x1000));
-        assert_eq!(given.of(2, || None), Some(0x1004));
+        let mut pool = CounterPool::default();
+        assert_eq!(pool.of(1, || None), None);
+        assert_eq!(pool.of(1, || Some(0x1000)), Some(0x1000));
+        assert_eq!(pool.of(1, || None), Some(0x1000));
+        assert_eq!(pool.of(2, || None), Some(0x1004));
     }
 
     #[test]
     fn a_stream_that_is_captured_has_no_counter() {
         let Some(device) = gpu() else { return };
-        let Place::Cuda(device) = device.place() else { panic!("it is a GPU") };
+        let Backend::Cuda(device) = device.backend() else { panic!("it is a GPU") };
         if driver_version().unwrap() < 12000 {
             eprintln!("skipped: the driver is older than CUDA 12");
             return;
         }
-        let _alone = alone();
+        let _exclusive = exclusive();
         let stream = device.new_stream().unwrap();
-        let counter = device.counters.of(&stream);
+        let counter = device.work_counters.of(&stream);
         assert!(counter.is_some());
         // This mode forbids the thread to allocate.
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
         let (captured, other, page) =
-            (device.counters.of(&stream), device.counters.of(&device.stream), page());
+            (device.work_counters.of(&stream), device.work_counters.of(&device.stream), page());
         stream.end_capture(CUgraphInstantiate_flags(0)).unwrap();
         assert_eq!(captured, None);
         assert!(other.is_some() && other != counter);
         assert!(page.is_some());
-        assert_eq!(device.counters.of(&stream), counter);
+        assert_eq!(device.work_counters.of(&stream), counter);
     }
 }

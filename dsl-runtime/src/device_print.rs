@@ -1,6 +1,6 @@
 //! What `tl::device_print` writes on the CPU: a line for each element, of the same form as a GPU's.
 //!
-//! Host code lays out a [`Line`] and the values behind it, as `lowering::mlir::report` says, and calls a function with it.
+//! Host code lays out a [`PrintLine`] and the values behind it, as `lowering::mlir::report` says, and calls a function with it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use crate::kernel::Site;
 /// What a line says besides its values, which follow it, eight bytes each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct PrintLine {
     pub(crate) site: u32,
     pub(crate) program: [u32; 3],
     /// In row-major order.
@@ -22,20 +22,21 @@ pub(crate) struct Line {
 ///
 /// # Safety
 /// `line` must point to a line of one of the sites, with its values behind it.
-pub(crate) unsafe fn print(sites: &[Site], line: *const Line) {
+pub(crate) unsafe fn print(sites: &[Site], line: *const PrintLine) {
     // SAFETY: passed on to the caller.
-    let Line { site, program, index } = unsafe { line.read() };
+    let PrintLine { site, program, index } = unsafe { line.read() };
     let Some(Site::Print { label, shape, dtypes }) = sites.get(site as usize) else { return };
     // SAFETY: passed on to the caller.
     let values = unsafe { std::slice::from_raw_parts(line.add(1).cast::<u64>(), dtypes.len()) };
-    let values: Vec<String> = dtypes.iter().zip(values).map(|(&dtype, &bits)| text(dtype, bits)).collect();
-    let text = written(label, program, &element(shape, index), &values);
+    let values: Vec<String> =
+        dtypes.iter().zip(values).map(|(&dtype, &bits)| format_value(dtype, bits)).collect();
+    let text = format_line(label, program, &element(shape, index), &values);
     // Nothing can be done about a program that has no standard error.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// `x: program (1, 0, 0), element (7): 0.5`
-fn written(label: &str, [x, y, z]: [u32; 3], element: &[u32], values: &[String]) -> String {
+fn format_line(label: &str, [x, y, z]: [u32; 3], element: &[u32], values: &[String]) -> String {
     let mut line = format!("{label}: program ({x}, {y}, {z})");
     if !element.is_empty() {
         let _ = write!(line, ", element {}", tuple(element));
@@ -70,15 +71,15 @@ pub(crate) fn element(shape: &[u32], index: i64) -> Vec<u32> {
 }
 
 /// The element in the low bytes of `bits`.
-fn text(dtype: DType, bits: u64) -> String {
+fn format_value(dtype: DType, bits: u64) -> String {
     let low = bits & (u64::MAX >> (64 - 8 * dtype.bytes()));
     match dtype {
-        DType::F8E5M2 => general(f8e5m2::from_bits(low as u8).to_f64(), 2),
-        DType::F8E4M3 => general(f8e4m3::from_bits(low as u8).to_f64(), 3),
-        DType::BF16 => general(bf16::from_bits(low as u16).to_f64(), 4),
-        DType::F16 => general(f16::from_bits(low as u16).to_f64(), 5),
-        DType::F32 => general(f32::from_bits(low as u32).into(), 9),
-        DType::F64 => general(f64::from_bits(low), 17),
+        DType::F8E5M2 => format_g(f8e5m2::from_bits(low as u8).to_f64(), 2),
+        DType::F8E4M3 => format_g(f8e4m3::from_bits(low as u8).to_f64(), 3),
+        DType::BF16 => format_g(bf16::from_bits(low as u16).to_f64(), 4),
+        DType::F16 => format_g(f16::from_bits(low as u16).to_f64(), 5),
+        DType::F32 => format_g(f32::from_bits(low as u32).into(), 9),
+        DType::F64 => format_g(f64::from_bits(low), 17),
         DType::Bool
         | DType::I8
         | DType::I16
@@ -92,7 +93,7 @@ fn text(dtype: DType, bits: u64) -> String {
 }
 
 /// As C's `%.{digits}g`.
-fn general(value: f64, digits: usize) -> String {
+fn format_g(value: f64, digits: usize) -> String {
     if value.is_nan() {
         return "nan".to_string();
     }
@@ -120,13 +121,13 @@ mod tests {
     fn floats_are_written_as_c_writes_them() {
         let nine =
             [0.1, 1.0, -0.0, 123456789.0, 1234567890.0, 1e-4, 1e-5, 1.5e300, f64::NAN, f64::NEG_INFINITY];
-        let texts = nine.map(|value| general(value, 9));
+        let texts = nine.map(|value| format_g(value, 9));
         let wanted =
             ["0.1", "1", "-0", "123456789", "1.23456789e+09", "0.0001", "1e-05", "1.5e+300", "nan", "-inf"];
         assert_eq!(texts, wanted);
-        assert_eq!(general(0.1f32.into(), 9), "0.100000001");
-        assert_eq!(general(9.999, 3), "10");
-        assert_eq!(general(0.1, 17), "0.10000000000000001");
+        assert_eq!(format_g(0.1f32.into(), 9), "0.100000001");
+        assert_eq!(format_g(9.999, 3), "10");
+        assert_eq!(format_g(0.1, 17), "0.10000000000000001");
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
         let junk = 0xdead_beef_dead_beef << 8;
         let of = |dtype: DType, bits: u64| {
             let own = u64::MAX >> (64 - 8 * dtype.bytes());
-            text(dtype, bits & own | junk & !own)
+            format_value(dtype, bits & own | junk & !own)
         };
         assert_eq!(of(DType::Bool, 1), "1");
         assert_eq!([of(DType::I8, 0xfd), of(DType::U8, 0xfd)], ["-3", "253"]);
@@ -149,9 +150,12 @@ mod tests {
 
     #[test]
     fn lines_have_what_there_is() {
-        assert_eq!(written("here", [1, 2, 3], &[], &[]), "here: program (1, 2, 3)\n");
+        assert_eq!(format_line("here", [1, 2, 3], &[], &[]), "here: program (1, 2, 3)\n");
         let values = ["1".to_string(), "x".to_string()];
-        assert_eq!(written("n", [0; 3], &[4, 5], &values), "n: program (0, 0, 0), element (4, 5): 1, x\n");
+        assert_eq!(
+            format_line("n", [0; 3], &[4, 5], &values),
+            "n: program (0, 0, 0), element (4, 5): 1, x\n"
+        );
         assert_eq!(element(&[4, 8, 2], 39), [2, 3, 1]);
         assert_eq!(element(&[], 0), [0u32; 0]);
     }

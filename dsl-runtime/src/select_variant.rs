@@ -30,7 +30,7 @@ impl Choice {
 pub struct Chosen {
     pub(crate) kernel: &'static Kernel,
     pub(crate) variant: &'static Variant,
-    pub(crate) processors: usize,
+    pub(crate) parallelism: usize,
 }
 
 impl Chosen {
@@ -53,10 +53,10 @@ impl Chosen {
             .unwrap_or_else(|_| panic!("`{name}` is {value}, which is no number of elements"))
     }
 
-    /// What runs programs side by side on the device of the launch: see [`Device::processors`](crate::Device::processors).
-    /// For a kernel whose programs take one row after the other, `|chosen| rows.min(chosen.processors())`.
-    pub fn processors(&self) -> usize {
-        self.processors
+    /// What runs programs side by side on the device of the launch: see [`Device::parallelism`](crate::Device::processors).
+    /// For a kernel whose programs take one row after the other, `|chosen| rows.min(chosen.parallelism())`.
+    pub fn parallelism(&self) -> usize {
+        self.parallelism
     }
 
     /// The variant: its label, types and constants.
@@ -111,15 +111,15 @@ impl Kernel {
         };
         let mut found: Vec<_> =
             self.variants.iter().enumerate().filter(fits).map(|(_, variant)| variant).collect();
-        let decided = |variant: &&'static Variant| {
-            let open = |choice: &Choice| *choice == Choice::Measured;
+        let fixed_values = |variant: &&'static Variant| {
+            let is_open = |choice: &Choice| *choice == Choice::Measured;
             let values = variant.consts.iter().zip(choices);
-            values.filter(|(_, choice)| !open(choice)).map(|(&value, _)| value).collect::<Vec<i128>>()
+            values.filter(|(_, choice)| !is_open(choice)).map(|(&value, _)| value).collect::<Vec<i128>>()
         };
         if choices.iter().any(|choice| matches!(choice, Choice::AtLeast(_)))
-            && let Some(smallest) = found.iter().map(decided).min()
+            && let Some(smallest) = found.iter().map(fixed_values).min()
         {
-            found.retain(|variant| decided(variant) == smallest);
+            found.retain(|variant| fixed_values(variant) == smallest);
         }
         if found.is_empty() { Err(self.no_variant(types, choices)) } else { Ok(found) }
     }
@@ -200,9 +200,9 @@ mod tests {
 
     #[test]
     fn constants_go_by_name() {
-        let chosen = Chosen { kernel: &NORM, variant: &NORM.variants[1], processors: 132 };
+        let chosen = Chosen { kernel: &NORM, variant: &NORM.variants[1], parallelism: 132 };
         assert_eq!((chosen.constant("BLOCK"), chosen.constant("CAUSAL")), (1024, 1));
-        assert_eq!(chosen.processors(), 132);
+        assert_eq!(chosen.parallelism(), 132);
         let missing = std::panic::catch_unwind(|| chosen.constant("ROWS")).unwrap_err();
         let said = missing.downcast::<String>().unwrap();
         assert_eq!(*said, "kernel `norm` has no constant `ROWS`: it has BLOCK, CAUSAL");

@@ -5,7 +5,7 @@ use super::cuda_tests::{GENERAL, ONE_EACH, SM_80, module};
 use super::*;
 use crate::cuda::driver_version;
 use crate::dtype::DType;
-use crate::kernel::{Body, Param, ParamKind};
+use crate::kernel::{Param, ParamKind, Specialization};
 use crate::{Buffer, Device, SliceMut};
 
 /// A program adds 1 to its element of `out`, and a block of the counted body 1 to the element behind those. Some
@@ -106,11 +106,12 @@ static TALLY: Kernel = Kernel {
     ..Kernel::TEST
 };
 
-const PLAIN: Body = Body { entry: "tally_general", threads: 32, ..GENERAL };
+const PLAIN: Specialization = Specialization { entry: "tally_general", threads: 32, ..GENERAL };
 
-const PERSISTENT: Body = Body { persistent: true, ..PLAIN };
+const PERSISTENT: Specialization = Specialization { persistent: true, ..PLAIN };
 
-const COUNTED: Body = Body { entry: "tally_counted", counted: true, ..PERSISTENT };
+const COUNTED: Specialization =
+    Specialization { entry: "tally_counted", uses_work_counter: true, ..PERSISTENT };
 
 const COUNTER: Option<u64> = Some(0x1000);
 
@@ -133,13 +134,16 @@ fn without_a_counter_there_is_a_block_for_each_program() {
 
 #[test]
 fn a_persistent_body_runs_as_many_programs_as_an_i32_counts() {
-    for body in [PERSISTENT, COUNTED] {
-        assert_eq!(cuda::too_many([i32::MAX as u32, 1, 1], &body), None);
-        assert_eq!(cuda::too_many([1 << 30, 2, 1], &body), Some(1 << 31));
-        assert_eq!(cuda::too_many([i32::MAX as u32, 65535, 65535], &body), Some(0x7fff_ffff * 65535 * 65535));
-        assert_eq!(cuda::too_many([u32::MAX; 3], &body), Some(u64::MAX));
+    for specialization in [PERSISTENT, COUNTED] {
+        assert_eq!(cuda::excess_programs([i32::MAX as u32, 1, 1], &specialization), None);
+        assert_eq!(cuda::excess_programs([1 << 30, 2, 1], &specialization), Some(1 << 31));
+        assert_eq!(
+            cuda::excess_programs([i32::MAX as u32, 65535, 65535], &specialization),
+            Some(0x7fff_ffff * 65535 * 65535)
+        );
+        assert_eq!(cuda::excess_programs([u32::MAX; 3], &specialization), Some(u64::MAX));
     }
-    assert_eq!(cuda::too_many([i32::MAX as u32, 65535, 65535], &PLAIN), None);
+    assert_eq!(cuda::excess_programs([i32::MAX as u32, 65535, 65535], &PLAIN), None);
 }
 
 /// The first GPU, if streams of its driver have counters.
@@ -163,8 +167,8 @@ fn tally<'a>(out: impl Into<SliceMut<'a, u32>>, grid: (u32, u32, u32)) -> Launch
 fn many(device: &Device) -> ((u32, u32, u32), u32) {
     let mut out = device.zeros::<u32>(1).unwrap();
     let trace = tally(&mut out, (i32::MAX as u32, 1, 1)).trace(device).unwrap();
-    let [resident, 1, 1] = trace.body.unwrap().blocks else { panic!("it is one row of blocks") };
-    ((resident + 3, 3, 2), resident)
+    let [occupancy, 1, 1] = trace.specialization.unwrap().blocks else { panic!("it is one row of blocks") };
+    ((occupancy + 3, 3, 2), occupancy)
 }
 
 fn tallies(device: &Device, (x, y, z): (u32, u32, u32)) -> Buffer<u32> {
@@ -182,12 +186,12 @@ fn check(out: &Buffer<u32>, launches: u32, blocks: u32) {
 #[test]
 fn blocks_take_programs_from_a_counter() {
     let Some(device) = gpu_with_counters() else { return };
-    let (grid, resident) = many(&device);
+    let (grid, occupancy) = many(&device);
     let mut out = tallies(&device, grid);
     for _ in 0..20 {
         tally(&mut out, grid).launch(&device).unwrap();
     }
-    check(&out, 20, resident);
+    check(&out, 20, occupancy);
     let mut few = tallies(&device, (5, 1, 1));
     for _ in 0..20 {
         tally(&mut few, (5, 1, 1)).launch(&device).unwrap();
@@ -198,7 +202,7 @@ fn blocks_take_programs_from_a_counter() {
 #[test]
 fn streams_do_not_share_a_counter() {
     let Some(device) = gpu_with_counters() else { return };
-    let (grid, resident) = many(&device);
+    let (grid, occupancy) = many(&device);
     let streams = [device.new_stream().unwrap(), device.new_stream().unwrap()];
     let mut outs = [tallies(&device, grid), tallies(&device, grid)];
     for _ in 0..20 {
@@ -206,19 +210,19 @@ fn streams_do_not_share_a_counter() {
             tally(out, grid).launch(stream).unwrap();
         }
     }
-    outs.iter().for_each(|out| check(out, 20, resident));
+    outs.iter().for_each(|out| check(out, 20, occupancy));
     // Nor does a stream with one that was destroyed while its kernel runs, whose handle it may have.
     let mut outs: Vec<_> = (0..8).map(|_| tallies(&device, grid)).collect();
     for out in &mut outs {
         tally(out, grid).launch(&device.new_stream().unwrap()).unwrap();
     }
-    outs.iter().for_each(|out| check(out, 1, resident));
+    outs.iter().for_each(|out| check(out, 1, occupancy));
 }
 
 #[test]
 fn a_graph_has_no_counter() {
     let Some(device) = gpu_with_counters() else { return };
-    let _alone = alone();
+    let _exclusive = exclusive();
     let (grid, _) = many(&device);
     let programs = grid.0 * grid.1 * grid.2;
     let mut graph = device
@@ -226,7 +230,7 @@ fn a_graph_has_no_counter() {
         .capture(tallies(&device, grid), |out, stream| {
             for _ in 0..2 {
                 let mut launch = tally(&mut *out, grid);
-                assert_eq!(launch.trace(stream)?.body.unwrap().blocks, [programs, 1, 1]);
+                assert_eq!(launch.trace(stream)?.specialization.unwrap().blocks, [programs, 1, 1]);
                 launch.launch(stream)?;
             }
             Ok(())
@@ -242,10 +246,11 @@ fn a_graph_has_no_counter() {
 fn with_too_many_programs_the_next_body_is_taken() {
     let Some(device) = gpu() else { return };
     let mut out = device.zeros::<u32>(1).unwrap();
-    let body = tally(&mut out, (i32::MAX as u32, 2, 1)).trace(&device).unwrap().body.unwrap();
+    let specialization =
+        tally(&mut out, (i32::MAX as u32, 2, 1)).trace(&device).unwrap().specialization.unwrap();
     let why = "it runs at most 2147483647 programs, not 4294967294".to_string();
     assert_eq!(
-        (body.entry, body.blocks, body.passed_over),
+        (specialization.entry, specialization.blocks, specialization.passed_over),
         ("tally_general", [i32::MAX as u32, 2, 1], vec![("tally_counted", why)])
     );
 }

@@ -4,34 +4,34 @@
 //! and a body that assumes less is taken.
 
 use crate::dtype::DType;
-use crate::kernel::{Fact, Param, Polynomial, Symbol, Term};
+use crate::kernel::{Guard, Param, Polynomial, Symbol, Term};
 
 /// An argument as the kernel gets it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Actual {
+pub(crate) enum KernelArg {
     Slice { address: u64, len: usize },
     Scalar { dtype: DType, bits: u64 },
 }
 
 /// What is known at launch.
 #[derive(Clone, Copy)]
-pub(crate) struct Known<'k> {
+pub(crate) struct LaunchArgs<'k> {
     /// By parameter.
-    pub(crate) actuals: &'k [Actual],
+    pub(crate) kernel_args: &'k [KernelArg],
     pub(crate) grid: [u32; 3],
 }
 
-impl Known<'_> {
+impl LaunchArgs<'_> {
     /// Its value, if it is an integer.
     pub(crate) fn symbol(&self, symbol: Symbol) -> Option<i128> {
         match symbol {
-            Symbol::Scalar(param) => match *self.actuals.get(usize::from(param))? {
-                Actual::Scalar { dtype, bits } => dtype.integer(bits),
-                Actual::Slice { .. } => None,
+            Symbol::Scalar(param) => match *self.kernel_args.get(usize::from(param))? {
+                KernelArg::Scalar { dtype, bits } => dtype.integer(bits),
+                KernelArg::Slice { .. } => None,
             },
-            Symbol::Length(param) => match *self.actuals.get(usize::from(param))? {
-                Actual::Slice { len, .. } => Some(len as i128),
-                Actual::Scalar { .. } => None,
+            Symbol::Length(param) => match *self.kernel_args.get(usize::from(param))? {
+                KernelArg::Slice { len, .. } => Some(len as i128),
+                KernelArg::Scalar { .. } => None,
             },
             Symbol::Grid(axis) => self.grid.get(usize::from(axis)).map(|&extent| extent.into()),
             Symbol::CeilDiv { param, by } => {
@@ -44,17 +44,17 @@ impl Known<'_> {
 
     /// The value of a parameter, if it is an `f32`.
     fn float(&self, param: u8) -> Option<f32> {
-        match *self.actuals.get(usize::from(param))? {
-            Actual::Scalar { dtype: DType::F32, bits } => Some(f32::from_bits(bits as u32)),
+        match *self.kernel_args.get(usize::from(param))? {
+            KernelArg::Scalar { dtype: DType::F32, bits } => Some(f32::from_bits(bits as u32)),
             _ => None,
         }
     }
 
     /// Where a slice parameter lies.
     pub(crate) fn address(&self, param: u8) -> Option<u64> {
-        match *self.actuals.get(usize::from(param))? {
-            Actual::Slice { address, .. } => Some(address),
-            Actual::Scalar { .. } => None,
+        match *self.kernel_args.get(usize::from(param))? {
+            KernelArg::Slice { address, .. } => Some(address),
+            KernelArg::Scalar { .. } => None,
         }
     }
 
@@ -68,22 +68,22 @@ impl Known<'_> {
     }
 }
 
-impl Fact {
-    pub(crate) fn holds(&self, known: &Known<'_>) -> bool {
+impl Guard {
+    pub(crate) fn holds(&self, launch_args: &LaunchArgs<'_>) -> bool {
         match *self {
-            Fact::Aligned { param, bytes } => {
-                known.address(param).is_some_and(|address| bytes != 0 && address % u64::from(bytes) == 0)
+            Guard::Aligned { param, bytes } => launch_args
+                .address(param)
+                .is_some_and(|address| bytes != 0 && address % u64::from(bytes) == 0),
+            Guard::Divisible { value, by } => {
+                launch_args.value(value).is_some_and(|value| by != 0 && value % i128::from(by) == 0)
             }
-            Fact::Divisible { value, by } => {
-                known.value(value).is_some_and(|value| by != 0 && value % i128::from(by) == 0)
-            }
-            Fact::Equal { param, value } => known.symbol(Symbol::Scalar(param)) == Some(value.into()),
-            Fact::Magnitude { param, least, most } => {
+            Guard::Equal { param, value } => launch_args.symbol(Symbol::Scalar(param)) == Some(value.into()),
+            Guard::Magnitude { param, least, most } => {
                 let between = |value| power(least) <= value && value <= power(most);
-                known.float(param).is_some_and(between)
+                launch_args.float(param).is_some_and(between)
             }
-            Fact::AtMost { low, high } => {
-                known.value(low).zip(known.value(high)).is_some_and(|(low, high)| low <= high)
+            Guard::AtMost { low, high } => {
+                launch_args.value(low).zip(launch_args.value(high)).is_some_and(|(low, high)| low <= high)
             }
         }
     }
@@ -91,39 +91,39 @@ impl Fact {
     /// The fact in words, in terms of the kernel's parameters: `8 divides n_cols`.
     pub fn text(&self, params: &[Param]) -> String {
         match *self {
-            Fact::Aligned { param, bytes } => format!("{} is {bytes}-byte aligned", name(params, param)),
-            Fact::Divisible { value, by } => format!("{by} divides {}", polynomial(params, value)),
-            Fact::Equal { param, value } => format!("{} is {value}", name(params, param)),
-            Fact::Magnitude { param, least, most } => {
+            Guard::Aligned { param, bytes } => format!("{} is {bytes}-byte aligned", name(params, param)),
+            Guard::Divisible { value, by } => format!("{by} divides {}", polynomial(params, value)),
+            Guard::Equal { param, value } => format!("{} is {value}", name(params, param)),
+            Guard::Magnitude { param, least, most } => {
                 format!("2^{least} <= {} <= 2^{most}", name(params, param))
             }
-            Fact::AtMost { low, high } => {
+            Guard::AtMost { low, high } => {
                 format!("{} <= {}", polynomial(params, low), polynomial(params, high))
             }
         }
     }
 
     /// Why it does not hold: `8 does not divide n_cols (1001)`.
-    pub(crate) fn refutation(&self, known: &Known<'_>, params: &[Param]) -> String {
-        let with_value = |value| match known.value(value) {
+    pub(crate) fn refutation(&self, launch_args: &LaunchArgs<'_>, params: &[Param]) -> String {
+        let with_value = |value| match launch_args.value(value) {
             Some(number) => format!("{} ({number})", polynomial(params, value)),
             None => format!("{} (too large to compute)", polynomial(params, value)),
         };
         match *self {
-            Fact::Aligned { param, bytes } => {
-                let address = known.address(param).unwrap_or_default();
+            Guard::Aligned { param, bytes } => {
+                let address = launch_args.address(param).unwrap_or_default();
                 format!("{} is not {bytes}-byte aligned ({address:#x})", name(params, param))
             }
-            Fact::Divisible { value, by } => format!("{by} does not divide {}", with_value(value)),
-            Fact::Equal { param, value } => {
-                let found = known.symbol(Symbol::Scalar(param)).unwrap_or_default();
+            Guard::Divisible { value, by } => format!("{by} does not divide {}", with_value(value)),
+            Guard::Equal { param, value } => {
+                let found = launch_args.symbol(Symbol::Scalar(param)).unwrap_or_default();
                 format!("{} is not {value} ({found})", name(params, param))
             }
-            Fact::Magnitude { param, least, most } => {
-                let found = known.float(param).unwrap_or(f32::NAN);
+            Guard::Magnitude { param, least, most } => {
+                let found = launch_args.float(param).unwrap_or(f32::NAN);
                 format!("{} is not between 2^{least} and 2^{most} ({found})", name(params, param))
             }
-            Fact::AtMost { low, high } => format!("{} is not at most {}", with_value(low), with_value(high)),
+            Guard::AtMost { low, high } => format!("{} is not at most {}", with_value(low), with_value(high)),
         }
     }
 }
@@ -192,31 +192,35 @@ mod tests {
     ];
 
     /// With `x` of 1000 elements at `address`, and a grid of (3, 1, 1).
-    fn check(fact: Fact, address: u64, (n, m): (i64, i64), expected: Expect) {
-        let scalar = |value: i64| Actual::Scalar { dtype: DType::I64, bits: value.bits() };
-        let eps = Actual::Scalar { dtype: DType::F32, bits: 1f32.bits() };
-        let actuals = [Actual::Slice { address, len: 1000 }, scalar(n), scalar(m), eps];
-        let known = Known { actuals: &actuals, grid: [3, 1, 1] };
-        let found = if fact.holds(&known) { "holds".to_string() } else { fact.refutation(&known, PARAMS) };
-        expected.assert_eq(&format!("{}: {found}", fact.text(PARAMS)));
+    fn check(guard: Guard, address: u64, (n, m): (i64, i64), expected: Expect) {
+        let scalar = |value: i64| KernelArg::Scalar { dtype: DType::I64, bits: value.bits() };
+        let eps = KernelArg::Scalar { dtype: DType::F32, bits: 1f32.bits() };
+        let kernel_args = [KernelArg::Slice { address, len: 1000 }, scalar(n), scalar(m), eps];
+        let launch_args = LaunchArgs { kernel_args: &kernel_args, grid: [3, 1, 1] };
+        let found = if guard.holds(&launch_args) {
+            "holds".to_string()
+        } else {
+            guard.refutation(&launch_args, PARAMS)
+        };
+        expected.assert_eq(&format!("{}: {found}", guard.text(PARAMS)));
     }
 
     #[test]
     fn alignment() {
-        let aligned = Fact::Aligned { param: 0, bytes: 16 };
+        let aligned = Guard::Aligned { param: 0, bytes: 16 };
         check(aligned, 0x7f00, (0, 0), expect!["x is 16-byte aligned: holds"]);
         check(aligned, 0x7f08, (0, 0), expect!["x is 16-byte aligned: x is not 16-byte aligned (0x7f08)"]);
-        let scalar = Fact::Aligned { param: 1, bytes: 16 };
+        let scalar = Guard::Aligned { param: 1, bytes: 16 };
         check(scalar, 0, (0, 0), expect!["n is 16-byte aligned: n is not 16-byte aligned (0x0)"]);
     }
 
     #[test]
     fn divisibility() {
-        let n = Fact::Divisible { value: N, by: 8 };
+        let n = Guard::Divisible { value: N, by: 8 };
         check(n, 0, (-64, 0), expect!["8 divides n: holds"]);
         check(n, 0, (0, 0), expect!["8 divides n: holds"]);
         check(n, 0, (1001, 0), expect!["8 divides n: 8 does not divide n (1001)"]);
-        let tiles = Fact::Divisible { value: TILES, by: 8 };
+        let tiles = Guard::Divisible { value: TILES, by: 8 };
         check(tiles, 0, (9, 0), expect!["8 divides -1024 * grid.x + n + 7: holds"]);
         check(
             tiles,
@@ -224,31 +228,31 @@ mod tests {
             (8, 0),
             expect!["8 divides -1024 * grid.x + n + 7: 8 does not divide -1024 * grid.x + n + 7 (-3057)"],
         );
-        let by_zero = Fact::Divisible { value: N, by: 0 };
+        let by_zero = Guard::Divisible { value: N, by: 0 };
         check(by_zero, 0, (0, 0), expect!["0 divides n: 0 does not divide n (0)"]);
     }
 
     #[test]
     fn equality() {
-        let one = Fact::Equal { param: 1, value: 1 };
+        let one = Guard::Equal { param: 1, value: 1 };
         check(one, 0, (1, 0), expect!["n is 1: holds"]);
         check(one, 0, (300, 0), expect!["n is 1: n is not 1 (300)"]);
-        let slice = Fact::Equal { param: 0, value: 0 };
+        let slice = Guard::Equal { param: 0, value: 0 };
         check(slice, 0, (0, 0), expect!["x is 0: x is not 0 (0)"]);
     }
 
     #[test]
     fn magnitude() {
-        let fact = Fact::Magnitude { param: 0, least: -40, most: 40 };
+        let guard = Guard::Magnitude { param: 0, least: -40, most: 40 };
         let holds = |value: f32| {
-            let actuals = [Actual::Scalar { dtype: DType::F32, bits: value.bits() }];
-            fact.holds(&Known { actuals: &actuals, grid: [1; 3] })
+            let kernel_args = [KernelArg::Scalar { dtype: DType::F32, bits: value.bits() }];
+            guard.holds(&LaunchArgs { kernel_args: &kernel_args, grid: [1; 3] })
         };
         assert!([0.125, 1.0, 9.094947e-13, 1.0995116e12].into_iter().all(holds));
         assert!(![0.0, -0.125, 9e-13, 1.1e12, f32::INFINITY, f32::NAN].into_iter().any(holds));
         // An integer is none.
         check(
-            Fact::Magnitude { param: 1, least: -40, most: 40 },
+            Guard::Magnitude { param: 1, least: -40, most: 40 },
             0,
             (1, 0),
             expect!["2^-40 <= n <= 2^40: n is not between 2^-40 and 2^40 (NaN)"],
@@ -257,11 +261,11 @@ mod tests {
 
     #[test]
     fn order() {
-        let fits = Fact::AtMost { low: N_TIMES_M, high: LEN };
+        let fits = Guard::AtMost { low: N_TIMES_M, high: LEN };
         check(fits, 0, (10, 100), expect!["n * m <= len(x): holds"]);
         check(fits, 0, (-1, 100), expect!["n * m <= len(x): holds"]);
         check(fits, 0, (7, 143), expect!["n * m <= len(x): n * m (1001) is not at most len(x) (1000)"]);
-        let nothing = Fact::AtMost { low: &[], high: N };
+        let nothing = Guard::AtMost { low: &[], high: N };
         check(nothing, 0, (0, 0), expect!["0 <= n: holds"]);
     }
 
@@ -271,7 +275,7 @@ mod tests {
             coefficient: i64::MIN,
             factors: &[Symbol::Scalar(1), Symbol::Scalar(1), Symbol::Scalar(1)],
         }];
-        let huge = Fact::AtMost { low: HUGE, high: LEN };
+        let huge = Guard::AtMost { low: HUGE, high: LEN };
         check(huge, 0, (1, 0), expect!["-9223372036854775808 * n * n * n <= len(x): holds"]);
         check(
             huge,
@@ -282,6 +286,8 @@ mod tests {
             ]],
         );
         const FLOAT: Polynomial = &[Term { coefficient: 1, factors: &[Symbol::Scalar(3)] }];
-        assert!(!Fact::Divisible { value: FLOAT, by: 1 }.holds(&Known { actuals: &[], grid: [1; 3] }));
+        assert!(
+            !Guard::Divisible { value: FLOAT, by: 1 }.holds(&LaunchArgs { kernel_args: &[], grid: [1; 3] })
+        );
     }
 }

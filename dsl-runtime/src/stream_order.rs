@@ -16,47 +16,47 @@ use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
 
 /// Who decides whether `cudarc` records events in a context.
-pub(crate) enum Order {
+pub(crate) enum StreamOrder {
     /// We do: a stream keeps the context in the mode, which it would leave when its last stream is dropped, even with
     /// work of that stream still in flight.
     Ours(Mutex<Option<Arc<CudaStream>>>),
-    Owner(Mutex<Vec<Visit>>),
+    Owner(Mutex<Vec<CrossStreamUse>>),
 }
 
-impl Order {
-    pub(crate) fn ours() -> Order {
-        Order::Ours(Mutex::default())
+impl StreamOrder {
+    pub(crate) fn ours() -> StreamOrder {
+        StreamOrder::Ours(Mutex::default())
     }
 
-    pub(crate) fn of_owner() -> Order {
-        Order::Owner(Mutex::default())
+    pub(crate) fn of_owner() -> StreamOrder {
+        StreamOrder::Owner(Mutex::default())
     }
 }
 
 /// A stream used memory of another one while `cudarc` recorded events.
-pub(crate) struct Visit {
-    by: Handle,
-    home: Weak<CudaStream>,
+pub(crate) struct CrossStreamUse {
+    by: StreamHandle,
+    alloc_stream: Weak<CudaStream>,
 }
 
 /// A stream, to be compared with others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Handle(CUstream);
+struct StreamHandle(CUstream);
 
 // SAFETY: the driver takes a stream from any thread.
-unsafe impl Send for Handle {}
+unsafe impl Send for StreamHandle {}
 
 /// `CU_STREAM_LEGACY`, the null stream by another name, and `CU_STREAM_PER_THREAD`, which is another stream on each thread.
 const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
 
-impl Handle {
+impl StreamHandle {
     /// The stream in whose order memory of a stream is. The streams of threads and the null stream wait for each
     /// other, and of the two the null stream alone can be named from every thread.
-    fn of(stream: &CudaStream) -> Handle {
+    fn of(stream: &CudaStream) -> StreamHandle {
         match stream.cu_stream().addr() {
-            LEGACY | PER_THREAD => Handle(std::ptr::null_mut()),
-            _ => Handle(stream.cu_stream()),
+            LEGACY | PER_THREAD => StreamHandle(std::ptr::null_mut()),
+            _ => StreamHandle(stream.cu_stream()),
         }
     }
 
@@ -82,18 +82,18 @@ impl Handle {
 }
 
 /// Memory in use by a stream.
-pub(crate) struct Use<'g> {
+pub(crate) struct MemoryUse<'g> {
     /// Records the use in the memory's event.
     done: SyncOnDrop<'g>,
     by: &'g CudaStream,
     /// Of memory that is borrowed for `'g`, and so is the stream.
-    home: Handle,
+    alloc_stream: StreamHandle,
 }
 
-impl<'g> Use<'g> {
+impl<'g> MemoryUse<'g> {
     /// By the stream that memory is of, or by none, where only an address is asked for.
-    pub(crate) fn at_home(by: &'g CudaStream, done: SyncOnDrop<'g>) -> Use<'g> {
-        Use { done, by, home: Handle(by.cu_stream()) }
+    pub(crate) fn on_alloc_stream(by: &'g CudaStream, done: SyncOnDrop<'g>) -> MemoryUse<'g> {
+        MemoryUse { done, by, alloc_stream: StreamHandle(by.cu_stream()) }
     }
 }
 
@@ -102,17 +102,17 @@ impl<'g> Use<'g> {
 enum Mode {
     Events,
     /// It has made no stream.
-    Homes,
+    AllocStream,
     /// The owner has forbidden it, and does it by itself.
-    Nothing,
+    Untracked,
 }
 
 impl Mode {
     fn of(context: &CudaContext) -> Mode {
         match (context.is_event_tracking(), context.is_in_multi_stream_mode()) {
             (true, true) => Mode::Events,
-            (true, false) => Mode::Homes,
-            (false, _) => Mode::Nothing,
+            (true, false) => Mode::AllocStream,
+            (false, _) => Mode::Untracked,
         }
     }
 }
@@ -130,7 +130,7 @@ impl CudaDevice {
 
     /// From now on memory of a context of ours keeps track of its uses.
     pub(crate) fn track(&self) -> Result<()> {
-        if let Order::Ours(tracking) = &self.order {
+        if let StreamOrder::Ours(tracking) = &self.stream_order {
             let mut tracking = tracking.lock().unwrap_or_else(PoisonError::into_inner);
             if tracking.is_none() {
                 *tracking = Some(self.context.new_stream().map_err(Error::cuda("cuStreamCreate"))?);
@@ -144,35 +144,40 @@ impl CudaDevice {
     pub(crate) fn begin<'g>(
         &self,
         by: &'g CudaStream,
-        home: &Arc<CudaStream>,
+        alloc_stream: &Arc<CudaStream>,
         done: SyncOnDrop<'g>,
-    ) -> Result<Use<'g>> {
-        let mut used = Use { done, by, home: Handle::of(home) };
-        let Order::Owner(visits) = &self.order else { return Ok(used) };
-        if used.home.is(by) {
+    ) -> Result<MemoryUse<'g>> {
+        let mut used = MemoryUse { done, by, alloc_stream: StreamHandle::of(alloc_stream) };
+        let StreamOrder::Owner(cross_uses) = &self.stream_order else { return Ok(used) };
+        if used.alloc_stream.is(by) {
             return Ok(used);
         }
         match Mode::of(&self.context) {
-            Mode::Nothing => {}
+            Mode::Untracked => {}
             Mode::Events => {
-                let by = Handle::of(by);
-                let mut visits = visits.lock().unwrap_or_else(PoisonError::into_inner);
-                let same = |home: &CudaStream| Handle::of(home) == used.home;
-                let known =
-                    |visit: &Visit| visit.by == by && visit.home.upgrade().is_some_and(|home| same(&home));
-                if !visits.iter().any(known) {
-                    visits.retain(|visit| visit.home.strong_count() > 0);
-                    visits.push(Visit { by, home: Arc::downgrade(home) });
+                let by = StreamHandle::of(by);
+                let mut cross_uses = cross_uses.lock().unwrap_or_else(PoisonError::into_inner);
+                let same = |alloc_stream: &CudaStream| StreamHandle::of(alloc_stream) == used.alloc_stream;
+                let known = |cross_use: &CrossStreamUse| {
+                    cross_use.by == by
+                        && cross_use.alloc_stream.upgrade().is_some_and(|alloc_stream| same(&alloc_stream))
+                };
+                if !cross_uses.iter().any(known) {
+                    cross_uses.retain(|cross_use| cross_use.alloc_stream.strong_count() > 0);
+                    cross_uses.push(CrossStreamUse { by, alloc_stream: Arc::downgrade(alloc_stream) });
                 }
             }
-            Mode::Homes => {
+            Mode::AllocStream => {
                 let failed = Error::cuda("cuStreamWaitEvent");
                 // One that is being captured can wait for nothing outside: whoever launches the graph does.
                 if is_captured(by).map_err(&failed)? {
-                    used.home = Handle::of(by);
+                    used.alloc_stream = StreamHandle::of(by);
                 } else {
-                    self.settle(visits).map_err(&failed)?;
-                    used.home.record(&self.context).and_then(|event| by.wait(&event)).map_err(failed)?;
+                    self.join_recorded(cross_uses).map_err(&failed)?;
+                    used.alloc_stream
+                        .record(&self.context)
+                        .and_then(|event| by.wait(&event))
+                        .map_err(failed)?;
                 }
             }
         }
@@ -183,48 +188,49 @@ impl CudaDevice {
     ///
     /// In `cudarc`'s mode memory remembers one read. To have that record stand for earlier reads on other streams as well, this
     /// stream first waits for the one recorded before; the lock keeps other threads from recording in between.
-    pub(crate) fn release<'g>(&self, uses: impl IntoIterator<Item = Use<'g>>) {
+    pub(crate) fn release<'g>(&self, uses: impl IntoIterator<Item = MemoryUse<'g>>) {
         let managed = self.context.is_managing_stream_synchronization();
         let recording = managed.then(|| self.recording.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut homes = Homes { device: self, event: None, waiting: Vec::new() };
-        for Use { done, by, home } in uses {
+        let mut alloc_streams = AllocStreams { device: self, event: None, waiting: Vec::new() };
+        for MemoryUse { done, by, alloc_stream } in uses {
             if managed && let SyncOnDrop::Record(Some((event, stream))) = &done {
                 self.context.record_err(stream.wait(event));
             }
             drop(done);
-            self.context.record_err(homes.follow(by, home));
+            self.context.record_err(alloc_streams.make_wait(by, alloc_stream));
         }
         drop(recording);
     }
 
     /// That a stream will not be launched on any more. Its owner may drop it, and with its last stream a context stops to
     /// wait for events of work that is still in flight.
-    pub(crate) fn leave(&self, stream: &CudaStream) {
-        let Order::Owner(visits) = &self.order else { return };
-        let mut visits = visits.lock().unwrap_or_else(PoisonError::into_inner);
-        let by = Handle::of(stream);
-        let left: Vec<Visit> = visits.extract_if(.., |visit| visit.by == by).collect();
+    pub(crate) fn retire(&self, stream: &CudaStream) {
+        let StreamOrder::Owner(cross_uses) = &self.stream_order else { return };
+        let mut cross_uses = cross_uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let by = StreamHandle::of(stream);
+        let retired: Vec<CrossStreamUse> =
+            cross_uses.extract_if(.., |cross_use| cross_use.by == by).collect();
         // What it was captured for has not run.
-        if left.is_empty() || is_captured(stream).unwrap_or(true) {
+        if retired.is_empty() || is_captured(stream).unwrap_or(true) {
             return;
         }
-        self.context.record_err(self.hand_over(&left));
+        self.context.record_err(self.join_alloc_streams(&retired));
     }
 
     /// The context has left the mode of events: hands all that was used in it to the homes. Streams that it counted are
-    /// gone, and `leave` has seen to them, so that the others are there.
-    fn settle(&self, visits: &Mutex<Vec<Visit>>) -> Result<(), DriverError> {
-        let mut visits = visits.lock().unwrap_or_else(PoisonError::into_inner);
-        self.hand_over(&std::mem::take(&mut *visits))
+    /// gone, and `retire` has seen to them, so that the others are there.
+    fn join_recorded(&self, cross_uses: &Mutex<Vec<CrossStreamUse>>) -> Result<(), DriverError> {
+        let mut cross_uses = cross_uses.lock().unwrap_or_else(PoisonError::into_inner);
+        self.join_alloc_streams(&std::mem::take(&mut *cross_uses))
     }
 
-    fn hand_over(&self, visits: &[Visit]) -> Result<(), DriverError> {
-        for Visit { by, home } in visits {
+    fn join_alloc_streams(&self, cross_uses: &[CrossStreamUse]) -> Result<(), DriverError> {
+        for CrossStreamUse { by, alloc_stream } in cross_uses {
             // Without it there is no memory of it either.
-            if let Some(home) = home.upgrade()
-                && !is_captured(&home)?
+            if let Some(alloc_stream) = alloc_stream.upgrade()
+                && !is_captured(&alloc_stream)?
             {
-                Handle::of(&home).wait(&by.record(&self.context)?)?;
+                StreamHandle::of(&alloc_stream).wait(&by.record(&self.context)?)?;
             }
         }
         Ok(())
@@ -232,26 +238,30 @@ impl CudaDevice {
 }
 
 /// The homes of the memory that one launch uses.
-struct Homes<'d> {
+struct AllocStreams<'d> {
     device: &'d CudaDevice,
     /// That the launch has run.
     event: Option<CudaEvent>,
     /// Those that wait for it.
-    waiting: Vec<Handle>,
+    waiting: Vec<StreamHandle>,
 }
 
-impl Homes<'_> {
+impl AllocStreams<'_> {
     /// Has the home wait for what was launched on `by`.
-    fn follow(&mut self, by: &CudaStream, home: Handle) -> Result<(), DriverError> {
+    fn make_wait(&mut self, by: &CudaStream, alloc_stream: StreamHandle) -> Result<(), DriverError> {
         let context = &self.device.context;
-        let ours = matches!(self.device.order, Order::Ours(_));
-        if ours || home.is(by) || self.waiting.contains(&home) || Mode::of(context) != Mode::Homes {
+        let ours = matches!(self.device.stream_order, StreamOrder::Ours(_));
+        if ours
+            || alloc_stream.is(by)
+            || self.waiting.contains(&alloc_stream)
+            || Mode::of(context) != Mode::AllocStream
+        {
             return Ok(());
         }
-        self.waiting.push(home);
+        self.waiting.push(alloc_stream);
         if self.event.is_none() {
             self.event = Some(by.record_event(None)?);
         }
-        self.event.as_ref().map_or(Ok(()), |event| home.wait(event))
+        self.event.as_ref().map_or(Ok(()), |event| alloc_stream.wait(event))
     }
 }
