@@ -107,9 +107,9 @@ class Matmul(Entry):
             if "parts" not in args or args["parts"].shape[0] != parts:
                 args["parts"] = torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")
             summed = heuristic.THIN if n <= heuristic.THIN_COLS else (1 if m * n <= 4 * 256 * processors() else 4, 256)
-            return [Launch("matmul_parts", types, lambda *consts: consts == block, lambda *_: (count, parts),
+            return [Launch("matmul_split_k", types, lambda *consts: consts == block, lambda *_: (count, parts),
                            **{**taken, "partials": args["parts"], "k_steps": cdiv(cdiv(k, parts), steps)}),
-                    Launch("sum_parts", types, lambda *consts: consts == summed,
+                    Launch("reduce_split_k", types, lambda *consts: consts == summed,
                            lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, "partials": args["parts"]})]
         if dtype == F32:
             return [Launch("matmul_f32", [], lambda *consts: consts[:3] == block, lambda *_: (count,), **taken)]
@@ -177,7 +177,7 @@ class FewRows(Matmul):
         if few == NARROW:
             taken["b"] = taken["b"].transpose(1, 2)
             factors = {name: sliced(taken[name], SLICES[dtype]) for name in ("a", "b")}
-            return [Launch("matmul_narrow", types, lambda *_: True,
+            return [Launch("matmul_warp_split_k", types, lambda *_: True,
                            lambda _, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, **factors})]
         return [Launch("matmul_small", types, lambda *consts: consts == (*few, 128),
                        lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **taken)]
@@ -229,8 +229,8 @@ class QuantizedMatmul(Entry):
         if few and shares(m, k, n, self.dtype, few) == 1:
             if few == NARROW:
                 factors = {name: sliced(args[name], SLICES[self.dtype]) for name in ("a", "b")}
-                return [Launch("quantized_narrow", types, lambda *_: True, lambda _, *consts: tiles(*consts), **behind, **factors)]
-            return [Launch("quantized_few", types, lambda *consts: consts[:2] == few, tiles, **behind)]
+                return [Launch("quantized_warp_split_k", types, lambda *_: True, lambda _, *consts: tiles(*consts), **behind, **factors)]
+            return [Launch("quantized_skinny", types, lambda *consts: consts[:2] == few, tiles, **behind)]
         factors = [args[name] for name in ("a", "b")]
         aligned = [factor.shape[0] == 1 or factor.stride(0) % 16 == 0 for factor in factors]
         block, parts, copies = heuristic.fastest(
@@ -243,13 +243,13 @@ class QuantizedMatmul(Entry):
             sums = torch.full((parts, m, n), 7, dtype=torch.int32 if self.dtype == torch.int8 else F32, device="cuda")
             behind["partials"] = args["partials"] = sums
             return [*launches,
-                    Launch("quantized_parts", types[:2], lambda *_: True, lambda *consts: (*tiles(*consts), parts),
+                    Launch("quantized_split_k", types[:2], lambda *_: True, lambda *consts: (*tiles(*consts), parts),
                            k_steps=cdiv(cdiv(k, parts), 128), **behind),
-                    Launch("sum_quantized_parts", types[1:], lambda *_: True, tiles, **behind)]
+                    Launch("reduce_quantized_split_k", types[1:], lambda *_: True, tiles, **behind)]
         if block[0] == 128:
             return [*launches, Launch("quantized_matmul", types, lambda act, *consts: act == IDENTITY and consts[:3] == block,
                                       lambda _, *consts: tiles(*consts), **behind)]
-        return [*launches, Launch("quantized_few", types, lambda *consts: consts[:3] == block, tiles, **behind)]
+        return [*launches, Launch("quantized_skinny", types, lambda *consts: consts[:3] == block, tiles, **behind)]
 
     @staticmethod
     def behind(args):
@@ -451,7 +451,7 @@ class Decode(Entry):
         split = Launch("attention_split", [NAMES[dtype]],
                        lambda *consts: consts == (changes, wide, rows, step),
                        lambda *consts: (parts, key_heads, cdiv(group, rows)), **ours)
-        join = Launch("join_parts", [NAMES[dtype]], lambda wide, most: most == (32 if parts <= 32 else 128),
+        join = Launch("combine_splits", [NAMES[dtype]], lambda wide, most: most == (32 if parts <= 32 else 128),
                       lambda wide, most: (1, heads, cdiv(d, wide)), partial_acc=args["rows"],
                       partial_ml=args["sums"], out=args["out"][0])
         return [split] if parts == 1 else [split, join]

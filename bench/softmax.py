@@ -55,7 +55,7 @@ class Softmax(RowEntry):
             return [Launch(self.short, [NAMES[dtype]], lambda width: width >= cols,
                            lambda width: (cdiv(rows, 8 if width % 256 else 4),))]
         if 6144 < cols <= 32768 and 8 * rows <= processors():
-            return [Launch("softmax_few", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
+            return [Launch("softmax_cluster", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         if cols > self.tile:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]

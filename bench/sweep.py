@@ -118,7 +118,7 @@ class Tf32(Product):
         m, _, n, _ = case
         if parts > 1:
             first, last = super().in_config(case, block, parts, taken, args)
-            return [Launch("matmul_tf32_parts", [], first.consts, first.grid, **first.args), last]
+            return [Launch("matmul_tf32_split_k", [], first.consts, first.grid, **first.args), last]
         count = cdiv(m, block[0]) * cdiv(n, block[1])
         return [Launch("matmul_tf32", [], lambda *consts: consts[:3] == block, lambda *_: (count,), **taken)]
 

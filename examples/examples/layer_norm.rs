@@ -48,7 +48,7 @@ fn main() -> Result<()> {
 fn run<T: Float>(options: &Options) -> Result<()>
 where
     layer_norm::layer_norm::Choice<T>: layer_norm::layer_norm::Declared,
-    layer_norm::layer_norm_few::Choice<T, 32768>: layer_norm::layer_norm_few::Declared,
+    layer_norm::layer_norm_cluster::Choice<T, 32768>: layer_norm::layer_norm_cluster::Declared,
     layer_norm::layer_norm_short::Choice<T>: layer_norm::layer_norm_short::Declared,
     layer_norm::layer_norm_wide::Choice<T, 32768>: layer_norm::layer_norm_wide::Declared,
     layer_norm::layer_norm_long::Choice<T, 8192>: layer_norm::layer_norm_long::Declared,

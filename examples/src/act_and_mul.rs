@@ -1,7 +1,7 @@
-//! `out = act(a) * b` where each row of `x` holds `a` and `b` beside each other: the gate of a feed-forward layer, for SiLU
+//! `out = act(a) * b` where each row of `x` is `a` and `b` concatenated: the gate of a feed-forward layer, for SiLU
 //! (SwiGLU), GELU and GELU-tanh (GEGLU), with the activated half first or second. And the backward of SwiGLU.
 //!
-//! **Traffic.** Forward reads `2 d` and writes `d` numbers a row, `3 * rows * d * size_of::<T>()` bytes; backward reads `3 d`
+//! **Traffic.** Forward reads `2 d` and writes `d` elements a row, `3 * rows * d * size_of::<T>()` bytes; backward reads `3 d`
 //! and writes `2 d`, recomputing the activation instead of having saved it.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once; the activation's own bound (see [`crate::activation`]) and two roundings
@@ -20,13 +20,13 @@ use crate::shape::{Checks, along_rows};
 
 /// The elements of a row that one program of the gradient handles.
 const BLOCK: usize = 4096;
-/// The elements of several rows that one program handles: rows that begin anywhere go one by one, and the more a thread has of them, the
+/// The elements of several rows that one program handles: unaligned rows are loaded one by one, and the more a thread has of them, the
 /// later its loads.
 const TILE: usize = 1024;
 /// The most columns of a program.
 const COLUMNS: i32 = 512;
 /// The columns of a program of one row, for matrices of less than so many elements. It is a warp, or two of `f32`, a vector to a thread:
-/// what memory and arithmetic take one after the other is all that such a launch takes.
+/// such a launch is bound by latency.
 const FEW_COLUMNS: usize = 256;
 const FEW_ELEMENTS: i32 = 1 << 18;
 

@@ -64,12 +64,12 @@ pub fn exact<const ACT: usize>(x: f64, dtype: DType) -> Expected {
     Expected { value, within: roundings * unit * value.abs() + underflow + tail_error }
 }
 
-/// The share of a normal distribution below `x`.
+/// The normal distribution function at `x`.
 pub(crate) fn normal_below(x: f64) -> f64 {
     0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// How steep the function is at most: by how much it carries an error of its argument on.
+/// The largest slope of the function: how much it amplifies an error of its argument.
 pub(crate) const MAX_SLOPE: f64 = 1.13;
 
 /// The function of an argument that is itself only known within a bound, rounded to `T` at the end.
@@ -77,7 +77,7 @@ pub(crate) fn propagated_rounded<const ACT: usize>(argument: Expected, dtype: DT
     propagated::<ACT>(argument, dtype).rounded(dtype)
 }
 
-/// The same with a number added in `f32` before it is rounded.
+/// The same with an addend in `f32` before it is rounded.
 pub(crate) fn propagated_sum<const ACT: usize>(argument: Expected, addend: f64, dtype: DType) -> Expected {
     let Expected { value, within } = propagated::<ACT>(argument, dtype);
     let sum = value + addend;

@@ -53,7 +53,7 @@ pub fn add_layer_norm<T: Float, const BLOCK: usize>(
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }
 
-/// The same of rows that no tile holds: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
+/// The same of rows longer than any tile: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
 /// mean of its sums and the sum of their squared deviations from it.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
 pub fn add_layer_norm_long<T: Float, const BLOCK: usize>(
@@ -96,7 +96,7 @@ pub fn add_layer_norm_long<T: Float, const BLOCK: usize>(
     }
 }
 
-/// Adds a matrix to a residual stream and normalizes each row of the sum. `T` is `f32`, `f16` or `bf16`. What it leaves is
+/// Adds a matrix to a residual stream and normalizes each row of the sum. `T` is `f32`, `f16` or `bf16`. Its results are
 /// [`crate::rms_norm::sum`] and, of that, [`crate::layer_norm::reference`].
 #[derive(Clone, Copy)]
 pub struct AddLayerNorm<'a, T: Float> {

@@ -157,7 +157,7 @@ pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M:
 
 /// Combines at most `S` splits of a query of a head: the grid counts queries, heads, and `D` elements of the row each.
 #[fuse_kernel(T = [f16, bf16], num_warps = 4, configs = [{ D: 64, S: 32 }, { D: 32, S: 128 }])]
-pub fn join_parts<T: Float, const D: usize, const S: usize>(
+pub fn combine_splits<T: Float, const D: usize, const S: usize>(
     partial_acc: &View<f32, 4>,
     partial_ml: &View<f32, 4>,
     out: &mut View<T, 3>,
@@ -456,7 +456,7 @@ macro_rules! tiles {
             ) -> Result<()> {
                 let ([splits, ..], [heads, queries, elements]) = (partial_acc.shape(), out.shape());
                 match splits {
-                    $(..=$S => join_parts::<$T, $E, $S>(partial_acc, partial_ml, out, lse)
+                    $(..=$S => combine_splits::<$T, $E, $S>(partial_acc, partial_ml, out, lse)
                         .grid((queries, heads, elements.div_ceil($E))).launch(on),)*
                     _ => Err(Checks("attention").error(format!("there is no tile for {splits} parts"))),
                 }

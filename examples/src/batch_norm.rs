@@ -6,8 +6,8 @@
 //! the mean and `1 / sqrt(var + eps)` of each channel for a backward pass.
 //!
 //! **Traffic.** Inference reads `x` (and the residual) and writes `out` once: `2 * elements * size_of::<T>()` bytes. Training reads `x`
-//! once more, for the statistics, of which programs leave parts in `scratch`: [`parts`] of them for each channel, so that a few channels
-//! keep all processors busy. The number of parts depends on the shape alone, and they are joined in one order: the same result to
+//! once more, for the statistics, of which programs write partial results to `scratch`: [`parts`] of them for each channel, so that a few
+//! channels occupy all SMs. Their number depends on the shape alone, and they are combined in one order: the same result to
 //! the bit, run after run.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once; the variance from deviations from a mean, by Welford's method and Chan's (never `E[x^2] -
@@ -16,7 +16,7 @@
 //! within `2 a * (var + a * m^2)`; a result of inference within `8 * 2^-24 * (|x_hat * gamma| + |beta| + |residual|)`.
 //!
 //! **Source.** Ioffe, Szegedy, *Batch Normalization*, 2015, arXiv:1502.03167, algorithm 1; running statistics as PyTorch's
-//! `torch.nn.BatchNorm2d` has them; Chan, Golub, LeVeque, 1983, for joining parts of a variance.
+//! `torch.nn.BatchNorm2d` has them; Chan, Golub, LeVeque, 1983, for combining partial variances.
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
@@ -37,10 +37,10 @@ const LANES: usize = 1024;
 const COLUMNS: usize = 128;
 const ROWS: usize = 16;
 
-/// The fewest and the most programs that take statistics: 2 and 8 for each of an H200's 132 multiprocessors.
+/// The fewest and the most programs that take statistics: 2 and 8 for each of an H200's 132 SMs.
 const PROGRAMS: [usize; 2] = [2 * 132, 8 * 132];
 
-/// The pieces of a channel that a program has, where that leaves enough programs: what it does once is then little.
+/// The pieces of a channel that a program handles, where that leaves enough programs: they amortize its fixed cost.
 const PIECES: usize = 4;
 
 /// Normalizes channels. `T` is `f32`, `f16` or `bf16`; statistics are `f32`.
@@ -55,15 +55,15 @@ pub struct BatchNorm<'a, T: Float> {
     relu: bool,
 }
 
-/// Where training leaves statistics, of as many elements as there are channels.
+/// The outputs for statistics of training, of as many elements as there are channels.
 pub struct Statistics<'o> {
     /// Each channel's mean.
     pub mean: SliceMut<'o, f32>,
-    /// What each channel's deviation scales it by: `1 / sqrt(var + eps)`.
+    /// Each channel's `1 / sqrt(var + eps)`.
     pub rstd: SliceMut<'o, f32>,
-    /// What is moved towards them.
+    /// The running statistics to update.
     pub running: Option<Running<'o>>,
-    /// Working memory of [`scratch_len`] numbers.
+    /// Workspace of [`scratch_len`] floats.
     pub scratch: SliceMut<'o, f32>,
 }
 
@@ -94,20 +94,20 @@ fn program_splits([images, channels, pixels]: [usize; 3]) -> (usize, usize) {
     (down, across.min((target_programs / down.max(1)).max(1)))
 }
 
-/// How many parts of its statistics each channel has, for images of this shape.
+/// How many partial statistics each channel has, for images of this shape.
 pub fn parts([images, channels, pixels]: [usize; 3]) -> usize {
     let (down, across) = program_splits([images, channels, pixels]);
     down * across
 }
 
-/// The length of training's working memory for images of this shape.
+/// The length of training's workspace for images of this shape.
 pub fn scratch_len([images, channels, pixels]: [usize; 3]) -> usize {
     3 * parts([images, channels, pixels]) * channels
 }
 
 impl<'a, T: Float> BatchNorm<'a, T> {
-    /// Images of as many channels as `gamma` and `beta` have elements; one pixel a channel and an `eps` of 1e-5 until told
-    /// otherwise.
+    /// Images of as many channels as `gamma` and `beta` have elements; one pixel a channel and an `eps` of 1e-5 by
+    /// default.
     pub fn new(
         x: impl Into<Slice<'a, T>>,
         gamma: impl Into<Slice<'a, T>>,
@@ -216,7 +216,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         )
     }
 
-    /// Leaves the parts of each channel's statistics.
+    /// Computes each channel's partial statistics.
     fn measure(&self, on: impl LaunchOn, shape: [usize; 3], scratch: SliceMut<f32>) -> Result<()>
     where
         channel_statistics::Choice<T>: channel_statistics::Declared,
@@ -233,7 +233,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         call.grid((channels, parts)).launch(on)
     }
 
-    /// Joins the parts.
+    /// Combines the partial statistics.
     fn combine(
         &self,
         on: impl LaunchOn,
@@ -344,7 +344,7 @@ struct ChannelAffine<'s> {
     scale_is_variance: i32,
 }
 
-/// What parts of statistics are joined into.
+/// The outputs of combined statistics.
 struct CombinedStatistics<'s, 'o> {
     scratch: Slice<'s, f32>,
     mean: SliceMut<'s, f32>,
@@ -388,7 +388,7 @@ fn arithmetic(size: usize) -> f64 {
     (8.0 + (size as f64).sqrt()) * unit_roundoff(DType::F32)
 }
 
-/// What is normalized, and how: the parts that [`train_reference`] and [`infer_reference`] share.
+/// The inputs that [`train_reference`] and [`infer_reference`] share.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a, T> {
     /// The images.

@@ -1,4 +1,4 @@
-//! The kernels of [`crate::batch_norm`]: parts of each channel's mean and variance, what they come to, and the normalization.
+//! The kernels of [`crate::batch_norm`]: partial means and variances of each channel, their combination, and the normalization.
 
 use dsl_runtime::prelude::*;
 
@@ -15,9 +15,9 @@ mod kernels {
         (mean, tl::sum(tl::sum(squares + mean_delta * mean_delta * counts, 1), 0), count)
     }
 
-    /// Program `(c, j)` leaves a part of channel `c`'s mean, squared deviations and count: it takes `1024 / COLS` images and `COLS` of
-    /// their pixels at a time, part `j % pixel_splits` of the pixels and `j / pixel_splits` of the images. Each lane keeps the mean of its
-    /// elements and the sum of their squared deviations from it; those that lie outside of the last piece had an element in each
+    /// Program `(c, j)` writes a partial mean, squared deviations and count of channel `c`: it takes `1024 / COLS` images and `COLS` of
+    /// their pixels at a time, split `j % pixel_splits` of the pixels and `j / pixel_splits` of the images. Each lane keeps the mean of its
+    /// elements and the sum of their squared deviations from it; those outside of the last piece had an element in each
     /// piece before it.
     #[fuse_kernel(
         T = [f32, f16, bf16], COLS = pixels.min(1024) in [64, 256, 1024], num_warps = 4,
@@ -59,7 +59,7 @@ mod kernels {
         tl::store(partials + (split * 3 + 2) * channels + channel, count);
     }
 
-    /// The same of a matrix whose columns are the channels: program `(i, j)` takes `COLS` of them, and part `j` of the rows, 16 at a
+    /// The same of a matrix whose columns are the channels: program `(i, j)` takes `COLS` of them, and split `j` of the rows, 16 at a
     /// time.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = [128], num_warps = 8)]
     pub fn column_statistics<T: Float, const COLS: usize>(
@@ -92,7 +92,7 @@ mod kernels {
         tl::store(partials + (split * 3 + 2) * n_cols + cols, tl::broadcast_to(count, [COLS]), mask);
     }
 
-    /// The mean of each of `COLS` channels and what its deviation scales it by, from `n_partials` parts of it; and the running mean and
+    /// The mean and `rstd` of each of `COLS` channels, from `n_partials` partial statistics; and the running mean and
     /// variance moved towards its own, where there are such. A channel has `size` elements.
     #[fuse_kernel(COLS = [32])]
     pub fn join_statistics<const COLS: usize>(
@@ -138,7 +138,7 @@ mod kernels {
         }
     }
 
-    /// A tile less its channels' means, times their scales or what their variances come to where `scale_is_variance` is not 0, and shifted.
+    /// A tile minus its channels' means, times their scales or the `rstd` of their variances where `scale_is_variance` is not 0, and shifted.
     #[fuse_fn]
     fn normalized<T: Float>(
         x: Tile<f32>,
@@ -156,8 +156,8 @@ mod kernels {
     }
 
     /// Normalizes a tile of `COLS` pixels of `4096 / COLS` images' channels. The grid's first axis counts tiles across, its second
-    /// and third those down. `scale` holds variances where `scale_is_variance` is not 0. `residual` is read and added where `add_residual` is not 0; what is
-    /// below `lower_bound` becomes that.
+    /// and third those down. `scale` has variances where `scale_is_variance` is not 0. `residual` is read and added where `add_residual` is not 0; results
+    /// are clamped to `lower_bound`.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = pixels.min(4096) in [64, 256, 1024, 4096])]
     pub fn batch_norm<T: Float, const COLS: usize>(
         x: &[T],
@@ -175,8 +175,8 @@ mod kernels {
         eps: f32,
         lower_bound: f32,
     ) {
-        let image_splits = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-        let rows = image_splits * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+        let row_tile = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+        let rows = row_tile * (4096 / COLS) + tl::arange(0, 4096 / COLS);
         let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
         let mask = (rows < planes).col() & (cols < pixels).row();
         let offsets = (rows * pixels).col() + cols.row();
@@ -205,8 +205,8 @@ mod kernels {
         eps: f32,
         lower_bound: f32,
     ) {
-        let image_splits = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-        let rows = image_splits * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+        let row_tile = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+        let rows = row_tile * (4096 / COLS) + tl::arange(0, 4096 / COLS);
         let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
         let mask = (rows < n_rows).col() & (cols < channels).row();
         let offsets = (rows * channels).col() + cols.row();

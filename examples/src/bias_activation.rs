@@ -1,4 +1,4 @@
-//! `out = act(x + bias)` for each row of a matrix, `bias` a number for each column: the epilogue of a linear layer, for
+//! `out = act(x + bias)` for each row of a matrix, `bias` one for each column: the epilogue of a linear layer, for
 //! each activation of [`crate::activation`].
 //!
 //! **Traffic.** Reads `x` and writes `out` once: `2 * rows * cols * size_of::<T>()` bytes; `bias` is read from memory once

@@ -1,17 +1,17 @@
-//! `out = dropout(x + bias) + residual`, with or without a residual; and its gradients: what follows the last product of a
-//! sub-layer, where there is no activation. With one, it is [`crate::dropout`].
+//! `out = dropout(x + bias) + residual`, with or without a residual; and its gradients: the epilogue of the last matmul of a
+//! sub-layer without an activation. With one, it is [`crate::dropout`].
 //!
 //! The mask is that of [`crate::dropout`]: element `(r, c)` is dropped where `tl::rand(seed, r * cols + c) < p`, and is divided by `1 - p`
 //! otherwise. At `p = 0` nothing is dropped, at `p = 1` everything.
 //!
 //! **Traffic.** Forward reads `x` (and the residual) and writes `out` once, `2` or `3` times `rows * cols * size_of::<T>()` bytes, where a
 //! sum, dropout that saves a mask and another sum move seven elements and a byte for every three; backward reads `dy` and writes `dx` once,
-//! and leaves parts of `dbias` in `scratch`, which a second kernel adds up. `bias` is found in the cache.
+//! and partial sums of `dbias` to `scratch`, which a second kernel reduces. `bias` is found in the cache.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once: before that forward is within `5 * 2^-24` of what `x + bias` adds to a result, and `2^-24`
 //! of the residual; `dx` within `3 * 2^-24`, relatively; `dbias` within those and `(8 + sqrt(rows)) * 2^-24 * sum(|dx|)`.
 //!
-//! **Source.** Megatron-LM's `bias_dropout_add`; the numbers as [`crate::dropout`] has them.
+//! **Source.** Megatron-LM's `bias_dropout_add`; the random numbers as [`crate::dropout`] has them.
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
@@ -39,7 +39,7 @@ pub fn bias_dropout<T: Float, const COLS: usize>(
 ) {
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    // `tl::rand(seed, number) < p`, asked of the number's bits.
+    // `tl::rand(seed, offset) < p`, compared as bits.
     let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
     let scale = 1.0 / (1.0 - p);
     for r in tl::static_range(0, 4) {
@@ -56,7 +56,7 @@ pub fn bias_dropout<T: Float, const COLS: usize>(
 }
 
 /// The gradient of `x`, 4 rows at a time: program `(i, j)` takes fours `i`, `i + programs`, and so on of its columns, and
-/// leaves its part of the gradient of `bias`.
+/// writes its partial sums of the gradient of `bias`.
 #[fuse_kernel(T = [f32, f16, bf16], COLS = [1024], num_warps = 4)]
 pub fn bias_dropout_backward<T: Float, const COLS: usize>(
     dy: &[T],
@@ -108,7 +108,7 @@ impl<'a, T: Float> BiasDropout<'a, T> {
         BiasDropout { residual: Some(residual.into()), ..self }
     }
 
-    /// The share of elements that are dropped, and the seed of the numbers that choose them.
+    /// The fraction of elements that are dropped, and the seed of the random numbers that choose them.
     pub fn dropout(self, p: f32, seed: u64) -> Self {
         BiasDropout { dropout: Dropout { p, seed }, ..self }
     }

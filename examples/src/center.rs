@@ -6,7 +6,7 @@
 //! **Rounding.** In `f32`, rounded to `T` once: before that a result is within `(4 + sqrt(n_cols)) * 2^-24 *
 //! (mean(|x|) + |x - mean(x)|)` of the exact one.
 //!
-//! **Source.** The first half of layer normalisation; centring of features as in principal component analysis.
+//! **Source.** The first half of layer normalization; centering of features as in principal component analysis.
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
@@ -54,7 +54,7 @@ pub fn center_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols:
     }
 }
 
-/// Takes the mean of each row of a matrix off it. `T` is `f32`, `f16` or `bf16`.
+/// Subtracts its mean from each row of a matrix. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct Center<'a, T: Float> {
     x: Slice<'a, T>,

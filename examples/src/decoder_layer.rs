@@ -1,11 +1,11 @@
 //! A layer of a decoder as Llama has it: `y = x + attention(norm(x)) · Wo`, `out = y + down(silu(g) * u)` with `[g, u] = norm(y) · W1`;
 //! RMSNorm, rotary embedding, causal attention of grouped heads.
 //!
-//! **Launches.** Operation by operation there are 16: norm, three products, two rotations, attention, product, addition; norm, two
-//! products, activation, multiplication, product, addition. Here: the norm, queries, keys and values by one product that turns them
-//! too while one wave of tiles makes them ([`crate::linear_rope`]), attention, the product with the residual behind it; then
+//! **Launches.** Operation by operation there are 16: norm, three matmuls, two rotations, attention, matmul, addition; norm, two
+//! matmuls, activation, multiplication, matmul, addition. Here: the norm, one matmul for queries, keys and values that also rotates
+//! them while one wave of tiles is enough ([`crate::linear_rope`]), attention, a matmul with the residual in its epilogue; then
 //! [`GatedFeedForward`]. That makes seven for up to 16 tokens, and eight to eleven for more. [`DecoderLayer::cost`] counts launches and bytes of
-//! both. Attention and the product behind it stay apart: a tile of the result needs all heads of its rows, and every program of a row's
+//! both. Attention and the matmul behind it are not fused: a tile of the result needs all heads of its rows, and every program of a row's
 //! other tiles would compute them again.
 //!
 //! **Rounding.** That of its kernels one after the other; what is between them is rounded to `T`.
@@ -31,7 +31,7 @@ const CHECKS: Checks = Checks("decoder_layer");
 /// The weights of a layer whose rows have `k` elements.
 #[derive(Clone, Copy)]
 pub struct Weights<'a, T: Float> {
-    /// Queries, keys and values, with the norm before them: `[k, (queries + 2 * keys) * dim]`. Pairs of queries and keys are neighbors,
+    /// Queries, keys and values, with the norm before them: `[k, (queries + 2 * keys) * dim]`. Pairs of queries and keys are adjacent,
     /// see [`crate::linear_rope::interleave_pairs`].
     pub qkv: &'a FoldedLinear<T>,
     /// What is behind attention: `[queries * dim, k]`.
@@ -56,7 +56,7 @@ impl<'a, T: Normalize + RotateProduct + Attend> DecoderLayer<'a, T>
 where
     act_and_mul::Choice<T, SILU>: act_and_mul::Declared,
 {
-    /// A sequence with a token for each position of `angles`, which turn all of a head; `eps` is 1e-5.
+    /// A sequence with a token for each position of `angles`, which rotate all of a head; `eps` is 1e-5.
     pub fn new(weights: Weights<'a, T>, heads: Heads, angles: Angles<'a>) -> Self {
         DecoderLayer { weights, heads, angles, sequences: 1, eps: 1e-5 }
     }
@@ -84,7 +84,7 @@ where
         let (x, out) = (x.into(), out.into());
         let Weights { qkv: layer, output, up, down } = self.weights;
         let (tokens, [of_heads, k]) = (self.angles.positions.len(), output.shape());
-        let (queries, turned, columns) = self.columns();
+        let (queries, rotated, columns) = self.columns();
         CHECKS.extents("the output's weights", [of_heads, k], [queries, k])?;
         CHECKS.extents("the weights of queries, keys and values", layer.weight()?.shape(), [k, columns])?;
         CHECKS.extents("x", [x.len()], [tokens * k])?;
@@ -99,19 +99,19 @@ where
         let mut normalized = on.temporary::<T>(tokens * k)?;
         T::normalize(on, x, layer, normalized.slice_mut(), self.eps)?;
         let mut qkv = on.temporary::<T>(tokens * columns)?;
-        let product = LinearRope::new(normalized.slice(), layer.weight()?, self.angles);
-        let product = layer.bias().map_or(product, |bias| product.bias(bias));
-        product.rotated(turned).launch(on, qkv.slice_mut())?;
+        let linear = LinearRope::new(normalized.slice(), layer.weight()?, self.angles);
+        let linear = layer.bias().map_or(linear, |bias| linear.bias(bias));
+        linear.rotated(rotated).launch(on, qkv.slice_mut())?;
         let mut attended = on.temporary::<T>(tokens * queries)?;
         self.attend(on, qkv.slice(), attended.slice_mut())?;
-        let mut middle = on.temporary::<T>(tokens * k)?;
-        let product = Matmul::<T, IDENTITY>::new(attended.slice().view([tokens, queries])?, output);
-        product.launch_with_residual(on, x, middle.slice_mut())?;
+        let mut attention_out = on.temporary::<T>(tokens * k)?;
+        let linear = Matmul::<T, IDENTITY>::new(attended.slice().view([tokens, queries])?, output);
+        linear.launch_with_residual(on, x, attention_out.slice_mut())?;
         let second = GatedFeedForward::<T, SILU>::new(up, Down { weight: down, bias: None });
-        second.eps(self.eps).launch(on, middle.slice(), out)
+        second.eps(self.eps).launch(on, attention_out.slice(), out)
     }
 
-    /// Columns of queries, of all that turn, and all.
+    /// Columns of queries, rotated columns, and all columns.
     fn columns(&self) -> (usize, usize, usize) {
         let (Heads { queries, keys }, dim) = (self.heads, 2 * self.angles.half);
         (queries * dim, (queries + keys) * dim, (queries + 2 * keys) * dim)
@@ -133,26 +133,26 @@ where
     pub fn cost(&self, on: impl LaunchOn) -> [Cost; 2] {
         let (tokens, [_, k], size) =
             (self.angles.positions.len(), self.weights.output.shape(), size_of::<T>());
-        let (queries, turned, columns) = self.columns();
+        let (queries, rotated, columns) = self.columns();
         let kernel = |elements: usize| Cost::of(size, elements);
         let linear = |k: usize, n: usize| kernel(tokens * k + k * n + tokens * n);
         let norm = kernel(2 * tokens * k);
-        let keys = turned - queries;
-        let rotation = kernel(2 * tokens * turned);
+        let keys = rotated - queries;
+        let rotation = kernel(2 * tokens * rotated);
         let attention = kernel(tokens * (columns + queries));
         let second = Down { weight: self.weights.down, bias: None };
         let [ours, separate] = GatedFeedForward::<T, SILU>::new(self.weights.up, second).cost(on, tokens);
-        let turns = match <T as RotateProduct>::form(on, tokens, [k, columns]) {
+        let rotation_cost = match <T as RotateProduct>::form(on, tokens, [k, columns]) {
             Form::Fused => Cost::default(),
             Form::Separate => rotation,
         };
         let output = added_cost(on, tokens, self.weights.output);
-        let ours = norm + linear(k, columns) + turns + attention + output + ours;
-        let products = linear(k, queries) + linear(k, keys) + linear(k, keys);
+        let ours = norm + linear(k, columns) + rotation_cost + attention + output + ours;
+        let matmuls = linear(k, queries) + linear(k, keys) + linear(k, keys);
         let rotations = kernel(2 * tokens * queries) + kernel(2 * tokens * keys);
         let addition = kernel(3 * tokens * k);
-        // Gate and value are two products there, which read the rows twice.
+        // Gate and value are two matmuls there, which read the rows twice.
         let separate = separate + kernel(tokens * k);
-        [ours, norm + products + rotations + attention + linear(queries, k) + addition + separate]
+        [ours, norm + matmuls + rotations + attention + linear(queries, k) + addition + separate]
     }
 }

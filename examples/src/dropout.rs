@@ -2,12 +2,12 @@
 //! and its gradients.
 //!
 //! Element `(r, c)` is dropped where `tl::rand(seed, r * cols + c) < p`, and is divided by `1 - p` otherwise: the mask is a
-//! function of the seed and the element's number, so that backward computes it again and nothing is saved. At `p = 1`
+//! function of the seed and the element's offset, so that backward computes it again and nothing is saved. At `p = 1`
 //! everything is dropped.
 //!
 //! **Traffic.** Forward reads `x` (and the residual) and writes `out` once; backward reads `dy` and `x` and writes `dx` once,
-//! and leaves parts of `dbias` in `scratch`, which a second kernel adds up. `bias` is found in the cache. One Philox block
-//! makes the numbers of four neighbours.
+//! and partial sums of `dbias` to `scratch`, which a second kernel reduces. `bias` is found in the cache. One Philox block
+//! gives the random numbers of four contiguous elements.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once: before that forward is within 1.13 times the rounding of `x + bias`, the
 //! activation's own bound (see [`crate::activation`]) and three roundings; `dx` within `|dy| / (1 - p)` times `2^-11` for
@@ -51,7 +51,7 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, c
 ) {
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    // `tl::rand(seed, offset) < p`, asked of the number's bits; where `p` is 1 everything is scaled to 0.
+    // `tl::rand(seed, offset) < p`, compared as bits; where `p` is 1 everything is scaled to 0.
     let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
     let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
     for r in tl::static_range(0, 4) {
@@ -73,7 +73,7 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, c
 }
 
 /// The gradient of `x`, 4 rows at a time: program `(i, j)` takes fours `i`, `i + programs`, and so on of its columns, and
-/// leaves its part of the gradient of `bias`, which it reads once.
+/// writes its partial sums of the gradient of `bias`, which it reads once.
 #[fuse_kernel(
     configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }], ACT = [2, 3], COLS = [1024], num_warps = 4,
 )]
@@ -146,13 +146,13 @@ pub struct BiasGeluDropout<'a, T: Float, const ACT: usize> {
     seed: u64,
 }
 
-/// Where the gradients go.
+/// The outputs of backward.
 pub struct Gradients<'o, T: Float> {
     /// As long as the matrix.
     pub dx: SliceMut<'o, T>,
     /// As long as a row.
     pub dbias: SliceMut<'o, T>,
-    /// Working memory of [`scratch_len`] numbers.
+    /// Workspace of [`scratch_len`] floats.
     pub scratch: SliceMut<'o, f32>,
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn rows_of(checks: Checks, [x, cols]: [usize; 2], p: f32) -> Result<u
     checks.rows(("x", x), cols)
 }
 
-/// The launches over a matrix: the first row of each and its grid, of as many rows as a grid's second axis holds.
+/// The launches over a matrix: the first row of each and its grid, of as many rows as a grid's second axis allows.
 pub(crate) fn launches(rows: usize, cols: usize) -> impl Iterator<Item = (i32, (usize, usize))> {
     let width = if cols <= 128 { 128 } else { COLS };
     let most = ROWS * MAX_GRID_YZ;
@@ -185,12 +185,12 @@ pub(crate) fn launches(rows: usize, cols: usize) -> impl Iterator<Item = (i32, (
 }
 
 /// How many programs of backward share the rows: together with those of other columns, 7 for each of an H200's 132
-/// multiprocessors, which holds as many at once.
+/// SMs, which run concurrently.
 pub(crate) fn backward_programs(rows: usize, cols: usize) -> usize {
     rows.div_ceil(ROWS).min((7 * 132 / cols.div_ceil(COLS).max(1)).max(1))
 }
 
-/// The length of backward's working memory for a matrix of this shape.
+/// The length of backward's workspace for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
     backward_programs(rows, cols) * cols
 }
@@ -206,7 +206,7 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
         BiasGeluDropout { residual: Some(residual.into()), ..self }
     }
 
-    /// The share of elements that are dropped, and the seed of the numbers that choose them.
+    /// The fraction of elements that are dropped, and the seed of the random numbers that choose them.
     pub fn dropout(self, p: f32, seed: u64) -> Self {
         BiasGeluDropout { p, seed, ..self }
     }
@@ -289,7 +289,7 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
     }
 }
 
-/// The uniform number of an element, as `tl::rand` gives it: Philox-4x32-10.
+/// The uniform random number of an element, as `tl::rand` gives it: Philox-4x32-10.
 pub fn rand(seed: u64, offset: u64) -> f32 {
     let block = offset / 4;
     let mut counter = [block as u32, (block >> 32) as u32, 0, 0];
@@ -311,14 +311,14 @@ pub fn rand(seed: u64, offset: u64) -> f32 {
 /// How elements are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
-    /// The share of elements that are dropped.
+    /// The fraction of elements that are dropped.
     pub p: f32,
-    /// The seed of the numbers that choose them.
+    /// The seed of the random numbers that choose them.
     pub seed: u64,
 }
 
 impl Dropout {
-    /// What the element of this number is multiplied by.
+    /// The scale of the element at this offset.
     pub(crate) fn scale_of(self, offset: usize) -> f64 {
         let dropped = rand(self.seed, offset as u64) < self.p;
         if dropped { 0.0 } else { 1.0 / (1.0 - f64::from(self.p)) }

@@ -1,9 +1,9 @@
-//! `out[i] = table[ids[i]]`: a row of the table for each number.
+//! `out[i] = table[ids[i]]`: a row of the table for each index.
 //!
-//! **Traffic.** Reads as many bytes of the table as it writes: `2 * ids * dim * size_of::<T>()` bytes, and 8 for each number; rows that are asked
+//! **Traffic.** Reads as many bytes of the table as it writes: `2 * ids * dim * size_of::<T>()` bytes, and 8 for each index; rows that are asked
 //! for twice may come from the cache. No rounding.
 //!
-//! **Special numbers.** One that is no row of the table gives a row of zeros.
+//! **Special indices.** One that is no row of the table gives a row of zeros.
 //!
 //! **Source.** `torch.nn.functional.embedding`.
 
@@ -32,7 +32,7 @@ pub fn embedding<T: Float, const BLOCK: usize>(
     tl::store(out + row * dim + cols, x, cols < dim);
 }
 
-/// Rows of a table by their numbers. `T` is `f32`, `f16` or `bf16`.
+/// Rows of a table by their indices. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct Embedding<'a, T: Float> {
     table: Slice<'a, T>,
@@ -41,7 +41,7 @@ pub struct Embedding<'a, T: Float> {
 }
 
 impl<'a, T: Float> Embedding<'a, T> {
-    /// A table of rows of `dim` elements, and the numbers of those wanted.
+    /// A table of rows of `dim` elements, and the indices of those wanted.
     pub fn new(table: impl Into<Slice<'a, T>>, ids: impl Into<Slice<'a, i64>>, dim: usize) -> Self {
         Embedding { table: table.into(), ids: ids.into(), dim }
     }

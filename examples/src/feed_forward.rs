@@ -2,13 +2,12 @@
 //! ([`FeedForward`]), and with a gate `out = x + (act(g) * u) · W2 + b2`, where `[g, u] = norm(x) · W1 + b1` ([`GatedFeedForward`]; SwiGLU
 //! with SiLU, GeGLU with GELU).
 //!
-//! **Launches.** Operation by operation there are five (norm, product with its bias, activation, product with its bias, addition), six with
-//! a gate. Here the norm is in the first product where rows are few ([`crate::norm_linear`]), and a launch of its own otherwise; an
-//! activation is behind that product; the residual is behind the second one, but for products that are so large that the time of tiles
-//! with registers for it is more than that of a launch that adds it. That makes two or three, and one more with a
-//! gate: the columns of gate and value are made by different programs. Norm, both products and the residual in one kernel would hold a
-//! row's middle, `f` elements, on a multiprocessor, and read both matrices by as many programs as there are tiles of rows: of few rows too few
-//! to read them quickly. [`FeedForward::cost`] counts launches and bytes of both.
+//! **Launches.** Operation by operation there are five (norm, matmul with bias, activation, matmul with bias, addition), six with
+//! a gate. Here the norm is fused into the first matmul where rows are few ([`crate::norm_linear`]), and a launch of its own otherwise.
+//! The activation is in the epilogue of that matmul. The residual is in the epilogue of the second one, unless tiles with registers for
+//! it take more time than a launch that adds it. That makes two or three, and one more with a gate: different programs compute the
+//! columns of gate and value. All in one kernel would need a row's intermediate, `f` elements, on an SM, and one program for each tile
+//! of rows would read both matrices: of few rows too few to read them quickly. [`FeedForward::cost`] counts launches and bytes of both.
 //!
 //! **Rounding.** That of [`crate::norm_linear`], [`crate::act_and_mul`] and [`crate::matmul`] one after the other: what is between
 //! kernels is rounded to `T`.
@@ -27,30 +26,30 @@ use crate::norm_linear::{FoldedLinear, HostLayer, NormLinear, Normalize};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// The second linear layer: its weights `[f, k]` with any strides, and a bias of `k` numbers if there is one.
+/// The second linear layer: its weights `[f, k]` with any strides, and a bias of `k` elements if there is one.
 #[derive(Clone, Copy)]
 pub struct Down<'a, T: Float> {
     /// `[f, k]`
     pub weight: View<'a, T, 2>,
-    /// `k` numbers.
+    /// `k` elements.
     pub bias: Option<Slice<'a, T>>,
 }
 
 impl<'a, T: Float> Down<'a, T> {
-    /// `out = middle · W2 + b2 + x`
+    /// `out = intermediate · W2 + b2 + x`
     fn launch(
         &self,
         on: impl LaunchOn,
-        middle: View<'_, T, 2>,
+        intermediate: View<'_, T, 2>,
         x: Slice<'_, T>,
         out: SliceMut<'_, T>,
     ) -> Result<()>
     where
         T: Multiply<IDENTITY>,
     {
-        let product = Matmul::<T, IDENTITY>::new(middle, self.weight);
-        let product = self.bias.map_or(product, |bias| product.bias(bias));
-        product.launch_with_residual(on, x, out)
+        let linear = Matmul::<T, IDENTITY>::new(intermediate, self.weight);
+        let linear = self.bias.map_or(linear, |bias| linear.bias(bias));
+        linear.launch_with_residual(on, x, out)
     }
 
     /// The rows of `x` and `out`, if all fits together, where the first layer makes `f` elements of a row for the second one.
@@ -85,7 +84,7 @@ impl<'a, T: Normalize + Multiply<ACT> + Multiply<IDENTITY>, const ACT: usize> Fe
     /// Computes `out`, rows of `k` elements like those of `x`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; if there is no memory for what is between the layers; those of a launch.
+    /// If the lengths do not fit each other; if there is no temporary memory for the intermediate; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -95,10 +94,10 @@ impl<'a, T: Normalize + Multiply<ACT> + Multiply<IDENTITY>, const ACT: usize> Fe
         let (x, out, checks) = (x.into(), out.into(), Checks("feed_forward"));
         let f = self.first.columns();
         let rows = self.down.rows(checks, f, x.len(), out.len())?;
-        let mut middle = on.temporary::<T>(rows * f)?;
+        let mut intermediate = on.temporary::<T>(rows * f)?;
         let first = NormLinear::<T, ACT>::new(x, self.first).eps(self.eps);
-        first.launch(on, middle.slice_mut().view_mut([rows, f])?)?;
-        self.down.launch(on, middle.slice().view([rows, f])?, x, out)
+        first.launch(on, intermediate.slice_mut().view_mut([rows, f])?)?;
+        self.down.launch(on, intermediate.slice().view([rows, f])?, x, out)
     }
 
     /// Launches and bytes for so many rows: of [`FeedForward::launch`], and operation by operation.
@@ -142,7 +141,7 @@ where
     /// Computes `out`, rows of `k` elements like those of `x`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; if there is no memory for what is between the layers; those of a launch.
+    /// If the lengths do not fit each other; if there is no temporary memory for the intermediate; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -150,14 +149,15 @@ where
         out: impl Into<SliceMut<'o, T>>,
     ) -> Result<()> {
         let (x, out, checks) = (x.into(), out.into(), Checks("feed_forward"));
-        let (both, f) = (self.first.columns(), self.first.columns() / 2);
-        checks.extents("the first layer", [both], [2 * f])?;
+        let (gate_up, f) = (self.first.columns(), self.first.columns() / 2);
+        checks.extents("the first layer", [gate_up], [2 * f])?;
         let rows = self.down.rows(checks, f, x.len(), out.len())?;
-        let (mut halves, mut middle) = (on.temporary::<T>(rows * both)?, on.temporary::<T>(rows * f)?);
+        let (mut gate_up_out, mut intermediate) =
+            (on.temporary::<T>(rows * gate_up)?, on.temporary::<T>(rows * f)?);
         let first = NormLinear::<T, IDENTITY>::new(x, self.first).eps(self.eps);
-        first.launch(on, halves.slice_mut().view_mut([rows, both])?)?;
-        ActAndMul::<T, ACT>::new(halves.slice(), f).launch(on, middle.slice_mut())?;
-        self.down.launch(on, middle.slice().view([rows, f])?, x, out)
+        first.launch(on, gate_up_out.slice_mut().view_mut([rows, gate_up])?)?;
+        ActAndMul::<T, ACT>::new(gate_up_out.slice(), f).launch(on, intermediate.slice_mut())?;
+        self.down.launch(on, intermediate.slice().view([rows, f])?, x, out)
     }
 
     /// Launches and bytes for so many rows: of [`GatedFeedForward::launch`], and operation by operation.
@@ -195,7 +195,7 @@ fn activation_cost<T>(rows: usize, f: usize) -> Cost {
     Cost::of(size_of::<T>(), 2 * rows * f)
 }
 
-/// A product and a residual, as [`Matmul::launch_with_residual`] computes them.
+/// A matmul and a residual, as [`Matmul::launch_with_residual`] computes them.
 pub(crate) fn added_cost<T: Float>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> Cost {
     let [f, k] = weight.shape();
     if adds_separately(on, rows, weight) {
@@ -205,7 +205,7 @@ pub(crate) fn added_cost<T: Float>(on: impl LaunchOn, rows: usize, weight: View<
     }
 }
 
-/// The second product and the addition behind it.
+/// The second matmul and a separate addition.
 fn down_cost<T>(rows: usize, f: usize, k: usize) -> Cost {
     linear_cost::<T>(rows, f, k) + Cost::of(size_of::<T>(), 3 * rows * k)
 }
@@ -217,8 +217,8 @@ pub fn reference<T: Float, const ACT: usize>(
     weight: &[T],
     bias: &[T],
 ) -> Vec<Expected> {
-    let middle = crate::norm_linear::reference::<T, ACT>(x, first);
-    down(x, &middle, weight, bias)
+    let intermediate = crate::norm_linear::reference::<T, ACT>(x, first);
+    down(x, &intermediate, weight, bias)
 }
 
 /// What [`GatedFeedForward`] computes, in `f64`, and the bound that follows from its kernels'.
@@ -228,41 +228,41 @@ pub fn gated_reference<T: Float, const ACT: usize>(
     weight: &[T],
     bias: &[T],
 ) -> Vec<Expected> {
-    let both = first.bias.len();
-    let halves = crate::norm_linear::reference::<T, IDENTITY>(x, first);
-    let mut middle = Vec::with_capacity(halves.len() / 2);
-    for row in halves.chunks(both.max(1)) {
-        for (gate, up) in row[..both / 2].iter().zip(&row[both / 2..]) {
+    let gate_up = first.bias.len();
+    let gate_up_out = crate::norm_linear::reference::<T, IDENTITY>(x, first);
+    let mut intermediate = Vec::with_capacity(gate_up_out.len() / 2);
+    for row in gate_up_out.chunks(gate_up.max(1)) {
+        for (gate, up) in row[..gate_up / 2].iter().zip(&row[gate_up / 2..]) {
             let gate = activation::propagated::<ACT>(*gate, T::DTYPE);
             let value = gate.value * up.value;
             let within = gate.within * (up.value.abs() + up.within) + gate.value.abs() * up.within;
             let single = 2.0 * unit_roundoff(DType::F32) * value.abs();
-            middle.push(Expected { value, within: within + single }.rounded(T::DTYPE));
+            intermediate.push(Expected { value, within: within + single }.rounded(T::DTYPE));
         }
     }
-    down(x, &middle, weight, bias)
+    down(x, &intermediate, weight, bias)
 }
 
-/// The second layer and the residual, of a middle that is known within bounds.
-fn down<T: Float>(x: &[T], middle: &[Expected], weight: &[T], bias: &[T]) -> Vec<Expected> {
+/// The second layer and the residual, of an intermediate that is known within bounds.
+fn down<T: Float>(x: &[T], intermediate: &[Expected], weight: &[T], bias: &[T]) -> Vec<Expected> {
     let k = bias.len();
     let (f, unit) = (weight.len() / k.max(1), 2.0 * unit_roundoff(DType::F32));
-    let rows = middle.chunks(f.max(1)).zip(x.chunks(k.max(1)));
+    let rows = intermediate.chunks(f.max(1)).zip(x.chunks(k.max(1)));
     let element = |(col, (row, x)): (usize, (&[Expected], &T))| {
         let (mut sum, mut size, mut within) = (0.0, 0.0, 0.0);
-        for (i, middle) in row.iter().enumerate() {
+        for (i, intermediate) in row.iter().enumerate() {
             let weight = weight[i * k + col].to_f64();
-            sum += middle.value * weight;
-            size += ((middle.value.abs() + middle.within) * weight).abs();
-            within += middle.within * weight.abs();
+            sum += intermediate.value * weight;
+            size += ((intermediate.value.abs() + intermediate.within) * weight).abs();
+            within += intermediate.within * weight.abs();
         }
-        // The product is rounded before the residual where that has a launch of its own.
-        let product = sum + bias[col].to_f64();
-        let within = within + (f + 3) as f64 * unit * size + unit * product.abs();
-        let product = Expected { value: product, within }.rounded(T::DTYPE);
-        let value = product.value + x.to_f64();
+        // The matmul is rounded before the residual where that has a launch of its own.
+        let linear = sum + bias[col].to_f64();
+        let within = within + (f + 3) as f64 * unit * size + unit * linear.abs();
+        let linear = Expected { value: linear, within }.rounded(T::DTYPE);
+        let value = linear.value + x.to_f64();
         let arithmetic = unit * (value.abs() + x.to_f64().abs());
-        Expected { value, within: product.within + arithmetic }.rounded(T::DTYPE)
+        Expected { value, within: linear.within + arithmetic }.rounded(T::DTYPE)
     };
     rows.flat_map(|(row, x)| x.iter().enumerate().map(move |(col, x)| element((col, (row, x))))).collect()
 }

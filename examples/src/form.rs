@@ -1,4 +1,4 @@
-//! How operations that could be one kernel are computed, and what either way costs.
+//! Whether operations are fused or separate kernels, and what either costs.
 
 use std::ops::Add;
 
@@ -6,11 +6,11 @@ use dsl_runtime::Error;
 
 use crate::shape::Checks;
 
-/// One kernel, or one for each operation. Functions that have both choose by what was measured, and say which in a line of
+/// One kernel, or one for each operation. Functions that have both choose by measurement, and say which in a line of
 /// `FUSE_TRACE=1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// One kernel: what is between the operations stays on the chip.
+    /// One kernel: intermediates stay on the chip.
     Fused,
     /// A kernel for each operation, with memory between them.
     Separate,

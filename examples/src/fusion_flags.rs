@@ -61,7 +61,7 @@ impl<'a, T: Float, const FUSE_BIAS: bool, const FUSE_RELU: bool> BiasRelu<'a, T,
         BiasRelu { x, bias: x.slice(..0) }
     }
 
-    /// The bias, a number for each element; only `FUSE_BIAS` takes one.
+    /// The bias, one for each element; only `FUSE_BIAS` takes one.
     pub fn bias(self, bias: impl Into<Slice<'a, T>>) -> Self {
         const { assert!(FUSE_BIAS, "FUSE_BIAS is switched off") };
         BiasRelu { bias: bias.into(), ..self }

@@ -1,7 +1,7 @@
-//! Which experts a token goes to, and with which weights: the softmax of its logits, the `K` largest of it, renormalised or not.
+//! Which experts a token goes to, and with which weights: the softmax of its logits, the `K` largest of it, renormalized or not.
 //!
 //! **Traffic.** Reads the logits and writes `K` weights and `K` experts for each token: `tokens * (experts * size_of::<T>() + 8 * K)`
-//! bytes. Softmax rises with the logits, so the largest are chosen by them, and only what is chosen is computed.
+//! bytes. Softmax is monotonic, so the largest are selected by their logits, and only selected weights are computed.
 //!
 //! **Rounding.** Weights are `f32`, within `(16 + sqrt(experts) + 2 d) * 2^-24` of the exact ones, relatively, `d` the distance of an
 //! expert's logit from the token's largest. Of equal logits the lower expert comes first.
@@ -9,7 +9,7 @@
 //! **Special rows.** A NaN counts as largest and makes all weights of its token NaN; so does a positive infinity. A token whose
 //! logits are all negative infinity gets weights of 0 for the first experts.
 //!
-//! **Source.** Shazeer and others, 2017, arXiv:1701.06538, section 2.1; renormalised as Mixtral and Qwen do.
+//! **Source.** Shazeer and others, 2017, arXiv:1701.06538, section 2.1; renormalized as Mixtral and Qwen do.
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
@@ -20,8 +20,8 @@ use crate::shape::Checks;
 /// The most experts that the kernel was built for.
 pub const MAX_EXPERTS: usize = 256;
 
-/// A program takes `1024 / EXPERTS` tokens. Logits become integer keys that hold an expert's order and, below it, its place.
-/// Every 8 neighbours are sorted; then the largest head of such a list is taken, `K` times, and its list moves on.
+/// A program takes `1024 / EXPERTS` tokens. Logits become integer keys with an expert's rank bits and, below them, its index.
+/// Every 8 contiguous keys are sorted; then the largest head of these lists is popped, `K` times.
 #[fuse_kernel(
     configs = [{ T: f32, num_warps: 4 }, { T: f16 }, { T: bf16 }],
     K = [1, 2, 4, 8], EXPERTS = n_experts in [8, 16, 64, 256],
@@ -39,7 +39,7 @@ pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     let mask = (tokens < n_tokens).col() & (columns < n_experts).row();
     let offsets = (tokens * n_experts).col() + columns.row();
     let x = tl::load(logits + offsets, mask, T::NEG_INFINITY).to::<f32>();
-    // Integers in the order of the numbers: NaN on top, both zeros alike.
+    // Integers in the order of the floats: NaN on top, both zeros alike.
     let bits = (x + 0.0).bitcast::<i32>();
     let rank_bits = tl::select(x != x, 0x7fff_ffff, bits ^ ((bits >> 31) & 0x7fff_ffff));
     // Of equal ones the first is largest. The low 13 bits of a 16-bit float are free.
@@ -118,7 +118,7 @@ pub enum Weights {
 }
 
 impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
-    /// The logits of each token, as many as there are experts; weights are renormalised.
+    /// The logits of each token, as many as there are experts; weights are renormalized.
     pub fn new(logits: impl Into<Slice<'a, T>>, experts: usize) -> Self {
         TopkGating { logits: logits.into(), experts, weights: Weights::Renormalized }
     }

@@ -1,13 +1,13 @@
-//! `out = (x - mean) / sqrt(var + eps) * gamma[c] + beta[c]` for each group of neighbouring channels of each image, mean and
+//! `out = (x - mean) / sqrt(var + eps) * gamma[c] + beta[c]` for each group of contiguous channels of each image, mean and
 //! variance over the group; `x` of shape `[images, channels, pixels]`, in row-major order (NCHW).
 //!
 //! **Traffic.** Reads `x` and writes `out` once: `2 * images * channels * pixels * size_of::<T>()` bytes. A group of up to
 //! [`MAX_TILE`] elements stays in registers; a larger one is read a second time, from the cache.
 //!
-//! **Rounding.** As [`crate::layer_norm`], with the size of a group in the place of a row's length.
+//! **Rounding.** As [`crate::layer_norm`], with the size of a group in place of a row's length.
 //!
 //! **Source.** Wu, He, *Group Normalization*, 2018, arXiv:1803.08494, equations 1, 2 and 7; one group is LayerNorm, one
-//! channel a group is instance normalisation.
+//! channel a group is instance normalization.
 
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
@@ -23,7 +23,7 @@ pub const MAX_TILE: usize = 81920;
 pub const BLOCK_TILE: usize = 20480;
 
 /// One program for each group of each image: `size` elements, `pixels` for each of its channels, in rows of `RUN` elements.
-/// `RUN` divides `pixels`: a row lies in one channel, which is found and whose scale is read once for it. A cluster of blocks
+/// `RUN` divides `pixels`: a row is in one channel, whose scale is read once for it. A cluster of blocks
 /// shares the largest groups: of 16-bit elements eight of four warps each.
 #[fuse_kernel(
     T = [f32, f16, bf16], RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920],
@@ -106,7 +106,7 @@ pub fn group_norm_large<T: Float, const RUN: usize, const ROWS: usize>(
     }
 }
 
-/// Normalises groups of channels. `T` is `f32`, `f16` or `bf16`.
+/// Normalizes groups of channels. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct GroupNorm<'a, T: Float> {
     x: Slice<'a, T>,
@@ -119,7 +119,7 @@ pub struct GroupNorm<'a, T: Float> {
 
 impl<'a, T: Float> GroupNorm<'a, T> {
     /// Images of as many channels as `gamma` and `beta` have elements; one group, one pixel a channel, and an `eps` of
-    /// 1e-5 until told otherwise.
+    /// 1e-5 by default.
     pub fn new(
         x: impl Into<Slice<'a, T>>,
         gamma: impl Into<Slice<'a, T>>,

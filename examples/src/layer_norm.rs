@@ -3,11 +3,11 @@
 //!
 //! **Traffic.** Reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes; `gamma` and `beta` are read
 //! from memory once and then found in the cache. A row of up to [`MAX_TILE`] elements, and of up to [`SHARED_TILE`] where there are
-//! clusters of blocks, stays in registers from its load to its store, so that both reductions and the normalisation cost no second
+//! clusters of blocks, stays in registers from its load to its store, so that both reductions and the normalization cost no second
 //! read; a longer one is read a second time, from the cache.
 //!
-//! **Rounding.** All arithmetic is in `f32`, the variance from the centred row (never `E[x^2] - E[x]^2`, which cancels; a
-//! long row's by Welford's method), and the result is rounded to `T` once. A sum of `n` numbers in an unspecified order errs by about `sqrt(n)` roundings
+//! **Rounding.** All arithmetic is in `f32`, the variance from the centered row (never `E[x^2] - E[x]^2`, which cancels; a
+//! long row's by Welford's method), and the result is rounded to `T` once. A sum of `n` terms in an unspecified order errs by about `sqrt(n)` roundings
 //! of their mean magnitude, and the few operations after it by one each: before the last rounding a result is within
 //! `(8 + sqrt(n_cols)) * 2^-24 * ((|x_hat| + mean(|x|) / deviation) * |gamma| + |beta|)` of the exact one.
 //!
@@ -42,7 +42,7 @@ pub const PIECE: usize = 8192;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// A row; the same less its mean, 0 beyond its end; its mean, and what its deviation scales it by.
+    /// A row; the same minus its mean, 0 past its end; its mean, and its `rstd`.
     #[fuse_fn]
     fn center_row<T: Float>(
         x: &[T],
@@ -58,7 +58,7 @@ pub(crate) mod kernels {
         (x, centered, mean, tl::rsqrt(var + eps))
     }
 
-    /// Normalises a program's row.
+    /// Normalizes a program's row.
     #[fuse_fn]
     fn normalize_row<T: Float>(
         x: &[T],
@@ -77,7 +77,7 @@ pub(crate) mod kernels {
         tl::store(out + row * n_cols + cols, y.to::<T>(), cols < n_cols);
     }
 
-    /// Normalises one row after the other, the next one's elements under way, with `gamma` and `beta` in registers.
+    /// Normalizes one row after the other, and prefetches the next one, with `gamma` and `beta` in registers.
     #[fuse_fn]
     fn normalize_rows<T: Float>(
         x: &[T],
@@ -124,7 +124,7 @@ pub(crate) mod kernels {
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. Three 16-bit rows of 16384
-    /// fit on a multiprocessor, and two of 20480; longer ones are shared by a cluster of blocks.
+    /// fit on an SM, and two of 20480; longer ones are shared by a cluster of blocks.
     #[fuse_kernel(
         T = [f32, f16, bf16],
         BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 20480, 24576, 32768, 40960, 65536],
@@ -144,7 +144,7 @@ pub(crate) mod kernels {
 
     /// As [`layer_norm()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
-    pub fn layer_norm_few<T: Float, const BLOCK: usize>(
+    pub fn layer_norm_cluster<T: Float, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -155,8 +155,8 @@ pub(crate) mod kernels {
         normalize_row::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 
-    /// As [`layer_norm()`], for rows that take half of the registers of a multiprocessor; or all of them, as those of `f32` do: then
-    /// a cluster of blocks takes one row after the other.
+    /// As [`layer_norm()`], for rows that take half of the registers of an SM; or all of them, as those of `f32` do: then
+    /// a persistent cluster of blocks takes one row after the other.
     #[fuse_kernel(configs = [
         { T: f32, BLOCK: 32768, num_ctas: 4, num_warps: 4, num_stages: 2 },
         { T: f16, BLOCK: 32768, num_warps: 8 },
@@ -180,8 +180,8 @@ pub(crate) mod kernels {
     }
 
     /// As [`layer_norm()`], and applies GELU; a cluster of blocks takes the longest rows of `f32`. It is bound by instructions: a
-    /// thread has at least 32 elements for those that a reduction takes, and no more registers than leave room for the rows
-    /// that hide each other's waiting.
+    /// thread has at least 32 elements for each reduction, and the register limit leaves an SM several rows, which hide each
+    /// other's latency.
     #[fuse_kernel(
         T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
         num_ctas = if size_of::<T>() == 4 && BLOCK == 32768 { 4 } else { 1 },
@@ -203,7 +203,7 @@ pub(crate) mod kernels {
         let cols = tl::arange(0, BLOCK);
         let mask = cols < n_cols;
         let (x, centered, mean, scale) = center_row::<T>(x + row * n_cols, cols, n_cols, eps);
-        // A longer row is widened anew, and shifted in the same step as scaled.
+        // A longer row is converted again, and one fma shifts and scales it.
         let x_hat = if BLOCK > 4096 { tl::fma(x, scale, -mean * scale) } else { centered * scale };
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
         let y = x_hat * gamma + tl::load(beta + cols, mask).to::<f32>();
@@ -211,7 +211,7 @@ pub(crate) mod kernels {
     }
 }
 
-pub use kernels::{layer_norm, layer_norm_few, layer_norm_short, layer_norm_wide};
+pub use kernels::{layer_norm, layer_norm_cluster, layer_norm_short, layer_norm_wide};
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the mean of its
 /// elements and the sum of their squared deviations from it.
@@ -252,7 +252,7 @@ pub fn layer_norm_long<T: Float, const BLOCK: usize>(
     }
 }
 
-/// Normalises each row of a matrix in row-major order. `T` is `f32`, `f16` or `bf16`.
+/// Normalizes each row of a matrix in row-major order. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct LayerNorm<'a, T: Float> {
     x: Slice<'a, T>,
@@ -283,7 +283,7 @@ impl<'a, T: Float> LayerNorm<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm::Choice<T>: layer_norm::Declared,
-        layer_norm_few::Choice<T, MAX_TILE>: layer_norm_few::Declared,
+        layer_norm_cluster::Choice<T, MAX_TILE>: layer_norm_cluster::Declared,
         layer_norm_short::Choice<T>: layer_norm_short::Declared,
         layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
         layer_norm_long::Choice<T, PIECE>: layer_norm_long::Declared,
@@ -301,7 +301,7 @@ impl<'a, T: Float> LayerNorm<'a, T> {
             return call.grid(short_programs(rows, cols)).launch(on);
         }
         if cols <= MAX_TILE && use_cluster(on, rows, cols) {
-            let call = layer_norm_few::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_cols, eps);
+            let call = layer_norm_cluster::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_cols, eps);
             return call.grid(rows).launch(on);
         }
         let is_unaligned = !cols.is_multiple_of(8) && (size_of::<T>() == 4 || cols <= WIDE);
@@ -319,7 +319,7 @@ impl<'a, T: Float> LayerNorm<'a, T> {
             return call.grid(rows).launch(on);
         }
         let call = layer_norm_wide::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_rows, n_cols, eps);
-        // Of `f32`, whose clusters take one row after the other, two have blocks on a multiprocessor.
+        // Clusters of `f32` are persistent, and two have blocks on an SM.
         let concurrent = if size_of::<T>() == 4 { 2 * LARGEST_CLUSTERS } else { rows };
         call.grid(rows.min(concurrent)).launch(on)
     }
@@ -353,7 +353,7 @@ pub(crate) fn unrounded<T: Float>(x: &[T], gamma: &[T], beta: &[T], eps: f32) ->
     expected
 }
 
-/// The bytes that normalising `rows` rows of `cols` elements must move.
+/// The bytes that normalizing `rows` rows of `cols` elements must move.
 pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
     2 * (rows + 1) * cols * size_of::<T>()
 }

@@ -5,8 +5,8 @@
 //! - `dgamma = sum(dy * x_hat)` and `dbeta = sum(dy)` over the rows.
 //!
 //! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; mean and variance are
-//! computed again from the row, which is there anyway. Each program keeps its share of `dgamma` and `dbeta` in registers
-//! over its rows and leaves it in `scratch`, which a second kernel adds up: a few percent more. Rows of more than [`partials::MAX_COLS`]
+//! computed again from the row, which is in registers anyway. Each program accumulates `dgamma` and `dbeta` in registers
+//! over its rows and writes partial sums to `scratch`, which a second kernel reduces: a few percent more. Rows of more than [`partials::MAX_COLS`]
 //! elements, or [`partials::BLOCK_COLS`] where there are no clusters, are read a second time from the cache for
 //! `dx`, and once more from memory for `dgamma` and `dbeta`.
 //!
@@ -27,8 +27,8 @@ use crate::shape::Checks;
 /// The elements of a piece of a long row.
 pub const PIECE: usize = 4096;
 
-/// Each program takes rows `p`, `p + programs`, and so on; a cluster of blocks shares the longest. As many programs as there are
-/// parts run at once.
+/// Each program takes rows `p`, `p + programs`, and so on; a cluster of blocks shares the longest. All programs run
+/// concurrently.
 #[fuse_kernel(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768],
     num_ctas = if size_of::<T>() == 4 && BLOCK == 32768 { 8 } else { (BLOCK / 8192).max(1) },
@@ -108,7 +108,7 @@ pub fn layer_norm_backward_long<T: Float, const BLOCK: usize>(
     let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
     let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / n_cols as f32;
     let mean_g = tl::sum(g_sums, 0) / n_cols as f32;
-    // Of each lane the mean is taken off before lanes are added.
+    // The mean is subtracted in each lane before lanes are added.
     let mean_g_x = tl::sum(g_x - mean * g_sums, 0) / n_cols as f32;
     let scale = tl::rsqrt(var + eps);
     tl::store(stats + row, scale);
@@ -132,17 +132,17 @@ pub struct LayerNormBackward<'a, T: Float> {
     eps: f32,
 }
 
-/// Where the gradients of a norm's parameters go.
+/// The outputs for the gradients of a norm's parameters.
 pub struct Gradients<'o, T: Float> {
     /// As long as a row.
     pub dgamma: SliceMut<'o, T>,
     /// As long as a row.
     pub dbeta: SliceMut<'o, T>,
-    /// Working memory of [`scratch_len`] numbers.
+    /// Workspace of [`scratch_len`] floats.
     pub scratch: SliceMut<'o, f32>,
 }
 
-/// The length of the working memory for a matrix of this shape.
+/// The length of the workspace for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
     2 * partials::max_programs(rows, cols) * cols + if cols > BLOCK_COLS { 2 * rows } else { 0 }
 }

@@ -4,7 +4,7 @@
 //! **Traffic.** That of LayerNorm alone: reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. A row
 //! stays in registers.
 //!
-//! **Rounding.** The bound of [`crate::layer_norm`], carried on by GELU (at most 1.13 times), and GELU's own (see
+//! **Rounding.** The bound of [`crate::layer_norm`], propagated through GELU (at most 1.13 times), and GELU's own (see
 //! [`crate::activation`]); rounded to `T` once.
 //!
 //! **Source.** ConvNeXt's and wav2vec 2.0's blocks: Baevski and others, 2020, arXiv:2006.11477, section 2.
@@ -22,7 +22,7 @@ pub const MAX_COLS: usize = 32768;
 
 pub use crate::layer_norm::kernels::layer_norm_gelu;
 
-/// Normalises each row of a matrix and applies GELU. `T` is `f32`, `f16` or `bf16`.
+/// Normalizes each row of a matrix and applies GELU. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct LayerNormGelu<'a, T: Float> {
     x: Slice<'a, T>,

@@ -1,26 +1,26 @@
-//! Fused kernels to use as they are, and to copy from: each file holds a kernel, a safe function that checks shapes and
+//! Fused kernels to use as they are, and to copy from: each file has a kernel, a safe function that checks shapes and
 //! launches it, and the reference that its results are tested against.
 //!
 //! | module | operation |
 //! | --- | --- |
-//! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias`, the bias a number or one for each column |
+//! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias`, the bias a scalar or one for each column |
 //! | [`linear_combination`], [`fusion_flags`] | `alpha * x + beta * y + gamma * z`; a bias and ReLU, each behind a flag at build time |
-//! | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; how it is computed; its kernels |
+//! | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`] | matmul of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; its heuristic; its kernels |
 //! | [`norm_linear`](mod@norm_linear) | LayerNorm or RMSNorm and the linear layer behind it, in one kernel where rows are few |
 //! | [`linear_norm`](mod@linear_norm) | a linear layer and the norm behind it, with an [`activation`], in one kernel where rows of the result are short |
-//! | [`linear_rope`](mod@linear_rope) | queries, keys and values of tokens, turned by their positions, in one kernel where they are few |
+//! | [`linear_rope`](mod@linear_rope) | queries, keys and values of tokens, rotated by their positions, in one kernel where they are few |
 //! | [`feed_forward`] | norm, two linear layers, an activation or a gate between them, and the residual, in as few launches as pay |
 //! | [`decoder_layer`] | a layer of a decoder: norms, attention with rotary embedding, a gated feed-forward |
-//! | [`form`] | how operations that could be one kernel are computed |
+//! | [`form`] | fused or separate operations |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
 //! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
 //! | [`attention_projection`](mod@attention_projection) | attention and the linear layer behind it, in one kernel where rows of the result are short |
-//! | [`attention_decode`] | of a few queries over many keys, which programs share |
+//! | [`attention_decode`] | of a few queries over many keys, split over programs |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
 //! | [`layer_norm`], [`rms_norm`] | norms of rows of any length; RMSNorm with a residual that is updated in place |
 //! | [`add_layer_norm`], [`norm_activation`] | LayerNorm of a residual that is updated in place; LayerNorm or RMSNorm, an [`activation`] and a residual |
-//! | [`layer_norm_gelu`], [`center`], [`l2_norm`], [`group_norm`] | LayerNorm and GELU; mean-centring; length 1; groups of channels |
+//! | [`layer_norm_gelu`], [`center`], [`l2_norm`], [`group_norm`] | LayerNorm and GELU; mean-centering; length 1; groups of channels |
 //! | [`batch_norm`], [`batch_norm_kernels`] | BatchNorm in inference and in training, with a residual and ReLU; its kernels |
 //! | [`layer_norm_backward`], [`rms_norm_backward`] | gradients of the input and the parameters, the same run after run |
 //! | [`softmax`](mod@softmax), [`masked_softmax`] | probabilities or their logarithms, scaled, masked, of rows of any length |
@@ -132,7 +132,7 @@ pub static KERNELS: &[&Kernel] = &[
     &l2_norm::l2_norm_long::KERNEL,
     &layer_norm::layer_norm::KERNEL,
     &layer_norm::layer_norm_short::KERNEL,
-    &layer_norm::layer_norm_few::KERNEL,
+    &layer_norm::layer_norm_cluster::KERNEL,
     &layer_norm::layer_norm_wide::KERNEL,
     &layer_norm::layer_norm_long::KERNEL,
     &layer_norm_gelu::layer_norm_gelu::KERNEL,
@@ -153,33 +153,33 @@ pub static KERNELS: &[&Kernel] = &[
     &partials::sum_partials::KERNEL,
     &rms_norm::rms_norm::KERNEL,
     &rms_norm::rms_norm_short::KERNEL,
-    &rms_norm::rms_norm_few::KERNEL,
+    &rms_norm::rms_norm_cluster::KERNEL,
     &rms_norm::rms_norm_long::KERNEL,
     &rms_norm::add_rms_norm::KERNEL,
     &rms_norm::add_rms_norm_long::KERNEL,
     &softmax::softmax::KERNEL,
     &softmax::softmax_short::KERNEL,
-    &softmax::softmax_few::KERNEL,
+    &softmax::softmax_cluster::KERNEL,
     &softmax::softmax_long::KERNEL,
     &attention::attention::KERNEL,
     &attention_decode::attention_split::KERNEL,
-    &attention_decode::join_parts::KERNEL,
+    &attention_decode::combine_splits::KERNEL,
     &matmul_tiles::matmul::KERNEL,
     &matmul_tiles::matmul_f32::KERNEL,
     &matmul_tiles::matmul_small::KERNEL,
     &matmul_tiles::matmul_tf32::KERNEL,
-    &matmul_tiles::matmul_tf32_parts::KERNEL,
-    &matmul_tiles::matmul_narrow::KERNEL,
-    &matmul_tiles::matmul_parts::KERNEL,
-    &matmul_tiles::sum_parts::KERNEL,
+    &matmul_tiles::matmul_tf32_split_k::KERNEL,
+    &matmul_tiles::matmul_warp_split_k::KERNEL,
+    &matmul_tiles::matmul_split_k::KERNEL,
+    &matmul_tiles::reduce_split_k::KERNEL,
     &matmul_tiles::align_rows::KERNEL,
     &matmul_tiles::transpose_rows::KERNEL,
     &matmul_tiles::align_both::KERNEL,
     &quantized_tiles::quantized_matmul::KERNEL,
-    &quantized_tiles::quantized_few::KERNEL,
-    &quantized_tiles::quantized_narrow::KERNEL,
-    &quantized_tiles::quantized_parts::KERNEL,
-    &quantized_tiles::sum_quantized_parts::KERNEL,
+    &quantized_tiles::quantized_skinny::KERNEL,
+    &quantized_tiles::quantized_warp_split_k::KERNEL,
+    &quantized_tiles::quantized_split_k::KERNEL,
+    &quantized_tiles::reduce_quantized_split_k::KERNEL,
     &linear_norm::linear_norm::KERNEL,
     &attention_projection::attention_projection::KERNEL,
     &linear_rope::interleave_rows::KERNEL,

@@ -1,14 +1,14 @@
 //! `out = act(norm(x · W + bias + residual))`: a linear layer and the norm of its rows, LayerNorm or RMSNorm, with an activation of
 //! [`crate::activation`] behind it; `gelu(layer_norm(linear(x)))` is one of them.
 //!
-//! **Shapes.** `x` is `[rows, k]`, `weight` `[k, n]` with any strides, `bias`, `gamma` and `beta` `n` numbers, `residual` and `out`
+//! **Shapes.** `x` is `[rows, k]`, `weight` `[k, n]` with any strides, `bias`, `gamma` and `beta` `n` elements, `residual` and `out`
 //! `[rows, n]`.
 //!
-//! **Forms.** In [`Form::Fused`] a program holds whole rows of the result in its accumulator, up to [`MAX_COLS`] columns: it takes the mean
-//! of the sums, then the mean of their squared deviations, and writes the norm. Columns behind a row count in neither. Every program reads
+//! **Forms.** In [`Form::Fused`] a program has whole rows of the result in its accumulator, up to [`MAX_COLS`] columns: its epilogue takes the
+//! mean of a row, then the mean of its squared deviations, and writes the norm. Columns past a row count in neither. Every program reads
 //! all of `W`, and there are as many programs as tiles of rows: 64 rows, 16 where rows are few. As measured (docs/performance.md) that
-//! pays where tiles of 64 rows occupy half of the processors, or where `W` is small enough for one program to read it in the time of a
-//! launch; [`LinearNorm::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] with the bias and the residual behind it, and a kernel
+//! pays where tiles of 64 rows occupy half of the SMs, or where `W` is small enough for one program to read it in the time of a
+//! launch; [`LinearNorm::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] with the bias and the residual in its epilogue, and a kernel
 //! for norm and activation. `FUSE_TRACE=1` says which.
 //!
 //! **Traffic.** `(rows * k + k * n + rows * n) * size_of::<T>()` bytes, and a residual once; the separate form writes and reads the result
@@ -53,7 +53,7 @@ mod kernels {
     }
 
     /// Scales and shifts, activates and stores, with one of the activations, which all programs of a launch have. Each branch does all of
-    /// it, so that threads do not hold parameters of all their columns beside the accumulator.
+    /// it, so that parameters of all columns are not live beside the accumulator.
     #[fuse_fn]
     fn epilogue<T: Float, const N: usize>(
         out: &mut View<T, 2>,
@@ -76,8 +76,8 @@ mod kernels {
         }
     }
 
-    /// A program makes `M` rows of up to `N` columns in steps of `K`. It is RMSNorm where `subtract_mean` is 0. What is not there has no
-    /// elements: `bias`, `residual` and `beta`.
+    /// A program computes `M` rows of up to `N` columns in steps of `K`. It is RMSNorm where `subtract_mean` is 0. Absent
+    /// arguments have no elements: `bias`, `residual` and `beta`.
     #[fuse_kernel(
         T = [f16, bf16],
         configs = [
@@ -107,7 +107,7 @@ mod kernels {
         let v = acc + bias.load::<1, N>(0, 0).to::<f32>();
         let v = if residual.shape(1) > 0 { v + residual.load::<M, N>(row, 0).to::<f32>() } else { v };
         let count = n.to::<f32>();
-        // Columns behind a row are 0 here, and have to be 0 again once the mean is subtracted.
+        // Columns past a row are 0 here, and have to be 0 again once the mean is subtracted.
         let mean = tl::select(subtract_mean != 0, tl::sum(v, 1) / count, 0.0);
         let centered = tl::select((tl::arange(0, N) < n).row(), v - mean.col(), 0.0);
         let scale = tl::rsqrt(tl::sum(centered * centered, 1) / count + eps);
@@ -139,7 +139,7 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
         LinearNorm { x: x.into(), weight, norm, bias: None, residual: None, eps }
     }
 
-    /// Adds a number to each column, before the norm.
+    /// Adds a bias to each column, before the norm.
     pub fn bias(self, bias: impl Into<Slice<'a, T>>) -> Self {
         LinearNorm { bias: Some(bias.into()), ..self }
     }
@@ -157,7 +157,7 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
     /// Computes into `out`, `n` elements for each row of `x`, on a device or stream, in the form that is faster there.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; if there is no memory for the sums; those of a launch.
+    /// If the lengths do not fit each other; if there is no temporary memory; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, [k, n]) = (out.into(), self.weight.shape());
         let rows = self.rows(out.len())?;
@@ -248,7 +248,7 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
     }
 }
 
-/// What the fused form reads, once it is known to fit together.
+/// The checked operands of the fused form.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Operands<'a, T: Float> {
@@ -284,7 +284,7 @@ pub trait NormalizeProduct: Multiply<IDENTITY> {
         out: ViewMut<'_, Self, 2>,
     ) -> Result<()>;
 
-    /// Launches norm and activation of rows that were multiplied.
+    /// Launches norm and activation after the matmul.
     #[doc(hidden)]
     fn normalize<const ACT: usize>(
         on: impl LaunchOn,
@@ -294,7 +294,7 @@ pub trait NormalizeProduct: Multiply<IDENTITY> {
     ) -> Result<()>;
 }
 
-/// What all types have in common.
+/// The methods that all types share.
 macro_rules! normalize {
     ($T:ty) => {
         fn normalize<const ACT: usize>(
@@ -323,11 +323,11 @@ macro_rules! normalize {
 /// Bytes of weights that one program reads in about the time of a launch: 2.6 us at 100 GB/s.
 const SMALL_WEIGHT: usize = 256 << 10;
 
-/// The tiles for rows of up to so many columns: for few rows, and for rows that occupy the processors.
+/// The tiles for rows of up to so many columns: for few rows, and for rows that occupy the SMs.
 const NARROW: [Tile; 2] = [Tile { rows: 16, cols: 128 }, Tile { rows: 64, cols: 128 }];
 const MIDDLE: [Tile; 2] = [Tile { rows: 16, cols: 256 }, Tile { rows: 64, cols: 256 }];
 
-/// The tile for so many rows: the large one where programs of it occupy half of the processors.
+/// The tile for so many rows: the large one where programs of it occupy half of the SMs.
 fn tile(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Option<Tile> {
     let [small, large] = match n {
         0..=128 => NARROW,
@@ -402,7 +402,7 @@ impl NormalizeProduct for f32 {
 pub struct HostLinear<'a, T> {
     /// `[k, n]`
     pub weight: &'a [T],
-    /// `n` numbers.
+    /// `n` elements.
     pub bias: Option<&'a [T]>,
     /// `[rows, n]`
     pub residual: Option<&'a [T]>,

@@ -32,7 +32,9 @@ use crate::matmul_operands::{
     OperandCopy, SECTOR, copy_operands, is_aligned, is_column_major, is_within_sectors,
 };
 use crate::matmul_tf32;
-use crate::matmul_tiles::{matmul, matmul_f32, matmul_narrow, matmul_parts, matmul_small, sum_parts};
+use crate::matmul_tiles::{
+    matmul, matmul_f32, matmul_small, matmul_split_k, matmul_warp_split_k, reduce_split_k,
+};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 use crate::split_matmul::{self, REDUCE, REDUCE_SMALL_N, SKINNY_M64, SKINNY_N16, SKINNY_N32, SMALL_N};
@@ -324,11 +326,11 @@ fn sliced<T: Element>(rows: View<'_, T, 3>, slices: usize) -> Result<View<'_, T,
     Ok(rows.reshape([batches, count, slices, k / slices])?.permute([0, 2, 1, 3]))
 }
 
-/// The K slices of [`matmul_narrow`], and `BLOCK_K` of the skinny tiles.
+/// The K slices of [`matmul_warp_split_k`], and `BLOCK_K` of the skinny tiles.
 const K_SLICES: usize = 4;
 const SKINNY_K: usize = 128;
 
-/// The activation with this number.
+/// The activation with this index.
 pub struct Activation<const ACT: usize>;
 
 /// Activations of an epilogue: `IDENTITY`, `RELU`, `GELU` and `SILU` of [`crate::activation`].
@@ -378,7 +380,6 @@ macro_rules! dispatch_block {
 }
 
 pub(crate) use dispatch_block;
-
 pub(crate) fn no_block(Block { tile: Tile { rows, cols }, k }: Block) -> Error {
     CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product"))
 }
@@ -386,21 +387,11 @@ pub(crate) fn no_block(Block { tile: Tile { rows, cols }, k }: Block) -> Error {
 /// Split-K with its reduction, with blocks that are listed, or with this kernel.
 macro_rules! launch_split_k {
     ($T:ty, $on:ident, $of:ident, $out:ident, $config:ident, $blocks:tt, $act:expr) => {
-        $crate::matmul::launch_split_k!(
-            $T,
-            $on,
-            $of,
-            $out,
-            $config,
-            act = $act,
-            |block, a, b, partials, k_steps| {
-                dispatch_block!(block, $blocks, |M, N, K| matmul_parts::<$T, M, N, K>(
-                    a, b, partials, k_steps
-                )
+        $crate::matmul::launch_split_k!($T, $on, $of, $out, $config, act = $act, |block, a, b, out, steps| {
+            dispatch_block!(block, $blocks, |M, N, K| matmul_split_k::<$T, M, N, K>(a, b, out, steps)
                 .grid((block.tile.count($out.shape()), $config.split_k))
                 .launch($on))
-            }
-        )
+        })
     };
     ($T:ty, $on:ident, $of:ident, $out:ident, $config:ident, act = $act:expr,
      |$block:ident, $a:ident, $b:ident, $partials:ident, $k_steps:ident| $launch:expr) => {{
@@ -414,7 +405,7 @@ macro_rules! launch_split_k {
         let (partials, act) = (workspace.slice().view(shape)?, $act);
         if n <= SMALL_N {
             let programs = REDUCE_SMALL_N.count($out.shape());
-            sum_parts::<$T, { REDUCE_SMALL_N.rows }, { REDUCE_SMALL_N.cols }>(
+            reduce_split_k::<$T, { REDUCE_SMALL_N.rows }, { REDUCE_SMALL_N.cols }>(
                 partials, bias, residual, $out, alpha, act,
             )
             .grid(programs)
@@ -422,12 +413,12 @@ macro_rules! launch_split_k {
         } else if batches * m * n <= REDUCE.rows * REDUCE.cols * $on.parallelism() {
             // More programs where rows are few.
             let programs = Tile { rows: 1, ..REDUCE }.count($out.shape());
-            sum_parts::<$T, 1, { REDUCE.cols }>(partials, bias, residual, $out, alpha, act)
+            reduce_split_k::<$T, 1, { REDUCE.cols }>(partials, bias, residual, $out, alpha, act)
                 .grid(programs)
                 .launch($on)
         } else {
             let programs = REDUCE.count($out.shape());
-            sum_parts::<$T, { REDUCE.rows }, { REDUCE.cols }>(partials, bias, residual, $out, alpha, act)
+            reduce_split_k::<$T, { REDUCE.rows }, { REDUCE.cols }>(partials, bias, residual, $out, alpha, act)
                 .grid(programs)
                 .launch($on)
         }
@@ -489,7 +480,7 @@ macro_rules! multiply_16bit {
                     }
                     Block { tile: SKINNY_N16, k: SKINNY_K } => {
                         let (a, b) = (sliced(a, K_SLICES)?, sliced(b.permute([0, 2, 1]), K_SLICES)?);
-                        matmul_narrow::<$T, K_SLICES, { SKINNY_N16.rows }, { SKINNY_N16.cols }, SKINNY_K>(
+                        matmul_warp_split_k::<$T, K_SLICES, { SKINNY_N16.rows }, { SKINNY_N16.cols }, SKINNY_K>(
                             a, b, bias, residual, out, alpha, act,
                         )
                         .grid(programs)
@@ -585,16 +576,15 @@ pub fn reference<T: Float, const ACT: usize>(
     let (a, b, alpha) = (wide(a), wide(b), f64::from(alpha));
     let mut expected = Vec::with_capacity(m * n);
     for row in 0..m {
-        // The sums of a row, and of their terms' magnitudes.
-        let mut partials = vec![(0.0, 0.0); n];
+        let mut sums_and_magnitudes = vec![(0.0, 0.0); n];
         for i in 0..k {
             let left = a[row * k + i];
-            for ((sum, magnitude), right) in partials.iter_mut().zip(&b[i * n..(i + 1) * n]) {
+            for ((sum, magnitude), right) in sums_and_magnitudes.iter_mut().zip(&b[i * n..(i + 1) * n]) {
                 *sum += left * right;
                 *magnitude += (left * right).abs();
             }
         }
-        expected.extend(partials.into_iter().enumerate().map(|(column, (sum, magnitude))| {
+        expected.extend(sums_and_magnitudes.into_iter().enumerate().map(|(column, (sum, magnitude))| {
             let value = alpha * sum + bias.map_or(0.0, |bias| bias[column].to_f64());
             let within = (k + 3) as f64 * unit * (alpha * magnitude).abs() + unit * value.abs();
             let added = residual.map_or(0.0, |residual| residual[row * n + column].to_f64());

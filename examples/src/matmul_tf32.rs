@@ -10,7 +10,7 @@ use dsl_runtime::prelude::*;
 use crate::matmul::{MatmulOperands, Tile, dispatch_block, launch_split_k};
 use crate::matmul_heuristic::{Block, Config, Problem};
 use crate::matmul_operands::{copies_of, is_column_major};
-use crate::matmul_tiles::{matmul_tf32, matmul_tf32_parts, sum_parts};
+use crate::matmul_tiles::{matmul_tf32, matmul_tf32_split_k, reduce_split_k};
 use crate::split_matmul::{REDUCE, REDUCE_SMALL_N, SMALL_N};
 
 /// The operand that must be copied because neither is K-major: the smaller one.
@@ -61,7 +61,7 @@ fn launch(
     if config.split_k > 1 {
         return launch_split_k!(f32, on, of, out, config, act = act, |block, a, b, partials, k_steps| {
             dispatch_block!(block, [64 x 128 x 32, 64 x 64 x 64], |M, N, K| {
-                matmul_tf32_parts::<M, N, K>(a, b, partials, k_steps).grid((programs, config.split_k)).launch(on)
+                matmul_tf32_split_k::<M, N, K>(a, b, partials, k_steps).grid((programs, config.split_k)).launch(on)
             })
         });
     }

@@ -53,7 +53,7 @@ pub(crate) mod kernels {
         partials.store(tl::reshape(acc, [1, 1, M, N]), split, batch, row, col);
     }
 
-    /// The activation of [`crate::activation`] with this number, or none.
+    /// The activation of [`crate::activation`] with this index, or none.
     #[fuse_fn]
     fn activate<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
         if act == 1 {
@@ -165,7 +165,13 @@ pub(crate) mod kernels {
     /// As [`matmul_small()`], of few rows and columns: the `WARPS` warps split K, each computes a whole tile from its slice, so that it
     /// reads rows of operand A for all columns at once. The slices are the second axis of `a` and `b`.
     #[fuse_kernel(T = [f16, bf16], WARPS = [4], M = [16], N = [16], K = [128], num_warps = WARPS, num_stages = 3)]
-    pub fn matmul_narrow<T: Float, const WARPS: usize, const M: usize, const N: usize, const K: usize>(
+    pub fn matmul_warp_split_k<
+        T: Float,
+        const WARPS: usize,
+        const M: usize,
+        const N: usize,
+        const K: usize,
+    >(
         a: &View<T, 4>,
         b: &View<T, 4>,
         bias: &View<T, 2>,
@@ -195,7 +201,7 @@ pub(crate) mod kernels {
         { T: f16, M: 64, N: 64, K: 128 }, { T: bf16, M: 64, N: 64, K: 128 },
         { T: f32, M: 64, N: 64, K: 16, num_warps: 4 }, { T: f32, M: 32, N: 32, K: 16, num_warps: 2 },
     ])]
-    pub fn matmul_parts<T: Float, const M: usize, const N: usize, const K: usize>(
+    pub fn matmul_split_k<T: Float, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         partials: &mut View<f32, 4>,
@@ -274,9 +280,9 @@ pub(crate) mod kernels {
         matmul_tile_f32::<M, N, K, true, HAS_EPILOGUE>(a, b, bias, residual, out, alpha, act);
     }
 
-    /// As [`matmul_parts()`], of `f32` in TF32.
+    /// As [`matmul_split_k()`], of `f32` in TF32.
     #[fuse_kernel(configs = [{ M: 64, N: 128, K: 32 }, { M: 64, N: 64, K: 64 }])]
-    pub fn matmul_tf32_parts<const M: usize, const N: usize, const K: usize>(
+    pub fn matmul_tf32_split_k<const M: usize, const N: usize, const K: usize>(
         a: &View<f32, 3>,
         b: &View<f32, 3>,
         partials: &mut View<f32, 4>,
@@ -287,7 +293,7 @@ pub(crate) mod kernels {
 
     /// Reduces the partial sums, and runs the epilogue.
     #[fuse_kernel(T = [f16, bf16, f32], configs = [{ M: 1, N: 256 }, { M: 4, N: 256 }, { M: 16, N: 32 }], num_warps = 4)]
-    pub fn sum_parts<T: Float, const M: usize, const N: usize>(
+    pub fn reduce_split_k<T: Float, const M: usize, const N: usize>(
         partials: &View<f32, 4>,
         bias: &View<T, 2>,
         residual: &View<T, 3>,
@@ -350,6 +356,6 @@ pub(crate) mod kernels {
 }
 
 pub use kernels::{
-    align_both, align_rows, matmul, matmul_f32, matmul_narrow, matmul_parts, matmul_small, matmul_tf32,
-    matmul_tf32_parts, sum_parts, transpose_rows,
+    align_both, align_rows, matmul, matmul_f32, matmul_small, matmul_split_k, matmul_tf32,
+    matmul_tf32_split_k, matmul_warp_split_k, reduce_split_k, transpose_rows,
 };

@@ -3,7 +3,7 @@
 //! are `i8` with a scale for each output channel; rows of `x` and of the intermediate result are quantized on the way.
 //!
 //! **Shapes.** `x` and `out` have a row of `k` elements for each token, [`Experts`] has `[experts, 2 f, k]`, gates before the
-//! other factors, and `[experts, k, f]`, and [`Routing`] has `top_k` experts and weights for each token. `k` is the hidden
+//! up projections, and `[experts, k, f]`, and [`Routing`] has `top_k` experts and weights for each token. `k` is the hidden
 //! size, `f` the intermediate size. No extent need be a multiple of anything; rows of multiples of 16 are read in vectors.
 //!
 //! **Forms.** [`Moe::launch`] takes floats and quantizes their rows. [`Moe::launch_quantized`] takes `i8` with a scale for each
@@ -14,23 +14,23 @@
 //! 1. Rows of `x` become `i8` with a scale each.
 //! 2. Choices, a token and an expert each, are grouped by expert, each group padded to whole tiles of 64 rows, or of 16 where
 //!    experts have 16 tokens or fewer on average.
-//! 3. A grouped product gathers its rows by that list, multiplies by gate and up, dequantizes, activates and requantizes.
+//! 3. A grouped matmul gathers its rows by that list, multiplies by gate and up, dequantizes, activates and requantizes.
 //! 4. Another one gathers, multiplies, dequantizes and applies `w`.
 //! 5. The choices of a token are added.
 //!
-//! An element of the result needs all intermediate columns of its row, which several programs compute, so the products are two
-//! kernels. A choice's place in the list follows from its number, and sums have one order: results are the same run after run.
+//! An element of the result needs all intermediate columns of its row, which several programs compute, so the matmuls are two
+//! kernels. A choice's position in the list follows from its index, and sums have one order: results are the same run after run.
 //! The number of tiles is known on the device alone, so grids have room for the most there can be, and programs without a tile
 //! end at once.
 //!
 //! **Scales of the intermediate result.** One for each row and 128 columns. A scale of the whole row would need the largest
 //! element of all of its columns, the work of different programs: the rows would be written and read once more, in 16 bits and
-//! with one more launch. A block of 128 columns is one program's, and one iteration of the second product, which multiplies the
+//! with one more launch. A block of 128 columns is one program's, and one iteration of the second matmul, which multiplies the
 //! exact sum of the block by its scale and adds in `f32`. Steps of smaller blocks are finer, too.
 //!
 //! **Traffic.** In bytes, with `c = tokens * top_k` choices and `e` experts chosen: `3 * e * f * k` bytes of weights, `2 * c * f` of
 //! intermediate rows, `8 * c * k` of weighted rows in `f32`, and rows of `x` and `out`. [`Moe::cost`] counts launches and bytes
-//! beside those of one kernel for each operation. Temporary memory holds the intermediate and the weighted rows.
+//! besides those of one kernel for each operation. Temporary memory is for the intermediate and the weighted rows.
 //!
 //! **Rounding.** Sums of products of `i8` are exact, of 131071 terms at most in the first product and of 128 in the second.
 //! Quantization moves an element of `x` by half a step of its row, and one of the intermediate result by half a step of its
@@ -38,15 +38,15 @@
 //! product within `1.13 * |W| dx` of one times the size of the other, and the result within the second weights' magnitudes
 //! times that and the half step of the intermediate result ([`crate::moe_reference`] has the bound of each element). Arithmetic
 //! in `f32` adds `(f / 128 + top_k + 8) * 2^-23` of the sum of magnitudes, and the result is rounded once; to `i8` within half
-//! a step and `4 * 2^-24` of what is rounded, and what is beyond the range becomes its end. Where the largest element of a row
+//! a step and `4 * 2^-24` of what is rounded, and the range saturates. Where the largest element of a row
 //! of `f32`, or of a block, is below `1e-30`, its elements count as 0.
 //!
 //! **Special cases.** An expert without tokens takes a program that ends; a choice whose expert is none of `0..experts` adds
-//! nothing; a row of zeros gives zeros. A row of `x` with a NaN or an infinity makes results of its token that mean nothing,
+//! nothing; a row of zeros gives zeros. A row of `x` with a NaN or an infinity makes results of its token meaningless,
 //! and no other's.
 //!
 //! **Source.** Shazeer and others, 2017, arXiv:1701.06538; Dettmers and others, *LLM.int8()*, 2022, arXiv:2208.07339, section
-//! 2; grouped products over lists of rows as in vLLM's fused mixture of experts.
+//! 2; grouped matmuls over lists of rows as in vLLM's fused mixture of experts.
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Result, trace_choice};
@@ -67,7 +67,7 @@ const STEP: usize = 1024;
 /// The weights of all experts, in `i8`, and a scale for each output channel.
 #[derive(Clone, Copy)]
 pub struct Experts<'a> {
-    /// `[experts, 2 f, k]`: `f` channels of the gate, which are activated, and `f` of the other factor.
+    /// `[experts, 2 f, k]`: `f` channels of the gate, which are activated, and `f` of the up projection.
     pub gate_up: View<'a, i8, 3>,
     /// `[experts, 2 f]`
     pub gate_up_scales: View<'a, f32, 2>,
@@ -97,7 +97,7 @@ pub struct QuantizedRows<'a> {
     pub scales: Slice<'a, f32>,
 }
 
-/// What is added up for each token.
+/// The inputs of the sum for each token.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct WeightedRows<'a> {
@@ -224,7 +224,7 @@ impl<'a> Moe<'a> {
     ///
     /// # Errors If shapes or lengths do not fit each other; if there are no experts or more than [`MAX_EXPERTS`]; if `k` is
     /// more than an `i32` adds products of, or for 16-bit types more than [`crate::quantize::MAX_COLS`]; if there is too little
-    /// memory for what is between the kernels; those of a launch.
+    /// temporary memory; those of a launch.
     pub fn launch<'x, 'o, T: Rows>(
         &self,
         on: impl LaunchOn,
@@ -292,7 +292,7 @@ impl<'a> Moe<'a> {
         )
     }
 
-    /// What each choice adds to its token.
+    /// Computes the weighted row of each choice.
     fn launch_experts(
         &self,
         on: impl LaunchOn,

@@ -1,4 +1,4 @@
-//! The kernels of [`crate::moe`]: choices grouped by their expert, the two grouped products, and the weighted sum over the
+//! The kernels of [`crate::moe`]: choices grouped by their expert, the two grouped matmuls, and the weighted sum over the
 //! choices of a token. A choice is a token and one of its experts.
 
 use dsl_runtime::prelude::*;
@@ -18,13 +18,12 @@ pub(crate) const LARGE_TILE_ROWS: usize = 64;
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// Where the largest element is smaller, all elements become 0: the number of steps in a unit stays within the range of
-    /// `f32`.
+    /// Where the absolute maximum is smaller, all elements become 0: the inverse scale stays within the range of `f32`.
     const MIN_ABS_MAX: f32 = 1e-30;
-    /// A step, where the largest element is 1.
+    /// The scale, where the absolute maximum is 1.
     const UNIT_SCALE: f32 = 0.007_874_016;
 
-    /// The number of steps in a unit, for elements of which this is the largest.
+    /// The inverse scale of elements with this absolute maximum.
     #[fuse_fn]
     fn inv_scale(abs_max: Tile<f32>) -> Tile<f32> {
         tl::select(abs_max < MIN_ABS_MAX, 0.0, 127.0 / abs_max)

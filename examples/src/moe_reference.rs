@@ -26,7 +26,7 @@ impl HostExperts<'_> {
         self.down_scales.len().checked_div(self.extents[1]).unwrap_or(0)
     }
 
-    /// What an expert makes of a row that is known within bounds, up to the rounding of the result.
+    /// The output of an expert for a row that is known within bounds, up to the rounding of the result.
     fn row(&self, expert: usize, x: &[Expected]) -> Vec<Expected> {
         let ([f, k], unit) = (self.extents, 2.0 * unit_roundoff(DType::F32));
         let channels = |i: usize| {
@@ -61,7 +61,7 @@ impl HostExperts<'_> {
     }
 }
 
-/// The product of numbers that are known within bounds and exact weights.
+/// The dot of values that are known within bounds and exact weights.
 fn dot(x: &[Expected], weights: &[i8], scale: f32) -> Expected {
     let (mut value, mut within) = (0.0, 0.0);
     for (x, weight) in x.iter().zip(weights) {

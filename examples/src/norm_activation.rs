@@ -1,5 +1,5 @@
 //! `out = act(norm(x)) + residual` for each row of a matrix: the norm is LayerNorm or RMSNorm, the activation any of
-//! [`crate::activation`], the residual added where it is given.
+//! [`crate::activation`], the residual optional.
 //!
 //! **Traffic.** Reads `x`, and the residual, and writes `out` once: `2 * rows * cols * size_of::<T>()` bytes, with a residual `3`, where
 //! a norm, an activation and an addition on their own move seven rows for every three. The parameters are read from memory
@@ -9,7 +9,7 @@
 //! **Rounding.** In `f32`, rounded to `T` once: before that a result is within 1.13 times the bound of [`crate::layer_norm`] or
 //! [`crate::rms_norm`], the activation's own bound (see [`crate::activation`]), and one rounding of the sum.
 //!
-//! **Source.** Norms and activations as those modules have them; a norm, an activation and a shortcut follow each other in the
+//! **Source.** Norms and activations as those modules have them; a norm, an activation and a shortcut are consecutive in the
 //! blocks of residual networks: He, Zhang, Ren, Sun, 2016, arXiv:1603.05027, figure 4.
 
 use dsl_runtime::Result;
@@ -91,7 +91,7 @@ mod kernels {
         );
     }
 
-    /// The same of rows that no tile holds: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
+    /// The same of rows longer than any tile: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
     /// mean of its elements, which stays 0 for RMSNorm, and the sum of their squared deviations from it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
     pub fn norm_activation_long<T: Float, const BLOCK: usize>(
@@ -200,7 +200,7 @@ impl<'a, T: Float, const ACT: usize> NormActivation<'a, T, ACT> {
             return Ok(());
         }
         let (x, gamma) = (self.x, self.gamma);
-        // What is not there is not read: a slice as long stands for it, so that the launch is as any other.
+        // Absent arguments are not read: a slice of the same length stands for them, so that the guards are the same.
         let (beta, residual_values) = (self.beta.unwrap_or(gamma), self.residual.unwrap_or(x));
         let [subtract_mean, add_residual] = [self.beta.is_some(), self.residual.is_some()].map(i32::from);
         let (n_cols, eps, act) = (cols as i32, self.eps, ACT as i32);

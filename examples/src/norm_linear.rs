@@ -4,9 +4,9 @@
 //! `c = beta · W + bias`, a row of the result is `act((x · W' - mean(x) * u) * rstd(x) + c)`. RMSNorm has no mean and no `beta`.
 //! [`FoldedLinear`] computes `W'`, `u` and `c` once, when weights are loaded.
 //!
-//! **Forms.** [`Form::Fused`] is one kernel: it sums up a row while it multiplies it, and scales the accumulator. Every program of a row
-//! sums it up again, so this pays for few rows, where the time is that of reading the weights: the separate norm would be a launch and
-//! a wait. [`Form::Separate`] is a norm and a [`Matmul`], which has the larger tiles. [`NormLinear::launch`] takes the fused form of
+//! **Forms.** [`Form::Fused`] is one kernel: it accumulates a row's statistics in the main loop of the matmul, and scales the accumulator.
+//! Every program of a row computes them again, so this pays for few rows, where the time is that of reading the weights: the
+//! separate norm would be a launch and a wait. [`Form::Separate`] is a norm and a [`Matmul`], which has the larger tiles. [`NormLinear::launch`] takes the fused form of
 //! up to [`FEW_ROWS`] rows on a GPU; `FUSE_TRACE=1` says which. docs/performance.md has the measurement.
 //!
 //! **Traffic.** The fused form reads `x` and `W'` and writes `out` once: `(rows * k + k * n + rows * n) * size_of::<T>()` bytes. The
@@ -34,7 +34,7 @@ use crate::shape::Checks;
 /// The most rows that [`NormLinear::launch`] normalizes and multiplies in one kernel: those of one tile.
 pub const FEW_ROWS: usize = 16;
 
-/// The tile of a fused product whose tiles all run at once.
+/// The tile of a fused matmul of a single wave.
 const SMALL_TILE: (usize, usize) = (32, 256);
 
 /// The tile of any other: `N` columns in steps of `K`.
@@ -49,7 +49,7 @@ const CHECKS: Checks = Checks("norm_linear");
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// Scales `N` columns of `weight` by `gamma`, one number for each row, and leaves their sums and `beta · weight + bias`. There may be
+    /// Scales `N` columns of `weight` by `gamma`, one for each row, and writes their sums and `beta · weight + bias`. There may be
     /// no `beta` and no `bias`.
     #[fuse_kernel(T = [f32, f16, bf16], K = [128], N = [32], num_warps = 4)]
     pub fn fold_norm<T: Float, const K: usize, const N: usize>(
@@ -81,7 +81,7 @@ mod kernels {
         tl::store(constants + cols, constant, cols < n);
     }
 
-    /// The activation of [`crate::activation`] with this number, or none.
+    /// The activation of [`crate::activation`] with this index, or none.
     #[fuse_fn]
     fn activate<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
         if act == 1 {
@@ -95,8 +95,8 @@ mod kernels {
         }
     }
 
-    /// A program makes `M x N` elements in steps of `K`; tiles follow each other along rows. Sums of squares are kept for each place of
-    /// a step, and added up once behind the loop.
+    /// A program computes `M x N` elements in steps of `K`, with tiles in row-major order. Sums of squares are accumulated for each
+    /// column of a `K` block, and reduced once after the loop.
     #[fuse_kernel(
         T = [f16, bf16],
         configs = [
@@ -177,14 +177,14 @@ pub enum Norm<'a, T: Float> {
     },
 }
 
-/// The weights of a linear layer with the parameters of the norm before it in them.
+/// The weights of a linear layer with the parameters of the norm before it folded in.
 #[derive(Debug)]
 pub struct FoldedLinear<T: Float> {
     /// `W'`, column by column: `n` rows of `k`.
     weight: Buffer<T>,
     sums: Buffer<f32>,
     constants: Buffer<f32>,
-    /// `c` as the separate product takes it, which a product without it need not read, and the parameters of a norm without any.
+    /// `c` as the separate matmul takes it, absent where it is zero, and the parameters of a norm without any.
     bias: Option<Buffer<T>>,
     ones: Buffer<T>,
     zeros: Buffer<T>,
@@ -193,10 +193,10 @@ pub struct FoldedLinear<T: Float> {
 }
 
 impl<T: Normalize> FoldedLinear<T> {
-    /// Folds a norm into the weights `[k, n]`, with any strides, and the bias behind them, `n` numbers if there is one.
+    /// Folds a norm into the weights `[k, n]`, with any strides, and the bias, `n` elements if there is one.
     ///
     /// # Errors
-    /// If the parameters are not `k` and `n` numbers; those of an allocation and a launch.
+    /// If the parameters are not `k` and `n` elements; those of an allocation and a launch.
     pub fn new(
         device: &Device,
         norm: Norm<'_, T>,
@@ -246,7 +246,7 @@ impl<T: Normalize> FoldedLinear<T> {
         self.extents[1]
     }
 
-    /// `beta · W + bias`, as a product takes it, where there is either.
+    /// `beta · W + bias`, as a matmul takes it, where there is either.
     pub fn bias(&self) -> Option<Slice<'_, T>> {
         self.bias.as_ref().map(|bias| bias.slice(..))
     }
@@ -350,7 +350,7 @@ pub trait Normalize: Float {
         eps: f32,
     ) -> Result<()>;
 
-    /// Launches [`norm_linear`] with an activation's number and `eps`.
+    /// Launches [`norm_linear`] with an activation's index and `eps`.
     #[doc(hidden)]
     fn fused(
         on: impl LaunchOn,
@@ -361,7 +361,7 @@ pub trait Normalize: Float {
     ) -> Result<()>;
 }
 
-/// What all types have in common.
+/// The methods that all types share.
 macro_rules! shared_methods {
     ($T:ty) => {
         fn fold(
@@ -415,7 +415,7 @@ macro_rules! normalize_16bit {
                 let (weight, sums, bias) =
                     (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
                 let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);
-                // Two programs of narrow tiles run at once on a multiprocessor.
+                // An SM runs two blocks of small tiles.
                 if layer.subtract_mean && 2 * programs(LARGE_TILE.0) < on.parallelism() {
                     norm_linear::<$T, true, FEW_ROWS, { SMALL_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
                         .grid(programs(SMALL_TILE.0))
@@ -469,7 +469,7 @@ pub struct HostLayer<'a, T> {
     pub beta: Option<&'a [T]>,
     /// `[k, n]`
     pub weight: &'a [T],
-    /// `n` numbers.
+    /// `n` elements.
     pub bias: &'a [T],
     /// What is added to the variance.
     pub eps: f32,

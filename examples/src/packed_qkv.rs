@@ -1,8 +1,8 @@
 //! RMSNorm of query and key heads, rotary position embedding of a head's first `rotary_dim` elements, and the write of keys and
 //! values to a cache, in one pass over a packed matrix of queries, keys and values.
 //!
-//! A token's row holds `queries` heads, `keys` heads of keys and as many of values, of `dim` elements each; rows are `row_stride`
-//! elements apart. For each query and key head `x`, in place:
+//! A token's row holds `queries` heads, `keys` heads of keys and as many of values, of `dim` elements each; rows have the stride
+//! `row_stride`. For each query and key head `x`, in place:
 //!
 //! - norm, where there are gammas: `y = x / sqrt(mean(x^2) + eps) * gamma`, one gamma of `dim` elements for queries, one for keys;
 //! - rotation of pairs of the first `rotary_dim` elements: `(a, b) -> (a * cos - b * sin, b * cos + a * sin)`. Half-split pairs
@@ -26,7 +26,7 @@
 //! 132 us, and 331 us in three.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. Before that a rotated element is within `3 * 2^-24 * (|a| + |b|)` of the rotation by
-//! the table's numbers, and the norm adds `(16 + sqrt(dim)) * 2^-24` times the sizes of the normalized pair. A head without norm and
+//! the table's angles, and the norm adds `(16 + sqrt(dim)) * 2^-24` times the sizes of the normalized pair. A head without norm and
 //! rotation, and the values, are copied exactly.
 //!
 //! **Source.** Su and others, *RoFormer*, 2021, arXiv:2104.09864, equation 34; vLLM, `fused_qknorm_rope_kernel.cu`, which follows
@@ -47,14 +47,14 @@ const ELEMENTS: usize = 512;
 /// The longest head.
 pub const MAX_DIM: usize = 256;
 
-/// Which elements are pairs, for [`packed_qkv()`]: neighbors, halves of a head, halves of its first part.
+/// Which elements are pairs, for [`packed_qkv()`]: adjacent ones, halves of a head, halves of its first `rotary_dim` elements.
 const INTERLEAVED: usize = 0;
 const SPLIT_HALVES: usize = 1;
 const SPLIT_ROTARY: usize = 2;
 
 /// Normalizes and rotates the heads of tokens in place, and writes keys and values to a cache. Program `(i, j)` takes the `j`th
 /// `512 / DIM` heads of token `i`; behind those of queries and keys there are programs of values, where there is a cache. `half` pairs
-/// are rotated: neighbors where `PAIRS` is 0, halves of a head of `2 * half` elements where it is 1, halves of its first `2 * half`
+/// are rotated: adjacent elements where `PAIRS` is 0, halves of a head of `2 * half` elements where it is 1, halves of its first `2 * half`
 /// where it is 2. Gammas without elements are no norm. Where there are no slots, `n_slots` is 0, and caches are not written.
 ///
 /// Slot `s` of head `h` begins at `s / page * page_stride + h * head_stride + s % page * slot_stride`.
@@ -195,10 +195,10 @@ impl<T: Float> RotaryTable<'_, T> {
     }
 }
 
-/// Where the slots of a cache lie. Elements of a slot lie side by side.
+/// The layout of a cache. Elements of a slot are contiguous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheLayout {
-    /// Pages, or sequences that have a part of the cache each.
+    /// Pages, or sequences with a contiguous range of the cache each.
     pub pages: usize,
     /// Slots of a page; slot `s` is slot `s % page` of page `s / page`.
     pub page: usize,
@@ -225,9 +225,9 @@ pub struct KvCache<'o, T: Float> {
     pub keys: SliceMut<'o, T>,
     /// Memory of values.
     pub values: SliceMut<'o, T>,
-    /// The slot of each token; two tokens that share one leave either there.
+    /// The slot of each token; of two tokens that share one, either is written.
     pub slots: Slice<'o, i32>,
-    /// Where slots lie, in both.
+    /// The layout of both.
     pub layout: CacheLayout,
 }
 
@@ -252,8 +252,8 @@ pub struct PackedQkv<'a, T: Float> {
 }
 
 impl<'a, T: Float> PackedQkv<'a, T> {
-    /// A row for each position, of heads of `dim` elements, which are rotated and not normalized. Rows follow each other, and pairs are
-    /// halves of what is rotated.
+    /// A row for each position, of heads of `dim` elements, which are rotated and not normalized. Rows are contiguous, and pairs are
+    /// halves of the rotated elements.
     pub fn new(table: RotaryTable<'a, T>, heads: Heads, dim: usize) -> Self {
         PackedQkv { table, heads, dim, row_stride: None, is_interleaved: false, norm: None }
     }
@@ -269,12 +269,12 @@ impl<'a, T: Float> PackedQkv<'a, T> {
         PackedQkv { norm: self.norm.map(|norm| Norm { eps, ..norm }), ..self }
     }
 
-    /// Pairs are neighbors, elements `2 j` and `2 j + 1`.
+    /// Pairs are adjacent elements, `2 j` and `2 j + 1`.
     pub fn interleaved(self) -> Self {
         PackedQkv { is_interleaved: true, ..self }
     }
 
-    /// Elements from one row to the next; what lies between is left alone.
+    /// The row stride in elements; padding is not touched.
     pub fn row_stride(self, elements: usize) -> Self {
         PackedQkv { row_stride: Some(elements), ..self }
     }
@@ -476,7 +476,7 @@ impl<T: Float> HostQkv<'_, T> {
     }
 }
 
-/// What [`PackedQkv`] makes of a matrix whose rows follow each other, in `f64`, and the bound that the module's documentation states.
+/// What [`PackedQkv`] computes of a matrix with contiguous rows, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float>(qkv: &[T], of: HostQkv<'_, T>) -> Vec<Expected> {
     let Heads { queries, keys } = of.heads;
     let mut expected = Vec::with_capacity(qkv.len());

@@ -1,21 +1,21 @@
-//! The second half of the norms' backward passes: sums over rows, of which each program of the first half left a part. Rows
-//! too long to be kept in registers beside such sums are read once more for them, a block of columns at a time.
+//! The second kernel of the norms' backward passes: it reduces partial sums over rows, one set for each program of the first
+//! kernel. Rows too long for registers beside such sums are read once more for them, a block of columns at a time.
 //!
-//! The number of parts depends on the shape alone, beyond [`BLOCK_COLS`] columns also on whether there are clusters, and parts
-//! are added in one order: the same gradient to the bit, run after run.
+//! The number of partial sums depends on the shape alone, beyond [`BLOCK_COLS`] columns also on whether there are clusters, and
+//! they are added in one order: the same gradient to the bit, run after run.
 
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
 use crate::shape::longest;
 
-/// The longest row beside which a cluster of blocks keeps its share of the sums; longer ones are read again for it.
+/// The longest row beside which a cluster has registers for its partial sums; longer ones are read again for them.
 pub const MAX_COLS: usize = 32768;
 
-/// The longest row beside which one block keeps its share of the sums.
+/// The longest row beside which one block has registers for its partial sums.
 pub const BLOCK_COLS: usize = 8192;
 
-/// Clusters of 4 multiprocessors that an H200 runs at once.
+/// Clusters of 4 SMs that an H200 runs concurrently.
 pub(crate) const LARGEST_CLUSTERS: usize = 30;
 
 /// The columns that a program of [`sum_partials`] handles.
@@ -24,14 +24,14 @@ const COLS: usize = 32;
 /// The columns that a program of [`column_partials()`] handles.
 pub const WIDE_COLS: usize = 1024;
 
-/// The longest row beside which a program keeps its share of the sums, on this device or stream.
+/// The longest row beside which a program has registers for its partial sums, on this device or stream.
 pub(crate) fn max_register_cols(on: impl LaunchOn) -> usize {
     longest(on, MAX_COLS, BLOCK_COLS)
 }
 
-/// How many programs share the rows, where rows of up to `max_register_cols` elements are kept: as many as an H200 runs at once, which has a
-/// place for 8192 columns on each of its 132 multiprocessors. Clusters that share the longest rows lie within a group of 16
-/// or 18 multiprocessors each, which leaves room for 30.
+/// The number of programs over the rows, where rows of up to `max_register_cols` elements stay in registers: as many as an H200 runs
+/// concurrently, with 8192 columns on each of its 132 SMs. A cluster for the longest rows is within a GPC of 16 or 18 SMs, which
+/// leaves room for 30.
 pub(crate) fn programs(rows: usize, cols: usize, max_register_cols: usize) -> usize {
     if cols > max_register_cols {
         return rows.div_ceil(4).min((7 * 132 / cols.div_ceil(WIDE_COLS)).max(1));
@@ -45,8 +45,8 @@ pub(crate) fn max_programs(rows: usize, cols: usize) -> usize {
     programs(rows, cols, MAX_COLS).max(programs(rows, cols, BLOCK_COLS))
 }
 
-/// Adds the parts of `COLS` columns: of `dgamma`, or of `dbeta` where the grid's second index is 1. Program `p` of the
-/// first half left row `p * GRADS` for `dgamma` and the row after it for `dbeta`, which may be empty where `GRADS` is 1.
+/// Reduces the partial sums of `COLS` columns: of `dgamma`, or of `dbeta` where the grid's second index is 1. Program `p` of the
+/// first kernel wrote row `p * GRADS` for `dgamma` and the row after it for `dbeta`, which may be empty where `GRADS` is 1.
 #[fuse_kernel(T = [f32, f16, bf16], GRADS = [1, 2], COLS = [32])]
 pub fn sum_partials<T: Float, const GRADS: usize, const COLS: usize>(
     partials: &[f32],
@@ -72,8 +72,8 @@ pub fn sum_partials<T: Float, const GRADS: usize, const COLS: usize>(
     }
 }
 
-/// The parts of `dgamma`, and of `dbeta` where `GRADS` is 2, for [`sum_partials()`]: program `(i, j)` takes fours of rows `i`, `i +
-/// programs`, and so on of its columns. `stats` holds what each row is scaled by, and behind that the means of the rows
+/// The partial sums of `dgamma`, and of `dbeta` where `GRADS` is 2, for [`sum_partials()`]: program `(i, j)` takes fours of rows `i`, `i +
+/// programs`, and so on of its columns. `stats` has each row's scale, and behind those the means of the rows
 /// where `GRADS` is 2.
 #[fuse_kernel(T = [f32, f16, bf16], GRADS = [1, 2], COLS = [1024], num_warps = 4)]
 pub fn column_partials<T: Float, const GRADS: usize, const COLS: usize>(

@@ -1,14 +1,14 @@
-//! Rows to 8 bits with a scale for each row: `scale = max(|y|) / abs_max`, `q = y / scale` rounded to the nearest, where `y` is the
-//! row itself, its RMSNorm or its LayerNorm, and `abs_max` is 127 for `i8` and 448 for `f8e4m3`. And back: `out = q * scale +
+//! Rows to 8 bits with a scale for each row: `scale = max(|y|) / quant_max`, `q = y / scale` rounded to the nearest, where `y` is the
+//! row itself, its RMSNorm or its LayerNorm, and `quant_max` is 127 for `i8` and 448 for `f8e4m3`. And back: `out = q * scale +
 //! residual`.
 //!
 //! **Traffic.** Reads a row once and writes a quarter or half of it, `rows * cols * (size_of::<T>() + 1)` bytes: the norm, the
 //! largest element and the rounding cost no second read. [`DequantizeAdd`] reads `q` and the residual and writes `out` once.
 //!
-//! **Rounding.** The norm is computed in `f32` and not rounded to `T` before it is quantised. With `e` the error of that norm
-//! (see [`crate::rms_norm`], [`crate::layer_norm`]; 0 for the row itself), a scale is within the largest `e` over `abs_max` and
+//! **Rounding.** The norm is computed in `f32` and not rounded to `T` before it is quantized. With `e` the error of that norm
+//! (see [`crate::rms_norm`], [`crate::layer_norm`]; 0 for the row itself), a scale is within the largest `e` over `quant_max` and
 //! `4 * 2^-24` of the exact one, relatively; and `q * scale` is within `e` and half a step of `y`: `scale / 2` for `i8`, the larger of
-//! `|y| / 16` and `scale / 1024` for `f8e4m3`, with `8 * 2^-24 * max(|y|)` for the arithmetic. Halves go to the even neighbour.
+//! `|y| / 16` and `scale / 1024` for `f8e4m3`, with `8 * 2^-24 * max(|y|)` for the arithmetic. Halves go to the even one.
 //! [`DequantizeAdd`] rounds to `T` once, from within `2^-23 * (|q * scale| + |residual|)`.
 //!
 //! **Special rows.** A row of zeros has the scale 0 and elements 0. A row with a NaN or an infinity has a scale that is NaN or
@@ -26,12 +26,12 @@ use crate::shape::{Checks, short_programs};
 /// The longest row that the kernels were built for.
 pub const MAX_COLS: usize = 32768;
 
-/// The longest row that one block takes without the next one's elements under way; of longer ones see [`Quantize::in_cta_pairs`].
+/// The longest row that one block takes without a prefetch of the next one; of longer ones see [`Quantize::in_cta_pairs`].
 const NARROW: usize = 16384;
 
-/// The longest row of which a program has several.
+/// The longest row of which a program handles several.
 const SHORT_COLS: usize = 512;
-/// Rows for each processor up to which pairs of blocks are faster for any norm.
+/// Rows for each SM up to which pairs of blocks are faster for any norm.
 const FEW_ROWS: usize = 3;
 
 /// The elements of a row that a program of [`dequantize_add`] handles.
@@ -48,7 +48,7 @@ pub const LAYER: usize = 2;
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// Quantises a row, or what a norm makes of it, and gives its scale. `NORM` says which norm; `ROUND` whether `Q` holds
+    /// Quantizes a row, or its norm, and gives its scale. `NORM` says which norm; `ROUND` whether `Q` holds
     /// integers.
     #[fuse_fn]
     fn quantize_row<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
@@ -71,7 +71,7 @@ mod kernels {
             let mean = tl::sum(x, 0) / n_cols as f32;
             let squares = tl::select(mask, (x - mean) * (x - mean), 0.0);
             let scale = tl::rsqrt(tl::sum(squares, 0) / n_cols as f32 + eps);
-            // Of many elements to a thread it takes fewer registers to shift and scale in one step.
+            // With many elements to a thread, one fma to shift and scale takes fewer registers.
             let x_hat = if BLOCK >= 12288 { tl::fma(x, scale, -mean * scale) } else { (x - mean) * scale };
             let gamma = tl::load(gamma + cols, mask).to::<f32>();
             x_hat * gamma + tl::load(beta + cols, mask).to::<f32>()
@@ -127,8 +127,8 @@ mod kernels {
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what
-    /// is quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none. A thread of long
-    /// rows has no more registers than leave room for rows that hide each other's waiting, and the longest rows have two blocks.
+    /// is quantized; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none. The register
+    /// limit for long rows leaves an SM several rows, which hide each other's latency, and the longest rows have two blocks.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
         T = [f16, bf16], NORM = [0, 1, 2],
@@ -154,8 +154,8 @@ mod kernels {
         tl::store(scales + row, quantize_row::<T, Q, ROUND, NORM, BLOCK>(x, gamma, beta, out, n_cols, eps));
     }
 
-    /// As [`quantize()`], for rows that take a multiprocessor each: every program takes one row after the other, the next one's
-    /// elements under way.
+    /// As [`quantize()`], for rows that occupy an SM each: a persistent program takes one row after the other, and prefetches the
+    /// next one.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
         T = [f16, bf16], NORM = [0, 1, 2], BLOCK = [32768], num_warps = 32, num_stages = 2,
@@ -199,7 +199,7 @@ pub fn dequantize_add<T: Float, Q: Element, const HAS_RESIDUAL: bool, const BLOC
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }
 
-/// Quantises the rows of a matrix, each with a scale of its own: `Quantize::new(&x, cols)`, `Quantize::rms_norm(&x, &gamma)` or
+/// Quantizes the rows of a matrix, each with a scale of its own: `Quantize::new(&x, cols)`, `Quantize::rms_norm(&x, &gamma)` or
 /// `Quantize::layer_norm(&x, &gamma, &beta)`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct Quantize<'a, T: Float, const NORM: usize> {
@@ -339,7 +339,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
     }
 }
 
-/// Turns what [`Quantize`] made back into numbers, and adds it to a residual if there is one. `Q` is `i8` or `f8e4m3`.
+/// Dequantizes the output of [`Quantize`], and adds a residual if there is one. `Q` is `i8` or `f8e4m3`.
 #[derive(Clone, Copy)]
 pub struct DequantizeAdd<'a, T: Float, Q: Element> {
     q: Slice<'a, Q>,
@@ -396,7 +396,7 @@ impl<'a, T: Float, Q: Element> DequantizeAdd<'a, T, Q> {
     }
 }
 
-/// What the scale of a row should be, and the number of which its elements times the scale are at most half a step away.
+/// The expected scale of a row, and the values that its elements times the scale are within half a step of.
 ///
 /// `normed` is the row or its norm in `f64` with its error, and `integers` whether it becomes `i8`.
 pub fn reference(normed: &[Expected], integers: bool) -> (Expected, Vec<Expected>) {

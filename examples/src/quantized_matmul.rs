@@ -29,7 +29,7 @@ use crate::matmul::{Extents, Tile};
 use crate::matmul_heuristic::{Block, Config, Problem};
 use crate::matmul_operands::{are_lines_aligned, copies_of, is_column_major, is_within_sectors};
 use crate::quantized_tiles::{
-    quantized_few, quantized_matmul, quantized_narrow, quantized_parts, sum_quantized_parts,
+    quantized_matmul, quantized_skinny, quantized_split_k, quantized_warp_split_k, reduce_quantized_split_k,
 };
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
@@ -105,7 +105,7 @@ macro_rules! skinny {
                 let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
                 macro_rules! skinny {
                     ($tile:ident) => {
-                        quantized_few::<
+                        quantized_skinny::<
                             $A, <$A as QuantizedElement>::Acc, $O, { $tile.rows }, { $tile.cols }, SKINNY_K, $ROUND,
                         >(a, b, row_scales, col_scales, bias, out_scales, out, act)
                         .grid(programs)
@@ -114,7 +114,7 @@ macro_rules! skinny {
                 }
                 match tile {
                     SKINNY_N16 => {
-                        quantized_narrow::<
+                        quantized_warp_split_k::<
                             $A, <$A as QuantizedElement>::Acc, $O, $slices, { SKINNY_N16.rows }, { SKINNY_N16.cols }, $steps, $ROUND,
                         >(sliced(a, $slices)?, sliced(b, $slices)?, row_scales, col_scales, bias, out_scales, out, act)
                         .grid(programs)
@@ -141,12 +141,12 @@ macro_rules! skinny {
                 let k_steps = k.div_ceil(config.split_k).div_ceil(BLOCK_K) as i32;
                 let shape = [config.split_k, m, n];
                 let mut partials = on.temporary::<<$A as QuantizedElement>::Acc>(shape.iter().product())?;
-                quantized_parts::<$A, <$A as QuantizedElement>::Acc, { SPLIT_K_TILE.rows }, { SPLIT_K_TILE.cols }, BLOCK_K>(
+                quantized_split_k::<$A, <$A as QuantizedElement>::Acc, { SPLIT_K_TILE.rows }, { SPLIT_K_TILE.cols }, BLOCK_K>(
                     a, b, partials.slice_mut().view_mut(shape)?, k_steps,
                 )
                 .grid((SPLIT_K_TILE.count([1, m, n]), config.split_k))
                 .launch(on)?;
-                sum_quantized_parts::<<$A as QuantizedElement>::Acc, $O, { REDUCE.rows }, { REDUCE.cols }, $ROUND>(
+                reduce_quantized_split_k::<<$A as QuantizedElement>::Acc, $O, { REDUCE.rows }, { REDUCE.cols }, $ROUND>(
                     partials.slice().view(shape)?, row_scales, col_scales, bias, out_scales, out, act,
                 )
                 .grid(REDUCE.count([1, m, n]))

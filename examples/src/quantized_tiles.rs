@@ -129,7 +129,7 @@ pub(crate) mod kernels {
         { A: f8e4m3, S: f32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 2, num_stages: 4 },
         { A: f8e4m3, S: f32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
     ])]
-    pub fn quantized_few<
+    pub fn quantized_skinny<
         A: Element,
         S: Element,
         O: Element,
@@ -156,7 +156,7 @@ pub(crate) mod kernels {
         out.store(y.to::<O>(), row, col);
     }
 
-    /// As [`quantized_few()`], of fewer columns: the `WARPS` warps split K, each computes a whole tile from its slice, so that it
+    /// As [`quantized_skinny()`], of fewer columns: the `WARPS` warps split K, each computes a whole tile from its slice, so that it
     /// reads, and of 8-bit floats converts, rows of operand A for all columns at once. The slices are the first axis of `a` and `b`.
     #[fuse_kernel(
         M = [16], N = [16], num_warps = WARPS, num_stages = 3,
@@ -169,7 +169,7 @@ pub(crate) mod kernels {
             { A: f8e4m3, S: f32, O: bf16, WARPS: 8, K: 128, ROUND: false },
         ],
     )]
-    pub fn quantized_narrow<
+    pub fn quantized_warp_split_k<
         A: Element,
         S: Element,
         O: Element,
@@ -205,7 +205,7 @@ pub(crate) mod kernels {
     /// As [`quantized_matmul()`], but a program stores the partial sums of a tile for split `tl::program_id(1)` of K: `k_steps` steps
     /// of `K`.
     #[fuse_kernel(M = [64], N = [128], K = [128], num_warps = 4, configs = [{ A: i8, S: i32 }, { A: f8e4m3, S: f32 }])]
-    pub fn quantized_parts<A: Element, S: Element, const M: usize, const N: usize, const K: usize>(
+    pub fn quantized_split_k<A: Element, S: Element, const M: usize, const N: usize, const K: usize>(
         a: &View<A, 2>,
         b: &View<A, 2>,
         partials: &mut View<S, 3>,
@@ -233,7 +233,13 @@ pub(crate) mod kernels {
             { S: f32, O: bf16, ROUND: false },
         ],
     )]
-    pub fn sum_quantized_parts<S: Element, O: Element, const M: usize, const N: usize, const ROUND: bool>(
+    pub fn reduce_quantized_split_k<
+        S: Element,
+        O: Element,
+        const M: usize,
+        const N: usize,
+        const ROUND: bool,
+    >(
         partials: &View<S, 3>,
         row_scales: &View<f32, 2>,
         col_scales: &View<f32, 2>,
@@ -255,4 +261,6 @@ pub(crate) mod kernels {
     }
 }
 
-pub use kernels::{quantized_few, quantized_matmul, quantized_narrow, quantized_parts, sum_quantized_parts};
+pub use kernels::{
+    quantized_matmul, quantized_skinny, quantized_split_k, quantized_warp_split_k, reduce_quantized_split_k,
+};

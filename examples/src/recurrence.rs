@@ -1,12 +1,12 @@
 //! A gated linear recurrence along time: `h[t] = a[t] * h[t - 1] + b[t]` for each channel of each sequence, and `out[t] = h[t] *
 //! silu(gate[t])`. Matrices of shape `[sequences, time, channels]`, in row-major order.
 //!
-//! **Traffic.** Reads `a`, `b` and `gate` and writes `out` once: `4 * sequences * time * channels * size_of::<T>()` bytes, and a number of
-//! `f32` for each channel in and out: the state before and after, so that a sequence can be continued.
+//! **Traffic.** Reads `a`, `b` and `gate` and writes `out` once: `4 * sequences * time * channels * size_of::<T>()` bytes, and an `f32`
+//! for each channel in and out: the state before and after, so that a sequence can be continued.
 //!
 //! **How.** A step is the pair `(a, b)`; one after another they are `(a1 * a2, b1 * a2 + b2)`, which is associative: 32 or 64 steps
-//! are combined at once, and the state goes on to the next ones. Where there are enough channels for all processors, more of
-//! them share a program; how many steps are combined, and with it the last bits, depends on that.
+//! are scanned at once, and the state is carried to the next ones. Where there are enough channels for all SMs, more of
+//! them share a program; how many steps are scanned, and with it the last bits, depends on that.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. The state is within `(4 * time + 16) * 2^-24` times the sum of `|b|` and the first
 //! state, each decayed by `|a|`; the output within that times the gate's SiLU, whose own bound (see [`crate::activation`]) and
@@ -24,7 +24,7 @@ use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// One program for each `CHANNELS` channels of each sequence, `STEPS` steps at a time. `first` may be empty where `FIRST` is false: a
-/// state of 0. The next steps are on their way while these are combined.
+/// state of 0. The next steps are prefetched while these are scanned.
 #[fuse_kernel(
     configs = [
         { T: f32, CHANNELS: 32, STEPS: 64 }, { T: f32, CHANNELS: 64, STEPS: 32, num_stages: 3 },
@@ -55,7 +55,7 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize, const STEP
         let mask = (start + steps < n_steps).col() & is_channel.row();
         let offsets = (steps * n_channels).col() + channels.row();
         let offset = (sequence * n_steps + start) * n_channels;
-        // Steps after the end change nothing.
+        // Steps past the end are the identity.
         let a = tl::load(a + offset + offsets, mask, 1.0).to::<f32>();
         let b = tl::load(b + offset + offsets, mask, 0.0).to::<f32>();
         let gate = tl::load(gate + offset + offsets, mask).to::<f32>();
@@ -106,7 +106,7 @@ macro_rules! launch {
     }};
 }
 
-/// Channels and steps of a program: where channels are few, and where wide programs still keep most processors busy.
+/// Channels and steps of a program: where channels are few, and where wide programs still occupy most SMs.
 macro_rules! tiles {
     ($($T:ty: $few:tt, [$WIDE:literal, $STEPS:literal];)*) => {$(
         impl Recur for $T {

@@ -8,7 +8,7 @@
 //!
 //! **Rounding.** Squares are added in `f32`, so those of `f16` do not overflow; an `f32` beyond 1.8e19 has an infinite
 //! square, which makes its row 0. The result is rounded to `T` once: before that it is within
-//! `(8 + sqrt(n_cols)) * 2^-24` of the exact one, relatively. [`AddRmsNorm`] rounds the sum to `T` first and normalises
+//! `(8 + sqrt(n_cols)) * 2^-24` of the exact one, relatively. [`AddRmsNorm`] rounds the sum to `T` first and normalizes
 //! what it stores.
 //!
 //! **Source.** Zhang, Sennrich, *Root Mean Square Layer Normalization*, 2019, arXiv:1910.07467, equation 4; `eps` inside
@@ -33,7 +33,7 @@ const PIECE: usize = 8192;
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// Normalises a program's row.
+    /// Normalizes a program's row.
     #[fuse_fn]
     fn normalize_row<T: Float>(x: &[T], gamma: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, eps: f32) {
         let row = tl::program_id(0);
@@ -87,7 +87,7 @@ mod kernels {
 
     /// As [`rms_norm()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
-    pub fn rms_norm_few<T: Float, const BLOCK: usize>(
+    pub fn rms_norm_cluster<T: Float, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         out: &mut [T],
@@ -98,7 +98,7 @@ mod kernels {
     }
 }
 
-pub use kernels::{rms_norm, rms_norm_few, rms_norm_short};
+pub use kernels::{rms_norm, rms_norm_cluster, rms_norm_short};
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
@@ -125,7 +125,7 @@ pub fn rms_norm_long<T: Float, const BLOCK: usize>(
     }
 }
 
-/// As [`rms_norm()`], of `x + residual`, which `residual` holds afterwards.
+/// As [`rms_norm()`], of `x + residual`, which is written to `residual`.
 #[fuse_kernel(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
     num_ctas = (BLOCK / 16384 * 4).max(1),
@@ -150,7 +150,7 @@ pub fn add_rms_norm<T: Float, const BLOCK: usize>(
     tl::store(out + row * n_cols + cols, (sum * scale * gamma).to::<T>(), mask);
 }
 
-/// As [`rms_norm_long()`], of `x + residual`, which `residual` holds afterwards.
+/// As [`rms_norm_long()`], of `x + residual`, which is written to `residual`.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
 pub fn add_rms_norm_long<T: Float, const BLOCK: usize>(
     x: &[T],
@@ -179,7 +179,7 @@ pub fn add_rms_norm_long<T: Float, const BLOCK: usize>(
     }
 }
 
-/// Normalises each row of a matrix in row-major order. `T` is `f32`, `f16` or `bf16`.
+/// Normalizes each row of a matrix in row-major order. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct RmsNorm<'a, T: Float> {
     x: Slice<'a, T>,
@@ -205,7 +205,7 @@ impl<'a, T: Float> RmsNorm<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         rms_norm::Choice<T>: rms_norm::Declared,
-        rms_norm_few::Choice<T, BLOCK_TILE>: rms_norm_few::Declared,
+        rms_norm_cluster::Choice<T, BLOCK_TILE>: rms_norm_cluster::Declared,
         rms_norm_short::Choice<T>: rms_norm_short::Declared,
         rms_norm_long::Choice<T, PIECE>: rms_norm_long::Declared,
     {
@@ -225,14 +225,14 @@ impl<'a, T: Float> RmsNorm<'a, T> {
             return call.grid(short_programs(rows, cols)).launch(on);
         }
         if cols <= BLOCK_TILE && use_cluster(on, rows, cols) {
-            let call = rms_norm_few::<T, BLOCK_TILE>(self.x, self.gamma, out, n_cols, self.eps);
+            let call = rms_norm_cluster::<T, BLOCK_TILE>(self.x, self.gamma, out, n_cols, self.eps);
             return call.grid(rows).launch(on);
         }
         rms_norm::<T>(self.x, self.gamma, out, n_cols, self.eps).grid(rows).launch(on)
     }
 }
 
-/// Adds a matrix to a residual stream and normalises each row of the sum. `T` is `f32`, `f16` or `bf16`.
+/// Adds a matrix to a residual stream and normalizes each row of the sum. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct AddRmsNorm<'a, T: Float> {
     x: Slice<'a, T>,
@@ -299,12 +299,12 @@ pub fn reference<T: Float>(x: &[T], gamma: &[T], eps: f32) -> Vec<Expected> {
     expected
 }
 
-/// What [`AddRmsNorm`] leaves in `residual`: the sum, rounded once.
+/// What [`AddRmsNorm`] writes to `residual`: the sum, rounded once.
 pub fn sum<T: Float>(x: &[T], residual: &[T]) -> Vec<T> {
     x.iter().zip(residual).map(|(x, residual_in)| T::from_f64(x.to_f64() + residual_in.to_f64())).collect()
 }
 
-/// The bytes that normalising `rows` rows of `cols` elements must move.
+/// The bytes that normalizing `rows` rows of `cols` elements must move.
 pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
     (2 * rows + 1) * cols * size_of::<T>()
 }

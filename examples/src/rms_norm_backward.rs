@@ -5,8 +5,8 @@
 //! - `dgamma = sum(dy * x_hat)` over the rows.
 //!
 //! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; the scale is computed again
-//! from the row, which is there anyway. Each program keeps its share of `dgamma` in registers over its rows and leaves
-//! it in `scratch`, which a second kernel adds up. Rows of more than [`partials::MAX_COLS`] elements, or
+//! from the row, which is in registers anyway. Each program accumulates `dgamma` in registers over its rows and writes
+//! partial sums to `scratch`, which a second kernel reduces. Rows of more than [`partials::MAX_COLS`] elements, or
 //! [`partials::BLOCK_COLS`] where there are no clusters, are read a second time from the cache
 //! for `dx`, and once more from memory for `dgamma`.
 //!
@@ -106,7 +106,7 @@ pub struct RmsNormBackward<'a, T: Float> {
     eps: f32,
 }
 
-/// The length of the working memory for a matrix of this shape.
+/// The length of the workspace for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
     partials::max_programs(rows, cols) * cols + if cols > BLOCK_COLS { rows } else { 0 }
 }
@@ -126,8 +126,8 @@ impl<'a, T: Float> RmsNormBackward<'a, T> {
         RmsNormBackward { eps, ..self }
     }
 
-    /// Computes the gradient of `x` into `dx` and that of `gamma` into `dgamma`, with working memory of [`scratch_len`]
-    /// numbers, on a device or stream.
+    /// Computes the gradient of `x` into `dx` and that of `gamma` into `dgamma`, with a workspace of [`scratch_len`]
+    /// floats, on a device or stream.
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.

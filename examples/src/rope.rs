@@ -1,16 +1,16 @@
-//! Rotary position embedding of the heads of each token: pairs of a head's first `2 * half` elements turn by the angle of
-//! the token's position, and the rest stays. And RMSNorm of query and key heads with the same rotation, in place in a
+//! Rotary position embedding of the heads of each token: pairs of a head's first `2 * half` elements are rotated by the
+//! angle of the token's position, the rest is copied. And RMSNorm of query and key heads with the same rotation, in place in a
 //! packed matrix of queries, keys and values.
 //!
 //! A pair is `(a, b) -> (a * cos - b * sin, b * cos + a * sin)`. Half-split (NeoX, Llama): elements `j` and `half + j`;
 //! interleaved (GPT-J): elements `2 j` and `2 j + 1`. Row `p` of the tables `cos` and `sin` holds the `half` angles of position `p`;
 //! a position outside the tables reads zeros.
 //!
-//! **Traffic.** [`Rope`] reads `x` and writes `out` once. [`QkNormRope`] reads and writes query and key heads once and leaves the
-//! values alone. The tables are read from memory once and then found in the cache.
+//! **Traffic.** [`Rope`] reads `x` and writes `out` once. [`QkNormRope`] reads and writes query and key heads once and does not touch
+//! the values. The tables are read from memory once and then found in the cache.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once: before that within `3 * 2^-24 * (|a| + |b|)` of the rotation by the tables'
-//! numbers, and for [`QkNormRope`] within `(16 + sqrt(dim)) * 2^-24` times the normed pair's sizes.
+//! angles, and for [`QkNormRope`] within `(16 + sqrt(dim)) * 2^-24` times the normed pair's sizes.
 //!
 //! **Source.** Su and others, *RoFormer*, 2021, arXiv:2104.09864, equation 34; norms of queries and keys as in Qwen3.
 
@@ -26,16 +26,16 @@ const PAIRS: usize = 512;
 /// The most heads that a program of [`rope`] handles.
 const MAX_HEADS: usize = 40;
 
-/// How many heads a program of [`rope`] has to handle so that no token takes more programs than it must.
+/// The heads of a program of [`rope`], for the fewest programs of a token.
 const fn heads_per_program(per_token: i32) -> i32 {
     let programs = (per_token - 1) / MAX_HEADS as i32 + 1;
     (per_token - 1) / programs + 1
 }
 
-/// Turns heads of `dim` elements, `per_token` for each token. Program `(i, j)` takes the `j`th `HEADS` heads of token `i`, so
+/// Rotates heads of `dim` elements, `per_token` for each token. Program `(i, j)` takes the `j`th `HEADS` heads of token `i`, so
 /// that angles are read once for all of them.
 ///
-/// A warp takes four heads of 64 pairs, or twenty of the 40 that would leave others without work.
+/// A warp takes four heads of 64 pairs, or twenty of 40, so that no warp is idle.
 #[fuse_kernel(
     T = [f32, f16, bf16],
     INTERLEAVED = [false, true],
@@ -58,7 +58,7 @@ pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize, const HEADS: u
     let pairs = tl::arange(0, HALF);
     let is_head = (heads < per_token).col();
     let start = ((token * per_token + heads) * dim).col();
-    // Angles take two loads one after the other: everything else is on its way before.
+    // Angles take two dependent loads: all other loads are issued before.
     if INTERLEAVED {
         let elements = tl::arange(0, 2 * HALF);
         let mask = is_head & (elements < 2 * half).row();
@@ -87,8 +87,8 @@ pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize, const HEADS: u
     }
 }
 
-/// Normalises and turns query and key heads of `2 * half` elements in place: a token's row of `qkv` holds `queries + keys`
-/// of them, then its values, `row` elements in all. `gammas` holds the queries' parameters and then the keys'. Program
+/// Normalizes and rotates query and key heads of `2 * half` elements in place: a token's row of `qkv` has `queries + keys`
+/// of them, then its values, `row` elements in all. `gammas` has the queries' parameters and then the keys'. Program
 /// `(i, j)` takes the `j`th `512 / HALF` heads of token `i`.
 #[fuse_kernel(T = [f32, f16, bf16], INTERLEAVED = [false, true], HALF = half in [32, 64, 128], num_warps = 1)]
 pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
@@ -144,7 +144,7 @@ pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
     }
 }
 
-/// Where positions are and what they mean: angles of `half` pairs for each position of the tables.
+/// The positions of tokens, and tables of the angles of `half` pairs for each position.
 #[derive(Clone, Copy)]
 pub struct Angles<'a> {
     /// The position of each token.
@@ -153,7 +153,7 @@ pub struct Angles<'a> {
     pub cos: Slice<'a, f32>,
     /// Sines, `half` for each position.
     pub sin: Slice<'a, f32>,
-    /// The number of pairs that turn, at most 128.
+    /// The number of rotated pairs, at most 128.
     pub half: usize,
 }
 
@@ -167,7 +167,7 @@ impl Angles<'_> {
     }
 }
 
-/// Turns the heads of each token: `Rope::<bf16, false>::new(&x, angles, heads, dim)`. `T` is `f32`, `f16` or `bf16`;
+/// Rotates the heads of each token: `Rope::<bf16, false>::new(&x, angles, heads, dim)`. `T` is `f32`, `f16` or `bf16`;
 /// `INTERLEAVED` says which elements are pairs.
 #[derive(Clone, Copy)]
 pub struct Rope<'a, T: Float, const INTERLEAVED: bool> {
@@ -216,7 +216,7 @@ pub struct Heads {
     pub keys: usize,
 }
 
-/// Normalises and turns query and key heads in a packed matrix: `QkNormRope::<bf16, false>::new(angles, heads, &gammas)`. `T` is
+/// Normalizes and rotates query and key heads in a packed matrix: `QkNormRope::<bf16, false>::new(angles, heads, &gammas)`. `T` is
 /// `f32`, `f16` or `bf16`; `INTERLEAVED` says which elements are pairs.
 #[derive(Clone, Copy)]
 pub struct QkNormRope<'a, T: Float, const INTERLEAVED: bool> {
@@ -227,7 +227,7 @@ pub struct QkNormRope<'a, T: Float, const INTERLEAVED: bool> {
 }
 
 impl<'a, T: Float, const INTERLEAVED: bool> QkNormRope<'a, T, INTERLEAVED> {
-    /// A row for each position; `gammas` holds the parameters of queries and then those of keys; `eps` is 1e-6.
+    /// A row for each position; `gammas` has the parameters of queries and then those of keys; `eps` is 1e-6.
     pub fn new(angles: Angles<'a>, heads: Heads, gammas: impl Into<Slice<'a, T>>) -> Self {
         QkNormRope { angles, heads, gammas: gammas.into(), eps: 1e-6 }
     }
@@ -290,7 +290,7 @@ pub struct HostAngles<'a> {
 }
 
 impl HostAngles<'_> {
-    /// One head of a token turned, in `f64`, from elements that are known within a bound, and rounded to `T`.
+    /// One head of a token, rotated in `f64` from elements that are known within a bound, and rounded to `T`.
     pub(crate) fn rotate<T: Float>(&self, token: usize, head: &[Expected]) -> Vec<Expected> {
         let (single, half) = (unit_roundoff(DType::F32), self.half);
         let mut out = head.to_vec();
@@ -319,7 +319,7 @@ pub fn reference<T: Float>(x: &[T], angles: HostAngles, heads: usize, dim: usize
     rotated.collect()
 }
 
-/// What [`QkNormRope`] makes of a packed matrix, in `f64`, and the bound that the module's documentation states.
+/// What [`QkNormRope`] computes of a packed matrix, in `f64`, and the bound that the module's documentation states.
 pub fn packed_reference<T: Float>(
     qkv: &[T],
     angles: HostAngles,

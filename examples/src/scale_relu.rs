@@ -1,4 +1,4 @@
-//! `out = max(x, 0) * scale + bias`, element by element, the bias one number, or one for each column of a matrix.
+//! `out = max(x, 0) * scale + bias`, element by element, the bias a scalar, or one for each column of a matrix.
 //!
 //! **Traffic.** Reads `x` and writes `out` once: `2 * n * size_of::<T>()` bytes; the biases of columns are read from memory once and then found
 //! in the cache.

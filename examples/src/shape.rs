@@ -67,8 +67,8 @@ impl Checks {
 /// The most programs along the second or third axis of a grid.
 pub(crate) const MAX_GRID_YZ: usize = 65_535;
 
-/// A grid whose first axis counts tiles across rows, so that programs follow each other along a row; rows, or tiles of several,
-/// lie along the second and third, in as few layers as a GPU's limit of the second allows.
+/// A grid whose first axis counts tiles across rows, so that consecutive programs are along a row; rows, or tiles of several,
+/// are along the second and third, with as small a third as a GPU's limit of the second allows.
 pub(crate) fn along_rows(tiles: usize, rows: usize) -> (usize, usize, usize) {
     let grid_z = rows.div_ceil(MAX_GRID_YZ).max(1);
     (tiles, rows.div_ceil(grid_z), grid_z)
@@ -79,20 +79,20 @@ pub(crate) fn tile_width<const N: usize>(widths: [usize; N], cols: usize) -> usi
     widths.into_iter().find(|&width| width >= cols).unwrap_or(widths[N - 1])
 }
 
-/// The longest row of which a program has several.
+/// The longest row of which a program handles several.
 pub(crate) const SHORT_ROW: usize = 768;
 
-/// How many programs normalise, or sum up, so many short rows: eight rows to a program, or four of more than 512 elements.
+/// How many programs handle so many short rows: eight rows to a program, or four of more than 512 elements.
 pub(crate) fn short_programs(rows: usize, cols: usize) -> usize {
     rows.div_ceil(if cols <= 512 { 8 } else { 4 })
 }
 
-/// Whether rows are so few that a program for each leaves most processors idle: several blocks to a row then hide latency.
+/// Whether rows are so few that a program for each leaves most SMs idle: several blocks to a row then hide latency.
 pub(crate) fn leaves_sms_idle(on: impl LaunchOn, rows: usize) -> bool {
     8 * rows <= on.parallelism()
 }
 
-/// The longest row that is a block's even where rows are few.
+/// The longest row for one block even where rows are few.
 const SINGLE_BLOCK_COLS: usize = 6144;
 
 /// Whether a cluster of blocks shares each of so few rows, where one block could hold it.
@@ -100,7 +100,7 @@ pub(crate) fn use_cluster(on: impl LaunchOn, rows: usize, cols: usize) -> bool {
     cols > SINGLE_BLOCK_COLS && on.has_clusters() && leaves_sms_idle(on, rows)
 }
 
-/// The longest row that one program keeps on this device or stream: what a cluster of blocks does, or what one block does.
+/// The longest row for the registers of one program on this device or stream: of a cluster of blocks, or of one block.
 pub(crate) fn longest(on: impl LaunchOn, cluster: usize, block: usize) -> usize {
     if on.has_clusters() { cluster } else { block }
 }

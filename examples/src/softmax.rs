@@ -97,7 +97,7 @@ mod kernels {
 
     /// As [`softmax()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
-    pub fn softmax_few<T: Float, const BLOCK: usize>(
+    pub fn softmax_cluster<T: Float, const BLOCK: usize>(
         x: &[T],
         out: &mut [T],
         n_cols: i32,
@@ -108,7 +108,7 @@ mod kernels {
     }
 }
 
-pub use kernels::{softmax, softmax_few, softmax_short};
+pub use kernels::{softmax, softmax_cluster, softmax_short};
 
 /// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane has a running maximum and the sum
 /// of exponentials relative to it.
@@ -200,7 +200,7 @@ impl<'a, T: Float> Softmax<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         softmax::Choice<T>: softmax::Declared,
-        softmax_few::Choice<T, BLOCK_TILE>: softmax_few::Declared,
+        softmax_cluster::Choice<T, BLOCK_TILE>: softmax_cluster::Declared,
         softmax_short::Choice<T>: softmax_short::Declared,
         softmax_long::Choice<T, LANES>: softmax_long::Declared,
     {
@@ -222,7 +222,7 @@ impl<'a, T: Float> Softmax<'a, T> {
             return call.grid(rows.div_ceil(rows_per_program)).launch(on);
         }
         if self.cols <= BLOCK_TILE && use_cluster(on, rows, self.cols) {
-            let call = softmax_few::<T, BLOCK_TILE>(self.x, out, n_cols, self.scale, log);
+            let call = softmax_cluster::<T, BLOCK_TILE>(self.x, out, n_cols, self.scale, log);
             return call.grid(rows).launch(on);
         }
         softmax::<T>(self.x, out, n_cols, self.scale, log).grid(rows).launch(on)

@@ -115,7 +115,8 @@ fn layer_norm_row<T: Float + Lane>(
 ) -> Result<()>
 where
     layer_norm::layer_norm::Choice<T>: layer_norm::layer_norm::Declared,
-    layer_norm::layer_norm_few::Choice<T, { layer_norm::MAX_TILE }>: layer_norm::layer_norm_few::Declared,
+    layer_norm::layer_norm_cluster::Choice<T, { layer_norm::MAX_TILE }>:
+        layer_norm::layer_norm_cluster::Declared,
     layer_norm::layer_norm_short::Choice<T>: layer_norm::layer_norm_short::Declared,
     layer_norm::layer_norm_wide::Choice<T, { layer_norm::MAX_TILE }>: layer_norm::layer_norm_wide::Declared,
     layer_norm::layer_norm_long::Choice<T, { layer_norm::PIECE }>: layer_norm::layer_norm_long::Declared,

@@ -3,7 +3,7 @@
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
 use fused_kernels::layer_norm::{
-    LayerNorm, MAX_TILE, SHARED_TILE, layer_norm, layer_norm_few, layer_norm_long, layer_norm_short,
+    LayerNorm, MAX_TILE, SHARED_TILE, layer_norm, layer_norm_cluster, layer_norm_long, layer_norm_short,
     layer_norm_wide, reference,
 };
 use fused_kernels::reference::compare;
@@ -14,7 +14,7 @@ const EPS: f32 = 1e-5;
 fn check_data<T: Float>(device: Device, [x, gamma, beta]: [&[T]; 3], shift: usize) -> Vec<T>
 where
     layer_norm::Choice<T>: layer_norm::Declared,
-    layer_norm_few::Choice<T, MAX_TILE>: layer_norm_few::Declared,
+    layer_norm_cluster::Choice<T, MAX_TILE>: layer_norm_cluster::Declared,
     layer_norm_short::Choice<T>: layer_norm_short::Declared,
     layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
@@ -35,7 +35,7 @@ where
 fn check<T: Float>()
 where
     layer_norm::Choice<T>: layer_norm::Declared,
-    layer_norm_few::Choice<T, MAX_TILE>: layer_norm_few::Declared,
+    layer_norm_cluster::Choice<T, MAX_TILE>: layer_norm_cluster::Declared,
     layer_norm_short::Choice<T>: layer_norm_short::Declared,
     layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,

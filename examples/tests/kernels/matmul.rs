@@ -5,12 +5,12 @@ use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
 use fused_kernels::matmul_heuristic::{Block, Config, Problem};
-use fused_kernels::matmul_tiles::matmul_parts;
+use fused_kernels::matmul_tiles::matmul_split_k;
 use fused_kernels::split_matmul::split_k;
 
 use crate::data::{check, devices, normal};
 
-/// Tiles that are full, cut on each side by one and by more, and hardly touched; steps that are few, many and none.
+/// Tiles that are full, cut on each side by one and by more, and almost empty; few, many and no iterations.
 const EXTENTS: [Extents; 13] = [
     Extents { m: 128, k: 32, n: 128 },
     Extents { m: 256, k: 160, n: 384 },
@@ -27,7 +27,7 @@ const EXTENTS: [Extents; 13] = [
     Extents { m: 1200, k: 40, n: 136 },
 ];
 
-/// Results large enough for large tiles on an H200, which are full, one too short and one too long; nine rows of them are a group and one.
+/// Results large enough for large tiles on an H200, which are full, one too short and one too long; nine rows of them are a swizzle group and one.
 const LARGE: [Extents; 4] = [
     Extents { m: 128, k: 16, n: 99 * 256 },
     Extents { m: 127, k: 8, n: 99 * 256 - 8 },
@@ -35,14 +35,14 @@ const LARGE: [Extents; 4] = [
     Extents { m: 9 * 128, k: 72, n: 11 * 256 },
 ];
 
-/// How the elements of a matrix lie in memory.
+/// The layout of a matrix in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
     Rows,
     Columns,
-    /// Rows, and so many elements between them.
-    Apart(usize),
-    ColumnsApart(usize),
+    /// Rows, with so many elements of padding.
+    RowsPadded(usize),
+    ColumnsPadded(usize),
 }
 
 impl Order {
@@ -50,13 +50,13 @@ impl Order {
         match self {
             Order::Rows => [cols, 1],
             Order::Columns => [1, rows],
-            Order::Apart(by) => [cols + by, 1],
-            Order::ColumnsApart(by) => [1, rows + by],
+            Order::RowsPadded(by) => [cols + by, 1],
+            Order::ColumnsPadded(by) => [1, rows + by],
         }
     }
 
-    /// Memory that holds a matrix given in row-major order.
-    pub(crate) fn laid_out<T: Float>(self, elements: &[T], shape: [usize; 2]) -> Vec<T> {
+    /// Memory of a matrix that is given in row-major order.
+    pub(crate) fn in_order<T: Float>(self, elements: &[T], shape: [usize; 2]) -> Vec<T> {
         let [row, col] = self.strides(shape);
         let mut memory = vec![T::from_f64(f64::NAN); self.len(shape)];
         for (i, &element) in elements.iter().enumerate() {
@@ -79,98 +79,98 @@ impl Order {
     }
 }
 
-/// One product, with and without a bias, of factors that lie in these orders.
+/// One matmul, with and without a bias, of operands with these layouts.
 #[track_caller]
-fn check_product<T: Multiply<ACT>, const ACT: usize>(extents: Extents, [left, right]: [Order; 2]) {
+fn check_matmul<T: Multiply<ACT>, const ACT: usize>(extents: Extents, [order_a, order_b]: [Order; 2]) {
     let Extents { m, k, n } = extents;
     let (a, b, bias) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2), normal::<T>(n, 3));
-    let what = format!("{extents:?} of {left:?} and {right:?}, activation {ACT}");
-    let inputs = [left.laid_out(&a, [m, k]), right.laid_out(&b, [k, n]), bias.clone()];
+    let what = format!("{extents:?} of {order_a:?} and {order_b:?}, activation {ACT}");
+    let inputs = [order_a.in_order(&a, [m, k]), order_b.in_order(&b, [k, n]), bias.clone()];
     let inputs: Vec<&[T]> = inputs.iter().map(|input| &input[..]).collect();
     for bias in [Some(&bias[..]), None] {
         let expected = [reference::<T, ACT>([&a, &b], extents, Epilogue { bias, ..Epilogue::default() })];
         check(&what, &inputs, &expected, |on, inputs, outs| {
-            let (a, b) = (left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
-            let product = Matmul::<T, ACT>::new(a, b);
-            let product = if bias.is_some() { product.bias(inputs[2]) } else { product };
-            product.launch(on, outs[0].view_mut([m, n])?)
+            let (a, b) = (order_a.view(inputs[0], [m, k])?, order_b.view(inputs[1], [k, n])?);
+            let matmul = Matmul::<T, ACT>::new(a, b);
+            let matmul = if bias.is_some() { matmul.bias(inputs[2]) } else { matmul };
+            matmul.launch(on, outs[0].view_mut([m, n])?)
         });
     }
 }
 
 fn check_each<T: Multiply<ACT>, const ACT: usize>() {
     for extents in EXTENTS {
-        check_product::<T, ACT>(extents, [Order::Rows, Order::Rows]);
+        check_matmul::<T, ACT>(extents, [Order::Rows, Order::Rows]);
     }
 }
 
-/// Strides that are multiples of 16 bytes and such as are not, neighbours along either axis.
+/// Strides that are multiples of 16 bytes and others, contiguous elements along either axis.
 fn check_orders<T: Multiply<IDENTITY>>() {
-    use Order::{Apart, Columns, ColumnsApart, Rows};
+    use Order::{Columns, ColumnsPadded, Rows, RowsPadded};
     let orders = [
         [Rows, Columns],
         [Columns, Rows],
         [Columns, Columns],
-        [Apart(8), Apart(16)],
-        [Apart(8), ColumnsApart(8)],
-        [Apart(1), Apart(8)],
-        [Apart(8), Apart(4)],
-        [Rows, ColumnsApart(1)],
+        [RowsPadded(8), RowsPadded(16)],
+        [RowsPadded(8), ColumnsPadded(8)],
+        [RowsPadded(1), RowsPadded(8)],
+        [RowsPadded(8), RowsPadded(4)],
+        [Rows, ColumnsPadded(1)],
     ];
     for orders in orders {
-        check_product::<T, IDENTITY>(Extents { m: 72, k: 136, n: 264 }, orders);
+        check_matmul::<T, IDENTITY>(Extents { m: 72, k: 136, n: 264 }, orders);
     }
-    check_product::<T, IDENTITY>(Extents { m: 65, k: 65, n: 129 }, [Apart(7), ColumnsApart(7)]);
-    check_product::<T, IDENTITY>(Extents { m: 9, k: 0, n: 7 }, [Rows, Columns]);
+    check_matmul::<T, IDENTITY>(Extents { m: 65, k: 65, n: 129 }, [RowsPadded(7), ColumnsPadded(7)]);
+    check_matmul::<T, IDENTITY>(Extents { m: 9, k: 0, n: 7 }, [Rows, Columns]);
 }
 
 #[test]
-fn products_of_f16_are_as_exact_as_stated() {
+fn matmuls_of_f16_are_as_exact_as_stated() {
     check_each::<f16, IDENTITY>();
     check_each::<f16, GELU>();
 }
 
 #[test]
-fn products_of_bf16_are_as_exact_as_stated() {
+fn matmuls_of_bf16_are_as_exact_as_stated() {
     check_each::<bf16, IDENTITY>();
     check_each::<bf16, RELU>();
     check_each::<bf16, SILU>();
 }
 
 #[test]
-fn products_of_f32_are_as_exact_as_stated() {
+fn matmuls_of_f32_are_as_exact_as_stated() {
     check_each::<f32, IDENTITY>();
     check_each::<f32, GELU>();
 }
 
 #[test]
-fn products_by_large_tiles_are_as_exact_as_stated() {
+fn matmuls_by_large_tiles_are_as_exact_as_stated() {
     for extents in LARGE {
-        check_product::<bf16, RELU>(extents, [Order::Rows, Order::Rows]);
+        check_matmul::<bf16, RELU>(extents, [Order::Rows, Order::Rows]);
     }
-    check_product::<f16, IDENTITY>(LARGE[2], [Order::Rows, Order::Columns]);
-    check_product::<f32, IDENTITY>(LARGE[2], [Order::Rows, Order::Rows]);
+    check_matmul::<f16, IDENTITY>(LARGE[2], [Order::Rows, Order::Columns]);
+    check_matmul::<f32, IDENTITY>(LARGE[2], [Order::Rows, Order::Rows]);
 }
 
 #[test]
-fn factors_lie_in_any_order() {
+fn operands_have_any_layout() {
     check_orders::<f16>();
     check_orders::<bf16>();
     check_orders::<f32>();
 }
 
-/// Views whose addresses are no multiples of 16 bytes although their rows' distance is one: the inner part of a matrix.
+/// Views whose addresses are no multiples of 16 bytes although their row stride is one: the inside of a matrix.
 #[test]
-fn factors_are_parts_of_matrices() {
+fn operands_are_inner_matrices() {
     let extents = Extents { m: 70, k: 96, n: 200 };
     let Extents { m, k, n } = extents;
     let (a, b) = (normal::<bf16>((m + 2) * (k + 8), 1), normal::<bf16>((k + 2) * (n + 8), 2));
-    let part = |of: &[bf16], rows: usize, cols: usize| -> Vec<bf16> {
+    let split = |of: &[bf16], rows: usize, cols: usize| -> Vec<bf16> {
         let row = |row: usize| of[row * (cols + 8) + 1..][..cols].to_vec();
         (1..=rows).flat_map(row).collect()
     };
-    let factors = [part(&a, m, k), part(&b, k, n)];
-    let expected = [reference::<bf16, IDENTITY>([&factors[0], &factors[1]], extents, Epilogue::default())];
+    let operands = [split(&a, m, k), split(&b, k, n)];
+    let expected = [reference::<bf16, IDENTITY>([&operands[0], &operands[1]], extents, Epilogue::default())];
     check("parts", &[&a, &b], &expected, |on, inputs, outs| {
         let a = inputs[0].view([m + 2, k + 8])?.slice(0, 1..=m).slice(1, 1..=k);
         let b = inputs[1].view([k + 2, n + 8])?.slice(0, 1..=k).slice(1, 1..=n);
@@ -178,8 +178,8 @@ fn factors_are_parts_of_matrices() {
     });
 }
 
-/// A scale, a bias and a residual, for a batch and for one matrix; one right factor for a batch, as a view of one
-/// matrix, as one that is repeated, and as many.
+/// A scale, a bias and a residual, for a batch and for one matrix; one operand B for a batch, as a view of one
+/// matrix, as a broadcast one, and as many.
 #[track_caller]
 fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize; 4], alpha: f32) {
     let extents = Extents { m, k, n };
@@ -198,13 +198,13 @@ fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize
     for shared in [0, 1, 2] {
         check(&what, &inputs, &all(shared > 0), |on, inputs, outs| {
             let a = inputs[0].view([batches, m, k])?;
-            let product = match shared {
+            let matmul = match shared {
                 0 => Matmul::<T, ACT>::new(a, inputs[1].view([batches, k, n])?),
                 1 => Matmul::new(a, inputs[1].view([k, n])?),
                 _ => Matmul::new(a, inputs[1].view_strided([batches, k, n], [0, n, 1])?),
             };
             let residual = inputs[3].view([batches, m, n])?;
-            product
+            matmul
                 .alpha(alpha)
                 .bias(inputs[2])
                 .residual(residual)
@@ -215,14 +215,14 @@ fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize
         return;
     }
     check(&what, &inputs, &[with(0, false)], |on, inputs, outs| {
-        let product = Matmul::<T, ACT>::new(inputs[0].view([m, k])?, inputs[1].view([k, n])?);
+        let matmul = Matmul::<T, ACT>::new(inputs[0].view([m, k])?, inputs[1].view([k, n])?);
         let residual = inputs[3].view([m, n])?;
-        product.alpha(alpha).bias(inputs[2]).residual(residual).launch(on, outs[0].view_mut([m, n])?)
+        matmul.alpha(alpha).bias(inputs[2]).residual(residual).launch(on, outs[0].view_mut([m, n])?)
     });
 }
 
 #[test]
-fn products_are_scaled_and_added_to() {
+fn epilogues_scale_and_add() {
     check_epilogue::<bf16, IDENTITY>([3, 72, 40, 136], 0.5);
     check_epilogue::<bf16, GELU>([2, 65, 64, 130], -1.5);
     check_epilogue::<f16, SILU>([2, 64, 72, 128], 0.25);
@@ -237,8 +237,8 @@ fn batches_without_a_residual_have_the_largest_tiles() {
     let [batches, m, k, n] = [2, 640, 16, 2552];
     let (a, b) = (normal::<bf16>(batches * m * k, 1), normal::<bf16>(batches * k * n, 2));
     let of = |index: usize| {
-        let factors = [&a[index * m * k..][..m * k], &b[index * k * n..][..k * n]];
-        reference::<bf16, IDENTITY>(factors, Extents { m, k, n }, Epilogue::default())
+        let operands = [&a[index * m * k..][..m * k], &b[index * k * n..][..k * n]];
+        reference::<bf16, IDENTITY>(operands, Extents { m, k, n }, Epilogue::default())
     };
     let expected = [(0..batches).flat_map(of).collect::<Vec<_>>()];
     check("a batch", &[&a, &b], &expected, |on, inputs, outs| {
@@ -253,9 +253,9 @@ fn batches_may_be_empty_and_sums_without_terms() {
     check_epilogue::<f32, GELU>([2, 3, 0, 5], 2.0);
 }
 
-/// Few rows, which have tiles of their own on a GPU (4232 columns are enough for the larger one on an H200), full and cut on each
+/// Skinny matmuls, which have tiles of their own on a GPU (4232 columns are enough for the larger one on an H200), full and cut on each
 /// side.
-const FEW: [Extents; 9] = [
+const SKINNY: [Extents; 9] = [
     Extents { m: 16, k: 512, n: 64 },
     Extents { m: 1, k: 8, n: 8 },
     Extents { m: 15, k: 1032, n: 72 },
@@ -268,36 +268,37 @@ const FEW: [Extents; 9] = [
 ];
 
 #[test]
-fn few_rows_are_as_exact_as_others() {
-    for extents in FEW {
-        check_product::<bf16, SILU>(extents, [Order::Rows, Order::Columns]);
-        check_product::<f16, GELU>(extents, [Order::Apart(8), Order::ColumnsApart(8)]);
+fn skinny_matmuls_are_as_exact_as_others() {
+    for extents in SKINNY {
+        check_matmul::<bf16, SILU>(extents, [Order::Rows, Order::Columns]);
+        check_matmul::<f16, GELU>(extents, [Order::RowsPadded(8), Order::ColumnsPadded(8)]);
     }
-    check_product::<bf16, RELU>(Extents { m: 9, k: 264, n: 40 }, [Order::Rows, Order::ColumnsApart(8)]);
-    check_way::<f16, SILU>(Extents { m: 16, k: 4096, n: 24 }, [Order::Rows, Order::Columns], None);
+    check_matmul::<bf16, RELU>(Extents { m: 9, k: 264, n: 40 }, [Order::Rows, Order::ColumnsPadded(8)]);
+    check_config::<f16, SILU>(Extents { m: 16, k: 4096, n: 24 }, [Order::Rows, Order::Columns], None);
     check_epilogue::<bf16, RELU>([3, 9, 264, 40], 0.5);
 }
 
-/// A product with all that follows it, in a config or in that of the device.
+/// A matmul with a whole epilogue, in a config or in that of the device.
 #[track_caller]
-fn check_way<T: Multiply<ACT>, const ACT: usize>(
+fn check_config<T: Multiply<ACT>, const ACT: usize>(
     extents: Extents,
-    [left, right]: [Order; 2],
+    [order_a, order_b]: [Order; 2],
     config: Option<Config>,
 ) {
     let Extents { m, k, n } = extents;
     let (a, b) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2));
     let (bias, residual) = (normal::<T>(n, 3), normal::<T>(m * n, 4));
-    let inputs: [&[T]; 4] = [&left.laid_out(&a, [m, k]), &right.laid_out(&b, [k, n]), &bias, &residual];
+    let inputs: [&[T]; 4] = [&order_a.in_order(&a, [m, k]), &order_b.in_order(&b, [k, n]), &bias, &residual];
     let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: Some(&residual) };
     let expected = [reference::<T, ACT>([&a, &b], extents, epilogue)];
     check(&format!("{extents:?} by {config:?}"), &inputs, &expected, |on, inputs, outs| {
-        let product = Matmul::<T, ACT>::new(left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
-        let product = product.alpha(0.5).bias(inputs[2]).residual(inputs[3].view([m, n])?);
+        let matmul =
+            Matmul::<T, ACT>::new(order_a.view(inputs[0], [m, k])?, order_b.view(inputs[1], [k, n])?);
+        let matmul = matmul.alpha(0.5).bias(inputs[2]).residual(inputs[3].view([m, n])?);
         let out = outs[0].view_mut([m, n])?;
         match config {
-            Some(config) => product.launch_with(on, out, config),
-            None => product.launch(on, out),
+            Some(config) => matmul.launch_with(on, out, config),
+            None => matmul.launch(on, out),
         }
     });
 }
@@ -320,27 +321,27 @@ const BLOCKS: [Block; 7] = [
 /// On every device, which chooses them or not.
 #[test]
 fn every_block_takes_any_extents_and_orders() {
-    use Order::{Apart, Columns, ColumnsApart, Rows};
+    use Order::{Columns, ColumnsPadded, Rows, RowsPadded};
     let whole = |block: Block| Some(Config { block, split_k: 1, copies: [false; 2] });
-    let few = FEW.into_iter().map(|extents| Extents { n: extents.n.min(136), ..extents });
-    for extents in few.chain([Extents { m: 70, k: 264, n: 67 }, Extents { m: 70, k: 72, n: 136 }]) {
+    let skinny = SKINNY.into_iter().map(|extents| Extents { n: extents.n.min(136), ..extents });
+    for extents in skinny.chain([Extents { m: 70, k: 264, n: 67 }, Extents { m: 70, k: 72, n: 136 }]) {
         for block in BLOCKS {
             let sliced = block.tile.cols > 16 || extents.k.is_multiple_of(4);
             if sliced {
-                check_way::<bf16, GELU>(extents, [Rows, Columns], whole(block));
+                check_config::<bf16, GELU>(extents, [Rows, Columns], whole(block));
             }
         }
     }
     let extents = Extents { m: 136, k: 200, n: 72 };
     for block in &BLOCKS[..6] {
-        for orders in [[Rows, Rows], [Columns, Rows], [Columns, Columns], [Apart(3), ColumnsApart(5)]] {
-            check_way::<f16, IDENTITY>(extents, orders, whole(*block));
+        for orders in [[Rows, Rows], [Columns, Rows], [Columns, Columns], [RowsPadded(3), ColumnsPadded(5)]] {
+            check_config::<f16, IDENTITY>(extents, orders, whole(*block));
         }
     }
 }
 
 /// Extents that are multiples of a vector of `f32`, but for one, and none that is.
-const ONE_IS_ODD: [Extents; 5] = [
+const ONE_UNALIGNED: [Extents; 5] = [
     Extents { m: 72, k: 64, n: 136 },
     Extents { m: 70, k: 64, n: 136 },
     Extents { m: 72, k: 66, n: 136 },
@@ -349,148 +350,154 @@ const ONE_IS_ODD: [Extents; 5] = [
 ];
 
 #[test]
-fn every_block_of_f32_reads_each_operand_as_it_lies() {
-    use Order::{Apart, Columns, ColumnsApart, Rows};
-    let orders =
-        [[Rows, Rows], [Rows, Columns], [Columns, Rows], [Columns, Columns], [Apart(3), ColumnsApart(4)]];
-    for extents in ONE_IS_ODD {
+fn every_block_of_f32_reads_each_operand_layout() {
+    use Order::{Columns, ColumnsPadded, Rows, RowsPadded};
+    let orders = [
+        [Rows, Rows],
+        [Rows, Columns],
+        [Columns, Rows],
+        [Columns, Columns],
+        [RowsPadded(3), ColumnsPadded(4)],
+    ];
+    for extents in ONE_UNALIGNED {
         for orders in orders {
             for block in [block(64, 128, 16), block(64, 64, 16), block(32, 32, 16)] {
                 let config = |split_k| Some(Config { block, split_k, copies: [false; 2] });
-                check_way::<f32, SILU>(extents, orders, config(1));
+                check_config::<f32, SILU>(extents, orders, config(1));
                 if block.tile.cols < 128 {
-                    check_way::<f32, IDENTITY>(extents, orders, config(3));
+                    check_config::<f32, IDENTITY>(extents, orders, config(3));
                 }
             }
         }
     }
 }
 
-/// Rows that begin within sectors of memory, and as much to load that a GPU runs clusters with multicast loads: peers that share either
-/// operand, or none at the end of a band of tiles, and the last of an odd number. Sums of whole numbers are exact.
+/// Rows that begin within sectors of memory, and so much to load that a GPU runs clusters with multicast loads: peers that share either
+/// operand, or none at the end of a group of tiles, and the last of an odd count. Sums of integers are exact.
 #[test]
 fn rows_may_begin_within_sectors() {
-    use Order::{Columns, ColumnsApart, Rows};
+    use Order::{Columns, ColumnsPadded, Rows};
     let [m, k, n] = [1096, 1096, 2312];
-    let numbers = |len: usize, seed: u64| -> Vec<bf16> {
+    let integers = |len: usize, seed: u64| -> Vec<bf16> {
         normal::<f32>(len, seed)
             .into_iter()
             .map(|x| bf16::from_f32((2.0 * x).round().clamp(-4.0, 4.0)))
             .collect()
     };
-    let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+    let (a, b) = (integers(m * k, 1), integers(k * n, 2));
     let element = |row: usize, col: usize| {
-        let products = (0..k).map(|i| a[row * k + i].to_f32() * b[i * n + col].to_f32());
-        bf16::from_f32(products.sum())
+        let terms = (0..k).map(|i| a[row * k + i].to_f32() * b[i * n + col].to_f32());
+        bf16::from_f32(terms.sum())
     };
-    let places: Vec<[usize; 2]> = (0..m * n).step_by(9973).map(|i| [i / n, i % n]).collect();
-    let wanted: Vec<bf16> = places.iter().map(|&[row, col]| element(row, col)).collect();
+    let samples: Vec<[usize; 2]> = (0..m * n).step_by(9973).map(|i| [i / n, i % n]).collect();
+    let wanted: Vec<bf16> = samples.iter().map(|&[row, col]| element(row, col)).collect();
     let mut first: Option<Vec<bf16>> = None;
-    for [left, right] in [[Rows, Rows], [Rows, Columns], [Columns, Rows], [ColumnsApart(8), Columns]] {
+    for [order_a, order_b] in [[Rows, Rows], [Rows, Columns], [Columns, Rows], [ColumnsPadded(8), Columns]] {
         for device in devices() {
-            let left_memory = device.upload(&left.laid_out(&a, [m, k])).unwrap();
-            let right_memory = device.upload(&right.laid_out(&b, [k, n])).unwrap();
-            let (a, b) =
-                (left.view(left_memory.slice(..), [m, k]), right.view(right_memory.slice(..), [k, n]));
-            let product = Matmul::<bf16, IDENTITY>::new(a.unwrap(), b.unwrap());
+            let a_memory = device.upload(&order_a.in_order(&a, [m, k])).unwrap();
+            let b_memory = device.upload(&order_b.in_order(&b, [k, n])).unwrap();
+            let (a, b) = (order_a.view(a_memory.slice(..), [m, k]), order_b.view(b_memory.slice(..), [k, n]));
+            let matmul = Matmul::<bf16, IDENTITY>::new(a.unwrap(), b.unwrap());
             for block in [block(128, 256, 64), block(128, 128, 64), block(64, 64, 64)] {
                 let mut out = device.upload(&vec![bf16::NAN; m * n]).unwrap();
                 let config = Config { block, split_k: 1, copies: [false; 2] };
-                product.launch_with(&device, out.view_mut([m, n]).unwrap(), config).unwrap();
+                matmul.launch_with(&device, out.view_mut([m, n]).unwrap(), config).unwrap();
                 let found = out.download().unwrap();
-                let some: Vec<bf16> = places.iter().map(|&[row, col]| found[row * n + col]).collect();
-                assert!(some == wanted, "{left:?} {right:?} by {block:?} on {device}");
+                let sampled: Vec<bf16> = samples.iter().map(|&[row, col]| found[row * n + col]).collect();
+                assert!(sampled == wanted, "{order_a:?} {order_b:?} by {block:?} on {device}");
                 let same = first.get_or_insert_with(|| found.clone()) == &found;
-                assert!(same, "{left:?} {right:?} by {block:?} on {device} differs");
+                assert!(same, "{order_a:?} {order_b:?} by {block:?} on {device} differs");
                 if !(&device).has_clusters() {
-                    break; // Blocks copy for each other where there are clusters.
+                    break; // Only clusters multicast.
                 }
             }
         }
     }
 }
 
-/// Factors whose rows or columns begin anywhere, copied to where they do not.
+/// Unaligned operands, copied to aligned ones.
 #[test]
-fn factors_are_copied_to_where_rows_are_aligned() {
-    use Order::{Apart, Columns, ColumnsApart, Rows};
-    let orders = [[Rows, Rows], [Columns, Rows], [Rows, Columns], [ColumnsApart(2), Apart(3)]];
+fn unaligned_operands_are_copied() {
+    use Order::{Columns, ColumnsPadded, Rows, RowsPadded};
+    let orders = [[Rows, Rows], [Columns, Rows], [Rows, Columns], [ColumnsPadded(2), RowsPadded(3)]];
     for (orders, copies) in orders.into_iter().flat_map(|of| [(of, [true; 2]), (of, [true, false])]) {
-        let config = |parts| Some(Config { block: block(64, 64, 128), split_k: parts, copies });
-        check_way::<bf16, SILU>(Extents { m: 67, k: 259, n: 71 }, orders, config(1));
-        check_way::<f16, IDENTITY>(Extents { m: 9, k: 517, n: 35 }, orders, config(2));
+        let config = |split_k| Some(Config { block: block(64, 64, 128), split_k: split_k, copies });
+        check_config::<bf16, SILU>(Extents { m: 67, k: 259, n: 71 }, orders, config(1));
+        check_config::<f16, IDENTITY>(Extents { m: 9, k: 517, n: 35 }, orders, config(2));
     }
 }
 
 #[test]
-fn steps_are_shared_among_programs() {
-    let by = |parts: usize| Some(Config { block: block(64, 128, 64), split_k: parts, copies: [false; 2] });
+fn programs_split_k() {
+    let by =
+        |split_k: usize| Some(Config { block: block(64, 128, 64), split_k: split_k, copies: [false; 2] });
     let orders = [Order::Rows, Order::Columns];
-    // Of 8200 terms the last of 32 parts have none.
-    for (k, parts) in [(512, 2), (513, 2), (1000, 3), (8192, 32), (8200, 32)] {
-        check_way::<bf16, GELU>(Extents { m: 3, k, n: 72 }, orders, by(parts));
+    // Of 8200 terms the last of 32 splits have none.
+    for (k, split_k) in [(512, 2), (513, 2), (1000, 3), (8192, 32), (8200, 32)] {
+        check_config::<bf16, GELU>(Extents { m: 3, k, n: 72 }, orders, by(split_k));
     }
     for extents in [Extents { m: 3, k: 300, n: 72 }, Extents { m: 64, k: 2048, n: 128 }] {
-        check_way::<f16, IDENTITY>(extents, [Order::Rows; 2], None);
-        check_way::<f32, IDENTITY>(extents, [Order::Rows; 2], None);
+        check_config::<f16, IDENTITY>(extents, [Order::Rows; 2], None);
+        check_config::<f32, IDENTITY>(extents, [Order::Rows; 2], None);
     }
-    let of_f32 = |parts: usize| Some(Config { block: block(64, 64, 16), split_k: parts, copies: [false; 2] });
-    check_way::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_f32(4));
-    check_way::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, orders, of_f32(3));
-    // More rows than sums are added in at once by few programs.
-    check_way::<bf16, IDENTITY>(Extents { m: 200, k: 264, n: 1300 }, orders, by(2));
+    let of_f32 =
+        |split_k: usize| Some(Config { block: block(64, 64, 16), split_k: split_k, copies: [false; 2] });
+    check_config::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_f32(4));
+    check_config::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, orders, of_f32(3));
+    // More rows than one wave of the reduction has.
+    check_config::<bf16, IDENTITY>(Extents { m: 200, k: 264, n: 1300 }, orders, by(2));
 }
 
 #[test]
-fn a_block_that_there_is_not_is_an_error() {
+fn an_unknown_block_is_an_error() {
     let device = Device::cpu();
     let (a, b) = (device.zeros::<bf16>(6).unwrap(), device.zeros::<bf16>(8).unwrap());
     let mut out = device.zeros::<bf16>(12).unwrap();
-    let product = Matmul::<bf16, RELU>::new(a.view([3, 2]).unwrap(), b.view([2, 4]).unwrap());
-    let mut message = |product: Matmul<bf16, RELU>, block: Block, parts: usize| {
-        let config = Config { block, split_k: parts, copies: [false; 2] };
-        product.launch_with(&device, out.view_mut([3, 4]).unwrap(), config).unwrap_err().to_string()
+    let matmul = Matmul::<bf16, RELU>::new(a.view([3, 2]).unwrap(), b.view([2, 4]).unwrap());
+    let mut message = |matmul: Matmul<bf16, RELU>, block: Block, split_k: usize| {
+        let config = Config { block, split_k: split_k, copies: [false; 2] };
+        matmul.launch_with(&device, out.view_mut([3, 4]).unwrap(), config).unwrap_err().to_string()
     };
     let of = |extents: &str| format!("matmul: there is no kernel of {extents} for this product");
-    assert_eq!(message(product, block(32, 32, 32), 1), of("32 x 32 x 32"));
-    assert_eq!(message(product, block(128, 256, 64), 2), of("128 x 256 x 64"));
-    assert_eq!(message(product, block(64, 128, 64), 33), "matmul: a split of K in 33, the most is 32");
+    assert_eq!(message(matmul, block(32, 32, 32), 1), of("32 x 32 x 32"));
+    assert_eq!(message(matmul, block(128, 256, 64), 2), of("128 x 256 x 64"));
+    assert_eq!(message(matmul, block(64, 128, 64), 33), "matmul: a split of K in 33, the most is 32");
     let added = device.zeros::<bf16>(12).unwrap();
-    let product = product.residual(added.view([3, 4]).unwrap());
-    assert_eq!(message(product, block(128, 256, 64), 1), of("128 x 256 x 64"));
+    let matmul = matmul.residual(added.view([3, 4]).unwrap());
+    assert_eq!(message(matmul, block(128, 256, 64), 1), of("128 x 256 x 64"));
 }
 
-/// What a product takes on 132 multiprocessors whose warps multiply together.
+/// The configuration on 132 SMs with wgmma.
 #[test]
-fn the_fastest_way_follows_from_the_extents() {
+fn the_fastest_config_follows_from_the_extents() {
     let of = |out: [usize; 3], k: usize| Problem {
         out,
         k,
-        right_batches: 1,
+        b_batches: 1,
         bytes: 2,
         aligned: [true; 2],
         within_sectors: [false; 2],
         b_is_k_major: false,
-        adds: false,
-        odd_out: false,
+        has_residual: false,
+        unaligned_out: false,
     };
     let large = of([1, 4096, 4096], 4096);
     let whole = |block: Block| Config { block, split_k: 1, copies: [false; 2] };
     assert_eq!(large.fastest(132), whole(block(128, 256, 64)));
-    assert_eq!(Problem { adds: true, ..large }.fastest(132), whole(block(128, 128, 64)));
-    // Of `f32` in TF32 as many bytes are a step.
+    assert_eq!(Problem { has_residual: true, ..large }.fastest(132), whole(block(128, 128, 64)));
+    // Of `f32` in TF32 an iteration has as many bytes.
     assert_eq!(Problem { bytes: 4, ..large }.fastest(132), whole(block(128, 256, 32)));
     assert_eq!(Problem { bytes: 1, b_is_k_major: true, ..large }.fastest(132), whole(block(128, 192, 128)));
-    // Each multiprocessor but a few makes one tile, where half of them would make one of twice the size.
+    // Each SM but a few computes one tile, where half of them would compute one of twice the size.
     assert_eq!(of([1, 1408, 1408], 512).fastest(132).block.tile, Tile { rows: 128, cols: 128 });
-    // A few tiles of many steps.
+    // A few tiles of many iterations.
     assert!(of([1, 64, 128], 8192).fastest(132).split_k > 4);
     assert_eq!(of([1, 64, 128], 128).fastest(132).split_k, 1);
-    // Factors are copied where they are read more often than that takes.
-    let odd = Problem { aligned: [false, true], ..large };
-    assert_eq!(odd.fastest(132).copies, [true, false]);
-    assert_eq!(Problem { out: [1, 32, 32], k: 32, ..odd }.fastest(132).copies, [false; 2]);
-    // Slim tiles take contiguous columns.
+    // Operands are copied where reads save more time than the copy takes.
+    let unaligned = Problem { aligned: [false, true], ..large };
+    assert_eq!(unaligned.fastest(132).copies, [true, false]);
+    assert_eq!(Problem { out: [1, 32, 32], k: 32, ..unaligned }.fastest(132).copies, [false; 2]);
+    // Slim tiles need a K-major operand B.
     for out in [[1, 64, 64], [1, 640, 40], [1, 8, 5000]] {
         for k in [16, 512, 4096] {
             assert_ne!(of(out, k).fastest(132).block.tile.cols, 32, "{out:?} {k}");
@@ -498,29 +505,29 @@ fn the_fastest_way_follows_from_the_extents() {
     }
 }
 
-/// A whole part, one that is cut, and parts without terms.
+/// A whole split, one that is cut, and splits without terms.
 #[test]
-fn parts_without_terms_are_zero() {
+fn splits_without_terms_are_zero() {
     let [m, k, n] = [64, 72, 128];
     let (a, b) = (normal::<bf16>(m * k, 1), normal::<bf16>(k * n, 2));
     let sum = |i: usize, terms: std::ops::Range<usize>| -> f64 {
         terms.map(|j| a[i / n * k + j].to_f64() * b[j * n + i % n].to_f64()).sum()
     };
     for device in devices() {
-        let (left, right) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let (order_a, order_b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
         let mut out = device.upload(&vec![f32::NAN; 4 * m * n]).unwrap();
-        let (left, right) = (left.view([1, m, k]).unwrap(), right.view([1, k, n]).unwrap());
-        matmul_parts::<bf16, 64, 128, 64>(left, right, out.view_mut([4, 1, m, n]).unwrap(), 1)
+        let (order_a, order_b) = (order_a.view([1, m, k]).unwrap(), order_b.view([1, k, n]).unwrap());
+        matmul_split_k::<bf16, 64, 128, 64>(order_a, order_b, out.view_mut([4, 1, m, n]).unwrap(), 1)
             .grid((1, 4))
             .launch(&device)
             .unwrap();
         let found = out.download().unwrap();
         for (i, &found) in found.iter().enumerate() {
-            let (part, i) = (i / (m * n), i % (m * n));
-            let wanted = sum(i, k.min(64 * part)..k.min(64 * (part + 1)));
+            let (split, i) = (i / (m * n), i % (m * n));
+            let wanted = sum(i, k.min(64 * split)..k.min(64 * (split + 1)));
             assert!(
                 (f64::from(found) - wanted).abs() < 1e-4,
-                "{part} {i} on {device}: {found}, not {wanted}"
+                "{split} {i} on {device}: {found}, not {wanted}"
             );
         }
         assert!(found[2 * m * n..].iter().all(|&x| x == 0.0), "on {device}");
@@ -528,17 +535,17 @@ fn parts_without_terms_are_zero() {
 }
 
 #[test]
-fn there_are_as_many_parts_as_processors_and_terms_for_them() {
-    assert_eq!(parts([1, 64, 128], 1 << 20, 132), 32);
-    assert_eq!(parts([1, 64, 4096], 14336, 132), 4);
-    assert_eq!(parts([2, 64, 4096], 14336, 132), 2);
-    assert_eq!(parts([1, 64, 4096], 511, 132), 1);
-    assert_eq!(parts([1, 4096, 4096], 14336, 132), 1);
-    assert_eq!(parts([1, 0, 0], 14336, 132), 32);
+fn splits_follow_from_sms_and_terms() {
+    assert_eq!(split_k([1, 64, 128], 1 << 20, 132), 32);
+    assert_eq!(split_k([1, 64, 4096], 14336, 132), 4);
+    assert_eq!(split_k([2, 64, 4096], 14336, 132), 2);
+    assert_eq!(split_k([1, 64, 4096], 511, 132), 1);
+    assert_eq!(split_k([1, 4096, 4096], 14336, 132), 1);
+    assert_eq!(split_k([1, 0, 0], 14336, 132), 32);
 }
 
 #[test]
-fn tiles_are_large_where_there_is_enough_to_do() {
+fn tiles_are_large_where_they_fill_the_gpu() {
     let (large, small) = (Tile { rows: 128, cols: 256 }, Tile { rows: 64, cols: 128 });
     let of = |m, n| Tile::of([large, small], [1, m, n], 132);
     assert_eq!((of(4096, 4096), of(128, 99 * 256)), (large, large));
@@ -556,28 +563,28 @@ fn wrong_shapes_are_errors() {
     let device = Device::cpu();
     let (a, b) = (device.zeros::<f32>(6).unwrap(), device.zeros::<f32>(8).unwrap());
     let mut out = device.zeros::<f32>(12).unwrap();
-    let product = |left: [usize; 2], right: [usize; 2]| {
-        Matmul::<f32, IDENTITY>::new(a.view(left).unwrap(), b.view(right).unwrap())
+    let matmul = |order_a: [usize; 2], order_b: [usize; 2]| {
+        Matmul::<f32, IDENTITY>::new(a.view(order_a).unwrap(), b.view(order_b).unwrap())
     };
-    let mut message = |product: Matmul<f32, IDENTITY>, shape: [usize; 2]| {
-        product.launch(&device, out.view_mut(shape).unwrap()).unwrap_err().to_string()
+    let mut message = |matmul: Matmul<f32, IDENTITY>, shape: [usize; 2]| {
+        matmul.launch(&device, out.view_mut(shape).unwrap()).unwrap_err().to_string()
     };
-    let found = message(product([2, 3], [2, 4]), [2, 4]);
+    let found = message(matmul([2, 3], [2, 4]), [2, 4]);
     assert_eq!(found, "matmul: b has the shape [2, 4], expected [3, 4]");
-    let found = message(product([3, 2], [2, 4]), [4, 3]);
+    let found = message(matmul([3, 2], [2, 4]), [4, 3]);
     assert_eq!(found, "matmul: out has the shape [4, 3], expected [3, 4]");
-    let found = message(product([3, 2], [2, 4]).bias(&a), [3, 4]);
+    let found = message(matmul([3, 2], [2, 4]).bias(&a), [3, 4]);
     assert_eq!(found, "matmul: bias has 6 elements and n has 4");
-    let found = message(product([3, 2], [2, 4]).residual(b.view([4, 2]).unwrap()), [3, 4]);
+    let found = message(matmul([3, 2], [2, 4]).residual(b.view([4, 2]).unwrap()), [3, 4]);
     assert_eq!(found, "matmul: residual has the shape [4, 2], expected [3, 4]");
-    product([3, 2], [2, 4]).launch(&device, out.view_mut([3, 4]).unwrap()).unwrap();
+    matmul([3, 2], [2, 4]).launch(&device, out.view_mut([3, 4]).unwrap()).unwrap();
     let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), b.view([2, 2, 2]).unwrap());
     let found = batch.launch(&device, out.view_mut([3, 1, 2]).unwrap()).unwrap_err().to_string();
     assert_eq!(found, "matmul: b has 2 matrices and a has 3");
     let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), b.view([2, 4]).unwrap());
     let found = batch.launch(&device, out.view_mut([2, 1, 4]).unwrap()).unwrap_err().to_string();
     assert_eq!(found, "matmul: out has 2 matrices and a has 3");
-    // A matrix that is repeated counts as often as it is.
+    // A broadcast matrix counts as often as it is repeated.
     let matrix = b.view([1, 2, 4]).unwrap();
     for (times, error) in [(1, None), (2, Some("matmul: b has 2 matrices and a has 3")), (3, None)] {
         let repeated = matrix.broadcast([times, 2, 4]).unwrap();

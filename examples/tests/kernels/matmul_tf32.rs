@@ -19,20 +19,21 @@ fn check_product<const ACT: usize>(
     Extents { m, k, n }: Extents,
     [left, right]: [Order; 2],
     [a, b]: [&[f32]; 2],
-    (adds, config): (bool, Option<Config>),
+    (has_residual, config): (bool, Option<Config>),
 ) where
     f32: Multiply<ACT>,
 {
     let (bias, residual) = (normal::<f32>(n, 3), normal::<f32>(m * n, 4));
-    let inputs: [&[f32]; 4] = [&left.laid_out(a, [m, k]), &right.laid_out(b, [k, n]), &bias, &residual];
-    let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: adds.then_some(&residual[..]) };
+    let inputs: [&[f32]; 4] = [&left.in_order(a, [m, k]), &right.in_order(b, [k, n]), &bias, &residual];
+    let epilogue =
+        Epilogue { alpha: 0.5, bias: Some(&bias), residual: has_residual.then_some(&residual[..]) };
     let digits = [a, b].map(|of| of.iter().copied().map(rounded).collect::<Vec<f32>>());
     let expected = [reference::<f32, ACT>([&digits[0], &digits[1]], Extents { m, k, n }, epilogue)];
-    let what = format!("{m} x {k} x {n} of {left:?} and {right:?}, residual {adds}, {config:?}");
+    let what = format!("{m} x {k} x {n} of {left:?} and {right:?}, residual {has_residual}, {config:?}");
     check(&what, &inputs, &expected, |on, inputs, outs| {
         let (a, b) = (left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
         let mut product = Matmul::<f32, ACT>::new(a, b).tf32().alpha(0.5).bias(inputs[2]);
-        if adds {
+        if has_residual {
             product = product.residual(inputs[3].view([m, n])?);
         }
         let out = outs[0].view_mut([m, n])?;
@@ -58,9 +59,13 @@ const fn config(rows: usize, cols: usize, split_k: usize, copies: [bool; 2]) -> 
 
 #[test]
 fn products_in_tf32_are_as_exact_as_stated() {
-    use Order::{Apart, Columns, ColumnsApart, Rows};
+    use Order::{Columns, ColumnsPadded, Rows, RowsPadded};
     let orders = [[Rows, Rows], [Rows, Columns], [Columns, Rows], [Columns, Columns]];
-    let apart = [[Apart(1), Apart(3)], [ColumnsApart(2), Apart(1)], [ColumnsApart(1), ColumnsApart(4)]];
+    let apart = [
+        [RowsPadded(1), RowsPadded(3)],
+        [ColumnsPadded(2), RowsPadded(1)],
+        [ColumnsPadded(1), ColumnsPadded(4)],
+    ];
     for orders in orders.into_iter().chain(apart) {
         check_normal::<IDENTITY>(Extents { m: 136, k: 72, n: 264 }, orders, (false, None));
         check_normal::<GELU>(Extents { m: 65, k: 67, n: 129 }, orders, (true, None));
@@ -75,15 +80,24 @@ fn products_in_tf32_are_as_exact_as_stated() {
 /// On every device, which chooses them or not.
 #[test]
 fn every_block_takes_any_extents_and_orders() {
-    use Order::{Apart, Columns, ColumnsApart, Rows};
-    let orders =
-        [[Rows, Rows], [Rows, Columns], [Columns, Rows], [Columns, Columns], [Apart(3), ColumnsApart(5)]];
+    use Order::{Columns, ColumnsPadded, Rows, RowsPadded};
+    let orders = [
+        [Rows, Rows],
+        [Rows, Columns],
+        [Columns, Rows],
+        [Columns, Columns],
+        [RowsPadded(3), ColumnsPadded(5)],
+    ];
     let ways = [(128, 256, 1, false), (128, 128, 1, true), (64, 128, 1, true), (64, 128, 3, true)];
     for orders in orders {
-        for (rows, cols, split_k, adds) in ways {
+        for (rows, cols, split_k, has_residual) in ways {
             for copies in [[false, false], [true, false], [false, true], [true, true]] {
                 let extents = Extents { m: 200, k: 264, n: 328 };
-                check_normal::<IDENTITY>(extents, orders, (adds, config(rows, cols, split_k, copies)));
+                check_normal::<IDENTITY>(
+                    extents,
+                    orders,
+                    (has_residual, config(rows, cols, split_k, copies)),
+                );
             }
         }
     }

@@ -7,7 +7,7 @@ use fused_kernels::matmul_heuristic::{Block, Config};
 use fused_kernels::quantized_matmul::{
     Quantized, QuantizedElement, QuantizedMatmul, QuantizedMultiply, reference, requantized,
 };
-use fused_kernels::quantized_tiles::{quantized_few, quantized_matmul, quantized_narrow};
+use fused_kernels::quantized_tiles::{quantized_matmul, quantized_skinny, quantized_warp_split_k};
 use fused_kernels::reference::Expected;
 
 use crate::data::{Guarded, devices, normal, shifted};
@@ -310,7 +310,7 @@ fn tiles_of_few_rows_are_exact_where_sums_are() {
     check_exact!(
         i8,
         |x| x as i8,
-        quantized_narrow::<i8, i32, bf16, 4, 16, 16, 256, false>,
+        quantized_warp_split_k::<i8, i32, bf16, 4, 16, 16, 256, false>,
         [16, 16],
         sliced::<4, i8>,
         4,
@@ -319,7 +319,7 @@ fn tiles_of_few_rows_are_exact_where_sums_are() {
     check_exact!(
         f8e4m3,
         f8e4m3::from_f32,
-        quantized_narrow::<f8e4m3, f32, bf16, 8, 16, 16, 128, false>,
+        quantized_warp_split_k::<f8e4m3, f32, bf16, 8, 16, 16, 128, false>,
         [16, 16],
         sliced::<8, f8e4m3>,
         8,
@@ -328,16 +328,16 @@ fn tiles_of_few_rows_are_exact_where_sums_are() {
     check_exact!(
         f8e4m3,
         f8e4m3::from_f32,
-        quantized_few::<f8e4m3, f32, bf16, 16, 32, 256, false>,
+        quantized_skinny::<f8e4m3, f32, bf16, 16, 32, 256, false>,
         [16, 32],
         none
     );
-    check_exact!(i8, |x| x as i8, quantized_few::<i8, i32, bf16, 16, 32, 256, false>, [16, 32], none);
-    check_exact!(i8, |x| x as i8, quantized_few::<i8, i32, bf16, 64, 64, 256, false>, [64, 64], none);
+    check_exact!(i8, |x| x as i8, quantized_skinny::<i8, i32, bf16, 16, 32, 256, false>, [16, 32], none);
+    check_exact!(i8, |x| x as i8, quantized_skinny::<i8, i32, bf16, 64, 64, 256, false>, [64, 64], none);
     check_exact!(
         f8e4m3,
         f8e4m3::from_f32,
-        quantized_few::<f8e4m3, f32, bf16, 64, 64, 256, false>,
+        quantized_skinny::<f8e4m3, f32, bf16, 64, 64, 256, false>,
         [64, 64],
         none
     );

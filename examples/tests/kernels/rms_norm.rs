@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::reference::compare;
 use fused_kernels::rms_norm::{
     AddRmsNorm, BLOCK_TILE, MAX_TILE, RmsNorm, add_rms_norm, add_rms_norm_long, reference, rms_norm,
-    rms_norm_few, rms_norm_long, rms_norm_short, sum,
+    rms_norm_cluster, rms_norm_long, rms_norm_short, sum,
 };
 
 use crate::data::{Guarded, check, check_on, devices, normal, shifted};
@@ -18,7 +18,7 @@ const PLAIN: [usize; 9] = [100, 128, 129, 300, 512, 700, 768, 17_001, 40_000];
 fn check_plain<T: Float>()
 where
     rms_norm::Choice<T>: rms_norm::Declared,
-    rms_norm_few::Choice<T, BLOCK_TILE>: rms_norm_few::Declared,
+    rms_norm_cluster::Choice<T, BLOCK_TILE>: rms_norm_cluster::Declared,
     rms_norm_short::Choice<T>: rms_norm_short::Declared,
     rms_norm_long::Choice<T, 8192>: rms_norm_long::Declared,
 {

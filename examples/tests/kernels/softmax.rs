@@ -3,7 +3,7 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax, masked_softmax_long};
 use fused_kernels::softmax::{
-    self, BLOCK_TILE, Form, MAX_TILE, Softmax, reference, softmax_few, softmax_long, softmax_short,
+    self, BLOCK_TILE, Form, MAX_TILE, Softmax, reference, softmax_cluster, softmax_long, softmax_short,
 };
 
 use crate::data::{check, check_on, devices, normal, shifted};
@@ -35,7 +35,7 @@ const MOST: usize = 2 * MAX_TILE;
 fn check_plain<T: Float>(form: Form)
 where
     softmax::softmax::Choice<T>: softmax::softmax::Declared,
-    softmax_few::Choice<T, BLOCK_TILE>: softmax_few::Declared,
+    softmax_cluster::Choice<T, BLOCK_TILE>: softmax_cluster::Declared,
     softmax_short::Choice<T>: softmax_short::Declared,
     softmax_long::Choice<T, 512>: softmax_long::Declared,
 {
@@ -170,7 +170,7 @@ fn launches_cover_the_rows_of_a_mask() {
     for along in [false, true] {
         for (matrices, mask_rows) in [(1, 1), (3, 5), (70_000, 2), (1, 200_000), (3, 65_536), (3, 65_535)] {
             let mut next = 0;
-            for part in masked_softmax::parts(matrices * mask_rows, mask_rows, along) {
+            for part in masked_softmax::row_launches(matrices * mask_rows, mask_rows, along) {
                 let (x, y) = part.grid;
                 let (height, count) = if along { (x, y) } else { (y, x) };
                 assert!(y <= 65_535 && (count == 1 || height == mask_rows), "{part:?}");
