@@ -4,7 +4,7 @@
 
 use lowering::backend::StageTexts;
 use lowering::backend::nvptx::{self, Arch};
-use lowering::driver::specialize::{KernelRequests, Specialization, bodies};
+use lowering::driver::specialize::{KernelRequests, Specialization, specializations};
 use lowering::frontend::syntax;
 use lowering::frontend::typeck;
 use lowering::mlir::Session;
@@ -27,9 +27,9 @@ fn main() {
     let checked = typeck::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
     let asked = KernelRequests::of(&kernel, &variants[0]);
     let requests = KernelRequests { num_warps: number(0).or(asked.num_warps), programs: number(1), ..asked };
-    let bodies = bodies(&checked.func, requests).expect("bodies that fit");
+    let specializations = specializations(&checked.func, requests).expect("bodies that fit");
     let named: Vec<(String, &Specialization)> =
-        bodies.iter().map(|body| (body.name.to_string(), body)).collect();
+        specializations.iter().map(|body| (body.name.to_string(), body)).collect();
     let session = Session::new();
     for arch in [Arch::SM_80, Arch::SM_90A] {
         let on_arch: Vec<_> =
@@ -39,7 +39,7 @@ fn main() {
             std::fs::write(format!("{stem}.{}.ptx", arch.name()), ptx).expect("a file to write");
         }
     }
-    let lines: String = bodies
+    let lines: String = specializations
         .iter()
         .map(|body| {
             let plan = &body.plan;

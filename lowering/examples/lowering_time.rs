@@ -7,7 +7,7 @@ use lowering::backend::host_asm::Family;
 use lowering::backend::llvm::{LlvmModule, StrengthReduction};
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit as cpu_emit;
-use lowering::driver::specialize::{KernelRequests, bodies};
+use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::frontend::syntax;
 use lowering::frontend::typeck::{self, Variant};
 use lowering::gpu::emit as gpu_emit;
@@ -52,22 +52,22 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
     let variants: Vec<Variant> = typeck::variants(&kernel, &mut errors);
     let checked = typeck::check(&kernel, &variants[0]).expect("a valid kernel");
     lap("parse and check");
-    let bodies = bodies(&checked.func, KernelRequests::default()).expect("bodies");
+    let specializations = specializations(&checked.func, KernelRequests::default()).expect("bodies");
     lap("analysis and layout");
     let mut module = session.module(Machine::Nvptx);
-    gpu_emit::declare(&mut module, bodies.iter().map(|body| &body.plan));
-    for body in &bodies {
+    gpu_emit::declare(&mut module, specializations.iter().map(|body| &body.plan));
+    for body in &specializations {
         body.plan.emit(&mut module, body.name);
     }
     let built = module.finish().expect("valid MLIR");
     lap("GPU: emission");
     let lowered = built.lower().expect("MLIR's passes");
     lap("GPU: MLIR passes");
-    let llvm =
-        LlvmModule::translate(&lowered, Arch::SM_80.processor(), StrengthReduction::Always).expect("LLVM IR");
+    let llvm = LlvmModule::translate(&lowered, Arch::SM_80.target_cpu(), StrengthReduction::Always)
+        .expect("LLVM IR");
     lap("GPU: LLVM IR, cleaned up");
     for arch in [Arch::SM_80, Arch::SM_90A] {
-        llvm.assemble(arch.processor()).expect("PTX");
+        llvm.assemble(arch.target_cpu()).expect("PTX");
         lap(if arch == Arch::SM_80 { "GPU: sm_80" } else { "GPU: sm_90a" });
     }
     let mut func = checked.func;

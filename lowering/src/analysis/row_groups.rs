@@ -18,8 +18,7 @@ pub(crate) fn separate(func: &mut Func, ramps: &[Value], extent: u32) -> Vec<Val
         let operation = op.kind.operation();
         let used: Vec<Value> =
             operation.operands().into_iter().filter(|operand| ramps.contains(operand)).collect();
-        carried |=
-            !used.is_empty() && matches!(operation.spread(func, &op.results), LayoutRelation::Carry(_));
+        carried |= !used.is_empty() && matches!(operation.spread(func, &op.results), LayoutRelation::Tied(_));
         if let Some(part) = parts.of(op) {
             counted.entry(part).or_default().extend(used);
         }
@@ -79,7 +78,7 @@ impl RowGroups {
         func.body.walk(&mut |op| {
             let operation = op.kind.operation();
             let groups = match operation.spread(func, &op.results) {
-                LayoutRelation::Carry(groups) => groups,
+                LayoutRelation::Tied(groups) => groups,
                 _ => vec![operation.operands().into_iter().chain(op.results.iter().copied()).collect()],
             };
             for group in groups {

@@ -37,7 +37,7 @@ impl Family {
         })
     }
 
-    fn processor(self, level: CpuLevel) -> TargetCpu {
+    fn target_cpu(self, level: CpuLevel) -> TargetCpu {
         let (triple, cpu) = match (self, level) {
             (Family::X86_64, CpuLevel::Baseline) => ("x86_64-unknown-linux-gnu", "x86-64"),
             (Family::X86_64, CpuLevel::V3) => ("x86_64-unknown-linux-gnu", "x86-64-v3"),
@@ -92,14 +92,14 @@ pub fn emit_for(
             let module = module.finish()?;
             let mlir = stages.is_some().then(|| module.text());
             let llvm =
-                LlvmModule::translate(&module.lower()?, family.processor(level), StrengthReduction::Always)?;
+                LlvmModule::translate(&module.lower()?, family.target_cpu(level), StrengthReduction::Always)?;
             if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
                 stages.push((level, StageTexts { mlir, llvm: llvm.text() }));
             }
             built = Some((machine, llvm));
         }
         let (_, llvm) = built.as_ref().expect("built above");
-        let text = llvm.assemble(family.processor(level))?;
+        let text = llvm.assemble(family.target_cpu(level))?;
         let name = format!("{entry}_{}", level.name());
         texts.push((level, embeddable(&text, &name, &format!("{entry}{LEVEL}"))?));
     }

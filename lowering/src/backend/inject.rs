@@ -70,6 +70,6 @@ const UNKNOWN: &str = r#"llvm.func @unknown(%out: !llvm.ptr) {
 fn select() -> Result<(), String> {
     let session = Session::new();
     let module = Module::parse(session.context(), UNKNOWN).ok_or("the injected module does not parse")?;
-    let processor = Arch::SM_80.processor();
-    LlvmModule::translate(&module, processor, StrengthReduction::Always)?.assemble(processor).map(|_| ())
+    let target_cpu = Arch::SM_80.target_cpu();
+    LlvmModule::translate(&module, target_cpu, StrengthReduction::Always)?.assemble(target_cpu).map(|_| ())
 }

@@ -219,7 +219,7 @@ const MOST_VERIFIED: c_uint = 256;
 
 const ASSEMBLY_FILE: c_int = 0;
 const RETURN_STATUS: c_int = 2;
-const OPTIMISE_AGGRESSIVE: c_int = 3;
+const OPTIMIZE_AGGRESSIVE: c_int = 3;
 const RELOCATION_PIC: c_int = 2;
 const CODE_MODEL_DEFAULT: c_int = 0;
 
@@ -243,7 +243,7 @@ const OPTIONS: &[&CStr] = &[
 const DISABLE_SLSR: &[&CStr] = &[c"lowering", c"-opt-disable=slsr"];
 
 /// Registers the back ends, once a process. A process that forks does so before: its children need not.
-pub fn initialise() {
+pub fn initialize() {
     static ONCE: Once = Once::new();
     // SAFETY: registration functions without arguments, called once; the option strings are static.
     ONCE.call_once(|| unsafe {
@@ -290,14 +290,14 @@ impl LlvmModule {
         like: TargetCpu,
         strength_reduction: StrengthReduction,
     ) -> Result<LlvmModule, String> {
-        initialise();
+        initialize();
         let machine = TargetMachine::new(like)?;
         let first = if like.is_gpu() { Owner::Pool } else { Owner::Module };
         let mut translated = LlvmModule::translate_in(first, module)?;
         if strength_reduction == StrengthReduction::IfSmall && translated.instructions() > SMALL {
             translated = LlvmModule::translate_in(Owner::Module, module)?;
         }
-        machine.optimise(&translated)?;
+        machine.optimize(&translated)?;
         Ok(translated)
     }
 
@@ -346,9 +346,9 @@ impl LlvmModule {
         self.functions().flat_map(blocks).map(count).sum()
     }
 
-    /// The module as assembly (PTX for a GPU) of `processor`.
-    pub fn assemble(&self, processor: TargetCpu) -> Result<String, String> {
-        let machine = TargetMachine::new(processor)?;
+    /// The module as assembly (PTX for a GPU) of `target_cpu`.
+    pub fn assemble(&self, target_cpu: TargetCpu) -> Result<String, String> {
+        let machine = TargetMachine::new(target_cpu)?;
         // SAFETY: a live module; the clone shares its context, which `self` keeps alive past the clone. Printing changes
         // the module, so it is the clone's.
         let module = unsafe { LLVMCloneModule(self.module) };
@@ -384,10 +384,11 @@ impl Drop for TargetMachine {
 }
 
 impl TargetMachine {
-    fn new(processor: TargetCpu) -> Result<TargetMachine, String> {
-        initialise();
+    fn new(target_cpu: TargetCpu) -> Result<TargetMachine, String> {
+        initialize();
         let text = |s: &str| CString::new(s).expect("no NUL in a target name");
-        let (triple, cpu, features) = (text(processor.triple), text(processor.cpu), text(processor.features));
+        let (triple, cpu, features) =
+            (text(target_cpu.triple), text(target_cpu.cpu), text(target_cpu.features));
         let mut target = ptr::null_mut();
         let mut message = ptr::null_mut();
         // SAFETY: NUL-terminated strings and valid out-pointers.
@@ -400,12 +401,12 @@ impl TargetMachine {
                 triple.as_ptr(),
                 cpu.as_ptr(),
                 features.as_ptr(),
-                OPTIMISE_AGGRESSIVE,
+                OPTIMIZE_AGGRESSIVE,
                 RELOCATION_PIC,
                 CODE_MODEL_DEFAULT,
             );
             if raw.is_null() {
-                return Err(format!("LLVM has no machine {processor:?}"));
+                return Err(format!("LLVM has no machine {target_cpu:?}"));
             }
             Ok(TargetMachine { raw, triple })
         }
@@ -422,7 +423,7 @@ impl TargetMachine {
         }
     }
 
-    fn optimise(&self, module: &LlvmModule) -> Result<(), String> {
+    fn optimize(&self, module: &LlvmModule) -> Result<(), String> {
         self.adopt(module);
         module.verify()?;
         let each = VERIFY_EACH && module.basic_blocks() <= MOST_VERIFIED;

@@ -27,12 +27,12 @@ impl Arch {
     }
 
     /// Whether kernels wait for the one before them by themselves.
-    pub fn follows(self) -> bool {
+    pub fn has_pdl(self) -> bool {
         self.capability >= pdl::CAPABILITY
     }
 
     /// LLVM picks the lowest PTX version that has the target.
-    pub fn processor(self) -> TargetCpu {
+    pub fn target_cpu(self) -> TargetCpu {
         TargetCpu { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features: "" }
     }
 }
@@ -75,8 +75,8 @@ fn versioned(ptx: String) -> String {
 
 /// The module without what a kernel and its neighbours in a stream tell each other, where the architecture has no
 /// instructions for it: a kernel is then launched when the one before it has ended.
-fn alone(ptx: String, arch: Arch) -> String {
-    if arch.follows() {
+fn without_pdl(ptx: String, arch: Arch) -> String {
+    if arch.has_pdl() {
         return ptx;
     }
     let others = |line: &&str| !line.trim_start().starts_with(pdl::ALONE);
@@ -93,12 +93,12 @@ pub fn emit(
     let own_code = bodies.iter().any(|(_, body)| body.plan.differs_by_capability());
     let groups = archs.chunks(if own_code { 1 } else { archs.len().max(1) });
     let texts: Result<Vec<_>, String> =
-        groups.map(|archs| together(session, bodies, archs, stages)).collect();
+        groups.map(|archs| emit_one_module(session, bodies, archs, stages)).collect();
     Ok(texts?.into_iter().flatten().collect())
 }
 
 /// PTX of architectures for which the same operations are emitted.
-fn together(
+fn emit_one_module(
     session: &Session,
     bodies: &[(String, &Specialization)],
     archs: &[Arch],
@@ -115,9 +115,12 @@ fn together(
     let lowered = built.lower()?;
     let Some(first) = archs.first() else { return Ok(vec![]) };
     // General bodies are launched where no other one can be.
-    let general = bodies.iter().all(|(_, body)| body.facts.is_empty());
+    let general = bodies.iter().all(|(_, body)| body.guards.is_empty());
     let strength_reduction = if general { StrengthReduction::IfSmall } else { StrengthReduction::Always };
-    let llvm = LlvmModule::translate(&lowered, first.processor(), strength_reduction)?;
+    let llvm = LlvmModule::translate(&lowered, first.target_cpu(), strength_reduction)?;
     stages.llvm = llvm.text();
-    archs.iter().map(|&arch| Ok((arch, versioned(alone(llvm.assemble(arch.processor())?, arch))))).collect()
+    archs
+        .iter()
+        .map(|&arch| Ok((arch, versioned(without_pdl(llvm.assemble(arch.target_cpu())?, arch)))))
+        .collect()
 }

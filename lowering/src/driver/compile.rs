@@ -21,7 +21,7 @@ use crate::backend::ptxas::Cubin;
 use crate::backend::sandbox;
 use crate::backend::sandbox::Failure;
 use crate::driver::options::{BuildOptions, DumpStage, Effort};
-use crate::driver::specialize::{KernelRequests, Specialization, bodies};
+use crate::driver::specialize::{KernelRequests, Specialization, specializations};
 use crate::driver::variant_errors::{
     MergedErrors, internal_error, report_spills, too_few_registers, too_many_elements,
 };
@@ -204,7 +204,7 @@ fn kernel_tokens(
 /// Everything known about one variant after lowering.
 #[derive(Debug)]
 pub struct LoweredVariant {
-    pub bodies: Vec<Specialization>,
+    pub specializations: Vec<Specialization>,
     pub scratch_bytes: u64,
     /// Whether the host code has a record.
     pub host_reports: bool,
@@ -229,7 +229,7 @@ pub struct GpuModule {
     pub capability: u32,
     pub exact: bool,
     /// Its position among the variant's bodies.
-    pub body: usize,
+    pub specialization: usize,
     pub ptx: Deflated,
     pub cubin: Option<Cubin>,
 }
@@ -237,7 +237,7 @@ pub struct GpuModule {
 /// A variant before its code exists.
 struct PreparedVariant {
     func: Func,
-    bodies: Vec<Specialization>,
+    specializations: Vec<Specialization>,
     host: Option<crate::cpu::emit::CpuPlan>,
     key: CacheKey,
     source: u64,
@@ -278,7 +278,7 @@ pub fn lower_variants(
         host_reports: prepared.host.as_ref().is_some_and(crate::cpu::emit::CpuPlan::reports),
         source: prepared.source,
         sites: prepared.func.sites,
-        bodies: prepared.bodies,
+        specializations: prepared.specializations,
         code,
     });
     let lowered: Vec<LoweredVariant> = lowered.collect();
@@ -313,7 +313,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     contract_floats(&mut func);
     ir::verify(&func).map_err(|what| internal("contract", what))?;
     let requests = KernelRequests::of(kernel, variant);
-    let bodies = bodies(&func, requests).map_err(|SmemOverflow(too_large)| {
+    let specializations = specializations(&func, requests).map_err(|SmemOverflow(too_large)| {
         let mut errors = Errors::new();
         for SmemRequest { loc, bytes } in too_large {
             let text = format!(
@@ -323,8 +323,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
         }
         errors
     })?;
-    too_many_elements(&bodies)?;
-    for body in &bodies {
+    too_many_elements(&specializations)?;
+    for body in &specializations {
         ir::verify(&body.plan.distributed.func).map_err(|what| internal("layout", what))?;
     }
     let trust = if kernel.options.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
@@ -336,8 +336,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     let text = ir::print(&func, &|_| None);
     let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets]);
     let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
-    dump_tiles(&func, &bodies, variant, options);
-    Ok(PreparedVariant { func, bodies, host, key, source })
+    dump_tiles(&func, &specializations, variant, options);
+    Ok(PreparedVariant { func, specializations, host, key, source })
 }
 
 /// A kernel for the host, and once more for neighbours side by side where there are views, or pointers with strides: of views that
@@ -375,7 +375,7 @@ fn codes(
         return Ok(codes.into_iter().flatten().collect());
     }
     let session = Session::new();
-    llvm::initialise();
+    llvm::initialize();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
     let share = |worker: usize| missing.iter().copied().skip(worker).step_by(workers).collect::<Vec<usize>>();
     let fail = |index: usize, failure: &Failure| {
@@ -436,7 +436,7 @@ fn lower(
         if let Some(injection) = options.inject {
             injection.strike()?;
         }
-        for (position, body) in prepared.bodies.iter().enumerate() {
+        for (position, body) in prepared.specializations.iter().enumerate() {
             let entry = entry_name(kernel, variant, body);
             let mut stages = StageTexts::default();
             let archs: Vec<Arch> =
@@ -453,7 +453,7 @@ fn lower(
                 let cubin =
                     options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
                 let (Arch { capability, exact }, ptx) = (arch, Deflated::new(ptx.as_bytes()));
-                code.modules.push(GpuModule { capability, exact, body: position, ptx, cubin });
+                code.modules.push(GpuModule { capability, exact, specialization: position, ptx, cubin });
             }
             print_line(&format!("{STAGE}PTX"));
         }
@@ -513,12 +513,12 @@ fn write_dump(path: &Path, text: &str) {
     }
 }
 
-fn dump_tiles(func: &Func, bodies: &[Specialization], variant: &Variant, options: &BuildOptions) {
+fn dump_tiles(func: &Func, specializations: &[Specialization], variant: &Variant, options: &BuildOptions) {
     if options.dump.contains(&DumpStage::Tile) {
         write_dump(&dump_path(&func.name, variant, "tile", options), &ir::print(func, &|_| None));
     }
     if options.dump.contains(&DumpStage::Layout) {
-        for body in bodies {
+        for body in specializations {
             let distributed = &body.plan.distributed;
             let layouts = |op: &ir::Op| {
                 op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)

@@ -29,15 +29,15 @@ use crate::gpu::layout::access::Alignment;
 use crate::gpu::layout::assign::{Distributed, distribute};
 use crate::gpu::layout::dot;
 use crate::gpu::layout::{Layout, ThreadConfig};
-use crate::gpu::opt::batch_reductions::gather;
-use crate::gpu::opt::delay_fp8_upcast::keep_bytes;
-use crate::gpu::opt::elide_selects::unmask;
-use crate::gpu::opt::hoist_loads::advance;
-use crate::gpu::opt::hoist_operand_conversion::hoist;
-use crate::gpu::opt::remat_narrow::hold;
-use crate::gpu::opt::remat_ranges::sink;
-use crate::gpu::opt::select_wgmma::stage;
-use crate::gpu::opt::thread_local_reductions::defer;
+use crate::gpu::opt::batch_reductions::batch_reductions;
+use crate::gpu::opt::delay_fp8_upcast::delay_fp8_upcast;
+use crate::gpu::opt::elide_selects::elide_selects;
+use crate::gpu::opt::hoist_loads::hoist_loads;
+use crate::gpu::opt::hoist_operand_conversion::hoist_operand_conversions;
+use crate::gpu::opt::remat_narrow::remat_narrow;
+use crate::gpu::opt::remat_ranges::remat_ranges;
+use crate::gpu::opt::select_wgmma::select_wgmma;
+use crate::gpu::opt::thread_local_reductions::keep_thread_local;
 use crate::ir::assumption::Assumption;
 use crate::ir::guard::{Guard, Symbol};
 use crate::ir::{Func, ParamId, ParamKind};
@@ -60,7 +60,7 @@ pub struct Specialization {
     pub name: &'static str,
     pub plan: GpuPlan,
     /// What must hold for this body to be right.
-    pub facts: Vec<Guard>,
+    pub guards: Vec<Guard>,
     pub gpus: Gpus,
 }
 
@@ -81,23 +81,23 @@ pub enum Gpus {
     WithClusters,
     WithoutClusters,
     /// Four warps multiply together what is in shared memory (`wgmma`).
-    WithGroups,
-    WithoutGroups,
+    WithWgmma,
+    WithoutWgmma,
 }
 
 impl Gpus {
     /// The first capability with clusters.
     const CLUSTERS: u32 = 90;
     /// The one capability whose warps multiply together.
-    const GROUPS: u32 = 90;
+    const WGMMA: u32 = 90;
 
     pub fn include(self, capability: u32) -> bool {
         match self {
             Gpus::All => true,
             Gpus::WithClusters => capability >= Gpus::CLUSTERS,
             Gpus::WithoutClusters => capability < Gpus::CLUSTERS,
-            Gpus::WithGroups => capability == Gpus::GROUPS,
-            Gpus::WithoutGroups => capability != Gpus::GROUPS,
+            Gpus::WithWgmma => capability == Gpus::WGMMA,
+            Gpus::WithoutWgmma => capability != Gpus::WGMMA,
         }
     }
 }
@@ -106,7 +106,7 @@ impl Specialization {
     /// What tells it from the variant's other bodies.
     pub fn label(&self) -> String {
         match self.gpus {
-            Gpus::All | Gpus::WithClusters | Gpus::WithGroups | Gpus::WithoutGroups => self.name.to_string(),
+            Gpus::All | Gpus::WithClusters | Gpus::WithWgmma | Gpus::WithoutWgmma => self.name.to_string(),
             Gpus::WithoutClusters => format!("{}.one_block", self.name),
         }
     }
@@ -186,15 +186,15 @@ impl KernelRequests {
 }
 
 /// The bodies of a kernel, for each GPU the one that asks most first; the last one has no facts.
-pub fn bodies(func: &Func, requests: KernelRequests) -> Result<Vec<Specialization>, SmemOverflow> {
+pub fn specializations(func: &Func, requests: KernelRequests) -> Result<Vec<Specialization>, SmemOverflow> {
     match requests.num_ctas {
-        None | Some(1) => bodies_for(func, requests, Gpus::All),
+        None | Some(1) => specializations_for(func, requests, Gpus::All),
         Some(num_ctas) => {
-            let mut bodies = bodies_for(func, requests, Gpus::WithClusters)?;
+            let mut specializations = specializations_for(func, requests, Gpus::WithClusters)?;
             let num_warps = requests.num_warps.map(|warps| (warps * num_ctas).min(MAX_WARPS));
             let alone = KernelRequests { num_warps, num_ctas: None, ..requests };
-            bodies.extend(bodies_for(func, alone, Gpus::WithoutClusters)?);
-            Ok(bodies)
+            specializations.extend(specializations_for(func, alone, Gpus::WithoutClusters)?);
+            Ok(specializations)
         }
     }
 }
@@ -221,101 +221,107 @@ fn moves_matrices(func: &Func) -> bool {
     found
 }
 
-fn bodies_for(
+fn specializations_for(
     written: &Func,
     requests: KernelRequests,
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut func = written.clone();
     let positive = defer_scale(&mut func);
-    let mut bodies = bodies_with_facts(&func, requests, gpus)?;
-    bodies.iter_mut().for_each(|body| body.facts.extend(positive.iter().cloned()));
-    let maxnreg = if bodies.is_empty() { requests.maxnreg } else { Some(register_limit::MAX_REGISTERS) };
+    let mut specializations = guarded_specializations(&func, requests, gpus)?;
+    specializations.iter_mut().for_each(|body| body.guards.extend(positive.iter().cloned()));
+    let maxnreg =
+        if specializations.is_empty() { requests.maxnreg } else { Some(register_limit::MAX_REGISTERS) };
     let plan = general(written, KernelRequests { maxnreg, ..requests })?;
-    bodies.push(Specialization { name: "general", plan, facts: vec![], gpus });
-    Ok(bodies)
+    specializations.push(Specialization { name: "general", plan, guards: vec![], gpus });
+    Ok(specializations)
 }
 
 /// The bodies that rely on facts.
-fn bodies_with_facts(
+fn guarded_specializations(
     func: &Func,
     requests: KernelRequests,
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
-    let mut bodies = vec![];
+    let mut specializations = vec![];
     let columns = if gpus == Gpus::All { transpose_operands(func) } else { vec![] };
     let mut orders: Vec<(&Func, SpecializationNames)> =
         std::iter::once(func).chain(&columns).zip(ORDERS).collect();
     if gpus == Gpus::All {
-        let copied = tensors(&orders, requests, &mut bodies);
+        let copied = tensors(&orders, requests, &mut specializations);
         // Bytes are multiplied in one order alone.
         let bytes = multiplies(func, |elem| elem.bytes() == 1);
         orders.retain(|(_, names)| !bytes || copied.is_empty() || copied.contains(&names.tensor));
     }
-    let others = if bodies.is_empty() { gpus } else { Gpus::WithoutGroups };
+    let others = if specializations.is_empty() { gpus } else { Gpus::WithoutWgmma };
     let strides = unit_strides(func, trust(requests, BoundsPolicy::Guarded));
-    let by_pointers = bodies.is_empty() && !accesses(func, Widened::InProducts).is_empty();
+    let by_pointers = specializations.is_empty() && !accesses(func, Widened::InProducts).is_empty();
     // Views of 16-bit floats are read by TMA, or copied to aligned rows.
     let of_f32_views =
         others == Gpus::All && !columns.is_empty() && multiplies(func, |elem| elem == DType::F32);
     // The aligned body, and those of products that move vectors in part.
     let with_vectors = |func: &Func, name, scalar| -> Result<Vec<Specialization>, SmemOverflow> {
-        let (plan, facts) = aligned(func.clone(), requests)?;
+        let (plan, guards) = aligned(func.clone(), requests)?;
         let partly = if by_pointers || of_f32_views {
-            partly_in_vectors(func, requests, &facts, scalar, others)?
+            partly_in_vectors(func, requests, &guards, scalar, others)?
         } else {
             vec![]
         };
-        let mut bodies = vec![Specialization { name, plan, facts, gpus: others }];
-        bodies.extend(partly);
-        Ok(bodies)
+        let mut specializations = vec![Specialization { name, plan, guards, gpus: others }];
+        specializations.extend(partly);
+        Ok(specializations)
     };
     for (UnitStrides { aligned: name, scalar, odd }, strides) in UNIT_STRIDES.into_iter().zip(&strides) {
         let mut near = func.clone();
         let equal = assume_unit_strides(&mut near, strides);
         for mut body in with_vectors(&near, name, scalar)? {
-            body.facts.extend(equal.iter().cloned());
-            bodies.push(body);
+            body.guards.extend(equal.iter().cloned());
+            specializations.push(body);
         }
-        let (plan, mut facts) = unaligned(near, requests)?;
-        facts.extend(equal);
-        bodies.push(Specialization { name: odd, plan, facts, gpus: others });
+        let (plan, mut guards) = unaligned(near, requests)?;
+        guards.extend(equal);
+        specializations.push(Specialization { name: odd, plan, guards, gpus: others });
     }
     if let Some((straight, turns)) = single_iteration(func) {
-        let (plan, mut facts) = aligned(straight.clone(), requests)?;
-        facts.extend(turns.iter().cloned());
-        bodies.push(Specialization { name: "single_turn", plan, facts, gpus: others });
-        if let Some((plan, mut facts)) = rotated(straight, requests)? {
-            facts.extend(turns);
-            bodies.push(Specialization { name: "single_turn_unaligned", plan, facts, gpus: others });
+        let (plan, mut guards) = aligned(straight.clone(), requests)?;
+        guards.extend(turns.iter().cloned());
+        specializations.push(Specialization { name: "single_turn", plan, guards, gpus: others });
+        if let Some((plan, mut guards)) = rotated(straight, requests)? {
+            guards.extend(turns);
+            specializations.push(Specialization {
+                name: "single_turn_unaligned",
+                plan,
+                guards,
+                gpus: others,
+            });
         }
     }
     if strides.is_empty() {
-        bodies.extend(many_programs::body(func, requests, others)?);
+        specializations.extend(many_programs::specialization(func, requests, others)?);
         let found = with_vectors(func, ORDERS[0].aligned, ORDERS[0].scalar)?;
-        if !found[0].facts.is_empty() {
-            bodies.extend(found);
-            if let Some((plan, facts)) = rotated(func.clone(), requests)? {
-                bodies.push(Specialization { name: "unaligned", plan, facts, gpus: others });
+        if !found[0].guards.is_empty() {
+            specializations.extend(found);
+            if let Some((plan, guards)) = rotated(func.clone(), requests)? {
+                specializations.push(Specialization { name: "unaligned", plan, guards, gpus: others });
             } else if columns.is_empty()
                 && (by_pointers || moves_matrices(func) && !multiplies(func, |_| true))
             {
-                let (plan, facts) = unaligned(func.clone(), requests)?;
+                let (plan, guards) = unaligned(func.clone(), requests)?;
                 let compares_less = || Ok(compared(&plan) < compared(&general(func, requests)?));
-                if !facts.is_empty() && (by_pointers || compares_less()?) {
-                    bodies.push(Specialization { name: ORDERS[0].odd, plan, facts, gpus: others });
+                if !guards.is_empty() && (by_pointers || compares_less()?) {
+                    specializations.push(Specialization { name: ORDERS[0].odd, plan, guards, gpus: others });
                 }
             }
         }
     }
     for (func, names) in orders.iter().filter(|_| !columns.is_empty()) {
         if names.aligned != ORDERS[0].aligned {
-            bodies.extend(with_vectors(func, names.aligned, names.scalar)?);
+            specializations.extend(with_vectors(func, names.aligned, names.scalar)?);
         }
-        let (plan, facts) = unaligned((*func).clone(), requests)?;
-        bodies.push(Specialization { name: names.odd, plan, facts, gpus });
+        let (plan, guards) = unaligned((*func).clone(), requests)?;
+        specializations.push(Specialization { name: names.odd, plan, guards, gpus });
     }
-    Ok(bodies)
+    Ok(specializations)
 }
 
 /// Adds the bodies whose products take blocks as the GPU copies them, first those that it copies out as well.
@@ -323,24 +329,25 @@ fn bodies_with_facts(
 fn tensors(
     orders: &[(&Func, SpecializationNames)],
     requests: KernelRequests,
-    bodies: &mut Vec<Specialization>,
+    specializations: &mut Vec<Specialization>,
 ) -> Vec<&'static str> {
     let (mut odd, mut found) = (vec![], vec![]);
-    let products = orders.first().map_or(0, |(func, _)| dot::count(func));
+    let products = orders.first().map_or(0, |(func, _)| dot::dot_count(func));
     for (func, names) in orders {
-        let Some((plan, facts)) = tensor(func, requests, &[DotResults::Copied, DotResults::InVectors]) else {
+        let Some((plan, guards)) = tensor(func, requests, &[DotResults::Copied, DotResults::InVectors])
+        else {
             continue;
         };
         // A row of what a single product makes need not begin as rows of its factors do.
         if products == 1
-            && let Some((plan, facts)) = tensor(func, requests, &[DotResults::Anywhere])
+            && let Some((plan, guards)) = tensor(func, requests, &[DotResults::Anywhere])
         {
-            odd.push(Specialization { name: names.tensor_odd, plan, facts, gpus: Gpus::WithGroups });
+            odd.push(Specialization { name: names.tensor_odd, plan, guards, gpus: Gpus::WithWgmma });
         }
-        bodies.push(Specialization { name: names.tensor, plan, facts, gpus: Gpus::WithGroups });
+        specializations.push(Specialization { name: names.tensor, plan, guards, gpus: Gpus::WithWgmma });
         found.push(names.tensor);
     }
-    bodies.append(&mut odd);
+    specializations.append(&mut odd);
     found
 }
 
@@ -385,17 +392,17 @@ fn tensor(func: &Func, requests: KernelRequests, results: &[DotResults]) -> Opti
     let with = |num_warps: u32, results: DotResults| {
         let requests = KernelRequests { num_warps: Some(num_warps), programs: Some(1), ..requests };
         let mut staged = func.clone();
-        let relied_on = stage(&mut staged, num_warps, results == DotResults::Copied);
+        let relied_on = select_wgmma(&mut staged, num_warps, results == DotResults::Copied);
         if relied_on.is_empty() {
             return None;
         }
-        let with_facts = if results == DotResults::Anywhere { unaligned } else { aligned };
-        let (plan, mut facts) = with_facts(staged, requests).ok()?;
-        facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
+        let specialize = if results == DotResults::Anywhere { unaligned } else { aligned };
+        let (plan, mut guards) = specialize(staged, requests).ok()?;
+        guards.extend(relied_on.into_iter().filter(|guard| !guards.contains(guard)).collect::<Vec<_>>());
         let runs = num_warps.is_power_of_two() || plan.allows_any_warp_count();
-        (runs && plan.tensor_maps().len() <= MAX_MAPS).then_some((plan, facts))
+        (runs && plan.tensor_maps().len() <= MAX_MAPS).then_some((plan, guards))
     };
-    let chosen = || [dot::odd_warps(func), dot::group_warps(func)].into_iter().flatten().collect();
+    let chosen = || [dot::odd_wgmma_warps(func), dot::wgmma_warps(func)].into_iter().flatten().collect();
     let warps: Vec<u32> = requests.num_warps.map_or_else(chosen, |warps| vec![warps]);
     warps.into_iter().find_map(|warps| results.iter().find_map(|&results| with(warps, results)))
 }
@@ -408,23 +415,23 @@ fn aligned(func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<Guard>)
     in_vectors(func, requests, Widened::All)
 }
 
-/// Bodies whose loops of products move vectors, and what is around them elements, where that asks for less than `facts`: a row of results
+/// Bodies whose loops of products move vectors, and what is around them elements, where that asks for less than `guards`: a row of results
 /// need not begin as rows of operands do. Where an extent is a multiple of a vector for one of two operands alone, this one moves in vectors.
 fn partly_in_vectors(
     func: &Func,
     requests: KernelRequests,
-    facts: &[Guard],
+    guards: &[Guard],
     names: ScalarNames,
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
-    let is_aligned = |fact: &Guard| matches!(fact, Guard::Aligned { .. });
+    let is_aligned = |guard: &Guard| matches!(guard, Guard::Aligned { .. });
     let (plan, in_loops) = in_vectors(func.clone(), requests, Widened::InProducts)?;
     let mut found = vec![];
     if !in_loops.iter().any(is_aligned) {
         return Ok(found);
     }
-    if !facts.iter().all(|fact| in_loops.contains(fact)) {
-        found.push(Specialization { name: names.epilogue, plan, facts: in_loops.clone(), gpus });
+    if !guards.iter().all(|guard| in_loops.contains(guard)) {
+        found.push(Specialization { name: names.epilogue, plan, guards: in_loops.clone(), gpus });
     }
     // Blocks of views have masks once they are accesses by element.
     let mut by_element = func.clone();
@@ -438,12 +445,12 @@ fn partly_in_vectors(
     if let [a, b] = operands[..] {
         for (operand, name) in [a, b].into_iter().zip(names.operands) {
             let (plan, fewer) = in_vectors(func.clone(), requests, Widened::Of(operand))?;
-            let drops_extent = in_loops.iter().any(|fact| {
-                let is_extent = matches!(fact, Guard::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
-                is_extent && !fewer.contains(fact)
+            let drops_extent = in_loops.iter().any(|guard| {
+                let is_extent = matches!(guard, Guard::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
+                is_extent && !fewer.contains(guard)
             });
             if drops_extent && fewer.iter().any(is_aligned) {
-                found.push(Specialization { name, plan, facts: fewer, gpus });
+                found.push(Specialization { name, plan, guards: fewer, gpus });
             }
         }
     }
@@ -460,25 +467,25 @@ fn in_vectors(
     let promised = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
     let (promised, signs) = needed_signs(&func, promised, widened);
     let assumptions = needed_multiples(&func, promised, widened);
-    keep_bytes(&mut func, &assumptions);
+    delay_fp8_upcast(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
-    let mut facts = alignment_facts(&plan.distributed.func);
-    facts.extend(strides);
+    let mut guards = alignment_guards(&plan.distributed.func);
+    guards.extend(strides);
     for (position, param) in func.params.iter().enumerate() {
         if let ParamKind::Scalar { value, .. } = param.kind
             && let Some(&by) = assumptions.multiples.get(&value)
         {
-            facts.push(Guard::Divisible { value: Symbol::Scalar(position as u32), by: by as u32 });
+            guards.push(Guard::Divisible { value: Symbol::Scalar(position as u32), by: by as u32 });
         }
     }
     let promised =
         func.assumptions.iter().filter(|assumption| !matches!(assumption, Assumption::Multiple(..)));
-    for fact in bounds.into_iter().chain(signs).chain(promised.map(Assumption::guard)) {
-        if !facts.contains(&fact) {
-            facts.push(fact);
+    for guard in bounds.into_iter().chain(signs).chain(promised.map(Assumption::guard)) {
+        if !guards.contains(&guard) {
+            guards.push(guard);
         }
     }
-    Ok((plan, facts))
+    Ok((plan, guards))
 }
 
 /// The same without a word on what divides what: rows are rotated, or elements move one by one, and neighbours by neighbouring threads.
@@ -491,24 +498,24 @@ fn unaligned(mut func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<G
         read_unrotated(&mut func, &assumptions);
     }
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
-    let mut facts = alignment_facts(&plan.distributed.func);
-    facts.extend(strides);
+    let mut guards = alignment_guards(&plan.distributed.func);
+    guards.extend(strides);
     let promised = func.assumptions.iter().map(Assumption::guard);
-    for fact in bounds.into_iter().chain(promised) {
-        if !facts.contains(&fact) {
-            facts.push(fact);
+    for guard in bounds.into_iter().chain(promised) {
+        if !guards.contains(&guard) {
+            guards.push(guard);
         }
     }
-    Ok((plan, facts))
+    Ok((plan, guards))
 }
 
 /// The same, if rows are rotated. It needs more registers than the aligned body, whose limit would have it spill.
 fn rotated(func: Func, requests: KernelRequests) -> Result<Option<(GpuPlan, Vec<Guard>)>, SmemOverflow> {
-    let (plan, facts) =
+    let (plan, guards) =
         unaligned(func, KernelRequests { maxnreg: Some(register_limit::MAX_REGISTERS), ..requests })?;
     let mut rotates = false;
     plan.distributed.func.body.walk(&mut |op| rotates |= matches!(op.kind, Kind::Rotate(_)));
-    Ok(rotates.then_some((plan, facts)))
+    Ok(rotates.then_some((plan, guards)))
 }
 
 fn plan(
@@ -516,7 +523,7 @@ fn plan(
     alignment: Alignment,
     requests: KernelRequests,
     assumptions: &LaunchAssumptions,
-    facts: &[Guard],
+    guards: &[Guard],
 ) -> Result<GpuPlan, SmemOverflow> {
     let KernelRequests { num_warps, num_stages, .. } = requests;
     let num_ctas = requests.num_ctas.unwrap_or(1);
@@ -527,16 +534,16 @@ fn plan(
     }
     let axes = AxisInfoMap::analyze(&func, assumptions);
     let mut distributed = distribute(&func, threads, &axes);
-    hoist(&mut distributed);
-    gather(&mut distributed);
-    advance(&mut distributed);
-    hold(&mut distributed);
-    unmask(&mut distributed);
-    defer(&mut distributed);
-    sink(&mut distributed);
+    hoist_operand_conversions(&mut distributed);
+    batch_reductions(&mut distributed);
+    hoist_loads(&mut distributed);
+    remat_narrow(&mut distributed);
+    elide_selects(&mut distributed);
+    keep_thread_local(&mut distributed);
+    remat_ranges(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
-    let mut plan = GpuPlan::new(distributed, programs, assumptions, facts)?;
+    let mut plan = GpuPlan::new(distributed, programs, assumptions, guards)?;
     plan.limit = register_limit::registers(requests.maxnreg, &plan.distributed, plan.threads());
     Ok(plan)
 }
@@ -547,7 +554,7 @@ const SMALL_PROGRAMS: u32 = 4;
 
 /// How each slice must be aligned for the accesses that were chosen, and of how many elements its length must be a multiple:
 /// one comparison then decides for a whole vector.
-fn alignment_facts(func: &Func) -> Vec<Guard> {
+fn alignment_guards(func: &Func) -> Vec<Guard> {
     let mut bytes: HashMap<u32, u32> = HashMap::new();
     let mut whole: HashMap<u32, u32> = HashMap::new();
     func.body.walk(&mut |op| {
@@ -566,7 +573,7 @@ fn alignment_facts(func: &Func) -> Vec<Guard> {
     });
     let aligned = bytes.into_iter().map(|(param, bytes)| Guard::Aligned { param, bytes });
     let whole = whole.into_iter().map(|(param, by)| Guard::Divisible { value: Symbol::Length(param), by });
-    let mut facts: Vec<Guard> = aligned.chain(whole).collect();
-    facts.sort();
-    facts
+    let mut guards: Vec<Guard> = aligned.chain(whole).collect();
+    guards.sort();
+    guards
 }

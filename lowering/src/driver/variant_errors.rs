@@ -52,8 +52,8 @@ impl MergedErrors {
 const MAX_ELEMENTS: usize = 1 << 16;
 
 /// Refuses tiles of which every thread would have thousands of elements in each of many operations.
-pub(crate) fn too_many_elements(bodies: &[Specialization]) -> Result<(), Errors> {
-    let counts = bodies.iter().map(Specialization::elements);
+pub(crate) fn too_many_elements(specializations: &[Specialization]) -> Result<(), Errors> {
+    let counts = specializations.iter().map(Specialization::elements);
     let Some((total, Some((loc, most)))) = counts.max_by_key(|&(total, _)| total) else { return Ok(()) };
     if total <= MAX_ELEMENTS {
         return Ok(());
@@ -105,8 +105,8 @@ pub(crate) fn report_spills(
     lowered: &[LoweredVariant],
     errors: &mut Errors,
 ) {
-    for (variant, LoweredVariant { bodies, code, .. }) in variants.iter().zip(lowered) {
-        let reporting: Vec<String> = bodies
+    for (variant, LoweredVariant { specializations, code, .. }) in variants.iter().zip(lowered) {
+        let reporting: Vec<String> = specializations
             .iter()
             .filter(|body| body.reports())
             .map(|body| entry_name(kernel, variant, body))
@@ -118,7 +118,7 @@ pub(crate) fn report_spills(
             let spilled = resources.spill_store_bytes + resources.spill_load_bytes;
             if spilled > 0 && !reporting.contains(&resources.entry) {
                 let arch = Arch { capability: module.capability, exact: module.exact };
-                let body = &bodies[module.body];
+                let body = &specializations[module.specialization];
                 let text = format!(
                     "{} spills on {}: its {} body stores {} bytes and loads {} a thread, at {} registers",
                     label(kernel, variant),

@@ -12,7 +12,7 @@ use crate::driver::specialize::Specialization;
 use crate::frontend::syntax::{Kernel, ParamType, TypeName};
 use crate::frontend::typeck::{ConstValue, Variant};
 use crate::gpu::emit::{Multicast, TensorMap};
-use crate::gpu::opt::select_wgmma::LINE;
+use crate::gpu::opt::select_wgmma::SWIZZLE_ROW_BYTES;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ops::Site;
 use crate::support::diagnostic::Loc;
@@ -126,7 +126,7 @@ fn site(site: &Site) -> TokenStream {
 // ---- GPU code
 
 fn module(expansion: &Expansion, index: usize, code: &GpuModule) -> TokenStream {
-    let body = &expansion.lowered[index].bodies[code.body];
+    let body = &expansion.lowered[index].specializations[code.specialization];
     let entry = entry_name(expansion.kernel, &expansion.variants[index], body);
     let data = body_data(body, &entry, code);
     let reports = body.reports();
@@ -165,8 +165,8 @@ fn body_data(body: &Specialization, entry: &str, code: &GpuModule) -> TokenStrea
     let [threads, programs, blocks, shared_bytes] = numbers;
     let (persistent, counted) = (plan.persistent(), plan.is_dynamic_persistent());
     let arch = Arch { capability: code.capability, exact: code.exact };
-    let follows = arch.follows() && plan.uses_pdl();
-    let facts = body.facts.iter().map(fact);
+    let follows = arch.has_pdl() && plan.uses_pdl();
+    let facts = body.guards.iter().map(fact);
     let maps = plan.tensor_maps().iter().map(tensor_map);
     let accesses = body.accesses().into_iter().map(|access| {
         let [line, param, bytes] = [access.line, access.param.0, access.bytes].map(Literal::u32_unsuffixed);
@@ -221,7 +221,7 @@ fn body_data(body: &Specialization, entry: &str, code: &GpuModule) -> TokenStrea
 fn tensor_map(map: &TensorMap) -> TokenStream {
     let param = Literal::u32_unsuffixed(map.memory.0);
     let block = map.block.iter().map(|&extent| Literal::u32_unsuffixed(extent));
-    let line = Literal::u32_unsuffixed(LINE);
+    let line = Literal::u32_unsuffixed(SWIZZLE_ROW_BYTES);
     let TensorMap { transposed, tf32, .. } = *map;
     let multicast = match map.multicast {
         Some(Multicast { axis, step, bytes }) => {

@@ -14,13 +14,13 @@ pub enum LayoutRelation {
     /// The result holds the operands' elements at other coordinates.
     View(Reindex),
     /// Results lie as the operands do with some axes gone.
-    Fold { axes: Vec<usize> },
+    Reduce { axes: Vec<usize> },
     /// The result lies as the accumulator, in a way that suits the multiplication; factors lie anyhow.
-    Product { acc: Option<Value> },
+    Dot { acc: Option<Value> },
     /// Groups of values that lie alike; other operands lie anyhow.
-    Carry(Vec<Vec<Value>>),
+    Tied(Vec<Vec<Value>>),
     /// The operand lies as the product of groups of warps does.
-    Grouped { transposed: bool },
+    WarpGroup { transposed: bool },
     /// Operand and result are unrelated.
     Free,
 }

@@ -121,7 +121,7 @@ impl Operation for For {
 
     fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
         let body = &self.body;
-        LayoutRelation::Carry(join(&[&self.inits, &body.args[1..], &body.yields, results]))
+        LayoutRelation::Tied(join(&[&self.inits, &body.args[1..], &body.yields, results]))
     }
 }
 
@@ -160,7 +160,7 @@ impl Operation for If {
     }
 
     fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
-        LayoutRelation::Carry(join(&[&self.then.yields, &self.otherwise.yields, results]))
+        LayoutRelation::Tied(join(&[&self.then.yields, &self.otherwise.yields, results]))
     }
 }
 
@@ -214,7 +214,7 @@ impl Operation for While {
     }
 
     fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
-        LayoutRelation::Carry(join(&[
+        LayoutRelation::Tied(join(&[
             &self.inits,
             &self.test.args,
             &self.body.args,

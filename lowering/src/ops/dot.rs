@@ -131,7 +131,7 @@ impl Operation for Dot {
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
-        LayoutRelation::Product { acc: self.acc }
+        LayoutRelation::Dot { acc: self.acc }
     }
 }
 

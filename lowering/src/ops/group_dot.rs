@@ -176,6 +176,6 @@ impl Operation for WarpGroupDot {
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
-        LayoutRelation::Product { acc: self.acc }
+        LayoutRelation::Dot { acc: self.acc }
     }
 }

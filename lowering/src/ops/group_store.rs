@@ -58,6 +58,6 @@ impl Operation for TmaStore {
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
-        LayoutRelation::Grouped { transposed: self.transposed }
+        LayoutRelation::WarpGroup { transposed: self.transposed }
     }
 }

@@ -101,7 +101,7 @@ impl Operation for Index {
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
-        LayoutRelation::Fold { axes: vec![self.axis] }
+        LayoutRelation::Reduce { axes: vec![self.axis] }
     }
 }
 
@@ -176,7 +176,7 @@ impl Operation for Gather {
     }
 
     fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
-        LayoutRelation::Carry(vec![vec![self.index, results[0]]])
+        LayoutRelation::Tied(vec![vec![self.index, results[0]]])
     }
 }
 

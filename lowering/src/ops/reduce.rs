@@ -68,7 +68,7 @@ impl Operation for Reduce {
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
-        LayoutRelation::Fold { axes: self.axes.clone() }
+        LayoutRelation::Reduce { axes: self.axes.clone() }
     }
 }
 

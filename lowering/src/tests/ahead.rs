@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 
 use super::{first, lines_with, ptx, ptx_of};
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::bodies;
+use crate::driver::specialize::specializations;
 
 /// What a kernel does with memory, and where its threads meet.
 fn check_memory(source: &str, expected: Expect) {
@@ -280,7 +280,7 @@ fn factors_of_products_are_copied_to_where_they_are_read() {
 fn a_ring_of_tiles_has_as_many_parts_as_fit() {
     let bytes = |source: &str| {
         let (func, requests) = first(source);
-        bodies(&func, requests).expect("bodies that fit")[0].plan.shared_bytes()
+        specializations(&func, requests).expect("bodies that fit")[0].plan.shared_bytes()
     };
     let with = |side: u32, stages: u32| bytes(&product(side, stages));
     // Two factors of two bytes an element.

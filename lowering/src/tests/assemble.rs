@@ -165,7 +165,8 @@ fn assemble(source: &str, options: &BuildOptions, parked: u32) -> (Table, Vec<St
         let lowered = lower_variants(&kernel, &variants, options, &mut errors);
         let lowered = lowered.unwrap_or_else(|| panic!("{}: {errors:?}", kernel.name));
         for (variant, lowered) in variants.iter().zip(&lowered) {
-            let entries = lowered.bodies.iter().map(|body| entry_name(&kernel, variant, body)).collect();
+            let entries =
+                lowered.specializations.iter().map(|body| entry_name(&kernel, variant, body)).collect();
             spills.extend(record(entries, lowered, &mut table, parked));
         }
     }
@@ -197,7 +198,8 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
         let arch = if module.exact { "sm_90a" } else { "sm_80" };
         let (cubin, ptx) = (module.cubin.as_ref().expect("there is an assembler"), text(&module.ptx));
         let found = ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
-        let (entry, body) = (&entries[module.body], &lowered.bodies[module.body]);
+        let (entry, body) =
+            (&entries[module.specialization], &lowered.specializations[module.specialization]);
         assert_eq!(found, version(module.capability, &ptx), "{entry} for {arch}");
         assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {arch}");
         let follows = body.plan.uses_pdl() && module.capability >= pdl::CAPABILITY;

@@ -8,7 +8,7 @@ use super::{first, func};
 use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 use crate::mlir::Session;
 
@@ -16,8 +16,9 @@ use crate::mlir::Session;
 fn check_ptx(source: &str, arch: Arch, expected: Expect) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let general = bodies.last().expect("a body");
+    let specializations =
+        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let general = specializations.last().expect("a body");
     let named = [("entry".into(), general)];
     let archs = [Arch::SM_80, Arch::SM_90A];
     let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
@@ -305,9 +306,10 @@ fn comparing_and_exchanging_on_the_host() {
 fn check_neighbours(source: &str, arch: Arch, expected: Expect) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    assert_eq!(bodies[0].name, "aligned");
-    let named = [("entry".into(), &bodies[0])];
+    let specializations =
+        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
+    assert_eq!(specializations[0].name, "aligned");
+    let named = [("entry".into(), &specializations[0])];
     let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut StageTexts::default()).expect("PTX");
     let lines = texts[0].1.lines().map(str::trim);
     let kept = lines.filter(|line| ["atom.", "red.", ".version"].iter().any(|part| line.contains(part)));

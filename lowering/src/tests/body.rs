@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::{first, func};
-use crate::driver::specialize::{KernelRequests, Specialization, bodies};
+use crate::driver::specialize::{KernelRequests, Specialization, specializations};
 use crate::ir;
 use crate::ir::guard::WithNames;
 use crate::mlir::Limit;
@@ -16,7 +16,7 @@ pub fn print(body: &Specialization, params: &[String]) -> String {
     let layouts = |op: &ir::Op| {
         op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
     };
-    let facts: String = body.facts.iter().map(|fact| format!("{}\n", WithNames(fact, params))).collect();
+    let facts: String = body.guards.iter().map(|fact| format!("{}\n", WithNames(fact, params))).collect();
     format!(
         "{}: {} warps, {} programs a block, {} bytes shared\n{}{facts}",
         body.name,
@@ -30,8 +30,8 @@ pub fn print(body: &Specialization, params: &[String]) -> String {
 fn check_aligned(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
-    expected.assert_eq(&print(&bodies[0], &params));
+    let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
+    expected.assert_eq(&print(&specializations[0], &params));
 }
 
 /// In a loop a row waits in its own registers for a number that all threads make, and wide for one of its own lanes'.
@@ -47,8 +47,8 @@ fn narrow_rows_in_loops_wait_narrow_for_numbers() {
                 }
             }";
         let func = func(&source.replace("SUM", sum));
-        let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
-        ir::print(&bodies[0].plan.distributed.func, &|_| None).matches("= hold").count()
+        let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
+        ir::print(&specializations[0].plan.distributed.func, &|_| None).matches("= hold").count()
     };
     assert_eq!(holds("tl::sum(x)"), 1);
     assert_eq!(holds("tl::sum(x, 1).col()"), 0);
@@ -59,8 +59,8 @@ fn narrow_rows_in_loops_wait_narrow_for_numbers() {
 fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
     let limits = |source: &str| {
         let requests = KernelRequests { maxnreg: Some(64), ..KernelRequests::default() };
-        let bodies = bodies(&func(source), requests).expect("bodies that fit");
-        bodies.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
+        let specializations = specializations(&func(source), requests).expect("bodies that fit");
+        specializations.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
     };
     let rows = "#[fuse_kernel()]
         fn k(x: &[f32], out: &mut [f32]) {
@@ -74,8 +74,8 @@ fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
 
 /// The limits of the bodies of a kernel that asks for none.
 fn own_limits(source: &str) -> Vec<(&'static str, Option<Limit>)> {
-    let bodies = bodies(&func(source), KernelRequests::default()).expect("bodies that fit");
-    bodies.iter().map(|body| (body.name, body.plan.limit)).collect()
+    let specializations = specializations(&func(source), KernelRequests::default()).expect("bodies that fit");
+    specializations.iter().map(|body| (body.name, body.plan.limit)).collect()
 }
 
 /// Without a limit ptxas makes one load after the store of what another one brought.
@@ -112,9 +112,9 @@ fn straight_code_has_registers_for_all_that_its_program_alone_loads() {
             }}"
         );
         let (func, requests) = first(&source);
-        let bodies = bodies(&func, requests).expect("bodies that fit");
-        assert_eq!(bodies.last().map(|body| (body.name, body.plan.limit)), Some(("general", None)));
-        let aligned = bodies.iter().find(|body| body.name == "aligned");
+        let specializations = specializations(&func, requests).expect("bodies that fit");
+        assert_eq!(specializations.last().map(|body| (body.name, body.plan.limit)), Some(("general", None)));
+        let aligned = specializations.iter().find(|body| body.name == "aligned");
         aligned.expect("a body in vectors").plan.limit
     };
     let own = "tl::load(y + at, i < n).to::<f32>()";
@@ -163,9 +163,9 @@ fn rows_that_begin_anywhere_leave_room_for_blocks() {
             }}"
         );
         let (func, requests) = first(&source);
-        let bodies = bodies(&func, requests).expect("bodies that fit");
-        assert_eq!((bodies[0].name, bodies[0].plan.limit), ("aligned", None));
-        let own = bodies.iter().find(|body| body.name == "unaligned");
+        let specializations = specializations(&func, requests).expect("bodies that fit");
+        assert_eq!((specializations[0].name, specializations[0].plan.limit), ("aligned", None));
+        let own = specializations.iter().find(|body| body.name == "unaligned");
         own.expect("a body for rows that begin anywhere").plan.limit
     };
     let beside = " * tl::load(w + i, i < n, 0.0).to::<f32>()";
@@ -205,8 +205,9 @@ fn one_block_is_enough_for_bytes_that_are_multiplied_at_any_alignment() {
                 tl::store(out + at, tl::dot(x, tl::trans(x)).to::<f32>());
             }}"
         );
-        let bodies = bodies(&func(&source), KernelRequests::default()).expect("bodies that fit");
-        bodies.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
+        let specializations =
+            specializations(&func(&source), KernelRequests::default()).expect("bodies that fit");
+        specializations.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
     };
     assert_eq!(limits("i8"), [("aligned", None), ("general", Some(Limit::Blocks(1)))]);
     assert_eq!(limits("f16"), [("aligned", None), ("general", None)]);
@@ -281,7 +282,7 @@ fn a_narrow_row_waits_narrow_for_its_reductions() {
 
 /// For each body of a kernel, the bytes that a thread moves at once, by line and argument.
 fn accesses(source: &str) -> String {
-    let bodies = bodies(&func(source), KernelRequests::default()).expect("bodies that fit");
+    let specializations = specializations(&func(source), KernelRequests::default()).expect("bodies that fit");
     let of = |body: &Specialization| {
         let each = body.accesses().into_iter();
         let texts: Vec<String> = each
@@ -289,7 +290,7 @@ fn accesses(source: &str) -> String {
             .collect();
         format!("{}: {}\n", body.name, texts.join(", "))
     };
-    bodies.iter().map(of).collect::<String>()
+    specializations.iter().map(of).collect::<String>()
 }
 
 /// What a trace says of an access: its line and how much of it moves at once, of views nothing where the GPU copies their blocks.
@@ -384,12 +385,12 @@ fn a_matrix_is_transposed_through_shared_memory() {
 fn check_blocks(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let lines: String = bodies(&func, KernelRequests::default())
+    let lines: String = specializations(&func, KernelRequests::default())
         .expect("bodies that fit")
         .iter()
         .map(|body| {
             let facts: Vec<String> =
-                body.facts.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
+                body.guards.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
             let plan = &body.plan;
             format!(
                 "{}: {} threads, {} programs: {}\n",
@@ -453,9 +454,10 @@ fn a_long_chain_waits_as_it_is() {
             tl::store(out + i, y - tl::sum(y, 0));
         }}"
     );
-    let bodies = bodies(&func(&source), KernelRequests::default()).expect("bodies that fit");
+    let specializations =
+        specializations(&func(&source), KernelRequests::default()).expect("bodies that fit");
     let mut names = vec![];
-    bodies[0].plan.distributed.func.body.walk(&mut |op| names.push(op.kind.operation().name()));
+    specializations[0].plan.distributed.func.body.walk(&mut |op| names.push(op.kind.operation().name()));
     assert_eq!(names.iter().filter(|name| **name == "add").count(), 12 + 1, "{names:?}");
     assert!(!names.contains(&"hold"), "{names:?}");
 }

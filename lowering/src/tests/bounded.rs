@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::{first, func};
-use crate::driver::specialize::{KernelRequests, Specialization, bodies};
+use crate::driver::specialize::{KernelRequests, Specialization, specializations};
 use crate::ir::guard::{Guard, WithNames};
 use crate::transform::strength_reduce::strength_reduce;
 
@@ -12,8 +12,8 @@ fn check(source: &str, expected: Expect) {
     let mut func = func(source);
     strength_reduce(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
-    let body = &bodies[0];
+    let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
+    let body = &specializations[0];
     let mut text = String::new();
     body.plan.distributed.func.body.walk(&mut |op| {
         let Some(place) = op.kind.operation().place() else { return };
@@ -25,7 +25,7 @@ fn check(source: &str, expected: Expect) {
             place.vector
         );
     });
-    for fact in &body.facts {
+    for fact in &body.guards {
         text += &format!("{}\n", WithNames(fact, &params));
     }
     expected.assert_eq(&text);
@@ -272,13 +272,13 @@ fn strides(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let mut text = String::new();
-    for body in bodies(&func, KernelRequests::default()).expect("bodies that fit") {
+    for body in specializations(&func, KernelRequests::default()).expect("bodies that fit") {
         let mut widths: Vec<String> = vec![];
         body.plan.distributed.func.body.walk(&mut |op| {
             let place = op.kind.operation().place();
             widths.extend(place.map(|place| format!("{} {}", params[place.param.index()], place.vector)));
         });
-        let ones = body.facts.iter().filter(|fact| matches!(fact, Guard::Equal { .. }));
+        let ones = body.guards.iter().filter(|fact| matches!(fact, Guard::Equal { .. }));
         let ones: Vec<String> = ones.map(|fact| WithNames(fact, &params).to_string()).collect();
         text += &format!("{}: {}; {}\n", body.name, ones.join(", "), widths.join(", "));
     }
@@ -467,11 +467,15 @@ fn many_programs_read_rows_again_through_the_cache() {
         let (func, requests) = first(&source(warps));
         let describe = |body: Specialization| {
             let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-            let facts = body.facts.iter().map(|fact| WithNames(fact, &names).to_string());
+            let facts = body.guards.iter().map(|fact| WithNames(fact, &names).to_string());
             let programs: Vec<String> = facts.filter(|fact| fact.contains("num_programs")).collect();
             format!("{}: {}; {:?}\n", body.name, programs.join(", "), body.plan.limit)
         };
-        bodies(&func, requests).expect("bodies that fit").into_iter().map(describe).collect::<String>()
+        specializations(&func, requests)
+            .expect("bodies that fit")
+            .into_iter()
+            .map(describe)
+            .collect::<String>()
     };
     expect![[r#"
         single_turn: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None

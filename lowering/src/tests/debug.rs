@@ -9,7 +9,7 @@ use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 use crate::mlir::Session;
 use crate::support::diagnostic::source_text;
@@ -97,8 +97,9 @@ fn check_ptx(source: &str, words: &[&str], expected: Expect) {
     let _beside = lowering_beside();
     let (mut func, requests) = first(source);
     func.reports = true;
-    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let general = bodies.last().expect("a general body");
+    let specializations =
+        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let general = specializations.last().expect("a general body");
     assert!(general.reports());
     let archs = [Arch::SM_80, Arch::SM_90A];
     let named = [("entry".into(), general)];
@@ -175,8 +176,8 @@ fn check_facts(source: &str, expected: Expect) {
     let (mut func, requests) = first(source);
     ir::strip_debug(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let bodies = bodies(&func, requests).expect("bodies that fit");
-    let text = print(&bodies[0], &params);
+    let specializations = specializations(&func, requests).expect("bodies that fit");
+    let text = print(&specializations[0], &params);
     let shown = |line: &&str| line.contains("load") || line.contains("store") || line.starts_with("kernel");
     let (code, facts) = text.split_once("\n}\n").expect("a body and its facts");
     let mut lines: Vec<&str> =

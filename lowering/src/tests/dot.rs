@@ -14,10 +14,10 @@ use crate::backend::host_asm;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit::CpuPlan;
-use crate::driver::specialize::bodies;
+use crate::driver::specialize::specializations;
 use crate::gpu::emit::smem_operand::{LineOrder, OperandTile};
 use crate::gpu::layout::dot::{
-    DotMethod, DotOperand, MmaShape, WarpTiling, block_layout, factor_layout, method, sum_layout,
+    DotMethod, DotOperand, MmaShape, WarpTiling, fma_acc_layout, method, mma_acc_layout, mma_operand_layout,
 };
 use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
 use crate::ir::{Shape, Type};
@@ -70,8 +70,8 @@ fn documented(dtype: DType) -> Documented {
 
 fn instruction(dtype: DType) -> &'static MmaShape {
     match method(dtype, InputPrecision::Tf32) {
-        DotMethod::Warp(instruction) => instruction,
-        DotMethod::Thread => panic!("{dtype} has no instruction"),
+        DotMethod::Mma(instruction) => instruction,
+        DotMethod::Fma => panic!("{dtype} has no instruction"),
     }
 }
 
@@ -79,11 +79,11 @@ fn instruction(dtype: DType) -> &'static MmaShape {
 fn fragments_are_those_of_the_manual() {
     for dtype in [DType::F16, DType::BF16, DType::I8, DType::F32, DType::F64] {
         let (own, manual) = (instruction(dtype), documented(dtype));
-        let (rows, columns, inner) = (own.rows, own.columns, own.inner);
+        let (rows, columns, inner) = (own.m, own.n, own.k);
         let parts = [
-            (&own.left, [rows, inner], manual.left),
-            (&own.right, [inner, columns], manual.right),
-            (&own.sum, [rows, columns], manual.sum),
+            (&own.a, [rows, inner], manual.left),
+            (&own.b, [inner, columns], manual.right),
+            (&own.acc, [rows, columns], manual.sum),
         ];
         for (fragment, shape, manual) in parts {
             let shape = Shape::new(shape);
@@ -122,16 +122,16 @@ proptest! {
         dtype in dtypes(), [m, n, steps] in extents(), batch in 0u32..3, warps in 0u32..4, deal in deals(),
     ) {
         let own = instruction(dtype);
-        let inner = steps * own.inner;
+        let inner = steps * own.k;
         let shape = |rows: u32, columns: u32| match batch {
             0 => Shape::new([rows, columns]),
             batch => Shape::new([1 << batch, rows, columns]),
         };
-        let sum = sum_layout(own, &shape(m, n), 1 << warps, deal);
+        let sum = mma_acc_layout(own, &shape(m, n), 1 << warps, deal);
         check_covers(&sum)?;
-        check_covers(&factor_layout(own, DotOperand::Left, &shape(m, inner), &sum))?;
-        check_covers(&factor_layout(own, DotOperand::Right, &shape(inner, n), &sum))?;
-        check_covers(&block_layout(&shape(m, n), 1 << warps, deal))?;
+        check_covers(&mma_operand_layout(own, DotOperand::A, &shape(m, inner), &sum))?;
+        check_covers(&mma_operand_layout(own, DotOperand::B, &shape(inner, n), &sum))?;
+        check_covers(&fma_acc_layout(&shape(m, n), 1 << warps, deal))?;
     }
 
     /// Every element of the result is the sum of the products of its row and column, as the lanes of the manual bring
@@ -141,11 +141,11 @@ proptest! {
         dtype in dtypes(), [m, n, steps] in extents(), warps in 0u32..4, deal in deals(),
     ) {
         let (own, manual) = (instruction(dtype), documented(dtype));
-        let inner = steps * own.inner;
-        let sum = sum_layout(own, &Shape::new([m, n]), 1 << warps, deal);
-        let left = factor_layout(own, DotOperand::Left, &Shape::new([m, inner]), &sum);
-        let right = factor_layout(own, DotOperand::Right, &Shape::new([inner, n]), &sum);
-        let offsets = [own.left.offsets(left.shape()), own.right.offsets(right.shape()), own.sum.offsets(sum.shape())];
+        let inner = steps * own.k;
+        let sum = mma_acc_layout(own, &Shape::new([m, n]), 1 << warps, deal);
+        let left = mma_operand_layout(own, DotOperand::A, &Shape::new([m, inner]), &sum);
+        let right = mma_operand_layout(own, DotOperand::B, &Shape::new([inner, n]), &sum);
+        let offsets = [own.a.offsets(left.shape()), own.b.offsets(right.shape()), own.acc.offsets(sum.shape())];
         // Which lane and element the manual has at a place of a fragment.
         let at = |of: fn(u32, u32) -> (u32, u32), count: usize, place: (u32, u32)| {
             (0..32).flat_map(|lane| (0..count as u32).map(move |i| (lane, i))).find(|&(lane, i)| of(lane, i) == place)
@@ -159,8 +159,8 @@ proptest! {
                     let result = tile.plus(offset).plus(sum.thread(lane, warp));
                     let (row, column) = (manual.sum)(lane, i as u32);
                     let mut summed = vec![];
-                    for step in (0..inner).step_by(own.inner as usize) {
-                        for k in 0..own.inner {
+                    for step in (0..inner).step_by(own.k as usize) {
+                        for k in 0..own.k {
                             let (lane, i) = at(manual.left, offsets[0].len(), (row, k)).expect("a place");
                             let a = tile.set(1, step).plus(offsets[0][i as usize]).plus(left.thread(lane, warp));
                             let (lane, i) = at(manual.right, offsets[1].len(), (k, column)).expect("a place");
@@ -186,9 +186,9 @@ fn a_product_is_a_factor_of_the_next_where_it_lies() {
     for (rows, middle, columns, warps) in
         [(64, 64, 128, 4), (128, 64, 64, 8), (16, 32, 8, 1), (64, 48, 96, 2)]
     {
-        let first = sum_layout(own, &Shape::new([rows, middle]), warps, WarpTiling::Rows);
-        let second = sum_layout(own, &Shape::new([rows, columns]), warps, WarpTiling::Rows);
-        let factor = factor_layout(own, DotOperand::Left, &Shape::new([rows, middle]), &second);
+        let first = mma_acc_layout(own, &Shape::new([rows, middle]), warps, WarpTiling::Rows);
+        let second = mma_acc_layout(own, &Shape::new([rows, columns]), warps, WarpTiling::Rows);
+        let factor = mma_operand_layout(own, DotOperand::A, &Shape::new([rows, middle]), &second);
         assert!(matches!(conversion(&first, &factor), Conversion::Registers(_)), "{first}\n{factor}");
     }
 }
@@ -252,9 +252,9 @@ fn a_sum_of_products_is_dealt_out_in_squares() {
             }}"
         );
         let (func, requests) = first(&source);
-        let bodies = bodies(&func, requests).expect("bodies that fit");
-        let (dot, layouts) = (Cell::new(None), &bodies[0].plan.distributed.layouts);
-        bodies[0].plan.distributed.func.body.walk(&mut |op| {
+        let specializations = specializations(&func, requests).expect("bodies that fit");
+        let (dot, layouts) = (Cell::new(None), &specializations[0].plan.distributed.layouts);
+        specializations[0].plan.distributed.func.body.walk(&mut |op| {
             if matches!(op.kind, Kind::Dot(_)) {
                 dot.set(Some(op.results[0]));
             }
@@ -297,8 +297,8 @@ const CHAIN: &str = "#[fuse_kernel(num_warps = 4)]
 fn check_body(source: &str, expected: Expect) {
     let (func, requests) = first(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let bodies = bodies(&func, requests).expect("bodies that fit");
-    expected.assert_eq(&print(&bodies[0], &params));
+    let specializations = specializations(&func, requests).expect("bodies that fit");
+    expected.assert_eq(&print(&specializations[0], &params));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::backend::host_asm::{CpuLevel, Family};
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit as cpu_emit;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::{Machine, Session, Vectors};
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
@@ -17,10 +17,12 @@ use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 fn check_gpu(source: &str, expected: [Expect; 2]) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    assert_eq!(bodies[0].name, "aligned");
+    let specializations =
+        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
+    assert_eq!(specializations[0].name, "aligned");
     let mut stages = StageTexts::default();
-    let texts = nvptx::emit(&Session::new(), &[("entry".into(), &bodies[0])], &[Arch::SM_80], &mut stages);
+    let texts =
+        nvptx::emit(&Session::new(), &[("entry".into(), &specializations[0])], &[Arch::SM_80], &mut stages);
     let (_, ptx) = texts.expect("PTX").remove(0);
     let [mlir, text] = expected;
     mlir.assert_eq(&stages.mlir);

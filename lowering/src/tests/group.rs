@@ -5,9 +5,9 @@ use expect_test::{Expect, expect};
 use super::layout::check_covers;
 use super::{first, lines_with, ptx, ptx_of};
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{Specialization, bodies};
+use crate::driver::specialize::{Specialization, specializations};
 use crate::gpu::layout::Coord;
-use crate::gpu::layout::dot::{group_factor_layout, group_fragments, group_layout};
+use crate::gpu::layout::dot::{wgmma_a_layout, wgmma_acc_layout, wgmma_fragments};
 use crate::gpu::opt::select_wgmma::WarpGroupTiling;
 use crate::ir;
 use crate::ir::Shape;
@@ -55,7 +55,7 @@ fn groups_share_rows_first() {
 /// Each instruction of a group finds its elements in the registers of one thread, in the order of the manual.
 #[test]
 fn groups_hold_the_fragments_of_the_manual() {
-    let [sum, factor] = group_fragments();
+    let [sum, factor] = wgmma_fragments();
     for (i, offset) in sum.offsets(&Shape::new([64, 8])).into_iter().enumerate() {
         assert_eq!(offset, at(documented(0, 0, i as u32)), "sum {i}");
     }
@@ -64,8 +64,8 @@ fn groups_hold_the_fragments_of_the_manual() {
     }
     for ([rows, columns], warps, [along_rows, along_columns]) in RESULTS {
         let inner = 32;
-        let sum = group_layout(&Shape::new([rows, columns]), warps);
-        let factor = group_factor_layout(&Shape::new([rows, inner]), &sum);
+        let sum = wgmma_acc_layout(&Shape::new([rows, columns]), warps);
+        let factor = wgmma_a_layout(&Shape::new([rows, inner]), &sum);
         check_covers(&sum).expect("every element has a place");
         check_covers(&factor).expect("every element has a place");
         let share = columns / along_columns;
@@ -150,7 +150,7 @@ fn large(source: &str) -> String {
 
 fn all_bodies(source: &str) -> Vec<Specialization> {
     let (func, requests) = first(source);
-    bodies(&func, requests).expect("bodies that fit")
+    specializations(&func, requests).expect("bodies that fit")
 }
 
 /// The first body's name and products, for each list of changes.
@@ -360,9 +360,10 @@ fn other_products_are_multiplied_by_warps() {
 /// A GPU whose warps multiply together has a body of its own; what it does not take goes to the general one.
 #[test]
 fn each_gpu_has_its_bodies() {
-    let bodies = all_bodies(PRODUCT);
+    let specializations = all_bodies(PRODUCT);
     let of = |capability: u32| {
-        let own = bodies.iter().filter(|body| body.gpus.include(capability)).map(Specialization::label);
+        let own =
+            specializations.iter().filter(|body| body.gpus.include(capability)).map(Specialization::label);
         format!("sm_{capability}: {}\n", own.collect::<Vec<_>>().join(", "))
     };
     expect![[r#"
@@ -377,11 +378,11 @@ fn each_gpu_has_its_bodies() {
 /// A factor by columns is read as its transpose, for which the map has its last two axes in the other order.
 #[test]
 fn factors_by_columns_are_copied_as_they_lie() {
-    let bodies = all_bodies(PRODUCT);
+    let specializations = all_bodies(PRODUCT);
     let (func, _) = first(PRODUCT);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let of = |body: &Specialization| {
-        let strides = body.facts.iter().map(|fact| WithNames(fact, &params).to_string());
+        let strides = body.guards.iter().map(|fact| WithNames(fact, &params).to_string());
         let strides: Vec<String> = strides.filter(|fact| fact.contains("stride")).collect();
         let maps: Vec<String> =
             body.plan.tensor_maps().iter().map(|map| map.transposed.to_string()).collect();
@@ -405,7 +406,7 @@ fn factors_by_columns_are_copied_as_they_lie() {
         %25 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
         tensor_tt_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(1), 8 divides b.stride(1), a.stride(0) is 1, b.stride(0) is 1; transposed true, true
         %25 = group_dot transposed [64, 64] of a(%19, %22), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
-    "#]].assert_eq(&bodies.iter().take(8).map(of).collect::<String>());
+    "#]].assert_eq(&specializations.iter().take(8).map(of).collect::<String>());
 }
 
 /// Orders are for few views that are only read, and read as factors.
@@ -428,7 +429,7 @@ fn views_are_what_copies_ask_for() {
     let (func, _) = first(PRODUCT);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let facts = |body: &Specialization| -> String {
-        body.facts.iter().map(|fact| format!("{}\n", WithNames(fact, &params))).collect()
+        body.guards.iter().map(|fact| format!("{}\n", WithNames(fact, &params))).collect()
     };
     expect![[r#"
         1 <= a.shape(0)

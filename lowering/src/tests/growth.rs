@@ -13,7 +13,7 @@ use crate::backend::host_asm::Family;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit::CpuPlan;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir::Func;
 use crate::mlir::Session;
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
@@ -38,11 +38,12 @@ fn lower(source: &str) -> [(&'static str, Duration); 4] {
     let start = now();
     let checked: Func = func(source);
     let after_check = now();
-    let bodies = bodies(&checked, KernelRequests { programs: Some(1), ..KernelRequests::default() })
-        .expect("they fit");
+    let specializations =
+        specializations(&checked, KernelRequests { programs: Some(1), ..KernelRequests::default() })
+            .expect("they fit");
     let after_bodies = now();
     let session = Session::new();
-    for body in &bodies {
+    for body in &specializations {
         let named = [("entry".into(), body)];
         nvptx::emit(&session, &named, &[Arch::SM_80], &mut StageTexts::default()).expect("PTX");
     }

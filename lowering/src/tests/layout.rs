@@ -48,14 +48,14 @@ pub fn check_covers(layout: &Layout) -> Result<(), TestCaseError> {
     }
     prop_assert_eq!(places.len() as u64, layout.shape().elements(), "{}", layout);
     let idle = [layout.lane_bases(), layout.warp_bases()].concat();
-    let sets = if layout.dealt().is_none() { layout.sets() } else { 1 };
+    let sets = if layout.set_axis().is_none() { layout.sets() } else { 1 };
     let replicas = sets << idle.into_iter().filter(|basis| *basis == Coord::ZERO).count();
     prop_assert!(places.values().all(|&count| count == replicas), "{layout}");
     // One of them writes: the one that has none of the idle bits.
     let mut writers: HashMap<Coord, u32> = HashMap::new();
-    let warps = (0..layout.num_warps()).filter(|warp| warp & layout.idle_warps() == 0);
+    let warps = (0..layout.num_warps()).filter(|warp| warp & layout.replicated_warps() == 0);
     for (warp, lane) in warps.flat_map(|warp| (0..32).map(move |lane| (warp, lane))) {
-        if lane & layout.idle_lanes() == 0 {
+        if lane & layout.replicated_lanes() == 0 {
             for register in 0..layout.register_count() {
                 *writers.entry(layout.coord(register, lane, warp)).or_default() += 1;
             }
@@ -77,7 +77,7 @@ proptest! {
     fn layouts_for_scans_cover_their_tiles(shape in shape(), axes in (0usize..3, 0usize..3), vector in 0u32..4, warps in 0u32..5) {
         let (fast, axis) = (axes.0 % shape.rank(), axes.1 % shape.rank());
         if fast != axis {
-            check_covers(&Layout::of_runs(&shape, fast, axis, 1 << vector, 1 << warps))?;
+            check_covers(&Layout::for_scan(&shape, fast, axis, 1 << vector, 1 << warps))?;
         }
     }
 

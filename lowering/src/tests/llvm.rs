@@ -24,7 +24,7 @@ fn multiplications(rows: u32, strength_reduction: StrengthReduction) -> usize {
         stores.collect::<String>()
     );
     let module = Module::parse(session.context(), &text).expect("valid MLIR");
-    let processor = Arch::SM_80.processor();
+    let processor = Arch::SM_80.target_cpu();
     let llvm = LlvmModule::translate(&module, processor, strength_reduction).expect("LLVM IR");
     let ptx = llvm.assemble(processor).expect("PTX");
     ptx.matches("mul.lo").count() + ptx.matches("mad.lo").count()

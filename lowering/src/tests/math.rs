@@ -13,7 +13,7 @@ use crate::backend::host_asm::Family;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit::CpuPlan;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::Session;
 use crate::ops::scalar;
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
@@ -304,10 +304,12 @@ fn instructions(session: &Session, dtype: &str, value: &str) -> usize {
             tl::store(out + i, {value});
         }}"
     ));
-    let bodies =
-        bodies(&func, KernelRequests { num_warps: Some(4), programs: Some(1), ..KernelRequests::default() })
-            .expect("bodies that fit");
-    let named = [("apply".to_string(), &bodies[0])];
+    let specializations = specializations(
+        &func,
+        KernelRequests { num_warps: Some(4), programs: Some(1), ..KernelRequests::default() },
+    )
+    .expect("bodies that fit");
+    let named = [("apply".to_string(), &specializations[0])];
     let texts = nvptx::emit(session, &named, &[Arch::SM_80], &mut StageTexts::default()).expect("PTX");
     let lines = texts[0].1.lines().map(str::trim);
     let code: Vec<&str> = lines.filter(|line| line.ends_with(';') && !line.starts_with('.')).collect();

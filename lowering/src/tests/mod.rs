@@ -64,7 +64,7 @@ use self::site::lowering_beside;
 use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{KernelRequests, Specialization, bodies};
+use crate::driver::specialize::{KernelRequests, Specialization, specializations};
 use crate::driver::variant_errors::MergedErrors;
 use crate::frontend::syntax;
 use crate::frontend::typeck as checker;
@@ -169,8 +169,9 @@ fn ptx(source: &str, arch: Arch) -> String {
 fn ptx_of(source: &str, arch: Arch, accepts: impl Fn(&Specialization) -> bool) -> String {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let body = bodies.iter().find(|body| accepts(body)).expect("a body for each GPU");
+    let specializations =
+        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let body = specializations.iter().find(|body| accepts(body)).expect("a body for each GPU");
     let named = [("entry".into(), body)];
     let archs = [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| body.gpus.include(arch.capability));
     let archs: Vec<Arch> = archs.collect();

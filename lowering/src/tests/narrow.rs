@@ -11,7 +11,7 @@ use super::{first, ptx};
 use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::Session;
 use crate::support::dtype::{DType, Float8Format, to_f16};
 
@@ -132,8 +132,9 @@ fn upper_halves_of_products_on_the_host() {
 fn check_conversions(source: &str, arch: Arch, expected: Expect) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let bodies = bodies(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let named = [("entry".into(), &bodies[0])];
+    let specializations =
+        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let named = [("entry".into(), &specializations[0])];
     let archs = [Arch::SM_80, Arch::SM_90A];
     let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
     let (_, ptx) = texts.iter().find(|(other, _)| *other == arch).expect("the architecture");

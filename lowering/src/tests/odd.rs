@@ -1,7 +1,7 @@
 //! Tiles whose extents are not powers of two through analysis and layout, shape operations included.
 
 use super::func;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 
 const SOURCE: &str = "
@@ -29,7 +29,7 @@ fn every_shape_has_a_layout() {
                     num_ctas: Some(num_ctas),
                     ..KernelRequests::default()
                 };
-                for body in bodies(&func, requests).expect("little shared memory") {
+                for body in specializations(&func, requests).expect("little shared memory") {
                     ir::verify(&body.plan.distributed.func).expect("valid tile IR");
                 }
             }
@@ -52,7 +52,7 @@ fn k<T: Element>(x: &[T], out: &mut [T]) {{
     {stores}
 }}"
     ));
-    for body in bodies(&func, KernelRequests { num_warps: Some(4), ..KernelRequests::default() })
+    for body in specializations(&func, KernelRequests { num_warps: Some(4), ..KernelRequests::default() })
         .expect("little shared memory")
     {
         ir::verify(&body.plan.distributed.func).expect("valid tile IR");

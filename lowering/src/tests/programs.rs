@@ -2,7 +2,7 @@
 
 use super::func;
 use crate::devtools::fuzzgen::generate;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 
 #[test]
@@ -18,7 +18,7 @@ fn random_programs_have_layouts() {
                 num_ctas: Some(num_ctas),
                 ..KernelRequests::default()
             };
-            for body in bodies(&func, requests).expect("little shared memory") {
+            for body in specializations(&func, requests).expect("little shared memory") {
                 ir::verify(&body.plan.distributed.func).expect("valid tile IR");
             }
         }

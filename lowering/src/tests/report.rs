@@ -7,7 +7,7 @@ use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit as cpu_emit;
-use crate::driver::specialize::bodies;
+use crate::driver::specialize::specializations;
 use crate::mlir::{Machine, Session, Vectors, report};
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
@@ -15,8 +15,8 @@ use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 fn gpu(source: &str, reports: bool) -> String {
     let (mut func, requests) = first(source);
     func.reports = reports;
-    let bodies = bodies(&func, requests).expect("bodies that fit");
-    let general = bodies.last().expect("a general body");
+    let specializations = specializations(&func, requests).expect("bodies that fit");
+    let general = specializations.last().expect("a general body");
     assert_eq!(general.reports(), reports);
     let mut stages = StageTexts::default();
     nvptx::emit(&Session::new(), &[("entry".into(), general)], &[Arch::SM_80], &mut stages).expect("PTX");

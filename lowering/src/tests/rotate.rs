@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::run::{Arg, load_bodies};
 use super::{func, ptx_of};
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 
 /// A row in one tile: read, added up, moved by a column's number, written.
@@ -71,7 +71,7 @@ const TWICE: &str = "#[fuse_kernel]
 
 /// What a kernel computes with its body for such rows, of every number of elements that ends or begins somewhere else.
 fn check(source: &str, widths: impl Iterator<Item = usize> + Clone) {
-    let names: Vec<&str> = bodies(&func(source), KernelRequests::default())
+    let names: Vec<&str> = specializations(&func(source), KernelRequests::default())
         .expect("bodies that fit")
         .iter()
         .map(|body| body.name)
@@ -123,7 +123,7 @@ fn rows_in_pieces_are_rotated() {
 #[test]
 fn loops_are_rotated_for_their_own_accesses() {
     let source = TWICE.replace("n: i32)", "n: i32, m: i32)").replace("out + row * n", "out + row * m");
-    let body = bodies(&func(&source), KernelRequests::default()).expect("bodies that fit");
+    let body = specializations(&func(&source), KernelRequests::default()).expect("bodies that fit");
     let body =
         body.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
     let text = ir::print(&body.plan.distributed.func, &|_| None);
@@ -141,7 +141,7 @@ fn loops_are_rotated_for_their_own_accesses() {
 fn what_depends_on_the_order_of_elements_is_not_rotated() {
     let rotated = |line: &str| {
         let source = ROW.replace("tl::store(sums", &format!("{line}\n tl::store(sums"));
-        bodies(&func(&source), KernelRequests::default())
+        specializations(&func(&source), KernelRequests::default())
             .expect("bodies that fit")
             .iter()
             .any(|body| body.name == "unaligned")
@@ -159,7 +159,7 @@ fn what_depends_on_the_order_of_elements_is_not_rotated() {
 #[test]
 fn rows_move_in_vectors() {
     let func = func(ROW);
-    let body = bodies(&func, KernelRequests::default()).expect("bodies that fit");
+    let body = specializations(&func, KernelRequests::default()).expect("bodies that fit");
     let body =
         body.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
     let text = ir::print(&body.plan.distributed.func, &|_| None);
@@ -196,7 +196,7 @@ fn rows_of_a_tile_are_read_in_vectors() {
         let x = tl::load(x + ((rows * n).col() + i.row()), mask).to::<i32>();
         tl::store(sums + rows, tl::sum(x, 1), rows < 100);
     }";
-    let body = bodies(&func(source), KernelRequests::default()).expect("bodies that fit");
+    let body = specializations(&func(source), KernelRequests::default()).expect("bodies that fit");
     let body = body.iter().find(|body| body.name == "odd").expect("a body for rows that begin anywhere");
     let text = ir::print(&body.plan.distributed.func, &|_| None);
     let loads: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("load x")).collect();
@@ -217,7 +217,7 @@ fn rows_of_a_tile_are_read_in_vectors() {
         )
         .replace("mask).to::<i32>();", "mask).to::<i32>(); }")
         .replace("tl::sum(x, 1)", "tl::sum(all, 1)");
-    let body = bodies(&func(&in_turns), KernelRequests::default()).expect("bodies that fit");
+    let body = specializations(&func(&in_turns), KernelRequests::default()).expect("bodies that fit");
     assert!(body.iter().any(|body| body.name == "odd"));
     assert!(
         body.iter().all(|body| !ir::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
@@ -227,7 +227,7 @@ fn rows_of_a_tile_are_read_in_vectors() {
         "tl::store(sums",
         "tl::store(sums + ((rows * n).col() + i.row()), x, mask);\n tl::store(sums",
     );
-    let body = bodies(&func(&stored), KernelRequests::default()).expect("bodies that fit");
+    let body = specializations(&func(&stored), KernelRequests::default()).expect("bodies that fit");
     assert!(
         body.iter().all(|body| !ir::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
     );

@@ -8,7 +8,7 @@ use super::site::lowering_beside;
 use crate::backend::host_asm;
 use crate::backend::host_asm::{CpuLevel, Family};
 use crate::cpu::emit::CpuPlan;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir::Func;
 use crate::ir::guard::Guard;
 use crate::mlir::Session;
@@ -80,8 +80,8 @@ pub fn load_bodies(source: &str) -> Vec<Vec<Loaded>> {
 
 /// The same with what each body relies on.
 pub fn load_bodies_of(func: &Func) -> Vec<(Vec<Guard>, Vec<Loaded>)> {
-    let bodies = bodies(func, KernelRequests::default()).expect("bodies that fit");
-    bodies.into_iter().map(|body| (body.facts, loaded(body.plan.distributed.func))).collect()
+    let specializations = specializations(func, KernelRequests::default()).expect("bodies that fit");
+    specializations.into_iter().map(|body| (body.guards, loaded(body.plan.distributed.func))).collect()
 }
 
 fn loaded(func: Func) -> Vec<Loaded> {

@@ -4,10 +4,10 @@ use expect_test::{Expect, expect};
 
 use super::{first, lines_with, ptx};
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::bodies;
+use crate::driver::specialize::specializations;
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::layout::Layout;
-use crate::gpu::layout::dot::{DotMethod, WarpTiling, group_layout, method, sum_layout};
+use crate::gpu::layout::dot::{DotMethod, WarpTiling, method, mma_acc_layout, wgmma_acc_layout};
 use crate::ir;
 use crate::ir::Shape;
 use crate::ops::InputPrecision;
@@ -31,8 +31,8 @@ fn product(store: &str) -> String {
 /// The conversions and stores of each body, behind its shared memory.
 fn stored(source: &str) -> String {
     let (func, requests) = first(source);
-    let bodies = bodies(&func, requests).expect("bodies that fit");
-    bodies
+    let specializations = specializations(&func, requests).expect("bodies that fit");
+    specializations
         .iter()
         .map(|body| {
             let func = &body.plan.distributed.func;
@@ -166,7 +166,7 @@ fn conversions_lie_where_loops_had_their_copies() {
     };
     let bytes = |store: &str| {
         let (func, requests) = first(&source(store));
-        bodies(&func, requests).expect("bodies that fit")[0].plan.shared_bytes()
+        specializations(&func, requests).expect("bodies that fit")[0].plan.shared_bytes()
     };
     assert_eq!(bytes(STORE), bytes("tl::store(wide + rows.col() * n + cols.row(), sum);"));
     let text = ptx(&source(STORE), Arch::SM_80);
@@ -226,15 +226,19 @@ fn banks(layout: &Layout, dtype: DType, words: u32) -> Vec<usize> {
 
 #[test]
 fn conversions_have_no_bank_conflicts() {
-    let DotMethod::Warp(instruction) = method(DType::BF16, InputPrecision::Ieee) else {
+    let DotMethod::Mma(instruction) = method(DType::BF16, InputPrecision::Ieee) else {
         panic!("tensor cores multiply bf16")
     };
     for extents in [[64, 64], [128, 64], [128, 128], [128, 256], [64, 256]] {
         let shape = Shape::new(extents);
         for deal in [WarpTiling::Square, WarpTiling::Rows] {
-            assert_eq!(banks(&sum_layout(instruction, &shape, 4, deal), DType::BF16, 1), [1], "{extents:?}");
+            assert_eq!(
+                banks(&mma_acc_layout(instruction, &shape, 4, deal), DType::BF16, 1),
+                [1],
+                "{extents:?}"
+            );
         }
-        assert_eq!(banks(&group_layout(&shape, 8), DType::BF16, 1), [1], "{extents:?}");
+        assert_eq!(banks(&wgmma_acc_layout(&shape, 8), DType::BF16, 1), [1], "{extents:?}");
         assert_eq!(banks(&Layout::of_vectors(&shape, 1, 8, 4), DType::BF16, 4), [1], "{extents:?}");
     }
 }

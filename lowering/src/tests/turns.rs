@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::{first, lines_with, ptx};
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{Specialization, bodies};
+use crate::driver::specialize::{Specialization, specializations};
 use crate::ir;
 
 /// Rows of sums of rows of `c`, weighted by products, and the sum of each row's weights.
@@ -39,7 +39,7 @@ fn changed(changes: &[[&str; 2]]) -> String {
 
 fn tensor(changes: &[[&str; 2]]) -> Specialization {
     let (func, requests) = first(&changed(changes));
-    let body = bodies(&func, requests).expect("bodies that fit").remove(0);
+    let body = specializations(&func, requests).expect("bodies that fit").remove(0);
     assert_eq!(body.name, "tensor");
     body
 }

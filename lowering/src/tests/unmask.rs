@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::func;
 use super::run::{Arg, load_bodies};
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 
 /// A kernel that loads under `i < n`, after layout.
@@ -18,8 +18,9 @@ fn check_unmasked(body: &str, expected: Expect) {
             {body}
         }}"
     );
-    let bodies = bodies(&func(&source), KernelRequests::default()).expect("bodies that fit");
-    let func = &bodies[0].plan.distributed.func;
+    let specializations =
+        specializations(&func(&source), KernelRequests::default()).expect("bodies that fit");
+    let func = &specializations[0].plan.distributed.func;
     ir::verify(func).expect("valid tile IR");
     expected.assert_eq(&ir::print(func, &|_| None));
 }
@@ -329,10 +330,10 @@ fn shifted_rows_are_0_beyond_their_mask() {
             let centred = tl::select(mask, few - tl::sum(few, 0), 0.0);
             tl::store(rows + 256 + i, centred * tl::max(centred, 0));
         }";
-    let bodies = load_bodies(SHIFTS);
-    for (which, body) in bodies.iter().enumerate() {
+    let specializations = load_bodies(SHIFTS);
+    for (which, body) in specializations.iter().enumerate() {
         for n in [0usize, 8, 64, 120, 128, 1, 77] {
-            if which + 1 < bodies.len() && n % 8 != 0 {
+            if which + 1 < specializations.len() && n % 8 != 0 {
                 continue;
             }
             for loaded in body {

@@ -7,7 +7,7 @@ use super::{body, func, lines_with, mistakes, ptx, render};
 use crate::analysis::view_strides::assume_contiguous;
 use crate::backend::nvptx::Arch;
 use crate::driver::compile::host_plan;
-use crate::driver::specialize::{KernelRequests, bodies};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 use crate::ir::Func;
 use crate::ir::guard::WithNames;
@@ -35,8 +35,8 @@ fn check_split(source: &str, trust: BoundsPolicy, expected: Expect) {
 
 fn check_aligned(source: &str, expected: Expect) {
     let func = func(source);
-    let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
-    expected.assert_eq(&body::print(&bodies[0], &names(&func)));
+    let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
+    expected.assert_eq(&body::print(&specializations[0], &names(&func)));
 }
 
 fn check_mistakes(source: &str, expected: Expect) {
@@ -572,9 +572,10 @@ fn offsets_that_are_arguments_are_asked_for_too() {
             out.store(x.load::<8, 32>(row + from_row, col + from_col), row, col);
         }",
     );
-    let bodies = bodies(&func, KernelRequests::default()).expect("bodies that fit");
+    let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
     let names = names(&func);
-    let facts: String = bodies[0].facts.iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
+    let facts: String =
+        specializations[0].guards.iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
     expect![[r#"
         x is 16-byte aligned
         out is 16-byte aligned

@@ -289,12 +289,12 @@ fn any_order(func: &Func, extent: u32) -> bool {
         any &= involved.iter().all(|&value| row_of(&func.ty(value).shape).is_some());
         any &= match operation.spread(func, &op.results) {
             LayoutRelation::Lanewise { .. } => operation.is_pointwise() || operation.place().is_some(),
-            LayoutRelation::Carry(groups) => {
+            LayoutRelation::Tied(groups) => {
                 involved.iter().all(|value| groups.iter().flatten().any(|own| own == value))
             }
             LayoutRelation::Source => true,
             LayoutRelation::View(Reindex::Broadcast { .. } | Reindex::Expand { .. }) => true,
-            LayoutRelation::Fold { .. } => matches!(op.kind, Kind::Reduce(_)),
+            LayoutRelation::Reduce { .. } => matches!(op.kind, Kind::Reduce(_)),
             _ => false,
         };
         any &= operation.effect() != Effect::Write

@@ -68,7 +68,7 @@ impl DotExtents {
     /// each of them row-major.
     fn index(&self, b: &mut Builder, side: DotOperand, [row, column]: [Val; 2]) -> Val {
         let [lanes, inner] = [self.lanes, self.inner].map(|number| b.int(Ty::I64, i64::from(number)));
-        if side == DotOperand::Left {
+        if side == DotOperand::A {
             let first = b.mul(row, inner);
             return b.add(first, column);
         }
@@ -87,7 +87,7 @@ impl DotExtents {
         if point.lanes == 1 || point.axis == 1 {
             return b.store(elements, first, AccessFlags::aligned(bytes));
         }
-        let pitch = if side == DotOperand::Left { self.inner } else { self.lanes };
+        let pitch = if side == DotOperand::A { self.inner } else { self.lanes };
         for lane in 0..point.lanes {
             let element = b.extract(elements, lane);
             let place = b.offset_bytes(first, (u32::from(lane) * pitch * bytes) as i32);
@@ -103,8 +103,8 @@ impl CpuEmit for Dot {
         let [square, left, right] = extents.places().map(|bytes| b.offset_bytes(place, bytes as i32));
         host.each_element(b, &extents.batch, &mut |host, b, matrix| {
             let batch = &matrix.coords;
-            host.lay_out(b, (self.a, DotOperand::Left), (&extents, [left, square]), batch);
-            host.lay_out(b, (self.b, DotOperand::Right), (&extents, [right, square]), batch);
+            host.lay_out(b, (self.a, DotOperand::A), (&extents, [left, square]), batch);
+            host.lay_out(b, (self.b, DotOperand::B), (&extents, [right, square]), batch);
             let ahead = if is_baseline(b) { vec![] } else { ahead(host, b, self) };
             let factors = [left, right];
             let product = MatrixDot { dot: self, op, extents: &extents, factors, ahead, batch };
@@ -369,9 +369,9 @@ impl MatrixDot<'_> {
         let DotExtents { inner, lanes, dtype, .. } = *self.extents;
         let zero = b.int(Ty::I64, 0);
         let bytes = dtype.bytes();
-        let first = self.extents.index(b, DotOperand::Left, [row, zero]);
+        let first = self.extents.index(b, DotOperand::A, [row, zero]);
         let left = b.offset(self.factors[0], first, bytes);
-        let first = self.extents.index(b, DotOperand::Right, [zero, column]);
+        let first = self.extents.index(b, DotOperand::B, [zero, column]);
         let right = b.offset(self.factors[1], first, bytes);
         let steps = if is_baseline(b) { 1 } else { (1u32 << inner.trailing_zeros()).min(STEPS) };
         let elem = Ty::scalar(cast::elem(dtype, b.machine));

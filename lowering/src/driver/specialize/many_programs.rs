@@ -15,7 +15,7 @@ const MANY: i64 = 1024;
 
 /// This body; `None` where no loop reads again, or where the user says how to copy or how many registers there are. Of rows that begin anywhere
 /// there is none: their pieces are not copied ahead, and more registers alone made them slower.
-pub(super) fn body(
+pub(super) fn specialization(
     func: &Func,
     requests: KernelRequests,
     gpus: Gpus,
@@ -24,12 +24,12 @@ pub(super) fn body(
     if chosen || gpus != Gpus::All || !has_rereads(func) {
         return Ok(None);
     }
-    let (mut plan, mut facts) = aligned(func.clone(), KernelRequests { num_stages: Some(1), ..requests })?;
+    let (mut plan, mut guards) = aligned(func.clone(), KernelRequests { num_stages: Some(1), ..requests })?;
     // Without a limit ptxas saves registers by making loads late.
     plan.limit = Some(register_limit::of_block(register_limit::MAX_REGISTERS, plan.threads()));
-    facts.push(Guard::AtMost {
+    guards.push(Guard::AtMost {
         low: SymbolicSum { terms: vec![(MANY, vec![])] },
         high: SymbolicSum { terms: vec![(1, [0, 1, 2].map(Symbol::Grid).to_vec())] },
     });
-    Ok(Some(Specialization { name: "many", plan, facts, gpus }))
+    Ok(Some(Specialization { name: "many", plan, guards, gpus }))
 }

@@ -66,7 +66,7 @@ fn for_odd_rows(distributed: &Distributed) -> Option<u32> {
         }
         kind => reduced |= matches!(kind, Kind::Reduce(_)),
     });
-    let limits = match distributed.block_warps() {
+    let limits = match distributed.warps_per_cta() {
         8 => OF_EIGHT_WARPS,
         4 => OF_FOUR_WARPS,
         2 if !words => OF_TWO_WARPS,
@@ -106,7 +106,7 @@ fn words_at_once(distributed: &Distributed, block: &Block) -> u32 {
 fn for_two_blocks(distributed: &Distributed) -> Option<u32> {
     /// For addresses, and what a step multiplies.
     const BESIDES: u32 = 48;
-    let needed = dot::block_registers(distributed)? + BESIDES;
+    let needed = dot::fma_registers(distributed)? + BESIDES;
     (needed <= SIXTEEN_WARPS).then_some(SIXTEEN_WARPS)
 }
 

@@ -66,10 +66,10 @@ impl AddressSlice<'_> {
         let cheap = match operation.spread(func, &op.results) {
             LayoutRelation::Lanewise { cheap } => cheap || scalar,
             LayoutRelation::Source | LayoutRelation::View(_) => true,
-            LayoutRelation::Fold { .. }
-            | LayoutRelation::Carry(_)
-            | LayoutRelation::Product { .. }
-            | LayoutRelation::Grouped { .. }
+            LayoutRelation::Reduce { .. }
+            | LayoutRelation::Tied(_)
+            | LayoutRelation::Dot { .. }
+            | LayoutRelation::WarpGroup { .. }
             | LayoutRelation::Free => false,
         };
         cheap

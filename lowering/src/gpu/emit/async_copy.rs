@@ -89,7 +89,7 @@ impl CopyPlan<'_> {
         let mut turn = 0;
         for (_, op, load, slice) in found {
             needed.extend(slice);
-            if distributed.copied.contains_key(&op.results[0]) {
+            if distributed.smem_only.contains_key(&op.results[0]) {
                 shared.push((op, load));
             } else {
                 turn += bytes(distributed, op, load);
@@ -116,7 +116,7 @@ impl CopyPlan<'_> {
         // Where tiles are multiplied, registers are what keeps threads from fitting: one turn ahead there is always.
         let multiplies = body.body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
         let least = if multiplies { 2 * turn } else { 0 };
-        let chosen = CHOSEN_BYTES.min(least.max(BYTES_PER_THREAD * 32 * distributed.block_warps()));
+        let chosen = CHOSEN_BYTES.min(least.max(BYTES_PER_THREAD * 32 * distributed.warps_per_cta()));
         let fitting = chosen.checked_div(turn)?;
         let stages = asked.unwrap_or(if tiles.is_empty() { STAGES.min(fitting) } else { STAGES_OF_TILES });
         let ops = body.body.ops.iter().enumerate();
@@ -221,7 +221,7 @@ pub(super) fn width(func: &Func, load: &Load) -> u32 {
 /// Bytes of a turn that all threads of a block copy for a load.
 fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
     let registers = distributed.layouts[&op.results[0]].register_count() as u32;
-    registers / load.place.vector * width(&distributed.func, load) * distributed.block_warps() * 32
+    registers / load.place.vector * width(&distributed.func, load) * distributed.warps_per_cta() * 32
 }
 
 /// The tiles that a loop copies ahead.
@@ -515,7 +515,7 @@ impl Gpu<'_> {
 
     /// Bytes between the vectors of a thread.
     fn pitch(&self, width: u32) -> u32 {
-        self.plan.distributed.block_warps() * 32 * width
+        self.plan.distributed.warps_per_cta() * 32 * width
     }
 
     /// The tiles of a turn, by the addresses of its part of the ring.

@@ -20,7 +20,7 @@ const ADDS_VECTORS: u32 = 90;
 /// Warp bits that do not matter to where an operation's elements are.
 fn idle_warps(distributed: &Distributed, op: &Op) -> u32 {
     match distributed.layouts.get(&op.results[0]) {
-        Some(layout) => layout.idle_warps(),
+        Some(layout) => layout.replicated_warps(),
         None => distributed.warp_bits(),
     }
 }
@@ -316,7 +316,7 @@ impl AtomicElement<'_> {
 fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Val> {
     let result = op.results[0];
     let dtype = gpu.func.ty(result).dtype;
-    let idle_lanes = gpu.plan.distributed.layouts.get(&result).map_or(31, Layout::idle_lanes);
+    let idle_lanes = gpu.plan.distributed.layouts.get(&result).map_or(31, Layout::replicated_lanes);
     if idle_lanes != 0 {
         let kept = b.int(Ty::I32, i64::from(31 & !idle_lanes));
         let source = b.and(gpu.lane, kept);

@@ -410,5 +410,5 @@ pub(crate) fn vector(layout: &Layout, dtype: DType) -> usize {
 
 /// The same along another axis.
 fn vector_along(layout: &Layout, dtype: DType, axis: usize) -> usize {
-    layout.run(axis).min(16 / dtype.bytes()) as usize
+    layout.thread_contiguity(axis).min(16 / dtype.bytes()) as usize
 }

@@ -36,7 +36,7 @@ pub(super) fn warp_of(plan: &GpuPlan, b: &mut Builder, block_warp: Val, block: &
     let [mask, shift] = [blocks - 1, blocks.ilog2()].map(|number| b.int(Ty::I32, i64::from(number)));
     let rank = b.and(*block, mask);
     *block = b.lshr(*block, shift);
-    let below = b.int(Ty::I32, i64::from(plan.distributed.block_warps().ilog2()));
+    let below = b.int(Ty::I32, i64::from(plan.distributed.warps_per_cta().ilog2()));
     let first = b.shl(rank, below);
     b.or(first, block_warp)
 }
@@ -88,7 +88,7 @@ impl Gpu<'_> {
         if places.is_empty() {
             return;
         }
-        let (base, warps) = (self.smem_base(), self.plan.distributed.block_warps());
+        let (base, warps) = (self.smem_base(), self.plan.distributed.warps_per_cta());
         let first = self.first_of(b, 31, warps - 1);
         b.guarded(first, |b| {
             init_mbarriers(b, base, places.into_iter().map(|place| (place, warps)));

@@ -105,12 +105,12 @@ impl GpuPlan {
     ) -> Result<GpuPlan, SmemOverflow> {
         let mut pipeline = TmaPipeline::new(&distributed);
         if pipeline.is_none() {
-            distributed.copied = smem_operand::find(&distributed);
-            distributed.kept = dot::invariant_operand::find(&distributed);
+            distributed.smem_only = smem_operand::find(&distributed);
+            distributed.invariant_operands = dot::invariant_operand::find(&distributed);
         }
         let mut allocated = SmemAllocation::new(&distributed, pipeline.as_mut());
-        if allocated.is_err() && !distributed.kept.is_empty() {
-            distributed.kept.clear();
+        if allocated.is_err() && !distributed.invariant_operands.is_empty() {
+            distributed.invariant_operands.clear();
             allocated = SmemAllocation::new(&distributed, None);
         }
         let mut smem = allocated?;
@@ -138,7 +138,7 @@ impl GpuPlan {
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
         let producer = if self.pipeline.is_some() { warp_specialize::WARPS } else { 0 };
-        (self.distributed.block_warps() * self.programs + producer) * 32
+        (self.distributed.warps_per_cta() * self.programs + producer) * 32
     }
 
     /// The tensor maps that it takes behind the grid's extents.
@@ -471,7 +471,7 @@ impl<'a> Gpu<'a> {
     fn op(&mut self, b: &mut Builder, op: &Op) {
         self.await_predecessor_before(b, op);
         let told = self.plan.pipeline.as_ref().map_or(&[][..], |pipeline| &pipeline.told);
-        let copied = &self.plan.distributed.copied;
+        let copied = &self.plan.distributed.smem_only;
         if op.results.first().is_some_and(|result| told.contains(result) || copied.contains_key(result)) {
             return;
         }

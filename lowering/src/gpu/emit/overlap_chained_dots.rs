@@ -14,7 +14,7 @@ use crate::gpu::emit::iteration_split::{LoopBranches, MainLoop};
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::warp_specialize::{MmaOrder, PipelineState};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, Registers, statement};
-use crate::gpu::opt::select_wgmma::GROUP_WARPS;
+use crate::gpu::opt::select_wgmma::WARPGROUP_WARPS;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
@@ -388,7 +388,7 @@ impl Gpu<'_> {
 
     /// Whether groups of warps multiply in turn, while the others make something of their products.
     pub(super) fn alternates(&self) -> bool {
-        let groups = self.plan.distributed.num_warps / GROUP_WARPS;
+        let groups = self.plan.distributed.num_warps / WARPGROUP_WARPS;
         groups > 1
     }
 

@@ -68,7 +68,7 @@ pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
         });
         return !loads;
     }
-    let mut short = distributed.block_warps() <= WARPS;
+    let mut short = distributed.warps_per_cta() <= WARPS;
     let (mut stored, mut reduces, mut in_vectors, mut loaded) = (false, false, true, 0);
     let copied = copied_ahead(distributed);
     func.body.walk(&mut |op| {

@@ -57,8 +57,10 @@ impl Random {
             return (1, false);
         }
         let (layout, info) = (gpu.layout(self.offset), gpu.info(self.offset));
-        let Some(axis) = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1) else { return (1, false) };
-        let run = u64::from(layout.run(axis)).min(info.axes[axis].contiguity);
+        let Some(axis) = (0..info.axes.len()).find(|&axis| layout.thread_contiguity(axis) > 1) else {
+            return (1, false);
+        };
+        let run = u64::from(layout.thread_contiguity(axis)).min(info.axes[axis].contiguity);
         let divisor = info.divisor_at(axis, run).min(run);
         // Neighbours that begin where as many of them do.
         if divisor >= WORDS as u64 { (divisor as usize, true) } else { (run as usize, false) }

@@ -7,7 +7,7 @@ use crate::gpu::emit::smem_alloc::{Interval, MBARRIER_BYTES, SmemAllocation};
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Distributed, Layout};
-use crate::gpu::opt::batch_reductions::folded_warps;
+use crate::gpu::opt::batch_reductions::reduced_warps;
 use crate::ir::{Op, Value};
 use crate::mlir::builder::{AccessFlags, Val};
 use crate::mlir::shared::CombinedElement;
@@ -32,8 +32,8 @@ fn tells(distributed: &Distributed, reduce: &Reduce) -> bool {
     let layout = layout_of(distributed, reduce);
     let folded = layout.without(&reduce.axes);
     let wide = |&input: &Value| distributed.func.ty(input).dtype.bytes() >= 4;
-    folded_warps(layout, &folded) & distributed.cta_bits() != 0
-        && layout.idle_warps() == 0
+    reduced_warps(layout, &folded) & distributed.cta_bits() != 0
+        && layout.replicated_warps() == 0
         && reduce.combination.inputs.iter().all(wide)
 }
 
@@ -45,7 +45,7 @@ fn layout_of<'a>(distributed: &'a Distributed, reduce: &Reduce) -> &'a Layout {
 fn partial_bytes(distributed: &Distributed, reduce: &Reduce, input: usize) -> u32 {
     let layout = layout_of(distributed, reduce);
     let folded = layout.without(&reduce.axes);
-    let partials = 1 << folded_warps(layout, &folded).count_ones();
+    let partials = 1 << reduced_warps(layout, &folded).count_ones();
     let size = distributed.func.ty(reduce.combination.inputs[input]).dtype.bytes();
     (folded.shape().elements() as u32 * partials * size).next_multiple_of(16)
 }
@@ -53,7 +53,7 @@ fn partial_bytes(distributed: &Distributed, reduce: &Reduce, input: usize) -> u3
 impl GpuEmit for Reduce {
     fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
         let layout = layout_of(distributed, self);
-        if folded_warps(layout, &layout.without(&self.axes)) == 0 {
+        if reduced_warps(layout, &layout.without(&self.axes)) == 0 {
             return 0;
         }
         (0..self.combination.inputs.len()).map(|input| partial_bytes(distributed, self, input)).sum()
@@ -103,7 +103,7 @@ pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
             PendingReduction { reduce, op, layout, folded, results }
         })
         .collect();
-    let crosses = |part: &PendingReduction| folded_warps(&part.layout, &part.folded) != 0;
+    let crosses = |part: &PendingReduction| reduced_warps(&part.layout, &part.folded) != 0;
     for part in parts.iter().filter(|part| crosses(part)) {
         let place = gpu.smem.scratch(part.op.results[0]);
         gpu.before_write(b, place);
@@ -159,7 +159,7 @@ impl Reduce {
         // What a user wrote is computed as written.
         b.accumulating = self.combination.symmetric();
         let mut results = self.fold_registers(gpu, b, layout, folded);
-        self.across_lanes(gpu, b, folded.idle_lanes() & !layout.idle_lanes(), &mut results);
+        self.across_lanes(gpu, b, folded.replicated_lanes() & !layout.replicated_lanes(), &mut results);
         b.accumulating = false;
         results
     }
@@ -302,7 +302,7 @@ impl PendingReduction<'_> {
     fn write(&self, gpu: &mut Gpu, b: &mut Builder) -> PartialResults {
         let PendingReduction { reduce, op, layout, folded, results } = self;
         let place = gpu.smem.scratch(op.results[0]);
-        let warps = folded_warps(layout, folded);
+        let warps = reduced_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
         let partial = compress(b, gpu.warp, warps);
         let dtypes = self.dtypes(gpu);
@@ -336,18 +336,22 @@ impl PendingReduction<'_> {
         });
         let turn = signal.map(|signal| {
             // As much from each warp of the other blocks as from this one's.
-            let writers = gpu.plan.blocks() * (32 >> folded.idle_lanes().count_ones());
+            let writers = gpu.plan.blocks() * (32 >> folded.replicated_lanes().count_ones());
             let bytes: u32 = dtypes.iter().map(|dtype| dtype.bytes()).sum();
             (signal, gpu.expect(b, signal, writers * results.len() as u32 * bytes))
         });
         // Lanes that were folded hold the same; warps that were folded hold partial results of their own. In a loop each such lane
         // tells one block; where it happens once, one lane tells all as quickly (docs/performance.md).
         let tells_often = signal.is_some() && gpu.iteration.is_some();
-        let tellers = if tells_often { gpu.tellers(folded.idle_lanes()) } else { None };
+        let tellers = if tells_often { gpu.tellers(folded.replicated_lanes()) } else { None };
         let block = tellers.map(|lanes| compress(b, gpu.lane, lanes));
-        let writer = gpu.first_of(b, folded.idle_lanes() & !tellers.unwrap_or_default(), layout.idle_warps());
+        let writer = gpu.first_of(
+            b,
+            folded.replicated_lanes() & !tellers.unwrap_or_default(),
+            layout.replicated_warps(),
+        );
         // Where a block holds all that its own results are made of, it tells no other.
-        let crosses = (warps | layout.idle_warps()) & gpu.plan.distributed.cta_bits() != 0;
+        let crosses = (warps | layout.replicated_warps()) & gpu.plan.distributed.cta_bits() != 0;
         let write = |b: &mut Builder| {
             for (register, element) in results.iter().enumerate() {
                 for (input, &value) in element.iter().enumerate() {
@@ -375,14 +379,14 @@ impl PendingReduction<'_> {
     /// same result.
     fn sharing(&self, partials: usize) -> u32 {
         let needed = if partials > FOLDED_ALONE { (partials / SHARE).ilog2().min(5) } else { 0 };
-        lowest_lanes(self.folded.idle_lanes(), needed).unwrap_or(0)
+        lowest_lanes(self.folded.replicated_lanes(), needed).unwrap_or(0)
     }
 
     /// All threads read the partial results and fold them, each warp for itself.
     fn read(&self, gpu: &mut Gpu, b: &mut Builder, written: &PartialResults) -> Vec<CombinedElement> {
         let place = gpu.smem.scratch(self.op.results[0]);
         gpu.membar.read(place);
-        let partials = 1usize << folded_warps(&self.layout, &self.folded).count_ones();
+        let partials = 1usize << reduced_warps(&self.layout, &self.folded).count_ones();
         let lanes = self.sharing(partials);
         let share = partials >> lanes.count_ones();
         let number = (lanes != 0).then(|| compress(b, gpu.lane, lanes));
@@ -434,7 +438,7 @@ pub(super) fn compress(b: &mut Builder, source: Val, mask: u32) -> Val {
 /// their thread, then those that are second. So lanes beside each other meet different banks.
 fn element_offset(gpu: &mut Gpu, b: &mut Builder, layout: &Layout, register: usize, pitch: u32) -> Val {
     let Some(last) = layout.shape().rank().checked_sub(1) else { return b.int(Ty::I32, 0) };
-    let run = if layout.is_disjoint() { layout.run(last) } else { 1 };
+    let run = if layout.is_disjoint() { layout.thread_contiguity(last) } else { 1 };
     let vectors = layout.shape().elements() as u32 / run;
     let within = layout.register(register).get(last) % run;
     let mut offset = b.int(Ty::I32, i64::from(within * vectors * pitch));

@@ -173,7 +173,7 @@ impl Gpu<'_> {
         let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
         let last_of_thread = layout.thread(31, layout.num_warps() - 1).get(0);
         let (mut found, mut below) = (vec![], vec![]);
-        let run = (layout.run(0).min(limit) as usize).min(ramp.len());
+        let run = (layout.thread_contiguity(0).min(limit) as usize).min(ramp.len());
         for (piece, numbers) in ramp.chunks(run).enumerate() {
             let first = numbers[0];
             // Neither is more than the extent: one difference for all vectors of a thread, and one sum.

@@ -58,7 +58,7 @@ impl WarpTotals {
         let first = segment.iter().map(|&bit| layout.warp_bases()[bit as usize].get(axis)).min().unwrap_or(0);
         let passed =
             layout.lane_bases().iter().enumerate().filter(|(_, basis)| (1..first).contains(&basis.get(axis)));
-        let alike = passed.map(|(bit, _)| 1 << bit).sum::<u32>() | layout.idle_lanes();
+        let alike = passed.map(|(bit, _)| 1 << bit).sum::<u32>() | layout.replicated_lanes();
         let own: u32 = segment.iter().map(|bit| 1 << bit).sum();
         WarpTotals {
             alike,

@@ -82,7 +82,8 @@ impl ScratchBytes {
         for (index, op) in ops.iter().enumerate() {
             walk(op, &mut |op| {
                 // A view of a tile in shared memory moves nothing.
-                let moves = op.results.first().is_none_or(|result| !distributed.copied.contains_key(result));
+                let moves =
+                    op.results.first().is_none_or(|result| !distributed.smem_only.contains_key(result));
                 let bytes = if moves { op.kind.gpu().scratch(distributed, op) } else { 0 };
                 let bytes = bytes.next_multiple_of(16);
                 if bytes > MAX_SHARED_BYTES {
@@ -197,7 +198,7 @@ impl SmemAllocation {
             None => {
                 smem.assign_rings(distributed, &distributed.func.body, next.next_multiple_of(16));
                 // The start of the next program's shared memory.
-                let alignment = if distributed.copied.is_empty() { 1 } else { smem_operand::ALIGNMENT };
+                let alignment = if distributed.smem_only.is_empty() { 1 } else { smem_operand::ALIGNMENT };
                 smem.bytes = smem.bytes.next_multiple_of(alignment);
             }
         }

@@ -13,7 +13,7 @@ use crate::gpu::emit::address_slice::AddressSlice;
 use crate::gpu::emit::dot::{inner_axis, outer_axis, reads_matrices};
 use crate::gpu::emit::smem_alloc::SmemAllocation;
 use crate::gpu::emit::{Builder, Gpu};
-use crate::gpu::layout::dot::{DotMethod, DotOperand, SIDES, method};
+use crate::gpu::layout::dot::{DotMethod, DotOperand, method};
 use crate::gpu::layout::{Coord, Distributed, Layout, SmemOnlyTile};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::layout_relation::Reindex;
@@ -150,7 +150,7 @@ impl TileAddresses {
 /// The axis along which the lines of a load's tile lie, and how they follow each other.
 fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, LineOrder) {
     let memory = fast_axis(distributed, load, op.results[0]);
-    match distributed.copied.get(&op.results[0]).and_then(|copied| copied.lines) {
+    match distributed.smem_only.get(&op.results[0]).and_then(|copied| copied.lines) {
         None => (memory, LineOrder::Swizzled),
         Some(lines) if lines == memory => (lines, LineOrder::Plain),
         Some(lines) => (lines, LineOrder::Transposed),
@@ -167,7 +167,8 @@ pub(super) fn as_copied(distributed: &Distributed, op: &Op, load: &Load) -> Load
 /// The axis along which a load's neighbours are neighbours in memory.
 pub(super) fn fast_axis(distributed: &Distributed, load: &Load, result: Value) -> usize {
     let layout = &distributed.layouts[&result];
-    let along = (0..layout.shape().rank()).rev().find(|&axis| layout.run(axis) >= load.place.vector);
+    let along =
+        (0..layout.shape().rank()).rev().find(|&axis| layout.thread_contiguity(axis) >= load.place.vector);
     along.expect("a vector runs along an axis")
 }
 
@@ -187,7 +188,7 @@ pub(super) fn find(distributed: &Distributed) -> HashMap<Value, SmemOnlyTile> {
 /// Whether an operation multiplies a tile that a loop copies.
 pub(super) fn is_product(distributed: &Distributed, op: &Op) -> bool {
     let Kind::Dot(dot) = &op.kind else { return false };
-    SIDES.into_iter().any(|side| distributed.copied.contains_key(&dot.factor(side)))
+    DotOperand::ALL.into_iter().any(|side| distributed.smem_only.contains_key(&dot.operand(side)))
 }
 
 /// Leaves out what loops copy that have no ring.
@@ -200,9 +201,9 @@ pub(super) fn without_ring(distributed: &mut Distributed, shared: &SmemAllocatio
             homeless.extend(body.body.ops.iter().flat_map(|op| op.results.first().copied()));
         }
     });
-    let before = distributed.copied.len();
-    distributed.copied.retain(|_, copied| !homeless.contains(&copied.load));
-    distributed.copied.len() < before
+    let before = distributed.smem_only.len();
+    distributed.smem_only.retain(|_, copied| !homeless.contains(&copied.load));
+    distributed.smem_only.len() < before
 }
 
 /// Who takes a value.
@@ -312,13 +313,14 @@ impl OperandFinder<'_> {
         let ty = self.distributed.func.ty(value);
         let rank = ty.shape.rank();
         let takes = |side: DotOperand| match method(ty.dtype, dot.input) {
-            DotMethod::Thread => lines == Some(outer_axis(rank, side)),
-            DotMethod::Warp(_) => {
+            DotMethod::Fma => lines == Some(outer_axis(rank, side)),
+            DotMethod::Mma(_) => {
                 let along = [inner_axis(rank, side), outer_axis(rank, side)];
                 lines.is_none() && along.contains(&fast) && reads_matrices(side, ty, fast)
             }
         };
-        dot.acc != Some(value) && SIDES.into_iter().filter(|&side| dot.factor(side) == value).all(takes)
+        dot.acc != Some(value)
+            && DotOperand::ALL.into_iter().filter(|&side| dot.operand(side) == value).all(takes)
     }
 }
 
@@ -332,7 +334,7 @@ fn reshaped(axes: &[Option<usize>], from: &Shape, to: &Shape) -> Option<Vec<Opti
 impl Gpu<'_> {
     /// The axis along which a factor has the rows of its matrices, if the loop copies it.
     pub(super) fn copied_fast(&self, value: Value) -> Option<usize> {
-        let copied = self.plan.distributed.copied.get(&value)?;
+        let copied = self.plan.distributed.smem_only.get(&value)?;
         copied.axes.iter().position(|&axis| axis == Some(self.operand_stages[&copied.load].fast))
     }
 
@@ -344,7 +346,7 @@ impl Gpu<'_> {
         value: Value,
         (result, inner): (&Layout, usize),
     ) -> Option<(Val, Vec<u32>)> {
-        let copied = self.plan.distributed.copied.get(&value)?;
+        let copied = self.plan.distributed.smem_only.get(&value)?;
         let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
         let tile = tile.seen(&copied.axes);
         let zero = b.int(Ty::I32, 0);
@@ -357,7 +359,7 @@ impl Gpu<'_> {
 
     /// Where fragments of a factor are in the present turn's tile, by the layout of what the lanes point at.
     pub(super) fn copied_factor(&mut self, b: &mut Builder, value: Value, lanes: &Layout) -> TileAddresses {
-        let copied = &self.plan.distributed.copied[&value];
+        let copied = &self.plan.distributed.smem_only[&value];
         let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
         let tile = tile.seen(&copied.axes);
         let place = tile.place(b, |b, axis| self.thread_coord(b, lanes, axis));

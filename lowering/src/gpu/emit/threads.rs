@@ -34,7 +34,7 @@ impl Gpu<'_> {
                 sum = if layout.is_disjoint() { b.add_nsw(sum, part) } else { b.xor(sum, part) };
             }
         }
-        if let Some((_, apart)) = layout.dealt().filter(|(dealt, _)| *dealt == axis) {
+        if let Some((_, apart)) = layout.set_axis().filter(|(dealt, _)| *dealt == axis) {
             let (bits, apart) = (layout.warp_bases().len() as i64, i64::from(apart));
             let [bits, apart] = [bits, apart].map(|number| b.int(Ty::I32, number));
             let set = b.lshr(self.warp, bits);
@@ -48,7 +48,7 @@ impl Gpu<'_> {
     /// Whether this thread is the one of its replicas that writes; `None` when there are no others.
     pub(super) fn writer(&self, b: &mut Builder, layout: Option<&Layout>) -> Option<Val> {
         match layout {
-            Some(layout) => self.first_of(b, layout.idle_lanes(), layout.idle_warps()),
+            Some(layout) => self.first_of(b, layout.replicated_lanes(), layout.replicated_warps()),
             None => self.first_of(b, 31, self.plan.distributed.warp_bits()),
         }
     }
@@ -76,8 +76,10 @@ impl Gpu<'_> {
     pub(super) fn repeats(&self, value: Value) -> usize {
         let layout = self.layout(value);
         let info = self.info(value);
-        let along = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1);
-        along.map_or(1, |axis| u64::from(layout.run(axis)).min(info.axes[axis].constancy) as usize)
+        let along = (0..info.axes.len()).find(|&axis| layout.thread_contiguity(axis) > 1);
+        along.map_or(1, |axis| {
+            u64::from(layout.thread_contiguity(axis)).min(info.axes[axis].constancy) as usize
+        })
     }
 }
 

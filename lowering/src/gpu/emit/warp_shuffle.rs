@@ -1,7 +1,7 @@
 //! What the lanes of a warp tell each other.
 
 use crate::gpu::emit::{Builder, Gpu, statement};
-use crate::gpu::opt::select_wgmma::GROUP_WARPS;
+use crate::gpu::opt::select_wgmma::WARPGROUP_WARPS;
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 
@@ -21,7 +21,7 @@ impl Gpu<'_> {
 
     /// The group of four warps that this one is in.
     pub(super) fn warp_group(&self, b: &mut Builder) -> Val {
-        let within = b.int(Ty::I32, i64::from(GROUP_WARPS.ilog2()));
+        let within = b.int(Ty::I32, i64::from(WARPGROUP_WARPS.ilog2()));
         let group = b.lshr(self.warp, within);
         self.uniform(b, group)
     }

@@ -27,7 +27,7 @@ use self::tma_store::EpilogueBuffers;
 pub(super) use self::tma_store::bits;
 use crate::gpu::emit::smem_alloc::MBARRIER_BYTES;
 use crate::gpu::layout::Distributed;
-use crate::gpu::opt::select_wgmma::{GROUP_WARPS, LINE};
+use crate::gpu::opt::select_wgmma::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
 use crate::ir::{Block, Func, Op, ParamId, Value, sources};
 use crate::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
 use crate::support::dtype::DType;
@@ -42,7 +42,7 @@ const MOST_STAGES: u32 = 8;
 const MULTIPROCESSOR_BYTES: u32 = 228 * 1024;
 const BLOCK_BYTES: u32 = 1024;
 /// The warps of the group of which one copies.
-pub(super) const WARPS: u32 = GROUP_WARPS;
+pub(super) const WARPS: u32 = WARPGROUP_WARPS;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 64 * 1024;
 /// A warp's threads get so many together.
@@ -252,7 +252,8 @@ impl TmaPipeline {
             multicast: false,
         });
         // All products of `f32` by groups of warps are in TF32.
-        let number = self.map_of(&distributed.func, window, [rows, LINE / elem], dtype == DType::F32);
+        let number =
+            self.map_of(&distributed.func, window, [rows, SWIZZLE_ROW_BYTES / elem], dtype == DType::F32);
         self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
     }
 

@@ -9,7 +9,7 @@ use crate::ops::{Kind, MemAccess, Rotate, VectorStart};
 use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// The fewest bytes that are read as parts of two aligned vectors: fewer are no less work than their elements.
-pub const NARROWEST_AROUND: u32 = 8;
+pub const MIN_SHIFTED_BYTES: u32 = 8;
 
 /// What is known of the addresses of slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ pub fn width(func: &Func, axes: &AxisInfoMap, place: &MemAccess, alignment: Alig
 pub(super) fn fitting(func: &Func, place: &MemAccess, vector: u32) -> u32 {
     let around = place.shift.is_some_and(|shift| shift.start != VectorStart::Aligned);
     let bytes = vector * func.slice(place.param).0.bytes();
-    if around && bytes < NARROWEST_AROUND { 1 } else { vector }
+    if around && bytes < MIN_SHIFTED_BYTES { 1 } else { vector }
 }
 
 /// Values that depend on the program's place in the grid, or on a loop; the order of a row's numbers does not count.

@@ -35,9 +35,9 @@ pub struct Distributed {
     /// The user's `num_stages`, where a loop has none of its own.
     pub num_stages: Option<u32>,
     /// Tiles that lie in shared memory alone, for products to read: those that loops copy there.
-    pub copied: HashMap<Value, SmemOnlyTile>,
+    pub smem_only: HashMap<Value, SmemOnlyTile>,
     /// Factors that are written to shared memory before a loop: by the product's result and the side, the loop's variable.
-    pub kept: HashMap<(Value, DotOperand), Value>,
+    pub invariant_operands: HashMap<(Value, DotOperand), Value>,
 }
 
 /// Gives every tile value a layout, inserting conversions.
@@ -58,8 +58,8 @@ pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Dis
     .run();
     let (layouts, func) = rebuild(site, &graph, &chosen);
     let num_stages = threads.num_stages;
-    let (copied, kept) = (HashMap::new(), HashMap::new());
-    Distributed { func, layouts, num_warps, num_ctas, num_stages, copied, kept }
+    let (smem_only, invariant_operands) = (HashMap::new(), HashMap::new());
+    Distributed { func, layouts, num_warps, num_ctas, num_stages, smem_only, invariant_operands }
 }
 
 /// What layouts are chosen for.
@@ -131,7 +131,7 @@ struct LayoutLink {
 
 enum LinkKind {
     View(Reindex),
-    Fold(Vec<usize>),
+    Reduce(Vec<usize>),
 }
 
 impl LayoutGraph {
@@ -159,15 +159,15 @@ impl LayoutGraph {
             let anchored = tiles().any(|operand| !self.cheap[operand.index()]);
             let first = |pins: bool| if pins { tiles().take(1).collect() } else { vec![] };
             let pins: Vec<Value> = match operation.spread(func, &op.results) {
-                LayoutRelation::Fold { .. } => first(!anchored),
+                LayoutRelation::Reduce { .. } => first(!anchored),
                 LayoutRelation::Lanewise { .. } => first(op.results.is_empty() && !anchored),
                 LayoutRelation::View(view) => first(!view.is_invertible()),
                 // What lies anyhow has to lie somehow.
-                LayoutRelation::Carry(groups) => {
+                LayoutRelation::Tied(groups) => {
                     tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
                 }
-                LayoutRelation::Product { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
-                LayoutRelation::Grouped { .. } | LayoutRelation::Free => tiles().collect(),
+                LayoutRelation::Dot { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
+                LayoutRelation::WarpGroup { .. } | LayoutRelation::Free => tiles().collect(),
                 LayoutRelation::Source => vec![],
             };
             pinned.extend(pins);
@@ -205,10 +205,10 @@ impl LayoutGraph {
                 LayoutRelation::Source => true,
                 LayoutRelation::Lanewise { cheap } => cheap,
                 LayoutRelation::View(view) => view.is_invertible(),
-                LayoutRelation::Fold { .. }
-                | LayoutRelation::Carry(_)
-                | LayoutRelation::Product { .. }
-                | LayoutRelation::Grouped { .. }
+                LayoutRelation::Reduce { .. }
+                | LayoutRelation::Tied(_)
+                | LayoutRelation::Dot { .. }
+                | LayoutRelation::WarpGroup { .. }
                 | LayoutRelation::Free => false,
             };
             let from_cheap = operation
@@ -233,17 +233,17 @@ impl LayoutGraph {
                 values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
             };
             match operation.spread(func, &op.results) {
-                LayoutRelation::Source | LayoutRelation::Grouped { .. } | LayoutRelation::Free => {}
+                LayoutRelation::Source | LayoutRelation::WarpGroup { .. } | LayoutRelation::Free => {}
                 LayoutRelation::Lanewise { .. } => {
                     let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
                     self.unite_all(&tiles(all, self));
                 }
-                LayoutRelation::Carry(groups) => {
+                LayoutRelation::Tied(groups) => {
                     for group in groups {
                         self.unite_all(&tiles(group, self));
                     }
                 }
-                LayoutRelation::Product { acc } => {
+                LayoutRelation::Dot { acc } => {
                     self.unite_all(&tiles(acc.into_iter().chain(op.results.iter().copied()).collect(), self));
                 }
                 LayoutRelation::View(view) => {
@@ -252,13 +252,13 @@ impl LayoutGraph {
                         self.links.push(LayoutLink { operand, result: op.results[0], kind });
                     }
                 }
-                LayoutRelation::Fold { axes } => {
+                LayoutRelation::Reduce { axes } => {
                     let inputs = tiles(operation.operands(), self);
                     self.unite_all(&inputs);
                     let results = tiles(op.results.clone(), self);
                     self.unite_all(&results);
                     if let (Some(&operand), Some(&result)) = (inputs.first(), results.first()) {
-                        self.links.push(LayoutLink { operand, result, kind: LinkKind::Fold(axes) });
+                        self.links.push(LayoutLink { operand, result, kind: LinkKind::Reduce(axes) });
                     }
                 }
             }
@@ -324,7 +324,7 @@ impl Chooser<'_> {
                 self.settle(class, self.choose(class));
             }
         }
-        let stores = coalesce_dot_stores::layouts(&self.site, self.graph, [&fragments, &self.layouts]);
+        let stores = coalesce_dot_stores::store_layouts(&self.site, self.graph, [&fragments, &self.layouts]);
         ChosenLayouts { classes: self.layouts, stores, num_warps: self.num_warps }
     }
 
@@ -354,13 +354,13 @@ impl Chooser<'_> {
                 let (next, derived) = if operand == class && !self.layouts.contains_key(&result) {
                     let derived = match &link.kind {
                         LinkKind::View(view) => view.result(&layout),
-                        LinkKind::Fold(axes) => Some(layout.without(axes)),
+                        LinkKind::Reduce(axes) => Some(layout.without(axes)),
                     };
                     (result, derived)
                 } else if result == class && !self.layouts.contains_key(&operand) {
                     let derived = match &link.kind {
                         LinkKind::View(view) => view.operand(&layout),
-                        LinkKind::Fold(_) => None,
+                        LinkKind::Reduce(_) => None,
                     };
                     (operand, derived)
                 } else {
@@ -494,12 +494,12 @@ fn operand_layouts(
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
     match operation.spread(func, &op.results) {
         LayoutRelation::Source | LayoutRelation::Free => vec![],
-        LayoutRelation::Grouped { transposed } => {
-            let lies = |value| dot::result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
+        LayoutRelation::WarpGroup { transposed } => {
+            let lies = |value| dot::wgmma_result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
             operation.operands().into_iter().filter(tile).map(|value| (value, lies(value))).collect()
         }
-        LayoutRelation::Product { .. } => {
-            result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default()
+        LayoutRelation::Dot { .. } => {
+            result.map(|layout| dot::required_layouts(func, op, &layout)).unwrap_or_default()
         }
         LayoutRelation::Lanewise { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
@@ -521,7 +521,7 @@ fn operand_layouts(
                 None => vec![],
             }
         }
-        LayoutRelation::Fold { .. } => {
+        LayoutRelation::Reduce { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
             let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
             match anchor.and_then(of) {
@@ -529,7 +529,7 @@ fn operand_layouts(
                 None => vec![],
             }
         }
-        LayoutRelation::Carry(groups) => groups
+        LayoutRelation::Tied(groups) => groups
             .iter()
             .filter_map(|group| {
                 let anchor =
@@ -577,7 +577,7 @@ impl Rebuilder<'_> {
         // Asked before the operands become values that the original does not know.
         let spread = op.kind.operation().spread(self.site.func, &op.results);
         self.place_operands(builder, &mut op, &layouts);
-        let carried = matches!(spread, LayoutRelation::Carry(_));
+        let carried = matches!(spread, LayoutRelation::Tied(_));
         for block in op.kind.operation_mut().blocks_mut() {
             let taken = std::mem::take(block);
             builder.begin_with(taken.args.clone());
@@ -599,8 +599,8 @@ impl Rebuilder<'_> {
         }
         builder.loc = op.loc;
         let natural = match spread {
-            LayoutRelation::Fold { axes } => self.fold_layout(&op, &axes),
-            LayoutRelation::Product { .. } => self.product_layout(&op),
+            LayoutRelation::Reduce { axes } => self.reduce_layout(&op, &axes),
+            LayoutRelation::Dot { .. } => self.dot_layout(&op),
             _ => None,
         };
         for i in 0..op.results.len() {
@@ -623,15 +623,15 @@ impl Rebuilder<'_> {
     }
 
     /// Where a reduction of these axes leaves its results.
-    fn fold_layout(&self, op: &Op, axes: &[usize]) -> Option<Layout> {
+    fn reduce_layout(&self, op: &Op, axes: &[usize]) -> Option<Layout> {
         let operand = op.kind.operation().operands()[0];
         Some(self.layouts.get(&operand)?.without(axes))
     }
 
     /// How the result of a product lies where it is made.
-    fn product_layout(&self, op: &Op) -> Option<Layout> {
+    fn dot_layout(&self, op: &Op) -> Option<Layout> {
         let layout = self.chosen.classes.get(&self.graph.class(op.results[0]))?;
-        Some(dot::suited(self.site.func, op, layout))
+        Some(dot::produced_layout(self.site.func, op, layout))
     }
 
     /// Records the class layout of a value that keeps its name.
@@ -660,7 +660,7 @@ impl Rebuilder<'_> {
         let vector = op.kind.operation().place().and_then(|place| {
             let (_, layout) = layouts.iter().find(|(value, _)| *value == place.offset)?;
             let width = access::width(self.site.func, self.site.axes, place, self.site.alignment);
-            let vector = layout.run(width.axis).min(width.elements);
+            let vector = layout.thread_contiguity(width.axis).min(width.elements);
             Some(access::fitting(self.site.func, place, vector))
         });
         let mut placed = HashMap::new();

@@ -29,7 +29,7 @@ const SECTOR: u32 = 32;
 
 /// The layouts in which stores take what lies otherwise: of classes that follow from products, which are `fragments`, and of
 /// others among all classes.
-pub(in crate::gpu) fn layouts(
+pub(in crate::gpu) fn store_layouts(
     site: &LayoutSite,
     graph: &LayoutGraph,
     [fragments, classes]: [&HashMap<usize, Layout>; 2],
@@ -46,8 +46,8 @@ pub(in crate::gpu) fn layouts(
             && let Some(class) = stored(site, graph, op).map(|value| graph.class(value))
         {
             let layout = match (fragments.get(&class), classes.get(&class)) {
-                (Some(lies), _) => wider(site, &place, lies),
-                (None, lies) => lies.and_then(|lies| turned(site, &place, lies)),
+                (Some(lies), _) => row_vectors(site, &place, lies),
+                (None, lies) => lies.and_then(|lies| transposed(site, &place, lies)),
             };
             found.extend(layout.map(|layout| (place, layout)));
         }
@@ -69,24 +69,27 @@ fn stored(site: &LayoutSite, graph: &LayoutGraph, op: &Op) -> Option<Value> {
 }
 
 /// Whole vectors along a row, if a tile that lies so is stored in less than half of one.
-fn wider(site: &LayoutSite, place: &MemAccess, lies: &Layout) -> Option<Layout> {
+fn row_vectors(site: &LayoutSite, place: &MemAccess, lies: &Layout) -> Option<Layout> {
     let width = access::width(site.func, site.axes, place, site.alignment);
     let shape = lies.shape();
     let is_row = width.axis + 1 == shape.rank();
     let layout = Layout::of_vectors(shape, width.axis, width.elements, lies.num_warps());
-    (is_row && 2 * lies.run(width.axis) < layout.run(width.axis).min(width.elements)).then_some(layout)
+    (is_row
+        && 2 * lies.thread_contiguity(width.axis) < layout.thread_contiguity(width.axis).min(width.elements))
+    .then_some(layout)
 }
 
 /// Rows of vectors, if neighbours of a tile that lies so are stored far apart, since it lies along another axis.
-fn turned(site: &LayoutSite, place: &MemAccess, lies: &Layout) -> Option<Layout> {
+fn transposed(site: &LayoutSite, place: &MemAccess, lies: &Layout) -> Option<Layout> {
     let shape = lies.shape();
     if shape.elements() < FEWEST {
         return None;
     }
     let AccessWidth { axis, elements, .. } = access::width(site.func, site.axes, place, site.alignment);
     let bytes = site.func.slice(place.param).0.bytes();
-    let along = (0..shape.rank()).filter(|&other| other != axis && lies.neighbours(other) * bytes >= SECTOR);
+    let along =
+        (0..shape.rank()).filter(|&other| other != axis && lies.warp_contiguity(other) * bytes >= SECTOR);
     let layout = Layout::of_vectors(shape, axis, elements, lies.num_warps());
-    let [own, best] = [lies, &layout].map(|layout| layout.neighbours(axis));
+    let [own, best] = [lies, &layout].map(|layout| layout.warp_contiguity(axis));
     (along.count() > 0 && own * bytes < SECTOR && best >= 4 * own).then_some(layout)
 }

@@ -47,7 +47,7 @@ const MAX_SOURCES: usize = 4;
 /// The cheapest way from `from` to `to`, two layouts of one shape and number of warps.
 pub fn conversion(from: &Layout, to: &Layout) -> Conversion {
     debug_assert_eq!(from.shape(), to.shape());
-    if from.warp_bases() != to.warp_bases() || from.dealt() != to.dealt() {
+    if from.warp_bases() != to.warp_bases() || from.set_axis() != to.set_axis() {
         return Conversion::Shared;
     }
     if from.lane_bases() == to.lane_bases() {

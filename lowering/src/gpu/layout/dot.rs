@@ -13,7 +13,7 @@
 use super::access::Alignment;
 use super::assign::Distributed;
 use super::linear::{Coord, LANE_BITS, Layout, odd};
-use crate::gpu::opt::select_wgmma::{GROUP_ROWS, GROUP_WARPS, WarpGroupTiling};
+use crate::gpu::opt::select_wgmma::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
 use crate::ir::{Block, Func, Op, Shape, Value};
 use crate::ops::{Dot, InputPrecision, Kind, WarpGroupDot};
 use crate::support::dtype::DType;
@@ -47,115 +47,115 @@ pub struct Fragment {
 /// `rows x inner` times `inner x columns`, by all lanes of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MmaShape {
-    pub rows: u32,
-    pub columns: u32,
-    pub inner: u32,
-    pub left: Fragment,
-    pub right: Fragment,
-    pub sum: Fragment,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub a: Fragment,
+    pub b: Fragment,
+    pub acc: Fragment,
 }
 
 /// How factors of a type are multiplied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DotMethod {
-    Warp(&'static MmaShape),
+    /// By tensor cores, one warp at a time.
+    Mma(&'static MmaShape),
     /// By the arithmetic of single threads.
-    Thread,
+    Fma,
 }
 
 const EIGHT_ROWS_OF_PAIRS: [CoordBit; LANE_BITS] = [Column(2), Column(4), Row(1), Row(2), Row(4)];
 
 /// `mma.m16n8k16` of 16-bit floats.
 pub static M16N8K16: MmaShape = MmaShape {
-    rows: 16,
-    columns: 8,
-    inner: 16,
-    left: Fragment { registers: &[Column(1), Row(8), Column(8)], lanes: EIGHT_ROWS_OF_PAIRS },
-    right: Fragment {
-        registers: &[Row(1), Row(8)],
-        lanes: [Row(2), Row(4), Column(1), Column(2), Column(4)],
-    },
-    sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+    m: 16,
+    n: 8,
+    k: 16,
+    a: Fragment { registers: &[Column(1), Row(8), Column(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+    b: Fragment { registers: &[Row(1), Row(8)], lanes: [Row(2), Row(4), Column(1), Column(2), Column(4)] },
+    acc: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
 };
 
 /// `mma.m16n8k32` of bytes, and [`M16N8K16`] twice of 8-bit floats that were converted: which of the products along K meet in
 /// which place is the same for both factors.
 static M16N8K32: MmaShape = MmaShape {
-    rows: 16,
-    columns: 8,
-    inner: 32,
-    left: Fragment {
+    m: 16,
+    n: 8,
+    k: 32,
+    a: Fragment {
         registers: &[Column(1), Column(2), Row(8), Column(16)],
         lanes: [Column(4), Column(8), Row(1), Row(2), Row(4)],
     },
-    right: Fragment {
+    b: Fragment {
         registers: &[Row(1), Row(2), Row(16)],
         lanes: [Row(4), Row(8), Column(1), Column(2), Column(4)],
     },
-    sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+    acc: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
 };
 
 /// `mma.m16n8k8` of TF32.
 static M16N8K8: MmaShape = MmaShape {
-    rows: 16,
-    columns: 8,
-    inner: 8,
-    left: Fragment { registers: &[Row(8), Column(4)], lanes: [Column(1), Column(2), Row(1), Row(2), Row(4)] },
-    right: Fragment { registers: &[Row(4)], lanes: [Row(1), Row(2), Column(1), Column(2), Column(4)] },
-    sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+    m: 16,
+    n: 8,
+    k: 8,
+    a: Fragment { registers: &[Row(8), Column(4)], lanes: [Column(1), Column(2), Row(1), Row(2), Row(4)] },
+    b: Fragment { registers: &[Row(4)], lanes: [Row(1), Row(2), Column(1), Column(2), Column(4)] },
+    acc: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
 };
 
 /// `mma.m8n8k4` of `f64`.
 static M8N8K4: MmaShape = MmaShape {
-    rows: 8,
-    columns: 8,
-    inner: 4,
-    left: Fragment { registers: &[], lanes: [Column(1), Column(2), Row(1), Row(2), Row(4)] },
-    right: Fragment { registers: &[], lanes: [Row(1), Row(2), Column(1), Column(2), Column(4)] },
-    sum: Fragment { registers: &[Column(1)], lanes: EIGHT_ROWS_OF_PAIRS },
+    m: 8,
+    n: 8,
+    k: 4,
+    a: Fragment { registers: &[], lanes: [Column(1), Column(2), Row(1), Row(2), Row(4)] },
+    b: Fragment { registers: &[], lanes: [Row(1), Row(2), Column(1), Column(2), Column(4)] },
+    acc: Fragment { registers: &[Column(1)], lanes: EIGHT_ROWS_OF_PAIRS },
 };
 
 /// How factors of an element type are multiplied.
 pub fn method(elem: DType, input: InputPrecision) -> DotMethod {
     match (elem.bytes(), input) {
-        (1, _) => DotMethod::Warp(&M16N8K32),
-        (2, _) => DotMethod::Warp(&M16N8K16),
-        (8, _) => DotMethod::Warp(&M8N8K4),
-        (_, InputPrecision::Tf32 | InputPrecision::Tf32x3) => DotMethod::Warp(&M16N8K8),
-        (_, InputPrecision::Ieee) => DotMethod::Thread,
+        (1, _) => DotMethod::Mma(&M16N8K32),
+        (2, _) => DotMethod::Mma(&M16N8K16),
+        (8, _) => DotMethod::Mma(&M8N8K4),
+        (_, InputPrecision::Tf32 | InputPrecision::Tf32x3) => DotMethod::Mma(&M16N8K8),
+        (_, InputPrecision::Ieee) => DotMethod::Fma,
     }
 }
 
 /// A factor of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DotOperand {
-    Left,
-    Right,
+    A,
+    B,
 }
 
-pub const SIDES: [DotOperand; 2] = [DotOperand::Left, DotOperand::Right];
+impl DotOperand {
+    pub const ALL: [DotOperand; 2] = [DotOperand::A, DotOperand::B];
+}
 
 impl Dot {
-    pub fn factor(&self, side: DotOperand) -> Value {
-        match side {
-            DotOperand::Left => self.a,
-            DotOperand::Right => self.b,
+    pub fn operand(&self, which: DotOperand) -> Value {
+        match which {
+            DotOperand::A => self.a,
+            DotOperand::B => self.b,
         }
     }
 
-    pub fn factor_mut(&mut self, side: DotOperand) -> &mut Value {
-        match side {
-            DotOperand::Left => &mut self.a,
-            DotOperand::Right => &mut self.b,
+    pub fn operand_mut(&mut self, which: DotOperand) -> &mut Value {
+        match which {
+            DotOperand::A => &mut self.a,
+            DotOperand::B => &mut self.b,
         }
     }
 }
 
 impl MmaShape {
-    pub fn factor(&self, side: DotOperand) -> &Fragment {
-        match side {
-            DotOperand::Left => &self.left,
-            DotOperand::Right => &self.right,
+    pub fn operand(&self, which: DotOperand) -> &Fragment {
+        match which {
+            DotOperand::A => &self.a,
+            DotOperand::B => &self.b,
         }
     }
 }
@@ -221,12 +221,12 @@ impl RemainingBits {
     }
 
     /// The bases of `count` bits of the warp number, which rise along each axis.
-    fn warps(&mut self, count: u32, deal: WarpTiling) -> Vec<Coord> {
+    fn warps(&mut self, count: u32, tiling: WarpTiling) -> Vec<Coord> {
         let rank = self.next.len();
         let (rows, columns) = (rank - 2, rank - 1);
         let mut bases: Vec<Coord> = (0..count)
             .map(|_| {
-                let by_rows = deal == WarpTiling::Rows || self.end[rows] >= self.end[columns];
+                let by_rows = tiling == WarpTiling::Rows || self.end[rows] >= self.end[columns];
                 let matrix = if by_rows { [rows, columns] } else { [columns, rows] };
                 matrix.into_iter().chain(0..rows).find_map(|axis| self.half(axis)).unwrap_or_default()
             })
@@ -251,16 +251,16 @@ impl RemainingBits {
 }
 
 /// The result of a product by `instruction`.
-pub fn sum_layout(instruction: &MmaShape, shape: &Shape, num_warps: u32, deal: WarpTiling) -> Layout {
+pub fn mma_acc_layout(instruction: &MmaShape, shape: &Shape, num_warps: u32, tiling: WarpTiling) -> Layout {
     let rank = shape.rank();
     let mut taken = vec![1; rank];
-    taken[rank - 2] = instruction.rows;
-    taken[rank - 1] = instruction.columns;
+    taken[rank - 2] = instruction.m;
+    taken[rank - 1] = instruction.n;
     let mut rest = RemainingBits::beyond(shape, &taken);
-    let warps = rest.warps(num_warps.trailing_zeros(), deal);
-    let mut registers = instruction.sum.register_bases(rank);
+    let warps = rest.warps(num_warps.trailing_zeros(), tiling);
+    let mut registers = instruction.acc.register_bases(rank);
     registers.extend(rest.registers());
-    Layout::of_bases(shape, &registers, instruction.sum.lane_bases(rank), &warps).with_sets(odd(num_warps))
+    Layout::of_bases(shape, &registers, instruction.acc.lane_bases(rank), &warps).with_sets(odd(num_warps))
 }
 
 /// A block of four rows and four columns to a thread, lanes over 16 rows and 32 columns.
@@ -270,83 +270,83 @@ const BLOCK: Fragment = Fragment {
 };
 
 /// The result of a product by single threads.
-pub fn block_layout(shape: &Shape, num_warps: u32, deal: WarpTiling) -> Layout {
+pub fn fma_acc_layout(shape: &Shape, num_warps: u32, tiling: WarpTiling) -> Layout {
     let rank = shape.rank();
     let mut taken = vec![1; rank];
     taken[rank - 2] = 16;
     taken[rank - 1] = 32;
     let mut rest = RemainingBits::beyond(shape, &taken);
-    let warps = rest.warps(num_warps.trailing_zeros(), deal);
+    let warps = rest.warps(num_warps.trailing_zeros(), tiling);
     let mut registers = BLOCK.register_bases(rank);
     registers.extend(rest.registers());
     Layout::of_bases(shape, &registers, BLOCK.lane_bases(rank), &warps).with_sets(odd(num_warps))
 }
 
 /// The result of a product by groups of warps. `M16N8K16` takes the same fragments.
-pub fn group_layout(shape: &Shape, num_warps: u32) -> Layout {
+pub fn wgmma_acc_layout(shape: &Shape, num_warps: u32) -> Layout {
     let [rows, columns] = [0, 1];
     let instruction = &M16N8K16;
     let groups = WarpGroupTiling::new(shape[rows], num_warps);
-    let within = (0..GROUP_WARPS.trailing_zeros()).map(|bit| Coord::along(rows, instruction.rows << bit));
-    let mut rest = RemainingBits::beyond(shape, &[instruction.rows * GROUP_WARPS, instruction.columns]);
+    let within = (0..WARPGROUP_WARPS.trailing_zeros()).map(|bit| Coord::along(rows, instruction.m << bit));
+    let mut rest = RemainingBits::beyond(shape, &[instruction.m * WARPGROUP_WARPS, instruction.n]);
     let by_rows: Vec<Coord> =
         (0..groups.along_rows.trailing_zeros()).filter_map(|_| rest.take(rows)).collect();
     let mut by_columns: Vec<Coord> =
         (0..groups.along_columns.trailing_zeros()).filter_map(|_| rest.half(columns)).collect();
     by_columns.reverse();
     let warps: Vec<Coord> = within.chain(by_rows).chain(by_columns).collect();
-    let mut registers = instruction.sum.register_bases(shape.rank());
+    let mut registers = instruction.acc.register_bases(shape.rank());
     registers.extend(rest.registers());
-    Layout::of_bases(shape, &registers, instruction.sum.lane_bases(shape.rank()), &warps)
+    Layout::of_bases(shape, &registers, instruction.acc.lane_bases(shape.rank()), &warps)
         .with_sets(odd(num_warps))
 }
 
 /// The same, or that of a product whose transpose has this shape.
-pub fn result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> Layout {
+pub fn wgmma_result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> Layout {
     if !transposed {
-        return group_layout(shape, num_warps);
+        return wgmma_acc_layout(shape, num_warps);
     }
-    let product = Shape::new([shape[1], shape[0]]);
-    group_layout(&product, num_warps).permute(&[1, 0])
+    let dot = Shape::new([shape[1], shape[0]]);
+    wgmma_acc_layout(&dot, num_warps).permute(&[1, 0])
 }
 
 /// How a left factor that threads hold has to lie for a product by groups of warps.
-pub fn group_factor_layout(shape: &Shape, sum: &Layout) -> Layout {
-    factor_layout(&M16N8K16, DotOperand::Left, shape, sum)
+pub fn wgmma_a_layout(shape: &Shape, sum: &Layout) -> Layout {
+    mma_operand_layout(&M16N8K16, DotOperand::A, shape, sum)
 }
 
 /// What each warp of a group has of sixteen rows, eight columns, sixteen products: of the result, and of a left factor that
 /// threads hold.
-pub fn group_fragments() -> [&'static Fragment; 2] {
-    [&M16N8K16.sum, &M16N8K16.left]
+pub fn wgmma_fragments() -> [&'static Fragment; 2] {
+    [&M16N8K16.acc, &M16N8K16.a]
 }
 
 /// A factor, as the instruction takes it for a result that lies as `sum`.
-pub fn factor_layout(instruction: &MmaShape, side: DotOperand, shape: &Shape, sum: &Layout) -> Layout {
+pub fn mma_operand_layout(instruction: &MmaShape, side: DotOperand, shape: &Shape, sum: &Layout) -> Layout {
     let rank = shape.rank();
     // The axis of the result that the factor does not have, and its own that is summed over.
     let (other, inner) = match side {
-        DotOperand::Left => (rank - 1, rank - 1),
-        DotOperand::Right => (rank - 2, rank - 2),
+        DotOperand::A => (rank - 1, rank - 1),
+        DotOperand::B => (rank - 2, rank - 2),
     };
     let shared = |basis: &Coord| basis.get(other) == 0;
     let warps: Vec<Coord> =
         sum.warp_bases().iter().map(|basis| if shared(basis) { *basis } else { Coord::ZERO }).collect();
-    let fragment = instruction.factor(side);
+    let fragment = instruction.operand(side);
     let mut registers = fragment.register_bases(rank);
-    let own = instruction.sum.bases(sum.shape());
+    let own = instruction.acc.bases(sum.shape());
     registers.extend(sum.register_bases().iter().filter(|basis| shared(basis) && !own.contains(basis)));
-    let steps = (0..32).map(|bit| 1u32 << bit).filter(|&step| step >= instruction.inner);
+    let steps = (0..32).map(|bit| 1u32 << bit).filter(|&step| step >= instruction.k);
     registers.extend(steps.map(|step| Coord::along(inner, step)));
     Layout::of_bases(shape, &registers, fragment.lane_bases(rank), &warps).with_sets(sum.sets())
 }
 
 /// Whether a product by `instruction` can leave its result as `layout`.
-fn serves(instruction: &MmaShape, layout: &Layout) -> bool {
+fn can_produce(instruction: &MmaShape, layout: &Layout) -> bool {
     let rank = layout.shape().rank();
-    let own: Vec<Coord> = instruction.sum.bases(layout.shape());
+    let own: Vec<Coord> = instruction.acc.bases(layout.shape());
     let own: Vec<Coord> = own.into_iter().filter(|basis| *basis != Coord::ZERO).collect();
-    let lanes = Layout::of_bases(layout.shape(), &[], instruction.sum.lane_bases(rank), &[]);
+    let lanes = Layout::of_bases(layout.shape(), &[], instruction.acc.lane_bases(rank), &[]);
     layout.lane_bases() == lanes.lane_bases() && layout.register_bases().starts_with(&own)
 }
 
@@ -354,100 +354,100 @@ fn serves(instruction: &MmaShape, layout: &Layout) -> bool {
 
 /// A product of either kind.
 enum AnyDot<'f> {
-    OfTiles(&'f Dot),
-    OfBlocks(&'f WarpGroupDot),
+    Dot(&'f Dot),
+    WarpGroupDot(&'f WarpGroupDot),
 }
 
 impl AnyDot<'_> {
     fn of(op: &Op) -> Option<AnyDot<'_>> {
         if let Kind::Dot(dot) = &op.kind {
-            return Some(AnyDot::OfTiles(dot));
+            return Some(AnyDot::Dot(dot));
         }
         let Kind::WarpGroupDot(dot) = &op.kind else { return None };
-        Some(AnyDot::OfBlocks(dot))
+        Some(AnyDot::WarpGroupDot(dot))
     }
 
     fn inner(&self, func: &Func) -> u32 {
         match self {
-            AnyDot::OfTiles(dot) => dot.inner(func),
-            AnyDot::OfBlocks(dot) => dot.inner(),
+            AnyDot::Dot(dot) => dot.inner(func),
+            AnyDot::WarpGroupDot(dot) => dot.inner(),
         }
     }
 }
 
 /// What `of` says of each product of a function, with its result.
-fn products<T>(func: &Func, mut of: impl FnMut(AnyDot, Value) -> T) -> Vec<T> {
+fn dots<T>(func: &Func, mut of: impl FnMut(AnyDot, Value) -> T) -> Vec<T> {
     let mut found = vec![];
-    func.body.walk(&mut |op| found.extend(AnyDot::of(op).map(|product| of(product, op.results[0]))));
+    func.body.walk(&mut |op| found.extend(AnyDot::of(op).map(|dot| of(dot, op.results[0]))));
     found
 }
 
 /// The layouts of the results of all products, those first that multiply most.
 pub(super) fn layouts(func: &Func, num_warps: u32) -> Vec<(Value, Layout)> {
-    let deal = deal(func);
-    let mut products = products(func, |product, result| {
-        let work = func.ty(result).shape.elements() * u64::from(product.inner(func));
-        (std::cmp::Reverse(work), result, own_layout(func, (&product, result), num_warps, deal))
+    let tiling = warp_tiling(func);
+    let mut dots = dots(func, |dot, result| {
+        let work = func.ty(result).shape.elements() * u64::from(dot.inner(func));
+        (std::cmp::Reverse(work), result, dot_layout(func, (&dot, result), num_warps, tiling))
     });
-    products.sort_by_key(|(work, result, _)| (*work, *result));
-    products.into_iter().map(|(_, result, layout)| (result, layout)).collect()
+    dots.sort_by_key(|(work, result, _)| (*work, *result));
+    dots.into_iter().map(|(_, result, layout)| (result, layout)).collect()
 }
 
-fn own_layout(func: &Func, (product, result): (&AnyDot, Value), num_warps: u32, deal: WarpTiling) -> Layout {
+fn dot_layout(func: &Func, (dot, result): (&AnyDot, Value), num_warps: u32, tiling: WarpTiling) -> Layout {
     let shape = &func.ty(result).shape;
-    let dot = match product {
-        AnyDot::OfTiles(dot) => dot,
-        AnyDot::OfBlocks(dot) => return result_layout(shape, dot.transposed, num_warps),
+    let dot = match dot {
+        AnyDot::Dot(dot) => dot,
+        AnyDot::WarpGroupDot(dot) => return wgmma_result_layout(shape, dot.transposed, num_warps),
     };
-    match own_method(func, dot) {
-        DotMethod::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
-        DotMethod::Thread => block_layout(shape, num_warps, deal),
+    match dot_method(func, dot) {
+        DotMethod::Mma(instruction) => mma_acc_layout(instruction, shape, num_warps, tiling),
+        DotMethod::Fma => fma_acc_layout(shape, num_warps, tiling),
     }
 }
 
 /// Words of a thread for the sums of a product by single threads and its share of both factors on their way to shared memory: the most
 /// of a function, if it has such products.
-pub fn block_registers(distributed: &Distributed) -> Option<u32> {
+pub fn fma_registers(distributed: &Distributed) -> Option<u32> {
     let func = &distributed.func;
     let words = |value: Value| {
         let bytes = distributed.layouts[&value].register_count() as u32 * func.ty(value).dtype.bytes();
         bytes.div_ceil(4)
     };
-    let of = |product: AnyDot, result| match product {
-        AnyDot::OfTiles(dot) if own_method(func, dot) == DotMethod::Thread => {
+    let of = |dot: AnyDot, result| match dot {
+        AnyDot::Dot(dot) if dot_method(func, dot) == DotMethod::Fma => {
             Some(words(result) + words(dot.a) + words(dot.b))
         }
         _ => None,
     };
-    products(func, of).into_iter().flatten().max()
+    dots(func, of).into_iter().flatten().max()
 }
 
-fn own_method(func: &Func, dot: &Dot) -> DotMethod {
+fn dot_method(func: &Func, dot: &Dot) -> DotMethod {
     method(func.ty(dot.a).dtype, dot.input)
 }
 
 /// How the result of a product lies where it is made, if others want it as `layout`: so, if it can be.
-pub(super) fn suited(func: &Func, op: &Op, layout: &Layout) -> Layout {
-    let Some(product) = AnyDot::of(op) else { return layout.clone() };
-    let own = || own_layout(func, (&product, op.results[0]), layout.num_warps(), deal(func));
-    let dot = match product {
-        AnyDot::OfTiles(dot) => dot,
-        AnyDot::OfBlocks(_) => return own(),
+pub(super) fn produced_layout(func: &Func, op: &Op, layout: &Layout) -> Layout {
+    let Some(dot) = AnyDot::of(op) else { return layout.clone() };
+    let own = || dot_layout(func, (&dot, op.results[0]), layout.num_warps(), warp_tiling(func));
+    let dot = match dot {
+        AnyDot::Dot(dot) => dot,
+        AnyDot::WarpGroupDot(_) => return own(),
     };
-    match own_method(func, dot) {
-        DotMethod::Warp(instruction) if !serves(instruction, layout) => own(),
-        DotMethod::Warp(_) | DotMethod::Thread => layout.clone(),
+    match dot_method(func, dot) {
+        DotMethod::Mma(instruction) if !can_produce(instruction, layout) => own(),
+        DotMethod::Mma(_) | DotMethod::Fma => layout.clone(),
     }
 }
 
 /// How a product needs the tiles that it takes to lie, given the layout of what takes its result: factors of others lie
 /// anyhow.
-pub(super) fn taken(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
-    let own = suited(func, op, layout);
+pub(super) fn required_layouts(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
+    let own = produced_layout(func, op, layout);
     match AnyDot::of(op) {
-        Some(AnyDot::OfTiles(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),
-        Some(AnyDot::OfBlocks(dot)) => {
-            let left = dot.tile().map(|tile| (tile, group_factor_layout(&func.ty(tile).shape, &own)));
+        Some(AnyDot::Dot(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),
+        Some(AnyDot::WarpGroupDot(dot)) => {
+            let left = dot.tile().map(|tile| (tile, wgmma_a_layout(&func.ty(tile).shape, &own)));
             left.into_iter().chain(dot.acc.map(|acc| (acc, own.clone()))).collect()
         }
         None => vec![],
@@ -455,37 +455,38 @@ pub(super) fn taken(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout
 }
 
 /// Whether rows of a product should stay together: something that is made of one is reduced or multiplied again.
-fn deal(func: &Func) -> WarpTiling {
+fn warp_tiling(func: &Func) -> WarpTiling {
     let mut made = vec![false; func.value_count()];
     // What a loop carries is known to be made of a product once its body was seen.
-    let (first, again) = (goes_on(func, &func.body, &mut made), goes_on(func, &func.body, &mut made));
+    let (first, again) =
+        (feeds_dot_or_reduce(func, &func.body, &mut made), feeds_dot_or_reduce(func, &func.body, &mut made));
     if first || again { WarpTiling::Rows } else { WarpTiling::Square }
 }
 
 /// Marks what is made of products in a block; whether a reduction or product takes any of it.
-fn goes_on(func: &Func, block: &Block, made: &mut [bool]) -> bool {
+fn feeds_dot_or_reduce(func: &Func, block: &Block, made: &mut [bool]) -> bool {
     use crate::ir::layout_relation::LayoutRelation;
     let mut found = false;
     for op in &block.ops {
         let operation = op.kind.operation();
         let spread = operation.spread(func, &op.results);
         let (takes, gives) = match spread {
-            LayoutRelation::Product { acc } => {
+            LayoutRelation::Dot { acc } => {
                 (operation.operands().into_iter().filter(|value| Some(*value) != acc).collect(), true)
             }
-            LayoutRelation::Fold { .. } => (operation.operands(), false),
+            LayoutRelation::Reduce { .. } => (operation.operands(), false),
             LayoutRelation::Source
             | LayoutRelation::Lanewise { .. }
             | LayoutRelation::View(_)
-            | LayoutRelation::Carry(_)
-            | LayoutRelation::Grouped { .. }
+            | LayoutRelation::Tied(_)
+            | LayoutRelation::WarpGroup { .. }
             | LayoutRelation::Free => (vec![], false),
         };
         found |= takes.iter().any(|value: &Value| made[value.index()]);
         for block in operation.blocks() {
-            found |= goes_on(func, block, made);
+            found |= feeds_dot_or_reduce(func, block, made);
         }
-        if let LayoutRelation::Carry(groups) = spread {
+        if let LayoutRelation::Tied(groups) = spread {
             for group in groups.iter().filter(|group| !group.is_empty()) {
                 if group.iter().any(|value| made[value.index()]) {
                     group.iter().for_each(|value| made[value.index()] = true);
@@ -511,27 +512,27 @@ const MAX_WARPS: u64 = 8;
 const ODD_GROUPS: u32 = 3;
 
 /// The warps that multiply in groups for the largest product of a function, if its rows make them no power of two.
-pub fn odd_warps(func: &Func) -> Option<u32> {
+pub fn odd_wgmma_warps(func: &Func) -> Option<u32> {
     let of = |_: AnyDot, result: Value| {
         let shape = &func.ty(result).shape;
-        (shape.elements(), shape.rank() == 2 && shape[0] == ODD_GROUPS * GROUP_ROWS)
+        (shape.elements(), shape.rank() == 2 && shape[0] == ODD_GROUPS * WGMMA_M)
     };
-    let (_, fits) = products(func, of).into_iter().max()?;
-    fits.then_some(ODD_GROUPS * GROUP_WARPS)
+    let (_, fits) = dots(func, of).into_iter().max()?;
+    fits.then_some(ODD_GROUPS * WARPGROUP_WARPS)
 }
 
 /// How many products a function has.
-pub fn count(func: &Func) -> usize {
-    products(func, |_, _| ()).len()
+pub fn dot_count(func: &Func) -> usize {
+    dots(func, |_, _| ()).len()
 }
 
 /// The warps that the largest product of a function wants; `None` where there is no product.
-pub fn warps(func: &Func, alignment: Alignment) -> Option<u32> {
-    let deal = deal(func);
-    let wanted = products(func, |product, result| {
+pub fn preferred_warps(func: &Func, alignment: Alignment) -> Option<u32> {
+    let tiling = warp_tiling(func);
+    let wanted = dots(func, |dot, result| {
         let ty = func.ty(result);
-        let alone = matches!(product, AnyDot::OfTiles(dot) if own_method(func, dot) == DotMethod::Thread);
-        let per_thread = match (deal, alignment) {
+        let alone = matches!(dot, AnyDot::Dot(dot) if dot_method(func, dot) == DotMethod::Fma);
+        let per_thread = match (tiling, alignment) {
             _ if alone => BYTES_PER_THREAD_ALONE,
             (WarpTiling::Rows, _) | (_, Alignment::Element) => FEWER_BYTES_PER_THREAD,
             (WarpTiling::Square, Alignment::Checked) => BYTES_PER_THREAD,
@@ -544,8 +545,8 @@ pub fn warps(func: &Func, alignment: Alignment) -> Option<u32> {
 }
 
 /// The warps that it wants where groups of four multiply: one for sixteen rows.
-pub fn group_warps(func: &Func) -> Option<u32> {
-    let rows = products(func, |_, result| func.ty(result).shape.clone());
+pub fn wgmma_warps(func: &Func) -> Option<u32> {
+    let rows = dots(func, |_, result| func.ty(result).shape.clone());
     let rows = rows.iter().map(|shape| shape[shape.rank() - 2]).max()?;
-    Some((rows / M16N8K16.rows).clamp(GROUP_WARPS, MAX_WARPS as u32).next_power_of_two())
+    Some((rows / M16N8K16.m).clamp(WARPGROUP_WARPS, MAX_WARPS as u32).next_power_of_two())
 }

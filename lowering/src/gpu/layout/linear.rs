@@ -114,7 +114,7 @@ pub struct Layout {
     warps: Vec<Coord>,
     sets: u32,
     /// The axis along which each set of warps has a block of its own.
-    dealt: Option<usize>,
+    set_axis: Option<usize>,
 }
 
 /// `odd * 2^k`
@@ -140,13 +140,13 @@ impl Layout {
         let mut registers: Vec<Coord> = registers.iter().map(|&basis| within(basis)).collect();
         registers.retain(|basis| *basis != Coord::ZERO);
         let warps = warps.iter().map(|&basis| within(basis)).collect();
-        Layout { shape: shape.clone(), registers, lanes: lanes.map(within), warps, sets: 1, dealt: None }
+        Layout { shape: shape.clone(), registers, lanes: lanes.map(within), warps, sets: 1, set_axis: None }
     }
 
     /// The same for so many sets of warps.
     pub fn with_sets(mut self, sets: u32) -> Layout {
         self.sets = sets;
-        self.dealt = self.shape.iter().position(|&extent| sets > 1 && odd(extent) == sets);
+        self.set_axis = self.shape.iter().position(|&extent| sets > 1 && odd(extent) == sets);
         self
     }
 
@@ -160,11 +160,11 @@ impl Layout {
         num_warps: u32,
     ) -> Layout {
         let own: Vec<(usize, u32)> = order.first().map(|&axis| (axis, vector)).into_iter().collect();
-        Layout::dealt_out(shape, &own, order, warp_order, num_warps)
+        Layout::distributed(shape, &own, order, warp_order, num_warps)
     }
 
     /// As [`Layout::blocked`]; a thread has so many neighbours of its `own` along these axes, one axis after the other.
-    fn dealt_out(
+    fn distributed(
         shape: &Shape,
         own: &[(usize, u32)],
         order: &[usize],
@@ -189,7 +189,7 @@ impl Layout {
         while let Some(basis) = order.iter().find_map(|&axis| take(axis)) {
             registers.push(basis);
         }
-        Layout { shape: shape.clone(), registers, lanes, warps, sets: 1, dealt: None }
+        Layout { shape: shape.clone(), registers, lanes, warps, sets: 1, set_axis: None }
             .with_sets(odd(num_warps))
     }
 
@@ -207,7 +207,7 @@ impl Layout {
 
     /// For what goes along `axis` from element to element: at most `vector` neighbours along `fast` to a thread, and as many
     /// along `axis` as are left for it; lanes and warps along the other axes as long as there are elements.
-    pub fn of_runs(shape: &Shape, fast: usize, axis: usize, vector: u32, num_warps: u32) -> Layout {
+    pub fn for_scan(shape: &Shape, fast: usize, axis: usize, vector: u32, num_warps: u32) -> Layout {
         let bits: u32 = shape.iter().map(|extent| extent.trailing_zeros()).sum();
         let left = bits.saturating_sub(LANE_BITS as u32 + num_warps.trailing_zeros());
         let vector = 1 << vector.trailing_zeros().min(left).min(shape[fast].trailing_zeros());
@@ -215,7 +215,7 @@ impl Layout {
             (0..shape.rank()).rev().filter(|other| ![fast, axis].contains(other)).collect();
         order.insert(0, fast);
         order.push(axis);
-        Layout::dealt_out(shape, &[(fast, vector), (axis, (1 << left) / vector)], &order, &order, num_warps)
+        Layout::distributed(shape, &[(fast, vector), (axis, (1 << left) / vector)], &order, &order, num_warps)
     }
 
     pub fn shape(&self) -> &Shape {
@@ -231,8 +231,8 @@ impl Layout {
     }
 
     /// The axis along which each set of warps has a block of its own, and how far these are apart.
-    pub fn dealt(&self) -> Option<(usize, u32)> {
-        self.dealt.map(|axis| (axis, power(self.shape[axis])))
+    pub fn set_axis(&self) -> Option<(usize, u32)> {
+        self.set_axis.map(|axis| (axis, power(self.shape[axis])))
     }
 
     pub fn lane_bases(&self) -> &[Coord] {
@@ -254,7 +254,7 @@ impl Layout {
 
     /// Blocks of a thread along an axis.
     fn count(&self, axis: usize) -> u32 {
-        if self.dealt == Some(axis) { 1 } else { odd(self.shape[axis]) }
+        if self.set_axis == Some(axis) { 1 } else { odd(self.shape[axis]) }
     }
 
     /// Registers that a thread holds.
@@ -288,7 +288,7 @@ impl Layout {
     /// A thread's contribution.
     pub fn thread(&self, lane: u32, warp: u32) -> Coord {
         let set = warp >> self.warps.len();
-        let own = self.dealt().map_or(Coord::ZERO, |(axis, apart)| Coord::along(axis, set * apart));
+        let own = self.set_axis().map_or(Coord::ZERO, |(axis, apart)| Coord::along(axis, set * apart));
         span(&self.lanes, lane).xor(span(&self.warps, warp)).plus(own)
     }
 
@@ -311,29 +311,29 @@ impl Layout {
     }
 
     /// How many consecutive registers, from register 0, hold neighbours along `axis`.
-    pub fn run(&self, axis: usize) -> u32 {
+    pub fn thread_contiguity(&self, axis: usize) -> u32 {
         let bits =
             self.registers.iter().enumerate().take_while(|&(i, &basis)| basis == Coord::along(axis, 1 << i));
         1 << bits.count()
     }
 
     /// How many neighbours along `axis` a warp has side by side: what one of its accesses reaches in one piece.
-    pub fn neighbours(&self, axis: usize) -> u32 {
-        let run = self.run(axis);
+    pub fn warp_contiguity(&self, axis: usize) -> u32 {
+        let run = self.thread_contiguity(axis);
         let lanes = self.lanes.iter().enumerate();
         run << lanes.take_while(|&(i, &basis)| basis == Coord::along(axis, run << i)).count()
     }
 
     /// Lane bits that do not matter.
-    pub fn idle_lanes(&self) -> u32 {
-        idle(&self.lanes)
+    pub fn replicated_lanes(&self) -> u32 {
+        replicated(&self.lanes)
     }
 
     /// Warp bits that do not matter.
-    pub fn idle_warps(&self) -> u32 {
+    pub fn replicated_warps(&self) -> u32 {
         let of_sets =
-            if self.dealt.is_none() { (self.sets.next_power_of_two() - 1) << self.warps.len() } else { 0 };
-        idle(&self.warps) | of_sets
+            if self.set_axis.is_none() { (self.sets.next_power_of_two() - 1) << self.warps.len() } else { 0 };
+        replicated(&self.warps) | of_sets
     }
 
     // ---- layouts of tiles made from this one
@@ -342,7 +342,7 @@ impl Layout {
         let mut registers: Vec<Coord> = self.registers.iter().map(|&basis| change(basis)).collect();
         // A register bit that no longer matters would hold every element twice.
         registers.retain(|basis| *basis != Coord::ZERO);
-        let dealt = self.dealt().and_then(|(axis, apart)| {
+        let set_axis = self.set_axis().and_then(|(axis, apart)| {
             let place = change(Coord::along(axis, apart));
             (0..shape.rank()).find(|&axis| place.get(axis) != 0)
         });
@@ -352,7 +352,7 @@ impl Layout {
             lanes: self.lanes.map(&change),
             warps: self.warps.iter().map(|&basis| change(basis)).collect(),
             sets: self.sets,
-            dealt,
+            set_axis,
         }
     }
 
@@ -413,7 +413,7 @@ impl Layout {
     }
 }
 
-fn idle(bases: &[Coord]) -> u32 {
+fn replicated(bases: &[Coord]) -> u32 {
     bases.iter().enumerate().filter(|(_, basis)| **basis == Coord::ZERO).map(|(bit, _)| 1 << bit).sum()
 }
 
@@ -449,7 +449,7 @@ impl fmt::Display for Layout {
         };
         write!(f, "reg({}) lane({}) warp({})", list(&self.registers), list(&self.lanes), list(&self.warps))?;
         if self.sets > 1 {
-            let own = self.dealt().map_or("-".to_string(), |(axis, apart)| format!("{apart}@{axis}"));
+            let own = self.set_axis().map_or("-".to_string(), |(axis, apart)| format!("{apart}@{axis}"));
             write!(f, " sets({}: {own})", self.sets)?;
         }
         if self.blocks() > 1 { write!(f, " x{}", self.blocks()) } else { Ok(()) }

@@ -35,5 +35,5 @@ pub(super) fn layout(
 ) -> Layout {
     let least = (MIN_ASYNC_COPY_BYTES / bytes.unwrap_or(MIN_ASYNC_COPY_BYTES)).max(1);
     let narrow = (shape[fast].next_power_of_two() >> LANE_BITS).max(least);
-    Layout::of_runs(shape, fast, axis, vector.min(narrow), num_warps)
+    Layout::for_scan(shape, fast, axis, vector.min(narrow), num_warps)
 }

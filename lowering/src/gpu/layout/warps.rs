@@ -16,7 +16,7 @@ pub struct ThreadConfig {
 
 impl Distributed {
     /// Warps of a program that are in one block.
-    pub fn block_warps(&self) -> u32 {
+    pub fn warps_per_cta(&self) -> u32 {
         self.num_warps / self.num_ctas
     }
 
@@ -27,7 +27,7 @@ impl Distributed {
 
     /// The bits of a warp's number that tell its block.
     pub fn cta_bits(&self) -> u32 {
-        self.num_warps - self.block_warps()
+        self.num_warps - self.warps_per_cta()
     }
 }
 
@@ -52,7 +52,7 @@ const WARPS_OF_CLUSTER: u64 = 4;
 /// Warps of each of `num_ctas` blocks that share a program.
 pub(super) fn choose_warps(func: &Func, accesses: &[TileAccess], threads: ThreadConfig) -> u32 {
     let num_ctas = threads.num_ctas;
-    if let Some(warps) = super::dot::warps(func, threads.alignment) {
+    if let Some(warps) = super::dot::preferred_warps(func, threads.alignment) {
         return warps;
     }
     let share = |bytes: u64| bytes / u64::from(num_ctas);

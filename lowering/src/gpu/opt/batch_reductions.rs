@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
-use crate::gpu::opt::remat_narrow::used_by;
+use crate::gpu::opt::remat_narrow::used_values;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::{Effect, Kind};
 
 /// Reorders every block.
-pub fn gather(distributed: &mut Distributed) {
+pub fn batch_reductions(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
     in_block(distributed, &mut body);
     distributed.func.body = body;
@@ -52,7 +52,7 @@ fn in_block(distributed: &Distributed, block: &mut Block) {
 fn partner(distributed: &Distributed, ops: &[Op], round: Range<usize>) -> Option<(usize, HashSet<Value>)> {
     let mut waiting: HashSet<Value> = ops[round.clone()].iter().flat_map(|op| &op.results).copied().collect();
     for (i, op) in ops.iter().enumerate().skip(round.end) {
-        let waits = used_by(op).iter().any(|value| waiting.contains(value));
+        let waits = used_values(op).iter().any(|value| waiting.contains(value));
         if crosses_warps(distributed, op) {
             return (!waits).then_some((i, waiting));
         }
@@ -72,19 +72,19 @@ fn partner(distributed: &Distributed, ops: &[Op], round: Range<usize>) -> Option
 pub(crate) fn crosses_warps(distributed: &Distributed, op: &Op) -> bool {
     matches!(&op.kind, Kind::Reduce(reduce) if {
         let layout = &distributed.layouts[&reduce.combination.inputs[0]];
-        folded_warps(layout, &layout.without(&reduce.axes)) != 0
+        reduced_warps(layout, &layout.without(&reduce.axes)) != 0
     })
 }
 
 /// Warp bits along folded axes: these partial results meet in shared memory.
-pub fn folded_warps(layout: &Layout, folded: &Layout) -> u32 {
-    folded.idle_warps() & !layout.idle_warps()
+pub fn reduced_warps(layout: &Layout, folded: &Layout) -> u32 {
+    folded.replicated_warps() & !layout.replicated_warps()
 }
 
 /// Whether an operation is a reduction with another right behind it, which need not wait for it.
-pub(crate) fn goes_on(func: &Func, op: &Op, next: Option<&Op>) -> bool {
+pub(crate) fn shares_barrier_with_next(func: &Func, op: &Op, next: Option<&Op>) -> bool {
     let folds =
-        |op: &Op| matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Fold { .. });
+        |op: &Op| matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Reduce { .. });
     next.is_some_and(|next| {
         folds(op)
             && folds(next)

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::gpu::layout::access::{Alignment, width};
-use crate::gpu::layout::dot::SIDES;
-use crate::gpu::opt::select_wgmma::converted;
+use crate::gpu::layout::dot::DotOperand;
+use crate::gpu::opt::select_wgmma::upcast_source;
 use crate::ir::{Block, Func, Op, Value, dce};
 use crate::ops::{Dot, Kind, Permute, Reshape};
 use crate::support::limits::MAX_ACCESS_BYTES;
@@ -19,7 +19,7 @@ use crate::support::limits::MAX_ACCESS_BYTES;
 const INNER: u32 = 32;
 
 /// Lets products take 8-bit floats instead of what these were converted to, where they can.
-pub fn keep_bytes(func: &mut Func, assumptions: &LaunchAssumptions) {
+pub fn delay_fp8_upcast(func: &mut Func, assumptions: &LaunchAssumptions) {
     let axes = AxisInfoMap::analyze(func, assumptions);
     let factors = Fp8Operands { definitions: func.definitions(), axes, func };
     let mut found = HashMap::new();
@@ -54,7 +54,8 @@ struct Fp8Operands<'f> {
 impl Fp8Operands<'_> {
     /// The factors of a product as they were loaded, if they can be multiplied so.
     fn bytes(&self, dot: &Dot) -> Option<[Value; 2]> {
-        let [a, b] = SIDES.map(|side| converted(self.func, &self.definitions, dot.factor(side)));
+        let [a, b] =
+            DotOperand::ALL.map(|side| upcast_source(self.func, &self.definitions, dot.operand(side)));
         let (a, b) = (a?, b?);
         let [left, right] = [a, b].map(|value| self.func.ty(value));
         let rank = left.shape.rank();

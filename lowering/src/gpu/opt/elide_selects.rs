@@ -27,7 +27,7 @@ enum Seen {
 type Looks = HashMap<Value, Seen>;
 
 /// Selects numbers where it can, and leaves out selections that are seen under their mask alone.
-pub fn unmask(distributed: &mut Distributed) {
+pub fn elide_selects(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
     let mut pass = ElideSelects { distributed, made: HashMap::new(), selected: HashMap::new() };
     pass.rebuild(&mut body);
@@ -121,7 +121,7 @@ impl ElideSelects<'_> {
                 if let Some((select, number)) = self.of_a_number(&op.kind) {
                     let (mask, row, zero) = (select.args[0], select.args[1], select.args[2]);
                     let known = self.selected.get(&(mask, number)).copied();
-                    let selected = known.unwrap_or_else(|| self.distributed.like(result));
+                    let selected = known.unwrap_or_else(|| self.distributed.value_like(result));
                     if known.is_none() {
                         let kind = Kind::Scalar(Scalar { args: vec![mask, number, zero], ..select });
                         block.ops.push(Op { kind, results: vec![selected], loc: op.loc });

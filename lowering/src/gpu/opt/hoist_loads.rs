@@ -24,10 +24,10 @@ const OPERATIONS: usize = 10;
 const REGISTER: u32 = 4;
 
 /// Reorders the outermost block: loops copy ahead by themselves.
-pub fn advance(distributed: &mut Distributed) {
+pub fn hoist_loads(distributed: &mut Distributed) {
     let ops = &distributed.func.body.ops;
     let Some(first) = ops.iter().position(|op| crosses_warps(distributed, op)) else { return };
-    if distributed.block_warps() > WARPS || operations(distributed) > OPERATIONS {
+    if distributed.warps_per_cta() > WARPS || operations(distributed) > OPERATIONS {
         return;
     }
     let loads = ops[..first].iter().filter_map(|op| {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::gpu::layout::assign::Distributed;
-use crate::gpu::layout::dot::{DotMethod, DotOperand, SIDES, factor_layout, method};
+use crate::gpu::layout::dot::{DotMethod, DotOperand, method, mma_operand_layout};
 use crate::gpu::layout::{Conversion, Layout, conversion};
 use crate::ir::{Block, Op, Value};
 use crate::ops::{Convert, Dot, Kind};
@@ -14,7 +14,7 @@ use crate::support::diagnostic::Loc;
 const MAX_BYTES: u32 = 128;
 
 /// Moves conversions of factors out of loops.
-pub fn hoist(distributed: &mut Distributed) {
+pub fn hoist_operand_conversions(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
     in_block(distributed, &mut body);
     distributed.func.body = body;
@@ -59,9 +59,9 @@ impl HoistOperands<'_> {
     fn in_loop(&mut self, block: &mut Block) {
         for op in &mut block.ops {
             if let Kind::Dot(dot) = &mut op.kind {
-                for side in SIDES {
+                for side in DotOperand::ALL {
                     if let Some(layout) = self.wanted(dot, side, op.results[0]) {
-                        let factor = dot.factor_mut(side);
+                        let factor = dot.operand_mut(side);
                         *factor = self.converted(*factor, layout, op.loc);
                     }
                 }
@@ -73,13 +73,13 @@ impl HoistOperands<'_> {
     /// How the instruction takes a factor that comes from outside of the loop, if that is not how it lies and if a
     /// thread's part is small.
     fn wanted(&self, dot: &Dot, side: DotOperand, result: Value) -> Option<Layout> {
-        let factor = dot.factor(side);
+        let factor = dot.operand(side);
         let ty = self.distributed.func.ty(factor);
-        let DotMethod::Warp(instruction) = method(ty.dtype, dot.input) else { return None };
+        let DotMethod::Mma(instruction) = method(ty.dtype, dot.input) else { return None };
         if self.inside.contains(&factor) {
             return None;
         }
-        let to = factor_layout(instruction, side, &ty.shape, &self.distributed.layouts[&result]);
+        let to = mma_operand_layout(instruction, side, &ty.shape, &self.distributed.layouts[&result]);
         let few = to.register_count() as u32 * ty.dtype.bytes() <= MAX_BYTES;
         let lies = matches!(conversion(&self.distributed.layouts[&factor], &to), Conversion::Registers(_));
         (few && !lies).then_some(to)

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::gpu::layout::assign::Distributed;
-use crate::gpu::opt::batch_reductions::goes_on;
+use crate::gpu::opt::batch_reductions::shares_barrier_with_next;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::{Effect, Hold, Kind};
@@ -23,7 +23,7 @@ const MAX_COST: u32 = 4;
 
 /// Rebuilds the function's outermost block and the bodies of loops in which a tile waits for a number that all threads
 /// make together; the body of another loop is short of registers for other reasons.
-pub fn hold(distributed: &mut Distributed) {
+pub fn remat_narrow(distributed: &mut Distributed) {
     let block = std::mem::take(&mut distributed.func.body);
     let pass = RematNarrow { distributed, known: Known::default(), ops: vec![] };
     distributed.func.body = pass.rebuilt(block);
@@ -36,7 +36,7 @@ fn waits_inside(func: &Func, op: &Op) -> bool {
 
 /// Whether an operation reduces a whole tile.
 fn makes_a_number(func: &Func, op: &Op) -> bool {
-    matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Fold { .. })
+    matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Reduce { .. })
         && op.results.iter().all(|&result| func.ty(result).is_scalar())
 }
 
@@ -101,7 +101,7 @@ impl RematNarrow<'_> {
                 continue;
             }
             let fresh: HashMap<Value, Value> =
-                used_by(&op).into_iter().map(|value| (value, self.fresh(value))).collect();
+                used_values(&op).into_iter().map(|value| (value, self.fresh(value))).collect();
             replace(&mut op, &fresh);
             let spread = op.kind.operation().spread(self.func(), &op.results);
             if self.is_light_result(&op, &spread) {
@@ -115,8 +115,8 @@ impl RematNarrow<'_> {
                 self.known.current.insert(result, (result, self.known.age));
             }
             // Reductions that share a barrier are one wait.
-            let reduces =
-                matches!(spread, LayoutRelation::Fold { .. }) && !goes_on(self.func(), &op, ops.peek());
+            let reduces = matches!(spread, LayoutRelation::Reduce { .. })
+                && !shares_barrier_with_next(self.func(), &op, ops.peek());
             self.ops.push(op);
             self.known.age += u32::from(reduces);
         }
@@ -173,10 +173,10 @@ impl RematNarrow<'_> {
                 op.kind.operation().operands().into_iter().all(|operand| self.is_light(operand))
             }
             LayoutRelation::Lanewise { cheap: false }
-            | LayoutRelation::Fold { .. }
-            | LayoutRelation::Carry(_)
-            | LayoutRelation::Product { .. }
-            | LayoutRelation::Grouped { .. }
+            | LayoutRelation::Reduce { .. }
+            | LayoutRelation::Tied(_)
+            | LayoutRelation::Dot { .. }
+            | LayoutRelation::WarpGroup { .. }
             | LayoutRelation::Free => false,
         }
     }
@@ -209,7 +209,7 @@ impl RematNarrow<'_> {
     }
 
     fn append(&mut self, kind: Kind, like: &Op) -> Value {
-        let value = self.distributed.like(like.results[0]);
+        let value = self.distributed.value_like(like.results[0]);
         self.ops.push(Op { kind, results: vec![value], loc: like.loc });
         value
     }
@@ -217,7 +217,7 @@ impl RematNarrow<'_> {
 
 impl Distributed {
     /// A new value of the same type and in the same layout as a tile.
-    pub(crate) fn like(&mut self, tile: Value) -> Value {
+    pub(crate) fn value_like(&mut self, tile: Value) -> Value {
         let (ty, layout) = (self.func.ty(tile).clone(), self.layouts[&tile].clone());
         let value = self.func.value(ty);
         self.layouts.insert(value, layout);
@@ -226,12 +226,12 @@ impl Distributed {
 }
 
 /// What an operation and those in its blocks use.
-pub(crate) fn used_by(op: &Op) -> Vec<Value> {
+pub(crate) fn used_values(op: &Op) -> Vec<Value> {
     let operation = op.kind.operation();
     let mut used = operation.operands();
     for block in operation.blocks() {
         used.extend(&block.yields);
-        used.extend(block.ops.iter().flat_map(used_by));
+        used.extend(block.ops.iter().flat_map(used_values));
     }
     used
 }

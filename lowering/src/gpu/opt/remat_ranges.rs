@@ -9,7 +9,7 @@ use crate::ir::{Block, Func, Op, Value, substitute_in};
 use crate::ops::{Effect, Kind, Operation};
 
 /// Gives the branches of loops with products of blocks ramps of their own.
-pub fn sink(distributed: &mut Distributed) {
+pub fn remat_ranges(distributed: &mut Distributed) {
     let mut ramps = HashMap::new();
     find(&distributed.func, &distributed.func.body, &mut ramps);
     let mut body = std::mem::take(&mut distributed.func.body);

@@ -8,13 +8,13 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis_info::AxisInfoMap;
-use crate::gpu::opt::select_wgmma::{GROUP_ROWS, LINE, PIECE, WarpGroupTiling};
+use crate::gpu::opt::select_wgmma::{SWIZZLE_ROW_BYTES, TMA_ALIGNMENT, WGMMA_M, WarpGroupTiling};
 use crate::ir::{Func, Op, ParamId, Shape, Value, sources};
 use crate::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
 
 /// The places of such stores in the function's body, with what takes their place. Of each product it is known whether its transpose is
 /// made.
-pub(crate) fn find(
+pub(crate) fn tma_stores(
     func: &Func,
     products: &HashMap<Value, bool>,
     definitions: &HashMap<Value, &Op>,
@@ -39,16 +39,17 @@ pub(crate) fn find(
         let bytes = ty.dtype.bytes();
         let lies = if transposed {
             let groups = WarpGroupTiling::new(ty.shape[1], num_warps);
-            bytes == 4 && ty.shape[0].is_multiple_of(GROUP_ROWS * groups.along_columns)
+            bytes == 4 && ty.shape[0].is_multiple_of(WGMMA_M * groups.along_columns)
         } else {
             let groups = WarpGroupTiling::new(ty.shape[0], num_warps);
-            [2, 4].contains(&bytes) && (ty.shape[1] * bytes).is_multiple_of(LINE * groups.along_columns)
+            [2, 4].contains(&bytes)
+                && (ty.shape[1] * bytes).is_multiple_of(SWIZZLE_ROW_BYTES * groups.along_columns)
         };
         let start = *window.offsets.last().expect("a view has an axis");
         let fits = lies
             && *cache == CacheHints::default()
             && accesses[&window.memory] == 1
-            && axes.get(func, start).divisor.is_multiple_of((PIECE / bytes).into());
+            && axes.get(func, start).divisor.is_multiple_of((TMA_ALIGNMENT / bytes).into());
         fits.then(|| TmaStore { window: window.clone(), value, transposed })
     };
     func.body.ops.iter().enumerate().filter_map(|(place, op)| Some((place, of(op)?))).collect()

@@ -21,24 +21,24 @@ use crate::support::dtype::DType;
 use crate::transform::transpose_operands::view_block;
 
 /// Warps that multiply together.
-pub const GROUP_WARPS: u32 = 4;
+pub const WARPGROUP_WARPS: u32 = 4;
 /// Rows of the product that they take at once.
-pub const GROUP_ROWS: u32 = 64;
+pub const WGMMA_M: u32 = 64;
 /// The columns that they take at once, at most.
-pub const GROUP_COLUMNS: u32 = 256;
+pub const MAX_WGMMA_N: u32 = 256;
 /// Bytes of a row of the left factor that they take at once.
-pub const GROUP_BYTES: u32 = 32;
+pub const WGMMA_K_BYTES: u32 = 32;
 /// The bytes of a row of a block in shared memory; a longer row goes on behind the last one.
-pub const LINE: u32 = 128;
+pub const SWIZZLE_ROW_BYTES: u32 = 128;
 /// What the lines of a block divide by.
-const LINES: u32 = 16;
+const SMEM_ROW_MULTIPLE: u32 = 16;
 /// The most rows that one instruction copies.
-const MAX_ROWS: u32 = 256;
+const MAX_TMA_BOX_ROWS: u32 = 256;
 /// What the address of a view and the distance between its rows divide by, in bytes.
-pub(crate) const PIECE: u32 = 16;
+pub(crate) const TMA_ALIGNMENT: u32 = 16;
 
 /// The longest axis of a view whose blocks are copied: a block that begins there is outside, at a multiple of a piece.
-pub const MAX_EXTENT: i64 = (1 << 31) - 256;
+pub const MAX_TMA_EXTENT: i64 = (1 << 31) - 256;
 
 /// How groups of warps share a product: along its rows, and along its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,8 +50,8 @@ pub struct WarpGroupTiling {
 impl WarpGroupTiling {
     /// Of so many warps, for so many rows: as many along rows as these can be dealt out to evenly.
     pub fn new(rows: u32, num_warps: u32) -> WarpGroupTiling {
-        let groups = num_warps / GROUP_WARPS;
-        let sets = (rows / GROUP_ROWS).max(1);
+        let groups = num_warps / WARPGROUP_WARPS;
+        let sets = (rows / WGMMA_M).max(1);
         let even = |along_rows: &u32| groups.is_multiple_of(*along_rows) && sets.is_multiple_of(*along_rows);
         let along_rows = (1..=groups).rev().find(even).unwrap_or(1);
         WarpGroupTiling { along_rows, along_columns: groups / along_rows }
@@ -60,17 +60,17 @@ impl WarpGroupTiling {
 
 /// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the
 /// facts that the copies rely on, none if there is nothing to copy.
-pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Guard> {
-    if !num_warps.is_multiple_of(GROUP_WARPS) {
+pub fn select_wgmma(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Guard> {
+    if !num_warps.is_multiple_of(WARPGROUP_WARPS) {
         return vec![];
     }
     let axes = AxisInfoMap::analyze(func, &LaunchAssumptions::of(func));
-    let stager = WgmmaSelector { definitions: func.definitions(), axes, func, num_warps };
+    let selector = WgmmaSelector { definitions: func.definitions(), axes, func, num_warps };
     let mut found = HashMap::new();
-    stager.block(&func.body, None, &mut found);
+    selector.block(&func.body, None, &mut found);
     let stores = if copies_out {
         let products = found.iter().map(|(result, dot)| (*result, dot.transposed)).collect();
-        select_tma_store::find(func, &products, &stager.definitions, &stager.axes, num_warps)
+        select_tma_store::tma_stores(func, &products, &selector.definitions, &selector.axes, num_warps)
     } else {
         vec![]
     };
@@ -105,15 +105,15 @@ fn replace(block: &mut Block, found: &mut HashMap<Value, WarpGroupDot>) {
 fn relied_on(func: &mut Func, window: &ViewTile, facts: &mut Vec<Guard>) {
     let view = func.view(window.memory).expect("a window is one of a view");
     let elem = func.slice(window.memory).0;
-    facts.push(Guard::Aligned { param: window.memory.0, bytes: PIECE });
+    facts.push(Guard::Aligned { param: window.memory.0, bytes: TMA_ALIGNMENT });
     let (inner, outer) = view.strides.split_last().expect("a view has an axis");
     facts.extend(func.scalar_parameter(*inner).map(|scalar| Guard::Equal { scalar, value: 1 }));
     for scalar in outer.iter().filter_map(|&stride| func.scalar_parameter(stride)) {
-        facts.push(Guard::Divisible { value: Symbol::Scalar(scalar), by: PIECE / elem.bytes() });
+        facts.push(Guard::Divisible { value: Symbol::Scalar(scalar), by: TMA_ALIGNMENT / elem.bytes() });
     }
     let extents: Vec<u32> = view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)).collect();
     for scalar in extents {
-        for assumption in [Assumption::AtLeast(scalar, 1), Assumption::AtMost(scalar, MAX_EXTENT)] {
+        for assumption in [Assumption::AtLeast(scalar, 1), Assumption::AtMost(scalar, MAX_TMA_EXTENT)] {
             if !func.assumptions.contains(&assumption) {
                 func.assumptions.push(assumption);
             }
@@ -125,7 +125,10 @@ fn relied_on(func: &mut Func, window: &ViewTile, facts: &mut Vec<Guard>) {
 fn ends_in_pieces(func: &Func, window: &ViewTile) -> Option<Guard> {
     let view = func.view(window.memory).expect("a window is one of a view");
     let scalar = func.scalar_parameter(*view.shape.last().expect("a view has an axis"))?;
-    Some(Guard::Divisible { value: Symbol::Scalar(scalar), by: PIECE / func.slice(window.memory).0.bytes() })
+    Some(Guard::Divisible {
+        value: Symbol::Scalar(scalar),
+        by: TMA_ALIGNMENT / func.slice(window.memory).0.bytes(),
+    })
 }
 
 /// Whether a scalar comes from arguments, program ids and the variable of a loop by arithmetic of scalars alone: any
@@ -147,7 +150,7 @@ pub fn is_scalar_arithmetic(
 }
 
 /// What a value was converted from, if that is an 8-bit float.
-pub fn converted(func: &Func, definitions: &HashMap<Value, &Op>, value: Value) -> Option<Value> {
+pub fn upcast_source(func: &Func, definitions: &HashMap<Value, &Op>, value: Value) -> Option<Value> {
     match definitions.get(&value).map(|op| &op.kind) {
         Some(&Kind::Cast(Cast { value })) if func.ty(value).dtype.is_f8() => Some(value),
         _ => None,
@@ -213,21 +216,21 @@ impl<'f> WgmmaSelector<'f> {
         let a = self.staged(a, variable).map_or(OperandA::Tile(a), OperandA::Staged);
         let (a, b, transposed) = if elem == DType::F32 { in_tf32(dot, a, b)? } else { (a, b, false) };
         let [rows, all_columns] = if transposed { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
-        if !rows.is_multiple_of(GROUP_ROWS) || !self.multiply(elem, (&a, &b)) {
+        if !rows.is_multiple_of(WGMMA_M) || !self.multiply(elem, (&a, &b)) {
             return None;
         }
         let WarpGroupTiling { along_columns, .. } = WarpGroupTiling::new(rows, self.num_warps);
         let columns = all_columns / along_columns;
         // The columns of a group begin where a row of the block does, if they lie along rows.
         let unit = match elem {
-            _ if !b.transposed => LINE / elem.bytes(),
+            _ if !b.transposed => SWIZZLE_ROW_BYTES / elem.bytes(),
             DType::I8 => 16,
             _ => 8,
         };
         // Groups that are no power of two share rows alone, and so do those of columns that are none: halves are of a power of two.
         let even = along_columns == 1 || along_columns.is_power_of_two() && all_columns.is_power_of_two();
         let fits = even && all_columns.is_multiple_of(along_columns) && columns.is_multiple_of(unit);
-        (fits && columns <= GROUP_COLUMNS).then_some(WarpGroupDot {
+        (fits && columns <= MAX_WGMMA_N).then_some(WarpGroupDot {
             a,
             b,
             acc: dot.acc,
@@ -240,7 +243,7 @@ impl<'f> WgmmaSelector<'f> {
     fn own_elements(&self, dot: &Dot) -> [Value; 2] {
         let factors = [dot.a, dot.b];
         let dtype = |value: Value| self.func.ty(value).dtype;
-        let narrow = factors.map(|factor| converted(self.func, &self.definitions, factor));
+        let narrow = factors.map(|factor| upcast_source(self.func, &self.definitions, factor));
         match narrow {
             [Some(a), Some(b)] if dot.imprecise.is_some() && dtype(a) == dtype(b) => [a, b],
             _ => factors,
@@ -267,16 +270,16 @@ impl<'f> WgmmaSelector<'f> {
         }
         let [rows, columns] = staged.lines();
         let elem = self.func.slice(*memory).0;
-        let copied = rows <= MAX_ROWS
-            && rows.is_multiple_of(LINES)
-            && (columns * elem.bytes()).is_multiple_of(LINE)
+        let copied = rows <= MAX_TMA_BOX_ROWS
+            && rows.is_multiple_of(SMEM_ROW_MULTIPLE)
+            && (columns * elem.bytes()).is_multiple_of(SWIZZLE_ROW_BYTES)
             && load.invariant
             && load.cache.level != CacheModifier::Volatile
             && self
                 .axes
                 .get(self.func, offsets[rank - 1])
                 .divisor
-                .is_multiple_of((PIECE / elem.bytes()).into())
+                .is_multiple_of((TMA_ALIGNMENT / elem.bytes()).into())
             && offsets.iter().all(|&offset| self.is_arithmetic(offset, variable));
         copied.then_some(staged)
     }

@@ -31,7 +31,7 @@ struct LanePartials {
 }
 
 /// Rewrites the loops of a function that multiply blocks.
-pub fn defer(distributed: &mut Distributed) {
+pub fn keep_thread_local(distributed: &mut Distributed) {
     let body = std::mem::take(&mut distributed.func.body.ops);
     let mut ops = Vec::with_capacity(body.len());
     for mut op in body {
@@ -129,7 +129,7 @@ impl LanePartials {
         let along: Vec<u32> =
             layout.lane_bases().iter().map(|basis| basis.get(1)).filter(|&column| column != 0).collect();
         let mask = along.iter().fold(0, |mask, column| mask | column);
-        let dealt = layout.dealt().is_some_and(|(axis, _)| axis == 1);
+        let dealt = layout.set_axis().is_some_and(|(axis, _)| axis == 1);
         let crossed = dealt || layout.warp_bases().iter().any(|basis| basis.get(1) != 0);
         let low = 1 << mask.trailing_zeros().min(31);
         let lanes = mask / low + 1;

@@ -12,7 +12,7 @@ use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit::CpuPlan;
 use crate::driver::compile::host_plan;
-use crate::driver::specialize::{KernelRequests, Specialization, bodies};
+use crate::driver::specialize::{KernelRequests, Specialization, specializations};
 use crate::frontend::syntax;
 use crate::frontend::typeck;
 use crate::frontend::typeck::Variant;
@@ -55,14 +55,14 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
         unlawful: 0,
         too_large: false,
     };
-    let bodies = match bodies(&func, requests) {
-        Ok(bodies) => bodies,
+    let specializations = match specializations(&func, requests) {
+        Ok(specializations) => specializations,
         Err(_) => {
             report.too_large = true;
             vec![]
         }
     };
-    for body in &bodies {
+    for body in &specializations {
         ir::verify(&body.plan.distributed.func)
             .map_err(|what| format!("the {} body is not valid: {what}", body.name))?;
         gpu_code(body)?;
@@ -71,7 +71,7 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
     let host = load_plan(&plan);
     report.lowering = processor_time().saturating_sub(start);
     let best: Vec<CpuLevel> = levels().into_iter().rev().take(1).collect();
-    let loaded: Vec<(&Specialization, Vec<Loaded>)> = bodies
+    let loaded: Vec<(&Specialization, Vec<Loaded>)> = specializations
         .iter()
         .filter(|body| body.name != "tensor")
         .map(|body| (body, load_levels(&CpuPlan::new(body.plan.distributed.func.clone()), &best)))
@@ -91,7 +91,7 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
         }
         let known = known(program, &launch, &func);
         for (body, levels) in &loaded {
-            if !body.facts.iter().all(|fact| holds(fact, &known, launch.grid)) {
+            if !body.guards.iter().all(|fact| holds(fact, &known, launch.grid)) {
                 continue;
             }
             for level in levels {

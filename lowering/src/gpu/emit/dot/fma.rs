@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands, inner_axis, moved, outer_axis};
 use crate::gpu::emit::reduce::load;
-use crate::gpu::layout::dot::{DotOperand, SIDES};
+use crate::gpu::layout::dot::DotOperand;
 use crate::gpu::layout::{Coord, Layout};
 use crate::ir::{Op, Type};
 use crate::mlir::builder::Val;
@@ -46,7 +46,7 @@ pub(super) fn staging(ty: &Type, side: DotOperand, sum: &Layout) -> SmemTile {
     let outer = outer_axis(ty.shape.rank(), side);
     let staging = SmemTile::along(&ty.shape, ty.dtype, outer).by_one_address();
     let by_pairs = ty.dtype.bytes() == 4 && held_together(sum, outer) > 1;
-    if side == DotOperand::Right && by_pairs { staging.swapped() } else { staging }
+    if side == DotOperand::B && by_pairs { staging.swapped() } else { staging }
 }
 
 impl SmemRows {
@@ -104,7 +104,7 @@ impl Dot {
         staged: Option<(&StagedOperand, Val)>,
     ) -> SmemRows {
         let layout = gpu.layout(op.results[0]).clone();
-        let ty = gpu.func.ty(self.factor(side)).clone();
+        let ty = gpu.func.ty(self.operand(side)).clone();
         let rank = ty.shape.rank();
         let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
         let mut lines: Vec<Coord> =
@@ -120,7 +120,7 @@ impl Dot {
                 (pointer, staging.strides.clone(), staging.swapped)
             }
             None => {
-                let lines = gpu.copied_lines(b, self.factor(side), (&layout, inner));
+                let lines = gpu.copied_lines(b, self.operand(side), (&layout, inner));
                 let (pointer, strides) = lines.expect("what was not written was copied");
                 (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
             }
@@ -138,7 +138,7 @@ impl Dot {
         sums: Vec<Val>,
     ) -> Vec<Val> {
         let layout = gpu.layout(op.results[0]).clone();
-        let [left, right] = SIDES.map(|side| {
+        let [left, right] = DotOperand::ALL.map(|side| {
             let staged = factors.staged[side as usize].as_ref();
             self.lines(gpu, b, side, op, staged.zip(bases[side as usize]))
         });

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands};
 use crate::gpu::layout::Distributed;
-use crate::gpu::layout::dot::{DotOperand, SIDES};
+use crate::gpu::layout::dot::DotOperand;
 use crate::ir::{Op, Value};
 use crate::mlir::builder::Val;
 use crate::ops::{For, Kind};
@@ -50,9 +50,11 @@ fn factors(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
     let mut found = vec![];
     body.body.walk(&mut |op| {
         let Kind::Dot(dot) = &op.kind else { return };
-        for (side, staged) in SIDES.into_iter().zip(StagedOperands::new(distributed, dot, op).staged) {
+        for (side, staged) in
+            DotOperand::ALL.into_iter().zip(StagedOperands::new(distributed, dot, op).staged)
+        {
             let factor =
-                |staged| InvariantOperand { result: op.results[0], side, value: dot.factor(side), staged };
+                |staged| InvariantOperand { result: op.results[0], side, value: dot.operand(side), staged };
             found.extend(staged.map(factor));
         }
     });
@@ -62,7 +64,7 @@ fn factors(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
 /// Those that a loop keeps.
 fn of_loop(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
     let is_kept = |factor: &InvariantOperand| {
-        distributed.kept.get(&(factor.result, factor.side)) == Some(&body.body.args[0])
+        distributed.invariant_operands.get(&(factor.result, factor.side)) == Some(&body.body.args[0])
     };
     factors(distributed, body).into_iter().filter(is_kept).collect()
 }

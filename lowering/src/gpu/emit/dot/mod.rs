@@ -18,7 +18,7 @@ use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::smem_operand::TileAddresses;
 use crate::gpu::layout::dot::{
-    DotMethod, DotOperand, Fragment, M16N8K16, MmaShape, SIDES, factor_layout, method,
+    DotMethod, DotOperand, Fragment, M16N8K16, MmaShape, method, mma_operand_layout,
 };
 use crate::gpu::layout::linear::LANE_BITS;
 use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
@@ -52,26 +52,26 @@ impl StagedOperands {
     fn new(distributed: &Distributed, dot: &Dot, op: &Op) -> StagedOperands {
         let sum = &distributed.layouts[&op.results[0]];
         let mut bytes = 0;
-        let staged = SIDES.map(|side| {
-            let value = dot.factor(side);
-            if distributed.copied.contains_key(&value) {
+        let staged = DotOperand::ALL.map(|side| {
+            let value = dot.operand(side);
+            if distributed.smem_only.contains_key(&value) {
                 return None;
             }
             let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
             let held = match method(ty.dtype, dot.input) {
-                DotMethod::Warp(own) => {
-                    let to = factor_layout(own, side, &ty.shape, sum);
+                DotMethod::Mma(own) => {
+                    let to = mma_operand_layout(own, side, &ty.shape, sum);
                     matches!(conversion(from, &to), Conversion::Registers(_))
                 }
-                DotMethod::Thread => false,
+                DotMethod::Fma => false,
             };
             (!held).then(|| {
                 let staging = match method(ty.dtype, dot.input) {
-                    DotMethod::Warp(_) => SmemTile::along(&ty.shape, ty.dtype, fast_axis(from, side)),
-                    DotMethod::Thread => fma::staging(ty, side, sum),
+                    DotMethod::Mma(_) => SmemTile::along(&ty.shape, ty.dtype, fast_axis(from, side)),
+                    DotMethod::Fma => fma::staging(ty, side, sum),
                 };
                 let mut staged = StagedOperand { start: None, staging };
-                if !distributed.kept.contains_key(&(op.results[0], side)) {
+                if !distributed.invariant_operands.contains_key(&(op.results[0], side)) {
                     staged.start = Some(bytes);
                     bytes += staged.bytes(distributed, value);
                 }
@@ -85,16 +85,16 @@ impl StagedOperands {
 /// The axis of a factor that is summed over.
 pub(super) fn inner_axis(rank: usize, side: DotOperand) -> usize {
     match side {
-        DotOperand::Left => rank - 1,
-        DotOperand::Right => rank - 2,
+        DotOperand::A => rank - 1,
+        DotOperand::B => rank - 2,
     }
 }
 
 /// The axis that the factor shares with the result.
 pub(super) fn outer_axis(rank: usize, side: DotOperand) -> usize {
     match side {
-        DotOperand::Left => rank - 2,
-        DotOperand::Right => rank - 1,
+        DotOperand::A => rank - 2,
+        DotOperand::B => rank - 1,
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn outer_axis(rank: usize, side: DotOperand) -> usize {
 fn fast_axis(from: &Layout, side: DotOperand) -> usize {
     let rank = from.shape().rank();
     let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
-    if from.run(outer) > from.run(inner) { outer } else { inner }
+    if from.thread_contiguity(outer) > from.thread_contiguity(inner) { outer } else { inner }
 }
 
 impl GpuEmit for Dot {
@@ -125,8 +125,8 @@ impl GpuEmit for Dot {
             }
         };
         let sums = match method(gpu.func.ty(self.a).dtype, self.input) {
-            DotMethod::Warp(instruction) => self.by_warp(gpu, b, op, (instruction, &factors, bases), sums),
-            DotMethod::Thread => self.by_thread(gpu, b, op, (&factors, bases), sums),
+            DotMethod::Mma(instruction) => self.by_warp(gpu, b, op, (instruction, &factors, bases), sums),
+            DotMethod::Fma => self.by_thread(gpu, b, op, (&factors, bases), sums),
         };
         gpu.define(op.results[0], sums);
     }
@@ -135,18 +135,18 @@ impl GpuEmit for Dot {
 impl Gpu<'_> {
     /// Writes the factors that need it to shared memory; gives where each starts.
     fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &StagedOperands) -> [Option<Val>; 2] {
-        let kept = SIDES.map(|side| self.invariant_operands.get(&(op.results[0], side)).copied());
+        let kept = DotOperand::ALL.map(|side| self.invariant_operands.get(&(op.results[0], side)).copied());
         if factors.bytes == 0 {
             return kept;
         }
         let place = self.smem.scratch(op.results[0]);
         self.before_write(b, place);
         let scratch = self.smem_base();
-        let bases = SIDES.map(|side| {
+        let bases = DotOperand::ALL.map(|side| {
             let staged = factors.staged[side as usize].as_ref()?;
             let Some(start) = staged.start else { return kept[side as usize] };
             let base = b.offset_bytes(scratch, (place.start + start) as i32);
-            self.write_tile(b, dot.factor(side), &staged.staging, base);
+            self.write_tile(b, dot.operand(side), &staged.staging, base);
             Some(base)
         });
         self.barrier(b);
@@ -404,13 +404,10 @@ impl LdmatrixRows {
         let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
         let transposed = fast != inner;
         let along = if transposed { inner } else { outer };
-        let bases = instruction.factor(side).bases(&ty.shape);
+        let bases = instruction.operand(side).bases(&ty.shape);
         let words: Vec<Coord> = bases.into_iter().skip(per_word(ty.dtype).ilog2() as usize).collect();
         // Four matrices are read together: of two fragments, where the thread has the next one too.
-        let next = Coord::along(
-            outer,
-            if side == DotOperand::Left { instruction.rows } else { instruction.columns },
-        );
+        let next = Coord::along(outer, if side == DotOperand::A { instruction.m } else { instruction.n });
         let pair = (words.len() < 2 && to.register_bases().contains(&next)).then_some(next.get(outer));
         let next = Coord::along(outer, pair.unwrap_or(0));
         let mut lanes = (0..3).map(|bit| Coord::along(along, 1 << bit)).chain(words).chain([next]);
@@ -440,12 +437,12 @@ impl Dot {
         let layout = gpu.layout(op.results[0]).clone();
         let rank = layout.shape().rank();
         let [mut left, mut right] =
-            SIDES.map(|side| self.source(gpu, b, (side, instruction), &layout, (factors, bases)));
+            DotOperand::ALL.map(|side| self.source(gpu, b, (side, instruction), &layout, (factors, bases)));
         let places = layout.registers_by_coord();
-        let offsets = instruction.sum.offsets(layout.shape());
-        let tiles = fragments(&layout, &instruction.sum);
+        let offsets = instruction.acc.offsets(layout.shape());
+        let tiles = fragments(&layout, &instruction.acc);
         let (mut lefts, mut rights) = (Fragments::new(), Fragments::new());
-        let steps = (0..self.inner(gpu.func)).step_by(instruction.inner as usize);
+        let steps = (0..self.inner(gpu.func)).step_by(instruction.k as usize);
         let products: Vec<(u32, Coord)> =
             steps.flat_map(|step| tiles.iter().map(move |&tile| (step, tile))).collect();
         // What is multiplied next is being read meanwhile.
@@ -483,10 +480,10 @@ impl Dot {
         sum: &Layout,
         (factors, bases): (&StagedOperands, [Option<Val>; 2]),
     ) -> FragmentSource {
-        let value = self.factor(side);
+        let value = self.operand(side);
         let ty = gpu.func.ty(value).clone();
-        let to = factor_layout(instruction, side, &ty.shape, sum);
-        let fragment = instruction.factor(side);
+        let to = mma_operand_layout(instruction, side, &ty.shape, sum);
+        let fragment = instruction.operand(side);
         let inner = inner_axis(ty.shape.rank(), side);
         let outer = outer_axis(ty.shape.rank(), side);
         let (dtype, input) = (ty.dtype, self.input);
@@ -554,7 +551,7 @@ fn multiply(
 
 /// One instruction.
 fn once(b: &mut Builder, (instruction, dtype): (&MmaShape, DType), operands: [&[Val]; 3]) -> Vec<Val> {
-    let MmaShape { rows, columns, inner, .. } = instruction;
+    let MmaShape { m: rows, n: columns, k: inner, .. } = instruction;
     let (factor, sum, letters) = match dtype {
         DType::F16 => ("f16", "f32", ["r", "f"]),
         DType::BF16 => ("bf16", "f32", ["r", "f"]),

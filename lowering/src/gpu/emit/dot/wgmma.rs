@@ -6,8 +6,8 @@ use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::warp_specialize::bits;
 use crate::gpu::emit::{Gpu, Space, statement};
 use crate::gpu::layout::Coord;
-use crate::gpu::layout::dot::{DotOperand, group_fragments};
-use crate::gpu::opt::select_wgmma::{GROUP_BYTES, GROUP_ROWS, LINE, WarpGroupTiling};
+use crate::gpu::layout::dot::{DotOperand, wgmma_fragments};
+use crate::gpu::opt::select_wgmma::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::ir::{Op, Shape, Value};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};
@@ -17,7 +17,7 @@ use crate::support::dtype::DType;
 /// Lines whose pieces are exchanged among each other.
 const SWIZZLED: u32 = 8;
 /// The upper word of a descriptor: lines of 128 bytes are swizzled, and so far apart are those that are swizzled together.
-const KIND: u32 = 1 << 30 | (SWIZZLED * LINE) >> 4;
+const KIND: u32 = 1 << 30 | (SWIZZLED * SWIZZLE_ROW_BYTES) >> 4;
 
 /// The row and the product of each word of a fragment of a left factor in TF32, from the lane's own on.
 const TF32_LEFT: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
@@ -43,16 +43,21 @@ impl SmemDescriptor {
     /// How far it is to the products from `step` on, in units of the descriptor.
     fn step(&self, step: u32) -> i64 {
         let bytes = if self.across {
-            step * LINE
+            step * SWIZZLE_ROW_BYTES
         } else {
-            step / self.width * self.lines * LINE + step % self.width * (LINE / self.width)
+            step / self.width * self.lines * SWIZZLE_ROW_BYTES
+                + step % self.width * (SWIZZLE_ROW_BYTES / self.width)
         };
         field(bytes)
     }
 
     /// Bytes to the rows (or columns) of the product from `first` on, a multiple of a line where these lie along lines.
     fn distance(&self, first: u32) -> u32 {
-        if self.across { first / self.width * self.lines * LINE } else { first * LINE }
+        if self.across {
+            first / self.width * self.lines * SWIZZLE_ROW_BYTES
+        } else {
+            first * SWIZZLE_ROW_BYTES
+        }
     }
 }
 
@@ -151,14 +156,14 @@ impl WarpGroupDot {
     fn issue_part(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: WgmmaSteps) -> IssuedWgmma {
         let WgmmaSteps { steps, acc, again, then } = part;
         let dtype = self.dtype(gpu.func);
-        let at_once = GROUP_BYTES / dtype.bytes();
+        let at_once = WGMMA_K_BYTES / dtype.bytes();
         let layout = gpu.layout(op.results[0]).clone();
         let [inner, columns] = self.b.extents();
         let shape = self.product_shape(layout.shape());
         let rows = shape[0];
         let groups = WarpGroupTiling::new(rows, gpu.plan.distributed.num_warps);
         let [row_group, column_group] = gpu.group_of_warp(b, groups);
-        let sets: Vec<u32> = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize).collect();
+        let sets: Vec<u32> = (0..rows).step_by((WGMMA_M * groups.along_rows) as usize).collect();
         gpu.await_blocks(b, self);
         let left = match &self.a {
             OperandA::Staged(staged) if gpu.held_words(staged).is_some() => {
@@ -168,14 +173,14 @@ impl WarpGroupDot {
                 WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
             }
             OperandA::Staged(staged) => {
-                WgmmaA::Matrix(gpu.matrix(b, staged, DotOperand::Left, (row_group, GROUP_ROWS)))
+                WgmmaA::Matrix(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M)))
             }
             OperandA::Tile(value) => WgmmaA::Registers(gpu.left_words(b, *value, &sets, (inner, at_once))),
         };
         let columns = columns / groups.along_columns;
-        let right = gpu.matrix(b, &self.b, DotOperand::Right, (column_group, columns));
+        let right = gpu.matrix(b, &self.b, DotOperand::B, (column_group, columns));
         let places = layout.registers_by_coord();
-        let [fragment, _] = group_fragments();
+        let [fragment, _] = wgmma_fragments();
         let offsets = fragment.offsets(&shape);
         let lists: Vec<Vec<usize>> = sets
             .iter()
@@ -325,7 +330,7 @@ impl WgmmaA {
 impl StridedFragment {
     /// The words of the fragment that begins at a row of the group's first set and a step.
     fn words(&self, b: &mut Builder, row: u32, step: u32) -> Vec<Val> {
-        let place = row / (LINE / 4) * self.piece + step * LINE;
+        let place = row / (SWIZZLE_ROW_BYTES / 4) * self.piece + step * SWIZZLE_ROW_BYTES;
         let text = format!("ld.shared.b32 $0, [$1 + {place}];");
         let mut load = |&address: &Val| statement(b, &text, "=r,r,~{memory}", &[address], &[Ty::I32])[0];
         self.addresses.iter().map(&mut load).collect()
@@ -363,10 +368,10 @@ impl Gpu<'_> {
     ) -> SmemDescriptor {
         let place = self.block_address(b, staged);
         let [lines, _] = staged.lines();
-        let width = LINE / self.func.slice(staged.window.memory).0.bytes();
+        let width = SWIZZLE_ROW_BYTES / self.func.slice(staged.window.memory).0.bytes();
         let across = match side {
-            DotOperand::Left => staged.transposed,
-            DotOperand::Right => !staged.transposed,
+            DotOperand::A => staged.transposed,
+            DotOperand::B => !staged.transposed,
         };
         let mut matrix = SmemDescriptor { descriptor: place, across, lines, width };
         let share = b.int(Ty::I32, i64::from(matrix.distance(share)));
@@ -376,7 +381,7 @@ impl Gpu<'_> {
         let [four, own] = [4, (1 << 14) - 1].map(|number| b.int(Ty::I32, number));
         let address = b.lshr(first, four);
         let address = b.and(address, own);
-        let piece = if across { field(lines * LINE) } else { 1 };
+        let piece = if across { field(lines * SWIZZLE_ROW_BYTES) } else { 1 };
         let piece = b.int(Ty::I32, piece << 16);
         matrix.descriptor = b.or(address, piece);
         matrix
@@ -387,7 +392,7 @@ impl Gpu<'_> {
     pub(in crate::gpu::emit) fn words_to_hold(&self, staged: &SmemOperand, rows: u32) -> Option<u32> {
         let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [_, inner] = staged.lines();
-        let words = rows / (GROUP_ROWS * groups.along_rows) * inner / 4;
+        let words = rows / (WGMMA_M * groups.along_rows) * inner / 4;
         let is_half = self.func.slice(staged.window.memory).0.is_half();
         let few = words <= MAX_HELD && groups.along_rows * groups.along_columns <= HOLDING_GROUPS;
         (is_half && few).then_some(words)
@@ -404,17 +409,17 @@ impl Gpu<'_> {
         let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [lines, inner] = staged.lines();
         let dtype = self.func.slice(staged.window.memory).0;
-        let (width, at_once) = (LINE / dtype.bytes(), GROUP_BYTES / dtype.bytes());
-        let each = GROUP_ROWS * groups.along_rows;
+        let (width, at_once) = (SWIZZLE_ROW_BYTES / dtype.bytes(), WGMMA_K_BYTES / dtype.bytes());
+        let each = WGMMA_M * groups.along_rows;
         let [row_group, _] = self.group_of_warp(b, groups);
         let address = self.block_address(b, staged);
-        let bytes = b.int(Ty::I32, i64::from(GROUP_ROWS * LINE));
+        let bytes = b.int(Ty::I32, i64::from(WGMMA_M * SWIZZLE_ROW_BYTES));
         let distance = b.mul_nsw(row_group, bytes);
         let address = b.add(address, distance);
         let place = b.op("llvm.inttoptr", &[address], Ty::scalar(Elem::Ptr(Space::Shared)));
         let addresses = self.matrix_addresses(b, place);
         let mut load = |row: u32, step: u32| {
-            let place = step / width * lines * LINE + row * LINE;
+            let place = step / width * lines * SWIZZLE_ROW_BYTES + row * SWIZZLE_ROW_BYTES;
             let address = addresses[(step % width / at_once) as usize];
             let text =
                 format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4 + {place}];");
@@ -429,10 +434,10 @@ impl Gpu<'_> {
     /// bytes begin at the same one, and four of them exchange pieces of 16 bytes of which eight rows take two.
     fn gathered(&mut self, b: &mut Builder, staged: &SmemOperand, row_group: Val) -> StridedFragment {
         let [lines, _] = staged.lines();
-        let width = LINE / 4;
+        let width = SWIZZLE_ROW_BYTES / 4;
         let block = self.block_address(b, staged);
-        let piece = lines * LINE;
-        let each = b.int(Ty::I32, i64::from(GROUP_ROWS / width * piece));
+        let piece = lines * SWIZZLE_ROW_BYTES;
+        let each = b.int(Ty::I32, i64::from(WGMMA_M / width * piece));
         let group = b.mul_nsw(row_group, each);
         let start = b.add_nsw(block, group);
         let inner = bits(b, self.lane, 0, 2);
@@ -457,9 +462,9 @@ impl Gpu<'_> {
         let dtype = self.func.ty(value).dtype;
         let values = self.registers(value);
         let places = layout.registers_by_coord();
-        let [_, fragment] = group_fragments();
+        let [_, fragment] = wgmma_fragments();
         let offsets = fragment.offsets(layout.shape());
-        let outer = outer_axis(2, DotOperand::Left);
+        let outer = outer_axis(2, DotOperand::A);
         let mut words = |row: u32, step: u32| -> Vec<Val> {
             let first = Coord::along(outer, row).set(1 - outer, step);
             let of_word = offsets.chunks(per_word(dtype)).map(|offsets| {

@@ -5,7 +5,7 @@ use super::{DotBuffers, TmaLoad};
 use crate::gpu::emit::barrier::warp_barrier;
 use crate::gpu::emit::dot::wgmma::OperandWords;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
-use crate::gpu::opt::select_wgmma::GROUP_WARPS;
+use crate::gpu::opt::select_wgmma::WARPGROUP_WARPS;
 use crate::ir::Op;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
@@ -149,7 +149,7 @@ impl Gpu<'_> {
 
     /// Lets the groups of warps multiply in turn.
     pub(in crate::gpu::emit) fn take_turns(&mut self, b: &mut Builder, change: MmaOrder) {
-        let groups = self.plan.distributed.num_warps / GROUP_WARPS;
+        let groups = self.plan.distributed.num_warps / WARPGROUP_WARPS;
         let [zero, one, last, first] =
             [0, 1, groups - 1, FIRST_BATON].map(|number| b.int(Ty::I32, i64::from(number)));
         let group = self.warp_group(b);
@@ -162,7 +162,7 @@ impl Gpu<'_> {
             MmaOrder::Pass => (next, "arrive", None),
         };
         let number = b.add(which, first);
-        let text = format!("bar.{word} $0, {};", 2 * GROUP_WARPS * 32);
+        let text = format!("bar.{word} $0, {};", 2 * WARPGROUP_WARPS * 32);
         b.guarded(condition, |b| {
             statement(b, &text, "r,~{memory}", &[number], &[]);
         });

@@ -6,7 +6,7 @@ use super::barriers::{BarrierPair, PipelineState};
 use super::multicast::{Peer, load_box, multicast_box};
 use super::{TmaLoad, TmaPipeline, TmaRing, varies};
 use crate::gpu::emit::{Builder, Gpu, statement};
-use crate::gpu::opt::select_wgmma::{LINE, MAX_EXTENT};
+use crate::gpu::opt::select_wgmma::{MAX_TMA_EXTENT, SWIZZLE_ROW_BYTES};
 use crate::ir::{Op, Value};
 use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::shared::{loop_variable, trip_count};
@@ -168,7 +168,7 @@ impl Gpu<'_> {
         let (rows, columns) = (map.block[outer], copy.window.extents[outer + 1]);
         let mut pieces = vec![];
         for piece in 0..columns / across {
-            let place = b.offset_bytes(to, (piece * rows * LINE) as i32);
+            let place = b.offset_bytes(to, (piece * rows * SWIZZLE_ROW_BYTES) as i32);
             let mut at = vec![place, self.tensor_maps[copy.map], full];
             at.extend(offsets.iter().rev());
             let distance = b.int(Ty::I32, i64::from(piece * across));
@@ -182,7 +182,7 @@ impl Gpu<'_> {
         b.branch(clustered, &[], |b, arm| {
             for at in &pieces {
                 match arm {
-                    BranchArm::Then => multicast_box(b, shared, at, [rows, LINE]),
+                    BranchArm::Then => multicast_box(b, shared, at, [rows, SWIZZLE_ROW_BYTES]),
                     BranchArm::Else => load_box(b, at),
                 }
             }
@@ -199,7 +199,7 @@ impl Gpu<'_> {
         if fits {
             return b.trunc(offset, Elem::I32);
         }
-        let [least, most] = [i32::MIN.into(), MAX_EXTENT].map(|limit| b.int(Ty::I64, limit));
+        let [least, most] = [i32::MIN.into(), MAX_TMA_EXTENT].map(|limit| b.int(Ty::I64, limit));
         let offset = b.op("llvm.intr.smax", &[offset, least], Ty::I64);
         let offset = b.op("llvm.intr.smin", &[offset, most], Ty::I64);
         b.trunc(offset, Elem::I32)

@@ -5,7 +5,7 @@ use super::tile_scheduler::ANNOUNCED;
 use super::{COPYING_REGISTERS, MANY_HELD, MBARRIER_BYTES, REGISTER_STEP, TmaPipeline, registers_of_each};
 use crate::gpu::emit::barrier::{block_barrier, init_mbarriers};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
-use crate::gpu::opt::select_wgmma::GROUP_WARPS;
+use crate::gpu::opt::select_wgmma::WARPGROUP_WARPS;
 use crate::mlir::Limit;
 use crate::mlir::builder::BranchArm;
 use crate::mlir::types::Ty;
@@ -16,7 +16,7 @@ use crate::ops::{Kind, OperandA};
 /// `None` where one group has enough, or nobody anything to give.
 fn multiplying_registers(groups: u32, most: Option<u32>, copying: u32) -> Option<u32> {
     let all = groups + 1;
-    let fitting = registers_of_each(all * GROUP_WARPS * 32);
+    let fitting = registers_of_each(all * WARPGROUP_WARPS * 32);
     let first = fitting.min(most.unwrap_or(fitting)) / REGISTER_STEP * REGISTER_STEP;
     let shared = |given: u32| (first + given / groups) / REGISTER_STEP * REGISTER_STEP;
     first.checked_sub(copying).filter(|_| groups > 1).map(shared)
@@ -45,7 +45,7 @@ impl Gpu<'_> {
         let consumers = b.int(Ty::I32, i64::from(num_warps));
         let beside = b.icmp(IntPredicate::Uge, warp, consumers);
         let most = self.plan.limit.and_then(Limit::registers);
-        let multiplying = |copying| multiplying_registers(num_warps / GROUP_WARPS, most, copying);
+        let multiplying = |copying| multiplying_registers(num_warps / WARPGROUP_WARPS, most, copying);
         let mut copying = COPYING_REGISTERS[usize::from(self.most_held() >= MANY_HELD)];
         let registers = multiplying(copying);
         // More where they are of no use to the others.

@@ -4,13 +4,13 @@
 //! Memory for two pieces, of as many rows as one product has and as many columns as a line holds, belongs to each
 //! group. It writes there when the GPU has read what was there before.
 
-use super::{LINE, TmaPipeline};
+use super::{SWIZZLE_ROW_BYTES, TmaPipeline};
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::{Builder, Gpu, statement};
-use crate::gpu::layout::dot::group_fragments;
+use crate::gpu::layout::dot::wgmma_fragments;
 use crate::gpu::layout::{Coord, Distributed};
-use crate::gpu::opt::select_wgmma::{GROUP_ROWS, GROUP_WARPS, WarpGroupTiling};
+use crate::gpu::opt::select_wgmma::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
 use crate::ir::{Func, Op, ParamId, Shape};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
@@ -22,7 +22,7 @@ const MATRIX: u32 = 8;
 /// Elements of a thread in as many columns as one of them has: two of one row, two of another.
 const EACH: usize = 4;
 /// Bytes of a piece.
-const PIECE: u32 = GROUP_ROWS * LINE;
+const PIECE: u32 = WGMMA_M * SWIZZLE_ROW_BYTES;
 /// Pieces that a group has memory for.
 const PIECES: usize = 2;
 /// The number of the first group's barrier, behind those of turns.
@@ -57,7 +57,7 @@ struct StoreChunks {
 }
 
 /// Pieces side by side of a transpose: of the rows of a group's product.
-const HALVES: u32 = GROUP_ROWS * 4 / LINE;
+const HALVES: u32 = WGMMA_M * 4 / SWIZZLE_ROW_BYTES;
 
 impl StoreChunks {
     fn new(func: &Func, store: &TmaStore, num_warps: u32) -> StoreChunks {
@@ -67,8 +67,8 @@ impl StoreChunks {
             return StoreChunks::of_transpose([rows, columns], num_warps);
         }
         let groups = WarpGroupTiling::new(rows, num_warps);
-        let (width, share) = (LINE / ty.dtype.bytes(), columns / groups.along_columns);
-        let sets = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize);
+        let (width, share) = (SWIZZLE_ROW_BYTES / ty.dtype.bytes(), columns / groups.along_columns);
+        let sets = (0..rows).step_by((WGMMA_M * groups.along_rows) as usize);
         let columns = || (0..share).step_by(width as usize);
         let places = sets.flat_map(|row| columns().map(move |column| [row, column])).collect();
         StoreChunks { groups, places, width, share }
@@ -76,8 +76,8 @@ impl StoreChunks {
 
     fn of_transpose([rows, columns]: [u32; 2], num_warps: u32) -> StoreChunks {
         let groups = WarpGroupTiling::new(columns, num_warps);
-        let (width, share) = (GROUP_ROWS / HALVES, rows / groups.along_columns);
-        let each = GROUP_ROWS as usize;
+        let (width, share) = (WGMMA_M / HALVES, rows / groups.along_columns);
+        let each = WGMMA_M as usize;
         let sets = (0..columns).step_by(each * groups.along_rows as usize);
         let halves = |column: u32| (0..HALVES).map(move |half| column + half * width);
         let rows = || (0..share).step_by(each);
@@ -92,7 +92,7 @@ impl TmaPipeline {
     pub(super) fn leaves(&mut self, distributed: &Distributed, store: &TmaStore) {
         let StoreChunks { groups, places, width, .. } =
             StoreChunks::new(&distributed.func, store, distributed.num_warps);
-        let map = self.map_of(&distributed.func, &store.window, [GROUP_ROWS, width], false);
+        let map = self.map_of(&distributed.func, &store.window, [WGMMA_M, width], false);
         self.outgoing.maps.push((store.window.memory, map));
         let own = places.len().min(PIECES) as u32 * PIECE;
         self.outgoing.bytes = self.outgoing.bytes.max(groups.along_rows * groups.along_columns * own);
@@ -106,7 +106,7 @@ impl GpuEmit for TmaStore {
         let [row_group, column_group] = gpu.group_of_warp(b, groups);
         let group = gpu.warp_group(b);
         let place = gpu.leaving_place(b, group);
-        let mut shares = [(row_group, GROUP_ROWS), (column_group, share)];
+        let mut shares = [(row_group, WGMMA_M), (column_group, share)];
         if self.transposed {
             shares.reverse();
         }
@@ -116,7 +116,7 @@ impl GpuEmit for TmaStore {
         } else {
             FragmentWriter::new(gpu, b, gpu.func.ty(self.value).dtype, place)
         };
-        let first = gpu.first_of(b, 31, GROUP_WARPS - 1).expect("a group has many threads");
+        let first = gpu.first_of(b, 31, WARPGROUP_WARPS - 1).expect("a group has many threads");
         let map = gpu.map_to(self.window.memory);
         for (turn, pieces) in places.chunks(PIECES).enumerate() {
             // Threads of a transpose write to one of two pieces.
@@ -155,12 +155,9 @@ impl TmaStore {
     fn elements(&self, gpu: &Gpu, [row, column]: [u32; 2], width: u32) -> Vec<Val> {
         let layout = gpu.layout(self.value);
         let (values, places) = (gpu.registers(self.value), layout.registers_by_coord());
-        let [fragment, _] = group_fragments();
-        let (first, width, order) = if self.transposed {
-            ([column, row], GROUP_ROWS, [1, 0])
-        } else {
-            ([row, column], width, [0, 1])
-        };
+        let [fragment, _] = wgmma_fragments();
+        let (first, width, order) =
+            if self.transposed { ([column, row], WGMMA_M, [1, 0]) } else { ([row, column], width, [0, 1]) };
         let shape = Shape::new(order.map(|axis| layout.shape()[axis]));
         let offsets = fragment.offsets(&shape);
         let columns = (first[1]..first[1] + width).step_by(MATRIX as usize);
@@ -245,7 +242,7 @@ impl FragmentWriter {
         let columns: Vec<&[Val]> = values.chunks(EACH).collect();
         if self.transposed {
             for (number, own) in columns.iter().enumerate() {
-                let distance = slot + number as u32 * MATRIX * LINE;
+                let distance = slot + number as u32 * MATRIX * SWIZZLE_ROW_BYTES;
                 for (&value, &address) in own.iter().zip(&self.addresses) {
                     let word = pack(b, &[value], dtype)[0];
                     statement(
@@ -272,7 +269,7 @@ impl FragmentWriter {
         for (own, &address) in columns.iter().zip(&self.addresses) {
             let words = pack(b, own, dtype);
             for (half, words) in words.chunks(2).enumerate() {
-                let distance = slot + half as u32 * MATRIX * LINE;
+                let distance = slot + half as u32 * MATRIX * SWIZZLE_ROW_BYTES;
                 let text = format!("st.shared.v2.b32 [$0 + {distance}], {{$1, $2}};");
                 let operands: Vec<Val> = [address].into_iter().chain(words.iter().copied()).collect();
                 statement(b, &text, "l,r,r,~{memory}", &operands, &[]);
@@ -299,15 +296,15 @@ impl Gpu<'_> {
     /// Addresses in a row of this warp's lines, whose pieces of 16 bytes are exchanged: of a piece, and those that are
     /// two, four and six behind it.
     fn line_addresses(&self, b: &mut Builder, place: Val, [row, piece]: [Val; 2]) -> Vec<Val> {
-        let within_group = bits(b, self.warp, 0, GROUP_WARPS.ilog2());
-        let [sixteen, length] = [16, LINE].map(|number| b.int(Ty::I32, i64::from(number)));
+        let within_group = bits(b, self.warp, 0, WARPGROUP_WARPS.ilog2());
+        let [sixteen, length] = [16, SWIZZLE_ROW_BYTES].map(|number| b.int(Ty::I32, i64::from(number)));
         let before = b.mul_nsw(within_group, sixteen);
         let line = b.add_nsw(before, row);
         let distance = b.mul_nsw(line, length);
         let start = b.offset(place, distance, 1);
         let turned = bits(b, row, 0, 3);
         let first = b.xor(piece, turned);
-        let addresses = (0..LINE / 32).map(|pair| {
+        let addresses = (0..SWIZZLE_ROW_BYTES / 32).map(|pair| {
             let pair = b.int(Ty::I32, i64::from(2 * pair));
             let piece = b.xor(first, pair);
             let distance = b.mul_nsw(piece, sixteen);
@@ -329,7 +326,7 @@ impl Gpu<'_> {
         let [within, next] = [(2, 2), (4, 1)].map(|(from, count)| bits(b, self.lane, from, count));
         let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
         let [four, sixteen, length, piece, behind] =
-            [4, 16, LINE, piece, row / 4].map(|number| int(b, number));
+            [4, 16, SWIZZLE_ROW_BYTES, piece, row / 4].map(|number| int(b, number));
         let first = b.mul_nsw(odd, four);
         let part = [next, behind].into_iter().fold(first, |sum, more| b.add_nsw(sum, more));
         let exchanged = b.xor(part, line);
@@ -355,7 +352,7 @@ impl Gpu<'_> {
     /// Where a group writes what leaves.
     fn leaving_place(&self, b: &mut Builder, group: Val) -> Val {
         let TmaPipeline { outgoing, .. } = self.plan.pipeline();
-        let groups = self.plan.distributed.num_warps / GROUP_WARPS;
+        let groups = self.plan.distributed.num_warps / WARPGROUP_WARPS;
         self.at(b, outgoing.start, group, outgoing.bytes / groups)
     }
 
@@ -367,9 +364,9 @@ impl Gpu<'_> {
 
     /// Waits for the other warps of this warp's group.
     fn group_barrier(&self, b: &mut Builder, group: Val) {
-        let threads = GROUP_WARPS * 32;
+        let threads = WARPGROUP_WARPS * 32;
         // A barrier whose number is not a constant would reserve all sixteen for the block.
-        if self.plan.distributed.num_warps == GROUP_WARPS {
+        if self.plan.distributed.num_warps == WARPGROUP_WARPS {
             let text = format!("bar.sync {FIRST_BARRIER}, {threads};");
             statement(b, &text, "~{memory}", &[], &[]);
             return;
