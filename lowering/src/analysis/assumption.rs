@@ -1,7 +1,7 @@
-//! What the user promises of a launch's arguments with `tl::assume`, as far as bodies can use it.
+//! What the user assumes of a launch's arguments with `tl::assume`, as far as specializations can use it.
 //!
-//! Takes conditions; gives what they say of single integer arguments and of the grid's extents. A promise is a fact of the body that relies
-//! on it, so that the launcher checks it whatever the kernel's own arithmetic makes of the condition.
+//! Takes conditions; returns what they say of single integer arguments and of the grid's extents. An assumption is a guard of the
+//! specialization that relies on it, so that the launcher checks it whatever the kernel's own arithmetic makes of the condition.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::ir::{Func, Op, Value};
 use crate::ops::scalar::ArithKind;
 use crate::ops::{Constant, ConstantValue, Kind, Site};
 
-/// What the assumptions of a function promise.
+/// The assumptions that the `tl::assume` conditions of a function state.
 pub fn assumptions(func: &Func) -> Vec<Assumption> {
     let polynomials = Polynomials::analyze(func);
     let reader = AssumptionReader { definitions: func.definitions(), polynomials };
@@ -46,9 +46,9 @@ impl<'f> AssumptionReader<'f> {
 
     /// What a conjunction of comparisons says.
     fn condition(&self, value: Value, found: &mut Vec<Assumption>) {
-        let (mut seen, mut todo) = (HashSet::new(), vec![value]);
+        let (mut visited, mut todo) = (HashSet::new(), vec![value]);
         while let Some(value) = todo.pop() {
-            if !seen.insert(value) {
+            if !visited.insert(value) {
                 continue;
             }
             let Some(Kind::Scalar(scalar)) = self.defined(value) else { continue };
@@ -63,7 +63,7 @@ impl<'f> AssumptionReader<'f> {
     fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value, found: &mut Vec<Assumption>) {
         let (small, big) = (self.polynomial(lhs), self.polynomial(rhs));
         let below = |small: &Polynomial, big: &Polynomial, gap: i128| {
-            single(&big.sub(small).sub(&Polynomial::constant(gap)))
+            of_single_symbol(&big.sub(small).sub(&Polynomial::constant(gap)))
         };
         match op {
             BinaryOp::Lt => found.extend(below(&small, &big, 1)),
@@ -82,8 +82,8 @@ impl<'f> AssumptionReader<'f> {
     /// An integer of any width: a comparison computes nothing that could wrap.
     fn polynomial(&self, value: Value) -> Polynomial {
         match self.defined(value) {
-            Some(Kind::Constant(Constant { value: ConstantValue::Int(number) })) => {
-                Polynomial::constant(*number)
+            Some(Kind::Constant(Constant { value: ConstantValue::Int(constant) })) => {
+                Polynomial::constant(*constant)
             }
             Some(_) | None => self.polynomials.get(value),
         }
@@ -108,8 +108,8 @@ impl<'f> AssumptionReader<'f> {
     }
 }
 
-/// What `0 <= value` says of the one thing in it that is known at launch.
-fn single(value: &Polynomial) -> Option<Assumption> {
+/// What `0 <= value` says of its only symbol.
+fn of_single_symbol(value: &Polynomial) -> Option<Assumption> {
     let mut known = None;
     let mut constant = 0;
     for (atoms, coefficient) in value.terms() {
@@ -128,7 +128,7 @@ fn single(value: &Polynomial) -> Option<Assumption> {
         Symbol::Scalar(scalar) if coefficient > 0 => Some(Assumption::AtLeast(scalar, limit)),
         Symbol::Scalar(scalar) => Some(Assumption::AtMost(scalar, limit)),
         Symbol::Grid(axis) if coefficient < 0 => Some(Assumption::Programs(axis, limit)),
-        // What bodies need of these is found without being promised.
+        // What specializations need of these is found without an assumption.
         Symbol::Grid(_) | Symbol::Length(_) | Symbol::CeilDiv { .. } => None,
     }
 }

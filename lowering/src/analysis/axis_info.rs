@@ -5,7 +5,7 @@
 //! - divisibility `d`: the first element of every such run is a multiple of `d`;
 //! - constancy `k`: in every aligned run of `k` elements along the axis, all are equal.
 //!
-//! A claim holds for every position along the other axes. All claims are lower bounds: 1 says nothing.
+//! A property holds for every index along the other axes. All of them are lower bounds: 1 says nothing.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub struct Axis {
 
 const UNKNOWN: Axis = Axis { contiguity: 1, divisibility: 1, constancy: 1 };
 
-/// What is known about one value.
+/// The lattice element of one value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AxisInfo {
     pub axes: Vec<Axis>,
@@ -58,7 +58,7 @@ impl AxisInfo {
         own.max(self.divisor)
     }
 
-    /// What holds whichever of the two is meant.
+    /// The meet of the lattice: what holds for both values.
     pub fn meet(&self, other: &AxisInfo) -> AxisInfo {
         let axes = (0..self.axes.len())
             .map(|d| {
@@ -83,25 +83,25 @@ fn power_in(value: i128) -> u64 {
     if value == 0 { ALL } else { 1 << value.trailing_zeros().min(62) }
 }
 
-/// What the analysis may take for granted because the launcher checks it.
+/// What the analysis assumes of a launch; the launcher checks it by guards.
 #[derive(Clone, Default, Debug)]
 pub struct LaunchAssumptions {
     /// Scalar parameters that are multiples of a power of two.
     pub multiples: HashMap<Value, u64>,
-    /// What scalar parameters lie between.
+    /// Ranges of scalar parameters.
     pub ranges: HashMap<Value, (i128, i128)>,
-    /// What values that are computed, and do not wrap, are at least.
+    /// Lower bounds of computed values that do not wrap.
     pub least: HashMap<Value, i128>,
     /// The most programs along each axis of the grid, where it is less than the type allows.
     pub grid: [Option<i128>; 3],
 }
 
 impl LaunchAssumptions {
-    /// What a function's promises come to; those that contradict each other say nothing.
+    /// The user's assumptions of a function; contradictory ones say nothing.
     pub fn of(func: &Func) -> LaunchAssumptions {
         let mut all = LaunchAssumptions::default();
-        for promise in &func.assumptions {
-            match *promise {
+        for assumption in &func.assumptions {
+            match *assumption {
                 Assumption::Multiple(scalar, by) => {
                     if let Some((value, _)) = integer(func, scalar) {
                         let known = all.multiples.entry(value).or_insert(1);
@@ -121,17 +121,17 @@ impl LaunchAssumptions {
         all
     }
 
-    /// With what facts say of arguments and of the grid. The extents and strides of views are never negative, so that a sum with a
-    /// limit is one for each of them.
-    pub fn with_guards(mut self, func: &Func, facts: &[Guard]) -> LaunchAssumptions {
-        for fact in facts {
-            let Guard::AtMost { low, high } = fact else { continue };
-            match (low.as_constant(), low.single(), high.as_constant(), high.single()) {
+    /// With what guards say of arguments and of the grid. The extents and strides of views are never negative, so that a limit of a
+    /// sum is a limit of each of its terms.
+    pub fn with_guards(mut self, func: &Func, guards: &[Guard]) -> LaunchAssumptions {
+        for guard in guards {
+            let Guard::AtMost { low, high } = guard else { continue };
+            match (low.as_constant(), low.single_symbol(), high.as_constant(), high.single_symbol()) {
                 (Some(least), _, _, Some((0, 1, Symbol::Scalar(scalar)))) => {
                     self.narrow(func, scalar, (least.into(), i128::MAX));
                 }
-                (_, Some((start, factor, symbol)), Some(limit), _) if factor > 0 => {
-                    let most = (i128::from(limit) - i128::from(start)).div_euclid(factor.into());
+                (_, Some((start, coefficient, symbol)), Some(limit), _) if coefficient > 0 => {
+                    let most = (i128::from(limit) - i128::from(start)).div_euclid(coefficient.into());
                     match symbol {
                         Symbol::Scalar(scalar) => self.narrow(func, scalar, (i128::MIN, most)),
                         Symbol::Grid(axis) => {
@@ -144,13 +144,16 @@ impl LaunchAssumptions {
                 }
                 _ => {}
             }
-            let (Some(limit), Some((start, parts))) = (high.as_constant(), low.linear()) else { continue };
-            let of_view = |&(position, factor): &(u32, i64)| {
-                factor > 0 && integer(func, position).is_some_and(|(value, _)| func.is_view_scalar(value))
+            let (Some(limit), Some((start, terms))) = (high.as_constant(), low.linear_in_scalars()) else {
+                continue;
             };
-            if parts.iter().all(of_view) {
-                for (position, factor) in parts {
-                    let most = (i128::from(limit) - i128::from(start)) / i128::from(factor);
+            let is_of_view = |&(position, coefficient): &(u32, i64)| {
+                coefficient > 0
+                    && integer(func, position).is_some_and(|(value, _)| func.is_view_scalar(value))
+            };
+            if terms.iter().all(is_of_view) {
+                for (position, coefficient) in terms {
+                    let most = (i128::from(limit) - i128::from(start)) / i128::from(coefficient);
                     self.narrow(func, position, (0, most));
                 }
             }
@@ -159,7 +162,7 @@ impl LaunchAssumptions {
         self
     }
 
-    /// With what the facts of operands' signs say.
+    /// With the lower bounds of dividends and divisors.
     pub fn with_signs(self, signs: &Signs) -> LaunchAssumptions {
         LaunchAssumptions { least: signs.least.clone(), ..self }
     }
@@ -180,7 +183,7 @@ fn integer(func: &Func, position: u32) -> Option<(Value, DType)> {
     }
 }
 
-/// The facts of every value of a function.
+/// The axis info of every value of a function.
 #[derive(Debug)]
 pub struct AxisInfoMap {
     infos: Vec<Option<AxisInfo>>,
@@ -212,16 +215,16 @@ impl AxisInfoMap {
     }
 }
 
-/// How often operations are looked at, on the average: loops in loops are repeated within every repetition of those around.
+/// Visits per operation, on average: nested loops are repeated within every repetition of the enclosing ones.
 const PASSES: usize = 64;
 
-/// What an operation's rule may ask.
+/// The forward data flow analysis; an operation's transfer function reads its operands here.
 pub struct AxisInfoAnalysis<'f> {
     pub func: &'f Func,
     infos: Vec<Option<AxisInfo>>,
     least: &'f HashMap<Value, i128>,
     grid: [Option<i128>; 3],
-    /// How many more operations are looked at before nothing is known of what loops carry.
+    /// How many more visits are made before loop-carried values become unknown.
     budget: usize,
 }
 
@@ -250,7 +253,7 @@ impl AxisInfoAnalysis<'_> {
         let infos = op.kind.operation().axes(self, &op.results);
         for (&result, mut info) in op.results.iter().zip(infos) {
             let ty = self.func.ty(result);
-            // That is shown with what it fits in: it does not wrap.
+            // The proof of this bound also shows that the value does not wrap.
             if let Some(&least) = self.least.get(&result) {
                 info.range = (info.range.0.max(least), info.range.1.min(ty.dtype.range().1));
             }
@@ -258,7 +261,7 @@ impl AxisInfoAnalysis<'_> {
         }
     }
 
-    /// Runs a loop's body until the facts about its carried values stop changing.
+    /// Iterates a loop's body until the info of its carried values is a fixed point.
     pub fn carry(&mut self, inits: &[Value], args: &[Value], body: &Block) -> Vec<AxisInfo> {
         let mut carried: Vec<AxisInfo> = inits.iter().map(|&init| self.info(init)).collect();
         loop {
@@ -279,7 +282,7 @@ impl AxisInfoAnalysis<'_> {
                 .zip(args)
                 .map(|((before, &end), &arg)| {
                     let met = before.meet(&self.info(end));
-                    // A range that grew may go on growing: give it up at once. Powers of two only shrink, so this ends.
+                    // Widening: a range that grew is given up at once. Powers of two only shrink, so this ends.
                     let full = AxisInfo::unknown(self.func.ty(arg)).range;
                     AxisInfo { range: if met.range == before.range { met.range } else { full }, ..met }
                 })
@@ -292,7 +295,7 @@ impl AxisInfoAnalysis<'_> {
     }
 }
 
-/// Keeps a claim within what its type can hold: a result that leaves the type's range wraps.
+/// Clips info to its type: a result that leaves the type's range wraps.
 fn clip(info: AxisInfo, ty: &Type) -> AxisInfo {
     if ty.dtype.is_float() {
         return AxisInfo::unknown(ty);
@@ -322,21 +325,21 @@ fn clip(info: AxisInfo, ty: &Type) -> AxisInfo {
     AxisInfo { axes, divisor: info.divisor.min(modulus), range: (low, high) }
 }
 
-/// The power of two in an extent: runs do not cross what is repeated an odd number of times.
-fn run(extent: u32) -> u64 {
+/// The power of two in an extent: aligned runs do not cross its odd number of repetitions.
+fn run_length(extent: u32) -> u64 {
     1 << extent.trailing_zeros()
 }
 
 pub fn splat(scalar: &AxisInfo, shape: &Shape) -> AxisInfo {
     let axes = shape
         .iter()
-        .map(|&extent| Axis { contiguity: 1, divisibility: scalar.divisor, constancy: run(extent) })
+        .map(|&extent| Axis { contiguity: 1, divisibility: scalar.divisor, constancy: run_length(extent) })
         .collect();
     AxisInfo { axes, divisor: scalar.divisor, range: scalar.range }
 }
 
 pub fn arange(start: i32, extent: u32) -> AxisInfo {
-    let runs = run(extent);
+    let runs = run_length(extent);
     let between = if u64::from(extent) == runs { ALL } else { runs };
     let axis =
         Axis { contiguity: runs, divisibility: power_in(i128::from(start)).min(between), constancy: 1 };
@@ -359,7 +362,8 @@ pub fn broadcast(info: &AxisInfo, from: &Shape, to: &Shape) -> AxisInfo {
     let mut info = info.clone();
     for d in 0..from.rank() {
         if from[d] != to[d] {
-            info.axes[d] = Axis { contiguity: 1, divisibility: info.divisor_at(d, 1), constancy: run(to[d]) };
+            info.axes[d] =
+                Axis { contiguity: 1, divisibility: info.divisor_at(d, 1), constancy: run_length(to[d]) };
         }
     }
     info
@@ -370,7 +374,7 @@ pub fn reshape(info: &AxisInfo, from: &Shape, to: &Shape) -> AxisInfo {
     let mut axes = vec![Axis { divisibility: info.divisor, ..UNKNOWN }; to.rank()];
     if let (Some(&old), Some(&new)) = (from.last(), to.last()) {
         let last = from.rank() - 1;
-        let fits = run(old).min(run(new));
+        let fits = run_length(old).min(run_length(new));
         let Axis { contiguity, constancy, .. } = info.axes[last];
         let contiguity = contiguity.min(fits);
         let divisibility = info.divisor_at(last, contiguity);
@@ -397,9 +401,9 @@ fn zip(a: &AxisInfo, b: &AxisInfo, join: impl Fn(usize) -> Axis) -> Vec<Axis> {
     (0..a.axes.len()).map(join).collect()
 }
 
-/// The facts of a lanewise operation.
-pub fn scalar(algebra: ArithKind, args: &[AxisInfo], ty: &Type) -> AxisInfo {
-    match (algebra, args) {
+/// The transfer function of lanewise operations.
+pub fn scalar(arith: ArithKind, args: &[AxisInfo], ty: &Type) -> AxisInfo {
+    match (arith, args) {
         (ArithKind::Add, [a, b]) => add(a, b),
         (ArithKind::Sub, [a, b]) => sub(a, b),
         (ArithKind::Neg, [a]) => {
@@ -444,7 +448,7 @@ fn scaled(info: &AxisInfo, value: i128) -> AxisInfo {
     AxisInfo { axes, divisor, range: (value, value) }
 }
 
-/// Equal operands give equal results: all that is known of an operation without a rule.
+/// Equal operands have equal results: all that is known of an operation without a rule.
 fn equal_runs(args: &[AxisInfo], ty: &Type) -> AxisInfo {
     let mut info = AxisInfo::unknown(ty);
     for (d, axis) in info.axes.iter_mut().enumerate() {
@@ -523,7 +527,7 @@ fn mul(a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
 }
 
 /// How long runs are that start at a common multiple of their length in `a` (contiguous) and in `b` (constant): within
-/// such a run the quotient by `b` is one number, and so is the answer to `a < b`.
+/// such a run the quotient by `b` is constant, and so is `a < b`.
 fn aligned_run(a: &AxisInfo, b: &AxisInfo, d: usize) -> u64 {
     let (x, y) = (a.axes[d], b.axes[d]);
     x.contiguity.min(a.divisor_at(d, x.contiguity)).min(b.divisor_at(d, 1)).min(y.constancy)
@@ -539,7 +543,7 @@ fn div(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     for d in 0..info.axes.len() {
         info.axes[d].constancy = info.axes[d].constancy.max(aligned_run(a, b, d));
     }
-    // An exact power of two leaves what it does not take.
+    // Division by a power of two keeps the other powers of the divisor.
     if b.range.0 == b.range.1 && power_in(b.range.0) == b.range.0 as u64 {
         let power = b.range.0 as u64;
         info.divisor = (a.divisor / power).max(1);
@@ -585,8 +589,8 @@ fn select(condition: &AxisInfo, a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
     }
 }
 
-/// `ramp < bound` gives one answer over a run when both are multiples of the run's length; so do `>=`, and `>` and `<=`
-/// with the sides exchanged.
+/// `range < bound` is constant over a run when both are multiples of the run's length; so is `>=`, and so are `>` and `<=`
+/// with the operands swapped.
 fn compare(op: BinaryOp, a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     let mut info = equal_runs(&[a.clone(), b.clone()], ty);
     for d in 0..info.axes.len() {

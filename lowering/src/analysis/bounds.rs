@@ -1,9 +1,9 @@
-//! Which accesses stay inside their slice, and what the launcher must check so that they do.
+//! Bounds analysis: which accesses stay inside their slice, and the guards under which they do.
 //!
-//! An access reads `offset` where its mask and the branches around it hold. Each gives inequalities between
-//! polynomials. Eliminating what varies, ramps and loop variables by the inequality that bounds them, program ids by the
-//! grid, leaves the largest offset as a polynomial over what is known at launch: one comparison with the length there
-//! replaces one per element in the kernel.
+//! An access reads `offset` where its mask and the branches around it hold. Each of these is a set of inequalities between
+//! polynomials. The analysis eliminates what varies: ranges and loop variables by the inequality that bounds them, program ids
+//! by the grid. What remains is the largest offset as a polynomial over symbols known at launch: one comparison with the length
+//! there replaces one per element in the kernel.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::ir::{Block, Func, Op, Value};
 use crate::ops::scalar::ArithKind;
 use crate::ops::{For, Kind, MemAccess};
 
-/// The most inequalities of one mask that are used: leaving one out loses knowledge, and nothing else.
+/// The most inequalities of one mask that are used: leaving one out loses precision, and nothing else.
 const MAX_INEQUALITIES: usize = 32;
 
 /// How an access stays inside its slice.
@@ -29,94 +29,97 @@ pub enum BoundsDecision {
     Masked,
 }
 
-/// The decision for every access of a function. Two accesses of one place share the weaker decision.
+/// The decision for every access of a function. Equal accesses share the weaker decision.
 #[derive(Default, Debug)]
 pub struct BoundsDecisions {
-    decided: HashMap<MemAccess, BoundsDecision>,
+    decisions: HashMap<MemAccess, BoundsDecision>,
 }
 
 impl BoundsDecisions {
     pub fn analyze(func: &Func, polynomials: &Polynomials) -> BoundsDecisions {
         let mut walker = BoundsWalker::new(func, polynomials);
         walker.block(&func.body);
-        BoundsDecisions { decided: walker.decided }
+        BoundsDecisions { decisions: walker.decisions }
     }
 
-    pub fn get(&self, place: &MemAccess) -> BoundsDecision {
-        self.decided.get(place).cloned().unwrap_or(BoundsDecision::Masked)
+    pub fn get(&self, access: &MemAccess) -> BoundsDecision {
+        self.decisions.get(access).cloned().unwrap_or(BoundsDecision::Masked)
     }
 }
 
-/// Which accesses of one slice never meet, given `facts`, whichever elements of theirs are taken.
+/// Alias analysis: which accesses of one slice are disjoint, given guards and whatever their masks are.
 pub struct DisjointAccesses<'f> {
     walker: BoundsWalker<'f>,
-    facts: &'f [Guard],
+    guards: &'f [Guard],
 }
 
 impl<'f> DisjointAccesses<'f> {
-    pub fn new(func: &'f Func, polynomials: &'f Polynomials, facts: &'f [Guard]) -> DisjointAccesses<'f> {
-        DisjointAccesses { walker: BoundsWalker::new(func, polynomials), facts }
+    pub fn new(func: &'f Func, polynomials: &'f Polynomials, guards: &'f [Guard]) -> DisjointAccesses<'f> {
+        DisjointAccesses { walker: BoundsWalker::new(func, polynomials), guards }
     }
 
-    /// Whether two accesses never meet in the same turn of the loops around them: the first element of one comes after the last
-    /// of the other.
+    /// Whether two accesses are disjoint in the same iteration of the loops around them: the first element of one comes after the
+    /// last of the other.
     pub fn disjoint(&self, [a, b]: [&MemAccess; 2]) -> bool {
         let BoundsWalker { func, polynomials, .. } = self.walker;
-        let follows = |first: &MemAccess, second: &MemAccess| {
+        let comes_after = |first: &MemAccess, second: &MemAccess| {
             let mut bound = BoundSearch::unmasked(func, polynomials);
-            let last = self.last(&mut bound, first, polynomials.of_place(first))?;
-            let next = polynomials.of_place(second).without_ramps(|_| Polynomial::default())?;
+            let last = self.last(&mut bound, first, polynomials.of_access(first))?;
+            let next = polynomials.of_access(second).without_ranges(|_| Polynomial::default())?;
             bound.not_negative(&next.sub(&last).sub(&Polynomial::constant(1)))?;
-            self.known(&bound)
+            self.is_given(&bound)
         };
-        let uniform =
-            |place| made_of(&polynomials.of_place(place), |value| func.ty(value).is_scalar(), |_| true);
-        uniform(a) && uniform(b) && (follows(a, b).is_some() || follows(b, a).is_some())
+        let uniform = |access| {
+            varies_only_by(&polynomials.of_access(access), |value| func.ty(value).is_scalar(), |_| true)
+        };
+        uniform(a) && uniform(b) && (comes_after(a, b).is_some() || comes_after(b, a).is_some())
     }
 
-    /// Whether two accesses in the body of a `for` loop, or one with itself, never meet in different turns: from turn to turn
-    /// both move on by more than their elements span.
+    /// Whether two accesses in the body of a `for` loop, or one with itself, are disjoint in different iterations: each
+    /// iteration advances both by more than their elements span.
     pub fn disjoint_across_iterations(&self, op: &For, [a, b]: [&MemAccess; 2]) -> bool {
         let BoundsWalker { func, polynomials, .. } = self.walker;
         let body = &op.body;
         let mut inner: HashSet<Value> = body.args.iter().copied().collect();
         body.walk(&mut |op| inner.extend(&op.results));
-        let fixed = |value: Value| func.ty(value).is_scalar() && !inner.contains(&value);
-        let split = |place| polynomials.of_place(place).split(Atom::Loop(body.args[0], Placement::OWN));
+        let is_invariant = |value: Value| func.ty(value).is_scalar() && !inner.contains(&value);
+        let split = |access| polynomials.of_access(access).split(Atom::Loop(body.args[0], Placement::OWN));
         let ((stride, rest_a), (stride_b, rest_b)) = (split(a), split(b));
-        let same_stride =
-            stride == stride_b && made_of(&stride, fixed, |atom| !matches!(atom, Atom::Range { .. }));
-        if !same_stride || ![&rest_a, &rest_b].into_iter().all(|rest| made_of(rest, fixed, |_| true)) {
+        let same_stride = stride == stride_b
+            && varies_only_by(&stride, is_invariant, |atom| !matches!(atom, Atom::Range { .. }));
+        if !same_stride
+            || ![&rest_a, &rest_b].into_iter().all(|rest| varies_only_by(rest, is_invariant, |_| true))
+        {
             return false;
         }
-        // A step of the loop is at least one, and what spans something is at least one too.
+        // The step of the loop is at least 1.
         let step = polynomials.get(op.step).as_constant().unwrap_or(1).max(1);
         let stride = stride.scale(step);
-        let moves_on = |far: &MemAccess, far_rest: &Polynomial, near_rest: &Polynomial| {
+        let advances_past = |far: &MemAccess, far_rest: &Polynomial, near_rest: &Polynomial| {
             let mut bound = BoundSearch::unmasked(func, polynomials);
-            bound.fits(&polynomials.of_place(far))?;
+            bound.fits(&polynomials.of_access(far))?;
             let last = self.last(&mut bound, far, far_rest.clone())?;
-            let first = near_rest.without_ramps(|_| Polynomial::default())?;
+            let first = near_rest.without_ranges(|_| Polynomial::default())?;
             bound.not_negative(&stride.sub(&last.sub(&first)).sub(&Polynomial::constant(1)))?;
-            self.known(&bound)
+            self.is_given(&bound)
         };
-        moves_on(a, &rest_a, &rest_b).is_some() && moves_on(b, &rest_b, &rest_a).is_some()
+        advances_past(a, &rest_a, &rest_b).is_some() && advances_past(b, &rest_b, &rest_a).is_some()
     }
 
-    /// `offset` at the last element that the mask of `place` lets through.
-    fn last(&self, bound: &mut BoundSearch, place: &MemAccess, offset: Polynomial) -> Option<Polynomial> {
-        let masks = place.mask.map(|mask| self.walker.inequalities(mask));
+    /// `offset` at the last element that the mask of `access` lets through.
+    fn last(&self, bound: &mut BoundSearch, access: &MemAccess, offset: Polynomial) -> Option<Polynomial> {
+        let masks = access.mask.map(|mask| self.walker.inequalities(mask));
         bound.last(offset, masks.as_deref().unwrap_or_default())
     }
 
-    /// Whether all that was relied on is among the facts.
-    fn known(&self, bound: &BoundSearch) -> Option<()> {
-        bound.facts.iter().all(|fact| self.facts.contains(fact)).then_some(())
+    /// Whether all guards that the bound relies on are given.
+    fn is_given(&self, bound: &BoundSearch) -> Option<()> {
+        bound.guards.iter().all(|guard| self.guards.contains(guard)).then_some(())
     }
 }
 
-/// Whether all that varies in a polynomial is of one kind or the other: values, and the rest.
-fn made_of(value: &Polynomial, values: impl Fn(Value) -> bool, others: impl Fn(Atom) -> bool) -> bool {
+/// Whether a polynomial varies by nothing but these values and other atoms.
+fn varies_only_by(value: &Polynomial, values: impl Fn(Value) -> bool, others: impl Fn(Atom) -> bool) -> bool {
     value.all_varying().into_iter().all(|atom| match atom {
         Atom::Loop(value, _) | Atom::Opaque(value, _) => values(value),
         Atom::Known(_) | Atom::Program(_) | Atom::Range { .. } => others(atom),
@@ -127,10 +130,10 @@ struct BoundsWalker<'f> {
     func: &'f Func,
     polynomials: &'f Polynomials,
     definitions: HashMap<Value, &'f Op>,
-    /// What the branches around the current block say.
+    /// The inequalities of the branches around the current block.
     path: Vec<Inequality>,
-    decided: HashMap<MemAccess, BoundsDecision>,
-    /// What each mask says.
+    decisions: HashMap<MemAccess, BoundsDecision>,
+    /// The inequalities of each mask.
     masks: RefCell<HashMap<Value, Rc<[Inequality]>>>,
 }
 
@@ -141,7 +144,7 @@ impl<'f> BoundsWalker<'f> {
             polynomials,
             definitions: func.definitions(),
             path: vec![],
-            decided: HashMap::new(),
+            decisions: HashMap::new(),
             masks: RefCell::default(),
         }
     }
@@ -150,9 +153,9 @@ impl<'f> BoundsWalker<'f> {
 impl BoundsWalker<'_> {
     fn block(&mut self, block: &Block) {
         for op in &block.ops {
-            if let Some(place) = op.kind.operation().place() {
-                let decision = self.decide(place);
-                let known = self.decided.entry(*place).or_insert_with(|| decision.clone());
+            if let Some(access) = op.kind.operation().place() {
+                let decision = self.decide(access);
+                let known = self.decisions.entry(*access).or_insert_with(|| decision.clone());
                 if decision == BoundsDecision::Masked {
                     *known = decision;
                 }
@@ -171,37 +174,37 @@ impl BoundsWalker<'_> {
         }
     }
 
-    fn decide(&self, place: &MemAccess) -> BoundsDecision {
+    fn decide(&self, access: &MemAccess) -> BoundsDecision {
         let mut known = self.path.clone();
-        known.extend(place.mask.iter().flat_map(|&mask| self.inequalities(mask).to_vec()));
+        known.extend(access.mask.iter().flat_map(|&mask| self.inequalities(mask).to_vec()));
         let known = tightest(known);
         // Polynomials do not wrap and 64-bit arithmetic does: a comparison that is relied on must fit, by its range or by
-        // a fact. An offset need not: one that lies in the slice is the same modulo 2^64.
-        let offset = self.polynomials.get(place.offset);
+        // a guard. An offset need not: one inside the slice is the same modulo 2^64.
+        let offset = self.polynomials.get(access.offset);
         let fits = |inequality: &Inequality| {
             let mut bound = BoundSearch::unmasked(self.func, self.polynomials);
             let sides = [&inequality.small, &inequality.big];
-            sides.into_iter().try_for_each(|side| bound.fits(side)).is_some() && bound.facts.is_empty()
+            sides.into_iter().try_for_each(|side| bound.fits(side)).is_some() && bound.guards.is_empty()
         };
         let (plain, checked): (Vec<Inequality>, Vec<Inequality>) = known.into_iter().partition(fits);
-        let by_range = self.inside(place, &offset, &plain, &[]);
-        let with_facts = || {
+        let by_range = self.inside(access, &offset, &plain, &[]);
+        let with_guards = || {
             let all: Vec<Inequality> = plain.iter().chain(&checked).cloned().collect();
-            if checked.is_empty() { None } else { self.inside(place, &offset, &all, &checked) }
+            if checked.is_empty() { None } else { self.inside(access, &offset, &all, &checked) }
         };
         // The grid covers whole tiles, beyond what a mask lets through.
-        let facts = match by_range {
-            Some(facts) if facts.iter().any(bounds_a_length_by_the_grid) => with_facts().or(Some(facts)),
-            Some(facts) => Some(facts),
-            None => with_facts(),
+        let guards = match by_range {
+            Some(guards) if guards.iter().any(bounds_a_length_by_the_grid) => with_guards().or(Some(guards)),
+            Some(guards) => Some(guards),
+            None => with_guards(),
         };
-        facts.map_or(BoundsDecision::Masked, BoundsDecision::Guarded)
+        guards.map_or(BoundsDecision::Masked, BoundsDecision::Guarded)
     }
 
-    /// Facts under which an access whose offsets obey `known` stays inside; `checked` are those that might wrap.
+    /// Guards under which an access whose offsets obey `known` stays inside; `checked` are those that might wrap.
     fn inside(
         &self,
-        place: &MemAccess,
+        access: &MemAccess,
         offset: &Polynomial,
         known: &[Inequality],
         checked: &[Inequality],
@@ -212,30 +215,30 @@ impl BoundsWalker<'_> {
             bound.fits(&inequality.big)?;
         }
         bound.known = known;
-        let length = Polynomial::atom(Atom::Known(Symbol::Length(place.param.0)));
-        bound.least_not_negative(offset)?;
+        let length = Polynomial::atom(Atom::Known(Symbol::Length(access.param.0)));
+        bound.lower_bound_not_negative(offset)?;
         let top = bound.upper(offset.clone())?;
         bound.at_most(&top.add(&Polynomial::constant(1)), &length)?;
-        Some(bound.facts)
+        Some(bound.guards)
     }
 
-    /// What a mask says, as inequalities that hold where it is true.
+    /// The inequalities that hold where a mask is true.
     fn inequalities(&self, mask: Value) -> Rc<[Inequality]> {
         if let Some(known) = self.masks.borrow().get(&mask) {
             return known.clone();
         }
-        let mut said: Vec<Inequality> = vec![];
-        for inequality in self.said_by(mask) {
-            if said.len() < MAX_INEQUALITIES && !said.contains(&inequality) {
-                said.push(inequality);
+        let mut found: Vec<Inequality> = vec![];
+        for inequality in self.inequalities_of(mask) {
+            if found.len() < MAX_INEQUALITIES && !found.contains(&inequality) {
+                found.push(inequality);
             }
         }
-        let said: Rc<[Inequality]> = said.into();
-        self.masks.borrow_mut().insert(mask, said.clone());
-        said
+        let found: Rc<[Inequality]> = found.into();
+        self.masks.borrow_mut().insert(mask, found.clone());
+        found
     }
 
-    fn said_by(&self, mask: Value) -> Vec<Inequality> {
+    fn inequalities_of(&self, mask: Value) -> Vec<Inequality> {
         let Some(Op { kind: definition, .. }) = self.definitions.get(&mask) else { return vec![] };
         match definition {
             Kind::Scalar(scalar) => match scalar.op.algebra {
@@ -248,7 +251,7 @@ impl BoundsWalker<'_> {
                 _ => vec![],
             },
             other => {
-                // A mask that was moved to other axes says the same about ramps on the new ones.
+                // A mask that was moved to other axes says the same about ranges on the new ones.
                 let operation = other.operation();
                 let (&[inner], Some(_)) = (operation.operands().as_slice(), operation.moves(self.func))
                 else {
@@ -285,11 +288,11 @@ impl BoundsWalker<'_> {
     }
 }
 
-fn bounds_a_length_by_the_grid(fact: &Guard) -> bool {
+fn bounds_a_length_by_the_grid(guard: &Guard) -> bool {
     let within = |sum: &SymbolicSum, symbol: fn(&Symbol) -> bool| {
         sum.terms.iter().any(|(_, factors)| factors.iter().any(symbol))
     };
-    let Guard::AtMost { low, high } = fact else { return false };
+    let Guard::AtMost { low, high } = guard else { return false };
     within(low, |symbol| matches!(symbol, Symbol::Grid(_)))
         && within(high, |symbol| matches!(symbol, Symbol::Length(_)))
 }

@@ -1,25 +1,17 @@
-//! What is known about integer tiles before any thread exists.
+//! Analyses of integer tiles before any layout is assigned. They read tile IR and never change it, but for
+//! [`row_groups`], [`reread`] and [`view_strides`], which prepare a function for a specialization.
 //!
-//! - [`axis`]: contiguity, divisibility, constancy and range of every integer value: decides vector widths.
+//! - [`axis_info`]: contiguity, divisibility, constancy and range of every integer value; decides vector widths.
 //! - [`alias`]: which accesses of one slice are disjoint.
-//! - [`polynomial`]: index arithmetic as polynomials over program ids, ramps and arguments: decides bounds.
-//! - [`bounds`]: which accesses cannot leave their slice, given conditions that the launcher checks once.
+//! - [`polynomial`]: index arithmetic as polynomials over program ids, ranges and arguments.
 //! - [`inequality`]: the bound of a polynomial, given inequalities.
-//! - [`promise`]: what the user says of arguments, for the launcher to check.
-//! - [`split`]: offsets and comparisons rewritten so that nothing overflows and the uniform part is scalar; blocks of views
-//!   become accesses with offsets and masks.
-//! - [`stage`]: products of blocks that a GPU copies by itself, and `group_store`, how what is made of them leaves.
-//! - [`order`]: factors of products that lie by columns.
-//! - [`contract`]: float formulas as one would write them for the machine.
-//! - [`induction`]: offsets that loops carry, as multiples of their variables.
-//! - [`scale`]: scales of tiles, joined and taken after maxima.
-//! - [`longest`]: programs that take longest.
-//! - [`full`]: iterations in which a mask holds everywhere.
+//! - [`bounds`]: which accesses stay inside their slice, given guards that the launcher checks once.
+//! - [`assumption`]: what `tl::assume` says of arguments, for the launcher to check.
+//! - [`non_negative`]: dividends and divisors that are not negative, given guards.
+//! - [`view_strides`]: views whose last axis a specialization takes for contiguous.
+//! - [`program_length`]: the grid axis along which programs run longest.
 //! - [`reread`]: loops that read what another loop has read.
-//! - [`rotate`]: rows that begin anywhere.
-//! - [`unrotated`]: what is read of rows that begin anywhere where they are not rotated.
-//! - [`sign`]: what is divided is not negative, given conditions of the same kind.
-//! - [`view`]: what bodies take for granted of views.
+//! - [`row_groups`]: parts of a function that share no tile, each with a range of its own.
 
 pub mod alias;
 pub mod assumption;

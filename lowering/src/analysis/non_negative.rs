@@ -1,5 +1,5 @@
-//! Operands of quotients and remainders that are not negative by what the launcher checks, where their ranges alone do not
-//! say so: rows and columns of blocks that are taken in groups.
+//! Operands of quotients and remainders that are not negative given guards, where their ranges alone do not say so: rows and
+//! columns of blocks in a grouped program order.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::ops::Kind;
 use crate::ops::scalar::ArithKind;
 use crate::support::dtype::DType;
 
-/// What values are at least, and the facts that this rests on.
+/// Lower bounds of values, and the guards that they rest on.
 #[derive(Default, Debug)]
 pub struct Signs {
     pub least: HashMap<Value, i128>,
@@ -31,18 +31,18 @@ impl Signs {
                 return;
             }
             for (&operand, least) in scalar.args.iter().zip([0, 1]) {
-                if !polynomials.is_plain(operand) {
+                if !polynomials.has_own_width(operand) {
                     continue;
                 }
                 let (value, mut bound) =
                     (polynomials.get(operand), BoundSearch::unmasked(func, &polynomials));
-                let shown = match least {
-                    0 => bound.is_natural(operand, &value),
+                let proven = match least {
+                    0 => bound.is_non_negative(operand, &value),
                     _ => bound.is_positive(operand, &value),
                 };
-                if shown.is_some() {
+                if proven.is_some() {
                     signs.least.insert(operand, least);
-                    signs.guards.extend(bound.facts);
+                    signs.guards.extend(bound.guards);
                 }
             }
         });

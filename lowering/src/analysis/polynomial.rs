@@ -1,8 +1,8 @@
 //! Index arithmetic as polynomials with exact integer coefficients.
 //!
-//! An element of an integer tile is a polynomial over atoms: what the launcher knows (arguments, lengths, the grid),
-//! what varies over programs and elements (program ids, ramps), and what nothing is known of. Arithmetic is that of the
-//! integers: the tile IR's offsets do not wrap (see `split`).
+//! An element of an integer tile is a polynomial over atoms: symbols known at launch (arguments, lengths, the grid), what
+//! varies over programs and elements (program ids, ranges), and opaque values. Arithmetic is that of the integers: the tile
+//! IR's offsets do not wrap (see [`crate::transform::legalize_index`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,26 +12,25 @@ use crate::ops::scalar::ArithKind;
 use crate::ops::{Kind, MemAccess};
 use crate::support::dtype::DType;
 
-/// What a polynomial is made of.
+/// A variable of polynomials.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Atom {
     /// Known at launch.
     Known(Symbol),
     /// The program's index along a grid axis: 0 up to the grid's extent.
     Program(u8),
-    /// A ramp of the given extent from 0 that runs along an axis of the tile.
+    /// A range (`arange`) of the given extent from 0 along an axis of the tile.
     Range { axis: usize, extent: u32 },
-    /// A loop variable, or a number that is clamped, a remainder or a quotient, of a tile or not: it has ends in
-    /// [`Polynomials::loops`].
+    /// A loop variable, or a clamped value, a remainder or a quotient, scalar or tile: it has ends in [`Polynomials::loops`].
     Loop(Value, Placement),
-    /// An integer that nothing is known of, the same for every element or not.
+    /// An integer that nothing is known of, uniform or not.
     Opaque(Value, Placement),
 }
 
 /// The most axes of a tile.
 const MAX_RANK: usize = 5;
 
-/// On which axes the axes of a value lie: its elements are other ones where it was moved.
+/// The axes of the tile that the axes of a value are: moves of elements permute them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Placement([u8; MAX_RANK]);
 
@@ -39,16 +38,15 @@ impl Placement {
     /// Those of the value itself, and of any scalar.
     pub const OWN: Placement = Placement([0, 1, 2, 3, 4]);
 
-    /// Where the axes of a value of `shape` lie when those of the tile that it is part of are moved; `None` where they cease to be
-    /// axes.
+    /// The placement of a value of `shape` after the axes of its tile are moved; `None` where an axis is lost.
     fn moved(self, shape: &Shape, axis: impl Fn(usize) -> Option<usize>) -> Option<Placement> {
-        let mut places = self.0;
-        for (place, &extent) in places.iter_mut().zip(shape.iter()) {
+        let mut axes = self.0;
+        for (own, &extent) in axes.iter_mut().zip(shape.iter()) {
             if extent > 1 {
-                *place = u8::try_from(axis(usize::from(*place))?).ok()?;
+                *own = u8::try_from(axis(usize::from(*own))?).ok()?;
             }
         }
-        Some(Placement(places))
+        Some(Placement(axes))
     }
 }
 
@@ -66,7 +64,7 @@ const MAX_DEGREE: usize = 8;
 const MAX_COEFFICIENT: i128 = 1 << 58;
 
 impl Polynomial {
-    /// Whether it is small enough to compute with. What is beyond the limits counts as unknown, so that the work for one
+    /// Whether it is small enough to compute with. Polynomials beyond the limits count as unknown, so that the work for one
     /// operation is bounded.
     pub fn is_small(&self) -> bool {
         self.terms.len() <= MAX_TERMS
@@ -150,7 +148,7 @@ impl Polynomial {
         [self, part, &rest].into_iter().all(|value| value.terms.values().all(|&coefficient| coefficient >= 0))
     }
 
-    /// The value, if it is a number.
+    /// The value, if it is a constant.
     pub fn as_constant(&self) -> Option<i128> {
         match self.terms.len() {
             0 => Some(0),
@@ -159,7 +157,7 @@ impl Polynomial {
         }
     }
 
-    /// The atom, if it is one alone.
+    /// The atom, if the polynomial is a single one.
     pub fn as_atom(&self) -> Option<Atom> {
         let mut terms = self.terms();
         match (terms.next()?, terms.next()) {
@@ -168,7 +166,7 @@ impl Polynomial {
         }
     }
 
-    /// `self / by`, where that divides every coefficient.
+    /// `self / by`, where `by` divides every coefficient.
     pub fn divided(&self, by: i128) -> Option<Polynomial> {
         let divides = by != 0 && self.terms.values().all(|coefficient| coefficient % by == 0);
         let quotient = || self.terms.iter().map(|(atoms, coefficient)| (atoms.clone(), coefficient / by));
@@ -189,16 +187,16 @@ impl Polynomial {
         atoms
     }
 
-    /// The polynomial with every ramp, of which there is a positive number, at the place that `at` gives for its extent.
-    pub fn without_ramps(&self, at: impl Fn(u32) -> Polynomial) -> Option<Polynomial> {
+    /// The polynomial with every range, of a non-negative coefficient, replaced by what `at` returns for its extent.
+    pub fn without_ranges(&self, at: impl Fn(u32) -> Polynomial) -> Option<Polynomial> {
         let mut value = self.clone();
         for atom in self.all_varying() {
             let Atom::Range { extent, .. } = atom else { continue };
-            let (factor, rest) = value.split(atom);
-            if factor.as_constant()? < 0 {
+            let (coefficient, rest) = value.split(atom);
+            if coefficient.as_constant()? < 0 {
                 return None;
             }
-            value = factor.mul(&at(extent)).add(&rest);
+            value = coefficient.mul(&at(extent)).add(&rest);
         }
         Some(value)
     }
@@ -228,11 +226,11 @@ impl Polynomial {
         Some(SymbolicSum { terms })
     }
 
-    /// Ramps follow their axis to its new place; `None` when something varies by element and cannot.
+    /// The polynomial after the axes of its tile are moved; `None` where it varies along an axis that is lost.
     pub fn moved(&self, func: &Func, axis: impl Fn(usize) -> Option<usize>) -> Option<Polynomial> {
         let mut result = Polynomial::default();
         for (atoms, &coefficient) in &self.terms {
-            let place = |atom: &Atom| match *atom {
+            let move_atom = |atom: &Atom| match *atom {
                 Atom::Range { axis: old, extent } => axis(old).map(|axis| Atom::Range { axis, extent }),
                 Atom::Loop(value, at) => {
                     at.moved(&func.ty(value).shape, &axis).map(|at| Atom::Loop(value, at))
@@ -242,7 +240,7 @@ impl Polynomial {
                 }
                 other => Some(other),
             };
-            let mut atoms: Vec<Atom> = atoms.iter().map(place).collect::<Option<_>>()?;
+            let mut atoms: Vec<Atom> = atoms.iter().map(move_atom).collect::<Option<_>>()?;
             atoms.sort();
             result = result.add(&Polynomial::term(atoms, coefficient));
         }
@@ -250,25 +248,25 @@ impl Polynomial {
     }
 }
 
-/// What a variable lies between: `low <= variable < high`.
+/// The interval of a variable: `low <= variable < high`.
 #[derive(Clone, Debug)]
 pub struct LoopBounds {
     pub low: Polynomial,
     pub high: Polynomial,
-    /// That holds only if there is a number between them: of a remainder, whose divisor may be 0, and of what is clamped. A
-    /// loop's body does not run otherwise.
-    pub if_any: bool,
-    /// And only if this is a number of the variable's type that is not negative: what the remainder or the quotient is of.
+    /// They hold only if the interval is not empty: for a remainder, whose divisor may be 0, and for a clamped value. The body of
+    /// a loop over an empty interval does not run.
+    pub if_not_empty: bool,
+    /// They hold only if this dividend, of the remainder or the quotient, fits the variable's type and is not negative.
     pub dividend: Option<Polynomial>,
-    /// And only if this is at least 1: what the quotient is by, or the remainder where that is not known at launch.
+    /// They hold only if this divisor is at least 1: that of a quotient, or of a remainder where it is not known at launch.
     pub divisor: Option<Polynomial>,
-    /// `high` follows from the dividend alone and may be far above: it shows that a sum does not wrap, and bounds no access.
+    /// `high` follows from the dividend alone and may be far too large: it shows that a sum does not wrap, and bounds no access.
     pub loose: bool,
 }
 
 impl LoopBounds {
     fn of_loop(low: Polynomial, high: Polynomial) -> LoopBounds {
-        LoopBounds { low, high, if_any: false, dividend: None, divisor: None, loose: false }
+        LoopBounds { low, high, if_not_empty: false, dividend: None, divisor: None, loose: false }
     }
 }
 
@@ -277,12 +275,12 @@ impl LoopBounds {
 pub struct Polynomials {
     known: HashMap<Value, Polynomial>,
     pub loops: HashMap<Value, LoopBounds>,
-    /// What is the larger of something and a number that is known at launch, and the smaller of them.
+    /// Lower bounds of maxima, and upper bounds of minima, with a value known at launch.
     floors: HashMap<Value, Polynomial>,
     ceilings: HashMap<Value, Polynomial>,
-    /// The smaller of two numbers.
+    /// The operands of minima.
     minima: HashMap<Value, [Polynomial; 2]>,
-    /// What contains narrower arithmetic, which wraps where no offset or comparison takes it.
+    /// Values that contain narrower arithmetic, which wraps where no offset or comparison uses it.
     widened: HashSet<Value>,
 }
 
@@ -300,10 +298,10 @@ impl Polynomials {
         all
     }
 
-    /// Where an access goes, from the start of its slice.
-    pub fn of_place(&self, place: &MemAccess) -> Polynomial {
-        let offset = self.get(place.offset);
-        place.base.map_or(offset.clone(), |base| self.get(base).add(&offset))
+    /// The offset of an access from the start of its slice.
+    pub fn of_access(&self, access: &MemAccess) -> Polynomial {
+        let offset = self.get(access.offset);
+        access.base.map_or(offset.clone(), |base| self.get(base).add(&offset))
     }
 
     pub fn get(&self, value: Value) -> Polynomial {
@@ -315,10 +313,10 @@ impl Polynomials {
 
     fn block(&mut self, func: &Func, block: &Block) {
         for op in &block.ops {
-            // A loop's variable is bounded by its ends before the body is read.
+            // A loop's variable is bounded by its ends before the body is visited.
             if let Kind::For(op) = &op.kind {
-                let behind = Polynomial::constant(op.closed.into());
-                let (low, high) = (self.get(op.low), self.get(op.high).add(&behind));
+                let closed = Polynomial::constant(op.closed.into());
+                let (low, high) = (self.get(op.low), self.get(op.high).add(&closed));
                 let ends = LoopBounds::of_loop(low, high);
                 self.loops.insert(op.body.args[0], ends);
                 self.known
@@ -333,7 +331,7 @@ impl Polynomials {
         }
     }
 
-    /// Adds the result of an operation. Arithmetic in other widths than an index's wraps and is no polynomial.
+    /// Adds the result of an operation. Arithmetic in widths other than an index's wraps and is no polynomial.
     pub fn define(&mut self, func: &Func, kind: &Kind, result: Value) {
         if !matches!(func.ty(result).dtype, DType::I32 | DType::I64) {
             return;
@@ -350,7 +348,7 @@ impl Polynomials {
             self.loops.insert(result, ends);
             self.known.insert(result, Polynomial::atom(Atom::Loop(result, Placement::OWN)));
         }
-        self.limit(func, kind, result);
+        self.record_limit(func, kind, result);
     }
 
     /// Whether a result contains arithmetic of a narrower type than its own.
@@ -364,27 +362,27 @@ impl Polynomials {
         operands.iter().any(|operand| self.widened.contains(operand) || casts && computed(operand))
     }
 
-    /// Whether something is no less than 0 because it is the larger of itself and such a number.
+    /// Whether a value is not negative because it is a maximum with a value that is not.
     pub fn has_floor(&self, value: Value) -> bool {
         self.floors.get(&value).and_then(Polynomial::as_constant).is_some_and(|floor| floor >= 0)
     }
 
-    /// Whether a value that its type has room for is its polynomial: all of its arithmetic is of that type.
-    pub fn is_plain(&self, value: Value) -> bool {
+    /// Whether a value that fits its type equals its polynomial: all of its arithmetic is of that type.
+    pub fn has_own_width(&self, value: Value) -> bool {
         !self.widened.contains(&value)
     }
 
-    /// The numbers of which it is the smaller one.
-    pub fn least_of(&self, value: Value) -> Option<&[Polynomial; 2]> {
+    /// The operands of the minimum that a value is.
+    pub fn minimum_of(&self, value: Value) -> Option<&[Polynomial; 2]> {
         self.minima.get(&value)
     }
 
-    /// A number that is known at launch.
-    fn launched(&self, value: Value) -> Option<Polynomial> {
+    /// The polynomial of a value known at launch.
+    fn known_at_launch(&self, value: Value) -> Option<Polynomial> {
         self.known.get(&value).filter(|known| known.varying().is_none()).cloned()
     }
 
-    /// What the result of an operation lies between, if that follows from the operation and not from its operands.
+    /// The interval of an operation's result, if it follows from the operation and not from its operands.
     fn ends(&self, func: &Func, kind: &Kind) -> Option<LoopBounds> {
         let Kind::Scalar(op) = kind else { return None };
         if !matches!(op.dtype(func), DType::I32 | DType::I64) {
@@ -392,22 +390,22 @@ impl Polynomials {
         }
         let one = Polynomial::constant(1);
         let between = |low: Polynomial, high: Polynomial| LoopBounds {
-            if_any: true,
+            if_not_empty: true,
             ..LoopBounds::of_loop(low, high.add(&one))
         };
-        let either_way = |limits: &HashMap<Value, Polynomial>| {
+        let of_either_operand = |limits: &HashMap<Value, Polynomial>| {
             let [a, b] = op.args[..] else { return None };
             [(a, b), (b, a)]
                 .into_iter()
-                .find_map(|(inner, other)| Some((limits.get(&inner)?.clone(), self.launched(other)?)))
+                .find_map(|(inner, other)| Some((limits.get(&inner)?.clone(), self.known_at_launch(other)?)))
         };
         match op.op.algebra {
-            ArithKind::Rem if self.is_plain(op.args[0]) => Some(self.remainder(op.args[0], op.args[1])),
-            ArithKind::Div if op.args.iter().all(|&arg| self.is_plain(arg)) => {
-                Some(LoopBounds { divisor: Some(self.get(op.args[1])), ..self.below(op.args[0]) })
+            ArithKind::Rem if self.has_own_width(op.args[0]) => Some(self.remainder(op.args[0], op.args[1])),
+            ArithKind::Div if op.args.iter().all(|&arg| self.has_own_width(arg)) => {
+                Some(LoopBounds { divisor: Some(self.get(op.args[1])), ..self.up_to(op.args[0]) })
             }
-            ArithKind::Minimum => either_way(&self.floors).map(|(low, high)| between(low, high)),
-            ArithKind::Maximum => either_way(&self.ceilings).map(|(high, low)| between(low, high)),
+            ArithKind::Minimum => of_either_operand(&self.floors).map(|(low, high)| between(low, high)),
+            ArithKind::Maximum => of_either_operand(&self.ceilings).map(|(high, low)| between(low, high)),
             ArithKind::And => {
                 let bits = op.args.iter().find_map(|&arg| self.known.get(&arg)?.as_constant())?;
                 (bits >= 0).then(|| between(Polynomial::default(), Polynomial::constant(bits)))
@@ -417,36 +415,37 @@ impl Polynomials {
     }
 
     fn remainder(&self, dividend: Value, divisor: Value) -> LoopBounds {
-        let below = self.below(dividend);
-        match self.launched(divisor) {
-            Some(high) => LoopBounds { high, if_any: true, loose: false, ..below },
+        let below = self.up_to(dividend);
+        match self.known_at_launch(divisor) {
+            Some(high) => LoopBounds { high, if_not_empty: true, loose: false, ..below },
             None => LoopBounds { divisor: Some(self.get(divisor)), ..below },
         }
     }
 
-    /// What is no less than 0 and no more than a number that is not negative.
-    fn below(&self, dividend: Value) -> LoopBounds {
+    /// The interval from 0 up to a dividend that is not negative.
+    fn up_to(&self, dividend: Value) -> LoopBounds {
         let dividend = self.get(dividend);
         let high = dividend.add(&Polynomial::constant(1));
-        let counts = |atom: Atom| matches!(atom, Atom::Program(_) | Atom::Range { .. });
-        let plain = dividend.varying().is_some_and(|atom| counts(atom) && dividend == Polynomial::atom(atom));
+        let is_index = |atom: Atom| matches!(atom, Atom::Program(_) | Atom::Range { .. });
+        let is_single_index =
+            dividend.varying().is_some_and(|atom| is_index(atom) && dividend == Polynomial::atom(atom));
         // Sums and products might wrap.
-        let dividend = (!plain).then_some(dividend);
+        let dividend = (!is_single_index).then_some(dividend);
         LoopBounds { dividend, loose: true, ..LoopBounds::of_loop(Polynomial::default(), high) }
     }
 
-    /// Takes note of a result with one end.
-    fn limit(&mut self, func: &Func, kind: &Kind, result: Value) {
+    /// Records the bound of a minimum or maximum.
+    fn record_limit(&mut self, func: &Func, kind: &Kind, result: Value) {
         let Kind::Scalar(op) = kind else { return };
         if !matches!(op.dtype(func), DType::I32 | DType::I64) {
             return;
         }
-        let limit = || op.args.iter().find_map(|&arg| self.launched(arg));
+        let limit = || op.args.iter().find_map(|&arg| self.known_at_launch(arg));
         match op.op.algebra {
             ArithKind::Minimum => {
                 self.ceilings.extend(limit().map(|limit| (result, limit)));
                 if let [a, b] = op.args[..]
-                    && op.args.iter().all(|&arg| self.is_plain(arg))
+                    && op.args.iter().all(|&arg| self.has_own_width(arg))
                 {
                     self.minima.insert(result, [self.get(a), self.get(b)]);
                 }
@@ -457,10 +456,10 @@ impl Polynomials {
     }
 }
 
-/// The rule of lanewise operations.
-pub fn scalar(all: &Polynomials, algebra: ArithKind, args: &[Value]) -> Option<Polynomial> {
+/// The polynomial of a lanewise operation.
+pub fn scalar(all: &Polynomials, arith: ArithKind, args: &[Value]) -> Option<Polynomial> {
     let arg = |i: usize| all.get(args[i]);
-    match algebra {
+    match arith {
         ArithKind::Add => Some(arg(0).add(&arg(1))),
         ArithKind::Sub => Some(arg(0).sub(&arg(1))),
         ArithKind::Mul => Some(arg(0).mul(&arg(1))),
@@ -489,10 +488,10 @@ pub fn scalar(all: &Polynomials, algebra: ArithKind, args: &[Value]) -> Option<P
     }
 }
 
-/// Widening keeps the number; narrowing might not.
+/// Widening keeps the value; narrowing might not.
 pub fn cast(all: &Polynomials, func: &Func, value: Value, to: DType) -> Option<Polynomial> {
     let from = func.ty(value).dtype;
     let ((low, high), (to_low, to_high)) = (from.range(), to.range());
-    let keeps = from.is_integer() && to_low <= low && to_high >= high;
-    keeps.then(|| all.get(value))
+    let is_widening = from.is_integer() && to_low <= low && to_high >= high;
+    is_widening.then(|| all.get(value))
 }

@@ -1,8 +1,8 @@
-//! Which programs take longest: those whose loops of products make the most turns, where that depends on their place in the grid.
+//! Which programs run longest: those whose dot loops have the largest trip count, where that depends on their index in the grid.
 //!
-//! Causal attention is the common case: the program of a tile of queries reads the keys up to it. Programs are handed to
-//! multiprocessors in an order that is ours to choose, and the makespan is shortest where the longest begin first (Graham, *Bounds on
-//! multiprocessing timing anomalies*, 1969).
+//! Causal attention is the common case: the program of a tile of queries reads the keys up to it. The order in which programs
+//! are handed to multiprocessors is ours to choose, and the makespan is shortest in longest-processing-time-first order (Graham,
+//! *Bounds on multiprocessing timing anomalies*, 1969).
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use crate::ir::{Func, Op, Value};
 use crate::ops::scalar::{ArithKind, Scalar};
 use crate::ops::{Cast, Constant, ConstantValue, For, Kind, ProgramId};
 
-/// The axis of the grid along which programs differ in length.
+/// The axis of the grid along which the trip counts of programs differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LongestAxis {
     pub axis: u8,
-    /// Whether the last ones take longest; else the first do.
+    /// Whether the last ones run longest; else the first do.
     pub last: bool,
 }
 
 impl LongestAxis {
-    /// Whether the hardware's order, the first axis fastest and from 0, would leave the longest programs of some place for the end.
+    /// Whether the hardware's order, the first axis fastest and from 0, would start some of the longest programs last.
     pub fn changes_order(self) -> bool {
         self.axis == 0 || self.last
     }
@@ -28,7 +28,7 @@ impl LongestAxis {
 /// Axes of a grid.
 const AXES: usize = 3;
 
-/// How a number depends on a program's place along an axis.
+/// How a scalar depends on a program's index along an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slope {
     Flat,
@@ -56,7 +56,7 @@ impl Slope {
         }
     }
 
-    /// Of how many numbers there are between two of these slopes. What is between ends that both rise counts as flat: a window.
+    /// The slope of `high - low`. A distance between ends that both rise counts as flat: a sliding window.
     fn between(low: Slope, high: Slope) -> Slope {
         match (low, high) {
             (Rises, Rises) | (Falls, Falls) => Flat,
@@ -65,8 +65,8 @@ impl Slope {
     }
 }
 
-/// The axis along which loops of products take longer, if it is one alone. A loop without a bound may wait for another program, which is
-/// right only where programs begin in the hardware's order.
+/// The axis along which dot loops take longer, if it is one alone. A loop without a bound may wait for another program, which is
+/// right only where programs start in the hardware's order.
 pub fn longest_axis(func: &Func) -> Option<LongestAxis> {
     let mut may_wait = false;
     func.body.walk(&mut |op| may_wait |= matches!(op.kind, Kind::While(_)));
@@ -75,24 +75,26 @@ pub fn longest_axis(func: &Func) -> Option<LongestAxis> {
     }
     let definitions = func.definitions();
     let mut slopes = Slopes { definitions: &definitions, known: HashMap::new() };
-    let mut turns = [Flat; AXES];
+    let mut trip_counts = [Flat; AXES];
     for op in &func.body.ops {
         let Kind::For(body) = &op.kind else { continue };
-        // Programs that share a loop's iterations, each beginning at its own, make as many but for one: their step is the grid's.
-        let own_step = matches!(definitions.get(&body.step), Some(Op { kind: Kind::Constant(_), .. }));
-        if own_step && multiplies(body) {
+        // Programs that share a loop's iterations, each starting at its own, have trip counts that differ by at most one: their step
+        // is the grid's.
+        let step_is_constant =
+            matches!(definitions.get(&body.step), Some(Op { kind: Kind::Constant(_), .. }));
+        if step_is_constant && has_dot(body) {
             let (low, high) = (slopes.of(body.low), slopes.of(body.high));
             for axis in 0..AXES {
-                turns[axis] = turns[axis].and(Slope::between(low[axis], high[axis]));
+                trip_counts[axis] = trip_counts[axis].and(Slope::between(low[axis], high[axis]));
             }
         }
     }
-    let axis = turns.iter().position(|&slope| slope != Flat)?;
-    let is_alone = turns[axis] != Unknown && turns[axis + 1..].iter().all(|&slope| slope == Flat);
-    is_alone.then_some(LongestAxis { axis: axis as u8, last: turns[axis] == Rises })
+    let axis = trip_counts.iter().position(|&slope| slope != Flat)?;
+    let is_alone = trip_counts[axis] != Unknown && trip_counts[axis + 1..].iter().all(|&slope| slope == Flat);
+    is_alone.then_some(LongestAxis { axis: axis as u8, last: trip_counts[axis] == Rises })
 }
 
-fn multiplies(body: &For) -> bool {
+fn has_dot(body: &For) -> bool {
     let mut found = false;
     body.body.walk(&mut |op| found |= matches!(op.kind, Kind::Dot(_) | Kind::WarpGroupDot(_)));
     found
@@ -108,13 +110,13 @@ impl Slopes<'_> {
         if let Some(&known) = self.known.get(&value) {
             return known;
         }
-        let slopes = self.derived(value);
+        let slopes = self.compute(value);
         self.known.insert(value, slopes);
         slopes
     }
 
-    fn derived(&mut self, value: Value) -> [Slope; AXES] {
-        // A parameter, or what a block is handed.
+    fn compute(&mut self, value: Value) -> [Slope; AXES] {
+        // A parameter, or an argument of a block.
         let Some(op) = self.definitions.get(&value) else { return [Flat; AXES] };
         if let Kind::ProgramId(ProgramId { axis }) = &op.kind {
             return std::array::from_fn(|own| if own == usize::from(*axis) { Rises } else { Flat });
@@ -130,24 +132,24 @@ impl Slopes<'_> {
                 combined(op.algebra, &slopes, &signs)
             });
         }
-        let same = matches!(op.kind, Kind::Constant(_) | Kind::NumPrograms(_) | Kind::Length(_));
-        [if same { Flat } else { Unknown }; AXES]
+        let uniform = matches!(op.kind, Kind::Constant(_) | Kind::NumPrograms(_) | Kind::Length(_));
+        [if uniform { Flat } else { Unknown }; AXES]
     }
 
-    /// Whether a number known at build is above 0.
+    /// Whether a constant is above 0.
     fn sign(&self, value: Value) -> Option<bool> {
-        let Kind::Constant(Constant { value: ConstantValue::Int(number) }) =
+        let Kind::Constant(Constant { value: ConstantValue::Int(constant) }) =
             self.definitions.get(&value)?.kind
         else {
             return None;
         };
-        (number != 0).then_some(number > 0)
+        (constant != 0).then_some(constant > 0)
     }
 }
 
-fn combined(algebra: ArithKind, slopes: &[Slope], signs: &[Option<bool>]) -> Slope {
+fn combined(arith: ArithKind, slopes: &[Slope], signs: &[Option<bool>]) -> Slope {
     let times = |slope: Slope, is_positive: bool| if is_positive { slope } else { slope.negative() };
-    match (algebra, slopes, signs) {
+    match (arith, slopes, signs) {
         (_, slopes, _) if slopes.iter().all(|&slope| slope == Flat) => Flat,
         (ArithKind::Add | ArithKind::Minimum | ArithKind::Maximum, &[one, other], _) => one.and(other),
         (ArithKind::Sub, &[one, other], _) => one.and(other.negative()),

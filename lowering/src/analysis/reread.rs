@@ -1,5 +1,5 @@
-//! Loops that read what another loop of the program has read: their loads are served by the first-level cache, which copies made ahead
-//! bypass, and whose memory the ring of copies would take.
+//! Loops that read what another loop of the program has read. The L1 cache serves their loads; asynchronous copies of a
+//! software pipeline would bypass it, and their buffers would take its memory.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
 use crate::ir::{Block, Func, ParamId, Value};
 use crate::ops::{For, Kind, Load};
 
-/// Asks for no copies ahead in loops that read again what an earlier loop has read, where the user asks for nothing. Loops of products are
-/// left alone: threads share what they copy.
+/// Turns software pipelining off (`num_stages = 1`) in loops that reread what an earlier loop has read, where the user asks for
+/// nothing. Dot loops stay as they are: their threads share the copied operands.
 pub fn unpipeline_rereads(func: &mut Func) {
-    let found = found(func);
+    let found = rereading_loops(func);
     if !found.is_empty() {
         hint(&mut func.body, &found);
     }
@@ -18,13 +18,13 @@ pub fn unpipeline_rereads(func: &mut Func) {
 
 /// Whether there are such loops.
 pub fn has_rereads(func: &Func) -> bool {
-    !found(func).is_empty()
+    !rereading_loops(func).is_empty()
 }
 
 /// Their variables.
-fn found(func: &Func) -> HashSet<Value> {
+fn rereading_loops(func: &Func) -> HashSet<Value> {
     let polynomials = Polynomials::analyze(func);
-    let mut finder = RereadFinder { func, polynomials: &polynomials, seen: vec![], found: HashSet::new() };
+    let mut finder = RereadFinder { func, polynomials: &polynomials, earlier: vec![], found: HashSet::new() };
     finder.block(&func.body);
     finder.found
 }
@@ -40,11 +40,11 @@ fn hint(block: &mut Block, loops: &HashSet<Value>) {
     }
 }
 
-/// Bytes of a piece from which on rows are taken for long: no first-level cache holds those of all programs that run beside each other, and
-/// few programs leave copies alone to hide latency.
-const LONG: u64 = 8192;
+/// Bytes of a chunk from which on rows count as long: no L1 cache holds those of all resident programs, and with few programs
+/// only asynchronous copies hide latency.
+const LONG_CHUNK_BYTES: u64 = 8192;
 
-/// Where a loop reads: a slice, the step from iteration to iteration, and the rest of the offset.
+/// What a loop reads: a slice, the step from iteration to iteration, and the rest of the offset.
 #[derive(PartialEq)]
 struct LoopRead {
     param: ParamId,
@@ -56,8 +56,8 @@ struct RereadFinder<'a> {
     func: &'a Func,
     polynomials: &'a Polynomials,
     /// What loops have read so far.
-    seen: Vec<LoopRead>,
-    /// The variables of the loops that read some of it again.
+    earlier: Vec<LoopRead>,
+    /// The variables of the loops that reread some of it.
     found: HashSet<Value>,
 }
 
@@ -65,34 +65,34 @@ impl RereadFinder<'_> {
     fn block(&mut self, block: &Block) {
         for op in &block.ops {
             if let Kind::For(body) = &op.kind {
-                self.reads(body);
+                self.visit_loop(body);
             }
             op.kind.operation().blocks().into_iter().for_each(|nested| self.block(nested));
         }
     }
 
-    fn reads(&mut self, body: &For) {
+    fn visit_loop(&mut self, body: &For) {
         let variable = body.body.args[0];
-        let multiplies = |kind: &Kind| matches!(kind, Kind::Dot(_) | Kind::WarpGroupDot(_));
+        let is_dot = |kind: &Kind| matches!(kind, Kind::Dot(_) | Kind::WarpGroupDot(_));
         let is_long = |load: &Load| {
             let bytes = self.func.slice(load.place.param).0.bytes();
-            self.func.ty(load.place.offset).shape.elements() * u64::from(bytes) >= LONG
+            self.func.ty(load.place.offset).shape.elements() * u64::from(bytes) >= LONG_CHUNK_BYTES
         };
-        let mut readings = vec![];
+        let mut reads = vec![];
         for op in &body.body.ops {
-            if multiplies(&op.kind) || matches!(&op.kind, Kind::Load(load) if is_long(load)) {
+            if is_dot(&op.kind) || matches!(&op.kind, Kind::Load(load) if is_long(load)) {
                 return;
             }
             if let Kind::Load(load) = &op.kind {
-                let place = self.polynomials.of_place(&load.place);
-                let (step, rest) = place.split(Atom::Loop(variable, Placement::OWN));
-                readings.push(LoopRead { param: load.place.param, step, rest });
+                let offset = self.polynomials.of_access(&load.place);
+                let (step, rest) = offset.split(Atom::Loop(variable, Placement::OWN));
+                reads.push(LoopRead { param: load.place.param, step, rest });
             }
         }
-        readings.retain(|reading| reading.step != Polynomial::default());
-        if readings.iter().any(|reading| self.seen.contains(reading)) {
+        reads.retain(|read| read.step != Polynomial::default());
+        if reads.iter().any(|read| self.earlier.contains(read)) {
             self.found.insert(variable);
         }
-        self.seen.extend(readings);
+        self.earlier.extend(reads);
     }
 }

@@ -1,6 +1,6 @@
-//! Parts of a function that share no tile: loops that go over the same rows one after the other, say.
+//! Row groups: parts of a function that share no tile, such as consecutive loops over the same rows.
 //!
-//! Each gets a ramp of its own, so that what one of them does to the order of its elements is nothing to the others.
+//! Each group gets a range (`arange`) of its own, so that one of them can permute its elements without the others.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,57 +8,57 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Op, Rewriter, Value};
 use crate::ops::Kind;
 
-/// Gives each part whose tiles of one extent are counted by one of these ramps a ramp of its own, and returns those ramps. Nothing is
-/// changed where a loop carries a ramp, and none is returned where two count one part.
-pub(crate) fn separate(func: &mut Func, ramps: &[Value], extent: u32) -> Vec<Value> {
-    let parts = RowGroups::new(func, ramps, extent);
-    let mut counted: BTreeMap<Value, Vec<Value>> = BTreeMap::new();
+/// Gives each group whose tiles of one extent are indexed by one of these ranges a range of its own, and returns those ranges.
+/// Changes nothing where a loop carries a range; returns none where two ranges index one group.
+pub(crate) fn separate(func: &mut Func, ranges: &[Value], extent: u32) -> Vec<Value> {
+    let row_groups = RowGroups::new(func, ranges, extent);
+    let mut ranges_of: BTreeMap<Value, Vec<Value>> = BTreeMap::new();
     let mut carried = false;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let used: Vec<Value> =
-            operation.operands().into_iter().filter(|operand| ramps.contains(operand)).collect();
+            operation.operands().into_iter().filter(|operand| ranges.contains(operand)).collect();
         carried |= !used.is_empty() && matches!(operation.spread(func, &op.results), LayoutRelation::Tied(_));
-        if let Some(part) = parts.of(op) {
-            counted.entry(part).or_default().extend(used);
+        if let Some(group) = row_groups.of(op) {
+            ranges_of.entry(group).or_default().extend(used);
         }
     });
     if carried {
-        return if let [ramp] = ramps { vec![*ramp] } else { vec![] };
+        return if let [range] = ranges { vec![*range] } else { vec![] };
     }
-    let alone =
-        |ramps: &[Value]| ramps.first().copied().filter(|first| ramps.iter().all(|ramp| ramp == first));
-    counted.retain(|_, ramps| !ramps.is_empty());
+    let single =
+        |ranges: &[Value]| ranges.first().copied().filter(|first| ranges.iter().all(|range| range == first));
+    ranges_of.retain(|_, ranges| !ranges.is_empty());
     let own: Option<Vec<(Value, Value)>> =
-        counted.into_iter().map(|(part, ramps)| Some((part, alone(&ramps)?))).collect();
+        ranges_of.into_iter().map(|(group, ranges)| Some((group, single(&ranges)?))).collect();
     let Some(own) = own else { return vec![] };
     let mut copies = HashMap::new();
     Rewriter::default().run(func, &mut |_, builder, mut op| {
-        if let Some(&ramp) = op.results.first().filter(|value| ramps.contains(value)) {
-            let (kind, ty) = (op.kind.clone(), builder.func.ty(ramp).clone());
+        if let Some(&range) = op.results.first().filter(|value| ranges.contains(value)) {
+            let (kind, ty) = (op.kind.clone(), builder.func.ty(range).clone());
             builder.append(op);
-            for (part, _) in own.iter().filter(|(_, counts)| *counts == ramp).skip(1) {
-                copies.insert(*part, (ramp, builder.one(kind.clone(), ty.clone())));
+            for (group, _) in own.iter().filter(|(_, indexed_by)| *indexed_by == range).skip(1) {
+                copies.insert(*group, (range, builder.one(kind.clone(), ty.clone())));
             }
             return;
         }
-        if let Some(&(ramp, copy)) = parts.of(&op).and_then(|part| copies.get(&part)) {
-            op.kind.operation_mut().map(&mut |value| if value == ramp { copy } else { value });
+        if let Some(&(range, copy)) = row_groups.of(&op).and_then(|group| copies.get(&group)) {
+            op.kind.operation_mut().map(&mut |value| if value == range { copy } else { value });
         }
         builder.append(op);
     });
-    own.into_iter().map(|(part, ramp)| copies.get(&part).map_or(ramp, |&(_, copy)| copy)).collect()
+    own.into_iter().map(|(group, range)| copies.get(&group).map_or(range, |&(_, copy)| copy)).collect()
 }
 
-/// Tiles of one extent, joined where their elements must be in one order.
+/// Tiles of one extent, united where their elements must have one order (union-find).
 struct RowGroups {
-    /// A tile of the same part, itself where it stands for the part; ramps, and tiles whose elements are all the same, are of none.
+    /// A tile of the same group, itself if it represents the group; ranges and uniform tiles are in none.
     parents: HashMap<Value, Value>,
 }
 
 impl RowGroups {
-    fn new(func: &Func, ramps: &[Value], extent: u32) -> RowGroups {
-        let mut parts = RowGroups { parents: HashMap::new() };
+    fn new(func: &Func, ranges: &[Value], extent: u32) -> RowGroups {
+        let mut row_groups = RowGroups { parents: HashMap::new() };
         let mut uniform = HashSet::new();
         func.body.walk(&mut |op| {
             let operation = op.kind.operation();
@@ -73,7 +73,7 @@ impl RowGroups {
             !ty.is_scalar()
                 && ty.shape.contains(&extent)
                 && !uniform.contains(value)
-                && !ramps.contains(value)
+                && !ranges.contains(value)
         };
         func.body.walk(&mut |op| {
             let operation = op.kind.operation();
@@ -84,14 +84,14 @@ impl RowGroups {
             for group in groups {
                 let mut tiles = group.into_iter().filter(is_tile);
                 let Some(first) = tiles.next() else { continue };
-                parts.join(first, first);
-                tiles.for_each(|tile| parts.join(first, tile));
+                row_groups.unite(first, first);
+                tiles.for_each(|tile| row_groups.unite(first, tile));
             }
         });
-        parts
+        row_groups
     }
 
-    fn join(&mut self, one: Value, other: Value) {
+    fn unite(&mut self, one: Value, other: Value) {
         let (one, other) = (self.find(one), self.find(other));
         self.parents.insert(other, one);
     }
@@ -103,7 +103,7 @@ impl RowGroups {
         tile
     }
 
-    /// The part of an operation that takes or gives a tile.
+    /// The group of an operation that takes or returns a tile.
     fn of(&self, op: &Op) -> Option<Value> {
         let operands = op.kind.operation().operands();
         let tile = operands.iter().chain(&op.results).find(|value| self.parents.contains_key(value))?;

@@ -71,16 +71,17 @@ pub enum Effort {
 pub struct BuildOptions {
     pub effort: Effort,
     pub archs: Vec<Arch>,
-    /// The processor that the crate is built for, if kernels can run on it.
+    /// The CPU family that the crate is built for, if kernels can run on it.
     pub family: Option<Family>,
     pub ptxas: Option<PathBuf>,
     /// Whether an access outside its slice is reported when it happens: in debug builds, or as `FUSE_BOUNDS_REPORT` says.
     pub report: bool,
-    /// Whether programs carry GPU code deflated, unless `FUSE_DEFLATE` is 0: what is packed as a whole gets smaller without.
+    /// Whether programs embed GPU code deflated, unless `FUSE_DEFLATE` is 0: a package that is compressed as a whole gets
+    /// smaller without.
     pub deflate: bool,
     pub dump: Vec<DumpStage>,
     pub dump_dir: PathBuf,
-    /// Where results are kept between builds.
+    /// Where artifacts are cached between builds.
     pub cache_dir: Option<PathBuf>,
     /// Tells this crate's symbols from those of others.
     pub crate_name: String,
@@ -168,16 +169,16 @@ fn switch(name: &str, text: &dyn Fn(&str) -> String) -> Result<Option<bool>, Str
     }
 }
 
-/// Whether a rustc with these arguments sets `cfg(debug_assertions)`: as it is told, and without a word if it does not
-/// optimise.
+/// Whether a rustc with these arguments sets `cfg(debug_assertions)`: as `-C debug-assertions` says, and by default if it
+/// does not optimize.
 fn debug_assertions(args: &[String]) -> bool {
-    let mut told = None;
-    let mut optimised = false;
+    let mut explicit = None;
+    let mut optimized = false;
     let mut rest = args.iter().map(String::as_str);
     while let Some(arg) = rest.next() {
         let option = match arg {
             "-O" => {
-                optimised = true;
+                optimized = true;
                 continue;
             }
             "-C" | "--codegen" => rest.next(),
@@ -186,12 +187,12 @@ fn debug_assertions(args: &[String]) -> bool {
         let Some(option) = option else { continue };
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         match name {
-            "debug-assertions" => told = Some(matches!(value, "" | "y" | "yes" | "on" | "true")),
-            "opt-level" => optimised = value != "0",
+            "debug-assertions" => explicit = Some(matches!(value, "" | "y" | "yes" | "on" | "true")),
+            "opt-level" => optimized = value != "0",
             _ => {}
         }
     }
-    told.unwrap_or(!optimised)
+    explicit.unwrap_or(!optimized)
 }
 
 /// `FUSE_ARCH=sm_80,sm_90a`; empty for the default of both, `none` for no GPU code.

@@ -1,10 +1,11 @@
-//! Conditions on a launch's arguments: what a body may rely on because the launcher checks it on the real values.
+//! Guards: conditions on a launch's arguments that a specialization relies on; the launcher checks them on the real
+//! values.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Something known at launch; parameters by position.
+/// A value known at launch; parameters by position.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Symbol {
     Scalar(u32),
@@ -27,9 +28,9 @@ pub struct SymbolicSum {
 pub enum Guard {
     /// The slice's address is a multiple of `bytes`.
     Aligned { param: u32, bytes: u32 },
-    /// The number is a multiple of `by`.
+    /// The value is a multiple of `by`.
     Divisible { value: Symbol, by: u32 },
-    /// The scalar is this number.
+    /// The scalar is this constant.
     Equal { scalar: u32, value: i64 },
     /// The `f32` lies between these powers of two.
     Magnitude { scalar: u32, least: i8, most: i8 },
@@ -38,44 +39,44 @@ pub enum Guard {
 }
 
 impl SymbolicSum {
-    /// The value, if it is a number.
+    /// The value, if it is a constant.
     pub fn as_constant(&self) -> Option<i64> {
-        let (number, rest) = self.parts();
-        rest.is_empty().then_some(number)
+        let (constant, rest) = self.split_constant();
+        rest.is_empty().then_some(constant)
     }
 
-    /// A number, and how often something is added to it that is known at launch.
-    pub fn single(&self) -> Option<(i64, i64, Symbol)> {
-        let (number, rest) = self.parts();
-        let [(factor, factors)] = rest[..] else { return None };
+    /// `constant + coefficient * symbol`, if the sum is one.
+    pub fn single_symbol(&self) -> Option<(i64, i64, Symbol)> {
+        let (constant, rest) = self.split_constant();
+        let [(coefficient, factors)] = rest[..] else { return None };
         let [symbol] = factors[..] else { return None };
-        Some((number, *factor, symbol))
+        Some((constant, *coefficient, symbol))
     }
 
-    /// A number and multiples of scalars, if it is the sum of these.
-    pub fn linear(&self) -> Option<(i64, Vec<(u32, i64)>)> {
-        let (number, rest) = self.parts();
-        let parts = rest.into_iter().map(|(coefficient, factors)| match factors[..] {
+    /// `constant + coefficient * scalar + ..`, if the sum is one.
+    pub fn linear_in_scalars(&self) -> Option<(i64, Vec<(u32, i64)>)> {
+        let (constant, rest) = self.split_constant();
+        let terms = rest.into_iter().map(|(coefficient, factors)| match factors[..] {
             [Symbol::Scalar(scalar)] => Some((scalar, *coefficient)),
             _ => None,
         });
-        Some((number, parts.collect::<Option<_>>()?))
+        Some((constant, terms.collect::<Option<_>>()?))
     }
 
-    /// The part that is a number, and the rest.
-    fn parts(&self) -> (i64, Vec<&(i64, Vec<Symbol>)>) {
-        let (numbers, rest): (Vec<_>, Vec<_>) =
+    /// The constant term, and the other terms.
+    fn split_constant(&self) -> (i64, Vec<&(i64, Vec<Symbol>)>) {
+        let (constants, rest): (Vec<_>, Vec<_>) =
             self.terms.iter().partition(|(_, factors)| factors.is_empty());
-        (numbers.iter().map(|(number, _)| number).sum(), rest)
+        (constants.iter().map(|(constant, _)| constant).sum(), rest)
     }
 }
 
 impl Guard {
-    /// Whether another fact says as much, or more by a number alone.
-    fn follows_from(&self, other: &Guard) -> bool {
+    /// Whether another guard implies this one: it is equal, or stronger by a constant alone.
+    fn implied_by(&self, other: &Guard) -> bool {
         match (self, other) {
             (Guard::AtMost { low, high }, Guard::AtMost { low: more, high: same }) if high == same => {
-                let ((a, low), (b, more)) = (low.parts(), more.parts());
+                let ((a, low), (b, more)) = (low.split_constant(), more.split_constant());
                 low == more && a <= b
             }
             _ => self == other,
@@ -83,17 +84,17 @@ impl Guard {
     }
 }
 
-/// The facts without those that follow from another one.
-pub fn strongest(facts: Vec<Guard>) -> Vec<Guard> {
-    irredundant(facts, Guard::follows_from)
+/// The guards without those that another one implies.
+pub fn strongest(guards: Vec<Guard>) -> Vec<Guard> {
+    irredundant(guards, Guard::implied_by)
 }
 
-/// What is left without that which follows from another one; of two that say the same the first.
-pub fn irredundant<T>(all: Vec<T>, follows: impl Fn(&T, &T) -> bool) -> Vec<T> {
+/// The items that no other one implies; of two equivalent ones the first.
+pub fn irredundant<T>(all: Vec<T>, implied_by: impl Fn(&T, &T) -> bool) -> Vec<T> {
     let mut kept: Vec<T> = vec![];
     for one in all {
-        if !kept.iter().any(|other| follows(&one, other)) {
-            kept.retain(|other| !follows(other, &one));
+        if !kept.iter().any(|other| implied_by(&one, other)) {
+            kept.retain(|other| !implied_by(other, &one));
             kept.push(one);
         }
     }

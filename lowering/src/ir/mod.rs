@@ -29,7 +29,7 @@ use crate::support::dtype::DType;
 
 pub use print::print;
 pub use rewrite::{
-    BuiltFor, FuncBuilder, Rewriter, cse_and_dce, dce, strip_debug, substitute, substitute_in,
+    FuncBuilder, Rewriter, ScopedMap, cse_and_dce, dce, strip_debug, substitute, substitute_in,
 };
 pub use verify::verify;
 
@@ -237,7 +237,7 @@ pub struct View {
     pub memory: ParamId,
     pub shape: Vec<Value>,
     pub strides: Vec<Value>,
-    /// Whether the last two axes are exchanged: the parameters that stand behind the memory have them in the other order.
+    /// Whether the last two axes are swapped: the parameters that follow the memory have them in the other order.
     pub transposed: bool,
 }
 
@@ -250,8 +250,8 @@ impl View {
     }
 }
 
-/// A value and all that it is made of, through loops and branches too.
-pub fn sources(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value> {
+/// A value and everything it is computed from, through loops and branches too.
+pub fn backward_slice(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value> {
     let mut found = HashSet::new();
     let mut todo = vec![value];
     while let Some(value) = todo.pop() {
@@ -288,7 +288,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Visits every operation, those of nested blocks after the operation that holds them.
+    /// Visits every operation, those of nested blocks after the operation that contains them.
     pub fn walk<'b>(&'b self, visit: &mut dyn FnMut(&'b Op)) {
         for op in &self.ops {
             visit(op);
@@ -313,9 +313,9 @@ impl Block {
         values
     }
 
-    /// How often a value is taken in a block, at the ends of blocks included.
+    /// How often a block uses a value; what blocks yield counts.
     pub fn uses(&self, value: Value) -> usize {
-        let count = |values: &[Value]| values.iter().filter(|&&taken| taken == value).count();
+        let count = |values: &[Value]| values.iter().filter(|&&used| used == value).count();
         let mut uses = count(&self.yields);
         self.walk(&mut |op| {
             let operation = op.kind.operation();
@@ -335,9 +335,9 @@ pub struct Func {
     pub loc: Loc,
     /// Whether an access that bounds mask off is reported to the launcher.
     pub reports: bool,
-    /// What is to be said of the operations that only a debug build has.
+    /// What the operations that only a debug build has report.
     pub sites: Vec<Site>,
-    /// What the user promised of the arguments.
+    /// What the user assumed of the arguments with `tl::assume`.
     pub assumptions: Vec<Assumption>,
     pub views: Vec<View>,
     types: Vec<Type>,
@@ -386,12 +386,12 @@ impl Func {
         map
     }
 
-    /// The same of copies, for a pass that changes the function.
+    /// Copies of the definitions, for a pass that changes the function.
     pub fn cloned_definitions(&self) -> HashMap<Value, Op> {
         self.definitions().into_iter().map(|(value, op)| (value, op.clone())).collect()
     }
 
-    /// The number of the parameter that a scalar is, if it is one.
+    /// The position of the parameter that a scalar is, if it is one.
     pub fn scalar_parameter(&self, value: Value) -> Option<u32> {
         let is = |param: &Param| matches!(param.kind, ParamKind::Scalar { value: own, .. } if own == value);
         self.params.iter().position(is).map(|position| position as u32)
@@ -402,7 +402,7 @@ impl Func {
         self.views.iter().find(|view| view.memory == memory)
     }
 
-    /// Whether a value is the extent or stride of a view.
+    /// Whether a value is an extent or a stride of a view.
     pub fn is_view_scalar(&self, value: Value) -> bool {
         self.views.iter().any(|view| view.shape.contains(&value) || view.strides.contains(&value))
     }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::{Block, Func, Op, ParamId, ParamKind, Value};
 use crate::ir::guard::WithNames;
 
-/// Prints a function; `note` may add text after an operation's line (a layout, a fact).
+/// Prints a function; `note` may add text after an operation's line (a layout, a width).
 pub fn print(func: &Func, note: &dyn Fn(&Op) -> Option<String>) -> String {
     let mut printer = Printer { func, note, names: HashMap::new(), out: String::new() };
     printer.func();

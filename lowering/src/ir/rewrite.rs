@@ -12,35 +12,35 @@ pub struct FuncBuilder<'f> {
     /// Where the operations being built come from in the source.
     pub loc: Loc,
     open: Vec<Block>,
-    /// The blocks that are open, each with a number of its own.
-    numbers: Vec<BlockNumber>,
+    /// The identities of the open blocks.
+    open_ids: Vec<BlockId>,
     blocks_begun: usize,
 }
 
 /// Tells the blocks of one [`FuncBuilder`] apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BlockNumber(usize);
+pub struct BlockId(usize);
 
-/// What was built for values, usable wherever the block that it stands in is open.
+/// What was built for values; an entry is visible while the block that it was built in is open.
 #[derive(Debug)]
-pub struct BuiltFor<T> {
-    known: HashMap<Value, (BlockNumber, T)>,
+pub struct ScopedMap<T> {
+    known: HashMap<Value, (BlockId, T)>,
 }
 
-impl<T> Default for BuiltFor<T> {
-    fn default() -> BuiltFor<T> {
-        BuiltFor { known: HashMap::new() }
+impl<T> Default for ScopedMap<T> {
+    fn default() -> ScopedMap<T> {
+        ScopedMap { known: HashMap::new() }
     }
 }
 
-impl<T: Copy> BuiltFor<T> {
+impl<T: Copy> ScopedMap<T> {
     pub fn get(&self, builder: &FuncBuilder, value: Value) -> Option<T> {
         let (block, built) = *self.known.get(&value)?;
-        builder.numbers.contains(&block).then_some(built)
+        builder.open_ids.contains(&block).then_some(built)
     }
 
     pub fn insert(&mut self, builder: &FuncBuilder, value: Value, built: T) {
-        let block = *builder.numbers.last().expect("the body is open until `finish`");
+        let block = *builder.open_ids.last().expect("the body is open until `finish`");
         self.known.insert(value, (block, built));
     }
 }
@@ -49,13 +49,7 @@ impl<'f> FuncBuilder<'f> {
     /// Builds into a fresh body; [`FuncBuilder::finish`] puts it in place.
     pub fn new(func: &'f mut Func) -> FuncBuilder<'f> {
         let loc = func.loc;
-        FuncBuilder {
-            func,
-            loc,
-            open: vec![Block::default()],
-            numbers: vec![BlockNumber(0)],
-            blocks_begun: 0,
-        }
+        FuncBuilder { func, loc, open: vec![Block::default()], open_ids: vec![BlockId(0)], blocks_begun: 0 }
     }
 
     fn block(&mut self) -> &mut Block {
@@ -95,13 +89,13 @@ impl<'f> FuncBuilder<'f> {
     pub fn begin_with(&mut self, args: Vec<Value>) {
         self.open.push(Block { args, ..Block::default() });
         self.blocks_begun += 1;
-        self.numbers.push(BlockNumber(self.blocks_begun));
+        self.open_ids.push(BlockId(self.blocks_begun));
     }
 
     /// Closes the innermost block.
     pub fn end(&mut self, yields: Vec<Value>) -> Block {
         let mut block = self.open.pop().expect("a block was begun");
-        self.numbers.pop();
+        self.open_ids.pop();
         block.yields = yields;
         block
     }
@@ -114,7 +108,7 @@ impl<'f> FuncBuilder<'f> {
     /// Drops what was built since `mark`.
     pub fn rewind(&mut self, (open, ops): (usize, usize)) {
         self.open.truncate(open);
-        self.numbers.truncate(open);
+        self.open_ids.truncate(open);
         self.block().ops.truncate(ops);
     }
 
@@ -135,7 +129,7 @@ impl Rewriter {
         self.replaced.insert(old, new);
     }
 
-    /// What stands for a value by now.
+    /// The value that replaces another one by now.
     pub fn resolve(&self, mut value: Value) -> Value {
         while let Some(&next) = self.replaced.get(&value) {
             value = next;
@@ -143,8 +137,8 @@ impl Rewriter {
         value
     }
 
-    /// Runs `change` over every operation, innermost blocks first; it appends what should stand in the operation's
-    /// place, usually the operation itself.
+    /// Runs `change` over every operation, innermost blocks first; it appends what replaces the operation,
+    /// usually the operation itself.
     pub fn run(mut self, func: &mut Func, change: &mut dyn FnMut(&mut Rewriter, &mut FuncBuilder, Op)) {
         let body = std::mem::take(&mut func.body);
         let mut builder = FuncBuilder::new(func);
@@ -179,12 +173,12 @@ impl Rewriter {
 pub fn substitute(func: &mut Func, old: Value, new: Value) {
     let change = |value: Value| if value == old { new } else { value };
     substitute_in(&mut func.body, &change);
-    for number in func.views.iter_mut().flat_map(|view| view.shape.iter_mut().chain(&mut view.strides)) {
-        *number = change(*number);
+    for scalar in func.views.iter_mut().flat_map(|view| view.shape.iter_mut().chain(&mut view.strides)) {
+        *scalar = change(*scalar);
     }
 }
 
-/// Every use of a value in a block becomes one of what `change` gives for it.
+/// Every use of a value in a block becomes one of what `change` returns for it.
 pub fn substitute_in(block: &mut Block, change: &dyn Fn(Value) -> Value) {
     for op in &mut block.ops {
         let operation = op.kind.operation_mut();
@@ -194,7 +188,7 @@ pub fn substitute_in(block: &mut Block, change: &dyn Fn(Value) -> Value) {
     block.yields.iter_mut().for_each(|value| *value = change(*value));
 }
 
-/// Removes operations that repeat an earlier one or whose results nothing uses.
+/// Removes operations that repeat an earlier one (CSE) or whose results nothing uses (DCE).
 pub fn cse_and_dce(func: &mut Func) {
     cse(func);
     dce(func);
@@ -215,32 +209,32 @@ pub fn strip_debug(func: &mut Func) {
 
 fn cse(func: &mut Func) {
     let body = std::mem::take(&mut func.body);
-    let mut cse = Cse { func, rewriter: Rewriter::default(), seen: vec![] };
+    let mut cse = Cse { func, rewriter: Rewriter::default(), available: vec![] };
     let body = cse.block(body);
     func.body = body;
 }
 
-/// Equal pure operations found so far, one table per open block.
+/// Common subexpression elimination: equal pure operations found so far, one table per open block.
 struct Cse<'f> {
     func: &'f Func,
     rewriter: Rewriter,
-    seen: Vec<HashMap<String, Vec<Value>>>,
+    available: Vec<HashMap<String, Vec<Value>>>,
 }
 
 impl Cse<'_> {
     fn block(&mut self, mut block: Block) -> Block {
-        self.seen.push(HashMap::new());
+        self.available.push(HashMap::new());
         let ops = std::mem::take(&mut block.ops);
         for mut op in ops {
             let operation = op.kind.operation_mut();
             operation.map(&mut |value| self.rewriter.resolve(value));
-            let outside = operation.isolated().then(|| std::mem::take(&mut self.seen));
+            let outside = operation.isolated().then(|| std::mem::take(&mut self.available));
             for nested in operation.blocks_mut() {
                 let taken = std::mem::take(nested);
                 *nested = self.block(taken);
             }
             if let Some(outside) = outside {
-                self.seen = outside;
+                self.available = outside;
             }
             let operation = op.kind.operation();
             if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
@@ -251,22 +245,22 @@ impl Cse<'_> {
             let types: Vec<String> =
                 op.results.iter().map(|&value| self.func.ty(value).to_string()).collect();
             let key = format!("{text} : {}", types.join(", "));
-            if let Some(known) = self.seen.iter().rev().find_map(|table| table.get(&key)) {
+            if let Some(known) = self.available.iter().rev().find_map(|table| table.get(&key)) {
                 for (&old, &new) in op.results.iter().zip(known) {
                     self.rewriter.replace(old, new);
                 }
                 continue;
             }
-            self.seen.last_mut().expect("a table per block").insert(key, op.results.clone());
+            self.available.last_mut().expect("a table per block").insert(key, op.results.clone());
             block.ops.push(op);
         }
         block.yields = block.yields.iter().map(|&value| self.rewriter.resolve(value)).collect();
-        self.seen.pop();
+        self.available.pop();
         block
     }
 }
 
-/// Removes what computes results that nothing uses.
+/// Dead code elimination: removes operations whose results nothing uses.
 pub fn dce(func: &mut Func) {
     sweep(&mut func.body, &mut HashSet::new());
 }

@@ -47,7 +47,7 @@ impl From<Span> for Loc {
     }
 }
 
-/// Tokens as they were written, with one space wherever there was any.
+/// Tokens as they were written, with one space wherever there was white space.
 pub fn source_text(tokens: TokenStream) -> String {
     let mut source = SourceText::default();
     source.tokens(tokens);
@@ -62,11 +62,11 @@ struct SourceText {
 }
 
 impl SourceText {
-    fn piece(&mut self, piece: &str, [start, end]: [(usize, usize); 2]) {
+    fn push(&mut self, text: &str, [start, end]: [(usize, usize); 2]) {
         if self.end.is_some_and(|last| last != start) {
             self.text.push(' ');
         }
-        self.text += piece;
+        self.text += text;
         self.end = Some(end);
     }
 
@@ -74,7 +74,7 @@ impl SourceText {
         for token in tokens {
             let [start, end] = Loc::from(token.span()).extent();
             let TokenTree::Group(group) = token else {
-                self.piece(&token.to_string(), [start, end]);
+                self.push(&token.to_string(), [start, end]);
                 continue;
             };
             let delimiters = match group.delimiter() {
@@ -83,13 +83,13 @@ impl SourceText {
                 Delimiter::Bracket => Some(("[", "]")),
                 Delimiter::None => None,
             };
-            // A group that was parsed and written again knows where it is, and not its delimiters.
+            // A group that was parsed and printed again has a span, and none of its delimiters.
             if let Some((open, _)) = delimiters {
-                self.piece(open, [start, (start.0, start.1 + 1)]);
+                self.push(open, [start, (start.0, start.1 + 1)]);
             }
             self.tokens(group.stream());
             if let Some((_, close)) = delimiters {
-                self.piece(close, [(end.0, end.1.saturating_sub(1)), end]);
+                self.push(close, [(end.0, end.1.saturating_sub(1)), end]);
             }
         }
     }
@@ -147,14 +147,14 @@ impl Errors {
         }
     }
 
-    /// Adds to the mistakes from `first` on what is to be known of them, where nothing was said yet.
+    /// Adds a note to the mistakes from `first` on that have none yet.
     pub fn annotate(&mut self, first: usize, note: &str) {
         for diagnostic in self.list.iter_mut().skip(first).filter(|diagnostic| diagnostic.note.is_none()) {
             diagnostic.note = Some(note.to_string());
         }
     }
 
-    /// Puts the mistakes from `first` on where the user has something to see.
+    /// Moves the mistakes from `first` on to a location in the user's source.
     pub fn relocate(&mut self, first: usize, loc: Loc) {
         self.list.iter_mut().skip(first).for_each(|diagnostic| diagnostic.loc = loc);
     }

@@ -151,7 +151,7 @@ impl Float8Format {
         }
     }
 
-    /// The nearest number, ties to even; what is larger than the largest one, infinity included, becomes that.
+    /// The nearest value, ties to even; larger values, infinity included, saturate to the largest one.
     pub fn bits(self, value: f64) -> u8 {
         if value.is_nan() {
             return F8_NAN;
@@ -176,7 +176,7 @@ pub fn to_bf16(value: f64) -> half::bf16 {
 }
 
 /// `value` cut to `f32`, the last bit set when anything was lost: rounding that to 16 bits is rounding once. (`half`
-/// drops the low bits of an `f64`, and so takes what lies just above a tie for the tie.)
+/// drops the low bits of an `f64`, and so takes a value just above a tie for the tie.)
 fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     let back = f64::from(nearest);
@@ -248,7 +248,7 @@ mod tests {
     use super::{DType, Float8Format, to_bf16, to_f16};
 
     #[test]
-    fn what_does_not_fit_in_eight_bits_becomes_the_largest_number() {
+    fn float8_conversions_saturate() {
         let bits = |dtype: DType, values: [f64; 6]| values.map(|value| Float8Format::of(dtype).bits(value));
         let e4m3 = bits(DType::F8E4M3, [448.0, 464.1, -1e9, f64::NEG_INFINITY, f64::NAN, -0.0]);
         assert_eq!(e4m3, [0x7e, 0x7e, 0xfe, 0xfe, 0x7f, 0x80]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_a_tie_rounds_to_its_own_side() {
+    fn values_next_to_a_tie_round_to_nearest() {
         let tie = 1.0 + f64::from(half::f16::EPSILON) / 2.0;
         assert_eq!(
             [tie.next_down(), tie, tie.next_up()].map(|v| to_f16(v).to_bits()),

@@ -1,4 +1,4 @@
-//! What every stage speaks of: element types, mistakes and their places, the options of a build.
+//! What every stage uses: element types, diagnostics and their locations, the options of a build.
 
 pub mod diagnostic;
 pub mod dtype;

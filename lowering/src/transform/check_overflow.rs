@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use crate::analysis::axis_info;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoMap, LaunchAssumptions};
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Block, BuiltFor, Func, FuncBuilder, Op, Shape, Type, Value, dce};
+use crate::ir::{Block, Func, FuncBuilder, Op, ScopedMap, Shape, Type, Value, dce};
 use crate::ops::scalar::{self, ArithKind, Scalar, TypeRule};
 use crate::ops::{
     Arange, Assert, Bitcast, Broadcast, Cast, Combination, Constant, ConstantValue, Effect, ExpandDims, Kind,
@@ -34,8 +34,8 @@ pub fn check_overflow(func: &mut Func) {
     let mut pass = OverflowPass {
         ranges: values.map(|value| (value, axes.get(func, value).range)).collect(),
         origins: vec![],
-        typed: BuiltFor::default(),
-        exact: BuiltFor::default(),
+        typed: ScopedMap::default(),
+        exact: ScopedMap::default(),
     };
     let body = std::mem::take(&mut func.body);
     let mut builder = FuncBuilder::new(func);
@@ -74,9 +74,9 @@ struct OverflowPass {
     ranges: HashMap<Value, (i128, i128)>,
     origins: Vec<OverflowOrigin>,
     /// Of values as numbers of their types.
-    typed: BuiltFor<Overflows>,
+    typed: ScopedMap<Overflows>,
     /// Of values in offsets and comparisons, where arithmetic of `i32` is exact.
-    exact: BuiltFor<Overflows>,
+    exact: ScopedMap<Overflows>,
 }
 
 impl OverflowPass {

@@ -1,12 +1,11 @@
-//! Index arithmetic that cannot overflow.
+//! Index legalization: index arithmetic that cannot overflow.
 //!
-//! The language promises that an offset and both sides of a comparison are exact: `program_id(0) * BLOCK + arange(..)`
-//! addresses and compares right past 2^31, wherever its numbers come from. This pass keeps the promise at little cost. It
-//! splits an index into the part that is one number for the whole program, which is computed in 64 bits, and the part that
-//! varies by element, which stays in 32 bits where it is known to fit (by its range, or by a fact that the launcher checks)
-//! and is widened where it is not. `+`, `-`, `*` and left shifts by constants of `i32` are followed, through conversions to
-//! `i64` and moves of elements; anything else is taken as the number it is, which wraps ([`crate::transform::check_overflow`]). A block of a
-//! view becomes an access of elements here ([`window`]).
+//! The language guarantees that an offset and both operands of a comparison are exact: `program_id(0) * BLOCK + arange(..)`
+//! addresses and compares right past 2^31, wherever its values come from. This pass implements that at little cost. It splits
+//! an index into a uniform part, which is computed in 64 bits, and a part that varies by element. The varying part stays in
+//! 32 bits where it fits, by its range or by a guard, and is widened where it may not. The pass follows `+`, `-`, `*` and left
+//! shifts by constants of `i32`, through conversions to `i64` and moves of elements; any other operation is a leaf, which wraps
+//! ([`crate::transform::check_overflow`]). Accesses of view tiles become accesses of elements ([`lower_view_access`]).
 
 mod compare;
 mod lower_view_access;
@@ -22,12 +21,12 @@ use crate::frontend::syntax::{BinaryOp, UnaryOp};
 use crate::ir;
 use crate::ir::guard;
 use crate::ir::guard::Guard;
-use crate::ir::{BuiltFor, Func, FuncBuilder, Op, Rewriter, Shape, Type, Value};
+use crate::ir::{Func, FuncBuilder, Op, Rewriter, ScopedMap, Shape, Type, Value};
 use crate::ops::scalar::{self, ArithKind, Scalar};
 use crate::ops::{Cast, Constant, ConstantValue, Kind, MemAccess, Splat};
 use crate::support::dtype::DType;
 
-/// What a body may rely on.
+/// What the accesses of a specialization rely on to stay inside their slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BoundsPolicy {
     /// Guards that the launcher checks.
@@ -38,52 +37,52 @@ pub enum BoundsPolicy {
     Unchecked,
 }
 
-/// Splits every offset and index comparison of `func`; returns the facts that the result relies on.
-pub fn legalize_index(func: &mut Func, trust: BoundsPolicy) -> Vec<Guard> {
+/// Legalizes every offset and index comparison of `func`; returns the guards that the result relies on.
+pub fn legalize_index(func: &mut Func, policy: BoundsPolicy) -> Vec<Guard> {
     let polynomials = Polynomials::analyze(func);
     let decisions = BoundsDecisions::analyze(func, &polynomials);
-    let assumptions = if trust == BoundsPolicy::Guarded {
+    let assumptions = if policy == BoundsPolicy::Guarded {
         LaunchAssumptions::of(func)
     } else {
         LaunchAssumptions::default()
     };
     let ranges = AxisInfoMap::analyze(func, &assumptions);
     let definitions = func.definitions();
-    let numbers = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
+    let view_scalars = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
     let ranges: HashMap<Value, (i128, i128)> =
-        definitions.keys().chain(numbers).map(|&value| (value, ranges.get(func, value).range)).collect();
-    let mut splitter = Splitter {
+        definitions.keys().chain(view_scalars).map(|&value| (value, ranges.get(func, value).range)).collect();
+    let mut legalizer = IndexLegalizer {
         definitions: definitions.into_iter().map(|(value, op)| (value, op.kind.clone())).collect(),
         polynomials,
         decisions,
         ranges,
-        trust,
-        facts: vec![],
+        policy,
+        guards: vec![],
         replaced: HashMap::new(),
-        parts: BuiltFor::default(),
-        wide: BuiltFor::default(),
-        widened: BuiltFor::default(),
+        parts: ScopedMap::default(),
+        wide: ScopedMap::default(),
+        widened: ScopedMap::default(),
         exact_ranges: RefCell::default(),
         narrow: RefCell::default(),
     };
-    Rewriter::default().run(func, &mut |rewriter, builder, op| splitter.op(rewriter, builder, op));
+    Rewriter::default().run(func, &mut |rewriter, builder, op| legalizer.op(rewriter, builder, op));
     ir::cse_and_dce(func);
-    guard::strongest(splitter.facts)
+    guard::strongest(legalizer.guards)
 }
 
-struct Splitter {
+struct IndexLegalizer {
     definitions: HashMap<Value, Kind>,
     polynomials: Polynomials,
     decisions: BoundsDecisions,
     ranges: HashMap<Value, (i128, i128)>,
-    trust: BoundsPolicy,
-    facts: Vec<Guard>,
-    /// What an exact comparison stands for; decisions are known by the original.
+    policy: BoundsPolicy,
+    guards: Vec<Guard>,
+    /// The original of each exact comparison; decisions are keyed by originals.
     replaced: HashMap<Value, Value>,
-    // What was built for a value, and what is known of it: values share what they are made of.
-    parts: BuiltFor<IndexParts>,
-    wide: BuiltFor<Value>,
-    widened: BuiltFor<Value>,
+    // Memo tables: what was built for a value, and what is known of it.
+    parts: ScopedMap<IndexParts>,
+    wide: ScopedMap<Value>,
+    widened: ScopedMap<Value>,
     exact_ranges: RefCell<HashMap<Value, (i128, i128)>>,
     narrow: RefCell<HashMap<Value, bool>>,
 }
@@ -103,17 +102,17 @@ fn within(range: (i128, i128), limit: (i128, i128)) -> bool {
     range.0 >= limit.0 && range.1 <= limit.1
 }
 
-impl Splitter {
+impl IndexLegalizer {
     fn op(&mut self, rewriter: &mut Rewriter, builder: &mut FuncBuilder, mut op: Op) {
-        if let Some(window) = op.kind.operation().window().cloned() {
-            let place = self.elements(builder, &window);
-            op.kind = op.kind.operation().by_element(place).unwrap_or(op.kind);
-        } else if let Some(place) = op.kind.operation_mut().place_mut() {
-            *place = self.place(builder, *place);
+        if let Some(tile) = op.kind.operation().window().cloned() {
+            let access = self.lower_view_tile(builder, &tile);
+            op.kind = op.kind.operation().by_element(access).unwrap_or(op.kind);
+        } else if let Some(access) = op.kind.operation_mut().place_mut() {
+            *access = self.access(builder, *access);
         }
-        for window in op.kind.operation_mut().windows_mut() {
-            for offset in &mut window.offsets {
-                *offset = self.beginning_along(builder, *offset);
+        for tile in op.kind.operation_mut().windows_mut() {
+            for offset in &mut tile.offsets {
+                *offset = self.tile_offset(builder, *offset);
             }
         }
         if let Kind::Scalar(scalar) = &op.kind
@@ -127,21 +126,21 @@ impl Splitter {
         builder.append(op);
     }
 
-    /// The access with its offset split and its bounds decided.
-    fn place(&mut self, builder: &mut FuncBuilder, place: MemAccess) -> MemAccess {
-        let mask = place.mask.map(|mask| self.replaced.get(&mask).copied().unwrap_or(mask));
-        let decision = self.decisions.get(&MemAccess { mask, ..place });
-        let bounded = match (self.trust, decision) {
+    /// The access with its offset legalized and its bounds decided.
+    fn access(&mut self, builder: &mut FuncBuilder, access: MemAccess) -> MemAccess {
+        let mask = access.mask.map(|mask| self.replaced.get(&mask).copied().unwrap_or(mask));
+        let decision = self.decisions.get(&MemAccess { mask, ..access });
+        let bounded = match (self.policy, decision) {
             (BoundsPolicy::Unchecked, _) => false,
-            (BoundsPolicy::Masked, BoundsDecision::Guarded(facts)) => !facts.is_empty(),
-            (BoundsPolicy::Guarded, BoundsDecision::Guarded(facts)) => {
-                self.rely_on(facts);
+            (BoundsPolicy::Masked, BoundsDecision::Guarded(guards)) => !guards.is_empty(),
+            (BoundsPolicy::Guarded, BoundsDecision::Guarded(guards)) => {
+                self.rely_on(guards);
                 false
             }
             (_, BoundsDecision::Masked) => true,
         };
-        let shape = builder.func.ty(place.offset).shape.clone();
-        let parts = self.parts(builder, place.offset);
+        let shape = builder.func.ty(access.offset).shape.clone();
+        let parts = self.parts(builder, access.offset);
         let offset = match parts.varying {
             Some(varying) => self.fit(builder, varying),
             None => {
@@ -149,13 +148,13 @@ impl Splitter {
                 self.splat(builder, zero, &shape)
             }
         };
-        MemAccess { base: parts.uniform, offset, bounded, ..place }
+        MemAccess { base: parts.uniform, offset, bounded, ..access }
     }
 
-    fn rely_on(&mut self, facts: Vec<Guard>) {
-        for fact in facts {
-            if !self.facts.contains(&fact) {
-                self.facts.push(fact);
+    fn rely_on(&mut self, guards: Vec<Guard>) {
+        for guard in guards {
+            if !self.guards.contains(&guard) {
+                self.guards.push(guard);
             }
         }
     }
@@ -178,7 +177,7 @@ impl Splitter {
         }
         let leaf = IndexParts { uniform: None, varying: Some(value) };
         if !matches!(ty.dtype, DType::I32 | DType::I64) {
-            // Another width is a number like any other, in 64 bits.
+            // An index of another width is a leaf, widened to 64 bits.
             let wide = self.widen(builder, value);
             return IndexParts { varying: Some(wide), ..leaf };
         }
@@ -187,7 +186,7 @@ impl Splitter {
                 IndexParts { uniform: Some(self.wide(builder, value)), varying: None }
             }
             Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, &ty).unwrap_or(leaf),
-            // Widening: the parts of the narrow index are exact already.
+            // Widening: the parts of the 32-bit index are exact already.
             Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
                 self.parts(builder, inner)
             }
@@ -216,28 +215,28 @@ impl Splitter {
             ArithKind::Mul => {
                 let (a, b) = (self.parts(builder, scalar.args[0]), self.parts(builder, scalar.args[1]));
                 // (u + v) * s = u * s + v * s for a uniform s; a product of two varying parts is a leaf.
-                let (tile, factor, original) = match (a.varying, b.varying) {
+                let (tile, multiplier, original) = match (a.varying, b.varying) {
                     (_, None) => (a, b.uniform?, scalar.args[1]),
                     (None, _) => (b, a.uniform?, scalar.args[0]),
                     (Some(_), Some(_)) => return None,
                 };
                 let mul = scalar::binary(BinaryOp::Mul);
-                let uniform = tile.uniform.map(|u| self.exact(builder, mul, vec![u, factor]));
+                let uniform = tile.uniform.map(|u| self.exact(builder, mul, vec![u, multiplier]));
                 let varying = tile.varying.map(|v| {
                     let dtype = builder.func.ty(v).dtype;
-                    // The factor in the tile's own width: it came from there, or the tile is 64 bits wide.
+                    // The multiplier in the tile's own width: it has that width, or the tile is 64 bits wide.
                     let own = builder.func.ty(original).dtype == dtype;
-                    let factor = if own { original } else { self.splat(builder, factor, &ty.shape) };
-                    let (v, factor) = self.same_width(builder, v, factor);
-                    self.exact(builder, mul, vec![v, factor])
+                    let multiplier = if own { original } else { self.splat(builder, multiplier, &ty.shape) };
+                    let (v, multiplier) = self.same_width(builder, v, multiplier);
+                    self.exact(builder, mul, vec![v, multiplier])
                 });
                 Some(IndexParts { uniform, varying })
             }
             ArithKind::Shl => {
                 let power = self.power(scalar)?;
-                let factor = self.constant(builder, ty.dtype, power);
-                let factor = self.splat(builder, factor, &ty.shape);
-                let args = vec![scalar.args[0], factor];
+                let multiplier = self.constant(builder, ty.dtype, power);
+                let multiplier = self.splat(builder, multiplier, &ty.shape);
+                let args = vec![scalar.args[0], multiplier];
                 self.arithmetic(builder, &Scalar::new(scalar::binary(BinaryOp::Mul), args), ty)
             }
             ArithKind::Neg => {
@@ -250,7 +249,7 @@ impl Splitter {
         }
     }
 
-    /// `a op b` with a missing side counting as 0.
+    /// `a op b`; a missing operand is 0.
     fn combine(
         &mut self,
         builder: &mut FuncBuilder,
@@ -271,7 +270,7 @@ impl Splitter {
         Some(self.exact(builder, scalar.op, vec![a, b]))
     }
 
-    /// Builds an operation and remembers what it is, for the ranges and polynomials of what is built on it.
+    /// Builds an operation and records its definition and polynomial, for what is built on it.
     fn make(&mut self, builder: &mut FuncBuilder, kind: impl Into<Kind>, ty: Type) -> Value {
         let kind = kind.into();
         let value = builder.one(kind.clone(), ty);
@@ -297,7 +296,7 @@ impl Splitter {
         if ty.dtype == DType::I64 { value } else { self.make(builder, Cast { value }, ty.with(DType::I64)) }
     }
 
-    /// Exact arithmetic; the flag helps only in 32 bits.
+    /// Arithmetic that does not wrap; the flag helps only in 32 bits.
     fn exact(&mut self, builder: &mut FuncBuilder, op: &'static scalar::ScalarOp, args: Vec<Value>) -> Value {
         let ty = builder.func.ty(args[0]).clone();
         let exact = ty.dtype == DType::I32;
@@ -312,41 +311,41 @@ impl Splitter {
         }
     }
 
-    /// A scalar index in 64 bits, its own arithmetic redone there.
+    /// A scalar index in 64 bits, with its arithmetic recomputed there.
     fn wide(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         if let Some(known) = self.wide.get(builder, value) {
             return known;
         }
-        let wide = self.made_wide(builder, value);
+        let wide = self.build_wide(builder, value);
         self.wide.insert(builder, value, wide);
         wide
     }
 
-    fn made_wide(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
+    fn build_wide(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         let ty = builder.func.ty(value).clone();
-        if ty.dtype == DType::I64 && !self.rests_on_narrow(builder.func, value) {
+        if ty.dtype == DType::I64 && !self.contains_narrow(builder.func, value) {
             return value;
         }
         match self.definitions.get(&value).cloned() {
-            Some(Kind::Constant(Constant { value: ConstantValue::Int(number) })) => {
-                self.constant(builder, DType::I64, number)
+            Some(Kind::Constant(Constant { value: ConstantValue::Int(constant) })) => {
+                self.constant(builder, DType::I64, constant)
             }
             Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
                 self.wide(builder, inner)
             }
             Some(Kind::Scalar(scalar)) if is_index(&ty) && self.follows(&scalar) => {
-                self.redone(builder, &scalar, Splitter::wide)
+                self.recompute(builder, &scalar, IndexLegalizer::wide)
             }
             _ => self.widen(builder, value),
         }
     }
 
-    /// Arithmetic that is followed, of operands in 64 bits.
-    fn redone(
+    /// Index arithmetic recomputed on operands in 64 bits.
+    fn recompute(
         &mut self,
         builder: &mut FuncBuilder,
         scalar: &Scalar,
-        wide: fn(&mut Splitter, &mut FuncBuilder, Value) -> Value,
+        wide: fn(&mut IndexLegalizer, &mut FuncBuilder, Value) -> Value,
     ) -> Value {
         let Some(power) = self.power(scalar) else {
             let args = scalar.args.iter().map(|&arg| wide(self, builder, arg)).collect();
@@ -354,12 +353,12 @@ impl Splitter {
         };
         let shifted = wide(self, builder, scalar.args[0]);
         let shape = builder.func.ty(shifted).shape.clone();
-        let factor = self.constant(builder, DType::I64, power);
-        let factor = self.splat(builder, factor, &shape);
-        self.exact(builder, scalar::binary(BinaryOp::Mul), vec![shifted, factor])
+        let multiplier = self.constant(builder, DType::I64, power);
+        let multiplier = self.splat(builder, multiplier, &shape);
+        self.exact(builder, scalar::binary(BinaryOp::Mul), vec![shifted, multiplier])
     }
 
-    /// What a left shift by a constant multiplies by.
+    /// The multiplier that a left shift by a constant is.
     fn power(&self, scalar: &Scalar) -> Option<i128> {
         scalar.power(|amount| self.polynomials.get(amount).as_constant())
     }
@@ -369,28 +368,28 @@ impl Splitter {
         scalar.is_exact_in_index(|amount| self.polynomials.get(amount).as_constant())
     }
 
-    /// Whether arithmetic in 32 bits is among what an index is made of, so that it has to be redone in 64.
-    fn rests_on_narrow(&self, func: &Func, value: Value) -> bool {
+    /// Whether an index contains arithmetic in 32 bits, so that it has to be recomputed in 64.
+    fn contains_narrow(&self, func: &Func, value: Value) -> bool {
         if let Some(&known) = self.narrow.borrow().get(&value) {
             return known;
         }
         let ty = func.ty(value);
-        let rests = is_index(ty)
+        let contains = is_index(ty)
             && self.definitions.get(&value).is_some_and(|kind| match kind {
                 Kind::Scalar(scalar) if self.follows(scalar) => {
-                    ty.dtype == DType::I32 || scalar.args.iter().any(|&arg| self.rests_on_narrow(func, arg))
+                    ty.dtype == DType::I32 || scalar.args.iter().any(|&arg| self.contains_narrow(func, arg))
                 }
                 Kind::Cast(Cast { value: inner }) => {
-                    is_narrow(func.ty(*inner)) && self.rests_on_narrow(func, *inner)
+                    is_narrow(func.ty(*inner)) && self.contains_narrow(func, *inner)
                 }
-                Kind::Splat(Splat { value: inner }) => self.rests_on_narrow(func, *inner),
+                Kind::Splat(Splat { value: inner }) => self.contains_narrow(func, *inner),
                 kind if kind.operation().moves(func).is_some() => {
-                    kind.operation().operands().iter().any(|&inner| self.rests_on_narrow(func, inner))
+                    kind.operation().operands().iter().any(|&inner| self.contains_narrow(func, inner))
                 }
                 _ => false,
             });
-        self.narrow.borrow_mut().insert(value, rests);
-        rests
+        self.narrow.borrow_mut().insert(value, contains);
+        contains
     }
 
     // ---- widths
@@ -401,17 +400,17 @@ impl Splitter {
             return self.widened(builder, varying);
         }
         let parts = self.arithmetic_of(builder.func, varying);
-        let inside = |&part: &Value| within(self.exact_range(builder.func, part), I32);
-        if parts.iter().all(inside) && inside(&varying) {
+        let fits = |&part: &Value| within(self.exact_range(builder.func, part), I32);
+        if parts.iter().all(fits) && fits(&varying) {
             return varying;
         }
         let whole = self.polynomials.get(varying);
         let contained = |part: &Value| whole.contains(&self.polynomials.get(*part));
-        if self.trust == BoundsPolicy::Guarded
-            && parts.iter().all(|part| inside(part) || contained(part))
-            && let Some(facts) = self.fits_if(builder.func, varying)
+        if self.policy == BoundsPolicy::Guarded
+            && parts.iter().all(|part| fits(part) || contained(part))
+            && let Some(guards) = self.fits_if(builder.func, varying)
         {
-            self.rely_on(facts);
+            self.rely_on(guards);
             return varying;
         }
         self.widened(builder, varying)
@@ -459,15 +458,15 @@ impl Splitter {
                 let [inner] = kind.operation().operands()[..] else { return leaf() };
                 self.exact_range(func, inner)
             }
-            Kind::Constant(Constant { value: ConstantValue::Int(number) }) => (*number, *number),
+            Kind::Constant(Constant { value: ConstantValue::Int(constant) }) => (*constant, *constant),
             _ => leaf(),
         }
     }
 
-    /// The arithmetic that a varying part is made of: a whole that fits may have parts that do not, as `a + b - a` has.
+    /// The 32-bit arithmetic in a varying part: an expression that fits may have subexpressions that do not, as `a + b - a` has.
     fn arithmetic_of(&self, func: &Func, varying: Value) -> Vec<Value> {
         let (mut found, mut todo) = (vec![], vec![varying]);
-        let mut seen = HashSet::new();
+        let mut visited = HashSet::new();
         while let Some(value) = todo.pop() {
             let Some(kind) = self.definitions.get(&value) else { continue };
             let operands = match kind {
@@ -475,7 +474,7 @@ impl Splitter {
                 kind if kind.operation().moves(func).is_some() => kind.operation().operands(),
                 _ => continue,
             };
-            if is_narrow(func.ty(value)) && seen.insert(value) {
+            if is_narrow(func.ty(value)) && visited.insert(value) {
                 found.push(value);
                 todo.extend(operands);
             }
@@ -483,34 +482,34 @@ impl Splitter {
         found
     }
 
-    /// Facts under which a varying part stays within 32 bits.
+    /// Guards under which a varying part stays within 32 bits.
     fn fits_if(&self, func: &Func, varying: Value) -> Option<Vec<Guard>> {
         let polynomial = self.polynomials.get(varying);
         let mut bound = BoundSearch::unmasked(func, &self.polynomials);
         bound.not_negative(&polynomial)?;
         let top = bound.upper(polynomial)?;
         bound.at_most(&top, &Polynomial::constant(I32.1))?;
-        Some(bound.facts)
+        Some(bound.guards)
     }
 
-    /// The varying part with its arithmetic redone in 64 bits.
+    /// The varying part with its arithmetic recomputed in 64 bits.
     fn widened(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         if let Some(known) = self.widened.get(builder, value) {
             return known;
         }
-        let widened = self.made_wider(builder, value);
+        let widened = self.build_widened(builder, value);
         self.widened.insert(builder, value, widened);
         widened
     }
 
-    fn made_wider(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
+    fn build_widened(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         let ty = builder.func.ty(value).clone();
-        if ty.dtype == DType::I64 && !self.rests_on_narrow(builder.func, value) {
+        if ty.dtype == DType::I64 && !self.contains_narrow(builder.func, value) {
             return value;
         }
         match self.definitions.get(&value).cloned() {
             Some(Kind::Scalar(scalar)) if is_index(&ty) && self.follows(&scalar) => {
-                self.redone(builder, &scalar, Splitter::widened)
+                self.recompute(builder, &scalar, IndexLegalizer::widened)
             }
             Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
                 self.widened(builder, inner)
@@ -535,7 +534,7 @@ fn is_index(ty: &Type) -> bool {
     matches!(ty.dtype, DType::I32 | DType::I64)
 }
 
-/// The type whose arithmetic is redone in 64 bits.
+/// The type whose arithmetic is recomputed in 64 bits.
 fn is_narrow(ty: &Type) -> bool {
     ty.dtype == DType::I32
 }

@@ -19,7 +19,7 @@ use crate::ir;
 use crate::ir::guard::Symbol;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::layout_relation::Reindex;
-use crate::ir::{Func, FuncBuilder, Op, ParamId, ParamKind, Rewriter, Shape, Type, Value, sources};
+use crate::ir::{Func, FuncBuilder, Op, ParamId, ParamKind, Rewriter, Shape, Type, Value, backward_slice};
 use crate::ops::CacheModifier;
 use crate::ops::scalar::{ArithKind, Scalar};
 use crate::ops::{
@@ -100,7 +100,7 @@ impl RotationPlan {
         let definitions = func.definitions();
         let rows = rows(func, &Polynomials::analyze(func));
         let plans = ramps.into_iter().filter_map(|ramp| {
-            let counted = |row: &&RowAccess| sources(row.place.offset, &definitions).contains(&ramp);
+            let counted = |row: &&RowAccess| backward_slice(row.place.offset, &definitions).contains(&ramp);
             let own: Vec<&RowAccess> =
                 rows.iter().filter(|row| row.extent == extent).filter(counted).collect();
             RotationPlan::new(func, &axes, &definitions, ramp, &own)
@@ -222,7 +222,7 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
         let Some((axis, extent)) = row_of(&offset.shape).filter(|_| offset.dtype == DType::I32) else {
             return;
         };
-        let (factor, start) = polynomials.of_place(place).split(Atom::Range { axis, extent });
+        let (factor, start) = polynomials.of_access(place).split(Atom::Range { axis, extent });
         let start = without_units(&start);
         let scalars = start.all_varying().into_iter().all(|atom| match atom {
             Atom::Loop(value, _) | Atom::Opaque(value, _) => func.ty(value).is_scalar(),
@@ -370,7 +370,7 @@ fn is_interval(
     mask: Value,
 ) -> bool {
     let mask = source_of(definitions, mask);
-    let uniform = |value: Value| !sources(value, definitions).contains(&ramp);
+    let uniform = |value: Value| !backward_slice(value, definitions).contains(&ramp);
     if uniform(mask) {
         return true;
     }

@@ -1,4 +1,4 @@
-//! Arguments that bodies take for 1: the strides of views, and those that pointers are made with.
+//! Arguments that a specialization takes for 1: strides of views and of pointer arithmetic.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::ops::scalar::ArithKind;
 use crate::ops::{Constant, ConstantValue, Effect, Kind};
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-/// Puts 1 in the place of scalar arguments; gives the facts that say so.
+/// Replaces scalar arguments by 1; returns the guards that say so.
 pub fn assume_unit_strides(func: &mut Func, strides: &[Value]) -> Vec<Guard> {
     for &stride in strides {
         let ty = Type::scalar(func.ty(stride).dtype);
@@ -23,25 +23,25 @@ pub fn assume_unit_strides(func: &mut Func, strides: &[Value]) -> Vec<Guard> {
     strides.iter().filter_map(position).map(|scalar| Guard::Equal { scalar, value: 1 }).collect()
 }
 
-/// A multiple of every vector.
-const EVEN: u64 = 16;
+/// A multiple of every vector length.
+const DIVISOR: u64 = 16;
 
-/// The most sets of strides that get a body of their own.
+/// The most sets of strides that get a specialization of their own.
 const MAX_SETS: usize = 4;
 
-/// Sets of arguments that would, if they were 1, make neighbours of elements that are none otherwise: Triton asks each launch
-/// which of its integers are 1. Along the last axis first, as rows are stored.
-pub fn unit_strides(func: &Func, trust: BoundsPolicy) -> Vec<Vec<Value>> {
-    let extents = compared(func);
+/// Sets of arguments that would, if they were 1, make elements contiguous that are not otherwise: Triton specializes each launch
+/// on the integers that are 1. Strides along the last axis come first, as rows are stored.
+pub fn unit_strides(func: &Func, policy: BoundsPolicy) -> Vec<Vec<Value>> {
+    let extents = extents(func);
     let is_stride = |value: &Value| !extents.contains(value) && !func.is_view_scalar(*value);
     let candidates: Vec<Value> = integers(func).filter(is_stride).collect();
     if candidates.is_empty() {
         return vec![];
     }
-    // Sums that might wrap have no neighbours: those are gone once offsets are split.
+    // Sums that might wrap have no contiguity: index legalization removes them.
     let mut exact = func.clone();
-    let facts = legalize_index(&mut exact, trust);
-    sets(&strided(&exact, &facts, &candidates))
+    let guards = legalize_index(&mut exact, policy);
+    sets(&strided(&exact, &guards, &candidates))
 }
 
 /// The arguments that are integers.
@@ -52,7 +52,7 @@ pub fn integers(func: &Func) -> impl Iterator<Item = Value> {
     })
 }
 
-/// A stride, and the axis on which it would make neighbours.
+/// A stride, and the axis along which it would make elements contiguous.
 type StrideAxis = (usize, Value);
 
 /// The strides of a slice, one of which may be 1, that of the last axis first.
@@ -61,14 +61,15 @@ struct SliceStrides {
     writes: bool,
 }
 
-/// The slices with accesses that have no neighbours, each by the strides that would give them some.
-fn strided(func: &Func, facts: &[Guard], candidates: &[Value]) -> Vec<SliceStrides> {
-    // As if all else were as even as it gets: only that neighbours may be moved together depends on it.
-    let mut even = LaunchAssumptions::of(func).with_guards(func, facts).with_signs(&Signs::analyze(func));
-    even.multiples.extend(integers(func).map(|value| (value, EVEN)));
-    let known = AxisInfoMap::analyze(func, &even);
+/// The slices with accesses that are not contiguous, each by the strides that would make them so.
+fn strided(func: &Func, guards: &[Guard], candidates: &[Value]) -> Vec<SliceStrides> {
+    // As if all else were as divisible as it gets: the question is contiguity alone.
+    let mut divisible =
+        LaunchAssumptions::of(func).with_guards(func, guards).with_signs(&Signs::analyze(func));
+    divisible.multiples.extend(integers(func).map(|value| (value, DIVISOR)));
+    let known = AxisInfoMap::analyze(func, &divisible);
     let with_one = |&stride: &Value| {
-        let mut assumed = even.clone();
+        let mut assumed = divisible.clone();
         assumed.multiples.remove(&stride);
         assumed.ranges.insert(stride, (1, 1));
         (stride, AxisInfoMap::analyze(func, &assumed))
@@ -78,10 +79,10 @@ fn strided(func: &Func, facts: &[Guard], candidates: &[Value]) -> Vec<SliceStrid
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let Some(place) = operation.place() else { return };
-        let neighbours = |axes: &AxisInfoMap| {
+        let contiguities = |axes: &AxisInfoMap| {
             axes.get(func, place.offset).axes.iter().map(|axis| axis.contiguity).collect()
         };
-        let own: Vec<u64> = neighbours(&known);
+        let own: Vec<u64> = contiguities(&known);
         if own.iter().any(|&contiguity| contiguity > 1) {
             return;
         }
@@ -92,8 +93,8 @@ fn strided(func: &Func, facts: &[Guard], candidates: &[Value]) -> Vec<SliceStrid
         for (_, strides, written) in slices.iter_mut().filter(|(slice, ..)| *slice == place.param) {
             *written |= writes;
             for (stride, axes) in &assumed {
-                let contiguities: Vec<u64> = neighbours(axes);
-                let axis = contiguities.iter().rposition(|&contiguity| contiguity > 1);
+                let with_one: Vec<u64> = contiguities(axes);
+                let axis = with_one.iter().rposition(|&contiguity| contiguity > 1);
                 strides.extend(axis.map(|axis| (axis, *stride)).filter(|one| !strides.contains(one)));
             }
         }
@@ -113,8 +114,8 @@ fn strided(func: &Func, facts: &[Guard], candidates: &[Value]) -> Vec<SliceStrid
     found
 }
 
-/// One stride of each slice, in every combination while these are few; what is written has its rows stored side by side
-/// where they are many.
+/// One stride of each slice, in every combination while these are few; where they are many, written slices are taken to be
+/// row-major.
 fn sets(slices: &[SliceStrides]) -> Vec<Vec<Value>> {
     let count = |choices: &[&[Value]]| choices.iter().map(|strides| strides.len()).product::<usize>();
     let mut choices: Vec<&[Value]> = slices.iter().map(|slice| slice.strides.as_slice()).collect();
@@ -133,7 +134,7 @@ fn sets(slices: &[SliceStrides]) -> Vec<Vec<Value>> {
         set.dedup();
     }
     let mut seen = HashSet::new();
-    // Slices may share strides: of each one is 1.
+    // Slices may share strides: of each slice exactly one is 1.
     let one_each = |set: &Vec<Value>| {
         slices.iter().all(|slice| slice.strides.iter().filter(|stride| set.contains(stride)).count() == 1)
     };
@@ -142,8 +143,8 @@ fn sets(slices: &[SliceStrides]) -> Vec<Vec<Value>> {
     sets
 }
 
-/// What something is compared with, divided by or counted up to, and what that is made of: extents, which are rarely 1.
-fn compared(func: &Func) -> HashSet<Value> {
+/// Operands of comparisons and divisions, ends of loops, and what they are computed from: extents, which are rarely 1.
+fn extents(func: &Func) -> HashSet<Value> {
     let definitions = func.definitions();
     let mut todo: Vec<Value> = vec![];
     func.body.walk(&mut |op| {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, Host, Ty, Val};
-use crate::ir::{Block, Shape, Value, sources};
+use crate::ir::{Block, Shape, Value, backward_slice};
 use crate::ops::{Effect, MemAccess};
 
 /// Bytes that come together.
@@ -88,7 +88,7 @@ impl<'a> Host<'a> {
         (body, variable, next): (&Block, Value, Val),
         value: Value,
     ) -> Option<Val> {
-        let needed = sources(value, &self.definitions);
+        let needed = backward_slice(value, &self.definitions);
         if body.args[1..].iter().any(|carried| needed.contains(carried)) {
             return None;
         }

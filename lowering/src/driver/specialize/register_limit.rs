@@ -9,7 +9,7 @@ use crate::gpu::emit::registers_of_each;
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
 use crate::gpu::layout::dot;
-use crate::ir::{Block, Func, Op, Value, sources};
+use crate::ir::{Block, Func, Op, Value, backward_slice};
 use crate::mlir::Limit;
 use crate::ops::{Kind, Load, MemAccess};
 
@@ -154,7 +154,7 @@ fn of_one_program(func: &Func, places: &[&MemAccess]) -> usize {
     let definitions = func.definitions();
     let axes = places.iter().map(|place| {
         let at = place.base.into_iter().chain([place.offset]);
-        let values = at.flat_map(|value| sources(value, &definitions));
+        let values = at.flat_map(|value| backward_slice(value, &definitions));
         let axes: HashSet<u8> = values
             .filter_map(|value| {
                 let Kind::ProgramId(program) = &definitions.get(&value)?.kind else { return None };

@@ -7,7 +7,7 @@ use crate::analysis::non_negative::Signs;
 use crate::gpu::layout::access;
 use crate::gpu::layout::access::Alignment;
 use crate::ir::guard::Guard;
-use crate::ir::{Block, Func, ParamId, ParamKind, Value, sources};
+use crate::ir::{Block, Func, ParamId, ParamKind, Value, backward_slice};
 use crate::ops::{Kind, MemAccess};
 use crate::support::limits::MAX_ACCESS_BYTES;
 use crate::transform::unit_stride::integers;
@@ -147,7 +147,7 @@ pub(super) fn extents(func: &Func) -> HashSet<u32> {
     let mut found = HashSet::new();
     func.body.walk(&mut |op| {
         let mask = op.kind.operation().place().and_then(|place| place.mask);
-        let made = mask.map(|mask| sources(mask, &definitions)).unwrap_or_default();
+        let made = mask.map(|mask| backward_slice(mask, &definitions)).unwrap_or_default();
         found.extend(made.into_iter().filter_map(|value| func.scalar_parameter(value)));
     });
     found

@@ -28,7 +28,7 @@ pub(super) use self::tma_store::bits;
 use crate::gpu::emit::smem_alloc::MBARRIER_BYTES;
 use crate::gpu::layout::Distributed;
 use crate::gpu::opt::select_wgmma::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
-use crate::ir::{Block, Func, Op, ParamId, Value, sources};
+use crate::ir::{Block, Func, Op, ParamId, Value, backward_slice};
 use crate::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
 use crate::support::dtype::DType;
 
@@ -411,7 +411,7 @@ impl TmaPipeline {
 
 /// Whether a scalar is another one in other programs.
 fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
-    sources(value, definitions)
+    backward_slice(value, definitions)
         .iter()
         .filter_map(|value| definitions.get(value))
         .any(|op| matches!(op.kind, Kind::ProgramId(_)) || op.kind.operation().place().is_some())
@@ -419,5 +419,5 @@ fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
 
 /// Whether a scalar is computed from a loop's variable.
 pub(super) fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
-    sources(value, definitions).contains(&variable)
+    backward_slice(value, definitions).contains(&variable)
 }

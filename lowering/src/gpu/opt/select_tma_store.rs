@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::analysis::axis_info::AxisInfoMap;
 use crate::gpu::opt::select_wgmma::{SWIZZLE_ROW_BYTES, TMA_ALIGNMENT, WGMMA_M, WarpGroupTiling};
-use crate::ir::{Func, Op, ParamId, Shape, Value, sources};
+use crate::ir::{Func, Op, ParamId, Shape, Value, backward_slice};
 use crate::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
 
 /// The places of such stores in the function's body, with what takes their place. Of each product it is known whether its transpose is
@@ -29,7 +29,7 @@ pub(crate) fn tma_stores(
             value = *inner;
         }
         let ty = func.ty(value);
-        let made = sources(value, definitions);
+        let made = backward_slice(value, definitions);
         let same = made.iter().filter(|source| func.ty(**source).shape == ty.shape);
         let mut products = same.filter_map(|source| products.get(source).copied());
         let transposed = products.next()?;

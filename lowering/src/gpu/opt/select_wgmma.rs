@@ -12,7 +12,7 @@ use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::gpu::opt::select_tma_store;
 use crate::ir::assumption::Assumption;
 use crate::ir::guard::{Guard, Symbol};
-use crate::ir::{Block, Func, Op, Value, dce, sources};
+use crate::ir::{Block, Func, Op, Value, backward_slice, dce};
 use crate::ops::{
     CacheModifier, Cast, Dot, Effect, For, InputPrecision, Kind, OperandA, SmemOperand, ViewTile,
     WarpGroupDot,
@@ -146,7 +146,7 @@ pub fn is_scalar_arithmetic(
         of_scalars && operation.effect() == Effect::Pure && operation.blocks().is_empty()
     };
     let is_given = |value: Value| Some(value) == variable || func.scalar_parameter(value).is_some();
-    sources(value, definitions).into_iter().all(|value| is_given(value) || is_computed(value))
+    backward_slice(value, definitions).into_iter().all(|value| is_given(value) || is_computed(value))
 }
 
 /// What a value was converted from, if that is an 8-bit float.

@@ -1,14 +1,14 @@
-//! Comparisons that the type of their sides could get wrong.
+//! Index comparisons whose operands could overflow their type.
 
-use super::{BoundsPolicy, I32, Splitter, clamps, is_index, is_narrow, within};
+use super::{BoundsPolicy, I32, IndexLegalizer, clamps, is_index, is_narrow, within};
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{Func, FuncBuilder, Type, Value};
 use crate::ops::Cast;
 use crate::ops::scalar::{self, Scalar};
 use crate::support::dtype::DType;
 
-impl Splitter {
-    /// A comparison that the type of its sides could get wrong, done exactly; `None` leaves it as it is.
+impl IndexLegalizer {
+    /// An exact form of a comparison whose operands could overflow their type; `None` leaves it as it is.
     pub(crate) fn comparison(
         &mut self,
         builder: &mut FuncBuilder,
@@ -23,12 +23,12 @@ impl Splitter {
         if ty.dtype == DType::I64 {
             return self.comparison_of_wide(builder, op, [lhs, rhs]);
         }
-        let fits = |splitter: &Splitter, value| {
-            if within(splitter.exact_range(builder.func, value), I32) {
+        let fits = |legalizer: &IndexLegalizer, value| {
+            if within(legalizer.exact_range(builder.func, value), I32) {
                 return Some(vec![]);
             }
-            let checked = splitter.trust == BoundsPolicy::Guarded;
-            checked.then(|| splitter.fits_if(builder.func, value)).flatten()
+            let checked = legalizer.policy == BoundsPolicy::Guarded;
+            checked.then(|| legalizer.fits_if(builder.func, value)).flatten()
         };
         if let (Some(left), Some(right)) = (fits(self, lhs), fits(self, rhs)) {
             self.rely_on(left);
@@ -62,8 +62,8 @@ impl Splitter {
         Some(self.make(builder, Scalar::new(compare, vec![varying, bound]), result))
     }
 
-    /// A 64-bit bound brought into 32 bits. Outside the limits the answer is the same for every element, so that the
-    /// clamped bound decides alike.
+    /// A 64-bit bound clamped to 32 bits. Outside the limits the comparison is uniform, so that the clamped bound has the same
+    /// result.
     pub(crate) fn clamp(
         &mut self,
         builder: &mut FuncBuilder,
@@ -78,27 +78,28 @@ impl Splitter {
         self.make(builder, Cast { value: bound }, Type::scalar(DType::I32))
     }
 
-    /// A comparison of numbers that were computed in 32 bits before they became `i64`.
+    /// A comparison of `i64` operands that contain arithmetic in 32 bits.
     fn comparison_of_wide(
         &mut self,
         builder: &mut FuncBuilder,
         op: BinaryOp,
-        sides: [Value; 2],
+        operands: [Value; 2],
     ) -> Option<Value> {
         let func = &*builder.func;
-        let wraps =
-            |&side: &Value| self.rests_on_narrow(func, side) && !within(self.exact_range(func, side), I32);
-        if !sides.iter().any(wraps) {
+        let wraps = |&operand: &Value| {
+            self.contains_narrow(func, operand) && !within(self.exact_range(func, operand), I32)
+        };
+        if !operands.iter().any(wraps) {
             return None;
         }
-        let result = builder.func.ty(sides[0]).with(DType::Bool);
-        let args = sides.map(|side| {
-            if result.is_scalar() { self.wide(builder, side) } else { self.widened(builder, side) }
+        let result = builder.func.ty(operands[0]).with(DType::Bool);
+        let args = operands.map(|operand| {
+            if result.is_scalar() { self.wide(builder, operand) } else { self.widened(builder, operand) }
         });
         Some(self.make(builder, Scalar::new(scalar::binary(op), args.to_vec()), result))
     }
 
-    /// Whether all that a varying part is made of fits in 32 bits.
+    /// Whether all arithmetic in a varying part fits in 32 bits.
     fn stays_narrow(&self, func: &Func, varying: Value) -> bool {
         let parts = self.arithmetic_of(func, varying);
         parts.into_iter().all(|part| within(self.exact_range(func, part), I32))

@@ -1,14 +1,13 @@
-//! Blocks of views as accesses of elements.
+//! Lowers accesses of view tiles to accesses of elements.
 //!
-//! Where a block begins is one number for the whole program, in 64 bits. How far its elements lie from there varies, in
-//! 32 bits where extents and strides allow it. An element takes part if its index lies inside the view's shape along
-//! every axis; then it lies in the view's memory, which whoever made the view has checked, so that nothing is compared
-//! with the memory's length.
+//! The base of a tile is uniform, in 64 bits. The offsets of its elements from there vary, in 32 bits where extents and
+//! strides allow it. The mask of an element is true if its index is inside the view's shape along every axis. It is inside
+//! the view's memory then, which the maker of the view has checked, so that nothing is compared with the memory's length.
 //!
-//! The comparison is safe whatever the offsets are: a block that begins so far from the view that the distance wraps in
-//! 64 bits has no element that passes.
+//! The comparison is safe whatever the offsets are: a tile so far from the view that the distance wraps in 64 bits has no
+//! element whose mask is true.
 
-use super::{BoundsPolicy, I32, Splitter, clamps, within};
+use super::{BoundsPolicy, I32, IndexLegalizer, clamps, within};
 use crate::analysis::inequality::BoundSearch;
 use crate::analysis::polynomial::Polynomial;
 use crate::frontend::syntax::BinaryOp;
@@ -17,30 +16,30 @@ use crate::ops::scalar::{self, Scalar};
 use crate::ops::{Arange, Broadcast, Cast, ExpandDims, MemAccess, ViewTile};
 use crate::support::dtype::DType;
 
-impl Splitter {
-    /// Where the elements of a block are, and which of them take part.
-    pub(crate) fn elements(&mut self, builder: &mut FuncBuilder, window: &ViewTile) -> MemAccess {
-        let view = builder.func.view(window.memory).expect("a window is one of a view").clone();
-        let offsets = window.offsets.iter().map(|&offset| self.signed(builder, offset)).collect();
-        let window = ViewTile { offsets, ..window.clone() };
+impl IndexLegalizer {
+    /// The element access of a view tile.
+    pub(crate) fn lower_view_tile(&mut self, builder: &mut FuncBuilder, tile: &ViewTile) -> MemAccess {
+        let view = builder.func.view(tile.memory).expect("a view tile has a view").clone();
+        let offsets = tile.offsets.iter().map(|&offset| self.signed(builder, offset)).collect();
+        let tile = ViewTile { offsets, ..tile.clone() };
         MemAccess {
-            param: window.memory,
-            base: self.beginning(builder, &view, &window.offsets),
-            offset: self.distances(builder, &view, &window.extents),
-            mask: Some(self.taking_part(builder, &view, &window)),
+            param: tile.memory,
+            base: self.tile_base(builder, &view, &tile.offsets),
+            offset: self.element_offsets(builder, &view, &tile.extents),
+            mask: Some(self.element_mask(builder, &view, &tile)),
             bounded: false,
             vector: 1,
             shift: None,
         }
     }
 
-    /// Where a block that stays one begins along an axis, an `i64`.
-    pub(crate) fn beginning_along(&mut self, builder: &mut FuncBuilder, offset: Value) -> Value {
+    /// The `i64` offset along an axis of a view tile that stays one.
+    pub(crate) fn tile_offset(&mut self, builder: &mut FuncBuilder, offset: Value) -> Value {
         let offset = self.signed(builder, offset);
         self.wide(builder, offset)
     }
 
-    /// An offset as a number that signed 64 bits hold: what is larger is as far outside as the largest.
+    /// An offset as an `i64`: a larger `u64` saturates, since both are outside.
     fn signed(&mut self, builder: &mut FuncBuilder, offset: Value) -> Value {
         if builder.func.ty(offset).dtype != DType::U64 {
             return offset;
@@ -53,20 +52,20 @@ impl Splitter {
         value
     }
 
-    fn number(&self, value: Value) -> Option<i128> {
+    fn constant_of(&self, value: Value) -> Option<i128> {
         self.polynomials.get(value).as_constant()
     }
 
-    /// The element that a block begins with, `None` for the first one. Along an axis whose index is out of the view this
-    /// may wrap; no element is taken then.
-    fn beginning(&mut self, builder: &mut FuncBuilder, view: &View, offsets: &[Value]) -> Option<Value> {
+    /// The offset of the tile's first element, `None` for 0. Along an axis whose index is out of the view this may wrap; every
+    /// mask is false then.
+    fn tile_base(&mut self, builder: &mut FuncBuilder, view: &View, offsets: &[Value]) -> Option<Value> {
         let mut sum = None;
         for (&offset, &stride) in offsets.iter().zip(&view.strides) {
             let offset = self.wide(builder, offset);
-            if self.number(offset) == Some(0) {
+            if self.constant_of(offset) == Some(0) {
                 continue;
             }
-            let term = match self.number(stride) {
+            let term = match self.constant_of(stride) {
                 Some(1) => offset,
                 _ => self.exact(builder, scalar::binary(BinaryOp::Mul), vec![offset, stride]),
             };
@@ -78,9 +77,9 @@ impl Splitter {
         sum
     }
 
-    /// How far each element is from the first.
-    fn distances(&mut self, builder: &mut FuncBuilder, view: &View, extents: &Shape) -> Value {
-        let dtype = if self.is_near(builder.func, view, extents) { DType::I32 } else { DType::I64 };
+    /// The offset of each element from the first.
+    fn element_offsets(&mut self, builder: &mut FuncBuilder, view: &View, extents: &Shape) -> Value {
+        let dtype = if self.fits_32_bits(builder.func, view, extents) { DType::I32 } else { DType::I64 };
         let mut sum = None;
         for axis in (0..extents.rank()).filter(|&axis| extents[axis] > 1) {
             let steps = self.steps(builder, extents[axis], view.strides[axis], dtype);
@@ -96,46 +95,46 @@ impl Splitter {
         })
     }
 
-    /// Whether the last element's distance fits in 32 bits; of a body that may rely on it, with the fact that it does.
-    fn is_near(&mut self, func: &Func, view: &View, extents: &Shape) -> bool {
-        let far = extents.iter().zip(&view.strides).filter(|(extent, _)| **extent > 1);
-        let last = far.fold(Polynomial::default(), |last, (&extent, &stride)| {
+    /// Whether the last element's offset fits in 32 bits; under a policy that allows guards, with a guard that it does.
+    fn fits_32_bits(&mut self, func: &Func, view: &View, extents: &Shape) -> bool {
+        let strided = extents.iter().zip(&view.strides).filter(|(extent, _)| **extent > 1);
+        let last = strided.fold(Polynomial::default(), |last, (&extent, &stride)| {
             last.add(&self.polynomials.get(stride).scale(i128::from(extent) - 1))
         });
-        if let Some(number) = last.as_constant() {
-            return within((0, number), I32);
+        if let Some(constant) = last.as_constant() {
+            return within((0, constant), I32);
         }
-        if self.trust != BoundsPolicy::Guarded {
+        if self.policy != BoundsPolicy::Guarded {
             return false;
         }
         let mut bound = BoundSearch::unmasked(func, &self.polynomials);
-        let near = bound.at_most(&last, &Polynomial::constant(I32.1)).is_some();
-        let facts = bound.facts;
-        if near {
-            self.rely_on(facts);
+        let fits = bound.at_most(&last, &Polynomial::constant(I32.1)).is_some();
+        let guards = bound.guards;
+        if fits {
+            self.rely_on(guards);
         }
-        near
+        fits
     }
 
     /// `0, stride, 2 * stride, ..`
     fn steps(&mut self, builder: &mut FuncBuilder, extent: u32, stride: Value, dtype: DType) -> Value {
-        let mut ramp = self.ramp(builder, extent);
-        let ty = builder.func.ty(ramp).with(dtype);
+        let mut range = self.range(builder, extent);
+        let ty = builder.func.ty(range).with(dtype);
         if dtype == DType::I64 {
-            ramp = self.make(builder, Cast { value: ramp }, ty.clone());
+            range = self.make(builder, Cast { value: range }, ty.clone());
         }
-        if self.number(stride) == Some(1) {
-            return ramp;
+        if self.constant_of(stride) == Some(1) {
+            return range;
         }
         let stride = match dtype {
             DType::I32 => self.make(builder, Cast { value: stride }, Type::scalar(dtype)),
             _ => stride,
         };
         let stride = self.splat(builder, stride, &ty.shape);
-        self.exact(builder, scalar::binary(BinaryOp::Mul), vec![ramp, stride])
+        self.exact(builder, scalar::binary(BinaryOp::Mul), vec![range, stride])
     }
 
-    fn ramp(&mut self, builder: &mut FuncBuilder, extent: u32) -> Value {
+    fn range(&mut self, builder: &mut FuncBuilder, extent: u32) -> Value {
         self.make(builder, Arange { start: 0 }, Type::tile(DType::I32, Shape::new([extent])))
     }
 
@@ -153,19 +152,19 @@ impl Splitter {
         self.make(builder, Broadcast { value }, Type::tile(dtype, shape.clone()))
     }
 
-    // ---- which elements take part
+    // ---- masks
 
-    fn taking_part(&mut self, builder: &mut FuncBuilder, view: &View, window: &ViewTile) -> Value {
-        let extents = &window.extents;
+    fn element_mask(&mut self, builder: &mut FuncBuilder, view: &View, tile: &ViewTile) -> Value {
+        let extents = &tile.extents;
         let mut single = None;
         for axis in (0..extents.rank()).filter(|&axis| extents[axis] == 1) {
-            let inside = self.index_inside(builder, view.shape[axis], window.offsets[axis]);
+            let inside = self.index_inside(builder, view.shape[axis], tile.offsets[axis]);
             single = Some(self.both(builder, single, inside));
         }
         let mut mask = None;
         for axis in (0..extents.rank()).filter(|&axis| extents[axis] > 1) {
-            // What the other axes say of the whole block is the first one's to say, which costs nothing per element.
-            let row = self.row_inside(builder, (view, window), axis, single.take());
+            // The first axis includes the uniform conditions of the axes of extent 1, which costs nothing per element.
+            let row = self.row_inside(builder, (view, tile), axis, single.take());
             let tile = self.along(builder, row, axis, extents);
             mask = Some(self.both(builder, mask, tile));
         }
@@ -187,7 +186,7 @@ impl Splitter {
         self.make(builder, Scalar::new(scalar::binary(op), vec![lhs, rhs]), ty)
     }
 
-    /// Whether one index lies inside an extent.
+    /// Whether one index is inside an extent.
     fn index_inside(&mut self, builder: &mut FuncBuilder, extent: Value, offset: Value) -> Value {
         let index = self.wide(builder, offset);
         let below = self.compare(builder, BinaryOp::Lt, [index, extent]);
@@ -199,25 +198,25 @@ impl Splitter {
         self.both(builder, Some(above), below)
     }
 
-    /// Which elements of a block lie inside along one axis; none unless `condition` holds.
+    /// Which elements of a tile are inside along one axis; none unless `condition` is true.
     fn row_inside(
         &mut self,
         builder: &mut FuncBuilder,
-        (view, window): (&View, &ViewTile),
+        (view, tile): (&View, &ViewTile),
         axis: usize,
         condition: Option<Value>,
     ) -> Value {
-        let (offset, extent) = (window.offsets[axis], window.extents[axis]);
+        let (offset, extent) = (tile.offsets[axis], tile.extents[axis]);
         let first = self.wide(builder, offset);
         let limits = clamps((0, i128::from(extent) - 1)).expect("an extent is far below 32 bits");
-        let ramp = self.ramp(builder, extent);
-        let shape = builder.func.ty(ramp).shape.clone();
+        let range = self.range(builder, extent);
+        let shape = builder.func.ty(range).shape.clone();
         // first + i < extent of the view becomes i < extent of the view - first.
-        let room = match self.number(first) {
+        let remaining = match self.constant_of(first) {
             Some(0) => view.shape[axis],
             _ => self.exact(builder, scalar::binary(BinaryOp::Sub), vec![view.shape[axis], first]),
         };
-        let mut end = self.clamp(builder, room, limits);
+        let mut end = self.clamp(builder, remaining, limits);
         if let Some(condition) = condition {
             let none = self.constant(builder, DType::I32, 0);
             let select = scalar::row("select").expect("a row of the table");
@@ -225,7 +224,7 @@ impl Splitter {
                 self.make(builder, Scalar::new(select, vec![condition, end, none]), Type::scalar(DType::I32));
         }
         let end = self.splat(builder, end, &shape);
-        let below = self.compare(builder, BinaryOp::Lt, [ramp, end]);
+        let below = self.compare(builder, BinaryOp::Lt, [range, end]);
         if self.is_never_negative(builder.func, offset) {
             return below;
         }
@@ -233,11 +232,11 @@ impl Splitter {
         let missing = self.exact(builder, scalar::binary(BinaryOp::Sub), vec![zero, first]);
         let start = self.clamp(builder, missing, limits);
         let start = self.splat(builder, start, &shape);
-        let above = self.compare(builder, BinaryOp::Ge, [ramp, start]);
+        let above = self.compare(builder, BinaryOp::Ge, [range, start]);
         self.both(builder, Some(above), below)
     }
 
-    /// Whether an offset, computed in 64 bits, is at least 0; of a body that may rely on it, with facts where needed.
+    /// Whether an offset, computed in 64 bits, is at least 0; under a policy that allows guards, with guards where needed.
     fn is_never_negative(&mut self, func: &Func, offset: Value) -> bool {
         let range = match func.ty(offset).dtype {
             DType::I32 | DType::I64 => self.exact_range(func, offset),
@@ -246,15 +245,15 @@ impl Splitter {
         if within(range, (0, i64::MAX.into())) {
             return true;
         }
-        if self.trust != BoundsPolicy::Guarded {
+        if self.policy != BoundsPolicy::Guarded {
             return false;
         }
         let polynomial = self.polynomials.get(offset);
         let mut bound = BoundSearch::unmasked(func, &self.polynomials);
         let known = bound.fits(&polynomial).and_then(|()| bound.not_negative(&polynomial)).is_some();
-        let facts = bound.facts;
+        let guards = bound.guards;
         if known {
-            self.rely_on(facts);
+            self.rely_on(guards);
         }
         known
     }
