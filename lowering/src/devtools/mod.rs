@@ -1,4 +1,4 @@
-//! What the project is checked and documented with: random kernels, the reference of `tl::`, the table of operations.
+//! Generators for tests and documentation: random kernels, the reference of `tl::`, tests of the lanewise table.
 
 pub mod fuzzgen;
 pub mod op_table;

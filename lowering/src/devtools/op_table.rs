@@ -1,10 +1,10 @@
-//! The lanewise table as tests: what `op_table!` expands to in the crate that runs them.
+//! Tests of the lanewise table: the expansion of `op_table!` in the crate that runs them.
 //!
 //! Takes the table; gives one kernel for all rows of one signature (class of element types, typing rule, number of
-//! operands), one for all conversions, and lists that say what each row is called, what it means, how exact it is and
+//! operands), one for all conversions, and lists with the name of each row, its reference, its error bound and
 //! how to run it on each element type. A row added to the table is tested without anyone writing a test.
 //!
-//! The expansion speaks of `crate::case`, where the calling crate declares what the lists are made of.
+//! The expansion uses `crate::case`, where the calling crate declares the types of the lists.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -60,27 +60,27 @@ fn groups() -> Vec<TableGroup> {
 }
 
 impl TableGroup {
-    fn like(&self) -> &'static ScalarOp {
+    fn signature_row(&self) -> &'static ScalarOp {
         self.rows[0]
     }
 
     /// The operands' element types when the type parameter is `elem`.
     fn operand_types(&self, elem: &Ident) -> Vec<Ident> {
-        let selects = |i: usize| self.like().rule == TypeRule::Select && i == 0;
-        (0..self.like().params.len())
-            .map(|i| if selects(i) { name(DType::Bool) } else { elem.clone() })
+        let is_condition = |i: usize| self.signature_row().rule == TypeRule::Select && i == 0;
+        (0..self.signature_row().params.len())
+            .map(|i| if is_condition(i) { name(DType::Bool) } else { elem.clone() })
             .collect()
     }
 
     fn result_type(&self, elem: &Ident) -> Ident {
-        if self.like().rule == TypeRule::Compare { name(DType::Bool) } else { elem.clone() }
+        if self.signature_row().rule == TypeRule::Compare { name(DType::Bool) } else { elem.clone() }
     }
 }
 
 /// The kernel of a group: row `i` writes the `i`th `n` elements of `out`.
 fn kernel(group: &TableGroup) -> TokenStream {
     let TableGroup { kernel, rows } = group;
-    let class = group.like().class;
+    let class = group.signature_row().class;
     let (members, bound) = (class.members().map(name), bound(class));
     let elem = Ident::new("T", Span::call_site());
     let inputs = operands(group);
@@ -89,8 +89,8 @@ fn kernel(group: &TableGroup) -> TokenStream {
     let block = Literal::u32_unsuffixed(BLOCK);
     let stores = rows.iter().enumerate().map(|(i, row)| {
         let value = expression(row, &inputs);
-        let place = Literal::usize_unsuffixed(i);
-        quote! { tl::store(out + #place * n + offsets, #value, mask); }
+        let index = Literal::usize_unsuffixed(i);
+        quote! { tl::store(out + #index * n + offsets, #value, mask); }
     });
     quote! {
         #[fuse_kernel(T = [#(#members),*], unreported)]
@@ -105,7 +105,7 @@ fn kernel(group: &TableGroup) -> TokenStream {
 
 /// `x`, `y`, ..: the kernel's operands.
 fn operands(group: &TableGroup) -> Vec<Ident> {
-    (0..group.like().params.len()).map(|i| format_ident!("operand_{i}")).collect()
+    (0..group.signature_row().params.len()).map(|i| format_ident!("operand_{i}")).collect()
 }
 
 /// How a user writes the row.
@@ -126,12 +126,12 @@ fn expression(row: &ScalarOp, operands: &[Ident]) -> TokenStream {
     }
 }
 
-/// A group as the harness sees it.
+/// The harness's `Case` of a group.
 fn case(group: &TableGroup) -> TokenStream {
     let TableGroup { kernel, rows } = group;
     let operands = operands(group);
     let count = Literal::usize_unsuffixed(rows.len());
-    let runs = group.like().class.members().map(|dtype| {
+    let runs = group.signature_row().class.members().map(|dtype| {
         let elem = name(dtype);
         let (types, result) = (group.operand_types(&elem), group.result_type(&elem));
         let indices = (0..operands.len()).map(Literal::usize_unsuffixed);
@@ -149,7 +149,7 @@ fn case(group: &TableGroup) -> TokenStream {
             }
         }
     });
-    let rule = debug_name(group.like().rule);
+    let rule = debug_name(group.signature_row().rule);
     let params = Literal::usize_unsuffixed(operands.len());
     let rows = rows.iter().map(|row| row_data(row));
     quote! {
@@ -218,7 +218,7 @@ fn cast_runs() -> Vec<TokenStream> {
     DType::ALL.into_iter().map(run).collect()
 }
 
-// ---- words
+// ---- names
 
 /// The element type as Rust writes it.
 fn name(dtype: DType) -> Ident {
@@ -247,7 +247,7 @@ fn bound(class: Class) -> Ident {
     Ident::new(bound, Span::call_site())
 }
 
-/// Source text of ours as tokens.
+/// Source text of the table as tokens.
 fn text(source: &str) -> TokenStream {
     source.parse().expect("the table's own source text is Rust")
 }

@@ -1,7 +1,7 @@
 //! The language reference: `dsl_runtime::tl`, one documented item for each operation, from the declarations in `ops`.
 //!
-//! Takes the tables; gives functions, methods and operators whose documentation is the reference and whose names are
-//! what an editor resolves in the body of a kernel. They are stubs: a kernel's body never calls them.
+//! Takes the tables; gives functions, methods and operators. Their documentation is the reference, and an editor
+//! resolves the names in the body of a kernel to them. They are stubs: a kernel's body never calls them.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -13,8 +13,8 @@ use crate::ops::{self, Intrinsic, IntrinsicGeneric, IntrinsicParam, Returns};
 use crate::support::diagnostic::list;
 use crate::support::dtype::{Class, DType};
 
-/// The kernel that examples stand in, in the place of `EXAMPLE`.
-pub const SETTING: &str = "#[fuse_kernel(BLOCK = [64])]
+/// The kernel around an example, which replaces `EXAMPLE`.
+pub const EXAMPLE_KERNEL: &str = "#[fuse_kernel(BLOCK = [64])]
 fn example<const BLOCK: usize>(
     x: &[f32], out: &mut [f32], counts: &mut [u32], n: i32, seed: u64,
     matrix: &View<f32, 2>, result: &mut View<f32, 2>,
@@ -90,7 +90,7 @@ pub fn examples() -> Vec<(String, String)> {
 
 fn row_function(row: &ScalarOp) -> TokenStream {
     let name = ident(row.name);
-    let doc = format!("{}\n\n{}{}", row.doc.trim_end(), row_law(row), fenced(&row_example(row)));
+    let doc = format!("{}\n\n{}{}", row.doc.trim_end(), row_rules(row), fenced(&row_example(row)));
     let params: Vec<Ident> = row.params.iter().map(|param| ident(param)).collect();
     let text = row.name;
     quote! {
@@ -101,8 +101,8 @@ fn row_function(row: &ScalarOp) -> TokenStream {
     }
 }
 
-/// Types, shapes and errors, as far as the table knows them.
-fn row_law(row: &ScalarOp) -> String {
+/// Types, shapes and rounding, from the table.
+fn row_rules(row: &ScalarOp) -> String {
     let types: Vec<String> = row.class.members().map(|dtype| format!("`{dtype}`")).collect();
     let types = if types.len() == DType::ALL.len() { "all".into() } else { list(types) };
     let result = match row.rule {
@@ -111,15 +111,15 @@ fn row_law(row: &ScalarOp) -> String {
     };
     let condition =
         if row.rule == TypeRule::Select { "The condition is of `bool`, the other" } else { "The" };
-    let mut law = format!("Element types: {types}.\n\n");
+    let mut rules = format!("Element types: {types}.\n\n");
     if row.params.len() > 1 {
-        law +=
+        rules +=
             &format!("{condition} operands have one element type; all broadcast to one shape, {result}.\n\n");
     }
     if row.class.members().any(DType::is_half) && row.half == HalfPolicy::Widen {
-        law += "`f16` and `bf16` are computed in `f32` and rounded once.\n\n";
+        rules += "`f16` and `bf16` are computed in `f32` and rounded once.\n\n";
     }
-    law
+    rules
 }
 
 fn row_example(row: &ScalarOp) -> String {
@@ -286,7 +286,7 @@ fn overload(row: &ScalarOp) -> Option<(&'static str, &'static str)> {
 fn operator(row: &ScalarOp) -> Option<TokenStream> {
     let (name, function) = overload(row)?;
     let (name, function, text) = (ident(name), ident(function), row.name);
-    let doc = format!("{}\n\n{}", row.doc.trim_end(), row_law(row));
+    let doc = format!("{}\n\n{}", row.doc.trim_end(), row_rules(row));
     if row.unary.is_some() {
         return Some(quote! {
             impl ::core::ops::#name for Tile {
@@ -299,7 +299,7 @@ fn operator(row: &ScalarOp) -> Option<TokenStream> {
             }
         });
     }
-    // `2.0 * tile` and `slice + offsets` mean something too.
+    // `2.0 * tile` and `slice + offsets` are allowed too.
     let left = DType::ALL.into_iter().filter(|&dtype| row.class.contains(dtype)).map(|dtype| {
         let ty = format_ident!("{}", dtype.name());
         let ty = if dtype.is_half() || dtype.is_f8() {
@@ -389,7 +389,7 @@ fn ident(name: &str) -> Ident {
     Ident::new(name, Span::call_site())
 }
 
-/// An example, which `tests::reference` checks; rustdoc cannot, for it stands inside a kernel.
+/// An example, which `tests::tl_reference` checks; rustdoc cannot, because it is the body of a kernel.
 fn fenced(example: &str) -> String {
     format!("```ignore\n{example}\n```\n")
 }

@@ -297,7 +297,7 @@ pub struct Intrinsic {
     pub params: &'static [IntrinsicParam],
     /// Markdown: what it computes, shapes, element types, NaN and rounding behaviour.
     pub doc: &'static str,
-    /// Statements that use it, in a kernel with the names of [`crate::devtools::tl_reference::SETTING`].
+    /// Statements that use it, in a kernel with the names of [`crate::devtools::tl_reference::EXAMPLE_KERNEL`].
     pub example: &'static str,
     pub gives: Returns,
     pub check: fn(&mut Check, &Call) -> Operand,

@@ -1,4 +1,4 @@
-//! What a mistake looks like: the tokens it stands on and the words, for every message of `syntax` and `check`.
+//! Every error message of `syntax` and `typeck`, with the tokens of its span.
 
 use expect_test::{Expect, expect};
 
@@ -1426,7 +1426,7 @@ fn roundings_and_axes_that_are_not_there() {
 }
 
 #[test]
-fn imprecise_sums_of_what_is_no_product() {
+fn imprecise_acc_without_a_dot() {
     check_body(
         "let a = tl::reshape(tl::load(x + tl::arange(0, 64)), [2, 32]).to::<f8e4m3>();
         let y = tl::dot(a, tl::trans(a)).max_num_imprecise_acc(128);
@@ -1787,10 +1787,10 @@ fn a_mistake_of_some_variants_names_one() {
     );
 }
 
-// ---- products
+// ---- dots
 
 #[test]
-fn factors_that_do_not_multiply() {
+fn dot_operands_that_do_not_fit() {
     check_body(
         "let x = tl::load(x + tl::arange(0, 16).col() * 32 + tl::arange(0, 32).row());
          let wide = x.to::<f32>();

@@ -1,4 +1,4 @@
-//! Functions in kernels: nested ones, closures, and those that make one element of two.
+//! Functions in kernels: nested ones, closures, and combine functions.
 
 use expect_test::{Expect, expect};
 
@@ -58,7 +58,7 @@ fn a_function_takes_the_types_and_shapes_of_each_call() {
 }
 
 #[test]
-fn closures_have_what_was_around_them() {
+fn closures_capture_variables() {
     check_body(
         "let s = 2.0;
         let f = |x| x * s + a;
@@ -140,7 +140,7 @@ fn reductions_by_functions() {
 }
 
 #[test]
-fn a_combination_has_its_own_constants() {
+fn a_combine_region_has_its_own_constants() {
     check_body(
         "let x = tl::load(out + c) * 2.0;
         tl::store(out, tl::reduce(x, 0, |p, q| p + q * 2.0));
@@ -255,7 +255,7 @@ fn mistakes_of_calls_and_combinations() {
     );
 }
 
-/// What a kernel writes at every level of the processor, for these inputs.
+/// What a kernel writes on every CPU level, for these inputs.
 fn written(statements: &str, input: &[f32], count: usize) -> Vec<f32> {
     let source = format!(
         "#[fuse_kernel(N = [{}])]

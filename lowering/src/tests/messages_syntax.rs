@@ -26,7 +26,7 @@ fn check_signature(signature: &str, expected: Expect) {
     check_errors(&format!("#[fuse_kernel(T = [f32], N = [64])]\n{signature} {{}}"), expected);
 }
 
-/// What is said of the functions of a module that no kernel calls.
+/// The errors of the functions of a module that no kernel calls.
 fn check_uncalled(source: &str, expected: Expect) {
     let mut errors = Errors::new();
     let tokens: TokenStream = source.parse().expect("tokens");
@@ -37,7 +37,7 @@ fn check_uncalled(source: &str, expected: Expect) {
     expected.assert_eq(&render(&errors, source));
 }
 
-/// What of a function's variables rustc sees.
+/// The outline of a function for rustc's lints.
 fn check_outline(source: &str, expected: Expect) {
     let item: TokenStream = source.parse().expect("tokens");
     let kernel = syntax::parse("N = n in [64]".parse().expect("tokens"), item, &mut Errors::new());
@@ -243,7 +243,7 @@ fn generics_of_kernels() {
 }
 
 #[test]
-fn a_result_is_said_once() {
+fn a_return_type_is_reported_once() {
     check_errors(
         "#[fuse_kernel] fn k(x: &[f32]) -> Result<(), ()> { Ok(()) }",
         expect![[r#"
@@ -341,7 +341,7 @@ fn the_outline_has_variables_and_where_they_are_used() {
     );
 }
 
-/// The tokens with each `$(..)` as a group without delimiters, as rustc gives what a macro was passed.
+/// The tokens with each `$(..)` as a group without delimiters, as rustc passes macro arguments.
 fn with_fragments(tokens: TokenStream) -> TokenStream {
     let mut result: Vec<TokenTree> = vec![];
     for token in tokens {
@@ -360,7 +360,7 @@ fn with_fragments(tokens: TokenStream) -> TokenStream {
 }
 
 #[test]
-fn what_a_macro_was_given() {
+fn macro_arguments() {
     let parse = |text: &str| with_fragments(text.parse().expect("tokens"));
     let mut errors = Errors::new();
     let kernel = syntax::parse(

@@ -1,4 +1,4 @@
-//! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
+//! Tests of every stage: a small kernel's source in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
 mod ahead;
 mod assemble;
@@ -8,20 +8,20 @@ mod blocks;
 mod body;
 mod bounded;
 mod cache;
-mod check;
 mod cluster;
 mod contract;
 mod conversion;
 mod debug;
 mod dot;
+mod early_exit;
 mod effort;
 mod emit;
 mod errors;
-mod exits;
 mod flags;
 mod fold;
 mod functions;
 mod fuzz;
+mod fuzzgen;
 mod group;
 mod growth;
 mod induction;
@@ -34,16 +34,14 @@ mod library;
 mod llvm;
 mod longest;
 mod math;
-mod messages_check;
 mod messages_syntax;
+mod messages_typeck;
 mod modules;
 mod narrow;
 mod odd;
 mod oracle;
 mod overflow;
-mod programs;
 mod random;
-mod reference;
 mod report;
 mod robust;
 mod rotate;
@@ -54,7 +52,9 @@ mod site;
 mod split;
 mod store;
 mod stream;
+mod tl_reference;
 mod turns;
+mod typeck;
 mod unmask;
 mod view;
 
@@ -147,7 +147,7 @@ fn func(source: &str) -> Func {
     first(source).0
 }
 
-/// The first variant of a kernel, checked, and what its attribute asks for.
+/// The first variant of a kernel, checked, and the requests of its attribute.
 fn first(source: &str) -> (Func, KernelRequests) {
     let (attribute, item) = tokens(source);
     let mut errors = Errors::new();
@@ -160,32 +160,34 @@ fn first(source: &str) -> (Func, KernelRequests) {
     (checked.func, KernelRequests::of(&kernel, &variants[0]))
 }
 
-/// The PTX of a kernel's first body for an architecture, made beside that for others as a build makes it.
+/// The PTX of a kernel's first specialization for an architecture, compiled together with others as in a build.
 fn ptx(source: &str, arch: Arch) -> String {
-    ptx_of(source, arch, |body| body.gpus.include(arch.capability))
+    ptx_of(source, arch, |specialization| specialization.gpus.include(arch.capability))
 }
 
-/// The PTX of the first body that is accepted.
+/// The PTX of the first specialization that is accepted.
 fn ptx_of(source: &str, arch: Arch, accepts: impl Fn(&Specialization) -> bool) -> String {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
     let specializations =
         specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let body = specializations.iter().find(|body| accepts(body)).expect("a body for each GPU");
-    let named = [("entry".into(), body)];
-    let archs = [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| body.gpus.include(arch.capability));
+    let specialization =
+        specializations.iter().find(|specialization| accepts(specialization)).expect("a body for each GPU");
+    let named = [("entry".into(), specialization)];
+    let archs =
+        [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| specialization.gpus.include(arch.capability));
     let archs: Vec<Arch> = archs.collect();
     let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
     texts.into_iter().find(|(own, _)| *own == arch).expect("one of them").1
 }
 
-/// The lines that hold any of these words.
+/// The lines that contain any of these words.
 fn lines_with(text: &str, words: &[&str]) -> String {
     let lines = text.lines().map(str::trim).filter(|line| words.iter().any(|word| line.contains(word)));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Mistakes by the tokens they stand on.
+/// Mistakes with the tokens of their spans.
 fn render(errors: &Errors, source: &str) -> String {
     errors
         .iter()

@@ -1,17 +1,17 @@
-//! Random kernels and what they compute: what `random_programs!` expands to in the crate that runs them.
+//! Random kernels with their results: the expansion of `random_programs!` in the crate that runs them.
 //!
-//! A program loads tiles of integers, moves, folds and combines them, in loops too, and stores what it has. It is
-//! evaluated here by loops over elements, which know nothing of layouts, so that every layout, conversion and reduction
-//! must agree with them bit for bit. The same numbers give the same programs.
+//! A program loads tiles of integers, permutes, reduces and combines them, in loops too, and stores the last ones. The
+//! reference evaluates it element by element, without layouts, so that every layout, conversion and reduction must agree
+//! with it bit for bit. The same seed gives the same program.
 
 mod tile;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
-use tile::{HostTile, apply, broadcast, fold, legal};
+use tile::{HostTile, binary_op, broadcast, is_legal_extent, reduce_op};
 
-/// A generator of numbers (SplitMix64).
+/// The SplitMix64 random number generator.
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -36,24 +36,24 @@ impl SplitMix64 {
     }
 }
 
-/// How a tile becomes one of the same shape.
+/// An operation from a tile to one of the same shape.
 #[derive(Clone, Copy, Debug)]
 enum TileStep {
     /// Adds the sum along an axis.
     AddSum(usize),
-    /// Takes the largest along an axis away.
-    LessMax(usize),
+    /// Subtracts the maximum along an axis.
+    SubMax(usize),
     /// Reverses the axes and reads the elements in row-major order.
     Reverse,
-    /// The larger of the element and three times another order of the tile's elements.
+    /// The maximum of the tile and three times its [`TileStep::Reverse`].
     Mix,
     /// `v * 5 + 1`
     Scale,
-    /// Elements of one sign, and the smallest of all for the others.
+    /// Positive elements, and the minimum of the tile for the others.
     Clip,
 }
 
-/// A kernel's text, grown statement by statement beside the values it computes.
+/// A kernel's source, generated statement by statement together with the values that it computes.
 struct Program {
     random: SplitMix64,
     /// `i32` or `i64`: elements wrap.
@@ -64,7 +64,7 @@ struct Program {
     names: usize,
 }
 
-/// What a generated kernel is made of, and what it writes.
+/// A generated kernel, its input and its expected output.
 #[derive(Debug)]
 pub struct Generated {
     pub elem: &'static str,
@@ -132,7 +132,7 @@ impl Program {
         self.tiles[index].clone()
     }
 
-    /// A tile of elements one after the other, or a stride apart.
+    /// A tile of contiguous elements, or of elements a stride apart.
     fn load(&mut self, input: &[i64]) {
         let shape = self.random.of(&SHAPES).to_vec();
         let count: usize = shape.iter().product();
@@ -152,7 +152,7 @@ impl Program {
             3 => self.reduce(&name, &tile),
             4 => self.combine(&name, &tile),
             5 => self.branch(&name, &tile),
-            _ => self.turns(&name, &tile),
+            _ => self.loop_steps(&name, &tile),
         }
     }
 
@@ -165,27 +165,32 @@ impl Program {
 
     fn reshape(&mut self, name: &str, tile: &HostTile) {
         let count = tile.data.len();
-        let divisors: Vec<usize> =
-            (1..=count).filter(|&d| count.is_multiple_of(d) && legal(d) && legal(count / d)).collect();
+        let divisors: Vec<usize> = (1..=count)
+            .filter(|&d| count.is_multiple_of(d) && is_legal_extent(d) && is_legal_extent(count / d))
+            .collect();
         let rows = self.random.of(&divisors);
-        let shape =
-            if self.random.below(4) == 0 && legal(count) { vec![count] } else { vec![rows, count / rows] };
+        let shape = if self.random.below(4) == 0 && is_legal_extent(count) {
+            vec![count]
+        } else {
+            vec![rows, count / rows]
+        };
         self.define(&format!("tl::reshape({name}, {shape:?})"), HostTile { shape, data: tile.data.clone() });
     }
 
     fn reduce(&mut self, name: &str, tile: &HostTile) {
         let axis = self.random.below(tile.shape.len());
         let what = self.random.of(&["sum", "max", "min"]);
-        let folded = tile.folded(axis, |a, b| self.wrap(fold(what, a, b)));
-        self.define(&format!("tl::{what}({name}, {axis}, true)"), folded);
+        let reduced = tile.reduced(axis, |a, b| self.wrap(reduce_op(what, a, b)));
+        self.define(&format!("tl::{what}({name}, {axis}, true)"), reduced);
     }
 
-    /// Two tiles where their shapes allow it, else the tile and a scalar made of the other one.
+    /// Combines two tiles if their shapes broadcast, else the tile and the sum of the other one.
     fn combine(&mut self, name: &str, tile: &HostTile) {
         let (other_name, other) = self.pick();
         let symbol = self.random.of(&["+", "-", "*", "^", "&"]);
-        let fits = broadcast(&tile.shape, &other.shape)
-            .filter(|shape| shape.iter().product::<usize>() <= 1024 && legal(shape.iter().product()));
+        let fits = broadcast(&tile.shape, &other.shape).filter(|shape| {
+            shape.iter().product::<usize>() <= 1024 && is_legal_extent(shape.iter().product())
+        });
         let (text, other) = match fits {
             Some(_) => (other_name, other),
             None => {
@@ -195,44 +200,44 @@ impl Program {
         };
         let shape = broadcast(&tile.shape, &other.shape).unwrap_or_default();
         let (a, b) = (tile.broadcast(&shape), other.broadcast(&shape));
-        let data = a.iter().zip(&b).map(|(&a, &b)| self.wrap(apply(symbol, a, b))).collect();
+        let data = a.iter().zip(&b).map(|(&a, &b)| self.wrap(binary_op(symbol, a, b))).collect();
         self.define(&format!("{name} {symbol} {text}"), HostTile { shape, data });
     }
 
-    /// A branch on a scalar of the data, each side a turn of its own.
+    /// A branch on a scalar of the data, with a random step in each branch.
     fn branch(&mut self, name: &str, tile: &HostTile) {
-        let sides = [self.turn(&tile.shape), self.turn(&tile.shape)];
-        let texts = sides.map(|side| side.text(name, &tile.shape));
+        let branches = [self.random_step(&tile.shape), self.random_step(&tile.shape)];
+        let texts = branches.map(|branch| branch.text(name, &tile.shape));
         let taken = tile.data.iter().fold(0i64, |sum, &v| self.wrap(sum.wrapping_add(v))) > 0;
-        let result = self.turned(tile, sides[usize::from(!taken)]);
+        let result = self.apply_step(tile, branches[usize::from(!taken)]);
         let text = format!("if tl::sum({name}) > 0 {{ {} }} else {{ {} }}", texts[0], texts[1]);
         self.define(&text, result);
     }
 
-    /// A loop that turns a tile `n` times, in two ways each time.
-    fn turns(&mut self, name: &str, tile: &HostTile) {
+    /// A loop of `n` iterations with two random steps each.
+    fn loop_steps(&mut self, name: &str, tile: &HostTile) {
         let carried = self.name();
-        let turns = [self.turn(&tile.shape), self.turn(&tile.shape)];
-        let texts = turns.map(|turn| format!("{carried} = {};\n", turn.text(&carried, &tile.shape)));
+        let steps = [self.random_step(&tile.shape), self.random_step(&tile.shape)];
+        let texts = steps.map(|step| format!("{carried} = {};\n", step.text(&carried, &tile.shape)));
         self.text += &format!(
             "let mut {carried} = {name};\nfor i in 0..n {{\n{}{}{carried} += i.to::<{}>();\n}}\n",
             texts[0], texts[1], self.elem
         );
         let mut value = tile.clone();
-        for i in 0..TIMES {
-            for turn in turns {
-                value = self.turned(&value, turn);
+        for i in 0..TRIP_COUNT {
+            for step in steps {
+                value = self.apply_step(&value, step);
             }
             value.data.iter_mut().for_each(|v| *v = self.wrap(v.wrapping_add(i)));
         }
         self.tiles.push((carried, value));
     }
 
-    fn turn(&mut self, shape: &[usize]) -> TileStep {
+    fn random_step(&mut self, shape: &[usize]) -> TileStep {
         let axis = self.random.below(shape.len());
         self.random.of(&[
             TileStep::AddSum(axis),
-            TileStep::LessMax(axis),
+            TileStep::SubMax(axis),
             TileStep::Reverse,
             TileStep::Mix,
             TileStep::Scale,
@@ -240,17 +245,17 @@ impl Program {
         ])
     }
 
-    fn turned(&self, tile: &HostTile, turn: TileStep) -> HostTile {
+    fn apply_step(&self, tile: &HostTile, step: TileStep) -> HostTile {
         let pairs = |other: &[i64], join: fn(i64, i64) -> i64| {
             tile.data.iter().zip(other).map(|(&a, &b)| self.wrap(join(a, b))).collect()
         };
-        let data = match turn {
+        let data = match step {
             TileStep::AddSum(axis) => {
-                let sums = tile.folded(axis, |a, b| self.wrap(a.wrapping_add(b)));
+                let sums = tile.reduced(axis, |a, b| self.wrap(a.wrapping_add(b)));
                 pairs(&sums.broadcast(&tile.shape), i64::wrapping_add)
             }
-            TileStep::LessMax(axis) => {
-                let largest = tile.folded(axis, i64::max);
+            TileStep::SubMax(axis) => {
+                let largest = tile.reduced(axis, i64::max);
                 pairs(&largest.broadcast(&tile.shape), i64::wrapping_sub)
             }
             TileStep::Reverse => tile.reversed(),
@@ -269,12 +274,12 @@ impl Program {
         HostTile { shape: tile.shape.clone(), data }
     }
 
-    /// Stores the last values, in their own shape or flat.
+    /// Stores the last tiles, in their own shape or flat.
     fn store(&mut self) {
-        let kept: Vec<(String, HostTile)> = self.tiles.iter().rev().take(3).cloned().collect();
-        for (name, tile) in kept {
+        let stored: Vec<(String, HostTile)> = self.tiles.iter().rev().take(3).cloned().collect();
+        for (name, tile) in stored {
             let (count, start) = (tile.data.len(), self.output.len());
-            self.text += &if self.random.below(2) == 0 && legal(count) {
+            self.text += &if self.random.below(2) == 0 && is_legal_extent(count) {
                 format!(
                     "tl::store(out + {start} + tl::arange(0, {count}), tl::reshape({name}, [{count}]));\n"
                 )
@@ -289,8 +294,8 @@ impl Program {
     }
 }
 
-/// What `n` is in every launch.
-const TIMES: i64 = 3;
+/// The argument `n` of every launch.
+const TRIP_COUNT: i64 = 3;
 
 impl TileStep {
     fn text(self, name: &str, shape: &[usize]) -> String {
@@ -298,7 +303,7 @@ impl TileStep {
         let reversed = format!("tl::reshape(tl::permute({name}, {order:?}), {shape:?})");
         match self {
             TileStep::AddSum(axis) => format!("{name} + tl::sum({name}, {axis}, true)"),
-            TileStep::LessMax(axis) => format!("{name} - tl::max({name}, {axis}, true)"),
+            TileStep::SubMax(axis) => format!("{name} - tl::max({name}, {axis}, true)"),
             TileStep::Reverse => reversed,
             TileStep::Mix => format!("tl::maximum({name}, {reversed} * 3)"),
             TileStep::Scale => format!("{name} * 5 + 1"),
@@ -307,7 +312,7 @@ impl TileStep {
     }
 }
 
-/// Expands `random_programs!(count)`: as many kernels, and the list `PROGRAMS` of what to run and what it must give.
+/// Expands `random_programs!(count)`: as many kernels, and the list `PROGRAMS` of runs with their expected outputs.
 pub fn random_programs(count: TokenStream) -> TokenStream {
     let count: u64 = count.to_string().parse().unwrap_or(16);
     let (kernels, cases): (Vec<TokenStream>, Vec<TokenStream>) = (0..count).map(expand).unzip();
@@ -333,7 +338,7 @@ fn expand(seed: u64) -> (TokenStream, TokenStream) {
         Literal::byte_string(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
     };
     let (input, output) = (bytes(&generated.input), bytes(&generated.output));
-    let times = Literal::i64_unsuffixed(TIMES);
+    let trip_count = Literal::i64_unsuffixed(TRIP_COUNT);
     let definition = quote! {
         #[fuse_kernel(num_warps = #num_warps, num_ctas = #num_ctas, unreported)]
         fn #kernel(x: &[#elem], out: &mut [#elem], n: i32) {
@@ -350,7 +355,7 @@ fn expand(seed: u64) -> (TokenStream, TokenStream) {
             run: |job: &Job, count: usize| {
                 let x = job.operand::<#elem>(0)?;
                 let mut out = Output::<#elem>::new(&job.device, vec![count], job.shift)?;
-                #kernel(&x, &mut out, #times).grid(1).launch(&job.device)?;
+                #kernel(&x, &mut out, #trip_count).grid(1).launch(&job.device)?;
                 out.finish()
             },
         }

@@ -1,4 +1,4 @@
-//! Tiles as loops see them: every element by its index.
+//! Tiles of the reference evaluator: every element by its index.
 
 /// A tile's shape and elements; a scalar has no axes.
 #[derive(Clone, Debug)]
@@ -15,8 +15,8 @@ impl HostTile {
     pub(super) fn permuted(&self, order: &[usize]) -> HostTile {
         let strides = self.strides();
         let shape: Vec<usize> = order.iter().map(|&axis| self.shape[axis]).collect();
-        let moved: Vec<usize> = order.iter().map(|&axis| strides[axis]).collect();
-        let data = indices(&shape).map(|index| self.data[dot(&index, &moved)]).collect();
+        let permuted_strides: Vec<usize> = order.iter().map(|&axis| strides[axis]).collect();
+        let data = indices(&shape).map(|index| self.data[linear_offset(&index, &permuted_strides)]).collect();
         HostTile { shape, data }
     }
 
@@ -24,15 +24,15 @@ impl HostTile {
         self.permuted(&(0..self.shape.len()).rev().collect::<Vec<_>>()).data
     }
 
-    pub(super) fn folded(&self, axis: usize, join: impl Fn(i64, i64) -> i64) -> HostTile {
+    pub(super) fn reduced(&self, axis: usize, join: impl Fn(i64, i64) -> i64) -> HostTile {
         let (strides, mut shape) = (self.strides(), self.shape.clone());
         shape[axis] = 1;
-        let fold = |index: Vec<usize>| {
-            let start = dot(&index, &strides);
+        let reduce_line = |index: Vec<usize>| {
+            let start = linear_offset(&index, &strides);
             (1..self.shape[axis])
-                .fold(self.data[start], |folded, k| join(folded, self.data[start + k * strides[axis]]))
+                .fold(self.data[start], |acc, k| join(acc, self.data[start + k * strides[axis]]))
         };
-        let data = indices(&shape).map(fold).collect();
+        let data = indices(&shape).map(reduce_line).collect();
         HostTile { shape, data }
     }
 
@@ -47,11 +47,11 @@ impl HostTile {
                 }
             })
             .collect();
-        indices(shape).map(|index| self.data[dot(&index, &strides)]).collect()
+        indices(shape).map(|index| self.data[linear_offset(&index, &strides)]).collect()
     }
 }
 
-pub(super) fn dot(index: &[usize], strides: &[usize]) -> usize {
+pub(super) fn linear_offset(index: &[usize], strides: &[usize]) -> usize {
     index.iter().zip(strides).map(|(i, stride)| i * stride).sum()
 }
 
@@ -80,11 +80,11 @@ pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
 }
 
 /// Whether a tile can have this extent.
-pub(super) fn legal(extent: usize) -> bool {
+pub(super) fn is_legal_extent(extent: usize) -> bool {
     extent >> extent.trailing_zeros() <= 15
 }
 
-pub(super) fn fold(what: &str, a: i64, b: i64) -> i64 {
+pub(super) fn reduce_op(what: &str, a: i64, b: i64) -> i64 {
     match what {
         "sum" => a.wrapping_add(b),
         "max" => a.max(b),
@@ -92,7 +92,7 @@ pub(super) fn fold(what: &str, a: i64, b: i64) -> i64 {
     }
 }
 
-pub(super) fn apply(symbol: &str, a: i64, b: i64) -> i64 {
+pub(super) fn binary_op(symbol: &str, a: i64, b: i64) -> i64 {
     match symbol {
         "+" => a.wrapping_add(b),
         "-" => a.wrapping_sub(b),

@@ -1,15 +1,15 @@
-//! One element and its arithmetic, in plain Rust: what the language's documentation says, without the compiler's tables.
+//! One element and its arithmetic, in plain Rust, from the language's documentation and without the compiler's tables.
 //!
-//! The law of indices: `+ - *`, negation and shifts by constants of `i32` that lead to an offset or a comparison are exact
-//! in 64 bits; everywhere else a value is a number of its type and wraps. So an integer is two numbers, of which
-//! [`Element::leaf`] forgets one.
+//! The law of indices: `+ - *`, negation and shifts by constants of `i32` that end in an offset or a comparison are exact
+//! in 64 bits; everywhere else a value wraps to its type. So an integer element has two values, and [`Element::leaf`]
+//! forgets the exact one.
 
 use crate::support::dtype::DType;
 
 /// An element of a tile.
 #[derive(Clone, Copy, Debug)]
 pub enum Element {
-    /// The number that the type holds, and what the chain of `+ - *` behind it comes to, if that is one of 64 bits.
+    /// The wrapped value, and the exact result of its chain of `+ - *`, if that fits in 64 bits.
     Integer {
         value: i128,
         exact: Option<i128>,
@@ -17,13 +17,13 @@ pub enum Element {
     Float(f64),
 }
 
-/// Whether something holds, as an element.
-pub fn truth(holds: bool) -> Element {
-    Element::whole(i128::from(holds))
+/// A bool as an element.
+pub fn bool_element(is_true: bool) -> Element {
+    Element::whole(i128::from(is_true))
 }
 
 impl Element {
-    /// An integer that nothing more is known of.
+    /// An integer whose exact value is its wrapped one.
     pub fn whole(value: i128) -> Element {
         Element::Integer { value, exact: Some(value) }
     }
@@ -36,7 +36,7 @@ impl Element {
         if dtype.is_float() { Element::Float(0.0) } else { Element::whole(0) }
     }
 
-    /// The integer as its type holds it.
+    /// The integer, wrapped to its type.
     pub fn value(self) -> i128 {
         match self {
             Element::Integer { value, .. } => value,
@@ -51,7 +51,7 @@ impl Element {
         }
     }
 
-    /// What an offset and a comparison see; `None` where that is beyond 64 bits.
+    /// The exact integer for offsets and comparisons; `None` if it does not fit in 64 bits.
     pub fn exact(self) -> Option<i128> {
         match self {
             Element::Integer { exact, .. } => exact,
@@ -59,11 +59,11 @@ impl Element {
         }
     }
 
-    pub fn holds(self) -> bool {
+    pub fn is_true(self) -> bool {
         self.value() != 0
     }
 
-    /// The element as a load, a selection or a loop gives it.
+    /// The element without its exact integer, as the result of a load, a select or a loop.
     pub fn leaf(self) -> Element {
         match self {
             Element::Integer { value, .. } => Element::whole(value),
@@ -71,7 +71,7 @@ impl Element {
         }
     }
 
-    /// As it lies in memory.
+    /// Its bytes in memory.
     pub fn bytes(self, dtype: DType) -> Vec<u8> {
         match (self, dtype) {
             (Element::Float(float), DType::F64) => float.to_le_bytes().to_vec(),
@@ -95,7 +95,7 @@ impl Element {
         }
     }
 
-    /// Bit for bit, but that one NaN is as good as another.
+    /// Bitwise equality; any two NaNs are equal.
     pub fn same(self, other: Element) -> bool {
         match (self, other) {
             (Element::Float(a), Element::Float(b)) => {
@@ -125,40 +125,40 @@ pub fn wrap(dtype: DType, value: i128) -> i128 {
 pub fn round(dtype: DType, value: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(value as f32),
-        DType::F16 => shortened(value, 11, -14, 15),
-        DType::BF16 => shortened(value, 8, -126, 127),
+        DType::F16 => rounded_to_bits(value, 11, -14, 15),
+        DType::BF16 => rounded_to_bits(value, 8, -126, 127),
         _ => value,
     }
 }
 
 /// The nearest number of so many bits, with exponents between these.
-fn shortened(value: f64, bits: i32, least: i32, most: i32) -> f64 {
+fn rounded_to_bits(value: f64, bits: i32, min_exponent: i32, max_exponent: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
     let exponent = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023;
-    let unit = 2f64.powi(exponent.max(least) - (bits - 1));
+    let unit = 2f64.powi(exponent.max(min_exponent) - (bits - 1));
     let rounded = (value / unit).round_ties_even() * unit;
-    if rounded.abs() >= 2f64.powi(most) * 2.0 { f64::INFINITY.copysign(value) } else { rounded }
+    if rounded.abs() >= 2f64.powi(max_exponent) * 2.0 { f64::INFINITY.copysign(value) } else { rounded }
 }
 
 /// `as`, and `.to::<..>()`.
 pub fn cast(element: Element, from: DType, to: DType) -> Element {
     match (element, to) {
-        (Element::Float(float), DType::Bool) => truth(float != 0.0),
-        (Element::Integer { value, .. }, DType::Bool) => truth(value != 0),
+        (Element::Float(float), DType::Bool) => bool_element(float != 0.0),
+        (Element::Integer { value, .. }, DType::Bool) => bool_element(value != 0),
         (Element::Float(float), to) if to.is_float() => Element::Float(round(to, float)),
         (Element::Float(float), to) => {
-            let (least, most) = (wrap_least(to), wrap_most(to));
+            let (min, max) = (min_value(to), max_value(to));
             // `as` saturates and takes NaN to 0, in 128 bits here.
-            Element::whole((float as i128).clamp(least, most))
+            Element::whole((float as i128).clamp(min, max))
         }
         (Element::Integer { value, .. }, DType::F64) => Element::Float(value as f64),
         (Element::Integer { value, .. }, DType::F32) => Element::Float(f64::from(value as f32)),
         (Element::Integer { value, .. }, to) if to.is_float() => {
             Element::Float(round(to, f64::from(value as f32)))
         }
-        // Widening is followed.
+        // Widening keeps the exact integer.
         (Element::Integer { value, exact }, DType::I64) if from == DType::I32 => {
             Element::Integer { value, exact }
         }
@@ -166,14 +166,14 @@ pub fn cast(element: Element, from: DType, to: DType) -> Element {
     }
 }
 
-pub fn wrap_least(dtype: DType) -> i128 {
+pub fn min_value(dtype: DType) -> i128 {
     match dtype {
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => -(1i128 << (8 * dtype.bytes() - 1)),
         _ => 0,
     }
 }
 
-pub fn wrap_most(dtype: DType) -> i128 {
+pub fn max_value(dtype: DType) -> i128 {
     match dtype {
         DType::Bool => 1,
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => (1i128 << (8 * dtype.bytes() - 1)) - 1,
@@ -181,8 +181,8 @@ pub fn wrap_most(dtype: DType) -> i128 {
     }
 }
 
-/// A left shift by a constant that a positive `i32` is a power of two for: a product.
-pub const BY_CONSTANT: &str = "<< by a constant";
+/// A left shift by a constant below 31, which multiplies by a positive `i32`.
+pub const CONSTANT_SHIFT: &str = "<< by a constant";
 
 /// An operator or a function of `tl::` on one element of each operand; comparisons are [`compare`].
 pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
@@ -194,9 +194,9 @@ pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
         Element::Integer { .. } => {
             let values: Vec<i128> = args.iter().map(|arg| arg.value()).collect();
             let value = wrap(dtype, integer(name, dtype, &values));
-            let follows = matches!(dtype, DType::I32 | DType::I64)
-                && matches!(name, "+" | "-" | "*" | "neg" | BY_CONSTANT);
-            let exact = if follows {
+            let is_exact_chain = matches!(dtype, DType::I32 | DType::I64)
+                && matches!(name, "+" | "-" | "*" | "neg" | CONSTANT_SHIFT);
+            let exact = if is_exact_chain {
                 let exacts: Option<Vec<i128>> = args.iter().map(|arg| arg.exact()).collect();
                 exacts.map(|exacts| integer(name, dtype, &exacts)).and_then(|exact| match dtype {
                     DType::I64 => Some(wrap(dtype, exact)),
@@ -266,7 +266,7 @@ fn integer(name: &str, dtype: DType, a: &[i128]) -> i128 {
         "&" => a[0] & a[1],
         "|" => a[0] | a[1],
         "^" => a[0] ^ a[1],
-        "<<" | BY_CONSTANT => a[0] << amount(a[1]),
+        "<<" | CONSTANT_SHIFT => a[0] << amount(a[1]),
         ">>" => a[0] >> amount(a[1]),
         "neg" => -a[0],
         "not" => {
@@ -298,17 +298,17 @@ fn upper(a: i128, b: i128, bits: u32) -> i128 {
     if a >= 0 && b >= 0 { ((a as u128 * b as u128) >> bits) as i128 } else { (a * b) >> bits }
 }
 
-/// A comparison, and whether the law of indices leaves no doubt about it.
+/// A comparison, and whether the law of indices defines its result.
 pub fn compare(name: &str, a: Element, b: Element) -> (Element, bool) {
     use std::cmp::Ordering::{Equal, Greater, Less};
-    let (order, lawful) = match (a, b) {
+    let (order, well_defined) = match (a, b) {
         (Element::Float(a), Element::Float(b)) => (a.partial_cmp(&b), true),
         (a, b) => match (a.exact(), b.exact()) {
             (Some(a), Some(b)) => (Some(a.cmp(&b)), true),
             _ => (Some(a.value().cmp(&b.value())), false),
         },
     };
-    let holds = match name {
+    let is_true = match name {
         "==" => order == Some(Equal),
         "!=" => order != Some(Equal),
         "<" => order == Some(Less),
@@ -316,5 +316,5 @@ pub fn compare(name: &str, a: Element, b: Element) -> (Element, bool) {
         ">" => order == Some(Greater),
         _ => matches!(order, Some(Greater | Equal)),
     };
-    (truth(holds), lawful)
+    (bool_element(is_true), well_defined)
 }

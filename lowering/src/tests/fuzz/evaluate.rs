@@ -1,6 +1,6 @@
-//! What a program computes: statement by statement, element by element.
+//! The reference evaluator: statement by statement, element by element.
 
-use super::element::{BY_CONSTANT, Element, cast, compare, lanewise, wrap};
+use super::element::{CONSTANT_SHIFT, Element, cast, compare, lanewise, wrap};
 use super::program::{Block, Combine, Node, Op, Pair, Program, Range, RangeForm, Statement, Type};
 use super::tile::{Tile, count, indices};
 use crate::support::dtype::DType;
@@ -22,11 +22,11 @@ pub struct Contents {
     pub strides: Vec<i64>,
 }
 
-/// What is left in memory.
+/// The memory after a launch.
 pub struct Outcome {
     pub memory: Vec<Contents>,
-    /// Whether no offset and no comparison was beyond what the law of indices speaks of.
-    pub lawful: bool,
+    /// Whether the law of indices defines every offset and comparison.
+    pub well_defined: bool,
 }
 
 /// Runs every program of the grid, one after the other.
@@ -37,17 +37,17 @@ pub fn evaluate(program: &Program, launch: &Launch) -> Outcome {
         memory: launch.memory.clone(),
         variables: vec![None; program.variables],
         id: 0,
-        lawful: true,
+        well_defined: true,
     };
     for id in 0..launch.grid {
         machine.id = id;
         machine.variables = vec![None; program.variables];
         machine.block(&program.body);
     }
-    Outcome { memory: machine.memory, lawful: machine.lawful }
+    Outcome { memory: machine.memory, well_defined: machine.well_defined }
 }
 
-/// Where a statement leads.
+/// The control flow after a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -62,7 +62,7 @@ struct Machine<'a> {
     memory: Vec<Contents>,
     variables: Vec<Option<Tile>>,
     id: i64,
-    lawful: bool,
+    well_defined: bool,
 }
 
 impl Machine<'_> {
@@ -76,8 +76,8 @@ impl Machine<'_> {
         Flow::Next
     }
 
-    /// What a loop or a branch changes is a value of its own afterwards.
-    fn settle(&mut self, statement: &Statement) {
+    /// After a loop or a branch, assigned variables are plain values: their exact integers are forgotten.
+    fn forget_exact(&mut self, statement: &Statement) {
         let mut assigned = vec![];
         statement.assigned(&mut assigned);
         for variable in assigned {
@@ -132,13 +132,13 @@ impl Machine<'_> {
             }
             Statement::Store { memory, offset, value, mask } => {
                 let shape = &offset.ty.shape;
-                let (places, value) = (self.node(offset), self.node(value).broadcast(shape));
+                let (positions, value) = (self.node(offset), self.node(value).broadcast(shape));
                 let mask = mask.as_ref().map(|mask| self.node(mask).broadcast(shape));
-                for (i, place) in places.data.iter().enumerate() {
-                    if let Some(place) = self.place(*memory, *place)
-                        && mask.as_ref().is_none_or(|mask| mask.data[i].holds())
+                for (i, position) in positions.data.iter().enumerate() {
+                    if let Some(position) = self.slice_index(*memory, *position)
+                        && mask.as_ref().is_none_or(|mask| mask.data[i].is_true())
                     {
-                        self.memory[*memory].data[place] = value.data[i].leaf();
+                        self.memory[*memory].data[position] = value.data[i].leaf();
                     }
                 }
             }
@@ -146,20 +146,20 @@ impl Machine<'_> {
                 let start = self.offsets(offsets);
                 let tile = self.node(value);
                 for (index, element) in indices(&tile.shape).zip(&tile.data) {
-                    if let Some(place) = self.place_in_view(*memory, &start, &index) {
-                        self.memory[*memory].data[place] = element.leaf();
+                    if let Some(position) = self.view_index(*memory, &start, &index) {
+                        self.memory[*memory].data[position] = element.leaf();
                     }
                 }
             }
             Statement::Atomic { name, memory, offset, value, mask } => {
                 let (shape, dtype) = (&offset.ty.shape, value.ty.dtype);
-                let (places, value) = (self.node(offset), self.node(value).broadcast(shape));
+                let (positions, value) = (self.node(offset), self.node(value).broadcast(shape));
                 let mask = mask.as_ref().map(|mask| self.node(mask).broadcast(shape));
-                for (i, place) in places.data.iter().enumerate() {
-                    if let Some(place) = self.place(*memory, *place)
-                        && mask.as_ref().is_none_or(|mask| mask.data[i].holds())
+                for (i, position) in positions.data.iter().enumerate() {
+                    if let Some(position) = self.slice_index(*memory, *position)
+                        && mask.as_ref().is_none_or(|mask| mask.data[i].is_true())
                     {
-                        let old = self.memory[*memory].data[place];
+                        let old = self.memory[*memory].data[position];
                         let symbol = match *name {
                             "atomic_add" => "+",
                             "atomic_max" => "maximum",
@@ -168,23 +168,23 @@ impl Machine<'_> {
                             "atomic_or" => "|",
                             _ => "^",
                         };
-                        self.memory[*memory].data[place] =
+                        self.memory[*memory].data[position] =
                             lanewise(symbol, dtype, &[old, value.data[i].leaf()]).leaf();
                     }
                 }
             }
             Statement::If { condition, then, otherwise } => {
-                let taken = self.scalar(condition).holds();
+                let taken = self.scalar(condition).is_true();
                 let flow = self.block(if taken { then } else { otherwise });
-                self.settle(statement);
+                self.forget_exact(statement);
                 return flow;
             }
-            Statement::LetIf { variable, condition, sides } => {
-                let taken = self.scalar(condition).holds();
-                let side = &sides[usize::from(!taken)];
-                self.block(&side.0);
-                let tile = self.node(&side.1).leaves();
-                self.settle(statement);
+            Statement::LetIf { variable, condition, branches } => {
+                let taken = self.scalar(condition).is_true();
+                let branch = &branches[usize::from(!taken)];
+                self.block(&branch.0);
+                let tile = self.node(&branch.1).leaves();
+                self.forget_exact(statement);
                 self.set(*variable, tile);
             }
             Statement::LetMatch { variable, scrutinee, arms, rest } => {
@@ -197,28 +197,28 @@ impl Machine<'_> {
                 let value = self.scalar(scrutinee).value();
                 let arm = arms.iter().find(|(pattern, _)| pattern.takes(value));
                 let flow = self.block(arm.map_or(rest, |(_, block)| block));
-                self.settle(statement);
+                self.forget_exact(statement);
                 return flow;
             }
             Statement::For { variable, range, body } => {
-                return self.repeat(statement, *variable, range, body);
+                return self.for_loop(statement, *variable, range, body);
             }
             Statement::While { counter, condition, body } => {
                 loop {
-                    self.settle(statement);
-                    let left = self.variables[*counter].as_ref().expect("a counter").data[0].value();
-                    let also = condition.as_ref().is_none_or(|condition| self.scalar(condition).holds());
-                    if left <= 0 || !also {
+                    self.forget_exact(statement);
+                    let remaining = self.variables[*counter].as_ref().expect("a counter").data[0].value();
+                    let also = condition.as_ref().is_none_or(|condition| self.scalar(condition).is_true());
+                    if remaining <= 0 || !also {
                         return Flow::Next;
                     }
-                    self.set(*counter, Tile::scalar(Element::whole(left - 1)));
+                    self.set(*counter, Tile::scalar(Element::whole(remaining - 1)));
                     match self.block(body) {
                         Flow::Break => break,
                         Flow::Return => return Flow::Return,
                         Flow::Next | Flow::Continue => {}
                     }
                 }
-                self.settle(statement);
+                self.forget_exact(statement);
             }
             Statement::Break => return Flow::Break,
             Statement::Continue => return Flow::Continue,
@@ -227,7 +227,7 @@ impl Machine<'_> {
         Flow::Next
     }
 
-    fn repeat(&mut self, statement: &Statement, variable: usize, range: &Range, body: &Block) -> Flow {
+    fn for_loop(&mut self, statement: &Statement, variable: usize, range: &Range, body: &Block) -> Flow {
         let [start, end] = [&range.start, &range.end].map(|end| self.scalar(end).value());
         let step = range.step.as_ref().map_or(1, |step| self.scalar(step).value()).max(1);
         let end = if range.form == RangeForm::Closed { end + 1 } else { end };
@@ -235,7 +235,7 @@ impl Machine<'_> {
         let mut at = start;
         while at < end {
             if !unrolled {
-                self.settle(statement);
+                self.forget_exact(statement);
             }
             self.set(variable, Tile::scalar(Element::whole(at)));
             match self.block(body) {
@@ -246,29 +246,29 @@ impl Machine<'_> {
             at += step;
         }
         if !unrolled {
-            self.settle(statement);
+            self.forget_exact(statement);
         }
         Flow::Next
     }
 
-    /// The offset as the law of indices has it, if it is one of the slice.
-    fn place(&mut self, memory: usize, offset: Element) -> Option<usize> {
-        self.lawful &= offset.exact().is_some();
-        let place = offset.exact().unwrap_or(offset.value());
-        usize::try_from(place).ok().filter(|&place| place < self.memory[memory].data.len())
+    /// The index of an offset by the law of indices, if it is inside of the slice.
+    fn slice_index(&mut self, memory: usize, offset: Element) -> Option<usize> {
+        self.well_defined &= offset.exact().is_some();
+        let position = offset.exact().unwrap_or(offset.value());
+        usize::try_from(position).ok().filter(|&position| position < self.memory[memory].data.len())
     }
 
     fn offsets(&mut self, offsets: &[Node]) -> Vec<i64> {
         let mut start = vec![];
         for offset in offsets {
             let element = self.scalar(offset);
-            self.lawful &= element.exact().is_some();
+            self.well_defined &= element.exact().is_some();
             start.push(element.exact().unwrap_or(element.value()) as i64);
         }
         start
     }
 
-    fn place_in_view(&self, memory: usize, start: &[i64], index: &[usize]) -> Option<usize> {
+    fn view_index(&self, memory: usize, start: &[i64], index: &[usize]) -> Option<usize> {
         let contents = &self.memory[memory];
         let at: Vec<i64> =
             start.iter().zip(index).map(|(start, &i)| start.saturating_add(i as i64)).collect();
@@ -292,8 +292,8 @@ impl Machine<'_> {
             Op::Length(memory) => Tile::scalar(Element::whole(self.memory[*memory].data.len() as i128)),
             Op::LoadView(memory) => {
                 let start = self.offsets(&node.args);
-                Tile::build(shape, |index| match self.place_in_view(*memory, &start, index) {
-                    Some(place) => self.memory[*memory].data[place],
+                Tile::build(shape, |index| match self.view_index(*memory, &start, index) {
+                    Some(position) => self.memory[*memory].data[position],
                     None => Element::zero(dtype),
                 })
             }
@@ -324,30 +324,31 @@ impl Machine<'_> {
                     _ => None,
                 };
                 let constant = amount.is_some_and(|amount| amount < 31);
-                let name = if constant { BY_CONSTANT } else { *name };
+                let name = if constant { CONSTANT_SHIFT } else { *name };
                 lanes(&args, &mut |a| lanewise(name, dtype, a))
             }
             Op::Compare(name) => {
                 let mut all = true;
                 let tile = lanes(&args, &mut |a| {
-                    let (element, lawful) = compare(name, a[0], a[1]);
-                    all &= lawful;
+                    let (element, well_defined) = compare(name, a[0], a[1]);
+                    all &= well_defined;
                     element
                 });
-                self.lawful &= all;
+                self.well_defined &= all;
                 tile
             }
-            Op::Select => lanes(&args, &mut |a| if a[0].holds() { a[1].leaf() } else { a[2].leaf() }),
+            Op::Select => lanes(&args, &mut |a| if a[0].is_true() { a[1].leaf() } else { a[2].leaf() }),
             Op::Cast => args[0].map(|element| cast(element, from, dtype)),
             Op::Bitcast => args[0].map(|element| Element::of_bytes(&element.bytes(from), dtype)),
             Op::Load(memory) => {
                 let mut loaded = |a: &[Element]| {
                     let other = a.get(2).copied().unwrap_or(Element::zero(dtype)).leaf();
-                    if a.len() > 1 && !a[1].holds() {
-                        self.lawful &= a[0].exact().is_some();
+                    if a.len() > 1 && !a[1].is_true() {
+                        self.well_defined &= a[0].exact().is_some();
                         return other;
                     }
-                    self.place(*memory, a[0]).map_or(other, |place| self.memory[*memory].data[place])
+                    self.slice_index(*memory, a[0])
+                        .map_or(other, |position| self.memory[*memory].data[position])
                 };
                 lanes(&args, &mut loaded)
             }
@@ -365,13 +366,13 @@ impl Machine<'_> {
                 }
                 self.node(&function.body)
             }
-            _ => rearranged(node, &args.iter().map(Tile::leaves).collect::<Vec<_>>()),
+            _ => line_operation(node, &args.iter().map(Tile::leaves).collect::<Vec<_>>()),
         }
     }
 }
 
-/// Operations on lines of elements; what they give, nothing more is known of.
-fn rearranged(node: &Node, args: &[Tile]) -> Tile {
+/// Operations on lines of elements along an axis; their results are plain values.
+fn line_operation(node: &Node, args: &[Tile]) -> Tile {
     let (dtype, shape) = (node.ty.dtype, &node.ty.shape);
     let from = node.args[0].ty.dtype;
     let x = &args[0];
@@ -413,23 +414,23 @@ fn rearranged(node: &Node, args: &[Tile]) -> Tile {
             line
         }),
         Op::Argsort { axis, descending } => each(*axis, &|line| {
-            let places = sorted_places(&line, *descending);
-            places.into_iter().map(|place| Element::whole(place as i128)).collect()
+            let positions = argsort(&line, *descending);
+            positions.into_iter().map(|position| Element::whole(position as i128)).collect()
         }),
         Op::Gather(axis) => Tile::build(shape, |index| {
-            let place = args[1].at(index).value();
+            let position = args[1].at(index).value();
             let mut own = index.to_vec();
-            match usize::try_from(place) {
-                Ok(place) if place < x.shape[*axis] => {
-                    own[*axis] = place;
+            match usize::try_from(position) {
+                Ok(position) if position < x.shape[*axis] => {
+                    own[*axis] = position;
                     x.at(&own)
                 }
                 _ => Element::zero(dtype),
             }
         }),
         Op::Slice { axis, start } => each(*axis, &|line| line[*start..start + shape[*axis]].to_vec()),
-        Op::Index { axis, place } => {
-            Tile { shape: shape.clone(), data: x.lines(*axis).iter().map(|line| line[*place]).collect() }
+        Op::Index { axis, position } => {
+            Tile { shape: shape.clone(), data: x.lines(*axis).iter().map(|line| line[*position]).collect() }
         }
         Op::Flip(axis) => each(*axis, &|line| line.into_iter().rev().collect()),
         Op::Cat(axis) => {
@@ -476,7 +477,7 @@ fn combined(combine: Combine, dtype: DType, a: Element, b: Element) -> Element {
     match combine {
         Combine::Operator(symbol) => lanewise(symbol, dtype, &[a, b]).leaf(),
         Combine::Larger => {
-            if compare(">", a, b).0.holds() {
+            if compare(">", a, b).0.is_true() {
                 a
             } else {
                 b
@@ -497,13 +498,13 @@ fn order(a: &Element, b: &Element) -> std::cmp::Ordering {
 }
 
 /// Equal elements keep their order.
-fn sorted_places(line: &[Element], descending: bool) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..line.len()).collect();
-    places.sort_by(|&a, &b| {
+fn argsort(line: &[Element], descending: bool) -> Vec<usize> {
+    let mut positions: Vec<usize> = (0..line.len()).collect();
+    positions.sort_by(|&a, &b| {
         let order = order(&line[a], &line[b]);
         if descending { order.reverse() } else { order }
     });
-    places
+    positions
 }
 
 fn reduced(name: &str, from: DType, dtype: DType, line: &[Element]) -> Element {
@@ -526,16 +527,16 @@ fn reduced(name: &str, from: DType, dtype: DType, line: &[Element]) -> Element {
 
 /// The first NaN, or the first of the extreme elements.
 fn first_extreme(line: &[Element], largest: bool) -> usize {
-    if let Some(place) =
+    if let Some(position) =
         line.iter().position(|element| matches!(element, Element::Float(float) if float.is_nan()))
     {
-        return place;
+        return position;
     }
-    let better = |a: Element, b: Element| compare(if largest { ">" } else { "<" }, a, b).0.holds();
+    let better = |a: Element, b: Element| compare(if largest { ">" } else { "<" }, a, b).0.is_true();
     (1..line.len()).fold(0, |best, i| if better(line[i], line[best]) { i } else { best })
 }
 
-/// The two tiles of an operation that gives two.
+/// The two results of an operation.
 fn pair(pair: &Pair, dtype: DType, args: &[Tile]) -> [Tile; 2] {
     let x = &args[0];
     let without = |axis: usize| {
@@ -546,30 +547,32 @@ fn pair(pair: &Pair, dtype: DType, args: &[Tile]) -> [Tile; 2] {
     match pair {
         Pair::Split => {
             let lines = x.lines(x.shape.len() - 1);
-            [0, 1].map(|side| Tile {
+            [0, 1].map(|branch| Tile {
                 shape: without(x.shape.len() - 1),
-                data: lines.iter().map(|line| line[side]).collect(),
+                data: lines.iter().map(|line| line[branch]).collect(),
             })
         }
         Pair::TopK { axis, k } => {
             let lines = x.lines(*axis);
-            let places: Vec<Vec<usize>> =
-                lines.iter().map(|line| sorted_places(line, true)[..*k].to_vec()).collect();
-            let values = lines.iter().zip(&places);
-            let values: Vec<Vec<Element>> =
-                values.map(|(line, places)| places.iter().map(|&place| line[place]).collect()).collect();
-            let whole =
-                |places: &Vec<usize>| places.iter().map(|&place| Element::whole(place as i128)).collect();
-            let places: Vec<Vec<Element>> = places.iter().map(whole).collect();
-            [x.of_lines(*axis, &values), x.of_lines(*axis, &places)]
+            let positions: Vec<Vec<usize>> =
+                lines.iter().map(|line| argsort(line, true)[..*k].to_vec()).collect();
+            let values = lines.iter().zip(&positions);
+            let values: Vec<Vec<Element>> = values
+                .map(|(line, positions)| positions.iter().map(|&position| line[position]).collect())
+                .collect();
+            let whole = |positions: &Vec<usize>| {
+                positions.iter().map(|&position| Element::whole(position as i128)).collect()
+            };
+            let positions: Vec<Vec<Element>> = positions.iter().map(whole).collect();
+            [x.of_lines(*axis, &values), x.of_lines(*axis, &positions)]
         }
         Pair::MaxIndex(axis) | Pair::MinIndex(axis) => {
             let lines = x.lines(*axis);
             let largest = matches!(pair, Pair::MaxIndex(_));
-            let places: Vec<usize> = lines.iter().map(|line| first_extreme(line, largest)).collect();
-            let values = lines.iter().zip(&places).map(|(line, &place)| line[place]).collect();
-            let places = places.into_iter().map(|place| Element::whole(place as i128)).collect();
-            [Tile { shape: without(*axis), data: values }, Tile { shape: without(*axis), data: places }]
+            let positions: Vec<usize> = lines.iter().map(|line| first_extreme(line, largest)).collect();
+            let values = lines.iter().zip(&positions).map(|(line, &position)| line[position]).collect();
+            let positions = positions.into_iter().map(|position| Element::whole(position as i128)).collect();
+            [Tile { shape: without(*axis), data: values }, Tile { shape: without(*axis), data: positions }]
         }
         Pair::AffineScan { axis, reverse } => {
             let lines = x.lines(*axis).into_iter().zip(args[1].lines(*axis));

@@ -1,7 +1,7 @@
 //! Random expressions of a wanted type.
 
-use super::element::{Element, wrap, wrap_most};
-use super::generate::{Generator, MOST, SPAN, Variable};
+use super::element::{Element, max_value, wrap};
+use super::generate::{Generator, MAX_STORED, PROGRAM_STRIDE, Variable};
 use super::program::{Combine, Memory, Node, Op, Type};
 use super::tile::count;
 use crate::support::dtype::DType;
@@ -29,8 +29,8 @@ impl Node {
 }
 
 impl Generator {
-    /// Whether the value may be known when the kernel is built, where overflow and division by zero are mistakes.
-    fn constant(&self, node: &Node) -> bool {
+    /// Whether the value may be a build-time constant, where overflow and division by zero are errors.
+    fn is_constant(&self, node: &Node) -> bool {
         match &node.op {
             Op::Number(_) => true,
             Op::Variable(index) => {
@@ -38,14 +38,14 @@ impl Generator {
             }
             Op::Scalar(_) | Op::ProgramId(_) | Op::Arange(_) | Op::Length(_) => false,
             Op::Load(_) | Op::LoadView(_) => false,
-            _ => node.args.iter().all(|arg| self.constant(arg)),
+            _ => node.args.iter().all(|arg| self.is_constant(arg)),
         }
     }
 
-    /// An expression that is not known when the kernel is built.
+    /// An expression that is no build-time constant.
     pub fn varying(&mut self, ty: &Type, depth: usize) -> Node {
         let node = self.expression(ty, depth);
-        if self.constant(&node) { self.data(ty) } else { node }
+        if self.is_constant(&node) { self.data(ty) } else { node }
     }
 
     /// A small number, not 0.
@@ -54,7 +54,7 @@ impl Generator {
         let negative = self.random.below(3) == 0 && (dtype.is_float() || wrap(dtype, -1) < 0);
         match dtype {
             DType::Bool => Node::literal(dtype, value & 1),
-            _ if self.random.below(12) == 0 && !dtype.is_float() => Node::literal(dtype, wrap_most(dtype)),
+            _ if self.random.below(12) == 0 && !dtype.is_float() => Node::literal(dtype, max_value(dtype)),
             _ => Node::literal(dtype, if negative { -value } else { value }),
         }
     }
@@ -66,7 +66,7 @@ impl Generator {
     }
 
     /// `0, 1, 2, ..` in row-major order.
-    pub fn ramp(&mut self, shape: &[usize]) -> Node {
+    pub fn iota(&mut self, shape: &[usize]) -> Node {
         let ty = Type::new(DType::I32, shape);
         let line = |extent: usize| Node::of(Op::Arange(0), vec![], &Type::new(DType::I32, &[extent]));
         if shape.len() == 1 {
@@ -78,10 +78,10 @@ impl Generator {
         if legal(count(shape)) && (shape.len() > 2 || self.random.below(2) == 0) {
             return Node::of(Op::Reshape, vec![line(count(shape))], &ty);
         }
-        let mut sum: Option<Node> = None;
+        let mut acc: Option<Node> = None;
         for (axis, &extent) in shape.iter().enumerate() {
             let mut node = line(extent);
-            // Axes before and behind, one at a time.
+            // Expands the other axes one at a time.
             for _ in axis + 1..shape.len() {
                 let mut wider = node.ty.clone();
                 wider.shape.push(1);
@@ -98,24 +98,24 @@ impl Generator {
                 let own = node.ty.clone();
                 node = Node::operator("*", node, Node::literal(DType::I32, stride), &own);
             }
-            sum = Some(match sum {
+            acc = Some(match acc {
                 None => node,
-                Some(sum) => {
+                Some(acc) => {
                     let both: Vec<usize> =
-                        sum.ty.shape.iter().zip(&node.ty.shape).map(|(&a, &b)| a.max(b)).collect();
-                    Node::operator("+", sum, node, &Type::new(DType::I32, &both))
+                        acc.ty.shape.iter().zip(&node.ty.shape).map(|(&a, &b)| a.max(b)).collect();
+                    Node::operator("+", acc, node, &Type::new(DType::I32, &both))
                 }
             });
         }
-        sum.expect("an axis")
+        acc.expect("an axis")
     }
 
-    /// A load, so nothing that is known.
+    /// A load, which is never a constant.
     fn data(&mut self, ty: &Type) -> Node {
         let read = |memory: &Memory| !memory.written && memory.view.is_none() && memory.dtype == ty.dtype;
         match self.memory.iter().position(read) {
             Some(memory) => {
-                let offset = self.simple_places(&ty.shape);
+                let offset = self.simple_offsets(&ty.shape);
                 Node::of(Op::Load(memory), vec![offset], ty)
             }
             None => {
@@ -125,10 +125,10 @@ impl Generator {
         }
     }
 
-    fn simple_places(&mut self, shape: &[usize]) -> Node {
-        let ramp = self.ramp(shape);
+    fn simple_offsets(&mut self, shape: &[usize]) -> Node {
+        let iota = self.iota(shape);
         let start = Node::literal(DType::I32, self.random.below(64) as i128);
-        Node::operator("+", ramp, start, &Type::new(DType::I32, shape))
+        Node::operator("+", iota, start, &Type::new(DType::I32, shape))
     }
 
     fn variables_of(&self, ty: &Type) -> Vec<Variable> {
@@ -137,7 +137,7 @@ impl Generator {
 
     fn pick(&mut self, ty: &Type) -> Option<Node> {
         let choices = self.variables_of(ty);
-        // What was made last is used first.
+        // Recent variables are preferred.
         let recent = choices.len().saturating_sub(4);
         let choices = if self.random.below(3) == 0 { &choices[..] } else { &choices[recent..] };
         (!choices.is_empty()).then(|| {
@@ -171,7 +171,7 @@ impl Generator {
         }
     }
 
-    /// A value made of the variables in sight alone, element by element.
+    /// A lanewise expression of the variables in scope.
     pub fn of_variables(&mut self, ty: &Type, depth: usize) -> Node {
         let own = |generator: &mut Generator| {
             let variables = generator.variables_of(ty);
@@ -224,7 +224,7 @@ impl Generator {
         } else {
             self.varying(&first, depth)
         };
-        let b = if second.shape.is_empty() && self.random.below(2) == 0 && !self.constant(&a) {
+        let b = if second.shape.is_empty() && self.random.below(2) == 0 && !self.is_constant(&a) {
             self.number(ty.dtype)
         } else {
             self.varying(&second, depth)
@@ -322,7 +322,7 @@ impl Generator {
     fn select(&mut self, ty: &Type, depth: usize) -> Node {
         let [a, b] = self.operands(ty, depth);
         let condition = self.expression(&ty.with(DType::Bool), depth);
-        if self.constant(&condition) {
+        if self.is_constant(&condition) {
             return a_of_shape(a, b, ty);
         }
         Node::of(Op::Select, vec![condition, a, b], ty)
@@ -394,20 +394,23 @@ impl Generator {
         let own =
             |memory: &Memory| memory.written == written && memory.dtype == ty.dtype && memory.view.is_none();
         let Some(memory) = self.memory.iter().position(own) else { return self.data(ty) };
-        let mut args =
-            vec![if written { self.written_places(&ty.shape, depth) } else { self.places(&ty.shape, depth) }];
+        let mut args = vec![if written {
+            self.written_offsets(&ty.shape, depth)
+        } else {
+            self.offsets(&ty.shape, depth)
+        }];
         if self.random.below(2) == 0 {
             let mask = match self.random.below(2) {
                 0 => {
                     let limit = Node::of(Op::Scalar(1), vec![], &Type::scalar(DType::I32));
-                    let ramp = if ty.shape.is_empty() {
+                    let iota = if ty.shape.is_empty() {
                         Node::of(Op::Scalar(0), vec![], &Type::scalar(DType::I32))
                     } else {
-                        self.ramp(&ty.shape)
+                        self.iota(&ty.shape)
                     };
                     Node::of(
                         Op::Compare(self.random.of(&COMPARISONS)),
-                        vec![ramp, limit],
+                        vec![iota, limit],
                         &ty.with(DType::Bool),
                     )
                 }
@@ -424,30 +427,30 @@ impl Generator {
         Node::of(Op::Load(memory), args, ty)
     }
 
-    /// Places that this program alone writes.
-    fn written_places(&mut self, shape: &[usize], depth: usize) -> Node {
-        if count(shape) <= MOST && self.random.below(2) == 0 {
-            return self.own_places(shape);
+    /// Offsets that only this program writes.
+    fn written_offsets(&mut self, shape: &[usize], depth: usize) -> Node {
+        if count(shape) <= MAX_STORED && self.random.below(2) == 0 {
+            return self.own_offsets(shape);
         }
         let (ty, scalar) = (Type::new(DType::I32, shape), Type::scalar(DType::I32));
         let wild = self.varying(&ty, depth);
         let wild = self.masked(wild, 1023);
         let program = Node::of(Op::ProgramId(0), vec![], &scalar);
-        let base = Node::operator("*", program, Node::literal(DType::I32, SPAN), &scalar);
+        let base = Node::operator("*", program, Node::literal(DType::I32, PROGRAM_STRIDE), &scalar);
         Node::operator("+", base, wild, &ty)
     }
 
     /// Offsets of any kind.
-    fn places(&mut self, shape: &[usize], depth: usize) -> Node {
+    fn offsets(&mut self, shape: &[usize], depth: usize) -> Node {
         let dtype = self.random.of(&[DType::I32, DType::I32, DType::I32, DType::I64]);
         let (ty, scalar) = (Type::new(dtype, shape), Type::scalar(dtype));
         let literal = |value: i128| Node::literal(dtype, value);
         match self.random.below(8) {
             0 | 1 => {
                 let ty = Type::new(DType::I32, shape);
-                let places = self.simple_places(shape);
+                let offsets = self.simple_offsets(shape);
                 let start = self.varying(&Type::scalar(DType::I32), depth.min(1));
-                Node::operator("+", places, start, &ty)
+                Node::operator("+", offsets, start, &ty)
             }
             2 => {
                 let wild = self.varying(&ty, depth);
@@ -467,10 +470,10 @@ impl Generator {
                 Node::operator(">>", wild, shift, &ty)
             }
             6 => {
-                let factor = self.varying(&scalar, depth.min(1));
+                let multiplier = self.varying(&scalar, depth.min(1));
                 let wild = self.varying(&ty, depth);
                 let wild = self.masked(wild, 15);
-                Node::operator("*", wild, factor, &ty)
+                Node::operator("*", wild, multiplier, &ty)
             }
             _ => self.varying(&ty, depth),
         }
@@ -506,13 +509,13 @@ impl Generator {
         let axis = self.random.below(shape.len() + 1);
         let mut longer = shape.to_vec();
         longer.insert(axis, self.random.of(&[1, 2, 3, 4, 8, 16, 12]));
-        (count(&longer) <= 2 * MOST && longer.len() <= 4).then_some((axis, longer))
+        (count(&longer) <= 2 * MAX_STORED && longer.len() <= 4).then_some((axis, longer))
     }
 
     fn reduced(&mut self, ty: &Type, depth: usize) -> Option<Node> {
         let dtype = ty.dtype;
-        let kept = ty.shape.iter().position(|&extent| extent == 1);
-        let (axis, keep, shape) = match (kept, self.random.below(3)) {
+        let unit_axis = ty.shape.iter().position(|&extent| extent == 1);
+        let (axis, keep, shape) = match (unit_axis, self.random.below(3)) {
             (Some(axis), 0 | 1) => {
                 let mut shape = ty.shape.clone();
                 shape[axis] = self.random.of(&[2, 4, 8, 5]);
@@ -605,7 +608,7 @@ impl Generator {
             return Some(Node::of(Op::Argsort { axis, descending }, vec![value], ty));
         }
         let value = self.varying(ty, depth);
-        // Zeros of either sign are equal, so that their order would be anyone's.
+        // Zeros of either sign are equal, so that their order would be undefined.
         let value = if ty.dtype.is_float() {
             Node::operator("+", value, Node::literal(ty.dtype, 0), ty)
         } else {
@@ -672,14 +675,14 @@ impl Generator {
         let rank = shape.len();
         if self.random.below(3) == 0 || rank == 0 {
             let (axis, longer) = self.inserted(shape)?;
-            let place = self.random.below(longer[axis]);
+            let position = self.random.below(longer[axis]);
             let value = self.varying(&Type::new(ty.dtype, &longer), depth);
-            return Some(Node::of(Op::Index { axis, place }, vec![value], ty));
+            return Some(Node::of(Op::Index { axis, position }, vec![value], ty));
         }
         let axis = self.random.below(rank);
         let mut source = shape.clone();
         source[axis] = self.random.of(&[2, 4, 8, 16, 32, 3]);
-        if count(&source) > 2 * MOST {
+        if count(&source) > 2 * MAX_STORED {
             return None;
         }
         match self.random.below(4) {

@@ -1,19 +1,19 @@
-//! Tokens that are hardly a kernel, through the macro: its answer is code or mistakes, never a panic and never late.
+//! Mutated token streams through the macro: it returns code or errors, never panics and never takes too long.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
-use super::flat::{Flat, flatten, unflatten};
 use super::generate;
+use super::token_list::{FlatToken, flatten, unflatten};
 use crate::devtools::fuzzgen::SplitMix64;
 use crate::driver::options::BuildOptions;
 use crate::tests::robust::survive;
 use crate::tests::site::Site;
 use crate::{compile_module_with, compile_with};
 
-/// How long the children that lower may be silent.
+/// How long the child processes that lower may print nothing.
 const LIMIT: Duration = Duration::from_secs(500);
 
 const WORDS: [&str; 44] = [
@@ -105,7 +105,7 @@ const SEEDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What is changed: kernels written by hand, and random ones.
+/// The kernels to mutate: written by hand, and random ones.
 struct Corpus {
     kernels: Vec<TokenStream>,
 }
@@ -131,15 +131,15 @@ impl Corpus {
         Corpus { kernels }
     }
 
-    fn pick(&self, random: &mut SplitMix64) -> Vec<Flat> {
-        let mut flat = vec![];
-        flatten(self.kernels[random.below(self.kernels.len())].clone(), &mut flat);
-        flat
+    fn pick(&self, random: &mut SplitMix64) -> Vec<FlatToken> {
+        let mut token_list = vec![];
+        flatten(self.kernels[random.below(self.kernels.len())].clone(), &mut token_list);
+        token_list
     }
 }
 
-fn word(random: &mut SplitMix64) -> Flat {
-    Flat::Token(match random.below(7) {
+fn word(random: &mut SplitMix64) -> FlatToken {
+    FlatToken::Token(match random.below(7) {
         0..=2 => Ident::new(random.of(&WORDS), Span::call_site()).into(),
         3 => {
             let value = random.of(&[0, 1, 2, 3, 64, 100, 1 << 20, 1 << 31, u64::MAX]);
@@ -157,44 +157,47 @@ fn word(random: &mut SplitMix64) -> Flat {
 
 /// Changes of any token.
 fn changed(corpus: &Corpus, random: &mut SplitMix64) -> TokenStream {
-    let mut flat = corpus.pick(random);
+    let mut token_list = corpus.pick(random);
     for _ in 0..1 + random.below(4) {
-        let at = random.below(flat.len());
-        let other = random.below(flat.len());
+        let at = random.below(token_list.len());
+        let other = random.below(token_list.len());
         match random.below(6) {
-            0 => drop(flat.remove(at)),
-            1 => flat.insert(at, flat[at].clone()),
-            2 => flat.swap(at, other),
-            3 => flat[at] = word(random),
-            4 => flat.insert(at, word(random)),
+            0 => drop(token_list.remove(at)),
+            1 => token_list.insert(at, token_list[at].clone()),
+            2 => token_list.swap(at, other),
+            3 => token_list[at] = word(random),
+            4 => token_list.insert(at, word(random)),
             _ => {
                 // A piece of another kernel.
                 let from = corpus.pick(random);
                 let start = random.below(from.len());
                 let end = (start + 1 + random.below(20)).min(from.len());
-                let until = (at + random.below(8)).min(flat.len());
-                flat.splice(at..until, from[start..end].iter().cloned());
+                let until = (at + random.below(8)).min(token_list.len());
+                token_list.splice(at..until, from[start..end].iter().cloned());
             }
         }
-        if flat.is_empty() {
+        if token_list.is_empty() {
             break;
         }
     }
-    unflatten(&flat)
+    unflatten(&token_list)
 }
 
 /// Whether one token can stand where the other does, as far as the grammar goes.
-fn alike(a: &Flat, b: &Flat) -> bool {
+fn alike(a: &FlatToken, b: &FlatToken) -> bool {
     let operator =
         |punct: &Punct| punct.spacing() == Spacing::Alone && "+-*/%&|^<>".contains(punct.as_char());
     match (a, b) {
-        (Flat::Token(TokenTree::Ident(a)), Flat::Token(TokenTree::Ident(b))) => {
+        (FlatToken::Token(TokenTree::Ident(a)), FlatToken::Token(TokenTree::Ident(b))) => {
             [a, b].iter().all(|name| syn::parse_str::<Ident>(&name.to_string()).is_ok())
         }
-        (Flat::Token(TokenTree::Literal(_)), Flat::Token(TokenTree::Literal(_) | TokenTree::Ident(_))) => {
-            true
+        (
+            FlatToken::Token(TokenTree::Literal(_)),
+            FlatToken::Token(TokenTree::Literal(_) | TokenTree::Ident(_)),
+        ) => true,
+        (FlatToken::Token(TokenTree::Punct(a)), FlatToken::Token(TokenTree::Punct(b))) => {
+            operator(a) && operator(b)
         }
-        (Flat::Token(TokenTree::Punct(a)), Flat::Token(TokenTree::Punct(b))) => operator(a) && operator(b),
         _ => false,
     }
 }
@@ -202,42 +205,42 @@ fn alike(a: &Flat, b: &Flat) -> bool {
 /// Changes that leave what Rust's grammar takes, mostly: names, numbers and operators for others, and statements that
 /// are missing, there twice or from elsewhere.
 fn mistaken(corpus: &Corpus, random: &mut SplitMix64) -> TokenStream {
-    let mut flat = corpus.pick(random);
+    let mut token_list = corpus.pick(random);
     for _ in 0..1 + random.below(3) {
         if random.below(4) == 0 {
-            let (own, other) = (statement(&flat, random), corpus.pick(random));
+            let (own, other) = (statement(&token_list, random), corpus.pick(random));
             let (Some(own), Some(new)) = (own, statement(&other, random)) else { continue };
             let new = match random.below(3) {
                 0 => vec![],
-                1 => [&flat[own.clone()], &flat[own.clone()]].concat(),
-                _ => [&flat[own.clone()], &other[new]].concat(),
+                1 => [&token_list[own.clone()], &token_list[own.clone()]].concat(),
+                _ => [&token_list[own.clone()], &other[new]].concat(),
             };
-            flat.splice(own, new);
+            token_list.splice(own, new);
             continue;
         }
-        let from = if random.below(2) == 0 { flat.clone() } else { corpus.pick(random) };
+        let from = if random.below(2) == 0 { token_list.clone() } else { corpus.pick(random) };
         for _ in 0..50 {
-            let at = random.below(flat.len());
+            let at = random.below(token_list.len());
             let new =
                 if random.below(3) == 0 { word(random) } else { from[random.below(from.len())].clone() };
-            if alike(&flat[at], &new) {
-                flat[at] = new;
+            if alike(&token_list[at], &new) {
+                token_list[at] = new;
                 break;
             }
         }
     }
-    unflatten(&flat)
+    unflatten(&token_list)
 }
 
 /// Tokens from behind one semicolon to the next, in one block.
-fn statement(flat: &[Flat], random: &mut SplitMix64) -> Option<Range<usize>> {
-    let ends = |token: &Flat| matches!(token, Flat::Token(TokenTree::Punct(punct)) if punct.as_char() == ';');
-    let semicolons: Vec<usize> = (0..flat.len()).filter(|&i| ends(&flat[i])).collect();
+fn statement(token_list: &[FlatToken], random: &mut SplitMix64) -> Option<Range<usize>> {
+    let ends = |token: &FlatToken| matches!(token, FlatToken::Token(TokenTree::Punct(punct)) if punct.as_char() == ';');
+    let semicolons: Vec<usize> = (0..token_list.len()).filter(|&i| ends(&token_list[i])).collect();
     let whole = |range: &Range<usize>| {
-        let depth = flat[range.clone()].iter().try_fold(0usize, |depth, token| match token {
-            Flat::Open(_) => Some(depth + 1),
-            Flat::Close => depth.checked_sub(1),
-            Flat::Token(_) => Some(depth),
+        let depth = token_list[range.clone()].iter().try_fold(0usize, |depth, token| match token {
+            FlatToken::Open(_) => Some(depth + 1),
+            FlatToken::Close => depth.checked_sub(1),
+            FlatToken::Token(_) => Some(depth),
         });
         depth == Some(0)
     };
@@ -247,15 +250,15 @@ fn statement(flat: &[Flat], random: &mut SplitMix64) -> Option<Range<usize>> {
 }
 
 fn soup(random: &mut SplitMix64) -> TokenStream {
-    let mut flat: Vec<Flat> = vec![];
+    let mut token_list: Vec<FlatToken> = vec![];
     for _ in 0..random.below(60) {
-        flat.push(match random.below(8) {
-            0 => Flat::Open(random.of(&[Delimiter::Parenthesis, Delimiter::Brace, Delimiter::Bracket])),
-            1 => Flat::Close,
+        token_list.push(match random.below(8) {
+            0 => FlatToken::Open(random.of(&[Delimiter::Parenthesis, Delimiter::Brace, Delimiter::Bracket])),
+            1 => FlatToken::Close,
             _ => word(random),
         });
     }
-    let body = unflatten(&flat);
+    let body = unflatten(&token_list);
     quote::quote! {
         #[fuse_kernel(T = [f32], N = [64])]
         fn k<T: Float, const N: usize>(x0: &[T], out1: &mut [T], s0: i32) { #body }

@@ -1,6 +1,6 @@
-//! Random kernels: declarations and statements. The same number gives the same kernel.
+//! Random kernels: declarations and statements. The same seed gives the same kernel.
 
-use super::element::{Element, round, wrap, wrap_least, wrap_most};
+use super::element::{Element, max_value, min_value, round, wrap};
 use super::evaluate::{Contents, Launch};
 use super::program::{
     Block, Function, Memory, Node, Op, Pair, PairStyle, Pattern, Program, Range, RangeForm, Statement, Type,
@@ -9,10 +9,10 @@ use super::tile::count;
 use crate::devtools::fuzzgen::SplitMix64;
 use crate::support::dtype::DType;
 
-/// How far the places that one program writes lie from those of the next.
-pub const SPAN: i128 = 2048;
+/// The distance between the elements that one program writes and those of the next.
+pub const PROGRAM_STRIDE: i128 = 2048;
 /// The most elements of a tile that is written.
-pub const MOST: usize = 256;
+pub const MAX_STORED: usize = 256;
 
 const SHAPES: [&[usize]; 14] = [
     &[64],
@@ -47,7 +47,7 @@ const DTYPES: [DType; 13] = [
     DType::F64,
 ];
 
-/// A variable in sight.
+/// A variable in scope.
 #[derive(Clone, Debug)]
 pub struct Variable {
     pub index: usize,
@@ -66,12 +66,12 @@ pub struct Generator {
     pub variables: usize,
     pub shapes: Vec<Vec<usize>>,
     pub dtypes: Vec<DType>,
-    /// Loops and branches around.
+    /// The nesting depth of loops and branches.
     depth: usize,
     loops: usize,
 }
 
-/// The kernel of a number.
+/// The kernel of a seed.
 pub fn generate(seed: u64) -> Program {
     let mut random = SplitMix64::new(seed);
     let shapes = (0..3).map(|_| random.of(&SHAPES).to_vec()).collect();
@@ -153,7 +153,7 @@ fn contents(memory: &Memory, grid: i128, random: &mut SplitMix64) -> Contents {
             }
             1 + shape.iter().zip(&strides).map(|(extent, stride)| (extent - 1) * stride).sum::<i64>() as usize
         }
-        None if memory.written => (grid * SPAN) as usize - random.of(&[0, 0, 0, 100, 1000]),
+        None if memory.written => (grid * PROGRAM_STRIDE) as usize - random.of(&[0, 0, 0, 100, 1000]),
         None => random.of(&[1, 7, 64, 200, 256, 1000, 4096]),
     };
     let data = (0..len).map(|_| element(memory.dtype, random)).collect();
@@ -169,7 +169,7 @@ fn element(dtype: DType, random: &mut SplitMix64) -> Element {
     }
     let value = if wild {
         let bits = i128::from(random.bits());
-        random.of(&[bits, wrap_least(dtype), wrap_most(dtype), bits >> 40])
+        random.of(&[bits, min_value(dtype), max_value(dtype), bits >> 40])
     } else {
         random.below(60) as i128 - 10
     };
@@ -260,8 +260,8 @@ impl Generator {
         block
     }
 
-    fn statements(&mut self, most: usize) -> Block {
-        let count = 1 + self.random.below(most);
+    fn statements(&mut self, max_count: usize) -> Block {
+        let count = 1 + self.random.below(max_count);
         self.block(|generator, block| (0..count).for_each(|_| generator.statement(block)))
     }
 
@@ -336,7 +336,7 @@ impl Generator {
             shape
         };
         let (pair, args, results) = match self.random.below(4) {
-            0 if count(&ty.shape) <= MOST / 2 => {
+            0 if count(&ty.shape) <= MAX_STORED / 2 => {
                 let mut whole = ty.clone();
                 whole.shape.push(2);
                 (Pair::Split, vec![whole], [ty.clone(), ty.clone()])
@@ -356,8 +356,8 @@ impl Generator {
                 let pair =
                     if self.random.below(2) == 0 { Pair::MaxIndex(axis) } else { Pair::MinIndex(axis) };
                 let value = Type { dtype: ty.dtype, shape: without(axis) };
-                let place = value.with(DType::I32);
-                (pair, vec![ty.clone()], [value, place])
+                let position = value.with(DType::I32);
+                (pair, vec![ty.clone()], [value, position])
             }
             _ => return self.assign(block),
         };
@@ -397,10 +397,10 @@ impl Generator {
 
     fn let_if(&mut self, block: &mut Block) {
         let (condition, ty) = (self.condition(), self.any_type());
-        let side = |generator: &mut Generator| {
+        let branch = |generator: &mut Generator| {
             let mut value = None;
             let block = generator.block(|generator, block| {
-                // What leaves would leave the expression without a value.
+                // An exit would leave the expression without a value.
                 for _ in 0..generator.random.below(2) {
                     let own = generator.any_type();
                     let statement = generator.definition(&own, 2);
@@ -410,9 +410,9 @@ impl Generator {
             });
             (block, value.expect("a value"))
         };
-        let sides = Box::new([side(self), side(self)]);
+        let branches = Box::new([branch(self), branch(self)]);
         let variable = self.variable(&ty, false);
-        block.push(Statement::LetIf { variable, condition, sides });
+        block.push(Statement::LetIf { variable, condition, branches });
     }
 
     fn matching(&mut self, block: &mut Block) {
@@ -421,9 +421,9 @@ impl Generator {
         let mut next = 0;
         let mut patterns = vec![];
         for _ in 0..1 + self.random.below(3) {
-            let most = next + self.random.below(2) as i64;
-            patterns.push(Pattern { least: next, most });
-            next = most + 1;
+            let max = next + self.random.below(2) as i64;
+            patterns.push(Pattern { min: next, max });
+            next = max + 1;
         }
         if self.random.below(2) == 0 {
             let ty = self.any_type();
@@ -471,13 +471,13 @@ impl Generator {
         let variable = self.variable(&Type::scalar(dtype), false);
         self.scope.last_mut().expect("the loop variable").constant = unrolled;
         self.loops += 1;
-        let body = self.turn();
+        let body = self.loop_body();
         self.loops -= 1;
         self.scope.truncate(scope);
         block.push(Statement::For { variable, range: Range { start, end, step, form }, body });
     }
 
-    /// A variable for loops to carry.
+    /// Makes sure that a loop has a variable to carry.
     fn carried(&mut self, block: &mut Block) {
         if self.mutable().is_none() || self.random.below(3) == 0 {
             let ty = self.any_type();
@@ -486,9 +486,9 @@ impl Generator {
         }
     }
 
-    fn turn(&mut self) -> Block {
-        let most = if self.depth > 0 { 2 } else { 4 };
-        let count = 1 + self.random.below(most);
+    fn loop_body(&mut self) -> Block {
+        let max_count = if self.depth > 0 { 2 } else { 4 };
+        let count = 1 + self.random.below(max_count);
         self.block(|generator, block| {
             generator.assign(block);
             (0..count).for_each(|_| generator.statement(block));
@@ -504,7 +504,7 @@ impl Generator {
         block.push(Statement::Let { variable: counter, mutable: true, value });
         let condition = (self.random.below(3) == 0).then(|| self.condition());
         self.loops += 1;
-        let body = self.turn();
+        let body = self.loop_body();
         self.loops -= 1;
         block.push(Statement::While { counter, condition, body });
     }
@@ -518,49 +518,50 @@ impl Generator {
         };
         let condition = self.condition();
         let mut then = if self.random.below(2) == 0 { self.statements(1) } else { vec![] };
-        if then.last().is_some_and(leaves) {
+        if then.last().is_some_and(always_exits) {
             return;
         }
         then.push(exit);
         block.push(Statement::If { condition, then, otherwise: vec![] });
     }
 
-    /// Places of this program alone, no two the same, inside of what is its own.
-    pub fn own_places(&mut self, shape: &[usize]) -> Node {
+    /// Distinct offsets inside of the range that only this program writes.
+    pub fn own_offsets(&mut self, shape: &[usize]) -> Node {
         let ty = Type::new(DType::I32, shape);
         let count = count(shape) as i128;
-        let ramp = match self.random.below(6) {
+        let iota = match self.random.below(6) {
             0 => {
-                // `count - 1 - ramp`
-                let ramp = self.ramp(shape);
-                Node::operator("-", Node::literal(DType::I32, count - 1), ramp, &ty)
+                // `count - 1 - iota`
+                let iota = self.iota(shape);
+                Node::operator("-", Node::literal(DType::I32, count - 1), iota, &ty)
             }
             1 => {
-                let ramp = self.ramp(shape);
-                Node::operator("*", ramp, Node::literal(DType::I32, 2), &ty)
+                let iota = self.iota(shape);
+                Node::operator("*", iota, Node::literal(DType::I32, 2), &ty)
             }
             2 if count > 1 && (count as u64).is_power_of_two() => {
                 let bits = self.random.below(count as usize) as i128;
-                let ramp = self.ramp(shape);
-                Node::operator("^", ramp, Node::literal(DType::I32, bits), &ty)
+                let iota = self.iota(shape);
+                Node::operator("^", iota, Node::literal(DType::I32, bits), &ty)
             }
             3 if count > 1 && (count as u64).is_power_of_two() => {
-                let ramp = self.ramp(shape);
-                let product = Node::operator("*", ramp, Node::literal(DType::I32, 13), &ty);
+                let iota = self.iota(shape);
+                let product = Node::operator("*", iota, Node::literal(DType::I32, 13), &ty);
                 Node::operator("&", product, Node::literal(DType::I32, count - 1), &ty)
             }
             4 if shape.len() == 1 && shape[0].is_power_of_two() && shape[0] > 1 => {
                 let tile = self.varying(&ty, 1);
                 Node { op: Op::Argsort { axis: 0, descending: false }, args: vec![tile], ty: ty.clone() }
             }
-            _ => self.ramp(shape),
+            _ => self.iota(shape),
         };
-        let region = self.random.below(SPAN as usize - 2 * MOST) as i128 & !(self.random.of(&[0, 3, 15]));
+        let region = self.random.below(PROGRAM_STRIDE as usize - 2 * MAX_STORED) as i128
+            & !(self.random.of(&[0, 3, 15]));
         let program = Node { op: Op::ProgramId(0), args: vec![], ty: Type::scalar(DType::I32) };
         let scalar = Type::scalar(DType::I32);
-        let base = Node::operator("*", program, Node::literal(DType::I32, SPAN), &scalar);
+        let base = Node::operator("*", program, Node::literal(DType::I32, PROGRAM_STRIDE), &scalar);
         let base = Node::operator("+", base, Node::literal(DType::I32, region), &scalar);
-        Node::operator("+", base, ramp, &ty)
+        Node::operator("+", base, iota, &ty)
     }
 
     fn written(&mut self, dtype: DType) -> usize {
@@ -580,11 +581,11 @@ impl Generator {
             block.push(Statement::StoreView { memory, offsets, value });
             return;
         }
-        if !self.dtypes.contains(&ty.dtype) || count(&ty.shape) > MOST {
+        if !self.dtypes.contains(&ty.dtype) || count(&ty.shape) > MAX_STORED {
             return;
         }
         let memory = self.written(ty.dtype);
-        let offset = self.own_places(&ty.shape);
+        let offset = self.own_offsets(&ty.shape);
         let mask = (self.random.below(3) == 0).then(|| self.expression(&ty.with(DType::Bool), 2));
         block.push(Statement::Store { memory, offset, value, mask });
     }
@@ -603,22 +604,22 @@ impl Generator {
             "atomic_or",
             "atomic_xor",
         ]);
-        let places = Type::new(DType::I32, &ty.shape);
-        let wild = self.varying(&places, 2);
+        let offsets = Type::new(DType::I32, &ty.shape);
+        let wild = self.varying(&offsets, 2);
         let wild = self.masked(wild, 511);
         let scalar = Type::scalar(DType::I32);
         let program = Node { op: Op::ProgramId(0), args: vec![], ty: scalar.clone() };
-        let base = Node::operator("*", program, Node::literal(DType::I32, SPAN), &scalar);
-        let offset = Node::operator("+", base, wild, &places);
+        let base = Node::operator("*", program, Node::literal(DType::I32, PROGRAM_STRIDE), &scalar);
+        let offset = Node::operator("+", base, wild, &offsets);
         let value = self.varying(&ty, 2);
         let mask = (self.random.below(3) == 0).then(|| self.expression(&ty.with(DType::Bool), 1));
         block.push(Statement::Atomic { name, memory, offset, value, mask });
     }
 
-    /// Stores what is left.
+    /// Stores the last variables.
     fn results(&mut self, block: &mut Block) {
-        let kept: Vec<Variable> = self.scope.iter().rev().take(5).cloned().collect();
-        for variable in kept {
+        let stored: Vec<Variable> = self.scope.iter().rev().take(5).cloned().collect();
+        for variable in stored {
             let value = Node { op: Op::Variable(variable.index), args: vec![], ty: variable.ty };
             self.store(value, block);
         }
@@ -626,14 +627,15 @@ impl Generator {
 }
 
 /// Whether nothing after the statement would run.
-fn leaves(statement: &Statement) -> bool {
+fn always_exits(statement: &Statement) -> bool {
     match statement {
         Statement::Break | Statement::Continue | Statement::Return => true,
         Statement::If { then, otherwise, .. } => {
-            then.last().is_some_and(leaves) && otherwise.last().is_some_and(leaves)
+            then.last().is_some_and(always_exits) && otherwise.last().is_some_and(always_exits)
         }
         Statement::Match { arms, rest, .. } => {
-            rest.last().is_some_and(leaves) && arms.iter().all(|(_, block)| block.last().is_some_and(leaves))
+            rest.last().is_some_and(always_exits)
+                && arms.iter().all(|(_, block)| block.last().is_some_and(always_exits))
         }
         _ => false,
     }

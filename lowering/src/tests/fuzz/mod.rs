@@ -1,30 +1,30 @@
-//! Random kernels through the whole compiler, on the processor at hand against a reference; and what is no kernel.
+//! Fuzz tests: random kernels through the whole compiler and on this CPU against a reference; and mutated tokens.
 //!
-//! `generate` grows a kernel from a number, `program` prints it, `evaluate` says what it computes, element by element in
-//! plain Rust, and `examine` compares. Kernels run in processes of their own (`watch`), so that a crash, an abort or
+//! `generate` makes a kernel from a seed, `program` prints it, `evaluate` is the reference, element by element in
+//! plain Rust, and `differential` compares. Kernels run in processes of their own (`watch`), so that a crash, an abort or
 //! a hang is a finding like any other; `shrink` makes the kernel of a finding smaller.
 //!
-//! A test run takes a few seconds and the numbers of the day; `scripts/fuzz` takes as long as it is told.
+//! A test run takes a few seconds and the seeds of the day; `scripts/fuzz` takes a given time.
 
+mod differential;
 mod element;
 mod evaluate;
-mod examine;
 mod expression;
-mod flat;
-mod found;
 mod garbage;
 mod generate;
 mod program;
+mod regressions;
 mod shrink;
 mod tile;
+mod token_list;
 mod watch;
 
 use std::time::{Duration, Instant, SystemTime};
 
-use watch::{FROM, Finding, SECONDS, Said, WITHOUT, WORK, Work};
+use watch::{FROM, Finding, SECONDS, WITHOUT, WORK, Work, WorkerReport};
 
-/// Processor time that a kernel may take in the compiler, which the tests build with little optimization.
-const LIMIT: Duration = Duration::from_secs(20);
+/// CPU time that a kernel may take in the compiler, which the tests build with little optimization.
+const CPU_TIME_LIMIT: Duration = Duration::from_secs(20);
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -40,14 +40,14 @@ fn today() -> u64 {
 fn fuzz(work: Work, seconds: u64) {
     let seconds = variable(SECONDS).unwrap_or(seconds);
     let mut counts = watch::watch(work, seconds, variable("FUSE_FUZZ_SEED").unwrap_or_else(today));
-    say(&format!("{}: {}", work.name(), counts.text()));
+    print_counts(&format!("{}: {}", work.name(), counts.text()));
     let findings = std::mem::take(&mut counts.findings);
     let texts: Vec<String> = findings.iter().map(|finding| described(work, finding)).collect();
     assert!(texts.is_empty(), "{}", texts.join("\n"));
     assert!(counts.kernels > 0, "nothing was tried");
 }
 
-/// A finding, as small as it gets, and the line that repeats it.
+/// A finding, shrunk, and the command that reproduces it.
 fn described(work: Work, finding: &Finding) -> String {
     let number = finding.number;
     let again = format!("scripts/fuzz 0 {number} {} # does it again", work.name());
@@ -61,7 +61,7 @@ fn described(work: Work, finding: &Finding) -> String {
 }
 
 #[expect(clippy::print_stderr, reason = "the counts are what a longer run is for")]
-fn say(line: &str) {
+fn print_counts(line: &str) {
     eprintln!("{line}");
 }
 
@@ -75,7 +75,7 @@ fn garbage_is_answered() {
     fuzz(Work::Garbage, 5);
 }
 
-/// What `watch` starts: one number after the other until time is up, but one at least.
+/// The worker process of `watch`: one number after the other until time is up, but at least one.
 #[test]
 #[ignore = "a process that the tests above start"]
 fn worker() {
@@ -98,25 +98,26 @@ fn program_worker(number: u64) {
     let without = std::env::var(WITHOUT).unwrap_or_default();
     let dropped: Vec<usize> = without.split(',').filter_map(|number| number.parse().ok()).collect();
     let program = shrink::without(generate::generate(number), &dropped);
-    let report = examine::examine(&program, number).unwrap_or_else(|what| watch::found(&what));
-    if report.lowering > LIMIT {
-        watch::found(&format!("slow: {:?} of processor time", report.lowering));
+    let report =
+        differential::compare(&program, number).unwrap_or_else(|what| watch::exit_with_finding(&what));
+    if report.lowering > CPU_TIME_LIMIT {
+        watch::exit_with_finding(&format!("slow: {:?} of processor time", report.lowering));
     }
     let counts = [
         ("statements", report.statements as u64),
         ("comparisons", report.compared as u64),
-        ("launches_beyond_64_bits", report.unlawful as u64),
+        ("launches_beyond_64_bits", report.undefined as u64),
         ("too_large_for_a_block", u64::from(report.too_large)),
     ];
-    watch::end(&Said { number, lowering: report.lowering.as_millis() as u64, counts: &counts });
+    watch::end(&WorkerReport { number, lowering: report.lowering.as_millis() as u64, counts: &counts });
 }
 
 fn garbage_worker(number: u64) {
-    let start = examine::processor_time();
-    let answer = garbage::expand(number).unwrap_or_else(|what| watch::found(&what));
-    let time = examine::processor_time().saturating_sub(start);
-    if time > LIMIT {
-        watch::found(&format!("slow: {time:?} of processor time"));
+    let start = differential::cpu_time();
+    let answer = garbage::expand(number).unwrap_or_else(|what| watch::exit_with_finding(&what));
+    let time = differential::cpu_time().saturating_sub(start);
+    if time > CPU_TIME_LIMIT {
+        watch::exit_with_finding(&format!("slow: {time:?} of processor time"));
     }
-    watch::end(&Said { number, lowering: time.as_millis() as u64, counts: &[(answer, 1)] });
+    watch::end(&WorkerReport { number, lowering: time.as_millis() as u64, counts: &[(answer, 1)] });
 }

@@ -1,4 +1,4 @@
-//! A kernel as a tree that can be printed, evaluated and made smaller.
+//! The AST of a random kernel, which can be printed, evaluated and shrunk.
 
 use super::element::Element;
 use crate::support::dtype::DType;
@@ -32,7 +32,7 @@ pub struct Node {
     pub ty: Type,
 }
 
-/// Two elements made one by a closure.
+/// The combine closure of a reduction or scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Combine {
     /// `|a, b| a + b` and its like.
@@ -62,7 +62,7 @@ pub enum Op {
     Select,
     Cast,
     Bitcast,
-    /// An offset, then perhaps a mask, then perhaps what stands where it is false.
+    /// An offset, an optional mask, and an optional value where the mask is false.
     Load(usize),
     /// One offset an axis.
     LoadView(usize),
@@ -106,7 +106,7 @@ pub enum Op {
     },
     Index {
         axis: usize,
-        place: usize,
+        position: usize,
     },
     Flip(usize),
     Cat(usize),
@@ -117,7 +117,7 @@ pub enum Op {
     Call(usize),
 }
 
-/// What gives two tiles.
+/// An operation with two results.
 #[derive(Clone, Debug)]
 pub enum Pair {
     Split,
@@ -127,7 +127,7 @@ pub enum Pair {
     },
     MaxIndex(usize),
     MinIndex(usize),
-    /// `x -> a x + b` one after the other.
+    /// Composition of the maps `x -> a x + b`.
     AffineScan {
         axis: usize,
         reverse: bool,
@@ -185,9 +185,9 @@ pub enum Statement {
     LetIf {
         variable: usize,
         condition: Node,
-        sides: Box<[(Block, Node); 2]>,
+        branches: Box<[(Block, Node); 2]>,
     },
-    /// The numbers of each arm, and what it gives; then what all others get.
+    /// The pattern and value of each arm, then the value of `_`.
     LetMatch {
         variable: usize,
         scrutinee: Node,
@@ -223,8 +223,8 @@ pub enum PairStyle {
 
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    pub least: i64,
-    pub most: i64,
+    pub min: i64,
+    pub max: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -247,7 +247,7 @@ pub enum RangeForm {
     Static,
 }
 
-/// What a parameter that is memory is.
+/// A slice or view parameter.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub dtype: DType,
@@ -291,7 +291,7 @@ fn number(element: Element, dtype: DType) -> String {
         Element::Float(float) if float.is_sign_negative() => format!("(-{:?})", -float),
         Element::Float(float) => format!("{float:?}"),
         Element::Integer { value, .. } if dtype == DType::Bool => (value != 0).to_string(),
-        Element::Integer { value, .. } if value == super::element::wrap_least(dtype) && value < 0 => {
+        Element::Integer { value, .. } if value == super::element::min_value(dtype) && value < 0 => {
             format!("{dtype}::MIN")
         }
         Element::Integer { value, .. } if value < 0 => format!("(-{}{dtype})", -value),
@@ -309,7 +309,7 @@ impl Combine {
     }
 }
 
-/// What names memory.
+/// The names of the memory parameters.
 pub type Names = Vec<String>;
 
 impl Node {
@@ -366,7 +366,7 @@ impl Node {
             Op::Slice { axis, start } => {
                 format!("tl::slice({}, {axis}, {start}, {})", arg(0), start + shape[*axis])
             }
-            Op::Index { axis, place } => format!("tl::index({}, {axis}, {place})", arg(0)),
+            Op::Index { axis, position } => format!("tl::index({}, {axis}, {position})", arg(0)),
             Op::Flip(axis) => format!("tl::flip({}, {axis})", arg(0)),
             Op::Cat(axis) => format!("tl::cat({}, {axis})", all()),
             Op::Join => format!("tl::join({})", all()),
@@ -397,15 +397,11 @@ impl Range {
 
 impl Pattern {
     fn text(&self) -> String {
-        if self.least == self.most {
-            self.least.to_string()
-        } else {
-            format!("{}..={}", self.least, self.most)
-        }
+        if self.min == self.max { self.min.to_string() } else { format!("{}..={}", self.min, self.max) }
     }
 
     pub fn takes(&self, value: i128) -> bool {
-        (i128::from(self.least)..=i128::from(self.most)).contains(&value)
+        (i128::from(self.min)..=i128::from(self.max)).contains(&value)
     }
 }
 
@@ -489,11 +485,11 @@ impl Printer<'_> {
                 }
                 self.line("}");
             }
-            Statement::LetIf { variable, condition, sides } => {
+            Statement::LetIf { variable, condition, branches } => {
                 self.line(&format!("let v{variable} = if {} {{", node(condition)));
-                self.block(&sides[0].0, Some(&sides[0].1));
+                self.block(&branches[0].0, Some(&branches[0].1));
                 self.line("} else {");
-                self.block(&sides[1].0, Some(&sides[1].1));
+                self.block(&branches[1].0, Some(&branches[1].1));
                 self.line("};");
             }
             Statement::LetMatch { variable, scrutinee, arms, rest } => {
@@ -593,7 +589,7 @@ impl Statement {
     pub fn blocks(&self) -> Vec<&Block> {
         match self {
             Statement::If { then, otherwise, .. } => vec![then, otherwise],
-            Statement::LetIf { sides, .. } => vec![&sides[0].0, &sides[1].0],
+            Statement::LetIf { branches, .. } => vec![&branches[0].0, &branches[1].0],
             Statement::Match { arms, rest, .. } => {
                 arms.iter().map(|(_, block)| block).chain([rest]).collect()
             }
@@ -602,7 +598,7 @@ impl Statement {
         }
     }
 
-    /// The expressions of its own, not those of the statements within.
+    /// Its own expressions, not those of nested statements.
     pub fn nodes(&self) -> Vec<&Node> {
         match self {
             Statement::Let { value, .. } | Statement::Assign { value, .. } => vec![value],
@@ -613,7 +609,7 @@ impl Statement {
             }
             Statement::StoreView { offsets, value, .. } => offsets.iter().chain([value]).collect(),
             Statement::If { condition, .. } => vec![condition],
-            Statement::LetIf { condition, sides, .. } => vec![condition, &sides[0].1, &sides[1].1],
+            Statement::LetIf { condition, branches, .. } => vec![condition, &branches[0].1, &branches[1].1],
             Statement::LetMatch { scrutinee, arms, rest, .. } => {
                 arms.iter().map(|(_, value)| value).chain([scrutinee, rest]).collect()
             }
@@ -629,8 +625,8 @@ impl Statement {
     pub fn blocks_mut(&mut self) -> Vec<&mut Block> {
         match self {
             Statement::If { then, otherwise, .. } => vec![then, otherwise],
-            Statement::LetIf { sides, .. } => {
-                let [first, second] = &mut **sides;
+            Statement::LetIf { branches, .. } => {
+                let [first, second] = &mut **branches;
                 vec![&mut first.0, &mut second.0]
             }
             Statement::Match { arms, rest, .. } => {
@@ -641,7 +637,7 @@ impl Statement {
         }
     }
 
-    /// The variables that it gives another value.
+    /// The variables that it assigns.
     pub fn assigned(&self, found: &mut Vec<usize>) {
         match self {
             Statement::Assign { variable, .. } => found.push(*variable),

@@ -1,4 +1,4 @@
-//! Makes the kernel of a finding smaller, as long as the same is wrong with it.
+//! Shrinks the kernel of a finding while the finding stays the same.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use super::program::{Block, Node, Op, Program, Statement, Type};
 use super::watch::{Counts, FROM, Finding, SECONDS, WITHOUT, Work, worker};
 use crate::support::dtype::DType;
 
-/// How long it may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long shrinking may take.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// The program without some of its statements, which are numbered as they are printed. A definition that others may need
-/// becomes zeros; one that nothing needs goes.
+/// The program without some of its statements, which are numbered as they are printed. A definition that other
+/// statements may use becomes zeros; an unused one is removed.
 pub fn without(mut program: Program, dropped: &[usize]) -> Program {
     if dropped.is_empty() {
         return program;
     }
     let mut next = 0;
-    program.body = kept(std::mem::take(&mut program.body), dropped, &mut next);
+    program.body = retain(std::mem::take(&mut program.body), dropped, &mut next);
     loop {
         let used = used(&program.body);
         let before = program.statements();
@@ -38,13 +38,13 @@ pub fn without(mut program: Program, dropped: &[usize]) -> Program {
     program
 }
 
-fn kept(block: Block, dropped: &[usize], next: &mut usize) -> Block {
+fn retain(block: Block, dropped: &[usize], next: &mut usize) -> Block {
     let mut result = vec![];
     for mut statement in block {
         let number = *next;
         *next += 1;
         for block in statement.blocks_mut() {
-            *block = kept(std::mem::take(block), dropped, next);
+            *block = retain(std::mem::take(block), dropped, next);
         }
         if !dropped.contains(&number) {
             result.push(statement);
@@ -52,9 +52,11 @@ fn kept(block: Block, dropped: &[usize], next: &mut usize) -> Block {
         }
         match statement {
             Statement::Let { variable, mutable, value } => result.push(zeros(variable, mutable, &value.ty)),
-            Statement::LetIf { variable, sides, .. } => result.push(zeros(variable, false, &sides[0].1.ty)),
+            Statement::LetIf { variable, branches, .. } => {
+                result.push(zeros(variable, false, &branches[0].1.ty))
+            }
             Statement::LetMatch { variable, rest, .. } => result.push(zeros(variable, false, &rest.ty)),
-            // What it defines has types that it alone knows.
+            // The types of its variables follow from the operation.
             Statement::LetPair { .. } => result.push(statement),
             _ => {}
         }
@@ -120,7 +122,7 @@ fn remove_unused(block: &mut Block, used: &[usize]) {
     }
 }
 
-/// The class of what is wrong: the words before the first colon, and the place where the compiler gave up.
+/// The class of a finding: the words before the first colon, or the source location of a panic.
 fn class(text: &str) -> String {
     let panic = text.lines().find(|line| line.contains("panicked at "));
     let panic = panic.and_then(|line| line.split_once("panicked at ")).map(|(_, place)| place);
@@ -130,7 +132,7 @@ fn class(text: &str) -> String {
     panic.map_or_else(|| numberless(words), str::to_string)
 }
 
-/// Which statements can go, and what is said then.
+/// The statements that can be removed, and the text of the finding without them.
 pub fn shrink(finding: &Finding, statements: usize) -> (Vec<usize>, String) {
     let (start, wanted) = (Instant::now(), class(&finding.text));
     let (mut dropped, mut text) = (vec![], finding.text.clone());
@@ -140,7 +142,7 @@ pub fn shrink(finding: &Finding, statements: usize) -> (Vec<usize>, String) {
         for first in (0..statements).step_by(size) {
             let chunk: Vec<usize> =
                 (first..(first + size).min(statements)).filter(|number| !dropped.contains(number)).collect();
-            if chunk.is_empty() || start.elapsed() > PATIENCE {
+            if chunk.is_empty() || start.elapsed() > TIME_LIMIT {
                 continue;
             }
             let tried: Vec<usize> = dropped.iter().copied().chain(chunk).collect();
@@ -152,7 +154,7 @@ pub fn shrink(finding: &Finding, statements: usize) -> (Vec<usize>, String) {
                 (dropped, text, progress) = (tried, again.text, true);
             }
         }
-        if start.elapsed() > PATIENCE || (size == 1 && !progress) {
+        if start.elapsed() > TIME_LIMIT || (size == 1 && !progress) {
             return (dropped, text);
         }
         size = if size == 1 { 1 } else { size.div_ceil(2) };

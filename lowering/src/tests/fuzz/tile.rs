@@ -1,4 +1,4 @@
-//! A tile as loops see it: every element by its index.
+//! Tiles of the reference evaluator: every element by its index.
 
 use super::element::Element;
 
@@ -20,8 +20,8 @@ fn strides(shape: &[usize]) -> Vec<usize> {
 /// Every index of a shape, the last axis fastest.
 pub fn indices(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
     let strides = strides(shape);
-    (0..count(shape)).map(move |place| {
-        shape.iter().zip(&strides).map(|(&extent, stride)| place / stride % extent).collect()
+    (0..count(shape)).map(move |flat_index| {
+        shape.iter().zip(&strides).map(|(&extent, stride)| flat_index / stride % extent).collect()
     })
 }
 

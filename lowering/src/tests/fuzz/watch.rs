@@ -1,7 +1,7 @@
-//! Runs workers and watches them: what they say, and that they say something.
+//! Runs worker processes and watches their output, with a timeout.
 //!
-//! A worker is this test program once more, running the one test `worker`. It announces every number before and after; one
-//! that ends, or is silent for too long, has found something with the number it announced last.
+//! A worker is this test program once more, running the one test `worker`. It prints every number before and after; a worker
+//! that ends, or prints nothing for too long, has a finding with the number that it printed last.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 pub const WORK: &str = "FUSE_FUZZ_WORK";
 pub const FROM: &str = "FUSE_FUZZ_FROM";
 pub const SECONDS: &str = "FUSE_FUZZ_SECONDS";
-/// Statements to leave out, by their numbers.
+/// The numbers of statements to leave out.
 pub const WITHOUT: &str = "FUSE_FUZZ_WITHOUT";
 
-/// How a worker's lines begin.
+/// The prefix of a worker's lines.
 const MARK: &str = "fuzz: ";
 
-/// How long a worker may be silent: it waits for something that does not come. One that computes ends sooner, by
-/// [`PROCESSOR_SECONDS`], which do not run while others have the machine.
-const SILENCE: Duration = Duration::from_secs(600);
+/// How long a worker may print nothing, which finds deadlocks. One that computes ends sooner, by [`CPU_SECONDS`] of its
+/// own CPU time.
+const SILENCE_LIMIT: Duration = Duration::from_secs(600);
 
-/// Processor time for one number, with all that is compiled, run and evaluated.
-const PROCESSOR_SECONDS: u64 = 60;
+/// CPU time for one number: to compile, run and evaluate.
+const CPU_SECONDS: u64 = 60;
 
 /// What a worker does with a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,15 +57,15 @@ pub struct Counts {
     pub kernels: u64,
     /// Sums of what the worker counts, by name.
     pub sums: Vec<(String, u64)>,
-    /// Milliseconds of processor time, and whose.
+    /// The most milliseconds of CPU time, and the number that took them.
     pub slowest: (u64, u64),
     pub findings: Vec<Finding>,
 }
 
-/// What a worker says between two numbers.
-pub struct Said<'a> {
+/// A worker's line after each number.
+pub struct WorkerReport<'a> {
     pub number: u64,
-    /// Milliseconds of processor time in the compiler.
+    /// Milliseconds of CPU time in the compiler.
     pub lowering: u64,
     pub counts: &'a [(&'a str, u64)],
 }
@@ -73,11 +73,11 @@ pub struct Said<'a> {
 #[expect(clippy::print_stderr, reason = "a worker tells what it does")]
 pub fn begin(number: u64) {
     eprintln!("{MARK}begin {number}");
-    limit_processor_time();
+    limit_cpu_time();
 }
 
 /// Has the system end this process, and the children it starts, where one number takes too long.
-fn limit_processor_time() {
+fn limit_cpu_time() {
     // SAFETY: the calls get structures of ours to fill or to read.
     unsafe {
         let mut usage: nix::libc::rusage = std::mem::zeroed();
@@ -85,20 +85,20 @@ fn limit_processor_time() {
         let used = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) as u64;
         let mut limit: nix::libc::rlimit = std::mem::zeroed();
         nix::libc::getrlimit(nix::libc::RLIMIT_CPU, &mut limit);
-        limit.rlim_cur = used + PROCESSOR_SECONDS;
+        limit.rlim_cur = used + CPU_SECONDS;
         nix::libc::setrlimit(nix::libc::RLIMIT_CPU, &limit);
     }
 }
 
 #[expect(clippy::print_stderr, reason = "a worker tells what it did")]
-pub fn end(said: &Said) {
-    let counts: String = said.counts.iter().map(|(name, count)| format!(" {name}={count}")).collect();
-    eprintln!("{MARK}end {} {}{counts}", said.number, said.lowering);
+pub fn end(report: &WorkerReport) {
+    let counts: String = report.counts.iter().map(|(name, count)| format!(" {name}={count}")).collect();
+    eprintln!("{MARK}end {} {}{counts}", report.number, report.lowering);
 }
 
-/// Ends the worker with what it found.
+/// Ends the worker with a finding.
 #[expect(clippy::print_stderr, reason = "a worker tells what it found")]
-pub fn found(text: &str) -> ! {
+pub fn exit_with_finding(text: &str) -> ! {
     eprintln!("{text}");
     std::process::exit(3)
 }
@@ -166,20 +166,20 @@ pub fn worker(work: Work, environment: &[(&str, String)], counts: &mut Counts) -
         let mut lines = output.split(b'\n').map_while(Result::ok);
         lines.try_for_each(|line| send.send(String::from_utf8_lossy(&line).into_owned()))
     });
-    let (mut number, mut said) = (None, vec![]);
+    let (mut number, mut output_lines) = (None, vec![]);
     let hung = loop {
-        match receive.recv_timeout(SILENCE) {
+        match receive.recv_timeout(SILENCE_LIMIT) {
             Ok(line) => match line.strip_prefix(MARK).and_then(|line| line.split_once(' ')) {
                 Some(("begin", rest)) => {
                     number = rest.parse().ok();
-                    said.clear();
+                    output_lines.clear();
                 }
                 Some((_, rest)) => {
                     counts.add(rest);
                     number = None;
-                    said.clear();
+                    output_lines.clear();
                 }
-                None => said.push(line),
+                None => output_lines.push(line),
             },
             Err(RecvTimeoutError::Timeout) => break true,
             Err(RecvTimeoutError::Disconnected) => break false,
@@ -192,13 +192,13 @@ pub fn worker(work: Work, environment: &[(&str, String)], counts: &mut Counts) -
     let status = child.wait().expect("the worker's end");
     let _ = reader.join();
     let ending = match (hung, status.code()) {
-        (true, _) => format!("hangs: nothing for {} s\n", SILENCE.as_secs()),
+        (true, _) => format!("hangs: nothing for {} s\n", SILENCE_LIMIT.as_secs()),
         (false, Some(0)) if number.is_none() => return None,
         (false, Some(_)) => String::new(),
         (false, None) if status.signal() == Some(nix::libc::SIGXCPU) => {
-            format!("hangs: more than {PROCESSOR_SECONDS} s of processor time\n")
+            format!("hangs: more than {CPU_SECONDS} s of processor time\n")
         }
         (false, None) => format!("crashes: {status}\n"),
     };
-    Some(Finding { number: number.unwrap_or(0), text: format!("{ending}{}", said.join("\n")) })
+    Some(Finding { number: number.unwrap_or(0), text: format!("{ending}{}", output_lines.join("\n")) })
 }

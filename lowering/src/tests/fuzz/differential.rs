@@ -1,4 +1,4 @@
-//! One kernel through the whole compiler, and what it computes on this processor against the reference.
+//! Differential test: one kernel through the whole compiler, its results on this CPU compared with the reference.
 
 use std::time::Duration;
 
@@ -26,33 +26,33 @@ use crate::tests::run::{Arg, Loaded, levels, load_levels, load_plan};
 use crate::tests::{render, tokens};
 use crate::transform::legalize_index::BoundsPolicy;
 
-/// Launches of each kernel, with arguments of their own.
+/// Launches of each kernel, each with its own arguments.
 const LAUNCHES: u64 = 3;
 
-/// What became of a kernel.
+/// The outcome of a test.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub statements: usize,
-    /// Processor time from tokens to the last text.
+    /// CPU time from tokens to the last assembly text.
     pub lowering: Duration,
     /// Runs of host code that were compared.
     pub compared: usize,
-    /// Launches whose offsets or comparisons leave 64 bits, of which the law of indices says nothing.
-    pub unlawful: usize,
+    /// Launches whose offsets or comparisons overflow 64 bits, where the law of indices defines nothing.
+    pub undefined: usize,
     /// Whether a block would need more shared memory than there is.
     pub too_large: bool,
 }
 
-/// Takes a kernel through all stages; the error says what is wrong with it.
-pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
+/// Takes a kernel through all stages; the error is the finding.
+pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
     let source = program.source();
-    let start = processor_time();
+    let start = cpu_time();
     let (func, requests) = front(&source)?;
     let mut report = Report {
         statements: program.statements(),
         lowering: Duration::ZERO,
         compared: 0,
-        unlawful: 0,
+        undefined: 0,
         too_large: false,
     };
     let specializations = match specializations(&func, requests) {
@@ -69,7 +69,7 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
     }
     let plan = host_plan(&func, BoundsPolicy::Masked);
     let host = load_plan(&plan);
-    report.lowering = processor_time().saturating_sub(start);
+    report.lowering = cpu_time().saturating_sub(start);
     let best: Vec<CpuLevel> = levels().into_iter().rev().take(1).collect();
     let loaded: Vec<(&Specialization, Vec<Loaded>)> = specializations
         .iter()
@@ -79,8 +79,8 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
     for number in 0..LAUNCHES {
         let launch = launch(program, seed.wrapping_mul(LAUNCHES).wrapping_add(number));
         let wanted = evaluate(program, &launch);
-        if !wanted.lawful {
-            report.unlawful += 1;
+        if !wanted.well_defined {
+            report.undefined += 1;
             continue;
         }
         for level in &host {
@@ -113,13 +113,15 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
 fn front(source: &str) -> Result<(Func, KernelRequests), String> {
     let (attribute, item) = tokens(source);
     let mut errors = Errors::new();
-    let refused = |errors: &Errors| format!("refused:\n{}", render(errors, source));
-    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return Err(refused(&errors)) };
+    let render_errors = |errors: &Errors| format!("refused:\n{}", render(errors, source));
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else {
+        return Err(render_errors(&errors));
+    };
     let variants: Vec<Variant> = typeck::variants(&kernel, &mut errors);
     if !errors.is_empty() {
-        return Err(refused(&errors));
+        return Err(render_errors(&errors));
     }
-    let checked = typeck::check(&kernel, &variants[0]).map_err(|errors| refused(&errors))?;
+    let checked = typeck::check(&kernel, &variants[0]).map_err(|errors| render_errors(&errors))?;
     let mut func = checked.func;
     ir::verify(&func).map_err(|what| format!("the tile IR is not valid: {what}"))?;
     func.reports = false;
@@ -138,7 +140,7 @@ fn gpu_code(body: &Specialization) -> Result<(), String> {
         .map_err(|what| format!("no PTX of the {} body: {what}", body.name))
 }
 
-/// The parameters as facts see them: of memory its length, of a view its shape and strides too.
+/// The parameters as guards evaluate them: of memory its length, of a view its shape and strides too.
 fn known(program: &Program, launch: &Launch, func: &Func) -> Vec<i64> {
     let memory = launch.memory.iter().flat_map(|contents| {
         std::iter::once(contents.data.len() as i64)
@@ -150,7 +152,7 @@ fn known(program: &Program, launch: &Launch, func: &Func) -> Vec<i64> {
     all
 }
 
-/// Bytes of a parameter, between others that must stay what they are.
+/// Bytes of a parameter, between guard bytes that must not change.
 struct Guarded {
     words: Vec<u128>,
     start: usize,
@@ -173,7 +175,7 @@ impl Guarded {
     }
 
     fn all(&self) -> &[u8] {
-        // SAFETY: every byte of the words is initialised, and a byte has no alignment.
+        // SAFETY: every byte of the words is initialized, and a byte has no alignment.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len() * 16) }
     }
 
@@ -189,9 +191,9 @@ impl Guarded {
 }
 
 /// Memory after a run.
-struct After(Vec<Guarded>);
+struct MemoryAfter(Vec<Guarded>);
 
-fn run(program: &Program, launch: &Launch, code: &Loaded) -> After {
+fn run(program: &Program, launch: &Launch, code: &Loaded) -> MemoryAfter {
     let memory = program.memory.iter().zip(&launch.memory);
     let mut guarded: Vec<Guarded> =
         memory.map(|(memory, contents)| Guarded::new(contents, memory.dtype)).collect();
@@ -203,10 +205,10 @@ fn run(program: &Program, launch: &Launch, code: &Loaded) -> After {
     }
     args.extend(launch.scalars.iter().map(|scalar| Arg::Scalar(scalar.value() as u64)));
     code.call([launch.grid as u32, 1, 1], &mut args);
-    After(guarded)
+    MemoryAfter(guarded)
 }
 
-impl After {
+impl MemoryAfter {
     fn same(&self, program: &Program, wanted: &[Contents]) -> Result<(), String> {
         for (i, (memory, contents)) in program.memory.iter().zip(wanted).enumerate() {
             let (own, name) = (&self.0[i], memory.name(i));
@@ -226,8 +228,8 @@ impl After {
     }
 }
 
-/// Processor time of this thread, which others on the machine do not lengthen.
-pub fn processor_time() -> Duration {
+/// CPU time of this thread, which other processes on the machine do not lengthen.
+pub fn cpu_time() -> Duration {
     let mut time = nix::libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists on every Linux, and the structure is ours.
     unsafe { nix::libc::clock_gettime(nix::libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };

@@ -466,7 +466,7 @@ fn names_beside_a_kernel() {
 }
 
 #[test]
-fn what_stands_outside_of_a_loop_is_said_alone() {
+fn exits_outside_of_a_loop_are_reported_alone() {
     check_body(
         r#"
         if n > 0 { continue; }
@@ -650,7 +650,7 @@ fn axes_from_the_end() {
 }
 
 #[test]
-fn a_sum_that_begins_as_an_integer() {
+fn an_accumulator_initialized_with_an_integer() {
     check_body(
         r#"
         let lane = tl::arange(0, N);
@@ -702,7 +702,7 @@ fn conditions_of_loops() {
 }
 
 #[test]
-fn patterns_bind_nothing_more_to_say() {
+fn names_of_bad_patterns_are_not_reported() {
     check_body(
         r#"
         let lane = tl::arange(0, N);

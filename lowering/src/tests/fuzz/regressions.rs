@@ -1,9 +1,9 @@
-//! What random kernels found, each as small as it got.
+//! Regression tests of bugs that random kernels found, each shrunk.
 
 use crate::tests::func;
 use crate::tests::run::{Arg, load, load_bodies_of};
 
-/// Runs host code and all GPU bodies that rely on nothing, on `x`; the results, which must be the same.
+/// Runs host code and all GPU specializations without guards on `x`; returns the results, which must agree.
 fn words(source: &str, x: &[i32], count: usize) -> Vec<i32> {
     let bodies = load_bodies_of(&func(source));
     let general = bodies.into_iter().filter(|(facts, _)| facts.is_empty()).flat_map(|(_, code)| code);
@@ -17,7 +17,7 @@ fn words(source: &str, x: &[i32], count: usize) -> Vec<i32> {
     first
 }
 
-/// Sums that do not fit were compared exactly by the first steps of a sort, and as the numbers they are by the others.
+/// Every step of a sort compares wrapped sums; no step may compare their exact values.
 #[test]
 fn sums_that_wrap_are_sorted() {
     let x: Vec<i32> = (0..16).map(|i: i32| i.wrapping_mul(0x2545_f491)).collect();
@@ -41,7 +41,7 @@ fn sums_that_wrap_are_sorted() {
     assert_eq!(words(&kernel(largest), &x, 16), wanted);
 }
 
-/// A bin is where a product comes to that wraps, though it would be far from all bins in 64 bits.
+/// A product that wraps is counted in the bin of its wrapped value, though in 64 bits it is outside of all bins.
 #[test]
 fn products_that_wrap_are_counted() {
     let x: Vec<i32> = (0..16).map(|i| if i % 2 == 0 { 1 << 16 } else { i / 2 }).collect();

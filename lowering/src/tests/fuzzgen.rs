@@ -18,8 +18,8 @@ fn random_programs_have_layouts() {
                 num_ctas: Some(num_ctas),
                 ..KernelRequests::default()
             };
-            for body in specializations(&func, requests).expect("little shared memory") {
-                ir::verify(&body.plan.distributed.func).expect("valid tile IR");
+            for specialization in specializations(&func, requests).expect("little shared memory") {
+                ir::verify(&specialization.plan.distributed.func).expect("valid tile IR");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `return`, `break`, `continue` and `match`: what they become, and that it does what Rust does.
+//! `return`, `break`, `continue` and `match`: their lowering, and that it behaves as in Rust.
 
 use expect_test::{Expect, expect};
 
@@ -58,7 +58,7 @@ fn what_follows_an_early_return_is_the_other_branch() {
 }
 
 #[test]
-fn loops_that_are_left() {
+fn loops_with_exits() {
     check_body(
         "let mut i = 0;
         while i < n {
@@ -148,7 +148,7 @@ fn exits_that_make_no_sense() {
     );
 }
 
-/// What the statements below write with, in Rust.
+/// How the statements below write, in Rust.
 macro_rules! put {
     ($out:ident, $at:expr, $value:expr) => {
         $out[($at) as usize] = $value as f32
@@ -158,14 +158,14 @@ macro_rules! put {
 /// Runs statements as a kernel, and as Rust; both must write the same.
 macro_rules! agree {
     (|$out:ident, $n:ident| $($statements:tt)*) => {
-        for times in 0..12i32 {
+        for n in 0..12i32 {
             #[allow(clippy::all, unused)]
             fn rust($out: &mut [f32], $n: i32) {
                 const ACT: u32 = 1;
                 $($statements)*
             }
             let (mut wanted, mut found) = (vec![0.0f32; 64], vec![0.0f32; 64]);
-            rust(&mut wanted, times);
+            rust(&mut wanted, n);
             let text = stringify!($($statements)*).replace("put! (", "put!(");
             let parts = text.split("put!(out, ").enumerate().map(|(i, part)| {
                 // The value becomes a float, as in the macro above.
@@ -173,8 +173,8 @@ macro_rules! agree {
             });
             let text = parts.collect::<String>();
             let put = "fn put(out: &mut [f32], at: i32, value: i32) { tl::store(out + at, value as f32); }";
-            run(&kernel(&format!("{put} {text}")), [1, 1, 1], vec![Arg::F32(&mut found), Arg::Scalar(times as u64)]);
-            assert_eq!(found, wanted, "n = {times}: {text}");
+            run(&kernel(&format!("{put} {text}")), [1, 1, 1], vec![Arg::F32(&mut found), Arg::Scalar(n as u64)]);
+            assert_eq!(found, wanted, "n = {n}: {text}");
         }
     };
 }

@@ -4,12 +4,12 @@ use expect_test::{Expect, expect};
 use quote::ToTokens;
 
 use super::{mistakes, render};
-use crate::devtools::tl_reference::{SETTING, examples, reference};
+use crate::devtools::tl_reference::{EXAMPLE_KERNEL, examples, reference};
 
 #[test]
 fn every_example_is_a_kernel() {
     for (name, example) in examples() {
-        let source = SETTING.replace("EXAMPLE", &example);
+        let source = EXAMPLE_KERNEL.replace("EXAMPLE", &example);
         let found = mistakes(&source);
         assert!(found.is_empty(), "the example of `{name}`:\n{}", render(&found, &source));
     }
