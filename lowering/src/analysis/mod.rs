@@ -24,4 +24,3 @@ pub mod program_length;
 pub mod repeated_access;
 pub mod reread;
 pub mod row_groups;
-pub mod view_strides;

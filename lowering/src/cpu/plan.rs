@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::cpu::emit::emitter;
 use crate::cpu::in_place::in_place;
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::{Effect, Kind};
@@ -50,7 +51,7 @@ impl ScratchPlan {
         }
         schedule.workspace = schedule.bytes;
         let mut most = 0;
-        func.body.walk(&mut |op| most = most.max(op.kind.host().workspace(func, op)));
+        func.body.walk(&mut |op| most = most.max(emitter(&op.kind).workspace(func, op)));
         schedule.bytes += most.next_multiple_of(ALIGNMENT);
         schedule
     }
@@ -97,10 +98,10 @@ impl ScratchPlanner<'_> {
             }
             let cost_of = |operand: &Value| self.costs.get(operand).copied().unwrap_or(0);
             let operands = operation.operands().iter().map(cost_of).fold(0, u32::saturating_add);
-            let cost = operands.saturating_add(op.kind.host().cost());
+            let cost = operands.saturating_add(emitter(&op.kind).cost());
             for &result in &op.results {
                 let tile = !self.func.ty(result).is_scalar();
-                self.costs.insert(result, if tile && !op.kind.host().is_statement() { cost } else { 0 });
+                self.costs.insert(result, if tile && !emitter(&op.kind).is_statement() { cost } else { 0 });
                 self.depth.insert(result, depth);
             }
         }
@@ -121,7 +122,7 @@ impl ScratchPlanner<'_> {
                 }
             }
             let is_nest =
-                op.kind.host().is_statement() || op.results.iter().all(|&r| self.func.ty(r).is_scalar());
+                emitter(&op.kind).is_statement() || op.results.iter().all(|&r| self.func.ty(r).is_scalar());
             if is_nest {
                 for &result in &op.results {
                     self.must_hold(result);
@@ -152,7 +153,7 @@ impl ScratchPlanner<'_> {
                     self.ask(operand, nest, depth);
                 }
             }
-            for operand in op.kind.host().looks_up(self.func, op) {
+            for operand in emitter(&op.kind).looks_up(self.func, op) {
                 self.must_hold(operand);
             }
         }

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::view_strides::assume_contiguous;
 use crate::backend::StageTexts;
 use crate::backend::cache::{ArtifactCache, CacheKey};
 use crate::backend::compress::Deflated;
@@ -43,6 +42,7 @@ use crate::transform::split_full_tiles::split_full_tiles;
 use crate::transform::strength_reduce::strength_reduce;
 use crate::transform::transpose_operands::transpose_operands;
 use crate::transform::unit_stride::{assume_unit_strides, unit_strides};
+use crate::transform::view_strides::assume_contiguous;
 
 /// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
 pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";

@@ -21,7 +21,6 @@ use self::names::{ORDERS, ScalarNames, SpecializationNames, UNIT_STRIDES, UnitSt
 use self::vector_width::{Widened, accesses, extents, needed_multiples, needed_signs};
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::reread::unpipeline_rereads;
-use crate::analysis::view_strides::assume_contiguous;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck::{Settings, Variant};
 use crate::gpu::emit::{GpuPlan, SmemOverflow};
@@ -53,6 +52,7 @@ use crate::transform::rotate_rows::rotate_rows;
 use crate::transform::single_iteration::single_iteration;
 use crate::transform::transpose_operands::transpose_operands;
 use crate::transform::unit_stride::{assume_unit_strides, unit_strides};
+use crate::transform::view_strides::assume_contiguous;
 
 /// A way of compiling a kernel for the GPU.
 #[derive(Debug)]

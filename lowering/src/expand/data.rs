@@ -12,7 +12,7 @@ use crate::driver::specialize::Specialization;
 use crate::frontend::syntax::{Kernel, ParamType, TypeName};
 use crate::frontend::typeck::{ConstValue, Variant};
 use crate::gpu::emit::{Multicast, TensorMap};
-use crate::gpu::opt::select_wgmma::SWIZZLE_ROW_BYTES;
+use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ops::Site;
 use crate::support::diagnostic::Loc;

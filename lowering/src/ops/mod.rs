@@ -221,20 +221,6 @@ macro_rules! operations {
                     $(Kind::$name(op) => op,)*
                 }
             }
-
-            /// How it becomes code of a host thread.
-            pub fn host(&self) -> &dyn crate::cpu::emit::CpuEmit {
-                match self {
-                    $(Kind::$name(op) => op,)*
-                }
-            }
-
-            /// How it becomes code of a GPU thread.
-            pub fn gpu(&self) -> &dyn crate::gpu::emit::GpuEmit {
-                match self {
-                    $(Kind::$name(op) => op,)*
-                }
-            }
         }
 
         $(impl From<$name> for Kind {
@@ -245,49 +231,58 @@ macro_rules! operations {
     };
 }
 
-operations!(
-    Constant,
-    ProgramId,
-    NumPrograms,
-    Length,
-    Arange,
-    Rotate,
-    Splat,
-    Scalar,
-    Cast,
-    Bitcast,
-    Broadcast,
-    ExpandDims,
-    Reshape,
-    Permute,
-    Load,
-    Store,
-    Atomic,
-    LoadView,
-    StoreView,
-    AddView,
-    InlinePtx,
-    AxisHint,
-    Reduce,
-    For,
-    If,
-    While,
-    Convert,
-    Hold,
-    Random,
-    Philox,
-    Scan,
-    Join,
-    Index,
-    Exchange,
-    Gather,
-    Histogram,
-    Dot,
-    WarpGroupDot,
-    TmaStore,
-    Assert,
-    Print,
-);
+/// Hands the name of every operation to a macro: what each stage does for all of them is a table that it expands.
+macro_rules! for_each_op {
+    ($table:ident) => {
+        $table! {
+            Constant,
+            ProgramId,
+            NumPrograms,
+            Length,
+            Arange,
+            Rotate,
+            Splat,
+            Scalar,
+            Cast,
+            Bitcast,
+            Broadcast,
+            ExpandDims,
+            Reshape,
+            Permute,
+            Load,
+            Store,
+            Atomic,
+            LoadView,
+            StoreView,
+            AddView,
+            InlinePtx,
+            AxisHint,
+            Reduce,
+            For,
+            If,
+            While,
+            Convert,
+            Hold,
+            Random,
+            Philox,
+            Scan,
+            Join,
+            Index,
+            Exchange,
+            Gather,
+            Histogram,
+            Dot,
+            WarpGroupDot,
+            TmaStore,
+            Assert,
+            Print,
+        }
+    };
+}
+
+pub(crate) use for_each_op;
+
+for_each_op!(operations);
 
 /// A function of `tl::` that is more than a row of the lanewise table.
 pub struct Intrinsic {

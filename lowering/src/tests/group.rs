@@ -8,7 +8,7 @@ use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{Specialization, specializations};
 use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::{wgmma_a_layout, wgmma_acc_layout, wgmma_fragments};
-use crate::gpu::opt::select_wgmma::WarpGroupTiling;
+use crate::gpu::layout::warpgroup::WarpGroupTiling;
 use crate::ir;
 use crate::ir::Shape;
 use crate::ir::guard::WithNames;

@@ -4,7 +4,6 @@ use expect_test::{Expect, expect};
 
 use super::site::lowering_beside;
 use super::{body, func, lines_with, mistakes, ptx, render};
-use crate::analysis::view_strides::assume_contiguous;
 use crate::backend::nvptx::Arch;
 use crate::driver::compile::host_plan;
 use crate::driver::specialize::{KernelRequests, specializations};
@@ -13,6 +12,7 @@ use crate::ir::Func;
 use crate::ir::guard::WithNames;
 use crate::mlir::{Machine, Session, Vectors};
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
+use crate::transform::view_strides::assume_contiguous;
 
 fn names(func: &Func) -> Vec<String> {
     func.params.iter().map(|param| param.name.clone()).collect()

@@ -11,3 +11,4 @@ pub mod split_full_tiles;
 pub mod strength_reduce;
 pub mod transpose_operands;
 pub mod unit_stride;
+pub mod view_strides;

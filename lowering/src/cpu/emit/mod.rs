@@ -32,6 +32,7 @@ use crate::mlir::cast;
 use crate::mlir::session::{Argument, ArgumentKind, EntryKind, ModuleBuilder};
 use crate::mlir::types::{Elem, Space, Ty};
 use crate::mlir::{AccessFlags, report, rounding};
+use crate::ops::for_each_op;
 
 use crate::cpu::emit::nest::Point;
 pub use crate::cpu::plan::ScratchPlan;
@@ -78,6 +79,19 @@ pub trait CpuEmit {
         vec![]
     }
 }
+
+macro_rules! emitters {
+    ($($name:ident),* $(,)?) => {
+        /// How an operation becomes code of a CPU thread.
+        pub fn emitter(kind: &crate::ops::Kind) -> &dyn CpuEmit {
+            match kind {
+                $(crate::ops::Kind::$name(op) => op,)*
+            }
+        }
+    };
+}
+
+for_each_op!(emitters);
 
 /// A kernel, ready to be emitted for the host.
 #[derive(Debug)]
@@ -136,7 +150,7 @@ impl CpuPlan {
     /// Whether processors with more registers get other code.
     pub fn differs_by_registers(&self) -> bool {
         let mut differs = false;
-        self.general.func.body.walk(&mut |op| differs |= op.kind.host().differs_by_registers());
+        self.general.func.body.walk(&mut |op| differs |= emitter(&op.kind).differs_by_registers());
         differs
     }
 
@@ -341,8 +355,8 @@ impl<'a> Host<'a> {
     fn block(&mut self, b: &mut Builder, block: &Block) {
         for op in &block.ops {
             let tiles = op.results.iter().any(|&result| !self.func.ty(result).is_scalar());
-            if !tiles || op.kind.host().is_statement() {
-                op.kind.host().run(self, b, op);
+            if !tiles || emitter(&op.kind).is_statement() {
+                emitter(&op.kind).run(self, b, op);
             } else if self.plan.schedule.buffer(op.results[0]).is_some() {
                 self.materialise(b, op.results[0]);
             }

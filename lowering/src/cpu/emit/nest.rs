@@ -1,5 +1,6 @@
 //! Loop nests over the elements of a tile, and the elements of any value at a point of one.
 
+use crate::cpu::emit::emitter;
 use crate::cpu::emit::{AccessFlags, Builder, Elem, Host, Ty, Val};
 use crate::ir::{Shape, Value};
 use crate::mlir::IntPredicate;
@@ -163,7 +164,7 @@ impl<'a> Host<'a> {
             self.read_buffer(b, value, point)
         } else {
             let op = self.definitions.get(&value).unwrap_or_else(|| panic!("{value:?} has no definition"));
-            op.kind.host().at(self, b, op, point)
+            emitter(&op.kind).at(self, b, op, point)
         };
         self.known.last_mut().expect("the outermost table stays").insert(key, elements);
         elements
@@ -176,7 +177,7 @@ impl<'a> Host<'a> {
         let op = self.definitions[&value];
         let shape = self.func.ty(value).shape.clone();
         self.each(b, &shape, &mut |host, b, point| {
-            let elements = op.kind.host().at(host, b, op, point);
+            let elements = emitter(&op.kind).at(host, b, op, point);
             host.write_buffer(b, value, point, elements);
         });
     }

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use crate::cpu::emit::emitter;
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, Host, Ty, Val};
 use crate::ir::{Block, Shape, Value, backward_slice};
@@ -105,7 +106,7 @@ impl<'a> Host<'a> {
                     moved.clear();
                     break;
                 }
-                op.kind.host().run(self, b, op);
+                emitter(&op.kind).run(self, b, op);
                 moved.extend(&op.results);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::gpu::emit::emitter;
 use crate::gpu::layout::Distributed;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Op, Value};
@@ -76,6 +77,6 @@ impl AddressSlice<'_> {
             && operation.effect() == Effect::Pure
             && operation.place().is_none()
             && operation.blocks().is_empty()
-            && op.kind.gpu().scratch(self.distributed, op) == 0
+            && emitter(&op.kind).scratch(self.distributed, op) == 0
     }
 }

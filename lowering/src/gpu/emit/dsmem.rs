@@ -4,6 +4,7 @@
 //! Stores that count themselves in at an `mbarrier` of the block they go to order nothing else.
 
 use crate::gpu::emit::barrier::init_mbarriers;
+use crate::gpu::emit::emitter;
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, GpuPlan, IntPredicate, ShuffleMode, statement};
 use crate::gpu::layout::Distributed;
@@ -15,7 +16,7 @@ use crate::ops::Effect;
 /// Whether an operation writes what other blocks of the cluster may see, or waits for them.
 fn meets_cluster(distributed: &Distributed, op: &Op) -> bool {
     let operation = op.kind.operation();
-    let emit = op.kind.gpu();
+    let emit = emitter(&op.kind);
     emit.scratch(distributed, op) > 0
         || emit.ring(distributed).is_some()
         || operation.place().is_some() && operation.effect() == Effect::Write

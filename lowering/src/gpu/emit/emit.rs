@@ -12,6 +12,7 @@ use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
+use crate::ops::for_each_op;
 use crate::ops::scalar::{ArithKind, HalfPolicy};
 use crate::ops::{
     Arange, AxisHint, Bitcast, Broadcast, Cast, Constant, ExpandDims, Hold, InlinePtx, Length, NumPrograms,
@@ -53,6 +54,19 @@ pub trait GpuEmit {
         None
     }
 }
+
+macro_rules! emitters {
+    ($($name:ident),* $(,)?) => {
+        /// How an operation becomes code of a GPU thread.
+        pub fn emitter(kind: &crate::ops::Kind) -> &dyn GpuEmit {
+            match kind {
+                $(crate::ops::Kind::$name(op) => op,)*
+            }
+        }
+    };
+}
+
+for_each_op!(emitters);
 
 impl GpuEmit for Constant {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {

@@ -57,7 +57,6 @@ use crate::ops::{EvictionPolicy, Kind};
 
 use crate::gpu::emit::arguments::arguments;
 use crate::gpu::emit::async_copy::{BufferSlot, PendingCopies, StartedLoop};
-pub use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::membar::Membar;
 use crate::gpu::emit::smem_alloc::SmemAllocation;
 pub use crate::gpu::emit::smem_alloc::{SmemOverflow, SmemRequest};
@@ -65,6 +64,7 @@ use crate::gpu::emit::smem_operand::OperandStage;
 use crate::gpu::emit::warp_shuffle::ShuffleMode;
 pub use crate::gpu::emit::warp_specialize::{Multicast, TensorMap, registers_of_each};
 use crate::gpu::emit::warp_specialize::{PipelineProgress, TmaPipeline};
+pub use emit::{GpuEmit, emitter};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
@@ -131,7 +131,7 @@ impl GpuPlan {
     pub fn differs_by_capability(&self) -> bool {
         let func = &self.distributed.func;
         let mut differs = false;
-        func.body.walk(&mut |op| differs |= op.kind.gpu().differs_by_capability(func, op));
+        func.body.walk(&mut |op| differs |= emitter(&op.kind).differs_by_capability(func, op));
         differs
     }
 
@@ -171,7 +171,7 @@ impl GpuPlan {
                 op.kind,
                 Kind::Scan(_) | Kind::Index(_) | Kind::Exchange(_) | Kind::Gather(_) | Kind::Histogram(_)
             );
-            allows &= converts || !along_axis && op.kind.gpu().scratch(distributed, op) == 0;
+            allows &= converts || !along_axis && emitter(&op.kind).scratch(distributed, op) == 0;
         });
         allows
     }
@@ -476,7 +476,7 @@ impl<'a> Gpu<'a> {
             return;
         }
         self.await_cluster(b, op);
-        op.kind.gpu().emit(self, b, op);
+        emitter(&op.kind).emit(self, b, op);
     }
 
     /// Runs `body` in a CSE scope of its own.

@@ -14,7 +14,7 @@ use crate::gpu::emit::iteration_split::{LoopBranches, MainLoop};
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::warp_specialize::{MmaOrder, PipelineState};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, Registers, statement};
-use crate::gpu::opt::select_wgmma::WARPGROUP_WARPS;
+use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};

@@ -19,6 +19,7 @@
 use std::collections::HashSet;
 
 use crate::gpu::emit::async_copy::CopyPlan;
+use crate::gpu::emit::emitter;
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::Distributed;
 use crate::gpu::opt::hoist_loads::registers;
@@ -45,7 +46,7 @@ fn touches_memory(op: &Op) -> bool {
     let operation = op.kind.operation();
     operation.place().is_some()
         || operation.effect() != Effect::Pure
-        || op.kind.gpu().is_opaque()
+        || emitter(&op.kind).is_opaque()
         || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(touches_memory))
 }
 

@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::gpu::emit::MAX_SHARED_BYTES;
+use crate::gpu::emit::emitter;
 use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::warp_specialize;
 use crate::gpu::emit::warp_specialize::TmaPipeline;
@@ -84,7 +85,7 @@ impl ScratchBytes {
                 // A view of a tile in shared memory moves nothing.
                 let moves =
                     op.results.first().is_none_or(|result| !distributed.smem_only.contains_key(result));
-                let bytes = if moves { op.kind.gpu().scratch(distributed, op) } else { 0 };
+                let bytes = if moves { emitter(&op.kind).scratch(distributed, op) } else { 0 };
                 let bytes = bytes.next_multiple_of(16);
                 if bytes > MAX_SHARED_BYTES {
                     too_large.push(SmemRequest { loc: op.loc, bytes });
@@ -162,7 +163,7 @@ impl SmemAllocation {
     ) -> Result<SmemAllocation, SmemOverflow> {
         let mut with_mbarrier = vec![];
         distributed.func.body.walk(&mut |op| {
-            if op.kind.gpu().uses_remote_stores(distributed) {
+            if emitter(&op.kind).uses_remote_stores(distributed) {
                 with_mbarrier.push(op.results[0]);
             }
         });
@@ -208,7 +209,7 @@ impl SmemAllocation {
     /// Assigns the rings of a block's loops, where there is room: loops that run one after the other share addresses.
     fn assign_rings(&mut self, distributed: &Distributed, block: &Block, start: u32) {
         for op in &block.ops {
-            let ring = op.kind.gpu().ring(distributed).and_then(|SmemRing { bytes, limits, shape }| {
+            let ring = emitter(&op.kind).ring(distributed).and_then(|SmemRing { bytes, limits, shape }| {
                 let start =
                     if shape.is_none() { start.next_multiple_of(smem_operand::ALIGNMENT) } else { start };
                 let fits = |limit: &u32| bytes.iter().find(|&&bytes| start.saturating_add(bytes) <= *limit);
@@ -284,7 +285,7 @@ fn double_buffered(distributed: &Distributed) -> Rc<HashSet<Value>> {
         let Kind::For(op) = &op.kind else { return None };
         Some(&op.body.ops)
     });
-    let small = |op: &&Op| (1..=SMALL / 2).contains(&op.kind.gpu().scratch(distributed, op));
+    let small = |op: &&Op| (1..=SMALL / 2).contains(&emitter(&op.kind).scratch(distributed, op));
     let reductions = loops.flatten().filter(|op| matches!(op.kind, Kind::Reduce(_))).filter(small);
     Rc::new(reductions.map(|op| op.results[0]).collect())
 }

@@ -1,7 +1,7 @@
 //! What the lanes of a warp tell each other.
 
 use crate::gpu::emit::{Builder, Gpu, statement};
-use crate::gpu::opt::select_wgmma::WARPGROUP_WARPS;
+use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 

@@ -27,7 +27,7 @@ use self::tma_store::EpilogueBuffers;
 pub(super) use self::tma_store::bits;
 use crate::gpu::emit::smem_alloc::MBARRIER_BYTES;
 use crate::gpu::layout::Distributed;
-use crate::gpu::opt::select_wgmma::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
+use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
 use crate::ir::{Block, Func, Op, ParamId, Value, backward_slice};
 use crate::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
 use crate::support::dtype::DType;

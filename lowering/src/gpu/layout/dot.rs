@@ -13,7 +13,7 @@
 use super::access::Alignment;
 use super::assign::Distributed;
 use super::linear::{Coord, LANE_BITS, Layout, odd};
-use crate::gpu::opt::select_wgmma::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
+use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
 use crate::ir::{Block, Func, Op, Shape, Value};
 use crate::ops::{Dot, InputPrecision, Kind, WarpGroupDot};
 use crate::support::dtype::DType;

@@ -29,6 +29,7 @@ pub mod linear;
 pub mod reindex;
 mod scan;
 mod smem_only;
+pub mod warpgroup;
 mod warps;
 
 pub use assign::{Distributed, distribute};

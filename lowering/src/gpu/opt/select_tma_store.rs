@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis_info::AxisInfoMap;
-use crate::gpu::opt::select_wgmma::{SWIZZLE_ROW_BYTES, TMA_ALIGNMENT, WGMMA_M, WarpGroupTiling};
+use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_M, WarpGroupTiling};
+use crate::gpu::opt::select_wgmma::TMA_ALIGNMENT;
 use crate::ir::{Func, Op, ParamId, Shape, Value, backward_slice};
 use crate::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
 

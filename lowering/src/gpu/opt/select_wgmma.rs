@@ -9,6 +9,9 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use crate::gpu::layout::warpgroup::{
+    MAX_WGMMA_N, SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling,
+};
 use crate::gpu::opt::select_tma_store;
 use crate::ir::assumption::Assumption;
 use crate::ir::guard::{Guard, Symbol};
@@ -20,16 +23,6 @@ use crate::ops::{
 use crate::support::dtype::DType;
 use crate::transform::transpose_operands::view_block;
 
-/// Warps that multiply together.
-pub const WARPGROUP_WARPS: u32 = 4;
-/// Rows of the product that they take at once.
-pub const WGMMA_M: u32 = 64;
-/// The columns that they take at once, at most.
-pub const MAX_WGMMA_N: u32 = 256;
-/// Bytes of a row of the left factor that they take at once.
-pub const WGMMA_K_BYTES: u32 = 32;
-/// The bytes of a row of a block in shared memory; a longer row goes on behind the last one.
-pub const SWIZZLE_ROW_BYTES: u32 = 128;
 /// What the lines of a block divide by.
 const SMEM_ROW_MULTIPLE: u32 = 16;
 /// The most rows that one instruction copies.
@@ -39,24 +32,6 @@ pub(crate) const TMA_ALIGNMENT: u32 = 16;
 
 /// The longest axis of a view whose blocks are copied: a block that begins there is outside, at a multiple of a piece.
 pub const MAX_TMA_EXTENT: i64 = (1 << 31) - 256;
-
-/// How groups of warps share a product: along its rows, and along its columns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WarpGroupTiling {
-    pub along_rows: u32,
-    pub along_columns: u32,
-}
-
-impl WarpGroupTiling {
-    /// Of so many warps, for so many rows: as many along rows as these can be dealt out to evenly.
-    pub fn new(rows: u32, num_warps: u32) -> WarpGroupTiling {
-        let groups = num_warps / WARPGROUP_WARPS;
-        let sets = (rows / WGMMA_M).max(1);
-        let even = |along_rows: &u32| groups.is_multiple_of(*along_rows) && sets.is_multiple_of(*along_rows);
-        let along_rows = (1..=groups).rev().find(even).unwrap_or(1);
-        WarpGroupTiling { along_rows, along_columns: groups / along_rows }
-    }
-}
 
 /// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the
 /// facts that the copies rely on, none if there is nothing to copy.

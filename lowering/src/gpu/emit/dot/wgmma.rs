@@ -7,7 +7,7 @@ use crate::gpu::emit::warp_specialize::bits;
 use crate::gpu::emit::{Gpu, Space, statement};
 use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::{DotOperand, wgmma_fragments};
-use crate::gpu::opt::select_wgmma::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
+use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::ir::{Op, Shape, Value};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};

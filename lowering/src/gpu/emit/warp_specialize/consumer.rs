@@ -5,7 +5,7 @@ use super::{DotBuffers, TmaLoad};
 use crate::gpu::emit::barrier::warp_barrier;
 use crate::gpu::emit::dot::wgmma::OperandWords;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
-use crate::gpu::opt::select_wgmma::WARPGROUP_WARPS;
+use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use crate::ir::Op;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;

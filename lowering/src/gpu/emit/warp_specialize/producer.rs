@@ -5,8 +5,10 @@ use std::collections::{HashMap, HashSet};
 use super::barriers::{BarrierPair, PipelineState};
 use super::multicast::{Peer, load_box, multicast_box};
 use super::{TmaLoad, TmaPipeline, TmaRing, varies};
+use crate::gpu::emit::emitter;
 use crate::gpu::emit::{Builder, Gpu, statement};
-use crate::gpu::opt::select_wgmma::{MAX_TMA_EXTENT, SWIZZLE_ROW_BYTES};
+use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
+use crate::gpu::opt::select_wgmma::MAX_TMA_EXTENT;
 use crate::ir::{Op, Value};
 use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::shared::{loop_variable, trip_count};
@@ -108,7 +110,7 @@ impl Gpu<'_> {
             for operand in op.kind.operation().operands() {
                 self.evaluated(b, operand, definitions);
             }
-            op.kind.gpu().emit(self, b, op);
+            emitter(&op.kind).emit(self, b, op);
         }
         self.scalar(value)
     }

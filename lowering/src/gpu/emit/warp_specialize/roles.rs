@@ -5,7 +5,7 @@ use super::tile_scheduler::ANNOUNCED;
 use super::{COPYING_REGISTERS, MANY_HELD, MBARRIER_BYTES, REGISTER_STEP, TmaPipeline, registers_of_each};
 use crate::gpu::emit::barrier::{block_barrier, init_mbarriers};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
-use crate::gpu::opt::select_wgmma::WARPGROUP_WARPS;
+use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use crate::mlir::Limit;
 use crate::mlir::builder::BranchArm;
 use crate::mlir::types::Ty;
