@@ -19,7 +19,7 @@ pub mod transform;
 
 pub use devtools::fuzzgen::random_programs;
 pub use devtools::op_table::op_table;
-pub use driver::compile::{
+pub use expand::macros::{
     compile, compile_method, compile_module, compile_module_with, compile_with, misplaced_function,
 };
 

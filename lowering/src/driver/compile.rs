@@ -1,11 +1,7 @@
-//! From tokens to what the user's crate gets: the stages in order, for every declared variant.
+//! From a parsed kernel to the code of its variants: the stages in order, for every declared variant.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-
-use proc_macro2::TokenStream;
-use serde::{Deserialize, Serialize};
 
 use crate::backend::StageTexts;
 use crate::backend::cache::{ArtifactCache, CacheKey};
@@ -19,22 +15,20 @@ use crate::backend::ptxas;
 use crate::backend::ptxas::Cubin;
 use crate::backend::sandbox;
 use crate::backend::sandbox::Failure;
+use crate::driver::artifact::{GpuModule, LoweredVariant, VariantCode};
 use crate::driver::options::{BuildOptions, DumpStage, Effort};
 use crate::driver::specialize::{KernelRequests, Specialization, specializations};
 use crate::driver::variant_errors::{
     MergedErrors, internal_error, report_spills, too_few_registers, too_many_elements,
 };
-use crate::expand::{self, Expansion};
-use crate::frontend::syntax;
-use crate::frontend::syntax::{Items, Kernel};
+use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck;
 use crate::frontend::typeck::Variant;
 use crate::gpu::emit::{MAX_SHARED_BYTES, SmemOverflow, SmemRequest};
 use crate::ir;
 use crate::ir::Func;
 use crate::mlir::{Session, report};
-use crate::ops::Site;
-use crate::support::diagnostic::{Diagnostic, Errors, Loc};
+use crate::support::diagnostic::{Diagnostic, Errors};
 use crate::transform::check_overflow::check_overflow;
 use crate::transform::contract_floats::contract_floats;
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
@@ -46,193 +40,6 @@ use crate::transform::view_strides::assume_contiguous;
 
 /// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
 pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";
-
-/// Expands `#[fuse_kernel(attribute)] item` as the environment says.
-pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    match BuildOptions::from_environment() {
-        Ok(options) => compile_with(attribute, item, &options),
-        Err(message) => {
-            let mut errors = Errors::new();
-            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
-            errors.into_tokens()
-        }
-    }
-}
-
-/// The stack that a kernel is compiled on, in bytes: the walks over what values are made of recurse, as deep as a kernel has
-/// operations. The system gives memory for what is used of it.
-const STACK: usize = 1 << 30;
-
-/// Expands `#[fuse_kernel(attribute)] item`.
-pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
-    stacker::grow(STACK, || kernel(attribute, item, options))
-}
-
-fn kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
-    if syntax::has_receiver(&item) && options.effort != Effort::Signature {
-        return compile_method(item);
-    }
-    let mut errors = Errors::new();
-    let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
-    reported(errors, tokens, options)
-}
-
-/// Expands `#[fuse_kernel(attribute)] item` in an `impl` or `trait`: says that it is misplaced, and nothing on top.
-pub fn compile_method(item: TokenStream) -> TokenStream {
-    let mut errors = Errors::new();
-    let method = syntax::parse_method(item, &mut errors).map(|kernel| expand::method(&kernel));
-    let errors = errors.into_tokens();
-    quote::quote! { #errors #method }
-}
-
-/// Expands `#[fuse_module(attribute)] item` as the environment says.
-pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    match BuildOptions::from_environment() {
-        Ok(options) => compile_module_with(attribute, item, &options),
-        Err(message) => {
-            let mut errors = Errors::new();
-            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
-            errors.into_tokens()
-        }
-    }
-}
-
-/// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
-pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
-    stacker::grow(STACK, || module(attribute, item, options))
-}
-
-fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
-    if options.effort != Effort::Signature && syntax::syntax_error(&item).is_some() {
-        // rustc has read the module before, and said what is wrong with it.
-        return TokenStream::new();
-    }
-    let mut errors = Errors::new();
-    let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
-        return reported(errors, item, options);
-    };
-    check_uncalled(&module, &mut errors);
-    let mut content = TokenStream::new();
-    let mut marks = vec![];
-    for part in module.parts {
-        match part {
-            syntax::ModuleItem::Kernel { attribute, item, conditions, mark } => {
-                let mut own = Errors::new();
-                let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
-                // A function's mistake is that of every kernel that calls it, and said once.
-                errors.extend(own);
-                content.extend(expand::under(&conditions, tokens));
-                marks.extend(mark);
-            }
-            syntax::ModuleItem::Function { function, mark } => {
-                content.extend(expand::module_function(&function, options.effort == Effort::Signature));
-                marks.extend(mark);
-            }
-            syntax::ModuleItem::Other(tokens) => content.extend(tokens),
-        }
-    }
-    let mentions = expand::mentions(&marks, &module.items);
-    let head = module.head;
-    let module = quote::quote! { #head { #content #mentions } };
-    reported(errors, module, options)
-}
-
-/// Checks each function once by itself that no kernel's text leads to: no call of it is checked.
-fn check_uncalled(module: &syntax::FuseModule, errors: &mut Errors) {
-    for function in module.uncalled() {
-        errors.extend(typeck::check_function(function, module.items.clone()));
-    }
-}
-
-/// `#[fuse_fn]` outside of a `#[fuse_module]`, where no kernel can see it.
-pub fn misplaced_function(item: TokenStream) -> TokenStream {
-    let mut errors = Errors::new();
-    let name = syn::parse2::<syn::ItemFn>(item.clone()).map(|item| Loc::of(&item.sig.ident));
-    errors.push_help(
-        name.unwrap_or_else(|_| Loc::of(item)),
-        "no kernel can see this `fuse_fn`: a macro sees no further than what it stands on",
-        "put it and the kernels that call it into one module marked `#[fuse_module]`",
-    );
-    errors.into_tokens()
-}
-
-/// An expansion and the mistakes found on the way. An editor is shown none: rustc says them.
-fn reported(errors: Errors, tokens: TokenStream, options: &BuildOptions) -> TokenStream {
-    if options.effort == Effort::Signature {
-        return tokens;
-    }
-    let errors = errors.into_tokens();
-    quote::quote! { #errors #tokens }
-}
-
-/// A kernel's expansion; its mistakes go to `errors`, which is empty.
-fn kernel_tokens(
-    attribute: TokenStream,
-    item: TokenStream,
-    items: Rc<Items>,
-    options: &BuildOptions,
-    errors: &mut Errors,
-) -> TokenStream {
-    let written = item.clone();
-    if options.effort != Effort::Signature
-        && let Some(error) = syntax::syntax_error(&item)
-    {
-        // rustc has read the function before, and said what is wrong with it. Calls mean something if the signature does.
-        let kernel = syntax::parse(attribute, syntax::without_body(item), &mut Errors::new());
-        return kernel.map(|kernel| expand::unread(&kernel, &error.to_string())).unwrap_or_default();
-    }
-    let Some(mut kernel) = syntax::parse(attribute, item, errors) else {
-        // An editor still resolves what it can of something that is not a kernel yet.
-        return if options.effort == Effort::Signature { written } else { TokenStream::new() };
-    };
-    kernel.items = items;
-    let variants = typeck::variants(&kernel, errors);
-    if options.effort == Effort::Signature {
-        let variants = errors.is_empty().then_some(variants.as_slice());
-        return expand::for_editors(&kernel, variants);
-    }
-    match lower_variants(&kernel, &variants, options, errors) {
-        Some(lowered) if errors.is_empty() => {
-            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options };
-            expand::expand(&expansion)
-        }
-        // The signature stays, so that a call is not reported as unknown on top of the mistake.
-        _ => expand::broken(&kernel),
-    }
-}
-
-/// Everything known about one variant after lowering.
-#[derive(Debug)]
-pub struct LoweredVariant {
-    pub specializations: Vec<Specialization>,
-    pub scratch_bytes: u64,
-    /// Whether the host code has a record.
-    pub host_reports: bool,
-    /// What its operations of a debug build say.
-    pub sites: Vec<Site>,
-    /// Tells what was compiled from what an edit makes of it: the tile IR and how it is lowered.
-    pub source: u64,
-    pub code: VariantCode,
-}
-
-/// The code of one variant: what the cache keeps.
-#[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub struct VariantCode {
-    pub modules: Vec<GpuModule>,
-    /// Assembly for each level, by the level's name.
-    pub hosts: Vec<(String, String)>,
-}
-
-/// GPU code of one body for one architecture: the driver compiles no more of a kernel than is launched.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct GpuModule {
-    pub capability: u32,
-    pub exact: bool,
-    /// Its position among the variant's bodies.
-    pub specialization: usize,
-    pub ptx: Deflated,
-    pub cubin: Option<Cubin>,
-}
 
 /// A variant before its code exists.
 struct PreparedVariant {

@@ -1,5 +1,6 @@
 //! The compiler's stages in order: every variant of a kernel, every specialization of a variant, on every target.
 
+pub mod artifact;
 pub mod compile;
 pub mod options;
 pub mod specialize;

@@ -1,7 +1,8 @@
 //! What a build says of a kernel that several variants and stages may have found wrong.
 
 use crate::backend::nvptx::Arch;
-use crate::driver::compile::{LoweredVariant, entry_name};
+use crate::driver::artifact::LoweredVariant;
+use crate::driver::compile::entry_name;
 use crate::driver::specialize::Specialization;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck;

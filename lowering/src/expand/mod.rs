@@ -8,11 +8,12 @@ mod arguments;
 mod data;
 mod ide_stub;
 mod launcher;
+pub mod macros;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use crate::driver::compile::LoweredVariant;
+use crate::driver::artifact::LoweredVariant;
 use crate::driver::options::{BuildOptions, VARIABLES};
 use crate::frontend::syntax::{FnItem, Items, Kernel};
 use crate::frontend::typeck::Variant;

@@ -6,11 +6,11 @@
 use super::{
     Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required, scalar,
 };
-use crate::frontend::syntax::UnaryOp;
 use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
+use crate::support::operator::UnaryOp;
 
 /// What the launcher says of an operation besides what the kernel knows when it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,11 +8,11 @@ use super::{ConstantValue, Effect, Operation};
 use crate::analysis::axis_info;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
-use crate::frontend::syntax::{BinaryOp, UnaryOp};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::mlir::{Builder, Val, lanes, math, rounding};
 use crate::support::dtype::{Class, DType};
+use crate::support::operator::{BinaryOp, UnaryOp};
 
 /// How operand types determine the result's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

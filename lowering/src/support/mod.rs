@@ -3,3 +3,4 @@
 pub mod diagnostic;
 pub mod dtype;
 pub mod limits;
+pub mod operator;

@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use proc_macro2::{Ident, TokenStream};
 
+pub use crate::support::operator::{BinaryOp, UnaryOp};
+
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::{Class, DType};
 
@@ -390,64 +392,4 @@ pub enum GenericArg {
     Const(Expr),
     /// `_`
     Infer(Loc),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UnaryOp {
-    Neg,
-    Not,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Rem,
-    And,
-    Or,
-    Xor,
-    Shl,
-    Shr,
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-impl UnaryOp {
-    /// As the user writes it.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            UnaryOp::Neg => "-",
-            UnaryOp::Not => "!",
-        }
-    }
-}
-
-impl BinaryOp {
-    /// As the user writes it.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "+",
-            BinaryOp::Sub => "-",
-            BinaryOp::Mul => "*",
-            BinaryOp::Div => "/",
-            BinaryOp::Rem => "%",
-            BinaryOp::And => "&",
-            BinaryOp::Or => "|",
-            BinaryOp::Xor => "^",
-            BinaryOp::Shl => "<<",
-            BinaryOp::Shr => ">>",
-            BinaryOp::Eq => "==",
-            BinaryOp::Ne => "!=",
-            BinaryOp::Lt => "<",
-            BinaryOp::Le => "<=",
-            BinaryOp::Gt => ">",
-            BinaryOp::Ge => ">=",
-        }
-    }
 }

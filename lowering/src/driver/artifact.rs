@@ -1,0 +1,41 @@
+//! What lowering leaves of a variant: its specializations and their code.
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::compress::Deflated;
+use crate::backend::ptxas::Cubin;
+use crate::driver::specialize::Specialization;
+use crate::ops::Site;
+
+/// Everything known about one variant after lowering.
+#[derive(Debug)]
+pub struct LoweredVariant {
+    pub specializations: Vec<Specialization>,
+    pub scratch_bytes: u64,
+    /// Whether the host code has a record.
+    pub host_reports: bool,
+    /// What its operations of a debug build say.
+    pub sites: Vec<Site>,
+    /// Tells what was compiled from what an edit makes of it: the tile IR and how it is lowered.
+    pub source: u64,
+    pub code: VariantCode,
+}
+
+/// The code of one variant: what the cache keeps.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub struct VariantCode {
+    pub modules: Vec<GpuModule>,
+    /// Assembly for each level, by the level's name.
+    pub hosts: Vec<(String, String)>,
+}
+
+/// GPU code of one body for one architecture: the driver compiles no more of a kernel than is launched.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GpuModule {
+    pub capability: u32,
+    pub exact: bool,
+    /// Its position among the variant's bodies.
+    pub specialization: usize,
+    pub ptx: Deflated,
+    pub cubin: Option<Cubin>,
+}

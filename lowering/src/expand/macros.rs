@@ -1,0 +1,166 @@
+//! What each of the macros makes of its tokens: every mistake of a kernel, or its expansion.
+
+use std::rc::Rc;
+
+use proc_macro2::TokenStream;
+
+use crate::driver::compile::lower_variants;
+use crate::driver::options::{BuildOptions, Effort};
+use crate::expand::{self, Expansion};
+use crate::frontend::syntax::{self, Items};
+use crate::frontend::typeck;
+use crate::support::diagnostic::{Errors, Loc};
+
+/// Expands `#[fuse_kernel(attribute)] item` as the environment says.
+pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    match BuildOptions::from_environment() {
+        Ok(options) => compile_with(attribute, item, &options),
+        Err(message) => {
+            let mut errors = Errors::new();
+            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
+            errors.into_tokens()
+        }
+    }
+}
+
+/// The stack that a kernel is compiled on, in bytes: the walks over what values are made of recurse, as deep as a kernel has
+/// operations. The system gives memory for what is used of it.
+const STACK: usize = 1 << 30;
+
+/// Expands `#[fuse_kernel(attribute)] item`.
+pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
+    stacker::grow(STACK, || kernel(attribute, item, options))
+}
+
+fn kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
+    if syntax::has_receiver(&item) && options.effort != Effort::Signature {
+        return compile_method(item);
+    }
+    let mut errors = Errors::new();
+    let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
+    reported(errors, tokens, options)
+}
+
+/// Expands `#[fuse_kernel(attribute)] item` in an `impl` or `trait`: says that it is misplaced, and nothing on top.
+pub fn compile_method(item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let method = syntax::parse_method(item, &mut errors).map(|kernel| expand::method(&kernel));
+    let errors = errors.into_tokens();
+    quote::quote! { #errors #method }
+}
+
+/// Expands `#[fuse_module(attribute)] item` as the environment says.
+pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    match BuildOptions::from_environment() {
+        Ok(options) => compile_module_with(attribute, item, &options),
+        Err(message) => {
+            let mut errors = Errors::new();
+            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
+            errors.into_tokens()
+        }
+    }
+}
+
+/// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
+pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
+    stacker::grow(STACK, || module(attribute, item, options))
+}
+
+fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
+    if options.effort != Effort::Signature && syntax::syntax_error(&item).is_some() {
+        // rustc has read the module before, and said what is wrong with it.
+        return TokenStream::new();
+    }
+    let mut errors = Errors::new();
+    let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
+        return reported(errors, item, options);
+    };
+    check_uncalled(&module, &mut errors);
+    let mut content = TokenStream::new();
+    let mut marks = vec![];
+    for part in module.parts {
+        match part {
+            syntax::ModuleItem::Kernel { attribute, item, conditions, mark } => {
+                let mut own = Errors::new();
+                let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
+                // A function's mistake is that of every kernel that calls it, and said once.
+                errors.extend(own);
+                content.extend(expand::under(&conditions, tokens));
+                marks.extend(mark);
+            }
+            syntax::ModuleItem::Function { function, mark } => {
+                content.extend(expand::module_function(&function, options.effort == Effort::Signature));
+                marks.extend(mark);
+            }
+            syntax::ModuleItem::Other(tokens) => content.extend(tokens),
+        }
+    }
+    let mentions = expand::mentions(&marks, &module.items);
+    let head = module.head;
+    let module = quote::quote! { #head { #content #mentions } };
+    reported(errors, module, options)
+}
+
+/// Checks each function once by itself that no kernel's text leads to: no call of it is checked.
+fn check_uncalled(module: &syntax::FuseModule, errors: &mut Errors) {
+    for function in module.uncalled() {
+        errors.extend(typeck::check_function(function, module.items.clone()));
+    }
+}
+
+/// `#[fuse_fn]` outside of a `#[fuse_module]`, where no kernel can see it.
+pub fn misplaced_function(item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let name = syn::parse2::<syn::ItemFn>(item.clone()).map(|item| Loc::of(&item.sig.ident));
+    errors.push_help(
+        name.unwrap_or_else(|_| Loc::of(item)),
+        "no kernel can see this `fuse_fn`: a macro sees no further than what it stands on",
+        "put it and the kernels that call it into one module marked `#[fuse_module]`",
+    );
+    errors.into_tokens()
+}
+
+/// An expansion and the mistakes found on the way. An editor is shown none: rustc says them.
+fn reported(errors: Errors, tokens: TokenStream, options: &BuildOptions) -> TokenStream {
+    if options.effort == Effort::Signature {
+        return tokens;
+    }
+    let errors = errors.into_tokens();
+    quote::quote! { #errors #tokens }
+}
+
+/// A kernel's expansion; its mistakes go to `errors`, which is empty.
+fn kernel_tokens(
+    attribute: TokenStream,
+    item: TokenStream,
+    items: Rc<Items>,
+    options: &BuildOptions,
+    errors: &mut Errors,
+) -> TokenStream {
+    let written = item.clone();
+    if options.effort != Effort::Signature
+        && let Some(error) = syntax::syntax_error(&item)
+    {
+        // rustc has read the function before, and said what is wrong with it. Calls mean something if the signature does.
+        let kernel = syntax::parse(attribute, syntax::without_body(item), &mut Errors::new());
+        return kernel.map(|kernel| expand::unread(&kernel, &error.to_string())).unwrap_or_default();
+    }
+    let Some(mut kernel) = syntax::parse(attribute, item, errors) else {
+        // An editor still resolves what it can of something that is not a kernel yet.
+        return if options.effort == Effort::Signature { written } else { TokenStream::new() };
+    };
+    kernel.items = items;
+    let variants = typeck::variants(&kernel, errors);
+    if options.effort == Effort::Signature {
+        let variants = errors.is_empty().then_some(variants.as_slice());
+        return expand::for_editors(&kernel, variants);
+    }
+    match lower_variants(&kernel, &variants, options, errors) {
+        Some(lowered) if errors.is_empty() => {
+            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options };
+            expand::expand(&expansion)
+        }
+        // The signature stays, so that a call is not reported as unknown on top of the mistake.
+        _ => expand::broken(&kernel),
+    }
+}
