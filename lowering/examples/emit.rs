@@ -4,9 +4,10 @@
 
 use lowering::backend::StageTexts;
 use lowering::backend::nvptx::{self, Arch};
-use lowering::driver::specialize::{KernelRequests, Specialization, specializations};
+use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::frontend::syntax;
 use lowering::frontend::typeck;
+use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Session;
 use lowering::support::diagnostic::Errors;
 

@@ -2,7 +2,7 @@
 
 use super::StageTexts;
 use super::llvm::{LlvmModule, StrengthReduction, TargetCpu};
-use crate::driver::specialize::Specialization;
+use crate::gpu::specialization::Specialization;
 
 use crate::gpu::emit::pdl;
 use crate::mlir::{Machine, Session};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::compress::Deflated;
 use crate::backend::ptxas::Cubin;
-use crate::driver::specialize::Specialization;
+use crate::gpu::specialization::Specialization;
 use crate::ops::Site;
 
 /// Everything known about one variant after lowering.

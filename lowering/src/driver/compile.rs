@@ -17,7 +17,7 @@ use crate::backend::sandbox;
 use crate::backend::sandbox::Failure;
 use crate::driver::artifact::{GpuModule, LoweredVariant, VariantCode};
 use crate::driver::options::{BuildOptions, DumpStage, Effort};
-use crate::driver::specialize::{KernelRequests, Specialization, specializations};
+use crate::driver::specialize::{KernelRequests, specializations};
 use crate::driver::variant_errors::{
     MergedErrors, internal_error, report_spills, too_few_registers, too_many_elements,
 };
@@ -25,6 +25,7 @@ use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck;
 use crate::frontend::typeck::Variant;
 use crate::gpu::emit::{MAX_SHARED_BYTES, SmemOverflow, SmemRequest};
+use crate::gpu::specialization::Specialization;
 use crate::ir;
 use crate::ir::Func;
 use crate::mlir::{Session, report};

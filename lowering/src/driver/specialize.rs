@@ -15,7 +15,7 @@ mod names;
 mod register_limit;
 mod vector_width;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use self::names::{ORDERS, ScalarNames, SpecializationNames, UNIT_STRIDES, UnitStrides};
 use self::vector_width::{Widened, accesses, extents, needed_multiples, needed_signs};
@@ -24,10 +24,10 @@ use crate::analysis::reread::unpipeline_rereads;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck::{Settings, Variant};
 use crate::gpu::emit::{GpuPlan, SmemOverflow};
+use crate::gpu::layout::ThreadConfig;
 use crate::gpu::layout::access::Alignment;
-use crate::gpu::layout::assign::{Distributed, distribute};
+use crate::gpu::layout::assign::distribute;
 use crate::gpu::layout::dot;
-use crate::gpu::layout::{Layout, ThreadConfig};
 use crate::gpu::opt::batch_reductions::batch_reductions;
 use crate::gpu::opt::delay_fp8_upcast::delay_fp8_upcast;
 use crate::gpu::opt::elide_selects::elide_selects;
@@ -37,14 +37,13 @@ use crate::gpu::opt::remat_narrow::remat_narrow;
 use crate::gpu::opt::remat_ranges::remat_ranges;
 use crate::gpu::opt::select_wgmma::select_wgmma;
 use crate::gpu::opt::thread_local_reductions::keep_thread_local;
+use crate::gpu::specialization::{Gpus, Specialization};
 use crate::ir::assumption::Assumption;
 use crate::ir::guard::{Guard, Symbol};
 use crate::ir::{Func, ParamId, ParamKind};
-use crate::mlir::{Limit, report};
+use crate::mlir::Limit;
 use crate::ops::{Kind, VectorStart};
-use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
-use crate::support::limits::MAX_ACCESS_BYTES;
 use crate::transform::defer_scale::defer_scale;
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 use crate::transform::read_unrotated::read_unrotated;
@@ -53,113 +52,6 @@ use crate::transform::single_iteration::single_iteration;
 use crate::transform::transpose_operands::transpose_operands;
 use crate::transform::unit_stride::{assume_unit_strides, unit_strides};
 use crate::transform::view_strides::assume_contiguous;
-
-/// A way of compiling a kernel for the GPU.
-#[derive(Debug)]
-pub struct Specialization {
-    pub name: &'static str,
-    pub plan: GpuPlan,
-    /// What must hold for this body to be right.
-    pub guards: Vec<Guard>,
-    pub gpus: Gpus,
-}
-
-/// How a body accesses a slice or a view on a line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct VectorAccess {
-    pub line: u32,
-    pub param: ParamId,
-    /// What one instruction of a thread moves; 0 where the GPU copies blocks.
-    pub bytes: u32,
-}
-
-/// The GPUs that a body is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gpus {
-    All,
-    /// Blocks of a cluster reach each other's shared memory.
-    WithClusters,
-    WithoutClusters,
-    /// Four warps multiply together what is in shared memory (`wgmma`).
-    WithWgmma,
-    WithoutWgmma,
-}
-
-impl Gpus {
-    /// The first capability with clusters.
-    const CLUSTERS: u32 = 90;
-    /// The one capability whose warps multiply together.
-    const WGMMA: u32 = 90;
-
-    pub fn include(self, capability: u32) -> bool {
-        match self {
-            Gpus::All => true,
-            Gpus::WithClusters => capability >= Gpus::CLUSTERS,
-            Gpus::WithoutClusters => capability < Gpus::CLUSTERS,
-            Gpus::WithWgmma => capability == Gpus::WGMMA,
-            Gpus::WithoutWgmma => capability != Gpus::WGMMA,
-        }
-    }
-}
-
-impl Specialization {
-    /// What tells it from the variant's other bodies.
-    pub fn label(&self) -> String {
-        match self.gpus {
-            Gpus::All | Gpus::WithClusters | Gpus::WithWgmma | Gpus::WithoutWgmma => self.name.to_string(),
-            Gpus::WithoutClusters => format!("{}.one_block", self.name),
-        }
-    }
-
-    /// The elements that a thread computes or moves, loops counted once; and where most of them are, with how many.
-    pub fn elements(&self) -> (usize, Option<(Loc, usize)>) {
-        let Distributed { func, layouts, .. } = &self.plan.distributed;
-        let (mut total, mut most) = (0usize, None);
-        func.body.walk(&mut |op| {
-            let own = op.kind.operation().place().map(|place| place.offset);
-            let tile = op.results.iter().copied().chain(own).find_map(|value| layouts.get(&value));
-            let count = tile.map_or(0, Layout::register_count);
-            total = total.saturating_add(count);
-            if most.is_none_or(|(_, known)| count > known) {
-                most = Some((op.loc, count));
-            }
-        });
-        (total, most)
-    }
-
-    /// The accesses of tiles by the program's lines, each with the bytes that one instruction of a thread moves: 0 of blocks that the GPU
-    /// copies by itself. Of several on a line the narrowest.
-    pub fn accesses(&self) -> Vec<VectorAccess> {
-        let func = &self.plan.distributed.func;
-        let mut found: BTreeMap<(usize, ParamId), u32> = BTreeMap::new();
-        let mut add = |loc: Loc, param: ParamId, bytes: u32| {
-            let known = found.entry((loc.line(), param)).or_insert(bytes);
-            *known = bytes.min(*known);
-        };
-        func.body.walk(&mut |op| {
-            let operation = op.kind.operation();
-            if let Some(place) = operation.place() {
-                let each = func.slice(place.param).0.bytes();
-                let is_long =
-                    func.ty(place.offset).shape.elements() * u64::from(each) >= u64::from(MAX_ACCESS_BYTES);
-                let at_once = place.shift.map_or(place.vector.max(1), |shift| shift.elements);
-                if is_long {
-                    add(op.loc, place.param, at_once * each);
-                }
-            }
-            operation.windows().into_iter().for_each(|window| add(op.loc, window.memory, 0));
-        });
-        found
-            .into_iter()
-            .map(|((line, param), bytes)| VectorAccess { line: line as u32, param, bytes })
-            .collect()
-    }
-
-    /// Whether the code has a record for a failure.
-    pub fn reports(&self) -> bool {
-        report::reports(&self.plan.distributed.func)
-    }
-}
 
 /// What the user said about the whole kernel.
 #[derive(Clone, Copy, Default, Debug)]

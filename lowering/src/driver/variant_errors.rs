@@ -3,10 +3,10 @@
 use crate::backend::nvptx::Arch;
 use crate::driver::artifact::LoweredVariant;
 use crate::driver::compile::entry_name;
-use crate::driver::specialize::Specialization;
 use crate::frontend::syntax::Kernel;
 use crate::frontend::typeck;
 use crate::frontend::typeck::Variant;
+use crate::gpu::specialization::Specialization;
 use crate::support::diagnostic::{Diagnostic, Errors, Loc, count};
 
 /// Mistakes of several variants: one that all share is said once, one that only some have says which. What stands on

@@ -4,3 +4,4 @@
 pub mod emit;
 pub mod layout;
 pub mod opt;
+pub mod specialization;

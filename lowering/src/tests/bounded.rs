@@ -3,7 +3,8 @@
 use expect_test::{Expect, expect};
 
 use super::{first, func};
-use crate::driver::specialize::{KernelRequests, Specialization, specializations};
+use crate::driver::specialize::{KernelRequests, specializations};
+use crate::gpu::specialization::Specialization;
 use crate::ir::guard::{Guard, WithNames};
 use crate::transform::strength_reduce::strength_reduce;
 

@@ -4,7 +4,8 @@ use expect_test::{Expect, expect};
 
 use super::{first, lines_with, ptx};
 use crate::backend::nvptx::Arch;
-use crate::driver::specialize::{Specialization, specializations};
+use crate::driver::specialize::specializations;
+use crate::gpu::specialization::Specialization;
 use crate::ir;
 
 /// Rows of sums of rows of `c`, weighted by products, and the sum of each row's weights.

@@ -4,9 +4,10 @@
 //! and what the ring of copies would take is left to the first-level cache, which serves the later loops. How many there are the launcher
 //! knows: one of the facts is their least number.
 
-use super::{Gpus, KernelRequests, Specialization, aligned, register_limit};
+use super::{KernelRequests, aligned, register_limit};
 use crate::analysis::reread::has_rereads;
 use crate::gpu::emit::SmemOverflow;
+use crate::gpu::specialization::{Gpus, Specialization};
 use crate::ir::Func;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 

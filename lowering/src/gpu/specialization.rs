@@ -1,0 +1,119 @@
+//! A kernel's code for the arguments and GPUs that it is right for.
+
+use std::collections::BTreeMap;
+
+use crate::gpu::emit::GpuPlan;
+use crate::gpu::layout::Layout;
+use crate::gpu::layout::assign::Distributed;
+use crate::ir::ParamId;
+use crate::ir::guard::Guard;
+use crate::mlir::report;
+use crate::support::diagnostic::Loc;
+use crate::support::limits::MAX_ACCESS_BYTES;
+
+/// A way of compiling a kernel for the GPU.
+#[derive(Debug)]
+pub struct Specialization {
+    pub name: &'static str,
+    pub plan: GpuPlan,
+    /// What must hold for this body to be right.
+    pub guards: Vec<Guard>,
+    pub gpus: Gpus,
+}
+
+/// How a body accesses a slice or a view on a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VectorAccess {
+    pub line: u32,
+    pub param: ParamId,
+    /// What one instruction of a thread moves; 0 where the GPU copies blocks.
+    pub bytes: u32,
+}
+
+/// The GPUs that a body is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gpus {
+    All,
+    /// Blocks of a cluster reach each other's shared memory.
+    WithClusters,
+    WithoutClusters,
+    /// Four warps multiply together what is in shared memory (`wgmma`).
+    WithWgmma,
+    WithoutWgmma,
+}
+
+impl Gpus {
+    /// The first capability with clusters.
+    const CLUSTERS: u32 = 90;
+    /// The one capability whose warps multiply together.
+    const WGMMA: u32 = 90;
+
+    pub fn include(self, capability: u32) -> bool {
+        match self {
+            Gpus::All => true,
+            Gpus::WithClusters => capability >= Gpus::CLUSTERS,
+            Gpus::WithoutClusters => capability < Gpus::CLUSTERS,
+            Gpus::WithWgmma => capability == Gpus::WGMMA,
+            Gpus::WithoutWgmma => capability != Gpus::WGMMA,
+        }
+    }
+}
+
+impl Specialization {
+    /// What tells it from the variant's other bodies.
+    pub fn label(&self) -> String {
+        match self.gpus {
+            Gpus::All | Gpus::WithClusters | Gpus::WithWgmma | Gpus::WithoutWgmma => self.name.to_string(),
+            Gpus::WithoutClusters => format!("{}.one_block", self.name),
+        }
+    }
+
+    /// The elements that a thread computes or moves, loops counted once; and where most of them are, with how many.
+    pub fn elements(&self) -> (usize, Option<(Loc, usize)>) {
+        let Distributed { func, layouts, .. } = &self.plan.distributed;
+        let (mut total, mut most) = (0usize, None);
+        func.body.walk(&mut |op| {
+            let own = op.kind.operation().place().map(|place| place.offset);
+            let tile = op.results.iter().copied().chain(own).find_map(|value| layouts.get(&value));
+            let count = tile.map_or(0, Layout::register_count);
+            total = total.saturating_add(count);
+            if most.is_none_or(|(_, known)| count > known) {
+                most = Some((op.loc, count));
+            }
+        });
+        (total, most)
+    }
+
+    /// The accesses of tiles by the program's lines, each with the bytes that one instruction of a thread moves: 0 of blocks that the GPU
+    /// copies by itself. Of several on a line the narrowest.
+    pub fn accesses(&self) -> Vec<VectorAccess> {
+        let func = &self.plan.distributed.func;
+        let mut found: BTreeMap<(usize, ParamId), u32> = BTreeMap::new();
+        let mut add = |loc: Loc, param: ParamId, bytes: u32| {
+            let known = found.entry((loc.line(), param)).or_insert(bytes);
+            *known = bytes.min(*known);
+        };
+        func.body.walk(&mut |op| {
+            let operation = op.kind.operation();
+            if let Some(place) = operation.place() {
+                let each = func.slice(place.param).0.bytes();
+                let is_long =
+                    func.ty(place.offset).shape.elements() * u64::from(each) >= u64::from(MAX_ACCESS_BYTES);
+                let at_once = place.shift.map_or(place.vector.max(1), |shift| shift.elements);
+                if is_long {
+                    add(op.loc, place.param, at_once * each);
+                }
+            }
+            operation.windows().into_iter().for_each(|window| add(op.loc, window.memory, 0));
+        });
+        found
+            .into_iter()
+            .map(|((line, param), bytes)| VectorAccess { line: line as u32, param, bytes })
+            .collect()
+    }
+
+    /// Whether the code has a record for a failure.
+    pub fn reports(&self) -> bool {
+        report::reports(&self.plan.distributed.func)
+    }
+}
