@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures what a GPU attains, for `fuse-analysis`: bandwidths, products, and what launches add.
+"""Measures what a GPU attains, for `fuse-analysis`: bandwidths, matmuls, and launch overheads.
 
     python3 bench/ceilings.py --out ~/.cache/fuse/devices
     cargo run --release -p fuse-analysis -- analyze analysis/models/llama_3_8b_layer.toml
 
-Writes `<folder>/<name>.json`, which the analyzer takes in place of what it knows. Everything is measured with PyTorch's
-kernels, so that the library's own times are compared with ceilings that it had no part in. Bandwidth is that of an
+Writes `<folder>/<name>.json`, which the analyzer uses instead of its built-in values. Everything is measured with PyTorch's
+kernels, so that the library's own times are compared with independent ceilings. Bandwidth is that of an
 elementwise kernel that reads and writes 512 MB. A launch's overhead is what an elementwise kernel of few megabytes takes
 beyond its bytes, the median of several sizes; that of a following launch is what a chain of them takes for each further
 one beyond its bytes. The bandwidth of the L2 cache is that of a chain whose tensors stay there, by what larger ones take more.
-A product's overhead is what cuBLAS takes for 16 rows beyond the weights' bytes and a launch.
+A matmul's overhead is the time of cuBLAS for 16 rows beyond the weights' bytes and a launch.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def cached():
 
 
 def product_overhead(bandwidth, first):
-    """What products of 16 rows take beyond their bytes and a launch, in seconds."""
+    """The time of matmuls of 16 rows beyond their bytes and a launch, in seconds."""
     found = []
     for k, n in ((2048, 3072), (4096, 4096), (4096, 6144), (2048, 16384)):
         x, weight = torch.randn(16, k, device="cuda").to(BF16), torch.randn(n, k, device="cuda").to(BF16)
@@ -88,7 +88,7 @@ def products():
     for name, run in runs.items():
         try:
             found[name] = 2 * n**3 / median(run, 10)
-        except RuntimeError as error:  # A card that has no such product.
+        except RuntimeError as error:  # A card without such a matmul.
             print(f"note: no product of {name}: {str(error).splitlines()[0]}", flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
     b = a[:4096, :4096].contiguous()

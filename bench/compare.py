@@ -9,13 +9,13 @@
     python3 bench/compare.py --group norms --graphs --out graphs.json
 
 Needs an NVIDIA GPU, PyTorch, Triton and cuda-python (cuda.bindings). Each result is first compared with float64, in
-outputs that held NaN. Then the contenders take turns, round after round, so that a drift of clocks meets all of them
+outputs filled with NaN. Then the contenders alternate, round after round, so that a drift of clocks meets all of them
 alike; the L2 cache is overwritten before each run, and each run is timed by itself with device events, once its launches
 are made: the device waits for them. Times are medians.
 torch.compile runs as `max-autotune-no-cudagraphs`: a graph would copy its inputs in each run; it is left out of a case for
 which it takes longer than --compile-limit. With --limit no case is begun after so many seconds, and what was measured by
 then is reported; with --resume the cases that --out already has are not measured again. With --graphs the shapes have few
-rows and lie in warm caches: a time is then that of one launch of a hundred in a CUDA graph, beside a kernel that does nothing.
+rows and are in warm caches: a time is then that of one launch of a hundred in a CUDA graph, beside a kernel that does nothing.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def prepare(entry, case, args, options):
 
 
 def into_outputs(entry, args, run):
-    """Runs in outputs that held NaN; gives them."""
+    """Runs in outputs filled with NaN; returns them."""
     def results():
         for name in entry.outputs:
             # All bits set: NaN in every float type.
@@ -194,12 +194,12 @@ def contenders(entry, case, args, options):
 
 
 def time_all(runs, rounds, warmup, flush=True):
-    """Microseconds of each of `rounds` runs, by name; the contenders take turns, with a flushed L2 cache or a warm one."""
+    """Microseconds of each of `rounds` runs, by name; the contenders alternate, with a flushed L2 cache or a warm one."""
     flushed = torch.empty(256_000_000 if flush else 0, dtype=torch.uint8, device="cuda")
     names = list(runs)
     events = {name: [] for name in names}
     for turn in range(warmup + rounds):
-        # The order rotates, so that no contender always follows the same one.
+        # The order rotates, so that no contender always runs after the same one.
         for name in names[turn % len(names):] + names[: turn % len(names)]:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             flushed.zero_()

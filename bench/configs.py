@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The time of every configuration of a product, on shapes drawn at random, and the library's model fitted to that.
+"""The time of every configuration of a matmul, on shapes drawn at random, and the library's model fitted to that.
 
     python3 bench/configs.py --kernels kernels --seed 1 --out configs.json
     python3 bench/configs.py --fit configs-h100.json configs-h200.json
 
-The first measures every block, number of parts and copy of odd factors beside cuBLAS, as `sweep.py` does, and checks each against
-a product in f32. The second needs NumPy and SciPy and no GPU: it fits the model of `matmul_heuristic` to such files and says how
+The first measures every block, split-K count and copy of misaligned operands beside cuBLAS, as `sweep.py` does, and checks each against
+a matmul in f32. The second needs NumPy and SciPy and no GPU: it fits the model of `matmul_heuristic` to such files and says how
 far the configuration that it chooses is from the best one.
 """
 
@@ -32,7 +32,7 @@ def configs(extents, aligned, by_columns):
     m, k, n = extents
     for block, _, _, in_parts, _ in BLOCKS:
         for parts in PARTS:
-            many = heuristic.cdiv(m, block[0]) * heuristic.cdiv(n, block[1]) * parts > 2 * heuristic.processors()
+            many = heuristic.cdiv(m, block[0]) * heuristic.cdiv(n, block[1]) * parts > 2 * heuristic.sm_count()
             whole, in_parts = kernels(block, in_parts, 2, by_columns)
             few = parts > 1 and (not in_parts or many or k // parts < 128 or 4 * parts * m * n > 1 << 28)
             if few or parts == 1 and not whole:
@@ -57,10 +57,10 @@ def measure(options):
         layout, (m, k, n) = drawn(options.seed, number)
         entry, case = sweep.Product(layout), (m, k, n, BF16)
         args = entry.make(case)
-        factors = args["a"], entry.right(args)
-        aligned = [heuristic.is_aligned(factor) for factor in factors]
-        by_columns = factors[1].stride(0) == 1 != factors[1].stride(1)
-        exact = factors[0].float() @ factors[1].float()
+        operands = args["a"], entry.right(args)
+        aligned = [heuristic.is_aligned(operand) for operand in operands]
+        by_columns = operands[1].stride(0) == 1 != operands[1].stride(1)
+        exact = operands[0].float() @ operands[1].float()
         runs, kept = {"cuBLAS": entry.peer(args)}, []
         for name, block, parts, copies in configs((m, k, n), aligned, by_columns):
             entry.few_tile = lambda _: None
@@ -83,7 +83,7 @@ def measure(options):
 # ---- fitting
 
 
-#: How much less a configuration counts that takes twice as long as the best one of its product: the choice is among those near the best.
+#: How much less a configuration counts that takes twice as long as the best one of its matmul: the choice is among those near the best.
 NEAR = 3
 
 
@@ -92,11 +92,11 @@ def fit(files):
     from scipy.optimize import least_squares
 
     rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
-    heuristic.processors = lambda: 132
+    heuristic.sm_count = lambda: 132
     names = [(f"{kind} {'x'.join(map(str, block))}") for block, *_ in BLOCKS for kind in ("copied", "loaded")]
 
     def within(row):
-        """Whether rows or columns of each factor begin within sectors, by the extents."""
+        """Whether rows or columns of each operand begin within sectors, by the extents."""
         m, k, n = row["extents"]
         lines = k if row["layout"][0] == "N" else m, n if row["layout"][1] == "N" else k
         return [2 * line % 32 != 0 for line in lines]

@@ -158,7 +158,7 @@ class LinearCombination(Flat):
                        lambda block: (cdiv(case[0], block),))]
 
     def exact(self, args):
-        # The factors are f32.
+        # The operands are f32.
         factors = torch.tensor(list(self.factors.values()), dtype=F32).double().tolist()
         products = [args[name].double() * factor for name, factor in zip(self.inputs, factors)]
         return [rounded(sum(products), 3 * SINGLE * sum(part.abs() for part in products), args["x"].dtype)]

@@ -22,7 +22,7 @@ TINY = 2.0**-126
 BF16, F16, F32, F8 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn
 
 
-def processors():
+def sm_count():
     """Multiprocessors of the GPU."""
     return torch.cuda.get_device_properties(0).multi_processor_count
 
@@ -174,12 +174,12 @@ SHORT_ROW = 768
 
 
 def short_programs(rows, cols):
-    """How many programs normalise, or sum up, so many short rows."""
+    """How many programs normalize, or sum up, so many short rows."""
     return cdiv(rows, 8 if cols <= 512 else 4)
 
 
 def along_rows(across, rows):
-    """A grid whose first axis counts tiles across; rows lie along the second and third."""
+    """A grid whose first axis counts tiles of columns; rows are along the second and third."""
     layers = cdiv(rows, 65535)
     return across, cdiv(rows, layers), layers
 

@@ -1,8 +1,8 @@
 """Loads kernels that `examples/export.rs` wrote, and launches them with the CUDA driver.
 
-A kernel is a JSON file. Each of its bodies is an entry point, with PTX and perhaps cubins beside the file, that states
-facts about the arguments ("16 divides n"); the first body whose facts hold is the one to launch. Behind the arguments
-some take the address of a counter, and some tensor maps of views, made of the arguments. This module needs nothing of
+A kernel is a JSON file. Each of its specializations (`bodies`) is an entry point, with PTX and perhaps cubins beside the file, with
+guards on the arguments (`facts`: "16 divides n"); the first whose guards hold is the one to launch. After the arguments
+some take the address of a work counter, and some tensor maps of views, made of the arguments. This module needs nothing of
 the project but those files: it is also an example of how any program can use them.
 """
 
@@ -17,9 +17,9 @@ CTYPES = {
     "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
 FORMAT = 7
-SHARED_WITHOUT_ASKING = 48 << 10
+DEFAULT_SHARED_BYTES = 48 << 10
 #: Of a persistent entry.
-MOST_PROGRAMS = (1 << 31) - 1
+MAX_PROGRAMS = (1 << 31) - 1
 
 
 class Slice:
@@ -38,7 +38,7 @@ class View(Slice):
 
 
 def launched_strides(shape, strides):
-    """The strides that a launch hands over, as the runtime does: any do for an axis along which nothing moves."""
+    """The strides that a launch passes, as the runtime does: any will do for an axis of one element."""
     still = [0 in shape or extent == 1 for extent in shape]
     chosen = [16 if stays else stride for stays, stride in zip(still, strides)]
     if True in still and not any(stride == 1 and not stays for stays, stride in zip(still, strides)):
@@ -46,17 +46,17 @@ def launched_strides(shape, strides):
     return tuple(chosen)
 
 
-def with_numbers(args):
+def with_scalars(args):
     """Arguments by name, with the extents and strides of views beside them."""
-    numbers = {}
+    scalars = {}
     for name, view in args.items():
         if isinstance(view, View):
-            numbers.update({f"{name}.shape({axis})": extent for axis, extent in enumerate(view.shape)})
-            numbers.update({f"{name}.stride({axis})": stride for axis, stride in enumerate(view.strides)})
-    return {**args, **numbers}
+            scalars.update({f"{name}.shape({axis})": extent for axis, extent in enumerate(view.shape)})
+            scalars.update({f"{name}.stride({axis})": stride for axis, stride in enumerate(view.strides)})
+    return {**args, **scalars}
 
 
-# ---- facts
+# ---- guards
 
 
 def symbol(factor, args, grid):
@@ -74,20 +74,20 @@ def polynomial(terms, args, grid):
     )
 
 
-def holds(fact, args, grid):
-    """Whether a fact of the JSON holds for these arguments and this grid, in programs."""
-    kind = fact["kind"]
+def holds(guard, args, grid):
+    """Whether a guard of the JSON (`facts`) holds for these arguments and this grid, in programs."""
+    kind = guard["kind"]
     if kind == "aligned":
-        return args[fact["param"]].address % fact["bytes"] == 0
+        return args[guard["param"]].address % guard["bytes"] == 0
     if kind == "divisible":
-        return polynomial(fact["value"], args, grid) % fact["by"] == 0
+        return polynomial(guard["value"], args, grid) % guard["by"] == 0
     if kind == "equal":
-        return int(args[fact["param"]]) == fact["value"]
+        return int(args[guard["param"]]) == guard["value"]
     if kind == "magnitude":
-        return fact["least"] <= float(args[fact["param"]]) <= fact["most"]
+        return guard["least"] <= float(args[guard["param"]]) <= guard["most"]
     if kind == "at_most":
-        return polynomial(fact["low"], args, grid) <= polynomial(fact["high"], args, grid)
-    return False  # A fact of a later version: not known to hold.
+        return polynomial(guard["low"], args, grid) <= polynomial(guard["high"], args, grid)
+    return False  # A guard of a later version: not known to hold.
 
 
 # ---- tensor maps
@@ -109,21 +109,21 @@ MAP_BYTES, MAP_ALIGNMENT = 128, 64
 
 
 def memory_order(rank, transposed):
-    """The axes of a view as they lie in memory; elements along the last are neighbours."""
+    """The axes of a view in memory order; elements along the last are contiguous."""
     axes = list(range(rank))
     if transposed:
         axes[-2:] = axes[:-3:-1]
     return axes
 
 
-def within_sectors(view, item, axes):
-    """Whether lines of elements of `item` bytes along the last of these axes begin within 32-byte sectors of memory."""
-    apart = [view.strides[axis] * item for axis in axes[:-1] if view.shape[axis] > 1]
-    return any(distance % SECTOR for distance in (*apart, view.address))
+def is_sector_misaligned(view, item, axes):
+    """Whether rows of elements of `item` bytes along the last of these axes begin within 32-byte sectors of memory."""
+    row_strides = [view.strides[axis] * item for axis in axes[:-1] if view.shape[axis] > 1]
+    return any(distance % SECTOR for distance in (*row_strides, view.address))
 
 
 class TensorMap:
-    """How a GPU is told where a view lies and which blocks of it to copy: the driver's `CUtensorMap`, at `address`."""
+    """The TMA descriptor of a view and its block: the driver's `CUtensorMap`, at `address`."""
 
     def __init__(self, view, dtype, block, swizzle, transposed=False, tf32=False, halves=False):
         self.memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
@@ -137,7 +137,7 @@ class TensorMap:
         box = (ctypes.c_uint32 * rank)(*reversed(block))
         if halves:
             box[1] //= CLUSTER
-        promotion = L2_BY_128_BYTES if within_sectors(view, item, axes) else L2_BY_256_BYTES
+        promotion = L2_BY_128_BYTES if is_sector_misaligned(view, item, axes) else L2_BY_256_BYTES
         steps = (ctypes.c_uint32 * rank)(*[1] * rank)
         error = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
             ctypes.c_void_p(self.address), data_type, rank, ctypes.c_void_p(view.address), extents, strides, box, steps,
@@ -163,19 +163,19 @@ class Record:
         return capability == arch["capability"] if arch["exact"] else capability >= arch["capability"]
 
     @staticmethod
-    def cubin(body, capability):
-        """A body's cubin that was assembled for the nearest capability below, of the same major version."""
-        fits = [c for c in body["cubins"]
+    def cubin(specialization, capability):
+        """A specialization's cubin that was assembled for the nearest capability below, of the same major version."""
+        fits = [c for c in specialization["cubins"]
                 if c["capability"] // 10 == capability // 10 and c["capability"] <= capability]
         return max(fits, key=lambda c: c["capability"], default=None)
 
-    def body(self, args, grid):
-        """The first body whose facts hold, of those that run so many programs."""
-        for body in self.json["bodies"]:
-            if body["persistent"] and math.prod(grid) > MOST_PROGRAMS:
+    def specialization(self, args, grid):
+        """The first specialization whose guards hold, of those that run so many programs."""
+        for specialization in self.json["bodies"]:
+            if specialization["persistent"] and math.prod(grid) > MAX_PROGRAMS:
                 continue
-            if all(holds(fact, args, grid) for fact in body["facts"]):
-                return body
+            if all(holds(guard, args, grid) for guard in specialization["facts"]):
+                return specialization
         raise SystemExit(f"{self.json['kernel']}: no body takes these arguments")
 
     def values(self, args, grid):
@@ -198,22 +198,22 @@ class Record:
     def dtypes(self):
         return {param["name"]: param["dtype"] for param in self.json["params"]}
 
-    def pays_multicast(self, body, args, grid, processors):
+    def pays_multicast(self, specialization, args, grid, sm_count):
         """Whether to launch clusters with multicast loads, as dsl-runtime decides it."""
-        dtypes, programs, copied, within = self.dtypes(), math.prod(grid), 0, False
-        for one in body.get("maps", []):
+        dtypes, programs, loaded_bytes, within = self.dtypes(), math.prod(grid), 0, False
+        for one in specialization.get("maps", []):
             if shared := one.get("multicast"):
                 view, axes = args[one["param"]], memory_order(len(one["block"]), one.get("transposed", False))
-                copied += -(-view.shape[axes[shared["axis"]]] // shared["step"]) * shared["bytes"]
-                within |= within_sectors(view, DATA_TYPES[dtypes[one["param"]]][1], axes)
-        return within and programs > 1 and 2 * programs >= processors and copied * programs >= MULTICAST_BYTES
+                loaded_bytes += -(-view.shape[axes[shared["axis"]]] // shared["step"]) * shared["bytes"]
+                within |= is_sector_misaligned(view, DATA_TYPES[dtypes[one["param"]]][1], axes)
+        return within and programs > 1 and 2 * programs >= sm_count and loaded_bytes * programs >= MULTICAST_BYTES
 
-    def maps(self, body, args, multicast=False):
-        """The tensor maps that a body takes behind the arguments."""
+    def maps(self, specialization, args, multicast=False):
+        """The tensor maps that a specialization takes after the arguments."""
         dtypes = self.dtypes()
         return [TensorMap(args[one["param"]], dtypes[one["param"]], one["block"], one["swizzle"],
                           one.get("transposed", False), one.get("tf32", False), multicast and "multicast" in one)
-                for one in body.get("maps", [])]
+                for one in specialization.get("maps", [])]
 
 
 def find(folder, kernel, types, consts, capability, arch=None):
@@ -243,16 +243,16 @@ def checked(result):
     return values[0] if len(values) == 1 else values
 
 
-def launch_config(blocks, body, queue, multicast=False):
-    """How the driver launches an entry. One that follows may start while the kernel in front of it still runs."""
+def launch_config(blocks, specialization, queue, multicast=False):
+    """How the driver launches an entry. One with PDL (`follows`) may start while the kernel in front of it still runs."""
     from cuda.bindings import driver
 
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = blocks
-    config.blockDimX, config.blockDimY, config.blockDimZ = body["threads"], 1, 1
-    config.sharedMemBytes, config.hStream = body["shared_bytes"], queue
+    config.blockDimX, config.blockDimY, config.blockDimZ = specialization["threads"], 1, 1
+    config.sharedMemBytes, config.hStream = specialization["shared_bytes"], queue
     attributes = []
-    if body.get("follows"):
+    if specialization.get("follows"):
         attribute = driver.CUlaunchAttribute()
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         attribute.value.programmaticStreamSerializationAllowed = 1
@@ -275,40 +275,40 @@ class Loaded:
         self.record = record
         self.functions = {}
         self.modules = []
-        for body in record.json["bodies"]:
-            cubin = None if force_ptx else record.cubin(body, capability)
-            image = (record.folder / (cubin["file"] if cubin else body["ptx"])).read_bytes()
+        for specialization in record.json["bodies"]:
+            cubin = None if force_ptx else record.cubin(specialization, capability)
+            image = (record.folder / (cubin["file"] if cubin else specialization["ptx"])).read_bytes()
             self.image = f"{'cubin' if cubin else 'PTX'} for {record.json['arch']['name']}"
             module = checked(driver.cuModuleLoadData(image if cubin else image + b"\0"))
             self.modules.append(module)
-            function = checked(driver.cuModuleGetFunction(module, body["entry"].encode()))
-            if body["shared_bytes"] > SHARED_WITHOUT_ASKING:
+            function = checked(driver.cuModuleGetFunction(module, specialization["entry"].encode()))
+            if specialization["shared_bytes"] > DEFAULT_SHARED_BYTES:
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                checked(driver.cuFuncSetAttribute(function, attribute, body["shared_bytes"]))
-            self.functions[body["entry"]] = function
+                checked(driver.cuFuncSetAttribute(function, attribute, specialization["shared_bytes"]))
+            self.functions[specialization["entry"]] = function
 
     @staticmethod
-    def resident(function, body):
+    def resident(function, specialization):
         """How many blocks of an entry a multiprocessor runs at once, and how many multiprocessors there are."""
         from cuda.bindings import driver
 
         each = checked(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            function, body["threads"], body["shared_bytes"]))
+            function, specialization["threads"], specialization["shared_bytes"]))
         attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
         return each, checked(driver.cuDeviceGetAttribute(attribute, checked(driver.cuCtxGetDevice())))
 
     @classmethod
-    def persistent_blocks(cls, function, body, programs):
+    def persistent_blocks(cls, function, specialization, programs):
         """The blocks that run so many programs one after the other, as dsl-runtime chooses them."""
-        each, multiprocessors = cls.resident(function, body)
-        most = min(programs, each * multiprocessors)
-        if body["counted"] or each > 1 or not most:
-            return most
-        return -(-programs // -(-programs // most))
+        each, multiprocessors = cls.resident(function, specialization)
+        max_blocks = min(programs, each * multiprocessors)
+        if specialization["counted"] or each > 1 or not max_blocks:
+            return max_blocks
+        return -(-programs // -(-programs // max_blocks))
 
     @staticmethod
     def counter(queue):
-        """The address of a counter that is 0. It stays: a graph may launch the kernel again at any time."""
+        """The address of a work counter that is 0. It stays: a graph may launch the kernel again at any time."""
         from cuda.bindings import driver
 
         address = checked(driver.cuMemAlloc(ctypes.sizeof(ctypes.c_uint32)))
@@ -318,30 +318,31 @@ class Loaded:
 
     def prepare(self, args, grid, stream):
         """A function that launches with these arguments, and the name of the entry it launches. The launches of a
-        function must follow each other, as those on one stream do."""
+        function must run one after another, as those on one stream do."""
         from cuda.bindings import driver
 
-        grid, args = tuple(grid) + (1,) * (3 - len(grid)), with_numbers(args)
-        body = self.record.body(args, grid)
+        grid, args = tuple(grid) + (1,) * (3 - len(grid)), with_scalars(args)
+        specialization = self.record.specialization(args, grid)
         queue = driver.CUstream(stream)
-        multicast = self.record.pays_multicast(body, args, grid, self.resident(self.functions[body["entry"]], body)[1])
-        values, maps = self.record.values(args, grid), self.record.maps(body, args, multicast)
-        if body["counted"]:
+        _, multiprocessors = self.resident(self.functions[specialization["entry"]], specialization)
+        multicast = self.record.pays_multicast(specialization, args, grid, multiprocessors)
+        values, maps = self.record.values(args, grid), self.record.maps(specialization, args, multicast)
+        if specialization["counted"]:
             values.append(self.counter(queue))
-        places = [ctypes.addressof(value) for value in values] + [one.address for one in maps]
-        pointers = (ctypes.c_void_p * len(places))(*places)
+        addresses = [ctypes.addressof(value) for value in values] + [one.address for one in maps]
+        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         address = ctypes.addressof(pointers)
-        function = self.functions[body["entry"]]
-        blocks = (-(-grid[0] // body["programs_per_block"]) * body["blocks_per_program"], grid[1], grid[2])
-        if body["persistent"]:
-            count = self.persistent_blocks(function, body, math.prod(grid))
+        function = self.functions[specialization["entry"]]
+        blocks = (-(-grid[0] // specialization["programs_per_block"]) * specialization["blocks_per_program"], grid[1], grid[2])
+        if specialization["persistent"]:
+            count = self.persistent_blocks(function, specialization, math.prod(grid))
             blocks = (-(-count // CLUSTER) * CLUSTER if multicast else count, 1, 1)
 
-        config = launch_config(blocks, body, queue, multicast)
+        config = launch_config(blocks, specialization, queue, multicast)
 
         def launch(keep=(values, maps, pointers)):
             error, = driver.cuLaunchKernelEx(config, function, address, 0)
             if error != driver.CUresult.CUDA_SUCCESS:
-                raise RuntimeError(f"{body['entry']}: {error.name}")
+                raise RuntimeError(f"{specialization['entry']}: {error.name}")
 
-        return launch, body["entry"]
+        return launch, specialization["entry"]

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from elementwise import GELU, GELU_TANH, IDENTITY, activated
 from entry import (BF16, F16, F32, F8, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, over,
-                   processors, rounded, short_programs, triton)
+                   sm_count, rounded, short_programs, triton)
 from norms import layer_norm
 
 
@@ -33,7 +33,7 @@ def rand(seed, count):
 
 
 class Dropout(Entry):
-    """bias, GELU, dropout. A case is (rows, columns, element type). Peers draw other numbers, so they are not checked."""
+    """bias, GELU, dropout. A case is (rows, columns, element type). Peers draw other random numbers, so they are not checked."""
 
     group = "dropout"
     inputs = ("x", "bias")
@@ -261,8 +261,8 @@ class Quantize(RowEntry):
     def launches(self, case, args):
         rows, cols, dtype = case
         # As the library chooses.
-        wide = cols > 16384 and self.kind > 0 and rows > 3 * processors() and (self.kind == 1 or cols % 16)
-        kernel, programs = ("quantize_wide", min(rows, processors())) if wide else ("quantize", rows)
+        wide = cols > 16384 and self.kind > 0 and rows > 3 * sm_count() and (self.kind == 1 or cols % 16)
+        kernel, programs = ("quantize_wide", min(rows, sm_count())) if wide else ("quantize", rows)
         if cols <= 512:
             kernel, programs = "quantize_short", short_programs(rows, cols)
         return [Launch(kernel, [NAMES[dtype], NAMES[self.into]],

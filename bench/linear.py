@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 import norms
 import products
-from entry import BF16, F16, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded
+from entry import BF16, F16, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, sm_count, rounded
 
 #: Tokens, and the layers of models with 1 and 8 billion parameters: queries, keys and values; gate and up.
 TOKENS = (1, 16, 64, 256, 1024, 8192)
@@ -21,7 +21,7 @@ def with_all(launches, args):
 
 
 def product(case, a, b, out):
-    """The library's product of `a` and the transpose of `b`."""
+    """The library's matmul of `a` and the transpose of `b`."""
     entry = products.FewRows()
     args = {"a": a, "b": b, "out": out}
     return with_all(entry.launches(case, args), args)
@@ -75,9 +75,9 @@ class NormLinear(Entry):
                     + product(case, args["middle"], args["folded"], args["out"]))
         wide = cdiv(m, FEW_ROWS) * cdiv(n, 64)
         if self.centers:
-            block = (16, 64, 128) if 2 * wide >= processors() else (16, 32, 128)
+            block = (16, 64, 128) if 2 * wide >= sm_count() else (16, 32, 128)
         else:
-            block = (16, 32, 256) if cdiv(m, FEW_ROWS) * cdiv(n, 32) <= 2 * processors() else (16, 64, 128)
+            block = (16, 32, 256) if cdiv(m, FEW_ROWS) * cdiv(n, 32) <= 2 * sm_count() else (16, 64, 128)
         return [Launch("norm_linear", [NAMES[dtype]], lambda centers, *of: (centers, of) == (self.centers, block),
                        lambda _, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols),), x=args["x"], weight=args["folded"].T,
                        weight_sums=args["sums"], bias=args["constants"], out=args["out"], act=0, eps=self.eps)]
@@ -116,7 +116,7 @@ class LinearRope(Entry):
 
     @staticmethod
     def columns(case):
-        """Columns that turn, and all."""
+        """Rotated columns, and all."""
         _, _, queries, keys, dim, _ = case
         return (queries + keys) * dim, (queries + 2 * keys) * dim
 
@@ -147,12 +147,12 @@ class LinearRope(Entry):
                 "row": n, "out": empty(m * n, dtype, shift).view(m, n)}
 
     def tile(self, case):
-        """The fused tile whose programs all run at once and leave few processors idle, if there is one."""
+        """The fused tile whose programs all run at once and leave few multiprocessors idle, if there is one."""
         (_, n), m = self.columns(case), case[0]
         if m <= FEW_ROWS:
             return 16, 32
-        for rows, cols, least in ((64, 64, 0), (128, 128, processors() // 2)):
-            if least <= cdiv(m, rows) * cdiv(n, cols) <= processors():
+        for rows, cols, least in ((64, 64, 0), (128, 128, sm_count() // 2)):
+            if least <= cdiv(m, rows) * cdiv(n, cols) <= sm_count():
                 return rows, cols
         return None
 

@@ -47,7 +47,7 @@ def blocks_of(rows):
 class Moe(Entry):
     """A case is (tokens, experts, experts of a token, hidden size, intermediate size, element type). PyTorch has an operation
     for each step, in 16 bits between them: quantize and dequantize rows, for each expert select its tokens, dequantize its
-    weights, multiply, activate, requantize and dequantize, multiply, and add to its tokens. torch.compile is given the tokens
+    weights, matmul, activate, requantize and dequantize, matmul, and add to its tokens. torch.compile is given the tokens
     of each expert: a number of rows that is known on the device alone would break its graph."""
 
     name, group = "moe_i8", "moe"

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from elementwise import GELU, activated
 from entry import (
-    BF16, F16, F32, NAMES, SHORT_ROW, SINGLE, Entry, Launch, RowEntry, empty, normal, over, processors, rounded,
+    BF16, F16, F32, NAMES, SHORT_ROW, SINGLE, Entry, Launch, RowEntry, empty, normal, over, sm_count, rounded,
     short_programs, triton)
 
 
@@ -36,7 +36,7 @@ class Norm(RowEntry):
         if self.short and cols <= SHORT_ROW:
             programs = short_programs(rows, cols)
             return [Launch(self.short, [NAMES[dtype]], lambda width: width >= cols, lambda width: (programs,))]
-        if self.short and 6144 < cols <= 32768 and 8 * rows <= processors():
+        if self.short and 6144 < cols <= 32768 and 8 * rows <= sm_count():
             return [Launch(f"{self.kernel}_few", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         if cols > self.tile:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
@@ -62,7 +62,7 @@ class LayerNorm(Norm):
 
     def launches(self, case, args):
         rows, cols, dtype = case
-        if cols <= SHORT_ROW or 6144 < cols <= 32768 and 8 * rows <= processors():
+        if cols <= SHORT_ROW or 6144 < cols <= 32768 and 8 * rows <= sm_count():
             return super().launches(case, args)
         odd = cols % 8 and (dtype == F32 or cols <= 24576)
         if cols <= (16384 if dtype == F32 else 20480) or cols <= 65536 and (cols > self.tile or odd):

@@ -109,7 +109,7 @@ def matmul_pair(name, dtype, unit):
 
 
 def of_linear(args):
-    """The operations of a product of `x` and a weight."""
+    """The operations of a matmul of `x` and a weight."""
     return 2 * args["x"].shape[0] * args["weight"].numel()
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fused against unfused: what the library computes in one launch beside the same in a launch for each part, PyTorch,
+"""Fused against unfused: what the library computes in one launch beside the same in a launch for each step, PyTorch,
 torch.compile and Triton, at the sizes of the documents on fusion.
 
     cargo run --release --example export -- kernels
@@ -8,8 +8,8 @@ torch.compile and Triton, at the sizes of the documents on fusion.
     python3 bench/pairs.py --limit 500 --resume --out pairs.json    # again and again, until nothing is left
     cargo run --release -p fuse-analysis -- roofline roofline.json --out roofline
 
-Measures as `compare.py` does: each result is first compared with float64, in outputs that held NaN; then the forms take
-turns behind a write of all of the L2 cache, and times are medians. All launches of a form are timed together. Bytes are
+Measures as `compare.py` does: each result is first compared with float64, in outputs filled with NaN; then the forms
+alternate, each after a write of all of the L2 cache, and times are medians. All launches of a form are timed together. Bytes are
 those of a formula: each step's tensors once. With --ncu each form runs once more, in a process of its own under Nsight
 Compute, which counts bytes read from DRAM and written to it, of a cache that holds nothing of the inputs; what a form
 leaves in the cache is not written yet. Where ncu may not read counters, this is said, and the rest goes on. A
@@ -216,7 +216,7 @@ class Refused(Exception):
 
 
 def counted(text):
-    """The sums of both counters in ncu's CSV, of all kernels that ran while it looked."""
+    """The sums of both counters in ncu's CSV, of all kernels that it profiled."""
     lines = text.splitlines()
     first = next((index for index, line in enumerate(lines) if line.startswith('"ID"')), None)
     if first is None:

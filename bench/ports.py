@@ -7,7 +7,7 @@
     python3 bench/ports.py --limit 500 --resume --out ports.json    # again and again, until nothing is left
 
 Needs an NVIDIA GPU, PyTorch, Triton and cuda-python (cuda.bindings). Both versions are first compared with float64 in
-outputs that held NaN. Then they take turns, round after round; the L2 cache is overwritten before each run, and each run is
+outputs filled with NaN. Then they alternate, round after round; the L2 cache is overwritten before each run, and each run is
 timed by itself with device events. Times are medians. What does not run, or is wrong, is reported, and the others go on.
 """
 
@@ -63,7 +63,7 @@ def versions(port, case, args, options):
 
 
 def check(port, args, run, exact):
-    """Runs into outputs that held NaN, and compares; gives the worst error and its share of the bound."""
+    """Runs into outputs filled with NaN, and compares; returns the worst error and its share of the bound."""
     with within(FIRST_RUN):
         results = into_outputs(port, args, run)()
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Products of matrices with what follows them, and attention."""
+"""Matmuls with their epilogues, and attention."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import heuristic
 from elementwise import ACTIVATIONS, GELU, activated
-from entry import BF16, F16, F32, F8, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded, triton
+from entry import BF16, F16, F32, F8, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, sm_count, rounded, triton
 
 IDENTITY = 0
 #: Extents m, k, n with few rows, as in decoding.
@@ -16,18 +16,18 @@ FEW = [(1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192), (6
 FEW_SMALL = [(1, 1, 1), (1, 512, 8), (3, 1300, 72), (16, 1040, 4232), (64, 2100, 264), (63, 4112, 72), (66, 640, 8)]
 
 
-#: The narrow tile of few rows, and in how many slices warps share its steps.
+#: The narrow tile of few rows, and the number of slices of its warp-level split-K.
 NARROW = (16, 16)
 SLICES = {BF16: 4, F16: 4, torch.int8: 4, F8: 8}
 
 
 def few_rows(m, k, n, dtype):
-    """The tile of few rows that the library chooses for factors that lie along `k`, if there is one."""
+    """The tile of few rows that the library chooses for K-major operands, if there is one."""
     if m > 64 or n % 8 or k * dtype.itemsize % 16 or dtype == F32:
         return None
     if m > 16:
         return 64, 64
-    return NARROW if cdiv(n, 32) <= processors() and k * dtype.itemsize % 128 == 0 else (16, 32)
+    return NARROW if cdiv(n, 32) <= sm_count() and k * dtype.itemsize % 128 == 0 else (16, 32)
 
 
 def sliced(rows, slices):
@@ -37,9 +37,9 @@ def sliced(rows, slices):
 
 def shares(m, k, n, dtype, few=None):
     """How many programs share the steps of a tile, as the library chooses; `few` is the tile of few rows, if there is one."""
-    if few and (4 * cdiv(n, few[1]) >= 3 * processors() or k * dtype.itemsize <= 8192):
+    if few and (4 * cdiv(n, few[1]) >= 3 * sm_count() or k * dtype.itemsize <= 8192):
         return 1
-    return max(1, min(processors() // (cdiv(m, 64) * cdiv(n, 128)), k // 256, 32))
+    return max(1, min(sm_count() // (cdiv(m, 64) * cdiv(n, 128)), k // 256, 32))
 
 
 class Matmul(Entry):
@@ -52,7 +52,7 @@ class Matmul(Entry):
     small = [(m, k, n, dtype) for m, k, n in ((1, 1, 1), (128, 32, 128), (129, 31, 127), (5, 300, 200), (300, 64, 1),
                                               (64, 64, 128), (63, 72, 136), (128, 320, 25344), (1153, 200, 2824))
              for dtype in (F32, F16, BF16)]
-    #: Whether `b` lies column by column.
+    #: Whether `b` is column-major.
     transposed = False
 
     def __init__(self, act):
@@ -78,7 +78,7 @@ class Matmul(Entry):
         m, k, n, dtype = case
         taken = {**self.batch(args), "act": self.act}
         if dtype == F32:
-            aligned = [heuristic.is_aligned(factor) for factor in (args["a"], self.right(args))]
+            aligned = [heuristic.is_aligned(operand) for operand in (args["a"], self.right(args))]
             return self.in_config(case, *heuristic.by_fma(m, k, n, aligned, self.act), taken, args)
         block, parts, copies = self.config(case, args)
         copied = {name: heuristic.aligned_copy(taken[name]) for name, copies in zip(("a", "b"), copies) if copies}
@@ -87,26 +87,26 @@ class Matmul(Entry):
         return heuristic.copy_rows([pair[:2] for pair in copied.values()], dtype) + self.in_config(case, block, parts, taken, args)
 
     def config(self, case, args):
-        """The block, the parts and the copied factors of a case of 16-bit floats."""
+        """The block, the split-K count and the copied operands of a case of 16-bit floats."""
         m, k, n, _ = case
-        factors = args["a"], self.right(args)
-        return heuristic.fastest((m, k, n), *([test(factor) for factor in factors] for test in
+        operands = args["a"], self.right(args)
+        return heuristic.fastest((m, k, n), *([test(operand) for operand in operands] for test in
                                               (heuristic.is_aligned, heuristic.within_sectors)),
-                                 heuristic.lies_by_columns(factors[1]))
+                                 heuristic.is_column_major(operands[1]))
 
     def right(self, args):
-        """The right factor with its own rows."""
+        """Operand B with its own rows."""
         return args["b"].T if self.transposed else args["b"]
 
     def in_config(self, case, block, parts, taken, args):
-        """Tiles, or parts of their sums and what adds them up."""
+        """Tiles, or split-K accumulators and the kernel that adds them."""
         m, k, n, dtype = case
         rows, cols, steps = block
         types, count = [NAMES[dtype]], cdiv(m, rows) * cdiv(n, cols)
         if parts > 1:
             if "parts" not in args or args["parts"].shape[0] != parts:
                 args["parts"] = torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")
-            summed = heuristic.THIN if n <= heuristic.THIN_COLS else (1 if m * n <= 4 * 256 * processors() else 4, 256)
+            summed = heuristic.THIN if n <= heuristic.THIN_COLS else (1 if m * n <= 4 * 256 * sm_count() else 4, 256)
             return [Launch("matmul_split_k", types, lambda *consts: consts == block, lambda *_: (count, parts),
                            **{**taken, "partials": args["parts"], "k_steps": cdiv(cdiv(k, parts), steps)}),
                     Launch("reduce_split_k", types, lambda *consts: consts == summed,
@@ -121,8 +121,8 @@ class Matmul(Entry):
         """The views that the kernels take; where there is no bias or residual, it is one without elements."""
         nothing = args["a"][:0, :0]
         bias = args["bias"].view(1, -1) if self.act else nothing
-        factors = {"a": args["a"][None], "b": self.right(args)[None], "out": args["out"][None]}
-        return {**factors, "bias": bias, "residual": nothing[None], "alpha": 1.0}
+        operands = {"a": args["a"][None], "b": self.right(args)[None], "out": args["out"][None]}
+        return {**operands, "bias": bias, "residual": nothing[None], "alpha": 1.0}
 
     def others(self, args):
         if self.act != GELU:
@@ -145,7 +145,7 @@ class Matmul(Entry):
 
 
 class FewRows(Matmul):
-    """Products of few rows, as in decoding: the time is that of reading `b`, which lies column by column. Programs share the steps
+    """Matmuls of few rows, as in decoding: the time is that of reading `b`, which is column-major. Programs share the steps
     where there are few tiles."""
 
     cases = [(*extents, BF16) for extents in FEW]
@@ -176,9 +176,9 @@ class FewRows(Matmul):
         types, taken = [NAMES[dtype]], {**self.batch(args), "act": IDENTITY}
         if few == NARROW:
             taken["b"] = taken["b"].transpose(1, 2)
-            factors = {name: sliced(taken[name], SLICES[dtype]) for name in ("a", "b")}
+            operands = {name: sliced(taken[name], SLICES[dtype]) for name in ("a", "b")}
             return [Launch("matmul_warp_split_k", types, lambda *_: True,
-                           lambda _, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, **factors})]
+                           lambda _, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, **operands})]
         return [Launch("matmul_small", types, lambda *consts: consts == (*few, 128),
                        lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **taken)]
 
@@ -187,8 +187,8 @@ class FewRows(Matmul):
 
 
 class QuantizedMatmul(Entry):
-    """A case is (m, k, n). Each row of `a` and each column of `b`, which lies column by column, has a scale. PyTorch's is
-    cuBLASLt's product with the scales behind it, and for 8-bit floats its product with scales for rows."""
+    """A case is (m, k, n). Each row of `a` and each column of `b`, which is column-major, has a scale. PyTorch's is
+    cuBLASLt's matmul followed by the scales, and for 8-bit floats its matmul with row scales."""
 
     group = "products"
     cases = [(4096, 4096, 4096), (8192, 8192, 8192), (16384, 4096, 4096), (4096, 4096, 14336), (8192, 1024, 8192)]
@@ -228,13 +228,13 @@ class QuantizedMatmul(Entry):
         few = few_rows(m, k, n, self.dtype)
         if few and shares(m, k, n, self.dtype, few) == 1:
             if few == NARROW:
-                factors = {name: sliced(args[name], SLICES[self.dtype]) for name in ("a", "b")}
-                return [Launch("quantized_warp_split_k", types, lambda *_: True, lambda _, *consts: tiles(*consts), **behind, **factors)]
+                operands = {name: sliced(args[name], SLICES[self.dtype]) for name in ("a", "b")}
+                return [Launch("quantized_warp_split_k", types, lambda *_: True, lambda _, *consts: tiles(*consts), **behind, **operands)]
             return [Launch("quantized_skinny", types, lambda *consts: consts[:2] == few, tiles, **behind)]
-        factors = [args[name] for name in ("a", "b")]
-        aligned = [factor.shape[0] == 1 or factor.stride(0) % 16 == 0 for factor in factors]
+        operands = [args[name] for name in ("a", "b")]
+        aligned = [operand.shape[0] == 1 or operand.stride(0) % 16 == 0 for operand in operands]
         block, parts, copies = heuristic.fastest(
-            (m, k, n), aligned, [heuristic.within_sectors(factor) for factor in factors], True, 1, bool(n % 8))
+            (m, k, n), aligned, [heuristic.within_sectors(operand) for operand in operands], True, 1, bool(n % 8))
         copied = {name: heuristic.aligned_copy(args[name][None]) for name, copies in zip(("a", "b"), copies) if copies}
         behind.update({name: copy[0] for name, (_, _, copy) in copied.items()})
         args["copies"] = copied  # A launch keeps addresses alone.
@@ -253,7 +253,7 @@ class QuantizedMatmul(Entry):
 
     @staticmethod
     def behind(args):
-        """The views that what follows a product takes: no bias, no scales of the result."""
+        """The views that the epilogue of a matmul takes: no bias, no scales of the result."""
         nothing = args["row_scales"][:0]
         return {"bias": nothing.view(1, 0), "col_scales": args["col_scales"].view(1, -1), "out_scales": nothing}
 
@@ -265,7 +265,7 @@ class QuantizedMatmul(Entry):
 
     @staticmethod
     def summed(a, b):
-        """The product, and how far sums may be from it: of 32 products and the sum of at most 128 the largest says how many
+        """The matmul, and the error bound of its accumulators: of 32 products and the sum of at most 128 the largest says how many
         digits the new sum has."""
         total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device="cuda")
         within = (a.shape[1] + 2) * 2 * SINGLE * (a.abs() @ b.abs())
@@ -356,7 +356,7 @@ class Attention(Entry):
 
     def grid(self, length, heads, k, rows):
         """The grid that the library chooses."""
-        most = max((16 << 20) // (2 * k[0, 0].numel() * k.element_size()), processors() // 4) if self.causal else 1
+        most = max((16 << 20) // (2 * k[0, 0].numel() * k.element_size()), sm_count() // 4) if self.causal else 1
         together = max(side for side in range(1, min(most, heads) + 1) if heads % side == 0)
         return together, cdiv(length, rows), heads // together
 
@@ -370,8 +370,8 @@ class Attention(Entry):
         """Whether tiles of 192 queries take less time than tiles of 128, as the library estimates it."""
         large, small = (heads * cdiv(length, rows) for rows in (192, 128))
         if not self.causal:
-            return cdiv(large, processors()) <= 0.84 * cdiv(small, processors())
-        return length >= 3072 and small > processors() and not 1.1 <= large / processors() <= 2.2
+            return cdiv(large, sm_count()) <= 0.84 * cdiv(small, sm_count())
+        return length >= 3072 and small > sm_count() and not 1.1 <= large / sm_count() <= 2.2
 
     def exact(self, args):
         value, within = torch.empty_like(args["q"], dtype=torch.float64), torch.empty_like(args["q"], dtype=F32)
@@ -419,7 +419,7 @@ class Decode(Entry):
     def parts(self, key_heads, keys, d):
         """How many there are, as the library chooses them."""
         _, _, step, side_by_side = self.tiles[head_tile(d, self.tiles)]
-        steps, at_once = max(cdiv(keys, step), 1), side_by_side * processors()
+        steps, at_once = max(cdiv(keys, step), 1), side_by_side * sm_count()
         return min(range(1, min(steps, 128) + 1),
                    key=lambda splits: cdiv(key_heads * splits, at_once) * (cdiv(steps, splits) + 4))
 
@@ -441,7 +441,7 @@ class Decode(Entry):
         group, parts = heads // key_heads, args["rows"].shape[0]
         wide = head_tile(d, self.tiles)
         changes, rows, step, _ = self.tiles[wide]
-        # One part has the results; of several, they have no elements.
+        # Without split-K one launch has the results; with it, they have no elements.
         written = key_heads if parts == 1 else 0
         ours = {"k": args["k"][0], "v": args["v"][0], "q": args["q"].view(key_heads, 1, group, d),
                 "slopes": args["lse"][:0, :0, 0], "out": args["out"].view(key_heads, 1, group, d)[:written],

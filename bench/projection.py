@@ -8,7 +8,7 @@ import torch.nn.functional as F
 import norms
 import products
 from elementwise import GELU, activated
-from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, over, processors, rounded
+from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, over, sm_count, rounded
 from linear import product, with_all
 
 #: Tokens; terms and columns of small layers, and of those of models with 1 and 8 billion parameters.
@@ -57,7 +57,7 @@ class LinearNorm(Entry):
     @staticmethod
     def tile(m, n):
         """Rows and columns of a program, as the library chooses them."""
-        return 64 if 2 * cdiv(m, 64) >= processors() else 16, 128 if n <= 128 else 256
+        return 64 if 2 * cdiv(m, 64) >= sm_count() else 16, 128 if n <= 128 else 256
 
     def launches(self, case, args):
         m, _, n, dtype = case
@@ -136,7 +136,7 @@ class AttentionProjection(Entry):
         """The widest head, rows and columns of a program, as the library chooses them."""
         sequences, length, _, _, d, n, _ = case
         wide = 64 if d <= 64 else 128
-        many = sequences * cdiv(length, 128) * cdiv(n, 128) >= processors()
+        many = sequences * cdiv(length, 128) * cdiv(n, 128) >= sm_count()
         return wide, 128 if many else 64, 128
 
     def launches(self, case, args):
@@ -158,7 +158,7 @@ class AttentionProjection(Entry):
         sequences, length, heads, key_heads, d, _, dtype = case
         group, heads = heads // key_heads, sequences * heads
         tile = products.Attention(True).tile(heads, length, d)
-        most = max((16 << 20) // (2 * length * d * dtype.itemsize) * group, processors() // 4)
+        most = max((16 << 20) // (2 * length * d * dtype.itemsize) * group, sm_count() // 4)
         together = max(side for side in range(1, min(most, heads) + 1) if heads % side == 0)
         return Launch("attention", [NAMES[dtype]], lambda form, *of: form == 1 and of == tile,
                       lambda _, __, rows, ___: (together, cdiv(length, rows), heads // together),

@@ -5,12 +5,12 @@ import math
 import torch
 import torch.nn.functional as F
 
-from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, cdiv, empty, normal, processors, rounded,
+from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, cdiv, empty, normal, sm_count, rounded,
                    triton)
 
 
 class Rope(Entry):
-    """A case is (tokens, heads, elements of a head, pairs that turn, element type)."""
+    """A case is (tokens, heads, elements of a head, rotated pairs, element type)."""
 
     group = "rope"
     inputs = ("x", "positions", "cos", "sin")
@@ -166,7 +166,7 @@ class Recurrence(Entry):
     def width(self, case):
         """Channels of a program, as the library chooses them."""
         wide = 64 if case[3] == F32 else 128
-        return wide if 4 * case[0] * cdiv(case[2], wide) >= 3 * processors() else 32
+        return wide if 4 * case[0] * cdiv(case[2], wide) >= 3 * sm_count() else 32
 
     def make(self, case, shift=0):
         sequences, steps, channels, dtype = case
@@ -385,7 +385,7 @@ if triton is not None:
         present = (token < tokens)[:, None]
         places = token[:, None] * n_experts + expert[None, :]
         x = tl.load(logits_ptr + places, present & (expert < n_experts)[None, :], other=float("-inf")).to(tl.float32)
-        # Integers in the order of 16-bit floats, an expert in the low bits: `topk` gives no places.
+        # Integers in the order of 16-bit floats, an expert in the low bits: `topk` gives no indices.
         bits = x.to(tl.int32, bitcast=True)
         order = bits ^ ((bits >> 31) & 0x7FFFFFFF)
         top = tl.topk((order & -8192) | (8191 - expert)[None, :], K, dim=1)

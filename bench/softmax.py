@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from entry import (BF16, F16, F32, NAMES, SHORT_ROW, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, processors,
+from entry import (BF16, F16, F32, NAMES, SHORT_ROW, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, sm_count,
                    rounded, short_programs, triton)
 
 
@@ -54,7 +54,7 @@ class Softmax(RowEntry):
         if cols <= SHORT_ROW:
             return [Launch(self.short, [NAMES[dtype]], lambda width: width >= cols,
                            lambda width: (cdiv(rows, 8 if width % 256 else 4),))]
-        if 6144 < cols <= 32768 and 8 * rows <= processors():
+        if 6144 < cols <= 32768 and 8 * rows <= sm_count():
             return [Launch("softmax_cluster", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         if cols > self.tile:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
@@ -154,7 +154,7 @@ class CrossEntropy(Entry):
 
     def launches(self, case, args):
         rows, classes, _ = case
-        odd, few = classes * case[2].itemsize % 16 > 0, 8 * rows <= processors()
+        odd, few = classes * case[2].itemsize % 16 > 0, 8 * rows <= sm_count()
         if classes <= 1024:
             programs = short_programs(rows, classes)
             return [Launch("cross_entropy_short", [NAMES[case[2]]], lambda width: width >= classes,

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The library on shapes drawn at random: products beside cuBLAS, rows beside a copy of as many bytes, attention beside cuDNN.
+"""The library on shapes drawn at random: matmuls beside cuBLAS, rows beside a copy of as many bytes, attention beside cuDNN.
 
     cargo run --release --example export -- kernels
     python3 bench/sweep.py --kernels kernels --seed 1 --out sweep.json
     python3 bench/sweep.py --group matmul --count 100 --limit 300
 
-Needs what `compare.py` needs, and measures as it does: results are first compared with float64 in outputs that held NaN, the
-contenders take turns with the L2 cache overwritten before each run, and times are medians. A case depends on the seed, its group and
-its number alone, and groups take turns: a run that `--limit` ends is a sample of all of them. What is printed for each group is
+Needs what `compare.py` needs, and measures as it does: results are first compared with float64 in outputs filled with NaN, the
+contenders alternate with the L2 cache overwritten before each run, and times are medians. A case depends on the seed, its group and
+its number alone, and groups alternate: a run that `--limit` ends is a sample of all of them. What is printed for each group is
 the peer's time as a share of ours: the median, the tenth percentile, and the worst with its shape.
 """
 
@@ -50,11 +50,11 @@ def extent(draw, low, high):
     return min(max(number // step * step, low), high)
 
 
-# ---- products
+# ---- matmuls
 
 
 class Product(products.FewRows):
-    """The product of two matrices that lie row by row (N) or column by column (T)."""
+    """The matmul of two matrices, row-major (N) or column-major (T)."""
 
     def __init__(self, layout):
         super().__init__()
@@ -95,19 +95,19 @@ class Tf32(Product):
     def launches(self, case, args):
         m, k, n, dtype = case
         taken = {**self.batch(args), "act": products.IDENTITY}
-        factors = args["a"], self.right(args)
-        aligned, turned = [heuristic.is_aligned(factor) for factor in factors], None
-        left, right = map(heuristic.lies_by_columns, factors)
+        operands = args["a"], self.right(args)
+        aligned, transposed_operand = [heuristic.is_aligned(operand) for operand in operands], None
+        left, right = map(heuristic.is_column_major, operands)
         if left and not right:
-            turned = int(factors[1].numel() < factors[0].numel())
-            aligned[turned] = False
+            transposed_operand = int(operands[1].numel() < operands[0].numel())
+            aligned[transposed_operand] = False
         block, parts, copies = heuristic.fastest(
-            (m, k, n), aligned, [heuristic.within_sectors(factor) for factor in factors], right, dtype.itemsize)
+            (m, k, n), aligned, [heuristic.within_sectors(operand) for operand in operands], right, dtype.itemsize)
         copied = {name: heuristic.aligned_copy(taken[name]) for number, name in enumerate(("a", "b"))
-                  if copies[number] and number != turned}
+                  if copies[number] and number != transposed_operand}
         launches = heuristic.copy_rows([pair[:2] for pair in copied.values()], dtype)
-        if turned is not None and copies[turned]:
-            name = ("a", "b")[turned]
+        if transposed_operand is not None and copies[transposed_operand]:
+            name = ("a", "b")[transposed_operand]
             copied[name] = lines, copy, _ = heuristic.aligned_copy(taken[name], transposed=True)
             launches.append(heuristic.copy_transposed(lines, copy, dtype))
         taken.update({name: copy for name, (_, _, copy) in copied.items()})
@@ -157,7 +157,7 @@ def draw_tf32(draw):
 
 
 class Quantized(products.QuantizedMatmul):
-    """The product of two 8-bit matrices, `b` column by column, with scales. Of extents that cuBLASLt does not take, its factors are padded
+    """The matmul of two 8-bit matrices, `b` column-major, with scales. Of extents that cuBLASLt does not take, its operands are padded
     with zeros to those that it does, before it is timed."""
 
     def peer(self, args):
@@ -168,8 +168,8 @@ class Quantized(products.QuantizedMatmul):
             return wide
 
         a, b = padded("a", 32 if self.dtype == torch.int8 else 1), padded("b", 16)
-        scales = [F.pad(args[name], (0, 0, 0, factor.shape[0] - args[name].shape[0]))
-                  for name, factor in (("row_scales", a), ("col_scales", b))]
+        scales = [F.pad(args[name], (0, 0, 0, operand.shape[0] - args[name].shape[0]))
+                  for name, operand in (("row_scales", a), ("col_scales", b))]
         if self.dtype == torch.int8:
             return lambda: torch._int_mm(a, b.T)
         return lambda: self.of_floats(a, b, *scales)

@@ -1,4 +1,4 @@
-"""Unfused forms of what the library computes in one launch: a step for each part, with memory between them.
+"""Unfused forms of what the library computes in one launch: one launch for each step, with memory between them.
 
 A step is a launch of a plain kernel of the library, or PyTorch's operation where the library has none for it alone. A
 bias of zeros makes `bias_activation` a plain activation: a row of zeros stays in the cache and counts for nothing. A
@@ -21,7 +21,7 @@ from linear import with_all
 
 
 class Step:
-    """One part of an unfused form: what it computes, the tensors that it moves, and our launches or PyTorch's call."""
+    """One step of an unfused form: what it computes, the tensors that it moves, and our launches or PyTorch's call."""
 
     def __init__(self, what, moved, launches=(), call=None):
         self.what, self.launches, self.call = what if launches else f"{what} (PyTorch)", launches, call
@@ -58,7 +58,7 @@ def added(x, y, out):
 
 
 def scaled_by(factor, x, out):
-    """A sum of one part."""
+    """A sum of one step."""
     of = x.flatten()
     launches = of_entry(elementwise.LinearCombination(), (out.numel(), out.dtype), x=of, y=of, z=of, out=out.flatten(),
                         n=out.numel(), alpha=factor, beta=0.0, gamma=0.0, adds_y=0, adds_z=0)
@@ -66,7 +66,7 @@ def scaled_by(factor, x, out):
 
 
 def multiplied(x, y, out):
-    """The library has no product of elements alone."""
+    """The library has no elementwise multiplication alone."""
     return Step("multiply", [x, y, out], call=lambda: torch.mul(x, y, out=out))
 
 
@@ -142,7 +142,7 @@ def slack_of_products(args, exact):
 
 
 def silu_then_mul(case, args):
-    """The halves are two tensors, as two products leave them."""
+    """The halves are two tensors, as two matmuls leave them."""
     gate, up = (half.contiguous() for half in args["x"].chunk(2, 1))
     silu = between(args["out"])
     return [activated(SILU, gate, silu),
@@ -255,7 +255,7 @@ def mean_then_subtract(case, args):
             Step("subtract", [x, mean, args["out"]], call=lambda: torch.sub(x, mean, out=args["out"]))]
 
 
-# ---- products
+# ---- matmuls
 
 
 def matmul_bias_gelu(case, args):
@@ -272,11 +272,11 @@ def slack_of_product(args, exact):
 
 
 def of_matrices(a, b, out):
-    """Products of a batch of matrices, each in whole tiles: those that the library chooses for as many rows."""
+    """Matmuls of a batch, each in whole tiles: those that the library chooses for as many rows."""
     (batches, m, k), n = a.shape, out.shape[2]
     aligned, within = ([test(factor) for factor in (a[0], b[0])]
                        for test in (heuristic.is_aligned, heuristic.within_sectors))
-    block, parts, _ = heuristic.fastest((batches * m, k, n), aligned, within, heuristic.lies_by_columns(b))
+    block, parts, _ = heuristic.fastest((batches * m, k, n), aligned, within, heuristic.is_column_major(b))
     if parts > 1 or m % block[0]:
         raise ValueError(f"{batches} products of {m} x {k} x {n} are not computed in whole tiles of {block[0]} rows")
     taken = {"a": a, "b": b, "out": out, "bias": a[0, :0, :0], "residual": a[:0, :0, :0], "alpha": 1.0, "act": IDENTITY}

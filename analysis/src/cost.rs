@@ -3,12 +3,12 @@
 //!
 //! **Bytes.** Each input is read once and each output written once in a launch; in a launch of several operations what they make for
 //! each other is neither, unless something else wants it. What goes over its input twice, as batch norm does, reads it twice, in two
-//! launches. A free view costs nothing. Tiles of a product that are read again come from
+//! launches. A free view costs nothing. Tiles of a matmul that are read again come from
 //! the cache and are not counted.
 //!
 //! **Time** of a launch is the larger of `bytes / bandwidth` and `operations / peak`, and the overhead of a launch on top. Operations
 //! of tensor cores and of ordinary units run side by side. A launch behind another one is made while that one runs: its overhead is
-//! that of a following launch, where the device's is known. A product adds the time in which its first tiles arrive and its last ones leave. What an operation before it has just written is read at the bandwidth of the
+//! that of a following launch, where the device's is known. A matmul adds the time in which its first tiles arrive and its last ones leave. What an operation before it has just written is read at the bandwidth of the
 //! last cache, where that is known and half of the cache holds it; with warm caches so are all activations. Weights come from memory.
 
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct Cost {
     pub weights: u64,
     /// Of the bytes that are read, those that other operations of the graph have just made.
     pub made: u64,
-    /// Operations of products, by the name of the ceiling that they run under.
+    /// Operations of matmuls, by the name of the ceiling that they run under.
     pub tensor_flops: BTreeMap<&'static str, f64>,
     /// All other operations.
     pub scalar_flops: f64,
@@ -177,8 +177,8 @@ impl Context<'_> {
     /// Each group of operations in a launch of its own, and nothing before the first: what other operations make is in memory.
     pub fn sequence(&self, groups: &[Vec<OpId>]) -> Estimate {
         let mut sum = Estimate::default();
-        for (place, group) in groups.iter().enumerate() {
-            let is_near = |op: OpId| groups[..place].iter().any(|before| before.contains(&op));
+        for (index, group) in groups.iter().enumerate() {
+            let is_near = |op: OpId| groups[..index].iter().any(|before| before.contains(&op));
             let cost = cost_near(self.graph, group, is_near);
             let time = self.time(&cost);
             sum += Estimate { cost, time };
@@ -211,8 +211,8 @@ impl Context<'_> {
         let compute = f64::max(tensor, scalar);
         let (first, following) = (self.device.launch_seconds(), self.device.following_launch_seconds());
         let start = if cost.launches == 0 { 0.0 } else { first - following };
-        let product = if cost.tensor_flops.is_empty() { 0.0 } else { self.device.product_seconds() };
-        let launch = f64::from(cost.launches) * (following + product) + start;
+        let matmul = if cost.tensor_flops.is_empty() { 0.0 } else { self.device.matmul_seconds() };
+        let launch = f64::from(cost.launches) * (following + matmul) + start;
         Time { memory, compute, launch, start, total: memory.max(compute) + launch }
     }
 
@@ -251,8 +251,8 @@ fn cost_near(graph: &Graph, ops: &[OpId], is_near: impl Fn(OpId) -> bool) -> Cos
         if op.is_free_view() {
             continue;
         }
-        for place in 0..op.inputs.len() {
-            reads.add(graph, (op, place), ops);
+        for index in 0..op.inputs.len() {
+            reads.add(graph, (op, index), ops);
         }
         if let OpKind::Known(kind) = op.kind
             && kind.pass_count() > 1
@@ -294,13 +294,13 @@ struct Reads(BTreeMap<TensorId, BTreeMap<TensorId, u64>>);
 
 impl Reads {
     /// Adds an input of an operation, unless one of `ops` makes it.
-    fn add(&mut self, graph: &Graph, (op, place): (&Op, usize), ops: &[OpId]) {
-        let input = op.inputs[place];
+    fn add(&mut self, graph: &Graph, (op, index): (&Op, usize), ops: &[OpId]) {
+        let input = op.inputs[index];
         if graph.producer(input).is_some_and(|producer| ops.contains(&producer)) {
             return;
         }
         let bytes = match op.kind {
-            OpKind::Known(kind) => kind.read_bytes(&graph.operands(op), place),
+            OpKind::Known(kind) => kind.read_bytes(&graph.operands(op), index),
             OpKind::Unknown => graph.tensor(input).ty.bytes(),
         };
         let read = self.0.entry(graph.root(input)).or_default().entry(input).or_default();
@@ -318,7 +318,7 @@ fn count_flops(graph: &Graph, op: &Op, ops: &[OpId], cost: &mut Cost) {
     }
 }
 
-/// The ceiling of a product: that of its operands' type; where both are dequantized in the same launch, that of the quantized
+/// The ceiling of a matmul: that of its operands' type; where both are dequantized in the same launch, that of the quantized
 /// type, because scales of rows and columns can be applied to the accumulator.
 fn operand_unit(graph: &Graph, op: &Op, ops: &[OpId]) -> &'static str {
     let quantized = |input: TensorId| {

@@ -1,7 +1,7 @@
 //! The ceilings of a device: what it can move and compute in a second, and what a launch costs.
 //!
 //! A ceiling is nominal, as the vendor states it, or measured, by a program that runs on the device; predictions take the
-//! measured one where there is one. Measured once and kept: [`Device::store`] writes them into a folder of the user, and
+//! measured one where there is one. Measured once and stored: [`Device::store`] writes them into a folder of the user, and
 //! [`load`] prefers what is there to [`builtin`].
 //!
 //! The file is `<folder>/<name>.json`, the name in lower case with `-` for what is neither letter nor digit:
@@ -80,7 +80,7 @@ pub struct Device {
     pub name: String,
     /// Of the memory, in bytes a second, read and written together.
     pub bandwidth: Ceiling,
-    /// Of the last cache that all processors share, in bytes a second.
+    /// Of the last cache that all multiprocessors share, in bytes a second.
     #[serde(default)]
     pub l2_bandwidth: Option<Ceiling>,
     /// The bytes of that cache.
@@ -96,12 +96,13 @@ pub struct Device {
     /// What a launch adds that follows another one, in seconds; as much as the first one where it is not known.
     #[serde(default)]
     pub following_launch: Option<Ceiling>,
-    /// What a product adds to a launch, in seconds: the time in which its operands' first tiles arrive and its last ones are stored.
+    /// What a matmul adds to a launch, in seconds: the time in which its operands' first tiles arrive and its last ones are stored.
     #[serde(default)]
     pub product_overhead: Option<Ceiling>,
-    /// Multiprocessors, or cores.
+    /// Multiprocessors, or cores of a CPU.
     #[serde(default)]
-    pub processors: u32,
+    #[serde(rename = "processors")]
+    pub multiprocessors: u32,
     /// The registers of 32 bits that a thread can have; more values than that spill.
     pub registers_per_thread: u32,
     /// The bytes of a row that can stay on chip between two passes over it.
@@ -167,8 +168,8 @@ impl Device {
         self.following_launch.as_ref().and_then(Ceiling::best).map_or(first, |seconds| seconds.min(first))
     }
 
-    /// The seconds that a product adds to a launch; none where it is not known.
-    pub fn product_seconds(&self) -> f64 {
+    /// The seconds that a matmul adds to a launch; none where it is not known.
+    pub fn matmul_seconds(&self) -> f64 {
         self.product_overhead.as_ref().and_then(Ceiling::best).unwrap_or(0.0)
     }
 
@@ -177,7 +178,7 @@ impl Device {
         self.scalar.get("f32").and_then(Ceiling::best).unwrap_or(f64::INFINITY)
     }
 
-    /// Operations a second of products of a type: on tensor cores where they have it, else on ordinary units.
+    /// Operations a second of matmuls of a type: on tensor cores where they have it, else on ordinary units.
     pub fn tensor_peak(&self, operands: &str) -> f64 {
         self.tensor.get(operands).and_then(Ceiling::best).unwrap_or_else(|| self.scalar_peak())
     }
@@ -231,7 +232,7 @@ fn file_name(device: &str) -> String {
     plain.collect()
 }
 
-/// The folder of the user in which devices are kept: `fuse/devices` in the one for caches.
+/// The folder of the user in which devices are stored: `fuse/devices` in the one for caches.
 ///
 /// # Errors
 /// If the system names none.
@@ -265,7 +266,7 @@ pub fn all(folder: &Path) -> Result<Vec<Device>, DeviceError> {
     Ok(devices)
 }
 
-/// The device of a name: a stored one, or else a built-in one. The name may be a part of the device's, in any case: `h200`.
+/// The device of a name: a stored one, or else a built-in one. The name may be a substring of the device's, in any case: `h200`.
 ///
 /// # Errors
 /// If there is none of that name, or a stored one cannot be read.
@@ -280,7 +281,7 @@ pub fn load(name: &str, folder: &Path) -> Result<Device, DeviceError> {
     found.ok_or(DeviceError::Unknown { name: name.to_owned(), known })
 }
 
-/// The name of the ceiling of products of a type, or of `f32` on tensor cores.
+/// The name of the ceiling of matmuls of a type, or of `f32` on tensor cores.
 pub(crate) fn operand_name(dtype: DType, tf32: bool) -> &'static str {
     if tf32 && dtype == DType::F32 { "tf32" } else { dtype.name() }
 }

@@ -8,10 +8,10 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 /// Longer expressions are refused, so that nesting has an end.
 const LONGEST: usize = 200;
 
-/// An extent as a model file has it: a number, or an expression of names.
+/// An extent as a model file has it: an integer, or an expression of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A number.
+    /// An integer.
     Number(u64),
     /// `+`, `-`, `*`, `/` and brackets over numbers and names. A division leaves no remainder.
     Expression(String),

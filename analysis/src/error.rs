@@ -65,7 +65,7 @@ pub enum GraphError {
 /// One mistake in a model file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelError {
-    /// The line, counted from 1, if the mistake has a place.
+    /// The line, counted from 1, if the mistake has a location.
     pub line: Option<usize>,
     /// What was needed and what was found.
     pub message: String,

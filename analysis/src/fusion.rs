@@ -239,11 +239,11 @@ impl<'a> Analyzer<'a> {
             return online_softmax::obstacles(cx, ops);
         }
         let mut obstacles = Vec::new();
-        for place in 1..ops.len() {
-            if obstacle::links(cx, &ops[..place], &ops[place..=place]).is_empty() {
+        for index in 1..ops.len() {
+            if obstacle::links(cx, &ops[..index], &ops[index..=index]).is_empty() {
                 continue;
             }
-            for obstacle in obstacle::between(cx, &ops[..place], &ops[place..=place]) {
+            for obstacle in obstacle::between(cx, &ops[..index], &ops[index..=index]) {
                 if !obstacles.contains(&obstacle) {
                     obstacles.push(obstacle);
                 }

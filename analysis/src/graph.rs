@@ -16,7 +16,7 @@ pub use builder::{GraphBuilder, Operation, Params};
 use crate::dtype::DType;
 use crate::kind::{Kind, Operands, Pattern};
 
-/// The shape and the element type of a tensor. A shape without extents is a single number.
+/// The shape and the element type of a tensor. A shape without extents is a scalar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TensorType {
     /// The extents, the slowest first.
@@ -66,11 +66,11 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// The place of a tensor in its graph.
+/// The index of a tensor in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TensorId(pub(crate) usize);
 
-/// The place of an operation in its graph.
+/// The index of an operation in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub(crate) usize);
 

@@ -13,7 +13,7 @@ pub struct LibraryKernel {
     pub how: &'static str,
 }
 
-/// A place of a pattern.
+/// A slot of a pattern.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// One of these kinds.

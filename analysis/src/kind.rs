@@ -6,12 +6,12 @@
 //! a row's mean and variance and what they scale 5. A fused multiply-add is two.
 //!
 //! **Registers** are the values that are alive for an element: 5 for an elementwise operation, 10 for a reduction, which gives
-//! the documents' 15 for LayerNorm and GELU and 50 for ten operations. The accumulators of a product are apart: its tile is
+//! the documents' 15 for LayerNorm and GELU and 50 for ten operations. The accumulators of a matmul are separate: its tile is
 //! chosen so that they fit.
 
 pub(crate) mod elementwise;
+pub(crate) mod matmul;
 pub(crate) mod movement;
-pub(crate) mod products;
 pub(crate) mod rows;
 pub(crate) mod shapes;
 
@@ -33,7 +33,7 @@ pub enum Pattern {
     RowReduction,
     /// A column in each program, over all rows.
     ColumnReduction,
-    /// Tiles of a product, over the steps of its inner extent.
+    /// Tiles of a matmul, over the steps of its inner extent.
     Matmul,
     /// Tiles of queries, over all keys.
     Attention,
@@ -72,9 +72,9 @@ pub struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// The elements of an input as a number to calculate with; 0 where there is no such input.
-    pub fn elements_in(&self, place: usize) -> f64 {
-        self.inputs.get(place).map_or(0.0, |(_, ty)| ty.elements() as f64)
+    /// The elements of an input as a float to calculate with; 0 where there is no such input.
+    pub fn elements_in(&self, index: usize) -> f64 {
+        self.inputs.get(index).map_or(0.0, |(_, ty)| ty.elements() as f64)
     }
 
     /// The elements of the first output.
@@ -83,8 +83,8 @@ impl Operands<'_> {
     }
 
     /// The last extent of an input; 1 where there is no such input.
-    pub fn row_len(&self, place: usize) -> u64 {
-        self.inputs.get(place).map_or(1, |(_, ty)| ty.row_len())
+    pub fn row_len(&self, index: usize) -> u64 {
+        self.inputs.get(index).map_or(1, |(_, ty)| ty.row_len())
     }
 }
 
@@ -106,7 +106,7 @@ pub struct Kind {
     pub live: u32,
     /// The registers of a thread that accumulators take, in the largest tiles of the library.
     pub accumulators: u32,
-    /// Whether its products run on tensor cores where the type has them.
+    /// Whether its matmuls run on tensor cores where the type has them.
     pub tensor_core: bool,
     shapes: Shapes,
     flops: fn(&Operands<'_>) -> f64,
@@ -197,10 +197,10 @@ impl Kind {
     }
 
     /// The bytes of an input that are read in a pass, each once.
-    pub fn read_bytes(&self, operands: &Operands<'_>, place: usize) -> u64 {
-        let whole = operands.inputs[place].1.bytes();
+    pub fn read_bytes(&self, operands: &Operands<'_>, index: usize) -> u64 {
+        let whole = operands.inputs[index].1.bytes();
         match operands.outputs.first() {
-            Some((_, made)) if self.gathers && place == 0 => whole.min(made.bytes()),
+            Some((_, made)) if self.gathers && index == 0 => whole.min(made.bytes()),
             _ => whole,
         }
     }
@@ -208,7 +208,7 @@ impl Kind {
 
 /// Every kind, family by family.
 pub fn all() -> impl Iterator<Item = &'static Kind> {
-    [elementwise::KINDS, rows::KINDS, products::KINDS, movement::KINDS].into_iter().flatten()
+    [elementwise::KINDS, rows::KINDS, matmul::KINDS, movement::KINDS].into_iter().flatten()
 }
 
 /// The kind of a name or an alias.

@@ -287,12 +287,12 @@ impl Reading<'_> {
         if !ordered.cycle.is_empty() {
             // The first one again at the end, so that the circle is seen to close.
             let around = ordered.cycle.iter().chain(&ordered.cycle[..1]);
-            let names = around.map(|&place| entries[place].name.get_ref().clone());
+            let names = around.map(|&index| entries[index].name.get_ref().clone());
             let cycle = GraphError::Cycle(names.collect());
             self.error(entries[ordered.cycle[0]].name.span().start, cycle);
-            spoilt.extend(ordered.cycle.iter().flat_map(|&place| entries[place].outputs.clone()));
+            spoilt.extend(ordered.cycle.iter().flat_map(|&index| entries[index].outputs.clone()));
         }
-        for entry in ordered.places.into_iter().map(|place| &entries[place]) {
+        for entry in ordered.indices.into_iter().map(|index| &entries[index]) {
             if entry.inputs.iter().any(|input| spoilt.contains(input)) {
                 spoilt.extend(entry.outputs.iter().cloned());
                 continue;

@@ -115,8 +115,8 @@ impl Section {
         for row in &self.rows {
             table.add_row(row);
         }
-        for (place, column) in self.columns.iter().enumerate() {
-            let Some(cells) = table.column_mut(place) else { continue };
+        for (index, column) in self.columns.iter().enumerate() {
+            let Some(cells) = table.column_mut(index) else { continue };
             match column {
                 Column::Words(_) => {
                     cells.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(WIDEST)));

@@ -39,7 +39,7 @@ impl Doubt {
     }
 }
 
-/// A point with its place.
+/// A point with its position.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placed {
     /// From 1, in the order of the file.

@@ -1,4 +1,4 @@
-//! Ceilings that are kept in a folder.
+//! Ceilings that are stored in a folder.
 
 use std::fs;
 use std::path::PathBuf;

@@ -323,7 +323,7 @@ op = [
 
 #[test]
 fn what_an_epilogue_reads() {
-    // The residual is computed where it is added; a second product has tiles of its own.
+    // The residual is computed where it is added; a second matmul has tiles of its own.
     check(
         r#"
 dtype = "bf16"

@@ -20,7 +20,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0..UNARY.len() + 4, any::<usize>(), any::<usize>()), 0..12)
 }
 
-/// Tensors of `rows x cols`, and products with a square matrix.
+/// Tensors of `rows x cols`, and matmuls with a square matrix.
 fn graph(steps: &[Step], rows: u64, cols: u64) -> Graph {
     let mut graph = Graph::builder("random");
     graph.input("t0", [rows, cols], DType::Bf16).unwrap();

@@ -63,7 +63,7 @@ def integers(low, high, count, dtype, seed):
 
 
 def inner_product(a, b):
-    """A product of matrices in float64, and how far sums in float32 may be from it."""
+    """A matmul in float64, and the error bound of one that accumulates in float32."""
     return a @ b, (a.shape[-1] + 2) * 2 * 2.0**-24 * (a.abs() @ b.abs())
 
 

@@ -63,7 +63,7 @@ class FlashAttention(Port):
 
 
 class AttentionByViews(Port):
-    """A case is (heads, length, form): every key, those up to a query's place, and these with capped scores."""
+    """A case is (heads, length, form): every key, those up to a query's position, and these with capped scores."""
 
     name = "attention_by_views"
     cases = [(16, 16384, 0), (16, 16384, 1), (16, 16384, 2), (64, 2048, 0), (64, 2048, 1)]

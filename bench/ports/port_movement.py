@@ -55,7 +55,7 @@ class IndexAdd(Port):
 
 
 class Embedding(Port):
-    """A case is (numbers, elements of a row, rows of the table)."""
+    """A case is (indices, elements of a row, rows of the table)."""
 
     name = "embedding"
     cases = [(65536, 4096, 32000), (65536, 1000, 50257)]

@@ -9,7 +9,7 @@ from port import Port, inner_product, integers
 
 
 class Matmul(Port):
-    """A case is (m, k, n, whether `b` lies column by column)."""
+    """A case is (m, k, n, whether `b` is column-major)."""
 
     name = "matmul"
     cases = [(4096, 4096, 4096, False), (4096, 4096, 4096, True), (8192, 1024, 8192, False), (3000, 3000, 3000, False)]

@@ -39,7 +39,7 @@ class Softmax(Rows):
 class LayerNorm(Rows):
     name = "layer_norm"
     outputs = ("out", "mean", "rstd")
-    #: Rows of up to 4096 are one turn, as the tutorial has it.
+    #: Rows of up to 4096 are one iteration, as the tutorial has it.
     cases = [(32768, 4096), (16384, 8192), (16384, 4095)]
     eps = 1e-5
 

@@ -1,6 +1,6 @@
 //! Devices whose ceilings are known without having one.
 //!
-//! **How good they are.** They are of PyTorch's kernels (`bench/ceilings.py`), so the library has no part in them. Beside times of the
+//! **How good they are.** They are of PyTorch's kernels (`bench/ceilings.py`), so they are independent of the library. Beside times of the
 //! library that memory bounds, 28 of 31 chains of `measured/pairs_h200.json`, and of the layers' files 25 of 28 chains and operations on
 //! an H200 and 27 of 29 on an H100, are within 15 % of the prediction. Longer rows, and rows that no vector divides, take longer than their bytes, which no ceiling says.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{Ceiling, Device};
 
 const H200_DATA_SHEET: &str = "NVIDIA H200 data sheet, without sparsity";
-/// PyTorch's kernels, so that the library has no part in them.
+/// PyTorch's kernels, so they are independent of the library.
 const CEILINGS: &str = "bench/ceilings.py";
 const H100_DATA_SHEET: &str = "NVIDIA H100 SXM data sheet, without sparsity";
 
@@ -21,7 +21,7 @@ fn measured(value: f64, source: &str) -> Ceiling {
     Ceiling { nominal: None, measured: Some(value), source: source.to_owned() }
 }
 
-/// The processor of H100 and H200 is the same: only their memories differ.
+/// The GPU die of H100 and H200 is the same: only their memories differ.
 fn hopper(data_sheet: &str) -> BTreeMap<String, Ceiling> {
     let attained = format!("{data_sheet}; measured: products of 4096^3 and larger, docs/performance.md");
     let tensor = [
@@ -46,7 +46,7 @@ pub fn h200() -> Device {
         launch_overhead: measured(3.9e-6, CEILINGS),
         following_launch: Some(measured(2.6e-6, CEILINGS)),
         product_overhead: Some(measured(5.8e-6, CEILINGS)),
-        processors: 132,
+        multiprocessors: 132,
         registers_per_thread: 255,
         on_chip_bytes: 256 << 10,
     }
@@ -64,7 +64,7 @@ pub fn h100() -> Device {
         launch_overhead: measured(4.95e-6, CEILINGS),
         following_launch: Some(measured(3.2e-6, CEILINGS)),
         product_overhead: Some(measured(7.1e-6, CEILINGS)),
-        processors: 132,
+        multiprocessors: 132,
         registers_per_thread: 255,
         on_chip_bytes: 256 << 10,
     }

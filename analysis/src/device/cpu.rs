@@ -1,4 +1,4 @@
-//! Measures the processor that this runs on: a copy that all cores share, as STREAM has it, multiply-adds that stay in
+//! Measures the CPU that this runs on: a copy that all cores share, as STREAM has it, multiply-adds that stay in
 //! registers, and an empty parallel loop.
 
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use rayon::prelude::*;
 
 use super::{Ceiling, Device};
 
-/// Larger than the caches of processors that this has been tried on.
+/// Larger than the caches of the CPUs that this was tried on.
 const COPY_ELEMENTS: usize = 32 << 20;
 const COPY_ROUNDS: usize = 7;
-/// So many sums that the latency of one multiply-add is hidden by the others, and all fit into registers.
-const SUMS: usize = 128;
+/// So many accumulators that the latency of one multiply-add is hidden by the others, and all fit into registers.
+const ACCUMULATORS: usize = 128;
 const STEPS: usize = 2_000_000;
 
-/// The ceilings of this processor, in about a second. Other work on it makes them lower than they are.
+/// The ceilings of this CPU, in about a second. Other work on it makes them lower than they are.
 pub fn measure() -> Device {
     let cores = rayon::current_num_threads();
     let bandwidth = copy_bandwidth();
@@ -40,7 +40,7 @@ pub fn measure() -> Device {
         launch_overhead: measured(launch, "an empty parallel loop"),
         following_launch: None,
         product_overhead: None,
-        processors: cores as u32,
+        multiprocessors: cores as u32,
         // Vector registers of 512 bits hold 16 numbers each; what spills goes to the first cache, at little cost.
         registers_per_thread: 32 * 16,
         // A row of this size stays in the second cache of a core.
@@ -52,9 +52,9 @@ pub fn measure() -> Device {
 fn copy_bandwidth() -> f64 {
     let from = vec![1.0f32; COPY_ELEMENTS];
     let mut to = vec![0.0f32; COPY_ELEMENTS];
-    let piece = COPY_ELEMENTS.div_ceil(8 * rayon::current_num_threads());
+    let chunk = COPY_ELEMENTS.div_ceil(8 * rayon::current_num_threads());
     let best = fastest(COPY_ROUNDS, || {
-        to.par_chunks_mut(piece).zip(from.par_chunks(piece)).for_each(|(to, from)| to.copy_from_slice(from));
+        to.par_chunks_mut(chunk).zip(from.par_chunks(chunk)).for_each(|(to, from)| to.copy_from_slice(from));
         black_box(&to);
     });
     (2 * COPY_ELEMENTS * size_of::<f32>()) as f64 / best
@@ -65,21 +65,21 @@ fn multiply_adds() -> f64 {
     let threads = rayon::current_num_threads();
     let best = fastest(3, || {
         (0..threads).into_par_iter().for_each(|_| {
-            black_box(sums(black_box(0.999), black_box(0.001)));
+            black_box(fma_chains(black_box(0.999), black_box(0.001)));
         });
     });
-    (2 * threads * SUMS * STEPS) as f64 / best
+    (2 * threads * ACCUMULATORS * STEPS) as f64 / best
 }
 
 #[multiversion(targets("x86_64+avx512f+avx2+fma", "x86_64+avx+avx2+fma", "aarch64+neon"))]
-fn sums(factor: f32, term: f32) -> f32 {
-    let mut sums = [0.5f32; SUMS];
+fn fma_chains(multiplier: f32, term: f32) -> f32 {
+    let mut fma_chains = [0.5f32; ACCUMULATORS];
     for _ in 0..STEPS {
-        for sum in &mut sums {
-            *sum = sum.mul_add(factor, term);
+        for sum in &mut fma_chains {
+            *sum = sum.mul_add(multiplier, term);
         }
     }
-    sums.iter().sum()
+    fma_chains.iter().sum()
 }
 
 /// The seconds that a parallel loop takes which does nothing.
@@ -107,7 +107,7 @@ fn fastest(rounds: usize, mut run: impl FnMut()) -> f64 {
     times.fold(f64::INFINITY, f64::min).max(1e-9)
 }
 
-/// What Linux calls the processor.
+/// The CPU's name in Linux.
 fn model_name() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;

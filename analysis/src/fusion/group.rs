@@ -104,7 +104,7 @@ pub(super) struct Groups {
     /// Operations of each group, in the order of the graph. Merged ones are empty.
     members: Vec<Vec<OpId>>,
     /// The group of each operation.
-    places: BTreeMap<OpId, usize>,
+    indices: BTreeMap<OpId, usize>,
 }
 
 impl Groups {
@@ -112,8 +112,8 @@ impl Groups {
     pub(super) fn single(cx: &Context<'_>) -> Groups {
         let ops = cx.graph.op_ids().filter(|&id| !cx.graph.op(id).is_free_view());
         let members = ops.map(|id| vec![id]).collect::<Vec<_>>();
-        let places = members.iter().enumerate().map(|(place, members)| (members[0], place)).collect();
-        Groups { members, places }
+        let indices = members.iter().enumerate().map(|(index, members)| (members[0], index)).collect();
+        Groups { members, indices }
     }
 
     /// The groups, in the order of their first operations.
@@ -123,7 +123,7 @@ impl Groups {
 
     /// The group of an operation.
     pub(super) fn of(&self, op: OpId) -> Option<usize> {
-        self.places.get(&op).copied()
+        self.indices.get(&op).copied()
     }
 
     /// The operations of a group.
@@ -134,7 +134,7 @@ impl Groups {
     /// Makes one group of two.
     pub(super) fn merge(&mut self, first: usize, second: usize) {
         let added = std::mem::take(&mut self.members[second]);
-        self.places.extend(added.iter().map(|&op| (op, first)));
+        self.indices.extend(added.iter().map(|&op| (op, first)));
         self.members[first].extend(added);
         self.members[first].sort();
     }
@@ -160,15 +160,15 @@ impl Groups {
 
     /// The first operation of a group that stands on a way from `first` to `second`, which could not be one kernel then.
     pub(super) fn stands_between(&self, cx: &Context<'_>, first: usize, second: usize) -> Option<OpId> {
-        let mut seen = vec![first, second];
+        let mut visited = vec![first, second];
         // A group with the one that a way through it begins at.
         let begins = self.readers(cx, &self.members[first]).into_iter();
         let mut open = begins.map(|group| (group, group)).collect::<Vec<_>>();
         while let Some((group, begin)) = open.pop() {
-            if seen.contains(&group) {
+            if visited.contains(&group) {
                 continue;
             }
-            seen.push(group);
+            visited.push(group);
             for reader in self.readers(cx, &self.members[group]) {
                 if reader == second {
                     return self.members[begin].first().copied();

@@ -8,10 +8,10 @@ use crate::graph::{OpId, OpKind, TensorId};
 use crate::kind::Pattern;
 use crate::units;
 
-/// The columns of a tile of a product: rows of its result that are no longer are in one tile whole.
+/// The columns of a tile of a matmul: rows of its result that are no longer are in one tile whole.
 pub const TILE_COLUMNS: u64 = 256;
 
-/// As many rows of a product are in one tile of rows: programs that have them can still wait for each other.
+/// As many rows of a matmul are in one tile of rows: programs that have them can still wait for each other.
 pub const FEW_ROWS: u64 = 64;
 
 /// A reason not to fuse.
@@ -24,7 +24,7 @@ pub enum ObstacleKind {
     Parallelism,
     /// The intermediate result is wanted elsewhere.
     Reused,
-    /// A product that is bound by compute would lose its tensor cores' efficiency.
+    /// A matmul that is bound by compute would lose its tensor cores' efficiency.
     ComputeBound,
     /// The consumer needs whole rows that do not stay on chip.
     OnChip,
@@ -151,7 +151,7 @@ impl Pair<'_> {
         }
     }
 
-    /// A result that is smaller than what it meets in the consumer, and is not a number for each of its rows.
+    /// A result that is smaller than what it meets in the consumer, and is not a scalar for each of its rows.
     fn broadcast(&self) -> Option<Obstacle> {
         let graph = self.cx.graph;
         let by_row = self.first.pattern == Pattern::RowReduction;
@@ -189,7 +189,7 @@ impl Pair<'_> {
     fn across(&self) -> Option<Obstacle> {
         let graph = self.cx.graph;
         let (a, b) = self.names();
-        let turned = graph.op_ids().any(|id| {
+        let transposed = graph.op_ids().any(|id| {
             let op = graph.op(id);
             let transposes = matches!(op.kind, OpKind::Known(kind) if kind.name == "transpose");
             let is_read = |&made: &TensorId| {
@@ -200,7 +200,7 @@ impl Pair<'_> {
             is_between && op.outputs.iter().any(is_read)
         });
         let words = format!("different parallelism: rows of `{a}` are columns of `{b}` behind a transpose");
-        turned.then(|| obstacle(ObstacleKind::Parallelism, words))
+        transposed.then(|| obstacle(ObstacleKind::Parallelism, words))
     }
 
     fn rows_nest(&self) -> Option<Obstacle> {
@@ -226,7 +226,7 @@ impl Pair<'_> {
         if is_beyond { Some(obstacle(ObstacleKind::Parallelism, words)) } else { self.broadcast() }
     }
 
-    /// What is computed for an operand of a product while it is loaded, in each of the programs that need it.
+    /// What is computed for an operand of a matmul while it is loaded, in each of the programs that need it.
     fn prologue(&self) -> Option<Obstacle> {
         let graph = self.cx.graph;
         let (a, b) = self.names();
@@ -236,7 +236,7 @@ impl Pair<'_> {
             matches!(producer, Some(OpKind::Known(kind)) if kind.name == "dequantize")
         };
         if self.second.pattern == Pattern::Matmul && heavy.inputs.iter().all(scaled) {
-            // The product is of integers, and scales of rows and columns are applied to its accumulator.
+            // The matmul is of integers, and scales of rows and columns are applied to its accumulator.
             return None;
         }
         let alone = self.cx.fused(&[self.second.lead]);
@@ -284,7 +284,7 @@ impl Pair<'_> {
         self.cx.fused(&[op]).time.bound() == Bound::Compute
     }
 
-    /// Elementwise operations and reductions may write a result for others besides, and only its reading is saved. A product
+    /// Elementwise operations and reductions may write a result for others besides, and only its reading is saved. A matmul
     /// would make it in every one of its programs.
     fn reused(&self) -> Option<Obstacle> {
         let graph = self.cx.graph;

@@ -1,12 +1,12 @@
-//! Two products with a softmax between them: rows of scores need not be whole, because the softmax can be corrected as more
-//! of a row comes. That is attention, and the only way in which a reduction and a second product follow a product in one kernel.
+//! Two matmuls with a softmax between them: rows of scores need not be whole, because the softmax can be corrected as more
+//! of a row comes. That is attention, and the only way in which a reduction and a second matmul follow a matmul in one kernel.
 
 use super::obstacle::{Obstacle, registers, wanted_elsewhere};
 use crate::cost::Context;
 use crate::graph::{OpId, OpKind};
 use crate::kind::Pattern;
 
-/// Chains of a product, elementwise operations, a softmax, elementwise operations and a product that reads it as operand A, none of
+/// Chains of a matmul, elementwise operations, a softmax, elementwise operations and a matmul that reads it as operand A, none of
 /// whose results is wanted elsewhere.
 pub(super) fn chains(cx: &Context<'_>) -> Vec<Vec<OpId>> {
     let softmaxes = cx.graph.op_ids().filter(|&id| is_softmax(cx, id));

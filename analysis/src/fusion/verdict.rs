@@ -246,8 +246,8 @@ impl Grade {
         ["low", "moderate", "high"][self as usize]
     }
 
-    /// An epilogue of a product, a second reduction and many operations make code harder by a step each; a prologue of a product, a
-    /// second product, or a reduction over more than a tile of it, by two. Where the library has the kernel, one step is done.
+    /// An epilogue of a matmul, a second reduction and many operations make code harder by a step each; a prologue of a matmul, a
+    /// second matmul, or a reduction over more than a tile of it, by two. Where the library has the kernel, one step is done.
     fn of_complexity(profile: &Profile, is_there: bool) -> Grade {
         let is_beyond_tile = profile.reductions > 0 && profile.row > TILE_COLUMNS;
         let is_woven = profile.has_prologue || profile.heavy > 1 || is_beyond_tile;
@@ -264,7 +264,7 @@ impl Grade {
         }
     }
 
-    /// What the library has is kept up already; a chain of elementwise operations is as easy as one, also behind a product.
+    /// What the library has is kept up already; a chain of elementwise operations is as easy as one, also behind a matmul.
     fn of_upkeep(profile: &Profile, is_there: bool) -> Grade {
         match profile.pattern {
             _ if is_there => Grade::High,

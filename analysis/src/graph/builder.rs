@@ -28,7 +28,7 @@ pub struct Params {
     pub transposed: bool,
     /// Whether a view is copied where it is not fused.
     pub materialize: bool,
-    /// Whether a product of `f32` runs on tensor cores as `tf32`.
+    /// Whether a matmul of `f32` runs on tensor cores as `tf32`.
     pub tf32: bool,
 }
 
@@ -214,13 +214,13 @@ impl GraphBuilder {
 
     /// That what an operation makes is new and can be counted.
     fn check_made(&self, operation: &Operation, types: &[TensorType]) -> Result<(), GraphError> {
-        for (place, (name, ty)) in operation.outputs.iter().zip(types).enumerate() {
+        for (index, (name, ty)) in operation.outputs.iter().zip(types).enumerate() {
             let second = format!("operation `{}`", operation.name);
             let first = match self.graph.find_tensor(name).map(|id| self.graph.tensor(id).origin) {
                 Some(Origin::Input) => "the inputs".to_owned(),
                 Some(Origin::Weight) => "the weights".to_owned(),
                 Some(Origin::Made(op)) => format!("operation `{}`", self.graph.op(op).name),
-                None if operation.outputs[..place].contains(name) => second.clone(),
+                None if operation.outputs[..index].contains(name) => second.clone(),
                 None => {
                     check_size(name, ty)?;
                     continue;

@@ -74,7 +74,7 @@ fn cast(operands: &Operands<'_>, _: usize) -> Result<Vec<TensorType>, String> {
     Ok(vec![TensorType::new(from.shape.clone(), to)])
 }
 
-/// A scale for each row, or one number.
+/// A scale for each row, or one scalar.
 fn scaled(operands: &Operands<'_>, to: DType) -> Result<Vec<TensorType>, String> {
     count(operands, 2, 2)?;
     let (from, scales) = (operands.inputs[0], operands.inputs[1]);

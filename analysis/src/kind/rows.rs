@@ -14,7 +14,7 @@ const fn row(
     Kind::new(name, formula, Pattern::RowReduction, shapes).flops(flops).live(10)
 }
 
-/// Operations for each element, and one more for each number that columns have.
+/// Operations for each element, and one more for each scalar that columns have.
 fn affine(operands: &Operands<'_>, each: f64) -> f64 {
     (each + (operands.inputs.len() - 1) as f64) * operands.elements_in(0)
 }

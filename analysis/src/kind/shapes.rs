@@ -74,7 +74,7 @@ pub(super) fn halves(operands: &Operands<'_>, _: usize) -> Made {
     Ok(vec![TensorType::new([outer, &[cols / 2]].concat(), rows.dtype)])
 }
 
-/// Rows and a number for each: `[.., n]` and `[..]`.
+/// Rows and a scalar for each: `[.., n]` and `[..]`.
 pub(super) fn a_number_each(rows: Named<'_>, numbers: Named<'_>) -> Result<Vec<u64>, String> {
     match rows.1.shape.split_last() {
         Some((_, outer)) if numbers.1.shape == outer => Ok(outer.to_vec()),
@@ -83,7 +83,7 @@ pub(super) fn a_number_each(rows: Named<'_>, numbers: Named<'_>) -> Result<Vec<u
 }
 
 /// `[.., m, k]` and `[.., k, n]`, or `[k, n]` for all; `[n, k]` where operand B is transposed.
-pub(super) fn product(operands: &Operands<'_>, _: usize) -> Made {
+pub(super) fn matmul(operands: &Operands<'_>, _: usize) -> Made {
     count(operands, 2, 2)?;
     let (a, b) = (operands.inputs[0], operands.inputs[1]);
     let fits = || {

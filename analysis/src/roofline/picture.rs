@@ -199,8 +199,8 @@ fn memory_roof(
     let (x, y) = chart.backend_coord(&(middle, middle * most));
     let text = format!("memory: {}", both(bandwidth, "B/s"));
     let style = font(14).color(&ROOF).pos(Pos::new(HPos::Right, VPos::Bottom));
-    let place = labels.take((x - 10, y - 6), &text, HPos::Right);
-    area.draw(&Text::new(text, place, style))?;
+    let position = labels.take((x - 10, y - 6), &text, HPos::Right);
+    area.draw(&Text::new(text, position, style))?;
     Ok(())
 }
 
@@ -219,8 +219,8 @@ fn compute_roofs(
         let (x, y) = chart.backend_coord(&(axes.x.1, peak.most().unwrap_or(1.0)));
         let text = format!("{names}: {}", both(peak, "FLOP/s"));
         let style = font(14).color(&ROOF).pos(Pos::new(HPos::Right, VPos::Bottom));
-        let place = labels.take((x - 4, y - 4), &text, HPos::Right);
-        area.draw(&Text::new(text, place, style))?;
+        let position = labels.take((x - 4, y - 4), &text, HPos::Right);
+        area.draw(&Text::new(text, position, style))?;
     }
     Ok(())
 }
@@ -250,13 +250,13 @@ fn points(
     for placed in &roofline.points {
         let (x, y) = at(placed);
         let text = placed.number.to_string();
-        let (place, is_far) = labels.beside((x, y), &text);
+        let (position, is_far) = labels.beside((x, y), &text);
         if is_far {
-            area.draw(&PathElement::new(vec![(x, y), place], INK.mix(0.4)))?;
+            area.draw(&PathElement::new(vec![(x, y), position], INK.mix(0.4)))?;
         }
         let ink = color(placed);
         let style = font(14).color(&ink).pos(Pos::new(HPos::Center, VPos::Center));
-        area.draw(&Text::new(text, place, style))?;
+        area.draw(&Text::new(text, position, style))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Products and attention on the CPU beside the `gemm` crate and candle, on the same threads:
 //! `FUSE_ARCH=none RAYON_NUM_THREADS=2 cargo run --release --manifest-path bench/cpu/Cargo.toml`
 //!
-//! The contenders take turns, and the shortest of many runs of each counts: other work on the machine only adds time.
+//! The contenders run alternately, and the shortest of many runs of each counts: other work on the machine only adds time.
 //! Neither of the others multiplies `bf16`; it stands beside their `f32`.
 
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use gemm::Parallelism;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// How long the contenders of a row take turns.
+/// How long the contenders of a row alternate.
 const BUDGET: Duration = Duration::from_secs(3);
 
 fn main() -> Result {
@@ -25,9 +25,9 @@ fn main() -> Result {
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     for [m, k, n] in [[1024, 1024, 1024], [2048, 512, 1024], [1000, 1000, 1000]] {
         for columns in [false, true] {
-            product::<f32, f32>([m, k, n], columns)?;
-            product::<f16, gemm::f16>([m, k, n], columns)?;
-            product::<bf16, f32>([m, k, n], columns)?;
+            matmul::<f32, f32>([m, k, n], columns)?;
+            matmul::<f16, gemm::f16>([m, k, n], columns)?;
+            matmul::<bf16, f32>([m, k, n], columns)?;
         }
     }
     println!(
@@ -65,11 +65,11 @@ fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
     (0..len).map(|_| T::from_f64(next())).collect()
 }
 
-/// A product of `T` beside one of `P` by `gemm`. The right factor lies in rows, or in columns.
-fn product<T: Multiply<IDENTITY>, P: Peer>([m, k, n]: [usize; 3], columns: bool) -> Result {
+/// A matmul of `T` beside one of `P` by `gemm`. Operand B is row-major or column-major.
+fn matmul<T: Multiply<IDENTITY>, P: Peer>([m, k, n]: [usize; 3], columns: bool) -> Result {
     let device = Device::cpu();
     let (a, b) = (numbers::<T>(m * k, 1), numbers::<T>(k * n, 2));
-    let [left, right] = [&a, &b].map(|of| of.iter().map(|x| P::from_f64(x.to_f64())).collect::<Vec<P>>());
+    let [operand_a, operand_b] = [&a, &b].map(|of| of.iter().map(|x| P::from_f64(x.to_f64())).collect::<Vec<P>>());
     let (a, b) = (device.upload(&a)?, device.upload(&b)?);
     let mut out = device.zeros::<T>(m * n)?;
     let mut theirs = vec![P::from_f64(0.0); m * n];
@@ -81,7 +81,7 @@ fn product<T: Multiply<IDENTITY>, P: Peer>([m, k, n]: [usize; 3], columns: bool)
     };
     let mut peer = || -> Result {
         // SAFETY: the pointers and strides are those of the matrices above.
-        unsafe { P::multiply([m, k, n], &mut theirs, &left, &right, strides) };
+        unsafe { P::multiply([m, k, n], &mut theirs, &operand_a, &operand_b, strides) };
         Ok(())
     };
     let times = shortest(&mut [&mut ours, &mut peer])?;
@@ -95,9 +95,9 @@ fn product<T: Multiply<IDENTITY>, P: Peer>([m, k, n]: [usize; 3], columns: bool)
         );
     }
     let rate = |seconds: f64| 2e-9 * (m * k * n) as f64 / seconds;
-    let lie = if columns { ", b in columns" } else { "" };
+    let layout = if columns { ", b in columns" } else { "" };
     println!(
-        "| {} | {m} x {k} x {n}{lie} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} |",
+        "| {} | {m} x {k} x {n}{layout} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} |",
         T::DTYPE,
         times[0] * 1e6,
         rate(times[0]),

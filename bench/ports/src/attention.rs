@@ -26,12 +26,12 @@ mod kernels {
             let offs_n = start_n + tl::arange(0, N);
             let keys = tl::load(k + (offs_n.row() * stride_n + offs_d.col()), (offs_n < n_ctx).row(), 0.0);
             let qk = tl::dot(q, keys) * qk_scale;
-            let seen = if DIAGONAL {
+            let in_mask = if DIAGONAL {
                 (offs_m.col() >= offs_n.row()) & (offs_n < n_ctx).row()
             } else {
                 (offs_n < n_ctx).row()
             };
-            let qk = tl::select(seen, qk, f32::NEG_INFINITY);
+            let qk = tl::select(in_mask, qk, f32::NEG_INFINITY);
             let m_ij = tl::maximum(m_i, tl::max(qk, 1));
             let p = tl::exp2(qk - m_ij.col());
             let alpha = tl::exp2(m_i - m_ij);
@@ -108,7 +108,7 @@ pub use kernels::flash_attention;
 
 /// `out = softmax(f(q · kᵀ * scale)) · v` for each head of `[heads, length, D]`, with blocks of views for what Triton has tensor
 /// descriptors for, and every formula as the paper has it: `exp`, a mask for each score, a scale. `FORM` is 0 where every query sees
-/// every key, 1 where it sees those up to its own place, and 2 where scores are also capped: `f(s)` is `cap * tanh(s / cap)`, and `s`
+/// every key, 1 where it sees those up to its own position, and 2 where scores are also capped: `f(s)` is `cap * tanh(s / cap)`, and `s`
 /// otherwise. Program `(i, h)` makes `M` rows. **Source.** Dao, *FlashAttention-2*, 2023, arXiv:2307.08691, algorithm 1; the cap is
 /// Gemma 2's, arXiv:2408.00118.
 #[fuse_kernel(FORM = [0, 1, 2], D = [128], M = [128], N = [128], num_warps = 8)]
@@ -133,9 +133,9 @@ pub fn attention_by_views<const FORM: usize, const D: usize, const M: usize, con
         let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
         let s = tl::dot(q, tl::trans(k)) * scale;
         let s = if FORM == 2 { cap * tl::tanh(s / cap) } else { s };
-        let seen = (cols < keys).row();
-        let seen = if FORM == 0 { seen } else { seen & (cols.row() <= rows.col()) };
-        let s = tl::select(seen, s, f32::NEG_INFINITY);
+        let in_mask = (cols < keys).row();
+        let in_mask = if FORM == 0 { in_mask } else { in_mask & (cols.row() <= rows.col()) };
+        let s = tl::select(in_mask, s, f32::NEG_INFINITY);
         let m_new = tl::maximum(m, tl::max(s, 1));
         let p = tl::exp(s - m_new.col());
         let alpha = tl::exp(m - m_new);
@@ -175,13 +175,13 @@ pub fn paged_decode<const D: usize>(
         let block = tl::load(table + sequence * max_pages + page);
         let rows = (block * 16 + slots) * heads + head;
         let offsets = rows.col() * D + offs_d.row();
-        let seen = page * 16 + slots < length;
-        let k = tl::load(k_cache + offsets, seen.col(), 0.0).to::<f32>();
-        let qk = tl::select(seen, tl::sum(q.row() * k, 1), f32::NEG_INFINITY);
+        let in_mask = page * 16 + slots < length;
+        let k = tl::load(k_cache + offsets, in_mask.col(), 0.0).to::<f32>();
+        let qk = tl::select(in_mask, tl::sum(q.row() * k, 1), f32::NEG_INFINITY);
         let m_new = tl::maximum(m, tl::max(qk, 0));
         let alpha = tl::exp(m - m_new);
         let p = tl::exp(qk - m_new);
-        let v = tl::load(v_cache + offsets, seen.col(), 0.0).to::<f32>();
+        let v = tl::load(v_cache + offsets, in_mask.col(), 0.0).to::<f32>();
         acc = acc * alpha + tl::sum(p.col() * v, 0);
         l = l * alpha + tl::sum(p, 0);
         m = m_new;

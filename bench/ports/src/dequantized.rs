@@ -23,12 +23,13 @@ pub fn int4_matmul<const M: usize, const N: usize, const K: usize>(
     let mut acc = tl::zeros::<f32>([M, N]);
     for start in (0..k).step_by(K) {
         let inner = start + offs_k;
-        let left = tl::load(a + offs_m.col() * k + inner.row(), (offs_m < m).col() & (inner < k).row(), 0.0);
+        let tile_a =
+            tl::load(a + offs_m.col() * k + inner.row(), (offs_m < m).col() & (inner < k).row(), 0.0);
         let present = (inner < k).col() & (offs_n < n).row();
         let words = tl::load(packed + (inner / 8).col() * n + offs_n.row(), present, 0);
         let scale = tl::load(scales + (inner / group).col() * n + offs_n.row(), present, 0.0);
-        let right = (((words >> shift.col()) & 15) - 8).to::<bf16>() * scale;
-        acc = tl::dot(left, right, acc);
+        let tile_b = (((words >> shift.col()) & 15) - 8).to::<bf16>() * scale;
+        acc = tl::dot(tile_a, tile_b, acc);
     }
     let mask = (offs_m < m).col() & (offs_n < n).row();
     tl::store(c + offs_m.col() * n + offs_n.row(), acc.to::<bf16>(), mask);
@@ -53,11 +54,12 @@ pub fn fp8_matmul<const M: usize, const N: usize, const K: usize>(
     let mut acc = tl::zeros::<f32>([M, N]);
     for start in (0..k).step_by(K) {
         let inner = start + offs_k;
-        let left = tl::load(a + offs_m.col() * k + inner.row(), (offs_m < m).col() & (inner < k).row(), 0.0);
+        let tile_a =
+            tl::load(a + offs_m.col() * k + inner.row(), (offs_m < m).col() & (inner < k).row(), 0.0);
         let present = (inner < k).col() & (offs_n < n).row();
-        let right = tl::load(w + offs_n.row() * k + inner.col(), present, 0.0).to::<f32>();
+        let tile_b = tl::load(w + offs_n.row() * k + inner.col(), present, 0.0).to::<f32>();
         let scale = tl::load(scale_row + start / 128, offs_n < n, 0.0);
-        acc = tl::dot(left, (right * scale.row()).to::<bf16>(), acc);
+        acc = tl::dot(tile_a, (tile_b * scale.row()).to::<bf16>(), acc);
     }
     let mask = (offs_m < m).col() & (offs_n < n).row();
     tl::store(c + offs_m.col() * n + offs_n.row(), acc.to::<bf16>(), mask);

@@ -23,7 +23,7 @@ pub fn dropout<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32, p: f32, s
     tl::store(out + offsets, tl::select(keep, x / (1.0 - p), 0.0), mask);
 }
 
-/// `out = silu(gate) * up` of rows of `n_cols` elements that lie `stride` apart; `BLOCK >= n_cols`.
+/// `out = silu(gate) * up` of rows of `n_cols` elements at a distance of `stride`; `BLOCK >= n_cols`.
 /// **Source.** The gate of Shazeer, *GLU Variants Improve Transformer*, 2020, arXiv:2002.05202, one program a row as in Liger.
 #[fuse_kernel(BLOCK = [16384], num_warps = 16)]
 pub fn swiglu<const BLOCK: usize>(gate: &[bf16], up: &[bf16], out: &mut [bf16], stride: i32, n_cols: i32) {

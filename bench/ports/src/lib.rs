@@ -10,7 +10,7 @@
 //! | [`rows`] | softmax, layer norm and its gradient, RMSNorm, cross-entropy |
 //! | [`channels`] | group norm of NHWC images, depthwise causal convolution, rotary embedding |
 //! | [`products`] | matmul with strides and leaky ReLU, gathered rows times an expert's matrix, LoRA |
-//! | [`dequantized`] | products with int4 weights, and with fp8 weights that have a scale for each block |
+//! | [`dequantized`] | matmuls with int4 weights, and with fp8 weights that have a scale for each block |
 //! | [`attention`] | FlashAttention-2 forward by pointers and by views, decoding of one query over a paged KV cache |
 //! | [`scan`] | Mamba's selective scan |
 //! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |

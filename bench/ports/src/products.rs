@@ -1,4 +1,4 @@
-//! Matrix products by tiles of pointers.
+//! Matrix matmuls by tiles of pointers.
 
 use dsl_runtime::prelude::*;
 
@@ -35,9 +35,9 @@ pub fn matmul<const M: usize, const N: usize, const K: usize, const GROUP: usize
     let mut b_ptrs = b + (offs_k.col() * stride_bk + offs_bn.row() * stride_bn);
     let mut acc = tl::zeros::<f32>([M, N]);
     for step in 0..tl::cdiv(k, K) {
-        let left = tl::load(a_ptrs, offs_k.row() < k - step * K, 0.0);
-        let right = tl::load(b_ptrs, offs_k.col() < k - step * K, 0.0);
-        acc = tl::dot(left, right, acc);
+        let tile_a = tl::load(a_ptrs, offs_k.row() < k - step * K, 0.0);
+        let tile_b = tl::load(b_ptrs, offs_k.col() < k - step * K, 0.0);
+        acc = tl::dot(tile_a, tile_b, acc);
         a_ptrs += K * stride_ak;
         b_ptrs += K * stride_bk;
     }
@@ -50,7 +50,7 @@ pub fn matmul<const M: usize, const N: usize, const K: usize, const GROUP: usize
 
 /// Rows of `a`, `[tokens, k]`, times the matrix of the expert that each was sent to, `b` of `[experts, n, k]`: row `i` of a tile is
 /// token `sorted[i] / top_k`, its result row `sorted[i]` of `c`. Entries of `sorted` that are not below `valid` fill tiles up; all of a
-/// tile go to one expert. **Source.** The grouped product of vLLM's fused mixture of experts.
+/// tile go to one expert. **Source.** The grouped matmul of vLLM's fused mixture of experts.
 #[fuse_kernel(M = [64], N = [128], K = [64], GROUP = [8], num_warps = 4, num_stages = 3)]
 pub fn expert_matmul<const M: usize, const N: usize, const K: usize, const GROUP: usize>(
     a: &[bf16],
@@ -89,9 +89,9 @@ pub fn expert_matmul<const M: usize, const N: usize, const K: usize, const GROUP
     let mut b_ptrs = b + expert * stride_be + (offs_k.col() * stride_bk + offs_bn.row() * stride_bn);
     let mut acc = tl::zeros::<f32>([M, N]);
     for step in 0..tl::cdiv(k, K) {
-        let left = tl::load(a_ptrs, token_mask.col() & (offs_k.row() < k - step * K), 0.0);
-        let right = tl::load(b_ptrs, offs_k.col() < k - step * K, 0.0);
-        acc = tl::dot(left, right, acc);
+        let tile_a = tl::load(a_ptrs, token_mask.col() & (offs_k.row() < k - step * K), 0.0);
+        let tile_b = tl::load(b_ptrs, offs_k.col() < k - step * K, 0.0);
+        acc = tl::dot(tile_a, tile_b, acc);
         a_ptrs += K * stride_ak;
         b_ptrs += K * stride_bk;
     }
@@ -101,7 +101,7 @@ pub fn expert_matmul<const M: usize, const N: usize, const K: usize, const GROUP
 }
 
 /// `out = scale * (x · a) · b` of rows of `k` elements, with `a` of `[k, RANK]` and `b` of `[RANK, n]`. A program makes `M` rows:
-/// the small product first, then all columns from it. **Source.** Hu and others, *LoRA*, 2021, arXiv:2106.09685, section 4.1.
+/// the small matmul first, then all columns from it. **Source.** Hu and others, *LoRA*, 2021, arXiv:2106.09685, section 4.1.
 #[fuse_kernel(M = [64], N = [128], K = [64], RANK = [16], num_warps = 4, num_stages = 3)]
 pub fn lora<const M: usize, const N: usize, const K: usize, const RANK: usize>(
     x: &[bf16],
@@ -118,15 +118,15 @@ pub fn lora<const M: usize, const N: usize, const K: usize, const RANK: usize>(
     let mut small = tl::zeros::<f32>([M, RANK]);
     for start in (0..k).step_by(K) {
         let inner = start + tl::arange(0, K);
-        let left = tl::load(x + rows.col() * k + inner.row(), (rows < m).col() & (inner < k).row(), 0.0);
-        let right = tl::load(a + inner.col() * RANK + rank.row(), (inner < k).col(), 0.0);
-        small = tl::dot(left, right, small);
+        let tile_a = tl::load(x + rows.col() * k + inner.row(), (rows < m).col() & (inner < k).row(), 0.0);
+        let tile_b = tl::load(a + inner.col() * RANK + rank.row(), (inner < k).col(), 0.0);
+        small = tl::dot(tile_a, tile_b, small);
     }
     let small = (small * scale).to::<bf16>();
     for start in (0..n).step_by(N) {
         let cols = start + tl::arange(0, N);
-        let right = tl::load(b + rank.col() * n + cols.row(), (cols < n).row(), 0.0);
-        let y = tl::dot(small, right);
+        let tile_b = tl::load(b + rank.col() * n + cols.row(), (cols < n).row(), 0.0);
+        let y = tl::dot(small, tile_b);
         tl::store(out + rows.col() * n + cols.row(), y.to::<bf16>(), (rows < m).col() & (cols < n).row());
     }
 }

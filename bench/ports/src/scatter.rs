@@ -46,12 +46,12 @@ pub fn embedding_gradient<const ROWS: usize, const COLS: usize>(
     let ids = tl::load(ids + rows, rows < n, 0);
     let mask = (rows < n).col() & (cols < dim).row();
     let x = tl::load(dy + rows.col() * dim + cols.row(), mask, 0.0).to::<f32>();
-    let places = ids.col() * dim.to::<i64>() + cols.row().to::<i64>();
-    tl::atomic_add(grad + places, x, mask).sem("relaxed");
+    let offsets = ids.col() * dim.to::<i64>() + cols.row().to::<i64>();
+    tl::atomic_add(grad + offsets, x, mask).sem("relaxed");
 }
 
 /// `out[s]` is the sum of the rows `starts[s]..starts[s + 1]` of `x`, `[rows, cols]`. Program `(s, j)` adds the `j`th `COLS` columns,
-/// `ROWS` rows a turn. **Source.** `torch.segment_reduce` with offsets, as sorted message passing of graph networks uses it.
+/// `ROWS` rows an iteration. **Source.** `torch.segment_reduce` with offsets, as sorted message passing of graph networks uses it.
 #[fuse_kernel(ROWS = [16], COLS = [128], num_warps = 4)]
 pub fn segment_sum<const ROWS: usize, const COLS: usize>(
     x: &[bf16],

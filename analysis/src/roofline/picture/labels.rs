@@ -64,10 +64,10 @@ impl Labels {
         }
     }
 
-    /// A place for a text that ends at `(x, y)` or, where that is taken, higher up by lines.
-    pub(super) fn take(&mut self, (x, y): (i32, i32), text: &str, side: HPos) -> (i32, i32) {
+    /// A position for a text that ends at `(x, y)` or, where that is taken, higher up by lines.
+    pub(super) fn take(&mut self, (x, y): (i32, i32), text: &str, alignment: HPos) -> (i32, i32) {
         let width = CHARACTER * text.chars().count() as i32;
-        let left = if matches!(side, HPos::Right) { x - width } else { x };
+        let left = if matches!(alignment, HPos::Right) { x - width } else { x };
         for lines in 0..6 {
             let bottom = y - lines * 2 * HALF_LINE;
             let rect = Rect { left, top: bottom - 2 * HALF_LINE, right: left + width, bottom };
@@ -79,21 +79,21 @@ impl Labels {
         (x, y)
     }
 
-    /// A place for the middle of a point's number, and whether it is so far that a line should lead there.
+    /// A position for the middle of a point's number, and whether it is so far that a line should lead there.
     pub(super) fn beside(&mut self, (x, y): (i32, i32), text: &str) -> ((i32, i32), bool) {
         let half = CHARACTER * text.chars().count() as i32 / 2 + 2;
         for distance in DISTANCES {
             for (dx, dy) in DIRECTIONS {
-                let place = (x + dx * distance, y + dy * distance);
+                let position = (x + dx * distance, y + dy * distance);
                 let rect = Rect {
-                    left: place.0 - half,
-                    top: place.1 - HALF_LINE,
-                    right: place.0 + half,
-                    bottom: place.1 + HALF_LINE,
+                    left: position.0 - half,
+                    top: position.1 - HALF_LINE,
+                    right: position.0 + half,
+                    bottom: position.1 + HALF_LINE,
                 };
                 if self.bounds.contains(&rect) && self.is_free(&rect) {
                     self.taken.push(rect);
-                    return (place, distance > DISTANCES[1]);
+                    return (position, distance > DISTANCES[1]);
                 }
             }
         }

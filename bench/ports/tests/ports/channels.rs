@@ -86,7 +86,7 @@ fn causal_conv_sees_three_steps_before() {
 #[test]
 fn rope_turns_halves_of_strided_heads() {
     for device in devices() {
-        // The tokens of `x` lie further apart than their heads take, as in a packed matrix of queries and keys.
+        // The tokens of `x` have a larger stride than their heads take, as in a packed matrix of queries and keys.
         for (tokens, heads, half, gap) in [(3, 5, 20, 7), (2, 32, 64, 0)] {
             let (dim, row) = (2 * half, 2 * half * heads + gap);
             let x = normal::<bf16>(tokens * row, 1);

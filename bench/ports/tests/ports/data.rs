@@ -1,4 +1,4 @@
-//! What the tests run on: the devices there are, random data, and outputs that held NaN between guards.
+//! What the tests run on: the devices there are, random data, and outputs that contain NaN between guard elements.
 
 use std::ops::Range;
 

@@ -1,19 +1,19 @@
-//! Products of matrices, and attention.
+//! Matmul and attention.
 
 use super::{Kind, Operands, Pattern, shapes};
 
-/// The registers of a thread that the accumulators of the largest tiles take: 128 by 256 numbers for 256 threads.
+/// The registers of a thread that the accumulators of the largest tiles take: 128 by 256 elements for 256 threads.
 const MATMUL_ACCUMULATORS: u32 = 128;
-/// Scores of 128 keys and 128 numbers of a result, for each of 64 queries of 128 threads.
+/// Scores of 128 keys and 128 elements of a result, for each of 64 queries of 128 threads.
 const ATTENTION_ACCUMULATORS: u32 = 128;
 
-/// The products.
+/// The matmuls.
 pub(super) static KINDS: &[Kind] = &[
     Kind::new(
         "matmul",
         "a . b of [.., m, k] and [.., k, n]; transposed, dtype, tf32",
         Pattern::Matmul,
-        shapes::product,
+        shapes::matmul,
     )
     .also(&["linear"])
     .flops(|o| 2.0 * o.elements_out() * o.row_len(0) as f64)
@@ -31,16 +31,16 @@ pub(super) static KINDS: &[Kind] = &[
     .on_tensor_cores(ATTENTION_ACCUMULATORS),
 ];
 
-/// Two products over all pairs of queries and keys of a head; half of the pairs where it is causal and there are as many keys
+/// Two matmuls over all pairs of queries and keys of a head; half of the pairs where it is causal and there are as many keys
 /// as queries.
 fn attention_flops(operands: &Operands<'_>) -> f64 {
-    let extents = |place: usize| operands.inputs[place].1.shape.split_last_chunk::<2>();
+    let extents = |index: usize| operands.inputs[index].1.shape.split_last_chunk::<2>();
     let (Some((batches, &[queries, width])), Some((_, &[keys, _]))) = (extents(0), extents(1)) else {
         return 0.0;
     };
     let pairs = if operands.params.causal {
-        let seen = queries.min(keys) as f64;
-        queries as f64 * keys as f64 - seen * (seen - 1.0) / 2.0
+        let diagonal = queries.min(keys) as f64;
+        queries as f64 * keys as f64 - diagonal * (diagonal - 1.0) / 2.0
     } else {
         queries as f64 * keys as f64
     };
