@@ -295,7 +295,7 @@ pub(crate) fn download<T: Element>(view: &CudaView<'_, u8>) -> Result<Vec<T>> {
     let target: &mut [MaybeUninit<T>] = &mut host.spare_capacity_mut()[..len];
     device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
     let (address, read) = view.device_ptr(stream);
-    // SAFETY: the view holds `len` elements, and `target` lives until the stream is synchronised below.
+    // SAFETY: the view holds `len` elements, and `target` lives until the stream is synchronized below.
     let copied = unsafe { result::memcpy_dtoh_async(target, address, stream.cu_stream()) };
     device.release([MemoryUse::on_alloc_stream(stream, read)]);
     copied.map_err(|error| device.failed("cuMemcpyDtoHAsync", error))?;

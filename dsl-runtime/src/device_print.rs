@@ -1,6 +1,6 @@
 //! What `tl::device_print` writes on the CPU: a line for each element, of the same form as a GPU's.
 //!
-//! Host code lays out a [`PrintLine`] and the values behind it, as `lowering::mlir::report` says, and calls a function with it.
+//! Host code writes a [`PrintLine`] and the values behind it, as `lowering::mlir::report` says, and calls a function with it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -53,7 +53,7 @@ pub(crate) fn tuple(numbers: &[u32]) -> String {
     format!("({})", numbers.join(", "))
 }
 
-/// The coordinates of an element of a tile, of which its place in row-major order is known.
+/// The coordinates of an element of a tile from its row-major index.
 pub(crate) fn element(shape: &[u32], index: i64) -> Vec<u32> {
     let mut rest = index as u64;
     let mut coordinates: Vec<u32> = shape

@@ -10,7 +10,7 @@ pub use half::{bf16, f16};
 
 pub use crate::f8::{f8e4m3, f8e5m2};
 
-/// The type of an element, as data: what a variant declares and an artefact records.
+/// The type of an element, as data: what a variant declares and an artifact records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DType {
     /// `bool`: one byte, 0 or 1.

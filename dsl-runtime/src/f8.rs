@@ -1,7 +1,7 @@
 //! The 8-bit floats, as bits that convert to and from `f32`.
 //!
 //! Both saturate: what is larger than the largest number, infinity included, becomes the largest number, which is what
-//! GPUs do when a value is quantised. NaN stays NaN.
+//! GPUs do when a value is quantized. NaN stays NaN.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use cudarc::driver::{DeviceRepr, ValidAsZeroBits};
 fn round(value: f32, (fraction, bias): (u32, i32), largest: u8) -> u8 {
     let exponent = (value.to_bits() >> 23) as i32 - 127;
     let unit = exponent.max(1 - bias) - fraction as i32;
-    // The significand as an integer, whose last place is 2^(exponent - 23); a subnormal `f32` is far below half a unit.
+    // The significand as an integer, whose last bit is 2^(exponent - 23); a subnormal `f32` is far below half a unit.
     let significand = u64::from(value.to_bits() & 0x007f_ffff | 0x0080_0000);
     let dropped = (unit - (exponent - 23)).min(40) as u32;
     let (whole, rest) = (significand >> dropped, significand & ((1 << dropped) - 1));

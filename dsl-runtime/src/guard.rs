@@ -1,7 +1,7 @@
-//! Facts: what a fast body assumes about its arguments, checked on the real ones at each launch.
+//! Guards: conditions of a specialization on its arguments, evaluated at each launch.
 //!
-//! A fact holds only if that can be computed: an overflow, a parameter that is not there or is no integer make it fail,
-//! and a body that assumes less is taken.
+//! A guard that cannot be computed fails: on overflow, a missing parameter, or one that is no integer. The launcher then
+//! takes a specialization with fewer guards.
 
 use crate::dtype::DType;
 use crate::kernel::{Guard, Param, Polynomial, Symbol, Term};
@@ -13,7 +13,7 @@ pub(crate) enum KernelArg {
     Scalar { dtype: DType, bits: u64 },
 }
 
-/// What is known at launch.
+/// The arguments and the grid of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct LaunchArgs<'k> {
     /// By parameter.
@@ -50,7 +50,7 @@ impl LaunchArgs<'_> {
         }
     }
 
-    /// Where a slice parameter lies.
+    /// The address of a slice parameter.
     pub(crate) fn address(&self, param: u8) -> Option<u64> {
         match *self.kernel_args.get(usize::from(param))? {
             KernelArg::Slice { address, .. } => Some(address),
@@ -88,7 +88,7 @@ impl Guard {
         }
     }
 
-    /// The fact in words, in terms of the kernel's parameters: `8 divides n_cols`.
+    /// The guard as text, in terms of the kernel's parameters: `8 divides n_cols`.
     pub fn text(&self, params: &[Param]) -> String {
         match *self {
             Guard::Aligned { param, bytes } => format!("{} is {bytes}-byte aligned", name(params, param)),

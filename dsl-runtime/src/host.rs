@@ -64,7 +64,7 @@ impl<T> Deref for HostMemory<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements were allocated at `start` and are initialised: zeros are valid, and so is whatever was
+        // SAFETY: `len` elements were allocated at `start` and are initialized: zeros are valid, and so is whatever was
         // written since.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }

@@ -38,7 +38,7 @@ impl Kernel {
     };
 }
 
-/// A parameter as the user wrote it; its element type is the variant's business. Behind a view stand its extents and then
+/// A parameter as the user wrote it; the variant has its element type. After a view come its extents and then
 /// its strides, each a scalar of type `i64` with a name such as `x.stride(1)`.
 #[derive(Debug)]
 pub struct Param {
@@ -56,7 +56,7 @@ pub enum ParamKind {
     View(u8),
     /// `&mut View<T, R>`, the memory of it.
     ViewMut(u8),
-    /// A number or bool passed by value.
+    /// A scalar or bool passed by value.
     Scalar,
 }
 
@@ -71,14 +71,14 @@ pub struct Variant {
     pub consts: &'static [i128],
     /// The element type of each parameter.
     pub dtypes: &'static [DType],
-    /// Tells the code from what an edit of the kernel or of the compiler makes of it.
+    /// Changes with every edit of the kernel or of the compiler.
     pub source: u64,
-    /// GPU code, lowest architecture first, for each from the body that asks most of its arguments to the one that asks
-    /// nothing; empty when none was built.
+    /// GPU code, lowest architecture first, for each from the specialization with the most guards to the one
+    /// without; empty when none was built.
     pub modules: &'static [Module],
     /// Host code, least demanding level first; empty when none was built for this target.
     pub hosts: &'static [Host],
-    /// What the operations of a debug build say; the code knows them by position.
+    /// The messages of a debug build's checks and prints; the code refers to them by position.
     pub sites: &'static [Site],
 }
 
@@ -96,7 +96,7 @@ pub enum Site {
     Print { label: &'static str, shape: &'static [u32], dtypes: &'static [DType] },
 }
 
-/// GPU code of one body for one architecture: what the driver loads when the body is first launched.
+/// GPU code of one specialization for one architecture; the driver loads it at the first launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Module {
     pub arch: Arch,
@@ -122,10 +122,12 @@ pub struct Arch {
 /// One entry point.
 ///
 /// Its arguments are, for each parameter in order, the device address (`u64`) and length in elements (`i64`) of a slice or
-/// of a view's memory, or a scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`); then, if it is
-/// [`uses_work_counter`](Specialization::uses_work_counter), the device address of its counter (`u64`) or 0; then its tensor maps (a `CUtensorMap` of
-/// 128 bytes, 64-byte aligned). Every index inside a view's shape must be an element of its memory, and its extents and
-/// strides lie between 0 and 2^40 - 1: no body checks that.
+/// of a view's memory, or a scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`); then, if it
+/// [`uses_work_counter`](Specialization::uses_work_counter), the device address of its work counter (`u64`) or 0; then
+/// its tensor maps (a `CUtensorMap` of 128 bytes, 64-byte aligned).
+///
+/// Every index inside a view's shape must be an element of its memory, and its extents and strides are between 0 and
+/// 2^40 - 1: no guard checks that.
 #[derive(Clone, Copy, Debug)]
 pub struct Specialization {
     pub entry: &'static str,
@@ -141,21 +143,21 @@ pub struct Specialization {
     /// axis runs the programs `b`, `b + n`, .. of the grid's linear order. Any `n` will do; best are as many as the
     /// device runs at once, or as few as give no block more programs. The grid may have at most `i32::MAX` programs.
     pub persistent: bool,
-    /// Whether the blocks of a persistent body take the next program from a counter instead, so that programs that take
-    /// longer hold no others up: a `u32` in device memory that is 0 when the kernel starts, is used by no other kernel
+    /// Whether the blocks of a persistent specialization take the next program from a work counter (a dynamic persistent
+    /// tile scheduler): a `u32` in device memory that is 0 when the kernel starts, is used by no other kernel
     /// while it runs, and is 0 again when it has ended. Without a counter, that is at address 0, the CUDA grid has a
     /// block for each program.
     pub uses_work_counter: bool,
     /// Whether the entry may be launched while the kernel before it in its stream still runs, with
-    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: it waits for that kernel before it touches any memory.
+    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION` (PDL): it waits for that kernel before it accesses memory.
     /// The code is right without the attribute too. With it, the kernel before must not be one that was launched so and
     /// does not wait itself.
     pub uses_pdl: bool,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// What must hold for the arguments; all are checked at launch.
+    /// All are evaluated at launch.
     pub guards: &'static [Guard],
-    /// At most [`MAX_MAPS`]. If the driver refuses to make one of the arguments, the next body is taken.
+    /// At most [`MAX_MAPS`]. If the driver refuses to encode one, the next specialization is taken.
     pub maps: &'static [TensorMap],
     /// The accesses of tiles, by line and parameter.
     pub accesses: &'static [Access],
@@ -163,53 +165,53 @@ pub struct Specialization {
     pub resources: Option<Resources>,
 }
 
-/// How a body accesses a slice or a view on a line of the program.
+/// How a specialization accesses a slice or a view on a line of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
     /// The line in its file.
     pub line: u32,
     /// By position.
     pub param: u8,
-    /// Bytes that one instruction of a thread moves, at most 16; 0 where the GPU copies blocks by itself. Of several accesses on a
+    /// Bytes that one instruction of a thread moves, at most 16; 0 for TMA. Of several accesses on a
     /// line those of the narrowest.
     pub bytes: u8,
 }
 
-/// The most tensor maps of a body.
+/// The most tensor maps of a specialization.
 pub const MAX_MAPS: usize = 8;
 
-/// Describes a view and a block to the GPU, which then copies blocks to and from shared memory by itself. Elements
-/// outside the view's shape read as 0 and are not written. The stride of a block's last axis must be 1: a fact of the body
-/// says so. Along this axis blocks begin at multiples of 16 bytes, which the body sees to.
+/// Describes a view and a block for TMA copies to and from shared memory. Elements
+/// outside the view's shape read as 0 and are not written. The stride of a block's last axis must be 1: a guard
+/// checks it. Along this axis blocks begin at multiples of 16 bytes; the compiled code guarantees that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMap {
-    /// The view's memory, by position; its extents and then its strides stand behind it.
+    /// The view's memory, by position; its extents and then its strides come after it.
     pub param: u8,
     /// The extents of a block along each axis: each at most 256, the last at most `swizzle` bytes.
     pub block: &'static [u32],
-    /// Whether the block's last two axes are the view's in the other order: a matrix that lies by columns.
+    /// Whether the block's last two axes are the view's in the other order: a column-major matrix.
     pub transposed: bool,
-    /// Whether elements of `f32` are rounded to TF32, eleven digits, as they are copied to shared memory; halves to even.
+    /// Whether elements of `f32` are rounded to TF32, 11 significant bits, as they are copied to shared memory; ties to even.
     pub tf32: bool,
-    /// Where the body may be launched in clusters of two blocks along `x`, which copy halves of each block's rows for each other: the
+    /// For launches in clusters of two blocks along `x`, each of which multicasts half of a block's rows: the
     /// map is then one of blocks with half as many rows. See [`Specialization::persistent`]; such a launch has an even number of blocks.
     pub multicast: Option<Multicast>,
-    /// The bytes of a row of shared memory, within which the 16-byte pieces of a block change places: 32, 64 or 128.
+    /// The bytes of a row of shared memory, within which the 16-byte chunks of a block are swizzled: 32, 64 or 128.
     pub swizzle: u32,
 }
 
-/// What each program copies by a map, in a loop of as many turns as all others have.
+/// What each program loads through a map, in a loop with the same trip count in all programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Multicast {
-    /// The axis of blocks along which turns go on.
+    /// The axis along which iterations advance.
     pub axis: u8,
-    /// By so many elements.
+    /// Elements from one iteration to the next.
     pub step: u32,
-    /// Bytes of a turn.
+    /// Bytes of an iteration.
     pub bytes: u32,
 }
 
-/// What `ptxas` says a body takes.
+/// What `ptxas` reports of a specialization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resources {
     /// The capability it was assembled for.
@@ -229,9 +231,9 @@ pub enum Guard {
     Aligned { param: u8, bytes: u32 },
     /// The polynomial is a multiple of this.
     Divisible { value: Polynomial, by: u32 },
-    /// An integer scalar parameter is this number.
+    /// An integer scalar parameter has this value.
     Equal { param: u8, value: i64 },
-    /// A float scalar parameter lies between these powers of two.
+    /// A float scalar parameter is between these powers of two.
     Magnitude { param: u8, least: i8, most: i8 },
     /// `low <= high`
     AtMost { low: Polynomial, high: Polynomial },
@@ -260,7 +262,7 @@ pub enum Symbol {
     CeilDiv { param: u8, by: u32 },
 }
 
-/// Host code for one level of processor.
+/// Host code for one CPU level.
 #[derive(Debug)]
 pub struct Host {
     pub level: Level,
@@ -273,7 +275,7 @@ pub struct Host {
 
 /// Runs the programs `(x, y, z)` for `x` in `first..last`.
 ///
-/// `args` holds eight bytes for each of a body's arguments before the grid's extents: an address, a length, or a
+/// `args` holds eight bytes for each of the arguments of [`Specialization`] before the grid's extents: an address, a length, or a
 /// scalar's bits in its low bytes; then, if [`Host::reports`], the address of a zeroed record of 48 bytes for the first
 /// failure, followed by the address of the function that prints lines. `grid` is the three extents. `scratch` is
 /// [`Host::scratch_bytes`] long and private to the call.
@@ -287,10 +289,10 @@ pub type HostEntry = unsafe extern "C" fn(
     scratch: *mut u8,
 );
 
-/// What host code asks of the processor.
+/// What host code requires of the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Any processor of the target: x86-64 with SSE2, or AArch64 with NEON.
+    /// Any CPU of the target: x86-64 with SSE2, or AArch64 with NEON.
     Baseline,
     /// x86-64-v3: AVX2, FMA, F16C, BMI.
     V3,

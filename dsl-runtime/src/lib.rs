@@ -28,9 +28,9 @@
 //! | `BLOCK = n_cols in [512, 1024]` | the same, and a call takes the smallest value that is at least the expression |
 //! | `configs = [{ BLOCK: 512, num_warps: 4 }, ..]` | combinations one by one, with settings of their own |
 //! | `num_warps = 4` | warps of a program on a GPU, or of a block; chosen by what it reads where nothing is said |
-//! | `num_ctas = 4` | blocks of a cluster that share a program: for tiles that take most of a multiprocessor. One block does it all where there are no clusters ([`LaunchOn::has_clusters`]) |
+//! | `num_ctas = 4` | blocks of a cluster that share a program: for tiles that take most of an SM. One block does it all where there are no clusters ([`LaunchOn::has_clusters`]) |
 //! | `num_stages = 3` | iterations whose loads are in flight, for loops that do not say ([`tl::Range::num_stages`]) |
-//! | `maxnreg = 64` | the most registers of a thread; 255 is no limit. The body that takes arguments of any alignment keeps what it needs where there is another one |
+//! | `maxnreg = 64` | the most registers of a thread; 255 is no limit. The specialization without alignment guards keeps the registers it needs where there is another one |
 //! | `tune(key = [..])`, `tuned = "file"` | configs, or the values of `BLOCK = _ in [..]`, by measured time: [`mod@tune`] |
 //! | `unchecked`, `unreported` | see *Safety* below |
 //! | `deny(spills)` | a variant whose registers do not suffice is an error of the build, where there is a `ptxas` |
@@ -61,7 +61,7 @@
 //!
 //! # What a launch checks
 //! That each argument is of the declared type and on the launch's device, and that the grid is one a device can run.
-//! Then it takes the first of the kernel's bodies whose facts hold, such as "16 divides `n`"; [`Launch::trace`] and
+//! Then it takes the first of the kernel's specializations whose guards hold, such as "16 divides `n`"; [`Launch::trace`] and
 //! `FUSE_TRACE=1` say which, and why not a faster one. On a GPU launches return at once, and whatever uses the same
 //! memory later waits for them by itself, also across streams.
 //!
@@ -82,7 +82,7 @@
 //! nor reports, and makes the launcher `unsafe`.
 //!
 //! In the same builds, and in kernels of any kind, [`tl::device_assert`] checks what the kernel computes, [`tl::assume`] what
-//! it was promised, and [`tl::device_print`] prints: a failed check is an [`Error::Assertion`], on the way of an access
+//! it assumes, and [`tl::device_print`] prints: a failed check is an [`Error::Assertion`], reported like an access
 //! outside a slice. An integer that does not fit its type and is used is an [`Error::Overflow`] there, as in Rust, but in
 //! kernels that are `unreported` (see [`mod@tl`], *Integers*).
 //!
@@ -96,7 +96,7 @@
 //! | `FUSE_DEVICE` | `cpu`, `cuda` or `cuda:1`: what [`Device::best`] gives |
 //! | `FUSE_TRACE=1` | each launch prints a line: the code it took, and why not a faster one |
 //! | `FUSE_LAUNCH_BLOCKING=1` | each launch waits for its kernel, so that an error names the kernel that failed |
-//! | `FUSE_CPU_LEVEL` | `baseline`, `v3` or `v4`: the most that the CPU's kernels may ask of the processor |
+//! | `FUSE_CPU_LEVEL` | `baseline`, `v3` or `v4`: the most that the CPU's kernels may require |
 //! | `FUSE_TUNE` | `off` never measures configs, `force` measures whatever is known |
 //! | `FUSE_TUNE_DIR` | the folder of choices; empty for none |
 //! | `RAYON_NUM_THREADS` | the number of threads that run the CPU's kernels |

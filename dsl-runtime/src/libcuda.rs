@@ -19,7 +19,7 @@ fn library() -> Option<&'static Library> {
 }
 
 fn open(name: &str) -> Option<Library> {
-    // SAFETY: loading the driver runs its initialisers, which touch nothing of ours.
+    // SAFETY: loading the driver runs its initializers, which touch nothing of ours.
     unsafe { Library::new(name) }.ok()
 }
 

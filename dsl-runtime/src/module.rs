@@ -18,11 +18,11 @@ const DEFAULT_SHARED_BYTES: u32 = 48 << 10;
 
 /// A variant's code for a device.
 pub(crate) struct VariantCode {
-    /// From the one that asks most of its arguments to the one that asks nothing.
+    /// From the one with the most guards to the one without.
     pub(crate) entries: Vec<Entry>,
 }
 
-/// A body, whose code is loaded into the device's context when it is first launched and stays there.
+/// A specialization; its code is loaded into the device's context at the first launch and stays there.
 pub(crate) struct Entry {
     pub(crate) specialization: &'static Specialization,
     /// Its code for each architecture that the device runs, the latest first.
@@ -45,7 +45,7 @@ impl Occupancy {
         self.blocks_per_multiprocessor * self.multiprocessors
     }
 
-    /// Blocks that run so many programs one after the other, all of which take equally long: none runs more of them than with as
+    /// The blocks of a persistent launch of so many programs of equal time: none runs more of them than with as
     /// many blocks as there are, so fewer do where they all end at once, which leaves the others more power and memory
     /// (docs/performance.md). Blocks that share a multiprocessor are as many as there is room for.
     pub fn balanced_blocks(self, programs: u32) -> u32 {
@@ -57,13 +57,13 @@ impl Occupancy {
     }
 }
 
-/// The loaded code of a body.
+/// The loaded code of a specialization.
 pub(crate) struct LoadedEntry {
     /// What was loaded, such as `cubin for sm_90a`.
     pub(crate) image: String,
     function: Result<sys::CUfunction, String>,
     pub(crate) occupancy: Occupancy,
-    /// Whether it may be launched before the kernel in front of it has ended.
+    /// Whether it is launched with PDL: before the kernel in front of it in the stream has ended.
     pub(crate) uses_pdl: bool,
     /// Where the entry reports a failure, if it does.
     pub(crate) record: Option<CUdeviceptr>,
@@ -138,7 +138,7 @@ impl Variant {
     }
 }
 
-/// What there is for the device; nothing is loaded yet.
+/// The code for the device; nothing is loaded yet.
 pub(crate) fn code(
     kernel: &'static Kernel,
     variant: &'static Variant,
@@ -176,7 +176,7 @@ fn entries(variant: &'static Variant, capability: u32) -> Vec<Entry> {
     entries
 }
 
-/// Loads the best of a body's modules that the driver takes.
+/// Loads the best of a specialization's modules that the driver takes.
 fn load(
     kernel: &'static Kernel,
     variant: &'static Variant,
@@ -354,7 +354,7 @@ impl Image {
     fn load(self, code: Packed) -> Result<sys::CUmodule, LoadFailure> {
         let bytes = code.unpack().ok_or_else(|| LoadFailure::invalid("it cannot be unpacked"))?;
         match self {
-            // The driver reads the headers in place, so the bytes move to where 16-byte fields may lie.
+            // The driver reads the headers in place, so the bytes move to a 16-byte boundary.
             Image::Cubin => {
                 let mut aligned = vec![0u128; bytes.len().div_ceil(16)];
                 // SAFETY: `aligned` has room for all bytes, and the two do not overlap.
@@ -399,7 +399,7 @@ unsafe fn load_image(image: *const c_void) -> Result<sys::CUmodule, LoadFailure>
     Ok(module)
 }
 
-/// Code by variant. It only grows, so a reader follows published links and never waits.
+/// Code by variant. It only grows, so a reader walks published links and never waits.
 #[derive(Default)]
 pub(crate) struct CodeTable {
     buckets: [Link; 32],
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_an_entry_with_the_modules_of_each_architecture() {
+    fn a_specialization_is_an_entry_with_the_modules_of_each_architecture() {
         const fn of(arch: Arch, entry: &'static str) -> Module {
             Module {
                 arch,

@@ -1,4 +1,4 @@
-//! Code as it lies in a program that may never need it.
+//! Compressed code: a program has all of it and needs little.
 
 use std::borrow::Cow;
 use std::iter::once;

@@ -4,7 +4,7 @@
 //! a debug build also fills a [`FailureRecord`] with the first failure of a launch, as `lowering::mlir::report` lays it out, and
 //! the launcher makes an [`Error::OutOfBounds`], [`Error::Assertion`] or [`Error::Overflow`] of it. On the CPU the record is the launch's own,
 //! part of a [`HostRecord`]. On a GPU each loaded module has one; [`PendingReports`] remembers the modules that were launched,
-//! and whoever waits for the device asks it.
+//! and whoever synchronizes with the device reads it.
 
 use std::ffi::CStr;
 use std::mem::size_of;
@@ -101,7 +101,7 @@ impl FailureRecord {
     /// `address` must be that of a record in the stream's context, which must be current.
     unsafe fn read(address: CUdeviceptr, stream: &CudaStream) -> Result<FailureRecord, DriverError> {
         let mut words = [0u64; size_of::<FailureRecord>() / 8];
-        // SAFETY: the record is as long as `words`, which lives until the stream is synchronised.
+        // SAFETY: the record is as long as `words`, which lives until the stream is synchronized.
         unsafe { result::memcpy_dtoh_async(&mut words, address, stream.cu_stream()) }?;
         stream.synchronize()?;
         // SAFETY: both are of one size, and any bits are a record.
@@ -148,10 +148,10 @@ struct PendingRecord {
     stream: CUstream,
 }
 
-/// What was launched.
+/// The code of a launch.
 pub(crate) type KernelVariant = (&'static Kernel, &'static Variant);
 
-/// The launches of a device whose records nobody has read since they ended.
+/// The launches of a device whose failure records were not read since they ended.
 #[derive(Default)]
 pub(crate) struct PendingReports(Mutex<Vec<PendingRecord>>);
 
@@ -170,8 +170,8 @@ impl PendingReports {
         }
     }
 
-    /// The first report there is, which it clears. To be called when `stream` was waited for, or, if `all`, the device;
-    /// launches on other streams may not have ended, and stay to be asked again.
+    /// Reads and clears the first report. To be called when `stream` was synchronized, or with [`SyncScope::Device`] the device;
+    /// launches on other streams may not have ended, and stay pending.
     pub(crate) fn collect(&self, stream: &CudaStream, scope: SyncScope) -> Result<()> {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if list.is_empty() {

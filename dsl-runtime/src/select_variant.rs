@@ -25,7 +25,7 @@ impl Choice {
     }
 }
 
-/// What a launch takes, for a grid that follows from it.
+/// The variant of a launch, for a grid that depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen {
     pub(crate) kernel: &'static Kernel,
@@ -53,7 +53,7 @@ impl Chosen {
             .unwrap_or_else(|_| panic!("`{name}` is {value}, which is no number of elements"))
     }
 
-    /// What runs programs side by side on the device of the launch: see [`Device::parallelism`](crate::Device::processors).
+    /// How many programs run at once on the device of the launch: see [`Device::parallelism`](crate::Device::parallelism).
     /// For a kernel whose programs take one row after the other, `|chosen| rows.min(chosen.parallelism())`.
     pub fn parallelism(&self) -> usize {
         self.parallelism

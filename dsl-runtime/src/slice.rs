@@ -119,7 +119,7 @@ impl<'a, T: Element> Slice<'a, T> {
 
     pub(crate) fn bytes(&self) -> SharedBytes<'a> {
         match self.0 {
-            // SAFETY: elements have no padding, so each of their bytes is initialised.
+            // SAFETY: elements have no padding, so each of their bytes is initialized.
             Shared::Host(host) => SharedBytes::Host(unsafe {
                 std::slice::from_raw_parts(host.as_ptr().cast(), size_of_val(host))
             }),
@@ -240,7 +240,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
     }
 
     /// The elements from `first` up to `last`, for as long as all of them were borrowed.
-    pub(crate) fn into_part(self, first: usize, last: usize) -> SliceMut<'a, T> {
+    pub(crate) fn into_subslice(self, first: usize, last: usize) -> SliceMut<'a, T> {
         SliceMut(match self.0 {
             Unique::Host(host) => Unique::Host(&mut host[first..last]),
             Unique::Cuda(mut view) => {

@@ -17,7 +17,7 @@ use crate::temporary::Temporary;
 #[derive(Clone)]
 pub struct Stream {
     backend: StreamBackend,
-    /// Where launches are written down, on a stream that is being captured.
+    /// Records launches, on a stream that is being captured.
     recorder: Option<Arc<Recorder>>,
 }
 
@@ -149,7 +149,7 @@ pub trait LaunchOn: sealed::Sealed + Copy {
         Temporary::new(self.target(), len)
     }
 
-    /// How many programs run side by side: a GPU's multiprocessors, or the threads of the CPU.
+    /// How many programs run at once: a GPU's multiprocessors, or the threads of the CPU.
     fn parallelism(&self) -> usize {
         self.target().on.parallelism()
     }

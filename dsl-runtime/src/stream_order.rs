@@ -4,8 +4,8 @@
 //! Every launch then waits for and records an event for each argument. A context that we opened ourselves enters that mode
 //! with its second stream, and stays in it. A context that someone else made is in the mode in which its owner has it, and
 //! nothing here changes that. While it has no streams but the default ones and those that were wrapped, memory is used in the
-//! order of its *home*, the stream that it was allocated on: a launch on another stream waits for the home, and the home
-//! for the launch. What was launched while `cudarc` recorded events is handed to the homes when it may have stopped.
+//! order of its *allocation stream*: a launch on another stream waits for the allocation stream, and that
+//! for the launch. When `cudarc` may have stopped recording, the allocation streams wait for what was launched meanwhile.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -64,7 +64,7 @@ impl StreamHandle {
         self.0 == stream.cu_stream()
     }
 
-    /// What was put in line on it so far.
+    /// An event behind everything enqueued on it so far.
     fn record(self, context: &Arc<CudaContext>) -> Result<CudaEvent, DriverError> {
         let event = context.new_event(None)?;
         // SAFETY: both are of this context, which is current since the event was made. The stream lives: it is the null
@@ -184,7 +184,7 @@ impl CudaDevice {
         Ok(used)
     }
 
-    /// Ends uses of memory that were put in line: later uses on other streams wait for them.
+    /// Ends uses of memory that were enqueued: later uses on other streams wait for them.
     ///
     /// In `cudarc`'s mode memory remembers one read. To have that record stand for earlier reads on other streams as well, this
     /// stream first waits for the one recorded before; the lock keeps other threads from recording in between.
@@ -217,8 +217,8 @@ impl CudaDevice {
         self.context.record_err(self.join_alloc_streams(&retired));
     }
 
-    /// The context has left the mode of events: hands all that was used in it to the homes. Streams that it counted are
-    /// gone, and `retire` has seen to them, so that the others are there.
+    /// The context has left event mode: the allocation streams wait for all uses made in it. Streams that it counted are
+    /// gone, and `retire` has handled them, so the others exist.
     fn join_recorded(&self, cross_uses: &Mutex<Vec<CrossStreamUse>>) -> Result<(), DriverError> {
         let mut cross_uses = cross_uses.lock().unwrap_or_else(PoisonError::into_inner);
         self.join_alloc_streams(&std::mem::take(&mut *cross_uses))
@@ -237,7 +237,7 @@ impl CudaDevice {
     }
 }
 
-/// The homes of the memory that one launch uses.
+/// The allocation streams of the memory that one launch uses.
 struct AllocStreams<'d> {
     device: &'d CudaDevice,
     /// That the launch has run.
@@ -247,7 +247,7 @@ struct AllocStreams<'d> {
 }
 
 impl AllocStreams<'_> {
-    /// Has the home wait for what was launched on `by`.
+    /// Makes the allocation stream wait for what was launched on `by`.
     fn make_wait(&mut self, by: &CudaStream, alloc_stream: StreamHandle) -> Result<(), DriverError> {
         let context = &self.device.context;
         let ours = matches!(self.device.stream_order, StreamOrder::Ours(_));

@@ -1,4 +1,4 @@
-//! [`Temporary`]: memory for what one launch leaves to the next.
+//! [`Temporary`]: a workspace that one launch writes and the next reads.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::graph::Recorder;
 use crate::slice::{Slice, SliceMut};
 use crate::stream::Target;
 
-/// Memory that launches use among themselves, made by [`LaunchOn::temporary`](crate::LaunchOn::temporary). What it holds at first
-/// is not said. It may be dropped as soon as the launches are made: it is freed in the order of its stream, and a graph keeps it
+/// A workspace of launches, made by [`LaunchOn::temporary`](crate::LaunchOn::temporary). Its initial contents are
+/// unspecified. It may be dropped as soon as the launches are made: it is freed in the order of its stream, and a graph owns it
 /// while it lives.
 pub struct Temporary<T: Element> {
     /// There until it is dropped.

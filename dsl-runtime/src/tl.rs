@@ -40,7 +40,7 @@
 //!
 //! # Views
 //! Memory with a shape and strides of one to five axes is a parameter `&View<T, R>` or `&mut View<T, R>`. Its methods ([`View`])
-//! read and write blocks, a tile's worth at an offset along each axis; nothing is said of edges, which may lie anywhere. A
+//! read and write blocks, a tile's worth at an offset along each axis; nothing is said of edges, which may be anywhere. A
 //! call takes a [`crate::View`] or [`crate::ViewMut`], which a buffer makes: `buffer.view([rows, columns])?`.
 //!
 //! ```
@@ -119,7 +119,7 @@
 //! - **Constants** of the module are known to its kernels, and so are the variants of its enums without fields, as
 //!   integers. `match` compares integers and bools; on a constant only the arm that is taken is checked.
 //! - **`return`**, `break` and `continue` stand as statements, in branches as deep as you like; a function that gives a value
-//!   cannot return it from within a loop. A `for` that was left runs out its turns without doing anything: a `while`
+//!   cannot return it from within a loop. A `for` that was left runs its remaining iterations without doing anything: a `while`
 //!   ends at once.
 //!
 //! # These items

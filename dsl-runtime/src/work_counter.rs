@@ -1,7 +1,7 @@
-//! Counters from which the blocks of a kernel take their next program.
+//! Work counters of the dynamic persistent tile scheduler: blocks take their next program from one.
 //!
-//! Gives each stream one in device memory. Kernels of a stream follow each other, so they share it: it is 0 whenever
-//! none of them runs. Whatever is in the way, the answer is that there is no counter, never an error: a kernel can do
+//! Gives each stream one in device memory. Kernels of a stream run one after another, so they share it: it is 0 whenever
+//! none of them runs. On any failure there is no counter, never an error: a kernel can do
 //! without.
 
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ impl CounterPool {
     }
 }
 
-/// What tells a stream from all others of the process, also from those destroyed before, whose handles come again.
+/// The identity of a stream in the process, also among those destroyed before, whose handles are reused.
 fn id(stream: &CudaStream) -> Option<u64> {
     type GetId = unsafe extern "C" fn(stream: CUstream, id: *mut u64) -> CUresult;
     static GET_ID: OnceLock<Option<GetId>> = OnceLock::new();
@@ -121,7 +121,7 @@ mod tests {
     use crate::launch::{exclusive, gpu};
 
     #[test]
-    fn each_stream_has_a_counter_of_its_own_and_keeps_it() {
+    fn each_stream_has_one_counter_for_good() {
         let (mut pool, mut pages) = (CounterPool::default(), Vec::new());
         let mut of = |stream| {
             let page = || {

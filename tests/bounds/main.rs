@@ -41,7 +41,7 @@ fn debug_builds_report_unless_told_otherwise() {
     };
     let variants = || gather::KERNEL.variants.iter().chain(shifted::KERNEL.variants);
     assert!(variants().flat_map(|variant| variant.hosts).all(|host| host.reports == wanted));
-    // The body that relies on facts has no access that could be outside.
+    // The specialization with guards has no access that could be outside.
     let any = |variant: &Variant| variant.modules.iter().any(|module| module.reports);
     assert!(variants().filter(|variant| !variant.modules.is_empty()).all(|variant| any(variant) == wanted));
     let silent = &gather_or_zero::KERNEL.variants[0];

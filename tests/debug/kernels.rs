@@ -20,7 +20,7 @@ pub fn without<const COLS: usize>(x: &[i32], out: &mut [i32], bad: i32) {
     tl::store(out + at, value);
 }
 
-/// `out[i] = x[i] * 2` for `i < n`, which is to be positive, a number at a time.
+/// `out[i] = x[i] * 2` for `i < n`, which is to be positive, a scalar at a time.
 #[fuse_kernel(unreported)]
 pub fn scalars(x: &[i32], out: &mut [i32], n: i32) {
     tl::device_assert(n > 0 && n < 1000);
@@ -87,7 +87,7 @@ pub fn squares<T: Integer>(x: &[T], out: &mut [T], n: i32, far: i32) {
     tl::store(out + i, less, (i < n) & (i + far * far > far));
 }
 
-/// What a sum, a loop and a branch make of numbers.
+/// A sum, a loop and a branch on scalars.
 #[fuse_kernel]
 pub fn used(x: &[i32], out: &mut [i32], kind: i32) {
     let value = tl::load(x + tl::arange(0, 16));

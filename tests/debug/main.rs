@@ -261,12 +261,12 @@ fn the_body_that_relies_on_a_promise_runs_where_it_holds() {
     let Ok(device) = Device::cuda(0) else { return };
     let (x, bias) = (device.zeros::<f32>(1024).unwrap(), device.zeros::<f32>(4096).unwrap());
     let mut out = device.zeros::<f32>(1024).unwrap();
-    let mut body = |period| {
+    let mut entry = |period| {
         let trace = periodic::<256>(&x, &bias, &mut out, period).grid(4).trace(&device).unwrap();
         trace.specialization.unwrap().entry
     };
-    assert_eq!([8, 24, 4096].map(&mut body), ["periodic_256_aligned"; 3]);
-    assert_eq!([0, -8, 4, 4104].map(&mut body), ["periodic_256_general"; 4]);
+    assert_eq!([8, 24, 4096].map(&mut entry), ["periodic_256_aligned"; 3]);
+    assert_eq!([0, -8, 4, 4104].map(&mut entry), ["periodic_256_general"; 4]);
 }
 
 #[test]

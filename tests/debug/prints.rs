@@ -56,8 +56,8 @@ fn expected(program: u32) -> Vec<String> {
 /// Not a test by itself: prints in the process that [`printed`] starts.
 #[test]
 fn printer() {
-    let Ok(place) = std::env::var(PRINTS_ON) else { return };
-    let device = if place == "cpu" { Device::cpu() } else { Device::cuda(0).expect("a GPU") };
+    let Ok(backend) = std::env::var(PRINTS_ON) else { return };
+    let device = if backend == "cpu" { Device::cpu() } else { Device::cuda(0).expect("a GPU") };
     macro_rules! print {
         ($ty:ty, $values:expr, $texts:expr) => {
             let values: [$ty; 4] = $values;
@@ -71,11 +71,11 @@ fn printer() {
 /// The lines that launches on a device print.
 fn printed(device: &Device) -> Vec<String> {
     let own = std::env::current_exe().expect("this test's binary");
-    let place = if *device == Device::cpu() { "cpu" } else { "cuda" };
+    let backend = if *device == Device::cpu() { "cpu" } else { "cuda" };
     let arguments = ["prints::printer", "--exact", "--nocapture", "--test-threads=1"];
-    let output = Command::new(own).args(arguments).env(PRINTS_ON, place).output().expect("it starts");
+    let output = Command::new(own).args(arguments).env(PRINTS_ON, backend).output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = if place == "cpu" { output.stderr } else { output.stdout };
+    let text = if backend == "cpu" { output.stderr } else { output.stdout };
     let text = String::from_utf8(text).expect("lines are text");
     text.lines().filter(|line| line.contains(": program (")).map(str::to_string).collect()
 }

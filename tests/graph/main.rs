@@ -174,7 +174,7 @@ fn buffers_that_go_while_the_graph_runs_are_freed_after_it() {
     }
 }
 
-/// A graph keeps a view's extents and strides as it keeps other numbers.
+/// A graph records a view's extents and strides like other scalars.
 #[test]
 fn views_are_recorded() {
     let _alone = alone();

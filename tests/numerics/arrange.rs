@@ -1,4 +1,4 @@
-//! Elements at other places, against index arithmetic and a stable sort.
+//! Rearranged elements, against index arithmetic and a stable sort.
 
 use dsl_runtime::DType;
 use fuse_tests::arrange::{MOVES, Moves, ORDERS};
@@ -6,28 +6,28 @@ use fuse_tests::case::Job;
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::{integer, show};
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::float::Format;
 use crate::values::{Random, mask};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
+    for backend in backends() {
         let name = |what: &str, moves: &Moves| {
             let [m, n] = moves.shape;
-            format!("arrange::{what}::{}::[{m},{n}]::{}_warps::{place}", moves.dtype, moves.warps)
+            format!("arrange::{what}::{}::[{m},{n}]::{}_warps::{backend}", moves.dtype, moves.warps)
         };
         for moves in MOVES {
-            trials.push(Trial::test(name("move", moves), move || check_moves(moves, place)));
+            trials.push(Trial::test(name("move", moves), move || check_moves(moves, backend)));
         }
         for (moves, k) in ORDERS {
-            trials.push(Trial::test(name("order", moves), move || check_orders(moves, *k, place)));
+            trials.push(Trial::test(name("order", moves), move || check_orders(moves, *k, backend)));
         }
     }
     trials
 }
 
-fn check_moves(moves: &'static Moves, place: Place) -> Result<(), Failed> {
+fn check_moves(moves: &'static Moves, backend: Backend) -> Result<(), Failed> {
     let [m, n] = moves.shape;
     let mut random = Random(7);
     let x: Vec<u64> = (0..m * n).map(|_| random.bits() & mask(moves.dtype)).collect();
@@ -47,12 +47,12 @@ fn check_moves(moves: &'static Moves, place: Place) -> Result<(), Failed> {
         grid(m, n / 2, &|row, col| at(row, col + 1)),
         grid(m, n / 2, &|row, col| at(row, col + n / 2)),
         grid(m, n, &|row, col| match (row + 7 * col) % (n + 1) {
-            place if place < n => at(row, place),
+            position if position < n => at(row, position),
             _ => 0,
         }),
         grid(m, n, &|row, col| match (5 * row + col) % (m + 1) {
             0 => 0,
-            place => at(place - 1, col),
+            position => at(position - 1, col),
         }),
         grid(m, 1, &|row, _| at(row, n - 1)),
         grid(1, n, &|_, col| at(m - 1, col)),
@@ -60,7 +60,7 @@ fn check_moves(moves: &'static Moves, place: Place) -> Result<(), Failed> {
     ]
     .concat();
     for shift in [0, 1] {
-        let job = Job { device: place.device()?, operands: vec![x.clone()], shift };
+        let job = Job { device: backend.device()?, operands: vec![x.clone()], shift };
         same(&wanted, &(moves.run)(&job)?.concat(), moves.dtype)?;
     }
     Ok(())
@@ -90,7 +90,7 @@ fn keys(dtype: DType, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// An order of the language's numbers as one of integers.
+/// The order of the language's values as integers.
 fn rank(dtype: DType, bits: u64) -> i128 {
     if !dtype.is_float() {
         return integer(bits, dtype);
@@ -99,16 +99,16 @@ fn rank(dtype: DType, bits: u64) -> i128 {
     if value.is_nan() { i128::MAX } else { (value * 4.0) as i128 }
 }
 
-fn check_orders(moves: &'static Moves, k: usize, place: Place) -> Result<(), Failed> {
+fn check_orders(moves: &'static Moves, k: usize, backend: Backend) -> Result<(), Failed> {
     let ([m, n], dtype) = (moves.shape, moves.dtype);
     let x = keys(dtype, m * n);
-    // The places of a line in order; a stable sort.
+    // The positions of a line in order; a stable sort.
     let order = |line: &[u64], descending: bool| {
-        let mut places: Vec<usize> = (0..line.len()).collect();
-        places.sort_by_key(
-            |&place| if descending { -rank(dtype, line[place]) } else { rank(dtype, line[place]) },
-        );
-        places
+        let mut positions: Vec<usize> = (0..line.len()).collect();
+        positions.sort_by_key(|&position| {
+            if descending { -rank(dtype, line[position]) } else { rank(dtype, line[position]) }
+        });
+        positions
     };
     let rows: Vec<&[u64]> = x.chunks(n).collect();
     let cols: Vec<Vec<u64>> = (0..n).map(|col| rows.iter().map(|row| row[col]).collect()).collect();
@@ -119,14 +119,18 @@ fn check_orders(moves: &'static Moves, k: usize, place: Place) -> Result<(), Fai
     let values = [
         by_row.clone().map(|(row, col)| rows[row][rising[row][col]]).collect::<Vec<u64>>(),
         by_row.clone().map(|(row, col)| cols[col][falling[col][row]]).collect(),
-        first.iter().zip(&rows).flat_map(|(places, row)| places.iter().map(|&place| row[place])).collect(),
+        first
+            .iter()
+            .zip(&rows)
+            .flat_map(|(positions, row)| positions.iter().map(|&position| row[position]))
+            .collect(),
     ];
-    let places = [rising.concat(), by_row.map(|(row, col)| falling[col][row]).collect(), first.concat()];
+    let positions = [rising.concat(), by_row.map(|(row, col)| falling[col][row]).collect(), first.concat()];
     for shift in [0, 1] {
-        let job = Job { device: place.device()?, operands: vec![x.clone()], shift };
+        let job = Job { device: backend.device()?, operands: vec![x.clone()], shift };
         let found = (moves.run)(&job)?;
         same(&values.concat(), &found[..3].concat(), dtype)?;
-        let wanted: Vec<u64> = places.concat().into_iter().map(|place| place as u64).collect();
+        let wanted: Vec<u64> = positions.concat().into_iter().map(|position| position as u64).collect();
         same(&wanted, &found[3..].concat(), DType::I32)?;
     }
     Ok(())

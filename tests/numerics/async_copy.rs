@@ -1,11 +1,11 @@
-//! Loops whose loads are copied ahead, against Rust's own.
+//! Software-pipelined loops with asynchronous copies, against Rust's own.
 
 use dsl_runtime::{Device, f16};
-use fuse_tests::ahead;
+use fuse_tests::async_copy;
 use fuse_tests::case::{Failure, Operand, Output, untyped};
 use libtest_mimic::Trial;
 
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::values::Random;
 
 type Check = fn(&Device) -> Result<(), Failure>;
@@ -32,16 +32,19 @@ pub fn trials() -> Vec<Trial> {
         ("moved::1_stage", moved::<1>),
         ("moved::3_stages", moved::<3>),
     ];
-    let trial = |place: Place, (name, check): (&'static str, Check)| {
-        Trial::test(format!("ahead::{name}::{place}"), move || Ok(check(&place.device()?)?))
+    let trial = |backend: Backend, (name, check): (&'static str, Check)| {
+        Trial::test(format!("async_copy::{name}::{backend}"), move || Ok(check(&backend.device()?)?))
     };
-    places().into_iter().flat_map(|place| checks.into_iter().map(move |check| trial(place, check))).collect()
+    backends()
+        .into_iter()
+        .flat_map(|backend| checks.into_iter().map(move |check| trial(backend, check)))
+        .collect()
 }
 
 // ---- material
 
 /// Whole numbers of either sign.
-pub(super) fn numbers(seed: u64, len: usize, limit: usize) -> Vec<i64> {
+pub(super) fn integers(seed: u64, len: usize, limit: usize) -> Vec<i64> {
     let mut random = Random(seed);
     (0..len).map(|_| random.below(2 * limit) as i64 - limit as i64).collect()
 }
@@ -57,7 +60,7 @@ pub(super) fn same(what: &str, found: &[u64], wanted: &[u64]) -> Result<(), Fail
 
 // ---- chunks
 
-/// Lengths of a row: no turn, one, as many as are in flight, one fewer and many more, with rows that are a multiple of
+/// Lengths of a row: no iteration, one, as many as are in flight, one fewer and many more, with rows that are a multiple of
 /// every vector and rows that are not.
 const LENGTHS: [usize; 15] = [0, 1, 8, 255, 256, 257, 512, 600, 760, 1001, 1024, 1280, 1296, 4099, 4352];
 
@@ -66,12 +69,12 @@ const ROWS: usize = 5;
 
 fn chunks<const STAGES: usize>(device: &Device) -> Result<(), Failure>
 where
-    ahead::chunks::Choice<STAGES>: ahead::chunks::Declared,
+    async_copy::chunks::Choice<STAGES>: async_copy::chunks::Declared,
 {
     for n in LENGTHS {
-        let x: Vec<f32> = numbers(1, ROWS * n, 50).iter().map(|&v| v as f32).collect();
-        let y: Vec<f16> = numbers(2, ROWS * n, 50).iter().map(|&v| f16::from_f64(v as f64)).collect();
-        let z = numbers(3, n, 1 << 40);
+        let x: Vec<f32> = integers(1, ROWS * n, 50).iter().map(|&v| v as f32).collect();
+        let y: Vec<f16> = integers(2, ROWS * n, 50).iter().map(|&v| f16::from_f64(v as f64)).collect();
+        let z = integers(3, n, 1 << 40);
         for shift in [0, 1] {
             let operands = (
                 Operand::new(device, &x, shift)?,
@@ -82,7 +85,7 @@ where
             let mut powers = Output::<i64>::new(device, vec![256; ROWS], shift)?;
             let mut last = Output::<f32>::new(device, vec![256; ROWS], shift)?;
             let (x_in, y_in, z_in) = (&operands.0, &operands.1, &operands.2);
-            ahead::chunks::<STAGES>(x_in, y_in, z_in, &mut products, &mut powers, &mut last, n as i32)
+            async_copy::chunks::<STAGES>(x_in, y_in, z_in, &mut products, &mut powers, &mut last, n as i32)
                 .grid(ROWS)
                 .launch(device)?;
             let (products, powers, last) = (products.finish()?, powers.finish()?, last.finish()?);
@@ -118,15 +121,15 @@ fn chunk_row(x: &[f32], y: &[f16], z: &[i64]) -> (Vec<f32>, Vec<i64>, Vec<f32>) 
 
 fn nested<const STAGES: usize>(device: &Device) -> Result<(), Failure>
 where
-    ahead::nested::Choice<STAGES>: ahead::nested::Declared,
+    async_copy::nested::Choice<STAGES>: async_copy::nested::Declared,
 {
     for (rows, choice) in [(0, 3), (1, 0), (1, 3), (2, 1), (3, -4), (4, 0), (5, 5), (7, 2), (8, 4), (19, 3)] {
-        let x: Vec<i32> = numbers(4, rows * 256, 1 << 20).iter().map(|&v| v as i32).collect();
-        let y: Vec<i16> = numbers(5, rows * 1024, 1 << 15).iter().map(|&v| v as i16).collect();
+        let x: Vec<i32> = integers(4, rows * 256, 1 << 20).iter().map(|&v| v as i32).collect();
+        let y: Vec<i16> = integers(5, rows * 1024, 1 << 15).iter().map(|&v| v as i16).collect();
         for shift in [0, 1] {
             let operands = (Operand::new(device, &x, shift)?, Operand::new(device, &y, shift)?);
             let mut out = Output::<i32>::new(device, vec![256, 1024, 1], shift)?;
-            ahead::nested::<STAGES>(&operands.0, &operands.1, &mut out, rows as i32, choice)
+            async_copy::nested::<STAGES>(&operands.0, &operands.1, &mut out, rows as i32, choice)
                 .grid(1)
                 .launch(device)?;
             let results = out.finish()?;
@@ -177,11 +180,11 @@ fn nested_results(x: &[i32], y: &[i16], rows: usize, choice: i32) -> (Vec<i32>, 
 
 fn chased<const STAGES: usize>(device: &Device) -> Result<(), Failure>
 where
-    ahead::chased::Choice<STAGES>: ahead::chased::Declared,
+    async_copy::chased::Choice<STAGES>: async_copy::chased::Declared,
 {
     for n in [0, 1, 2, 4, 5, 6, 17] {
         let len = (n + 1) * 128;
-        let x: Vec<i32> = numbers(6, len, 1 << 20).iter().map(|&v| v as i32).collect();
+        let x: Vec<i32> = integers(6, len, 1 << 20).iter().map(|&v| v as i32).collect();
         let mut random = Random(7);
         let index: Vec<i32> = (0..len).map(|_| random.below(len) as i32).collect();
         let mut written = x.clone();
@@ -189,8 +192,9 @@ where
         let mut totals = Output::<i32>::new(device, vec![128], 0)?;
         let operands = (Operand::new(device, &x, 0)?, Operand::new(device, &index, 0)?);
         // SAFETY: `n + 1` tiles of 128 elements, and every index is below their number.
-        let launch =
-            unsafe { ahead::chased::<STAGES>(&operands.0, &operands.1, &mut out, &mut totals, n as i32) };
+        let launch = unsafe {
+            async_copy::chased::<STAGES>(&operands.0, &operands.1, &mut out, &mut totals, n as i32)
+        };
         launch.grid(1).launch(device)?;
         let mut wanted = vec![0i32; 128];
         for (lane, total) in wanted.iter_mut().enumerate() {
@@ -213,18 +217,18 @@ where
 
 fn long_rows<const STAGES: usize>(device: &Device) -> Result<(), Failure>
 where
-    ahead::long_rows::Choice<STAGES>: ahead::long_rows::Declared,
+    async_copy::long_rows::Choice<STAGES>: async_copy::long_rows::Declared,
 {
     for (rows, n, programs) in [(0, 8, 2), (1, 8192, 3), (3, 8192, 3), (13, 8192, 3), (9, 4099, 2), (7, 1, 1)]
     {
-        let x: Vec<i32> = numbers(8, rows * n, 1 << 20).iter().map(|&v| v as i32).collect();
-        let y: Vec<i16> = numbers(9, rows * n, 1 << 15).iter().map(|&v| v as i16).collect();
+        let x: Vec<i32> = integers(8, rows * n, 1 << 20).iter().map(|&v| v as i32).collect();
+        let y: Vec<i16> = integers(9, rows * n, 1 << 15).iter().map(|&v| v as i16).collect();
         for shift in [0, 1] {
             let operands = (Operand::new(device, &x, shift)?, Operand::new(device, &y, shift)?);
             let mut out = Output::<i32>::new(device, vec![n; rows], shift)?;
             let mut rest = Output::<i32>::new(device, vec![rows], shift)?;
             let (n_rows, n_cols) = (rows as i32, n as i32);
-            ahead::long_rows::<STAGES>(&operands.0, &operands.1, &mut out, &mut rest, n_rows, n_cols)
+            async_copy::long_rows::<STAGES>(&operands.0, &operands.1, &mut out, &mut rest, n_rows, n_cols)
                 .grid(programs)
                 .launch(device)?;
             let (out, rest) = (out.finish()?.concat(), rest.finish()?.concat());
@@ -240,7 +244,7 @@ where
     Ok(())
 }
 
-/// The products of a row, and what is left of its sum; zeros stand beside a row that is shorter than its tile.
+/// The products of a row, and what is left of its sum; zeros pad a row that is shorter than its tile.
 fn long_row(x: &[i32], y: &[i16], padded: bool) -> (Vec<i32>, i32) {
     let total = x.iter().fold(0i32, |total, &v| total.wrapping_add(v));
     let sums = x.iter().zip(y).map(|(&x, &y)| x.wrapping_mul(3).wrapping_add(i32::from(y)));
@@ -254,15 +258,17 @@ fn long_row(x: &[i32], y: &[i16], padded: bool) -> (Vec<i32>, i32) {
 
 fn moved<const STAGES: usize>(device: &Device) -> Result<(), Failure>
 where
-    ahead::moved::Choice<STAGES>: ahead::moved::Declared,
+    async_copy::moved::Choice<STAGES>: async_copy::moved::Declared,
 {
     for (n, stride) in [(0, 64), (1, 64), (2, 1), (3, 128), (5, 0), (6, 37), (17, 96)] {
         let len = 128 + n * (stride + 16).max(256);
-        let x: Vec<i32> = numbers(10, len, 1 << 20).iter().map(|&v| v as i32).collect();
+        let x: Vec<i32> = integers(10, len, 1 << 20).iter().map(|&v| v as i32).collect();
         for shift in [0, 1] {
             let operand = Operand::new(device, &x, shift)?;
             let mut out = Output::<i32>::new(device, vec![128], shift)?;
-            ahead::moved::<STAGES>(&operand, &mut out, n as i32, stride as i32).grid(1).launch(device)?;
+            async_copy::moved::<STAGES>(&operand, &mut out, n as i32, stride as i32)
+                .grid(1)
+                .launch(device)?;
             let wanted: Vec<i32> = (0..128).map(|lane| moved_result(&x, lane, n, stride)).collect();
             let what = format!("{n} iterations, stride {stride}, {shift} off");
             same(&what, &out.finish()?.concat(), &untyped(&wanted))?;

@@ -1,4 +1,4 @@
-//! Atomic functions: what is left in memory does not depend on who came first, and what each element was told adds up.
+//! Atomic functions: the final memory does not depend on the order, and the returned old values are consistent.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use fuse_tests::atomic;
 use fuse_tests::case::{Bits, Failure, Operand, Output, typed};
 use libtest_mimic::Trial;
 
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::values::{Random, mask, special};
 
 type Check = fn(&Device) -> Result<(), Failure>;
@@ -31,12 +31,12 @@ pub fn trials() -> Vec<Trial> {
     .into_iter()
     .flatten()
     .collect();
-    let trial = |place: Place, (name, check): (&'static str, Check)| {
-        Trial::test(format!("atomic::{name}::{place}"), move || Ok(check(&place.device()?)?))
+    let trial = |backend: Backend, (name, check): (&'static str, Check)| {
+        Trial::test(format!("atomic::{name}::{backend}"), move || Ok(check(&backend.device()?)?))
     };
-    places()
+    backends()
         .into_iter()
-        .flat_map(|place| checks.clone().into_iter().map(move |check| trial(place, check)))
+        .flat_map(|backend| checks.clone().into_iter().map(move |check| trial(backend, check)))
         .collect()
 }
 
@@ -46,33 +46,33 @@ fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, wanted: &T) -> 
 
 // ---- counting
 
-/// Places that elements go to, few enough that many meet, some outside; and which elements take part.
+/// Slots that elements go to, few enough for many collisions, some outside; and the mask of elements.
 struct Votes {
     index: Vec<i32>,
     mask: Vec<bool>,
 }
 
-const PLACES: usize = 11;
+const SLOTS: usize = 11;
 const COUNT: usize = 4096;
 
 impl Votes {
     fn new() -> Votes {
         let mut random = Random(29);
-        let index = (0..COUNT).map(|_| random.below(PLACES + 4) as i32 - 2).collect();
+        let index = (0..COUNT).map(|_| random.below(SLOTS + 4) as i32 - 2).collect();
         Votes { index, mask: (0..COUNT).map(|_| random.below(8) > 0).collect() }
     }
 
-    /// The place that an element counts for.
-    fn place(&self, i: usize) -> Option<usize> {
-        usize::try_from(self.index[i]).ok().filter(|&place| place < PLACES && self.mask[i])
+    /// The slot that an element counts for.
+    fn slot(&self, i: usize) -> Option<usize> {
+        usize::try_from(self.index[i]).ok().filter(|&slot| slot < SLOTS && self.mask[i])
     }
 
     fn counts(&self) -> Vec<u64> {
-        (0..PLACES).map(|place| (0..COUNT).filter(|&i| self.place(i) == Some(place)).count() as u64).collect()
+        (0..SLOTS).map(|slot| (0..COUNT).filter(|&i| self.slot(i) == Some(slot)).count() as u64).collect()
     }
 }
 
-/// Every place hands out the numbers from 0 up, each once, whatever the size of the tile.
+/// Every slot hands out the numbers from 0 up, each once, whatever the size of the tile.
 fn tickets<T: Bits + Integer>(device: &Device) -> Result<(), Failure>
 where
     atomic::tickets::Choice<T, 4>: atomic::tickets::Declared,
@@ -83,7 +83,7 @@ where
     for block in [4, 32, 512] {
         let index = Operand::new(device, &votes.index, 1)?;
         let mask = Operand::new(device, &votes.mask, 1)?;
-        let mut counts = Output::holding(device, &[T::default(); PLACES], 1)?;
+        let mut counts = Output::holding(device, &[T::default(); SLOTS], 1)?;
         let mut taken = Output::<T>::new(device, vec![COUNT], 1)?;
         let grid = COUNT / block;
         match block {
@@ -100,15 +100,15 @@ where
         let taken = taken.finish()?.concat();
         let mut handed: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for (i, &ticket) in taken.iter().enumerate() {
-            match votes.place(i) {
-                Some(place) => handed.entry(place).or_default().push(ticket),
+            match votes.slot(i) {
+                Some(slot) => handed.entry(slot).or_default().push(ticket),
                 None => expect(&format!("element {i} of tiles of {block}"), &ticket, &0)?,
             }
         }
-        for (place, mut tickets) in handed {
+        for (slot, mut tickets) in handed {
             tickets.sort_unstable();
-            let wanted: Vec<u64> = (0..counts[place]).collect();
-            expect(&format!("tickets of place {place} in tiles of {block}"), &tickets, &wanted)?;
+            let wanted: Vec<u64> = (0..counts[slot]).collect();
+            expect(&format!("tickets of slot {slot} in tiles of {block}"), &tickets, &wanted)?;
         }
     }
     Ok(())
@@ -127,7 +127,7 @@ where
         let mask = Operand::new(device, &votes.mask, 0)?;
         // Unsigned numbers start at 0.
         let start = T::from_f64(-100.0);
-        let mut counts = Output::holding(device, &[start; PLACES], 1)?;
+        let mut counts = Output::holding(device, &[start; SLOTS], 1)?;
         let grid = COUNT / block;
         match block {
             4 => atomic::counted::<T, 4>(&index, &mask, &mut counts).grid(grid).launch(device)?,
@@ -141,7 +141,7 @@ where
     Ok(())
 }
 
-/// Sums that every lane of a warp holds are added once, and every element hears the same order of programs.
+/// Sums replicated in every lane of a warp are added once, and every element sees the same order of programs.
 fn row_sums<const WARPS: usize>(device: &Device) -> Result<(), Failure>
 where
     atomic::row_sums::Choice<WARPS>: atomic::row_sums::Declared,
@@ -151,9 +151,9 @@ where
     let x: Vec<i32> = (0..programs * 256).map(|_| random.below(1000) as i32 + 1).collect();
     let source = Operand::new(device, &x, 0)?;
     let mut rows = Output::holding(device, &[0i32; 8], 1)?;
-    let mut before = Output::<i32>::new(device, vec![programs * 8], 1)?;
+    let mut old = Output::<i32>::new(device, vec![programs * 8], 1)?;
     let mut total = Output::holding(device, &[0i64], 1)?;
-    let call = atomic::row_sums::<WARPS>(&source, &mut rows, &mut before, &mut total);
+    let call = atomic::row_sums::<WARPS>(&source, &mut rows, &mut old, &mut total);
     call.grid(programs).launch(device)?;
     let sum = |program: usize, row: usize| -> i32 {
         let start = program * 256 + row * 32;
@@ -162,10 +162,10 @@ where
     let wanted: Vec<u64> = (0..8).map(|row| (0..programs).map(|p| sum(p, row)).sum::<i32>() as u64).collect();
     expect("rows", &rows.finish()?.concat(), &wanted)?;
     expect("the total", &total.finish()?.concat(), &vec![wanted.iter().sum::<u64>()])?;
-    let before = before.finish()?.concat();
+    let old = old.finish()?.concat();
     for row in 0..8 {
         // In the order of what they found, each program found the sums of those before it.
-        let mut found: Vec<(u64, usize)> = (0..programs).map(|p| (before[p * 8 + row], p)).collect();
+        let mut found: Vec<(u64, usize)> = (0..programs).map(|p| (old[p * 8 + row], p)).collect();
         found.sort_unstable();
         let mut sums = 0;
         for (old, program) in found {
@@ -181,7 +181,7 @@ fn queue(device: &Device) -> Result<(), Failure> {
     let mut next = Output::holding(device, &[0u32], 1)?;
     let mut order = Output::<i32>::new(device, vec![programs], 1)?;
     atomic::queue(&mut next, &mut order).grid(programs).launch(device)?;
-    expect("the next place", &next.finish()?.concat(), &vec![programs as u64])?;
+    expect("the next slot", &next.finish()?.concat(), &vec![programs as u64])?;
     let mut order = order.finish()?.concat();
     order.sort_unstable();
     expect("programs", &order, &(0..programs as u64).collect())
@@ -265,11 +265,11 @@ where
     let mut slots = Output::holding(device, &first, 1)?;
     let mut taken = Output::<T>::new(device, vec![x.len()], 1)?;
     atomic::exchanged::<T>(&source, &mut slots, &mut taken).grid(10).launch(device)?;
-    let mut seen = [taken.finish()?.concat(), slots.finish()?.concat()].concat();
+    let mut values = [taken.finish()?.concat(), slots.finish()?.concat()].concat();
     let mut wanted: Vec<u64> = first.iter().chain(&x).map(|value| value.bits()).collect();
-    seen.sort_unstable();
+    values.sort_unstable();
     wanted.sort_unstable();
-    expect("the values", &seen, &wanted)
+    expect("the values", &values, &wanted)
 }
 
 fn claimed<T: Bits + Number>(device: &Device) -> Result<(), Failure>

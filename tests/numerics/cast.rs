@@ -9,32 +9,32 @@ use fuse_tests::rounding::{ROUNDED, TOWARD_ZERO};
 use fuse_tests::table::CASTS;
 
 use crate::compare::{integer, show};
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::float::Format;
 use crate::values;
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
+    for backend in backends() {
         for run in CASTS {
-            let name = format!("cast::{}::{place}", run.dtype);
-            trials.push(Trial::test(name, move || check(run, place)));
+            let name = format!("cast::{}::{backend}", run.dtype);
+            trials.push(Trial::test(name, move || check(run, backend)));
         }
         for run in TOWARD_ZERO {
-            let name = format!("cast::toward_zero::{}::{place}", run.dtype);
-            trials.push(Trial::test(name, move || check_toward_zero(run, place)));
+            let name = format!("cast::toward_zero::{}::{backend}", run.dtype);
+            trials.push(Trial::test(name, move || check_toward_zero(run, backend)));
         }
     }
     trials
 }
 
-fn check(run: &'static Run, place: Place) -> Result<(), Failed> {
+fn check(run: &'static Run, backend: Backend) -> Result<(), Failed> {
     for shift in [0, 1] {
         let mut operands = values::operands(&[run.dtype], Job::BLOCK);
         operands[0].extend(values::ties(run.dtype));
         let whole = operands[0].len() / 16 * 16;
         operands[0].truncate(whole - 3 * shift);
-        let job = Job { device: place.device()?, operands, shift };
+        let job = Job { device: backend.device()?, operands, shift };
         let results = (run.run)(&job)?;
         for (to, found) in DType::ALL.into_iter().zip(&results) {
             for (&value, &found) in job.operands[0].iter().zip(found) {
@@ -55,10 +55,10 @@ fn check(run: &'static Run, place: Place) -> Result<(), Failed> {
     Ok(())
 }
 
-fn check_toward_zero(run: &'static Run, place: Place) -> Result<(), Failed> {
+fn check_toward_zero(run: &'static Run, backend: Backend) -> Result<(), Failed> {
     let mut operands = values::operands(&[run.dtype], Job::BLOCK);
     operands[0].extend(values::ties(run.dtype));
-    let job = Job { device: place.device()?, operands, shift: 1 };
+    let job = Job { device: backend.device()?, operands, shift: 1 };
     let results = (run.run)(&job)?;
     for (to, found) in ROUNDED.into_iter().zip(&results) {
         for (&bits, &found) in job.operands[0].iter().zip(found) {

@@ -7,8 +7,8 @@ use fuse_tests::case::{Failure, Operand, Output, untyped};
 use fuse_tests::cluster;
 use libtest_mimic::Trial;
 
-use crate::ahead::{numbers, same};
-use crate::devices::{Place, places};
+use crate::async_copy::{integers, same};
+use crate::devices::{Backend, backends};
 
 type Check = fn(&Device) -> Result<(), Failure>;
 
@@ -27,14 +27,17 @@ pub fn trials() -> Vec<Trial> {
         ("nested::4_blocks", nested::<4>),
         ("nested::8_blocks", nested::<8>),
     ];
-    let trial = |place: Place, (name, check): (&'static str, Check)| {
-        Trial::test(format!("cluster::{name}::{place}"), move || Ok(check(&place.device()?)?))
+    let trial = |backend: Backend, (name, check): (&'static str, Check)| {
+        Trial::test(format!("cluster::{name}::{backend}"), move || Ok(check(&backend.device()?)?))
     };
-    places().into_iter().flat_map(|place| checks.into_iter().map(move |check| trial(place, check))).collect()
+    backends()
+        .into_iter()
+        .flat_map(|backend| checks.into_iter().map(move |check| trial(backend, check)))
+        .collect()
 }
 
 fn some(seed: u64, len: usize, limit: usize) -> Vec<i32> {
-    numbers(seed, len, limit).iter().map(|&v| v as i32).collect()
+    integers(seed, len, limit).iter().map(|&v| v as i32).collect()
 }
 
 // ---- crossed
@@ -59,10 +62,10 @@ where
         let (out, found) = (out.download()?, found.download()?);
         assert_eq!(counter.download()?, vec![8; programs], "once for each program");
         for (program, x) in x.chunks(TILE).enumerate() {
-            let parts = moved(x);
-            for (i, part) in parts.iter().enumerate() {
-                let got = &out[(program * 9 + i) * TILE..][..part.len()];
-                same(&format!("part {i} of program {program}"), &untyped(got), &untyped(part))?;
+            let tiles = moved(x);
+            for (i, tile) in tiles.iter().enumerate() {
+                let got = &out[(program * 9 + i) * TILE..][..tile.len()];
+                same(&format!("part {i} of program {program}"), &untyped(got), &untyped(tile))?;
             }
             let got = &found[program * 16..][..8];
             same(&format!("numbers of program {program}"), &untyped(got), &untyped(&reduced(x)))?;
@@ -124,7 +127,7 @@ where
     cluster::rows::Choice<CTAS, 1>: cluster::rows::Declared,
     cluster::rows::Choice<CTAS, 3>: cluster::rows::Declared,
 {
-    // No turn, one, an odd number and an even one; rows that fill the tile, and others.
+    // No iteration, one, an odd count and an even one; rows that fill the tile, and others.
     for (rows, n, programs) in
         [(0, 8, 2), (1, 2048, 3), (10, 2048, 2), (700, 2048, 40), (9, 1001, 2), (3, 1, 1)]
     {
@@ -174,23 +177,29 @@ where
 {
     let (programs, n) = (300, 1024);
     let x = some(3, programs * n, 1 << 10);
-    for turns in [vec![], vec![1], vec![0, 3, 1, 1, 2, 0], vec![2; 9]] {
-        let operands = (device.upload(&x)?, device.upload(&turns)?);
+    for trip_counts in [vec![], vec![1], vec![0, 3, 1, 1, 2, 0], vec![2; 9]] {
+        let operands = (device.upload(&x)?, device.upload(&trip_counts)?);
         let mut out = Output::<i32>::new(device, vec![n; programs], 0)?;
-        cluster::nested::<CTAS>(&operands.0, &operands.1, &mut out, programs as i32, turns.len() as i32)
-            .grid(programs + 3)
-            .launch(device)?;
-        let wanted: Vec<i32> = x.chunks(n).flat_map(|state| state_after(state, &turns)).collect();
-        same(&format!("turns {turns:?}"), &out.finish()?.concat(), &untyped(&wanted))?;
+        cluster::nested::<CTAS>(
+            &operands.0,
+            &operands.1,
+            &mut out,
+            programs as i32,
+            trip_counts.len() as i32,
+        )
+        .grid(programs + 3)
+        .launch(device)?;
+        let wanted: Vec<i32> = x.chunks(n).flat_map(|state| state_after(state, &trip_counts)).collect();
+        same(&format!("turns {trip_counts:?}"), &out.finish()?.concat(), &untyped(&wanted))?;
     }
     Ok(())
 }
 
-fn state_after(state: &[i32], turns: &[i32]) -> Vec<i32> {
+fn state_after(state: &[i32], trip_counts: &[i32]) -> Vec<i32> {
     let mut state = state.to_vec();
     let sum = |state: &[i32]| state.iter().fold(0i32, |sum, &v| sum.wrapping_add(v));
     let most = |state: &[i32]| *state.iter().max().expect("not empty");
-    for &count in turns {
+    for &count in trip_counts {
         for _ in 0..count {
             let total = sum(&state);
             state.iter_mut().for_each(|v| *v = v.wrapping_mul(5).wrapping_add(total));
@@ -202,12 +211,12 @@ fn state_after(state: &[i32], turns: &[i32]) -> Vec<i32> {
             state.iter_mut().for_each(|v| *v ^= least);
         }
     }
-    let mut left = turns.len() as i32;
-    while left > 0 {
+    let mut remaining = trip_counts.len() as i32;
+    while remaining > 0 {
         let low: Vec<i32> = state.iter().map(|v| v & 255).collect();
         let total = sum(&low);
         state.iter_mut().for_each(|v| *v = v.wrapping_mul(3).wrapping_add(total));
-        left -= 1 + (most(&state) & 1);
+        remaining -= 1 + (most(&state) & 1);
     }
     state
 }

@@ -1,30 +1,30 @@
-//! What a result must be: the oracle's value, as exactly as the row promises.
+//! What a result must be: the oracle's value, as exactly as the row states.
 //!
 //! NaN first, then exact rows bit for bit, the sign of zero included, then distances in units in the last place.
 
 use dsl_runtime::DType;
-use fuse_tests::case::{Row, Rule, Subnormal};
+use fuse_tests::case::{Row, TypeRule, Subnormal};
 
-use crate::devices::Place;
+use crate::devices::Backend;
 use crate::float::Format;
 
 /// One row on one element type.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
     pub row: &'static Row,
-    pub rule: Rule,
+    pub rule: TypeRule,
     pub dtype: DType,
-    pub place: Place,
+    pub backend: Backend,
 }
 
 impl Law {
     /// The element type of operand `index`.
     pub fn operand(&self, index: usize) -> DType {
-        if self.rule == Rule::Select && index == 0 { DType::Bool } else { self.dtype }
+        if self.rule == TypeRule::Select && index == 0 { DType::Bool } else { self.dtype }
     }
 
     pub fn result(&self) -> DType {
-        if self.rule == Rule::Compare { DType::Bool } else { self.dtype }
+        if self.rule == TypeRule::Compare { DType::Bool } else { self.dtype }
     }
 
     /// The error in units in the last place, or what was wanted.
@@ -32,7 +32,7 @@ impl Law {
         if self.dtype.is_float() {
             let mut values = [0.0; 3];
             for (i, (value, &bits)) in values.iter_mut().zip(operands).enumerate() {
-                *value = number(bits, self.operand(i));
+                *value = decode(bits, self.operand(i));
             }
             let values = &values[..operands.len()];
             let oracle = self.row.float.ok_or("the row has no oracle for floats")?;
@@ -46,7 +46,7 @@ impl Law {
     }
 
     fn check_float(&self, operands: &[f64], wanted: f64, found: u64) -> Result<f64, String> {
-        if self.rule == Rule::Compare {
+        if self.rule == TypeRule::Compare {
             let wanted = u64::from(wanted != 0.0);
             return if found == wanted { Ok(0.0) } else { Err(show(wanted, DType::Bool)) };
         }
@@ -55,7 +55,8 @@ impl Law {
         if self.rounds_twice() && same(operands[0] * operands[1] + operands[2], value) {
             return Ok(0.5);
         }
-        if self.place == Place::Cuda && self.dtype != DType::F64 && self.flushed(operands, wanted, value) {
+        if self.backend == Backend::Cuda && self.dtype != DType::F64 && self.flushed(operands, wanted, value)
+        {
             return Ok(0.0);
         }
         if wanted.is_nan() || value.is_nan() {
@@ -125,7 +126,7 @@ fn same(a: f64, b: f64) -> bool {
 }
 
 /// A float operand, or a bool as 0 or 1.
-fn number(bits: u64, dtype: DType) -> f64 {
+fn decode(bits: u64, dtype: DType) -> f64 {
     if dtype.is_float() { Format::of(dtype).value(bits) } else { integer(bits, dtype) as f64 }
 }
 

@@ -5,7 +5,7 @@ use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
 use fuse_tests::control;
 use libtest_mimic::Trial;
 
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::float::Format;
 use crate::values::{Random, mask};
 
@@ -39,16 +39,19 @@ pub fn trials() -> Vec<Trial> {
         ("literals::halves", |device| literals::<f16>(device).and_then(|()| literals::<bf16>(device))),
         ("literals::floats", |device| literals::<f32>(device).and_then(|()| literals::<f64>(device))),
     ];
-    let trial = |place: Place, (name, check): (&'static str, Check)| {
-        Trial::test(format!("control::{name}::{place}"), move || Ok(check(&place.device()?)?))
+    let trial = |backend: Backend, (name, check): (&'static str, Check)| {
+        Trial::test(format!("control::{name}::{backend}"), move || Ok(check(&backend.device()?)?))
     };
-    places().into_iter().flat_map(|place| checks.into_iter().map(move |check| trial(place, check))).collect()
+    backends()
+        .into_iter()
+        .flat_map(|backend| checks.into_iter().map(move |check| trial(backend, check)))
+        .collect()
 }
 
 // ---- material
 
 /// Small whole numbers.
-fn numbers<T: Number>(len: usize) -> Vec<T> {
+fn integers<T: Number>(len: usize) -> Vec<T> {
     let mut random = Random(len as u64);
     (0..len).map(|_| T::from_f64(random.below(7) as f64)).collect()
 }
@@ -96,7 +99,7 @@ fn sum_rows<T: Bits + Number>(device: &Device) -> Result<(), Failure>
 where
     control::sum_rows::Choice<T>: control::sum_rows::Declared,
 {
-    let x = numbers::<T>(12 * 64);
+    let x = integers::<T>(12 * 64);
     let source = Operand::new(device, &x, 0)?;
     for (low, high, step) in RANGES {
         let mut out = Output::<T>::new(device, vec![64], 0)?;
@@ -161,8 +164,8 @@ fn closed(device: &Device) -> Result<(), Failure> {
         let mut out = Output::<i64>::new(device, vec![4], 0)?;
         control::closed(&mut out, low, high, step, low_wide, high_wide, step_wide).grid(1).launch(device)?;
         let of = |low: i64, high: i64, step: i64| {
-            let numbers = (low..=high).step_by(step as usize);
-            [numbers.clone().count() as i64, numbers.fold(0i64, i64::wrapping_add)]
+            let integers = (low..=high).step_by(step as usize);
+            [integers.clone().count() as i64, integers.fold(0i64, i64::wrapping_add)]
         };
         let wanted = [of(low.into(), high.into(), step.into()), of(low_wide, high_wide, step_wide)].concat();
         let what = format!("{low}..={high} by {step}, {low_wide}..={high_wide} by {step_wide}");
@@ -176,12 +179,12 @@ fn parts(device: &Device) -> Result<(), Failure> {
         let mut out = Output::<u32>::new(device, vec![5], 0)?;
         control::parts(&Operand::new(device, &pair, 0)?, &mut out, n).grid(1).launch(device)?;
         let ([mut a, mut b], mut steps, mut odd, mut even) = (pair, 0u32, 0u32, 0u32);
-        for turn in 0..n {
+        for iteration in 0..n {
             if b != 0 {
                 (a, b) = (b, a % b);
                 steps += 1;
             }
-            match turn % 2 {
+            match iteration % 2 {
                 0 => even = even.wrapping_add(a),
                 _ => odd = odd.wrapping_mul(3).wrapping_add(a),
             }
@@ -196,7 +199,7 @@ fn rotate<T: Bits + Number>(device: &Device) -> Result<(), Failure>
 where
     control::rotate::Choice<T>: control::rotate::Declared,
 {
-    let x = numbers::<T>(96);
+    let x = integers::<T>(96);
     let source = Operand::new(device, &x, 0)?;
     for n in [0, 1, 2, 3, 4, 20] {
         let mut out = Output::<T>::new(device, vec![128], 0)?;
@@ -214,16 +217,16 @@ fn triangle(device: &Device) -> Result<(), Failure> {
     for n in [-1, 0, 1, 2, 5, 17] {
         let mut out = Output::<i32>::new(device, vec![33], 0)?;
         control::triangle(&mut out, n).grid(1).launch(device)?;
-        let (mut total, mut turns) = (0, 0);
+        let (mut total, mut iterations) = (0, 0);
         for (i, j) in (0..n).flat_map(|i| (0..i).map(move |j| (i, j))) {
             for k in j..i {
                 total += i * 100 + j * 10 + k;
-                turns += 1;
+                iterations += 1;
             }
             total -= 1;
         }
         let mut wanted = vec![total];
-        wanted.extend([turns; 32]);
+        wanted.extend([iterations; 32]);
         same(&format!("a triangle of {n}"), &out.finish()?.concat(), &wanted)?;
     }
     Ok(())
@@ -365,7 +368,7 @@ where
     control::literals::<T>(&mut out).grid(1).launch(device)?;
     let format = Format::of(T::DTYPE);
     let largest = format.value(format.infinity() - 1);
-    let numbers = [
+    let integers = [
         5.0,
         1.000_488_281_25f64.next_up(),
         1.003_906_25f64.next_up(),
@@ -375,7 +378,7 @@ where
         f64::NEG_INFINITY,
         -0.0,
     ];
-    for (result, number) in out.finish()?.iter().zip(numbers) {
+    for (result, number) in out.finish()?.iter().zip(integers) {
         same(&format!("{number:e}"), result, &[T::from_bits(format.round(number)); 16])?;
     }
     Ok(())

@@ -6,49 +6,49 @@ use dsl_runtime::Device;
 
 /// A device to test.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Place {
+pub enum Backend {
     Cpu,
     Cuda,
 }
 
-impl Place {
+impl Backend {
     pub fn device(self) -> dsl_runtime::Result<Device> {
         match self {
-            Place::Cpu => Ok(Device::cpu()),
-            Place::Cuda => Device::cuda(0),
+            Backend::Cpu => Ok(Device::cpu()),
+            Backend::Cuda => Device::cuda(0),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Place::Cpu => "cpu",
-            Place::Cuda => "cuda",
+            Backend::Cpu => "cpu",
+            Backend::Cuda => "cuda",
         })
     }
 }
 
 /// `FUSE_DEVICE` narrows them, as it does for every program.
-pub fn places() -> Vec<Place> {
+pub fn backends() -> Vec<Backend> {
     let wanted = std::env::var("FUSE_DEVICE").unwrap_or_default();
-    let mut places = vec![];
+    let mut backends = vec![];
     if !wanted.starts_with("cuda") {
-        places.push(Place::Cpu);
+        backends.push(Backend::Cpu);
     }
     if wanted != "cpu" && Device::cuda(0).is_ok() {
-        places.push(Place::Cuda);
+        backends.push(Backend::Cuda);
     }
-    places
+    backends
 }
 
 /// What ran, in words.
 pub fn describe() -> String {
-    let name = |place: Place| match place.device() {
-        Ok(device) => format!("{place} ({})", device.name()),
-        Err(error) => format!("{place}: {error}"),
+    let name = |backend: Backend| match backend.device() {
+        Ok(device) => format!("{backend} ({})", device.name()),
+        Err(error) => format!("{backend}: {error}"),
     };
-    let mut text = places().into_iter().map(name).collect::<Vec<_>>().join(", ");
+    let mut text = backends().into_iter().map(name).collect::<Vec<_>>().join(", ");
     if let Err(error) = Device::cuda(0) {
         text += &format!("; no GPU: {error}");
     }

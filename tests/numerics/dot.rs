@@ -1,48 +1,50 @@
-//! Products of matrices: whole numbers bit for bit, others within the error of as many additions.
+//! Dots: whole numbers bit for bit, others within the error of as many additions.
 
 use dsl_runtime::DType;
 use fuse_tests::case::Job;
-use fuse_tests::dot::{CHAINED, COMPUTED, COPIED, Chained, Copied, PRODUCTS, Products, SIDE, Single};
+use fuse_tests::dot::{
+    CHAINED_DOTS, COMPUTED_DOTS, ChainedDots, ComputedDots, DOTS, Dots, SIDE, SMEM_DOTS, SmemDots,
+};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::integer;
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::float::Format;
 use crate::values::{Random, mask};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
-        for products in PRODUCTS {
-            let Products { dtype, tile: [m, n, k], transposed: [left, right], tf32, .. } = products;
-            let marks = [left, right].map(|transposed| if *transposed { "t" } else { "" });
+    for backend in backends() {
+        for dots in DOTS {
+            let Dots { dtype, tile: [m, n, k], transposed: [a_transposed, b_transposed], tf32, .. } = dots;
+            let marks = [a_transposed, b_transposed].map(|transposed| if *transposed { "t" } else { "" });
             let dtype = match tf32 {
                 0 => dtype.to_string(),
                 1 => "tf32".into(),
                 terms => format!("tf32x{terms}"),
             };
             let name = format!("dot::{dtype}::[{m},{k}]{}x[{k},{n}]{}", marks[0], marks[1]);
-            trials.push(Trial::test(format!("{name}::{place}"), move || check_products(products, place)));
+            trials.push(Trial::test(format!("{name}::{backend}"), move || check_dots(dots, backend)));
         }
-        for single in COMPUTED {
-            let name = format!("dot::computed::{}::{}_warps::{place}", single.dtype, single.warps);
-            trials.push(Trial::test(name, move || check_computed(single, place)));
+        for single in COMPUTED_DOTS {
+            let name = format!("dot::computed::{}::{}_warps::{backend}", single.dtype, single.warps);
+            trials.push(Trial::test(name, move || check_computed_dots(single, backend)));
         }
-        for chained in CHAINED {
+        for chained in CHAINED_DOTS {
             let [m, n, d] = chained.tile;
-            let name = format!("dot::chained::{}::[{m},{n},{d}]::{place}", chained.dtype);
-            trials.push(Trial::test(name, move || check_chained(chained, place)));
+            let name = format!("dot::chained::{}::[{m},{n},{d}]::{backend}", chained.dtype);
+            trials.push(Trial::test(name, move || check_chained_dots(chained, backend)));
         }
-        for copied in COPIED {
-            let Copied { dtype, tile: [m, n, k], warps, stages, .. } = copied;
-            let name = format!("dot::copied::{dtype}::[{m},{n},{k}]::{warps}x{stages}::{place}");
-            trials.push(Trial::test(name, move || check_copied(copied, place)));
+        for copied in SMEM_DOTS {
+            let SmemDots { dtype, tile: [m, n, k], warps, stages, .. } = copied;
+            let name = format!("dot::copied::{dtype}::[{m},{n},{k}]::{warps}x{stages}::{backend}");
+            trials.push(Trial::test(name, move || check_smem_dots(copied, backend)));
         }
     }
     trials
 }
 
-/// A matrix of numbers that its element type holds.
+/// A matrix of values that its element type can represent.
 #[derive(Clone, Debug)]
 pub struct Matrix {
     columns: usize,
@@ -71,9 +73,9 @@ impl Matrix {
         Matrix::new(self.columns, self.rows(), |row, column| self.at(column, row))
     }
 
-    /// The product, of as many rows and columns as are asked for: an empty inner extent has no elements to tell.
-    pub fn times(&self, right: &Matrix, [m, n, k]: [usize; 3]) -> Matrix {
-        Matrix::new(m, n, |row, column| (0..k).map(|i| self.at(row, i) * right.at(i, column)).sum())
+    /// The matmul, of the given rows and columns: an empty inner extent says nothing of them.
+    pub fn times(&self, other: &Matrix, [m, n, k]: [usize; 3]) -> Matrix {
+        Matrix::new(m, n, |row, column| (0..k).map(|i| self.at(row, i) * other.at(i, column)).sum())
     }
 
     pub fn map(&self, change: impl Fn(f64) -> f64) -> Matrix {
@@ -94,13 +96,13 @@ fn bits(value: f64, dtype: DType) -> u64 {
     if dtype.is_float() { Format::of(dtype).round(value) } else { value as i64 as u64 & mask(dtype) }
 }
 
-fn number(bits: u64, dtype: DType) -> f64 {
+fn decode(bits: u64, dtype: DType) -> f64 {
     if dtype.is_float() { Format::of(dtype).value(bits) } else { integer(bits, dtype) as f64 }
 }
 
-/// The matrix as its element type holds it.
-fn held(matrix: &Matrix, dtype: DType) -> Matrix {
-    matrix.map(|x| number(bits(x, dtype), dtype))
+/// The matrix rounded to its element type.
+fn representable(matrix: &Matrix, dtype: DType) -> Matrix {
+    matrix.map(|x| decode(bits(x, dtype), dtype))
 }
 
 /// Whole numbers from `-limit` to `limit`.
@@ -116,15 +118,15 @@ fn mixed(rows: usize, columns: usize, dtype: DType, seed: u64) -> Matrix {
         let magnitude = (random.bits() >> 11) as f64 / (1u64 << 52) as f64;
         if random.below(2) == 0 { magnitude } else { -magnitude }
     });
-    held(&matrix, dtype)
+    representable(&matrix, dtype)
 }
 
 pub fn exactly(wanted: &Matrix, found: &[u64], dtype: DType) -> Result<(), Failed> {
     for (i, (&wanted, &found)) in wanted.elements.iter().zip(found).enumerate() {
-        // Zero has one sign here: a sum of products that cancel is positive. What is no number has many patterns.
-        let nan = wanted.is_nan() && number(found, dtype).is_nan();
+        // Zero has one sign here: a sum of products that cancel is positive. NaN has many bit patterns.
+        let nan = wanted.is_nan() && decode(found, dtype).is_nan();
         if !nan && bits(wanted + 0.0, dtype) != found {
-            return Err(format!("element {i} is {}, not {wanted}", number(found, dtype)).into());
+            return Err(format!("element {i} is {}, not {wanted}", decode(found, dtype)).into());
         }
     }
     if wanted.elements.len() == found.len() { Ok(()) } else { Err("the number of results".into()) }
@@ -135,7 +137,7 @@ fn within(wanted: &Matrix, found: &[u64], bounds: &Matrix, dtype: DType) -> Resu
     for (i, ((&wanted, &found), &bound)) in
         wanted.elements.iter().zip(found).zip(&bounds.elements).enumerate()
     {
-        let found = number(found, dtype);
+        let found = decode(found, dtype);
         if found.is_nan() || (found - wanted).abs() > bound {
             return Err(format!("element {i} is {found:e}, not {wanted:e} to within {bound:e}").into());
         }
@@ -143,14 +145,14 @@ fn within(wanted: &Matrix, found: &[u64], bounds: &Matrix, dtype: DType) -> Resu
     if wanted.elements.len() == found.len() { Ok(()) } else { Err("the number of results".into()) }
 }
 
-/// What `additions` additions in a type may be off, as a part of the sum of magnitudes: tensor cores cut where
+/// What `additions` additions in a type may be off, relative to the sum of magnitudes: tensor cores truncate where
 /// arithmetic rounds.
-fn relative(additions: usize, sum: DType) -> f64 {
-    let unit = if sum == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+fn relative(additions: usize, acc: DType) -> f64 {
+    let unit = if acc == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
     (additions + 2) as f64 * unit
 }
 
-/// Tiles that are full, cut on each side, and hardly touched; no turn of the loop, one, and several.
+/// Tiles that are full, partial along each axis, and nearly empty; no iteration of the loop, one, and several.
 fn sizes([m, n, k]: [usize; 3]) -> Vec<[usize; 3]> {
     vec![
         [m, n, k],
@@ -163,98 +165,97 @@ fn sizes([m, n, k]: [usize; 3]) -> Vec<[usize; 3]> {
     ]
 }
 
-fn check_products(products: &'static Products, place: Place) -> Result<(), Failed> {
-    let Products { dtype, sum, tile, transposed: [left, right], .. } = *products;
+fn check_dots(dots: &'static Dots, backend: Backend) -> Result<(), Failed> {
+    let Dots { dtype, acc, tile, transposed: [a_transposed, b_transposed], .. } = *dots;
     for (i, size) in sizes(tile).into_iter().enumerate() {
         let [m, n, k] = size;
         let shift = i % 2;
         let run = |a: &Matrix, b: &Matrix| -> Result<Vec<u64>, Failed> {
-            let a = if left { a.transposed() } else { a.clone() };
-            let b = if right { b.transposed() } else { b.clone() };
+            let a = if a_transposed { a.transposed() } else { a.clone() };
+            let b = if b_transposed { b.transposed() } else { b.clone() };
             let operands = vec![a.bits(dtype), b.bits(dtype)];
-            let job = Job { device: place.device()?, operands, shift };
-            Ok((products.run)(&job, size)?.concat())
+            let job = Job { device: backend.device()?, operands, shift };
+            Ok((dots.run)(&job, size)?.concat())
         };
         let (a, b) = (whole(m, k, 4, 1), whole(k, n, 4, 2));
-        exactly(&a.times(&b, size), &run(&a, &b)?, sum).map_err(|error| told(size, error))?;
+        exactly(&a.times(&b, size), &run(&a, &b)?, acc).map_err(|error| with_size(size, error))?;
         if dtype.is_f8() && k > 0 {
             let size = [PATTERNS, n, k];
-            let found = run_patterns(products, place, size)?;
-            let wanted = Matrix::new(PATTERNS, n, |row, _| number(row as u64, dtype));
-            exactly(&wanted, &found, sum).map_err(|error| told(size, error))?;
+            let found = run_patterns(dots, backend, size)?;
+            let wanted = Matrix::new(PATTERNS, n, |row, _| decode(row as u64, dtype));
+            exactly(&wanted, &found, acc).map_err(|error| with_size(size, error))?;
         }
         if !dtype.is_float() {
             continue;
         }
         let (a, b) = (mixed(m, k, dtype, 3), mixed(k, n, dtype, 4));
         let found = run(&a, &b)?;
-        let [a, b] = if products.tf32 == 1 { [a, b].map(|factor| factor.map(as_tf32)) } else { [a, b] };
+        let [a, b] = if dots.tf32 == 1 { [a, b].map(|operand| operand.map(as_tf32)) } else { [a, b] };
         let magnitudes = a.map(f64::abs).times(&b.map(f64::abs), size);
-        // Three products are added where one was, and leave a part of the product out.
-        let relative =
-            if products.tf32 == 3 { relative(3 * k, sum) + 2f64.powi(-21) } else { relative(k, sum) };
+        // Three TF32 dots replace one and leave a part of the product out.
+        let relative = if dots.tf32 == 3 { relative(3 * k, acc) + 2f64.powi(-21) } else { relative(k, acc) };
         let bounds = magnitudes.map(|x| x * relative);
-        within(&a.times(&b, size), &found, &bounds, sum).map_err(|error| told(size, error))?;
+        within(&a.times(&b, size), &found, &bounds, acc).map_err(|error| with_size(size, error))?;
     }
     Ok(())
 }
 
-/// What a byte can hold.
+/// Bit patterns of a byte.
 const PATTERNS: usize = 256;
 
-/// Every pattern of bits of an 8-bit float in a row of its own, in one place after the other, times ones.
-fn run_patterns(products: &Products, place: Place, [m, n, k]: [usize; 3]) -> Result<Vec<u64>, Failed> {
-    let Products { dtype, transposed: [left, right], .. } = *products;
+/// Every pattern of bits of an 8-bit float in a row of its own, along the diagonal, times ones.
+fn run_patterns(dots: &Dots, backend: Backend, [m, n, k]: [usize; 3]) -> Result<Vec<u64>, Failed> {
+    let Dots { dtype, transposed: [a_transposed, b_transposed], .. } = *dots;
     let patterns = Matrix::new(m, k, |row, i| if i == row % k { row as f64 } else { 0.0 });
     let ones = Matrix::new(k, n, |_, _| 1.0);
-    let patterns = if left { patterns.transposed() } else { patterns };
-    let ones = if right { ones.transposed() } else { ones };
+    let patterns = if a_transposed { patterns.transposed() } else { patterns };
+    let ones = if b_transposed { ones.transposed() } else { ones };
     let operands = vec![patterns.elements.iter().map(|&bits| bits as u64).collect(), ones.bits(dtype)];
-    Ok((products.run)(&Job { device: place.device()?, operands, shift: 0 }, [m, n, k])?.concat())
+    Ok((dots.run)(&Job { device: backend.device()?, operands, shift: 0 }, [m, n, k])?.concat())
 }
 
-/// The nearest number of eleven digits, halves to even.
+/// The nearest value with 11 significant bits, ties to even.
 fn as_tf32(value: f64) -> f64 {
     let bits = (value as f32).to_bits();
     let odd = bits >> 13 & 1;
     f64::from(f32::from_bits((bits + (1 << 12) - 1 + odd) & !((1 << 13) - 1)))
 }
 
-fn told([m, n, k]: [usize; 3], error: Failed) -> Failed {
+fn with_size([m, n, k]: [usize; 3], error: Failed) -> Failed {
     format!("{m} x {k} times {k} x {n}: {}", error.message().unwrap_or_default()).into()
 }
 
 /// Numbers so small that every product of products is exact, in eight bits too.
-fn check_computed(single: &'static Single, place: Place) -> Result<(), Failed> {
+fn check_computed_dots(single: &'static ComputedDots, backend: Backend) -> Result<(), Failed> {
     let size = [SIDE; 3];
-    // Few of them are not 0, so that no sum leaves what a byte holds.
+    // Few of them are not 0, so that every sum fits a byte.
     let sparse = |seed: u64| {
         let mut random = Random(seed);
         Matrix::new(SIDE, SIDE, |_, _| if random.below(4) == 0 { random.below(5) as f64 - 2.0 } else { 0.0 })
     };
     let (a, b, c) = (sparse(1), sparse(2), whole(SIDE, SIDE, 1000, 3));
-    let product = a.times(&b, size);
+    let ab = a.times(&b, size);
     let wanted = [
         a.map(|x| 2.0 * x).times(&b, size).plus(&c),
         a.times(&a.transposed(), size),
-        product.times(&b, size),
-        a.times(&product, size).plus(&product),
+        ab.times(&b, size),
+        a.times(&ab, size).plus(&ab),
         a.times(&a.transposed(), size),
         b.times(&b.transposed(), size),
     ];
     let elements = wanted.iter().flat_map(|matrix| matrix.elements.clone()).collect();
     let wanted = Matrix { columns: SIDE, elements };
     for shift in [0, 1] {
-        let operands = vec![a.bits(single.dtype), b.bits(single.dtype), c.bits(single.sum)];
-        let job = Job { device: place.device()?, operands, shift };
+        let operands = vec![a.bits(single.dtype), b.bits(single.dtype), c.bits(single.acc)];
+        let job = Job { device: backend.device()?, operands, shift };
         let found = (single.run)(&job)?.concat();
-        exactly(&wanted, &found, single.sum)?;
+        exactly(&wanted, &found, single.acc)?;
     }
     Ok(())
 }
 
-fn check_chained(chained: &'static Chained, place: Place) -> Result<(), Failed> {
-    let Chained { dtype, tile: [m, n, d], .. } = *chained;
+fn check_chained_dots(chained: &'static ChainedDots, backend: Backend) -> Result<(), Failed> {
+    let ChainedDots { dtype, tile: [m, n, d], .. } = *chained;
     for keys in [1, n - 1, n, 3 * n + 5] {
         let (q, k, v) = (mixed(m, d, dtype, 5), mixed(keys, d, dtype, 6), mixed(keys, d, dtype, 7));
         let scores = q.times(&k.transposed(), [m, keys, d]);
@@ -265,8 +266,8 @@ fn check_chained(chained: &'static Chained, place: Place) -> Result<(), Failed> 
         let totals: Vec<f64> = (0..m).map(|row| (0..keys).map(|key| weights.at(row, key)).sum()).collect();
         let sums = weights.times(&v, [m, d, keys]);
         let wanted = Matrix::new(m, d, |row, column| sums.at(row, column) / totals[row]);
-        // Numbers are below 2. A score's error is a weight's relative one, in the sum and in what it is divided by;
-        // weights are rounded to the factors' type, and their sum to `f32`.
+        // Numbers are below 2. A score's error is a weight's relative one, in the acc and in what it is divided by;
+        // weights are rounded to the operands' type, and their sum to `f32`.
         let largest = |row: usize| {
             let magnitude = |key: usize| (0..d).map(|i| (q.at(row, i) * k.at(key, i)).abs()).sum::<f64>();
             (0..keys).map(magnitude).fold(0.0, f64::max)
@@ -276,7 +277,7 @@ fn check_chained(chained: &'static Chained, place: Place) -> Result<(), Failed> 
         let bounds = Matrix::new(m, d, |row, _| fixed + 4.0 * relative(d, DType::F32) * largest(row));
         for shift in [0, 1] {
             let operands = vec![q.bits(dtype), k.bits(dtype), v.bits(dtype)];
-            let job = Job { device: place.device()?, operands, shift };
+            let job = Job { device: backend.device()?, operands, shift };
             let found = (chained.run)(&job, keys)?.concat();
             within(&wanted, &found, &bounds, DType::F32)?;
         }
@@ -284,27 +285,28 @@ fn check_chained(chained: &'static Chained, place: Place) -> Result<(), Failed> 
     Ok(())
 }
 
-/// No turn, one, one fewer than are in flight and more, whole and cut by as much as copies of whole pieces allow, and by
-/// less; no round of the loop around, one and several.
-fn check_copied(copied: &'static Copied, place: Place) -> Result<(), Failed> {
-    let Copied { dtype, sum, tile: [m, n, step], stages, .. } = *copied;
+/// No iteration, one, one fewer than are in flight and more, whole and cut by as much as copies of whole chunks allow, and by
+/// less; no iteration of the outer loop, one and several.
+fn check_smem_dots(copied: &'static SmemDots, backend: Backend) -> Result<(), Failed> {
+    let SmemDots { dtype, acc, tile: [m, n, step], stages, .. } = *copied;
     for k in [0, 16, step, (stages - 1) * step, stages * step + 16, 7 * step, step + 1] {
         let (a, b, c) = (whole(m, k, 4, 1), whole(n, k, 4, 2), whole(k, n, 4, 3));
         let added = whole(1, k + n, 100, 4);
-        let turns =
+        let added_rows =
             |column: usize| (0..k).step_by(step).map(|start| added.at(0, start + column)).sum::<f64>();
-        let each = a.times(&b.transposed(), [m, n, k]).plus(&Matrix::new(m, n, |_, column| turns(column)));
+        let each =
+            a.times(&b.transposed(), [m, n, k]).plus(&Matrix::new(m, n, |_, column| added_rows(column)));
         let (last, square) = (a.times(&c, [m, n, k]), a.times(&a.transposed(), [m, m, k]));
         for (rounds, shift) in [(0, 0), (1, 0), (3, 0), (2, 1)] {
-            let operands = vec![a.bits(dtype), b.bits(dtype), c.bits(dtype), added.bits(sum)];
-            let job = Job { device: place.device()?, operands, shift };
+            let operands = vec![a.bits(dtype), b.bits(dtype), c.bits(dtype), added.bits(acc)];
+            let job = Job { device: backend.device()?, operands, shift };
             let results = (copied.run)(&job, rounds, k)?;
-            let told = |error: Failed| {
+            let with_size = |error: Failed| {
                 format!("{rounds} rounds of {k}, shift {shift}: {}", error.message().unwrap_or_default())
             };
             let times = |x: f64| rounds as f64 * x;
-            exactly(&each.map(times).plus(&last), &results[0], sum).map_err(told)?;
-            exactly(&square.map(times), &results[1], sum).map_err(told)?;
+            exactly(&each.map(times).plus(&last), &results[0], acc).map_err(with_size)?;
+            exactly(&square.map(times), &results[1], acc).map_err(with_size)?;
         }
     }
     Ok(())

@@ -107,7 +107,7 @@ impl Format {
         power(exponent - self.fraction as i32)
     }
 
-    /// How far two numbers lie apart, in units at the second. Infinity counts as the number after the largest one, so
+    /// The distance of two numbers, in units at the second. Infinity counts as the number after the largest one, so
     /// that an operation that is a unit off may overflow a unit early.
     pub fn distance(self, found: f64, wanted: f64) -> f64 {
         let limit = if self.dtype == DType::F64 { f64::MAX } else { power(self.max_exponent + 1) };

@@ -2,42 +2,44 @@
 
 use dsl_runtime::{DType, Device};
 use fuse_tests::case::{Failure, Job, Operand, Output, Run, untyped};
-use fuse_tests::functions::{Found, LIBRARY, NAMES, ORDERS, Order, PLACES, Places, SOFTMAX, shared};
+use fuse_tests::functions::{
+    ARG_REDUCTIONS, ArgReductions, Found, LIBRARY, NAMES, ORDERS, Order, SOFTMAX, shared,
+};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::{integer, show};
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::float::Format;
 use crate::values::{self, Random, mask};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
+    for backend in backends() {
         for run in LIBRARY {
             for (i, name) in NAMES.into_iter().enumerate() {
-                let law = Law { run, place, index: i };
-                trials.push(Trial::test(format!("functions::{name}::{}::{place}", run.dtype), move || {
+                let law = Law { run, backend, index: i };
+                trials.push(Trial::test(format!("functions::{name}::{}::{backend}", run.dtype), move || {
                     law.check()
                 }));
             }
         }
         for run in SOFTMAX {
-            let name = format!("functions::softmax::{}::{place}", run.dtype);
-            trials.push(Trial::test(name, move || softmax(run, place)));
+            let name = format!("functions::softmax::{}::{backend}", run.dtype);
+            trials.push(Trial::test(name, move || softmax(run, backend)));
         }
-        for case in PLACES {
+        for case in ARG_REDUCTIONS {
             let [m, n] = case.shape;
-            let name = format!("functions::places::{}::{m}x{n}::{}_warps::{place}", case.dtype, case.warps);
-            trials.push(Trial::test(name, move || positions(case, place)));
+            let name = format!("functions::places::{}::{m}x{n}::{}_warps::{backend}", case.dtype, case.warps);
+            trials.push(Trial::test(name, move || positions(case, backend)));
         }
         for order in ORDERS {
-            let name = format!("functions::swizzle2d::{}::{place}", order.dtype);
-            trials.push(Trial::test(name, move || ordered(order, place)));
+            let name = format!("functions::swizzle2d::{}::{backend}", order.dtype);
+            trials.push(Trial::test(name, move || ordered(order, backend)));
         }
-        let moments = move || Ok(moments(&place.device()?)?);
-        trials.push(Trial::test(format!("functions::moments::{place}"), moments));
-        let leaves = move || Ok(leaves(&place.device()?)?);
-        trials.push(Trial::test(format!("functions::leaves::{place}"), leaves));
+        let moments = move || Ok(moments(&backend.device()?)?);
+        trials.push(Trial::test(format!("functions::moments::{backend}"), moments));
+        let leaves = move || Ok(leaves(&backend.device()?)?);
+        trials.push(Trial::test(format!("functions::leaves::{backend}"), leaves));
     }
     trials
 }
@@ -48,7 +50,7 @@ pub fn trials() -> Vec<Trial> {
 #[derive(Clone, Copy)]
 struct Law {
     run: &'static Run,
-    place: Place,
+    backend: Backend,
     index: usize,
 }
 
@@ -61,7 +63,7 @@ impl Law {
         let mut random = Random(7);
         let spread = |random: &mut Random| (random.below(1 << 20) as f64 / f64::from(1 << 19) - 1.0) * 40.0;
         input.extend((0..20_000).map(|_| format.round(spread(&mut random))));
-        let job = Job { device: self.place.device()?, operands: vec![input.clone()], shift: 1 };
+        let job = Job { device: self.backend.device()?, operands: vec![input.clone()], shift: 1 };
         let results = (self.run.run)(&job)?;
         for (&bits, &found) in input.iter().zip(&results[self.index]) {
             let x = format.value(bits);
@@ -134,7 +136,7 @@ impl Law {
         let unit = 2f64.powi(-149) * x.abs().max(1.0);
         let few = wanted.abs() < least && (found - wanted).abs() <= 2.0 * unit;
         let is_short = matches!(self.run.dtype, DType::F16 | DType::BF16) && self.has_short_form();
-        few || (is_short || self.place == Place::Cuda)
+        few || (is_short || self.backend == Backend::Cuda)
             && wanted.abs() < 2.0 * least
             && found.abs() <= 2.0 * least
     }
@@ -153,7 +155,7 @@ fn gelu(x: f64) -> f64 {
 }
 
 /// Rows with a negative infinity in them, one of nothing else, one with NaN.
-fn softmax(run: &Run, place: Place) -> Result<(), Failed> {
+fn softmax(run: &Run, backend: Backend) -> Result<(), Failed> {
     let format = Format::of(run.dtype);
     let mut random = Random(5);
     let mut input: Vec<u64> =
@@ -162,7 +164,7 @@ fn softmax(run: &Run, place: Place) -> Result<(), Failed> {
     input[96..192].fill(low);
     (0..96).step_by(5).for_each(|i| input[192 + i] = low);
     input[300] = format.round(f64::NAN);
-    let job = Job { device: place.device()?, operands: vec![input.clone()], shift: 0 };
+    let job = Job { device: backend.device()?, operands: vec![input.clone()], shift: 0 };
     let results = (run.run)(&job)?;
     for row in 0..16 {
         let x: Vec<f64> = input[row * 96..][..96].iter().map(|&bits| format.value(bits)).collect();
@@ -172,7 +174,7 @@ fn softmax(run: &Run, place: Place) -> Result<(), Failed> {
             let wanted = [(x - most).exp() / sum, x - most - sum.ln()];
             for (part, wanted) in wanted.into_iter().enumerate() {
                 let found = format.value(results[part][row * 96 + i]);
-                // The difference from the maximum is up to 40, and what rounds it off is a factor of the power.
+                // The difference from the maximum is up to 40, and its rounding error multiplies the power.
                 let unit = match run.dtype {
                     DType::F16 => 2f64.powi(-11),
                     DType::BF16 => 2f64.powi(-8),
@@ -194,7 +196,7 @@ fn softmax(run: &Run, place: Place) -> Result<(), Failed> {
 
 // ---- positions
 
-fn positions(case: &Places, place: Place) -> Result<(), Failed> {
+fn positions(case: &ArgReductions, backend: Backend) -> Result<(), Failed> {
     let [m, n] = case.shape;
     let programs = 6;
     let mut random = Random(m as u64 * 31 + n as u64);
@@ -220,7 +222,7 @@ fn positions(case: &Places, place: Place) -> Result<(), Failed> {
         }
     }
     for shift in [0, 1] {
-        let job = Job { device: place.device()?, operands: vec![input.clone()], shift };
+        let job = Job { device: backend.device()?, operands: vec![input.clone()], shift };
         let found = (case.run)(&job)?;
         for program in 0..programs {
             Tile { case, data: &input[program * m * n..][..m * n], program }.compare(&found)?;
@@ -231,7 +233,7 @@ fn positions(case: &Places, place: Place) -> Result<(), Failed> {
 
 /// One program's tile.
 struct Tile<'a> {
-    case: &'a Places,
+    case: &'a ArgReductions,
     data: &'a [u64],
     program: usize,
 }
@@ -262,7 +264,7 @@ impl Tile<'_> {
             }
         }
         for (row, group) in groups[1].iter().enumerate() {
-            let above = group.iter().filter(|&&bits| self.number(bits) > 1.0).count();
+            let above = group.iter().filter(|&&bits| self.decode(bits) > 1.0).count();
             let wanted = [above > 0, above == group.len(), above % 2 == 1];
             for (i, wanted) in wanted.into_iter().enumerate() {
                 let at = self.program * 3 * m + i * m + row;
@@ -272,7 +274,7 @@ impl Tile<'_> {
         Ok(())
     }
 
-    fn number(&self, bits: u64) -> f64 {
+    fn decode(&self, bits: u64) -> f64 {
         let dtype = self.case.dtype;
         if dtype.is_float() { Format::of(dtype).value(bits) } else { integer(bits, dtype) as f64 }
     }
@@ -286,7 +288,7 @@ impl Tile<'_> {
             let best = group.iter().map(key).max().unwrap_or(0);
             return group.iter().position(|bits| key(bits) == best).unwrap_or(0);
         }
-        let values: Vec<f64> = group.iter().map(|&bits| self.number(bits)).collect();
+        let values: Vec<f64> = group.iter().map(|&bits| self.decode(bits)).collect();
         let nan = values.iter().position(|value| value.is_nan());
         nan.unwrap_or_else(|| {
             (1..values.len()).fold(0, |best, i| if before(values[i], values[best]) { i } else { best })
@@ -301,8 +303,8 @@ impl Tile<'_> {
 // ---- functions of a module
 
 /// Groups of rows, each column by column.
-fn ordered(order: &Order, place: Place) -> Result<(), Failed> {
-    let device = place.device()?;
+fn ordered(order: &Order, backend: Backend) -> Result<(), Failed> {
+    let device = backend.device()?;
     for [down, across, size] in
         [[1, 1, 1], [7, 5, 3], [16, 40, 8], [5, 64, 8], [9, 3, 1], [3, 7, 100], [33, 1, 16]]
     {
@@ -378,7 +380,7 @@ fn leaves_in_rust(out: &mut [i32], program: i32, n: i32) {
     if program >= n {
         return;
     }
-    let mut turns = [0i32; 16];
+    let mut iterations = [0i32; 16];
     for i in 0..program {
         if i % 3 == 1 {
             continue;
@@ -389,15 +391,15 @@ fn leaves_in_rust(out: &mut [i32], program: i32, n: i32) {
             if j == i {
                 break;
             }
-            (0..16).for_each(|lane| turns[lane] += lane as i32 * j);
-            if turns.iter().sum::<i32>() > 20000 {
+            (0..16).for_each(|lane| iterations[lane] += lane as i32 * j);
+            if iterations.iter().sum::<i32>() > 20000 {
                 out[1] = i * 100 + j;
                 return;
             }
         }
         out[2 + i as usize] = j;
     }
-    out[40..56].copy_from_slice(&turns);
+    out[40..56].copy_from_slice(&iterations);
     out[0] = 1;
 }
 

@@ -7,17 +7,20 @@ use fuse_tests::integers;
 use libtest_mimic::Trial;
 
 use crate::control::same;
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 
 type Check = fn(&Device) -> Result<(), Failure>;
 
 pub fn trials() -> Vec<Trial> {
     let checks: [(&'static str, Check); 3] =
         [("comparisons", comparisons), ("offsets", offsets), ("ends", ends)];
-    let trial = |place: Place, (name, check): (&'static str, Check)| {
-        Trial::test(format!("integers::{name}::{place}"), move || Ok(check(&place.device()?)?))
+    let trial = |backend: Backend, (name, check): (&'static str, Check)| {
+        Trial::test(format!("integers::{name}::{backend}"), move || Ok(check(&backend.device()?)?))
     };
-    places().into_iter().flat_map(|place| checks.into_iter().map(move |check| trial(place, check))).collect()
+    backends()
+        .into_iter()
+        .flat_map(|backend| checks.into_iter().map(move |check| trial(backend, check)))
+        .collect()
 }
 
 fn comparisons(device: &Device) -> Result<(), Failure> {
@@ -80,11 +83,11 @@ fn ends(device: &Device) -> Result<(), Failure> {
             .grid(1)
             .launch(device)?;
         let range = low.wrapping_add(by)..high.wrapping_sub(by);
-        let turns: Vec<i64> = range.step_by(step as usize).map(i64::from).collect();
+        let indices: Vec<i64> = range.step_by(step as usize).map(i64::from).collect();
         let read = |at: i64| usize::try_from(at).ok().and_then(|at| x.get(at)).copied().unwrap_or(0);
         let mut wanted: Vec<i32> =
-            (0..16).map(|lane| turns.iter().map(|i| read(i + lane)).fold(0, i32::wrapping_add)).collect();
-        wanted.push(turns.len() as i32);
+            (0..16).map(|lane| indices.iter().map(|i| read(i + lane)).fold(0, i32::wrapping_add)).collect();
+        wanted.push(indices.len() as i32);
         same(&format!("{low} to {high} by {by}"), &out.finish()?.concat(), &wanted)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The code for less capable processors, each in a process of its own: the level is read once.
+//! The code for less capable CPUs, each in a process of its own: the level is read once.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 
 const LEVEL: &str = "FUSE_CPU_LEVEL";
 
-/// Whether this process runs the code for any processor of the target.
+/// Whether this process runs the code for any CPU of the target.
 pub fn is_baseline() -> bool {
     std::env::var(LEVEL).is_ok_and(|level| level == "baseline")
 }

@@ -1,11 +1,11 @@
 //! The whole language on every element type and every device, against references that know nothing of the compiler.
 //!
 //! `cargo test -p fuse-tests --test numerics [filter]`; the binary also runs by itself on a machine without Rust. It runs
-//! on this CPU, at each level of processor that kernels are built for, and on a GPU where there is one.
+//! on this CPU, at each CPU level that kernels are built for, and on a GPU where there is one.
 //! `NUMERICS_REPORT=1` prints the largest error of every operation that is not exact.
 
-mod ahead;
 mod arrange;
+mod async_copy;
 mod atomic;
 mod cast;
 mod cluster;
@@ -15,7 +15,6 @@ mod devices;
 mod dot;
 mod float;
 mod functions;
-mod group;
 mod integers;
 mod levels;
 mod memory;
@@ -27,6 +26,7 @@ mod shape;
 mod table;
 mod values;
 mod view;
+mod warpgroup_dot;
 
 use libtest_mimic::Arguments;
 
@@ -42,14 +42,14 @@ fn main() {
         arrange::trials(),
         scan::trials(),
         dot::trials(),
-        group::trials(),
+        warpgroup_dot::trials(),
         random::trials(),
         memory::trials(),
         view::trials(),
         atomic::trials(),
         control::trials(),
         integers::trials(),
-        ahead::trials(),
+        async_copy::trials(),
         functions::trials(),
         programs::trials(),
         levels::trials(),

@@ -1,11 +1,11 @@
-//! Masks, bounds and offsets against loops. Every output lies between canaries, so a write outside is seen.
+//! Masks, bounds and offsets against loops. Every output is between canaries, so a write outside is detected.
 
 use dsl_runtime::{DType, Device, Element, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
 use fuse_tests::memory;
 use libtest_mimic::Trial;
 
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::values::{Random, mask};
 
 type Check = fn(&Device) -> Result<(), Failure>;
@@ -36,23 +36,17 @@ pub fn trials() -> Vec<Trial> {
         each!("short_rows", short_rows: i8, u16, f16, f32),
         each!("increment", increment: i32, f16),
         each!("scalars", scalars: bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f16, bf16, f32, f64),
-        vec![
-            ("far", far),
-            ("divided", divided),
-            ("places", grid),
-            ("nothing", nothing),
-            ("lengths", lengths),
-        ],
+        vec![("far", far), ("divided", divided), ("grid", grid), ("nothing", nothing), ("lengths", lengths)],
     ]
     .into_iter()
     .flatten()
     .collect();
-    let trial = |place: Place, (name, check): (&'static str, Check)| {
-        Trial::test(format!("memory::{name}::{place}"), move || Ok(check(&place.device()?)?))
+    let trial = |backend: Backend, (name, check): (&'static str, Check)| {
+        Trial::test(format!("memory::{name}::{backend}"), move || Ok(check(&backend.device()?)?))
     };
-    places()
+    backends()
         .into_iter()
-        .flat_map(|place| checks.clone().into_iter().map(move |check| trial(place, check)))
+        .flat_map(|backend| checks.clone().into_iter().map(move |check| trial(backend, check)))
         .collect()
 }
 
@@ -162,11 +156,11 @@ where
         let index = indices::<I>(count, len);
         let mask = pattern::<bool>(count);
         let other = T::from_bits(0x3c55_7755_4155_5501);
-        let (source, places, masks) =
+        let (source, indices, masks) =
             (Operand::new(device, &x, 1)?, Operand::new(device, &index, 0)?, Operand::new(device, &mask, 0)?);
         let mut outs = [0, 1, 0].map(|shift| Output::<T>::new(device, vec![count], shift));
         let [Ok(plain), Ok(masked), Ok(replaced)] = &mut outs else { return Err("no memory".into()) };
-        let call = memory::gather::<T, I>(&source, &places, &masks, other, plain, masked, replaced);
+        let call = memory::gather::<T, I>(&source, &indices, &masks, other, plain, masked, replaced);
         call.grid(count.div_ceil(128)).launch(device)?;
         let inside = |i: usize| usize::try_from(as_i64(index[i])).is_ok_and(|index| index < len);
         let read = |i: usize| at(&x, i128::from(as_i64(index[i])));
@@ -192,7 +186,7 @@ where
 {
     for (count, len) in [(1, 1), (128, 300), (500, 777)] {
         let x = pattern::<T>(count);
-        // Distinct places, every fifth outside.
+        // Distinct indices, every fifth outside.
         let inside = |i: usize| (i * 379 + 11) % len;
         let outside = indices::<I>(count, len);
         let is_outside = |i: usize| {
@@ -202,10 +196,10 @@ where
             .map(|i| if is_outside(i) { outside[i] } else { I::from_bits(inside(i) as u64) })
             .collect();
         let mask = pattern::<bool>(count);
-        let (source, places, masks) =
+        let (source, indices, masks) =
             (Operand::new(device, &x, 1)?, Operand::new(device, &index, 1)?, Operand::new(device, &mask, 1)?);
         let mut out = Output::<T>::new(device, vec![len], 1)?;
-        memory::scatter::<T, I>(&source, &places, &masks, &mut out)
+        memory::scatter::<T, I>(&source, &indices, &masks, &mut out)
             .grid(count.div_ceil(128))
             .launch(device)?;
         let mut wanted = vec![T::from_bits(Output::<T>::untouched()); len];
@@ -230,8 +224,8 @@ where
         for start in [0, 5, 999, -3, i32::MIN, i32::MAX] {
             let mut out = Output::<T>::new(device, vec![320], 0)?;
             memory::strided::<T>(&source, &mut out, start, stride).grid(5).launch(device)?;
-            let place = |i: i128| i128::from(start) + i * i128::from(stride);
-            let wanted: Vec<T> = (0..320).map(|i| at(&x, place(i))).collect();
+            let index = |i: i128| i128::from(start) + i * i128::from(stride);
+            let wanted: Vec<T> = (0..320).map(|i| at(&x, index(i))).collect();
             same(&format!("from {start} by {stride}"), &out.finish()?.concat(), &wanted)?;
         }
     }
@@ -250,8 +244,8 @@ where
             memory::strided_store::<T>(&source, &mut out, start, stride).grid(5).launch(device)?;
             let mut wanted = vec![T::from_bits(Output::<T>::untouched()); 1000];
             for (i, &value) in x.iter().enumerate() {
-                let place = i128::from(start) + i as i128 * i128::from(stride);
-                if let Some(slot) = usize::try_from(place).ok().and_then(|place| wanted.get_mut(place)) {
+                let index = i128::from(start) + i as i128 * i128::from(stride);
+                if let Some(slot) = usize::try_from(index).ok().and_then(|index| wanted.get_mut(index)) {
                     *slot = value;
                 }
             }
@@ -274,8 +268,8 @@ where
             let mut out = Output::<T>::new(device, vec![n_rows * n_cols], shift)?;
             let call = memory::rows::<T>(&source, &mut out, n_rows as i32, n_cols as i32, stride as i32);
             call.grid((n_rows.div_ceil(8), n_cols.div_ceil(32))).launch(device)?;
-            let place = |i: usize| (i / n_cols * stride + i % n_cols) as i128;
-            let wanted: Vec<T> = (0..n_rows * n_cols).map(|i| at(&x, place(i))).collect();
+            let index = |i: usize| (i / n_cols * stride + i % n_cols) as i128;
+            let wanted: Vec<T> = (0..n_rows * n_cols).map(|i| at(&x, index(i))).collect();
             same(&format!("{n_rows} by {n_cols}, {stride} apart"), &out.finish()?.concat(), &wanted)?;
         }
     }
@@ -295,8 +289,8 @@ where
             let mut taken = false;
             let take: Vec<bool> = (0..=n)
                 .map(|_| {
-                    let turn = random.bits() % 16;
-                    taken = if long { taken ^ (turn == 0) } else { turn < 8 };
+                    let draw = random.bits() % 16;
+                    taken = if long { taken ^ (draw == 0) } else { draw < 8 };
                     taken
                 })
                 .collect();
@@ -442,7 +436,7 @@ where
     same("scalars", &out.finish()?.concat(), &wanted.collect::<Vec<T>>())
 }
 
-/// A program's number times a step: an address does not wrap, a number does.
+/// A program's id times a step: an address does not wrap, a scalar does.
 fn far(device: &Device) -> Result<(), Failure> {
     let x = pattern::<u32>(200);
     let source = Operand::new(device, &x, 0)?;
@@ -450,8 +444,8 @@ fn far(device: &Device) -> Result<(), Failure> {
         let mut out = Output::<u32>::new(device, vec![9 * 32], 0)?;
         let mut products = Output::<i32>::new(device, vec![9], 0)?;
         memory::far(&source, &mut out, &mut products, step).grid(9).launch(device)?;
-        let place = |i: i128| i / 32 * i128::from(step) + i % 32;
-        let wanted: Vec<u32> = (0..288).map(|i| at(&x, place(i))).collect();
+        let index = |i: i128| i / 32 * i128::from(step) + i % 32;
+        let wanted: Vec<u32> = (0..288).map(|i| at(&x, index(i))).collect();
         same(&format!("steps of {step}"), &out.finish()?.concat(), &wanted)?;
         let wanted: Vec<i32> = (0..9).map(|program: i32| program.wrapping_mul(step)).collect();
         same(&format!("products with {step}"), &products.finish()?.concat(), &wanted)?;
@@ -478,7 +472,7 @@ fn divided(device: &Device) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The place that result `which` reads for `value = start + i`.
+/// The backend that result `which` reads for `value = start + i`.
 fn divided_place(which: usize, value: i128, i: i128, by: i128) -> i128 {
     match which {
         0 if by == 0 => 0,

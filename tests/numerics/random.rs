@@ -3,16 +3,17 @@
 use fuse_tests::random::{COUNTS, WAYS, Way};
 use libtest_mimic::{Failed, Trial};
 
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::values::Random;
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
+    for backend in backends() {
         for (i, &way) in WAYS.iter().enumerate() {
-            trials.push(Trial::test(format!("random::stream_{i}::{place}"), move || stream(way, i, place)));
+            trials
+                .push(Trial::test(format!("random::stream_{i}::{backend}"), move || stream(way, i, backend)));
         }
-        trials.push(Trial::test(format!("random::moments::{place}"), move || moments(place)));
+        trials.push(Trial::test(format!("random::moments::{backend}"), move || moments(backend)));
         for &(n, bins, count) in COUNTS {
             let check = move || {
                 let mut random = Random((n + bins) as u64);
@@ -20,7 +21,7 @@ pub fn trials() -> Vec<Trial> {
                     .map(|_| random.below(300) as i64 - 20 + (random.below(2) as i64) * (1 << 40))
                     .collect();
                 let small: Vec<u8> = (0..n).map(|_| random.bits() as u8).collect();
-                let found = count(&place.device()?, &x, &small, 100)?;
+                let found = count(&backend.device()?, &x, &small, 100)?;
                 let bin = |of: &dyn Fn(usize, i64) -> bool| -> Vec<u64> {
                     (0..bins as i64).map(|bin| (0..n).filter(|&i| of(i, bin)).count() as u64).collect()
                 };
@@ -35,7 +36,7 @@ pub fn trials() -> Vec<Trial> {
                     Err(format!("{found:?}, not {wanted:?}").into())
                 }
             };
-            trials.push(Trial::test(format!("random::counts_{n}_{bins}::{place}"), check));
+            trials.push(Trial::test(format!("random::counts_{n}_{bins}::{backend}"), check));
         }
     }
     trials
@@ -73,8 +74,8 @@ fn normal(seed: u64, offset: u64) -> f64 {
     (-2.0 * (1.0 - u).ln()).sqrt() * if offset.is_multiple_of(2) { angle.cos() } else { angle.sin() }
 }
 
-fn stream(way: Way, number: usize, place: Place) -> Result<(), Failed> {
-    let device = place.device()?;
+fn stream(way: Way, number: usize, backend: Backend) -> Result<(), Failed> {
+    let device = backend.device()?;
     let firsts: &[i64] = &[0, 4, 3, 1 << 20, 5_000_000_001, (1 << 34) - 8, i64::MAX - 4095, -6, -4096];
     let (aligned, small) = (number >= 2, number == 3);
     for &first in firsts.iter().filter(|&&first| !aligned || first % 4 == 0 && first >= 0) {
@@ -100,7 +101,7 @@ fn stream(way: Way, number: usize, place: Place) -> Result<(), Failed> {
                 }
                 let (number, wanted) =
                     (f64::from(f32::from_bits(found.normal[i] as u32)), normal(seed, offset));
-                // An angle of up to a turn and a quarter is rounded before its sine is taken.
+                // An angle of up to 450 degrees is rounded before its sine is taken.
                 if (number - wanted).abs() > 8.0 * 2f64.powi(-24) * wanted.abs() + 5.6 * 8.0 * 2f64.powi(-24)
                 {
                     return Err(format!("normal number {offset} is {number}, not {wanted}").into());
@@ -112,9 +113,9 @@ fn stream(way: Way, number: usize, place: Place) -> Result<(), Failed> {
 }
 
 /// Mean, variance and extremes of a million numbers.
-fn moments(place: Place) -> Result<(), Failed> {
+fn moments(backend: Backend) -> Result<(), Failed> {
     let count = 1 << 20;
-    let found = WAYS[0](&place.device()?, 42, 0, count)?;
+    let found = WAYS[0](&backend.device()?, 42, 0, count)?;
     let values =
         |bits: &[u64]| bits.iter().map(|&bits| f64::from(f32::from_bits(bits as u32))).collect::<Vec<f64>>();
     for (values, mean, variance, range) in

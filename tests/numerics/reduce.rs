@@ -1,4 +1,4 @@
-//! Reductions against loops: exact on integers and on floats that are small whole numbers, and with NaN in each place.
+//! Reductions against loops: exact on integers and on floats that are small whole numbers, and with NaN at each position.
 
 use dsl_runtime::DType;
 use fuse_tests::case::Job;
@@ -6,22 +6,22 @@ use fuse_tests::reduce::{Folds, RANK_1, RANK_2, RANK_3, Reduce};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::{integer, show};
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::float::Format;
 use crate::values::{Random, mask};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
+    for backend in backends() {
         for case in [RANK_1, RANK_2, RANK_3].into_iter().flatten() {
-            let name = format!("reduce::{}::{:?}::{}_warps::{place}", case.dtype, case.shape, case.warps);
-            trials.push(Trial::test(name.replace(' ', ""), move || check(case, place)));
+            let name = format!("reduce::{}::{:?}::{}_warps::{backend}", case.dtype, case.shape, case.warps);
+            trials.push(Trial::test(name.replace(' ', ""), move || check(case, backend)));
         }
     }
     trials
 }
 
-fn check(case: &'static Reduce, place: Place) -> Result<(), Failed> {
+fn check(case: &'static Reduce, backend: Backend) -> Result<(), Failed> {
     let elements: usize = case.shape.iter().product();
     let mut inputs = vec![whole_numbers(case.dtype, 5 * elements)];
     if case.dtype.is_float() {
@@ -30,7 +30,7 @@ fn check(case: &'static Reduce, place: Place) -> Result<(), Failed> {
     }
     for input in inputs {
         for shift in [0, 1] {
-            let job = Job { device: place.device()?, operands: vec![input.clone()], shift };
+            let job = Job { device: backend.device()?, operands: vec![input.clone()], shift };
             let folds = (case.run)(&job)?;
             Reference { case, input: &input }.compare(&folds)?;
         }
@@ -52,7 +52,7 @@ fn whole_numbers(dtype: DType, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// A program for each of up to 300 places, which holds NaN in that place and nowhere else.
+/// A program for each of up to 300 positions, with NaN at that position and nowhere else.
 fn one_nan(dtype: DType, elements: usize) -> Vec<u64> {
     let programs = elements.min(300);
     let mut values = whole_numbers(dtype, programs * elements);
@@ -138,7 +138,7 @@ impl Reference<'_> {
     fn same(&self, what: &str, dtype: DType, wanted: u64, found: u64) -> Result<(), Failed> {
         if dtype.is_float() {
             let values = [wanted, found].map(|bits| Format::of(dtype).value(bits));
-            // The sign of a sum that is zero is not promised.
+            // The sign of a sum that is zero is unspecified.
             let zeros = what.starts_with("sum") && values == [0.0, 0.0];
             if zeros || values[0].is_nan() && values[1].is_nan() {
                 return Ok(());

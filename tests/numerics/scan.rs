@@ -5,19 +5,19 @@ use fuse_tests::scan::{IN_PARTS, SCANS, SCANS_DOWN, Scan};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::integer;
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::float::Format;
 use crate::values::{Random, mask};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
+    for backend in backends() {
         for scan in SCANS.iter().chain(SCANS_DOWN) {
             let ([m, n], which) = (scan.shape, if scan.ways.len() == 4 { "all" } else { "down" });
-            let name = format!("scan::{which}::{}::[{m},{n}]::{}_warps::{place}", scan.dtype, scan.warps);
-            trials.push(Trial::test(name, move || check(scan, place)));
+            let name = format!("scan::{which}::{}::[{m},{n}]::{}_warps::{backend}", scan.dtype, scan.warps);
+            trials.push(Trial::test(name, move || check(scan, backend)));
         }
-        trials.push(Trial::test(format!("scan::in_parts::{place}"), move || check(&IN_PARTS, place)));
+        trials.push(Trial::test(format!("scan::in_parts::{backend}"), move || check(&IN_PARTS, backend)));
     }
     trials
 }
@@ -35,7 +35,7 @@ fn lines([m, n]: [usize; 2], way: usize) -> Vec<Vec<usize>> {
     lines
 }
 
-fn check(scan: &'static Scan, place: Place) -> Result<(), Failed> {
+fn check(scan: &'static Scan, backend: Backend) -> Result<(), Failed> {
     let [m, n] = scan.shape;
     let mut random = Random((m * n) as u64);
     let numbers: Vec<i64> = (0..m * n).map(|_| random.below(7) as i64 - 3).collect();
@@ -44,7 +44,7 @@ fn check(scan: &'static Scan, place: Place) -> Result<(), Failed> {
         false => number as u64 & mask(scan.dtype),
     };
     let x = numbers.iter().map(|&number| bits(number)).collect();
-    let job = Job { device: place.device()?, operands: vec![x], shift: 1 };
+    let job = Job { device: backend.device()?, operands: vec![x], shift: 1 };
     let results = (scan.run)(&job)?;
     for (which, result) in results.iter().enumerate() {
         let is_sum = which < scan.ways.len();
@@ -67,7 +67,7 @@ fn check(scan: &'static Scan, place: Place) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A result as a number; sums of 16-bit floats are `f32`.
+/// A result as an `f64`; sums of 16-bit floats are `f32`.
 fn found(scan: &Scan, bits: u64, is_sum: bool) -> f64 {
     use dsl_runtime::DType;
     let dtype = if is_sum && scan.dtype == DType::F16 { DType::F32 } else { scan.dtype };

@@ -5,26 +5,26 @@ use fuse_tests::shape::{CUBES, MATRICES, Moves};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::show;
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::values::{Random, mask};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
+    for backend in backends() {
         for moves in MATRICES.iter().chain(CUBES) {
-            let name = format!("shape::{}::{:?}::{}_warps::{place}", moves.dtype, moves.shape, moves.warps);
-            trials.push(Trial::test(name.replace(' ', ""), move || check(moves, place)));
+            let name = format!("shape::{}::{:?}::{}_warps::{backend}", moves.dtype, moves.shape, moves.warps);
+            trials.push(Trial::test(name.replace(' ', ""), move || check(moves, backend)));
         }
     }
     trials
 }
 
-fn check(moves: &'static Moves, place: Place) -> Result<(), Failed> {
+fn check(moves: &'static Moves, backend: Backend) -> Result<(), Failed> {
     let elements: usize = moves.shape.iter().product();
     let mut random = Random(elements as u64);
     let x: Vec<u64> = (0..elements).map(|_| random.bits() & mask(moves.dtype)).collect();
     for shift in [0, 1] {
-        let job = Job { device: place.device()?, operands: vec![x.clone()], shift };
+        let job = Job { device: backend.device()?, operands: vec![x.clone()], shift };
         let results = (moves.run)(&job)?;
         for (which, result) in results.iter().enumerate() {
             for (i, &found) in result.iter().enumerate() {

@@ -16,28 +16,28 @@ use fuse_tests::case::{Case, Job, Run};
 use fuse_tests::table::CASES;
 
 use crate::compare::{Law, show};
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::values;
 
 /// The bound of a correctly rounded row, in units in the last place.
 const EXACT: f64 = 0.5;
 
-/// The largest error seen, by row, element type and place.
-static ERRORS: Mutex<BTreeMap<(&str, DType, Place), f64>> = Mutex::new(BTreeMap::new());
+/// The largest error seen, by row, element type and backend.
+static ERRORS: Mutex<BTreeMap<(&str, DType, Backend), f64>> = Mutex::new(BTreeMap::new());
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
+    for backend in backends() {
         for case in CASES {
             for run in case.runs {
                 let inexact = case.rows.iter().any(|row| row.ulp_f32 > EXACT);
                 if case.params == 1 && run.dtype == DType::F32 && inexact {
-                    let name = format!("sweep::{}::f32::{place}", case.rows[0].name);
-                    trials.push(Trial::test(name, move || sweep(case, run, place)).with_ignored_flag(true));
+                    let name = format!("sweep::{}::f32::{backend}", case.rows[0].name);
+                    trials.push(Trial::test(name, move || sweep(case, run, backend)).with_ignored_flag(true));
                 }
                 for index in 0..case.rows.len() {
-                    let name = format!("table::{}::{}::{place}", case.rows[index].name, run.dtype);
-                    trials.push(Trial::test(name, move || check(case, run, index, place)));
+                    let name = format!("table::{}::{}::{backend}", case.rows[index].name, run.dtype);
+                    trials.push(Trial::test(name, move || check(case, run, index, backend)));
                 }
             }
         }
@@ -45,8 +45,8 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn check(case: &'static Case, run: &'static Run, index: usize, place: Place) -> Result<(), Failed> {
-    let law = Law { row: &case.rows[index], rule: case.rule, dtype: run.dtype, place };
+fn check(case: &'static Case, run: &'static Run, index: usize, backend: Backend) -> Result<(), Failed> {
+    let law = Law { row: &case.rows[index], rule: case.rule, dtype: run.dtype, backend };
     let dtypes: Vec<DType> = (0..case.params).map(|i| law.operand(i)).collect();
     let mut operands = values::operands(&dtypes, Job::BLOCK);
     let mut worst: f64 = 0.0;
@@ -55,7 +55,7 @@ fn check(case: &'static Case, run: &'static Run, index: usize, place: Place) -> 
         if shift == 1 {
             operands.iter_mut().for_each(|operand| operand.truncate(operand.len() - 37));
         }
-        let job = Job { device: place.device()?, operands: operands.clone(), shift };
+        let job = Job { device: backend.device()?, operands: operands.clone(), shift };
         let results = (run.run)(&job)?;
         count += results[index].len();
         for (i, &found) in results[index].iter().enumerate() {
@@ -83,7 +83,7 @@ fn check(case: &'static Case, run: &'static Run, index: usize, place: Place) -> 
 }
 
 /// Every `f32` on the rows of a case that are not exact.
-fn sweep(case: &'static Case, run: &'static Run, place: Place) -> Result<(), Failed> {
+fn sweep(case: &'static Case, run: &'static Run, backend: Backend) -> Result<(), Failed> {
     const CHUNK: u64 = 1 << 20;
     const CHUNKS: u64 = 1 << 12;
     let next = AtomicU64::new(0);
@@ -95,10 +95,10 @@ fn sweep(case: &'static Case, run: &'static Run, place: Place) -> Result<(), Fai
                 return Ok(());
             }
             let operand = (chunk * CHUNK..(chunk + 1) * CHUNK).collect();
-            let job = Job { device: place.device()?, operands: vec![operand], shift: 0 };
+            let job = Job { device: backend.device()?, operands: vec![operand], shift: 0 };
             let results = (run.run)(&job)?;
             for (row, results) in case.rows.iter().zip(&results).filter(|(row, _)| row.ulp_f32 > EXACT) {
-                let law = Law { row, rule: case.rule, dtype: run.dtype, place };
+                let law = Law { row, rule: case.rule, dtype: run.dtype, backend };
                 let mut worst: f64 = 0.0;
                 for (&bits, &found) in job.operands[0].iter().zip(results) {
                     match law.check(&[bits], found) {
@@ -126,7 +126,7 @@ fn sweep(case: &'static Case, run: &'static Run, place: Place) -> Result<(), Fai
 
 fn record(law: Law, worst: f64) {
     if let Ok(mut errors) = ERRORS.lock() {
-        let seen = errors.entry((law.row.name, law.dtype, law.place)).or_default();
+        let seen = errors.entry((law.row.name, law.dtype, law.backend)).or_default();
         *seen = seen.max(worst);
     }
 }
@@ -138,8 +138,8 @@ pub fn report() -> String {
         CASES.iter().flat_map(|case| case.rows).any(|row| row.name == name && row.ulp_f32 > EXACT)
     };
     if let Ok(errors) = ERRORS.lock() {
-        for ((name, dtype, place), error) in errors.iter().filter(|((name, ..), _)| inexact(name)) {
-            text += &format!("{name:10} {:5} {place:12} {error:6.3} ulp\n", dtype.name());
+        for ((name, dtype, backend), error) in errors.iter().filter(|((name, ..), _)| inexact(name)) {
+            text += &format!("{name:10} {:5} {backend:12} {error:6.3} ulp\n", dtype.name());
         }
     }
     text

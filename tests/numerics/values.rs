@@ -173,7 +173,7 @@ fn product(pools: &[Vec<u64>]) -> Vec<Vec<u64>> {
     })
 }
 
-/// Values where conversions round: the ties between neighbours of the 16-bit floats and of `f32`, their neighbours, and
+/// Values where conversions round: the ties between adjacent 16-bit floats and of `f32`, their neighbors, and
 /// the ends of every integer type.
 pub fn ties(dtype: DType) -> Vec<u64> {
     if !dtype.is_float() {

@@ -1,4 +1,4 @@
-//! Views against loops over indices: every layout, blocks across every edge, and nothing written but what lies inside.
+//! Views against loops over indices: every layout, blocks over every edge, and nothing written outside.
 
 use std::array::from_fn;
 
@@ -7,7 +7,7 @@ use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
 use fuse_tests::view;
 use libtest_mimic::Trial;
 
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::values::{Random, mask};
 
 type Check = fn(&Device) -> Result<(), Failure>;
@@ -35,15 +35,17 @@ pub fn trials() -> Vec<Trial> {
     .into_iter()
     .flatten()
     .collect();
-    let trial = |place: Place, (name, check): (&'static str, Check)| {
-        Trial::test(format!("view::{name}::{place}"), move || Ok(check(&place.device()?)?))
+    let trial = |backend: Backend, (name, check): (&'static str, Check)| {
+        Trial::test(format!("view::{name}::{backend}"), move || Ok(check(&backend.device()?)?))
     };
-    // A processor's versions are not bodies.
+    // The CPU's levels are not specializations.
     let on_gpus: [(&'static str, Check); 1] = [("bodies", bodies)];
-    let more = |place: Place| if place == Place::Cuda { on_gpus.to_vec() } else { vec![] };
-    places()
+    let more = |backend: Backend| if backend == Backend::Cuda { on_gpus.to_vec() } else { vec![] };
+    backends()
         .into_iter()
-        .flat_map(|place| checks.clone().into_iter().chain(more(place)).map(move |check| trial(place, check)))
+        .flat_map(|backend| {
+            checks.clone().into_iter().chain(more(backend)).map(move |check| trial(backend, check))
+        })
         .collect()
 }
 
@@ -169,8 +171,8 @@ impl<const R: usize> Copy<R> {
         let mut out = untouched::<T>(to.len());
         let all: [usize; R] = from_fn(|axis| self.grid[axis] * self.block[axis]);
         for index in indices(all) {
-            if let Some(place) = to.at(plus(index, self.to)) {
-                out[place] = from.at(plus(index, self.from)).map_or(T::default(), |place| x[place]);
+            if let Some(position) = to.at(plus(index, self.to)) {
+                out[position] = from.at(plus(index, self.from)).map_or(T::default(), |position| x[position]);
             }
         }
         out
@@ -314,8 +316,8 @@ fn far(device: &Device) -> Result<(), Failure> {
             for (index, (load, store)) in
                 stores.into_iter().flat_map(|pair| indices([4, 8]).map(move |i| (i, pair)))
             {
-                if let Some(place) = to.at(plus(index, store)) {
-                    wanted[place] = from.at(plus(index, load)).map_or(0, |place| x[place]);
+                if let Some(position) = to.at(plus(index, store)) {
+                    wanted[position] = from.at(plus(index, load)).map_or(0, |position| x[position]);
                 }
             }
             same(&format!("{from:?} at {row}, {col}"), out, &wanted)?;
@@ -339,8 +341,8 @@ where
                     .launch(device)?;
                 let mut wanted = untouched::<T>(to.len());
                 for [row, col] in indices([rows, cols]) {
-                    if let (Some(place), Some(source)) = (to.at([col, row]), from.at([row, col])) {
-                        wanted[place] = x[source];
+                    if let (Some(position), Some(source)) = (to.at([col, row]), from.at([row, col])) {
+                        wanted[position] = x[source];
                     }
                 }
                 same(&format!("{from:?} to {to:?}"), out, &wanted)?;
@@ -366,8 +368,8 @@ where
                 .grid(rows.div_ceil(4))
                 .launch(device)?;
             let row = |row: usize| {
-                let places = (0..cols).filter_map(move |col| from.at([row as i128, col as i128]));
-                places.map(|place| (place * 7 % 13) as f64).collect::<Vec<_>>()
+                let positions = (0..cols).filter_map(move |col| from.at([row as i128, col as i128]));
+                positions.map(|position| (position * 7 % 13) as f64).collect::<Vec<_>>()
             };
             let sums: Vec<T> =
                 (0..rows).map(|i| T::from_f64(row(i).iter().fold(0.0, |sum, value| sum + value))).collect();
@@ -392,8 +394,8 @@ where
                 .grid((shape[0].div_ceil(4), shape[1].div_ceil(16)))
                 .launch(device)?;
             let mut wanted = x.clone();
-            for place in indices(shape).filter_map(|index| layout.at(index)) {
-                wanted[place] = T::from_f64((place * 7 % 13 + 2) as f64);
+            for position in indices(shape).filter_map(|index| layout.at(index)) {
+                wanted[position] = T::from_f64((position * 7 % 13 + 2) as f64);
             }
             same(&format!("{layout:?}"), out, &wanted)?;
         }
@@ -420,10 +422,12 @@ where
             let count = |i: usize| i * 7 % 13;
             let mut wanted = start.clone();
             for [row, col] in indices([4, 16]) {
-                let Some(place) = layout.at([row + i128::from(at), col + i128::from(at)]) else { continue };
+                let Some(position) = layout.at([row + i128::from(at), col + i128::from(at)]) else {
+                    continue;
+                };
                 let own = (row * 16 + col) as usize;
                 let sum = (0..PROGRAMS).map(|program| count(program * 64 + own)).sum::<usize>();
-                wanted[place] = T::from_f64((count(place) + sum) as f64);
+                wanted[position] = T::from_f64((count(position) + sum) as f64);
             }
             same(&format!("{layout:?} at {at}"), total, &wanted)?;
             // Every program saw its element before its own addition; those outside of the view are 0.
@@ -453,11 +457,11 @@ fn numbers(device: &Device) -> Result<(), Failure> {
         view::numbers(layout.of(&operand)?, &mut out).grid(1).launch(device)?;
         let found: Vec<i64> = typed(&out.finish()?.concat());
         let wanted = layout.shape.iter().chain(&layout.strides);
-        for (place, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
+        for (position, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
             // Along an axis of one element, and in an empty view, any stride does.
-            let counts = place < 3 || layout.shape[place - 3] > 1 && !layout.shape.contains(&0);
+            let counts = position < 3 || layout.shape[position - 3] > 1 && !layout.shape.contains(&0);
             if counts && found != wanted as i64 {
-                return Err(format!("{layout:?}: number {place} is {found}").into());
+                return Err(format!("{layout:?}: number {position} is {found}").into());
             }
         }
     }
@@ -472,7 +476,8 @@ fn last_column(device: &Device) -> Result<(), Failure> {
             let mut out = Output::<i32>::new(device, vec![shape[0]], 0)?;
             let column = ViewMut::new(&mut out, [shape[0], 1])?;
             view::last_column(from.of(&operand)?, column).grid(shape[0].div_ceil(8)).launch(device)?;
-            let value = |row: usize| from.at([row as i128, shape[1] as i128 - 1]).map_or(0, |place| x[place]);
+            let value =
+                |row: usize| from.at([row as i128, shape[1] as i128 - 1]).map_or(0, |position| x[position]);
             let wanted: Vec<i32> = (0..shape[0]).map(value).collect();
             same(&format!("{from:?}"), out, &wanted)?;
         }
@@ -480,7 +485,7 @@ fn last_column(device: &Device) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which body a launch takes, and what it says of the faster one.
+/// Which specialization a launch takes, and why not the faster one.
 fn bodies(device: &Device) -> Result<(), Failure> {
     let x = vec![0.0f32; 2000];
     let near = Layout { shape: [16, 64], strides: [64, 1] };

@@ -1,36 +1,46 @@
-//! Products of blocks of views: whole numbers, bit for bit, whatever the tiles, warps, stages and turns.
+//! Warpgroup dots of blocks of views: whole numbers, bit for bit, whatever the tiles, warps, stages and trip counts.
 
 use fuse_tests::case::Job;
-use fuse_tests::group::{
-    ADDED, AGAIN, AGAIN_IN_THREE, Added, Again, BYTES, Bytes, TURNED, TURNED_IN_THREE, Turned,
+use fuse_tests::warpgroup_dot::{
+    ACCUMULATED_DOTS, AccumulatedDots, BYTE_DOTS, ByteDots, MASKED_ATTENTION, MASKED_ATTENTION_3_WARPGROUPS,
+    MaskedAttention, REPEATED, REPEATED_3_WARPGROUPS, RepeatedDot,
 };
 use libtest_mimic::{Failed, Trial};
 
-use crate::devices::{Place, places};
+use crate::devices::{Backend, backends};
 use crate::dot::{Matrix, exactly, whole};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
-    for place in places() {
-        for added in ADDED {
-            let Added { dtype, tile: [m, n, k], transposed: [left, right], warps, stages, .. } = added;
-            let marks = [left, right].map(|transposed| if *transposed { "t" } else { "" });
+    for backend in backends() {
+        for added in ACCUMULATED_DOTS {
+            let AccumulatedDots {
+                dtype,
+                tile: [m, n, k],
+                transposed: [a_transposed, b_transposed],
+                warps,
+                stages,
+                ..
+            } = added;
+            let marks = [a_transposed, b_transposed].map(|transposed| if *transposed { "t" } else { "" });
             let name = format!("{dtype}::[{m},{k}]{}x[{k},{n}]{}::{warps}x{stages}", marks[0], marks[1]);
-            trials.push(Trial::test(format!("group::{name}::{place}"), move || check_added(added, place)));
+            trials.push(Trial::test(format!("warpgroup_dot::{name}::{backend}"), move || {
+                check_added(added, backend)
+            }));
         }
-        for again in AGAIN.iter().chain(AGAIN_IN_THREE) {
-            let name = format!("group::again::{:?}::{place}", again.tile);
-            trials.push(Trial::test(name, move || check_again(again, place)));
+        for again in REPEATED.iter().chain(REPEATED_3_WARPGROUPS) {
+            let name = format!("warpgroup_dot::again::{:?}::{backend}", again.tile);
+            trials.push(Trial::test(name, move || check_again(again, backend)));
         }
-        for bytes in BYTES {
-            let Bytes { dtype, tile: [m, n, k], warps, stages, .. } = bytes;
-            let name = format!("group::{dtype}::[{m},{k}]x[{k},{n}]t::{warps}x{stages}::{place}");
-            trials.push(Trial::test(name, move || check_bytes(bytes, place)));
+        for bytes in BYTE_DOTS {
+            let ByteDots { dtype, tile: [m, n, k], warps, stages, .. } = bytes;
+            let name = format!("warpgroup_dot::{dtype}::[{m},{k}]x[{k},{n}]t::{warps}x{stages}::{backend}");
+            trials.push(Trial::test(name, move || check_bytes(bytes, backend)));
         }
-        for turned in TURNED.iter().chain(TURNED_IN_THREE) {
-            let Turned { dtype, tile: [m, n, d], falling, .. } = turned;
-            let name = format!("group::turned::{dtype}::[{m},{n},{d}]::{falling}::{place}");
-            trials.push(Trial::test(name, move || check_turned(turned, place)));
+        for turned in MASKED_ATTENTION.iter().chain(MASKED_ATTENTION_3_WARPGROUPS) {
+            let MaskedAttention { dtype, tile: [m, n, d], falling, .. } = turned;
+            let name = format!("warpgroup_dot::turned::{dtype}::[{m},{n},{d}]::{falling}::{backend}");
+            trials.push(Trial::test(name, move || check_turned(turned, backend)));
         }
     }
     trials
@@ -42,26 +52,27 @@ fn many([m, n]: [usize; 2]) -> [usize; 2] {
     [each * m - 8, each * n]
 }
 
-/// No turn, one and three.
-fn check_again(again: &'static Again, place: Place) -> Result<(), Failed> {
+/// No iteration, one and three.
+fn check_again(again: &'static RepeatedDot, backend: Backend) -> Result<(), Failed> {
     let [m, n] = many(again.tile);
     let (a, b) = (whole(m, 64, 4, 1), whole(64, n, 4, 2));
-    let product = a.times(&b, [m, n, 64]);
+    let dot = a.times(&b, [m, n, 64]);
     let operands: Vec<_> = [a, b].iter().map(|matrix| matrix.bits(dsl_runtime::DType::BF16)).collect();
     for count in [0, 1, 3] {
-        let job = Job { device: place.device()?, operands: operands.clone(), shift: 0 };
+        let job = Job { device: backend.device()?, operands: operands.clone(), shift: 0 };
         let found = (again.run)(&job, [m, n], count)?.concat();
-        let wanted = product.map(|x| count as f64 * x);
-        let told = |error: Failed| format!("{count} times: {}", error.message().unwrap_or_default());
-        exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(told)?;
+        let wanted = dot.map(|x| count as f64 * x);
+        let with_case = |error: Failed| format!("{count} times: {}", error.message().unwrap_or_default());
+        exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(with_case)?;
     }
     Ok(())
 }
 
-/// Whole tiles, and tiles that are cut by as much as copies of whole pieces allow, and by less; no turn, one, as many as
+/// Whole tiles, and tiles that are cut by as much as copies of whole chunks allow, and by less; no iteration, one, as many as
 /// there are stages less one, and more.
-fn check_added(added: &'static Added, place: Place) -> Result<(), Failed> {
-    let Added { dtype, tile: [m, n, k], transposed: [left, right], stages, .. } = *added;
+fn check_added(added: &'static AccumulatedDots, backend: Backend) -> Result<(), Failed> {
+    let AccumulatedDots { dtype, tile: [m, n, k], transposed: [a_transposed, b_transposed], stages, .. } =
+        *added;
     let sizes = [
         ([m, n, k], k),
         ([m, n, k], 0),
@@ -74,29 +85,33 @@ fn check_added(added: &'static Added, place: Place) -> Result<(), Failed> {
     for (i, (size, limit)) in sizes.into_iter().enumerate() {
         let [m, n, k] = size;
         let (a, b, c) = (whole(m, k, 4, 1), whole(k, n, 4, 2), whole(m, n, 100, 3));
-        let product = |limit: usize| {
+        let dot = |limit: usize| {
             let limit = limit.min(k);
             let a = Matrix::new(m, limit, |row, i| a.at(row, i));
             a.times(&Matrix::new(limit, n, |i, column| b.at(i, column)), [m, n, limit])
         };
-        let wanted = product(limit).plus(&product(added.tile[2]).map(|x| 0.5 * x)).plus(&c);
+        let wanted = dot(limit).plus(&dot(added.tile[2]).map(|x| 0.5 * x)).plus(&c);
         let of =
             |matrix: &Matrix, transposed: bool| if transposed { matrix.transposed() } else { matrix.clone() };
         for shift in [0, 1] {
-            let operands =
-                vec![of(&a, left).bits(dtype), of(&b, right).bits(dtype), c.bits(dsl_runtime::DType::F32)];
-            let job = Job { device: place.device()?, operands, shift };
+            let operands = vec![
+                of(&a, a_transposed).bits(dtype),
+                of(&b, b_transposed).bits(dtype),
+                c.bits(dsl_runtime::DType::F32),
+            ];
+            let job = Job { device: backend.device()?, operands, shift };
             let found = (added.run)(&job, size, limit)?.concat();
-            let told = |error: Failed| format!("{i}, shift {shift}: {}", error.message().unwrap_or_default());
-            exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(told)?;
+            let with_case =
+                |error: Failed| format!("{i}, shift {shift}: {}", error.message().unwrap_or_default());
+            exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(with_case)?;
         }
     }
     Ok(())
 }
 
-/// As with more bytes each. What products are added to has more digits than the sums of 8-bit floats in a tensor core.
-fn check_bytes(bytes: &'static Bytes, place: Place) -> Result<(), Failed> {
-    let Bytes { dtype, sum, tile: [m, n, k], stages, .. } = *bytes;
+/// As with more bytes each. The outer accumulator has more digits than that of 8-bit floats in a tensor core.
+fn check_bytes(bytes: &'static ByteDots, backend: Backend) -> Result<(), Failed> {
+    let ByteDots { dtype, acc, tile: [m, n, k], stages, .. } = *bytes;
     let sizes = [
         ([m, n, k], k),
         ([m, n, k], 0),
@@ -108,59 +123,60 @@ fn check_bytes(bytes: &'static Bytes, place: Place) -> Result<(), Failed> {
     for (i, (size, limit)) in sizes.into_iter().enumerate() {
         let [m, n, k] = size;
         let (a, b, c) = (whole(m, k, 4, 1), whole(k, n, 4, 2), whole(m, n, 1 << 20, 3));
-        let product = |limit: usize| {
+        let dot = |limit: usize| {
             let limit = limit.min(k);
             let a = Matrix::new(m, limit, |row, i| a.at(row, i));
             a.times(&Matrix::new(limit, n, |i, column| b.at(i, column)), [m, n, limit])
         };
-        let wanted = product(limit).plus(&product(bytes.tile[2])).plus(&c);
+        let wanted = dot(limit).plus(&dot(bytes.tile[2])).plus(&c);
         for shift in [0, 1] {
-            let operands = vec![a.bits(dtype), b.transposed().bits(dtype), c.bits(sum)];
-            let job = Job { device: place.device()?, operands, shift };
+            let operands = vec![a.bits(dtype), b.transposed().bits(dtype), c.bits(acc)];
+            let job = Job { device: backend.device()?, operands, shift };
             let found = (bytes.run)(&job, size, limit)?.concat();
-            let told = |error: Failed| format!("{i}, shift {shift}: {}", error.message().unwrap_or_default());
-            exactly(&wanted, &found, sum).map_err(told)?;
+            let with_case =
+                |error: Failed| format!("{i}, shift {shift}: {}", error.message().unwrap_or_default());
+            exactly(&wanted, &found, acc).map_err(with_case)?;
         }
     }
     Ok(())
 }
 
-fn check_turned(turned: &'static Turned, place: Place) -> Result<(), Failed> {
-    let Turned { dtype, tile: [m, n, d], falling, .. } = *turned;
+fn check_turned(turned: &'static MaskedAttention, backend: Backend) -> Result<(), Failed> {
+    let MaskedAttention { dtype, tile: [m, n, d], falling, .. } = *turned;
     for [rows, count] in [[m, n], [m + 3, 3 * n + 5], [2 * m, 1], [3 * m - 1, 5 * n], [9600, n + 3]] {
         // Products are small enough for eight bits, and halves of sums for a float's.
         let matrices = [(rows, 1), (count, 1), (count, 3)]
             .map(|(rows, limit)| [1, 2].map(|batch| whole(rows, d, limit, (batch * rows + limit) as u64)));
         let batches = [0, 1].map(|batch| {
             let [a, b, c] = [0, 1, 2].map(|which| &matrices[which][batch]);
-            let products = a.times(&b.transposed(), [rows, count, d]);
-            sums(&products, c, (m, n, falling))
+            let scores = a.times(&b.transposed(), [rows, count, d]);
+            sums(&scores, c, (m, n, falling))
         });
         let wanted = Matrix::new(2 * rows, d, |row, column| batches[row / rows].at(row % rows, column));
         for shift in [0, 1] {
             let operands = matrices.iter().map(|both| both.iter().flat_map(|one| one.bits(dtype)).collect());
-            let job = Job { device: place.device()?, operands: operands.collect(), shift };
+            let job = Job { device: backend.device()?, operands: operands.collect(), shift };
             let found = (turned.run)(&job, [rows, count])?.concat();
-            let told = |error: Failed| {
+            let with_case = |error: Failed| {
                 format!("{rows} and {count} rows, shift {shift}: {}", error.message().unwrap_or_default())
             };
-            exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(told)?;
+            exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(with_case)?;
         }
     }
     Ok(())
 }
 
 /// The rows of one batch.
-fn sums(products: &Matrix, c: &Matrix, (m, n, falling): (usize, usize, bool)) -> Matrix {
-    let (rows, count) = (products.rows(), c.rows());
+fn sums(scores: &Matrix, c: &Matrix, (m, n, falling): (usize, usize, bool)) -> Matrix {
+    let (rows, count) = (scores.rows(), c.rows());
     Matrix::new(rows, c.columns(), |row, column| {
         let first = row / m * m;
         let end = if falling { count.saturating_sub(first) } else { count };
-        let mut sum = 0.0;
+        let mut acc = 0.0;
         for start in (0..end).step_by(n) {
             let keys = (start..count.min(start + n)).filter(|&key| start + n <= first || key <= row);
-            sum = sum * 0.5 + keys.map(|key| products.at(row, key) * (c.at(key, column) + 1.0)).sum::<f64>();
+            acc = acc * 0.5 + keys.map(|key| scores.at(row, key) * (c.at(key, column) + 1.0)).sum::<f64>();
         }
-        sum
+        acc
     })
 }

@@ -1,4 +1,4 @@
-//! Elements brought to other places: flips, joins, slices, look-ups and orders, at every number of warps.
+//! Rearranged elements: flips, joins, slices, look-ups and orders, at every warp count.
 
 use dsl_runtime::prelude::*;
 
@@ -58,7 +58,7 @@ macro_rules! orders {
     ($($elem:ident, [$m:tt, $n:tt], $k:tt, $warps:tt;)*) => {
         #[fuse_kernel(configs = [$({ T: $elem, M: $m, N: $n, K: $k, WARPS: $warps, num_warps: $warps }),*])]
         fn ordered<T: Number, const M: usize, const N: usize, const K: usize, const WARPS: usize>(
-            x: &[T], out: &mut [T], places: &mut [i32],
+            x: &[T], out: &mut [T], positions: &mut [i32],
         ) {
             let (rows, cols) = (tl::arange(0, M), tl::arange(0, N));
             let same = rows.col() * N + cols.row();
@@ -66,11 +66,11 @@ macro_rules! orders {
             let x = tl::load(x + same);
             tl::store(out + same, tl::sort(x, 1));
             tl::store(out + M * N + same, tl::sort(x, 0, true));
-            tl::store(places + same, tl::argsort(x, 1));
-            tl::store(places + M * N + same, tl::argsort(x, 0, true));
+            tl::store(positions + same, tl::argsort(x, 1));
+            tl::store(positions + M * N + same, tl::argsort(x, 0, true));
             let (values, at) = tl::topk(x, K, 1);
             tl::store(out + 2 * M * N + first, values);
-            tl::store(places + 2 * M * N + first, at);
+            tl::store(positions + 2 * M * N + first, at);
         }
 
         /// What comes first, `k` of each row, is part of what each gives.
@@ -80,9 +80,9 @@ macro_rules! orders {
                 let x = job.operand::<$elem>(0)?;
                 let parts = vec![$m * $n, $m * $n, $m * $k];
                 let mut out = Output::<$elem>::new(&job.device, parts.clone(), job.shift)?;
-                let mut places = Output::<i32>::new(&job.device, parts, job.shift)?;
-                ordered::<$elem, $m, $n, $k, $warps>(&x, &mut out, &mut places).grid(1).launch(&job.device)?;
-                Ok(out.finish()?.into_iter().chain(places.finish()?).collect())
+                let mut positions = Output::<i32>::new(&job.device, parts, job.shift)?;
+                ordered::<$elem, $m, $n, $k, $warps>(&x, &mut out, &mut positions).grid(1).launch(&job.device)?;
+                Ok(out.finish()?.into_iter().chain(positions.finish()?).collect())
             },
         }, $k)),*];
     };

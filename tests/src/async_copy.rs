@@ -1,5 +1,5 @@
-//! What loops copy ahead on a GPU: however many turns are in flight, the result is the same. Products of whole numbers
-//! are kept modulo 2^32, so that every element that was read counts: their overflows are not reported.
+//! Software-pipelined loads on a GPU: however many iterations are in flight, the result is the same. Products of integers
+//! are modulo 2^32, so that every element that was read counts: their overflows are not reported.
 
 use dsl_runtime::prelude::*;
 
@@ -92,7 +92,7 @@ pub fn nested<const STAGES: usize>(x: &[i32], y: &[i16], out: &mut [i32], rows: 
     tl::store(out + 1280, largest);
 }
 
-/// What cannot be copied ahead beside what can: places that were loaded or carried, and what an earlier turn wrote.
+/// Loads that cannot be pipelined beside those that can: offsets that were loaded or carried, and memory that an earlier iteration wrote.
 #[fuse_kernel(
     configs = [
         { STAGES: 0 },
@@ -116,8 +116,8 @@ pub fn chased<const STAGES: usize>(x: &[i32], index: &[i32], out: &mut [i32], to
     tl::store(totals + lanes, total);
 }
 
-/// One long row after the other: what is copied ahead takes more shared memory than a ring may have to spare, so that a
-/// turn's part is filled anew when the turn has read it, which is after a reduction here.
+/// One long row after the other: the pending copies take more shared memory than a ring may have to spare, so that an
+/// iteration's buffer slot is refilled when the iteration has read it, which is after a reduction here.
 #[fuse_kernel(STAGES = [1, 2, 4, 5], num_stages = STAGES, num_warps = 8, unreported)]
 pub fn long_rows<const STAGES: usize>(
     x: &[i32],
@@ -139,7 +139,7 @@ pub fn long_rows<const STAGES: usize>(
     }
 }
 
-/// Pointers that loops move on: by a stride, by numbers forward and back in one iteration, in a loop in a loop, and by another
+/// Pointers that loops move on: by a stride, by scalars forward and back in one iteration, in a loop in a loop, and by another
 /// amount for each element. The first one is used behind its loop.
 #[fuse_kernel(STAGES = [1, 3], num_stages = STAGES, unreported)]
 pub fn moved<const STAGES: usize>(x: &[i32], out: &mut [i32], n: i32, stride: i32) {

@@ -2,7 +2,7 @@
 
 use dsl_runtime::prelude::*;
 
-/// Adds 1 to the element that each index names and takes the number that was there: a ticket. Indices outside the slice
+/// Adds 1 to the element that each index names and takes the old value: a ticket. Indices outside the slice
 /// and those masked off take 0 and change nothing. The tile may be smaller than a warp or the block.
 #[fuse_kernel(T = [i32, u32, i64, u64], BLOCK = [4, 32, 512], num_warps = 4, unreported)]
 pub fn tickets<T: Integer, const BLOCK: usize>(
@@ -13,8 +13,8 @@ pub fn tickets<T: Integer, const BLOCK: usize>(
 ) {
     let i = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let at = tl::load(index + i, true, -1);
-    let before = tl::atomic_add(counts + at, 1, tl::load(mask + i)).sem("relaxed");
-    tl::store(taken + i, before);
+    let old = tl::atomic_add(counts + at, 1, tl::load(mask + i)).sem("relaxed");
+    tl::store(taken + i, old);
 }
 
 /// The same without asking for the tickets.
@@ -24,22 +24,22 @@ pub fn counted<T: Number, const BLOCK: usize>(index: &[i32], mask: &[bool], coun
     tl::atomic_add(counts + tl::load(index + i, true, -1), 1, tl::load(mask + i));
 }
 
-/// Sums of rows, which every lane of a warp holds, added up over programs; and one number of the whole program.
+/// Sums of rows, replicated in every lane of a warp, added up over programs; and one scalar of the whole program.
 #[fuse_kernel(configs = [{ WARPS: 1, num_warps: 1 }, { WARPS: 4, num_warps: 4 }])]
-pub fn row_sums<const WARPS: usize>(x: &[i32], rows: &mut [i32], before: &mut [i32], total: &mut [i64]) {
+pub fn row_sums<const WARPS: usize>(x: &[i32], rows: &mut [i32], old: &mut [i32], total: &mut [i64]) {
     let row = tl::arange(0, 8);
     let program = tl::program_id(0);
     let x = tl::load(x + program * 256 + row.col() * 32 + tl::arange(0, 32).row());
     let sums = tl::sum(x, 1);
-    tl::store(before + program * 8 + row, tl::atomic_add(rows + row, sums));
+    tl::store(old + program * 8 + row, tl::atomic_add(rows + row, sums));
     tl::atomic_add(total, tl::sum(sums) as i64).sem("relaxed");
 }
 
-/// A place for each program, in the order in which they come.
+/// A queue slot for each program, in the order in which they arrive.
 #[fuse_kernel(num_warps = 4)]
 pub fn queue(next: &mut [u32], order: &mut [i32]) {
-    let place = tl::atomic_add(next, 1u32);
-    tl::store(order + place, tl::program_id(0));
+    let slot = tl::atomic_add(next, 1u32);
+    tl::store(order + slot, tl::program_id(0));
 }
 
 /// The extremes of what all programs have, and what became of the last element.

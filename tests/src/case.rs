@@ -14,7 +14,7 @@ pub type Results = Result<Vec<Vec<u64>>, Failure>;
 
 /// How operand types determine the result's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rule {
+pub enum TypeRule {
     /// All operands of one type, which is the result's.
     Same,
     /// All operands of one type; the result is `bool`.
@@ -36,7 +36,7 @@ pub enum Subnormal {
 /// Rows of the table that one kernel computes.
 #[derive(Debug)]
 pub struct Case {
-    pub rule: Rule,
+    pub rule: TypeRule,
     pub params: usize,
     pub rows: &'static [Row],
     /// One for each element type of the rows' class; gives the rows' results in order.
@@ -125,7 +125,7 @@ pub struct Job {
     pub device: Device,
     /// Of one length.
     pub operands: Vec<Vec<u64>>,
-    /// By how many elements inputs and outputs lie off the start of their buffers.
+    /// By how many elements inputs and outputs are shifted from the start of their buffers.
     pub shift: usize,
 }
 
@@ -180,7 +180,7 @@ impl<'a, T: Bits> From<&'a Operand<T>> for Slice<'a, T> {
     }
 }
 
-/// What lies around every input and output, and in every output before the launch.
+/// The canary around every input and output, and in every output before the launch.
 const CANARY: u64 = 0x5a5a_a5a5_5a5a_a55b;
 
 /// Canaries on either side of an output; keeps the output 64-byte aligned when nothing is shifted.
@@ -216,7 +216,7 @@ impl<T: Bits> Output<T> {
         T::from_bits(CANARY).bits()
     }
 
-    /// What was written, part by part; an error if anything lies outside.
+    /// What was written, part by part; an error if anything outside was written.
     pub fn finish(self) -> Results {
         let all = untyped(&self.buffer.download()?);
         let len: usize = self.parts.iter().sum();

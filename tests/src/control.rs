@@ -39,7 +39,7 @@ pub fn sum_rows_hinted(x: &[i32], out: &mut [i32], low: i64, high: i64, step: i6
     tl::store(out + 128, inclusive as i32);
 }
 
-/// The turns of `low..=high` by `step`, and the sum of its numbers, in both integers.
+/// The trip count of `low..=high` by `step`, and the sum of its values, in both integers.
 #[fuse_kernel(unreported)]
 pub fn closed(
     out: &mut [i64],
@@ -50,34 +50,34 @@ pub fn closed(
     high_wide: i64,
     step_wide: i64,
 ) {
-    let (mut turns, mut sum) = (0i64, 0i64);
+    let (mut iterations, mut sum) = (0i64, 0i64);
     for i in (low..=high).step_by(step) {
-        turns += 1;
+        iterations += 1;
         sum += i as i64;
     }
-    tl::store(out + 0, turns);
+    tl::store(out + 0, iterations);
     tl::store(out + 1, sum);
-    let (mut turns, mut sum) = (0i64, 0i64);
+    let (mut iterations, mut sum) = (0i64, 0i64);
     for i in (low_wide..=high_wide).step_by(step_wide) {
-        turns += 1;
+        iterations += 1;
         sum += i;
     }
-    tl::store(out + 2, turns);
+    tl::store(out + 2, iterations);
     tl::store(out + 3, sum);
 }
 
 /// Parts of tuples, assignments in arms and to several variables at once, and complements of unsigned constants:
-/// `n` turns of Euclid's algorithm and what each turn was.
+/// `n` iterations of Euclid's algorithm and what each iteration was.
 #[fuse_kernel(unreported)]
 pub fn parts(pairs: &[u32], out: &mut [u32], n: i32) {
     let mut pair = (tl::load(pairs + 0), tl::load(pairs + 1));
     let (mut steps, mut odd, mut even) = (0u32, 0u32, 0u32);
-    for turn in 0..n {
+    for iteration in 0..n {
         if pair.1 != 0 {
             pair = (pair.1, pair.0 % pair.1);
             steps += 1;
         }
-        match turn % 2 {
+        match iteration % 2 {
             0 => even += pair.0,
             _ => odd = odd * 3 + pair.0,
         }
@@ -92,7 +92,7 @@ pub fn parts(pairs: &[u32], out: &mut [u32], n: i32) {
     tl::store(out + 4, low);
 }
 
-/// Values that trade places in each turn: a lost copy would show.
+/// Values that are swapped in each iteration: a lost copy would show.
 #[fuse_kernel(T = [i32, f32])]
 pub fn rotate<T: Number>(x: &[T], out: &mut [T], n: i32) {
     let lanes = tl::arange(0, 32);
@@ -119,18 +119,18 @@ pub fn rotate<T: Number>(x: &[T], out: &mut [T], n: i32) {
 #[fuse_kernel]
 pub fn triangle(out: &mut [i32], n: i32) {
     let mut total = 0;
-    let mut turns = tl::zeros::<i32>([32]);
+    let mut iterations = tl::zeros::<i32>([32]);
     for i in 0..n {
         for j in 0..i {
             for k in j..i {
                 total += i * 100 + j * 10 + k;
-                turns += 1;
+                iterations += 1;
             }
             total -= 1;
         }
     }
     tl::store(out + 0, total);
-    tl::store(out + 1 + tl::arange(0, 32), turns);
+    tl::store(out + 1 + tl::arange(0, 32), iterations);
 }
 
 /// Branches on scalars, with and without an `else`, as values and as statements.
@@ -213,7 +213,7 @@ pub fn uneven<const WARPS: usize>(x: &[i32], out: &mut [i32]) {
     tl::store(out + program, total);
 }
 
-/// Two reductions in each turn of a loop, and a tile that moves between layouts: their scratch memory is used again.
+/// Two reductions in each iteration of a loop, and a tile that changes its layout: their scratch memory is used again.
 #[fuse_kernel(WARPS = [1, 4, 16], num_warps = WARPS, unreported)]
 pub fn reused<const WARPS: usize>(x: &[i32], out: &mut [i32], n: i32) {
     let by_row = tl::arange(0, 32).col() * 32 + tl::arange(0, 32).row();
@@ -246,7 +246,7 @@ pub fn compound<T: Integer>(x: &[T], y: &[T], out: &mut [T]) {
     tl::store(out + lanes, z);
 }
 
-/// A loop of constants, and literals that take their type from what they meet.
+/// A loop of constants, and literals that take the type of the other operand.
 #[fuse_kernel(T = [f16, bf16, f32, f64])]
 pub fn literals<T: Float>(out: &mut [T]) {
     let lanes = tl::arange(0, 16);
@@ -255,7 +255,7 @@ pub fn literals<T: Float>(out: &mut [T]) {
         total += tl::full([16], i + 1).to::<T>() * 0.5;
     }
     tl::store(out + lanes, total);
-    // Just above the tie between two neighbours, in f16 and in bf16.
+    // Just above the tie between two adjacent values, in f16 and in bf16.
     tl::store(out + 16 + lanes, tl::full::<T>([16], 1.00048828125000022));
     tl::store(out + 32 + lanes, tl::full::<T>([16], 1.00390625000000022));
     tl::store(out + 48 + lanes, tl::full::<T>([16], 0.1));

@@ -101,7 +101,7 @@ orders!(i32, i64, u32);
 
 /// A kernel that finds positions along each axis of a tile and in all of it.
 #[derive(Debug)]
-pub struct Places {
+pub struct ArgReductions {
     pub dtype: DType,
     pub shape: [usize; 2],
     pub warps: usize,
@@ -149,7 +149,7 @@ macro_rules! places {
             tl::store(flags + 2 * M + flag, tl::xor_sum(above, 1));
         }
 
-        pub static PLACES: &[Places] = &[$(Places {
+        pub static ARG_REDUCTIONS: &[ArgReductions] = &[$(ArgReductions {
             dtype: <$elem as Element>::DTYPE, shape: [$m, $n], warps: $warps,
             run: |job| {
                 let programs = job.operands[0].len() / ($m * $n);
@@ -228,7 +228,7 @@ pub mod shared {
         }
     }
 
-    /// Along both axes of a tile of 32 rows of 64, of which the first `n` count. Every thread that holds a result holds
+    /// Along both axes of a tile of 32 rows of 64, of which the first `n` count. Every thread with a result has
     /// the same one: the branch on it would hang otherwise.
     #[fuse_kernel(FORM = [Form::Mean, Form::Variance, Form::Count], WARPS = [4, 32], num_warps = WARPS)]
     pub fn of_rows<const FORM: u32, const WARPS: usize>(x: &[f32], out: &mut [f32], n: i32) {
@@ -256,7 +256,7 @@ pub mod shared {
             return;
         }
         let lanes = tl::arange(0, 16);
-        let mut turns = tl::zeros::<i32>([16]);
+        let mut iterations = tl::zeros::<i32>([16]);
         for i in 0..program {
             if i % 3 == 1 {
                 continue;
@@ -267,15 +267,15 @@ pub mod shared {
                 if j == i {
                     break;
                 }
-                turns += lanes * j;
-                if tl::sum(turns, 0) > 20000 {
+                iterations += lanes * j;
+                if tl::sum(iterations, 0) > 20000 {
                     tl::store(out + 1, i * 100 + j);
                     return;
                 }
             }
             tl::store(out + 2 + i, j);
         }
-        tl::store(out + 40 + lanes, turns);
+        tl::store(out + 40 + lanes, iterations);
         tl::store(out, 1);
     }
 }

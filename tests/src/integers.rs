@@ -2,8 +2,8 @@
 
 use dsl_runtime::prelude::*;
 
-/// Comparisons of an argument, of the same number loaded, and of it carried by a loop, each with 7 more, and what a
-/// store makes of the number.
+/// Comparisons of an argument, of the same scalar loaded, and of it carried by a loop, each with 7 more, and what a
+/// store makes of it.
 #[fuse_kernel(unreported)]
 pub fn comparisons(x: &[i32], out: &mut [i32], n: i32) {
     let lane = tl::arange(0, 16);
@@ -51,16 +51,16 @@ pub fn offsets(out: &mut [i32], wide: &mut [i64], n: i32) {
     tl::store(out + 64 + lane, s);
 }
 
-/// The ends of a loop are numbers of their type: what wraps runs as it says, and no access leaves its slice.
+/// The bounds of a loop are integers of their type: what wraps runs as it says, and no access leaves its slice.
 #[fuse_kernel(unreported)]
 pub fn ends(x: &[i32], out: &mut [i32], low: i32, high: i32, by: i32, step: i32) {
     let lane = tl::arange(0, 16);
     let mut sum = lane * 0;
-    let mut turns = 0;
+    let mut iterations = 0;
     for i in tl::range(low + by, high - by, step) {
         sum += tl::load(x + i + lane);
-        turns += 1;
+        iterations += 1;
     }
     tl::store(out + lane, sum);
-    tl::store(out + 16, turns);
+    tl::store(out + 16, iterations);
 }

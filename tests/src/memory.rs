@@ -60,7 +60,7 @@ pub fn strided_store<T: Element>(x: &[T], out: &mut [T], start: i32, stride: i32
     tl::store(out + start + i * stride, tl::load(x + i), i < x.len() as i32);
 }
 
-/// Rows of `n_cols` elements that lie `stride` apart, packed.
+/// Rows of `n_cols` elements at a distance of `stride`, packed.
 #[fuse_kernel(T = [u8, f16, f32, f64])]
 pub fn rows<T: Element>(x: &[T], out: &mut [T], n_rows: i32, n_cols: i32, stride: i32) {
     let row = tl::program_id(0) * 8 + tl::arange(0, 8);
@@ -70,7 +70,7 @@ pub fn rows<T: Element>(x: &[T], out: &mut [T], n_rows: i32, n_cols: i32, stride
     tl::store(out + row.col() * n_cols + col.row(), tile, mask);
 }
 
-/// Elements that a mask in memory lets through, from `back` elements before their place, `other` elsewhere; written where the next
+/// Elements that a mask in memory lets through, from `back` elements before their index, `other` elsewhere; written where the next
 /// element of the mask says so.
 #[fuse_kernel(T = [bool, i8, u16, f16, bf16, f32, f64])]
 pub fn masked<T: Element>(x: &[T], take: &[bool], out: &mut [T], n: i32, back: i32, other: T) {
@@ -80,7 +80,7 @@ pub fn masked<T: Element>(x: &[T], take: &[bool], out: &mut [T], n: i32, back: i
     tl::store(out + i, value, tl::load(take + 1 + i, i < n));
 }
 
-/// Rows of a matrix that begin anywhere, each a tile: less a number for each column, and the sum with that and another one.
+/// Rows of a matrix that begin anywhere, each a tile: less a scalar for each column, and the sum with that and another one.
 #[fuse_kernel(T = [i8, u16, f16, f32], COLS = n_cols in [256, 1024, 8192])]
 pub fn whole_rows<T: Number, const COLS: usize>(
     x: &[T],
@@ -111,14 +111,14 @@ pub fn short_rows<T: Number, const COLS: usize>(
     other: T,
 ) {
     let (row, col) = (tl::program_id(0) * 8 + tl::arange(0, 8), tl::arange(0, COLS));
-    let (places, mask) = ((row * n_cols).col() + col.row(), (row < n_rows).col() & (col < n_cols).row());
-    let all = tl::load(x + places, mask, other).to::<f32>();
-    let rest = tl::load(x + places, mask & (col >= skip).row()).to::<f32>();
+    let (indices, mask) = ((row * n_cols).col() + col.row(), (row < n_rows).col() & (col < n_cols).row());
+    let all = tl::load(x + indices, mask, other).to::<f32>();
+    let rest = tl::load(x + indices, mask & (col >= skip).row()).to::<f32>();
     tl::store(sums + row, tl::sum(all, 1), row < n_rows);
     tl::store(rests + row, tl::sum(rest, 1), row < n_rows);
 }
 
-/// The same as [`whole_rows()`] in pieces of 256 elements, of which none is before the first `skip`.
+/// The same as [`whole_rows()`] in chunks of 256 elements, of which none is before the first `skip`.
 #[fuse_kernel(T = [i8, u16, f16, f32])]
 pub fn rows_in_pieces<T: Number>(x: &[T], w: &[T], out: &mut [T], sums: &mut [f32], n_cols: i32, skip: i32) {
     let (row, col) = (tl::program_id(0), tl::arange(0, 256));
@@ -134,7 +134,7 @@ pub fn rows_in_pieces<T: Number>(x: &[T], w: &[T], out: &mut [T], sums: &mut [f3
     tl::store(sums + row, tl::sum(all, 0));
 }
 
-/// What lies `step` elements apart, a program each; and the product as a number, which wraps.
+/// Elements at a distance of `step`, a program each; and the product as a scalar, which wraps.
 #[fuse_kernel(unreported)]
 pub fn far(x: &[u32], out: &mut [u32], products: &mut [i32], step: i32) {
     let program = tl::program_id(0);
@@ -175,7 +175,7 @@ pub fn scalars<T: Element>(x: &[T], value: T, out: &mut [T]) {
     tl::store(out + 2 * program + 1, value, program % 3 != 1);
 }
 
-/// The program's place in the grid and the grid, by the program's number.
+/// The program's position in the grid and the grid, by the program's linear id.
 #[fuse_kernel]
 pub fn places(out: &mut [i32]) {
     let (x, y, z) = (tl::program_id(0), tl::program_id(1), tl::program_id(2));

@@ -1,4 +1,4 @@
-//! Reductions over each axis and over all, of tiles of one to three axes, at every number of warps.
+//! Reductions over each axis and over all, of tiles of one to three axes, at every warp count.
 
 use dsl_runtime::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Scans along both axes and both ways, at every number of warps, by a function that does not commute.
+//! Scans along both axes and both ways, at every warp count, by a function that does not commute.
 
 use dsl_runtime::prelude::*;
 
@@ -82,7 +82,7 @@ scans! {
         f16, f32, [2, 16], 1;
         f64, f64, [64, 4], 2;
     ];
-    /// Down the columns alone, which lie in a thread's registers then.
+    /// Down the columns alone, which are in a thread's registers then.
     SCANS_DOWN: &[0, 2], false, [
         f32, f32, [32, 128], 4;
         f32, f32, [64, 16], 2;
@@ -96,7 +96,7 @@ scans! {
     ];
 }
 
-/// Sums down 32 rows that lie as a tile of four times eight rows does: eight warps have the upper two bits of a row's number and the
+/// Sums down 32 rows in the layout of a tile of four times eight rows: eight warps have the upper two bits of a row's number and the
 /// lowest one, registers those between.
 #[fuse_kernel(num_warps = 8)]
 pub fn scanned_in_parts(x: &[i32], sums: &mut [i32]) {

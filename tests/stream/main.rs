@@ -13,7 +13,7 @@ use dsl_runtime::prelude::*;
 
 use devices::{alone, devices};
 
-/// Elements of a row, and what a product takes of one at once.
+/// Elements of a row, and the K step of a dot.
 const COLS: usize = 128;
 /// Rows that a program reads.
 const ROWS: usize = 64;
@@ -28,7 +28,7 @@ pub fn shift(x: &[f16], out: &mut [f16], n: i32) {
     tl::store(out + row * 128 + cols, (x + 1.0).to::<f16>());
 }
 
-/// The same of the largest element of the last 64 rows, by which a loop that copies ahead comes.
+/// The same of the largest element of the last 64 rows, read by a software-pipelined loop.
 #[fuse_kernel]
 pub fn reduce(x: &[f16], out: &mut [f16], n: i32) {
     let (row, cols) = (tl::program_id(0), tl::arange(0, 128));
@@ -49,7 +49,7 @@ pub fn cluster(x: &[f16], out: &mut [f16], n: i32) {
     tl::store(out + program * 8192 + at, (largest + (x - largest) + 1.0).to::<f16>());
 }
 
-/// The same as a product with a matrix that puts the columns in another order, by blocks that the GPU copies by itself.
+/// The same as a matmul with a permutation matrix of the columns, with TMA loads.
 #[fuse_kernel]
 pub fn product(x: &View<f16, 2>, order: &View<f16, 2>, out: &mut View<f16, 2>, n: i32) {
     let row = tl::program_id(0) * 64;
@@ -61,7 +61,7 @@ pub fn product(x: &View<f16, 2>, order: &View<f16, 2>, out: &mut View<f16, 2>, n
     out.store((sum + 1.0).to::<f16>(), row, 0);
 }
 
-/// The kernels of this file, in the order in which a chain takes turns with them.
+/// The kernels of this file, in the order in which a chain alternates between them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Link {
     Shift,
@@ -72,7 +72,7 @@ enum Link {
 
 const LINKS: [Link; 4] = [Link::Shift, Link::Reduce, Link::Cluster, Link::Product];
 
-/// Two matrices that kernels read and write in turn, and the one that a product takes.
+/// Two matrices that kernels read and write alternately, and operand B of the dot.
 type Buffers = (Buffer<f16>, Buffer<f16>, Buffer<f16>);
 
 impl Link {
@@ -122,7 +122,7 @@ fn expect(found: &Buffer<f16>, wanted: usize, what: &str) {
     assert_eq!(wrong, 0, "{what}: {wrong} of {} are not {wanted}: {:?}", found.len(), &found[..4]);
 }
 
-/// The chains of one kind of kernel, and of all in turn.
+/// The chains of one kind of kernel, and of all kinds.
 fn chains() -> Vec<Vec<Link>> {
     LINKS.iter().map(|&link| vec![link]).chain([LINKS.to_vec()]).collect()
 }
@@ -132,8 +132,8 @@ fn sizes(device: Device) -> Vec<(usize, usize)> {
     if device == Device::cpu() { vec![(64, 8)] } else { vec![(64, LONGEST), (1024, LONGEST), (32768, 100)] }
 }
 
-/// The chains say something of early starts: on GPUs that have them all kernels but the product start early.
-/// Short ones, and those of products whose blocks a thread of its own copies; not where threads multiply what they loaded.
+/// The chains test PDL: on GPUs that have it all kernels but the matmul start early.
+/// Short ones, and matmuls with a producer warp; not where threads load the operands of their dots.
 #[test]
 fn kernels_that_load_late_start_early() {
     let uses_pdl = |kernel: &Kernel, is_entry: fn(&str) -> bool| {
@@ -171,14 +171,14 @@ fn also_in_a_graph_that_runs_again_and_again() {
         let stream = device.new_stream().unwrap();
         for (rows, count) in sizes(device) {
             for links in chains() {
-                let part = count / 10 * 2;
+                let first = count / 10 * 2;
                 let mut graph = stream
-                    .capture(buffers(device, rows), |held, stream| chain(&links, part, held, stream))
+                    .capture(buffers(device, rows), |held, stream| chain(&links, first, held, stream))
                     .unwrap();
                 for _ in 0..5 {
                     graph.launch().unwrap();
                 }
-                expect(&graph.into_buffers().0, 5 * part, &format!("{device}, {rows} rows, {links:?}"));
+                expect(&graph.into_buffers().0, 5 * first, &format!("{device}, {rows} rows, {links:?}"));
             }
         }
     }

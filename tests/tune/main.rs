@@ -244,7 +244,7 @@ fn choices_are_exported_and_found_on_disk() -> Result<()> {
     Ok(())
 }
 
-/// Views are arguments like others: expressions see them, and what they hold is put back between trials.
+/// Views are arguments like others: expressions see them, and their contents are restored between trials.
 #[test]
 fn views_choose_and_are_restored() {
     let _alone = alone();

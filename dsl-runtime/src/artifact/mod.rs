@@ -18,13 +18,13 @@ impl Kernel {
     /// `<entry>.<arch>.ptx` and its cubins if there are any (`.90.cubin` for compute capability 9.0). Gives the paths of
     /// all files. The directory is made if it is not there.
     ///
-    /// The JSON lists the entry points, fastest first, with the files of each (`ptx`, `cubins`), what it asks of the
+    /// The JSON lists the entry points, fastest first, with the files of each (`ptx`, `cubins`), its guards on the
     /// arguments (`facts`) and, where it takes any behind them, its tensor maps (`maps`, as
     /// [`TensorMap`](crate::kernel::TensorMap) says); the arguments that every entry takes, in order (`arguments`); and
     /// what a launch needs: for a grid of `x * y * z` programs, a CUDA grid of `x` divided by `programs_per_block`,
     /// rounded up, and times `blocks_per_program`, of `y`, and `z`, blocks of `threads` threads, and `shared_bytes` of
     /// dynamic shared memory. A `persistent` entry takes a grid of any number of blocks along one axis, and at most
-    /// `i32::MAX` programs. One that is `counted` takes the address of a counter (`u64`) behind the arguments and
+    /// `i32::MAX` programs. One that is `counted` takes the address of a work counter (`u64`) behind the arguments and
     /// before the maps, or 0 and a block for each program, as [`Specialization::uses_work_counter`](crate::kernel::Specialization::uses_work_counter) says.
     /// One that `follows` may be launched while the kernel before it in its stream still runs, as
     /// [`Specialization::uses_pdl`](crate::kernel::Specialization::uses_pdl) says.

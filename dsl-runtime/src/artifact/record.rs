@@ -32,7 +32,7 @@ pub(super) struct Record<'k> {
     params: Vec<ParamRecord<'k>>,
     /// What an entry takes, in order.
     arguments: Vec<ArgumentRecord>,
-    /// From the one that asks most of its arguments to the one that asks nothing.
+    /// From the one with the most guards to the one without.
     #[serde(rename = "bodies")]
     specializations: Vec<SpecializationRecord<'k>>,
 }
@@ -246,7 +246,7 @@ struct TermRecord {
     factors: Vec<FactorRecord>,
 }
 
-/// A scalar or a slice's length by the parameter's name, the grid's extent along an axis by its number, or `ceil(scalar / by)`.
+/// A scalar or a slice's length by the parameter's name, the grid's extent along an axis by its index, or `ceil(scalar / by)`.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum FactorRecord {

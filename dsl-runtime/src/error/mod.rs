@@ -60,20 +60,20 @@ pub enum Error {
         built: Vec<String>,
     },
 
-    /// The kernel has no code for this processor.
+    /// The kernel has no code for this CPU.
     #[error("kernel `{kernel}`{} has no code for this CPU ({cpu}): {}", bracketed(.variant), built_for(.built))]
     NoHostCode {
         /// The kernel's name.
         kernel: &'static str,
         /// The variant's label.
         variant: &'static str,
-        /// What this processor offers.
+        /// What this CPU supports.
         cpu: String,
         /// The levels that were built.
         built: Vec<String>,
     },
 
-    /// No body of the kernel can take these arguments on this device.
+    /// The guards of every specialization fail for these arguments, or the device cannot run it.
     #[error("kernel `{kernel}`{} cannot run with these arguments on {device}: {}", bracketed(.variant), .reasons.join("; "))]
     NoSpecialization {
         /// The kernel's name.
@@ -82,7 +82,7 @@ pub enum Error {
         variant: &'static str,
         /// The device.
         device: String,
-        /// One reason for each body.
+        /// One reason for each specialization.
         reasons: Vec<String>,
     },
 
@@ -121,8 +121,8 @@ pub enum Error {
         limit: u32,
     },
 
-    /// A kernel touched an element that its slice does not have. The kernel went on: it read 0 or what it says in its
-    /// place, or wrote nothing. Only the code of a debug build reports this; see [the crate](crate#safety).
+    /// A kernel touched an element that its slice does not have. The kernel went on: it read 0 or its `other`
+    /// value, or wrote nothing. Only the code of a debug build reports this; see [the crate](crate#safety).
     #[error(
         "kernel `{kernel}`: program {} {} element {index} of `{param}`, which has {len} ({file}:{line}:{column})",
         tuple(.program), verb(*.writes)
@@ -163,7 +163,7 @@ pub enum Error {
         condition: &'static str,
         /// The message, possibly nothing.
         message: &'static str,
-        /// An element for which it does not hold, by its place along each axis of the tile; empty for a scalar.
+        /// An element for which it does not hold, by its index along each axis of the tile; empty for a scalar.
         element: Vec<u32>,
         /// The program's number along each axis of the grid; the first that was seen to fail.
         program: [u32; 3],
@@ -189,7 +189,7 @@ pub enum Error {
         verb: &'static str,
         /// The integers' type.
         dtype: DType,
-        /// An element that does not fit, by its place along each axis of the tile; empty for a scalar.
+        /// An element that does not fit, by its index along each axis of the tile; empty for a scalar.
         element: Vec<u32>,
         /// The program's number along each axis of the grid; the first that was seen to overflow.
         program: [u32; 3],
@@ -402,8 +402,9 @@ fn called(assumed: bool) -> &'static str {
 
 /// ` for element (3): x is negative`, or as much of it as there is.
 fn where_and_why(element: &[u32], message: &str) -> String {
-    let place = if element.is_empty() { String::new() } else { format!(" for element {}", tuple(element)) };
-    if message.is_empty() { place } else { format!("{place}: {message}") }
+    let location =
+        if element.is_empty() { String::new() } else { format!(" for element {}", tuple(element)) };
+    if message.is_empty() { location } else { format!("{location}: {message}") }
 }
 
 fn verb(writes: bool) -> &'static str {

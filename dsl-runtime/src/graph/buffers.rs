@@ -1,4 +1,4 @@
-//! [`GraphBuffers`]: the memory that a graph keeps.
+//! [`GraphBuffers`]: the memory that a graph owns.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use crate::buffer::Buffer;
 use crate::dtype::Element;
 use crate::slice::{SharedBytes, Slice, SliceMut, UniqueBytes};
 
-/// Memory that a [`Graph`](crate::Graph) keeps for the kernels it runs: a [`Buffer`], owned or borrowed, an `Arc` of one to
+/// Memory that a [`Graph`](crate::Graph) owns or borrows for the kernels it runs: a [`Buffer`], owned or borrowed, an `Arc` of one to
 /// read, a [`Slice`] or [`SliceMut`]; a tuple of up to eight of these, a `Vec` or an array.
 pub trait GraphBuffers: sealed::Sealed {
-    /// Shows each piece of it.
+    /// Calls the visitor with each memory region.
     #[doc(hidden)]
     fn visit<'h>(&'h mut self, visitor: &mut dyn FnMut(MemoryRegion<'h>));
 }
 
-/// A piece of memory, for the launcher.
+/// A memory region, for the launcher.
 #[doc(hidden)]
 pub struct MemoryRegion<'h>(pub(crate) RegionBytes<'h>);
 

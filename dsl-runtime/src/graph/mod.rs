@@ -27,7 +27,7 @@ use recorder::{Temporaries, check_owned};
 
 /// Launches that were recorded, with the memory they use. Made by [`Stream::capture`].
 ///
-/// On a GPU a graph is launched by one call of the driver, and its kernels follow each other without the time that the CPU
+/// On a GPU a graph is launched by one call of the driver, and its kernels run back to back without the time that the CPU
 /// takes to launch each: what counts for small shapes. On the CPU the launches run one after another.
 ///
 /// The graph keeps the buffers, so they outlive it; between launches [`buffers_mut`](Graph::buffers_mut) lends them.
@@ -143,7 +143,7 @@ impl<H: GraphBuffers> Graph<H> {
                 check(&owned)?;
                 for launch in recorded.iter_mut() {
                     if let RecordedWork::Host(replay) = &mut launch.work {
-                        // SAFETY: the memory it uses is part of what the graph keeps, and is borrowed mutably with it.
+                        // SAFETY: the memory it uses is owned by the graph, and is borrowed mutably with it.
                         unsafe { replay.run() }?;
                     }
                 }
@@ -215,7 +215,7 @@ impl<H: GraphBuffers> std::fmt::Debug for Graph<H> {
     }
 }
 
-/// The addresses of what a graph keeps, all of it where the graph runs.
+/// The address ranges that a graph owns; all must be on the graph's device.
 fn ranges(buffers: &mut dyn GraphBuffers, on: On<'_>) -> Result<Vec<MemoryRange>> {
     let mut ranges = Vec::new();
     let mut off_device = false;
@@ -236,16 +236,16 @@ fn range(region: RegionBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
     }
 }
 
-/// Where memory to write lies, for launches that use it by its address.
+/// The range of memory to write, for launches that use it by its address.
 fn exposed_range(mut bytes: UniqueBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
     if let UniqueBytes::Host(bytes) = &mut bytes {
-        // The addresses that launches wrote down before stand for this borrow from now on.
+        // The addresses that launches recorded before stand for this borrow from now on.
         bytes.as_mut_ptr().expose_provenance();
     }
     unique_range(&bytes, on)
 }
 
-/// Where memory to read lies, without making any stream wait for it; `None` if it is elsewhere.
+/// The range of memory to read, without making any stream wait for it; `None` if it is on another device.
 pub(crate) fn shared_range(bytes: &SharedBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
     match (bytes, on) {
         (SharedBytes::Host(bytes), On::Cpu) => Some(MemoryRange {
@@ -261,7 +261,7 @@ pub(crate) fn shared_range(bytes: &SharedBytes<'_>, on: On<'_>) -> Option<Memory
     }
 }
 
-/// Where memory to write lies.
+/// The range of memory to write.
 pub(crate) fn unique_range(bytes: &UniqueBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
     match (bytes, on) {
         (UniqueBytes::Host(bytes), On::Cpu) => {

@@ -1,4 +1,4 @@
-//! [`Recorder`]: what a stream that is being captured keeps of each launch.
+//! [`Recorder`]: the launches of a stream that is being captured.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::kernel::{Kernel, Variant};
 use crate::slice::UniqueBytes;
 use crate::stream::On;
 
-/// Addresses that a launch uses, or that a graph keeps.
+/// Addresses that a launch uses, or that a graph owns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryRange {
     pub(crate) start: u64,
@@ -35,21 +35,21 @@ pub(crate) struct RecordedLaunch {
     pub(crate) work: RecordedWork,
 }
 
-/// What there is to do when the graph runs.
+/// What a graph launch executes.
 pub(crate) enum RecordedWork {
     /// On the CPU, all of it.
     Host(crate::launch::cpu::Replay),
-    /// On a GPU the graph's node does it; the address of its record of failures stays to be asked, if the code has one.
+    /// On a GPU the graph's node does it; the address of its failure record is read later, if the code has one.
     Cuda(Option<CUdeviceptr>),
 }
 
-/// Memory that a graph keeps because its launches use it among themselves.
+/// Temporary buffers of the launches, which the graph owns.
 pub(crate) type Temporaries = Vec<Box<dyn GraphBuffers + Send + Sync>>;
 
 /// Launches of a stream that is being captured.
 pub(crate) struct Recorder {
     owned: Mutex<Vec<MemoryRange>>,
-    /// What launches use among themselves.
+    /// Temporary buffers of the launches.
     temporaries: Mutex<Temporaries>,
     /// `None` once the capture has ended.
     launches: Mutex<Option<Vec<RecordedLaunch>>>,
@@ -76,18 +76,18 @@ impl Recorder {
         check_owned(&locked(&self.owned), kernel, used)
     }
 
-    /// Lets launches use memory that the graph will keep.
+    /// Registers memory that the graph will own, so that launches may use it.
     pub(crate) fn register(&self, bytes: UniqueBytes<'_>, on: On<'_>) {
         let range = exposed_range(bytes, on).expect("it was allocated there");
         locked(&self.owned).push(range);
     }
 
-    /// Keeps what was lent.
+    /// Takes ownership of a registered buffer.
     pub(crate) fn adopt(&self, buffer: Box<dyn GraphBuffers + Send + Sync>) {
         locked(&self.temporaries).push(buffer);
     }
 
-    /// Keeps a launch that was checked.
+    /// Adds a launch that was checked.
     pub(crate) fn push(&self, recorded: RecordedLaunch) {
         if let Some(launches) = &mut *self.launches() {
             launches.push(recorded);
@@ -104,7 +104,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether what a launch uses is part of what is kept.
+/// Checks that a launch uses only memory that the graph owns.
 pub(crate) fn check_owned(
     owned: &[MemoryRange],
     kernel: &'static Kernel,

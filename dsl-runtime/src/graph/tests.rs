@@ -90,7 +90,7 @@ fn nothing_runs_before_the_graph_is_launched_and_then_everything_in_order() {
 }
 
 #[test]
-fn a_graph_keeps_what_its_launches_use_among_themselves() {
+fn a_graph_owns_the_temporaries_of_its_launches() {
     let through = |x: &Buffer<u32>, out: &mut Buffer<u32>, stream: &Stream| {
         let mut sum = stream.temporary::<u32>(4)?;
         launch_add(x, sum.slice_mut(), stream)?;

@@ -1,7 +1,7 @@
 //! Launching on the CPU.
 //!
 //! Takes checked arguments in host memory. Runs every program of the grid exactly once: the grid, `x` fastest, is cut
-//! into pieces, rayon's threads take the pieces, and a piece is one call of the host code per row it touches. A launch
+//! into chunks, rayon's threads take the chunks, and a chunk is one call of the host code per row of the grid. A launch
 //! that is over before another thread would have woken up stays on the caller's.
 
 use std::cell::Cell;
@@ -21,11 +21,11 @@ use crate::kernel::{Host, Level, Variant};
 use crate::report::HostRecord;
 use crate::slice::{SharedBytes, UniqueBytes};
 
-/// Pieces per thread: enough that a slow piece does not leave the other threads idle at the end, and that threads work
+/// Chunks per thread: enough that a slow chunk does not leave the other threads idle at the end, and that threads work
 /// near each other in memory (docs/performance.md).
 const CHUNKS_PER_THREAD: u64 = 64;
 
-/// About what it takes to hand work to other threads and to wait for them.
+/// Approximate cost of forking work to other threads and joining them.
 const FORK_JOIN_NS: f64 = 10_000.0;
 
 impl fmt::Display for Level {
@@ -39,7 +39,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// What this processor offers, whatever the environment says.
+/// The level of this CPU, whatever the environment says.
 pub(crate) fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(detect)
@@ -64,7 +64,7 @@ fn detect() -> Level {
     Level::Baseline
 }
 
-/// The level to run at: the processor's, or the one that `FUSE_CPU_LEVEL` lowers it to.
+/// The level to run at: the CPU's, or the one that `FUSE_CPU_LEVEL` lowers it to.
 fn allowed_level() -> Result<Level> {
     static ALLOWED_LEVEL: OnceLock<Result<Level>> = OnceLock::new();
     ALLOWED_LEVEL.get_or_init(|| capped(level(), std::env::var("FUSE_CPU_LEVEL").ok())).clone()
@@ -250,7 +250,7 @@ impl CpuLaunch<'_> {
     }
 }
 
-/// What a program of some host code took when last measured, in nanoseconds as `f32` bits; 0 before that.
+/// The time of a program of some host code when last measured, in nanoseconds as `f32` bits; 0 before that.
 ///
 /// Two codes may share one and disturb each other's estimate, which costs time and nothing else.
 struct ProgramCost(AtomicU32);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_learnt_from_the_last_measurement() {
+    fn costs_follow_the_last_measurement() {
         let cost = ProgramCost(AtomicU32::new(0));
         assert_eq!(cost.of_programs(10), None);
         cost.update(Duration::from_nanos(800), 4);

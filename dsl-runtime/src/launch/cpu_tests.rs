@@ -1,4 +1,4 @@
-//! Launches on the CPU, of host code written by hand in place of the generated.
+//! Launches on the CPU, of hand-written host code instead of generated code.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 

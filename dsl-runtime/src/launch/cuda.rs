@@ -33,29 +33,29 @@ pub(super) struct LaunchStream<'s> {
     pub(super) captured: bool,
 }
 
-/// The launch's memory, on the caller's stack.
+/// The arrays of a launch, on the caller's stack.
 pub(super) struct Frame<'f, 'g> {
     /// By parameter.
     pub(super) kernel_args: &'f mut [KernelArg],
-    /// By parameter: what tells a buffer, once the launch is in line, that it is used.
+    /// By parameter: the use of a buffer, recorded once the launch is enqueued.
     pub(super) uses: &'f mut [Option<MemoryUse<'g>>],
-    /// One for each of the body's arguments but its maps.
+    /// One for each of the specialization's arguments but its maps.
     pub(super) values: &'f mut [u64],
-    /// The first are those of the body.
+    /// The first are those of the specialization.
     pub(super) maps: &'f mut [Option<CuTensorMap>; MAX_MAPS],
-    /// One for each of the body's arguments.
+    /// One for each of the specialization's arguments.
     pub(super) pointers: &'f mut [*mut c_void],
 }
 
-/// The body that runs.
+/// The specialization that runs.
 struct ChosenSpecialization<'c> {
     code: &'c VariantCode,
     loaded: &'c LoadedEntry,
     specialization: &'static Specialization,
     function: CUfunction,
-    /// Of a counted body.
+    /// Of a specialization with a work counter.
     work_counter: Option<CUdeviceptr>,
-    /// Whether it runs in clusters of [`CLUSTER`] blocks, which load shared boxes for each other.
+    /// Whether it runs in clusters of [`CLUSTER`] blocks, which multicast their loads to each other.
     multicast: bool,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn launch<'g>(
     Ok(())
 }
 
-/// Makes the launch a part of the graph that its stream is captured for; gives the address of its record, if it has one.
+/// Adds the launch to the graph that captures its stream; returns the address of its failure record, if it has one.
 pub(super) fn record<'g>(
     call: KernelCall,
     launch_stream: LaunchStream<'g>,
@@ -116,7 +116,7 @@ pub(super) fn trace<'g>(
     Ok(describe(call, launch_stream.device, frame.kernel_args, &chosen?))
 }
 
-/// Puts the launch in line; gives the address of its record, if it has one.
+/// Enqueues the launch; returns the address of its failure record, if it has one.
 fn enqueue<'g>(
     call: KernelCall,
     launch_stream: LaunchStream<'g>,
@@ -161,17 +161,17 @@ fn enqueue<'g>(
         uses_pdl: chosen.loaded.uses_pdl,
     };
     // SAFETY: the function was loaded into this device's context, which is current and is the stream's. The pointers
-    // are to as many values as the body takes, in its order and of its types (`arg::check`), and to its maps
+    // are to as many values as the specialization takes, in its order and of its types (`arg::check`), and to its maps
     // (`prepare`); the driver copies all of them before it returns, into a graph too. The memory behind the addresses
     // belongs to this context and is borrowed by `args`; that it lives until the kernel has run, and is used by nobody
-    // else before, is what the guards see to. A counter lives as long as the context, and is used by kernels of this
+    // else before, the `uses` guarantee. A work counter lives as long as the context, and is used by kernels of this
     // stream alone, of which each waits for the one before it.
     let launched = unsafe { driver::launch(chosen.function, config, stream.cu_stream(), frame.pointers) };
     launched.map_err(|error| launch_error(call, device, error))?;
     Ok(chosen.loaded.record)
 }
 
-/// Finds the code, takes the arguments' addresses on the stream, and picks the body.
+/// Finds the code, takes the arguments' addresses on the stream, and selects the specialization.
 fn prepare<'g>(
     call: KernelCall,
     launch_stream: LaunchStream<'g>,
@@ -206,7 +206,7 @@ fn prepare<'g>(
     }
     let launch_args = LaunchArgs { kernel_args: frame.kernel_args, grid: call.grid };
     for entry in &code.entries {
-        // A driver that knows no maps might not load the code either, so they come first.
+        // A driver without tensor maps might not load the code either, so maps are encoded first.
         let holds = entry.specialization.guards.iter().all(|guard| guard.holds(&launch_args))
             && excess_programs(call.grid, entry.specialization).is_none();
         if !holds {
@@ -217,7 +217,7 @@ fn prepare<'g>(
             let loaded = entry.load(call.kernel, call.variant, device)?;
             if let Ok(function) = loaded.function() {
                 let specialization = entry.specialization;
-                // Asked for only now: waiting for the arguments may have made the stream part of a capture.
+                // Only now: waiting for the arguments may have made the stream part of a capture.
                 let work_counter = if specialization.uses_work_counter && !captured {
                     device.work_counters.of(stream)
                 } else {
@@ -252,7 +252,7 @@ fn prepare<'g>(
 /// (docs/performance.md).
 const MULTICAST_BYTES: u64 = 48 << 20;
 
-/// Whether to launch a body in clusters with multicast loads: where rows of what it loads begin within 32-byte sectors, and L2 bounds
+/// Whether to launch a specialization in clusters with multicast loads: where rows of its loads are not sector-aligned, and L2 bounds
 /// the programs.
 fn pays_multicast(
     call: KernelCall,
@@ -271,7 +271,7 @@ fn pays_multicast(
     within && bytes.saturating_mul(programs) >= MULTICAST_BYTES
 }
 
-/// Encodes a body's maps, up to the first that is refused.
+/// Encodes a specialization's maps, up to the first that is refused.
 fn encode(
     call: KernelCall,
     specialization: &Specialization,
@@ -285,7 +285,7 @@ fn encode(
     Ok(())
 }
 
-/// The first thing that keeps a body from being taken.
+/// The first reason why a specialization is not taken.
 fn rejection_reason(call: KernelCall, entry: &Entry, launch_args: &LaunchArgs<'_>) -> String {
     if let Some(failed) = entry.specialization.guards.iter().find(|guard| !guard.holds(launch_args)) {
         return failed.refutation(launch_args, call.kernel.params);
@@ -334,19 +334,19 @@ fn describe(
     }
 }
 
-/// The most programs of a persistent body.
+/// The most programs of a persistent specialization.
 const MAX_PROGRAMS: u64 = i32::MAX as u64;
 
 fn programs(grid: [u32; 3]) -> u64 {
     grid.into_iter().fold(1, |product, extent| product.saturating_mul(extent.into()))
 }
 
-/// How many programs there are, if that is more than the body runs.
+/// The number of programs, if it exceeds what the specialization runs.
 pub(super) fn excess_programs(grid: [u32; 3], specialization: &Specialization) -> Option<u64> {
     Some(programs(grid)).filter(|&programs| specialization.persistent && programs > MAX_PROGRAMS)
 }
 
-/// The CUDA grid that runs a kernel's grid, of at most as many programs as the body runs, on a device with room for
+/// The CUDA grid that runs a kernel's grid, of at most as many programs as the specialization runs, on a device with room for
 /// these blocks.
 pub(super) fn blocks(
     grid: [u32; 3],

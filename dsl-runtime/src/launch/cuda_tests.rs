@@ -32,7 +32,7 @@ pub(crate) fn exclusive() -> MutexGuard<'static, ()> {
 }
 
 /// `out[i] = flag ? -factor * x[i] : factor * x[i]`, plus `grid.x`, for `i < n`; a program handles 128 elements. The
-/// aligned body runs two programs a block, passes each value through its last 1024 bytes of shared memory, and adds 0.5.
+/// aligned specialization runs two programs a block, passes each value through its last 1024 bytes of shared memory, and adds 0.5.
 const SCALE_PTX: &str = r#"
 .version 7.0
 .target sm_80
@@ -210,7 +210,7 @@ pub(super) fn scale<'a>(
     n: i32,
 ) -> Launch<'a, 5> {
     let args = [Arg::slice(x), Arg::slice_mut(out), Arg::scalar(n), Arg::scalar(2.0f32), Arg::scalar(true)];
-    // SAFETY: both bodies take these arguments and check their bounds, the first by its facts.
+    // SAFETY: both specializations take these arguments and check their bounds, the first by its guards.
     let launch = unsafe { Launch::new(&SCALE, Ok(&SCALE.variants[variant]), args) };
     launch.grid(n.unsigned_abs().div_ceil(128))
 }
@@ -225,7 +225,7 @@ pub(super) fn scaled(first: usize, n: usize, extra: f32) -> Vec<f32> {
 }
 
 #[test]
-fn the_first_body_whose_facts_hold_runs() {
+fn the_first_specialization_whose_guards_hold_runs() {
     let Some(device) = gpu() else { return };
     let x = iota(&device, 1001);
     let mut out = device.zeros::<f32>(1001).unwrap();
@@ -396,7 +396,7 @@ fn gpu_with_maps() -> Option<Device> {
 }
 
 /// The block of 8 by 8 elements of `x` from `row` and `col` on, a multiple of 4, as a map copies it: row by row, with
-/// the halves of the last four rows exchanged. The plain body fills `out` with -1.
+/// the halves of the last four rows exchanged. The plain specialization fills `out` with -1.
 const BLOCK_PTX: &str = r#"
 .version 8.0
 .target sm_90
@@ -525,7 +525,7 @@ fn block<'a>(
     let [row_stride, col_stride] = [row_stride, col_stride].map(Arg::scalar);
     let out = Arg::slice_mut(out);
     let args = [memory, rows, cols, row_stride, col_stride, out, Arg::scalar(row), Arg::scalar(col)];
-    // SAFETY: both bodies take these arguments, read inside the view and write 64 elements.
+    // SAFETY: both specializations take these arguments, read inside the view and write 64 elements.
     unsafe { Launch::new(&BLOCK, Ok(&BLOCK.variants[0]), args) }.grid(1)
 }
 
@@ -547,7 +547,7 @@ fn a_map_copies_blocks_beyond_the_edges_too() {
 }
 
 #[test]
-fn a_body_whose_map_is_refused_is_passed_over() {
+fn a_specialization_whose_map_is_refused_is_passed_over() {
     let Some(device) = gpu_with_maps() else { return };
     let x = iota(&device, 20 * 16);
     let mut out = device.zeros::<f32>(64).unwrap();

@@ -1,4 +1,4 @@
-//! The call of the driver that puts a kernel in line.
+//! The driver call that enqueues a kernel.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -9,7 +9,7 @@ use cudarc::driver::{DriverError, result};
 
 use crate::libcuda;
 
-/// Blocks, and what each of them takes.
+/// The CUDA grid and the resources of a block.
 #[derive(Clone, Copy)]
 pub(super) struct LaunchConfig {
     pub(super) blocks: [u32; 3],
@@ -17,7 +17,7 @@ pub(super) struct LaunchConfig {
     pub(super) shared_bytes: u32,
     /// Blocks of a cluster along the first axis, where the function does not say; 1 where there are none.
     pub(super) cluster: u32,
-    /// Whether blocks may start while the kernel in front still runs.
+    /// Programmatic dependent launch: whether blocks may start while the kernel before it in the stream still runs.
     pub(super) uses_pdl: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct LaunchConfig {
 /// # Safety
 /// As for `cuLaunchKernel`: the function and the stream belong to the current context, `pointers` are to as many values
 /// as the function takes, of its types, and the memory that these name lives until the kernel has ended and is used by
-/// nobody else before. If it follows, it waits for the kernel in front before it touches memory.
+/// nobody else before. With PDL, it waits for the kernel before it in the stream before it accesses memory.
 pub(super) unsafe fn launch(
     function: CUfunction,
     config: LaunchConfig,

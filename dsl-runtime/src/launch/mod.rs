@@ -1,7 +1,7 @@
 //! Launching: what the code that `#[fuse_kernel]` generates calls.
 //!
-//! A [`Launch`] holds a kernel's variant, its arguments and a grid. `.launch(&device)` checks them, picks the best code
-//! for the device and the first body whose facts hold, and runs it. Nothing is allocated on the way, unless a trace is
+//! A [`Launch`] holds a kernel's variant, its arguments and a grid. `.launch(&device)` checks them, selects the best code
+//! for the device and the first specialization whose guards hold, and runs it. Nothing is allocated on the way, unless a trace is
 //! asked for or the variant is to be chosen by measured time.
 
 mod arg;
@@ -70,7 +70,7 @@ impl VariantSelection {
 enum GridSpec<'a> {
     Missing,
     Fixed(Grid),
-    /// As the variant has it.
+    /// A function of the chosen variant.
     PerVariant(Box<dyn Fn(Chosen) -> Grid + Send + Sync + 'a>),
 }
 
@@ -154,7 +154,7 @@ impl<'a, const N: usize> Launch<'a, N> {
 
     /// Runs the kernel on a device (`&device`, on its default stream) or on a stream (`&stream`).
     ///
-    /// On the CPU it has run when this returns. On a GPU it was put in line; a fault inside the kernel, or in a debug build
+    /// On the CPU it has run when this returns. On a GPU it was enqueued; a fault inside the kernel, or in a debug build
     /// an access outside a slice, is reported by a later call that waits for it, unless `FUSE_LAUNCH_BLOCKING=1` is set. `FUSE_TRACE=1` prints a line per launch. With an extent of 0
     /// there is nothing to run.
     ///
@@ -282,7 +282,7 @@ fn used(call: KernelCall, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, Me
     ranges.collect()
 }
 
-/// Room for what `N` parameters become, two values each at most, for the grid, for a counter and for tensor maps.
+/// Storage for the values of `N` parameters, at most two each, of the grid, a work counter and tensor maps.
 #[repr(C)]
 struct ArgStorage<T, const N: usize> {
     params: [[T; 2]; N],

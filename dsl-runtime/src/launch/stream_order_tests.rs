@@ -98,7 +98,7 @@ fn write(x: &Buffer<f32>, out: &mut Buffer<f32>, on: Arc<CudaStream>) {
 }
 
 #[test]
-fn streams_wait_for_each_other_s_memory_of_any_home() {
+fn streams_wait_for_each_other_s_memory_of_any_allocation_stream() {
     let Some(context) = foreign() else { return };
     let _exclusive = exclusive();
     let device = Device::from_context(&context).unwrap();

@@ -1,6 +1,6 @@
-//! Tensor maps: how a GPU is told where a view lies and which blocks it copies.
+//! Tensor maps: the TMA descriptors of views.
 //!
-//! Takes a declared map and the arguments of a launch, gives the bytes that a kernel takes, or why there are none. It
+//! Takes a declared map and the arguments of a launch; gives the encoded `CUtensorMap`, or why there is none. It
 //! allocates nothing.
 
 use std::ffi::c_void;
@@ -62,7 +62,7 @@ enum DataType {
     F32,
     F64,
     BF16,
-    /// What lies in memory as `F32` does, rounded as it is copied.
+    /// `F32` in memory, rounded as it is copied.
     TF32 = 11,
 }
 
@@ -105,14 +105,14 @@ impl Swizzle {
     }
 }
 
-/// What is asked of the driver, the innermost axis first; beyond the rank all is 0.
+/// The arguments of the driver call, the innermost axis first; beyond the rank all is 0.
 struct Request {
     data_type: DataType,
     swizzle: Swizzle,
     rank: usize,
     address: u64,
     extents: [u64; MAX_AXES],
-    /// In bytes, of all axes but the innermost, whose elements are neighbours.
+    /// In bytes, of all axes but the innermost, whose elements are contiguous.
     strides: [u64; MAX_AXES],
     block: [u32; MAX_AXES],
 }
@@ -129,7 +129,7 @@ impl TensorMap {
         encoded.map_err(|cause| EncodeFailure { param: self.param, cause })
     }
 
-    /// Of a map whose boxes the blocks of a cluster may share: how many bytes a program loads by it, and whether lines of the innermost axis begin
+    /// Of a map with multicast: how many bytes a program loads through it, and whether rows of the innermost axis begin
     /// within sectors of memory, for these arguments.
     pub(super) fn multicast_loads(
         &self,
@@ -206,12 +206,12 @@ type Encode = unsafe extern "C" fn(
 
 /// `CU_TENSOR_MAP_INTERLEAVE_NONE`
 const NO_INTERLEAVE: u32 = 0;
-/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B` and `..256B`: what L2 reads at once. More does not pay where lines begin within sectors.
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B` and `..256B`: what L2 reads at once. More does not pay where rows begin within sectors.
 const L2_BY_128_BYTES: u32 = 2;
 const L2_BY_256_BYTES: u32 = 3;
 /// Bytes that memory is read in.
 const SECTOR_BYTES: u64 = 32;
-/// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: what lies outside of the extents is 0.
+/// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: elements outside the extents are 0.
 const ZERO_FILL: u32 = 0;
 
 /// The driver's function, if it has it.
@@ -224,7 +224,7 @@ fn encode_function() -> Option<Encode> {
 }
 
 impl Request {
-    /// Whether lines of the innermost axis begin at other addresses than multiples of a sector.
+    /// Whether rows of the innermost axis begin at addresses that are no multiples of a sector.
     fn is_sector_misaligned(&self) -> bool {
         let strides =
             (1..self.rank).filter(|&axis| self.extents[axis] > 1).map(|axis| self.strides[axis - 1]);
@@ -235,7 +235,7 @@ impl Request {
         let encode = encode_function().ok_or(Cause::OldDriver)?;
         let mut map = CuTensorMap([0; 16]);
         // SAFETY: `map` is as large and as aligned as the driver wants it, and the arrays have as many numbers as it
-        // reads, at most five. It only writes down the address.
+        // reads, at most five. It only stores the address.
         let status = unsafe {
             encode(
                 &mut map,
@@ -265,7 +265,7 @@ mod tests {
     use crate::guard::KernelArg;
     use crate::kernel::ParamKind;
 
-    /// A number, a view's memory, and its extents and strides.
+    /// A scalar, a view's memory, and its extents and strides.
     fn kernel_args(address: u64, scalars: &[i64]) -> Vec<KernelArg> {
         let scalar = |value: i64| KernelArg::Scalar { dtype: DType::I64, bits: value.bits() };
         let mut kernel_args = vec![scalar(7), KernelArg::Slice { address, len: 1000 }];
@@ -274,7 +274,7 @@ mod tests {
     }
 
     /// What the driver is asked for a map, with its numbers, or a refusal in words. The view `a` of `dtype` at 0x80
-    /// follows a number; `scalars` are its extents and strides.
+    /// comes after a scalar; `scalars` are its extents and strides.
     fn check(map: TensorMap, dtype: DType, scalars: &[i64], expected: Expect) {
         let kernel_args = kernel_args(0x80, scalars);
         let launch_args = LaunchArgs { kernel_args: &kernel_args, grid: [1; 3] };

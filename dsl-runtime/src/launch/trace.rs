@@ -23,7 +23,7 @@ pub struct Trace {
     pub specialization: Option<SpecializationTrace>,
 }
 
-/// The body that a GPU runs.
+/// The specialization that a GPU runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SpecializationTrace {
@@ -37,7 +37,7 @@ pub struct SpecializationTrace {
     pub threads: u32,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// The entries that ask for more, and the first thing that each does not get.
+    /// The entries with more guards, and the first that fails for each.
     pub passed_over: Vec<(&'static str, String)>,
     /// The accesses of tiles of which an instruction moves fewer than 16 bytes.
     pub narrow: Vec<NarrowAccess>,
@@ -99,7 +99,8 @@ impl fmt::Display for Trace {
     }
 }
 
-/// The accesses of a body of which an instruction moves less than a vector, each with the first of all bodies that moves more.
+/// The accesses of a specialization of which an instruction moves less than a vector, each with the first
+/// specialization that moves more.
 pub(super) fn narrow<'b>(
     params: &[Param],
     specializations: impl Iterator<Item = &'b Specialization> + Clone,

@@ -1,4 +1,4 @@
-//! A launch that is repeated to find its fastest variant: what `tune` needs to know of devices and arguments.
+//! A launch that is repeated to find its fastest variant: the devices and arguments behind `tune`.
 
 use cudarc::driver::CudaSlice;
 use cudarc::driver::sys::CUstreamCaptureStatus;
@@ -19,7 +19,7 @@ pub(super) struct TrialCalls<'c, 'a, const N: usize> {
     pub(super) grid_spec: &'c GridSpec<'a>,
     pub(super) target: Target<'c>,
     pub(super) args: &'c mut [Arg<'a>; N],
-    /// What the outputs held at first, by argument.
+    /// The initial contents of the outputs, by argument.
     pub(super) saved: Vec<(usize, SavedOutput)>,
     pub(super) clock: Option<Timer<'c>>,
 }

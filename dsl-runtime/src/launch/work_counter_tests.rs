@@ -1,4 +1,4 @@
-//! Launches of bodies whose blocks take programs from a counter, of PTX written by hand; without a GPU they are
+//! Launches of specializations whose blocks take programs from a counter, of PTX written by hand; without a GPU they are
 //! skipped.
 
 use super::cuda_tests::{GENERAL, ONE_EACH, SM_80, module};
@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::kernel::{Param, ParamKind, Specialization};
 use crate::{Buffer, Device, SliceMut};
 
-/// A program adds 1 to its element of `out`, and a block of the counted body 1 to the element behind those. Some
+/// A program adds 1 to its element of `out`, and a block of the specialization with a counter 1 to the element behind those. Some
 /// programs sleep some microseconds first.
 const TALLY_PTX: &str = r#"
 .version 7.0
@@ -127,13 +127,13 @@ fn without_a_counter_there_is_a_block_for_each_program() {
     assert_eq!(cuda::blocks([1000, 3, 2], &COUNTED, ONE_EACH, None), [6000, 1, 1]);
     assert_eq!(cuda::blocks([5, 3, 2], &COUNTED, ONE_EACH, None), [30, 1, 1]);
     assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &COUNTED, ONE_EACH, None), [i32::MAX as u32, 1, 1]);
-    // Other bodies never have one.
+    // Other specializations never have one.
     assert_eq!(cuda::blocks([1000, 3, 2], &PERSISTENT, ONE_EACH, None), [131, 1, 1]);
     assert_eq!(cuda::blocks([1000, 3, 2], &PLAIN, ONE_EACH, None), [1000, 3, 2]);
 }
 
 #[test]
-fn a_persistent_body_runs_as_many_programs_as_an_i32_counts() {
+fn a_persistent_specialization_runs_as_many_programs_as_an_i32_counts() {
     for specialization in [PERSISTENT, COUNTED] {
         assert_eq!(cuda::excess_programs([i32::MAX as u32, 1, 1], &specialization), None);
         assert_eq!(cuda::excess_programs([1 << 30, 2, 1], &specialization), Some(1 << 31));
@@ -158,7 +158,7 @@ fn gpu_with_counters() -> Option<Device> {
 
 /// A launch of `out.len() - 1` programs at most.
 fn tally<'a>(out: impl Into<SliceMut<'a, u32>>, grid: (u32, u32, u32)) -> Launch<'a, 1> {
-    // SAFETY: both bodies take this argument; the programs and the element behind theirs are what callers allocate, or
+    // SAFETY: both specializations take this argument; the programs and the element behind theirs are what callers allocate, or
     // they only ask for a trace.
     unsafe { Launch::new(&TALLY, Ok(&TALLY.variants[0]), [Arg::slice_mut(out)]) }.grid(grid)
 }
@@ -243,7 +243,7 @@ fn a_graph_has_no_counter() {
 }
 
 #[test]
-fn with_too_many_programs_the_next_body_is_taken() {
+fn with_too_many_programs_the_next_specialization_is_taken() {
     let Some(device) = gpu() else { return };
     let mut out = device.zeros::<u32>(1).unwrap();
     let specialization =

@@ -1,6 +1,6 @@
-//! Whether two ways to run one call gave the same.
+//! Whether two variants of one call gave the same outputs.
 //!
-//! Ways differ in the order in which they add, so floats may differ as rounding makes them; a way that leaves elements out
+//! Variants differ in the order of additions, so floats may differ by rounding; a variant that leaves elements out
 //! or computes something else differs by far more than that.
 
 use crate::dtype::{DType, bf16, f8e4m3, f8e5m2, f16};
@@ -12,7 +12,7 @@ pub(crate) struct Output {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// How the outputs of a call differ from those that are taken for right, if they do.
+/// How the outputs of a call differ from the reference outputs, if they do.
 pub(super) fn difference(reference: &[Output], other: &[Output]) -> Option<String> {
     let pairs = reference.iter().zip(other).enumerate();
     pairs.into_iter().find_map(|(position, (reference, other))| {
@@ -34,7 +34,7 @@ impl Elements<'_> {
         match self.reference.dtype {
             DType::F16 => self.floats(0.02, |bytes: [u8; 2]| f16::from_le_bytes(bytes).into()),
             DType::BF16 => self.floats(0.1, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).into()),
-            // Neighbouring numbers: a sum in another order may round to the next one.
+            // Adjacent values: a sum in another order may round to the next one.
             DType::F8E4M3 => self.floats(0.13, |bytes: [u8; 1]| f8e4m3::from_bits(bytes[0]).to_f32().into()),
             DType::F8E5M2 => self.floats(0.26, |bytes: [u8; 1]| f8e5m2::from_bits(bytes[0]).to_f32().into()),
             DType::F32 => self.floats(1e-3, |bytes: [u8; 4]| f32::from_le_bytes(bytes).into()),
@@ -93,13 +93,13 @@ impl Elements<'_> {
     }
 }
 
-fn text<T: std::fmt::Display>(at: usize, of: usize, (lookup, wanted): (T, T), wrong: usize) -> String {
+fn text<T: std::fmt::Display>(at: usize, of: usize, (found, expected): (T, T), wrong: usize) -> String {
     let others = match wrong - 1 {
         0 => String::new(),
         1 => ", as is another".to_string(),
         others => format!(", as are {others} others"),
     };
-    format!("element {at} of {of} is {lookup} and not {wanted}{others}")
+    format!("element {at} of {of} is {found} and not {expected}{others}")
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@
 //! # Where choices are kept
 //! In memory, and as one file each in the folder `FUSE_TUNE_DIR` (by default `fuse/tune` in the user's cache folder; the
 //! empty string for none), under the kernel, its key and constants, the device's name, the driver's version, and the code
-//! of every config: an edit of the kernel measures anew. A file that cannot be read is ignored with a warning.
+//! of every config: an edit of the kernel measures again. A file that cannot be read is ignored with a warning.
 //!
 //! [`export`] writes the choices of this process to a file that ships with the crate, `#[fuse_kernel(..,
 //! tuned = "tuned/double.json")]`: the file is built in, and a program finds the choice for its device and key there without

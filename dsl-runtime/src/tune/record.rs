@@ -134,7 +134,7 @@ impl Shipped {
         serde_json::from_str(text).map(Shipped).map_err(|error| error.to_string())
     }
 
-    /// The label that answers a question.
+    /// The record that applies to a request.
     pub(super) fn find(&self, request: &TuningRecord) -> Option<&TuningRecord> {
         self.0.iter().find(|record| record.applies_to(request))
     }
@@ -148,7 +148,7 @@ pub(super) struct Folder(pub(super) PathBuf);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 impl Folder {
-    /// The choice that answers a question. A file that cannot be read is none; the error says what is wrong with it.
+    /// The choice that matches a request. A file that cannot be read is none; the error says what is wrong with it.
     pub(super) fn get(&self, request: &TuningRecord) -> Result<Option<TuningRecord>, String> {
         let path = self.0.join(request.file_name());
         let text = match fs::read_to_string(&path) {

@@ -56,10 +56,10 @@ pub(super) struct SearchOutcome {
 /// How much faster a later candidate must be than an earlier one to be taken, so that noise does not decide.
 const MARGIN: f64 = 0.01;
 
-/// A candidate that first shows so many times the time of the best is not measured further.
+/// A candidate whose first time exceeds the best by this ratio is not measured further.
 const PRUNE_FACTOR: f64 = 2.0;
 
-/// Tries `count` candidates; tells `progress` how many were tried and the best so far.
+/// Tries `count` candidates; reports to `progress` how many were tried and the best so far.
 ///
 /// # Errors
 /// That of the first candidate if none runs.
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::dtype::DType;
 
-    /// Candidates by hand, and a clock that says what it is told.
+    /// Hand-written candidates with scripted times.
     struct ScriptedTrials {
         /// By candidate: the output and the times of its runs, or the error.
         candidates: Vec<Result<(u8, Vec<f64>)>>,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hopeless_is_not_measured_for_long() {
+    fn slow_candidates_are_pruned() {
         let (outcome, timed) = find(vec![Ok((7, vec![1.0])), Ok((7, vec![2.5])), Ok((7, vec![0.5]))]);
         assert_eq!(outcome.unwrap().best, 2);
         assert_eq!(timed, [(0, 3), (0, 20), (1, 3), (2, 3), (2, 40)]);

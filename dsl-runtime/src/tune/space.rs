@@ -1,4 +1,4 @@
-//! [`TuningSpace`]: what a call of a tuned kernel leaves to be chosen.
+//! [`TuningSpace`]: the variants that a call of a tuned kernel leaves open.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ impl TuningSpace {
         Ok(TuningSpace { candidates: kernel.candidates(types, choices, allows)?, key })
     }
 
-    /// Leaves those whose label has each of the parts of `config`, such as `BLOCK = 1024, num_warps = 4`.
+    /// Leaves those whose label has each of the settings of `config`, such as `BLOCK = 1024, num_warps = 4`.
     pub(crate) fn only(mut self, kernel: &'static Kernel, config: &str) -> Result<TuningSpace> {
         let parts =
             |label: &str| -> Vec<String> { label.split(',').map(|part| part.trim().to_string()).collect() };

@@ -1,4 +1,4 @@
-//! The tuner with calls whose times and outputs are told.
+//! The tuner with calls whose times and outputs are scripted.
 
 use std::fs;
 use std::path::PathBuf;
@@ -121,7 +121,7 @@ fn each_key_is_measured_once() {
 }
 
 #[test]
-fn the_candidates_of_a_call_are_part_of_the_question() {
+fn the_candidates_of_a_call_are_part_of_the_request() {
     let folder = Temporary::new();
     let tuner = folder.tuner(Mode::On);
     assert_eq!(choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2)), "B = 4");

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
 use crate::stream::On;
 
-/// What a call asks.
+/// A call whose variant is to be chosen.
 #[derive(Clone, Copy)]
 pub(crate) struct TuneRequest<'q> {
     pub(crate) kernel: &'static Kernel,
@@ -34,10 +34,10 @@ pub(crate) enum Ready {
 
 /// A call that can be measured, once it is ready.
 pub(crate) trait TunableCall: Trials {
-    /// Keeps what the outputs hold.
+    /// Saves the outputs.
     fn prepare(&mut self) -> Result<Ready>;
 
-    /// Puts back what the outputs held.
+    /// Restores the outputs.
     fn restore(&mut self) -> Result<()>;
 }
 
@@ -123,11 +123,11 @@ impl Tuner {
         if let Some(variant) = self.cached(&cache_key) {
             return Ok(variant);
         }
-        let wanted = request.record()?;
-        if let Some((record, source)) = self.lookup(request.kernel, &wanted) {
+        let key_record = request.record()?;
+        if let Some((record, source)) = self.lookup(request.kernel, &key_record) {
             return Ok(self.store(cache_key, request, record, source));
         }
-        let first = wanted.choosing(&wanted.candidates[0].label);
+        let first = key_record.choosing(&key_record.candidates[0].label);
         if self.mode == Mode::Off {
             return Ok(self.store(cache_key, request, first, Source::First));
         }
@@ -135,9 +135,9 @@ impl Tuner {
             warn(&format!("{} takes {} unmeasured: {reason}", first.kernel, first.chosen));
             return Ok(request.space.candidates[0]);
         }
-        let outcome = self.search(&wanted, call)?;
+        let outcome = self.search(&key_record, call)?;
         let complete = !outcome.results.contains(&TrialResult::NotTried);
-        let record = with_results(wanted, &outcome);
+        let record = with_results(key_record, &outcome);
         if complete
             && let Some(folder) = &self.folder
             && let Err(reason) = folder.put(&record)
@@ -147,14 +147,14 @@ impl Tuner {
         Ok(self.store(cache_key, request, record, Source::Measured))
     }
 
-    /// What is known without measuring; does not touch the arguments.
+    /// The choice without measuring; does not access the arguments.
     pub(crate) fn peek(&self, request: TuneRequest<'_>) -> Result<&'static Variant> {
-        let cached = self.cached(&request.cache_key());
-        if let Some(variant) = cached {
+        let known = self.cached(&request.cache_key());
+        if let Some(variant) = known {
             return Ok(variant);
         }
-        let lookup = self.lookup(request.kernel, &request.record()?);
-        let variant = lookup.and_then(|(record, _)| request.with_label(&record.chosen));
+        let found = self.lookup(request.kernel, &request.record()?);
+        let variant = found.and_then(|(record, _)| request.with_label(&record.chosen));
         Ok(variant.unwrap_or(request.space.candidates[0]))
     }
 
@@ -167,22 +167,22 @@ impl Tuner {
     }
 
     /// What ships with the crate, or else is on disk.
-    fn lookup(&self, kernel: &'static Kernel, wanted: &TuningRecord) -> Option<(TuningRecord, Source)> {
+    fn lookup(&self, kernel: &'static Kernel, key_record: &TuningRecord) -> Option<(TuningRecord, Source)> {
         if self.mode == Mode::Force {
             return None;
         }
         match Shipped::parse(kernel.tuned) {
             Ok(shipped) => {
-                if let Some(record) = shipped.find(wanted) {
-                    let record = wanted.choosing(&record.chosen);
+                if let Some(record) = shipped.find(key_record) {
+                    let record = key_record.choosing(&record.chosen);
                     return Some((record, Source::Shipped));
                 }
             }
             Err(reason) => {
-                warn(&format!("the choices that ship with {} are ignored: {reason}", wanted.kernel))
+                warn(&format!("the choices that ship with {} are ignored: {reason}", key_record.kernel))
             }
         }
-        match self.folder.as_ref()?.get(wanted) {
+        match self.folder.as_ref()?.get(key_record) {
             Ok(record) => record.map(|record| (record, Source::Disk)),
             Err(reason) => {
                 warn(&format!("a choice on disk is ignored: {reason}"));
@@ -191,22 +191,22 @@ impl Tuner {
         }
     }
 
-    fn search(&self, wanted: &TuningRecord, call: &mut dyn TunableCall) -> Result<SearchOutcome> {
-        let labels: Vec<&str> = wanted.candidates.iter().map(|one| one.label.as_str()).collect();
+    fn search(&self, key_record: &TuningRecord, call: &mut dyn TunableCall) -> Result<SearchOutcome> {
+        let labels: Vec<&str> = key_record.candidates.iter().map(|one| one.label.as_str()).collect();
         let shows = std::io::stderr().is_terminal();
         let mut progress = |tried: usize, best: Option<(usize, f64)>| {
             let best = best.map(|(at, ms)| format!(", best {} in {:.1} us", labels[at], ms * 1e3));
             show(&format!(
                 "fuse: tuning {} {:?}: {tried} of {}{}",
-                wanted.kernel,
-                wanted.key,
+                key_record.kernel,
+                key_record.key,
                 labels.len(),
                 best.unwrap_or_default()
             ));
         };
         let mut silent = |_: usize, _: Option<(usize, f64)>| {};
         let trials: &mut dyn Trials = call;
-        let lookup = if shows {
+        let outcome = if shows {
             search(trials, labels.len(), self.limits, &mut progress)
         } else {
             search(trials, labels.len(), self.limits, &mut silent)
@@ -215,12 +215,12 @@ impl Tuner {
             show("");
         }
         call.restore()?;
-        let outcome = lookup?;
+        let outcome = outcome?;
         for (label, result) in labels.iter().zip(&outcome.results) {
             if let TrialResult::Differs(how) = result {
                 warn(&format!(
                     "{} gives another result as [{label}] than as the configs before it, and is not taken: {how}",
-                    wanted.kernel
+                    key_record.kernel
                 ));
             }
         }
@@ -316,9 +316,9 @@ impl TuneRequest<'_> {
     }
 }
 
-/// The question's record, answered.
-fn with_results(mut wanted: TuningRecord, outcome: &SearchOutcome) -> TuningRecord {
-    for (one, result) in wanted.candidates.iter_mut().zip(&outcome.results) {
+/// The request's record with the results of the search.
+fn with_results(mut key_record: TuningRecord, outcome: &SearchOutcome) -> TuningRecord {
+    for (one, result) in key_record.candidates.iter_mut().zip(&outcome.results) {
         match result {
             TrialResult::Median(ms) => one.ms = Some(*ms),
             TrialResult::Failed(reason) => one.note = Some(reason.clone()),
@@ -326,8 +326,8 @@ fn with_results(mut wanted: TuningRecord, outcome: &SearchOutcome) -> TuningReco
             TrialResult::NotTried => one.note = Some("there was no time left to measure it".to_string()),
         }
     }
-    wanted.chosen = wanted.candidates[outcome.best].label.clone();
-    wanted
+    key_record.chosen = key_record.candidates[outcome.best].label.clone();
+    key_record
 }
 
 fn warn(text: &str) {

@@ -20,7 +20,7 @@ const LIMIT: usize = 1 << 40;
 /// Memory with a shape of `R` axes, to read: a matrix, its transpose, every other row of it, one row repeated.
 ///
 /// Made by `.view(shape)` and `.view_strided(shape, strides)` of a [`Buffer`] or [`Slice`], or here of what turns into one.
-/// Strides are in elements and may be 0, which repeats what lies along the axis.
+/// Strides are in elements and may be 0, which repeats the elements along the axis.
 ///
 /// ```
 /// # use dsl_runtime::{Device, View, Result};
@@ -86,7 +86,7 @@ impl<'a, T: Element, const R: usize> View<'a, T, R> {
         self.shape
     }
 
-    /// The distance in memory, in elements, between neighbours along each axis.
+    /// The distance in memory, in elements, between adjacent indices along each axis.
     pub fn strides(&self) -> [usize; R] {
         self.strides
     }
@@ -101,18 +101,18 @@ impl<'a, T: Element, const R: usize> View<'a, T, R> {
         View { memory: self.memory, shape, strides }
     }
 
-    /// The part with indices of a range along one axis.
+    /// The subview with the indices of a range along one axis.
     ///
     /// # Panics
     /// If there is no such axis, or the range does not lie within its extent.
     #[track_caller]
     pub fn slice(&self, axis: usize, range: impl RangeBounds<usize>) -> View<'a, T, R> {
-        let (part, start) = self.layout().part(axis, range);
-        let memory = self.memory.slice(start..start + part.len());
-        View { memory, shape: part.shape, strides: part.strides }
+        let (subview, start) = self.layout().subview(axis, range);
+        let memory = self.memory.slice(start..start + subview.len());
+        View { memory, shape: subview.shape, strides: subview.strides }
     }
 
-    /// The same elements in a larger shape: what lies along an axis of extent 1 is repeated, by a stride of 0.
+    /// The same elements in a larger shape: the element along an axis of extent 1 is repeated, by a stride of 0.
     ///
     /// # Errors
     /// If an extent changes that is not 1.
@@ -168,7 +168,7 @@ impl<'a, T: Element, const R: usize> ViewMut<'a, T, R> {
         let layout = Layout { shape, strides };
         let len = layout.check(memory.len())?;
         layout.check_distinct()?;
-        Ok(ViewMut { memory: memory.into_part(0, len), shape, strides })
+        Ok(ViewMut { memory: memory.into_subslice(0, len), shape, strides })
     }
 
     /// The extent of each axis.
@@ -176,7 +176,7 @@ impl<'a, T: Element, const R: usize> ViewMut<'a, T, R> {
         self.shape
     }
 
-    /// The distance in memory, in elements, between neighbours along each axis.
+    /// The distance in memory, in elements, between adjacent indices along each axis.
     pub fn strides(&self) -> [usize; R] {
         self.strides
     }
@@ -210,15 +210,15 @@ impl<'a, T: Element, const R: usize> ViewMut<'a, T, R> {
         ViewMut::strided(self.memory, shape, strides)
     }
 
-    /// The part with indices of a range along one axis.
+    /// The subview with the indices of a range along one axis.
     ///
     /// # Panics
     /// If there is no such axis, or the range does not lie within its extent.
     #[track_caller]
     pub fn slice_mut(&mut self, axis: usize, range: impl RangeBounds<usize>) -> ViewMut<'_, T, R> {
-        let (part, start) = self.layout().part(axis, range);
-        let memory = self.memory.slice_mut(start..start + part.len());
-        ViewMut { memory, shape: part.shape, strides: part.strides }
+        let (subview, start) = self.layout().subview(axis, range);
+        let memory = self.memory.slice_mut(start..start + subview.len());
+        ViewMut { memory, shape: subview.shape, strides: subview.strides }
     }
 
     fn layout(&self) -> Layout<R> {
@@ -366,7 +366,7 @@ fn row_major<const R: usize>(shape: [usize; R]) -> [usize; R] {
 /// A multiple of every vector, in elements.
 const EVEN: usize = 16;
 
-/// The strides that a launch hands over: those of axes along which nothing moves are what the faster bodies ask for. They are
+/// The strides that a launch passes: those of axes with one element satisfy the guards of the faster specializations. They are
 /// multiples of every vector, and that of the last such axis is 1 where no other one is.
 pub(crate) fn launch_strides<const R: usize>(shape: [usize; R], mut strides: [usize; R]) -> [usize; R] {
     let is_empty = shape.contains(&0);
@@ -451,7 +451,7 @@ impl<const R: usize> Layout<R> {
         if shape.contains(&0) {
             return Ok(row_major(shape));
         }
-        // Axes that follow each other in memory are one, the last ones first.
+        // Axes that are contiguous in memory are one, the last ones first.
         let mut runs: Vec<(usize, usize)> = vec![];
         for (extent, stride) in
             self.pairs().filter(|&(extent, _)| extent > 1).collect::<Vec<_>>().into_iter().rev()
@@ -478,16 +478,16 @@ impl<const R: usize> Layout<R> {
         Ok(strides)
     }
 
-    /// The part with indices of a range along one axis, and the element that it begins with.
+    /// The subview with the indices of a range along one axis, and the element that it begins with.
     #[track_caller]
-    fn part(&self, axis: usize, range: impl RangeBounds<usize>) -> (Layout<R>, usize) {
+    fn subview(&self, axis: usize, range: impl RangeBounds<usize>) -> (Layout<R>, usize) {
         assert!(axis < R, "there is no axis {axis}: a view of {R} axes has axes 0 to {}", R - 1);
         let (first, last) = resolve(range, self.shape[axis]);
-        let mut part = *self;
-        part.shape[axis] = last - first;
+        let mut subview = *self;
+        subview.shape[axis] = last - first;
         // Where nothing is left, the first element might lie beyond the memory.
-        let start = if part.shape.contains(&0) { 0 } else { first * self.strides[axis] };
-        (part, start)
+        let start = if subview.shape.contains(&0) { 0 } else { first * self.strides[axis] };
+        (subview, start)
     }
 }
 

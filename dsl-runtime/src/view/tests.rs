@@ -1,4 +1,4 @@
-//! Views: where they lie in their memory, and what others are made of them.
+//! Views: their offsets in memory, and the views made of them.
 
 use expect_test::{Expect, expect};
 
@@ -66,7 +66,7 @@ fn a_reshaped_view_has_the_same_elements() {
 }
 
 #[test]
-fn a_view_lies_within_its_memory() {
+fn a_view_is_within_its_memory() {
     check(
         [3, 4],
         [4, 1],
