@@ -429,11 +429,11 @@ if triton is not None:
         mask = column < cols
         x = tl.load(x_ptr + start + column, mask, other=0.0).to(tl.float32)
         mean = tl.sum(x, 0) / cols
-        centred = tl.where(mask, x - mean, 0.0)
-        variance = tl.sum(centred * centred, 0) / cols
+        centered = tl.where(mask, x - mean, 0.0)
+        variance = tl.sum(centered * centered, 0) / cols
         gamma = tl.load(gamma_ptr + column, mask).to(tl.float32)
         beta = tl.load(beta_ptr + column, mask).to(tl.float32)
-        y = centred * tl.rsqrt(variance + eps) * gamma + beta
+        y = centered * tl.rsqrt(variance + eps) * gamma + beta
         if GELU:
             y = y * 0.5 * (1.0 + tl.math.erf(y * 0.7071067811865476))
         tl.store(out_ptr + start + column, y.to(out_ptr.dtype.element_ty), mask)
@@ -475,12 +475,12 @@ if triton is not None:
         mask = place < size
         x = tl.load(x_ptr + start + place, mask, other=0.0).to(tl.float32)
         mean = tl.sum(x, 0) / size
-        centred = tl.where(mask, x - mean, 0.0)
-        variance = tl.sum(centred * centred, 0) / size
+        centered = tl.where(mask, x - mean, 0.0)
+        variance = tl.sum(centered * centered, 0) / size
         channel = group % groups * (size // pixels) + place // pixels
         gamma = tl.load(gamma_ptr + channel, mask).to(tl.float32)
         beta = tl.load(beta_ptr + channel, mask).to(tl.float32)
-        y = centred * tl.rsqrt(variance + eps) * gamma + beta
+        y = centered * tl.rsqrt(variance + eps) * gamma + beta
         tl.store(out_ptr + start + place, y.to(out_ptr.dtype.element_ty), mask)
 
     @triton.autotune([triton.Config({"BLOCK": block}, num_warps=warps) for block in (4096, 8192)

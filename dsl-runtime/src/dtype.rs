@@ -136,7 +136,7 @@ impl fmt::Display for DType {
 }
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait SealedElement {}
 }
 
 /// A Rust type that kernels can load, store and take by value.
@@ -148,7 +148,7 @@ mod sealed {
     note = "element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64"
 )]
 pub trait Element:
-    sealed::Sealed
+    sealed::SealedElement
     + Copy
     + Send
     + Sync
@@ -199,7 +199,7 @@ pub trait Float: Number {}
 
 macro_rules! elements {
     ($trait:ident: $($type:ty = $dtype:ident, $bits:expr, $to:expr, $from:expr;)*) => {$(
-        impl sealed::Sealed for $type {}
+        impl sealed::SealedElement for $type {}
         #[diagnostic::do_not_recommend]
         impl Element for $type {
             const DTYPE: DType = DType::$dtype;
@@ -258,7 +258,7 @@ elements! { Float:
 
 macro_rules! narrow_floats {
     ($($type:ident = $dtype:ident;)*) => {$(
-        impl sealed::Sealed for $type {}
+        impl sealed::SealedElement for $type {}
         #[diagnostic::do_not_recommend]
         impl Element for $type {
             const DTYPE: DType = DType::$dtype;
@@ -283,7 +283,7 @@ narrow_floats! {
     f8e5m2 = F8E5M2;
 }
 
-impl sealed::Sealed for bool {}
+impl sealed::SealedElement for bool {}
 #[diagnostic::do_not_recommend]
 impl Element for bool {
     const DTYPE: DType = DType::Bool;

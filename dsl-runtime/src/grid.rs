@@ -7,18 +7,18 @@ use crate::kernel::Kernel;
 const LIMITS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
 /// A number of programs of any integer type; what no device can run is an error of the launch.
-pub trait Extent: sealed::Sealed + Copy {
+pub trait Extent: sealed::SealedExtent + Copy {
     #[doc(hidden)]
     fn extent(self) -> i128;
 }
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait SealedExtent {}
 }
 
 macro_rules! extents {
     ($($type:ty)*) => {$(
-        impl sealed::Sealed for $type {}
+        impl sealed::SealedExtent for $type {}
         impl Extent for $type {
             fn extent(self) -> i128 {
                 self as i128

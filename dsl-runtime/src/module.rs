@@ -559,20 +559,8 @@ mod tests {
 
     #[test]
     fn each_variant_is_loaded_once() {
-        let variants: &'static [Variant] = Vec::leak(
-            (0..100)
-                .map(|_| Variant {
-                    label: "",
-                    types: &[],
-                    consts: &[],
-                    dtypes: &[],
-                    source: 0,
-                    modules: &[],
-                    hosts: &[],
-                    sites: &[],
-                })
-                .collect(),
-        );
+        let variants: &'static [Variant] =
+            Vec::leak((0..100).map(|_| Variant { modules: &[], ..VARIANT }).collect());
         let table = CodeTable::default();
         let failure = || Err(Error::NoDriver);
         assert!(table.get_or_load(&variants[0], failure).is_err());

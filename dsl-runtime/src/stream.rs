@@ -119,7 +119,7 @@ impl fmt::Debug for Stream {
 }
 
 /// What a launch goes to: `&device`, for its default stream, or `&stream`.
-pub trait LaunchOn: sealed::Sealed + Copy {
+pub trait LaunchOn: sealed::SealedTarget + Copy {
     #[doc(hidden)]
     fn target(&self) -> Target<'_>;
 
@@ -187,9 +187,9 @@ impl On<'_> {
 }
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for &crate::Device {}
-    impl Sealed for &crate::Stream {}
+    pub trait SealedTarget {}
+    impl SealedTarget for &crate::Device {}
+    impl SealedTarget for &crate::Stream {}
 }
 
 impl LaunchOn for &Device {

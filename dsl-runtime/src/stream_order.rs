@@ -99,7 +99,7 @@ impl<'g> MemoryUse<'g> {
 
 /// Whether `cudarc` makes streams wait for each other's memory.
 #[derive(PartialEq, Eq)]
-enum Mode {
+enum TrackingMode {
     Events,
     /// It has made no stream.
     AllocStream,
@@ -107,12 +107,12 @@ enum Mode {
     Untracked,
 }
 
-impl Mode {
-    fn of(context: &CudaContext) -> Mode {
+impl TrackingMode {
+    fn of(context: &CudaContext) -> TrackingMode {
         match (context.is_event_tracking(), context.is_in_multi_stream_mode()) {
-            (true, true) => Mode::Events,
-            (true, false) => Mode::AllocStream,
-            (false, _) => Mode::Untracked,
+            (true, true) => TrackingMode::Events,
+            (true, false) => TrackingMode::AllocStream,
+            (false, _) => TrackingMode::Untracked,
         }
     }
 }
@@ -152,9 +152,9 @@ impl CudaDevice {
         if used.alloc_stream.is(by) {
             return Ok(used);
         }
-        match Mode::of(&self.context) {
-            Mode::Untracked => {}
-            Mode::Events => {
+        match TrackingMode::of(&self.context) {
+            TrackingMode::Untracked => {}
+            TrackingMode::Events => {
                 let by = StreamHandle::of(by);
                 let mut cross_uses = cross_uses.lock().unwrap_or_else(PoisonError::into_inner);
                 let same = |alloc_stream: &CudaStream| StreamHandle::of(alloc_stream) == used.alloc_stream;
@@ -167,7 +167,7 @@ impl CudaDevice {
                     cross_uses.push(CrossStreamUse { by, alloc_stream: Arc::downgrade(alloc_stream) });
                 }
             }
-            Mode::AllocStream => {
+            TrackingMode::AllocStream => {
                 let failed = Error::cuda("cuStreamWaitEvent");
                 // One that is being captured can wait for nothing outside: whoever launches the graph does.
                 if is_captured(by).map_err(&failed)? {
@@ -254,7 +254,7 @@ impl AllocStreams<'_> {
         if ours
             || alloc_stream.is(by)
             || self.waiting.contains(&alloc_stream)
-            || Mode::of(context) != Mode::AllocStream
+            || TrackingMode::of(context) != TrackingMode::AllocStream
         {
             return Ok(());
         }

@@ -51,7 +51,7 @@ pub fn trials() -> Vec<Trial> {
 // ---- material
 
 /// Small whole numbers.
-fn integers<T: Number>(len: usize) -> Vec<T> {
+fn whole_numbers<T: Number>(len: usize) -> Vec<T> {
     let mut random = Random(len as u64);
     (0..len).map(|_| T::from_f64(random.below(7) as f64)).collect()
 }
@@ -99,7 +99,7 @@ fn sum_rows<T: Bits + Number>(device: &Device) -> Result<(), Failure>
 where
     control::sum_rows::Choice<T>: control::sum_rows::Declared,
 {
-    let x = integers::<T>(12 * 64);
+    let x = whole_numbers::<T>(12 * 64);
     let source = Operand::new(device, &x, 0)?;
     for (low, high, step) in RANGES {
         let mut out = Output::<T>::new(device, vec![64], 0)?;
@@ -199,7 +199,7 @@ fn rotate<T: Bits + Number>(device: &Device) -> Result<(), Failure>
 where
     control::rotate::Choice<T>: control::rotate::Declared,
 {
-    let x = integers::<T>(96);
+    let x = whole_numbers::<T>(96);
     let source = Operand::new(device, &x, 0)?;
     for n in [0, 1, 2, 3, 4, 20] {
         let mut out = Output::<T>::new(device, vec![128], 0)?;

@@ -105,10 +105,10 @@ impl Reference<'_> {
         }
         let last = self.case.shape[rank - 1];
         let rows = self.input.chunks(last).map(|row| (row, largest(self.case.dtype, row)));
-        let centred = rows.flat_map(|(row, max)| row.iter().map(move |&value| (value, max)));
-        for (i, (value, max)) in centred.enumerate() {
+        let centered = rows.flat_map(|(row, max)| row.iter().map(move |&value| (value, max)));
+        for (i, (value, max)) in centered.enumerate() {
             let wanted = difference(self.case.dtype, value, max);
-            self.same(&format!("element {i} less the maximum"), self.case.dtype, wanted, folds.centred[i])?;
+            self.same(&format!("element {i} less the maximum"), self.case.dtype, wanted, folds.centered[i])?;
         }
         Ok(())
     }

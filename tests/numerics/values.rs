@@ -204,9 +204,8 @@ pub fn ties(dtype: DType) -> Vec<u64> {
     for narrow in [DType::F16, DType::BF16, DType::F32] {
         let narrow = float::Format::of(narrow);
         let mut generator = Random(7);
-        let neighbours = (0..512).map(|_| generator.bits() % narrow.infinity());
-        for bits in neighbours.chain(0..32).chain(narrow.smallest_normal() - 8..narrow.smallest_normal() + 8)
-        {
+        let neighbors = (0..512).map(|_| generator.bits() % narrow.infinity());
+        for bits in neighbors.chain(0..32).chain(narrow.smallest_normal() - 8..narrow.smallest_normal() + 8) {
             let tie = f64::midpoint(narrow.value(bits), narrow.value(bits + 1));
             numbers.extend([tie, tie.next_up(), tie.next_down()]);
         }

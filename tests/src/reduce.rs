@@ -21,7 +21,7 @@ pub struct Folds {
     pub min: Vec<Vec<u64>>,
     pub sum: Vec<Vec<u64>>,
     /// The tile less the largest element along its last axis, which is kept for that.
-    pub centred: Vec<u64>,
+    pub centered: Vec<u64>,
 }
 
 /// The lengths of a program's results, times the number of programs.
@@ -40,9 +40,9 @@ macro_rules! launch {
         let mut max = Output::<$elem>::new(&$job.device, lengths.clone(), $job.shift)?;
         let mut min = Output::<$elem>::new(&$job.device, lengths.clone(), $job.shift)?;
         let mut sum = Output::<$sum>::new(&$job.device, lengths, $job.shift)?;
-        let mut centred = $job.output::<$elem>(1)?;
-        $kernel(&x, &mut max, &mut min, &mut sum, &mut centred).grid(programs).launch(&$job.device)?;
-        Ok(Folds { max: max.finish()?, min: min.finish()?, sum: sum.finish()?, centred: centred.finish()?.concat() })
+        let mut centered = $job.output::<$elem>(1)?;
+        $kernel(&x, &mut max, &mut min, &mut sum, &mut centered).grid(programs).launch(&$job.device)?;
+        Ok(Folds { max: max.finish()?, min: min.finish()?, sum: sum.finish()?, centered: centered.finish()?.concat() })
     }};
 }
 
@@ -50,7 +50,7 @@ macro_rules! rank_1 {
     ($($elem:ident, $sum:ident, [$n:tt], $warps:tt;)*) => {
         #[fuse_kernel(unreported, configs = [$({ T: $elem, S: $sum, N: $n, WARPS: $warps, num_warps: $warps }),*])]
         fn reduce_1<T: Number, S: Number, const N: usize, const WARPS: usize>(
-            x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centred: &mut [T],
+            x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centered: &mut [T],
         ) {
             let (program, programs) = (tl::program_id(0), tl::num_programs(0));
             let offsets = program * N + tl::arange(0, N);
@@ -61,7 +61,7 @@ macro_rules! rank_1 {
             tl::store(max + programs + program, tl::max(x));
             tl::store(min + programs + program, tl::min(x));
             tl::store(sum + programs + program, tl::sum(x));
-            tl::store(centred + offsets, x - tl::max(x, 0, true));
+            tl::store(centered + offsets, x - tl::max(x, 0, true));
         }
 
         pub static RANK_1: &[Reduce] = &[$(Reduce {
@@ -75,7 +75,7 @@ macro_rules! rank_2 {
     ($($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*) => {
         #[fuse_kernel(unreported, configs = [$({ T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, num_warps: $warps }),*])]
         fn reduce_2<T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize>(
-            x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centred: &mut [T],
+            x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centered: &mut [T],
         ) {
             let (program, programs) = (tl::program_id(0), tl::num_programs(0));
             let (rows, cols) = (tl::arange(0, M), tl::arange(0, N));
@@ -94,7 +94,7 @@ macro_rules! rank_2 {
             tl::store(max + whole, tl::max(x));
             tl::store(min + whole, tl::min(x));
             tl::store(sum + whole, tl::sum(x));
-            tl::store(centred + offsets, x - largest);
+            tl::store(centered + offsets, x - largest);
         }
 
         pub static RANK_2: &[Reduce] = &[$(Reduce {
@@ -108,7 +108,7 @@ macro_rules! rank_3 {
     ($($elem:ident, $sum:ident, [$a:tt, $b:tt, $c:tt], $warps:tt;)*) => {
         #[fuse_kernel(unreported, configs = [$({ T: $elem, S: $sum, A: $a, B: $b, C: $c, WARPS: $warps, num_warps: $warps }),*])]
         fn reduce_3<T: Number, S: Number, const A: usize, const B: usize, const C: usize, const WARPS: usize>(
-            x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centred: &mut [T],
+            x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centered: &mut [T],
         ) {
             let (program, programs) = (tl::program_id(0), tl::num_programs(0));
             let (i, j, k) = (tl::arange(0, A), tl::arange(0, B), tl::arange(0, C));
@@ -131,7 +131,7 @@ macro_rules! rank_3 {
             tl::store(max + whole, tl::max(x));
             tl::store(min + whole, tl::min(x));
             tl::store(sum + whole, tl::sum(x));
-            tl::store(centred + offsets, x - tl::max(x, 2, true));
+            tl::store(centered + offsets, x - tl::max(x, 2, true));
         }
 
         pub static RANK_3: &[Reduce] = &[$(Reduce {

@@ -2,7 +2,7 @@
 
 use dsl_runtime::prelude::*;
 
-/// Group norm of images `[images, pixels, channels]` (NHWC). Program `(i, g)` normalises group `g` of image `i`, of
+/// Group norm of images `[images, pixels, channels]` (NHWC). Program `(i, g)` normalizes group `g` of image `i`, of
 /// `group_channels <= CHANNELS` channels, in one loop for the sums and one for the results.
 /// **Source.** Wu, He, 2018, arXiv:1803.08494, equations 2 to 5.
 #[fuse_kernel(PIXELS = [128], CHANNELS = [16], num_warps = 4)]

@@ -8,7 +8,7 @@ use crate::slice::{SharedBytes, Slice, SliceMut, UniqueBytes};
 
 /// Memory that a [`Graph`](crate::Graph) owns or borrows for the kernels it runs: a [`Buffer`], owned or borrowed, an `Arc` of one to
 /// read, a [`Slice`] or [`SliceMut`]; a tuple of up to eight of these, a `Vec` or an array.
-pub trait GraphBuffers: sealed::Sealed {
+pub trait GraphBuffers: sealed::SealedBuffers {
     /// Calls the visitor with each memory region.
     #[doc(hidden)]
     fn visit<'h>(&'h mut self, visitor: &mut dyn FnMut(MemoryRegion<'h>));
@@ -24,7 +24,7 @@ pub(crate) enum RegionBytes<'h> {
 }
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait SealedBuffers {}
 }
 
 fn shared<T: Element>(slice: Slice<'_, T>) -> MemoryRegion<'_> {
@@ -37,7 +37,7 @@ fn unique<T: Element>(slice: SliceMut<'_, T>) -> MemoryRegion<'_> {
 
 macro_rules! graph_buffers {
     ($([$($generics:tt)*] $type:ty, |$own:ident| $region:expr;)*) => {$(
-        impl<$($generics)*> sealed::Sealed for $type {}
+        impl<$($generics)*> sealed::SealedBuffers for $type {}
         impl<$($generics)*> GraphBuffers for $type {
             fn visit<'h>(&'h mut self, visitor: &mut dyn FnMut(MemoryRegion<'h>)) {
                 let $own = self;
@@ -56,14 +56,14 @@ graph_buffers! {
     [T: Element] SliceMut<'_, T>, |own| unique(own.reborrow());
 }
 
-impl<H: GraphBuffers> sealed::Sealed for Vec<H> {}
+impl<H: GraphBuffers> sealed::SealedBuffers for Vec<H> {}
 impl<H: GraphBuffers> GraphBuffers for Vec<H> {
     fn visit<'h>(&'h mut self, visitor: &mut dyn FnMut(MemoryRegion<'h>)) {
         self.iter_mut().for_each(|item| item.visit(visitor));
     }
 }
 
-impl<H: GraphBuffers, const N: usize> sealed::Sealed for [H; N] {}
+impl<H: GraphBuffers, const N: usize> sealed::SealedBuffers for [H; N] {}
 impl<H: GraphBuffers, const N: usize> GraphBuffers for [H; N] {
     fn visit<'h>(&'h mut self, visitor: &mut dyn FnMut(MemoryRegion<'h>)) {
         self.iter_mut().for_each(|item| item.visit(visitor));
@@ -72,7 +72,7 @@ impl<H: GraphBuffers, const N: usize> GraphBuffers for [H; N] {
 
 macro_rules! tuples {
     ($($($name:ident)*;)*) => {$(
-        impl<$($name: GraphBuffers),*> sealed::Sealed for ($($name,)*) {}
+        impl<$($name: GraphBuffers),*> sealed::SealedBuffers for ($($name,)*) {}
         impl<$($name: GraphBuffers),*> GraphBuffers for ($($name,)*) {
             #[allow(non_snake_case, unused_variables)]
             fn visit<'h>(&'h mut self, visitor: &mut dyn FnMut(MemoryRegion<'h>)) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::record::Folder;
 use super::search::{Limits, Trials};
-use super::tuner::{Mode, Ready, TunableCall, TuneRequest, Tuner};
+use super::tuner::{Ready, TunableCall, TuneMode, TuneRequest, Tuner};
 use super::{Output, Source, TuningSpace};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -84,7 +84,7 @@ impl Temporary {
         Temporary(path)
     }
 
-    fn tuner(&self, mode: Mode) -> Tuner {
+    fn tuner(&self, mode: TuneMode) -> Tuner {
         Tuner::new(mode, Some(self.0.clone()), Limits::default())
     }
 
@@ -107,7 +107,7 @@ fn sources(tuner: &Tuner) -> Vec<Source> {
 #[test]
 fn each_key_is_measured_once() {
     let folder = Temporary::new();
-    let tuner = folder.tuner(Mode::On);
+    let tuner = folder.tuner(TuneMode::On);
     let mut call = ScriptedTrials::fastest(2);
     assert_eq!(choose(&tuner, &ADD, 10, &mut call), "B = 4");
     assert_eq!((call.runs, call.restored), (3, 1), "the outputs are put back before the launch proper");
@@ -123,7 +123,7 @@ fn each_key_is_measured_once() {
 #[test]
 fn the_candidates_of_a_call_are_part_of_the_request() {
     let folder = Temporary::new();
-    let tuner = folder.tuner(Mode::On);
+    let tuner = folder.tuner(TuneMode::On);
     assert_eq!(choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2)), "B = 4");
     let two = TuningSpace { candidates: ADD.variants[..2].iter().collect(), key: vec![10] };
     let request = TuneRequest { kernel: &ADD, space: &two, on: On::Cpu };
@@ -134,8 +134,8 @@ fn the_candidates_of_a_call_are_part_of_the_request() {
 #[test]
 fn another_process_finds_the_choice_on_disk() {
     let folder = Temporary::new();
-    choose(&folder.tuner(Mode::On), &ADD, i128::from(u64::MAX), &mut ScriptedTrials::fastest(2));
-    let (tuner, mut call) = (folder.tuner(Mode::On), ScriptedTrials::fastest(0));
+    choose(&folder.tuner(TuneMode::On), &ADD, i128::from(u64::MAX), &mut ScriptedTrials::fastest(2));
+    let (tuner, mut call) = (folder.tuner(TuneMode::On), ScriptedTrials::fastest(0));
     assert_eq!(choose(&tuner, &ADD, i128::from(u64::MAX), &mut call), "B = 4");
     assert_eq!((call.runs, sources(&tuner)), (0, vec![Source::Disk]));
     // Other code, another key: measured.
@@ -149,7 +149,7 @@ fn another_process_finds_the_choice_on_disk() {
 #[test]
 fn a_file_that_cannot_be_read_is_measured_anew_and_replaced() {
     let folder = Temporary::new();
-    choose(&folder.tuner(Mode::On), &ADD, 10, &mut ScriptedTrials::fastest(2));
+    choose(&folder.tuner(TuneMode::On), &ADD, 10, &mut ScriptedTrials::fastest(2));
     let path = folder.files().remove(0);
     let whole = fs::read_to_string(&path).unwrap();
     for damaged in
@@ -157,9 +157,9 @@ fn a_file_that_cannot_be_read_is_measured_anew_and_replaced() {
     {
         fs::write(&path, damaged).unwrap();
         let mut call = ScriptedTrials::fastest(1);
-        assert_eq!(choose(&folder.tuner(Mode::On), &ADD, 10, &mut call), "B = 2", "{damaged}");
+        assert_eq!(choose(&folder.tuner(TuneMode::On), &ADD, 10, &mut call), "B = 2", "{damaged}");
         assert_eq!(
-            choose(&folder.tuner(Mode::Off), &ADD, 10, &mut ScriptedTrials::fastest(0)),
+            choose(&folder.tuner(TuneMode::Off), &ADD, 10, &mut ScriptedTrials::fastest(0)),
             "B = 2",
             "{damaged}"
         );
@@ -171,7 +171,7 @@ fn a_folder_that_cannot_be_written_only_costs_the_memory() {
     let folder = Temporary::new();
     fs::create_dir_all(&folder.0).unwrap();
     fs::write(folder.0.join("file"), "").unwrap();
-    let tuner = Tuner::new(Mode::On, Some(folder.0.join("file/below")), Limits::default());
+    let tuner = Tuner::new(TuneMode::On, Some(folder.0.join("file/below")), Limits::default());
     assert_eq!(choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2)), "B = 4");
     assert_eq!(choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(0)), "B = 4");
 }
@@ -185,7 +185,7 @@ fn processes_that_write_at_once_leave_whole_files() {
             scope.spawn(move || {
                 for round in 0..20 {
                     // Each with a memory of its own, as processes have.
-                    let tuner = folder.tuner(Mode::Force);
+                    let tuner = folder.tuner(TuneMode::Force);
                     choose(&tuner, &ADD, round % 3, &mut ScriptedTrials::fastest(thread % 3));
                 }
             });
@@ -204,26 +204,26 @@ fn processes_that_write_at_once_leave_whole_files() {
 
 #[test]
 fn the_setting_decides_whether_to_measure() {
-    assert_eq!(Mode::parse(None), Ok(Mode::On));
+    assert_eq!(TuneMode::parse(None), Ok(TuneMode::On));
     assert_eq!(
-        Mode::parse(Some("never")).unwrap_err().to_string(),
+        TuneMode::parse(Some("never")).unwrap_err().to_string(),
         "FUSE_TUNE=`never`: expected `off`, `on` or `force`"
     );
     let folder = Temporary::new();
-    let (tuner, mut call) = (folder.tuner(Mode::Off), ScriptedTrials::fastest(2));
+    let (tuner, mut call) = (folder.tuner(TuneMode::Off), ScriptedTrials::fastest(2));
     assert_eq!(choose(&tuner, &ADD, 10, &mut call), "B = 1");
     assert_eq!((call.runs, sources(&tuner), folder.files().len()), (0, vec![Source::First], 0));
-    choose(&folder.tuner(Mode::On), &ADD, 10, &mut ScriptedTrials::fastest(2));
-    assert_eq!(choose(&folder.tuner(Mode::Off), &ADD, 10, &mut call), "B = 4");
+    choose(&folder.tuner(TuneMode::On), &ADD, 10, &mut ScriptedTrials::fastest(2));
+    assert_eq!(choose(&folder.tuner(TuneMode::Off), &ADD, 10, &mut call), "B = 4");
     assert_eq!(call.runs, 0);
-    assert_eq!(choose(&folder.tuner(Mode::Force), &ADD, 10, &mut ScriptedTrials::fastest(1)), "B = 2");
-    assert_eq!(choose(&folder.tuner(Mode::On), &ADD, 10, &mut call), "B = 2");
+    assert_eq!(choose(&folder.tuner(TuneMode::Force), &ADD, 10, &mut ScriptedTrials::fastest(1)), "B = 2");
+    assert_eq!(choose(&folder.tuner(TuneMode::On), &ADD, 10, &mut call), "B = 2");
 }
 
 #[test]
 fn a_call_that_cannot_be_measured_takes_the_first_and_is_asked_again() {
     let folder = Temporary::new();
-    let tuner = folder.tuner(Mode::On);
+    let tuner = folder.tuner(TuneMode::On);
     let mut captured = ScriptedTrials { ready: false, ..ScriptedTrials::fastest(2) };
     assert_eq!(choose(&tuner, &ADD, 10, &mut captured), "B = 1");
     assert_eq!((captured.runs, tuner.decisions().len(), folder.files().len()), (0, 0, 0));
@@ -240,30 +240,33 @@ fn shipping(text: String) -> &'static Kernel {
 fn an_exported_file_answers_without_measuring() {
     let folder = Temporary::new();
     let path = folder.0.join("choices/tuned.json");
-    let tuner = folder.tuner(Mode::On);
+    let tuner = folder.tuner(TuneMode::On);
     choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2));
     choose(&tuner, &ADD, 11, &mut ScriptedTrials::fastest(1));
     assert_eq!(tuner.export(&path), Ok(2));
     // Another process measures one of them otherwise, and adds its own.
-    let other = folder.tuner(Mode::Force);
+    let other = folder.tuner(TuneMode::Force);
     choose(&other, &ADD, 11, &mut ScriptedTrials::fastest(0));
     choose(&other, &ADD, 12, &mut ScriptedTrials::fastest(1));
     assert_eq!(other.export(&path), Ok(2));
     let shipped = shipping(fs::read_to_string(&path).unwrap());
-    let production = Tuner::new(Mode::On, None, Limits::default());
+    let production = Tuner::new(TuneMode::On, None, Limits::default());
     let mut call = ScriptedTrials::fastest(2);
     let chosen = [10, 11, 12].map(|key| choose(&production, shipped, key, &mut call));
     assert_eq!((chosen, call.runs), (["B = 4", "B = 1", "B = 2"], 0));
     assert_eq!(sources(&production), [Source::Shipped; 3]);
     assert_eq!(choose(&production, shipped, 13, &mut call), "B = 4", "what is not there is measured");
-    assert_eq!(choose(&Tuner::new(Mode::Force, None, Limits::default()), shipped, 11, &mut call), "B = 4");
+    assert_eq!(
+        choose(&Tuner::new(TuneMode::Force, None, Limits::default()), shipped, 11, &mut call),
+        "B = 4"
+    );
 }
 
 #[test]
 fn a_shipped_file_that_says_nothing_useful_is_ignored() {
     let folder = Temporary::new();
     let path = folder.0.join("tuned.json");
-    let tuner = folder.tuner(Mode::On);
+    let tuner = folder.tuner(TuneMode::On);
     choose(&tuner, &ADD, 10, &mut ScriptedTrials::fastest(2));
     tuner.export(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
@@ -279,7 +282,7 @@ fn a_shipped_file_that_says_nothing_useful_is_ignored() {
     ] {
         assert_ne!(other, text);
         let shipped = shipping(other);
-        let production = Tuner::new(Mode::On, None, Limits::default());
+        let production = Tuner::new(TuneMode::On, None, Limits::default());
         assert_eq!(
             choose(&production, shipped, 10, &mut ScriptedTrials::fastest(1)),
             "B = 2",

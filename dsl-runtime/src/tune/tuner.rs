@@ -43,18 +43,18 @@ pub(crate) trait TunableCall: Trials {
 
 /// What `FUSE_TUNE` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mode {
+pub(super) enum TuneMode {
     Off,
     On,
     Force,
 }
 
-impl Mode {
-    pub(super) fn parse(setting: Option<&str>) -> Result<Mode> {
+impl TuneMode {
+    pub(super) fn parse(setting: Option<&str>) -> Result<TuneMode> {
         match setting {
-            None | Some("" | "on") => Ok(Mode::On),
-            Some("off") => Ok(Mode::Off),
-            Some("force") => Ok(Mode::Force),
+            None | Some("" | "on") => Ok(TuneMode::On),
+            Some("off") => Ok(TuneMode::Off),
+            Some("force") => Ok(TuneMode::Force),
             Some(other) => Err(Error::Setting {
                 name: "FUSE_TUNE",
                 value: other.to_string(),
@@ -66,7 +66,7 @@ impl Mode {
 
 /// The choices of a process.
 pub(crate) struct Tuner {
-    mode: Mode,
+    mode: TuneMode,
     folder: Option<Folder>,
     limits: Limits,
     /// By everything that a choice depends on, as numbers.
@@ -84,7 +84,7 @@ struct CachedChoice {
 pub(crate) fn tuner() -> Result<&'static Tuner> {
     static TUNER: OnceLock<Result<Tuner>> = OnceLock::new();
     let tuner = TUNER.get_or_init(|| {
-        let mode = Mode::parse(std::env::var("FUSE_TUNE").ok().as_deref())?;
+        let mode = TuneMode::parse(std::env::var("FUSE_TUNE").ok().as_deref())?;
         let folder = match std::env::var_os("FUSE_TUNE_DIR") {
             Some(folder) if folder.is_empty() => None,
             Some(folder) => Some(PathBuf::from(folder)),
@@ -96,7 +96,7 @@ pub(crate) fn tuner() -> Result<&'static Tuner> {
 }
 
 impl Tuner {
-    pub(super) fn new(mode: Mode, folder: Option<PathBuf>, limits: Limits) -> Tuner {
+    pub(super) fn new(mode: TuneMode, folder: Option<PathBuf>, limits: Limits) -> Tuner {
         let folder = folder.map(Folder);
         Tuner { mode, folder, limits, choices: RwLock::default(), searching: Mutex::default() }
     }
@@ -128,7 +128,7 @@ impl Tuner {
             return Ok(self.store(cache_key, request, record, source));
         }
         let first = key_record.choosing(&key_record.candidates[0].label);
-        if self.mode == Mode::Off {
+        if self.mode == TuneMode::Off {
             return Ok(self.store(cache_key, request, first, Source::First));
         }
         if let Ready::No(reason) = call.prepare()? {
@@ -168,7 +168,7 @@ impl Tuner {
 
     /// What ships with the crate, or else is on disk.
     fn lookup(&self, kernel: &'static Kernel, key_record: &TuningRecord) -> Option<(TuningRecord, Source)> {
-        if self.mode == Mode::Force {
+        if self.mode == TuneMode::Force {
             return None;
         }
         match Shipped::parse(kernel.tuned) {
