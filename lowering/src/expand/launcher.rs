@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::arguments::{LauncherArguments, MemoryParam, slice_type, view_type};
 use crate::frontend::syntax::{
-    ConstType, GenericParam, Kernel, KernelParam, ParamType, Tune, TypeName, expects_of_body,
+    ConstType, GenericParam, Kernel, KernelParam, ParamType, Tune, TypeName, expects_outline_lint,
 };
 use crate::frontend::typeck::{ConstValue, Variant};
 use crate::support::diagnostic::{Loc, list};
@@ -73,7 +73,7 @@ fn spanned_path(dtype: DType, span: Span) -> TokenStream {
 /// The launcher: the kernel's own signature.
 pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
-    let attributes = kernel.attributes.iter().filter(|attribute| !expects_of_body(attribute));
+    let attributes = kernel.attributes.iter().filter(|attribute| !expects_outline_lint(attribute));
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
     let LauncherArguments { params, bindings, parts, args } = LauncherArguments::of(kernel);
     let count = Literal::usize_unsuffixed(args.len());
@@ -166,7 +166,7 @@ pub(super) fn unread(kernel: &Kernel, error: &str) -> TokenStream {
 
 fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
-    let attributes = kernel.attributes.iter().filter(|attribute| !expects_of_body(attribute));
+    let attributes = kernel.attributes.iter().filter(|attribute| !expects_outline_lint(attribute));
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
     let params = kernel.params.iter().enumerate().map(|(position, param)| {
         let own = format_ident!("argument_{position}");

@@ -232,14 +232,14 @@ pub(super) fn parse_options(
     let mut reader = AttributeReader { generics, errors, unreadable: false };
     let parser = |input: ParseStream| Ok(reader.separated(input, AttributeReader::entry));
     let entries = syn::parse::Parser::parse2(parser, tokens).unwrap_or_default();
-    let mut seen: Vec<String> = vec![];
+    let mut declared: Vec<String> = vec![];
     for entry in entries {
         let name = entry.name.to_string();
-        if seen.contains(&name) {
+        if declared.contains(&name) {
             reader.errors.push(Loc::of(&entry.name), format!("`{name}` is declared twice"));
             continue;
         }
-        seen.push(name);
+        declared.push(name);
         reader.add(&mut options, entry);
     }
     options.unreadable |= reader.unreadable;
@@ -258,7 +258,7 @@ impl AttributeReader<'_> {
         let ConfigEntry { name, value } = entry;
         let loc = Loc::of(&name);
         let wanted = self.generic(&name).cloned();
-        let near = near_option(&name.to_string(), self.generics);
+        let near = nearest_option(&name.to_string(), self.generics);
         let errors = &mut *self.errors;
         match (name.to_string().as_str(), value) {
             ("unchecked", OptionValue::None) => options.unchecked = true,
@@ -357,14 +357,14 @@ impl AttributeReader<'_> {
 }
 
 /// The option or generic that a name which is neither was perhaps meant to be.
-fn near_option(name: &str, generics: &syn::Generics) -> Option<String> {
+fn nearest_option(name: &str, generics: &syn::Generics) -> Option<String> {
     let generics: Vec<String> =
         generics.params.iter().filter_map(generic_name).map(Ident::to_string).collect();
-    near_name(name, generics.iter().map(String::as_str)).map(str::to_string)
+    nearest_name(name, generics.iter().map(String::as_str)).map(str::to_string)
 }
 
 /// The option, or the one of these generics, that a name which is neither was perhaps meant to be.
-pub(crate) fn near_name<'n>(name: &str, generics: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest_name<'n>(name: &str, generics: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let names: Vec<&str> = generics.chain(NAMES).collect();
     let same = |other: &&&str| other.eq_ignore_ascii_case(name);
     let ends = |other: &&&str| other.strip_suffix(name).is_some_and(|start| start.ends_with('_'));

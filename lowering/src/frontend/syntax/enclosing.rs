@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_told_from_functions() {
+    fn methods_and_functions() {
         check(
             "fn a() {}\nimpl S {\n    fn b(&self) { fn c() {} }\n    fn d() {}\n}\nfn e() {}",
             &[false, true, false, true, false],

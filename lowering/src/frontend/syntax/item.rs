@@ -13,7 +13,7 @@ use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::{Class, DType};
 
 /// Parses a kernel. `Err` only when there is no function to speak of; otherwise mistakes are in `errors` and the tree
-/// holds what could be understood.
+/// has what could be parsed.
 pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
     if depth::report(&attribute, errors) {
         return None;
@@ -341,7 +341,7 @@ fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
     })
 }
 
-/// What stands between `View<` and `>`, if the type is one.
+/// The generic arguments of `View<..>`, if the type is a view.
 fn view_arguments(ty: &syn::Type) -> Option<&syn::PathArguments> {
     match ty {
         syn::Type::Path(path) if path.qself.is_none() => {

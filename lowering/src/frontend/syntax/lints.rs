@@ -30,12 +30,12 @@ pub(super) fn outline(function: &syn::ItemFn, attribute: &TokenStream) -> TokenS
 fn lint_levels(attributes: &[syn::Attribute]) -> impl Iterator<Item = &syn::Attribute> {
     const LEVELS: [&str; 4] = ["allow", "warn", "deny", "forbid"];
     let is_level = |attribute: &syn::Attribute| LEVELS.iter().any(|level| attribute.path().is_ident(level));
-    attributes.iter().filter(move |attribute| is_level(attribute) || expects_of_body(attribute))
+    attributes.iter().filter(move |attribute| is_level(attribute) || expects_outline_lint(attribute))
 }
 
 /// Whether an attribute expects a lint that only the outline can cause: the function that a call of the kernel means
 /// has another body.
-pub(crate) fn expects_of_body(attribute: &syn::Attribute) -> bool {
+pub(crate) fn expects_outline_lint(attribute: &syn::Attribute) -> bool {
     const LINTS: [&str; 6] = [
         "unused_variables",
         "unused_mut",

@@ -174,7 +174,7 @@ fn is_exit(kind: &ExprKind) -> bool {
 fn condition(name: &Ident, choice: Choice, loc: Loc) -> Expr {
     let compare = |op: BinaryOp, rhs: Expr| {
         let mut name = name.clone();
-        // What is wrong with a comparison stands on the arm.
+        // Errors of a comparison are reported on the arm.
         name.set_span(loc.start);
         let lhs = Box::new(Expr { kind: ExprKind::Path(vec![name]), loc });
         Expr { kind: ExprKind::Binary { op, op_loc: loc, lhs, rhs: Box::new(rhs) }, loc }

@@ -65,10 +65,10 @@ impl Check<'_> {
             args: operands,
             text: String::new(),
         };
-        let given = self.invoke(&callee, call);
-        let value = match given.item {
+        let returned = self.invoke(&callee, call);
+        let value = match returned.item {
             Item::Failed => None,
-            _ => self.value_as(&given, result, "what this function gives"),
+            _ => self.value_as(&returned, result, "what this function gives"),
         };
         self.combine_region_start = outer;
         let block = self.end_block(value.into_iter().collect());

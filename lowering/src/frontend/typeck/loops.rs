@@ -315,7 +315,7 @@ impl Check<'_> {
             for (k, init) in inits.iter().enumerate() {
                 let loc = assigned[k].unwrap_or(loc);
                 match &finals[k] {
-                    Some(operand) => match self.carry(&names[carried[k]], init, operand, loc) {
+                    Some(operand) => match self.yield_carried(&names[carried[k]], init, operand, loc) {
                         Some(values) => yields.extend(values),
                         None => good = false,
                     },
@@ -390,7 +390,7 @@ impl Check<'_> {
     }
 
     /// The values a carried variable has at the end of the body; reports a change of type.
-    fn carry(&mut self, name: &str, init: &Operand, last: &Operand, loc: Loc) -> Option<Vec<Value>> {
+    fn yield_carried(&mut self, name: &str, init: &Operand, last: &Operand, loc: Loc) -> Option<Vec<Value>> {
         if matches!(last.item, Item::Failed) {
             return None;
         }

@@ -109,7 +109,7 @@ impl Check<'_> {
                         format!("`{text}` is not defined"),
                         format!("did you mean `{near}`?"),
                     ),
-                    None if self.looks_like_constant(&text) => self.error_help(
+                    None if self.is_named_like_constant(&text) => self.error_help(
                         loc,
                         format!("`{text}` is not defined"),
                         "constants beside a kernel are seen only in a `#[fuse_module]`; or declare it inside the body",
@@ -145,7 +145,7 @@ impl Check<'_> {
     }
 
     /// Whether a name is written like a constant, in a kernel outside of a `#[fuse_module]`.
-    fn looks_like_constant(&self, name: &str) -> bool {
+    fn is_named_like_constant(&self, name: &str) -> bool {
         let upper = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         name.len() > 1 && name.chars().all(upper) && self.kernel.items.is_empty()
     }

@@ -102,7 +102,7 @@ impl Check<'_> {
         if args.iter().any(|arg| matches!(arg.item, Item::Failed)) {
             return self.failed(loc);
         }
-        if let Some(folded) = self.fold(op, what, loc, args) {
+        if let Some(folded) = self.const_fold(op, what, loc, args) {
             return folded;
         }
         let typed: Vec<&Operand> = args.iter().skip(usize::from(op.rule == TypeRule::Select)).collect();
@@ -195,7 +195,7 @@ impl Check<'_> {
     }
 
     /// The value of an operation on constants.
-    pub(super) fn fold(
+    pub(super) fn const_fold(
         &mut self,
         op: &'static ScalarOp,
         what: &str,

@@ -7,7 +7,7 @@ use proc_macro2::Ident;
 use super::settings::{Settings, is_setting, named_settings, report_tune, settings};
 use crate::frontend::syntax::{
     Config, ConstType, GenericParam, Kernel, OPTIONS, VariantKind, VariantValue, const_range, describe_value,
-    near_name,
+    nearest_name,
 };
 use crate::support::diagnostic::{Errors, Loc, list};
 use crate::support::dtype::DType;
@@ -172,7 +172,7 @@ fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
 /// The option or generic that an unknown name was perhaps meant to be.
 fn near(kernel: &Kernel, name: &Ident) -> Option<String> {
     let generics: Vec<String> = kernel.generics.iter().map(|generic| generic.name().to_string()).collect();
-    near_name(&name.to_string(), generics.iter().map(String::as_str)).map(str::to_string)
+    nearest_name(&name.to_string(), generics.iter().map(String::as_str)).map(str::to_string)
 }
 
 /// Whether the attribute declares values for a name that was perhaps meant to be this one, which was reported.

@@ -63,10 +63,10 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
             vec![]
         }
     };
-    for body in &specializations {
-        ir::verify(&body.plan.distributed.func)
-            .map_err(|what| format!("the {} body is not valid: {what}", body.name))?;
-        gpu_code(body)?;
+    for specialization in &specializations {
+        ir::verify(&specialization.plan.distributed.func)
+            .map_err(|what| format!("the {} body is not valid: {what}", specialization.name))?;
+        gpu_code(specialization)?;
     }
     let plan = host_plan(&func, BoundsPolicy::Masked);
     let host = load_plan(&plan);
@@ -74,8 +74,10 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
     let best: Vec<CpuLevel> = levels().into_iter().rev().take(1).collect();
     let loaded: Vec<(&Specialization, Vec<Loaded>)> = specializations
         .iter()
-        .filter(|body| body.name != "tensor")
-        .map(|body| (body, load_levels(&CpuPlan::new(body.plan.distributed.func.clone()), &best)))
+        .filter(|specialization| specialization.name != "tensor")
+        .map(|specialization| {
+            (specialization, load_levels(&CpuPlan::new(specialization.plan.distributed.func.clone()), &best))
+        })
         .collect();
     for number in 0..LAUNCHES {
         let launch = launch(program, seed.wrapping_mul(LAUNCHES).wrapping_add(number));
@@ -91,15 +93,15 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
             report.compared += 1;
         }
         let known = known(program, &launch, &func);
-        for (body, levels) in &loaded {
-            if !body.guards.iter().all(|fact| holds(fact, &known, launch.grid)) {
+        for (specialization, levels) in &loaded {
+            if !specialization.guards.iter().all(|guard| holds(guard, &known, launch.grid)) {
                 continue;
             }
             for level in levels {
                 run(program, &launch, level).same(program, &wanted.memory).map_err(|what| {
                     format!(
                         "launch {number}, the {} body on the host, {:?}: {what}",
-                        body.label(),
+                        specialization.label(),
                         level.level
                     )
                 })?;
@@ -130,15 +132,16 @@ fn front(source: &str) -> Result<(Func, KernelRequests), String> {
     Ok((func, KernelRequests::of(&kernel, &variants[0])))
 }
 
-fn gpu_code(body: &Specialization) -> Result<(), String> {
-    let archs = [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| body.gpus.include(arch.capability));
+fn gpu_code(specialization: &Specialization) -> Result<(), String> {
+    let archs =
+        [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| specialization.gpus.include(arch.capability));
     let archs: Vec<Arch> = archs.collect();
     if archs.is_empty() {
         return Ok(());
     }
-    nvptx::emit(&Session::new(), &[("entry".into(), body)], &archs, &mut StageTexts::default())
+    nvptx::emit(&Session::new(), &[("entry".into(), specialization)], &archs, &mut StageTexts::default())
         .map(drop)
-        .map_err(|what| format!("no PTX of the {} body: {what}", body.name))
+        .map_err(|what| format!("no PTX of the {} body: {what}", specialization.name))
 }
 
 /// The parameters as guards evaluate them: of memory its length, of a view its shape and strides too.
@@ -219,9 +222,9 @@ impl MemoryAfter {
             let size = memory.dtype.bytes() as usize;
             let bytes = own.all()[own.start..own.start + own.bytes].chunks(size);
             let found = bytes.map(|bytes| Element::of_bytes(bytes, memory.dtype));
-            for (place, (found, wanted)) in found.zip(&contents.data).enumerate() {
+            for (index, (found, wanted)) in found.zip(&contents.data).enumerate() {
                 if !found.same(*wanted) {
-                    return Err(format!("`{name}[{place}]` is {found:?}, should be {wanted:?}"));
+                    return Err(format!("`{name}[{index}]` is {found:?}, should be {wanted:?}"));
                 }
             }
         }

@@ -183,7 +183,7 @@ fn changed(corpus: &Corpus, random: &mut SplitMix64) -> TokenStream {
     unflatten(&token_list)
 }
 
-/// Whether one token can stand where the other does, as far as the grammar goes.
+/// Whether the grammar allows one token instead of the other.
 fn alike(a: &FlatToken, b: &FlatToken) -> bool {
     let operator =
         |punct: &Punct| punct.spacing() == Spacing::Alone && "+-*/%&|^<>".contains(punct.as_char());

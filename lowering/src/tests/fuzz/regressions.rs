@@ -4,9 +4,10 @@ use crate::tests::func;
 use crate::tests::run::{Arg, load, load_bodies_of};
 
 /// Runs host code and all GPU specializations without guards on `x`; returns the results, which must agree.
-fn words(source: &str, x: &[i32], count: usize) -> Vec<i32> {
-    let bodies = load_bodies_of(&func(source));
-    let general = bodies.into_iter().filter(|(facts, _)| facts.is_empty()).flat_map(|(_, code)| code);
+fn run_all(source: &str, x: &[i32], count: usize) -> Vec<i32> {
+    let specializations = load_bodies_of(&func(source));
+    let general =
+        specializations.into_iter().filter(|(guards, _)| guards.is_empty()).flat_map(|(_, code)| code);
     let mut results = load(source).into_iter().chain(general).map(|code| {
         let (mut x, mut out) = (x.to_vec(), vec![0i32; count]);
         code.call([1, 1, 1], &mut [Arg::of(&mut x), Arg::of(&mut out)]);
@@ -34,11 +35,11 @@ fn sums_that_wrap_are_sorted() {
             }}"
         )
     };
-    assert_eq!(words(&kernel("tl::sort(sum)"), &x, 16), wanted);
-    assert_eq!(words(&kernel("tl::gather(sum, tl::argsort(sum), 0)"), &x, 16), wanted);
+    assert_eq!(run_all(&kernel("tl::sort(sum)"), &x, 16), wanted);
+    assert_eq!(run_all(&kernel("tl::gather(sum, tl::argsort(sum), 0)"), &x, 16), wanted);
     wanted.reverse();
     let largest = "tl::topk(sum, 16).0";
-    assert_eq!(words(&kernel(largest), &x, 16), wanted);
+    assert_eq!(run_all(&kernel(largest), &x, 16), wanted);
 }
 
 /// A product that wraps is counted in the bin of its wrapped value, though in 64 bits it is outside of all bins.
@@ -52,5 +53,5 @@ fn products_that_wrap_are_counted() {
         }";
     let mut wanted = vec![0; 64];
     x.iter().for_each(|&x| wanted[x.wrapping_mul(x) as usize] += 1);
-    assert_eq!(words(kernel, &x, 64), wanted);
+    assert_eq!(run_all(kernel, &x, 64), wanted);
 }

@@ -125,7 +125,7 @@ fn remove_unused(block: &mut Block, used: &[usize]) {
 /// The class of a finding: the words before the first colon, or the source location of a panic.
 fn class(text: &str) -> String {
     let panic = text.lines().find(|line| line.contains("panicked at "));
-    let panic = panic.and_then(|line| line.split_once("panicked at ")).map(|(_, place)| place);
+    let panic = panic.and_then(|line| line.split_once("panicked at ")).map(|(_, location)| location);
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let words = line.split(':').next().unwrap_or_default();
     let numberless = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
