@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use crate::gpu::emit::async_copy::copied_ahead;
+use crate::gpu::emit::async_copy::prefetched_values;
 use crate::gpu::emit::registers_of_each;
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
@@ -177,7 +177,7 @@ fn loads_among_stores(distributed: &Distributed) -> u32 {
         if !ops.iter().any(|op| matches!(op.kind, Kind::Store(_))) {
             return;
         }
-        let ahead = copied_ahead(distributed, body);
+        let ahead = prefetched_values(distributed, body);
         let loads = |op: &Op| {
             let (Kind::Load(load), &[result, ..]) = (&op.kind, &op.results[..]) else { return 0 };
             if distributed.func.ty(result).is_scalar() || ahead.contains(&result) {

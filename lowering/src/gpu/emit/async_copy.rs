@@ -1,14 +1,14 @@
-//! Loads of a loop's later turns, under way before their turn comes.
+//! Software pipelining with `cp.async`: loads of later iterations are in flight while the current one computes.
 //!
-//! Each thread copies what it will need into shared memory of its own (`cp.async`), one turn less ahead than there are
-//! stages, and reads it back when it is due. No thread reads what another one copied, so there is no barrier, and what
-//! is under way takes no registers. The parts of the ring take turns: a copy goes where the turn before last was read.
-//! A large ring has one part less, and a turn's own part is filled anew as soon as the turn has read it: a program that takes
-//! one long row after the other has the next one under way so.
+//! Each thread copies the elements it will need to its own part of shared memory, one iteration fewer ahead than
+//! there are stages, and reads them back in their iteration. No thread reads what another one copied, so there is no
+//! barrier, and copies in flight take no registers. The ring rotates its slots: a copy goes to the slot that the
+//! iteration before last read. A large ring has one slot less, and an iteration refills its own slot as soon as it
+//! has read it: a program that processes long rows one after the other so has the next row in flight.
 //!
-//! What products alone read is copied to tiles that all threads read (`copied`). A turn then begins with a wait for its
-//! own copies and one barrier: behind it every thread's copies of this turn have come, and no thread reads the part of
-//! the turn before any more, where the copies of a later turn go.
+//! Operands that only dots read are copied to tiles that all threads read (`smem_operand`). An iteration then begins
+//! with a wait for its own copies and one barrier. After the barrier every thread's copies for this iteration have
+//! landed, and no thread reads the slot of the iteration before, which the next copies overwrite.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,164 +27,168 @@ use crate::mlir::types::Ty;
 use crate::ops::{Effect, EvictionPolicy, For, Kind, Load, Operation};
 use crate::support::limits::MIN_ASYNC_COPY_BYTES;
 
-/// Turns whose loads are in flight at once where the user does not say.
-const STAGES: u32 = 4;
+/// Stages, where the user does not say.
+const DEFAULT_STAGES: u32 = 4;
 /// The largest ring that is ours to choose, for each thread and in all: enough threads should fit a multiprocessor.
-const BYTES_PER_THREAD: u32 = 256;
-const CHOSEN_BYTES: u32 = 64 * 1024;
-/// Turns of a loop with tiles of products, where the user does not say.
-const STAGES_OF_TILES: u32 = 3;
+const DEFAULT_BYTES_PER_THREAD: u32 = 256;
+const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
+/// Stages of a loop with tiles that dots read, where the user does not say.
+const DEFAULT_TILE_STAGES: u32 = 3;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
-const LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
-/// Up to this size a ring has a part to spare. Beyond, its memory serves better as a first-level cache, and the third of
-/// three long rows that would be under way only waits for the others (docs/performance.md).
-const SPARE: u32 = 64 * 1024;
+const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
+/// Up to this size a ring has a slot to spare. Beyond, its memory serves better as L1 cache, and the third of three
+/// long rows in flight only waits for the others (docs/performance.md).
+const MAX_SPARE_SLOT_BYTES: u32 = 64 * 1024;
 
-/// What a loop copies ahead.
+/// The asynchronous copies of a loop.
 pub(super) struct CopyPlan<'a> {
-    /// What the addresses are computed by, in the body's order.
+    /// The operations that compute the addresses, in program order.
     addresses: Vec<&'a Op>,
-    /// What each thread copies for itself.
+    /// Loads whose elements each thread copies for itself.
     loads: Vec<(&'a Op, &'a Load)>,
-    /// What it copies for all, and where the tile starts in a turn's part.
+    /// Loads of tiles that all threads read, with the offset of the tile in a slot.
     tiles: Vec<(&'a Op, &'a Load, u32)>,
-    /// The first product of a tile, among whose instructions copies are started.
-    product: Option<Value>,
+    /// The first dot of a tile, which issues copies among its instructions.
+    dot: Option<Value>,
     pub stages: u32,
     /// Whether the user said how many.
-    asked: bool,
-    /// Bytes of one turn.
-    turn: u32,
-    /// Parts of the ring: as many as stages, or one less.
-    parts: u32,
+    is_requested: bool,
+    /// Bytes of one stage.
+    stage_bytes: u32,
+    /// Slots of the ring: as many as stages, or one less.
+    slots: u32,
 }
 
-/// Where a thread finds a load's elements: an address in shared memory, and the bytes after it.
+/// Where a thread finds the elements of a load: an address in shared memory and a byte offset.
 #[derive(Clone, Copy)]
 pub(super) struct BufferSlot {
-    part: Val,
-    start: u32,
+    base: Val,
+    offset: u32,
 }
 
 impl CopyPlan<'_> {
     pub fn new<'a>(distributed: &Distributed, body: &'a For) -> Option<CopyPlan<'a>> {
-        let asked = body.hints.num_stages.or(distributed.num_stages);
+        let requested = body.hints.num_stages.or(distributed.num_stages);
         let func = &distributed.func;
-        let slicer = AddressSlice::new(distributed, body);
-        let mut found = vec![];
-        for (number, op) in body.body.ops.iter().enumerate() {
+        let address_slice = AddressSlice::new(distributed, body);
+        let mut candidates = vec![];
+        for (index, op) in body.body.ops.iter().enumerate() {
             if let Kind::Load(load) = &op.kind
-                && copies(func, load)
-                && let Some(slice) = slicer.slice(load)
+                && can_copy_async(func, load)
+                && let Some(slice) = address_slice.slice(load)
             {
-                found.push((number, op, load, slice));
+                candidates.push((index, op, load, slice));
             }
         }
-        // Where others lie is looked up when their turn is copied.
-        let looked_up: HashSet<usize> = found.iter().flat_map(|(.., slice)| slice).copied().collect();
-        found.retain(|(number, ..)| !looked_up.contains(number));
-        let mut needed = HashSet::new();
+        // Loads whose values index other loads are repeated when the copies of their iteration are issued.
+        let index_loads: HashSet<usize> = candidates.iter().flat_map(|(.., slice)| slice).copied().collect();
+        candidates.retain(|(index, ..)| !index_loads.contains(index));
+        let mut sliced = HashSet::new();
         let mut loads = vec![];
-        let mut shared = vec![];
-        let mut turn = 0;
-        for (_, op, load, slice) in found {
-            needed.extend(slice);
+        let mut tile_loads = vec![];
+        let mut stage_bytes = 0;
+        for (_, op, load, slice) in candidates {
+            sliced.extend(slice);
             if distributed.smem_only.contains_key(&op.results[0]) {
-                shared.push((op, load));
+                tile_loads.push((op, load));
             } else {
-                turn += bytes(distributed, op, load);
+                stage_bytes += block_bytes(distributed, op, load);
                 loads.push((op, load));
             }
         }
         let mut tiles = vec![];
-        for (op, load) in shared {
-            turn = turn.next_multiple_of(smem_operand::ALIGNMENT);
-            tiles.push((op, load, turn));
-            turn += OperandTile::of(distributed, op, load).bytes();
+        for (op, load) in tile_loads {
+            stage_bytes = stage_bytes.next_multiple_of(smem_operand::ALIGNMENT);
+            tiles.push((op, load, stage_bytes));
+            stage_bytes += OperandTile::of(distributed, op, load).bytes();
         }
-        // What cannot be copied waits in the first-level cache, whose memory the ring would take.
+        // Loads that cannot be copied use the L1 cache, whose memory the ring would take.
         let others = body
             .body
             .ops
             .iter()
             .any(|op| matches!(&op.kind, Kind::Load(load) if load.effect() == Effect::Read));
-        if others && asked.is_none() && tiles.is_empty() {
+        if others && requested.is_none() && tiles.is_empty() {
             return None;
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|(_, load)| std::cmp::Reverse(width(func, load)));
-        // Where tiles are multiplied, registers are what keeps threads from fitting: one turn ahead there is always.
-        let multiplies = body.body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
-        let least = if multiplies { 2 * turn } else { 0 };
-        let chosen = CHOSEN_BYTES.min(least.max(BYTES_PER_THREAD * 32 * distributed.warps_per_cta()));
-        let fitting = chosen.checked_div(turn)?;
-        let stages = asked.unwrap_or(if tiles.is_empty() { STAGES.min(fitting) } else { STAGES_OF_TILES });
+        // Registers limit the occupancy of loops with dots: one iteration ahead is always affordable.
+        let has_dot = body.body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
+        let min_bytes = if has_dot { 2 * stage_bytes } else { 0 };
+        let max_bytes = MAX_DEFAULT_RING_BYTES
+            .min(min_bytes.max(DEFAULT_BYTES_PER_THREAD * 32 * distributed.warps_per_cta()));
+        let fitting_stages = max_bytes.checked_div(stage_bytes)?;
+        let stages = requested.unwrap_or(if tiles.is_empty() {
+            DEFAULT_STAGES.min(fitting_stages)
+        } else {
+            DEFAULT_TILE_STAGES
+        });
         let ops = body.body.ops.iter().enumerate();
-        let addresses = ops.filter(|(i, _)| needed.contains(i)).map(|(_, op)| op).collect();
-        let asked = asked.is_some();
-        // Of many small copies each would keep its address and its mask until it is due.
-        let by_pieces = tiles.iter().all(|(_, load, _)| width(func, load) == smem_operand::PIECE);
-        let product = body.body.ops.iter().find(|op| by_pieces && smem_operand::is_product(distributed, op));
-        let product = product.map(|op| op.results[0]);
+        let addresses = ops.filter(|(i, _)| sliced.contains(i)).map(|(_, op)| op).collect();
+        let is_requested = requested.is_some();
+        // Many small copies would each keep an address and a mask in registers until they are issued.
+        let by_chunks = tiles.iter().all(|(_, load, _)| width(func, load) == smem_operand::PIECE);
+        let dot = body.body.ops.iter().find(|op| by_chunks && smem_operand::is_product(distributed, op));
+        let dot = dot.map(|op| op.results[0]);
         (stages > 1).then_some(CopyPlan {
             addresses,
             loads,
             tiles,
-            product,
+            dot,
             stages,
-            asked,
-            turn,
-            parts: stages,
+            is_requested,
+            stage_bytes,
+            slots: stages,
         })
     }
 
     /// The tiles that each thread copies for itself.
-    pub fn own(&self) -> impl Iterator<Item = Value> {
+    pub fn thread_values(&self) -> impl Iterator<Item = Value> {
         self.loads.iter().flat_map(|(op, _)| op.results.iter().copied())
     }
 
-    /// Whether places of what is copied are looked up, which there may be none of in a turn that there is not.
-    fn looks_up(&self) -> bool {
+    /// Whether addresses are loaded too, which must not happen for an iteration beyond the last one.
+    fn has_indirect_addresses(&self) -> bool {
         self.addresses.iter().any(|op| matches!(op.kind, Kind::Load(_)))
     }
 
-    /// Whether a turn's copies go where it has read its own elements.
-    fn late(&self) -> bool {
-        self.parts < self.stages
+    /// Whether an iteration's copies overwrite the slot it has just read.
+    fn refills_own_slot(&self) -> bool {
+        self.slots < self.stages
     }
 
-    /// The turn whose copies are due in turn `index`.
-    fn copied_in(&self, b: &mut Builder, index: Val) -> Val {
+    /// The iteration whose copies are issued in iteration `index`.
+    fn prefetched_iteration(&self, b: &mut Builder, index: Val) -> Val {
         let distance = b.int(Ty::I64, i64::from(self.stages - 1));
         b.add(index, distance)
     }
 
-    /// The last operation of the body that reads what was copied.
-    fn last(&self, body: &For) -> usize {
+    /// The last operation of the body that reads a copied tile.
+    fn last_read(&self, body: &For) -> usize {
         let reads = |op: &Op| self.loads.iter().any(|(load, _)| load.results == op.results);
         body.body.ops.iter().rposition(reads).expect("what is copied ahead is read")
     }
 
-    /// What it needs of shared memory.
+    /// The ring in shared memory.
     pub fn ring(&self, distributed: &Distributed) -> SmemRing {
         let mut hasher = DefaultHasher::new();
         for (op, load) in &self.loads {
-            (width(&distributed.func, load), bytes(distributed, op, load)).hash(&mut hasher);
+            (width(&distributed.func, load), block_bytes(distributed, op, load)).hash(&mut hasher);
         }
-        let bytes = |parts: u32| parts.saturating_mul(self.turn);
+        let ring_bytes = |slots: u32| slots.saturating_mul(self.stage_bytes);
         if self.tiles.is_empty() {
-            let full = bytes(self.stages);
-            let bytes = if full <= SPARE { full } else { bytes(self.stages - 1) };
+            let full = ring_bytes(self.stages);
+            let bytes = if full <= MAX_SPARE_SLOT_BYTES { full } else { ring_bytes(self.stages - 1) };
             return SmemRing {
                 bytes: vec![bytes],
                 limits: &[MAX_SHARED_BYTES],
                 shape: Some(hasher.finish()),
             };
         }
-        // If the user does not say otherwise, two blocks to a multiprocessor are worth more than a third part, and so is
-        // to fit on any GPU.
-        let limits: &[u32] = if self.asked { &[MAX_SHARED_BYTES] } else { &LIMITS };
-        SmemRing { bytes: (2..=self.stages).rev().map(bytes).collect(), limits, shape: None }
+        // Two blocks on a multiprocessor are worth more than a third slot, and so is to fit on any GPU.
+        let limits: &[u32] = if self.is_requested { &[MAX_SHARED_BYTES] } else { &SMEM_LIMITS };
+        SmemRing { bytes: (2..=self.stages).rev().map(ring_bytes).collect(), limits, shape: None }
     }
 
     /// The widths of its copies, each once.
@@ -194,23 +198,23 @@ impl CopyPlan<'_> {
         widths
     }
 
-    /// Each load with the address of its width, and where its part of a turn starts.
-    fn places(&self, distributed: &Distributed, parts: &[Val]) -> Vec<(&Op, &Load, BufferSlot)> {
+    /// Each load with the slot address of its width and its offset in the slot.
+    fn buffer_slots(&self, distributed: &Distributed, slots: &[Val]) -> Vec<(&Op, &Load, BufferSlot)> {
         let widths = self.widths(&distributed.func);
         let mut start = 0;
-        let mut places = vec![];
+        let mut found = vec![];
         for &(op, load) in &self.loads {
             let which = widths.iter().position(|&known| known == width(&distributed.func, load));
-            let part = parts[which.expect("a width of the list")];
-            places.push((op, load, BufferSlot { part, start }));
-            start += bytes(distributed, op, load);
+            let base = slots[which.expect("a width of the list")];
+            found.push((op, load, BufferSlot { base, offset: start }));
+            start += block_bytes(distributed, op, load);
         }
-        places
+        found
     }
 }
 
-/// Ends a group of copies.
-fn commit(b: &mut Builder) {
+/// Commits the copies issued so far as one group.
+fn commit_group(b: &mut Builder) {
     statement(b, "cp.async.commit_group;", "~{memory}", &[], &[]);
 }
 
@@ -218,25 +222,25 @@ pub(super) fn width(func: &Func, load: &Load) -> u32 {
     load.place.vector * func.slice(load.place.param).0.bytes()
 }
 
-/// Bytes of a turn that all threads of a block copy for a load.
-fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
+/// Bytes that all threads of a block copy for a load in an iteration.
+fn block_bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
     let registers = distributed.layouts[&op.results[0]].register_count() as u32;
     registers / load.place.vector * width(&distributed.func, load) * distributed.warps_per_cta() * 32
 }
 
-/// The tiles that a loop copies ahead.
-pub fn copied_ahead(distributed: &Distributed, body: &For) -> HashSet<Value> {
-    let ahead = CopyPlan::new(distributed, body);
-    let tiles = |ahead: &CopyPlan| {
-        let of_all = ahead.tiles.iter().flat_map(|(op, ..)| op.results.clone());
-        ahead.own().chain(of_all).collect()
+/// The tiles that a loop copies asynchronously.
+pub fn prefetched_values(distributed: &Distributed, body: &For) -> HashSet<Value> {
+    let plan = CopyPlan::new(distributed, body);
+    let tiles = |plan: &CopyPlan| {
+        let of_block = plan.tiles.iter().flat_map(|(op, ..)| op.results.clone());
+        plan.thread_values().chain(of_block).collect()
     };
-    ahead.as_ref().map(tiles).unwrap_or_default()
+    plan.as_ref().map(tiles).unwrap_or_default()
 }
 
-/// Whether a load can be made in another turn, by an instruction that copies. That leaves zeros where an element is outside
-/// the slice, and reports none; element by element it would take more registers than it saves.
-pub(super) fn copies(func: &Func, load: &Load) -> bool {
+/// Whether `cp.async` can do a load. It fills out-of-bounds elements with zeros and reports none; element by element
+/// it would take more registers than it saves.
+pub(super) fn can_copy_async(func: &Func, load: &Load) -> bool {
     let by_vectors = load.place.vector > 1 && load.other.is_none() && !func.reports;
     load.effect() == Effect::Pure
         && (!load.place.bounded || by_vectors)
@@ -245,271 +249,276 @@ pub(super) fn copies(func: &Func, load: &Load) -> bool {
         && width(func, load) >= MIN_ASYNC_COPY_BYTES
 }
 
-/// A copy of one piece, to be started.
+/// One `cp.async`, not yet issued.
 struct AsyncCopy {
     text: String,
     constraints: String,
     operands: Vec<Val>,
-    /// `None` is always started.
-    condition: Option<Val>,
+    /// `None` always issues.
+    predicate: Option<Val>,
 }
 
 impl AsyncCopy {
-    fn start(&self, b: &mut Builder) {
-        let AsyncCopy { text, constraints, operands, condition } = self;
-        match condition {
+    fn issue(&self, b: &mut Builder) {
+        let AsyncCopy { text, constraints, operands, predicate } = self;
+        match predicate {
             None => statement(b, text, &format!("{constraints},~{{memory}}"), operands, &[]),
-            Some(condition) => {
+            Some(predicate) => {
                 let text = format!("@${} {text}", operands.len());
-                let operands: Vec<Val> = operands.iter().chain([condition]).copied().collect();
+                let operands: Vec<Val> = operands.iter().chain([predicate]).copied().collect();
                 statement(b, &text, &format!("{constraints},b,~{{memory}}"), &operands, &[])
             }
         };
     }
 
-    fn only_if(&mut self, b: &mut Builder, condition: Val) {
-        self.condition = b.both(self.condition, Some(condition));
+    fn and_predicate(&mut self, b: &mut Builder, predicate: Val) {
+        self.predicate = b.both(self.predicate, Some(predicate));
     }
 }
 
-/// Copies of a later turn, which a product starts among its instructions: a group.
+/// Copies of a later iteration that a dot issues among its instructions, as one group.
 pub(super) struct PendingCopies {
-    product: Value,
+    dot: Value,
     copies: VecDeque<AsyncCopy>,
 }
 
-/// A loop's first value and step, and how often it runs.
+/// A loop's lower bound, step and trip count.
 #[derive(Clone, Copy)]
 pub(super) struct IterationSpace {
-    pub low: Val,
+    pub lower: Val,
     pub step: Val,
-    pub count: Val,
+    pub trip_count: Val,
 }
 
-/// A loop whose first turns are under way.
+/// A loop whose prologue copies are in flight.
 pub(super) struct StartedLoop {
-    pub turns: IterationSpace,
-    /// For each width of the ring, the address of this thread's elements in the first part; then that of the part, if it
-    /// has tiles.
-    pub firsts: Vec<Val>,
+    pub iterations: IterationSpace,
+    /// For each width of the ring, the address of this thread's elements in the first slot; then that of the slot, if
+    /// it has tiles.
+    pub ring_start: Vec<Val>,
 }
 
-/// Where in a block the first loop that copies ahead can start to: after the operation with this number, and the loop's
-/// own.
-pub(super) fn earliest<'b>(gpu: &Gpu, block: &'b Block) -> Option<(usize, &'b For)> {
+/// The first loop of a block with asynchronous copies, and the index of the operation after which its prologue can be
+/// issued.
+pub(super) fn earliest_prefetch<'b>(gpu: &Gpu, block: &'b Block) -> Option<(usize, &'b For)> {
     let has_blocks = |op: &&Op| !op.kind.operation().blocks().is_empty() && !op.kind.operation().isolated();
     let Kind::For(body) = &block.ops.iter().find(has_blocks)?.kind else { return None };
-    let ahead = gpu.ahead(body)?;
+    let plan = gpu.copy_plan(body)?;
     let mut used = vec![body.low, body.high, body.step];
-    used.extend(ahead.addresses.iter().flat_map(|op| op.kind.operation().operands()));
-    let tiles = ahead.tiles.iter().map(|&(_, load, _)| load);
-    let loads = ahead.loads.iter().map(|&(_, load)| load);
+    used.extend(plan.addresses.iter().flat_map(|op| op.kind.operation().operands()));
+    let tiles = plan.tiles.iter().map(|&(_, load, _)| load);
+    let loads = plan.loads.iter().map(|&(_, load)| load);
     used.extend(loads.chain(tiles).flat_map(|load| load.place.operands()));
     let last = block.ops.iter().rposition(|op| op.results.iter().any(|result| used.contains(result)))?;
     Some((last, body))
 }
 
 impl Gpu<'_> {
-    /// What a loop copies ahead, if there is shared memory for it.
-    pub(super) fn ahead<'b>(&self, body: &'b For) -> Option<CopyPlan<'b>> {
-        let place = self.smem.ring(body.body.args[0])?;
-        let ahead = CopyPlan::new(&self.plan.distributed, body)?;
-        let parts = place.bytes / ahead.turn;
-        let stages = if ahead.tiles.is_empty() { ahead.stages } else { parts };
-        Some(CopyPlan { parts, stages, ..ahead })
+    /// A loop's asynchronous copies, if there is shared memory for them.
+    pub(super) fn copy_plan<'b>(&self, body: &'b For) -> Option<CopyPlan<'b>> {
+        let ring = self.smem.ring(body.body.args[0])?;
+        let plan = CopyPlan::new(&self.plan.distributed, body)?;
+        let slots = ring.bytes / plan.stage_bytes;
+        let stages = if plan.tiles.is_empty() { plan.stages } else { slots };
+        Some(CopyPlan { slots, stages, ..plan })
     }
 
-    /// Counts a loop's turns and starts the copies of the first ones.
-    pub(super) fn start(&mut self, b: &mut Builder, body: &For) -> StartedLoop {
+    /// Computes a loop's trip count and issues the prologue copies.
+    pub(super) fn start_loop(&mut self, b: &mut Builder, body: &For) -> StartedLoop {
         let ends = [body.low, body.high, body.step].map(|value| self.scalar(value));
-        let (low, (count, step)) = (ends[0], trip_count(b, body, ends, false));
-        let turns = IterationSpace { low, step, count };
-        let firsts = match self.ahead(body) {
-            Some(ahead) => self.start_ahead(b, body, &ahead, turns),
+        let (lower, (trip_count, step)) = (ends[0], trip_count(b, body, ends, false));
+        let iterations = IterationSpace { lower, step, trip_count };
+        let ring_start = match self.copy_plan(body) {
+            Some(plan) => self.issue_prologue_copies(b, body, &plan, iterations),
             None => vec![],
         };
-        StartedLoop { turns, firsts }
+        StartedLoop { iterations, ring_start }
     }
 
-    fn start_ahead(
+    fn issue_prologue_copies(
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: &CopyPlan,
-        turns: IterationSpace,
+        plan: &CopyPlan,
+        iterations: IterationSpace,
     ) -> Vec<Val> {
         let base = self.smem_base.expect("there is shared memory");
         let variable = body.body.args[0];
-        let place = self.smem.ring(variable).expect("the ring was planned");
+        let interval = self.smem.ring(variable).expect("the ring was planned");
         if self.membar.use_ring(variable) {
             self.barrier(b);
             self.membar.use_ring(variable);
         }
-        let ring = b.offset_bytes(base, place.start as i32);
+        let ring = b.offset_bytes(base, interval.start as i32);
         let five = b.int(Ty::I32, 5);
         let first = b.shl(self.block_warp, five);
         let thread = b.or(first, self.lane);
-        let widths = ahead.widths(self.func).into_iter().map(|width| {
-            // Neighbouring threads lie next to each other.
+        let widths = plan.widths(self.func).into_iter().map(|width| {
+            // Neighboring threads have contiguous elements.
             let width = b.int(Ty::I32, i64::from(width));
             let distance = b.mul(thread, width);
             b.offset(ring, distance, 1)
         });
-        let mut firsts: Vec<Val> = widths.collect();
-        let widths = firsts.len();
-        // One that differs from thread to thread, for a shuffle of a uniform number is one.
-        firsts.extend((!ahead.tiles.is_empty()).then(|| b.offset(ring, self.lane, 1)));
-        // ptxas must not see that the address is a uniform number and a part of the thread's own, for a copy with a cache
-        // policy to such an address comes out as an illegal instruction.
-        let mut firsts: Vec<Val> = firsts.into_iter().map(|first| self.hidden(b, first)).collect();
-        for first in &mut firsts[widths..] {
+        let mut ring_start: Vec<Val> = widths.collect();
+        let widths = ring_start.len();
+        // An address that differs from thread to thread, because a shuffle of a uniform value is uniform.
+        ring_start.extend((!plan.tiles.is_empty()).then(|| b.offset(ring, self.lane, 1)));
+        // ptxas must not see that the address is a uniform value plus the thread's own part: a copy with a cache
+        // policy to such an address becomes an illegal instruction.
+        let mut ring_start: Vec<Val> = ring_start.into_iter().map(|first| self.hidden(b, first)).collect();
+        for first in &mut ring_start[widths..] {
             *first = b.sub(*first, self.lane);
         }
-        for turn in 0..ahead.stages - 1 {
-            let index = b.int(Ty::I64, i64::from(turn));
-            let parts = self.moved(b, &firsts, i64::from(turn * ahead.turn));
-            self.copy_turn(b, body, ahead, turns, index, &parts);
+        for stage in 0..plan.stages - 1 {
+            let index = b.int(Ty::I64, i64::from(stage));
+            let slots = self.offset_all(b, &ring_start, i64::from(stage * plan.stage_bytes));
+            self.copy_iteration(b, body, plan, iterations, index, &slots);
         }
-        firsts
+        ring_start
     }
 
-    fn moved(&self, b: &mut Builder, parts: &[Val], bytes: i64) -> Vec<Val> {
+    fn offset_all(&self, b: &mut Builder, slots: &[Val], bytes: i64) -> Vec<Val> {
         let bytes = b.int(Ty::I32, bytes);
-        parts.iter().map(|&part| b.add(part, bytes)).collect()
+        slots.iter().map(|&base| b.add(base, bytes)).collect()
     }
 
-    /// Starts the copies of a later turn if there is a part of the ring for them, waits for those of this one, and says where
-    /// its loads find them. `parts` are the addresses of this turn's part of the ring; gives those of the next turn.
-    pub(super) fn turn_ahead(
+    /// Issues the copies of a later iteration if a slot is free for them, waits for those of this one, and defines
+    /// where its loads find their elements. `slots` are the addresses of this iteration's slot; returns those of the
+    /// next iteration.
+    pub(super) fn begin_iteration(
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: &CopyPlan,
+        plan: &CopyPlan,
         started: &StartedLoop,
         index: Val,
-        parts: &[Val],
+        slots: &[Val],
     ) -> Vec<Val> {
-        let StartedLoop { turns, firsts } = started;
-        let lasts = self.moved(b, firsts, i64::from(ahead.turn * (ahead.parts - 1)));
-        let shares = !ahead.tiles.is_empty();
-        if shares {
-            statement(b, &format!("cp.async.wait_group {};", ahead.parts - 2), "~{memory}", &[], &[]);
+        let StartedLoop { iterations, ring_start } = started;
+        let last_slots = self.offset_all(b, ring_start, i64::from(plan.stage_bytes * (plan.slots - 1)));
+        let has_tiles = !plan.tiles.is_empty();
+        if has_tiles {
+            statement(b, &format!("cp.async.wait_group {};", plan.slots - 2), "~{memory}", &[], &[]);
             self.barrier(b);
         }
-        if !ahead.late() {
-            let at_first = b.icmp(IntPredicate::Eq, parts[0], firsts[0]);
-            let before = self.moved(b, parts, -i64::from(ahead.turn));
-            let free: Vec<Val> =
-                lasts.iter().zip(before).map(|(&last, before)| b.select(at_first, last, before)).collect();
-            let later = ahead.copied_in(b, index);
-            match ahead.product.filter(|_| !ahead.looks_up()) {
-                Some(product) => {
-                    let runs = b.icmp(IntPredicate::Slt, later, turns.count);
-                    let mut copies = self.copies_of_turn(b, body, ahead, (*turns, later), &free);
-                    copies.iter_mut().for_each(|copy| copy.only_if(b, runs));
-                    self.pending_copies = Some(PendingCopies { product, copies });
+        if !plan.refills_own_slot() {
+            let at_first = b.icmp(IntPredicate::Eq, slots[0], ring_start[0]);
+            let before = self.offset_all(b, slots, -i64::from(plan.stage_bytes));
+            let free_slot: Vec<Val> = last_slots
+                .iter()
+                .zip(before)
+                .map(|(&last, before)| b.select(at_first, last, before))
+                .collect();
+            let prefetched = plan.prefetched_iteration(b, index);
+            match plan.dot.filter(|_| !plan.has_indirect_addresses()) {
+                Some(dot) => {
+                    let in_range = b.icmp(IntPredicate::Slt, prefetched, iterations.trip_count);
+                    let mut copies =
+                        self.iteration_copies(b, body, plan, (*iterations, prefetched), &free_slot);
+                    copies.iter_mut().for_each(|copy| copy.and_predicate(b, in_range));
+                    self.pending_copies = Some(PendingCopies { dot, copies });
                 }
-                None => self.copy_turn(b, body, ahead, *turns, later, &free),
+                None => self.copy_iteration(b, body, plan, *iterations, prefetched, &free_slot),
             }
         }
-        if !shares {
-            statement(b, &format!("cp.async.wait_group {};", ahead.parts - 1), "~{memory}", &[], &[]);
+        if !has_tiles {
+            statement(b, &format!("cp.async.wait_group {};", plan.slots - 1), "~{memory}", &[], &[]);
         }
-        for (tile, place) in self.tiles_of(b, ahead, parts) {
-            self.operand_stages.insert(tile, place);
+        for (tile, stage) in self.operand_stages(b, plan, slots) {
+            self.operand_stages.insert(tile, stage);
         }
-        for (op, _, arrived) in ahead.places(&self.plan.distributed, parts) {
-            self.prefetched.insert(op.results[0], arrived);
+        for (op, _, slot) in plan.buffer_slots(&self.plan.distributed, slots) {
+            self.prefetched.insert(op.results[0], slot);
         }
-        if ahead.parts == 1 {
-            return parts.to_vec();
+        if plan.slots == 1 {
+            return slots.to_vec();
         }
-        let at_last = b.icmp(IntPredicate::Eq, parts[0], lasts[0]);
-        let after = self.moved(b, parts, i64::from(ahead.turn));
-        firsts.iter().zip(after).map(|(&first, after)| b.select(at_last, first, after)).collect()
+        let at_last = b.icmp(IntPredicate::Eq, slots[0], last_slots[0]);
+        let after = self.offset_all(b, slots, i64::from(plan.stage_bytes));
+        ring_start.iter().zip(after).map(|(&first, after)| b.select(at_last, first, after)).collect()
     }
 
-    /// The operations of a turn. `parts` are the addresses of its part of the ring, which is filled anew after the last
-    /// operation that reads it, if no other part is free for what is copied in this turn.
-    pub(super) fn turn(
+    /// Emits the operations of an iteration. `slots` are the addresses of its slot. If no other slot is free, the
+    /// slot is refilled after the last operation that reads it.
+    pub(super) fn emit_iteration(
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: Option<&CopyPlan>,
-        turns: IterationSpace,
+        plan: Option<&CopyPlan>,
+        iterations: IterationSpace,
         index: Val,
-        parts: &[Val],
+        slots: &[Val],
     ) {
-        let late = ahead.filter(|ahead| ahead.late()).map(|ahead| (ahead.last(body), ahead));
+        let refill = plan.filter(|plan| plan.refills_own_slot()).map(|plan| (plan.last_read(body), plan));
         self.block_with(b, &body.body, |gpu, b, position| {
-            if let Some((last, ahead)) = late
+            if let Some((last, plan)) = refill
                 && last == position
             {
                 // A copy is not ordered behind what its own thread has read, but for a barrier.
                 statement(b, "bar.warp.sync -1;", "~{memory}", &[], &[]);
-                let later = ahead.copied_in(b, index);
-                gpu.copy_turn(b, body, ahead, turns, later, parts);
+                let prefetched = plan.prefetched_iteration(b, index);
+                gpu.copy_iteration(b, body, plan, iterations, prefetched, slots);
             }
         });
     }
 
-    /// Starts the copies of turn `index`, if there is one, and counts them as one group.
-    fn copy_turn(
+    /// Issues the copies of iteration `index`, if there is one, and commits them as one group.
+    fn copy_iteration(
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: &CopyPlan,
-        turns: IterationSpace,
+        plan: &CopyPlan,
+        iterations: IterationSpace,
         index: Val,
-        parts: &[Val],
+        slots: &[Val],
     ) {
-        let runs = b.icmp(IntPredicate::Slt, index, turns.count);
-        b.if_then(runs, |b| {
-            let copies = self.copies_of_turn(b, body, ahead, (turns, index), parts);
-            copies.iter().for_each(|copy| copy.start(b));
+        let in_range = b.icmp(IntPredicate::Slt, index, iterations.trip_count);
+        b.if_then(in_range, |b| {
+            let copies = self.iteration_copies(b, body, plan, (iterations, index), slots);
+            copies.iter().for_each(|copy| copy.issue(b));
         });
-        commit(b);
+        commit_group(b);
     }
 
-    /// The copies of turn `index`.
-    fn copies_of_turn(
+    /// The copies of iteration `index`.
+    fn iteration_copies(
         &mut self,
         b: &mut Builder,
         body: &For,
-        ahead: &CopyPlan,
-        (turns, index): (IterationSpace, Val),
-        parts: &[Val],
+        plan: &CopyPlan,
+        (iterations, index): (IterationSpace, Val),
+        slots: &[Val],
     ) -> VecDeque<AsyncCopy> {
         let variable = body.body.args[0];
-        let of_turn = ahead.addresses.iter().flat_map(|op| op.results.iter().copied()).chain([variable]);
-        // What is defined of the turn that is under way holds again afterwards.
-        let own: Vec<_> = of_turn.filter_map(|value| self.values.remove_entry(&value)).collect();
+        let of_iteration = plan.addresses.iter().flat_map(|op| op.results.iter().copied()).chain([variable]);
+        // Values of the current iteration are restored afterwards.
+        let saved: Vec<_> = of_iteration.filter_map(|value| self.values.remove_entry(&value)).collect();
         let mut copies = VecDeque::new();
         self.scope(|gpu| {
-            gpu.define(variable, vec![loop_variable(b, index, turns.low, turns.step)]);
-            for op in &ahead.addresses {
+            gpu.define(variable, vec![loop_variable(b, index, iterations.lower, iterations.step)]);
+            for op in &plan.addresses {
                 gpu.op(b, op);
             }
-            for (_, load, place) in ahead.places(&gpu.plan.distributed, parts) {
-                copies.extend(gpu.copy(b, load, place));
+            for (_, load, slot) in plan.buffer_slots(&gpu.plan.distributed, slots) {
+                copies.extend(gpu.thread_copies(b, load, slot));
             }
-            for (&(op, load, _), (_, arrival)) in ahead.tiles.iter().zip(gpu.tiles_of(b, ahead, parts)) {
-                copies.extend(gpu.copy_tile(b, op, load, &arrival));
+            for (&(op, load, _), (_, stage)) in plan.tiles.iter().zip(gpu.operand_stages(b, plan, slots)) {
+                copies.extend(gpu.tile_copies(b, op, load, &stage));
             }
         });
-        self.values.extend(own);
+        self.values.extend(saved);
         copies
     }
 
-    /// Starts copies that are due while a product is multiplied: after so many of all its instructions.
-    pub(super) fn start_due(&mut self, b: &mut Builder, product: Value, (done, all): (usize, usize)) {
-        let Some(due) = self.pending_copies.as_mut().filter(|due| due.product == product) else { return };
-        let left = due.copies.len();
-        let share = if done == all { left } else { left.div_ceil(all - done).min(left) };
-        due.copies.drain(..share).for_each(|copy| copy.start(b));
+    /// Issues pending copies while a dot is emitted, which has issued `done` of all its instructions.
+    pub(super) fn issue_pending(&mut self, b: &mut Builder, dot: Value, (done, all): (usize, usize)) {
+        let Some(pending) = self.pending_copies.as_mut().filter(|pending| pending.dot == dot) else { return };
+        let remaining = pending.copies.len();
+        let share = if done == all { remaining } else { remaining.div_ceil(all - done).min(remaining) };
+        pending.copies.drain(..share).for_each(|copy| copy.issue(b));
         if done == all {
             self.pending_copies = None;
-            commit(b);
+            commit_group(b);
         }
     }
 
@@ -518,12 +527,17 @@ impl Gpu<'_> {
         self.plan.distributed.warps_per_cta() * 32 * width
     }
 
-    /// The tiles of a turn, by the addresses of its part of the ring.
-    fn tiles_of(&mut self, b: &mut Builder, ahead: &CopyPlan, parts: &[Val]) -> Vec<(Value, OperandStage)> {
+    /// The tiles of an iteration, by the addresses of its slot.
+    fn operand_stages(
+        &mut self,
+        b: &mut Builder,
+        plan: &CopyPlan,
+        slots: &[Val],
+    ) -> Vec<(Value, OperandStage)> {
         let distributed = &self.plan.distributed;
-        let tiles = ahead.tiles.iter().map(|&(op, load, start)| {
+        let tiles = plan.tiles.iter().map(|&(op, load, start)| {
             let start = b.int(Ty::I32, i64::from(start));
-            let address = b.add(*parts.last().expect("a ring with tiles has an address"), start);
+            let address = b.add(*slots.last().expect("a ring with tiles has an address"), start);
             let fast = smem_operand::fast_axis(distributed, load, op.results[0]);
             (op.results[0], OperandStage { tile: OperandTile::of(distributed, op, load), fast, address })
         });
@@ -531,28 +545,29 @@ impl Gpu<'_> {
     }
 
     /// The copies of one load.
-    fn copy(&mut self, b: &mut Builder, load: &Load, to: BufferSlot) -> Vec<AsyncCopy> {
+    fn thread_copies(&mut self, b: &mut Builder, load: &Load, to: BufferSlot) -> Vec<AsyncCopy> {
         let pitch = self.pitch(width(self.func, load));
-        self.copy_pieces(b, load, |_, piece| (to.part, to.start + piece as u32 * pitch))
+        self.chunk_copies(b, load, |_, chunk| (to.base, to.offset + chunk as u32 * pitch))
     }
 
-    /// The copies of a tile, each thread's those of the elements that the load's layout gives it.
-    fn copy_tile(&mut self, b: &mut Builder, op: &Op, load: &Load, to: &OperandStage) -> Vec<AsyncCopy> {
+    /// The copies of a tile: each thread copies the elements that the layout of the load gives it.
+    fn tile_copies(&mut self, b: &mut Builder, op: &Op, load: &Load, to: &OperandStage) -> Vec<AsyncCopy> {
         let layout = self.layout(op.results[0]);
-        let place = to.tile.place(b, |b, axis| self.thread_coord(b, layout, axis));
-        let first = b.add(to.address, place);
-        let mut places = TileAddresses::new(to.tile.clone(), first);
+        let offset = to.tile.place(b, |b, axis| self.thread_coord(b, layout, axis));
+        let first = b.add(to.address, offset);
+        let mut addresses = TileAddresses::new(to.tile.clone(), first);
         let load = smem_operand::as_copied(&self.plan.distributed, op, load);
         let vector = load.place.vector as usize;
-        let mut copies = self.copy_pieces(b, &load, |b, piece| places.at(b, layout.register(piece * vector)));
+        let mut copies =
+            self.chunk_copies(b, &load, |b, chunk| addresses.at(b, layout.register(chunk * vector)));
         if let Some(writer) = self.writer(b, Some(layout)) {
-            copies.iter_mut().for_each(|copy| copy.only_if(b, writer));
+            copies.iter_mut().for_each(|copy| copy.and_predicate(b, writer));
         }
         copies
     }
 
-    /// The copies of a load to an address for each piece, and bytes behind it.
-    fn copy_pieces(
+    /// The copies of a load, to an address and a byte offset for each chunk.
+    fn chunk_copies(
         &mut self,
         b: &mut Builder,
         load: &Load,
@@ -567,10 +582,10 @@ impl Gpu<'_> {
         };
         let mut copies = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
-            let (part, start) = to(b, i);
-            let mut operands = vec![part, pointer];
+            let (base, start) = to(b, i);
+            let mut operands = vec![base, pointer];
             let mut constraints = vec!["r", "l"];
-            // What is masked off is filled with zeros.
+            // Masked elements are filled with zeros.
             let mut size = String::new();
             if let Some(mask) = mask {
                 let (all, none) = (b.int(Ty::I32, i64::from(width)), b.int(Ty::I32, 0));
@@ -584,17 +599,18 @@ impl Gpu<'_> {
                 operands.push(policy);
                 constraints.push("l");
             }
-            let level = if width == 16 { "cg" } else { "ca" };
+            let cache_operator = if width == 16 { "cg" } else { "ca" };
             let cached = if policy.is_some() { ".L2::cache_hint" } else { "" };
-            let text =
-                format!("cp.async.{level}.shared.global{cached} [$0 + {start}], [$1], {width}{size}{hint};");
-            copies.push(AsyncCopy { text, constraints: constraints.join(","), operands, condition: None });
+            let text = format!(
+                "cp.async.{cache_operator}.shared.global{cached} [$0 + {start}], [$1], {width}{size}{hint};"
+            );
+            copies.push(AsyncCopy { text, constraints: constraints.join(","), operands, predicate: None });
         }
         copies
     }
 
-    /// The words of a load that was made ahead, one list for each vector; `others` stand where the mask does not hold.
-    pub(super) fn take_arrived(
+    /// The words of a prefetched load, one list for each vector; masked elements are `others`.
+    pub(super) fn load_prefetched(
         &mut self,
         b: &mut Builder,
         load: &Load,
@@ -607,8 +623,8 @@ impl Gpu<'_> {
         let count = self.registers(load.place.offset).len() / vector;
         (0..count)
             .map(|i| {
-                let start = from.start + i as u32 * self.pitch(width);
-                let words = VectorWords::of(width).load_shared(b, from.part, start);
+                let start = from.offset + i as u32 * self.pitch(width);
+                let words = VectorWords::of(width).load_shared(b, from.base, start);
                 let Some((masks, others)) = masks.as_ref().zip(others(b, i)) else { return words };
                 let mask = masks[i * vector];
                 words.into_iter().zip(others).map(|(word, other)| b.select(mask, word, other)).collect()

@@ -106,7 +106,7 @@ impl Gpu<'_> {
     /// What threads of this program have read and written comes before what the next atomic operation releases: that one
     /// speaks for its own thread, and for those it has met at a barrier.
     fn release(&mut self, b: &mut Builder) {
-        self.complete_departure(b);
+        self.wait_tma_stores(b);
         if self.membar.has_slice_effects() {
             self.barrier(b);
         }

@@ -40,19 +40,20 @@ impl For {
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
-        turns: IterationSpace,
+        iterations: IterationSpace,
     ) -> Option<Vec<Val>> {
-        let chain = gpu.chain(self);
-        let sum = AccumulatorLoop::new(gpu.func, self).filter(|_| gpu.plan.pipeline().overlaps(self));
-        if chain.is_none() && sum.is_none() {
+        let chain = gpu.chained_dots(self);
+        let acc_loop =
+            AccumulatorLoop::new(gpu.func, self).filter(|_| gpu.plan.pipeline().overlaps_iterations(self));
+        if chain.is_none() && acc_loop.is_none() {
             return None;
         }
         let distributed = &gpu.plan.distributed;
         let (turn, overlaps) = (gpu.iteration, std::mem::replace(&mut gpu.iterations_overlap, true));
         gpu.membar.enter_loop(distributed, &self.body);
-        let results = match (chain, sum) {
-            (Some(chain), _) => gpu.chained(b, op, (self, &chain), turns),
-            (None, sum) => gpu.accumulated(b, (self, &sum?), turns),
+        let results = match (chain, acc_loop) {
+            (Some(chain), _) => gpu.chained_loop(b, op, (self, &chain), iterations),
+            (None, acc_loop) => gpu.async_mma_loop(b, (self, &acc_loop?), iterations),
         };
         gpu.membar.leave_loop(distributed, &self.body);
         (gpu.iteration, gpu.iterations_overlap) = (turn, overlaps);
@@ -62,7 +63,7 @@ impl For {
 
 impl GpuEmit for For {
     fn ring(&self, distributed: &Distributed) -> Option<SmemRing> {
-        CopyPlan::new(distributed, self).map(|ahead| ahead.ring(distributed))
+        CopyPlan::new(distributed, self).map(|copy_plan| copy_plan.ring(distributed))
     }
 
     fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
@@ -70,46 +71,47 @@ impl GpuEmit for For {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let started = gpu.hoisted_prologues.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
-        let StartedLoop { turns: IterationSpace { low, step, count }, firsts } = &started;
-        gpu.await_before(b, self);
+        let started =
+            gpu.hoisted_prologues.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start_loop(b, self));
+        let StartedLoop { iterations: IterationSpace { lower, step, trip_count }, ring_start } = &started;
+        gpu.wait_before_loop(b, self);
         let plan = gpu.plan;
-        let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
+        let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.has_ring(self));
         if pipeline.is_some()
-            && let Some(results) = self.overlapping(gpu, b, op, started.turns)
+            && let Some(results) = self.overlapping(gpu, b, op, started.iterations)
         {
             gpu.define_all(&op.results, &results);
-            gpu.release_own(b, self);
+            gpu.release_resident(b, self);
             return;
         }
         gpu.keep(b, self, op);
-        let ahead = gpu.ahead(self);
+        let copy_plan = gpu.copy_plan(self);
         let mut inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let own = inits.len();
-        inits.extend(firsts);
-        inits.extend(pipeline.iter().flat_map(|_| gpu.present_turn(self).flat()));
+        inits.extend(ring_start);
+        inits.extend(pipeline.iter().flat_map(|_| gpu.pipeline_state(self).flatten()));
         gpu.membar.enter_loop(&gpu.plan.distributed, &self.body);
         let outer = gpu.iteration;
-        let results = b.for_range([zero, *count, one], &inits, |b, index, carried| {
+        let results = b.for_range([zero, *trip_count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
                 gpu.iteration = Some(index);
                 let (carried, parts) = carried.split_at(own);
-                let (parts, turn) = parts.split_at(firsts.len());
+                let (parts, turn) = parts.split_at(ring_start.len());
                 if pipeline.is_some() {
-                    gpu.set_turn(self, PipelineState::of(turn));
+                    gpu.set_pipeline_state(self, PipelineState::of(turn));
                 }
-                let next = ahead
+                let next = copy_plan
                     .as_ref()
-                    .map(|ahead| gpu.turn_ahead(b, self, ahead, &started, index, parts))
+                    .map(|copy_plan| gpu.begin_iteration(b, self, copy_plan, &started, index, parts))
                     .unwrap_or_default();
-                let variable = loop_variable(b, index, *low, *step);
+                let variable = loop_variable(b, index, *lower, *step);
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
-                gpu.turn(b, self, ahead.as_ref(), started.turns, index, parts);
+                gpu.emit_iteration(b, self, copy_plan.as_ref(), started.iterations, index, parts);
                 let turn = pipeline.iter().flat_map(|pipeline| {
-                    let turn = gpu.present_turn(self);
-                    gpu.next_turn(b, pipeline, self, turn).flat()
+                    let turn = gpu.pipeline_state(self);
+                    gpu.next_pipeline_state(b, pipeline, self, turn).flatten()
                 });
                 let turn: Vec<Val> = turn.collect();
                 gpu.flatten(&self.body.yields).into_iter().chain(next).chain(turn).collect()
@@ -117,9 +119,9 @@ impl GpuEmit for For {
         });
         gpu.iteration = outer;
         if pipeline.is_some() {
-            gpu.set_turn(self, PipelineState::of(&results[results.len() - 2..]));
+            gpu.set_pipeline_state(self, PipelineState::of(&results[results.len() - 2..]));
         }
-        gpu.release_own(b, self);
+        gpu.release_resident(b, self);
         gpu.membar.leave_loop(&gpu.plan.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }

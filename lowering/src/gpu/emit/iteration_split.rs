@@ -1,14 +1,15 @@
-//! Turns of a loop in which its branches are not taken: a loop over these alone has none, and what stands before and
-//! behind a branch is scheduled together.
+//! Splits the iterations of a loop into prologue, main loop and epilogue. The main loop takes none of the branches,
+//! so it has none, and the code before and after a branch is scheduled together.
 //!
-//! A branch is on one or several comparisons of the loop's variable with what does not change, of which any will do:
-//! the turns between the last of those that hold at first and the first of those that hold at last.
+//! A branch may depend on several comparisons of the loop variable with invariants, any of which takes it. The main
+//! loop is between the last iteration where one of the upper bounds holds and the first where one of the lower bounds
+//! does.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::frontend::syntax::BinaryOp;
 use crate::gpu::emit::async_copy::IterationSpace;
-use crate::gpu::emit::warp_specialize::varies;
+use crate::gpu::emit::warp_specialize::depends_on;
 use crate::gpu::emit::{Builder, Gpu};
 use crate::ir::{Op, Value};
 use crate::mlir::builder::Val;
@@ -16,28 +17,28 @@ use crate::mlir::types::{Elem, Ty};
 use crate::ops::scalar::ArithKind;
 use crate::ops::{Cast, Effect, For, Kind, Scalar};
 
-/// Numbers beyond this are left alone, and more terms than these: no sum of them overflows.
-const LIMIT: i128 = 1 << 60;
+/// Larger constants are left alone, and so are more terms: no sum of them overflows.
+const MAX_MAGNITUDE: i128 = 1 << 60;
 const MAX_TERMS: usize = 4;
 /// The most comparisons of a loop's branches.
 const MAX_COMPARISONS: usize = 16;
 
-/// A comparison that holds from some number on, or until one.
+/// A comparison that holds from some bound on, or up to one.
 struct SplitCondition {
-    /// Whether it holds for larger numbers.
-    rises: bool,
-    /// The variable with these, with their signs, is compared with 0 or the number next to it.
+    /// Whether it holds for large values of the variable.
+    is_upper_side: bool,
+    /// The variable plus these terms, with their signs, is compared with 0 or its neighbor.
     terms: Vec<(bool, Value)>,
     strict: bool,
 }
 
-/// The conditions of a loop's branches, and what they come down to.
+/// The conditions of the branches of a loop, and the comparisons in them.
 pub(super) struct LoopBranches {
     pub conditions: Vec<Value>,
     comparisons: Vec<SplitCondition>,
 }
 
-/// The turns in which no branch is taken: from the first number, 0 where there is none, to the one before the second.
+/// The iterations in which no branch is taken: from `first`, 0 where there is none, to the one before `end`.
 pub(super) struct MainLoop {
     pub first: Option<Val>,
     pub end: Option<Val>,
@@ -54,7 +55,7 @@ impl LoopBranches {
                 walk.condition(branch.condition, &mut branches.comparisons)?;
             }
         }
-        (!branches.conditions.is_empty() && walk.small(body.low)).then_some(branches)
+        (!branches.conditions.is_empty() && walk.is_small(body.low)).then_some(branches)
     }
 }
 
@@ -73,30 +74,30 @@ impl SplitWalk<'_, '_> {
             return args.iter().try_for_each(|&arg| self.condition(arg, found));
         }
         let ArithKind::Compare(comparison) = op.algebra else { return None };
-        let (less, or_equal) = match comparison {
+        let (is_less, or_equal) = match comparison {
             BinaryOp::Lt => (true, false),
             BinaryOp::Le => (true, true),
             BinaryOp::Gt => (false, false),
             BinaryOp::Ge => (false, true),
             _ => return None,
         };
-        let [left, right] = args[..] else { return None };
-        // The variable less what it is compared with, or the other way around.
-        let (own, rest, rises) = if varies(left, self.variable, self.definitions) {
-            (left, right, !less)
+        let [lhs, rhs] = args[..] else { return None };
+        // The variable minus the other operand, or the other way around.
+        let (own, rest, is_upper_side) = if depends_on(lhs, self.variable, self.definitions) {
+            (lhs, rhs, !is_less)
         } else {
-            (right, left, less)
+            (rhs, lhs, is_less)
         };
         let mut terms = vec![(false, rest)];
-        self.sum(own, &mut terms)?;
-        let plain = |&(_, term): &(bool, Value)| self.small(term) && self.is_fixed(term);
-        let fits = terms.len() <= MAX_TERMS && terms.iter().all(plain);
-        found.push(SplitCondition { rises, terms, strict: !or_equal });
+        self.linear_terms(own, &mut terms)?;
+        let is_usable = |&(_, term): &(bool, Value)| self.is_small(term) && self.is_fixed(term);
+        let fits = terms.len() <= MAX_TERMS && terms.iter().all(is_usable);
+        found.push(SplitCondition { is_upper_side, terms, strict: !or_equal });
         (fits && found.len() <= MAX_COMPARISONS).then_some(())
     }
 
-    /// The variable and what is added to it, in numbers that do not wrap.
-    fn sum(&self, value: Value, terms: &mut Vec<(bool, Value)>) -> Option<()> {
+    /// The terms that are added to the variable, in integers that do not wrap.
+    fn linear_terms(&self, value: Value, terms: &mut Vec<(bool, Value)>) -> Option<()> {
         if value == self.variable {
             return Some(());
         }
@@ -104,26 +105,27 @@ impl SplitWalk<'_, '_> {
         let to = func.ty(value).dtype;
         if let Kind::Cast(Cast { value: inner }) = kind {
             let from = func.ty(*inner).dtype;
-            let keeps = from.is_signed() && to.is_signed() && to.bytes() >= from.bytes();
-            return if keeps { self.sum(*inner, terms) } else { None };
+            let is_widening = from.is_signed() && to.is_signed() && to.bytes() >= from.bytes();
+            return if is_widening { self.linear_terms(*inner, terms) } else { None };
         }
         let Kind::Scalar(Scalar { op, args, .. }) = kind else { return None };
-        let [left, right] = args[..] else { return None };
-        let in_left = varies(left, self.variable, self.definitions);
-        let (own, other) = if in_left { (left, right) } else { (right, left) };
-        let adds = op.algebra == ArithKind::Add || op.algebra == ArithKind::Sub && in_left;
-        if !adds || to.bytes() < 8 {
+        let [lhs, rhs] = args[..] else { return None };
+        let in_lhs = depends_on(lhs, self.variable, self.definitions);
+        let (own, other) = if in_lhs { (lhs, rhs) } else { (rhs, lhs) };
+        let is_linear = op.algebra == ArithKind::Add || op.algebra == ArithKind::Sub && in_lhs;
+        if !is_linear || to.bytes() < 8 {
             return None;
         }
         terms.push((op.algebra == ArithKind::Add, other));
-        self.sum(own, terms)
+        self.linear_terms(own, terms)
     }
 
-    /// Whether a scalar is the same in all turns, and can be computed before them: nothing in it is carried or read.
+    /// Whether a scalar is loop-invariant and can be computed before the loop: it depends on no carried value and no
+    /// memory.
     fn is_fixed(&self, value: Value) -> bool {
-        let (mut seen, mut todo) = (HashSet::new(), vec![value]);
+        let (mut visited, mut todo) = (HashSet::new(), vec![value]);
         while let Some(value) = todo.pop() {
-            if !self.inner.contains(&value) || !seen.insert(value) {
+            if !self.inner.contains(&value) || !visited.insert(value) {
                 continue;
             }
             let Some(op) = self.definitions.get(&value) else { return false };
@@ -136,53 +138,53 @@ impl SplitWalk<'_, '_> {
         true
     }
 
-    fn small(&self, value: Value) -> bool {
+    fn is_small(&self, value: Value) -> bool {
         let (low, high) = self.gpu.info(value).range;
-        self.gpu.func.ty(value).dtype.is_signed() && low >= -LIMIT && high <= LIMIT
+        self.gpu.func.ty(value).dtype.is_signed() && low >= -MAX_MAGNITUDE && high <= MAX_MAGNITUDE
     }
 }
 
 impl Gpu<'_> {
-    /// Finds the turns in which none of the branches is taken.
-    pub(super) fn quiet_turns(
+    /// Computes the iterations of the main loop.
+    pub(super) fn find_main_loop(
         &mut self,
         b: &mut Builder,
         branches: &LoopBranches,
-        turns: IterationSpace,
+        iterations: IterationSpace,
         definitions: &HashMap<Value, &Op>,
     ) -> MainLoop {
         let values = self.values.clone();
-        let mut quiet = MainLoop { first: None, end: None };
-        let low = wide(b, turns.low);
-        let step = wide(b, turns.step);
-        for SplitCondition { rises, terms, strict } in &branches.comparisons {
-            // The first number for which it holds, or does not hold any more.
-            let mut number = b.int(Ty::I64, i64::from(*rises == *strict));
+        let mut main_loop = MainLoop { first: None, end: None };
+        let low = to_i64(b, iterations.lower);
+        let step = to_i64(b, iterations.step);
+        for SplitCondition { is_upper_side, terms, strict } in &branches.comparisons {
+            // The first value for which it holds, or no longer holds.
+            let mut bound = b.int(Ty::I64, i64::from(*is_upper_side == *strict));
             for (plus, term) in terms {
-                let term = self.evaluated(b, *term, definitions);
-                let term = wide(b, term);
-                number = if *plus { b.sub(number, term) } else { b.add(number, term) };
+                let term = self.evaluate(b, *term, definitions);
+                let term = to_i64(b, term);
+                bound = if *plus { b.sub(bound, term) } else { b.add(bound, term) };
             }
-            let distance = b.sub(number, low);
+            let distance = b.sub(bound, low);
             let one = b.int(Ty::I64, 1);
             let zero = b.int(Ty::I64, 0);
             let distance = b.op("llvm.intr.smax", &[distance, zero], Ty::I64);
             let up = b.sub(step, one);
             let distance = b.add(distance, up);
-            let turn = b.udiv(distance, step);
-            let (place, joined) = if *rises {
-                (&mut quiet.end, "llvm.intr.smin")
+            let iteration = b.udiv(distance, step);
+            let (slot, joined) = if *is_upper_side {
+                (&mut main_loop.end, "llvm.intr.smin")
             } else {
-                (&mut quiet.first, "llvm.intr.smax")
+                (&mut main_loop.first, "llvm.intr.smax")
             };
-            *place = Some(place.map_or(turn, |other| b.op(joined, &[other, turn], Ty::I64)));
+            *slot = Some(slot.map_or(iteration, |other| b.op(joined, &[other, iteration], Ty::I64)));
         }
         self.values = values;
-        quiet
+        main_loop
     }
 }
 
-/// A signed number in 64 bits.
-fn wide(b: &mut Builder, value: Val) -> Val {
+/// A signed integer in 64 bits.
+fn to_i64(b: &mut Builder, value: Val) -> Val {
     if value.ty.elem == Elem::I64 { value } else { b.sext(value, Elem::I64) }
 }

@@ -407,7 +407,7 @@ impl GpuEmit for Load {
             let others = |b: &mut Builder, i: usize| {
                 other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype))
             };
-            let loaded = gpu.take_arrived(b, self, arrived, others);
+            let loaded = gpu.load_prefetched(b, self, arrived, others);
             let registers = loaded.iter().flat_map(|words| unpack(b, words, dtype, vector)).collect();
             return gpu.define(op.results[0], registers);
         }

@@ -137,7 +137,7 @@ impl GpuPlan {
 
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
-        let producer = if self.pipeline.is_some() { warp_specialize::WARPS } else { 0 };
+        let producer = if self.pipeline.is_some() { warp_specialize::PRODUCER_WARPS } else { 0 };
         (self.distributed.warps_per_cta() * self.programs + producer) * 32
     }
 
@@ -153,7 +153,7 @@ impl GpuPlan {
 
     /// Whether the tile scheduler takes them from a counter, whose address stands behind the grid's extents.
     pub fn is_dynamic_persistent(&self) -> bool {
-        self.pipeline.as_ref().is_some_and(|pipeline| pipeline.counted)
+        self.pipeline.as_ref().is_some_and(|pipeline| pipeline.is_dynamic)
     }
 
     /// Whether it waits for the kernel before it, on GPUs that let it start earlier.
@@ -420,7 +420,7 @@ impl<'a> Gpu<'a> {
         self.enter_cluster(b);
         let (body, plan) = (&self.func.body, self.plan);
         if let Some(pipeline) = &plan.pipeline {
-            return self.with_pipeline(b, pipeline, |gpu, b| gpu.block(b, body));
+            return self.specialize_warps(b, pipeline, |gpu, b| gpu.block(b, body));
         }
         if self.plan.programs == 1 {
             self.block(b, body);
@@ -444,7 +444,7 @@ impl<'a> Gpu<'a> {
         mut after: impl FnMut(&mut Self, &mut Builder, usize),
     ) {
         // The first loop's prologue copies are in flight while the operations before it wait.
-        let early = async_copy::earliest(self, block);
+        let early = async_copy::earliest_prefetch(self, block);
         let mut next = 0;
         while next < block.ops.len() {
             let count = reduce::batch_size(self.smem, &block.ops[next..]);
@@ -459,7 +459,7 @@ impl<'a> Gpu<'a> {
                     && last == i
                 {
                     self.await_predecessor(b);
-                    let started = self.start(b, body);
+                    let started = self.start_loop(b, body);
                     self.hoisted_prologues.insert(body.body.args[0], started);
                 }
                 after(self, b, i);
@@ -470,9 +470,13 @@ impl<'a> Gpu<'a> {
 
     fn op(&mut self, b: &mut Builder, op: &Op) {
         self.await_predecessor_before(b, op);
-        let told = self.plan.pipeline.as_ref().map_or(&[][..], |pipeline| &pipeline.told);
+        let tile_scalars = self.plan.pipeline.as_ref().map_or(&[][..], |pipeline| &pipeline.tile_scalars);
         let copied = &self.plan.distributed.smem_only;
-        if op.results.first().is_some_and(|result| told.contains(result) || copied.contains_key(result)) {
+        if op
+            .results
+            .first()
+            .is_some_and(|result| tile_scalars.contains(result) || copied.contains_key(result))
+        {
             return;
         }
         self.await_cluster(b, op);

@@ -71,7 +71,7 @@ pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
     }
     let mut short = distributed.warps_per_cta() <= WARPS;
     let (mut stored, mut reduces, mut in_vectors, mut loaded) = (false, false, true, 0);
-    let copied = copied_ahead(distributed);
+    let copied = prefetched_loads(distributed);
     func.body.walk(&mut |op| {
         short &= !matches!(op.kind, Kind::Dot(_) | Kind::WarpGroupDot(_));
         if let Kind::Load(load) = &op.kind
@@ -92,13 +92,13 @@ pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
 }
 
 /// Loads that are copies, which nothing moves anyway.
-fn copied_ahead(distributed: &Distributed) -> HashSet<Value> {
+fn prefetched_loads(distributed: &Distributed) -> HashSet<Value> {
     let mut copied = HashSet::new();
     distributed.func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind
-            && let Some(ahead) = CopyPlan::new(distributed, body)
+            && let Some(plan) = CopyPlan::new(distributed, body)
         {
-            copied.extend(ahead.own());
+            copied.extend(plan.thread_values());
         }
     });
     copied

@@ -190,7 +190,7 @@ impl SmemAllocation {
         };
         match pipeline {
             Some(pipeline) => {
-                smem.bytes = pipeline.place(next.max(last));
+                smem.bytes = pipeline.assign_smem(next.max(last));
                 if smem.bytes > warp_specialize::MAX_BYTES {
                     let (loc, bytes) = (distributed.func.loc, smem.bytes);
                     return Err(SmemOverflow(vec![SmemRequest { loc, bytes }]));

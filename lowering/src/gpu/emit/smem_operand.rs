@@ -267,7 +267,7 @@ impl OperandFinder<'_> {
         let func = &self.distributed.func;
         // By what the loop or the function's own block says of it.
         let defined = |value| body.body.definition(value).or_else(|| func.body.definition(value));
-        crate::gpu::emit::async_copy::copies(func, load)
+        crate::gpu::emit::async_copy::can_copy_async(func, load)
             && load.other.is_none_or(|other| is_zero(defined, other))
             && self.distributed.layouts[&result].is_disjoint()
     }

@@ -1,15 +1,16 @@
-//! Blocks of views on their way to shared memory.
+//! Warp specialization: a producer warp issues TMA loads, consumer warpgroups issue the dots
+//! ([`crate::ops::WarpGroupDot`]).
 //!
-//! One thread of a group of warps beside those of the program has the GPU copy the blocks that products take
-//! ([`crate::ops::WarpGroupDot`]). What a loop takes anew in each turn goes to a ring of as many parts as there are stages;
-//! anything else is copied once for a program, to a place of its own. The blocks of a turn that are let go together,
-//! and each of those other places, have two barrier objects: a phase of the first ends when the blocks have come, and
-//! one of the second when every warp has multiplied by them. The copying thread computes by itself how often loops run
-//! and where blocks begin.
+//! This module is the plan: which tiles are loaded, by which tensor maps, and where they and their barriers are in
+//! shared memory. Tiles that differ from iteration to iteration go to a ring of stages. Others are resident: loaded
+//! once for a work tile, to buffers of their own. The loads of a stage that are released together form a barrier
+//! group. Each barrier group of a stage, and each resident buffer, has a full and an empty barrier: TMA completes a
+//! phase of the full one, and every consumer warp arrives at the empty one after its last dot. The producer computes
+//! trip counts and tile offsets by itself ([`producer`]).
 //!
-//! A block runs one program after the other: the copies of the next one are under way while the last one's results are
-//! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of
-//! products may leave through shared memory ([`stores`]).
+//! A block is persistent: the loads of its next program are in flight while results of the current one are stored.
+//! Programs of equal length are assigned statically, others come from a counter ([`tile_scheduler`]). Results may
+//! leave through shared memory by TMA stores ([`tma_store`]).
 
 mod barriers;
 mod consumer;
@@ -32,42 +33,42 @@ use crate::ir::{Block, Func, Op, ParamId, Value, backward_slice};
 use crate::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
 use crate::support::dtype::DType;
 
-/// Shared memory that a block may ask for where there are copies of this kind.
+/// Shared memory that a block with TMA loads may ask for.
 pub(super) const MAX_BYTES: u32 = 227 * 1024;
-/// Turns whose blocks are under way at once where the user does not say: at least so many where there is room, and more where
-/// that takes no room from another block.
-const STAGES: u32 = 4;
-const MOST_STAGES: u32 = 8;
+/// Stages where the user does not say: at least so many where there is room, and more where that takes no room from
+/// another block.
+const DEFAULT_STAGES: u32 = 4;
+const MAX_STAGES: u32 = 8;
 /// Shared memory of a multiprocessor, and what each block takes of it beside its own.
-const MULTIPROCESSOR_BYTES: u32 = 228 * 1024;
-const BLOCK_BYTES: u32 = 1024;
-/// The warps of the group of which one copies.
-pub(super) const WARPS: u32 = WARPGROUP_WARPS;
+const SM_SHARED_BYTES: u32 = 228 * 1024;
+const RESERVED_BLOCK_BYTES: u32 = 1024;
+/// The warps of the warpgroup of which one is the producer.
+pub(super) const PRODUCER_WARPS: u32 = WARPGROUP_WARPS;
 /// Registers of a multiprocessor.
-const REGISTERS: u32 = 64 * 1024;
-/// A warp's threads get so many together.
+const SM_REGISTERS: u32 = 64 * 1024;
+/// Registers are assigned to the threads of a warp in multiples of these.
 const REGISTER_STEP: u32 = 8;
 /// The most registers that each of a block's threads can have.
 pub fn registers_of_each(threads: u32) -> u32 {
-    REGISTERS / threads / REGISTER_STEP * REGISTER_STEP
+    SM_REGISTERS / threads / REGISTER_STEP * REGISTER_STEP
 }
 
-/// Registers of a thread that copies, and as few as it can do with.
-const COPYING_REGISTERS: [u32; 2] = [32, 24];
-/// Words of a left factor from which on threads that multiply get all that others can give. More registers than a loop
-/// needs have `ptxas` find another order for it, which took 4 % longer.
-const MANY_HELD: u32 = 32;
-/// What a block's address in shared memory divides by.
+/// Registers of a producer thread, and the fewest it can do with.
+const PRODUCER_REGISTERS: [u32; 2] = [32, 24];
+/// Preloaded words of operand A from which on consumers get all registers that the producer can give. More registers
+/// than a loop needs make `ptxas` choose another order, which took 4 % longer.
+const MANY_PRELOADED_WORDS: u32 = 32;
+/// Alignment of TMA buffers in shared memory.
 const ALIGNMENT: u32 = 1024;
 
-/// By which the GPU finds the elements of a block: of a view, and so many of its elements along each axis.
+/// A tensor map: the box of a TMA load or store in a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TensorMap {
     pub memory: ParamId,
     pub block: Vec<u32>,
-    /// Whether the block's last two axes are the parameter's exchanged.
+    /// Whether the box's last two axes are the parameter's exchanged.
     pub transposed: bool,
-    /// Whether elements of `f32` are rounded to TF32 as they are copied in, halves to even.
+    /// Whether TMA rounds elements of `f32` to TF32, halves to even.
     pub tf32: bool,
     /// What a program loads by it, if the blocks of a cluster may load halves of each box for each other ([`multicast`]).
     pub multicast: Option<Multicast>,
@@ -81,122 +82,123 @@ pub struct Multicast {
     pub bytes: u32,
 }
 
-/// A block to be copied.
+/// A TMA load of a view tile.
 #[derive(Clone, Debug)]
 struct TmaLoad {
     window: ViewTile,
     bytes: u32,
     map: usize,
-    /// From the start of its part of a ring, or of shared memory.
+    /// Offset in a stage of its ring, or in shared memory.
     start: u32,
-    /// The result of the last product that takes it, of those in a turn.
-    last: Value,
-    /// The variable of the loop that this product stands in.
-    within: Option<Value>,
+    /// The result of the last dot of an iteration that reads it.
+    last_use: Value,
+    /// The variable of the loop around that dot.
+    last_loop: Option<Value>,
     /// Whether the blocks of a cluster may load it for each other.
     multicast: bool,
 }
 
 impl TmaLoad {
-    /// Whether nothing takes the block after this operation, which stands in no loop.
+    /// Whether this operation is the last to read the tile, and in no loop.
     fn ends_with(&self, op: &Op) -> bool {
-        self.last == op.results[0] && self.within.is_none()
+        self.last_use == op.results[0] && self.last_loop.is_none()
     }
 }
 
-/// What is copied, and where to.
+/// All loads and stores of a kernel, and where their buffers and barriers are.
 #[derive(Clone, Default, Debug)]
 pub(super) struct TmaPipeline {
-    /// Copied once for each program.
-    once: Vec<TmaLoad>,
-    /// Programs for which there is room at once: the next one's blocks may come while this one's are in use.
-    parts: u32,
+    /// Loaded once for each program.
+    resident: Vec<TmaLoad>,
+    /// Stages of resident buffers: the next program's tiles may be loaded while this one's are in use.
+    resident_stages: u32,
     rings: Vec<TmaRing>,
     pub maps: Vec<TensorMap>,
-    outgoing: EpilogueBuffers,
-    /// Whether programs take differently long, so that a block's next one comes from a counter.
-    pub counted: bool,
-    /// Scalars of a program that the thread that copies computes for all: quotients, which take long.
-    pub told: Vec<Value>,
-    /// Where programs are announced, and the barrier objects of that.
-    announcements: u32,
-    /// Where the barrier objects of what is copied once are.
-    signals: u32,
+    epilogue: EpilogueBuffers,
+    /// Whether programs differ in length, so that a counter schedules them (dynamic persistent).
+    pub is_dynamic: bool,
+    /// Quotients of a program that the producer computes for all warps, because divisions take long.
+    pub tile_scalars: Vec<Value>,
+    /// Where published work tiles start, with their barriers behind them.
+    work_tiles: u32,
+    /// Where the barriers of resident buffers start.
+    resident_barriers: u32,
 }
 
-/// What a loop takes in each turn.
+/// The loads of a loop, in a ring of stages.
 #[derive(Clone, Debug)]
 struct TmaRing {
     variable: Value,
-    copies: Vec<TmaLoad>,
+    loads: Vec<TmaLoad>,
     stages: u32,
     /// Whether the user said how many.
-    asked: bool,
+    is_requested: bool,
     start: u32,
-    signals: u32,
+    barriers: u32,
 }
 
 impl TmaRing {
-    /// The blocks of a turn in lots that come together and are let go together.
-    fn lots(&self) -> Vec<Vec<usize>> {
-        let mut lots: Vec<Vec<usize>> = vec![];
-        for (number, copy) in self.copies.iter().enumerate() {
-            match lots.iter_mut().find(|lot| self.copies[lot[0]].last == copy.last) {
-                Some(lot) => lot.push(number),
-                None => lots.push(vec![number]),
+    /// The loads of a stage in barrier groups, each filled and released together.
+    fn barrier_groups(&self) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = vec![];
+        for (index, load) in self.loads.iter().enumerate() {
+            match groups.iter_mut().find(|group| self.loads[group[0]].last_use == load.last_use) {
+                Some(group) => group.push(index),
+                None => groups.push(vec![index]),
             }
         }
-        lots
+        groups
     }
 
-    /// Which lot a block belongs to.
-    fn lot(&self, number: usize) -> usize {
-        let found = self.lots().iter().position(|lot| lot.contains(&number));
-        found.expect("each block is in a lot")
+    /// The barrier group of a load.
+    fn group_of(&self, index: usize) -> usize {
+        let found = self.barrier_groups().iter().position(|group| group.contains(&index));
+        found.expect("each load is in a barrier group")
     }
 
-    /// The last product that takes a lot.
-    fn last_of(&self, lot: usize) -> Value {
-        self.copies[self.lots()[lot][0]].last
+    /// The last dot that reads a barrier group.
+    fn last_use_of(&self, group: usize) -> Value {
+        self.loads[self.barrier_groups()[group][0]].last_use
     }
 
-    /// Bytes of one part.
-    fn turn(&self) -> u32 {
-        self.copies.iter().map(|copy| copy.bytes).sum()
+    /// Bytes of one stage.
+    fn stage_bytes(&self) -> u32 {
+        self.loads.iter().map(|load| load.bytes).sum()
     }
 
     fn bytes(&self) -> u32 {
-        self.turn() * self.stages
+        self.stage_bytes() * self.stages
     }
 }
 
-/// What a product takes: a lot of a ring's blocks, or a block that is copied once.
+/// Buffers that a dot reads: a barrier group of a ring, or a resident buffer.
 #[derive(Clone, Copy)]
 enum DotBuffers<'p> {
-    Lot(&'p TmaRing, usize),
-    Own(usize),
+    Ring(&'p TmaRing, usize),
+    Resident(usize),
 }
 
 impl TmaPipeline {
-    /// `None` where nothing is to be copied.
+    /// `None` where nothing is loaded by TMA.
     pub fn new(distributed: &Distributed) -> Option<TmaPipeline> {
         let mut pipeline = TmaPipeline::default();
         let definitions = distributed.func.definitions();
-        pipeline.block(distributed, &distributed.func.body, None, &definitions);
+        pipeline.collect(distributed, &distributed.func.body, None, &definitions);
         let rings = pipeline.rings.iter().map(|ring| ring.variable).collect::<Vec<_>>();
-        pipeline.counted = distributed.func.body.ops.iter().any(|op| {
+        pipeline.is_dynamic = distributed.func.body.ops.iter().any(|op| {
             let Kind::For(body) = &op.kind else { return false };
             let bounds = [body.low, body.high, body.step];
-            rings.contains(&body.body.args[0]) && bounds.iter().any(|&bound| differs(bound, &definitions))
+            rings.contains(&body.body.args[0])
+                && bounds.iter().any(|&bound| varies_by_program(bound, &definitions))
         });
         if distributed.num_ctas == 1 {
             pipeline.mark_multicast(&distributed.func, &definitions);
         }
-        pipeline.told = tile_scheduler::quotients(&distributed.func, &definitions);
+        pipeline.tile_scalars = tile_scheduler::quotients(&distributed.func, &definitions);
         (!pipeline.maps.is_empty()).then_some(pipeline)
     }
 
-    fn block(
+    fn collect(
         &mut self,
         distributed: &Distributed,
         block: &Block,
@@ -205,60 +207,61 @@ impl TmaPipeline {
     ) {
         for op in &block.ops {
             if let Kind::WarpGroupDot(dot) = &op.kind {
-                for staged in dot.staged() {
-                    self.copy(distributed, staged, op, body, definitions);
+                for operand in dot.staged() {
+                    self.add_load(distributed, operand, op, body, definitions);
                 }
             }
             if let Kind::TmaStore(store) = &op.kind {
-                self.leaves(distributed, store);
+                self.add_store(distributed, store);
             }
             if let Kind::For(body) = &op.kind {
-                self.block(distributed, &body.body, Some(body), definitions);
+                self.collect(distributed, &body.body, Some(body), definitions);
             }
         }
     }
 
-    fn copy(
+    fn add_load(
         &mut self,
         distributed: &Distributed,
-        staged: &SmemOperand,
+        operand: &SmemOperand,
         op: &Op,
         body: Option<&For>,
         definitions: &HashMap<Value, &Op>,
     ) {
-        let window = &staged.window;
-        let moves =
-            |body: &&For| window.offsets.iter().any(|&offset| varies(offset, body.body.args[0], definitions));
-        let list = match body.filter(moves) {
-            Some(body) => self.ring(distributed, body),
-            None => &mut self.once,
+        let window = &operand.window;
+        let moves = |body: &&For| {
+            window.offsets.iter().any(|&offset| depends_on(offset, body.body.args[0], definitions))
         };
-        let (last, within) = (op.results[0], body.map(|body| body.body.args[0]));
-        if let Some(known) = list.iter_mut().find(|copy| copy.window == *window) {
-            (known.last, known.within) = (last, within);
+        let loads = match body.filter(moves) {
+            Some(body) => self.ring_loads(distributed, body),
+            None => &mut self.resident,
+        };
+        let (last_use, last_loop) = (op.results[0], body.map(|body| body.body.args[0]));
+        if let Some(known) = loads.iter_mut().find(|load| load.window == *window) {
+            (known.last_use, known.last_loop) = (last_use, last_loop);
             return;
         }
         let dtype = distributed.func.slice(window.memory).0;
         let elem = dtype.bytes();
-        let [rows, columns] = staged.lines();
+        let [rows, columns] = operand.lines();
         let bytes = rows * columns * elem;
-        list.push(TmaLoad {
+        loads.push(TmaLoad {
             window: window.clone(),
             bytes,
             map: 0,
             start: 0,
-            last,
-            within,
+            last_use,
+            last_loop,
             multicast: false,
         });
-        // All products of `f32` by groups of warps are in TF32.
-        let number =
-            self.map_of(&distributed.func, window, [rows, SWIZZLE_ROW_BYTES / elem], dtype == DType::F32);
-        self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
+        // All warpgroup dots of `f32` are in TF32.
+        let index =
+            self.tensor_map(&distributed.func, window, [rows, SWIZZLE_ROW_BYTES / elem], dtype == DType::F32);
+        self.loads_mut().filter(|load| load.window == *window).for_each(|load| load.map = index);
     }
 
-    /// The number of the map for matrices of so many rows and columns of a view.
-    fn map_of(&mut self, func: &Func, window: &ViewTile, matrix: [u32; 2], tf32: bool) -> usize {
+    /// The index of the tensor map for boxes of so many rows and columns of a view.
+    fn tensor_map(&mut self, func: &Func, window: &ViewTile, matrix: [u32; 2], tf32: bool) -> usize {
         let mut block = vec![1; window.extents.rank()];
         let outer = block.len() - 2;
         block[outer..].copy_from_slice(&matrix);
@@ -270,63 +273,63 @@ impl TmaPipeline {
         })
     }
 
-    fn copies_mut(&mut self) -> impl Iterator<Item = &mut TmaLoad> {
-        self.once.iter_mut().chain(self.rings.iter_mut().flat_map(|ring| &mut ring.copies))
+    fn loads_mut(&mut self) -> impl Iterator<Item = &mut TmaLoad> {
+        self.resident.iter_mut().chain(self.rings.iter_mut().flat_map(|ring| &mut ring.loads))
     }
 
-    /// The copies of a loop.
-    fn ring(&mut self, distributed: &Distributed, body: &For) -> &mut Vec<TmaLoad> {
+    /// The loads of a loop.
+    fn ring_loads(&mut self, distributed: &Distributed, body: &For) -> &mut Vec<TmaLoad> {
         let variable = body.body.args[0];
-        let place = self.rings.iter().position(|ring| ring.variable == variable).unwrap_or_else(|| {
-            let asked = body.hints.num_stages.or(distributed.num_stages);
-            let stages = asked.unwrap_or(STAGES).max(1);
-            let asked = asked.is_some();
-            self.rings.push(TmaRing { variable, copies: vec![], stages, asked, start: 0, signals: 0 });
+        let position = self.rings.iter().position(|ring| ring.variable == variable).unwrap_or_else(|| {
+            let requested = body.hints.num_stages.or(distributed.num_stages);
+            let stages = requested.unwrap_or(DEFAULT_STAGES).max(1);
+            let is_requested = requested.is_some();
+            self.rings.push(TmaRing { variable, loads: vec![], stages, is_requested, start: 0, barriers: 0 });
             self.rings.len() - 1
         });
-        &mut self.rings[place].copies
+        &mut self.rings[position].loads
     }
 
-    /// Finds places for the blocks, behind so many bytes of scratch memory. Gives all bytes; there may be fewer stages
-    /// than asked for, and too little room for one.
-    pub fn place(&mut self, scratch: u32) -> u32 {
-        // A ring needs two parts before the next program's blocks come early.
-        let asked = self.rings.clone();
-        let bytes = self.fitted(scratch, [2, 2]);
+    /// Assigns offsets behind so many bytes of scratch memory. Returns all bytes; there may be fewer stages than
+    /// requested, and too little room for one.
+    pub fn assign_smem(&mut self, scratch: u32) -> u32 {
+        // A ring needs two stages before resident tiles are loaded for the next program.
+        let requested = self.rings.clone();
+        let bytes = self.fit_stages(scratch, [2, 2]);
         if bytes <= MAX_BYTES {
-            return self.deepened(scratch, bytes);
+            return self.add_stages(scratch, bytes);
         }
-        self.rings = asked;
-        self.fitted(scratch, [1, 1])
+        self.rings = requested;
+        self.fit_stages(scratch, [1, 1])
     }
 
-    /// More stages in memory that no other block could use: programs with few neighbours wait for memory and for nothing else. Not where
-    /// programs come from a counter: the thread that copies would take the next one too early.
-    fn deepened(&mut self, scratch: u32, mut bytes: u32) -> u32 {
-        if self.counted {
+    /// More stages in memory that no other block could use: short grids wait for memory and for nothing else. Not
+    /// with a dynamic scheduler: the producer would take the next program too early.
+    fn add_stages(&mut self, scratch: u32, mut bytes: u32) -> u32 {
+        if self.is_dynamic {
             return bytes;
         }
-        let resident = |bytes: u32| MULTIPROCESSOR_BYTES / (bytes + BLOCK_BYTES);
+        let blocks_per_sm = |bytes: u32| SM_SHARED_BYTES / (bytes + RESERVED_BLOCK_BYTES);
         loop {
             let mut deeper = self.clone();
-            let rings = deeper.rings.iter_mut().filter(|ring| !ring.asked && ring.stages < MOST_STAGES);
-            let Some(shortest) = rings.min_by_key(|ring| ring.stages) else { return bytes };
-            shortest.stages += 1;
-            let more = deeper.placed(scratch);
-            if more > MAX_BYTES || resident(more) < resident(bytes) {
-                return self.placed(scratch);
+            let rings = deeper.rings.iter_mut().filter(|ring| !ring.is_requested && ring.stages < MAX_STAGES);
+            let Some(shallowest) = rings.min_by_key(|ring| ring.stages) else { return bytes };
+            shallowest.stages += 1;
+            let new_bytes = deeper.assign_offsets(scratch);
+            if new_bytes > MAX_BYTES || blocks_per_sm(new_bytes) < blocks_per_sm(bytes) {
+                return self.assign_offsets(scratch);
             }
-            (*self, bytes) = (deeper, more);
+            (*self, bytes) = (deeper, new_bytes);
         }
     }
 
-    /// The same with so many parts of what is copied once, and at least so many stages if there were as many.
-    fn fitted(&mut self, scratch: u32, [parts, least]: [u32; 2]) -> u32 {
-        self.parts = parts;
+    /// The same with so many resident stages, reducing rings to at least so many stages.
+    fn fit_stages(&mut self, scratch: u32, [resident_stages, min_stages]: [u32; 2]) -> u32 {
+        self.resident_stages = resident_stages;
         loop {
-            let bytes = self.placed(scratch);
+            let bytes = self.assign_offsets(scratch);
             let largest =
-                self.rings.iter_mut().filter(|ring| ring.stages > least).max_by_key(|ring| ring.bytes());
+                self.rings.iter_mut().filter(|ring| ring.stages > min_stages).max_by_key(|ring| ring.bytes());
             match largest {
                 Some(ring) if bytes > MAX_BYTES => ring.stages -= 1,
                 _ => return bytes,
@@ -334,83 +337,82 @@ impl TmaPipeline {
         }
     }
 
-    fn placed(&mut self, scratch: u32) -> u32 {
+    fn assign_offsets(&mut self, scratch: u32) -> u32 {
         let start = scratch.next_multiple_of(ALIGNMENT);
         let mut next = start;
         for ring in &mut self.rings {
             ring.start = next;
             next += ring.bytes();
             let mut start = 0;
-            for copy in &mut ring.copies {
-                copy.start = start;
-                start += copy.bytes;
+            for load in &mut ring.loads {
+                load.start = start;
+                start += load.bytes;
             }
         }
         next = next.next_multiple_of(ALIGNMENT);
-        for copy in &mut self.once {
-            copy.start = next;
-            next += copy.bytes * self.parts;
+        for load in &mut self.resident {
+            load.start = next;
+            next += load.bytes * self.resident_stages;
         }
-        self.outgoing.start = next.next_multiple_of(ALIGNMENT);
-        next = self.outgoing.start + self.outgoing.bytes;
+        self.epilogue.start = next.next_multiple_of(ALIGNMENT);
+        next = self.epilogue.start + self.epilogue.bytes;
         for ring in &mut self.rings {
-            ring.signals = next;
-            next += 2 * MBARRIER_BYTES * ring.stages * ring.lots().len() as u32;
+            ring.barriers = next;
+            next += 2 * MBARRIER_BYTES * ring.stages * ring.barrier_groups().len() as u32;
         }
-        self.signals = next;
-        next += 2 * MBARRIER_BYTES * self.parts * self.once.len() as u32;
-        self.announcements = next.next_multiple_of(16);
-        self.announcing_end()
+        self.resident_barriers = next;
+        next += 2 * MBARRIER_BYTES * self.resident_stages * self.resident.len() as u32;
+        self.work_tiles = next.next_multiple_of(16);
+        self.smem_end()
     }
 
-    /// Where the copy of a window is: in the ring of a loop, or in a place of its own.
+    /// The load of a view tile: in the ring of a loop, or resident.
     fn find(&self, window: &ViewTile) -> (Option<&TmaRing>, usize) {
-        let of = |copies: &[TmaLoad]| copies.iter().position(|copy| copy.window == *window);
-        let ringed = self.rings.iter().find_map(|ring| Some((Some(ring), of(&ring.copies)?)));
-        ringed.unwrap_or_else(|| (None, of(&self.once).expect("a block of a product is copied")))
+        let of = |loads: &[TmaLoad]| loads.iter().position(|load| load.window == *window);
+        let ringed = self.rings.iter().find_map(|ring| Some((Some(ring), of(&ring.loads)?)));
+        ringed.unwrap_or_else(|| (None, of(&self.resident).expect("an operand of a dot is loaded")))
     }
 
-    /// What a product takes, each lot once.
-    fn taken(&self, dot: &WarpGroupDot) -> Vec<DotBuffers<'_>> {
-        let mut list: Vec<DotBuffers> = vec![];
-        for staged in dot.staged() {
-            let taken = match self.find(&staged.window) {
-                (Some(ring), number) => DotBuffers::Lot(ring, ring.lot(number)),
-                (None, number) => DotBuffers::Own(number),
+    /// The buffers that a dot reads, each barrier group once.
+    fn buffers_of(&self, dot: &WarpGroupDot) -> Vec<DotBuffers<'_>> {
+        let mut loads: Vec<DotBuffers> = vec![];
+        for operand in dot.staged() {
+            let buffers = match self.find(&operand.window) {
+                (Some(ring), index) => DotBuffers::Ring(ring, ring.group_of(index)),
+                (None, index) => DotBuffers::Resident(index),
             };
-            let is_same = |known: &DotBuffers| match (known, taken) {
-                (DotBuffers::Lot(a, lot), DotBuffers::Lot(b, other)) => {
-                    a.variable == b.variable && *lot == other
+            let is_same = |known: &DotBuffers| match (known, buffers) {
+                (DotBuffers::Ring(a, group), DotBuffers::Ring(b, other)) => {
+                    a.variable == b.variable && *group == other
                 }
-                (DotBuffers::Own(a), DotBuffers::Own(b)) => *a == b,
-                (DotBuffers::Lot(..), DotBuffers::Own(_)) | (DotBuffers::Own(_), DotBuffers::Lot(..)) => {
-                    false
-                }
+                (DotBuffers::Resident(a), DotBuffers::Resident(b)) => *a == b,
+                (DotBuffers::Ring(..), DotBuffers::Resident(_))
+                | (DotBuffers::Resident(_), DotBuffers::Ring(..)) => false,
             };
-            if !list.iter().any(is_same) {
-                list.push(taken);
+            if !loads.iter().any(is_same) {
+                loads.push(buffers);
             }
         }
-        list
+        loads
     }
 
     fn ring_of(&self, variable: Value) -> Option<&TmaRing> {
         self.rings.iter().find(|ring| ring.variable == variable)
     }
 
-    /// Whether the blocks of a turn can come while those of the turn before it are still in use.
-    pub fn overlaps(&self, body: &For) -> bool {
+    /// Whether loads of an iteration can be in flight while those of the one before are in use.
+    pub fn overlaps_iterations(&self, body: &For) -> bool {
         self.ring_of(body.body.args[0]).is_some_and(|ring| ring.stages > 1)
     }
 
-    /// The loop's ring takes turns.
-    pub fn turns(&self, body: &For) -> bool {
+    /// Whether a loop has a ring.
+    pub fn has_ring(&self, body: &For) -> bool {
         self.ring_of(body.body.args[0]).is_some()
     }
 }
 
-/// Whether a scalar is another one in other programs.
-fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
+/// Whether a scalar differs from program to program.
+fn varies_by_program(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
     backward_slice(value, definitions)
         .iter()
         .filter_map(|value| definitions.get(value))
@@ -418,6 +420,6 @@ fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
 }
 
 /// Whether a scalar is computed from a loop's variable.
-pub(super) fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
+pub(super) fn depends_on(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
     backward_slice(value, definitions).contains(&variable)
 }

@@ -171,11 +171,11 @@ impl Dot {
             let all = parts().len();
             return parts().enumerate().fold(sums, |sums, (number, step)| {
                 let sums = part(b, [left.pointer, right.pointer], step, sums);
-                gpu.start_due(b, op.results[0], (number + 1, all));
+                gpu.issue_pending(b, op.results[0], (number + 1, all));
                 sums
             });
         }
-        gpu.start_due(b, op.results[0], (1, 1));
+        gpu.issue_pending(b, op.results[0], (1, 1));
         let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
         b.for_range(bounds, &sums, |b, index, sums| {
             let pointers = [&left, &right].map(|lines| {

@@ -467,7 +467,7 @@ impl Dot {
             let after = all
                 .fold(before, |sum, [a, b_words]| multiply(b, (instruction, left.dtype), [a, b_words, &sum]));
             own.into_iter().zip(after).for_each(|(register, sum)| sums[register] = sum);
-            gpu.start_due(b, op.results[0], (number + 1, products.len()));
+            gpu.issue_pending(b, op.results[0], (number + 1, products.len()));
         }
         sums
     }

@@ -113,7 +113,7 @@ struct WgmmaSteps {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::gpu::emit) enum AfterIssue {
     Wait,
-    GoOn,
+    Continue,
 }
 
 impl WarpGroupDot {
@@ -141,7 +141,7 @@ impl WarpGroupDot {
                 WgmmaSteps { steps, acc: None, again: None, then: AfterIssue::Wait },
             );
             if first + most >= inner {
-                gpu.release_blocks(b, self, op);
+                gpu.consumer_release(b, self, op);
             }
             self.define(gpu, op, &issued);
             let own = gpu.registers(op.results[0]).to_vec();
@@ -162,12 +162,12 @@ impl WarpGroupDot {
         let shape = self.product_shape(layout.shape());
         let rows = shape[0];
         let groups = WarpGroupTiling::new(rows, gpu.plan.distributed.num_warps);
-        let [row_group, column_group] = gpu.group_of_warp(b, groups);
+        let [row_group, column_group] = gpu.warpgroup_position(b, groups);
         let sets: Vec<u32> = (0..rows).step_by((WGMMA_M * groups.along_rows) as usize).collect();
-        gpu.await_blocks(b, self);
+        gpu.consumer_wait(b, self);
         let left = match &self.a {
-            OperandA::Staged(staged) if gpu.held_words(staged).is_some() => {
-                WgmmaA::Registers(gpu.held_words(staged).cloned().expect("it was seen"))
+            OperandA::Staged(staged) if gpu.preloaded_words(staged).is_some() => {
+                WgmmaA::Registers(gpu.preloaded_words(staged).cloned().expect("it was seen"))
             }
             OperandA::Staged(staged) if self.gathered(gpu.func).is_some() => {
                 WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
@@ -225,7 +225,7 @@ impl WarpGroupDot {
                     asm.multiply(&instruction, set, [left, right], adds);
                 }
             }
-            let then = if number + 1 == parts.len() { then } else { AfterIssue::GoOn };
+            let then = if number + 1 == parts.len() { then } else { AfterIssue::Continue };
             sums = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
         }
         IssuedWgmma { sums: sums.expect("a product has a step"), lists, words }
@@ -243,7 +243,7 @@ impl WarpGroupDot {
 
     /// Waits until none but the last `behind` products that were started are under way. What is `kept` is not used
     /// before; gives it back.
-    pub(in crate::gpu::emit) fn settle(
+    pub(in crate::gpu::emit) fn wait_group(
         b: &mut Builder,
         issued: &mut IssuedWgmma,
         behind: u32,
@@ -260,7 +260,7 @@ impl WarpGroupDot {
 
     /// Waits for sums that are still worked on; all are 0 if they never were. One statement, so that they stay where they
     /// are, and a branch, because ptxas makes a selection of each move with a predicate.
-    pub(in crate::gpu::emit) fn ended(b: &mut Builder, sums: &[Val], any: Option<Val>) -> Vec<Val> {
+    pub(in crate::gpu::emit) fn wait_all(b: &mut Builder, sums: &[Val], any: Option<Val>) -> Vec<Val> {
         let Some(any) = any else {
             return in_place(b, "wgmma.wait_group.sync.aligned 0;", sums, &[]);
         };
@@ -284,7 +284,7 @@ impl WarpGroupDot {
         op: &Op,
         issued: &IssuedWgmma,
     ) {
-        gpu.release_blocks(b, self, op);
+        gpu.consumer_release(b, self, op);
         self.define(gpu, op, issued);
     }
 
@@ -344,7 +344,7 @@ fn letter(ty: Ty) -> &'static str {
 
 impl Gpu<'_> {
     /// Which rows and which columns the group of this warp has.
-    pub(in crate::gpu::emit) fn group_of_warp(
+    pub(in crate::gpu::emit) fn warpgroup_position(
         &mut self,
         b: &mut Builder,
         groups: WarpGroupTiling,
@@ -366,7 +366,7 @@ impl Gpu<'_> {
         side: DotOperand,
         (group, share): (Val, u32),
     ) -> SmemDescriptor {
-        let place = self.block_address(b, staged);
+        let place = self.smem_operand_address(b, staged);
         let [lines, _] = staged.lines();
         let width = SWIZZLE_ROW_BYTES / self.func.slice(staged.window.memory).0.bytes();
         let across = match side {
@@ -389,7 +389,7 @@ impl Gpu<'_> {
 
     /// How many words a thread would hold of a block that is the left factor of a product of so many rows; `None` where
     /// they are too many.
-    pub(in crate::gpu::emit) fn words_to_hold(&self, staged: &SmemOperand, rows: u32) -> Option<u32> {
+    pub(in crate::gpu::emit) fn preload_word_count(&self, staged: &SmemOperand, rows: u32) -> Option<u32> {
         let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [_, inner] = staged.lines();
         let words = rows / (WGMMA_M * groups.along_rows) * inner / 4;
@@ -399,25 +399,25 @@ impl Gpu<'_> {
     }
 
     /// These words, loaded from shared memory.
-    pub(in crate::gpu::emit) fn loaded_words(
+    pub(in crate::gpu::emit) fn preload_words(
         &mut self,
         b: &mut Builder,
         staged: &SmemOperand,
         rows: u32,
     ) -> Option<OperandWords> {
-        self.words_to_hold(staged, rows)?;
+        self.preload_word_count(staged, rows)?;
         let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [lines, inner] = staged.lines();
         let dtype = self.func.slice(staged.window.memory).0;
         let (width, at_once) = (SWIZZLE_ROW_BYTES / dtype.bytes(), WGMMA_K_BYTES / dtype.bytes());
         let each = WGMMA_M * groups.along_rows;
-        let [row_group, _] = self.group_of_warp(b, groups);
-        let address = self.block_address(b, staged);
+        let [row_group, _] = self.warpgroup_position(b, groups);
+        let address = self.smem_operand_address(b, staged);
         let bytes = b.int(Ty::I32, i64::from(WGMMA_M * SWIZZLE_ROW_BYTES));
         let distance = b.mul_nsw(row_group, bytes);
         let address = b.add(address, distance);
         let place = b.op("llvm.inttoptr", &[address], Ty::scalar(Elem::Ptr(Space::Shared)));
-        let addresses = self.matrix_addresses(b, place);
+        let addresses = self.matrix_row_addresses(b, place);
         let mut load = |row: u32, step: u32| {
             let place = step / width * lines * SWIZZLE_ROW_BYTES + row * SWIZZLE_ROW_BYTES;
             let address = addresses[(step % width / at_once) as usize];
@@ -435,7 +435,7 @@ impl Gpu<'_> {
     fn gathered(&mut self, b: &mut Builder, staged: &SmemOperand, row_group: Val) -> StridedFragment {
         let [lines, _] = staged.lines();
         let width = SWIZZLE_ROW_BYTES / 4;
-        let block = self.block_address(b, staged);
+        let block = self.smem_operand_address(b, staged);
         let piece = lines * SWIZZLE_ROW_BYTES;
         let each = b.int(Ty::I32, i64::from(WGMMA_M / width * piece));
         let group = b.mul_nsw(row_group, each);
@@ -444,7 +444,7 @@ impl Gpu<'_> {
         let address = |&[row, step]: &[u32; 2]| {
             let step = b.int(Ty::I32, i64::from(step));
             let line = b.add_nsw(inner, step);
-            let distance = self.distance_across(b, (row, piece), line);
+            let distance = self.mn_major_offset(b, (row, piece), line);
             b.add_nsw(start, distance)
         };
         StridedFragment { addresses: TF32_LEFT.iter().map(address).collect(), piece }

@@ -1,4 +1,7 @@
-//! Consumer warpgroups: wait for full stages, issue their dots in turn, and release stages.
+//! Consumer warpgroups: wait for full stages, issue their dots, release stages.
+//!
+//! With several warpgroups the dots alternate (ping-pong): one warpgroup issues its dots while the others work on
+//! their results.
 
 use super::barriers::BarrierPair;
 use super::{DotBuffers, TmaLoad};
@@ -11,167 +14,177 @@ use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::ops::{For, Kind, OperandA, SmemOperand, WarpGroupDot};
 
-/// What a group of warps does about the turn to multiply.
+/// A warpgroup's step in the order of dots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::gpu::emit) enum MmaOrder {
-    /// The last group lets the first one begin.
-    First,
-    /// Waits until the group before lets this one begin.
-    Take,
-    /// Lets the next one begin.
-    Pass,
+    /// Before the first program: the last warpgroup lets the first one begin.
+    Init,
+    /// Waits until the warpgroup before lets this one begin.
+    Wait,
+    /// Lets the next warpgroup begin.
+    Arrive,
 }
 
-/// The number of the first group's barrier: 0 is the block's and 1 the program's.
-const FIRST_BATON: u32 = 2;
+/// The named barrier of the first warpgroup: 0 is the block's and 1 the program's.
+const FIRST_MMA_ORDER_BARRIER: u32 = 2;
 
 impl Gpu<'_> {
-    /// Waits for the blocks of a product.
-    pub(in crate::gpu::emit) fn await_blocks(&mut self, b: &mut Builder, dot: &WarpGroupDot) {
-        for taken in self.plan.pipeline().taken(dot) {
-            match taken {
-                DotBuffers::Lot(ring, lot) => {
-                    let turn = self.progress.turns[&ring.variable];
-                    let BarrierPair { full, .. } = self.ring_signals(b, ring, lot, turn);
-                    self.await_phase(b, full, turn.parity);
+    /// Waits on the full barriers of what a dot reads.
+    pub(in crate::gpu::emit) fn consumer_wait(&mut self, b: &mut Builder, dot: &WarpGroupDot) {
+        for buffers in self.plan.pipeline().buffers_of(dot) {
+            match buffers {
+                DotBuffers::Ring(ring, group) => {
+                    let state = self.progress.rings[&ring.variable];
+                    let BarrierPair { full, .. } = self.ring_barriers(b, ring, group, state);
+                    self.wait_phase(b, full, state.phase);
                 }
-                DotBuffers::Own(number) => self.await_own(b, number),
+                DotBuffers::Resident(index) => self.wait_resident(b, index),
             }
         }
     }
 
-    /// Waits before a loop for what its products take that is copied once.
-    pub(in crate::gpu::emit) fn await_before(&mut self, b: &mut Builder, body: &For) {
+    /// Waits before a loop for the resident operands of its dots.
+    pub(in crate::gpu::emit) fn wait_before_loop(&mut self, b: &mut Builder, body: &For) {
         let Some(pipeline) = &self.plan.pipeline else { return };
         body.body.walk(&mut |op| {
             let Kind::WarpGroupDot(dot) = &op.kind else { return };
-            for staged in dot.staged() {
-                if let (None, number) = pipeline.find(&staged.window) {
-                    self.await_own(b, number);
-                    self.waited_copies.insert(number);
-                    self.hold(b, (dot, op), body, number);
+            for operand in dot.staged() {
+                if let (None, index) = pipeline.find(&operand.window) {
+                    self.wait_resident(b, index);
+                    self.waited_copies.insert(index);
+                    self.preload_operand_a(b, (dot, op), body, index);
                 }
             }
         });
     }
 
-    /// Loads a left factor that a whole loop takes into registers, if these are few, and lets go of its block.
-    fn hold(&mut self, b: &mut Builder, (dot, op): (&WarpGroupDot, &Op), body: &For, number: usize) {
+    /// Preloads a resident operand A that a whole loop reads into registers, if these are few, and releases its
+    /// buffer.
+    fn preload_operand_a(
+        &mut self,
+        b: &mut Builder,
+        (dot, op): (&WarpGroupDot, &Op),
+        body: &For,
+        index: usize,
+    ) {
         let pipeline = self.plan.pipeline();
-        let OperandA::Staged(staged) = &dot.a else { return };
-        let mut takers = 0;
+        let OperandA::Staged(operand) = &dot.a else { return };
+        let mut uses = 0;
         self.func.body.walk(&mut |op| {
             let Kind::WarpGroupDot(dot) = &op.kind else { return };
-            takers += dot.staged().filter(|staged| staged.window == pipeline.once[number].window).count();
+            uses += dot.staged().filter(|operand| operand.window == pipeline.resident[index].window).count();
         });
-        let is_own = pipeline.once[number].window == staged.window && !staged.transposed;
-        if !is_own
-            || takers > 1
-            || self.rs_operands.contains_key(&number)
-            || pipeline.once[number].within != Some(body.body.args[0])
+        let is_operand_a = pipeline.resident[index].window == operand.window && !operand.transposed;
+        if !is_operand_a
+            || uses > 1
+            || self.rs_operands.contains_key(&index)
+            || pipeline.resident[index].last_loop != Some(body.body.args[0])
         {
             return;
         }
-        let Some(words) = self.loaded_words(b, staged, self.func.ty(op.results[0]).shape[0]) else { return };
-        self.rs_operands.insert(number, words);
+        let Some(words) = self.preload_words(b, operand, self.func.ty(op.results[0]).shape[0]) else {
+            return;
+        };
+        self.rs_operands.insert(index, words);
         warp_barrier(b);
-        let BarrierPair { empty, .. } = self.own_signals(b, pipeline, number);
+        let BarrierPair { empty, .. } = self.resident_barriers(b, pipeline, index);
         self.arrive(b, empty);
     }
 
-    fn await_own(&mut self, b: &mut Builder, number: usize) {
-        if !self.waited_copies.contains(&number) {
-            let BarrierPair { full, .. } = self.own_signals(b, self.plan.pipeline(), number);
-            self.await_phase(b, full, self.own_turn().parity);
+    fn wait_resident(&mut self, b: &mut Builder, index: usize) {
+        if !self.waited_copies.contains(&index) {
+            let BarrierPair { full, .. } = self.resident_barriers(b, self.plan.pipeline(), index);
+            self.wait_phase(b, full, self.resident_state().phase);
         }
     }
 
-    /// The words of a left factor that is held in registers.
-    pub(in crate::gpu::emit) fn held_words(&self, staged: &SmemOperand) -> Option<&OperandWords> {
-        let (None, number) = self.plan.pipeline().find(&staged.window) else { return None };
-        self.rs_operands.get(&number)
+    /// The words of an operand A that is in registers.
+    pub(in crate::gpu::emit) fn preloaded_words(&self, operand: &SmemOperand) -> Option<&OperandWords> {
+        let (None, index) = self.plan.pipeline().find(&operand.window) else { return None };
+        self.rs_operands.get(&index)
     }
 
-    /// Where a product's block is: its address in shared memory, an `i32`.
-    pub(in crate::gpu::emit) fn block_address(&self, b: &mut Builder, staged: &SmemOperand) -> Val {
+    /// The address of a dot's operand in shared memory, an `i32`.
+    pub(in crate::gpu::emit) fn smem_operand_address(&self, b: &mut Builder, operand: &SmemOperand) -> Val {
         let pipeline = self.plan.pipeline();
-        let (start, number, bytes) = match pipeline.find(&staged.window) {
-            (Some(ring), number) => {
-                let turn = self.progress.turns[&ring.variable];
-                (ring.start + ring.copies[number].start, turn.part, ring.turn())
+        let (start, index, bytes) = match pipeline.find(&operand.window) {
+            (Some(ring), index) => {
+                let state = self.progress.rings[&ring.variable];
+                (ring.start + ring.loads[index].start, state.stage, ring.stage_bytes())
             }
-            (None, number) => {
-                let TmaLoad { start, bytes, .. } = pipeline.once[number];
-                (start, self.own_turn().part, bytes)
+            (None, index) => {
+                let TmaLoad { start, bytes, .. } = pipeline.resident[index];
+                (start, self.resident_state().stage, bytes)
             }
         };
         let base = b.op("llvm.ptrtoint", &[self.smem_base()], Ty::I32);
-        let [start, bytes] = [start, bytes].map(|number| b.int(Ty::I32, i64::from(number)));
+        let [start, bytes] = [start, bytes].map(|index| b.int(Ty::I32, i64::from(index)));
         let first = b.add(base, start);
-        let distance = b.mul_nsw(number, bytes);
+        let distance = b.mul_nsw(index, bytes);
         b.add(first, distance)
     }
 
-    /// Lets blocks be copied to where those were that a product took, if it is the last in its turn to take them.
-    pub(in crate::gpu::emit) fn release_blocks(&mut self, b: &mut Builder, dot: &WarpGroupDot, op: &Op) {
+    /// Releases the buffers of a dot, if it is the last of its iteration to read them.
+    pub(in crate::gpu::emit) fn consumer_release(&mut self, b: &mut Builder, dot: &WarpGroupDot, op: &Op) {
         let pipeline = self.plan.pipeline();
-        for taken in pipeline.taken(dot) {
-            match taken {
-                DotBuffers::Lot(ring, lot) if ring.last_of(lot) == op.results[0] => {
-                    let turn = self.progress.turns[&ring.variable];
-                    let BarrierPair { empty, .. } = self.ring_signals(b, ring, lot, turn);
+        for buffers in pipeline.buffers_of(dot) {
+            match buffers {
+                DotBuffers::Ring(ring, group) if ring.last_use_of(group) == op.results[0] => {
+                    let state = self.progress.rings[&ring.variable];
+                    let BarrierPair { empty, .. } = self.ring_barriers(b, ring, group, state);
                     self.arrive(b, empty);
                     if ring.has_multicast() {
                         self.arrive_at_peer(b, empty);
                     }
                 }
-                DotBuffers::Own(number) if pipeline.once[number].ends_with(op) => {
-                    let BarrierPair { empty, .. } = self.own_signals(b, pipeline, number);
+                DotBuffers::Resident(index) if pipeline.resident[index].ends_with(op) => {
+                    let BarrierPair { empty, .. } = self.resident_barriers(b, pipeline, index);
                     self.arrive(b, empty);
                 }
-                DotBuffers::Lot(..) | DotBuffers::Own(_) => {}
+                DotBuffers::Ring(..) | DotBuffers::Resident(_) => {}
             }
         }
     }
 
-    /// The same of blocks that are copied once, and taken last in this loop, which may take nothing anew in its turns.
-    pub(in crate::gpu::emit) fn release_own(&mut self, b: &mut Builder, body: &For) {
+    /// Releases resident buffers whose last use is in this loop, which may have no ring.
+    pub(in crate::gpu::emit) fn release_resident(&mut self, b: &mut Builder, body: &For) {
         let Some(pipeline) = &self.plan.pipeline else { return };
         let variable = Some(body.body.args[0]);
-        for (number, _) in pipeline.once.iter().enumerate().filter(|(_, copy)| copy.within == variable) {
-            if self.rs_operands.contains_key(&number) {
+        for (index, _) in pipeline.resident.iter().enumerate().filter(|(_, load)| load.last_loop == variable)
+        {
+            if self.rs_operands.contains_key(&index) {
                 continue;
             }
-            let BarrierPair { empty, .. } = self.own_signals(b, pipeline, number);
+            let BarrierPair { empty, .. } = self.resident_barriers(b, pipeline, index);
             self.arrive(b, empty);
         }
     }
 
-    /// Lets the groups of warps multiply in turn.
-    pub(in crate::gpu::emit) fn take_turns(&mut self, b: &mut Builder, change: MmaOrder) {
-        let groups = self.plan.distributed.num_warps / WARPGROUP_WARPS;
+    /// A step in the order of dots: warpgroups take turns (ping-pong).
+    pub(in crate::gpu::emit) fn order_mma(&mut self, b: &mut Builder, step: MmaOrder) {
+        let warpgroups = self.plan.distributed.num_warps / WARPGROUP_WARPS;
         let [zero, one, last, first] =
-            [0, 1, groups - 1, FIRST_BATON].map(|number| b.int(Ty::I32, i64::from(number)));
-        let group = self.warp_group(b);
-        let is_last = b.icmp(IntPredicate::Eq, group, last);
-        let after = b.add(group, one);
+            [0, 1, warpgroups - 1, FIRST_MMA_ORDER_BARRIER].map(|index| b.int(Ty::I32, i64::from(index)));
+        let own = self.warp_group(b);
+        let is_last = b.icmp(IntPredicate::Eq, own, last);
+        let after = b.add(own, one);
         let next = b.select(is_last, zero, after);
-        let (which, word, condition) = match change {
-            MmaOrder::First => (next, "arrive", Some(is_last)),
-            MmaOrder::Take => (group, "sync", None),
-            MmaOrder::Pass => (next, "arrive", None),
+        let (warpgroup, word, condition) = match step {
+            MmaOrder::Init => (next, "arrive", Some(is_last)),
+            MmaOrder::Wait => (own, "sync", None),
+            MmaOrder::Arrive => (next, "arrive", None),
         };
-        let number = b.add(which, first);
+        let index = b.add(warpgroup, first);
         let text = format!("bar.{word} $0, {};", 2 * WARPGROUP_WARPS * 32);
         b.guarded(condition, |b| {
-            statement(b, &text, "r,~{memory}", &[number], &[]);
+            statement(b, &text, "r,~{memory}", &[index], &[]);
         });
     }
 
-    pub(super) fn arrive(&self, b: &mut Builder, signal: Val) {
+    pub(super) fn arrive(&self, b: &mut Builder, barrier: Val) {
         let zero = b.int(Ty::I32, 0);
         let first = b.icmp(IntPredicate::Eq, self.lane, zero);
         let text = "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];";
-        statement(b, text, "l,b,~{memory}", &[signal, first], &[]);
+        statement(b, text, "l,b,~{memory}", &[barrier, first], &[]);
     }
 }

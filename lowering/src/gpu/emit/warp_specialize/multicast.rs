@@ -8,18 +8,18 @@
 //! The blocks of a cluster run programs with neighboring numbers, and loops with equally many iterations. The producer warp
 //! computes the offsets of both programs to find the boxes they share. A stage's empty barrier waits for the consumer warps of
 //! both blocks, shared or not, so that neither block is a whole ring ahead. The last of an odd number of programs has no peer: its
-//! producer warp arrives in the peer's place.
+//! producer warp arrives for the peer.
 
 use std::collections::{HashMap, HashSet};
 
-use super::{MBARRIER_BYTES, Multicast, TmaLoad, TmaPipeline, TmaRing, differs, varies};
+use super::{MBARRIER_BYTES, Multicast, TmaLoad, TmaPipeline, TmaRing, depends_on, varies_by_program};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, Registers, statement};
 use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::types::Ty;
 
-/// Results of a product whose loads may be multicast, at least. Smaller tiles are those of small products: clusters seldom pay for them,
-/// and the code for these takes 2 % of their time before the first load (docs/performance.md, "Small products").
+/// Fewest results of a dot whose loads may be multicast. Smaller tiles are those of small dots: clusters seldom pay
+/// for them, and their code takes 2 % of their time before the first load (docs/performance.md, "Small products").
 const LEAST_RESULTS: u64 = 128 * 128;
 
 /// The mask of both blocks of a cluster.
@@ -32,21 +32,21 @@ const IF_CLUSTERED: &str = ".reg .pred paired;\n.reg .b32 blocks;\nmov.u32 block
 pub(super) struct Peer {
     /// The launch has clusters, and this program has no peer.
     is_missing: Val,
-    /// By the variable of a ring and the number of a load: whether the peer loads the same box.
+    /// By the variable of a ring and the index of a load: whether the peer loads the same box.
     shared: HashMap<(Value, usize), Val>,
 }
 
 impl Peer {
     /// Whether both programs load this box, for loads that may be multicast.
-    pub(super) fn shares(&self, ring: &TmaRing, copy: usize) -> Option<Val> {
-        self.shared.get(&(ring.variable, copy)).copied()
+    pub(super) fn shares(&self, ring: &TmaRing, load: usize) -> Option<Val> {
+        self.shared.get(&(ring.variable, load)).copied()
     }
 }
 
 impl TmaRing {
     /// Whether a load of the ring may be multicast.
     pub(super) fn has_multicast(&self) -> bool {
-        self.copies.iter().any(|copy| copy.multicast)
+        self.loads.iter().any(|load| load.multicast)
     }
 }
 
@@ -54,31 +54,35 @@ impl TmaPipeline {
     /// Marks the loads that may be multicast: of large tiles, in loops with equally many iterations in all programs, by tensor maps of
     /// nothing else. Where a program also loads something once, as attention does, and for TF32 the producer warp has no registers for it.
     pub(super) fn mark_multicast(&mut self, func: &Func, definitions: &HashMap<Value, &Op>) {
-        let results = |copy: &TmaLoad| func.ty(copy.last).shape.elements();
-        let small = self.rings.iter().flat_map(|ring| &ring.copies).any(|copy| results(copy) < LEAST_RESULTS);
-        if small || self.counted || !self.once.is_empty() || self.maps.iter().any(|map| map.tf32) {
+        let results = |load: &TmaLoad| func.ty(load.last_use).shape.elements();
+        let small = self.rings.iter().flat_map(|ring| &ring.loads).any(|load| results(load) < LEAST_RESULTS);
+        if small || self.is_dynamic || !self.resident.is_empty() || self.maps.iter().any(|map| map.tf32) {
             return;
         }
-        let same_for_peers = |copy: &TmaLoad, variable| {
-            !copy
+        let same_for_peers = |load: &TmaLoad, variable| {
+            !load.window.offsets.iter().any(|&offset| {
+                depends_on(offset, variable, definitions) && varies_by_program(offset, definitions)
+            })
+        };
+        let ring_loads =
+            self.rings.iter().flat_map(|ring| ring.loads.iter().map(|load| (ring.variable, load)));
+        let (candidates, others): (Vec<_>, Vec<_>) =
+            ring_loads.partition(|&(variable, load)| same_for_peers(load, variable));
+        let others = others.into_iter().map(|(_, load)| load.map);
+        let others: HashSet<usize> = others.chain(self.epilogue.maps()).collect();
+        for (variable, load) in candidates.into_iter().filter(|(_, load)| !others.contains(&load.map)) {
+            let moves = |offset: &Value| depends_on(*offset, variable, definitions);
+            let axis = load
                 .window
                 .offsets
                 .iter()
-                .any(|&offset| varies(offset, variable, definitions) && differs(offset, definitions))
-        };
-        let ringed = self.rings.iter().flat_map(|ring| ring.copies.iter().map(|copy| (ring.variable, copy)));
-        let (may, others): (Vec<_>, Vec<_>) =
-            ringed.partition(|&(variable, copy)| same_for_peers(copy, variable));
-        let others = others.into_iter().map(|(_, copy)| copy.map);
-        let others: HashSet<usize> = others.chain(self.outgoing.maps()).collect();
-        for (variable, copy) in may.into_iter().filter(|(_, copy)| !others.contains(&copy.map)) {
-            let moves = |offset: &Value| varies(*offset, variable, definitions);
-            let axis = copy.window.offsets.iter().position(moves).expect("a ring takes it anew in each turn");
-            let step = copy.window.extents[axis];
-            self.maps[copy.map].multicast = Some(Multicast { axis: axis as u32, step, bytes: copy.bytes });
+                .position(moves)
+                .expect("a ring loads another box in each iteration");
+            let step = load.window.extents[axis];
+            self.maps[load.map].multicast = Some(Multicast { axis: axis as u32, step, bytes: load.bytes });
         }
-        for copy in self.rings.iter_mut().flat_map(|ring| &mut ring.copies) {
-            copy.multicast = self.maps[copy.map].multicast.is_some();
+        for load in self.rings.iter_mut().flat_map(|ring| &mut ring.loads) {
+            load.multicast = self.maps[load.map].multicast.is_some();
         }
     }
 
@@ -102,14 +106,14 @@ impl Gpu<'_> {
         let Some(clustered) = self.clustered.filter(|_| ring.has_multicast()) else { return };
         let [one, both] = [1, 2].map(|blocks| b.int(Ty::I32, i64::from(blocks * warps)));
         let arrivals = b.select(clustered, both, one);
-        let count = ring.stages * ring.lots().len() as u32;
-        for place in count..2 * count {
-            let signal = b.offset_bytes(self.smem_base(), (ring.signals + place * MBARRIER_BYTES) as i32);
+        let count = ring.stages * ring.barrier_groups().len() as u32;
+        for coord in count..2 * count {
+            let barrier = b.offset_bytes(self.smem_base(), (ring.barriers + coord * MBARRIER_BYTES) as i32);
             statement(
                 b,
                 "mbarrier.init.shared::cta.b64 [$0], $1;",
                 "l,r,~{memory}",
-                &[signal, arrivals],
+                &[barrier, arrivals],
                 &[],
             );
         }
@@ -125,46 +129,46 @@ impl Gpu<'_> {
         }
     }
 
-    /// What the program with this number, of so many, shares with its peer. `values` are those of any program.
+    /// What the program with this index, of so many, shares with its peer. `values` are those of any program.
     pub(super) fn peer_of(
         &mut self,
         b: &mut Builder,
         pipeline: &TmaPipeline,
-        [number, all]: [Val; 2],
+        [index, all]: [Val; 2],
         values: &HashMap<Value, Registers>,
         definitions: &HashMap<Value, &Op>,
     ) -> Option<Peer> {
         let clustered = self.clustered?;
         let one = b.int(Ty::I32, 1);
-        let peer = b.xor(number, one);
+        let peer = b.xor(index, one);
         let exists = b.icmp(IntPredicate::Ult, peer, all);
         let missing = b.not(exists);
         let (both, is_missing) = (b.and(clustered, exists), b.and(clustered, missing));
-        let copies: Vec<(&TmaRing, usize)> = pipeline
+        let loads: Vec<(&TmaRing, usize)> = pipeline
             .rings
             .iter()
-            .flat_map(|ring| (0..ring.copies.len()).map(move |copy| (ring, copy)))
-            .filter(|&(ring, copy)| ring.copies[copy].multicast)
+            .flat_map(|ring| (0..ring.loads.len()).map(move |load| (ring, load)))
+            .filter(|&(ring, load)| ring.loads[load].multicast)
             .collect();
-        let flags = b.branch(both, &vec![Ty::I1; copies.len()], |b, arm| {
+        let flags = b.branch(both, &vec![Ty::I1; loads.len()], |b, arm| {
             let BranchArm::Then = arm else {
                 let never = b.int(Ty::I1, 0);
-                return vec![never; copies.len()];
+                return vec![never; loads.len()];
             };
-            let places = [number, peer].map(|number| self.place_of(b, number));
-            let [own, other] = places.map(|place| {
-                let program = std::mem::replace(&mut self.program, place);
-                let kept = std::mem::replace(&mut self.values, values.clone());
+            let coords = [index, peer].map(|index| self.program_at(b, index));
+            let [own, other] = coords.map(|coord| {
+                let program = std::mem::replace(&mut self.program, coord);
+                let saved = std::mem::replace(&mut self.values, values.clone());
                 let offsets: Vec<Vec<Val>> = self.scope(|gpu| {
-                    let of = |&(ring, copy): &(&TmaRing, usize)| {
-                        let offsets = &ring.copies[copy].window.offsets;
+                    let of = |&(ring, load): &(&TmaRing, usize)| {
+                        let offsets = &ring.loads[load].window.offsets;
                         let fixed =
-                            offsets.iter().filter(|&&offset| !varies(offset, ring.variable, definitions));
-                        fixed.map(|&offset| gpu.evaluated(b, offset, definitions)).collect()
+                            offsets.iter().filter(|&&offset| !depends_on(offset, ring.variable, definitions));
+                        fixed.map(|&offset| gpu.evaluate(b, offset, definitions)).collect()
                     };
-                    copies.iter().map(of).collect()
+                    loads.iter().map(of).collect()
                 });
-                (self.program, self.values) = (program, kept);
+                (self.program, self.values) = (program, saved);
                 offsets
             });
             let same = own.into_iter().zip(other).map(|(own, other)| {
@@ -176,11 +180,11 @@ impl Gpu<'_> {
             });
             same.collect()
         });
-        let names = copies.into_iter().map(|(ring, copy)| (ring.variable, copy));
+        let names = loads.into_iter().map(|(ring, load)| (ring.variable, load));
         Some(Peer { is_missing, shared: names.zip(flags).collect() })
     }
 
-    /// Arrives at an empty barrier in the place of a missing peer's consumer warps.
+    /// Arrives at an empty barrier for a missing peer's consumer warps.
     pub(super) fn arrive_for_missing(
         &self,
         b: &mut Builder,
@@ -210,11 +214,12 @@ impl Gpu<'_> {
     }
 }
 
-/// Issues the TMA load of a box. `at` has its place in shared memory, the tensor map, the full barrier and the coordinates, innermost first.
+/// Issues the TMA load of a box. `at` has its address in shared memory, the tensor map, the full barrier and the
+/// coordinates, innermost first.
 pub(super) fn load_box(b: &mut Builder, at: &[Val]) {
     let rank = at.len() - 3;
-    let (copy, constraints) = instruction(rank);
-    let text = format!("{copy} [$0], [$1, {{{}}}], [$2];", coordinates(rank, "$4"));
+    let (load, constraints) = instruction(rank);
+    let text = format!("{load} [$0], [$1, {{{}}}], [$2];", coordinates(rank, "$4"));
     statement(b, &text, &format!("{constraints},~{{memory}}"), at, &[]);
 }
 
@@ -222,17 +227,17 @@ pub(super) fn load_box(b: &mut Builder, at: &[Val]) {
 /// differs: the producer warp has no registers to keep it.
 pub(super) fn multicast_box(b: &mut Builder, shared: Val, at: &[Val], [rows, line]: [u32; 2]) {
     let rank = at.len() - 3;
-    let (copy, constraints) = instruction(rank);
+    let (load, constraints) = instruction(rank);
     let (half, bytes, flag) = (rows / 2, rows / 2 * line, at.len());
     let names = coordinates(rank, "row");
     let text = format!(
         "{{\n.reg .b32 which, row;\n.reg .b64 to;\n.reg .b16 both;\nmov.b16 both, {BOTH};\n\
          mov.u32 which, %cluster_ctarank;\nselp.b32 which, which, 0, ${flag};\n\
          mad.lo.s32 row, which, {half}, $4;\nmad.wide.u32 to, which, {bytes}, $0;\n\
-         @${flag} {copy}.multicast::cluster [to], [$1, {{{names}}}], [$2], both;\n\
-         @!${flag} {copy} [to], [$1, {{{names}}}], [$2];\n\
+         @${flag} {load}.multicast::cluster [to], [$1, {{{names}}}], [$2], both;\n\
+         @!${flag} {load} [to], [$1, {{{names}}}], [$2];\n\
          add.s32 row, $4, {half};\nadd.s64 to, $0, {bytes};\n\
-         @!${flag} {copy} [to], [$1, {{{names}}}], [$2];\n}}"
+         @!${flag} {load} [to], [$1, {{{names}}}], [$2];\n}}"
     );
     let operands: Vec<Val> = at.iter().copied().chain([shared]).collect();
     statement(b, &text, &format!("{constraints},b,~{{memory}}"), &operands, &[]);
@@ -240,8 +245,8 @@ pub(super) fn multicast_box(b: &mut Builder, shared: Val, at: &[Val], [rows, lin
 
 /// The TMA load of views of so many axes, and its operand constraints.
 fn instruction(rank: usize) -> (String, String) {
-    let copy = format!("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes");
-    (copy, format!("l,l,l{}", ",r".repeat(rank)))
+    let load = format!("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes");
+    (load, format!("l,l,l{}", ",r".repeat(rank)))
 }
 
 /// The coordinates of a box as operands, with this for its first row.
