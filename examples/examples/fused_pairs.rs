@@ -181,8 +181,8 @@ fn main() -> Result<()> {
         elements: [4 * n, 12 * n],
         flops: 5.0 * flops,
     };
-    let scaled = |on: &Device, factor: f32, x: &Buffer<f32>, out: &mut Buffer<f32>| {
-        LinearCombination::new(factor, x).launch(on, out)
+    let scaled = |on: &Device, alpha: f32, x: &Buffer<f32>, out: &mut Buffer<f32>| {
+        LinearCombination::new(alpha, x).launch(on, out)
     };
     let sum = |on: &Device, x: &Buffer<f32>, y: &Buffer<f32>, out: &mut Buffer<f32>| {
         LinearCombination::new(1.0, x).y(1.0, y).launch(on, out)

@@ -19,7 +19,7 @@ use fused_kernels::layer_norm::layer_norm;
 /// Kernels of a graph.
 const IN_GRAPH: usize = 100;
 
-/// Launches between two waits: less than the driver's queue holds, so that no launch waits for a kernel.
+/// Launches between two waits: less than the driver's queue takes, so that no launch waits for a kernel.
 const BATCH: usize = 200;
 
 /// Measures what launching a kernel costs
@@ -184,8 +184,8 @@ fn in_a_graph(device: &Device, rows: usize) -> Result<[f64; 2]> {
     let warm = BenchOptions { flush_bytes: 0, ..BenchOptions::default() };
     let mut us = [0.0; 2];
     for (us, works) in us.iter_mut().zip([false, true]) {
-        let held = (&input, &vector, &mut out);
-        let mut graph = device.stream().capture(held, |(x, vector, out), stream| {
+        let captured = (&input, &vector, &mut out);
+        let mut graph = device.stream().capture(captured, |(x, vector, out), stream| {
             for _ in 0..IN_GRAPH {
                 if works {
                     layer_norm::<bf16>(*x, *vector, *vector, &mut **out, COLS as i32, 1e-5)

@@ -1,8 +1,8 @@
-//! A product on tensor cores, as plainly as a tile language says it: `cargo run --release --example tensor_core -- --m 4096 --n 4096 --k 4096`
+//! A matmul on tensor cores, as plain as a tile language has it: `cargo run --release --example tensor_core -- --m 4096 --n 4096 --k 4096`
 //!
-//! Three views, a loop over `k` and `tl::dot`: which instructions multiply, how tiles reach shared memory and how loads run ahead is
-//! the compiler's business, and edges are the views'. `fused_kernels::matmul` is the same with what a library adds: tiles for each
-//! shape, an order of programs that suits the cache, split sums, a bias, an activation and a residual.
+//! Three views, a loop over `k` and `tl::dot`: the mma instructions, shared memory and software pipelining
+//! are the compiler's business, and bounds are the views'. `fused_kernels::matmul` is the same with what a library adds: tiles for each
+//! shape, a tile order for the cache, split-K, a bias, an activation and a residual.
 
 use std::io::Write;
 
@@ -16,19 +16,19 @@ const M: usize = 128;
 const N: usize = 128;
 const K: usize = 64;
 
-/// `out = a b`: program `(i, j)` makes tile `(i, j)`.
+/// `out = a b`: program `(i, j)` computes tile `(i, j)`.
 #[fuse_kernel(M = [128], N = [128], K = [64], num_warps = 8, num_stages = 3)]
-fn product<const M: usize, const N: usize, const K: usize>(
+fn matmul<const M: usize, const N: usize, const K: usize>(
     a: &View<f16, 2>,
     b: &View<f16, 2>,
     out: &mut View<f32, 2>,
 ) {
     let (row, col) = (tl::program_id(0) * M, tl::program_id(1) * N);
-    let mut sum = tl::zeros::<f32>([M, N]);
+    let mut acc = tl::zeros::<f32>([M, N]);
     for k in (0..a.shape(1)).step_by(K) {
-        sum = tl::dot(a.load::<M, K>(row, k), b.load::<K, N>(k, col), sum);
+        acc = tl::dot(a.load::<M, K>(row, k), b.load::<K, N>(k, col), acc);
     }
-    out.store(sum, row, col);
+    out.store(acc, row, col);
 }
 
 /// Multiplies two matrices of f16, checks the product and measures it
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     let (ba, bb, mut out) = (device.upload(&a)?, device.upload(&b)?, device.zeros::<f32>(m * n)?);
     let mut launch = || {
         let (a, b) = (ba.view([m, k])?, bb.view([k, n])?);
-        product::<M, N, K>(a, b, out.view_mut([m, n])?).grid((m.div_ceil(M), n.div_ceil(N))).launch(&device)
+        matmul::<M, N, K>(a, b, out.view_mut([m, n])?).grid((m.div_ceil(M), n.div_ceil(N))).launch(&device)
     };
     launch()?;
     let timing = do_bench(&device, BenchOptions { rep_ms: 500.0, ..BenchOptions::default() }, &mut launch)?;

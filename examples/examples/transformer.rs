@@ -189,7 +189,7 @@ const OPS: [(Op, &str); 11] = [
     (Add2, "add2"),
 ];
 
-/// The place of the first operation of the feed-forward layer.
+/// The index of the first operation of the feed-forward layer.
 const FEED_FORWARD: usize = 6;
 
 /// What is between operations that run one by one, and the result.
@@ -232,14 +232,14 @@ impl<'a> OneByOne<'a> {
             self;
         let Sizes { f, heads: Heads { queries, keys }, dim, .. } = layer.sizes;
         let (tokens, heads) = (layer.positions.len(), queries + 2 * keys);
-        let product = |a: &Buffer<bf16>, b: View<'_, bf16, 2>, out: &mut Buffer<bf16>| {
+        let linear = |a: &Buffer<bf16>, b: View<'_, bf16, 2>, out: &mut Buffer<bf16>| {
             let [k, n] = b.shape();
-            let product = Matmul::<bf16, IDENTITY>::new(a.view([tokens, k])?, b);
-            product.launch(device, out.view_mut([tokens, n])?)
+            let linear = Matmul::<bf16, IDENTITY>::new(a.view([tokens, k])?, b);
+            linear.launch(device, out.view_mut([tokens, n])?)
         };
         match op {
             Norm1 => RmsNorm::new(*x, &layer.gamma).eps(EPS).launch(device, normalized),
-            Qkv => product(normalized, layer.qkv.weight()?, qkv),
+            Qkv => linear(normalized, layer.qkv.weight()?, qkv),
             Rope => rotate_in_place(device, layer.angles(), [heads * dim, (queries + keys) * dim], qkv),
             Attend => {
                 let rows = qkv.view([tokens, heads, dim])?.permute([1, 0, 2]);
@@ -248,12 +248,12 @@ impl<'a> OneByOne<'a> {
                     .map(|(first, count)| rows.slice(0, first..first + count));
                 Attention::new(q, key, value).causal().launch(device, view, lse)
             }
-            OProj => product(attended, layer.output()?, projected),
+            OProj => linear(attended, layer.output()?, projected),
             Add1 => LinearCombination::new(1.0, &*projected).y(1.0, *x).launch(device, middle),
             Norm2 => RmsNorm::new(&*middle, &layer.gamma).eps(EPS).launch(device, normalized),
-            GateUp => product(normalized, layer.up.weight()?, halves),
+            GateUp => linear(normalized, layer.up.weight()?, halves),
             Swiglu => ActAndMul::<bf16, SILU>::new(&*halves, f).launch(device, gated),
-            DownProj => product(gated, layer.down()?, projected),
+            DownProj => linear(gated, layer.down()?, projected),
             Add2 => LinearCombination::new(1.0, &*projected).y(1.0, &*middle).launch(device, out),
         }
     }
@@ -271,7 +271,7 @@ fn difference(one: &[bf16], other: &[bf16]) -> f64 {
 }
 
 /// Turns of the forms that are compared.
-const TURNS: usize = 3;
+const ROUNDS: usize = 3;
 
 /// Launches that are timed together.
 struct Form<'a> {
@@ -291,7 +291,7 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// The median times in milliseconds of forms, kept under their names; nothing where nothing is to be measured. They take turns, so that
+    /// The median times in milliseconds of forms, kept under their names; nothing where nothing is to be measured. Their rounds are interleaved, so that
     /// a drift of the clock meets all of them alike.
     fn time<const N: usize>(&mut self, mut forms: [Form<'_>; N]) -> Result<[Option<f64>; N]> {
         for Form { launch, .. } in &mut forms {
@@ -300,23 +300,23 @@ impl Measured<'_> {
         if self.once {
             return Ok([None; N]);
         }
-        let options = BenchOptions { rep_ms: 300.0 / TURNS as f64, ..BenchOptions::default() };
-        let mut times = [[0.0; TURNS]; N];
-        for turn in 0..TURNS {
+        let options = BenchOptions { rep_ms: 300.0 / ROUNDS as f64, ..BenchOptions::default() };
+        let mut times = [[0.0; ROUNDS]; N];
+        for round in 0..ROUNDS {
             for (Form { launch, .. }, times) in forms.iter_mut().zip(&mut times) {
-                times[turn] = do_bench(self.device, options, launch)?.median_ms();
+                times[round] = do_bench(self.device, options, launch)?.median_ms();
             }
         }
         for (Form { name, form, .. }, times) in forms.iter().zip(&mut times) {
             times.sort_by(f64::total_cmp);
-            let mut point = json!({ "name": name, "form": form, "seconds": times[TURNS / 2] * 1e-3 });
+            let mut point = json!({ "name": name, "form": form, "seconds": times[ROUNDS / 2] * 1e-3 });
             if let Some(model) = self.model {
                 point["model"] = json!(model);
                 point["set"] = json!({ "tokens": self.tokens });
             }
             self.points.push(point);
         }
-        Ok(times.map(|times| Some(times[TURNS / 2])))
+        Ok(times.map(|times| Some(times[ROUNDS / 2])))
     }
 }
 
@@ -358,7 +358,7 @@ fn main() -> Result<()> {
     let gated =
         GatedFeedForward::<bf16, SILU>::new(&layer.up, Down { weight: layer.down()?, bias: None }).eps(EPS);
     let [gated_cost, _] = gated.cost(&device, tokens);
-    // A norm is in the product of few rows; a rotation is apart beyond one wave of tiles, and a residual behind large products.
+    // A norm is fused into the matmul of few rows; a rotation is separate beyond one wave of tiles, and a residual of large matmuls.
     let first = if gated_cost.launches == 3 { "norm2 + gate_up" } else { "norm2 ; gate_up" };
     let last = if gated_cost.launches == 5 { "down ; add2" } else { "down + add2" };
     let second = joined([first, "swiglu", last]);

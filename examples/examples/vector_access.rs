@@ -1,10 +1,10 @@
 //! What whole vectors are worth: one elementwise kernel, `out = 2 x + y`, whose threads move 16 bytes at a time, and the same where they cannot.
 //! `cargo run --release --example vector_access -- --n 16777216 --dtype bf16`
 //!
-//! - On a boundary, neighbors lie beside each other and every access is of whole vectors.
-//! - One element off it, no vector of memory is a vector of the tile. The kernel has a body for that, which is chosen at launch.
-//! - With a stride of 1 that is read from memory, nothing says that neighbors lie beside each other: every element is an access of its own,
-//!   of the same bytes. (A stride that is an argument is looked at before the launch, and 1 has a body of its own.) `FUSE_TRACE=1` says
+//! - On a boundary, elements are contiguous and every access is of whole vectors.
+//! - One element off it, no vector of memory is a vector of the tile. The kernel has a specialization for that, which is chosen at launch.
+//! - With a stride of 1 that is read from memory, contiguity is unknown: every element is an access of its own,
+//!   of the same bytes. (A stride argument is checked at launch, and 1 has a specialization of its own.) `FUSE_TRACE=1` says
 //!   of a GPU's launches which accesses are narrow.
 
 use std::io::Write;
@@ -17,8 +17,8 @@ use dsl_runtime::prelude::*;
 /// The elements that one program handles.
 const BLOCK: usize = 2048;
 
-/// The ways take turns, and the best of these counts.
-const TURNS: usize = 5;
+/// Interleaved rounds, of which the best counts.
+const ROUNDS: usize = 5;
 
 /// `out[i] = 2 x[i] + y[i]` for `i < n`, element `i` at `i`, or at `i * stride[0]` where `STRIDED`.
 #[fuse_kernel(T = [f32, f16, bf16], STRIDED = [false, true], BLOCK = [2048], num_warps = 8)]
@@ -31,9 +31,9 @@ fn scale_add<T: Float, const STRIDED: bool, const BLOCK: usize>(
 ) {
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let mask = offsets < n;
-    let places = if STRIDED { offsets * tl::load(stride) } else { offsets };
-    let (x, y) = (tl::load(x + places, mask).to::<f32>(), tl::load(y + places, mask).to::<f32>());
-    tl::store(out + places, (2.0 * x + y).to::<T>(), mask);
+    let indices = if STRIDED { offsets * tl::load(stride) } else { offsets };
+    let (x, y) = (tl::load(x + indices, mask).to::<f32>(), tl::load(y + indices, mask).to::<f32>());
+    tl::store(out + indices, (2.0 * x + y).to::<T>(), mask);
 }
 
 /// Measures an elementwise kernel with whole vectors, and with single elements
@@ -68,7 +68,7 @@ fn main() -> Result<()> {
 
 /// How a launch reaches its elements.
 #[derive(Clone, Copy)]
-struct Way {
+struct Access {
     name: &'static str,
     /// By how many elements everything is off a boundary.
     shift: usize,
@@ -91,17 +91,18 @@ where
     let mut print = std::io::stdout().lock();
     writeln!(print, "2 x + y, {n} elements of {}, on {device}: {}", T::DTYPE, device.name())?;
     let bytes = 3 * n * size_of::<T>();
-    let ways = [
-        Way { name: "whole vectors", shift: 0, strided: false },
-        Way { name: "one element off a boundary", shift: 1, strided: false },
-        Way { name: "single elements: a stride of 1", shift: 0, strided: true },
+    let accesses = [
+        Access { name: "whole vectors", shift: 0, strided: false },
+        Access { name: "one element off a boundary", shift: 1, strided: false },
+        Access { name: "single elements: a stride of 1", shift: 0, strided: true },
     ];
     let mut best = [f64::INFINITY; 3];
-    for turn in 0..TURNS * ways.len() {
-        let (i, Way { name, shift, strided }) = (turn % ways.len(), ways[turn % ways.len()]);
-        let part = shift..shift + n;
+    for round in 0..ROUNDS * accesses.len() {
+        let (i, Access { name, shift, strided }) = (round % accesses.len(), accesses[round % accesses.len()]);
+        let range = shift..shift + n;
         let mut launch = || {
-            let (x, y, out) = (bx.slice(part.clone()), by.slice(part.clone()), out.slice_mut(part.clone()));
+            let (x, y, out) =
+                (bx.slice(range.clone()), by.slice(range.clone()), out.slice_mut(range.clone()));
             let programs = n.div_ceil(BLOCK);
             if strided {
                 scale_add::<T, true, BLOCK>(x, y, out, &stride, n as i32).grid(programs).launch(&device)
@@ -112,9 +113,9 @@ where
         best[i] = best[i].min(do_bench(&device, BenchOptions::default(), &mut launch)?.median_ms());
         let got = out.download()?;
         let exact = |i: usize| T::from_f64(2.0 * x[i].to_f64() + y[i].to_f64());
-        ensure!(part.clone().all(|i| got[i] == exact(i)), "{name}: a wrong result");
+        ensure!(range.clone().all(|i| got[i] == exact(i)), "{name}: a wrong result");
     }
-    for (Way { name, .. }, ms) in ways.into_iter().zip(best) {
+    for (Access { name, .. }, ms) in accesses.into_iter().zip(best) {
         let (speed, times) = (bytes as f64 / ms / 1e6, ms / best[0]);
         writeln!(print, "  {name:<32} {ms:>9.4} ms {speed:>8.1} GB/s, {times:.2} times as long")?;
     }

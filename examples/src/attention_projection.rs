@@ -213,10 +213,10 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
         let mut memory = attended.slice_mut();
         let of_heads = memory.view_mut([sequences, queries, heads, elements])?.permute([0, 2, 1, 3]);
         self.attention().launch(on, of_heads, lse.slice_mut())?;
-        let product =
+        let linear =
             Matmul::<T, IDENTITY>::new(attended.slice().view([rows, heads * elements])?, self.weight);
-        let product = self.bias.map_or(product, |bias| product.bias(bias));
-        self.residual.map_or(product, |residual| product.residual(residual)).launch(on, out)
+        let linear = self.bias.map_or(linear, |bias| linear.bias(bias));
+        self.residual.map_or(linear, |residual| linear.residual(residual)).launch(on, out)
     }
 
     fn attention(&self) -> Attention<'a, T> {
@@ -257,19 +257,19 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
     pub fn cost(&self, on: impl LaunchOn) -> [Cost; 2] {
         let ([sequences, heads, queries, elements], n) = (self.q.shape(), self.weight.shape()[1]);
         let [_, key_heads, keys, _] = self.k.shape();
-        let (rows, size) = (sequences * queries, size_of::<T>());
+        let (rows, magnitude) = (sequences * queries, size_of::<T>());
         let attended = rows * heads * elements;
         let read = attended + 2 * sequences * key_heads * keys * elements;
         let added = if self.residual.is_some() { rows * n } else { 0 };
         let weight = heads * elements * n;
-        let attention = Cost::of(size, read + attended);
-        let product = |added: usize| Cost::of(size, attended + weight + rows * n + added);
+        let attention = Cost::of(magnitude, read + attended);
+        let linear = |added: usize| Cost::of(magnitude, attended + weight + rows * n + added);
         let ours = match self.form(on) {
-            Form::Fused => Cost::of(size, read + weight + rows * n + added),
-            Form::Separate => attention + product(added),
+            Form::Fused => Cost::of(magnitude, read + weight + rows * n + added),
+            Form::Separate => attention + linear(added),
         };
-        let addition = if added > 0 { Cost::of(size, 3 * added) } else { Cost::default() };
-        [ours, attention + product(0) + addition]
+        let addition = if added > 0 { Cost::of(magnitude, 3 * added) } else { Cost::default() };
+        [ours, attention + linear(0) + addition]
     }
 }
 
@@ -398,25 +398,26 @@ pub fn reference<T: Float>(
     let sequences = inputs[0].len().checked_div(lengths[0]).unwrap_or(0);
     let mut expected = Vec::with_capacity(sequences * queries * n);
     for sequence in 0..sequences {
-        let mut parts = inputs.into_iter().zip(lengths);
+        let mut operands = inputs.into_iter().zip(lengths);
         let own = [(); 3].map(|()| {
-            let (of, length) = parts.next().unwrap_or_default();
+            let (of, length) = operands.next().unwrap_or_default();
             &of[sequence * length..(sequence + 1) * length]
         });
         let [attended, _] = attention_reference::reference(own, extents, rules);
         for (query, col) in (0..queries).flat_map(|query| (0..n).map(move |col| (query, col))) {
-            let (mut sum, mut size, mut within) = (0.0, 0.0, 0.0);
+            let (mut sum, mut magnitude, mut within) = (0.0, 0.0, 0.0);
             for (term, weight) in layer.weight.iter().skip(col).step_by(n).enumerate() {
                 let (head, element) = (term / elements, term % elements);
                 let of = attended[(head * queries + query) * elements + element];
                 let weight = weight.to_f64();
                 sum += of.value * weight;
-                size += ((of.value.abs() + of.within) * weight).abs();
+                magnitude += ((of.value.abs() + of.within) * weight).abs();
                 within += of.within * weight.abs();
             }
             let added = layer.residual.map_or(0.0, |x| x[(sequence * queries + query) * n + col].to_f64());
             let value = sum + layer.bias[col].to_f64() + added;
-            let arithmetic = (heads * elements + 3) as f64 * unit * size + unit * (value.abs() + added.abs());
+            let arithmetic =
+                (heads * elements + 3) as f64 * unit * magnitude + unit * (value.abs() + added.abs());
             expected.push(Expected { value, within: within + arithmetic }.rounded(T::DTYPE));
         }
     }

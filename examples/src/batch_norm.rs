@@ -6,7 +6,7 @@
 //! the mean and `1 / sqrt(var + eps)` of each channel for a backward pass.
 //!
 //! **Traffic.** Inference reads `x` (and the residual) and writes `out` once: `2 * elements * size_of::<T>()` bytes. Training reads `x`
-//! once more, for the statistics, of which programs write partial results to `scratch`: [`parts`] of them for each channel, so that a few
+//! once more, for the statistics, of which programs write partial results to `scratch`: [`n_partials`] of them for each channel, so that a few
 //! channels occupy all SMs. Their number depends on the shape alone, and they are combined in one order: the same result to
 //! the bit, run after run.
 //!
@@ -95,14 +95,14 @@ fn program_splits([images, channels, pixels]: [usize; 3]) -> (usize, usize) {
 }
 
 /// How many partial statistics each channel has, for images of this shape.
-pub fn parts([images, channels, pixels]: [usize; 3]) -> usize {
+pub fn n_partials([images, channels, pixels]: [usize; 3]) -> usize {
     let (down, across) = program_splits([images, channels, pixels]);
     down * across
 }
 
 /// The length of training's workspace for images of this shape.
 pub fn scratch_len([images, channels, pixels]: [usize; 3]) -> usize {
-    3 * parts([images, channels, pixels]) * channels
+    3 * n_partials([images, channels, pixels]) * channels
 }
 
 impl<'a, T: Float> BatchNorm<'a, T> {
@@ -222,15 +222,15 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         channel_statistics::Choice<T>: channel_statistics::Declared,
         column_statistics::Choice<T, COLUMNS>: column_statistics::Declared,
     {
-        let ([images, channels, pixels], parts) = (shape, parts(shape));
+        let ([images, channels, pixels], n_partials) = (shape, n_partials(shape));
         let [n_images, n_channels, n_pixels] = shape.map(|extent| extent as i32);
         if pixels == 1 {
             let call = column_statistics::<T, COLUMNS>(self.x, scratch, n_images, n_channels);
-            return call.grid((channels.div_ceil(COLUMNS), parts)).launch(on);
+            return call.grid((channels.div_ceil(COLUMNS), n_partials)).launch(on);
         }
-        let across = parts / program_splits([images, channels, pixels]).0;
+        let across = n_partials / program_splits([images, channels, pixels]).0;
         let call = channel_statistics::<T>(self.x, scratch, n_images, n_channels, n_pixels, across as i32);
-        call.grid((channels, parts)).launch(on)
+        call.grid((channels, n_partials)).launch(on)
     }
 
     /// Combines the partial statistics.
@@ -241,7 +241,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         combined: CombinedStatistics<'_, '_>,
     ) -> Result<()> {
         let CombinedStatistics { scratch, mean, rstd, running } = combined;
-        let ([images, channels, pixels], parts) = (shape, parts(shape) as i32);
+        let ([images, channels, pixels], n_partials) = (shape, n_partials(shape) as i32);
         let (running_mean, running_var, momentum) = match running {
             Some(Running { mean, var, momentum }) => (mean, var, momentum),
             None => ((&mut []).into(), (&mut []).into(), 0.0),
@@ -253,7 +253,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
             rstd,
             running_mean,
             running_var,
-            parts,
+            n_partials,
             n_channels,
             size,
             momentum,

@@ -50,25 +50,25 @@ pub struct LinearCombination<'a, T: Float> {
     x: Slice<'a, T>,
     y: Option<Slice<'a, T>>,
     z: Option<Slice<'a, T>>,
-    factors: [f32; 3],
+    coefficients: [f32; 3],
 }
 
 impl<'a, T: Float> LinearCombination<'a, T> {
     /// `alpha * x`.
     pub fn new(alpha: f32, x: impl Into<Slice<'a, T>>) -> Self {
-        LinearCombination { x: x.into(), y: None, z: None, factors: [alpha, 0.0, 0.0] }
+        LinearCombination { x: x.into(), y: None, z: None, coefficients: [alpha, 0.0, 0.0] }
     }
 
     /// Adds `beta * y`.
     pub fn y(self, beta: f32, y: impl Into<Slice<'a, T>>) -> Self {
         let [alpha, _, gamma] = self.factors;
-        LinearCombination { y: Some(y.into()), factors: [alpha, beta, gamma], ..self }
+        LinearCombination { y: Some(y.into()), coefficients: [alpha, beta, gamma], ..self }
     }
 
     /// Adds `gamma * z`.
     pub fn z(self, gamma: f32, z: impl Into<Slice<'a, T>>) -> Self {
         let [alpha, beta, _] = self.factors;
-        LinearCombination { z: Some(z.into()), factors: [alpha, beta, gamma], ..self }
+        LinearCombination { z: Some(z.into()), coefficients: [alpha, beta, gamma], ..self }
     }
 
     /// Computes into `out`, on a device or stream. Any length will do: more than 2^30 elements are several launches.
@@ -102,10 +102,12 @@ impl<'a, T: Float> LinearCombination<'a, T> {
 
 /// What the kernel computes, in `f64`, of one, two or three inputs and their factors, and the bound that the module's documentation
 /// states.
-pub fn reference<T: Float>(inputs: &[&[T]], factors: &[f32]) -> Vec<Expected> {
+pub fn reference<T: Float>(inputs: &[&[T]], coefficients: &[f32]) -> Vec<Expected> {
     let exact = |i: usize| {
-        let products =
-            inputs.iter().zip(factors).map(|(input, factor)| input[i].to_f64() * f64::from(*factor));
+        let products = inputs
+            .iter()
+            .zip(coefficients)
+            .map(|(input, coefficient)| input[i].to_f64() * f64::from(*coefficient));
         let (value, size) = products.fold((0.0, 0.0), |(sum, size), p| (sum + p, size + p.abs()));
         Expected { value, within: 3.0 * unit_roundoff(DType::F32) * size }.rounded(T::DTYPE)
     };

@@ -214,11 +214,11 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
             return T::fused(on, operands, scalars, out.view_mut([rows, n])?);
         }
         let mut pre_norm = on.temporary::<T>(rows * n)?;
-        let product = Matmul::<T, IDENTITY>::new(x, self.weight);
-        let product = self.bias.map_or(product, |bias| product.bias(bias));
+        let linear = Matmul::<T, IDENTITY>::new(x, self.weight);
+        let linear = self.bias.map_or(linear, |bias| linear.bias(bias));
         let residual = self.residual.map(|residual| residual.view([rows, n])).transpose()?;
-        let product = residual.map_or(product, |residual| product.residual(residual));
-        product.launch(on, pre_norm.slice_mut().view_mut([rows, n])?)?;
+        let linear = residual.map_or(linear, |residual| linear.residual(residual));
+        linear.launch(on, pre_norm.slice_mut().view_mut([rows, n])?)?;
         T::normalize::<ACT>(on, pre_norm.slice(), (self.norm, self.eps), out)
     }
 
@@ -236,15 +236,15 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
     pub fn cost(&self, on: impl LaunchOn, rows: usize) -> [Cost; 2] {
         let ([k, n], size) = (self.weight.shape(), size_of::<T>());
         let added = if self.residual.is_some() { rows * n } else { 0 };
-        let product = |added: usize| Cost::of(size, rows * k + k * n + rows * n + added);
+        let linear = |added: usize| Cost::of(size, rows * k + k * n + rows * n + added);
         let pass = Cost::of(size, 2 * rows * n);
         let ours = match self.form(on, rows) {
-            Form::Fused => product(added),
-            Form::Separate => product(added) + pass,
+            Form::Fused => linear(added),
+            Form::Separate => linear(added) + pass,
         };
         let addition = if added > 0 { Cost::of(size, 3 * added) } else { Cost::default() };
         let activation = if ACT == IDENTITY { Cost::default() } else { pass };
-        [ours, product(0) + addition + pass + activation]
+        [ours, linear(0) + addition + pass + activation]
     }
 }
 

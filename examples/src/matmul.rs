@@ -67,8 +67,8 @@ impl Tile {
 
     /// The tile for results of `m x n` elements, of a large and a small one: the large one where a small one does not cover
     /// all rows or columns, and where large ones occupy three of four SMs or CPUs.
-    pub fn of([large, small]: [Tile; 2], [batches, m, n]: [usize; 3], processors: usize) -> Tile {
-        let fills = m > small.rows && n > small.cols && 4 * large.count([batches, m, n]) >= 3 * processors;
+    pub fn of([large, small]: [Tile; 2], [batches, m, n]: [usize; 3], parallelism: usize) -> Tile {
+        let fills = m > small.rows && n > small.cols && 4 * large.count([batches, m, n]) >= 3 * parallelism;
         if fills { large } else { small }
     }
 }
@@ -456,10 +456,10 @@ macro_rules! multiply_16bit {
                 out: ViewMut<'_, $T, 3>,
             ) -> Result<()> {
                 let (shape, act) = (out.shape(), ACT as i32);
-                let [left, right] = config.copies;
-                let (left, right) =
-                    (left.then(|| OperandCopy::new(of.a)), right.then(|| OperandCopy::new(of.b)));
-                let copies = copy_operands(on, [left, right])?;
+                let [copy_a, copy_b] = config.copies;
+                let (a_copy, b_copy) =
+                    (copy_a.then(|| OperandCopy::new(of.a)), copy_b.then(|| OperandCopy::new(of.b)));
+                let copies = copy_operands(on, [a_copy, b_copy])?;
                 let [a, b] = copies.operands([of.a, of.b])?;
                 let of = MatmulOperands { a, b, ..of };
                 if config.split_k > 1 {
@@ -578,10 +578,10 @@ pub fn reference<T: Float, const ACT: usize>(
     for row in 0..m {
         let mut sums_and_magnitudes = vec![(0.0, 0.0); n];
         for i in 0..k {
-            let left = a[row * k + i];
-            for ((sum, magnitude), right) in sums_and_magnitudes.iter_mut().zip(&b[i * n..(i + 1) * n]) {
-                *sum += left * right;
-                *magnitude += (left * right).abs();
+            let a = a[row * k + i];
+            for ((sum, magnitude), b) in sums_and_magnitudes.iter_mut().zip(&b[i * n..(i + 1) * n]) {
+                *sum += a * b;
+                *magnitude += (a * b).abs();
             }
         }
         expected.extend(sums_and_magnitudes.into_iter().enumerate().map(|(column, (sum, magnitude))| {

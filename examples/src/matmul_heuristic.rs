@@ -316,11 +316,11 @@ impl Problem {
         let mut best: Option<(f64, Config)> = None;
         for of in &BLOCKS {
             let Block { tile, .. } = of.block;
-            let [whole, parts] = self.kernels(of);
+            let [has_whole, has_split_k] = self.kernels(of);
             let splits = self
                 .splits(MIN_SPLIT_TERMS)
-                .filter(|split_k| parts && tile.count(self.out) * split_k <= MOST_PROGRAMS * sm_count);
-            for split_k in whole.then_some(1).into_iter().chain(splits) {
+                .filter(|split_k| has_split_k && tile.count(self.out) * split_k <= MOST_PROGRAMS * sm_count);
+            for split_k in has_whole.then_some(1).into_iter().chain(splits) {
                 for &copies in copies {
                     let estimate = self.estimate(of, split_k, copies, sm_count);
                     if best.is_none_or(|(least, _)| estimate < least) {

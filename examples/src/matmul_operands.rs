@@ -187,21 +187,21 @@ pub(crate) fn copy_operands<'v, T: CopyRows>(
     };
     let grid = programs(tile);
     Ok(Copies(match operands {
-        [Some(left), Some(right)] => {
-            let (mut x_memory, mut y_memory) = (left.memory(on)?, right.memory(on)?);
-            let (mut x_slice, mut y_slice) = (x_memory.slice_mut(), y_memory.slice_mut());
-            let (x, y) = (left.written(&mut x_slice)?, right.written(&mut y_slice)?);
-            T::copy_both(on, [left.lines, right.lines], [x, y], tile, grid)?;
-            [Some((left, x_memory)), Some((right, y_memory))]
+        [Some(a), Some(b)] => {
+            let (mut a_memory, mut b_memory) = (a.memory(on)?, b.memory(on)?);
+            let (mut a_slice, mut b_slice) = (a_memory.slice_mut(), b_memory.slice_mut());
+            let (a_out, b_out) = (a.written(&mut a_slice)?, b.written(&mut b_slice)?);
+            T::copy_both(on, [a.lines, b.lines], [a_out, b_out], tile, grid)?;
+            [Some((a, a_memory)), Some((b, b_memory))]
         }
         [None, None] => [None, None],
-        [left, right] => {
-            let copy = left.or(right).expect("there is one");
+        [a, b] => {
+            let copy = a.or(b).expect("there is one");
             let mut memory = copy.memory(on)?;
             let mut slice = memory.slice_mut();
             let out = copy.written(&mut slice)?;
             T::copy_one(on, copy.lines, out, tile, grid)?;
-            if left.is_some() { [Some((copy, memory)), None] } else { [None, Some((copy, memory))] }
+            if a.is_some() { [Some((copy, memory)), None] } else { [None, Some((copy, memory))] }
         }
     }))
 }

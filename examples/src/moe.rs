@@ -412,11 +412,11 @@ impl<'a> Moe<'a> {
         let ours = quantize + group + gate_up + down + combine;
 
         let dequantize = |rows: usize, cols: usize| Cost::of(1, rows * (3 * cols + 4));
-        let product = |terms: usize, cols: usize| Cost::of(2, c * terms + e * terms * cols + c * cols);
+        let matmul = |terms: usize, cols: usize| Cost::of(2, c * terms + e * terms * cols + c * cols);
         let gather = Cost::of(1, tokens * (k + 4) + list + c * (k + 4));
-        let first = gather + dequantize(c, k) + dequantize(e * both, k) + product(k, both);
+        let first = gather + dequantize(c, k) + dequantize(e * both, k) + matmul(k, both);
         let gate_and_quantize = Cost::of(2, 3 * c * f) + Cost::of(1, c * (3 * f + 4));
-        let second = dequantize(c, f) + dequantize(e * k, f) + product(f, k);
+        let second = dequantize(c, f) + dequantize(e * k, f) + matmul(f, k);
         let weigh_and_add = Cost::of(1, c * (4 * k + 4)) + Cost::of(1, 2 * c * k + tokens * k * size);
         [ours, quantize + group + first + gate_and_quantize + second + weigh_and_add]
     }

@@ -317,8 +317,8 @@ impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
                 let mut normalized = on.temporary::<T>(rows * k)?;
                 T::normalize(on, self.x, self.layer, normalized.slice_mut(), self.eps)?;
                 let normalized = normalized.slice().view([rows, k])?;
-                let product = Matmul::<T, ACT>::new(normalized, self.layer.weight()?);
-                self.layer.bias().map_or(product, |bias| product.bias(bias)).launch(on, out)
+                let linear = Matmul::<T, ACT>::new(normalized, self.layer.weight()?);
+                self.layer.bias().map_or(linear, |bias| linear.bias(bias)).launch(on, out)
             }
         }
     }

@@ -45,7 +45,7 @@ impl Lane for bf16 {
     }
 }
 
-/// Compiles the function `$body` for each level of processor and calls the best that runs here.
+/// Compiles the function `$body` for each CPU feature level and calls the best that runs here.
 macro_rules! for_this_cpu {
     ($body:ident::<$T:ident>($($arg:ident: $ty:ty),* $(,)?)) => {{
         #[cfg(target_arch = "x86_64")]
@@ -70,11 +70,11 @@ macro_rules! for_this_cpu {
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl");
             if v4_runs {
-                // SAFETY: this processor has all features that the function asks for.
+                // SAFETY: this CPU has all features that the function asks for.
                 return unsafe { v4($($arg),*) };
             }
             if v3_runs {
-                // SAFETY: this processor has all features that the function asks for.
+                // SAFETY: this CPU has all features that the function asks for.
                 return unsafe { v3($($arg),*) };
             }
         }

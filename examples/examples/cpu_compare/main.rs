@@ -1,7 +1,7 @@
 //! Kernels on the CPU beside loops written by hand with rayon, on the same data:
 //! `cargo run --release --example cpu_compare`
 //!
-//! The contenders take turns. Each run finds cold caches, except where a line says that they stay warm.
+//! The contenders' rounds are interleaved. Each run finds cold caches, except where a line says that they stay warm.
 
 mod by_hand;
 
@@ -18,8 +18,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand_distr::{Distribution, StandardNormal};
 
-/// Turns of each contender; the medians are of the runs of all turns.
-const TURNS: usize = 5;
+/// Rounds of each contender; the medians are of the runs of all rounds.
+const ROUNDS: usize = 5;
 const EPS: f32 = 1e-5;
 
 fn main() -> Result<()> {
@@ -69,10 +69,10 @@ fn normal<T: Float>(len: usize, seed: u64) -> Vec<T> {
 /// One way to compute an operation.
 type Run<'r> = &'r mut dyn FnMut() -> dsl_runtime::Result<()>;
 
-/// Median microseconds of two contenders that take turns.
+/// Median microseconds of two contenders in interleaved rounds.
 fn duel(caches: Caches, one: Run<'_>, other: Run<'_>) -> Result<[f64; 2]> {
     let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..TURNS {
+    for _ in 0..ROUNDS {
         let timing: Timing = do_bench(&Device::cpu(), caches.options(), &mut *one)?;
         times[0].extend_from_slice(timing.samples());
         let timing = do_bench(&Device::cpu(), caches.options(), &mut *other)?;

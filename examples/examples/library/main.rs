@@ -168,12 +168,12 @@ fn main() -> Result<()> {
     }
 }
 
-/// The classes of a row each, in turn.
+/// The class of each row.
 fn targets(options: &Options) -> Vec<i64> {
     (0..options.rows).map(|row| (row * 7919 % options.cols.max(1)) as i64).collect()
 }
 
-/// The parts that the demos share.
+/// The methods that the demos share.
 impl Options {
     /// Random elements, here and on the device.
     fn normal<T: Float>(&self, len: usize, seed: u64) -> Result<(Vec<T>, Buffer<T>)> {
@@ -228,8 +228,8 @@ where
     })
 }
 
-/// The GELU of a product of `i8` with a scale for each row and column, and a bias. The right factor is narrow: the
-/// reference takes its time.
+/// The GELU of a matmul of `i8` with a scale for each row and column, and a bias. Operand B is narrow: the reference is
+/// slow.
 fn multiplied<T: Float>(options: &Options) -> Result<()>
 where
     i8: quantized_matmul::QuantizedMultiply<T, GELU>,
@@ -238,13 +238,13 @@ where
     let extents = Extents { m, k, n: k.min(256) };
     let n = extents.n;
     let integers = |len: usize, seed: u64| -> Result<(Vec<f64>, Buffer<i8>)> {
-        let (numbers, _) = options.normal::<f32>(len, seed)?;
-        let integers: Vec<i8> = numbers.into_iter().map(|x| (40.0 * x) as i8).collect();
+        let (floats, _) = options.normal::<f32>(len, seed)?;
+        let integers: Vec<i8> = floats.into_iter().map(|x| (40.0 * x) as i8).collect();
         Ok((integers.iter().map(|&x| f64::from(x)).collect(), device.upload(&integers)?))
     };
     let scales = |len: usize, seed: u64| -> Result<(Vec<f32>, Buffer<f32>)> {
-        let (numbers, _) = options.normal::<f32>(len, seed)?;
-        let scales: Vec<f32> = numbers.into_iter().map(|x| 0.01 + 0.005 * x.abs()).collect();
+        let (floats, _) = options.normal::<f32>(len, seed)?;
+        let scales: Vec<f32> = floats.into_iter().map(|x| 0.01 + 0.005 * x.abs()).collect();
         let buffer = device.upload(&scales)?;
         Ok((scales, buffer))
     };
@@ -264,8 +264,8 @@ where
         quantized_matmul::reference::<GELU>(of, extents).into_iter().map(|y| y.rounded(T::DTYPE)).collect();
     options.show(quantized_matmul::traffic::<i8, T>(extents), &expected, |on, out| {
         let columns = bb.view([n, k])?.permute([1, 0]);
-        let product = QuantizedMatmul::<i8, GELU>::new(ba.view([m, k])?, &br, columns, &bc);
-        product.bias(&bs).launch(on, out.view_mut([m, n])?)
+        let matmul_call = QuantizedMatmul::<i8, GELU>::new(ba.view([m, k])?, &br, columns, &bc);
+        matmul_call.bias(&bs).launch(on, out.view_mut([m, n])?)
     })
 }
 
@@ -360,16 +360,16 @@ macro_rules! demos {
                     })
                 }
                 Kernel::MatmulBiasGelu => {
-                    // A narrow right factor: the reference takes its time.
+                    // A narrow operand B: the reference is slow.
                     let narrow = cols.min(256);
                     let (w, bw) = options.normal::<$T>(cols * narrow, 4)?;
                     let extents = Extents { m: rows, k: cols, n: narrow };
                     let epilogue = Epilogue { bias: Some(&beta[..narrow]), ..Epilogue::default() };
                     let expected = matmul::reference::<$T, GELU>([&x, &w], extents, epilogue);
                     options.show(matmul::traffic::<$T>(extents), &expected, |on, out| {
-                        let product =
+                        let matmul_call =
                             Matmul::<$T, GELU>::new(bx.view([rows, cols])?, bw.view([cols, narrow])?);
-                        product.bias(bb.slice(..narrow)).launch(on, out.view_mut([rows, narrow])?)
+                        matmul_call.bias(bb.slice(..narrow)).launch(on, out.view_mut([rows, narrow])?)
                     })
                 }
                 Kernel::SiluAndMul => gate!(SILU),

@@ -14,7 +14,7 @@ use fused_kernels::norm_linear::Norm;
 
 use crate::Options;
 
-/// Launches and bytes of an operation, and of one kernel for each of its parts.
+/// Launches and bytes of an operation, and of its separate kernels.
 fn report([ours, separate]: [Cost; 2]) -> Result<()> {
     let megabytes = [ours, separate].map(|cost| cost.bytes as f64 / 1e6);
     writeln!(
@@ -28,7 +28,7 @@ fn report([ours, separate]: [Cost; 2]) -> Result<()> {
     Ok(())
 }
 
-/// `gelu(layer_norm(linear(x)))`. The layer is narrow: the fused form holds its rows, and the reference takes its time.
+/// `gelu(layer_norm(linear(x)))`. The layer is narrow: the fused form has its rows in registers, and the reference is slow.
 pub fn normalized<T: NormalizeProduct>(options: &Options) -> Result<()> {
     let (rows, k, device) = (options.rows, options.cols, options.common.device);
     let n = k.min(256);

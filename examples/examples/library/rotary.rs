@@ -80,7 +80,7 @@ where
             rotation.launch(on, &mut matrix)
         });
     }
-    // Slots in the order of tokens, so that a token's keys follow each other.
+    // Slots in the order of tokens, so that a token's keys are contiguous.
     let slots: Vec<i32> = (0..tokens as i32).collect();
     let slots = device.upload(&slots)?;
     let layout = CacheLayout::by_slots([1, tokens, keys, dim]);

@@ -8,8 +8,8 @@ use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Heads, heads of keys, queries and keys: blocks that are full, cut on either side by one and by more, and hardly
-/// touched; fewer keys than queries, and none; groups of heads, and one head of keys for all.
+/// Heads, heads of keys, queries and keys: blocks that are full, cut on either side by one and by more, and almost
+/// empty; fewer keys than queries, and none; groups of heads, and one head of keys for all.
 const SEQUENCES: [[usize; 4]; 12] = [
     [2, 2, 128, 128],
     [1, 1, 129, 191],
@@ -29,15 +29,15 @@ pub fn extents([heads, key_heads, queries, keys]: [usize; 4], elements: usize) -
     Extents { heads, key_heads, queries, keys, elements }
 }
 
-/// How the rows of heads lie in memory.
+/// The layout of the rows of heads in memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     /// Head after head.
     Heads,
     /// The first rows of all heads, then the second ones.
     Rows,
-    /// Head after head, and so many elements between rows.
-    Apart(usize),
+    /// Head after head, with so many elements of padding after each row.
+    RowsPadded(usize),
 }
 
 impl Order {
@@ -45,12 +45,12 @@ impl Order {
         match self {
             Order::Heads => [rows * elements, elements, 1],
             Order::Rows => [elements, heads * elements, 1],
-            Order::Apart(by) => [rows * (elements + by), elements + by, 1],
+            Order::RowsPadded(by) => [rows * (elements + by), elements + by, 1],
         }
     }
 
     /// On `device`, `shift` elements after a boundary.
-    pub fn laid_out<T: Float>(
+    pub fn upload<T: Float>(
         self,
         device: Device,
         elements: &[T],
@@ -74,21 +74,21 @@ fn check<T: Attend>(extents: Extents, order: Order, rules: Rules<'_, T>) {
     let Extents { heads, key_heads, queries, keys, elements } = extents;
     let q = normal::<T>(heads * queries * elements, 1);
     let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));
-    let [rows, sums] = reference([&q, &k, &v], extents, rules);
+    let [rows, lses] = reference([&q, &k, &v], extents, rules);
     let shapes = [[heads, queries, elements], [key_heads, keys, elements], [key_heads, keys, elements]];
     for device in devices() {
         for shift in [0, 1] {
             let mut inputs = [&q, &k, &v].into_iter().zip(shapes);
             let inputs = [(); 3].map(|()| {
                 let (values, shape) = inputs.next().unwrap();
-                (order.laid_out(device, values, shape, shift), shape)
+                (order.upload(device, values, shape, shift), shape)
             });
             let [q, k, v] = [0, 1, 2].map(|i| {
                 let (buffer, shape) = &inputs[i];
                 buffer.slice(shift..).view_strided(*shape, order.strides(*shape)).unwrap()
             });
             let mut out = Guarded::<T>::new(device, rows.len(), shift);
-            let mut lse = Guarded::<f32>::new(device, sums.len(), shift);
+            let mut lse = Guarded::<f32>::new(device, lses.len(), shift);
             let mut memory = out.output();
             let result = memory.view_mut(shapes[0]).unwrap();
             let slopes = rules.slopes.map(|slopes| device.upload(slopes).unwrap());
@@ -110,7 +110,7 @@ fn check<T: Attend>(extents: Extents, order: Order, rules: Rules<'_, T>) {
             attention.launch(&device, result, lse.output()).unwrap();
             let what = format!("{extents:?} of {}, {order:?}, on {device}, shifted by {shift}", T::DTYPE);
             compare(&out.content(), &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
-            compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
+            compare(&lse.content(), &lses).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
         }
     }
 }
@@ -119,20 +119,20 @@ fn check_all<T: Attend>(elements: usize, rules: Rules<'_, T>) {
     for sequences in SEQUENCES {
         check::<T>(extents(sequences, elements), Order::Heads, rules);
     }
-    for order in [Order::Rows, Order::Apart(8), Order::Apart(3)] {
+    for order in [Order::Rows, Order::RowsPadded(8), Order::RowsPadded(3)] {
         check::<T>(extents([3, 3, 131, 140], elements), order, rules);
     }
 }
 
-/// Queries, keys and values of three sequences as a linear layer makes them, each with its heads side by side, and results of which every
-/// second row is another's.
+/// Queries, keys and values of three sequences as a linear layer writes them, each with contiguous heads, and results in
+/// every second row.
 #[test]
 fn sequences_are_an_axis() {
     let ([sequences, heads, key_heads, length, elements], scale) = ([3, 4, 2, 70, 64], 0.2);
     let columns = (heads + 2 * key_heads) * elements;
     let packed = normal::<bf16>(sequences * length * columns, 1);
-    // The same head after head.
-    let apart = |first: usize, count: usize| -> Vec<bf16> {
+    // The same in head-major order.
+    let head_major = |first: usize, count: usize| -> Vec<bf16> {
         let of = |at: usize| {
             let [sequence, head] = [at / count, first + at % count];
             (0..length).flat_map(move |row| {
@@ -142,9 +142,10 @@ fn sequences_are_an_axis() {
         };
         (0..sequences * count).flat_map(of).map(|i| packed[i]).collect()
     };
-    let (q, k, v) = (apart(0, heads), apart(heads, key_heads), apart(heads + key_heads, key_heads));
+    let (q, k, v) =
+        (head_major(0, heads), head_major(heads, key_heads), head_major(heads + key_heads, key_heads));
     let all = extents([sequences * heads, sequences * key_heads, length, length], elements);
-    let [rows, sums] = reference([&q, &k, &v], all, Rules::scaled(scale).causal());
+    let [rows, lses] = reference([&q, &k, &v], all, Rules::scaled(scale).causal());
     for device in devices() {
         let memory = device.upload(&packed).unwrap();
         let of_heads = memory.view([sequences, length, columns / elements, elements]).unwrap();
@@ -153,7 +154,7 @@ fn sequences_are_an_axis() {
         let attention = Attention::new(of(0, heads), of(heads, key_heads), of(heads + key_heads, key_heads));
         let attention = attention.scale(scale).causal();
         let mut out = Guarded::<bf16>::new(device, 2 * rows.len(), 0);
-        let mut lse = Guarded::<f32>::new(device, sums.len(), 0);
+        let mut lse = Guarded::<f32>::new(device, lses.len(), 0);
         let mut slice = out.output();
         let written = slice.view_mut([sequences, length, 2 * heads, elements]).unwrap();
         let mut written = written.permute([0, 2, 1, 3]);
@@ -168,12 +169,12 @@ fn sequences_are_an_axis() {
             }
         }
         compare(&found, &rows).unwrap_or_else(|found| panic!("on {device}: {found}"));
-        compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("on {device}, lse: {found}"));
+        compare(&lse.content(), &lses).unwrap_or_else(|found| panic!("on {device}, lse: {found}"));
         assert!(others.iter().all(|other| other.is_nan()), "on {device}: other rows were written");
         // One sequence less of the keys is named.
-        let few = of_heads.slice(0, ..2).slice(1, ..key_heads);
-        let attention = Attention::new(of(0, heads), few, few);
-        let mut lse = device.zeros::<f32>(sums.len()).unwrap();
+        let too_few = of_heads.slice(0, ..2).slice(1, ..key_heads);
+        let attention = Attention::new(of(0, heads), too_few, too_few);
+        let mut lse = device.zeros::<f32>(lses.len()).unwrap();
         let mut out = device.zeros::<bf16>(rows.len()).unwrap();
         let written = out.view_mut([sequences, heads, length, elements]).unwrap();
         let error = attention.launch(&device, written, &mut lse).unwrap_err().to_string();
@@ -213,11 +214,11 @@ fn rows_have_any_length() {
             check(of([2, 2, 130, 193]), Order::Heads, rules);
         }
         check(of([4, 2, 40, 230]), Order::Rows, Rules::<f16>::scaled(0.1).causal());
-        check(of([1, 1, 129, 64]), Order::Apart(8), Rules::<f16>::scaled(0.1));
+        check(of([1, 1, 129, 64]), Order::RowsPadded(8), Rules::<f16>::scaled(0.1));
     }
 }
 
-/// Windows narrower and wider than blocks, on one side and on both; some that show nothing.
+/// Windows narrower and wider than blocks, on one side and on both; some that mask everything.
 #[test]
 fn a_window_is_as_exact_as_stated() {
     let windows: [[Option<usize>; 2]; 8] = [
@@ -243,14 +244,14 @@ fn a_window_is_as_exact_as_stated() {
     }
 }
 
-/// What changes scores, alone and together.
+/// Modifications of scores, alone and together.
 #[test]
-fn changed_scores_are_as_exact_as_stated() {
+fn modified_scores_are_as_exact_as_stated() {
     let slopes = [0.5, 0.0, 0.0625, -0.25];
     for sequences in [[4, 2, 150, 210], [4, 4, 130, 60], [4, 1, 1, 96], [4, 4, 3, 0]] {
         let [heads, _, queries, keys] = sequences;
         let mut bias = normal::<bf16>(heads * queries * keys, 4);
-        // Hidden: a key here and there, all of the first row, and of a row in the middle all keys of a block.
+        // Masked: every seventh key, all of the first row, and of a row in the middle all keys of a block.
         bias.iter_mut().step_by(7).for_each(|x| *x = bf16::NEG_INFINITY);
         bias.iter_mut().take(keys).for_each(|x| *x = bf16::NEG_INFINITY);
         bias.iter_mut().skip(queries / 2 * keys).take(keys.min(96)).for_each(|x| *x = bf16::NEG_INFINITY);
@@ -279,7 +280,7 @@ fn changed_scores_are_as_exact_as_stated() {
     }
 }
 
-/// One bias for all heads, and one for all queries, is what is repeated in memory.
+/// One bias for all heads, and one for all queries, as a broadcast view.
 #[test]
 fn a_bias_is_repeated() {
     let (heads, queries, keys) = (3, 40, 130);
@@ -340,24 +341,24 @@ fn nan_stays_in_its_row() {
     }
 }
 
-/// Scores that are all scaled to 0, or next to it, weigh alike.
+/// Scores that are all scaled to 0, or next to it, have equal probabilities.
 #[test]
-fn a_factor_may_be_zero() {
+fn the_scale_may_be_zero() {
     let q = normal::<f16>(3 * 64, 1);
     let [k, v] = [2, 3].map(|seed| normal::<f16>(5 * 64, seed));
-    let [rows, sums] = reference([&q, &k, &v], extents([1, 1, 3, 5], 64), Rules::scaled(0.0));
+    let [rows, lses] = reference([&q, &k, &v], extents([1, 1, 3, 5], 64), Rules::scaled(0.0));
     for device in devices() {
         for scale in [0.0, -0.0, 1e-40] {
             let [out, lse] = attended(device, [&q, &k, &v], scale).unwrap();
             let out: Vec<f16> = out.into_iter().map(f16::from_f32).collect();
             compare(&out, &rows).unwrap_or_else(|found| panic!("{scale} on {device}: {found}"));
-            compare(&lse, &sums).unwrap_or_else(|found| panic!("{scale} on {device}, lse: {found}"));
+            compare(&lse, &lses).unwrap_or_else(|found| panic!("{scale} on {device}, lse: {found}"));
         }
     }
 }
 
 #[test]
-fn a_factor_is_no_negative_number() {
+fn the_scale_is_not_negative() {
     let values = normal::<f16>(64, 1);
     let message =
         |scale: f32| attended(Device::cpu(), [&values, &values, &values], scale).unwrap_err().to_string();
@@ -373,9 +374,9 @@ fn wrong_shapes_are_errors() {
     let slopes = device.zeros::<f32>(3).unwrap();
     let (mut out, mut lse) = (device.zeros::<f16>(4096).unwrap(), device.zeros::<f32>(64).unwrap());
     let view = |shape: [usize; 3]| memory.view(shape).unwrap();
-    let mut message = |attention: Attention<f16>, shape: [usize; 3], sums: usize| {
+    let mut message = |attention: Attention<f16>, shape: [usize; 3], lses: usize| {
         let out = out.view_mut(shape).unwrap();
-        let lse = lse.slice_mut(..sums);
+        let lse = lse.slice_mut(..lses);
         attention.launch(&device, out, lse).unwrap_err().to_string()
     };
     let (q, k) = (view([1, 1, 64]), view([1, 2, 64]));

@@ -9,21 +9,21 @@ use fused_kernels::reference::compare;
 use crate::attention::{Order, extents};
 use crate::data::{Guarded, devices, normal};
 
-/// On every device, with as many parts as it likes.
+/// On every device, with its own number of splits.
 fn check<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, T>) {
-    check_parts(extents, order, rules, None);
+    check_splits(extents, order, rules, None);
 }
 
-/// With working memory that holds NaNs.
-fn check_parts<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, T>, parts: Option<usize>) {
+/// With a workspace of NaNs.
+fn check_splits<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, T>, splits: Option<usize>) {
     let Extents { heads, key_heads, queries, keys, elements } = extents;
     let q = normal::<T>(heads * queries * elements, 1);
     let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));
-    let [rows, sums] = reference([&q, &k, &v], extents, rules);
+    let [rows, lses] = reference([&q, &k, &v], extents, rules);
     let [of_q, of_k] = [[heads, queries, elements], [key_heads, keys, elements]];
     for device in devices() {
         let [bq, bk, bv] =
-            [(&q, of_q), (&k, of_k), (&v, of_k)].map(|(of, shape)| order.laid_out(device, of, shape, 0));
+            [(&q, of_q), (&k, of_k), (&v, of_k)].map(|(of, shape)| order.upload(device, of, shape, 0));
         let [q, k, v] = [(&bq, of_q), (&bk, of_k), (&bv, of_k)]
             .map(|(buffer, shape)| buffer.view_strided(shape, order.strides(shape)).unwrap());
         let slopes = rules.slopes.map(|slopes| device.upload(slopes).unwrap());
@@ -35,22 +35,22 @@ fn check_parts<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, 
         if let Some(slopes) = &slopes {
             attention = attention.alibi(slopes);
         }
-        if let Some(parts) = parts {
-            attention = attention.splits(parts);
+        if let Some(splits) = splits {
+            attention = attention.splits(splits);
         }
         let mut out = Guarded::<T>::new(device, rows.len(), 0);
-        let mut lse = Guarded::<f32>::new(device, sums.len(), 0);
+        let mut lse = Guarded::<f32>::new(device, lses.len(), 0);
         let mut workspace = Guarded::<f32>::new(device, attention.workspace_len(&device), 0);
         let mut memory = out.output();
         let result = memory.view_mut(of_q).unwrap();
         attention.launch_split(&device, result, lse.output(), workspace.output()).unwrap();
         let what = format!(
-            "{extents:?} of {}, {order:?}, {:?}, {parts:?} parts, on {device}",
+            "{extents:?} of {}, {order:?}, {:?}, {splits:?} parts, on {device}",
             T::DTYPE,
             rules.window
         );
         compare(&out.content(), &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
-        compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
+        compare(&lse.content(), &lses).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
         workspace.content();
     }
 }
@@ -71,7 +71,7 @@ const SEQUENCES: [[usize; 4]; 11] = [
 ];
 
 #[test]
-fn shared_keys_are_as_exact_as_stated() {
+fn split_keys_are_as_exact_as_stated() {
     for sequences in SEQUENCES {
         for order in [Order::Heads, Order::Rows] {
             check(extents(sequences, 64), order, Rules::<bf16>::scaled(0.2));
@@ -80,47 +80,47 @@ fn shared_keys_are_as_exact_as_stated() {
     }
     for elements in [1, 80, 128, 192, 256] {
         let rules = Rules::scaled(0.1).causal();
-        check(extents([4, 2, 2, 600], elements), Order::Apart(8), Rules::<f16> { ..rules });
-        check(extents([4, 2, 1, 333], elements), Order::Apart(3), Rules::<bf16>::scaled(0.1));
+        check(extents([4, 2, 2, 600], elements), Order::RowsPadded(8), Rules::<f16> { ..rules });
+        check(extents([4, 2, 1, 333], elements), Order::RowsPadded(3), Rules::<bf16>::scaled(0.1));
     }
 }
 
-/// Few parts and many, more than there are keys for, and those that see nothing.
+/// Few splits and many, more than there are keys for, and fully masked ones.
 #[test]
-fn keys_are_shared_in_any_number_of_parts() {
-    for parts in [0, 1, 2, 15, 16, 17, 40, 128, 1000] {
+fn keys_have_any_number_of_splits() {
+    for splits in [0, 1, 2, 15, 16, 17, 40, 128, 1000] {
         for sequences in [[4, 1, 1, 5000], [2, 2, 3, 1100], [2, 1, 2, 10], [2, 1, 1, 0]] {
-            check_parts(
+            check_splits(
                 extents(sequences, 64),
                 Order::Heads,
                 Rules::<bf16>::scaled(0.2).causal(),
-                Some(parts),
+                Some(splits),
             );
         }
         let rules = Rules::<f16> { window: [Some(700), Some(0)], ..Rules::scaled(0.1) };
-        check_parts(extents([4, 2, 2, 9000], 16), Order::Rows, rules, Some(parts));
+        check_splits(extents([4, 2, 2, 9000], 16), Order::Rows, rules, Some(splits));
     }
 }
 
-/// Heads of a group whose rows are packed in `q` and not in the results, and the reverse; with one part, which has the
+/// Heads of a group whose rows are packed in `q` and not in the results, and the reverse; with one split, which writes the
 /// results, and with several.
 #[test]
-fn results_lie_as_they_like() {
+fn results_have_any_layout() {
     let extents = extents([6, 2, 3, 700], 80);
     let [of_q, of_k] = [[6, 3, 80], [2, 700, 80]];
     let q = normal::<bf16>(of_q.iter().product(), 1);
     let [k, v] = [2, 3].map(|seed| normal::<bf16>(of_k.iter().product(), seed));
-    let [rows, sums] = reference([&q, &k, &v], extents, Rules::scaled(0.1));
+    let [rows, lses] = reference([&q, &k, &v], extents, Rules::scaled(0.1));
     for device in devices() {
         for [order, other] in [[Order::Heads, Order::Rows], [Order::Rows, Order::Heads], [Order::Rows; 2]] {
-            for parts in [1, 3] {
-                let queries = order.laid_out(device, &q, of_q, 0);
+            for splits in [1, 3] {
+                let queries = order.upload(device, &q, of_q, 0);
                 let queries = queries.view_strided(of_q, order.strides(of_q)).unwrap();
                 let [k, v] = [&k, &v].map(|elements| device.upload(elements).unwrap());
                 let attention = Attention::new(queries, k.view(of_k).unwrap(), v.view(of_k).unwrap());
-                let attention = attention.scale(0.1).splits(parts);
+                let attention = attention.scale(0.1).splits(splits);
                 let mut out = Guarded::<bf16>::new(device, rows.len(), 0);
-                let mut lse = Guarded::<f32>::new(device, sums.len(), 0);
+                let mut lse = Guarded::<f32>::new(device, lses.len(), 0);
                 let mut workspace = Guarded::<f32>::new(device, attention.workspace_len(&device), 0);
                 let mut memory = out.output();
                 let result = memory.view_strided_mut(of_q, other.strides(of_q)).unwrap();
@@ -129,9 +129,9 @@ fn results_lie_as_they_like() {
                 let [head, row, _] = other.strides(of_q);
                 let starts = (0..6).flat_map(|i| (0..3).map(move |j| i * head + j * row));
                 let found: Vec<bf16> = starts.flat_map(|start| found[start..start + 80].to_vec()).collect();
-                let what = format!("{order:?} to {other:?}, {parts} parts, on {device}");
+                let what = format!("{order:?} to {other:?}, {splits} parts, on {device}");
                 compare(&found, &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
-                compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
+                compare(&lse.content(), &lses).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
                 workspace.content();
             }
         }
@@ -139,7 +139,7 @@ fn results_lie_as_they_like() {
 }
 
 #[test]
-fn shared_keys_have_windows_caps_and_slopes() {
+fn split_keys_have_windows_caps_and_slopes() {
     let slopes = [0.5, 0.0, 0.0625, -0.25, 0.1, 0.2];
     for window in [[Some(0), Some(0)], [Some(100), Some(0)], [Some(3), Some(2)], [Some(500), None]] {
         for sequences in [[6, 2, 1, 900], [6, 2, 5, 411], [6, 6, 3, 2], [6, 1, 30, 20]] {
@@ -174,7 +174,7 @@ fn wrong_arguments_are_errors() {
     assert_eq!(found, "attention: shared keys have neither bias nor dropout, expected `launch`");
     let found = message(plain.scale(-1.0), 66);
     assert_eq!(found, "attention: scale is -1, expected 0 to 1.7e38");
-    // Two sequences of two heads, whose rows are side by side.
+    // Two sequences of two heads, whose rows are interleaved.
     let x = memory.view([2, 2, 2, 8]).unwrap();
     let rows = x.permute([0, 2, 1, 3]);
     let mut message = |attention: Attention<f16>| {

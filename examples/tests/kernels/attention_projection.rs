@@ -9,7 +9,7 @@ use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Sequences, heads, heads of keys, queries, keys, elements of a head's row and columns: tiles that are full, cut and hardly touched;
+/// Sequences, heads, heads of keys, queries, keys, elements of a head's row and columns: tiles that are full, cut and almost empty;
 /// fewer keys than queries, and none; one and two tiles of columns.
 const CASES: [[usize; 7]; 13] = [
     [1, 2, 2, 64, 64, 64, 128],
@@ -125,7 +125,7 @@ fn long_rows_of_heads_are_separate() {
 fn few_and_many_queries_are_as_exact_as_stated() {
     for case in [[1, 1, 1, 20, 40, 16, 40], [150, 1, 1, 130, 3, 16, 8]] {
         let data = Data::<bf16>::new(case);
-        // As many processors of the CPU as a GPU has.
+        // As many CPU cores as a GPU has SMs.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(64).build().unwrap();
         pool.install(|| check(case, true, &data, &[Form::Fused]));
     }
@@ -142,9 +142,9 @@ fn constant_inputs_are_as_exact_as_stated() {
     check(case, false, &data, &[Form::Fused, Form::Separate]);
 }
 
-/// A query that sees no key has the bias as its row, to the bit.
+/// A fully masked query has the bias as its row, to the bit.
 #[test]
-fn blind_queries_have_no_attention() {
+fn fully_masked_queries_have_no_attention() {
     let case @ [sequences, heads, _, queries, keys, elements, n] = [2, 2, 2, 80, 10, 64, 16];
     let data = Data::<bf16>::new(case);
     for device in devices() {
@@ -159,8 +159,8 @@ fn blind_queries_have_no_attention() {
             layer.launch_as(&device, out.view_mut([sequences * queries, n]).unwrap(), form).unwrap();
             let out = out.download().unwrap();
             for sequence in out.chunks(queries * n) {
-                let blind = sequence.chunks(n).take(queries - keys);
-                blind.for_each(|row| assert_eq!(row, data.bias, "{form:?} on {device}"));
+                let fully_masked = sequence.chunks(n).take(queries - keys);
+                fully_masked.for_each(|row| assert_eq!(row, data.bias, "{form:?} on {device}"));
                 assert!(sequence.iter().all(|y| y.is_finite()), "{form:?} on {device}");
             }
         }
@@ -175,12 +175,12 @@ fn heads_of_packed_rows_are_as_exact_as_stated() {
     let all = heads + 2 * key_heads;
     let first = [0, heads, heads + key_heads];
     let mut packed = vec![bf16::ZERO; sequences * length * all * elements];
-    for (part, values) in data.inputs.iter().enumerate() {
-        let count = if part == 0 { heads } else { key_heads };
+    for (operand, values) in data.inputs.iter().enumerate() {
+        let count = if operand == 0 { heads } else { key_heads };
         for (i, row) in values.chunks(elements).enumerate() {
             let (sequence, head, token) = (i / length / count, i / length % count, i % length);
-            let place = ((sequence * length + token) * all + first[part] + head) * elements;
-            packed[place..place + elements].copy_from_slice(row);
+            let offset = ((sequence * length + token) * all + first[operand] + head) * elements;
+            packed[offset..offset + elements].copy_from_slice(row);
         }
     }
     let terms = heads * elements;
@@ -191,7 +191,7 @@ fn heads_of_packed_rows_are_as_exact_as_stated() {
     for device in devices() {
         let [packed, columns, bias] = [&packed, &columns, &data.bias].map(|of| device.upload(of).unwrap());
         let tokens = packed.view([sequences, length, all, elements]).unwrap().permute([0, 2, 1, 3]);
-        let of = |part: usize, count: usize| tokens.slice(1, first[part]..first[part] + count);
+        let of = |operand: usize, count: usize| tokens.slice(1, first[operand]..first[operand] + count);
         let inputs = [of(0, heads), of(1, key_heads), of(2, key_heads)];
         let weight = columns.view([n, terms]).unwrap().permute([1, 0]);
         let layer = AttentionProjection::new(inputs, weight).causal().bias(&bias);
@@ -214,10 +214,10 @@ fn launches_and_bytes_are_counted() {
     let layer = layer.residual(memory.view([15, 8]).unwrap());
     let (attended, keys) = (3 * 2 * 5 * 16, 2 * 3 * 7 * 16);
     let attention = 2 * attended + keys;
-    let product = attended + 32 * 8 + 15 * 8;
+    let linear = attended + 32 * 8 + 15 * 8;
     let [ours, separate] = layer.cost(&device);
-    assert_eq!(ours, Cost { launches: 2, bytes: 2 * (attention + product + 15 * 8) });
-    assert_eq!(separate, Cost { launches: 3, bytes: 2 * (attention + product + 3 * 15 * 8) });
+    assert_eq!(ours, Cost { launches: 2, bytes: 2 * (attention + linear + 15 * 8) });
+    assert_eq!(separate, Cost { launches: 3, bytes: 2 * (attention + linear + 3 * 15 * 8) });
     for device in devices().into_iter().filter(|device| device.has_clusters()) {
         let memory = device.zeros::<bf16>(300 * 64 * 64).unwrap();
         let many = memory.view([300, 1, 64, 64]).unwrap();

@@ -3,7 +3,7 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::batch_norm::{
     BatchNorm, Channel, Host, Running, Statistics, batch_norm, batch_norm_columns, channel_statistics,
-    column_statistics, infer_reference, parts, scratch_len, statistics, train_reference,
+    column_statistics, infer_reference, n_partials, scratch_len, statistics, train_reference,
 };
 use fused_kernels::reference::{Expected, compare, unit_roundoff};
 
@@ -127,12 +127,12 @@ fn expected_statistics(channel: Channel, size: usize) -> [Expected; 4] {
     let Channel { mean, var, .. } = channel;
     let shifted = var.value + f64::from(EPS);
     let rstd = 1.0 / shifted.sqrt();
-    let factor = size as f64 / (size as f64 - 1.0);
+    let correction = size as f64 / (size as f64 - 1.0);
     let moved = |old: f64, own: Expected| {
         let value = 0.9 * old + 0.1 * own.value;
         Expected { value, within: 0.1 * own.within + 4.0 * single * (old.abs() + own.value.abs()) }
     };
-    let unbiased = Expected { value: var.value * factor, within: var.within * factor };
+    let unbiased = Expected { value: var.value * correction, within: var.within * correction };
     [
         mean,
         Expected { value: rstd, within: rstd * (var.within / shifted + 4.0 * single) },
@@ -191,10 +191,10 @@ fn training_is_as_exact_as_stated() {
 
 #[test]
 fn few_channels_are_shared_by_many_programs() {
-    assert_eq!(parts([1, 2, 40_000]), 40);
-    assert_eq!(parts([256, 3, 50_176]), 256);
-    assert_eq!(parts([1 << 20, 3, 1]), 1056);
-    assert_eq!(parts([32, 2048, 49]), 1);
+    assert_eq!(n_partials([1, 2, 40_000]), 40);
+    assert_eq!(n_partials([256, 3, 50_176]), 256);
+    assert_eq!(n_partials([1 << 20, 3, 1]), 1056);
+    assert_eq!(n_partials([32, 2048, 49]), 1);
 }
 
 /// A mean a thousand deviations from 0, and means of images that differ by as much: `E[x^2] - E[x]^2` would leave nothing.

@@ -68,22 +68,21 @@ impl Layer {
         let zeros = |len: usize| device.zeros::<bf16>(len).unwrap();
         let (mut normalized, mut qkv) = (zeros(tokens * K), zeros(tokens * COLUMNS));
         RmsNorm::new(x, &ones).eps(1e-5).launch(device, &mut normalized).unwrap();
-        let product = LinearRope::new(&normalized, self.qkv.weight().unwrap(), self.angles(positions));
-        let turned = (HEADS.queries + HEADS.keys) * 2 * HALF;
+        let linear = LinearRope::new(&normalized, self.qkv.weight().unwrap(), self.angles(positions));
+        let rotated = (HEADS.queries + HEADS.keys) * 2 * HALF;
         assert!(self.qkv.bias().is_none(), "neither the norm nor the layer adds anything");
-        product.rotated(turned).launch(device, &mut qkv).unwrap();
+        linear.rotated(rotated).launch(device, &mut qkv).unwrap();
         let (mut attended, mut lse) = (zeros(tokens * queries), device.zeros::<f32>(4 * tokens).unwrap());
         let heads = qkv.view([tokens, 8, 2 * HALF]).unwrap().permute([1, 0, 2]);
         let out = attended.view_mut([tokens, 4, 2 * HALF]).unwrap().permute([1, 0, 2]);
         let attention = Attention::new(heads.slice(0, ..4), heads.slice(0, 4..6), heads.slice(0, 6..8));
         attention.causal().launch(device, out, &mut lse).unwrap();
-        let (mut middle, mut out) = (zeros(tokens * K), zeros(tokens * K));
-        let product =
-            Matmul::<bf16, IDENTITY>::new(attended.view([tokens, queries]).unwrap(), weights.output);
-        let product = product.residual(x.view([tokens, K]).unwrap());
-        product.launch(device, middle.view_mut([tokens, K]).unwrap()).unwrap();
+        let (mut attention_out, mut out) = (zeros(tokens * K), zeros(tokens * K));
+        let linear = Matmul::<bf16, IDENTITY>::new(attended.view([tokens, queries]).unwrap(), weights.output);
+        let linear = linear.residual(x.view([tokens, K]).unwrap());
+        linear.launch(device, attention_out.view_mut([tokens, K]).unwrap()).unwrap();
         let second = GatedFeedForward::<bf16, SILU>::new(&self.up, Down { weight: weights.down, bias: None });
-        second.launch(device, &middle, &mut out).unwrap();
+        second.launch(device, &attention_out, &mut out).unwrap();
         out.download().unwrap()
     }
 }
@@ -94,9 +93,9 @@ fn a_layer_is_its_operations_one_by_one() {
         let layer = Layer::new(&device);
         for tokens in [1, 16, 33] {
             let x = device.upload(&normal::<bf16>(2 * tokens * K, 8)).unwrap();
-            let places: Vec<i32> = (0..tokens as i32).collect();
-            let positions = device.upload(&places).unwrap();
-            let twice = device.upload(&[&places[..], &places].concat()).unwrap();
+            let position_ids: Vec<i32> = (0..tokens as i32).collect();
+            let positions = device.upload(&position_ids).unwrap();
+            let twice = device.upload(&[&position_ids[..], &position_ids].concat()).unwrap();
             let mut out = device.zeros::<bf16>(2 * tokens * K).unwrap();
             let both = DecoderLayer::new(layer.weights(), HEADS, layer.angles(&twice)).sequences(2);
             both.launch(&device, &x, &mut out).unwrap();

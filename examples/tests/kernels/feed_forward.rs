@@ -93,8 +93,8 @@ fn launches_and_bytes_are_counted() {
     let layer = GatedFeedForward::<f32, SILU>::new(&first, second);
     let [ours, separate] = layer.cost(&device, 2);
     assert_eq!(ours, Cost { launches: 4, bytes: 4 * (32 + (16 + 96 + 24) + 36 + (12 + 48 + 32)) });
-    let products = (16 + 96 + 24) + (12 + 48 + 16);
-    assert_eq!(separate, Cost { launches: 6, bytes: 4 * (32 + products + 24 + 36 + 48) });
+    let matmuls = (16 + 96 + 24) + (12 + 48 + 16);
+    assert_eq!(separate, Cost { launches: 6, bytes: 4 * (32 + matmuls + 24 + 36 + 48) });
     let (x, mut out) = (device.zeros::<f32>(16).unwrap(), device.zeros::<f32>(24).unwrap());
     assert_eq!(
         layer.launch(&device, &x, &mut out).unwrap_err().to_string(),

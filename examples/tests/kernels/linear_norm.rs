@@ -9,7 +9,7 @@ use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Rows, terms and columns: tiles that are full, cut and hardly touched, for each width of a tile; a single element and none.
+/// Rows, terms and columns: tiles that are full, cut and almost empty, for each width of a tile; a single element and none.
 const SHAPES: [[usize; 3]; 12] = [
     [64, 128, 128],
     [16, 64, 256],
@@ -36,15 +36,15 @@ struct Data<T> {
 }
 
 impl<T: Float> Data<T> {
-    fn new([rows, k, n]: [usize; 3], centers: bool, adds: bool) -> Data<T> {
+    fn new([rows, k, n]: [usize; 3], is_layer_norm: bool, has_bias: bool) -> Data<T> {
         Data {
             x: normal(rows * k, 1),
             weight: normal(k * n, 2),
             // Without terms the number of rows is the residual's.
-            bias: adds.then(|| normal(n, 3)),
-            residual: (adds || k == 0).then(|| normal(rows * n, 4)),
+            bias: has_bias.then(|| normal(n, 3)),
+            residual: (has_bias || k == 0).then(|| normal(rows * n, 4)),
             gamma: normal(n, 5),
-            beta: centers.then(|| normal(n, 6)),
+            beta: is_layer_norm.then(|| normal(n, 6)),
         }
     }
 }
@@ -117,13 +117,13 @@ fn linear_layers_of_bf16_before_norms_are_as_exact_as_stated() {
     check_all::<bf16>(&[Form::Fused, Form::Separate]);
 }
 
-/// Rows that are few for the processors, and rows that occupy them, for both tiles of a width on any device.
+/// Rows that are too few for the SMs, and rows that occupy them, for both tiles of a width on any device.
 #[test]
 fn few_and_many_rows_are_as_exact_as_stated() {
     for (rows, n) in [(20, 100), (20, 256), (4300, 100), (4300, 160)] {
         let shape = [rows, 16, n];
         let data = Data::<bf16>::new(shape, true, true);
-        // As many processors of the CPU as a GPU has.
+        // As many CPU cores as a GPU has SMs.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(64).build().unwrap();
         pool.install(|| check::<bf16, GELU>(&data, shape, &[Form::Fused]));
     }
@@ -162,8 +162,8 @@ fn columns_of_weights_may_be_contiguous() {
 #[test]
 fn constant_rows_are_as_exact_as_stated() {
     let shape @ [_, k, n] = [3, 64, 104];
-    for centers in [true, false] {
-        let mut data = Data::<f16>::new(shape, centers, false);
+    for is_layer_norm in [true, false] {
+        let mut data = Data::<f16>::new(shape, is_layer_norm, false);
         data.x[..k].fill(f16::ZERO);
         data.x[2 * k..].iter_mut().for_each(|x| *x += f16::from_f32(20.0));
         check::<f16, IDENTITY>(&data, shape, &[Form::Fused, Form::Separate]);

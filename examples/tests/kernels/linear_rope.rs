@@ -8,7 +8,7 @@ use fused_kernels::rope::{Angles, HostAngles};
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Rows, terms, heads, heads that turn, pairs of a head.
+/// Rows, terms, heads, rotated heads, pairs of a head.
 const CASES: [[usize; 5]; 9] = [
     [16, 256, 3, 2, 32],
     [1, 512, 2, 2, 16],
@@ -30,12 +30,12 @@ fn tables(rows: usize, half: usize) -> (Vec<i32>, Vec<f32>, Vec<f32>) {
 
 #[track_caller]
 fn check<T: RotateProduct>(forms: &[Form]) {
-    for [rows, k, heads, turned, half] in CASES {
-        let (n, turned) = (heads * 2 * half, turned * 2 * half);
+    for [rows, k, heads, rotated, half] in CASES {
+        let (n, rotated) = (heads * 2 * half, rotated * 2 * half);
         let (x, weight, bias) = (normal::<T>(rows * k, 1), normal::<T>(k * n, 2), normal::<T>(n, 3));
         let (positions, cos, sin) = tables(rows, half);
         let host = HostAngles { positions: &positions, cos: &cos, sin: &sin, half, interleaved: true };
-        let expected = reference(&x, &weight, &bias, host, turned);
+        let expected = reference(&x, &weight, &bias, host, rotated);
         for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
             let [x, weight, bias] = [&x, &weight, &bias].map(|of| shifted(device, of, shift));
             let [cos, sin] = [&cos, &sin].map(|of| shifted(device, of, shift));
@@ -50,7 +50,7 @@ fn check<T: RotateProduct>(forms: &[Form]) {
             for &form in forms {
                 let mut out = Guarded::<T>::new(device, rows * n, shift);
                 let layer = LinearRope::new(x.slice(shift..), weight, angles);
-                let layer = layer.bias(bias.slice(shift..)).rotated(turned);
+                let layer = layer.bias(bias.slice(shift..)).rotated(rotated);
                 layer.launch_as(&device, out.output(), form).unwrap();
                 let found = compare(&out.content(), &expected);
                 let what =
@@ -62,27 +62,27 @@ fn check<T: RotateProduct>(forms: &[Form]) {
 }
 
 #[test]
-fn turned_products_of_f32_are_as_exact_as_stated() {
+fn rotated_layers_of_f32_are_as_exact_as_stated() {
     check::<f32>(&[Form::Separate]);
 }
 
 #[test]
-fn turned_products_of_f16_are_as_exact_as_stated() {
+fn rotated_layers_of_f16_are_as_exact_as_stated() {
     check::<f16>(&[Form::Fused, Form::Separate]);
 }
 
 #[test]
-fn turned_products_of_bf16_are_as_exact_as_stated() {
+fn rotated_layers_of_bf16_are_as_exact_as_stated() {
     check::<bf16>(&[Form::Fused, Form::Separate]);
 }
 
 #[test]
-fn halves_of_heads_become_neighbors() {
-    let ([k, n, turned, half], device) = ([3, 14, 8, 2], Device::cpu());
+fn halves_of_heads_become_adjacent_pairs() {
+    let ([k, n, rotated, half], device) = ([3, 14, 8, 2], Device::cpu());
     let weight: Vec<f32> = (0..n * k).map(|i| i as f32).collect();
     let mut out = device.zeros::<f32>(n * k).unwrap();
     let uploaded = device.upload(&weight).unwrap();
-    interleave_pairs(&device, uploaded.slice(..), [k, turned, half], &mut out).unwrap();
+    interleave_pairs(&device, uploaded.slice(..), [k, rotated, half], &mut out).unwrap();
     let rows: Vec<usize> = out.download().unwrap().chunks(k).map(|row| row[0] as usize / k).collect();
     assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7, 8, 9, 10, 11, 12, 13]);
 }
@@ -92,11 +92,11 @@ fn what_does_not_fit_is_named() {
     let device = Device::cpu();
     let (x, weight) = (device.zeros::<f32>(16).unwrap(), device.zeros::<f32>(8 * 12).unwrap());
     let (positions, table) = (device.zeros::<i32>(2).unwrap(), device.zeros::<f32>(30).unwrap());
-    let launch = |half: usize, turned: usize, len: usize| {
+    let launch = |half: usize, rotated: usize, len: usize| {
         let angles =
             Angles { positions: positions.slice(..), cos: table.slice(..), sin: table.slice(..), half };
         let mut out = device.zeros::<f32>(len).unwrap();
-        let layer = LinearRope::new(&x, weight.view([8, 12]).unwrap(), angles).rotated(turned);
+        let layer = LinearRope::new(&x, weight.view([8, 12]).unwrap(), angles).rotated(rotated);
         layer.launch(&device, &mut out).unwrap_err().to_string()
     };
     assert_eq!(launch(3, 9, 24), "linear_rope: 9 of 12 columns turn, in heads of 6");

@@ -19,12 +19,13 @@ fn check_columns<T: Multiply<IDENTITY>>() {
         let (a, b) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2));
         let expected = reference::<T, IDENTITY>([&a, &b], Extents { m, k, n }, Epilogue::default());
         for device in devices() {
-            let (left, right) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+            let (a_buffer, b_buffer) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
             let mut out = Guarded::<T>::new(device, m * wide, 0);
             let mut memory = out.output();
             let mut columns = memory.view_mut([m, wide]).unwrap();
-            let product = Matmul::<T, IDENTITY>::new(left.view([m, k]).unwrap(), right.view([k, n]).unwrap());
-            product.launch(&device, columns.slice_mut(1, first..first + n)).unwrap();
+            let matmul =
+                Matmul::<T, IDENTITY>::new(a_buffer.view([m, k]).unwrap(), b_buffer.view([k, n]).unwrap());
+            matmul.launch(&device, columns.slice_mut(1, first..first + n)).unwrap();
             let (mut found, mut others) = (vec![], vec![]);
             for row in out.content().chunks(wide) {
                 found.extend_from_slice(&row[first..first + n]);

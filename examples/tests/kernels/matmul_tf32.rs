@@ -13,44 +13,44 @@ fn rounded(x: f32) -> f32 {
     f32::from_bits((bits + 0xfff + odd) & !0x1fff)
 }
 
-/// A product with all that may follow it.
+/// A matmul with an epilogue.
 #[track_caller]
-fn check_product<const ACT: usize>(
+fn check_matmul<const ACT: usize>(
     Extents { m, k, n }: Extents,
-    [left, right]: [Order; 2],
+    [order_a, order_b]: [Order; 2],
     [a, b]: [&[f32]; 2],
     (has_residual, config): (bool, Option<Config>),
 ) where
     f32: Multiply<ACT>,
 {
     let (bias, residual) = (normal::<f32>(n, 3), normal::<f32>(m * n, 4));
-    let inputs: [&[f32]; 4] = [&left.in_order(a, [m, k]), &right.in_order(b, [k, n]), &bias, &residual];
+    let inputs: [&[f32]; 4] = [&order_a.in_order(a, [m, k]), &order_b.in_order(b, [k, n]), &bias, &residual];
     let epilogue =
         Epilogue { alpha: 0.5, bias: Some(&bias), residual: has_residual.then_some(&residual[..]) };
     let digits = [a, b].map(|of| of.iter().copied().map(rounded).collect::<Vec<f32>>());
     let expected = [reference::<f32, ACT>([&digits[0], &digits[1]], Extents { m, k, n }, epilogue)];
-    let what = format!("{m} x {k} x {n} of {left:?} and {right:?}, residual {has_residual}, {config:?}");
+    let what = format!("{m} x {k} x {n} of {order_a:?} and {order_b:?}, residual {has_residual}, {config:?}");
     check(&what, &inputs, &expected, |on, inputs, outs| {
-        let (a, b) = (left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
-        let mut product = Matmul::<f32, ACT>::new(a, b).tf32().alpha(0.5).bias(inputs[2]);
+        let (a, b) = (order_a.view(inputs[0], [m, k])?, order_b.view(inputs[1], [k, n])?);
+        let mut matmul = Matmul::<f32, ACT>::new(a, b).tf32().alpha(0.5).bias(inputs[2]);
         if has_residual {
-            product = product.residual(inputs[3].view([m, n])?);
+            matmul = matmul.residual(inputs[3].view([m, n])?);
         }
         let out = outs[0].view_mut([m, n])?;
         match config {
-            Some(config) => product.launch_with(on, out, config),
-            None => product.launch(on, out),
+            Some(config) => matmul.launch_with(on, out, config),
+            None => matmul.launch(on, out),
         }
     });
 }
 
 #[track_caller]
-fn check_normal<const ACT: usize>(extents: Extents, orders: [Order; 2], way: (bool, Option<Config>))
+fn check_normal<const ACT: usize>(extents: Extents, orders: [Order; 2], config_of: (bool, Option<Config>))
 where
     f32: Multiply<ACT>,
 {
     let Extents { m, k, n } = extents;
-    check_product::<ACT>(extents, orders, [&normal(m * k, 1), &normal(k * n, 2)], way);
+    check_matmul::<ACT>(extents, orders, [&normal(m * k, 1), &normal(k * n, 2)], config_of);
 }
 
 const fn config(rows: usize, cols: usize, split_k: usize, copies: [bool; 2]) -> Option<Config> {
@@ -88,9 +88,9 @@ fn every_block_takes_any_extents_and_orders() {
         [Columns, Columns],
         [RowsPadded(3), ColumnsPadded(5)],
     ];
-    let ways = [(128, 256, 1, false), (128, 128, 1, true), (64, 128, 1, true), (64, 128, 3, true)];
+    let configs = [(128, 256, 1, false), (128, 128, 1, true), (64, 128, 1, true), (64, 128, 3, true)];
     for orders in orders {
-        for (rows, cols, split_k, has_residual) in ways {
+        for (rows, cols, split_k, has_residual) in configs {
             for copies in [[false, false], [true, false], [false, true], [true, true]] {
                 let extents = Extents { m: 200, k: 264, n: 328 };
                 check_normal::<IDENTITY>(
@@ -115,8 +115,8 @@ fn halves_are_rounded_to_even() {
     let (a, b) = (near(128 * 32, 7), near(32 * 128, 5));
     for orders in [[Rows, Rows], [Rows, Columns], [Columns, Columns], [Columns, Rows]] {
         for copies in [[false, false], [true, true]] {
-            let way = (false, config(128, 128, 1, copies));
-            check_product::<IDENTITY>(extents, orders, [&a, &b], way);
+            let config_of = (false, config(128, 128, 1, copies));
+            check_matmul::<IDENTITY>(extents, orders, [&a, &b], config_of);
         }
     }
 }

@@ -127,7 +127,7 @@ fn cases() -> impl Iterator<Item = (Case, String)> {
     })
 }
 
-fn places() -> impl Iterator<Item = (Device, usize)> {
+fn devices_and_shifts() -> impl Iterator<Item = (Device, usize)> {
     devices().into_iter().flat_map(|device| [(device, 0), (device, 1)])
 }
 
@@ -135,7 +135,7 @@ fn bits<T: Float>(values: &[T]) -> Vec<u64> {
     values.iter().map(|value| value.to_f64().to_bits()).collect()
 }
 
-/// The place of the first elements that differ, and these.
+/// The index of the first elements that differ, and these.
 fn first_difference<T: Float>(got: &[T], wanted: &[T]) -> Option<(usize, f64, f64)> {
     assert_eq!(got.len(), wanted.len());
     let pairs = got.iter().zip(wanted).map(|(got, wanted)| (got.to_f64(), wanted.to_f64()));
@@ -160,7 +160,7 @@ fn check_floats<T: Rows>() {
         let near: Vec<Expected> =
             exact.chunks(k.max(1)).flat_map(|row| quantize::reference(row, true).1).collect();
         let mut known = (vec![], vec![], case.expected::<T>(&near));
-        for (device, shift) in places() {
+        for (device, shift) in devices_and_shifts() {
             let what = format!("{what} of {} on {device}, shifted by {shift}", T::DTYPE);
             let x = shifted(device, &x, shift);
             let mut outs = [0, 1].map(|_| Guarded::<T>::new(device, tokens * k, shift));
@@ -222,7 +222,7 @@ fn quantized_rows_give_floats_or_i8_again() {
         let (expected, before) = (case.expected::<bf16>(&exact), case.expected::<f32>(&exact));
         // Steps that leave most of the range.
         let out_scales: Vec<f32> = out_scales.iter().map(|scale| 10.0 * scale).collect();
-        for (device, shift) in places() {
+        for (device, shift) in devices_and_shifts() {
             let what = format!("{what} on {device}, shifted by {shift}");
             let rows = shifted(device, &x, shift);
             let [of_x, of_out] = [&x_scales, &out_scales].map(|all| shifted(device, all, shift));
@@ -247,7 +247,7 @@ fn quantized_rows_give_floats_or_i8_again() {
 }
 
 /// Rows with one element, and powers of two wherever something is multiplied: every number is exact, so a row, column, expert
-/// or scale in another's place shows. Each block of intermediate columns has one element, 127 times a power of two, whose scale
+/// or scale at another's index shows. Each block of intermediate columns has one element, 127 times a power of two, whose scale
 /// is that power.
 fn exact_case(experts: usize) -> (Case, Vec<i8>, Vec<f32>, Vec<f64>) {
     let extents = extents([75, 2, experts, 300, 200]);
@@ -258,7 +258,7 @@ fn exact_case(experts: usize) -> (Case, Vec<i8>, Vec<f32>, Vec<f64>) {
     let mut x = vec![0i8; tokens * k];
     (0..tokens).for_each(|t| x[t * k + column(t)] = power(t % 4));
     let x_scales: Vec<f32> = (0..tokens).map(|t| 2f32.powi(t as i32 % 3)).collect();
-    // Gates so large that SiLU leaves them as they are; of the other factor one column in each block, another for each element.
+    // Gates so large that SiLU leaves them as they are; of the up projection one column in each block, another for each element.
     let weight = |i: usize| {
         let (e, i, c) = (i / (2 * f * k), i / k % (2 * f), i % k);
         let (col, block) = (i % f, i % f / 128);
@@ -315,7 +315,7 @@ fn powers_of_two_are_exact() {
     for experts in [3, 16] {
         let (case, x, x_scales, wanted) = exact_case(experts);
         assert!(wanted.iter().filter(|y| **y != 0.0).count() > wanted.len() / 2, "most results are not zero");
-        for (device, shift) in places() {
+        for (device, shift) in devices_and_shifts() {
             let (rows, scales) = (shifted(device, &x, shift), shifted(device, &x_scales, shift));
             let quantized = QuantizedRows { rows: rows.slice(shift..), scales: scales.slice(shift..) };
             let mut single = Guarded::<f32>::new(device, wanted.len(), shift);
@@ -339,15 +339,23 @@ fn powers_of_two_are_exact() {
 #[test]
 fn a_choice_of_no_expert_adds_nothing() {
     let ids = [0, 3, -1, 1, i32::MAX, i32::MIN];
-    let part = |i: usize| if (0..3).contains(&ids[i / 5]) { i as f32 } else { f32::NAN };
-    let parts: Vec<f32> = (0..30).map(part).collect();
+    let weighted = |i: usize| if (0..3).contains(&ids[i / 5]) { i as f32 } else { f32::NAN };
+    let weighted_rows: Vec<f32> = (0..30).map(weighted).collect();
     for device in devices() {
-        let (parts, ids) = (device.upload(&parts).unwrap(), device.upload(&ids).unwrap());
+        let (weighted_rows, ids) = (device.upload(&weighted_rows).unwrap(), device.upload(&ids).unwrap());
         let mut out = Guarded::<f32>::new(device, 15, 0);
-        combine_choices::<f32, false, 1024>(&parts, &ids, parts.slice(..0), out.output(), 3, 2, 5)
-            .grid((3, 1))
-            .launch(&device)
-            .unwrap();
+        combine_choices::<f32, false, 1024>(
+            &weighted_rows,
+            &ids,
+            weighted_rows.slice(..0),
+            out.output(),
+            3,
+            2,
+            5,
+        )
+        .grid((3, 1))
+        .launch(&device)
+        .unwrap();
         let wanted = [[0.0, 1.0, 2.0, 3.0, 4.0], [15.0, 16.0, 17.0, 18.0, 19.0], [0.0; 5]];
         assert_eq!(out.content(), wanted.concat(), "{device}");
     }
@@ -380,17 +388,17 @@ fn launches_and_bytes_are_counted() {
         let [ours, separate] = moe.cost::<f16>();
         let quantize = 24 * 2 + (24 + 12);
         let (gate_up_weights, down_weights) = (4 * 10 * 8 + 4 * 40, 4 * 8 * 5 + 4 * 32);
-        let (intermediate, parts) = (6 * 5 + 6 * 4, 6 * 8 * 4);
+        let (intermediate, weighted_rows) = (6 * 5 + 6 * 4, 6 * 8 * 4);
         let gate_up = (24 + 12) + 24 + gate_up_weights + intermediate;
-        let down = intermediate + 24 + down_weights + 24 + parts;
-        let bytes = quantize + (24 + 24) + gate_up + down + (parts + 24 + 48);
+        let down = intermediate + 24 + down_weights + 24 + weighted_rows;
+        let bytes = quantize + (24 + 24) + gate_up + down + (weighted_rows + 24 + 48);
         assert_eq!(ours, Cost { launches: 5, bytes });
         let gather = (24 + 12) + 24 + (48 + 24);
-        let products = 2 * (48 + 4 * 80 + 60) + 2 * (30 + 4 * 40 + 48);
+        let matmuls = 2 * (48 + 4 * 80 + 60) + 2 * (30 + 4 * 40 + 48);
         let dequantize = [(6, 8), (40, 8), (6, 5), (32, 5)].map(|(rows, cols)| rows * (3 * cols + 4));
         let gate = 2 * (60 + 30) + (2 * 30 + 30 + 24);
         let combine = (2 * 48 + 24 + 2 * 48) + (2 * 48 + 48);
-        let between = gather + dequantize.iter().sum::<usize>() + products + gate;
+        let between = gather + dequantize.iter().sum::<usize>() + matmuls + gate;
         assert_eq!(separate, Cost { launches: 13, bytes: quantize + 48 + between + combine });
         let [in_f32, _] = moe.cost::<f32>();
         assert_eq!(in_f32, Cost { launches: 5, bytes: bytes + 2 * 48 });

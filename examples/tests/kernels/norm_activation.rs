@@ -18,20 +18,24 @@ where
 {
     for &cols in widths {
         for rows in [0, 1, 3] {
-            let [x, rest] = [1, 2].map(|seed| normal::<T>(rows * cols, seed));
+            let [x, residual] = [1, 2].map(|seed| normal::<T>(rows * cols, seed));
             let [gamma, beta] = [3, 4].map(|seed| normal::<T>(cols, seed));
-            let inputs = [&x[..], &gamma[..], &beta[..], &rest[..]];
-            for (centers, adds) in [(true, false), (false, true), (false, false), (true, true)] {
-                let parameters = (&gamma[..], centers.then_some(&beta[..]));
-                let expected = [reference::<T, ACT>(&x, parameters, adds.then_some(&rest[..]), 1e-5)];
-                let what = format!("activation {ACT} of {rows} x {cols}, centered {centers}, added {adds}");
+            let inputs = [&x[..], &gamma[..], &beta[..], &residual[..]];
+            for (is_layer_norm, has_residual) in [(true, false), (false, true), (false, false), (true, true)]
+            {
+                let parameters = (&gamma[..], is_layer_norm.then_some(&beta[..]));
+                let expected =
+                    [reference::<T, ACT>(&x, parameters, has_residual.then_some(&residual[..]), 1e-5)];
+                let what = format!(
+                    "activation {ACT} of {rows} x {cols}, centered {is_layer_norm}, added {has_residual}"
+                );
                 check(&what, &inputs, &expected, |on, inputs, outs| {
-                    let op = if centers {
+                    let op = if is_layer_norm {
                         NormActivation::<T, ACT>::layer_norm(inputs[0], inputs[1], inputs[2])
                     } else {
                         NormActivation::<T, ACT>::rms_norm(inputs[0], inputs[1])
                     };
-                    let op = if adds { op.residual(inputs[3]) } else { op };
+                    let op = if has_residual { op.residual(inputs[3]) } else { op };
                     op.eps(1e-5).launch(on, &mut outs[0])
                 });
             }

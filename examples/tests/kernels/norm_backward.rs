@@ -8,7 +8,7 @@ use fused_kernels::{layer_norm, rms_norm};
 
 use crate::data::{check, devices, normal};
 
-/// Few rows and many: more than there are programs. Rows that registers hold, and longer ones.
+/// Few rows and many: more than there are programs. Rows that fit in registers, and longer ones.
 const SHAPES: [(usize, usize); 15] = [
     (0, 5),
     (1, 1),
@@ -168,7 +168,7 @@ fn lengths_that_do_not_fit_are_an_error_in_words() {
     assert_eq!(launch(12, 8, 4, 12), error("x has 12 elements and dy has 8"));
     assert_eq!(launch(12, 12, 5, 10), error("x has 12 elements, which are no whole rows of 5"));
     assert_eq!(launch(12, 12, 4, 8), error("scratch has 8 elements and what it should be has 12"));
-    // A part for every four rows, and a number for each row.
+    // Partial sums for every four rows, and a float for each row.
     assert_eq!(launch(9000, 9000, 9000, 9001), Ok(()));
     let text = "scratch has 9000 elements and what it should be has 9001";
     assert_eq!(launch(9000, 9000, 9000, 9000), error(text));

@@ -9,7 +9,7 @@ use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Rows, terms and columns: tiles that are full, cut and hardly touched, a single element and none.
+/// Rows, terms and columns: tiles that are full, cut and almost empty, a single element and none.
 const SHAPES: [[usize; 3]; 9] = [
     [16, 256, 64],
     [1, 4096, 96],
@@ -32,11 +32,11 @@ struct Data<T> {
 }
 
 impl<T: Float> Data<T> {
-    fn new([rows, k, n]: [usize; 3], centers: bool) -> Data<T> {
+    fn new([rows, k, n]: [usize; 3], is_layer_norm: bool) -> Data<T> {
         Data {
             x: normal(rows * k, 1),
             gamma: normal(k, 2),
-            beta: centers.then(|| normal(k, 3)),
+            beta: is_layer_norm.then(|| normal(k, 3)),
             weight: normal(k * n, 4),
             bias: normal(n, 5),
         }
@@ -78,8 +78,8 @@ fn check_all<T: Normalize + Multiply<IDENTITY> + Multiply<RELU> + Multiply<GELU>
     forms: &[Form],
 ) {
     for shape in SHAPES {
-        for centers in [false, true] {
-            check::<T, IDENTITY>(&Data::new(shape, centers), shape, forms);
+        for is_layer_norm in [false, true] {
+            check::<T, IDENTITY>(&Data::new(shape, is_layer_norm), shape, forms);
         }
     }
     let shape = [6, 136, 40];

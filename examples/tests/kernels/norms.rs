@@ -54,7 +54,7 @@ fn rows_of_bf16_are_as_exact_as_stated() {
     check_rows::<bf16>();
 }
 
-/// A multiprocessor has room for three rows of that length at most.
+/// An SM has room for three rows of that length at most.
 #[test]
 fn more_rows_than_run_at_once_are_as_exact_as_stated() {
     let cols = 12_296;

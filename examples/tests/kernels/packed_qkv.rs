@@ -24,7 +24,7 @@ struct Case {
     gap: usize,
 }
 
-/// Heads that are rotated whole, in part and not at all; of a tile's length, shorter ones and odd ones; rows that begin on
+/// Heads that are rotated whole, partly and not at all; of a tile's length, shorter ones and odd ones; rows that begin on
 /// boundaries and elsewhere; heads that fill a program and that do not.
 const CASES: [Case; 13] = [
     Case { tokens: 0, queries: 2, keys: 1, dim: 64, rotary_dim: 64, gap: 0 },
@@ -65,7 +65,7 @@ impl Case {
         positions.collect()
     }
 
-    /// Rows with gaps between them; the second row holds zeros.
+    /// Rows with gaps between them; the second row is zeros.
     fn matrix<T: Float>(self) -> Vec<T> {
         let mut matrix = normal::<T>(self.tokens * self.stride(), 1);
         matrix.iter_mut().skip(self.stride()).take(self.width()).for_each(|x| *x = T::default());
@@ -155,7 +155,7 @@ fn packed_heads_are_normalized_and_rotated_as_exactly_as_stated() {
 }
 
 /// Where an element of a slot is, of pages, heads, slots and elements, in either order.
-fn place(case: Case, by_heads: bool, page: usize, slot: usize, head: usize) -> usize {
+fn cache_offset(case: Case, by_heads: bool, page: usize, slot: usize, head: usize) -> usize {
     let (first, second) = (slot / page, slot % page);
     let row = if by_heads {
         (first * case.keys + head) * page + second
@@ -200,9 +200,9 @@ where
             let written = slots.iter().enumerate().filter(|&(_, slot)| (0..15).contains(slot));
             for (token, &slot) in written {
                 for head in 0..case.keys {
-                    let to = place(case, by_heads, page, slot as usize, head);
+                    let target = cache_offset(case, by_heads, page, slot as usize, head);
                     let from = token * case.stride() + (first + head) * case.dim;
-                    cached[to..to + case.dim].copy_from_slice(&expected[from..from + case.dim]);
+                    cached[target..target + case.dim].copy_from_slice(&expected[from..from + case.dim]);
                 }
             }
             cached
@@ -248,7 +248,7 @@ fn packed_keys_and_values_are_where_the_cache_has_them() {
     check_cached::<bf16>(true);
 }
 
-/// What a cache by heads holds is what attention of the next token reads: the same result as from the packed rows.
+/// Attention of the next token reads a cache by heads: the same result as from the packed rows.
 #[test]
 fn packed_keys_in_a_cache_are_read_by_attention() {
     let (tokens, capacity, dim) = (70, 90, 64);

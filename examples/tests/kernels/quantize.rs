@@ -32,11 +32,11 @@ fn normed<T: Float>(x: &[T], gamma: &[T], beta: &[T], norm: usize) -> Vec<Expect
 fn check_rows(what: &str, (cols, integers): (usize, bool), normed: &[Expected], got: (&[f64], &[f32])) {
     let (elements, scales) = got;
     for (row, scale) in scales.iter().enumerate() {
-        let part = row * cols..(row + 1) * cols;
-        let (expected_scale, expected) = reference(&normed[part.clone()], integers);
+        let elements_of_row = row * cols..(row + 1) * cols;
+        let (expected_scale, expected) = reference(&normed[elements_of_row.clone()], integers);
         compare(&[*scale], &[expected_scale]).unwrap_or_else(|found| panic!("{what}, scale {row}: {found}"));
-        let products: Vec<f64> = elements[part].iter().map(|q| q * f64::from(*scale)).collect();
-        compare(&products, &expected).unwrap_or_else(|found| panic!("{what}, row {row}: {found}"));
+        let dequantized: Vec<f64> = elements[elements_of_row].iter().map(|q| q * f64::from(*scale)).collect();
+        compare(&dequantized, &expected).unwrap_or_else(|found| panic!("{what}, row {row}: {found}"));
     }
 }
 
@@ -149,10 +149,10 @@ where
         let scales: Vec<f32> = normal::<f32>(rows, 2);
         let bytes: Vec<i8> = (0..rows * cols).map(|i| (i * 37 % 255) as i8).collect();
         let floats: Vec<f8e4m3> = bytes.iter().map(|q| f8e4m3::from_f32(f32::from(*q) / 3.0)).collect();
-        let product = |(i, q): (usize, f64)| q * f64::from(scales[i / cols]);
-        let of_bytes: Vec<f64> = bytes.iter().map(|q| f64::from(*q)).enumerate().map(product).collect();
+        let dequantize = |(i, q): (usize, f64)| q * f64::from(scales[i / cols]);
+        let of_bytes: Vec<f64> = bytes.iter().map(|q| f64::from(*q)).enumerate().map(dequantize).collect();
         let of_floats: Vec<f64> =
-            floats.iter().map(|q| f64::from(q.to_f32())).enumerate().map(product).collect();
+            floats.iter().map(|q| f64::from(q.to_f32())).enumerate().map(dequantize).collect();
         for added in [None, Some(&residual[..])] {
             let what = format!("{rows} x {cols}");
             let expected = [dequantized(&of_bytes, added), dequantized(&of_floats, added)];

@@ -12,7 +12,7 @@ use fused_kernels::reference::Expected;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Tiles that are full, cut on each side by one and by more, and hardly touched; steps that are few, many and none.
+/// Tiles that are full, cut on each side by one and by more, and almost empty; few, many and no iterations.
 const EXTENTS: [Extents; 9] = [
     Extents { m: 128, k: 128, n: 128 },
     Extents { m: 136, k: 384, n: 128 },
@@ -25,8 +25,8 @@ const EXTENTS: [Extents; 9] = [
     Extents { m: 9 * 128, k: 16, n: 136 },
 ];
 
-/// Where there are clusters, also a row of tiles that all processors of an H200 make at once if they are wide, and few rows that have
-/// more tiles of 32 columns than it has processors.
+/// Where there are clusters, also a row of tiles that is one wave on an H200 if they are wide, and few rows with more
+/// tiles of 32 columns than it has SMs.
 fn extents() -> Vec<Extents> {
     let many = [Extents { m: 128, k: 16, n: 132 * 192 }, Extents { m: 5, k: 272, n: 133 * 32 - 8 }];
     let taken = many.into_iter().filter(|_| devices().iter().any(|device| device.has_clusters()));
@@ -55,24 +55,24 @@ impl Random for f8e4m3 {
     }
 }
 
-/// How the right factor lies, and how many scales there are.
+/// The layout of operand B, and the number of scales.
 #[derive(Clone, Copy, Debug)]
-struct Form {
-    columns: bool,
+struct Variant {
+    is_k_major: bool,
     one_scale: bool,
     bias: bool,
 }
 
-const FORMS: [Form; 3] = [
-    Form { columns: true, one_scale: false, bias: true },
-    Form { columns: true, one_scale: true, bias: false },
-    Form { columns: false, one_scale: false, bias: false },
+const VARIANTS: [Variant; 3] = [
+    Variant { is_k_major: true, one_scale: false, bias: true },
+    Variant { is_k_major: true, one_scale: true, bias: false },
+    Variant { is_k_major: false, one_scale: false, bias: false },
 ];
 
-/// What a product is made of, in `f32` and as it is.
+/// The operands of a matmul, quantized and in `f64`.
 struct Case<A> {
     extents: Extents,
-    form: Form,
+    variant: Variant,
     a: (Vec<A>, Vec<f64>),
     b: (Vec<A>, Vec<f64>),
     row_scales: Vec<f32>,
@@ -85,31 +85,31 @@ fn scales(len: usize, seed: u64) -> Vec<f32> {
 }
 
 impl<A: Random> Case<A> {
-    fn new(extents: Extents, form: Form) -> Self {
+    fn new(extents: Extents, variant: Variant) -> Self {
         let Extents { m, k, n } = extents;
-        let count = |len: usize| if form.one_scale { 1 } else { len };
+        let count = |len: usize| if variant.one_scale { 1 } else { len };
         let (row_scales, col_scales) = (scales(count(m), 3), scales(count(n), 4));
         let (a, b) = (A::random(m * k, 1), A::random(k * n, 2));
-        Case { extents, form, a, b, row_scales, col_scales, bias: normal(n, 5) }
+        Case { extents, variant, a, b, row_scales, col_scales, bias: normal(n, 5) }
     }
 
     fn expected<const ACT: usize>(&self) -> Vec<Expected> {
-        let bias = self.form.bias.then_some(&self.bias[..]);
+        let bias = self.variant.bias.then_some(&self.bias[..]);
         let (row_scales, col_scales) = (&self.row_scales[..], &self.col_scales[..]);
         let integers = A::DTYPE == DType::I8;
         let of = Quantized { a: &self.a.1, b: &self.b.1, row_scales, col_scales, bias, integers };
         reference::<ACT>(of, self.extents)
     }
 
-    /// Hands the product to `launch` on a device, with everything on a boundary or off it.
+    /// Passes the matmul to `launch` on a device, with everything on a boundary or off it.
     fn run<const ACT: usize>(
         &self,
         device: Device,
         shift: usize,
         launch: impl FnOnce(QuantizedMatmul<A, ACT>) -> dsl_runtime::Result<()>,
     ) {
-        let (Extents { m, k, n }, Form { columns, bias, .. }) = (self.extents, self.form);
-        let strides = if columns { [1, k] } else { [n, 1] };
+        let (Extents { m, k, n }, Variant { is_k_major, bias, .. }) = (self.extents, self.variant);
+        let strides = if is_k_major { [1, k] } else { [n, 1] };
         let mut memory = self.b.0.clone();
         for (i, &element) in self.b.0.iter().enumerate() {
             memory[i / n * strides[0] + i % n * strides[1]] = element;
@@ -119,13 +119,13 @@ impl<A: Random> Case<A> {
         let [rows, cols, added] = floats.each_ref().map(|all| all.slice(shift..));
         let a = a.slice(shift..).view([m, k]).unwrap();
         let b = b.slice(shift..).view_strided([k, n], strides).unwrap();
-        let product = QuantizedMatmul::new(a, rows, b, cols);
-        launch(if bias { product.bias(added) } else { product }).unwrap();
+        let matmul = QuantizedMatmul::new(a, rows, b, cols);
+        launch(if bias { matmul.bias(added) } else { matmul }).unwrap();
     }
 }
 
-/// Few rows, which have tiles of their own on a GPU, and many steps, which programs share: parts that end with `k` and before it.
-const SHARED: [Extents; 7] = [
+/// Skinny matmuls, which have tiles of their own on a GPU, and many iterations, which are split: splits that end with `k` and before it.
+const SPLIT: [Extents; 7] = [
     Extents { m: 16, k: 528, n: 72 },
     Extents { m: 64, k: 256, n: 64 },
     Extents { m: 3, k: 8208, n: 24 },
@@ -135,7 +135,7 @@ const SHARED: [Extents; 7] = [
     Extents { m: 66, k: 640, n: 8 },
 ];
 
-/// Ways that devices choose or not: wide and small tiles, parts of sums, copies of factors.
+/// Configurations that devices choose or not: wide and small tiles, split-K, copies of operands.
 const CONFIGS: [Config; 4] = [
     Config { block: block(128, 192, 128), split_k: 1, copies: [true, false] },
     Config { block: block(64, 64, 256), split_k: 1, copies: [false, true] },
@@ -148,27 +148,27 @@ const fn block(rows: usize, cols: usize, k: usize) -> Block {
 }
 
 fn check_floats<A: Random + QuantizedMultiply<O, ACT>, O: Float, const ACT: usize>() {
-    let all = extents().into_iter().chain(SHARED);
-    for (extents, form) in all.flat_map(|extents| FORMS.map(|form| (extents, form))) {
-        let case = Case::<A>::new(extents, form);
+    let all = extents().into_iter().chain(SPLIT);
+    for (extents, variant) in all.flat_map(|extents| VARIANTS.map(|variant| (extents, variant))) {
+        let case = Case::<A>::new(extents, variant);
         let expected: Vec<Expected> =
             case.expected::<ACT>().into_iter().map(|expected| expected.rounded(O::DTYPE)).collect();
         for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
             let mut out = Guarded::<O>::new(device, expected.len(), shift);
-            case.run::<ACT>(device, shift, |product| {
-                product.launch(&device, out.output().view_mut([extents.m, extents.n])?)
+            case.run::<ACT>(device, shift, |matmul| {
+                matmul.launch(&device, out.output().view_mut([extents.m, extents.n])?)
             });
             if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
-                panic!("{extents:?} {form:?} of {} on {device}, shifted by {shift}: {found}", A::DTYPE);
+                panic!("{extents:?} {variant:?} of {} on {device}, shifted by {shift}: {found}", A::DTYPE);
             }
             for config in CONFIGS {
                 let mut out = Guarded::<O>::new(device, expected.len(), shift);
-                case.run::<ACT>(device, shift, |product| {
-                    product.launch_with(&device, out.output().view_mut([extents.m, extents.n])?, config)
+                case.run::<ACT>(device, shift, |matmul| {
+                    matmul.launch_with(&device, out.output().view_mut([extents.m, extents.n])?, config)
                 });
                 if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
                     panic!(
-                        "{config:?}, {extents:?} {form:?} of {} on {device}, shifted by {shift}: {found}",
+                        "{config:?}, {extents:?} {variant:?} of {} on {device}, shifted by {shift}: {found}",
                         A::DTYPE
                     );
                 }
@@ -181,10 +181,10 @@ fn check_integers<const ACT: usize>()
 where
     i8: QuantizedMultiply<i8, ACT>,
 {
-    let all = extents().into_iter().chain(SHARED);
-    for (extents, form) in all.flat_map(|extents| FORMS.map(|form| (extents, form))) {
-        let (case, Extents { m, n, .. }) = (Case::<i8>::new(extents, form), extents);
-        let out_scales = scales(if form.one_scale { 1 } else { m }, 6);
+    let all = extents().into_iter().chain(SPLIT);
+    for (extents, variant) in all.flat_map(|extents| VARIANTS.map(|variant| (extents, variant))) {
+        let (case, Extents { m, n, .. }) = (Case::<i8>::new(extents, variant), extents);
+        let out_scales = scales(if variant.one_scale { 1 } else { m }, 6);
         let expected = case.expected::<ACT>();
         let runs = devices()
             .into_iter()
@@ -192,26 +192,26 @@ where
         for (device, (shift, config)) in runs {
             let mut out = device.zeros::<i8>(m * n + shift).unwrap();
             let given = shifted(device, &out_scales, shift);
-            case.run::<ACT>(device, shift, |product| {
+            case.run::<ACT>(device, shift, |matmul| {
                 let (out, given) = (ViewMut::new(out.slice_mut(shift..), [m, n])?, given.slice(shift..));
                 match config {
-                    Some(config) => product.requantize_with(&device, out, given, config),
-                    None => product.requantize(&device, out, given),
+                    Some(config) => matmul.requantize_with(&device, out, given, config),
+                    None => matmul.requantize(&device, out, given),
                 }
             });
             let found = out.download().unwrap();
             for (i, (&expected, &found)) in expected.iter().zip(&found[shift..]).enumerate() {
-                let scale = out_scales[if form.one_scale { 0 } else { i / n }];
+                let scale = out_scales[if variant.one_scale { 0 } else { i / n }];
                 let Expected { value, within } = requantized(expected, scale);
                 let error = (f64::from(found) - value).abs();
-                assert!(error <= within, "{extents:?} {form:?} on {device}: {i} is {found}, not {value}");
+                assert!(error <= within, "{extents:?} {variant:?} on {device}: {i} is {found}, not {value}");
             }
         }
     }
 }
 
 #[test]
-fn products_of_i8_are_as_exact_as_stated() {
+fn matmuls_of_i8_are_as_exact_as_stated() {
     check_floats::<i8, f16, IDENTITY>();
     check_floats::<i8, bf16, GELU>();
     check_floats::<i8, bf16, RELU>();
@@ -220,34 +220,34 @@ fn products_of_i8_are_as_exact_as_stated() {
 }
 
 #[test]
-fn products_of_f8_are_as_exact_as_stated() {
+fn matmuls_of_f8_are_as_exact_as_stated() {
     check_floats::<f8e4m3, bf16, IDENTITY>();
     check_floats::<f8e4m3, f16, GELU>();
     check_floats::<f8e4m3, f16, SILU>();
 }
 
 #[test]
-fn products_become_i8_again() {
+fn results_are_requantized() {
     check_integers::<IDENTITY>();
     check_integers::<RELU>();
     check_integers::<GELU>();
 }
 
-/// What a kernel gives of whole numbers, whose sums are exact: with a scale for each row and column and a bias.
+/// The result of a kernel for integers, whose sums are exact: with a scale for each row and column and a bias.
 macro_rules! check_exact {
     ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal] $(, $act:expr)?) => {
         check_exact!($A, $whole, $kernel, [$M, $N], std::convert::identity, 1 $(, $act)?)
     };
-    // Of what `slice` makes of factors whose rows are as many times so many elements.
+    // `slice` cuts operands whose rows are a multiple of so many elements.
     ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal], $slice:expr, $slices:literal $(, $act:expr)?) => {
         for (m, k, n) in [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (15, 528, 40), (127, 31, 191)] {
             if !usize::is_multiple_of(k, $slices) {
                 continue;
             }
-            let numbers = |len: usize, seed: u64| -> Vec<f32> {
+            let integers = |len: usize, seed: u64| -> Vec<f32> {
                 normal::<f32>(len, seed).into_iter().map(|x| (2.0 * x).round().clamp(-4.0, 4.0)).collect()
             };
-            let (a, b, bias) = (numbers(m * k, 1), numbers(n * k, 2), numbers(n, 3));
+            let (a, b, bias) = (integers(m * k, 1), integers(n * k, 2), integers(n, 3));
             let powers = |len: usize| (0..len).map(|i| 0.5f32.powi(i as i32 % 4)).collect::<Vec<f32>>();
             let (row_scales, col_scales) = (powers(m), powers(n));
             let element = |i: usize| {
@@ -297,15 +297,15 @@ fn wide_tiles_are_exact_where_sums_are() {
     );
 }
 
-fn sliced<const P: usize, A: Element>(rows: View<'_, A, 2>) -> View<'_, A, 3> {
+fn sliced<const WARPS: usize, A: Element>(rows: View<'_, A, 2>) -> View<'_, A, 3> {
     let [count, k] = rows.shape();
-    let sliced = rows.reshape([count, P, k / P]).unwrap();
+    let sliced = rows.reshape([count, WARPS, k / WARPS]).unwrap();
     sliced.permute([1, 0, 2])
 }
 
 /// On every device, which chooses them or not.
 #[test]
-fn tiles_of_few_rows_are_exact_where_sums_are() {
+fn skinny_tiles_are_exact_where_sums_are() {
     let none = IDENTITY as i32;
     check_exact!(
         i8,
@@ -353,8 +353,8 @@ fn sums_of_i8_are_exact() {
         let one = device.upload(&[1.0f32]).unwrap();
         let mut out = device.zeros::<f32>(m * n).unwrap();
         let b = b.view([n, k]).unwrap().permute([1, 0]);
-        let product = QuantizedMatmul::<i8, IDENTITY>::new(a.view([m, k]).unwrap(), &one, b, &one);
-        product.launch(&device, out.view_mut([m, n]).unwrap()).unwrap();
+        let matmul = QuantizedMatmul::<i8, IDENTITY>::new(a.view([m, k]).unwrap(), &one, b, &one);
+        matmul.launch(&device, out.view_mut([m, n]).unwrap()).unwrap();
         assert_eq!(out.download().unwrap(), [16384.0 * k as f32; 6]);
     }
 }
@@ -367,9 +367,9 @@ fn wrong_shapes_are_errors() {
     let mut out = device.zeros::<f16>(64).unwrap();
     let mut message = |left: [usize; 2], right: [usize; 2], counts: [usize; 2], shape: [usize; 2]| {
         let [rows, cols] = counts.map(|count| scales.slice(..count));
-        let product =
+        let matmul =
             QuantizedMatmul::<i8, IDENTITY>::new(a.view(left).unwrap(), rows, b.view(right).unwrap(), cols);
-        product.launch(&device, out.view_mut(shape).unwrap()).unwrap_err().to_string()
+        matmul.launch(&device, out.view_mut(shape).unwrap()).unwrap_err().to_string()
     };
     let found = message([2, 3], [2, 4], [2, 4], [2, 4]);
     assert_eq!(found, "quantized_matmul: b has the shape [2, 4], expected [3, 4]");
@@ -382,16 +382,16 @@ fn wrong_shapes_are_errors() {
     let found = message([1, 1 << 17], [1 << 17, 1], [1, 1], [1, 1]);
     assert_eq!(found, "quantized_matmul: k is 131072, the most products of i8 that can be added are 131071");
     let (left, right) = (a.view([1, 8]).unwrap(), b.view([8, 1]).unwrap());
-    let product = QuantizedMatmul::<i8, IDENTITY>::new(left, scales.slice(..1), right, scales.slice(..1));
+    let matmul = QuantizedMatmul::<i8, IDENTITY>::new(left, scales.slice(..1), right, scales.slice(..1));
     let mut found = |config: Config| {
         let mut one = out.slice_mut(..1);
         let out = one.view_mut([1, 1]).unwrap();
-        product.launch_with(&device, out, config).unwrap_err().to_string()
+        matmul.launch_with(&device, out, config).unwrap_err().to_string()
     };
     let none = Config { block: block(64, 128, 128), split_k: 1, copies: [false; 2] };
     assert_eq!(found(none), "quantized_matmul: there is no kernel of 64 x 128 x 128 for this product");
-    let parts = Config { block: block(128, 128, 128), split_k: 2, ..none };
-    assert_eq!(found(parts), "quantized_matmul: there are no parts of 128 x 128 x 128");
-    let parts = Config { split_k: 33, ..none };
-    assert_eq!(found(parts), "quantized_matmul: a split of K in 33, the most is 32");
+    let split_config = Config { block: block(128, 128, 128), split_k: 2, ..none };
+    assert_eq!(found(split_config), "quantized_matmul: there are no parts of 128 x 128 x 128");
+    let split_config = Config { split_k: 33, ..none };
+    assert_eq!(found(split_config), "quantized_matmul: a split of K in 33, the most is 32");
 }

@@ -20,7 +20,7 @@ fn check_heads<T: Float, const INTERLEAVED: bool>()
 where
     rope::Choice<T, INTERLEAVED>: rope::Declared,
 {
-    // Tokens, heads, elements of a head, pairs that turn: all of them, some, odd numbers.
+    // Tokens, heads, elements of a head, rotated pairs: all of them, some, odd numbers.
     for [tokens, heads, dim, half] in [
         [0, 2, 64, 32],
         [1, 1, 2, 1],
@@ -105,12 +105,12 @@ fn queries_and_keys_are_normed_and_turned_in_place() {
 #[test]
 fn a_quarter_turn_trades_the_elements_of_a_pair() {
     let x = [1.0f32, 2.0, 3.0, 4.0];
-    let turned = |interleaved: bool| -> Vec<f64> {
+    let rotated = |interleaved: bool| -> Vec<f64> {
         let angles = HostAngles { positions: &[0], cos: &[0.0; 2], sin: &[1.0; 2], half: 2, interleaved };
         reference(&x, angles, 1, 4).iter().map(|y| y.value).collect()
     };
-    assert_eq!(turned(false), [-3.0, -4.0, 1.0, 2.0]);
-    assert_eq!(turned(true), [-2.0, 1.0, -4.0, 3.0]);
+    assert_eq!(rotated(false), [-3.0, -4.0, 1.0, 2.0]);
+    assert_eq!(rotated(true), [-2.0, 1.0, -4.0, 3.0]);
 }
 
 #[test]

@@ -54,18 +54,18 @@ where
     let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));
     let cos_sin = table::<T>(keys + 3, elements);
     let rotation = Rotation { cos_sin: &cos_sin, interleaved, scale: 0.1, causal };
-    let [rows, sums] = reference([&q, &k, &v], extents, rotation);
+    let [rows, lses] = reference([&q, &k, &v], extents, rotation);
     let shapes = [[heads, queries, elements], [key_heads, keys, elements], [key_heads, keys, elements]];
     for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
         let memory = [&q, &k, &v].into_iter().zip(shapes);
         let memory: Vec<_> =
-            memory.map(|(values, shape)| order.laid_out(device, values, shape, shift)).collect();
+            memory.map(|(values, shape)| order.upload(device, values, shape, shift)).collect();
         let [q, k, v] = [0, 1, 2]
             .map(|i| memory[i].slice(shift..).view_strided(shapes[i], order.strides(shapes[i])).unwrap());
         let cos_sin = shifted(device, &cos_sin, shift);
         for form in [Form::Fused, Form::Separate] {
             let mut out = Guarded::<T>::new(device, rows.len(), shift);
-            let mut lse = Guarded::<f32>::new(device, sums.len(), shift);
+            let mut lse = Guarded::<f32>::new(device, lses.len(), shift);
             let attention = RotaryAttention::new(q, k, v, cos_sin.slice(shift..)).scale(0.1);
             let attention = if causal { attention.causal() } else { attention };
             let attention = if interleaved { attention.interleaved() } else { attention };
@@ -74,7 +74,7 @@ where
             let what =
                 format!("{form:?} of {extents:?}, {rules:?}, {} on {device}, shifted by {shift}", T::DTYPE);
             compare(&out.content(), &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
-            compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
+            compare(&lse.content(), &lses).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
         }
     }
 }
@@ -92,7 +92,7 @@ where
     for elements in [2, 34, 80, 126] {
         check::<T>(extents([2, 1, 70, 131], elements), rules);
     }
-    for order in [Order::Rows, Order::Apart(8), Order::Apart(3)] {
+    for order in [Order::Rows, Order::RowsPadded(8), Order::RowsPadded(3)] {
         check::<T>(extents([3, 3, 131, 140], 64), Rules { order, ..rules });
     }
     for elements in [64, 96, 128] {

@@ -9,7 +9,7 @@ use fused_kernels::reference::{Expected, compare};
 use crate::data::{Guarded, check, devices, normal, shifted};
 
 fn check_recurrence<T: Recur>() {
-    // Channels of the last one are enough for wide programs on a large GPU, those of the one before are not on two processors.
+    // Channels of the last one are enough for wide programs on a large GPU, those of the one before are not on two cores.
     let shapes = [
         [0, 3, 2],
         [1, 0, 3],
@@ -22,7 +22,7 @@ fn check_recurrence<T: Recur>() {
     ];
     for [sequences, steps, channels] in shapes {
         let n = sequences * steps * channels;
-        // Decays between 0 and 1, and some that turn the sign.
+        // Decays between 0 and 1, and some that flip the sign.
         let a: Vec<T> = normal::<f64>(n, 1).iter().map(|v| T::from_f64((v * 0.7).tanh())).collect();
         let (b, gate) = (normal::<T>(n, 2), normal::<T>(n, 3));
         for first in [vec![0.0f32; sequences * channels], normal::<f32>(sequences * channels, 4)] {

@@ -170,20 +170,20 @@ fn launches_cover_the_rows_of_a_mask() {
     for along in [false, true] {
         for (matrices, mask_rows) in [(1, 1), (3, 5), (70_000, 2), (1, 200_000), (3, 65_536), (3, 65_535)] {
             let mut next = 0;
-            for part in masked_softmax::row_launches(matrices * mask_rows, mask_rows, along) {
-                let (x, y) = part.grid;
+            for launch in masked_softmax::row_launches(matrices * mask_rows, mask_rows, along) {
+                let (x, y) = launch.grid;
                 let (height, count) = if along { (x, y) } else { (y, x) };
-                assert!(y <= 65_535 && (count == 1 || height == mask_rows), "{part:?}");
-                assert_eq!(part.rows, next..next + height * count);
-                assert_eq!(part.mask_rows, next % mask_rows..next % mask_rows + height);
-                next = part.rows.end;
+                assert!(y <= 65_535 && (count == 1 || height == mask_rows), "{launch:?}");
+                assert_eq!(launch.rows, next..next + height * count);
+                assert_eq!(launch.mask_rows, next % mask_rows..next % mask_rows + height);
+                next = launch.rows.end;
             }
             assert_eq!(next, matrices * mask_rows);
         }
     }
 }
 
-/// More rows than a GPU holds clusters at once.
+/// More rows than a GPU runs clusters concurrently.
 #[test]
 fn many_long_rows_are_as_exact_as_stated() {
     let (rows, cols) = (400, BLOCK_TILE - 7);
