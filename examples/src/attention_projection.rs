@@ -257,18 +257,18 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
     pub fn cost(&self, on: impl LaunchOn) -> [Cost; 2] {
         let ([sequences, heads, queries, elements], n) = (self.q.shape(), self.weight.shape()[1]);
         let [_, key_heads, keys, _] = self.k.shape();
-        let (rows, magnitude) = (sequences * queries, size_of::<T>());
+        let (rows, size) = (sequences * queries, size_of::<T>());
         let attended = rows * heads * elements;
         let read = attended + 2 * sequences * key_heads * keys * elements;
         let added = if self.residual.is_some() { rows * n } else { 0 };
         let weight = heads * elements * n;
-        let attention = Cost::of(magnitude, read + attended);
-        let linear = |added: usize| Cost::of(magnitude, attended + weight + rows * n + added);
+        let attention = Cost::of(size, read + attended);
+        let linear = |added: usize| Cost::of(size, attended + weight + rows * n + added);
         let ours = match self.form(on) {
-            Form::Fused => Cost::of(magnitude, read + weight + rows * n + added),
+            Form::Fused => Cost::of(size, read + weight + rows * n + added),
             Form::Separate => attention + linear(added),
         };
-        let addition = if added > 0 { Cost::of(magnitude, 3 * added) } else { Cost::default() };
+        let addition = if added > 0 { Cost::of(size, 3 * added) } else { Cost::default() };
         [ours, attention + linear(0) + addition]
     }
 }
