@@ -61,13 +61,13 @@ impl<'a, T: Float> LinearCombination<'a, T> {
 
     /// Adds `beta * y`.
     pub fn y(self, beta: f32, y: impl Into<Slice<'a, T>>) -> Self {
-        let [alpha, _, gamma] = self.factors;
+        let [alpha, _, gamma] = self.coefficients;
         LinearCombination { y: Some(y.into()), coefficients: [alpha, beta, gamma], ..self }
     }
 
     /// Adds `gamma * z`.
     pub fn z(self, gamma: f32, z: impl Into<Slice<'a, T>>) -> Self {
-        let [alpha, beta, _] = self.factors;
+        let [alpha, beta, _] = self.coefficients;
         LinearCombination { z: Some(z.into()), coefficients: [alpha, beta, gamma], ..self }
     }
 
@@ -85,7 +85,7 @@ impl<'a, T: Float> LinearCombination<'a, T> {
                 checks.same((name, input.len()), ("out", out.len()))?;
             }
         }
-        let [alpha, beta, gamma] = self.factors;
+        let [alpha, beta, gamma] = self.coefficients;
         for first in (0..out.len()).step_by(LAUNCH) {
             let part = first..out.len().min(first + LAUNCH);
             let (programs, n) = (part.len().div_ceil(BLOCK), part.len() as i32);
