@@ -34,7 +34,7 @@ pub(crate) struct CudaDevice {
     pub(crate) shared_limit: u32,
     pub(crate) multiprocessors: usize,
     /// Whether the driver launches kernels before the one in front of them has ended, in graphs too.
-    pub(crate) overlaps: bool,
+    pub(crate) supports_pdl: bool,
     pub(crate) modules: CodeTable,
     pub(crate) recent: Recent,
     pub(crate) pending: PendingReports,
@@ -118,7 +118,7 @@ fn register(
         capability: (major * 10 + minor) as u32,
         shared_limit: shared_limit as u32,
         multiprocessors: multiprocessors as usize,
-        overlaps: driver_version()? >= OVERLAPS,
+        supports_pdl: driver_version()? >= PDL_DRIVER_VERSION,
         modules: CodeTable::default(),
         recent: Recent::default(),
         pending: PendingReports::default(),
@@ -132,7 +132,7 @@ fn register(
 }
 
 /// The first CUDA version whose graphs have edges that a kernel need not wait at.
-const OVERLAPS: i32 = 12030;
+const PDL_DRIVER_VERSION: i32 = 12030;
 
 /// Bytes of the widest access of a thread, at a multiple of which it is aligned.
 const VECTOR_BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! What `tl::device_print` writes on the CPU: a line for each element, of the same form as a GPU's.
+//! `tl::device_print` on the CPU: a line for each element, in the format of a GPU's.
 //!
 //! Host code writes a [`PrintLine`] and the values behind it, as `lowering::mlir::report` says, and calls a function with it.
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_what_there_is() {
+    fn lines_contain_label_program_element_and_values() {
         assert_eq!(format_line("here", [1, 2, 3], &[], &[]), "here: program (1, 2, 3)\n");
         let values = ["1".to_string(), "x".to_string()];
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Element types: what a tile, a slice or a scalar argument can be made of.
+//! Element types of tiles, slices and scalar arguments.
 //!
 //! [`Element`] ties a Rust type to its [`DType`]; [`Number`], [`Integer`] and [`Float`] narrow it. All four are sealed:
 //! the set of types is the language's, not the user's.

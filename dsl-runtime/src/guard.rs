@@ -104,7 +104,7 @@ impl Guard {
     }
 
     /// Why it does not hold: `8 does not divide n_cols (1001)`.
-    pub(crate) fn refutation(&self, launch_args: &LaunchArgs<'_>, params: &[Param]) -> String {
+    pub(crate) fn failure_text(&self, launch_args: &LaunchArgs<'_>, params: &[Param]) -> String {
         let with_value = |value| match launch_args.value(value) {
             Some(number) => format!("{} ({number})", polynomial(params, value)),
             None => format!("{} (too large to compute)", polynomial(params, value)),
@@ -200,7 +200,7 @@ mod tests {
         let found = if guard.holds(&launch_args) {
             "holds".to_string()
         } else {
-            guard.refutation(&launch_args, PARAMS)
+            guard.failure_text(&launch_args, PARAMS)
         };
         expected.assert_eq(&format!("{}: {found}", guard.text(PARAMS)));
     }

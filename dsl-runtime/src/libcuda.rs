@@ -1,4 +1,4 @@
-//! The driver's library, for what the bindings do not say: whether it is there, and functions that not every driver has.
+//! The driver's library, for what the bindings lack: whether it is there, and functions that only newer drivers have.
 //!
 //! How the bindings reach the driver is decided for a whole graph of crates: they load it, unless any crate asks for
 //! linking, as candle does. Their own handle of the library is gone then, so this module keeps another.

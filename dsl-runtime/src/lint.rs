@@ -1,5 +1,5 @@
-//! What the outline of a kernel is made of, which the macro leaves for rustc's lints and nothing calls: every value is an
-//! integer, and what a kernel computes with it is a call that takes it.
+//! The functions that a kernel's outline calls. The macro emits the outline for rustc's lints, and nothing runs it: every
+//! value is an integer, and each computation of the kernel is a call that takes its operands.
 
 /// Any value, made of others.
 pub fn value<T>(_: T) -> i32 {

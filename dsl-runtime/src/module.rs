@@ -1,4 +1,4 @@
-//! Loading GPU code: picks the module of a variant that a device can run, loads it once, and finds it again on every
+//! Loads GPU code: selects the module of a variant that a device can run, loads it once, and finds it again on every
 //! launch without taking a lock.
 
 use std::ffi::{CString, c_void};
@@ -9,9 +9,9 @@ use cudarc::driver::sys::{self, CUdeviceptr, CUfunction_attribute, CUresult};
 use cudarc::driver::{DriverError, result};
 
 use crate::cuda::CudaDevice;
-use crate::error::{Error, Result, amount, reason};
+use crate::error::{Error, Result, format_bytes, reason};
 use crate::kernel::{Arch, Kernel, Module, Packed, Specialization, Variant};
-use crate::report::GLOBAL;
+use crate::report::REPORT_GLOBAL;
 
 /// Dynamic and static shared memory that a block gets without asking, in bytes.
 const DEFAULT_SHARED_BYTES: u32 = 48 << 10;
@@ -252,7 +252,7 @@ fn link_entry(
     };
     let record = if module.reports {
         // SAFETY: the module was loaded and is never unloaded.
-        let found = unsafe { result::module::get_global(handle, GLOBAL.to_owned()) };
+        let found = unsafe { result::module::get_global(handle, REPORT_GLOBAL.to_owned()) };
         let (address, _) = found.map_err(|error| refused("global `fuse_report`", error))?;
         Some(address)
     } else {
@@ -266,7 +266,7 @@ fn link_entry(
         Err(_) => Occupancy::default(),
     };
     // An older architecture's code does not wait, where the driver takes no other.
-    let uses_pdl = module.specialization.uses_pdl && device.overlaps;
+    let uses_pdl = module.specialization.uses_pdl && device.supports_pdl;
     Ok(LoadedEntry { image: name, function, occupancy, uses_pdl, record })
 }
 
@@ -307,7 +307,7 @@ fn function(
     }?;
     let shared = specialization.shared_bytes.saturating_add(static_shared as u32);
     if shared > shared_limit {
-        let (needed, limit) = (amount(shared.into()), amount(shared_limit.into()));
+        let (needed, limit) = (format_bytes(shared.into()), format_bytes(shared_limit.into()));
         return Ok(Err(format!("it needs {needed} of shared memory, a block of this device has {limit}")));
     }
     if shared > DEFAULT_SHARED_BYTES {

@@ -1,7 +1,7 @@
 //! Accesses outside their slice, assertions that fail and integers that overflow.
 //!
 //! Bounds mask such an access off: a read gives 0, or what the kernel says instead, and a write does nothing. The code of
-//! a debug build also fills a [`FailureRecord`] with the first failure of a launch, as `lowering::mlir::report` lays it out, and
+//! a debug build also fills a [`FailureRecord`] with the first failure of a launch, in the layout of `lowering::mlir::report`, and
 //! the launcher makes an [`Error::OutOfBounds`], [`Error::Assertion`] or [`Error::Overflow`] of it. On the CPU the record is the launch's own,
 //! part of a [`HostRecord`]. On a GPU each loaded module has one; [`PendingReports`] remembers the modules that were launched,
 //! and whoever synchronizes with the device reads it.
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Site, Variant};
 
 /// The name of a GPU module's record.
-pub(crate) const GLOBAL: &CStr = c"fuse_report";
+pub(crate) const REPORT_GLOBAL: &CStr = c"fuse_report";
 
 /// The state of a record that is complete.
 const COMPLETE: u32 = 2;
@@ -257,7 +257,7 @@ mod tests {
     };
 
     #[test]
-    fn a_record_says_who_went_where() {
+    fn a_record_names_program_element_and_location() {
         let record = FailureRecord {
             state: COMPLETE,
             line: 2,

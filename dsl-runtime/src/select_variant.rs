@@ -1,4 +1,4 @@
-//! Choosing a variant at run time, for code that knows its types or sizes only then.
+//! Selects a variant at run time, for code that knows its types or sizes only then.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};

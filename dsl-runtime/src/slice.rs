@@ -1,4 +1,4 @@
-//! Borrowed memory: what a kernel's `&[T]` and `&mut [T]` parameters take.
+//! Borrowed memory: the arguments of a kernel's `&[T]` and `&mut [T]` parameters.
 //!
 //! Takes buffers, host memory and memory of the `cudarc` crate; gives views that the borrow checker treats as it treats
 //! `&[T]` and `&mut [T]`. The bytes behind them, without the element type, are for the launcher alone.

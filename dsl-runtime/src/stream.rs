@@ -35,7 +35,7 @@ struct GpuStream {
 
 impl Drop for GpuStream {
     fn drop(&mut self) {
-        self.device.retire(&self.stream);
+        self.device.retire_stream(&self.stream);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Which stream waits for which, where several of them use the same memory.
+//! Orders streams that use the same memory.
 //!
-//! `cudarc` sees to it by events, two of each allocation, as long as a context has streams that it made: it counts them.
+//! `cudarc` does it with two events per allocation, as long as a context has streams that it made: it counts them.
 //! Every launch then waits for and records an event for each argument. A context that we opened ourselves enters that mode
 //! with its second stream, and stays in it. A context that someone else made is in the mode in which its owner has it, and
 //! nothing here changes that. While it has no streams but the default ones and those that were wrapped, memory is used in the
@@ -204,7 +204,7 @@ impl CudaDevice {
 
     /// That a stream will not be launched on any more. Its owner may drop it, and with its last stream a context stops to
     /// wait for events of work that is still in flight.
-    pub(crate) fn retire(&self, stream: &CudaStream) {
+    pub(crate) fn retire_stream(&self, stream: &CudaStream) {
         let StreamOrder::Owner(cross_uses) = &self.stream_order else { return };
         let mut cross_uses = cross_uses.lock().unwrap_or_else(PoisonError::into_inner);
         let by = StreamHandle::of(stream);
@@ -218,7 +218,7 @@ impl CudaDevice {
     }
 
     /// The context has left event mode: the allocation streams wait for all uses made in it. Streams that it counted are
-    /// gone, and `retire` has handled them, so the others exist.
+    /// gone, and `retire_stream` has handled them, so the others exist.
     fn join_recorded(&self, cross_uses: &Mutex<Vec<CrossStreamUse>>) -> Result<(), DriverError> {
         let mut cross_uses = cross_uses.lock().unwrap_or_else(PoisonError::into_inner);
         self.join_alloc_streams(&std::mem::take(&mut *cross_uses))

@@ -8,7 +8,7 @@ mod tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use record::{Images, Record};
+use record::{ImageFiles, KernelRecord};
 
 use crate::error::{Error, Result};
 use crate::kernel::{Arch, Kernel, Module, Packed, Variant};
@@ -49,7 +49,7 @@ impl Kernel {
         let label =
             if variant.label.is_empty() { String::new() } else { format!(".{}", file_name(variant.label)) };
         let stem = format!("{}{label}.{arch}", self.name);
-        let mut specializations: Vec<(&Module, Images)> = Vec::new();
+        let mut specializations: Vec<(&Module, ImageFiles)> = Vec::new();
         for module in variant.modules.iter().filter(|module| module.arch == arch) {
             let stem = format!("{}.{arch}", module.specialization.entry);
             let ptx = files.write_code(format!("{stem}.ptx"), module.ptx)?;
@@ -57,9 +57,9 @@ impl Kernel {
             for &(capability, image) in module.cubins {
                 cubins.push((capability, files.write_code(format!("{stem}.{capability}.cubin"), image)?));
             }
-            specializations.push((module, Images { ptx, cubins }));
+            specializations.push((module, ImageFiles { ptx, cubins }));
         }
-        let record = Record::new(self, variant, arch, specializations);
+        let record = KernelRecord::new(self, variant, arch, specializations);
         let name = format!("{stem}.json");
         let json = serde_json::to_string_pretty(&record)
             .map_err(|error| Error::File { path: files.directory.join(&name), reason: error.to_string() })?;

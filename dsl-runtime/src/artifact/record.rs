@@ -1,4 +1,4 @@
-//! What the JSON beside a kernel's code says.
+//! The JSON manifest of a kernel: entries, guards, arguments and tensor maps.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::kernel::{
 const FORMAT: u32 = 7;
 
 /// The names of the files, relative to the JSON file.
-pub(super) struct Images {
+pub(super) struct ImageFiles {
     pub(super) ptx: String,
     /// With the compute capability of each.
     pub(super) cubins: Vec<(u32, String)>,
@@ -21,7 +21,7 @@ pub(super) struct Images {
 
 /// A variant of a kernel on one architecture.
 #[derive(Serialize)]
-pub(super) struct Record<'k> {
+pub(super) struct KernelRecord<'k> {
     format: u32,
     kernel: &'k str,
     module: &'k str,
@@ -37,16 +37,16 @@ pub(super) struct Record<'k> {
     specializations: Vec<SpecializationRecord<'k>>,
 }
 
-impl<'k> Record<'k> {
+impl<'k> KernelRecord<'k> {
     pub(super) fn new(
         kernel: &'k Kernel,
         variant: &'k Variant,
         arch: Arch,
-        specializations: Vec<(&'k Module, Images)>,
+        specializations: Vec<(&'k Module, ImageFiles)>,
     ) -> Self {
         let params = || kernel.params.iter().zip(variant.dtypes.iter().copied());
         let extents = ["x", "y", "z"].map(|axis| ArgumentRecord::new(format!("grid.{axis}"), "grid", "u32"));
-        Record {
+        KernelRecord {
             format: FORMAT,
             kernel: kernel.name,
             module: kernel.module,
@@ -157,7 +157,7 @@ struct SpecializationRecord<'k> {
 }
 
 impl<'k> SpecializationRecord<'k> {
-    fn new(specialization: &'k Specialization, images: Images, params: &[Param]) -> Self {
+    fn new(specialization: &'k Specialization, images: ImageFiles, params: &[Param]) -> Self {
         let cubin = |(capability, file)| CubinRecord { capability, file };
         let map = |&TensorMap { param, block, swizzle, transposed, tf32, multicast }: &TensorMap| MapRecord {
             param: name(params, param),

@@ -87,10 +87,10 @@ const GENERAL: Specialization = Specialization {
 fn check_json(kernel: &Kernel, variant: &'static Variant, expected: Expect) {
     let files = |module: &'static Module| {
         let cubins = module.cubins.iter().map(|(capability, _)| (*capability, "scale.90.cubin".to_string()));
-        (module, Images { ptx: format!("{}.ptx", module.specialization.entry), cubins: cubins.collect() })
+        (module, ImageFiles { ptx: format!("{}.ptx", module.specialization.entry), cubins: cubins.collect() })
     };
     let specializations = variant.modules.iter().map(files).collect();
-    let record = Record::new(kernel, variant, variant.modules[0].arch, specializations);
+    let record = KernelRecord::new(kernel, variant, variant.modules[0].arch, specializations);
     expected.assert_eq(&serde_json::to_string_pretty(&record).unwrap());
 }
 
@@ -348,8 +348,8 @@ static COPY: Kernel = Kernel {
 #[test]
 fn the_json_says_what_a_view_is() {
     let module = &COPY.variants[0].modules[0];
-    let specializations = vec![(module, Images { ptx: "copy.ptx".to_string(), cubins: vec![] })];
-    let record = Record::new(&COPY, &COPY.variants[0], module.arch, specializations);
+    let specializations = vec![(module, ImageFiles { ptx: "copy.ptx".to_string(), cubins: vec![] })];
+    let record = KernelRecord::new(&COPY, &COPY.variants[0], module.arch, specializations);
     let json = serde_json::to_value(record).unwrap();
     let specialization = &json["bodies"][0];
     let lists = [&json["params"], &json["arguments"], &specialization["facts"], &specialization["maps"]];

@@ -23,7 +23,7 @@ pub enum Error {
     NoDriver,
 
     /// A CUDA device was asked for that is not there.
-    #[error("there is no cuda:{ordinal}: {}", devices(*.count))]
+    #[error("there is no cuda:{ordinal}: {}", device_count(*.count))]
     NoDevice {
         /// The ordinal asked for.
         ordinal: usize,
@@ -45,7 +45,7 @@ pub enum Error {
     /// The kernel has no GPU code that this device can run.
     #[error(
         "kernel `{kernel}`{} has no code for {device}, whose compute capability is {}: {}",
-        bracketed(.variant), dotted(*.capability), built_for(.built)
+        format_label(.variant), format_capability(*.capability), built_for(.built)
     )]
     NoCode {
         /// The kernel's name.
@@ -61,7 +61,7 @@ pub enum Error {
     },
 
     /// The kernel has no code for this CPU.
-    #[error("kernel `{kernel}`{} has no code for this CPU ({cpu}): {}", bracketed(.variant), built_for(.built))]
+    #[error("kernel `{kernel}`{} has no code for this CPU ({cpu}): {}", format_label(.variant), built_for(.built))]
     NoHostCode {
         /// The kernel's name.
         kernel: &'static str,
@@ -74,7 +74,7 @@ pub enum Error {
     },
 
     /// The guards of every specialization fail for these arguments, or the device cannot run it.
-    #[error("kernel `{kernel}`{} cannot run with these arguments on {device}: {}", bracketed(.variant), .reasons.join("; "))]
+    #[error("kernel `{kernel}`{} cannot run with these arguments on {device}: {}", format_label(.variant), .reasons.join("; "))]
     NoSpecialization {
         /// The kernel's name.
         kernel: &'static str,
@@ -87,7 +87,7 @@ pub enum Error {
     },
 
     /// The driver rejected the kernel's code.
-    #[error("kernel `{kernel}`{}: the driver did not load its {image}: {reason}{}", bracketed(.variant), log_lines(.log))]
+    #[error("kernel `{kernel}`{}: the driver did not load its {image}: {reason}{}", format_label(.variant), log_lines(.log))]
     Load {
         /// The kernel's name.
         kernel: &'static str,
@@ -152,7 +152,7 @@ pub enum Error {
     /// debug build reports this; see [the crate](crate#safety).
     #[error(
         "kernel `{kernel}`: program {}: `{}({condition})` fails{} ({file}:{line}:{column})",
-        tuple(.program), called(*.assumed), where_and_why(.element, .message)
+        tuple(.program), check_name(*.assumed), location_and_message(.element, .message)
     )]
     Assertion {
         /// The kernel's name.
@@ -180,7 +180,7 @@ pub enum Error {
     /// [the crate](crate#safety).
     #[error(
         "kernel `{kernel}`: program {}: attempt to {verb} with overflow of {dtype}{} ({file}:{line}:{column})",
-        tuple(.program), where_and_why(.element, "")
+        tuple(.program), location_and_message(.element, "")
     )]
     Overflow {
         /// The kernel's name.
@@ -276,7 +276,7 @@ pub enum Error {
     },
 
     /// The kernel was not built for this choice of types and constants.
-    #[error("kernel `{kernel}` has no variant with {wanted}; declared are {}", listed(.declared))]
+    #[error("kernel `{kernel}` has no variant with {wanted}; declared are {}", format_labels(.declared))]
     NoVariant {
         /// The kernel's name.
         kernel: &'static str,
@@ -287,7 +287,7 @@ pub enum Error {
     },
 
     /// An allocation failed.
-    #[error("out of memory on {device}: {} wanted{}", amount(*.bytes), free_of(*.free))]
+    #[error("out of memory on {device}: {} wanted{}", format_bytes(*.bytes), format_free(*.free))]
     OutOfMemory {
         /// Where.
         device: String,
@@ -299,7 +299,7 @@ pub enum Error {
 
     /// A CUDA driver call failed. After a fault inside a kernel the device's context is lost: every later call
     /// fails with the same error.
-    #[error("{}{call}: {name}, {text}{}", of_kernel(*.kernel), suspects(.since))]
+    #[error("{}{call}: {name}, {text}{}", format_kernel(*.kernel), recent_kernels(.since))]
     Cuda {
         /// The call, such as `cuLaunchKernel`.
         call: &'static str,
@@ -354,7 +354,7 @@ fn describe(error: DriverError) -> (String, String) {
 }
 
 /// 90 as `9.0`.
-fn dotted(capability: u32) -> String {
+fn format_capability(capability: u32) -> String {
     format!("{}.{}", capability / 10, capability % 10)
 }
 
@@ -376,12 +376,12 @@ pub(crate) fn param_type(kind: ParamKind, dtype: DType) -> String {
 }
 
 /// ` [T = f32]`, or nothing for a kernel without generics.
-pub(crate) fn bracketed(label: &str) -> String {
+pub(crate) fn format_label(label: &str) -> String {
     if label.is_empty() { String::new() } else { format!(" [{label}]") }
 }
 
 /// A size in bytes, and in the unit that reads best.
-pub(crate) fn amount(bytes: u128) -> String {
+pub(crate) fn format_bytes(bytes: u128) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let (mut value, mut unit) = (bytes as f64, None);
     for name in UNITS {
@@ -396,12 +396,12 @@ pub(crate) fn amount(bytes: u128) -> String {
     }
 }
 
-fn called(assumed: bool) -> &'static str {
+fn check_name(assumed: bool) -> &'static str {
     if assumed { "tl::assume" } else { "tl::device_assert" }
 }
 
 /// ` for element (3): x is negative`, or as much of it as there is.
-fn where_and_why(element: &[u32], message: &str) -> String {
+fn location_and_message(element: &[u32], message: &str) -> String {
     let location =
         if element.is_empty() { String::new() } else { format!(" for element {}", tuple(element)) };
     if message.is_empty() { location } else { format!("{location}: {message}") }
@@ -411,7 +411,7 @@ fn verb(writes: bool) -> &'static str {
     if writes { "writes" } else { "reads" }
 }
 
-fn devices(count: usize) -> String {
+fn device_count(count: usize) -> String {
     match count {
         0 => "the driver reports no device".to_string(),
         1 => "the driver reports one device, cuda:0".to_string(),
@@ -443,7 +443,7 @@ fn context_help(found: &str, wanted: &str) -> &'static str {
     }
 }
 
-fn listed(labels: &[&'static str]) -> String {
+fn format_labels(labels: &[&'static str]) -> String {
     let quoted = |label: &&str| {
         if label.is_empty() { "one without generics".to_string() } else { format!("[{label}]") }
     };
@@ -454,18 +454,20 @@ fn listed(labels: &[&'static str]) -> String {
     }
 }
 
-fn free_of(free: Option<(u64, u64)>) -> String {
+fn format_free(free: Option<(u64, u64)>) -> String {
     match free {
-        Some((free, total)) => format!(", {} of {} free", amount(free.into()), amount(total.into())),
+        Some((free, total)) => {
+            format!(", {} of {} free", format_bytes(free.into()), format_bytes(total.into()))
+        }
         None => String::new(),
     }
 }
 
-fn of_kernel(kernel: Option<&'static str>) -> String {
+fn format_kernel(kernel: Option<&'static str>) -> String {
     kernel.map(|kernel| format!("kernel `{kernel}`: ")).unwrap_or_default()
 }
 
-fn suspects(since: &[&'static str]) -> String {
+fn recent_kernels(since: &[&'static str]) -> String {
     if since.is_empty() {
         return String::new();
     }

@@ -163,8 +163,8 @@ fn sizes_are_said_in_the_unit_that_reads_best() {
         expect!["out of memory on cuda:0: 3.0 GiB wanted, 512.0 MiB of 80.0 GiB free"],
     );
     check(full(1000, None), expect!["out of memory on cuda:0: 1000 B wanted"]);
-    assert_eq!(amount(1023), "1023 B");
-    assert_eq!(amount(1536), "1.5 KiB");
+    assert_eq!(format_bytes(1023), "1023 B");
+    assert_eq!(format_bytes(1536), "1.5 KiB");
 }
 
 #[test]

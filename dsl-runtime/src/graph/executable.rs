@@ -1,4 +1,4 @@
-//! [`Executable`]: what the driver makes of a capture.
+//! [`Executable`]: the instantiated CUDA graph of a capture.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Graphs: launches that are recorded once and run again in one go.
+//! Graphs: launches that are captured once and replayed by one call (CUDA graphs on a GPU).
 
 mod buffers;
 mod executable;

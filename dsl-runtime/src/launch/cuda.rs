@@ -34,7 +34,7 @@ pub(super) struct LaunchStream<'s> {
 }
 
 /// The arrays of a launch, on the caller's stack.
-pub(super) struct Frame<'f, 'g> {
+pub(super) struct LaunchFrame<'f, 'g> {
     /// By parameter.
     pub(super) kernel_args: &'f mut [KernelArg],
     /// By parameter: the use of a buffer, recorded once the launch is enqueued.
@@ -74,7 +74,7 @@ pub(super) fn launch<'g>(
     call: KernelCall,
     launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
-    frame: &mut Frame<'_, 'g>,
+    frame: &mut LaunchFrame<'_, 'g>,
 ) -> Result<()> {
     let LaunchStream { device, stream, .. } = launch_stream;
     let launched = enqueue(call, launch_stream, args, frame);
@@ -98,7 +98,7 @@ pub(super) fn record<'g>(
     call: KernelCall,
     launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
-    frame: &mut Frame<'_, 'g>,
+    frame: &mut LaunchFrame<'_, 'g>,
 ) -> Result<Option<CUdeviceptr>> {
     let launched = enqueue(call, launch_stream, args, frame);
     launch_stream.device.release(frame.uses.iter_mut().filter_map(Option::take));
@@ -109,7 +109,7 @@ pub(super) fn trace<'g>(
     call: KernelCall,
     launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
-    frame: &mut Frame<'_, 'g>,
+    frame: &mut LaunchFrame<'_, 'g>,
 ) -> Result<Trace> {
     let chosen = prepare(call, launch_stream, args, frame);
     launch_stream.device.release(frame.uses.iter_mut().filter_map(Option::take));
@@ -121,7 +121,7 @@ fn enqueue<'g>(
     call: KernelCall,
     launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
-    frame: &mut Frame<'_, 'g>,
+    frame: &mut LaunchFrame<'_, 'g>,
 ) -> Result<Option<CUdeviceptr>> {
     let LaunchStream { device, stream, .. } = launch_stream;
     let chosen = prepare(call, launch_stream, args, frame)?;
@@ -176,7 +176,7 @@ fn prepare<'g>(
     call: KernelCall,
     launch_stream: LaunchStream<'g>,
     args: &'g mut [Arg<'_>],
-    frame: &mut Frame<'_, 'g>,
+    frame: &mut LaunchFrame<'_, 'g>,
 ) -> Result<ChosenSpecialization<'static>> {
     let LaunchStream { device, stream, captured } = launch_stream;
     let ordering_stream = if captured { &device.stream } else { stream };
@@ -288,7 +288,7 @@ fn encode(
 /// The first reason why a specialization is not taken.
 fn rejection_reason(call: KernelCall, entry: &Entry, launch_args: &LaunchArgs<'_>) -> String {
     if let Some(failed) = entry.specialization.guards.iter().find(|guard| !guard.holds(launch_args)) {
-        return failed.refutation(launch_args, call.kernel.params);
+        return failed.failure_text(launch_args, call.kernel.params);
     }
     if let Some(programs) = excess_programs(call.grid, entry.specialization) {
         return format!("it runs at most {MAX_PROGRAMS} programs, not {programs}");

@@ -204,7 +204,7 @@ impl<'a, const N: usize> Launch<'a, N> {
         match on {
             On::Cpu => cpu::trace(call),
             On::Cuda(device, stream) => {
-                let mut frame = cuda::Frame {
+                let mut frame = cuda::LaunchFrame {
                     kernel_args: &mut [KernelArg::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
                     uses: &mut [const { None }; N],
                     values: &mut [],
@@ -248,7 +248,7 @@ fn run<'g, const N: usize>(call: KernelCall, target: Target<'g>, args: &'g mut [
         On::Cpu => return cpu::launch(call, args, values.as_mut_slice()),
         On::Cuda(device, stream) => {
             let mut pointers = ArgStorage::<_, N>::filled(std::ptr::null_mut());
-            let mut frame = cuda::Frame {
+            let mut frame = cuda::LaunchFrame {
                 kernel_args: &mut [KernelArg::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
                 uses: &mut [const { None }; N],
                 values: values.as_mut_slice(),

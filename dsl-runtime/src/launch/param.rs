@@ -1,6 +1,7 @@
-//! What the parameters of a kernel take, as traits of their own: rustc's words about [`Into`] say nothing of kernels.
+//! Conversion traits of a kernel's parameters. They exist for their error messages: rustc's about [`Into`] say nothing of
+//! kernels.
 //!
-//! Each of them is what its `Into` is, whatever type that is implemented for.
+//! Each is implemented for every type that implements its `Into`.
 
 use crate::dtype::Element;
 use crate::slice::{Slice, SliceMut};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{amount, bracketed};
+use crate::error::{format_bytes, format_label};
 use crate::kernel::{Access, Param, Specialization};
 
 /// What a launch runs. Prints as one line, the one of `FUSE_TRACE=1`.
@@ -76,13 +76,13 @@ fn extents_text([x, y, z]: [u32; 3]) -> String {
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Trace { kernel, variant, device, code, grid, specialization } = self;
-        write!(f, "{kernel}{} on {device}, {code}: {} programs", bracketed(variant), extents_text(*grid))?;
+        write!(f, "{kernel}{} on {device}, {code}: {} programs", format_label(variant), extents_text(*grid))?;
         let Some(SpecializationTrace { entry, blocks, cluster, threads, shared_bytes, passed_over, narrow }) =
             specialization
         else {
             return Ok(());
         };
-        let shared = amount((*shared_bytes).into());
+        let shared = format_bytes((*shared_bytes).into());
         let clusters = if *cluster > 1 { format!(", {cluster} to a cluster") } else { String::new() };
         write!(
             f,

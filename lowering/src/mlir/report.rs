@@ -2,7 +2,7 @@
 //!
 //! A launch has one record, [`BYTES`] long and zeroed: host code gets its address, GPU code finds it in the module's
 //! global [`GLOBAL`]. The first of all failures is written there; all later ones find it taken. The record's fields are
-//! those of `dsl_runtime::report::Record`, at the same places. Behind the record that host code gets stands, at
+//! those of `dsl_runtime::report::FailureRecord`, at the same places. Behind the record that host code gets stands, at
 //! [`PRINT`], the address of the function that prints a [`LINE_WORDS`] and the values that follow.
 //!
 //! Code says where an operation stands by its line relative to the kernel's name, so that moving a kernel in its file

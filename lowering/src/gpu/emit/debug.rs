@@ -37,7 +37,7 @@ pub(super) fn declare_formats(module: &mut ModuleBuilder, func: &Func, entry: &s
     }
 }
 
-/// A line as `dsl_runtime::report` writes it on the CPU.
+/// A line as `dsl_runtime::device_print` writes it on the CPU.
 fn format(label: &str, rank: usize, dtypes: &[DType]) -> String {
     let mut line = label.replace('%', "%%") + ": program (%d, %d, %d)";
     if rank > 0 {
