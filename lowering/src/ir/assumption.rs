@@ -1,8 +1,8 @@
-//! What a kernel's author assumes of arguments with `tl::assume`: facts of one integer argument, or of the grid.
+//! What a kernel's author assumes of arguments with `tl::assume`: about one integer argument, or the grid.
 
 use super::guard::{Guard, Symbol, SymbolicSum};
 
-/// What is promised of an integer argument, by its position, or of the grid.
+/// What is assumed of an integer argument, by its position, or of the grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Assumption {
     /// It is a multiple of a power of two.
@@ -14,7 +14,7 @@ pub enum Assumption {
 }
 
 impl Assumption {
-    /// What the launcher checks.
+    /// The guard that the launcher checks.
     pub fn guard(&self) -> Guard {
         let constant =
             |value: i64| SymbolicSum { terms: if value == 0 { vec![] } else { vec![(value, vec![])] } };

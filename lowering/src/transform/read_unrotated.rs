@@ -1,9 +1,9 @@
-//! Tiles of rows that begin anywhere, read in whole vectors though their elements keep their order.
+//! Tiles of misaligned rows, read in whole vectors without rotation.
 //!
-//! Of a tile of several rows each begins at another distance from alignment, and no order of its numbers suits all of them
-//! (`analysis/rotate`). What a thread reads are then the two aligned vectors around its elements, of which it takes those that it
-//! needs (`mlir/gpu/memory/shifted`). A tile that is written keeps neighbours with neighbouring threads: each element is
-//! stored by itself, and threads far from each other would write to many lines at once.
+//! Each row of a tile of several rows has its own misalignment, and no rotation suits all of them
+//! ([`crate::transform::rotate_rows`]). A thread then loads the two aligned vectors around its elements, and selects those that it
+//! needs (`gpu/emit/memory/shifted`). A tile that is written keeps contiguous elements in adjacent threads: each element is
+//! stored by itself, and threads far from each other would write to many cache lines at once.
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::repeated_access::repeated;
@@ -12,21 +12,21 @@ use crate::ops::{CacheModifier, Effect, Kind, Load, MemAccess, Shift, VectorStar
 use crate::support::dtype::DType;
 use crate::support::limits::{MAX_ACCESS_BYTES, MIN_ASYNC_COPY_BYTES};
 
-/// Marks such loads, after `split`, in a function that writes no tiles of several axes.
+/// Marks such loads, after index legalization, in a function that writes no tiles of several axes.
 pub fn read_unrotated(func: &mut Func, assumptions: &LaunchAssumptions) {
-    let mut suits = true;
+    let mut applies = true;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let is_matrix = operation.place().is_some_and(|place| is_matrix(func, place));
-        suits &= operation.effect() != Effect::Write || !is_matrix;
+        applies &= operation.effect() != Effect::Write || !is_matrix;
     });
-    if !suits {
+    if !applies {
         return;
     }
     let axes = AxisInfoMap::analyze(func, assumptions);
     let mut found = vec![];
-    // A loop makes the masks and distances of single elements once, and then loads each by one instruction: where its rows lie would
-    // have to be asked in each iteration.
+    // A loop hoists the masks and offsets of single elements, and loads each by one instruction: the misalignment of its rows
+    // would have to be computed in each iteration.
     let repeated = repeated(func);
     func.body.walk(&mut |op| {
         found.extend(shift(func, &axes, op).filter(|(place, _)| !repeated.contains(place)));
@@ -46,7 +46,7 @@ fn is_matrix(func: &Func, place: &MemAccess) -> bool {
     func.ty(place.offset).shape.iter().filter(|extent| **extent > 1).count() > 1
 }
 
-/// How a load is read around its elements, if it is of such rows.
+/// The shift of a load, if it is of such rows.
 fn shift(func: &Func, axes: &AxisInfoMap, op: &Op) -> Option<(MemAccess, Shift)> {
     let Kind::Load(Load { place, cache, .. }) = &op.kind else { return None };
     if cache.level == CacheModifier::Volatile || place.shift.is_some() || !is_matrix(func, place) {
@@ -60,13 +60,13 @@ fn shift(func: &Func, axes: &AxisInfoMap, op: &Op) -> Option<(MemAccess, Shift)>
     let axis = (0..shape.rank()).max_by_key(|&axis| offset.axes[axis].contiguity)?;
     let bytes = func.slice(place.param).0.bytes();
     let elements = MAX_ACCESS_BYTES / bytes;
-    let neighbours =
+    let is_contiguous =
         offset.axes[axis].contiguity >= u64::from(elements) && shape[axis].is_multiple_of(elements);
-    // Wider elements fill lines one by one as well, and loops copy them ahead.
-    if !neighbours || bytes >= MIN_ASYNC_COPY_BYTES {
+    // Wider elements fill cache lines one by one as well, and loops prefetch them.
+    if !is_contiguous || bytes >= MIN_ASYNC_COPY_BYTES {
         return None;
     }
-    // Which elements take part is asked where the masks are made.
+    // The masks are evaluated where they are defined.
     let shift =
         Shift { elements, limit: elements, start: VectorStart::Unrotated, interval: false, one_sided: false };
     Some((*place, shift))

@@ -1,5 +1,5 @@
-//! Loops over a row in pieces, where one piece is the row: written for any length, and launched for a length that a piece has room
-//! for. Each is a turn of straight code then, and what several loops read alike is read once.
+//! Loops over the chunks of a row, specialized for rows of one chunk. Each loop becomes straight-line code for its single
+//! iteration, and equal loads of several loops are merged.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,54 +9,54 @@ use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ir::{Func, Op, Rewriter, Value, substitute_in};
 use crate::ops::{For, Kind};
 
-/// The function with loops that make one turn under the facts given as straight code; `None` where that saves no load.
+/// The function with loops of trip count 1 unrolled, and the guards under which they have it; `None` where that saves no load.
 pub fn single_iteration(func: &Func) -> Option<(Func, Vec<Guard>)> {
     let polynomials = Polynomials::analyze(func);
-    let (mut variables, mut facts) = (HashSet::new(), vec![]);
+    let (mut variables, mut guards) = (HashSet::new(), vec![]);
     func.body.walk(&mut |op| {
         if let Kind::For(op) = &op.kind
-            && let Some(own) = if_one_turn(op, &polynomials)
+            && let Some(own) = guards_of_single_iteration(op, &polynomials)
         {
             variables.insert(op.body.args[0]);
-            facts.extend(own.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
+            guards.extend(own.into_iter().filter(|guard| !guards.contains(guard)).collect::<Vec<_>>());
         }
     });
     if variables.is_empty() {
         return None;
     }
-    let mut straight = func.clone();
-    Rewriter::default().run(&mut straight, &mut |rewriter, builder, mut op| {
-        if let Kind::For(turn) = &mut op.kind
-            && variables.contains(&turn.body.args[0])
+    let mut unrolled = func.clone();
+    Rewriter::default().run(&mut unrolled, &mut |rewriter, builder, mut op| {
+        if let Kind::For(looped) = &mut op.kind
+            && variables.contains(&looped.body.args[0])
         {
-            for inner in body_of(turn) {
+            for inner in first_iteration(looped) {
                 builder.append(inner);
             }
-            for (&result, &value) in op.results.iter().zip(&turn.body.yields) {
+            for (&result, &value) in op.results.iter().zip(&looped.body.yields) {
                 rewriter.replace(result, value);
             }
             return;
         }
         builder.append(op);
     });
-    ir::cse_and_dce(&mut straight);
-    (loads(&straight) < loads(func)).then_some((straight, facts))
+    ir::cse_and_dce(&mut unrolled);
+    (loads(&unrolled) < loads(func)).then_some((unrolled, guards))
 }
 
-/// The operations of a loop's first turn; what it yields are the loop's results.
-fn body_of(turn: &mut For) -> Vec<Op> {
-    let starts = std::iter::once(turn.low).chain(turn.inits.iter().copied());
-    let starts: HashMap<Value, Value> = turn.body.args.drain(..).zip(starts).collect();
-    substitute_in(&mut turn.body, &|value| starts.get(&value).copied().unwrap_or(value));
-    std::mem::take(&mut turn.body.ops)
+/// The operations of a loop's first iteration; its yields are the loop's results.
+fn first_iteration(looped: &mut For) -> Vec<Op> {
+    let starts = std::iter::once(looped.low).chain(looped.inits.iter().copied());
+    let starts: HashMap<Value, Value> = looped.body.args.drain(..).zip(starts).collect();
+    substitute_in(&mut looped.body, &|value| starts.get(&value).copied().unwrap_or(value));
+    std::mem::take(&mut looped.body.ops)
 }
 
-/// The facts under which a loop from a number up to an argument makes one turn, for steps of more than 1.
-fn if_one_turn(op: &For, polynomials: &Polynomials) -> Option<Vec<Guard>> {
-    let number = |value: Value| polynomials.get(value).as_constant();
-    let (low, step) = (number(op.low)?, number(op.step)?);
+/// The guards under which a loop from a constant up to an argument has trip count 1, for steps above 1.
+fn guards_of_single_iteration(op: &For, polynomials: &Polynomials) -> Option<Vec<Guard>> {
+    let constant_of = |value: Value| polynomials.get(value).as_constant();
+    let (low, step) = (constant_of(op.low)?, constant_of(op.step)?);
     let high = polynomials.get(op.high);
-    let Some(Atom::Known(Symbol::Scalar(scalar))) = single(&high) else { return None };
+    let Some(Atom::Known(Symbol::Scalar(scalar))) = as_atom(&high) else { return None };
     if op.closed || step <= 1 {
         return None;
     }
@@ -72,7 +72,7 @@ fn if_one_turn(op: &For, polynomials: &Polynomials) -> Option<Vec<Guard>> {
 }
 
 /// The atom that a polynomial is.
-fn single(value: &Polynomial) -> Option<Atom> {
+fn as_atom(value: &Polynomial) -> Option<Atom> {
     let mut terms = value.terms();
     let (&[atom], 1) = terms.next()? else { return None };
     terms.next().is_none().then_some(atom)

@@ -1,8 +1,9 @@
-//! Iterations in which a mask holds everywhere.
+//! Full tiles: iterations in which a mask is true everywhere.
 //!
-//! A loop of products that selects by a comparison of positions, `select(rows >= start + cols, scores, -inf)`, needs that on the
-//! diagonal alone. The selection becomes a branch on the farthest positions, one comparison of scalars, of which the loop's emitter
-//! makes iterations without one (`mlir/gpu/quiet`). Loops without a product are bound by memory, and gain nothing by it.
+//! A dot loop that masks scores by a comparison of positions, `select(rows >= start + cols, scores, -inf)`, needs that on the
+//! diagonal alone. The select varies under a branch on the extreme positions, one comparison of scalars; the emitter splits the
+//! iterations by it into a main loop without the branch and the rest (`gpu/emit/iteration_split`). Loops without a dot are bound by
+//! memory, and gain nothing by it.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -13,16 +14,16 @@ use crate::ops::scalar::{ArithKind, Scalar, binary, row};
 use crate::ops::{Arange, Broadcast, Cast, Constant, ConstantValue, ExpandDims, For, If, Kind, Splat};
 use crate::support::dtype::DType;
 
-/// Puts selections that change nothing in most iterations under a branch.
+/// Moves selects that change nothing in most iterations under a branch.
 pub fn split_full_tiles(func: &mut Func) {
     let mut found: HashMap<Value, Rc<EnclosingLoop>> = HashMap::new();
     func.body.walk(&mut |op| {
         if let Kind::For(For { body, .. }) = &op.kind
             && body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)))
         {
-            let iteration = Rc::new(EnclosingLoop { variable: body.args[0], defined: body.defined() });
-            let selects = body.ops.iter().filter(|op| is_selection(op));
-            found.extend(selects.map(|op| (op.results[0], iteration.clone())));
+            let enclosing = Rc::new(EnclosingLoop { variable: body.args[0], defined: body.defined() });
+            let selects = body.ops.iter().filter(|op| is_select(op));
+            found.extend(selects.map(|op| (op.results[0], enclosing.clone())));
         }
     });
     if found.is_empty() {
@@ -31,10 +32,10 @@ pub fn split_full_tiles(func: &mut Func) {
     let definitions = func.cloned_definitions();
     let mut changed = false;
     Rewriter::default().run(func, &mut |_, builder, op| {
-        let iteration = op.results.first().and_then(|result| found.get(result));
-        let kind = iteration.and_then(|iteration| {
+        let enclosing = op.results.first().and_then(|result| found.get(result));
+        let kind = enclosing.and_then(|enclosing| {
             let mark = builder.mark();
-            let kind = FullTileSplit { builder, definitions: &definitions, iteration }.branch(&op);
+            let kind = FullTileSplit { builder, definitions: &definitions, enclosing }.branch(&op);
             if kind.is_none() {
                 builder.rewind(mark);
             }
@@ -51,24 +52,24 @@ pub fn split_full_tiles(func: &mut Func) {
     }
 }
 
-/// The loop that a selection stands in.
+/// The loop that contains a select.
 struct EnclosingLoop {
     variable: Value,
     /// What the body defines.
     defined: HashSet<Value>,
 }
 
-fn is_selection(op: &Op) -> bool {
+fn is_select(op: &Op) -> bool {
     matches!(&op.kind, Kind::Scalar(scalar) if scalar.op.algebra == ArithKind::Select)
 }
 
 struct FullTileSplit<'b, 'f> {
     builder: &'b mut FuncBuilder<'f>,
     definitions: &'b HashMap<Value, Op>,
-    iteration: &'b EnclosingLoop,
+    enclosing: &'b EnclosingLoop,
 }
 
-/// An end of what a tile's elements are.
+/// An end of the range of a tile's elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RangeEnd {
     Least,
@@ -84,15 +85,15 @@ impl RangeEnd {
     }
 }
 
-/// A scalar of 64 bits, and whether the loop's variable is one of its terms.
+/// A scalar of 64 bits, and whether it depends on the loop's variable.
 #[derive(Clone, Copy)]
 struct Scalar64 {
     value: Value,
-    moves: bool,
+    varies: bool,
 }
 
 impl FullTileSplit<'_, '_> {
-    /// The selection under a branch, if it is one between what is computed and a number.
+    /// The select under a branch, if it chooses between a computed tile and a constant.
     fn branch(&mut self, op: &Op) -> Option<Kind> {
         let Kind::Scalar(scalar) = &op.kind else { return None };
         let ty = self.builder.func.ty(op.results[0]).clone();
@@ -100,19 +101,19 @@ impl FullTileSplit<'_, '_> {
             return None;
         }
         let &[condition, one, other] = &scalar.args[..] else { return None };
-        let (kept, holds) = match (self.is_number(one), self.is_number(other)) {
+        let (kept, holds) = match (self.is_constant(one), self.is_constant(other)) {
             (false, true) => (one, true),
             (true, false) => (other, false),
             _ => return None,
         };
-        let mut moves = false;
-        let partial = self.partial(condition, holds, &mut moves)?;
-        if !moves {
+        let mut varies = false;
+        let partial = self.partial(condition, holds, &mut varies)?;
+        if !varies {
             return None;
         }
         self.builder.begin_with(vec![]);
         let mut copies = HashMap::new();
-        let condition = self.copy(condition, &mut copies);
+        let condition = self.rematerialize(condition, &mut copies);
         let args = vec![condition, one, other];
         let selected = self.builder.one(Scalar { args, ..scalar.clone() }, ty);
         let then = self.builder.end(vec![selected]);
@@ -124,13 +125,13 @@ impl FullTileSplit<'_, '_> {
         self.definitions.get(&value).map(|op| &op.kind)
     }
 
-    fn is_number(&self, value: Value) -> bool {
+    fn is_constant(&self, value: Value) -> bool {
         let Some(Kind::Splat(splat)) = self.kind(value) else { return false };
         matches!(self.kind(splat.value), Some(Kind::Constant(_)))
     }
 
-    /// What a tile of conditions is made of, again where the branch needs it.
-    fn copy(&mut self, value: Value, copies: &mut HashMap<Value, Value>) -> Value {
+    /// Rematerializes a tile of conditions in the branch.
+    fn rematerialize(&mut self, value: Value, copies: &mut HashMap<Value, Value>) -> Value {
         if let Some(&copy) = copies.get(&value) {
             return copy;
         }
@@ -151,32 +152,32 @@ impl FullTileSplit<'_, '_> {
         let mut kind = op.kind.clone();
         let operands: HashSet<Value> = kind.operation().operands().into_iter().collect();
         let copied: HashMap<Value, Value> =
-            operands.into_iter().map(|operand| (operand, self.copy(operand, copies))).collect();
+            operands.into_iter().map(|operand| (operand, self.rematerialize(operand, copies))).collect();
         kind.operation_mut().map(&mut |operand| copied.get(&operand).copied().unwrap_or(operand));
         let copy = self.builder.one(kind, ty);
         copies.insert(value, copy);
         copy
     }
 
-    /// A condition that holds in every iteration in which a tile of conditions is not `holds` everywhere.
-    fn partial(&mut self, condition: Value, holds: bool, moves: &mut bool) -> Option<Value> {
+    /// A scalar condition that is true in every iteration in which a tile of conditions is not `holds` everywhere.
+    fn partial(&mut self, condition: Value, holds: bool, varies: &mut bool) -> Option<Value> {
         let kind = self.kind(condition)?.clone();
         if let Kind::Broadcast(Broadcast { value }) | Kind::ExpandDims(ExpandDims { value, .. }) = kind {
-            return self.partial(value, holds, moves);
+            return self.partial(value, holds, varies);
         }
         let Kind::Scalar(scalar) = kind else { return None };
         let flag = Type::scalar(DType::Bool);
         match (scalar.op.algebra, &scalar.args[..]) {
             (ArithKind::And, &[one, other]) if holds => {
-                let (one, other) = (self.partial(one, holds, moves)?, self.partial(other, holds, moves)?);
+                let (one, other) = (self.partial(one, holds, varies)?, self.partial(other, holds, varies)?);
                 Some(self.builder.one(Scalar::new(row("or")?, vec![one, other]), flag))
             }
             (ArithKind::Or, &[one, other]) if !holds => {
-                let (one, other) = (self.partial(one, holds, moves)?, self.partial(other, holds, moves)?);
+                let (one, other) = (self.partial(one, holds, varies)?, self.partial(other, holds, varies)?);
                 Some(self.builder.one(Scalar::new(row("or")?, vec![one, other]), flag))
             }
             (ArithKind::Compare(comparison), &[left, right]) => {
-                // As `low < high` or `low <= high`; where it must not hold, the other way around.
+                // As `low < high` or `low <= high`; negated where it must not hold.
                 let (low, high, strict) = match (comparison, holds) {
                     (BinaryOp::Lt, true) | (BinaryOp::Ge, false) => (left, right, true),
                     (BinaryOp::Le, true) | (BinaryOp::Gt, false) => (left, right, false),
@@ -186,10 +187,10 @@ impl FullTileSplit<'_, '_> {
                 };
                 let low = self.end(low, RangeEnd::Most, true)?;
                 let high = self.end(high, RangeEnd::Least, true)?;
-                if low.moves && high.moves {
+                if low.varies && high.varies {
                     return None;
                 }
-                *moves |= low.moves || high.moves;
+                *varies |= low.varies || high.varies;
                 let fails = if strict { BinaryOp::Ge } else { BinaryOp::Gt };
                 Some(self.builder.one(Scalar::new(binary(fails), vec![low.value, high.value]), flag))
             }
@@ -197,7 +198,7 @@ impl FullTileSplit<'_, '_> {
         }
     }
 
-    /// An end of the elements of a signed integer, computed so that nothing wraps; `may_multiply` where no product has been made of it.
+    /// An end of the range of a signed integer tile, computed so that nothing wraps; `may_multiply` while no product contains it.
     fn end(&mut self, value: Value, end: RangeEnd, may_multiply: bool) -> Option<Scalar64> {
         let wide = Type::scalar(DType::I64);
         let ty = self.builder.func.ty(value).clone();
@@ -207,14 +208,14 @@ impl FullTileSplit<'_, '_> {
         let combined = |this: &mut Self, name: &str, one: Scalar64, other: Scalar64| {
             let scalar = Scalar::new(row(name)?, vec![one.value, other.value]);
             let value = this.builder.one(scalar, wide.clone());
-            Some(Scalar64 { value, moves: one.moves || other.moves })
+            Some(Scalar64 { value, varies: one.varies || other.varies })
         };
         let kind = self.kind(value).cloned();
         if let Some(Kind::Arange(Arange { start })) = kind {
             let last = i128::from(ty.shape.elements()) - 1;
-            let number = i128::from(start) + if end == RangeEnd::Most { last } else { 0 };
-            let value = self.builder.one(Constant { value: ConstantValue::Int(number) }, wide);
-            return Some(Scalar64 { value, moves: false });
+            let constant = i128::from(start) + if end == RangeEnd::Most { last } else { 0 };
+            let value = self.builder.one(Constant { value: ConstantValue::Int(constant) }, wide);
+            return Some(Scalar64 { value, varies: false });
         }
         if let Some(
             Kind::Splat(Splat { value })
@@ -229,27 +230,27 @@ impl FullTileSplit<'_, '_> {
         {
             return self.end(inner, end, may_multiply);
         }
-        let Some(Kind::Scalar(Scalar { op, args, .. })) = kind else { return self.own(value, &ty) };
+        let Some(Kind::Scalar(Scalar { op, args, .. })) = kind else { return self.leaf(value, &ty) };
         match (op.algebra, &args[..]) {
             (ArithKind::Add, &[one, other]) => {
                 let one = self.end(one, end, may_multiply)?;
                 let other = self.end(other, end, may_multiply)?;
-                (!(one.moves && other.moves)).then_some(())?;
+                (!(one.varies && other.varies)).then_some(())?;
                 combined(self, "add", one, other)
             }
             (ArithKind::Sub, &[one, other]) => {
                 let one = self.end(one, end, may_multiply)?;
                 let other = self.end(other, end.other(), may_multiply)?;
-                (!other.moves).then_some(())?;
+                (!other.varies).then_some(())?;
                 combined(self, "sub", one, other)
             }
             (ArithKind::Mul, &[one, other]) if ty.is_scalar() && may_multiply => {
                 let one = self.end(one, end, false)?;
                 let other = self.end(other, end, false)?;
-                (!(one.moves || other.moves)).then_some(())?;
+                (!(one.varies || other.varies)).then_some(())?;
                 combined(self, "mul", one, other)
             }
-            _ => self.own(value, &ty),
+            _ => self.leaf(value, &ty),
         }
     }
 
@@ -258,17 +259,17 @@ impl FullTileSplit<'_, '_> {
         from.is_integer() && from.is_signed() && to.bytes() >= from.bytes()
     }
 
-    /// A scalar as it is, if it is the variable or the same in all iterations, of 32 bits: its sums and products with a few others have
-    /// room in 64.
-    fn own(&mut self, value: Value, ty: &Type) -> Option<Scalar64> {
+    /// A scalar itself, if it is the loop's variable or loop-invariant, of 32 bits: its sums and products with a few others fit
+    /// in 64.
+    fn leaf(&mut self, value: Value, ty: &Type) -> Option<Scalar64> {
         if !ty.is_scalar() || ty.dtype.bytes() > DType::I32.bytes() {
             return None;
         }
-        let moves = value == self.iteration.variable;
-        if !moves && self.iteration.defined.contains(&value) {
+        let varies = value == self.enclosing.variable;
+        if !varies && self.enclosing.defined.contains(&value) {
             return None;
         }
         let value = self.builder.one(Cast { value }, Type::scalar(DType::I64));
-        Some(Scalar64 { value, moves })
+        Some(Scalar64 { value, varies })
     }
 }

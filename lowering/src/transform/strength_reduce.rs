@@ -1,7 +1,7 @@
-//! Induction variables: offsets that a loop carries and moves on by the same amount each iteration, `ptr += BLOCK * stride`.
+//! Induction variables: offsets that a loop carries and increments by an invariant, `ptr += BLOCK * stride`.
 //!
-//! They become their start and a multiple of the loop's variable. Bounds follow from that, and the places of later iterations can
-//! be computed ahead.
+//! They become their start plus a multiple of the loop's variable. Bounds follow from that, and a software pipeline can compute
+//! the offsets of later iterations.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,25 +11,25 @@ use crate::ops::scalar::{ArithKind, Scalar, binary};
 use crate::ops::{Cast, Constant, ConstantValue, Effect, For, Kind, Splat};
 use crate::support::dtype::DType;
 
-/// Replaces the induction variables that addresses and masks are made of.
+/// Replaces the induction variables that addresses and masks are computed from.
 pub fn strength_reduce(func: &mut Func) {
-    let mut numbers = HashMap::new();
+    let mut constants = HashMap::new();
     let mut used = HashSet::new();
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         used.extend(operation.operands());
         used.extend(operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
-        if let Kind::Constant(Constant { value: ConstantValue::Int(number) }) = op.kind {
-            numbers.insert(op.results[0], number);
+        if let Kind::Constant(Constant { value: ConstantValue::Int(constant) }) = op.kind {
+            constants.insert(op.results[0], constant);
         }
     });
     let addresses = addresses(func);
     let mut body = std::mem::take(&mut func.body);
-    InductionRewriter { func, numbers, used, addresses }.block(&mut body);
+    InductionRewriter { func, constants, used, addresses }.block(&mut body);
     func.body = body;
 }
 
-/// What offsets and masks are computed from.
+/// The values that offsets and masks are computed from.
 fn addresses(func: &Func) -> HashSet<Value> {
     let definitions = func.definitions();
     let mut todo: Vec<Value> = vec![];
@@ -50,14 +50,14 @@ fn addresses(func: &Func) -> HashSet<Value> {
 
 struct InductionRewriter<'f> {
     func: &'f mut Func,
-    /// Integers that are known at build.
-    numbers: HashMap<Value, i128>,
-    /// What is used at all.
+    /// Integer constants.
+    constants: HashMap<Value, i128>,
+    /// All used values.
     used: HashSet<Value>,
     addresses: HashSet<Value>,
 }
 
-/// What is added in an iteration, or taken off.
+/// What an iteration adds or subtracts.
 #[derive(Clone, Copy)]
 struct Increment {
     op: BinaryOp,
@@ -68,33 +68,32 @@ impl InductionRewriter<'_> {
     fn block(&mut self, block: &mut Block) {
         for op in &mut block.ops {
             if let Kind::For(body) = &mut op.kind {
-                self.carried(body, &mut op.results);
+                self.replace_carried(body, &mut op.results);
             }
             op.kind.operation_mut().blocks_mut().into_iter().for_each(|nested| self.block(nested));
         }
     }
 
-    /// Replaces what a loop carries, and carries no longer what nothing uses behind it.
-    fn carried(&mut self, body: &mut For, results: &mut Vec<Value>) {
-        let Some(&step) = self.numbers.get(&body.step).filter(|&&step| step > 0) else { return };
-        for number in (0..body.inits.len()).rev() {
-            let (arg, end) = (body.body.args[number + 1], body.body.yields[number]);
+    /// Replaces loop-carried induction variables, and drops those that nothing uses after the loop.
+    fn replace_carried(&mut self, body: &mut For, results: &mut Vec<Value>) {
+        let Some(&step) = self.constants.get(&body.step).filter(|&&step| step > 0) else { return };
+        for i in (0..body.inits.len()).rev() {
+            let (arg, end) = (body.body.args[i + 1], body.body.yields[i]);
             let integer = matches!(self.func.ty(arg).dtype, DType::I32 | DType::I64);
             if !integer || !self.addresses.contains(&arg) || end == arg {
                 continue;
             }
-            let Some(amounts) = amounts(&body.body, arg, end, MAX_AMOUNTS) else { continue };
-            let Some((value, built)) = self.start_and_multiple(body, body.inits[number], step, &amounts)
-            else {
+            let Some(increments) = increments(&body.body, arg, end, MAX_INCREMENTS) else { continue };
+            let Some((value, built)) = self.start_and_multiple(body, body.inits[i], step, &increments) else {
                 continue;
             };
             substitute_in(&mut body.body, &|old| if old == arg { value } else { old });
             body.body.ops.splice(0..0, built);
-            if !self.used.contains(&results[number]) {
-                results.remove(number);
-                body.inits.remove(number);
-                body.body.args.remove(number + 1);
-                body.body.yields.remove(number);
+            if !self.used.contains(&results[i]) {
+                results.remove(i);
+                body.inits.remove(i);
+                body.body.args.remove(i + 1);
+                body.body.yields.remove(i);
             }
         }
     }
@@ -105,7 +104,7 @@ impl InductionRewriter<'_> {
         body: &For,
         start: Value,
         step: i128,
-        amounts: &[Increment],
+        increments: &[Increment],
     ) -> Option<(Value, Vec<Op>)> {
         let Type { dtype, .. } = self.func.ty(start).clone();
         let variable = body.body.args[0];
@@ -115,21 +114,21 @@ impl InductionRewriter<'_> {
             _ => return None,
         };
         let defined = body.body.defined();
-        let numbers = &self.numbers;
+        let constants = &self.constants;
         let mut copier =
             Copier { func: self.func, block: &body.body, defined, built: vec![], copies: HashMap::new() };
         let mut as_offset = |value: Value| {
             if widens { copier.push(Cast { value }, Type::scalar(dtype)) } else { value }
         };
         let mut iteration = as_offset(variable);
-        if numbers.get(&body.low) != Some(&0) {
+        if constants.get(&body.low) != Some(&0) {
             let low = as_offset(body.low);
             iteration = copier.binary(BinaryOp::Sub, iteration, low);
         }
         let mut sum = start;
-        for &Increment { op, value } in amounts {
-            let distance = match copier.scalar_of(value).map(|amount| (amount, numbers.get(&amount))) {
-                // By each step of the variable, as far as steps are whole parts of it.
+        for &Increment { op, value } in increments {
+            let distance = match copier.scalar_of(value).map(|amount| (amount, constants.get(&amount))) {
+                // Per unit of the variable, where the step divides the increment.
                 Some((_, Some(&amount))) if amount % step == 0 => {
                     let each = copier
                         .push(Constant { value: ConstantValue::Int(amount / step) }, Type::scalar(dtype));
@@ -153,28 +152,28 @@ impl InductionRewriter<'_> {
     }
 }
 
-/// What is added to `arg` until it is `end`, in at most so many sums.
-fn amounts(block: &Block, arg: Value, end: Value, most: usize) -> Option<Vec<Increment>> {
+/// The increments from `arg` to `end`, at most so many.
+fn increments(block: &Block, arg: Value, end: Value, most: usize) -> Option<Vec<Increment>> {
     if end == arg {
         return Some(vec![]);
     }
     let most = most.checked_sub(1)?;
     let Some(Kind::Scalar(Scalar { op, args, .. })) = block.definition(end) else { return None };
-    let (op, sides) = match (op.algebra, &args[..]) {
+    let (op, operands) = match (op.algebra, &args[..]) {
         (ArithKind::Add, &[a, b]) => (BinaryOp::Add, vec![(a, b), (b, a)]),
         (ArithKind::Sub, &[a, b]) => (BinaryOp::Sub, vec![(a, b)]),
         _ => return None,
     };
-    sides.into_iter().find_map(|(rest, value)| {
-        let before = amounts(block, arg, rest, most)?;
+    operands.into_iter().find_map(|(rest, value)| {
+        let before = increments(block, arg, rest, most)?;
         Some([Increment { op, value }].into_iter().chain(before).collect())
     })
 }
 
-/// The most sums in an iteration.
-const MAX_AMOUNTS: usize = 4;
+/// The most increments in an iteration.
+const MAX_INCREMENTS: usize = 4;
 
-/// Builds what stands at the beginning of a loop's body, out of copies of what stands in it.
+/// Builds operations at the start of a loop's body out of copies of operations in it.
 struct Copier<'a> {
     func: &'a mut Func,
     block: &'a Block,
@@ -206,7 +205,7 @@ impl Copier<'_> {
         }
     }
 
-    /// The scalar that all elements of a value are, as far as the block says.
+    /// The scalar that a value is a splat of, as far as the block defines it.
     fn scalar_of(&self, value: Value) -> Option<Value> {
         if let Some(Kind::Splat(Splat { value })) = self.block.definition(value) {
             return Some(*value);
@@ -214,7 +213,7 @@ impl Copier<'_> {
         self.func.ty(value).is_scalar().then_some(value)
     }
 
-    /// A value that does not depend on the iteration, where nothing of the block has run yet.
+    /// A loop-invariant value, recomputed at the start of the block.
     fn copy(&mut self, value: Value) -> Option<Value> {
         if !self.defined.contains(&value) {
             return Some(value);

@@ -1,38 +1,38 @@
-//! Matrices of views that lie column by column: bodies for factors of products whose columns are contiguous.
+//! Column-major views: specializations for dot operands whose columns are contiguous.
 //!
-//! A view is read along its last axis, as if that one were contiguous. Of a matrix that is stored by columns the transpose is,
-//! so a body for it reads the transpose and exchanges the axes of what it has read: the same elements at the same places of
-//! the tile, by other accesses.
+//! A view is read along its last axis, as if that one were contiguous. For a column-major matrix that holds of the transpose,
+//! so a specialization reads the transpose and permutes the loaded tile: the same elements at the same coordinates of the
+//! tile, by other accesses.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::ir::{Func, Op, ParamId, Rewriter, Shape, Type, Value};
 use crate::ops::{Kind, LoadView, Permute, Reshape, ViewTile};
 
-/// The most views of which each may lie either way: each one doubles the bodies.
+/// The most views that may be row- or column-major: each one doubles the specializations.
 const MAX_VIEWS: usize = 2;
 
-/// The function for each other order of the factors of its products; none where these are more than a few views.
+/// The function for each other combination of row- and column-major dot operands; none where these are more than a few views.
 pub fn transpose_operands(func: &Func) -> Vec<Func> {
-    let views = factors(func);
+    let views = operand_views(func);
     if views.is_empty() || views.len() > MAX_VIEWS {
         return vec![];
     }
-    let chosen = |number: usize| {
-        let views = views.iter().enumerate().filter(move |(bit, _)| number >> bit & 1 == 1);
+    let subset = |bits: usize| {
+        let views = views.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
         views.map(|(_, &view)| view).collect::<Vec<ParamId>>()
     };
-    (1..1 << views.len()).map(|number| by_columns(func, &chosen(number))).collect()
+    (1..1 << views.len()).map(|bits| column_major(func, &subset(bits))).collect()
 }
 
-/// The views that are only read, in blocks of matrices that are multiplied.
-fn factors(func: &Func) -> Vec<ParamId> {
+/// The read-only views whose tiles are matrix operands of dots.
+fn operand_views(func: &Func) -> Vec<ParamId> {
     let definitions = func.definitions();
     let (mut found, mut others): (Vec<ParamId>, HashSet<ParamId>) = (vec![], HashSet::new());
     func.body.walk(&mut |op| {
         if let Kind::Dot(dot) = &op.kind {
             let blocks =
-                [dot.a, dot.b].into_iter().filter_map(|factor| view_block(func, &definitions, factor));
+                [dot.a, dot.b].into_iter().filter_map(|operand| view_block(func, &definitions, operand));
             for view in blocks.map(|(load, _)| load.window.memory) {
                 if !found.contains(&view) {
                     found.push(view);
@@ -48,13 +48,13 @@ fn factors(func: &Func) -> Vec<ParamId> {
     found
 }
 
-/// Whether a block has several elements along both of its last axes.
+/// Whether a tile has several elements along both of its last axes.
 fn is_matrix(extents: &Shape) -> bool {
     extents.rank() >= 2 && extents[extents.rank() - 2..].iter().all(|&extent| extent > 1)
 }
 
-/// The function with these views read by columns.
-fn by_columns(func: &Func, views: &[ParamId]) -> Func {
+/// The function with these views read as column-major.
+fn column_major(func: &Func, views: &[ParamId]) -> Func {
     let mut func = func.clone();
     for view in func.views.iter_mut().filter(|view| views.contains(&view.memory)) {
         let last = view.rank() - 1;
@@ -68,7 +68,7 @@ fn by_columns(func: &Func, views: &[ParamId]) -> Func {
             return builder.append(op);
         }
         let ViewTile { offsets, extents, .. } = &mut load.window;
-        let order = exchanged(extents.rank());
+        let order = swapped(extents.rank());
         let dtype = builder.func.ty(op.results[0]).dtype;
         *offsets = order.iter().map(|&axis| offsets[axis]).collect();
         *extents = Shape::new(order.iter().map(|&axis| extents[axis]).collect::<Vec<u32>>());
@@ -80,8 +80,8 @@ fn by_columns(func: &Func, views: &[ParamId]) -> Func {
     func
 }
 
-/// The axes with the last two exchanged.
-fn exchanged(rank: usize) -> Vec<usize> {
+/// The axes with the last two swapped.
+fn swapped(rank: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rank).collect();
     if let [.., row, column] = &mut order[..] {
         std::mem::swap(row, column);
@@ -89,7 +89,7 @@ fn exchanged(rank: usize) -> Vec<usize> {
     order
 }
 
-/// The block of a view that a matrix is, and whether it is its transpose: behind exchanges of the last two axes, and of axes of one
+/// The view load that a matrix comes from, and whether it is transposed: through swaps of the last two axes, and axes of one
 /// element added or dropped before these.
 pub fn view_block<'f>(
     func: &Func,
@@ -104,7 +104,7 @@ pub fn view_block<'f>(
         }
         if let Kind::Permute(Permute { value: inner, order }) = kind
             && shape.rank() >= 2
-            && *order == exchanged(shape.rank())
+            && *order == swapped(shape.rank())
         {
             (value, transposed) = (*inner, !transposed);
             continue;
