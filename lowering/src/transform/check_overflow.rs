@@ -1,14 +1,14 @@
 //! Integers that do not fit their type, reported by debug builds.
 //!
-//! The law of integers: an offset and both sides of a comparison are exact ([`crate::transform::legalize_index`]); anywhere else an integer has
+//! The law of integers: an offset and both operands of a comparison are exact ([`crate::transform::legalize_index`]); anywhere else an integer has
 //! the bits of its type, and what does not fit wraps. A release build wraps in silence, as Rust's does. In a debug build
 //! this pass adds an assertion for each `+`, `-`, `*` and sum that may leave its type.
 //!
-//! An element counts when its value is used, not when it is computed: a tile's elements behind the end of a row are masked
-//! off later, and may hold anything. So an overflow travels with its element, through arithmetic, selections and moves,
-//! and is asserted where the element is stored, reduced, carried by a loop, decides a branch or is part of an address.
+//! An element counts when its value is used, not when it is computed: a tile's elements after the end of a row are masked
+//! off later, and may have any value. So an overflow propagates with its element, through arithmetic, selects and moves, and is
+//! asserted where the element is stored, reduced, carried by a loop, decides a branch or is part of an address.
 //!
-//! Takes tile IR before offsets are split; gives it with assertions that only a debug build has.
+//! Takes tile IR before index legalization; returns it with assertions that only a debug build has.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ use crate::ops::{
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
-/// Overflows of different operations that an element is told apart by; later ones count as the first.
+/// The most origins that an element's overflows distinguish; later ones count as the first.
 const MAX_ORIGINS: usize = 4;
 
 /// Adds the assertions.
@@ -54,7 +54,7 @@ struct OverflowOrigin {
     loc: Loc,
 }
 
-/// The elements of a value that rest on an overflow: a tile or scalar of `bool` for each operation that may be the cause.
+/// The elements of a value that depend on an overflow: a tile or scalar of `bool` for each operation that may be the cause.
 #[derive(Clone, Copy, Default)]
 struct Overflows {
     by_origin: [Option<(usize, Value)>; MAX_ORIGINS],
@@ -73,7 +73,7 @@ impl Overflows {
 struct OverflowPass {
     ranges: HashMap<Value, (i128, i128)>,
     origins: Vec<OverflowOrigin>,
-    /// Of values as numbers of their types.
+    /// Of values that wrap in their types.
     typed: ScopedMap<Overflows>,
     /// Of values in offsets and comparisons, where arithmetic of `i32` is exact.
     exact: ScopedMap<Overflows>,
@@ -83,7 +83,7 @@ impl OverflowPass {
     fn op(&mut self, builder: &mut FuncBuilder, mut op: Op) {
         builder.loc = op.loc;
         self.used(builder, &op);
-        // How elements are combined is computed again and again, in no order that a report could name.
+        // Combine regions run many times, in no order that a report could name.
         if !op.kind.operation().isolated() {
             for block in op.kind.operation_mut().blocks_mut() {
                 let taken = std::mem::take(block);
@@ -111,7 +111,7 @@ impl OverflowPass {
         builder.end(block.yields)
     }
 
-    // ---- what rests on an overflow
+    // ---- elements that depend on an overflow
 
     fn typed(&self, builder: &FuncBuilder, value: Value) -> Overflows {
         self.typed.get(builder, value).unwrap_or_default()
@@ -145,10 +145,10 @@ impl OverflowPass {
                 }
                 (ArithKind::Select, &[condition, a, b]) => self.selected(builder, condition, [a, b]),
                 (ArithKind::And, &[a, b]) if ty.dtype == DType::Bool => {
-                    self.either_decides(builder, [a, b], true)
+                    self.short_circuit(builder, [a, b], true)
                 }
                 (ArithKind::Or, &[a, b]) if ty.dtype == DType::Bool => {
-                    self.either_decides(builder, [a, b], false)
+                    self.short_circuit(builder, [a, b], false)
                 }
                 _ => {
                     let mut all = vec![];
@@ -169,7 +169,7 @@ impl OverflowPass {
         }
     }
 
-    /// Of arithmetic that is exact in an offset; `None` where the number is one of its type there too.
+    /// Of arithmetic that is exact in an offset; `None` where it wraps there too.
     fn of_exact(&mut self, builder: &mut FuncBuilder, kind: &Kind, result: Value) -> Option<Overflows> {
         let ty = builder.func.ty(result).clone();
         if !is_index(&ty) {
@@ -196,7 +196,7 @@ impl OverflowPass {
         moves.then(|| self.passed_on(builder, kind, result, OverflowPass::exact))
     }
 
-    /// The only value that a range leaves.
+    /// The constant of a range with one value.
     fn constant(&self, value: Value) -> Option<i128> {
         self.ranges.get(&value).filter(|(low, high)| low == high).map(|&(low, _)| low)
     }
@@ -251,9 +251,9 @@ impl OverflowPass {
         joined
     }
 
-    /// An element of the side that the condition takes.
-    fn selected(&mut self, builder: &mut FuncBuilder, condition: Value, sides: [Value; 2]) -> Overflows {
-        let [a, b] = sides.map(|side| self.typed(builder, side));
+    /// Of a select: an element of the operand that the condition chooses.
+    fn selected(&mut self, builder: &mut FuncBuilder, condition: Value, arms: [Value; 2]) -> Overflows {
+        let [a, b] = arms.map(|arm| self.typed(builder, arm));
         let unless = (!b.is_empty()).then(|| row(builder, "not", &[condition]));
         let mut taken = |overflows: Overflows, when: Option<Value>| {
             let mut overflows = overflows;
@@ -266,21 +266,21 @@ impl OverflowPass {
         self.joined(builder, &all)
     }
 
-    /// A conjunction is false, and a disjunction true, whatever the other side is.
-    fn either_decides(
+    /// Short circuit: a conjunction is false, and a disjunction true, whatever the other operand is.
+    fn short_circuit(
         &mut self,
         builder: &mut FuncBuilder,
-        sides: [Value; 2],
+        operands: [Value; 2],
         conjunction: bool,
     ) -> Overflows {
         let mut all = vec![];
-        for (side, other) in [(sides[0], sides[1]), (sides[1], sides[0])] {
-            let mut own = self.typed(builder, side);
-            // The other side decides if it rests on no overflow itself.
+        for (operand, other) in [(operands[0], operands[1]), (operands[1], operands[0])] {
+            let mut own = self.typed(builder, operand);
+            // The other operand decides if it depends on no overflow itself.
             let decided = self.typed(builder, other).is_empty();
             for (_, elements) in own.by_origin.iter_mut().flatten().filter(|_| decided) {
-                let open = if conjunction { other } else { row(builder, "not", &[other]) };
-                *elements = row(builder, "and", &[*elements, open]);
+                let undecided = if conjunction { other } else { row(builder, "not", &[other]) };
+                *elements = row(builder, "and", &[*elements, undecided]);
             }
             all.push(own);
         }
@@ -332,10 +332,10 @@ impl OverflowPass {
         let elements = match (scalar.op.algebra, &scalar.args[..]) {
             (ArithKind::Neg, &[a]) => {
                 let a = stored(builder, a);
-                let least = number(builder, smallest, builder.func.ty(a).clone());
+                let least = constant(builder, smallest, builder.func.ty(a).clone());
                 row(builder, "eq", &[a, least])
             }
-            (algebra, &[a, b]) if ty.dtype.bytes() == 8 => leaves_64_bits(builder, algebra, [a, b, result]),
+            (arith, &[a, b]) if ty.dtype.bytes() == 8 => leaves_64_bits(builder, arith, [a, b, result]),
             (_, args) => {
                 let args: Vec<Value> = args.iter().map(|&arg| stored(builder, arg)).collect();
                 let args: Vec<Value> = args.into_iter().map(|arg| widened(builder, arg)).collect();
@@ -349,7 +349,7 @@ impl OverflowPass {
         Some(own)
     }
 
-    /// Of a sum of elements: the sum in 64 bits differs.
+    /// Of a reduction or scan by addition: its result in 64 bits differs.
     fn of_sum(
         &mut self,
         builder: &mut FuncBuilder,
@@ -358,13 +358,13 @@ impl OverflowPass {
         remade: &mut dyn FnMut(Combination) -> Kind,
     ) -> Overflows {
         let ty = builder.func.ty(result).clone();
-        let sums = combination.algebra() == Some(ArithKind::Add);
+        let is_sum = combination.algebra() == Some(ArithKind::Add);
         let [input] = combination.inputs[..] else { return Overflows::default() };
         let elements = builder.func.ty(input).shape.elements() as i128;
         let (low, high) = self.range(builder.func, input);
         let (smallest, largest) = ty.dtype.range();
         let fits = low.saturating_mul(elements) >= smallest && high.saturating_mul(elements) <= largest;
-        if !sums || !ty.dtype.is_integer() || ty.dtype.bytes() == 8 || fits {
+        if !is_sum || !ty.dtype.is_integer() || ty.dtype.bytes() == 8 || fits {
             return Overflows::default();
         }
         let wide = widened(builder, input);
@@ -384,11 +384,11 @@ impl OverflowPass {
 
     fn used(&mut self, builder: &mut FuncBuilder, op: &Op) {
         let operation = op.kind.operation();
-        if let Some(place) = operation.place() {
-            return self.used_in_memory(builder, op, *place);
+        if let Some(access) = operation.place() {
+            return self.used_in_memory(builder, op, *access);
         }
-        if let Some(window) = operation.window().cloned() {
-            return self.used_in_view(builder, op, &window);
+        if let Some(tile) = operation.window().cloned() {
+            return self.used_in_view(builder, op, &tile);
         }
         let passes_on = |&result: &Value| {
             operation.effect() == Effect::Pure
@@ -404,34 +404,33 @@ impl OverflowPass {
         }
     }
 
-    fn used_in_memory(&mut self, builder: &mut FuncBuilder, op: &Op, place: MemAccess) {
-        let offset = self.exact(builder, place.offset);
-        self.assert(builder, offset, place.mask);
-        if let Some(mask) = place.mask {
+    fn used_in_memory(&mut self, builder: &mut FuncBuilder, op: &Op, access: MemAccess) {
+        let offset = self.exact(builder, access.offset);
+        self.assert(builder, offset, access.mask);
+        if let Some(mask) = access.mask {
             let overflows = self.typed(builder, mask);
             self.assert(builder, overflows, None);
         }
         for value in op.kind.operation().operands() {
-            if value != place.offset && Some(value) != place.mask {
+            if value != access.offset && Some(value) != access.mask {
                 let overflows = self.typed(builder, value);
-                self.assert(builder, overflows, place.mask);
+                self.assert(builder, overflows, access.mask);
             }
         }
     }
 
     /// Elements outside of a view's shape are dropped.
-    fn used_in_view(&mut self, builder: &mut FuncBuilder, op: &Op, window: &ViewTile) {
-        for &offset in &window.offsets {
+    fn used_in_view(&mut self, builder: &mut FuncBuilder, op: &Op, tile: &ViewTile) {
+        for &offset in &tile.offsets {
             let overflows = self.exact(builder, offset);
             self.assert(builder, overflows, None);
         }
-        let values =
-            op.kind.operation().operands().into_iter().filter(|value| !window.offsets.contains(value));
+        let values = op.kind.operation().operands().into_iter().filter(|value| !tile.offsets.contains(value));
         let overflows: Vec<Overflows> = values.map(|value| self.typed(builder, value)).collect();
         if overflows.iter().all(Overflows::is_empty) {
             return;
         }
-        let inside = inside(builder, window);
+        let inside = inside(builder, tile);
         for overflows in overflows {
             self.assert(builder, overflows, Some(inside));
         }
@@ -479,8 +478,8 @@ fn row(builder: &mut FuncBuilder, name: &str, args: &[Value]) -> Value {
     builder.one(Scalar::new(op, args.to_vec()), ty)
 }
 
-/// An integer, as a tile of a type.
-fn number(builder: &mut FuncBuilder, value: i128, ty: Type) -> Value {
+/// An integer constant, as a tile of a type.
+fn constant(builder: &mut FuncBuilder, value: i128, ty: Type) -> Value {
     let scalar = builder.one(Constant { value: ConstantValue::Int(value) }, Type::scalar(ty.dtype));
     if ty.is_scalar() { scalar } else { builder.one(Splat { value: scalar }, ty) }
 }
@@ -491,7 +490,7 @@ fn widened(builder: &mut FuncBuilder, value: Value) -> Value {
     if ty.dtype == DType::I64 { value } else { builder.one(Cast { value }, ty.with(DType::I64)) }
 }
 
-/// The number that a store would write: a comparison takes arithmetic that does not fit for what it would be.
+/// The wrapped value that a store would write: a comparison would use the exact one.
 fn stored(builder: &mut FuncBuilder, value: Value) -> Value {
     let ty = builder.func.ty(value).clone();
     if is_index(&ty) { builder.one(Bitcast { value }, ty) } else { value }
@@ -504,28 +503,28 @@ fn differs(builder: &mut FuncBuilder, exact: Value, result: Value) -> Value {
 }
 
 /// Where a sum, difference or product of 64-bit integers leaves them.
-fn leaves_64_bits(builder: &mut FuncBuilder, algebra: ArithKind, [a, b, result]: [Value; 3]) -> Value {
+fn leaves_64_bits(builder: &mut FuncBuilder, arith: ArithKind, [a, b, result]: [Value; 3]) -> Value {
     let ty = builder.func.ty(result).clone();
     let [a, b, result] = [a, b, result].map(|value| stored(builder, value));
-    let zero = number(builder, 0, ty.clone());
+    let zero = constant(builder, 0, ty.clone());
     let signs = |builder: &mut FuncBuilder, [x, y, z, w]: [Value; 4]| {
         let (first, second) = (row(builder, "xor", &[x, y]), row(builder, "xor", &[z, w]));
         let both = row(builder, "and", &[first, second]);
         row(builder, "lt", &[both, zero])
     };
-    match (algebra, ty.dtype.is_signed()) {
+    match (arith, ty.dtype.is_signed()) {
         (ArithKind::Add, true) => signs(builder, [a, result, b, result]),
         (ArithKind::Add, false) => row(builder, "lt", &[result, a]),
         (ArithKind::Sub, true) => signs(builder, [a, b, a, result]),
         (ArithKind::Sub, false) => row(builder, "lt", &[a, b]),
         (_, signed) => {
-            // What divides by `a` gives `b` again, but for -1 times the smallest, which wraps both ways.
+            // The product divided by `a` is `b` again, but for -1 times the smallest, which wraps both ways.
             let divides = row(builder, "ne", &[a, zero]);
             let quotient = row(builder, "div", &[result, a]);
             let other = row(builder, "ne", &[quotient, b]);
             let other = if signed {
                 let (minus_one, least) =
-                    (number(builder, -1, ty.clone()), number(builder, ty.dtype.range().0, ty));
+                    (constant(builder, -1, ty.clone()), constant(builder, ty.dtype.range().0, ty));
                 let negates = row(builder, "eq", &[a, minus_one]);
                 let smallest = row(builder, "eq", &[b, least]);
                 let wraps = row(builder, "and", &[negates, smallest]);
@@ -538,12 +537,12 @@ fn leaves_64_bits(builder: &mut FuncBuilder, algebra: ArithKind, [a, b, result]:
     }
 }
 
-/// Which elements of a block lie inside its view.
-fn inside(builder: &mut FuncBuilder, window: &ViewTile) -> Value {
-    let extents = window.extents.clone();
-    let shape = builder.func.view(window.memory).expect("a window is one of a view").shape.clone();
+/// Which elements of a tile are inside its view.
+fn inside(builder: &mut FuncBuilder, tile: &ViewTile) -> Value {
+    let extents = tile.extents.clone();
+    let shape = builder.func.view(tile.memory).expect("a view tile has a view").shape.clone();
     let mut inside = None;
-    for (axis, (&offset, &length)) in window.offsets.iter().zip(&shape).enumerate() {
+    for (axis, (&offset, &length)) in tile.offsets.iter().zip(&shape).enumerate() {
         let extent = extents[axis];
         let row_type = Type::tile(DType::I64, Shape::new([extent]));
         let steps = builder.one(Arange { start: 0 }, row_type.with(DType::I32));
@@ -551,7 +550,7 @@ fn inside(builder: &mut FuncBuilder, window: &ViewTile) -> Value {
         let first = widened(builder, offset);
         let [first, length] = [first, length].map(|value| builder.one(Splat { value }, row_type.clone()));
         let index = row(builder, "add", &[first, steps]);
-        let zero = number(builder, 0, row_type);
+        let zero = constant(builder, 0, row_type);
         let (above, below) = (row(builder, "ge", &[index, zero]), row(builder, "lt", &[index, length]));
         let along = row(builder, "and", &[above, below]);
         let along = over_axis(builder, along, axis, &extents);
@@ -563,7 +562,7 @@ fn inside(builder: &mut FuncBuilder, window: &ViewTile) -> Value {
     inside.expect("a view has an axis")
 }
 
-/// A row as a tile in which it runs along one axis.
+/// A row broadcast to a tile along one axis.
 fn over_axis(builder: &mut FuncBuilder, row: Value, axis: usize, extents: &Shape) -> Value {
     let (mut value, mut ty) = (row, builder.func.ty(row).clone());
     for other in (0..extents.rank()).filter(|&other| other != axis) {

@@ -1,4 +1,15 @@
 //! Passes over tile IR that need no layout: they serve the GPU and the CPU alike.
+//!
+//! - [`legalize_index`]: offsets and comparisons that cannot overflow; view tiles become accesses of elements.
+//! - [`check_overflow`]: assertions of debug builds for integers that wrap.
+//! - [`strength_reduce`]: induction variables as multiples of the loop's variable.
+//! - [`contract_floats`]: `exp` to `exp2`, division to multiplication, fma.
+//! - [`defer_scale`]: scales of scores after their maximum.
+//! - [`split_full_tiles`]: selects under a branch, where iterations of full tiles do without them.
+//! - [`single_iteration`]: loops of trip count 1 as straight-line code.
+//! - [`transpose_operands`]: column-major dot operands.
+//! - [`unit_stride`]: arguments that a specialization takes for 1.
+//! - [`rotate_rows`], [`read_unrotated`]: whole vectors of misaligned rows.
 
 pub mod check_overflow;
 pub mod contract_floats;

@@ -1,13 +1,13 @@
-//! Rows that begin anywhere, read and written in whole vectors.
+//! Misaligned rows, read and written in whole vectors.
 //!
-//! A row of odd length begins between two aligned vectors, and no vector of its elements is aligned. Which thread has which
-//! element matters to nobody, though, where a function treats all elements of a tile alike: lanewise operations, reductions,
-//! accesses that compute their own addresses. Such a tile is *rotated* (`ops/rotate`): a thread's vector begins at a multiple of its
-//! length. Where the tile is the whole row, the two vectors at the row's ends are the last ones of the tile, and no mask cuts any
-//! other. Where rows are read in pieces, pieces take turns and are all rotated alike: of each the first vector is split, and the last
-//! one's mask may cut another. Those are moved element by element; all others are moved whole (`mlir/gpu/memory/shifted`).
+//! A row of odd length starts between two aligned vectors, and no vector of its elements is aligned. The order of a tile's
+//! elements is free, though, where a function treats all of them alike: lanewise operations, reductions, accesses that compute
+//! their own addresses. Such a tile is *rotated* (`ops/rotate`): a thread's vector starts at a multiple of its length. Where the
+//! tile is the whole row, the two vectors at the row's ends are the last ones of the tile, and no mask cuts any other. Where a loop
+//! reads a row in chunks, all chunks are rotated alike: the first vector of each is split, and the last one's mask may cut another.
+//! Those are moved element by element; all others are moved whole (`gpu/emit/memory/shifted`).
 //!
-//! What is read at another distance from alignment, one number a column, say, is read as the two aligned vectors around it.
+//! An access with another misalignment, such as one value per column, loads the two aligned vectors around its elements.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ use crate::ops::{
 use crate::support::dtype::DType;
 use crate::support::limits::MAX_ACCESS_BYTES;
 
-/// Rotates a function's rows, after `split`, if there are any and what is made of them does not depend on the order.
+/// Rotates a function's rows, after index legalization, if there are any and no use of them depends on the order.
 pub fn rotate_rows(func: &mut Func, assumptions: &LaunchAssumptions) {
     let mut separated = func.clone();
     let plans = RotationPlan::all(&mut separated, assumptions);
@@ -38,38 +38,38 @@ pub fn rotate_rows(func: &mut Func, assumptions: &LaunchAssumptions) {
     }
     *func = separated;
     plans.into_iter().for_each(|plan| plan.apply(func));
-    // Not before: equal ramps of two parts would be one again.
+    // Not before: CSE would merge the equal ranges of two groups again.
     ir::cse_and_dce(func);
 }
 
 /// A sum of products.
 type Terms = Vec<(i128, Vec<EntryScalar>)>;
 
-/// What is rotated, and by how much.
+/// Which range is rotated, and by how much.
 struct RotationPlan {
-    ramp: Value,
-    /// The row's start: what it leaves when it is divided by the limit is `s`.
-    number: Terms,
-    /// The accesses of rows; for those that are not rotated by what they are behind alignment, how far they are, if the function can
-    /// begin with it.
+    range: Value,
+    /// The row's start; its remainder by the limit is the rotation.
+    start: Terms,
+    /// The accesses of rows; for those whose misalignment differs from the rotation, the difference, if it can be computed at the
+    /// function's entry.
     shifts: Vec<(MemAccess, Shift, Option<Terms>)>,
     limit: u32,
-    /// What all numbers of a row are below, where a tile is a row.
+    /// The length of a row, where a tile is a row.
     bound: Option<Value>,
 }
 
-/// A scalar that stands at the beginning of a function.
+/// A scalar that is available at the entry of a function.
 #[derive(Clone, Copy)]
 enum EntryScalar {
     Parameter(Value),
-    /// Made of the program's place and arguments alone: it is made again.
-    Made(Value),
+    /// Computed from program ids and arguments alone: it is rematerialized.
+    Rematerialized(Value),
     Length(ParamId),
     Program(u8),
     Programs(u8),
 }
 
-/// An access to a row: each element one behind the one before it.
+/// An access to a row of contiguous elements.
 struct RowAccess {
     place: MemAccess,
     start: Polynomial,
@@ -79,41 +79,42 @@ struct RowAccess {
 }
 
 impl RowAccess {
-    /// What is written cannot be read around: it says how far to rotate, and of several what is most.
+    /// Stores cannot access vectors around their elements: they determine the rotation, and of several the widest.
     fn rank(&self) -> (bool, u32) {
         (self.writes, self.bytes)
     }
 }
 
 impl RotationPlan {
-    /// The plans of the parts of a function whose tiles are as long as the rows that come first; parts get ramps of their own.
+    /// The plans of the row groups of a function whose tiles have the extent of the leading row; groups get ranges of their own.
     fn all(func: &mut Func, assumptions: &LaunchAssumptions) -> Vec<RotationPlan> {
         let found = rows(func, &Polynomials::analyze(func));
         let Some(leader) = found.iter().max_by_key(|row| row.rank()) else { return vec![] };
         let extent = leader.extent;
-        let ramps = ramps(func, extent);
-        if !any_order(func, extent) {
+        let ranges = ranges_of_extent(func, extent);
+        if !is_order_independent(func, extent) {
             return vec![];
         }
-        let ramps = row_groups::separate(func, &ramps, extent);
+        let ranges = row_groups::separate(func, &ranges, extent);
         let axes = AxisInfoMap::analyze(func, assumptions);
         let definitions = func.definitions();
         let rows = rows(func, &Polynomials::analyze(func));
-        let plans = ramps.into_iter().filter_map(|ramp| {
-            let counted = |row: &&RowAccess| backward_slice(row.place.offset, &definitions).contains(&ramp);
+        let plans = ranges.into_iter().filter_map(|range| {
+            let is_indexed =
+                |row: &&RowAccess| backward_slice(row.place.offset, &definitions).contains(&range);
             let own: Vec<&RowAccess> =
-                rows.iter().filter(|row| row.extent == extent).filter(counted).collect();
-            RotationPlan::new(func, &axes, &definitions, ramp, &own)
+                rows.iter().filter(|row| row.extent == extent).filter(is_indexed).collect();
+            RotationPlan::new(func, &axes, &definitions, range, &own)
         });
         plans.collect()
     }
 
-    /// How the rows that a ramp counts are rotated.
+    /// How the rows that a range indexes are rotated.
     fn new(
         func: &Func,
         axes: &AxisInfoMap,
         definitions: &HashMap<Value, &Op>,
-        ramp: Value,
+        range: Value,
         rows: &[&RowAccess],
     ) -> Option<RotationPlan> {
         let extent = rows.first()?.extent;
@@ -122,67 +123,71 @@ impl RotationPlan {
         if limit < 2 || 2 * limit > extent || !extent.is_multiple_of(limit) {
             return None;
         }
-        let uneven = |polynomial: &Polynomial| without_multiples(polynomial, limit, func, axes);
-        // Of those that are alike, one that is not aligned as it is.
-        let is_even = |row: &RowAccess| uneven(&row.start).as_constant() == Some(0);
-        let leader = rows.iter().max_by_key(|row| (row.rank(), !is_even(row)))?;
-        let number = uneven(&leader.start);
-        // A row that begins at a multiple as it is needs no rotation.
-        if number.as_constant() == Some(0) {
+        let misaligned = |polynomial: &Polynomial| without_multiples(polynomial, limit, func, axes);
+        // Of those with equal rank, one that is not aligned already.
+        let is_aligned = |row: &RowAccess| misaligned(&row.start).as_constant() == Some(0);
+        let leader = rows.iter().max_by_key(|row| (row.rank(), !is_aligned(row)))?;
+        let start = misaligned(&leader.start);
+        // An aligned row needs no rotation.
+        if start.as_constant() == Some(0) {
             return None;
         }
         let terms = |sum: &Polynomial| -> Option<Terms> {
             let terms = sum.terms().map(|(atoms, coefficient)| {
                 let sources: Option<Vec<EntryScalar>> =
-                    atoms.iter().map(|&atom| source(func, definitions, atom)).collect();
+                    atoms.iter().map(|&atom| entry_scalar(func, definitions, atom)).collect();
                 Some((coefficient, sources?))
             });
             terms.collect()
         };
-        let number = terms(&number)?;
+        let first_element = terms(&start)?;
         let shifts = rows.iter().filter_map(|row| {
-            let behind = uneven(&row.start.sub(&leader.start));
-            let aligned = behind.as_constant() == Some(0);
-            let mut sides = [false; 2];
-            let interval =
-                row.place.mask.is_none_or(|mask| is_interval(func, definitions, (ramp, &mut sides), mask));
-            let one_sided = interval && sides != [true; 2] && !row.place.bounded;
+            let difference = misaligned(&row.start.sub(&leader.start));
+            let aligned = difference.as_constant() == Some(0);
+            let mut bounded_ends = [false; 2];
+            let interval = row
+                .place
+                .mask
+                .is_none_or(|mask| is_interval(func, definitions, (range, &mut bounded_ends), mask));
+            let one_sided = interval && bounded_ends != [true; 2] && !row.place.bounded;
             let elements = limit.min(MAX_ACCESS_BYTES / row.bytes);
-            let (start, behind) = if aligned {
+            let (start, difference) = if aligned {
                 (VectorStart::Aligned, None)
             } else {
-                (VectorStart::Misaligned(None), terms(&behind))
+                (VectorStart::Misaligned(None), terms(&difference))
             };
             let shift = Shift { elements, limit, start, interval, one_sided };
-            ((aligned || !row.writes) && shift.elements > 1).then_some((row.place, shift, behind))
+            ((aligned || !row.writes) && shift.elements > 1).then_some((row.place, shift, difference))
         });
         let shifts: Vec<(MemAccess, Shift, Option<Terms>)> = shifts.collect();
-        let turns = |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
-        let in_pieces = rows.iter().any(|row| row.start.all_varying().iter().any(turns));
-        let bound = leader.place.mask.filter(|_| !in_pieces);
-        let bound = bound.and_then(|mask| bound_of(func, definitions, ramp, mask));
-        Some(RotationPlan { ramp, number, shifts, limit, bound })
+        let is_iteration =
+            |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
+        let is_chunked = rows.iter().any(|row| row.start.all_varying().iter().any(is_iteration));
+        let bound = leader.place.mask.filter(|_| !is_chunked);
+        let bound = bound.and_then(|mask| upper_bound(func, definitions, range, mask));
+        Some(RotationPlan { range, start: first_element, shifts, limit, bound })
     }
 
     fn apply(self, func: &mut Func) {
-        let RotationPlan { ramp, number, mut shifts, limit, bound } = self;
-        let made: HashMap<Value, Kind> =
+        let RotationPlan { range, start, mut shifts, limit, bound } = self;
+        let definitions: HashMap<Value, Kind> =
             func.definitions().into_iter().map(|(value, op)| (value, op.kind.clone())).collect();
         let mut by = None;
         Rewriter::default().run(func, &mut |_, builder, op| {
-            let is_ramp = op.results.first() == Some(&ramp);
+            let is_range = op.results.first() == Some(&range);
             builder.append(op);
-            if is_ramp {
-                by = Some(remainder(builder, &made, &number, limit));
-                for (_, shift, behind) in &mut shifts {
-                    if let Some(terms) = behind {
-                        shift.start = VectorStart::Misaligned(Some(remainder(builder, &made, terms, limit)));
+            if is_range {
+                by = Some(remainder(builder, &definitions, &start, limit));
+                for (_, shift, difference) in &mut shifts {
+                    if let Some(terms) = difference {
+                        shift.start =
+                            VectorStart::Misaligned(Some(remainder(builder, &definitions, terms, limit)));
                     }
                 }
             }
         });
-        let by = by.expect("the ramp is in the function");
-        // Before the ramp is another value in them.
+        let by = by.expect("the range is in the function");
+        // Before the range is replaced in them.
         Rewriter::default().run(func, &mut |_, builder, mut op| {
             if let Some(place) = op.kind.operation_mut().place_mut()
                 && let Some(&(_, shift, _)) = shifts.iter().find(|(known, ..)| known == place)
@@ -195,13 +200,15 @@ impl RotationPlan {
             let comes_last = op.results.first() == Some(&by);
             builder.append(op);
             if comes_last {
-                let ty = builder.func.ty(ramp).clone();
+                let ty = builder.func.ty(range).clone();
                 let dealt = match bound {
-                    Some(bound) => RangeOrder::Cut(cut(builder, &made, (by, bound), (limit, ty.shape[0]))),
+                    Some(bound) => {
+                        RangeOrder::Cut(row_cut(builder, &definitions, (by, bound), (limit, ty.shape[0])))
+                    }
                     None => RangeOrder::Wrapped { by },
                 };
-                let value = builder.one(Rotate { ramp, limit, dealt }, ty);
-                rewriter.replace(ramp, value);
+                let value = builder.one(Rotate { ramp: range, limit, dealt }, ty);
+                rewriter.replace(range, value);
             }
         });
     }
@@ -244,7 +251,7 @@ fn row_of(shape: &Shape) -> Option<(usize, u32)> {
     axes.next().is_none().then_some((axis, extent))
 }
 
-/// A polynomial without the ramps that have one number, which is 0.
+/// A polynomial without the ranges of extent 1, which are 0.
 fn without_units(polynomial: &Polynomial) -> Polynomial {
     let units: Vec<Atom> = polynomial
         .all_varying()
@@ -254,8 +261,8 @@ fn without_units(polynomial: &Polynomial) -> Polynomial {
     units.into_iter().fold(polynomial.clone(), |rest, unit| rest.split(unit).1)
 }
 
-/// The ramps of an extent, which all elements of such tiles are counted by.
-fn ramps(func: &Func, extent: u32) -> Vec<Value> {
+/// The ranges of an extent, which index all tiles of that extent.
+fn ranges_of_extent(func: &Func, extent: u32) -> Vec<Value> {
     let mut found = vec![];
     func.body.walk(&mut |op| {
         if let Kind::Arange(Arange { start }) = op.kind
@@ -266,15 +273,15 @@ fn ramps(func: &Func, extent: u32) -> Vec<Value> {
     });
     // One that starts elsewhere would have to be rotated as well.
     if found.iter().all(|(_, start)| *start == 0) {
-        found.into_iter().map(|(ramp, _)| ramp).collect()
+        found.into_iter().map(|(range, _)| range).collect()
     } else {
         vec![]
     }
 }
 
-/// Whether the order of the elements of tiles of an extent does not matter to anything that takes or gives one.
-fn any_order(func: &Func, extent: u32) -> bool {
-    let mut any = true;
+/// Whether no operation depends on the order of the elements of tiles of an extent.
+fn is_order_independent(func: &Func, extent: u32) -> bool {
+    let mut independent = true;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let is_row = |value: &Value| {
@@ -286,8 +293,8 @@ fn any_order(func: &Func, extent: u32) -> bool {
         if involved.is_empty() {
             return;
         }
-        any &= involved.iter().all(|&value| row_of(&func.ty(value).shape).is_some());
-        any &= match operation.spread(func, &op.results) {
+        independent &= involved.iter().all(|&value| row_of(&func.ty(value).shape).is_some());
+        independent &= match operation.spread(func, &op.results) {
             LayoutRelation::Lanewise { .. } => operation.is_pointwise() || operation.place().is_some(),
             LayoutRelation::Tied(groups) => {
                 involved.iter().all(|value| groups.iter().flatten().any(|own| own == value))
@@ -297,16 +304,16 @@ fn any_order(func: &Func, extent: u32) -> bool {
             LayoutRelation::Reduce { .. } => matches!(op.kind, Kind::Reduce(_)),
             _ => false,
         };
-        any &= operation.effect() != Effect::Write
+        independent &= operation.effect() != Effect::Write
             || operation.place().is_some()
             || !operation.blocks().is_empty();
     });
-    any
+    independent
 }
 
-/// The terms of a polynomial that need not be multiples of a number.
+/// The terms of a polynomial that are not known to be multiples of a power of two.
 fn without_multiples(polynomial: &Polynomial, of: u32, func: &Func, axes: &AxisInfoMap) -> Polynomial {
-    let mut left = Polynomial::default();
+    let mut rest = Polynomial::default();
     for (atoms, coefficient) in polynomial.terms() {
         let divisor = |atom: &Atom| match *atom {
             Atom::Loop(value, _) | Atom::Opaque(value, _) => axes.get(func, value).divisor,
@@ -321,14 +328,14 @@ fn without_multiples(polynomial: &Polynomial, of: u32, func: &Func, axes: &AxisI
             let term = atoms.iter().fold(Polynomial::constant(coefficient), |product, &atom| {
                 product.mul(&Polynomial::atom(atom))
             });
-            left = left.add(&term);
+            rest = rest.add(&term);
         }
     }
-    left
+    rest
 }
 
-/// What an atom is at the beginning of the function, if it is there.
-fn source(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<EntryScalar> {
+/// The scalar that an atom is at the function's entry, if it is available there.
+fn entry_scalar(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<EntryScalar> {
     match atom {
         Atom::Program(axis) => Some(EntryScalar::Program(axis)),
         Atom::Known(Symbol::Grid(axis)) => Some(EntryScalar::Programs(axis)),
@@ -338,7 +345,8 @@ fn source(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<
             ParamKind::Slice { .. } => None,
         },
         Atom::Loop(value, Placement::OWN) | Atom::Opaque(value, Placement::OWN) => {
-            repeatable(func, definitions, value, MAX_DEPTH).then_some(EntryScalar::Made(value))
+            is_rematerializable(func, definitions, value, MAX_DEPTH)
+                .then_some(EntryScalar::Rematerialized(value))
         }
         Atom::Known(Symbol::CeilDiv { .. }) | Atom::Loop(..) | Atom::Opaque(..) | Atom::Range { .. } => None,
     }
@@ -347,30 +355,33 @@ fn source(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<
 /// The longest chain of operations that is followed.
 const MAX_DEPTH: u32 = 8;
 
-fn repeatable(func: &Func, definitions: &HashMap<Value, &Op>, value: Value, depth: u32) -> bool {
+fn is_rematerializable(func: &Func, definitions: &HashMap<Value, &Op>, value: Value, depth: u32) -> bool {
     if func.scalar_parameter(value).is_some() {
         return true;
     }
     let Some(op) = definitions.get(&value).filter(|_| depth > 0) else { return false };
     let operation = op.kind.operation();
-    // A load may be inside its slice only where it stands.
+    // A load may be in bounds only where it is.
     operation.effect() == Effect::Pure
         && operation.place().is_none()
         && operation.blocks().is_empty()
         && func.ty(value).is_scalar()
-        && operation.operands().into_iter().all(|operand| repeatable(func, definitions, operand, depth - 1))
+        && operation
+            .operands()
+            .into_iter()
+            .all(|operand| is_rematerializable(func, definitions, operand, depth - 1))
 }
 
-/// Whether a mask lets one run of numbers through: comparisons of the ramp, moved by scalars, with scalars, and what is the same for all
-/// numbers. Notes whether it says what they are above, and what below.
+/// Whether a mask is true on one interval of the range: comparisons of the range, offset by scalars, with scalars, and uniform
+/// conditions. Records which ends of the interval it bounds, lower and upper.
 fn is_interval(
     func: &Func,
     definitions: &HashMap<Value, &Op>,
-    (ramp, sides): (Value, &mut [bool; 2]),
+    (range, bounded_ends): (Value, &mut [bool; 2]),
     mask: Value,
 ) -> bool {
-    let mask = source_of(definitions, mask);
-    let uniform = |value: Value| !backward_slice(value, definitions).contains(&ramp);
+    let mask = broadcast_source(definitions, mask);
+    let uniform = |value: Value| !backward_slice(value, definitions).contains(&range);
     if uniform(mask) {
         return true;
     }
@@ -378,35 +389,37 @@ fn is_interval(
     let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(mask) else { return false };
     let less = match op.algebra {
         ArithKind::And => {
-            return args.iter().all(|&part| is_interval(func, definitions, (ramp, &mut *sides), part));
+            return args
+                .iter()
+                .all(|&part| is_interval(func, definitions, (range, &mut *bounded_ends), part));
         }
         ArithKind::Compare(BinaryOp::Lt | BinaryOp::Le) => true,
         ArithKind::Compare(BinaryOp::Gt | BinaryOp::Ge) => false,
         _ => return false,
     };
-    let is_ramp = |value| source_of(definitions, value) == ramp;
-    let moved = |value: Value| {
-        if is_ramp(value) {
+    let is_range = |value| broadcast_source(definitions, value) == range;
+    let is_offset_range = |value: Value| {
+        if is_range(value) {
             return true;
         }
-        let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(source_of(definitions, value)) else {
+        let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(broadcast_source(definitions, value)) else {
             return false;
         };
         op.algebra == ArithKind::Add
-            && (is_ramp(args[0]) && uniform(args[1]) || is_ramp(args[1]) && uniform(args[0]))
+            && (is_range(args[0]) && uniform(args[1]) || is_range(args[1]) && uniform(args[0]))
     };
     let &[one, other] = &args[..] else { return false };
-    let below = match (moved(one) && uniform(other), moved(other) && uniform(one)) {
+    let below = match (is_offset_range(one) && uniform(other), is_offset_range(other) && uniform(one)) {
         (true, false) => less,
         (false, true) => !less,
         _ => return false,
     };
-    sides[usize::from(below)] = true;
+    bounded_ends[usize::from(below)] = true;
     func.ty(one).dtype.is_signed()
 }
 
-/// What a value has the elements of, at other places.
-fn source_of(definitions: &HashMap<Value, &Op>, mut value: Value) -> Value {
+/// The value that is broadcast or expanded to this one.
+fn broadcast_source(definitions: &HashMap<Value, &Op>, mut value: Value) -> Value {
     while let Some(
         Kind::Broadcast(Broadcast { value: source }) | Kind::ExpandDims(ExpandDims { value: source, .. }),
     ) = definitions.get(&value).map(|op| &op.kind)
@@ -416,40 +429,41 @@ fn source_of(definitions: &HashMap<Value, &Op>, mut value: Value) -> Value {
     value
 }
 
-/// A scalar that a mask has the ramp's numbers below, if the function can begin with it.
-fn bound_of(func: &Func, definitions: &HashMap<Value, &Op>, ramp: Value, mask: Value) -> Option<Value> {
-    let mask = source_of(definitions, mask);
+/// The scalar that a mask bounds the range by, if it can be computed at the function's entry.
+fn upper_bound(func: &Func, definitions: &HashMap<Value, &Op>, range: Value, mask: Value) -> Option<Value> {
+    let mask = broadcast_source(definitions, mask);
     let Kind::Scalar(Scalar { op, args, .. }) = &definitions.get(&mask)?.kind else { return None };
     if op.algebra == ArithKind::And {
-        return args.iter().find_map(|&part| bound_of(func, definitions, ramp, part));
+        return args.iter().find_map(|&part| upper_bound(func, definitions, range, part));
     }
-    let Kind::Splat(bound) = &definitions.get(&source_of(definitions, *args.get(1)?))?.kind else {
+    let Kind::Splat(bound) = &definitions.get(&broadcast_source(definitions, *args.get(1)?))?.kind else {
         return None;
     };
-    let below = op.algebra == ArithKind::Compare(BinaryOp::Lt) && source_of(definitions, args[0]) == ramp;
+    let below =
+        op.algebra == ArithKind::Compare(BinaryOp::Lt) && broadcast_source(definitions, args[0]) == range;
     let bound = bound.value;
-    (below && func.ty(bound).dtype == DType::I32 && repeatable(func, definitions, bound, MAX_DEPTH))
+    (below && func.ty(bound).dtype == DType::I32 && is_rematerializable(func, definitions, bound, MAX_DEPTH))
         .then_some(bound)
 }
 
-/// Where a row is cut that begins `by` elements behind a multiple of `limit`, and whose numbers are below the bound.
-fn cut(
+/// The cut of a row that starts `by` elements after a multiple of `limit`, and has `bound` elements.
+fn row_cut(
     builder: &mut FuncBuilder,
-    made: &HashMap<Value, Kind>,
+    definitions: &HashMap<Value, Kind>,
     (by, bound): (Value, Value),
     (limit, extent): (u32, u32),
 ) -> RowCut {
-    let bound = again(builder, made, bound);
+    let bound = rematerialize(builder, definitions, bound);
     let limit = i128::from(limit);
     let [zero, low, most, whole] =
         [0, limit - 1, i128::from(extent) - 2 * limit, -limit].map(|value| constant(builder, value));
     let head = arithmetic(builder, "wrapping_sub", [zero, by]);
     let head = arithmetic(builder, "and", [head, low]);
     let elements = arithmetic(builder, "maximum", [bound, zero]);
-    let behind = arithmetic(builder, "wrapping_sub", [elements, head]);
-    let behind = arithmetic(builder, "maximum", [behind, zero]);
-    let behind = arithmetic(builder, "minimum", [behind, most]);
-    RowCut { head, whole: arithmetic(builder, "and", [behind, whole]), bound }
+    let tail = arithmetic(builder, "wrapping_sub", [elements, head]);
+    let tail = arithmetic(builder, "maximum", [tail, zero]);
+    let tail = arithmetic(builder, "minimum", [tail, most]);
+    RowCut { head, whole: arithmetic(builder, "and", [tail, whole]), bound }
 }
 
 /// A row of the table on `i32` scalars.
@@ -462,10 +476,10 @@ fn constant(builder: &mut FuncBuilder, value: i128) -> Value {
     builder.one(Constant { value: ConstantValue::Int(value) }, Type::scalar(DType::I32))
 }
 
-/// What a sum of products leaves when it is divided by a power of two. Only the low bits matter, so that it may wrap.
+/// The remainder of a polynomial by a power of two. Only the low bits matter, so that it may wrap.
 fn remainder(
     builder: &mut FuncBuilder,
-    made: &HashMap<Value, Kind>,
+    definitions: &HashMap<Value, Kind>,
     terms: &[(i128, Vec<EntryScalar>)],
     by: u32,
 ) -> Value {
@@ -476,8 +490,8 @@ fn remainder(
         for source in sources {
             let value = match *source {
                 EntryScalar::Parameter(value) => as_i32(builder, value),
-                EntryScalar::Made(value) => {
-                    let value = again(builder, made, value);
+                EntryScalar::Rematerialized(value) => {
+                    let value = rematerialize(builder, definitions, value);
                     as_i32(builder, value)
                 }
                 EntryScalar::Program(axis) => builder.one(ProgramId { axis }, ty.clone()),
@@ -500,12 +514,12 @@ fn as_i32(builder: &mut FuncBuilder, value: Value) -> Value {
     if *builder.func.ty(value) == ty { value } else { builder.one(Cast { value }, ty) }
 }
 
-/// A scalar, computed again where the function begins.
-fn again(builder: &mut FuncBuilder, made: &HashMap<Value, Kind>, value: Value) -> Value {
-    let Some(mut kind) = made.get(&value).cloned() else { return value };
+/// A scalar, rematerialized at the function's entry.
+fn rematerialize(builder: &mut FuncBuilder, definitions: &HashMap<Value, Kind>, value: Value) -> Value {
+    let Some(mut kind) = definitions.get(&value).cloned() else { return value };
     let operands = kind.operation().operands();
     let copies: HashMap<Value, Value> =
-        operands.into_iter().map(|operand| (operand, again(builder, made, operand))).collect();
+        operands.into_iter().map(|operand| (operand, rematerialize(builder, definitions, operand))).collect();
     kind.operation_mut().map(&mut |operand| copies.get(&operand).copied().unwrap_or(operand));
     let ty = builder.func.ty(value).clone();
     builder.one(kind, ty)

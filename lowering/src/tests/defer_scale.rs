@@ -1,4 +1,4 @@
-//! Scales of scores: joined, and taken after maxima.
+//! Scales of scores: joined, and deferred until after maxima.
 
 use expect_test::{Expect, expect};
 
@@ -14,7 +14,7 @@ use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 use crate::transform::split_full_tiles::split_full_tiles;
 
 /// A loop of scores `s`, of which `body` makes weights.
-fn written(body: &str) -> Func {
+fn kernel(body: &str) -> Func {
     let mut func = func(&format!(
         "#[fuse_kernel]
         fn k(a: &[f16], b: &[f16], scales: &[f32], out: &mut [f32], n: i32, scale: f32, cap: f32) {{
@@ -34,21 +34,21 @@ fn written(body: &str) -> Func {
     func
 }
 
-/// What is done after the products, and the facts.
+/// The operations after the dot, and the guards.
 fn scaled(body: &str) -> String {
-    let mut func = written(body);
-    let facts = defer_scale(&mut func);
+    let mut func = kernel(body);
+    let guards = defer_scale(&mut func);
     ir::verify(&func).expect("valid tile IR");
     let text = ir::print(&func, &|_| None);
     let begin = text.find("dot").expect("a product");
     let end = text.rfind("store out").expect("a store behind the loop");
     let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let facts = facts.iter().map(|fact| WithNames(fact, &names).to_string());
+    let guards = guards.iter().map(|guard| WithNames(guard, &names).to_string());
     let lines = text[begin..end].lines().skip(1).map(|line| line.trim().to_string());
-    lines.chain(facts).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    lines.chain(guards).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// The sums that a function makes.
+/// The sums that a function computes.
 fn sums(mut func: Func) -> Vec<f32> {
     legalize_index(&mut func, BoundsPolicy::Masked);
     let numbers = |seed: usize, count: usize| -> Vec<u16> {
@@ -71,7 +71,7 @@ fn check(body: &str, expected: Expect) {
 const SOFTMAX: &str = "sum += tl::sum(tl::exp(s - tl::max(s, 1).col()), 1);";
 
 #[test]
-fn a_maximum_is_scaled_and_a_difference_takes_the_scale_in() {
+fn a_maximum_is_scaled_and_a_difference_absorbs_the_scale() {
     check(
         &format!("let s = s * scale; {SOFTMAX}"),
         expect![[r#"
@@ -103,7 +103,7 @@ fn a_maximum_is_scaled_and_a_difference_takes_the_scale_in() {
 }
 
 #[test]
-fn masks_stand_between() {
+fn masks_may_stand_between() {
     let text = scaled(&format!(
         "let s = tl::select((start + j < n).row(), s * (scale * 1.5), f32::NEG_INFINITY); {SOFTMAX}"
     ));
@@ -144,16 +144,16 @@ fn several_scales_are_one() {
     );
 }
 
-/// A product with 1 that two others take is left out, and one of these is joined with the next.
+/// A product with 1 that two others use is removed, and one of these is joined with the next.
 #[test]
-fn products_with_one_are_left_out() {
+fn products_with_one_are_removed() {
     let text = scaled("let s = s * 1.0; let t = s * scale * 1.5; sum += tl::sum(t + s * 0.5, 1);");
     assert_eq!(text.matches("f32[16, 16]").count() - text.matches("splat").count(), 3, "{text}");
 }
 
 /// Scores of scores, of which the inner ones are masked: their scale is not lost with that of the outer ones.
 #[test]
-fn of_two_maxima_behind_each_other_one_keeps_its_scale() {
+fn of_two_nested_maxima_one_keeps_its_scale() {
     let masked = "let s = tl::select((start + j < n).row(), s * scale, f32::NEG_INFINITY); let t = s * cap;";
     let sums = "sum += tl::sum(tl::exp(t - tl::max(t, 1).col()), 1) + tl::max(s, 1);";
     let text = scaled(&format!("{masked} {sums}"));
@@ -163,7 +163,7 @@ fn of_two_maxima_behind_each_other_one_keeps_its_scale() {
     assert!(text.contains("<= scale") != text.contains("<= cap"), "{text}");
 }
 
-/// The scale of one branch alone is not there where the maximum is taken.
+/// The scale of one branch alone is not defined where the maximum is taken.
 #[test]
 fn a_scale_that_is_made_in_a_branch_stays_there() {
     let text = scaled(&format!(
@@ -190,7 +190,7 @@ fn results_stay() {
             "{scores} sum += tl::sum(tl::exp(s - 3.0 - tl::max(tl::max(s, 1), 0)), 1) + tl::max(s, 1);"
         );
         for body in [format!("{scores} sum += tl::max(s, 1); {SOFTMAX}"), body] {
-            let early = written(&body);
+            let early = kernel(&body);
             let mut late = early.clone();
             defer_scale(&mut late);
             for (early, late) in sums(early).into_iter().zip(sums(late)) {
@@ -203,7 +203,7 @@ fn results_stay() {
 }
 
 #[test]
-fn what_is_not_known_to_be_positive_or_is_used_otherwise_stays() {
+fn scales_of_unknown_sign_or_with_other_uses_stay() {
     for scores in [
         // Read, a number below 0, and one for each row.
         "let s = s * tl::load(scales);",
@@ -214,7 +214,7 @@ fn what_is_not_known_to_be_positive_or_is_used_otherwise_stays() {
         // Used by itself, or by a sum.
         "let s = s * scale; sum += tl::sum(s, 1);",
         "let t = s * scale; let s = tl::select((start + j < n).row(), t, 0.0); sum += tl::sum(t * t, 1);",
-        // Beyond what numbers are shown to hold.
+        // Beyond the bound of a product of scales.
         "let s = s * (scale * scale * scale * scale);",
     ] {
         let text = scaled(&format!("{scores} {SOFTMAX}"));

@@ -1,4 +1,4 @@
-//! Views: parameters, blocks, and what becomes of them.
+//! Views: parameters, view tiles, and the accesses that they are lowered to.
 
 use expect_test::{Expect, expect};
 
@@ -22,15 +22,15 @@ fn check_tile(source: &str, expected: Expect) {
     expected.assert_eq(&ir::print(&func(source), &|_| None));
 }
 
-/// After `split`, with what it relies on; for trust in the launcher with the last axis's neighbours side by side.
-fn check_split(source: &str, trust: BoundsPolicy, expected: Expect) {
+/// After index legalization, with its guards; under guards the last axis is contiguous.
+fn check_legalized(source: &str, policy: BoundsPolicy, expected: Expect) {
     let mut func = func(source);
-    let mut facts = if trust == BoundsPolicy::Guarded { assume_contiguous(&mut func) } else { vec![] };
-    facts.extend(legalize_index(&mut func, trust));
+    let mut guards = if policy == BoundsPolicy::Guarded { assume_contiguous(&mut func) } else { vec![] };
+    guards.extend(legalize_index(&mut func, policy));
     ir::verify(&func).expect("valid tile IR");
     let names = names(&func);
-    let facts: String = facts.iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
-    expected.assert_eq(&format!("{}{facts}", ir::print(&func, &|_| None)));
+    let guards: String = guards.iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
+    expected.assert_eq(&format!("{}{guards}", ir::print(&func, &|_| None)));
 }
 
 fn check_aligned(source: &str, expected: Expect) {
@@ -50,7 +50,7 @@ const COPY: &str = "#[fuse_kernel]
     }";
 
 #[test]
-fn a_block_is_one_operation_until_it_is_split() {
+fn a_view_tile_is_one_operation_until_it_is_lowered() {
     check_tile(
         COPY,
         expect![[r#"
@@ -69,8 +69,8 @@ fn a_block_is_one_operation_until_it_is_split() {
 }
 
 #[test]
-fn elements_inside_the_shape_take_part() {
-    check_split(
+fn elements_outside_the_shape_are_masked() {
+    check_legalized(
         COPY,
         BoundsPolicy::Masked,
         expect![[r#"
@@ -152,7 +152,7 @@ fn elements_inside_the_shape_take_part() {
         }
     "#]],
     );
-    check_split(
+    check_legalized(
         COPY,
         BoundsPolicy::Guarded,
         expect![[r#"
@@ -233,7 +233,7 @@ fn elements_inside_the_shape_take_part() {
 }
 
 #[test]
-fn the_aligned_body_moves_vectors() {
+fn the_aligned_specialization_moves_vectors() {
     check_aligned(
         COPY,
         expect![[r#"
@@ -321,12 +321,12 @@ fn the_aligned_body_moves_vectors() {
 }
 
 #[test]
-fn an_axis_of_one_element_decides_for_the_whole_block() {
+fn an_axis_of_extent_one_masks_the_whole_tile() {
     let source = "#[fuse_kernel]
         fn k(x: &View<f32, 3>, out: &mut View<f32, 3>, batch: i32, start: i64) {
             out.store(x.load::<1, 1, 64>(batch, start, 0), batch - 1, 0, 0);
         }";
-    check_split(
+    check_legalized(
         source,
         BoundsPolicy::Masked,
         expect![[r#"
@@ -385,7 +385,7 @@ fn an_axis_of_one_element_decides_for_the_whole_block() {
         }
     "#]],
     );
-    check_split(
+    check_legalized(
         source,
         BoundsPolicy::Guarded,
         expect![[r#"
@@ -439,7 +439,7 @@ fn an_axis_of_one_element_decides_for_the_whole_block() {
 
 #[test]
 fn unsigned_offsets_do_not_become_negative() {
-    check_split(
+    check_legalized(
         "#[fuse_kernel]
         fn k(x: &View<f32, 1>, out: &mut [f32], start: u64) {
             tl::store(out + tl::arange(0, 32), x.load::<32>(start));
@@ -471,7 +471,7 @@ fn unsigned_offsets_do_not_become_negative() {
 }
 
 #[test]
-fn what_a_view_knows_are_arguments() {
+fn extents_and_strides_of_views_are_arguments() {
     check_tile(
         "#[fuse_kernel]
         fn k(x: &View<f32, 2>, out: &mut View<i64, 1>) {
@@ -495,7 +495,7 @@ fn what_a_view_knows_are_arguments() {
 }
 
 #[test]
-fn a_sum_goes_into_a_view_at_once() {
+fn a_view_takes_an_atomic_add() {
     let source = "#[fuse_kernel]
         fn k(x: &[f32], out: &mut View<f32, 1>, start: i32) {
             let was = out.atomic_add(tl::load(x + tl::arange(0, 32)), start).sem(\"relaxed\").scope(\"cta\");
@@ -511,7 +511,7 @@ fn a_sum_goes_into_a_view_at_once() {
         }
     "#]],
     );
-    check_split(
+    check_legalized(
         source,
         BoundsPolicy::Guarded,
         expect![[r#"
@@ -564,7 +564,7 @@ fn functions_take_views() {
 
 /// In the order in which the launcher checks them.
 #[test]
-fn offsets_that_are_arguments_are_asked_for_too() {
+fn offsets_that_are_arguments_have_guards() {
     let func = func(
         "#[fuse_kernel]
         fn k(x: &View<f32, 2>, out: &mut View<f32, 2>, from_row: i32, from_col: i32) {
@@ -594,9 +594,9 @@ fn offsets_that_are_arguments_are_asked_for_too() {
     .assert_eq(&facts);
 }
 
-/// Loads of later turns are copied ahead as those of slices are.
+/// Loads of later iterations are software-pipelined as those of slices are.
 #[test]
-fn blocks_in_a_loop_are_loaded_ahead() {
+fn view_tiles_in_a_loop_are_pipelined() {
     check_aligned(
         "#[fuse_kernel(num_warps = 1)]
         fn k(x: &View<f32, 2>, out: &mut View<f32, 1>) {
@@ -656,7 +656,7 @@ fn blocks_in_a_loop_are_loaded_ahead() {
     );
 }
 
-/// Neighbours side by side are worth nothing where a block has none along the last axis.
+/// A contiguous last axis is worth nothing where a tile has one element along it.
 #[test]
 fn a_column_is_read_at_any_stride() {
     check_aligned(
@@ -738,7 +738,7 @@ fn a_signature_says_what_its_views_are() {
     );
 }
 
-/// The aligned body's accesses, and what they are guarded by.
+/// The aligned specialization's accesses, and their guards.
 #[test]
 fn gpus_move_sixteen_bytes() {
     let text = ptx(COPY, Arch::SM_80);
@@ -769,9 +769,9 @@ fn gpus_move_sixteen_bytes() {
     .assert_eq(&lines_with(&text, &["ld.global", "st.global", "mad.lo", "mul.wide"]));
 }
 
-/// Neighbours side by side are loaded as vectors in a version of their own; the other one reads lane by lane.
+/// Contiguous elements are loaded as vectors in a version of their own; the other one loads lane by lane.
 #[test]
-fn processors_have_two_versions() {
+fn cpus_have_two_versions() {
     let _beside = lowering_beside();
     let source = "#[fuse_kernel]
         fn copy(x: &View<f32, 1>, out: &mut View<f32, 1>) {
@@ -821,7 +821,7 @@ fn check_body(body: &str, expected: Expect) {
 }
 
 #[test]
-fn blocks_have_an_offset_and_an_extent_for_each_axis() {
+fn view_tiles_have_an_offset_and_an_extent_for_each_axis() {
     check_body(
         "x.load::<16, 16>(0);
             x.load::<16, 16>(0, 0, n);
@@ -882,7 +882,7 @@ fn extents_are_legal_constants_and_offsets_integers() {
 }
 
 #[test]
-fn what_is_stored_is_what_the_view_holds() {
+fn stored_elements_have_the_type_of_the_view() {
     check_body(
         "let block = x.load::<16, 16>(0, 0);
             out.store(block, 0, 0);
@@ -957,7 +957,7 @@ fn a_view_is_no_slice_and_no_tile() {
 }
 
 #[test]
-fn views_are_what_they_are_under_control_flow_and_in_functions() {
+fn views_pass_through_control_flow_and_functions() {
     check_body(
         "fn read(v: &View<f32, 1>) {}
             fn write(v: &mut View<f32, 2>) {}

@@ -38,7 +38,7 @@ tl::store(out + ((o as i64) << 3), lane, (lane > n + 7) & ((n * m) as i64 > 5));
 }
 
 #[test]
-fn numbers_that_are_used_are_reported_where_they_are_computed() {
+fn used_overflows_are_reported_where_they_are_computed() {
     check_reports(
         "let o = lane * n;
 let p = -n;
@@ -54,7 +54,7 @@ tl::store(out + lane, tl::maximum(p, lane - m));",
 }
 
 #[test]
-fn what_fits_is_not_checked() {
+fn values_that_fit_are_not_checked() {
     check_reports(
         "tl::store(out + lane, lane * 1000 + (tl::program_id(0) & 1023) * 32);
 tl::store(out + lane, tl::sum(lane * 100));
@@ -64,7 +64,7 @@ tl::store(out + lane, tl::wrapping_mul(lane, n) ^ (n << 5));",
 }
 
 #[test]
-fn elements_that_are_not_used_do_not_count() {
+fn unused_elements_do_not_count() {
     check_reports(
         "let less = tl::load(u + lane, lane < n) - 1;
 let kept = tl::select(lane < n, less, 0);
@@ -79,7 +79,7 @@ let unused = n * m;",
 }
 
 #[test]
-fn quotients_loops_branches_and_reductions_use_their_numbers() {
+fn quotients_loops_branches_and_reductions_are_uses() {
     check_reports(
         "let q = (n * m) / 3;
 tl::store(out + q + lane, lane);

@@ -1,5 +1,5 @@
-//! The axis analysis against the values themselves: random index expressions, evaluated element by element, keep every
-//! claim.
+//! The axis info analysis against the values themselves: random index expressions, evaluated element by element, have every
+//! property that it states.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::ir::{Func, ParamKind, Value};
 use crate::ops::{ConstantValue, Kind};
 use crate::support::dtype::DType;
 
-/// An index expression over a program id, an argument and a ramp, as source.
+/// An index expression over a program id, an argument and a range, as source.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("pid".to_string()),
@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn claims_hold(expr in expression(), program in prop_oneof![0i32..50, Just(i32::MAX)], n in prop_oneof![Just(0i32), Just(16), Just(48), Just(-16), 1i32..200, Just(i32::MAX - 15)]) {
+    fn axis_info_is_sound(expr in expression(), program in prop_oneof![0i32..50, Just(i32::MAX)], n in prop_oneof![Just(0i32), Just(16), Just(48), Just(-16), 1i32..200, Just(i32::MAX - 15)]) {
         let source = format!(
             "#[fuse_kernel(BLOCK = [32])]
             fn index<const BLOCK: usize>(x: &mut [i32], n: i32) {{

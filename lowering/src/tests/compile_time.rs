@@ -18,14 +18,14 @@ use crate::ir::Func;
 use crate::mlir::Session;
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-/// Twice the statements may take four times as long, and a little for what is measured badly.
-const MOST: f64 = 6.0;
-/// Less is not told from noise.
+/// Twice the statements may take four times as long, with a margin for noise.
+const MAX_GROWTH: f64 = 6.0;
+/// Less is noise.
 const NOISE: Duration = Duration::from_millis(300);
-/// Longer programs say nothing more.
+/// Longer programs show nothing more.
 const ENOUGH: Duration = Duration::from_millis(700);
 
-/// The processor's time of this thread.
+/// The CPU time of this thread.
 fn now() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("usage");
     let of =
@@ -81,7 +81,7 @@ fn repeated(before: &str, statement: &str, after: &str, count: usize) -> String 
     kernel(before, &statements.join("\n"), after)
 }
 
-/// As many blocks, each in the one before.
+/// `depth` nested blocks.
 fn nested(before: &str, (open, close): (&str, &str), inside: &str, after: &str, depth: usize) -> String {
     let opened: Vec<String> = (0..depth).map(|i| open.replace('#', &i.to_string())).collect();
     kernel(before, &format!("{}{inside}{}", opened.join("\n"), close.repeat(depth)), after)
@@ -89,7 +89,7 @@ fn nested(before: &str, (open, close): (&str, &str), inside: &str, after: &str, 
 
 type Source = fn(usize) -> String;
 
-/// Programs of a kind, by their number of statements, and the most of these.
+/// Programs of a kind by their number of statements, and the largest number.
 const KINDS: &[(&str, usize, Source)] = &[
     ("sums of an index", 256, |n| {
         repeated("let mut v = lane + n;", "v = v + v;", "tl::store(out + v, v);", n)
@@ -216,7 +216,7 @@ fn twice_the_statements_take_four_times_as_long() {
             eprintln!("{kind}: {count}: {stages:?}");
             if let Some(before) = before
                 && time > NOISE
-                && time.as_secs_f64() > MOST * before.max(NOISE / 8).as_secs_f64()
+                && time.as_secs_f64() > MAX_GROWTH * before.max(NOISE / 8).as_secs_f64()
             {
                 found += &format!("{kind}: {before:?} for {}, {time:?} for {count}: {stages:?}\n", count / 2);
                 break;

@@ -53,7 +53,7 @@ fn pointers_are_their_start_and_a_multiple_of_the_variable() {
 }
 
 #[test]
-fn iterations_are_counted_from_the_first() {
+fn iterations_count_from_the_start() {
     check(
         "let mut p = x + lanes;
         for i in (stride..n).step_by(32) {
@@ -83,7 +83,7 @@ fn iterations_are_counted_from_the_first() {
 }
 
 #[test]
-fn tiles_of_amounts_are_multiplied_each() {
+fn tile_increments_are_multiplied() {
     check(
         "let mut p = x + lanes;
         for i in 0..n {
@@ -106,7 +106,7 @@ fn tiles_of_amounts_are_multiplied_each() {
 }
 
 #[test]
-fn what_is_used_behind_the_loop_is_carried_on() {
+fn values_used_after_the_loop_stay_carried() {
     check(
         "let mut p = x + lanes;
         for i in 0..n {
@@ -129,7 +129,7 @@ fn what_is_used_behind_the_loop_is_carried_on() {
 }
 
 #[test]
-fn amounts_that_change_are_carried() {
+fn variant_increments_stay_carried() {
     check(
         "let mut p = x + lanes;
         for i in 0..n {
@@ -183,7 +183,8 @@ fn blocks_in_groups_are_not_negative() {
     let func = func(GROUPED);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let signs = Signs::analyze(&func);
-    let facts: Vec<String> = signs.guards.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
+    let guards: Vec<String> =
+        signs.guards.iter().map(|guard| WithNames(guard, &params).to_string()).collect();
     expect![[r#"
         -1 + num_programs(0) <= 2147483647
         1 <= 3 * cdiv(n, 8)
@@ -197,23 +198,23 @@ fn blocks_in_groups_are_not_negative() {
         1 <= n
         n <= 2147483647
     "#]]
-    .assert_eq(&format!("{}\n", facts.join("\n")));
+    .assert_eq(&format!("{}\n", guards.join("\n")));
 }
 
-/// The facts are enough: where they hold, in every program what is divided is not negative and what divides it positive.
+/// Where the guards hold, every dividend is not negative and every divisor positive in every program.
 #[test]
-fn facts_of_signs_are_enough() {
+fn sign_guards_are_sufficient() {
     let func = func(GROUPED);
     let signs = Signs::analyze(&func);
-    let facts: Vec<&Guard> = signs.guards.iter().collect();
-    let mut held = 0;
+    let guards: Vec<&Guard> = signs.guards.iter().collect();
+    let mut satisfied = 0;
     for (m, n, grid) in
         (-9..30).flat_map(|m| (-9..30).flat_map(move |n| (0..24).map(move |grid| (m, n, grid))))
     {
-        if !facts.iter().all(|fact| holds(fact, &[0, 0, m, n], grid)) {
+        if !guards.iter().all(|guard| holds(guard, &[0, 0, m, n], grid)) {
             continue;
         }
-        held += 1;
+        satisfied += 1;
         let up = |extent: i64, by: i64| -(-extent).div_euclid(by);
         let (down, across) = (up(m, 4), up(n, 8));
         assert!(m > 0 && n > 0, "{m} x {n}");
@@ -226,5 +227,5 @@ fn facts_of_signs_are_enough() {
     // All grids that do not go beyond the blocks.
     let blocks = |m: i64, n: i64| (m + 3) / 4 * ((n + 7) / 8);
     let all: i64 = (1..30).flat_map(|m| (1..30).map(move |n| blocks(m, n).min(23) + 1)).sum();
-    assert_eq!(held, all);
+    assert_eq!(satisfied, all);
 }

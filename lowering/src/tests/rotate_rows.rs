@@ -1,4 +1,4 @@
-//! Rows that begin anywhere.
+//! Misaligned rows.
 
 use expect_test::expect;
 
@@ -8,7 +8,7 @@ use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 
-/// A row in one tile: read, added up, moved by a column's number, written.
+/// A row in one tile: loaded, summed, offset by a value per column, stored.
 const ROW: &str = "#[fuse_kernel]
     fn k(x: &[u16], w: &[u16], out: &mut [u16], sums: &mut [i32], n: i32) {
         let row = tl::program_id(0);
@@ -33,8 +33,8 @@ const TILE: &str = "#[fuse_kernel]
         tl::store(sums + rows, tl::sum(x * w, 1));
     }";
 
-/// The same in pieces.
-const PIECES: &str = "#[fuse_kernel]
+/// The same in chunks.
+const CHUNKS: &str = "#[fuse_kernel]
     fn k(x: &[u16], w: &[u16], out: &mut [u16], sums: &mut [i32], n: i32) {
         let row = tl::program_id(0);
         let i = tl::arange(0, 256);
@@ -114,12 +114,12 @@ fn a_row_in_a_tile_is_cut_into_aligned_vectors() {
 }
 
 #[test]
-fn rows_in_pieces_are_rotated() {
-    check(PIECES, (1..12).chain(250..265).chain(509..516));
+fn rows_in_chunks_are_rotated() {
+    check(CHUNKS, (1..12).chain(250..265).chain(509..516));
     check(TWICE, (1..12).chain(250..265).chain(509..516));
 }
 
-/// The first loop reads rows of another pitch than the second one writes: each has a ramp of its own.
+/// The first loop reads rows of another pitch than the second one writes: each has a range of its own.
 #[test]
 fn loops_are_rotated_for_their_own_accesses() {
     let source = TWICE.replace("n: i32)", "n: i32, m: i32)").replace("out + row * n", "out + row * m");
@@ -138,7 +138,7 @@ fn loops_are_rotated_for_their_own_accesses() {
 }
 
 #[test]
-fn what_depends_on_the_order_of_elements_is_not_rotated() {
+fn tiles_whose_order_matters_are_not_rotated() {
     let rotated = |line: &str| {
         let source = ROW.replace("tl::store(sums", &format!("{line}\n tl::store(sums"));
         specializations(&func(&source), KernelRequests::default())
@@ -155,7 +155,7 @@ fn what_depends_on_the_order_of_elements_is_not_rotated() {
     assert!(!rotated("tl::store(sums + 100 + tl::arange(0, 16), tl::sum(tl::reshape(x, [16, 16]), 1));"));
 }
 
-/// Whole vectors of the row and around those of a column's numbers; one by one only what is left at the row's ends.
+/// Whole vectors of the row, and vectors around those of the per-column operand; single elements only at the row's ends.
 #[test]
 fn rows_move_in_vectors() {
     let func = func(ROW);
@@ -185,7 +185,7 @@ fn rows_move_in_vectors() {
     .assert_eq(&counts.join("\n"));
 }
 
-/// Of several rows in a tile each begins elsewhere: they are read around, with one mask of the words that end a row.
+/// Each of several rows in a tile has its own misalignment: aligned vectors around them are loaded, with one mask at a row's end.
 #[test]
 fn rows_of_a_tile_are_read_in_vectors() {
     let source = "#[fuse_kernel]
@@ -209,20 +209,20 @@ fn rows_of_a_tile_are_read_in_vectors() {
         4 ld.global.L2::cache_hint.v4.b32
         8 shr.u32"#]]
     .assert_eq(&counts.join("\n"));
-    // A loop makes masks and distances once.
-    let in_turns = source
+    // A loop hoists masks and offsets.
+    let in_loop = source
         .replace(
             "let x = tl::load(x + (",
             "let mut all = tl::zeros::<i32>([8, 128]);\n for turn in 0..n { all += tl::load(x + (turn + ",
         )
         .replace("mask).to::<i32>();", "mask).to::<i32>(); }")
         .replace("tl::sum(x, 1)", "tl::sum(all, 1)");
-    let body = specializations(&func(&in_turns), KernelRequests::default()).expect("bodies that fit");
+    let body = specializations(&func(&in_loop), KernelRequests::default()).expect("bodies that fit");
     assert!(body.iter().any(|body| body.name == "odd"));
     assert!(
         body.iter().all(|body| !ir::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
     );
-    // What is stored in the same layout keeps neighbours with neighbouring threads.
+    // Stores of the same layout keep contiguous elements in adjacent threads.
     let stored = source.replace(
         "tl::store(sums",
         "tl::store(sums + ((rows * n).col() + i.row()), x, mask);\n tl::store(sums",

@@ -1,4 +1,4 @@
-//! Offsets and comparisons after `split`, with the facts they rely on.
+//! Offsets and comparisons after index legalization, with the guards that they rely on.
 
 use expect_test::{Expect, expect};
 
@@ -7,13 +7,13 @@ use crate::ir;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum, WithNames, strongest};
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-fn check_split(source: &str, trust: BoundsPolicy, expected: Expect) {
+fn check_legalized(source: &str, policy: BoundsPolicy, expected: Expect) {
     let mut func = func(source);
-    let facts = legalize_index(&mut func, trust);
+    let guards = legalize_index(&mut func, policy);
     ir::verify(&func).expect("valid tile IR");
     let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let facts: String = facts.iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
-    expected.assert_eq(&format!("{}{facts}", ir::print(&func, &|_| None)));
+    let guards: String = guards.iter().map(|guard| format!("{}\n", WithNames(guard, &names))).collect();
+    expected.assert_eq(&format!("{}{guards}", ir::print(&func, &|_| None)));
 }
 
 const COPY: &str = "#[fuse_kernel(BLOCK = [1024])]
@@ -25,7 +25,7 @@ const COPY: &str = "#[fuse_kernel(BLOCK = [1024])]
 
 #[test]
 fn one_comparison_at_launch_bounds_every_access() {
-    check_split(
+    check_legalized(
         COPY,
         BoundsPolicy::Guarded,
         expect![[r#"
@@ -51,10 +51,10 @@ fn one_comparison_at_launch_bounds_every_access() {
     );
 }
 
-/// The last program reads the first rows: what a program id takes off is at most what the grid says.
+/// The last program reads the first rows: the subtracted program id is below the grid's extent.
 #[test]
-fn rows_taken_from_the_end_are_inside_too() {
-    check_split(
+fn rows_indexed_from_the_end_are_inside_too() {
+    check_legalized(
         "#[fuse_kernel(BLOCK = [1024])]
         fn reversed<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
             let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
@@ -83,10 +83,10 @@ fn rows_taken_from_the_end_are_inside_too() {
     );
 }
 
-/// What was loaded may be anything, and its mask says what it is.
+/// A loaded index may be any value; its mask bounds it.
 #[test]
-fn a_row_whose_number_was_loaded_is_inside_where_its_mask_says_so() {
-    check_split(
+fn a_row_of_a_loaded_index_is_inside_where_its_mask_bounds_it() {
+    check_legalized(
         "#[fuse_kernel(BLOCK = [1024])]
         fn embedding<const BLOCK: usize>(x: &[f32], ids: &[i64], out: &mut [f32], n: i64, dim: i32) {
             let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
@@ -129,8 +129,8 @@ fn a_row_whose_number_was_loaded_is_inside_where_its_mask_says_so() {
 }
 
 #[test]
-fn without_facts_the_kernel_compares() {
-    check_split(
+fn without_guards_the_kernel_compares() {
+    check_legalized(
         COPY,
         BoundsPolicy::Masked,
         expect![[r#"
@@ -166,7 +166,7 @@ const MATRIX: &str = "#[fuse_kernel(M = [64], N = [128])]
 
 #[test]
 fn a_matrix_is_bounded_by_its_last_element() {
-    check_split(
+    check_legalized(
         MATRIX,
         BoundsPolicy::Guarded,
         expect![[r#"
@@ -225,8 +225,8 @@ fn a_matrix_is_bounded_by_its_last_element() {
 }
 
 #[test]
-fn without_facts_a_stride_is_64_bits_wide() {
-    check_split(
+fn without_guards_a_stride_is_64_bits_wide() {
+    check_legalized(
         MATRIX,
         BoundsPolicy::Masked,
         expect![[r#"
@@ -285,7 +285,7 @@ fn without_facts_a_stride_is_64_bits_wide() {
 
 #[test]
 fn a_loop_over_chunks_and_a_gather() {
-    check_split(
+    check_legalized(
         "#[fuse_kernel(BLOCK = [256])]
         fn gather<const BLOCK: usize>(x: &[f32], index: &[i32], out: &mut [f32], n: i32) {
             let row = tl::program_id(0);
@@ -325,10 +325,10 @@ fn a_loop_over_chunks_and_a_gather() {
     );
 }
 
-/// 64-bit arithmetic wraps, polynomials do not: where a product of arguments could, a fact rules it out.
+/// 64-bit arithmetic wraps, polynomials do not: where a product of arguments could, a guard rules it out.
 #[test]
 fn what_could_wrap_is_checked_at_launch() {
-    check_split(
+    check_legalized(
         "#[fuse_kernel(BLOCK = [256])]
         fn copy<const BLOCK: usize>(x: &[f32], out: &mut [f32], a: i64, b: i64, n: i64) {
             let offsets = a * b + tl::arange(0, BLOCK) as i64;
@@ -357,8 +357,8 @@ fn what_could_wrap_is_checked_at_launch() {
 }
 
 #[test]
-fn what_is_taken_off_is_compared_with_what_makes_up_for_it() {
-    check_split(
+fn subtracted_terms_are_compared_with_the_others() {
+    check_legalized(
         "#[fuse_kernel] fn halves(x: &[f32], out: &mut [f32], d: i32, gate: i32) {
             let cols = tl::arange(0, 64);
             let y = tl::load(x + tl::program_id(0) * 2 * d + (d - gate) + cols, cols < d);
@@ -391,8 +391,8 @@ fn what_is_taken_off_is_compared_with_what_makes_up_for_it() {
 }
 
 #[test]
-fn rows_that_programs_share_out_are_bounded_by_the_last() {
-    check_split(
+fn rows_distributed_over_programs_are_bounded_by_the_last() {
+    check_legalized(
         "#[fuse_kernel] fn rows(x: &[f32], out: &mut [f32], n_rows: i32, n_cols: i32) {
             let cols = tl::arange(0, 64);
             let mut sum = tl::zeros::<f32>([64]);
@@ -429,8 +429,8 @@ fn rows_that_programs_share_out_are_bounded_by_the_last() {
 }
 
 #[test]
-fn a_remainder_is_below_a_divisor_that_is_checked() {
-    check_split(
+fn a_remainder_is_below_a_guarded_divisor() {
+    check_legalized(
         "#[fuse_kernel] fn repeated(x: &[f32], out: &mut [f32], rows: i32, n_cols: i32) {
             let cols = tl::arange(0, 64);
             let y = tl::load(x + tl::program_id(0) % rows * n_cols + cols, cols < n_cols);
@@ -458,10 +458,10 @@ fn a_remainder_is_below_a_divisor_that_is_checked() {
     );
 }
 
-/// Taken the wrong way round from a limit, an index could be below zero by any amount: no fact keeps it in 32 bits.
+/// Subtracted from a limit, an index could be below zero by any amount: no guard keeps it in 32 bits.
 #[test]
-fn a_comparison_that_no_fact_bounds_is_made_in_64_bits() {
-    check_split(
+fn a_comparison_that_no_guard_bounds_is_in_64_bits() {
+    check_legalized(
         "#[fuse_kernel] fn tail(x: &[f32], out: &mut [f32], n: i32) {
             let i = n - tl::program_id(0) * 64 - tl::arange(0, 64);
             tl::store(out + tl::arange(0, 64), tl::load(x + i, (i >= 0) & (i < n)));
@@ -507,10 +507,10 @@ fn at_most(low: &[(i64, &[Symbol])], high: i64) -> Guard {
 }
 
 #[test]
-fn a_fact_that_follows_from_another_is_left_out() {
+fn a_guard_that_another_one_implies_is_removed() {
     let (n, grid): (&[Symbol], &[Symbol]) = (&[Symbol::Scalar(0)], &[Symbol::Grid(0)]);
     let both: &[Symbol] = &[Symbol::Scalar(0), Symbol::Grid(0)];
-    let facts = vec![
+    let guards = vec![
         at_most(&[(7, &[]), (64, grid)], 100),
         at_most(&[(64, grid)], 100),
         at_most(&[(-1, &[]), (64, grid)], 100),
@@ -529,7 +529,8 @@ fn a_fact_that_follows_from_another_is_left_out() {
         Guard::Divisible { value: Symbol::Scalar(0), by: 8 },
     ];
     let names = ["n".to_string(), "x".to_string()];
-    let text: String = strongest(facts).iter().map(|fact| format!("{}\n", WithNames(fact, &names))).collect();
+    let text: String =
+        strongest(guards).iter().map(|guard| format!("{}\n", WithNames(guard, &names))).collect();
     expect![[r#"
         64 * num_programs(0) + 9 <= 100
         -1 + 64 * num_programs(0) <= 99

@@ -1,4 +1,4 @@
-//! Formulas as one would write them for the machine, and selections that change nothing in most iterations.
+//! Contraction of float formulas, and selects under a branch for full tiles.
 
 use expect_test::{Expect, expect};
 
@@ -34,9 +34,9 @@ fn check_text(mut func: Func, expected: Expect) {
     expected.assert_eq(&lines.join("\n"));
 }
 
-/// The difference is what was rounded; of a product less a row's number all is done in one instruction.
+/// The difference is rounded; a product minus a value per row becomes one fma.
 #[test]
-fn exponentials_of_what_was_rounded_are_powers_of_two() {
+fn exp_of_a_rounded_value_becomes_exp2() {
     check_contracted(
         "tl::store(out + at, tl::exp(x - m.col()));",
         expect![[r#"
@@ -108,9 +108,9 @@ fn exponentials_of_what_was_rounded_are_powers_of_two() {
     );
 }
 
-/// What was given as it is has an exact exponential.
+/// An exact argument keeps its exact exponential.
 #[test]
-fn exponentials_of_numbers_as_they_are_stay() {
+fn exp_of_an_exact_value_stays() {
     check_contracted(
         "tl::store(out + at, tl::exp(x) + tl::exp(-x));",
         expect![[r#"
@@ -124,7 +124,7 @@ fn exponentials_of_numbers_as_they_are_stay() {
 }
 
 #[test]
-fn quotients_by_a_number_known_at_build_are_products() {
+fn division_by_a_constant_becomes_multiplication() {
     check_contracted(
         "tl::store(out + at, x / 3.0);",
         expect![[r#"
@@ -146,7 +146,7 @@ fn quotients_by_a_number_known_at_build_are_products() {
     );
 }
 
-/// Attention's scores, and what hides some of them.
+/// Attention's scores, and their mask.
 fn masked(condition: &str) -> Func {
     let mut func = func(&format!(
         "#[fuse_kernel]
@@ -169,7 +169,7 @@ fn masked(condition: &str) -> Func {
 }
 
 #[test]
-fn a_selection_by_places_is_under_a_branch_on_the_farthest() {
+fn a_select_by_positions_is_under_a_branch_on_the_extreme_ones() {
     let text = ir::print(&masked("(row + i).col() >= (start + j).row()"), &|_| None);
     let begin = text.find("dot").expect("a product");
     let end = text[begin..].find("reduce").expect("a sum") + begin;
@@ -206,7 +206,7 @@ fn a_selection_by_places_is_under_a_branch_on_the_farthest() {
 }
 
 #[test]
-fn selections_that_no_iteration_is_free_of_stay() {
+fn selects_that_every_iteration_needs_stay() {
     let branches = |condition: &str| ir::print(&masked(condition), &|_| None).contains("if %");
     assert!(branches("(start + j < n).row() & ((row + i).col() >= (start + j).row())"));
     // The same in all iterations, either of two, not a comparison, and one of what is not moved by the loop alone.
@@ -216,9 +216,9 @@ fn selections_that_no_iteration_is_free_of_stay() {
     assert!(!branches("(start + j).row() * 2 < (row + i).col()"));
 }
 
-/// The reciprocal of each row's divisor is made once, of a number that is not far from 1.
+/// The reciprocal of each row's divisor is computed once, of a value scaled towards 1.
 #[test]
-fn quotients_by_rows_are_products() {
+fn division_by_a_value_per_row_becomes_multiplication() {
     // Of 8 columns each is divided.
     check_contracted(
         "tl::store(out + at, x / m.col());",
