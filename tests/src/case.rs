@@ -66,7 +66,7 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Program {
     pub seed: u64,
-    /// Its body.
+    /// Its source text.
     pub text: &'static str,
     /// Eight bytes for each element that it reads.
     pub input: &'static [u8],

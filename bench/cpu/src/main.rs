@@ -69,7 +69,8 @@ fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
 fn matmul<T: Multiply<IDENTITY>, P: Peer>([m, k, n]: [usize; 3], columns: bool) -> Result {
     let device = Device::cpu();
     let (a, b) = (numbers::<T>(m * k, 1), numbers::<T>(k * n, 2));
-    let [operand_a, operand_b] = [&a, &b].map(|of| of.iter().map(|x| P::from_f64(x.to_f64())).collect::<Vec<P>>());
+    let [operand_a, operand_b] =
+        [&a, &b].map(|of| of.iter().map(|x| P::from_f64(x.to_f64())).collect::<Vec<P>>());
     let (a, b) = (device.upload(&a)?, device.upload(&b)?);
     let mut out = device.zeros::<T>(m * n)?;
     let mut theirs = vec![P::from_f64(0.0); m * n];
