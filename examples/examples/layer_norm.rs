@@ -11,7 +11,7 @@ use demo::{Common, Demo, Matrix, Type};
 use dsl_runtime::prelude::*;
 use fused_kernels::layer_norm::{self, LayerNorm};
 
-/// Normalises each row of a matrix, checks it against float64 and measures it
+/// Normalizes each row of a matrix, checks it against float64 and measures it
 #[derive(Parser)]
 struct Options {
     /// The number of rows, where no file is given

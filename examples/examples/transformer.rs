@@ -18,7 +18,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::act_and_mul::ActAndMul;
 use fused_kernels::activation::{IDENTITY, SILU};
 use fused_kernels::attention::Attention;
-use fused_kernels::decoder_layer::{DecoderLayer, Weights};
+use fused_kernels::decoder_layer::{DecoderLayer, LayerWeights};
 use fused_kernels::feed_forward::{Down, GatedFeedForward};
 use fused_kernels::form::Cost;
 use fused_kernels::linear_combination::LinearCombination;
@@ -151,8 +151,8 @@ impl Layer {
         Ok(self.output.view([k, heads.queries * dim])?.permute([1, 0]))
     }
 
-    fn weights(&self) -> dsl_runtime::Result<Weights<'_, bf16>> {
-        Ok(Weights { qkv: &self.qkv, output: self.output()?, up: &self.up, down: self.down()? })
+    fn weights(&self) -> dsl_runtime::Result<LayerWeights<'_, bf16>> {
+        Ok(LayerWeights { qkv: &self.qkv, output: self.output()?, up: &self.up, down: self.down()? })
     }
 }
 

@@ -207,7 +207,7 @@ pub fn attention<T: Float, const MASK_MODE: usize, const D: usize, const M: usiz
 
 /// The extents of attention.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extents {
+pub struct AttentionExtents {
     /// Heads of `q`, of all sequences together.
     pub heads: usize,
     /// Heads of `k` and `v`, of all sequences together.
@@ -313,7 +313,7 @@ impl<'a, T: Float> Attention<'a, T> {
         T: Attend,
     {
         let (out, mut lse) = (out.sequences(), lse.into());
-        let Extents { heads, key_heads, queries, keys, .. } = self.check(out.shape(), lse.len())?;
+        let AttentionExtents { heads, key_heads, queries, keys, .. } = self.check(out.shape(), lse.len())?;
         if heads * queries == 0 {
             return Ok(());
         }
@@ -331,7 +331,7 @@ impl<'a, T: Float> Attention<'a, T> {
             Some(slopes) => slopes.view([heads])?,
             None => View::new(&[][..], [0])?,
         };
-        let of = Inputs {
+        let of = AttentionInputs {
             q: self.q,
             k: self.k,
             v: self.v,
@@ -364,7 +364,7 @@ impl<'a, T: Float> Attention<'a, T> {
         self.dropout.is_some_and(|dropout| dropout.p != 0.0)
     }
 
-    pub(crate) fn check(&self, out: [usize; 4], lse: usize) -> Result<Extents> {
+    pub(crate) fn check(&self, out: [usize; 4], lse: usize) -> Result<AttentionExtents> {
         let checks = Checks("attention");
         let ([sequences, heads, queries, elements], [_, key_heads, keys, _]) =
             (self.q.shape(), self.k.shape());
@@ -374,14 +374,14 @@ impl<'a, T: Float> Attention<'a, T> {
                 return Err(checks.error(reason));
             }
         }
-        let of_one = Extents { heads, key_heads, queries, keys, elements };
+        let of_one = AttentionExtents { heads, key_heads, queries, keys, elements };
         fit(
             checks,
             of_one,
             [self.k.shape(), self.v.shape(), out].map(|[_, heads, rows, row]| [heads, rows, row]),
         )?;
         let (heads, key_heads) = (sequences * heads, sequences * key_heads);
-        let extents = Extents { heads, key_heads, ..of_one };
+        let extents = AttentionExtents { heads, key_heads, ..of_one };
         checks.same(("lse", lse), ("heads * queries", heads * queries))?;
         if !(0.0..=MAX_SCALE).contains(&self.scale) {
             return Err(checks.error(format!("scale is {}, expected 0 to {MAX_SCALE:e}", self.scale)));
@@ -411,8 +411,8 @@ impl<'a, T: Float> Attention<'a, T> {
 }
 
 /// That the views fit together, of which `q` has these extents; the shapes of `k`, `v` and `out`.
-pub(crate) fn fit(checks: Checks, of: Extents, [k, v, out]: [[usize; 3]; 3]) -> Result<()> {
-    let Extents { heads, key_heads, queries, keys, elements } = of;
+pub(crate) fn fit(checks: Checks, of: AttentionExtents, [k, v, out]: [[usize; 3]; 3]) -> Result<()> {
+    let AttentionExtents { heads, key_heads, queries, keys, elements } = of;
     checks.extents("k", k, [key_heads, keys, elements])?;
     checks.extents("v", v, [key_heads, keys, elements])?;
     checks.extents("out", out, [heads, queries, elements])?;
@@ -440,7 +440,7 @@ pub(crate) fn for_powers(scale: f32) -> f32 {
 
 /// What the kernel takes, once it is known to fit together.
 #[derive(Clone, Copy)]
-pub struct Inputs<'a, T: Float> {
+pub struct AttentionInputs<'a, T: Float> {
     q: View<'a, T, 4>,
     k: View<'a, T, 4>,
     v: View<'a, T, 4>,
@@ -455,7 +455,7 @@ pub struct Inputs<'a, T: Float> {
     seed: u64,
 }
 
-impl<T: Float> Inputs<'_, T> {
+impl<T: Float> AttentionInputs<'_, T> {
     /// Heads that run concurrently, whose longest programs begin first, so that the last ones are short. Their keys and
     /// values stay in the cache, or several programs of each run at once and share reads. One where all programs
     /// take equally long: those of a head are then consecutive.
@@ -499,7 +499,7 @@ pub trait Attend: Float {
     #[doc(hidden)]
     fn attend(
         on: impl LaunchOn,
-        of: Inputs<'_, Self>,
+        of: AttentionInputs<'_, Self>,
         out: ViewMut<'_, Self, 4>,
         lse: ViewMut<'_, f32, 3>,
     ) -> Result<()>;
@@ -509,7 +509,7 @@ pub trait Attend: Float {
 #[derive(Clone, Copy)]
 enum TileUse {
     Always,
-    /// On GPUs with warpgroup mma, where [`Inputs::in_large_tiles`] is so.
+    /// On GPUs with warpgroup mma, where [`AttentionInputs::in_large_tiles`] is so.
     Large,
     /// On GPUs whose blocks have too little shared memory for two stages of 128 keys and values of 128 elements.
     LittleSmem,
@@ -536,11 +536,11 @@ macro_rules! attend {
         impl Attend for $T {
             fn attend(
                 on: impl LaunchOn,
-                of: Inputs<'_, $T>,
+                of: AttentionInputs<'_, $T>,
                 out: ViewMut<'_, $T, 4>,
                 lse: ViewMut<'_, f32, 3>,
             ) -> Result<()> {
-                let Inputs { q, k, v, bias, slopes, mask_mode, group, scale, softcap, window, dropout_p, seed } = of;
+                let AttentionInputs { q, k, v, bias, slopes, mask_mode, group, scale, softcap, window, dropout_p, seed } = of;
                 let ([left, right], [sequences, heads, queries, elements]) = (window, q.shape());
                 let heads = sequences * heads;
                 let concurrent_heads = of.concurrent_heads(on.parallelism());

@@ -20,7 +20,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::attention::{Attention, Extents, for_powers};
+use crate::attention::{Attention, AttentionExtents, for_powers};
 use crate::attention_reference::{Rules, reference_with_roundings};
 use crate::reference::Expected;
 use crate::sequences::SequencesMut;
@@ -37,7 +37,7 @@ const BLOCKS_PER_SM: usize = 2;
 
 /// The tile of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Tile {
+struct SplitTile {
     /// Whether scores may be modified.
     score_mod: bool,
     /// Rows of a program.
@@ -190,7 +190,7 @@ struct SplitPlan {
     first_key: usize,
     splits: usize,
     packing: QueryPacking,
-    tile: Tile,
+    tile: SplitTile,
 }
 
 /// The number of splits that ends soonest, where so many programs have the same iterations and so many run at once.
@@ -290,7 +290,8 @@ impl<'a, T: Float> Attention<'a, T> {
     {
         let (out, mut lse, mut workspace) = (out.sequences(), lse.into(), workspace.into());
         let checks = Checks("attention");
-        let Extents { heads, key_heads, queries, keys, elements } = self.check(out.shape(), lse.len())?;
+        let AttentionExtents { heads, key_heads, queries, keys, elements } =
+            self.check(out.shape(), lse.len())?;
         if self.bias.is_some() || self.has_dropout() {
             return Err(checks.error("shared keys have neither bias nor dropout, expected `launch`".into()));
         }
@@ -318,7 +319,7 @@ impl<'a, T: Float> Attention<'a, T> {
             Some(slopes) => slopes.view([key_heads, group])?,
             None => View::new(&[][..], [0, 0])?,
         };
-        let of = Inputs {
+        let of = SplitInputs {
             q: packing.view(q, key_heads)?,
             k,
             v,
@@ -375,21 +376,21 @@ impl<'a, T: Float> Attention<'a, T> {
 
     /// The smallest that holds a row, for so many query rows of a key head. Warpgroups take many rows, and are faster where
     /// scores are modified.
-    fn tile(&self, rows: usize, on: impl LaunchOn) -> Tile {
+    fn tile(&self, rows: usize, on: impl LaunchOn) -> SplitTile {
         let ([.., elements], score_mod) = (self.q.shape(), self.has_score_mod());
-        let suits = |tile: &&Tile| match (tile.rows > SMALL_M, on.has_clusters()) {
+        let suits = |tile: &&SplitTile| match (tile.rows > SMALL_M, on.has_clusters()) {
             (true, has_wgmma) => has_wgmma,
             (false, true) => rows <= SMALL_M && !tile.score_mod,
             (false, false) => true,
         };
-        let holds = |tile: &&Tile| tile.elements >= elements && (tile.score_mod || !score_mod);
+        let holds = |tile: &&SplitTile| tile.elements >= elements && (tile.score_mod || !score_mod);
         *TILES.iter().filter(suits).find(holds).unwrap_or(&TILES[0])
     }
 }
 
 /// What the first kernel takes, once it is known to fit together.
 #[derive(Clone, Copy)]
-pub struct Inputs<'a, T: Float> {
+pub struct SplitInputs<'a, T: Float> {
     q: View<'a, T, 4>,
     k: View<'a, T, 3>,
     v: View<'a, T, 3>,
@@ -401,7 +402,7 @@ pub struct Inputs<'a, T: Float> {
     softcap: f32,
     window: [i32; 2],
     splits: usize,
-    tile: Tile,
+    tile: SplitTile,
 }
 
 /// What it writes: the results, without elements where there are several splits, or partial results.
@@ -416,7 +417,7 @@ pub struct SplitOutputs<'o, T: Float> {
 pub trait AttendSplit: Float {
     /// Launches the first kernel.
     #[doc(hidden)]
-    fn split(on: impl LaunchOn, of: Inputs<'_, Self>, outputs: SplitOutputs<'_, Self>) -> Result<()>;
+    fn split(on: impl LaunchOn, of: SplitInputs<'_, Self>, outputs: SplitOutputs<'_, Self>) -> Result<()>;
 
     /// Launches the second one.
     #[doc(hidden)]
@@ -433,13 +434,13 @@ pub trait AttendSplit: Float {
 macro_rules! tiles {
     ($T:ty: $([$SCORE_MOD:literal, $M:literal, $D:literal, $N:literal])*, combined $([$E:literal, $S:literal])*) => {
         impl AttendSplit for $T {
-            fn split(on: impl LaunchOn, of: Inputs<'_, $T>, outputs: SplitOutputs<'_, $T>) -> Result<()> {
-                let Inputs { q, k, v, slopes, first_key, first_position, period, scale, softcap, .. } = of;
-                let Inputs { window: [left, right], splits, tile, .. } = of;
+            fn split(on: impl LaunchOn, of: SplitInputs<'_, $T>, outputs: SplitOutputs<'_, $T>) -> Result<()> {
+                let SplitInputs { q, k, v, slopes, first_key, first_position, period, scale, softcap, .. } = of;
+                let SplitInputs { window: [left, right], splits, tile, .. } = of;
                 let SplitOutputs { out, lse, partial_acc, partial_ml } = outputs;
                 let [heads, outer, rows, elements] = q.shape();
                 match tile {
-                    $(Tile { score_mod: $SCORE_MOD, rows: $M, elements: $D, keys: $N } => {
+                    $(SplitTile { score_mod: $SCORE_MOD, rows: $M, elements: $D, keys: $N } => {
                         attention_split::<$T, $SCORE_MOD, $D, $M, $N>(
                             q, k, v, slopes, out, lse, partial_acc, partial_ml, first_key, first_position, period, scale, softcap, left, right,
                         ).grid((splits, heads * outer, rows.div_ceil($M))).launch(on)
@@ -465,8 +466,8 @@ macro_rules! tiles {
     };
     ($($score_mod:literal $rows:literal $elements:literal $keys:literal;)*) => {
         /// The smaller ones first.
-        const TILES: &[Tile] =
-            &[$(Tile { score_mod: $score_mod, rows: $rows, elements: $elements, keys: $keys }),*];
+        const TILES: &[SplitTile] =
+            &[$(SplitTile { score_mod: $score_mod, rows: $rows, elements: $elements, keys: $keys }),*];
         tiles! { f16: $([$score_mod, $rows, $elements, $keys])*, combined [64, 32] [32, 128] }
         tiles! { bf16: $([$score_mod, $rows, $elements, $keys])*, combined [64, 32] [32, 128] }
     };
@@ -486,6 +487,10 @@ const ROUNDINGS: usize = 32;
 
 /// What the kernels compute, in `f64`, and the bounds that the module's documentation explains: of the rows and of
 /// `lse`.
-pub fn reference<T: Float>(inputs: [&[T]; 3], extents: Extents, rules: Rules<'_, T>) -> [Vec<Expected>; 2] {
+pub fn reference<T: Float>(
+    inputs: [&[T]; 3],
+    extents: AttentionExtents,
+    rules: Rules<'_, T>,
+) -> [Vec<Expected>; 2] {
     reference_with_roundings(inputs, extents, rules, ROUNDINGS)
 }

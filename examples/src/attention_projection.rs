@@ -31,7 +31,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::activation::IDENTITY;
-use crate::attention::{Attend, Attention, Extents, for_powers};
+use crate::attention::{Attend, Attention, AttentionExtents, for_powers};
 use crate::attention_reference::{self, Rules};
 use crate::form::{Cost, Form};
 use crate::matmul::{Matmul, Multiply, Tile};
@@ -194,7 +194,7 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
         }
         if form == Form::Fused {
             let nothing = self.weight.slice(0, ..0).slice(1, ..0);
-            let operands = Operands {
+            let operands = ProjectionOperands {
                 q: self.q,
                 k: self.k,
                 v: self.v,
@@ -249,7 +249,7 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
         let fast = [&self.q, &self.k, &self.v].into_iter().all(is_read_fast)
             && are_lines_aligned::<T>(terms, self.weight.strides())
             && in_vectors(&n);
-        let of = Problem { sequences, heads, queries, keys: self.k.shape()[2], elements, n };
+        let of = ProjectionProblem { sequences, heads, queries, keys: self.k.shape()[2], elements, n };
         if fast && of.pays(on) { Form::Fused } else { Form::Separate }
     }
 
@@ -275,7 +275,7 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
 
 /// What the choice of a form depends on.
 #[derive(Clone, Copy)]
-struct Problem {
+struct ProjectionProblem {
     sequences: usize,
     heads: usize,
     queries: usize,
@@ -294,7 +294,7 @@ const MAX_ELEMENTS: usize = 128;
 const SMALL: Tile = Tile { rows: 64, cols: 128 };
 const LARGE: Tile = Tile { rows: 128, cols: 128 };
 
-impl Problem {
+impl ProjectionProblem {
     fn programs(&self, tile: Tile) -> usize {
         tile.count([self.sequences, self.queries, self.n])
     }
@@ -314,7 +314,7 @@ impl Problem {
 /// The checked operands of the fused form.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Operands<'a, T: Float> {
+pub struct ProjectionOperands<'a, T: Float> {
     q: View<'a, T, 4>,
     k: View<'a, T, 4>,
     v: View<'a, T, 4>,
@@ -329,16 +329,16 @@ pub struct Operands<'a, T: Float> {
 pub trait Project: Attend + Multiply<IDENTITY> {
     /// Launches [`attention_projection`].
     #[doc(hidden)]
-    fn fused(on: impl LaunchOn, of: Operands<'_, Self>, out: ViewMut<'_, Self, 3>) -> Result<()>;
+    fn fused(on: impl LaunchOn, of: ProjectionOperands<'_, Self>, out: ViewMut<'_, Self, 3>) -> Result<()>;
 }
 
 macro_rules! project {
     ($($T:ty),*) => {$(
         impl Project for $T {
-            fn fused(on: impl LaunchOn, of: Operands<'_, $T>, out: ViewMut<'_, $T, 3>) -> Result<()> {
-                let Operands { q, k, v, weight, bias, residual, scale, causal } = of;
+            fn fused(on: impl LaunchOn, of: ProjectionOperands<'_, $T>, out: ViewMut<'_, $T, 3>) -> Result<()> {
+                let ProjectionOperands { q, k, v, weight, bias, residual, scale, causal } = of;
                 let ([sequences, heads, queries, elements], [_, key_heads, keys, _]) = (q.shape(), k.shape());
-                let problem = Problem { sequences, heads, queries, keys, elements, n: out.shape()[2] };
+                let problem = ProjectionProblem { sequences, heads, queries, keys, elements, n: out.shape()[2] };
                 let group = (heads / key_heads.max(1)).max(1) as i32;
                 let right = if causal { 0 } else { (queries + keys) as i32 };
                 macro_rules! launch {
@@ -388,11 +388,11 @@ pub struct HostProjection<'a, T> {
 /// follows from its operations'.
 pub fn reference<T: Float>(
     inputs: [&[T]; 3],
-    extents: Extents,
+    extents: AttentionExtents,
     rules: Rules<'_, T>,
     layer: HostProjection<'_, T>,
 ) -> Vec<Expected> {
-    let Extents { heads, key_heads, queries, keys, elements } = extents;
+    let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     let (n, unit) = (layer.bias.len(), 2.0 * unit_roundoff(DType::F32));
     let lengths = [heads * queries, key_heads * keys, key_heads * keys].map(|rows| rows * elements);
     let sequences = inputs[0].len().checked_div(lengths[0]).unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use dsl_runtime::{DType, Float};
 
-use crate::attention::Extents;
+use crate::attention::AttentionExtents;
 use crate::dropout::Dropout;
 use crate::reference::{Expected, unit_roundoff};
 
@@ -47,18 +47,22 @@ impl<T: Float> Rules<'_, T> {
 pub(crate) const ROUNDINGS: usize = 16;
 
 /// The rows of the result, and their `lse`, of contiguous `[q, k, v]`.
-pub fn reference<T: Float>(inputs: [&[T]; 3], extents: Extents, rules: Rules<'_, T>) -> [Vec<Expected>; 2] {
+pub fn reference<T: Float>(
+    inputs: [&[T]; 3],
+    extents: AttentionExtents,
+    rules: Rules<'_, T>,
+) -> [Vec<Expected>; 2] {
     reference_with_roundings(inputs, extents, rules, ROUNDINGS)
 }
 
 /// The same with more roundings.
 pub(crate) fn reference_with_roundings<T: Float>(
     [q, k, v]: [&[T]; 3],
-    extents: Extents,
+    extents: AttentionExtents,
     rules: Rules<'_, T>,
     roundings: usize,
 ) -> [Vec<Expected>; 2] {
-    let Extents { heads, key_heads, queries, keys, elements } = extents;
+    let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     let rows_of = |of: &[T], head: usize, count: usize| -> Vec<Vec<f64>> {
         let own = of[head * count * elements..(head + 1) * count * elements].chunks(elements);
         own.map(|row| row.iter().map(|x| x.to_f64()).collect()).collect()
@@ -142,7 +146,7 @@ pub(crate) fn softmax_row(
 }
 
 /// The bytes that attention must move.
-pub const fn traffic<T>(extents: Extents) -> usize {
-    let Extents { heads, key_heads, queries, keys, elements } = extents;
+pub const fn traffic<T>(extents: AttentionExtents) -> usize {
+    let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     2 * (heads * queries + key_heads * keys) * elements * size_of::<T>() + heads * queries * 4
 }

@@ -16,7 +16,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::dropout::{COLS, Dropout, Gradients, backward_programs, launches, rows_of};
+use crate::dropout::{COLS, Dropout, DropoutGradients, backward_programs, launches, rows_of};
 use crate::partials;
 use crate::partials::sum_partials;
 use crate::reference::{Expected, unit_roundoff};
@@ -148,7 +148,7 @@ impl<'a, T: Float> BiasDropout<'a, T> {
         &self,
         on: impl LaunchOn,
         dy: impl Into<Slice<'a, T>>,
-        gradients: Gradients<'o, T>,
+        gradients: DropoutGradients<'o, T>,
     ) -> Result<()>
     where
         bias_dropout_backward::Choice<T, COLS>: bias_dropout_backward::Declared,
@@ -156,7 +156,7 @@ impl<'a, T: Float> BiasDropout<'a, T> {
     {
         let (dy, cols) = (dy.into(), self.bias.len());
         let rows = gradients.rows(Checks("bias_dropout"), [self.x.len(), cols, dy.len()], self.dropout.p)?;
-        let Gradients { dx, dbias, mut scratch } = gradients;
+        let DropoutGradients { dx, dbias, mut scratch } = gradients;
         if cols == 0 {
             return Ok(());
         }

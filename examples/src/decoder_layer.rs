@@ -30,7 +30,7 @@ const CHECKS: Checks = Checks("decoder_layer");
 
 /// The weights of a layer whose rows have `k` elements.
 #[derive(Clone, Copy)]
-pub struct Weights<'a, T: Float> {
+pub struct LayerWeights<'a, T: Float> {
     /// Queries, keys and values, with the norm before them: `[k, (queries + 2 * keys) * dim]`. Pairs of queries and keys are adjacent,
     /// see [`crate::linear_rope::interleave_pairs`].
     pub qkv: &'a FoldedLinear<T>,
@@ -45,7 +45,7 @@ pub struct Weights<'a, T: Float> {
 /// A layer for sequences without a cache: `DecoderLayer::new(weights, heads, angles)`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct DecoderLayer<'a, T: Float> {
-    weights: Weights<'a, T>,
+    weights: LayerWeights<'a, T>,
     heads: Heads,
     angles: Angles<'a>,
     sequences: usize,
@@ -57,7 +57,7 @@ where
     act_and_mul::Choice<T, SILU>: act_and_mul::Declared,
 {
     /// A sequence with a token for each position of `angles`, which rotate all of a head; `eps` is 1e-5.
-    pub fn new(weights: Weights<'a, T>, heads: Heads, angles: Angles<'a>) -> Self {
+    pub fn new(weights: LayerWeights<'a, T>, heads: Heads, angles: Angles<'a>) -> Self {
         DecoderLayer { weights, heads, angles, sequences: 1, eps: 1e-5 }
     }
 
@@ -82,7 +82,7 @@ where
         out: impl Into<SliceMut<'o, T>>,
     ) -> Result<()> {
         let (x, out) = (x.into(), out.into());
-        let Weights { qkv: layer, output, up, down } = self.weights;
+        let LayerWeights { qkv: layer, output, up, down } = self.weights;
         let (tokens, [of_heads, k]) = (self.angles.positions.len(), output.shape());
         let (queries, rotated, columns) = self.columns();
         CHECKS.extents("the output's weights", [of_heads, k], [queries, k])?;

@@ -147,7 +147,7 @@ pub struct BiasGeluDropout<'a, T: Float, const ACT: usize> {
 }
 
 /// The outputs of backward.
-pub struct Gradients<'o, T: Float> {
+pub struct DropoutGradients<'o, T: Float> {
     /// As long as the matrix.
     pub dx: SliceMut<'o, T>,
     /// As long as a row.
@@ -156,7 +156,7 @@ pub struct Gradients<'o, T: Float> {
     pub scratch: SliceMut<'o, f32>,
 }
 
-impl<T: Float> Gradients<'_, T> {
+impl<T: Float> DropoutGradients<'_, T> {
     /// The rows of `x`, of `cols` elements, if all lengths fit together and `p` is a probability.
     pub(crate) fn rows(&self, checks: Checks, [x, cols, dy]: [usize; 3], p: f32) -> Result<usize> {
         checks.same(("x", x), ("dy", dy))?;
@@ -258,7 +258,7 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
         &self,
         on: impl LaunchOn,
         dy: impl Into<Slice<'a, T>>,
-        gradients: Gradients<'o, T>,
+        gradients: DropoutGradients<'o, T>,
     ) -> Result<()>
     where
         bias_gelu_dropout_backward::Choice<T, ACT, COLS>: bias_gelu_dropout_backward::Declared,
@@ -266,7 +266,7 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
     {
         let (dy, cols) = (dy.into(), self.bias.len());
         let rows = gradients.rows(Checks("bias_gelu_dropout"), [self.x.len(), cols, dy.len()], self.p)?;
-        let Gradients { dx, dbias, mut scratch } = gradients;
+        let DropoutGradients { dx, dbias, mut scratch } = gradients;
         if cols == 0 {
             return Ok(());
         }

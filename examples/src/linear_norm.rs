@@ -202,7 +202,7 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
             let line = |of: Slice<'a, T>| of.view([1, of.len()]);
             let nothing = gamma.slice(..0);
             let residual = self.residual.map_or(nothing.view([0, 0]), |residual| residual.view([rows, n]))?;
-            let operands = Operands {
+            let operands = LinearNormOperands {
                 x,
                 weight: self.weight,
                 bias: line(self.bias.unwrap_or(nothing))?,
@@ -251,7 +251,7 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
 /// The checked operands of the fused form.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Operands<'a, T: Float> {
+pub struct LinearNormOperands<'a, T: Float> {
     x: View<'a, T, 2>,
     weight: View<'a, T, 2>,
     bias: View<'a, T, 2>,
@@ -279,7 +279,7 @@ pub trait NormalizeProduct: Multiply<IDENTITY> {
     #[doc(hidden)]
     fn fused(
         on: impl LaunchOn,
-        of: Operands<'_, Self>,
+        of: LinearNormOperands<'_, Self>,
         scalars: Scalars,
         out: ViewMut<'_, Self, 2>,
     ) -> Result<()>;
@@ -354,11 +354,11 @@ macro_rules! normalize_16bit {
 
             fn fused(
                 on: impl LaunchOn,
-                of: Operands<'_, $T>,
+                of: LinearNormOperands<'_, $T>,
                 Scalars { subtract_mean, act, eps }: Scalars,
                 out: ViewMut<'_, $T, 2>,
             ) -> Result<()> {
-                let Operands { x, weight, bias, residual, gamma, beta } = of;
+                let LinearNormOperands { x, weight, bias, residual, gamma, beta } = of;
                 let [rows, n] = out.shape();
                 macro_rules! launch {
                     ($M:expr, $N:expr) => {
@@ -390,7 +390,12 @@ impl NormalizeProduct for f32 {
         Form::Separate
     }
 
-    fn fused(_: impl LaunchOn, _: Operands<'_, f32>, _: Scalars, _: ViewMut<'_, f32, 2>) -> Result<()> {
+    fn fused(
+        _: impl LaunchOn,
+        _: LinearNormOperands<'_, f32>,
+        _: Scalars,
+        _: ViewMut<'_, f32, 2>,
+    ) -> Result<()> {
         Err(no_fused_f32(CHECKS))
     }
 

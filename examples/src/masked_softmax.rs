@@ -17,7 +17,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, MAX_GRID_YZ};
-use crate::softmax::{Form, softmax_scores};
+use crate::softmax::{SoftmaxOutput, softmax_scores};
 
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 16384;
@@ -148,13 +148,13 @@ pub struct MaskedSoftmax<'a, T: Float> {
     mask: Mask<'a, T>,
     cols: usize,
     scale: f32,
-    form: Form,
+    form: SoftmaxOutput,
 }
 
 impl<'a, T: Float> MaskedSoftmax<'a, T> {
     /// The rows of `x`, each of `cols` elements; a scale of 1, and probabilities.
     pub fn new(x: impl Into<Slice<'a, T>>, mask: Mask<'a, T>, cols: usize) -> Self {
-        MaskedSoftmax { x: x.into(), mask, cols, scale: 1.0, form: Form::Probability }
+        MaskedSoftmax { x: x.into(), mask, cols, scale: 1.0, form: SoftmaxOutput::Probability }
     }
 
     /// The scale of elements.
@@ -164,7 +164,7 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
 
     /// The logarithms of the probabilities.
     pub fn log(self) -> Self {
-        MaskedSoftmax { form: Form::Logarithm, ..self }
+        MaskedSoftmax { form: SoftmaxOutput::Logarithm, ..self }
     }
 
     /// Computes into `out`, on a device or stream.
@@ -183,7 +183,7 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
         if rows == 0 {
             return Ok(());
         }
-        let (scale, log) = (self.scale, self.form == Form::Logarithm);
+        let (scale, log) = (self.scale, self.form == SoftmaxOutput::Logarithm);
         if self.cols > MAX_TILE {
             let rows_of_mask = mask_rows as i32;
             return match self.mask {
@@ -280,7 +280,7 @@ pub enum HostMask<'a, T> {
 pub fn reference<T: Float>(
     x: &[T],
     mask: HostMask<T>,
-    (cols, form): (usize, Form),
+    (cols, form): (usize, SoftmaxOutput),
     scale: f32,
 ) -> Vec<Expected> {
     let unit = unit_roundoff(DType::F32);

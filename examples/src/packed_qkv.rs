@@ -233,7 +233,7 @@ pub struct KvCache<'o, T: Float> {
 
 /// What is added to the mean of the squares, and the parameters of the norms.
 #[derive(Clone, Copy)]
-struct Norm<'a, T: Float> {
+struct HeadNorm<'a, T: Float> {
     query_gamma: Slice<'a, T>,
     key_gamma: Slice<'a, T>,
     eps: f32,
@@ -248,7 +248,7 @@ pub struct PackedQkv<'a, T: Float> {
     dim: usize,
     row_stride: Option<usize>,
     is_interleaved: bool,
-    norm: Option<Norm<'a, T>>,
+    norm: Option<HeadNorm<'a, T>>,
 }
 
 impl<'a, T: Float> PackedQkv<'a, T> {
@@ -261,12 +261,12 @@ impl<'a, T: Float> PackedQkv<'a, T> {
     /// Normalizes heads before the rotation, with `dim` parameters for queries and for keys; `eps` is 1e-6.
     pub fn norm(self, query_gamma: impl Into<Slice<'a, T>>, key_gamma: impl Into<Slice<'a, T>>) -> Self {
         let (query_gamma, key_gamma) = (query_gamma.into(), key_gamma.into());
-        PackedQkv { norm: Some(Norm { query_gamma, key_gamma, eps: 1e-6 }), ..self }
+        PackedQkv { norm: Some(HeadNorm { query_gamma, key_gamma, eps: 1e-6 }), ..self }
     }
 
     /// What is added to the mean of the squares of a norm.
     pub fn eps(self, eps: f32) -> Self {
-        PackedQkv { norm: self.norm.map(|norm| Norm { eps, ..norm }), ..self }
+        PackedQkv { norm: self.norm.map(|norm| HeadNorm { eps, ..norm }), ..self }
     }
 
     /// Pairs are adjacent elements, `2 j` and `2 j + 1`.
@@ -317,7 +317,7 @@ impl<'a, T: Float> PackedQkv<'a, T> {
         let row_stride = self.check_rows(qkv.len())?;
         let nothing = cos_sin.slice(..0).view([0])?;
         let (query_gamma, key_gamma, eps) = match self.norm {
-            Some(Norm { query_gamma, key_gamma, eps }) => {
+            Some(HeadNorm { query_gamma, key_gamma, eps }) => {
                 CHECKS.same(("query_gamma", query_gamma.len()), ("a head", dim))?;
                 CHECKS.same(("key_gamma", key_gamma.len()), ("a head", dim))?;
                 (query_gamma.view([dim])?, key_gamma.view([dim])?, eps)

@@ -433,7 +433,7 @@ pub fn dequantized<T: Float>(products: &[f64], residual: Option<&[T]>) -> Vec<Ex
     products.iter().enumerate().map(exact).collect()
 }
 
-/// The bytes that quantising `rows` rows of `cols` elements must move.
+/// The bytes that quantizing `rows` rows of `cols` elements must move.
 pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
     rows * (cols * (size_of::<T>() + 1) + size_of::<f32>())
 }

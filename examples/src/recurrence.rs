@@ -69,7 +69,7 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize, const STEP
 }
 
 /// What the kernel takes: `a`, `b`, `gate`, `first`, steps, channels, sequences.
-type Inputs<'a, T> = (Slice<'a, T>, Slice<'a, T>, Slice<'a, T>, Option<Slice<'a, f32>>, [usize; 3]);
+type RecurrenceInputs<'a, T> = (Slice<'a, T>, Slice<'a, T>, Slice<'a, T>, Option<Slice<'a, f32>>, [usize; 3]);
 
 /// The element types of recurrences.
 pub trait Recur: Float {
@@ -77,7 +77,7 @@ pub trait Recur: Float {
     #[doc(hidden)]
     fn steps(
         on: impl LaunchOn,
-        of: Inputs<'_, Self>,
+        of: RecurrenceInputs<'_, Self>,
         out: SliceMut<'_, Self>,
         last: SliceMut<'_, f32>,
     ) -> Result<()>;
@@ -110,7 +110,7 @@ macro_rules! launch {
 macro_rules! tiles {
     ($($T:ty: $few:tt, [$WIDE:literal, $STEPS:literal];)*) => {$(
         impl Recur for $T {
-            fn steps(on: impl LaunchOn, of: Inputs<'_, $T>, out: SliceMut<'_, $T>, last: SliceMut<'_, f32>) -> Result<()> {
+            fn steps(on: impl LaunchOn, of: RecurrenceInputs<'_, $T>, out: SliceMut<'_, $T>, last: SliceMut<'_, f32>) -> Result<()> {
                 let (.., [_, channels, sequences]) = of;
                 if 4 * sequences * channels.div_ceil($WIDE) >= 3 * on.parallelism() {
                     launch!($T, [$WIDE, $STEPS], on, of, out, last)

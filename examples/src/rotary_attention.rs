@@ -35,7 +35,7 @@ use std::ops::Range;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::attention::{Attend, Attention, Extents, fit, for_powers};
+use crate::attention::{Attend, Attention, AttentionExtents, fit, for_powers};
 use crate::attention_reference::{ROUNDINGS, ScoredKey, softmax_row};
 use crate::form::Form;
 use crate::packed_qkv::HostQkv;
@@ -255,7 +255,8 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         rotate_heads::Choice<T, MAX_PAIRS>: rotate_heads::Declared,
     {
         let (out, mut lse) = (out.into(), lse.into());
-        let Extents { heads, key_heads, queries, keys, elements } = self.check(out.shape(), lse.len())?;
+        let AttentionExtents { heads, key_heads, queries, keys, elements } =
+            self.check(out.shape(), lse.len())?;
         if heads * queries == 0 {
             return Ok(());
         }
@@ -334,9 +335,9 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         Ok(rows.permute([1, 0, 2]))
     }
 
-    fn check(&self, out: [usize; 3], lse: usize) -> Result<Extents> {
+    fn check(&self, out: [usize; 3], lse: usize) -> Result<AttentionExtents> {
         let ([heads, queries, elements], [key_heads, keys, _]) = (self.q.shape(), self.k.shape());
-        let extents = Extents { heads, key_heads, queries, keys, elements };
+        let extents = AttentionExtents { heads, key_heads, queries, keys, elements };
         if elements == 0 || elements > MAX_ELEMENTS || !elements.is_multiple_of(2) {
             let reason =
                 format!("rows have {elements} elements, expected an even number up to {MAX_ELEMENTS}");
@@ -415,10 +416,10 @@ impl<T: Float> Rotation<'_, T> {
 /// module's documentation states.
 pub fn reference<T: Float>(
     [q, k, v]: [&[T]; 3],
-    extents: Extents,
+    extents: AttentionExtents,
     rotation: Rotation<'_, T>,
 ) -> [Vec<Expected>; 2] {
-    let Extents { heads, key_heads, queries, keys, elements } = extents;
+    let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     let values: Vec<Vec<f64>> =
         v.chunks(elements).map(|row| row.iter().map(|x| x.to_f64()).collect()).collect();
     let rotated_keys = rotation.rotated(k, keys, elements, 0);

@@ -165,12 +165,12 @@ pub struct Softmax<'a, T: Float> {
     x: Slice<'a, T>,
     cols: usize,
     scale: f32,
-    form: Form,
+    form: SoftmaxOutput,
 }
 
 /// The output for each element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum SoftmaxOutput {
     /// Its probability.
     Probability,
     /// The natural logarithm of it.
@@ -180,7 +180,7 @@ pub enum Form {
 impl<'a, T: Float> Softmax<'a, T> {
     /// The rows of `x`, each of `cols` elements; a scale of 1, and probabilities.
     pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
-        Softmax { x: x.into(), cols, scale: 1.0, form: Form::Probability }
+        Softmax { x: x.into(), cols, scale: 1.0, form: SoftmaxOutput::Probability }
     }
 
     /// The scale of elements.
@@ -190,7 +190,7 @@ impl<'a, T: Float> Softmax<'a, T> {
 
     /// The logarithms of the probabilities.
     pub fn log(self) -> Self {
-        Softmax { form: Form::Logarithm, ..self }
+        Softmax { form: SoftmaxOutput::Logarithm, ..self }
     }
 
     /// Computes into `out`, on a device or stream.
@@ -210,7 +210,7 @@ impl<'a, T: Float> Softmax<'a, T> {
         if rows == 0 {
             return Ok(());
         }
-        let (n_cols, log) = (self.cols as i32, self.form == Form::Logarithm);
+        let (n_cols, log) = (self.cols as i32, self.form == SoftmaxOutput::Logarithm);
         if self.cols > longest(on, MAX_TILE, BLOCK_TILE) {
             let call = softmax_long::<T, LANES>(self.x, out, n_cols, self.scale, log);
             return call.grid(rows).launch(on);
@@ -230,7 +230,7 @@ impl<'a, T: Float> Softmax<'a, T> {
 }
 
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.
-pub fn reference<T: Float>(x: &[T], cols: usize, scale: f32, form: Form) -> Vec<Expected> {
+pub fn reference<T: Float>(x: &[T], cols: usize, scale: f32, form: SoftmaxOutput) -> Vec<Expected> {
     let scaled = x.iter().map(|x| {
         let value = x.to_f64() * f64::from(scale);
         let within = if value.is_finite() { value.abs() * 2.0 * unit_roundoff(DType::F32) } else { 0.0 };
@@ -240,7 +240,12 @@ pub fn reference<T: Float>(x: &[T], cols: usize, scale: f32, form: Form) -> Vec<
 }
 
 /// The softmax of scores that are known within a bound.
-pub(crate) fn softmax_scores(scores: &[Expected], cols: usize, form: Form, dtype: DType) -> Vec<Expected> {
+pub(crate) fn softmax_scores(
+    scores: &[Expected],
+    cols: usize,
+    form: SoftmaxOutput,
+    dtype: DType,
+) -> Vec<Expected> {
     let (single, terms) = (unit_roundoff(DType::F32), (cols as f64).sqrt());
     let mut expected = Vec::with_capacity(scores.len());
     for row in scores.chunks(cols.max(1)) {
@@ -255,12 +260,12 @@ pub(crate) fn softmax_scores(scores: &[Expected], cols: usize, form: Form, dtype
             let distance = safe_max - score.value;
             let score_error = 2.0 * (score.within + max_error);
             let (value, within) = match form {
-                Form::Probability => {
+                SoftmaxOutput::Probability => {
                     let value = (score.value - safe_max - log_denom).exp();
                     let relative = (32.0 + terms + 2.0 * distance) * single + score_error;
                     (value, relative * value + f64::from(f32::MIN_POSITIVE))
                 }
-                Form::Logarithm => {
+                SoftmaxOutput::Logarithm => {
                     let absolute =
                         (8.0 + terms + 2.0 * (distance + (cols as f64).ln())) * single + score_error;
                     (score.value - safe_max - log_denom, absolute)

@@ -19,7 +19,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::act_and_mul::{self, ActAndMul, Gate, SwigluBackward};
 use fused_kernels::activation::{GELU, GELU_TANH, RELU, SILU};
 use fused_kernels::add_activation::{self, AddActivation};
-use fused_kernels::attention::{Attend, Attention, Extents as Heads};
+use fused_kernels::attention::{Attend, Attention, AttentionExtents as Heads};
 use fused_kernels::attention_decode::{self, AttendSplit};
 use fused_kernels::attention_reference::{self, Rules};
 use fused_kernels::bias_activation::{self, BiasActivation};
@@ -42,7 +42,7 @@ use fused_kernels::rms_norm::{self, AddRmsNorm, RmsNorm};
 use fused_kernels::rms_norm_backward::{self, RmsNormBackward};
 use fused_kernels::rope::{self, Angles, HostAngles, Rope};
 use fused_kernels::scale_relu::{self, ScaleRelu};
-use fused_kernels::softmax::{self, Form, Softmax};
+use fused_kernels::softmax::{self, Softmax, SoftmaxOutput};
 
 /// Runs a kernel on a random matrix, checks it against float64 and measures it
 #[derive(Parser)]
@@ -451,13 +451,13 @@ macro_rules! demos {
                     })
                 }
                 Kernel::Softmax => {
-                    let expected = softmax::reference(&x, cols, 1.0, Form::Probability);
+                    let expected = softmax::reference(&x, cols, 1.0, SoftmaxOutput::Probability);
                     options.show(softmax::traffic::<$T>(rows, cols), &expected, |on, out| {
                         Softmax::new(&bx, cols).launch(on, out)
                     })
                 }
                 Kernel::LogSoftmax => {
-                    let expected = softmax::reference(&x, cols, 1.0, Form::Logarithm);
+                    let expected = softmax::reference(&x, cols, 1.0, SoftmaxOutput::Logarithm);
                     options.show(softmax::traffic::<$T>(rows, cols), &expected, |on, out| {
                         Softmax::new(&bx, cols).log().launch(on, out)
                     })
@@ -465,7 +465,7 @@ macro_rules! demos {
                 Kernel::MaskedSoftmax => {
                     let kept: Vec<bool> = (0..n).map(|i| i % 7 != 3).collect();
                     let bk = options.common.device.upload(&kept)?;
-                    let form = (cols, Form::Probability);
+                    let form = (cols, SoftmaxOutput::Probability);
                     let expected = masked_softmax::reference(&x, HostMask::Keep(&kept), form, 1.0);
                     options.show(softmax::traffic::<$T>(rows, cols) + n, &expected, |on, out| {
                         MaskedSoftmax::new(&bx, Mask::Keep(bk.slice(..)), cols).launch(on, out)

@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::GELU;
-use fused_kernels::attention::Extents;
+use fused_kernels::attention::AttentionExtents;
 use fused_kernels::attention_projection::{self, AttentionProjection, HostProjection, Project};
 use fused_kernels::attention_reference::Rules;
 use fused_kernels::form::{Cost, Form};
@@ -68,7 +68,7 @@ pub fn projected<T: Project>(options: &Options) -> Result<()> {
     let length = length.unwrap_or(1);
     let (sequences, n) = (options.rows / length, options.cols.min(256));
     let extents =
-        Extents { heads: HEADS, key_heads: KEY_HEADS, queries: length, keys: length, elements: DIM };
+        AttentionExtents { heads: HEADS, key_heads: KEY_HEADS, queries: length, keys: length, elements: DIM };
     let (of_q, of_k) = ([sequences, HEADS, length, DIM], [sequences, KEY_HEADS, length, DIM]);
     let len = |shape: [usize; 4]| shape.iter().product::<usize>();
     let ((q, bq), (k, bk)) = (options.normal::<T>(len(of_q), 0)?, options.normal::<T>(len(of_k), 1)?);

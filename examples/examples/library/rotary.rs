@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::{Attend, Extents};
+use fused_kernels::attention::{Attend, AttentionExtents};
 use fused_kernels::form::Form;
 use fused_kernels::packed_qkv::{
     self, CacheLayout, HostQkv, KvCache, PackedQkv, RotaryTable, packed_qkv as kernel,
@@ -116,7 +116,7 @@ where
     if options.rows == 0 {
         bail!("a query has a position where there is a key, expected rows");
     }
-    let extents = Extents { heads: 32, key_heads: 8, queries: 1, keys: options.rows, elements: 128 };
+    let extents = AttentionExtents { heads: 32, key_heads: 8, queries: 1, keys: options.rows, elements: 128 };
     let [of_q, of_k] = [[32, 1, 128], [8, options.rows, 128]];
     let len = |shape: [usize; 3]| shape.iter().product::<usize>();
     let ((q, bq), (k, bk)) = (options.normal::<T>(len(of_q), 0)?, options.normal::<T>(len(of_k), 1)?);

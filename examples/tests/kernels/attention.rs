@@ -1,7 +1,7 @@
 //! `attention`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::{Attend, Attention, Extents};
+use fused_kernels::attention::{Attend, Attention, AttentionExtents};
 use fused_kernels::attention_reference::{Rules, reference};
 use fused_kernels::dropout::Dropout;
 use fused_kernels::reference::compare;
@@ -25,8 +25,8 @@ const SEQUENCES: [[usize; 4]; 12] = [
     [3, 1, 7, 129],
 ];
 
-pub fn extents([heads, key_heads, queries, keys]: [usize; 4], elements: usize) -> Extents {
-    Extents { heads, key_heads, queries, keys, elements }
+pub fn extents([heads, key_heads, queries, keys]: [usize; 4], elements: usize) -> AttentionExtents {
+    AttentionExtents { heads, key_heads, queries, keys, elements }
 }
 
 /// The layout of the rows of heads in memory.
@@ -70,8 +70,8 @@ impl Order {
 }
 
 /// With the rules, on every device, with everything on a boundary and one element off it.
-fn check<T: Attend>(extents: Extents, order: Order, rules: Rules<'_, T>) {
-    let Extents { heads, key_heads, queries, keys, elements } = extents;
+fn check<T: Attend>(extents: AttentionExtents, order: Order, rules: Rules<'_, T>) {
+    let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     let q = normal::<T>(heads * queries * elements, 1);
     let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));
     let [rows, lses] = reference([&q, &k, &v], extents, rules);

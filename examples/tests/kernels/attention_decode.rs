@@ -1,7 +1,7 @@
 //! `attention_decode`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::{Attention, Extents};
+use fused_kernels::attention::{Attention, AttentionExtents};
 use fused_kernels::attention_decode::{AttendSplit, reference};
 use fused_kernels::attention_reference::Rules;
 use fused_kernels::reference::compare;
@@ -10,13 +10,18 @@ use crate::attention::{Order, extents};
 use crate::data::{Guarded, devices, normal};
 
 /// On every device, with its own number of splits.
-fn check<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, T>) {
+fn check<T: AttendSplit>(extents: AttentionExtents, order: Order, rules: Rules<'_, T>) {
     check_splits(extents, order, rules, None);
 }
 
 /// With a workspace of NaNs.
-fn check_splits<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, T>, splits: Option<usize>) {
-    let Extents { heads, key_heads, queries, keys, elements } = extents;
+fn check_splits<T: AttendSplit>(
+    extents: AttentionExtents,
+    order: Order,
+    rules: Rules<'_, T>,
+    splits: Option<usize>,
+) {
+    let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     let q = normal::<T>(heads * queries * elements, 1);
     let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));
     let [rows, lses] = reference([&q, &k, &v], extents, rules);

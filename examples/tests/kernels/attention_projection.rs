@@ -1,7 +1,7 @@
 //! `attention_projection`: both forms, on the CPU and the GPU there is.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::Extents;
+use fused_kernels::attention::AttentionExtents;
 use fused_kernels::attention_projection::{AttentionProjection, HostProjection, Project, reference};
 use fused_kernels::attention_reference::Rules;
 use fused_kernels::form::{Cost, Form};
@@ -27,8 +27,8 @@ const CASES: [[usize; 7]; 13] = [
     [2, 2, 2, 4, 4, 16, 0],
 ];
 
-fn extents([_, heads, key_heads, queries, keys, elements, _]: [usize; 7]) -> Extents {
-    Extents { heads, key_heads, queries, keys, elements }
+fn extents([_, heads, key_heads, queries, keys, elements, _]: [usize; 7]) -> AttentionExtents {
+    AttentionExtents { heads, key_heads, queries, keys, elements }
 }
 
 /// The inputs of a case, whose weights keep sums of many terms near 1.

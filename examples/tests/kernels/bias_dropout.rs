@@ -5,7 +5,7 @@ use fused_kernels::activation::GELU;
 use fused_kernels::bias_dropout::{
     BiasDropout, backward_reference, bias_dropout, bias_dropout_backward, reference,
 };
-use fused_kernels::dropout::{BiasGeluDropout, Dropout, Gradients, scratch_len};
+use fused_kernels::dropout::{BiasGeluDropout, Dropout, DropoutGradients, scratch_len};
 use fused_kernels::partials::sum_partials;
 
 use crate::data::{check, devices, normal};
@@ -35,7 +35,8 @@ where
         check(&what, &[&x, &bias, &dy], &backward_reference(&dy, cols, dropout), |on, inputs, outs| {
             let [dx, dbias] = outs else { panic!("two gradients") };
             let mut scratch = on.upload(&vec![f32::NAN; scratch_len(rows, cols)])?;
-            let gradients = Gradients { dx: dx.into(), dbias: dbias.into(), scratch: (&mut scratch).into() };
+            let gradients =
+                DropoutGradients { dx: dx.into(), dbias: dbias.into(), scratch: (&mut scratch).into() };
             BiasDropout::new(inputs[0], inputs[1]).dropout(p, SEED).backward(on, inputs[2], gradients)
         });
     }

@@ -3,7 +3,7 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{IDENTITY, SILU};
 use fused_kernels::attention::Attention;
-use fused_kernels::decoder_layer::{DecoderLayer, Weights};
+use fused_kernels::decoder_layer::{DecoderLayer, LayerWeights};
 use fused_kernels::feed_forward::{Down, GatedFeedForward};
 use fused_kernels::linear_rope::LinearRope;
 use fused_kernels::matmul::Matmul;
@@ -47,9 +47,9 @@ impl Layer {
         }
     }
 
-    fn weights(&self) -> Weights<'_, bf16> {
+    fn weights(&self) -> LayerWeights<'_, bf16> {
         let output = self.output.view([4 * 2 * HALF, K]).unwrap();
-        Weights { qkv: &self.qkv, output, up: &self.up, down: self.down.view([F, K]).unwrap() }
+        LayerWeights { qkv: &self.qkv, output, up: &self.up, down: self.down.view([F, K]).unwrap() }
     }
 
     fn angles<'a>(&'a self, positions: &'a Buffer<i32>) -> Angles<'a> {

@@ -3,7 +3,7 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, GELU_TANH};
 use fused_kernels::dropout::{
-    self, BiasGeluDropout, Dropout, Gradients, backward_reference, bias_gelu_dropout,
+    self, BiasGeluDropout, Dropout, DropoutGradients, backward_reference, bias_gelu_dropout,
     bias_gelu_dropout_backward, rand, reference, scratch_len,
 };
 use fused_kernels::partials::sum_partials;
@@ -39,7 +39,8 @@ where
         check(&what, &[&x, &bias, &dy], &expected, |on, inputs, outs| {
             let [dx, dbias] = outs else { panic!("two gradients") };
             let mut scratch = on.upload(&vec![f32::NAN; scratch_len(rows, cols)])?;
-            let gradients = Gradients { dx: dx.into(), dbias: dbias.into(), scratch: (&mut scratch).into() };
+            let gradients =
+                DropoutGradients { dx: dx.into(), dbias: dbias.into(), scratch: (&mut scratch).into() };
             let op = BiasGeluDropout::<T, ACT>::new(inputs[0], inputs[1]).dropout(DROPOUT.p, DROPOUT.seed);
             op.backward(on, inputs[2], gradients)
         });

@@ -83,10 +83,14 @@ fn extremes_stay_in_their_row() {
             });
             assert!(out[0][cols..2 * cols].iter().all(|y| y.is_nan()), "{device}");
             assert!(out[0][2 * cols..3 * cols].iter().all(|y| *y == f16::ZERO), "{device}");
-            let out =
-                check_on(device, 0, "centred", &[&x], &[center::reference(&x, cols)], &|on, inputs, outs| {
-                    Center::new(inputs[0], cols).launch(on, &mut outs[0])
-                });
+            let out = check_on(
+                device,
+                0,
+                "centered",
+                &[&x],
+                &[center::reference(&x, cols)],
+                &|on, inputs, outs| Center::new(inputs[0], cols).launch(on, &mut outs[0]),
+            );
             assert!(out[0][cols..2 * cols].iter().all(|y| y.is_nan()), "{device}");
         }
     }

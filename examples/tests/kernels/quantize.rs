@@ -173,7 +173,7 @@ where
 }
 
 #[test]
-fn dequantising_is_as_exact_as_stated() {
+fn dequantizing_is_as_exact_as_stated() {
     check_dequantize::<f16>();
     check_dequantize::<bf16>();
 }

@@ -67,7 +67,7 @@ where
 }
 
 #[test]
-fn a_residual_is_updated_and_normalised() {
+fn a_residual_is_updated_and_normalized() {
     check_add::<f32>();
     check_add::<f16>();
     check_add::<bf16>();

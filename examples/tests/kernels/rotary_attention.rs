@@ -1,7 +1,7 @@
 //! `rotary_attention`: both forms, on the CPU and the GPU there is.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::{Attend, Extents};
+use fused_kernels::attention::{Attend, AttentionExtents};
 use fused_kernels::form::Form;
 use fused_kernels::reference::compare;
 use fused_kernels::rotary_attention::{RotaryAttention, Rotation, reference, rotary_attention, rotate_heads};
@@ -43,12 +43,12 @@ struct Rules {
 }
 
 #[track_caller]
-fn check<T: Attend>(extents: Extents, rules: Rules)
+fn check<T: Attend>(extents: AttentionExtents, rules: Rules)
 where
     rotary_attention::Choice<T>: rotary_attention::Declared,
     rotate_heads::Choice<T, 64>: rotate_heads::Declared,
 {
-    let Extents { heads, key_heads, queries, keys, elements } = extents;
+    let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     let Rules { causal, interleaved, order } = rules;
     let q = normal::<T>(heads * queries * elements, 1);
     let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));

@@ -3,7 +3,8 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax, masked_softmax_long};
 use fused_kernels::softmax::{
-    self, BLOCK_TILE, Form, MAX_TILE, Softmax, reference, softmax_cluster, softmax_long, softmax_short,
+    self, BLOCK_TILE, MAX_TILE, Softmax, SoftmaxOutput, reference, softmax_cluster, softmax_long,
+    softmax_short,
 };
 
 use crate::data::{check, check_on, devices, normal, shifted};
@@ -32,7 +33,7 @@ const WIDTHS: [usize; 19] = [
 /// The most elements of a matrix.
 const MOST: usize = 2 * MAX_TILE;
 
-fn check_plain<T: Float>(form: Form)
+fn check_plain<T: Float>(form: SoftmaxOutput)
 where
     softmax::softmax::Choice<T>: softmax::softmax::Declared,
     softmax_cluster::Choice<T, BLOCK_TILE>: softmax_cluster::Declared,
@@ -47,7 +48,7 @@ where
             let expected = [reference(&x, cols, scale, form)];
             check(&format!("{form:?}, {rows} rows of {cols}"), &[&x], &expected, |on, inputs, outs| {
                 let softmax = Softmax::new(inputs[0], cols).scale(scale);
-                let softmax = if form == Form::Logarithm { softmax.log() } else { softmax };
+                let softmax = if form == SoftmaxOutput::Logarithm { softmax.log() } else { softmax };
                 softmax.launch(on, &mut outs[0])
             });
         }
@@ -56,16 +57,16 @@ where
 
 #[test]
 fn probabilities_are_as_exact_as_stated() {
-    check_plain::<f32>(Form::Probability);
-    check_plain::<f16>(Form::Probability);
-    check_plain::<bf16>(Form::Probability);
+    check_plain::<f32>(SoftmaxOutput::Probability);
+    check_plain::<f16>(SoftmaxOutput::Probability);
+    check_plain::<bf16>(SoftmaxOutput::Probability);
 }
 
 #[test]
 fn logarithms_are_as_exact_as_stated() {
-    check_plain::<f32>(Form::Logarithm);
-    check_plain::<f16>(Form::Logarithm);
-    check_plain::<bf16>(Form::Logarithm);
+    check_plain::<f32>(SoftmaxOutput::Logarithm);
+    check_plain::<f16>(SoftmaxOutput::Logarithm);
+    check_plain::<bf16>(SoftmaxOutput::Logarithm);
 }
 
 /// Rows of nothing, of one thing, with infinities, with NaN, and far from zero.
@@ -86,18 +87,18 @@ fn rows_of_every_kind(cols: usize) -> Vec<f32> {
 fn special_rows_are_as_documented() {
     for cols in [300, 1000, MAX_TILE + 1000] {
         let x = rows_of_every_kind(cols);
-        for form in [Form::Probability, Form::Logarithm] {
+        for form in [SoftmaxOutput::Probability, SoftmaxOutput::Logarithm] {
             // Special rows as documented, the rest against float64.
             let expected = [reference(&x, cols, 1.0, form)];
             for device in devices() {
                 let out = check_on(device, 0, "special rows", &[&x], &expected, &|on, inputs, outs| {
                     let softmax = Softmax::new(inputs[0], cols);
-                    let softmax = if form == Form::Logarithm { softmax.log() } else { softmax };
+                    let softmax = if form == SoftmaxOutput::Logarithm { softmax.log() } else { softmax };
                     softmax.launch(on, &mut outs[0])
                 });
                 let rows: Vec<&[f32]> = out[0].chunks(cols).collect();
                 let (nothing, one) =
-                    if form == Form::Logarithm { (f32::NEG_INFINITY, 0.0) } else { (0.0, 1.0) };
+                    if form == SoftmaxOutput::Logarithm { (f32::NEG_INFINITY, 0.0) } else { (0.0, 1.0) };
                 assert!(rows[0].iter().all(|y| *y == nothing), "{device}");
                 assert_eq!((rows[1][0], rows[1][cols - 1]), (nothing, one), "{device}");
                 assert!(rows[2].iter().chain(rows[3]).all(|y| y.is_nan()), "{device}");
@@ -107,9 +108,9 @@ fn special_rows_are_as_documented() {
 }
 
 /// Half the scores, in the form that is asked for.
-fn in_form<T: Float>(softmax: MaskedSoftmax<T>, form: Form) -> MaskedSoftmax<T> {
+fn in_form<T: Float>(softmax: MaskedSoftmax<T>, form: SoftmaxOutput) -> MaskedSoftmax<T> {
     let softmax = softmax.scale(0.5);
-    if form == Form::Logarithm { softmax.log() } else { softmax }
+    if form == SoftmaxOutput::Logarithm { softmax.log() } else { softmax }
 }
 
 fn check_masked<T: Float>()
@@ -120,9 +121,11 @@ where
     masked_softmax_long::Choice<T, bool, false, 4096>: masked_softmax_long::Declared,
 {
     for cols in [1, 7, 1000, 1025, 4097, 16384, 16385, 40_000] {
-        for (rows, mask_rows, form) in
-            [(4, 2, Form::Probability), (3, 3, Form::Logarithm), (2, 1, Form::Probability)]
-        {
+        for (rows, mask_rows, form) in [
+            (4, 2, SoftmaxOutput::Probability),
+            (3, 3, SoftmaxOutput::Logarithm),
+            (2, 1, SoftmaxOutput::Probability),
+        ] {
             let x = normal::<T>(rows * cols, 1);
             // The first row of the mask lets nothing through.
             let kept: Vec<bool> = normal::<f32>(mask_rows * cols, 2)
@@ -157,7 +160,8 @@ fn one_row_of_a_mask_serves_any_number() {
     let (rows, cols) = (65_535 + 3, 2);
     let x = normal::<f32>(rows * cols, 1);
     let kept = [true, false];
-    let expected = [masked_softmax::reference(&x, HostMask::Keep(&kept), (cols, Form::Probability), 1.0)];
+    let expected =
+        [masked_softmax::reference(&x, HostMask::Keep(&kept), (cols, SoftmaxOutput::Probability), 1.0)];
     check("one row of a mask", &[&x], &expected, |on, inputs, outs| {
         let kept = shifted(*on, &kept, 1);
         MaskedSoftmax::new(inputs[0], Mask::Keep(kept.slice(1..)), cols).launch(on, &mut outs[0])
@@ -188,7 +192,7 @@ fn launches_cover_the_rows_of_a_mask() {
 fn many_long_rows_are_as_exact_as_stated() {
     let (rows, cols) = (400, BLOCK_TILE - 7);
     let x = normal::<bf16>(rows * cols, 1);
-    let expected = [reference(&x, cols, 1.0, Form::Probability)];
+    let expected = [reference(&x, cols, 1.0, SoftmaxOutput::Probability)];
     check("many long rows", &[&x], &expected, |on, inputs, outs| {
         Softmax::new(inputs[0], cols).launch(on, &mut outs[0])
     });
