@@ -101,7 +101,7 @@ fn accesses(layout: &Layout, dtype: DType, staging: &SmemTile) -> Vec<(usize, Co
     let run = vector(layout, dtype);
     places(layout)
         .map(|(register, lane, warp)| {
-            let first = staging.distance(layout.coord(register / run * run, lane, warp));
+            let first = staging.offset_of(layout.coord(register / run * run, lane, warp));
             let bytes = run as u32 * dtype.bytes();
             assert_eq!(first * dtype.bytes() % bytes, 0, "an access of {bytes} bytes is aligned");
             (first as usize + register % run, layout.coord(register, lane, warp))

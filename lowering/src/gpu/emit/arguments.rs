@@ -1,4 +1,4 @@
-//! What an entry takes.
+//! The arguments of a kernel entry.
 
 use crate::gpu::emit::GpuPlan;
 use crate::ir::{Func, ParamKind};
@@ -7,16 +7,16 @@ use crate::mlir::types::{Elem, Space, Ty};
 use crate::mlir::{Machine, cast};
 use crate::support::dtype::DType;
 
-/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a
-/// counter if there is one, and tensor maps.
-pub(super) fn arguments(func: &Func, of: &GpuPlan) -> Vec<Argument> {
+/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of the
+/// tile counter if there is one, and tensor maps.
+pub(super) fn arguments(func: &Func, plan: &GpuPlan) -> Vec<Argument> {
     let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
     let mut list = vec![];
     for param in &func.params {
         match param.kind {
             ParamKind::Slice { mutable, .. } => {
                 let kind = match mutable {
-                    _ if of.uses_pdl() => ArgumentKind::Plain,
+                    _ if plan.uses_pdl() => ArgumentKind::Plain,
                     true => ArgumentKind::Exclusive,
                     false => ArgumentKind::ReadOnly,
                 };
@@ -28,8 +28,8 @@ pub(super) fn arguments(func: &Func, of: &GpuPlan) -> Vec<Argument> {
         }
     }
     list.extend([plain(Ty::I32); 3]);
-    list.extend(of.is_dynamic_persistent().then(|| plain(Ty::I64)));
+    list.extend(plan.is_dynamic_persistent().then(|| plain(Ty::I64)));
     let map = Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind: ArgumentKind::TensorMap };
-    list.extend(std::iter::repeat_n(map, of.tensor_maps().len()));
+    list.extend(std::iter::repeat_n(map, plan.tensor_maps().len()));
     list
 }

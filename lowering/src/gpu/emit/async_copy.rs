@@ -365,7 +365,8 @@ impl Gpu<'_> {
         ring_start.extend((!plan.tiles.is_empty()).then(|| b.offset(ring, self.lane, 1)));
         // ptxas must not see that the address is a uniform value plus the thread's own part: a copy with a cache
         // policy to such an address becomes an illegal instruction.
-        let mut ring_start: Vec<Val> = ring_start.into_iter().map(|first| self.hidden(b, first)).collect();
+        let mut ring_start: Vec<Val> =
+            ring_start.into_iter().map(|first| self.opaque_to_ptxas(b, first)).collect();
         for first in &mut ring_start[widths..] {
             *first = b.sub(*first, self.lane);
         }

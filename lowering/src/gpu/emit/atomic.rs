@@ -1,4 +1,5 @@
-//! Atomic operations. Of threads that hold the same element one changes it, and tells the others what it was.
+//! Emission of atomic operations. Of the threads that hold an element one changes it, and broadcasts the old value to the
+//! others.
 
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
@@ -12,12 +13,12 @@ use crate::mlir::{cast, lanes};
 use crate::ops::{Atomic, AtomicChange, MemoryOrder};
 use crate::support::dtype::DType;
 
-/// The first capability that adds `bf16` in memory.
+/// The first capability with atomic addition of `bf16`.
 const ADDS_BF16: u32 = 90;
-/// The first one that adds several neighbours at once.
+/// The first capability with vector `red.add`.
 const ADDS_VECTORS: u32 = 90;
 
-/// Warp bits that do not matter to where an operation's elements are.
+/// Warp bits that do not select elements of an operation.
 fn idle_warps(distributed: &Distributed, op: &Op) -> u32 {
     match distributed.layouts.get(&op.results[0]) {
         Some(layout) => layout.replicated_warps(),
@@ -48,8 +49,8 @@ impl GpuEmit for Atomic {
     }
 
     fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
-        let together = self.place.vector > 1 && adds_together(self, func, op.results[0]);
-        together || self.change == AtomicChange::Add && func.ty(self.value).dtype == DType::BF16
+        let by_vectors = self.place.vector > 1 && can_add_vectors(self, func, op.results[0]);
+        by_vectors || self.change == AtomicChange::Add && func.ty(self.value).dtype == DType::BF16
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
@@ -65,14 +66,14 @@ impl GpuEmit for Atomic {
         let used = is_used(gpu.func, op.results[0]);
         let mut before = vec![];
         let vector = self.place.vector as usize;
-        let together =
-            vector > 1 && b.capability >= ADDS_VECTORS && adds_together(self, gpu.func, op.results[0]);
-        for (piece, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
+        let by_vectors =
+            vector > 1 && b.capability >= ADDS_VECTORS && can_add_vectors(self, gpu.func, op.results[0]);
+        for (chunk, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
             let mask = b.both(mask, writer);
-            let first = piece * vector;
-            if together {
+            let first = chunk * vector;
+            if by_vectors {
                 let words = pack(b, &values[first..first + vector], dtype);
-                add_together(self, b, dtype, pointer, mask, &words);
+                add_vector(self, b, dtype, pointer, mask, &words);
                 before.extend(&values[first..first + vector]);
                 continue;
             }
@@ -91,8 +92,8 @@ impl GpuEmit for Atomic {
         }
         gpu.report(b, op, &addresses);
         if used {
-            before = tell(gpu, b, op, before);
-            // Another thread's accesses come after this one's operation where a barrier stands in between.
+            before = broadcast(gpu, b, op, before);
+            // A barrier orders other threads' later accesses behind this thread's operation.
             let acquires = matches!(self.order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
             if acquires && idle_warps(&gpu.plan.distributed, op) == 0 {
                 gpu.barrier(b);
@@ -103,8 +104,8 @@ impl GpuEmit for Atomic {
 }
 
 impl Gpu<'_> {
-    /// What threads of this program have read and written comes before what the next atomic operation releases: that one
-    /// speaks for its own thread, and for those it has met at a barrier.
+    /// Orders all earlier accesses of this program's threads before a release: an atomic operation releases the accesses of
+    /// its own thread, and of those that passed a barrier before it.
     fn release(&mut self, b: &mut Builder) {
         self.wait_tma_stores(b);
         if self.membar.has_slice_effects() {
@@ -113,14 +114,14 @@ impl Gpu<'_> {
     }
 }
 
-/// Whether neighbours can be added in one instruction, each an operation of its own; it tells nothing of what they were.
-fn adds_together(atomic: &Atomic, func: &Func, result: Value) -> bool {
+/// Whether contiguous elements can be added by one instruction, each atomically; it returns no old values.
+fn can_add_vectors(atomic: &Atomic, func: &Func, result: Value) -> bool {
     let adds = matches!(func.ty(atomic.value).dtype, DType::F32 | DType::F16 | DType::BF16);
     adds && atomic.change == AtomicChange::Add && !is_used(func, result)
 }
 
 /// `@p red.relaxed.gpu.global.add.v4.f32 [pointer], {a, b, c, d};`
-fn add_together(
+fn add_vector(
     atomic: &Atomic,
     b: &mut Builder,
     dtype: DType,
@@ -147,14 +148,14 @@ fn add_together(
         constraints.push("b");
         format!("@${} ", operands.len() - 1)
     });
-    let rounds = if letter == "r" { ".noftz" } else { "" };
-    let (order, scope) = (released(atomic.order), atomic.scope.name());
-    let text = format!("{guard}red.{order}.{scope}.global.add{rounds}{suffix}.{name} [$0], {values};");
+    let noftz = if letter == "r" { ".noftz" } else { "" };
+    let (order, scope) = (order_without_result(atomic.order), atomic.scope.name());
+    let text = format!("{guard}red.{order}.{scope}.global.add{noftz}{suffix}.{name} [$0], {values};");
     statement(b, &text, &constraints.join(","), &operands, &[]);
 }
 
-/// The order of an operation without a result: there is nothing that later accesses could be ordered behind.
-fn released(order: MemoryOrder) -> &'static str {
+/// The order of an operation without a result: later accesses cannot be ordered behind it.
+fn order_without_result(order: MemoryOrder) -> &'static str {
     if matches!(order, MemoryOrder::Release | MemoryOrder::AcqRel) { "release" } else { "relaxed" }
 }
 
@@ -163,7 +164,7 @@ struct AtomicElement<'a> {
     atomic: &'a Atomic,
     dtype: DType,
     pointer: Val,
-    /// `None` if it always takes part.
+    /// `None` if it is always active.
     mask: Option<Val>,
     compare: Option<Val>,
     value: Val,
@@ -171,7 +172,7 @@ struct AtomicElement<'a> {
 }
 
 impl AtomicElement<'_> {
-    /// What the element was, in threads that changed it; anything where nothing asks.
+    /// The old value, in threads that changed it; anything where it is unused.
     fn emit(&self, b: &mut Builder) -> Val {
         let bits = self.dtype.bytes() * 8;
         let int = Ty::scalar(self.value.ty.elem.as_int());
@@ -180,7 +181,7 @@ impl AtomicElement<'_> {
             AtomicChange::Add if self.dtype == DType::BF16 && b.capability < ADDS_BF16 => {
                 return self.add_bf16(b);
             }
-            AtomicChange::Max | AtomicChange::Min if float => return self.extreme(b),
+            AtomicChange::Max | AtomicChange::Min if float => return self.float_extreme(b),
             AtomicChange::Add => match self.dtype {
                 DType::F16 => "add.noftz.f16".into(),
                 DType::BF16 => "add.noftz.bf16".into(),
@@ -223,13 +224,14 @@ impl AtomicElement<'_> {
             _ => "r",
         };
         let Atomic { order, scope, .. } = *self.atomic;
-        // Only what reduces has a form without a result.
-        let reduces = !matches!(self.atomic.change, AtomicChange::Exchange | AtomicChange::CompareExchange);
-        let gives = self.used || !reduces;
-        let first = usize::from(gives);
+        // Only reductions have a form without a result, `red`.
+        let is_reduction =
+            !matches!(self.atomic.change, AtomicChange::Exchange | AtomicChange::CompareExchange);
+        let has_result = self.used || !is_reduction;
+        let first = usize::from(has_result);
         let mut all = vec![self.pointer];
         all.extend(operands);
-        let mut constraints: Vec<String> = if gives { vec![format!("={letter}")] } else { vec![] };
+        let mut constraints: Vec<String> = if has_result { vec![format!("={letter}")] } else { vec![] };
         constraints.push("l".into());
         constraints.extend(operands.iter().map(|_| letter.into()));
         let guard = match mask {
@@ -242,14 +244,14 @@ impl AtomicElement<'_> {
         };
         let values: Vec<String> = (0..operands.len()).map(|i| format!("${}", first + 1 + i)).collect();
         let values = values.join(", ");
-        if !gives {
-            let order = released(order);
+        if !has_result {
+            let order = order_without_result(order);
             let text = format!("{guard}red.{order}.{}.global.{change} [$0], {values};", scope.name());
             statement(b, &text, &constraints.join(","), &all, &[]);
-            return self.nothing(b, ty);
+            return self.zero(b, ty);
         }
         if mask.is_some() {
-            let initial = other.unwrap_or_else(|| self.nothing(b, ty));
+            let initial = other.unwrap_or_else(|| self.zero(b, ty));
             all.push(initial);
             constraints.push("0".into());
         }
@@ -258,12 +260,12 @@ impl AtomicElement<'_> {
         statement(b, &text, &constraints.join(","), &all, &[ty])[0]
     }
 
-    fn nothing(&self, b: &mut Builder, ty: Ty) -> Val {
+    fn zero(&self, b: &mut Builder, ty: Ty) -> Val {
         if ty.elem.is_float() { b.float(ty, 0.0) } else { b.int(ty, 0) }
     }
 
-    /// The larger or smaller of two floats by their bits: one of two operations on integers.
-    fn extreme(&self, b: &mut Builder) -> Val {
+    /// The larger or smaller of two floats by their bits: one of two integer operations.
+    fn float_extreme(&self, b: &mut Builder) -> Val {
         let largest = self.atomic.change == AtomicChange::Max;
         let (bits, negative) = lanes::extreme_bits(b, self.value, largest);
         let width = bits.ty.elem.bits();
@@ -274,26 +276,26 @@ impl AtomicElement<'_> {
         };
         let positive = b.not(negative);
         let [above, below] =
-            [positive, negative].map(|side| Some(self.mask.map_or(side, |mask| b.and(mask, side))));
+            [positive, negative].map(|sign| Some(self.mask.map_or(sign, |mask| b.and(mask, sign))));
         let before = self.statement(b, &signed, &[bits], above, None);
         let before = self.statement(b, &unsigned, &[bits], below, Some(before));
         b.bitcast(before, self.value.ty)
     }
 
-    /// Adds in `f32`, rounds, and tries to exchange until nobody else was there in between.
+    /// Adds in `f32`, rounds, and retries the compare-and-swap until no other thread changed the element in between.
     fn add_bf16(&self, b: &mut Builder) -> Val {
         let ty = self.value.ty;
         let wide = cast::widen_half(b, self.value, DType::BF16);
         let run = |b: &mut Builder| {
             let zero = b.int(Ty::I16, 0);
-            let first = self.exchange(b, [zero, zero]);
+            let first = self.compare_and_swap(b, [zero, zero]);
             let before = b.retry(first, |b, before| {
                 let old = b.bitcast(before, ty);
                 let old = cast::widen_half(b, old, DType::BF16);
                 let sum = b.fadd_strict(old, wide);
                 let sum = cast::narrow_half(b, sum, DType::BF16);
                 let sum = b.bitcast(sum, Ty::I16);
-                self.exchange(b, [before, sum])
+                self.compare_and_swap(b, [before, sum])
             });
             vec![before]
         };
@@ -304,51 +306,51 @@ impl AtomicElement<'_> {
         b.bitcast(before, ty)
     }
 
-    fn exchange(&self, b: &mut Builder, [compare, value]: [Val; 2]) -> Val {
+    fn compare_and_swap(&self, b: &mut Builder, [compare, value]: [Val; 2]) -> Val {
         let Atomic { order, scope, .. } = *self.atomic;
         let text = format!("atom.{}.{}.global.cas.b16 $0, [$1], $2, $3;", order.name(), scope.name());
         b.asm(&text, "=h,l,h,h", &[self.pointer, compare, value], &[Ty::I16], Asm::Effects)[0]
     }
 }
 
-/// What the elements were, from the threads that changed them to all that hold them: across lanes by shuffles, then
-/// across warps through shared memory.
-fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Val> {
+/// Broadcasts the old values from the threads that changed the elements to all that hold them: across lanes by shuffles,
+/// then across warps through shared memory.
+fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Val> {
     let result = op.results[0];
     let dtype = gpu.func.ty(result).dtype;
     let idle_lanes = gpu.plan.distributed.layouts.get(&result).map_or(31, Layout::replicated_lanes);
     if idle_lanes != 0 {
-        let kept = b.int(Ty::I32, i64::from(31 & !idle_lanes));
-        let source = b.and(gpu.lane, kept);
+        let active = b.int(Ty::I32, i64::from(31 & !idle_lanes));
+        let source = b.and(gpu.lane, active);
         before = before.into_iter().map(|value| gpu.shuffle(b, value, ShuffleMode::Index, source)).collect();
     }
     let idle_warps = idle_warps(&gpu.plan.distributed, op);
     if idle_warps == 0 {
         return before;
     }
-    let place = gpu.smem.scratch(result);
+    let scratch = gpu.smem.scratch(result);
     let base = gpu.smem_base();
     let num_warps = gpu.plan.distributed.num_warps;
-    let (five, kept) =
+    let (five, active) =
         (b.int(Ty::I32, 5), b.int(Ty::I32, i64::from(gpu.plan.distributed.warp_bits() & !idle_warps)));
-    let warp = b.and(gpu.warp, kept);
+    let warp = b.and(gpu.warp, active);
     let row = b.shl(warp, five);
     let slot = b.add(row, gpu.lane);
     let first = b.offset(base, slot, dtype.bytes());
     let pointers: Vec<Val> = (0..before.len() as u32)
         .map(|register| {
-            let offset = place.start + register * 32 * num_warps * dtype.bytes();
+            let offset = scratch.start + register * 32 * num_warps * dtype.bytes();
             b.offset_bytes(first, offset as i32)
         })
         .collect();
-    gpu.before_write(b, place);
+    gpu.before_write(b, scratch);
     let own = b.icmp(crate::gpu::emit::IntPredicate::Eq, gpu.warp, warp);
     b.if_then(own, |b| {
         for (&value, &pointer) in before.iter().zip(&pointers) {
-            gpu.everywhere(b, [pointer], |b, [place]| store(b, &[value], dtype, place, dtype.bytes()));
+            gpu.everywhere(b, [pointer], |b, [pointer]| store(b, &[value], dtype, pointer, dtype.bytes()));
         }
     });
     gpu.barrier(b);
-    gpu.membar.read(place);
+    gpu.membar.read(scratch);
     pointers.iter().map(|&pointer| load(b, pointer, dtype, 1)[0]).collect()
 }

@@ -1,4 +1,4 @@
-//! What keeps an access inside its slice where that is not known before the kernel runs.
+//! Bounds checks: the comparison of an access's offsets with its slice, where bounds are not proven before launch.
 
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::Val;
@@ -6,18 +6,18 @@ use crate::mlir::types::{Elem, Ty};
 use crate::ops::MemAccess;
 use crate::support::dtype::DType;
 
-/// What the offsets of an access are compared with.
+/// The bounds that the offsets of an access are compared with.
 pub(super) struct BoundsCheck {
     /// Elements of the slice, an `i64`.
     pub(super) length: Val,
-    /// What the offsets count from, an `i64`; the start of the slice without it.
+    /// The base of the offsets, an `i64`; without it the start of the slice.
     pub(super) base: Option<Val>,
     pub(super) signed: bool,
     /// The offsets that are inside, where 32 bits are enough to compare them.
-    pub(super) window: Option<OffsetRange>,
+    pub(super) range: Option<OffsetRange>,
 }
 
-/// Offsets `low <= offset < high`, as 32-bit numbers.
+/// Offsets `low <= offset < high`, as `i32`.
 pub(super) struct OffsetRange {
     /// `None` where no offset can be too low.
     low: Option<Val>,
@@ -25,14 +25,14 @@ pub(super) struct OffsetRange {
 }
 
 impl BoundsCheck {
-    /// Whether an offset lies in the slice.
+    /// Whether an offset is inside the slice.
     pub(super) fn holds(&self, b: &mut Builder, offset: Val) -> Val {
-        let Some(window) = &self.window else {
-            let index = self.whole(b, offset);
+        let Some(range) = &self.range else {
+            let index = self.index_of(b, offset);
             return b.icmp(IntPredicate::Ult, index, self.length);
         };
-        let below = b.icmp(IntPredicate::Slt, offset, window.high);
-        match window.low {
+        let below = b.icmp(IntPredicate::Slt, offset, range.high);
+        match range.low {
             Some(low) => {
                 let above = b.icmp(IntPredicate::Sge, offset, low);
                 b.and(above, below)
@@ -41,29 +41,29 @@ impl BoundsCheck {
         }
     }
 
-    /// What offsets inside are less than, if that says it all.
+    /// The upper bound of offsets inside, if it is the only bound.
     pub(super) fn end(&self) -> Option<Val> {
-        self.window.as_ref().filter(|window| window.low.is_none()).map(|window| window.high)
+        self.range.as_ref().filter(|range| range.low.is_none()).map(|range| range.high)
     }
 
     /// The index of an offset, an `i64`.
-    fn whole(&self, b: &mut Builder, offset: Val) -> Val {
+    fn index_of(&self, b: &mut Builder, offset: Val) -> Val {
         let wide = widen(b, offset, self.signed);
         self.base.map_or(wide, |base| b.add(base, wide))
     }
 
-    /// How far an offset lies behind the first one that is inside, without sign: it is inside if that is less than
-    /// [`BoundsCheck::span`]. What lies before the first is farther than any.
+    /// The unsigned distance of an offset from the first one that is inside: it is inside if that is less than
+    /// [`BoundsCheck::span`]. An offset before the first wraps to a distance above any inside.
     pub(super) fn distance(&self, b: &mut Builder, offset: Val) -> Val {
-        match &self.window {
-            Some(window) => window.low.map_or(offset, |low| b.sub(offset, low)),
-            None => self.whole(b, offset),
+        match &self.range {
+            Some(range) => range.low.map_or(offset, |low| b.sub(offset, low)),
+            None => self.index_of(b, offset),
         }
     }
 
     /// How many offsets are inside.
     pub(super) fn span(&self, b: &mut Builder) -> Val {
-        match &self.window {
+        match &self.range {
             Some(OffsetRange { low: Some(low), high }) => b.sub(*high, *low),
             Some(OffsetRange { low: None, high }) => {
                 let zero = b.int(high.ty, 0);
@@ -73,23 +73,23 @@ impl BoundsCheck {
         }
     }
 
-    /// The index of what lies at a distance.
+    /// The index of the element at a distance.
     pub(super) fn index(&self, b: &mut Builder, distance: Val) -> Val {
-        match &self.window {
-            Some(window) => {
-                let offset = window.low.map_or(distance, |low| b.add(distance, low));
-                self.whole(b, offset)
+        match &self.range {
+            Some(range) => {
+                let offset = range.low.map_or(distance, |low| b.add(distance, low));
+                self.index_of(b, offset)
             }
             None => distance,
         }
     }
 }
 
-/// The element of an access that lies farthest from the start of the slice: one comparison decides whether any of a
-/// thread's elements is outside, so that a report costs few registers.
+/// The element of an access with the largest distance: one comparison decides whether any of a thread's elements is
+/// outside, so that a report costs few registers.
 pub(super) struct Farthest {
     pub(super) distance: Val,
-    /// Whether any element takes part; `None` if all do.
+    /// Whether any element is active; `None` if all are.
     pub(super) any: Option<Val>,
 }
 
@@ -111,34 +111,39 @@ pub(super) fn widen(b: &mut Builder, value: Val, signed: bool) -> Val {
     if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }
 }
 
-/// A number as one of 32 bits: the nearest one where it is none.
-pub(super) fn clamped(b: &mut Builder, number: Val) -> Val {
+/// An `i64` clamped to the range of `i32`.
+pub(super) fn clamped(b: &mut Builder, value: Val) -> Val {
     let (least, most) = (b.int(Ty::I64, i64::from(i32::MIN)), b.int(Ty::I64, i64::from(i32::MAX)));
-    let number = b.op("llvm.intr.smin", &[number, most], Ty::I64);
-    let number = b.op("llvm.intr.smax", &[number, least], Ty::I64);
-    b.trunc(number, Elem::I32)
+    let value = b.op("llvm.intr.smin", &[value, most], Ty::I64);
+    let value = b.op("llvm.intr.smax", &[value, least], Ty::I64);
+    b.trunc(value, Elem::I32)
 }
 
 impl Gpu<'_> {
-    /// The offsets that lie in the slice, `low <= offset < high`, as 32-bit numbers; `None` for wider offsets.
-    pub(super) fn window(&self, b: &mut Builder, place: &MemAccess, length: Val) -> Option<OffsetRange> {
+    /// The offsets inside the slice, `low <= offset < high`, as `i32`; `None` for wider offsets.
+    pub(super) fn offset_range(
+        &self,
+        b: &mut Builder,
+        access: &MemAccess,
+        length: Val,
+    ) -> Option<OffsetRange> {
         let (least, most) = (i128::from(i32::MIN), i128::from(i32::MAX));
-        let (low, high) = self.info(place.offset).range;
-        if self.func.ty(place.offset).dtype != DType::I32 || low < least || high >= most {
+        let (low, high) = self.info(access.offset).range;
+        if self.func.ty(access.offset).dtype != DType::I32 || low < least || high >= most {
             return None;
         }
         let zero = b.int(Ty::I64, 0);
-        let base = place.base.map_or(zero, |base| self.scalar(base));
-        // Offsets are below the largest 32-bit number, so that a limit past either end, clamped, decides alike.
+        let base = access.base.map_or(zero, |base| self.scalar(base));
+        // Offsets are below the largest `i32`, so that a bound past either end decides the same once clamped.
         let room = b.sub(length, base);
-        let above = clamped(b, room);
-        let based = place.base.is_none_or(|base| self.info(base).range.0 >= 0);
-        let below = if based && low >= 0 {
+        let high_bound = clamped(b, room);
+        let non_negative_base = access.base.is_none_or(|base| self.info(base).range.0 >= 0);
+        let low_bound = if non_negative_base && low >= 0 {
             None
         } else {
             let start = b.sub(zero, base);
             Some(clamped(b, start))
         };
-        Some(OffsetRange { low: below, high: above })
+        Some(OffsetRange { low: low_bound, high: high_bound })
     }
 }

@@ -1,4 +1,4 @@
-//! Loops and branches. Every thread of a program takes the same way, so barriers may stand inside.
+//! Emission of loops and branches. Control flow is uniform over the threads of a program, so barriers may stand inside.
 
 use crate::gpu::emit::async_copy::{CopyPlan, IterationSpace, StartedLoop};
 use crate::gpu::emit::async_mma::AccumulatorLoop;
@@ -34,8 +34,8 @@ impl Gpu<'_> {
 }
 
 impl For {
-    /// The results, if this is a loop whose turns overlap.
-    fn overlapping(
+    /// The results, if this is a loop whose iterations overlap.
+    fn emit_overlapped(
         &self,
         gpu: &mut Gpu,
         b: &mut Builder,
@@ -49,14 +49,14 @@ impl For {
             return None;
         }
         let distributed = &gpu.plan.distributed;
-        let (turn, overlaps) = (gpu.iteration, std::mem::replace(&mut gpu.iterations_overlap, true));
+        let (outer, overlaps) = (gpu.iteration, std::mem::replace(&mut gpu.iterations_overlap, true));
         gpu.membar.enter_loop(distributed, &self.body);
         let results = match (chain, acc_loop) {
             (Some(chain), _) => gpu.chained_loop(b, op, (self, &chain), iterations),
             (None, acc_loop) => gpu.async_mma_loop(b, (self, &acc_loop?), iterations),
         };
         gpu.membar.leave_loop(distributed, &self.body);
-        (gpu.iteration, gpu.iterations_overlap) = (turn, overlaps);
+        (gpu.iteration, gpu.iterations_overlap) = (outer, overlaps);
         Some(results)
     }
 }
@@ -78,7 +78,7 @@ impl GpuEmit for For {
         let plan = gpu.plan;
         let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.has_ring(self));
         if pipeline.is_some()
-            && let Some(results) = self.overlapping(gpu, b, op, started.iterations)
+            && let Some(results) = self.emit_overlapped(gpu, b, op, started.iterations)
         {
             gpu.define_all(&op.results, &results);
             gpu.release_resident(b, self);
@@ -96,25 +96,25 @@ impl GpuEmit for For {
         let results = b.for_range([zero, *trip_count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
                 gpu.iteration = Some(index);
-                let (carried, parts) = carried.split_at(own);
-                let (parts, turn) = parts.split_at(ring_start.len());
+                let (carried, slots) = carried.split_at(own);
+                let (slots, state) = slots.split_at(ring_start.len());
                 if pipeline.is_some() {
-                    gpu.set_pipeline_state(self, PipelineState::of(turn));
+                    gpu.set_pipeline_state(self, PipelineState::of(state));
                 }
                 let next = copy_plan
                     .as_ref()
-                    .map(|copy_plan| gpu.begin_iteration(b, self, copy_plan, &started, index, parts))
+                    .map(|copy_plan| gpu.begin_iteration(b, self, copy_plan, &started, index, slots))
                     .unwrap_or_default();
                 let variable = loop_variable(b, index, *lower, *step);
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
-                gpu.emit_iteration(b, self, copy_plan.as_ref(), started.iterations, index, parts);
-                let turn = pipeline.iter().flat_map(|pipeline| {
-                    let turn = gpu.pipeline_state(self);
-                    gpu.next_pipeline_state(b, pipeline, self, turn).flatten()
+                gpu.emit_iteration(b, self, copy_plan.as_ref(), started.iterations, index, slots);
+                let state = pipeline.iter().flat_map(|pipeline| {
+                    let state = gpu.pipeline_state(self);
+                    gpu.next_pipeline_state(b, pipeline, self, state).flatten()
                 });
-                let turn: Vec<Val> = turn.collect();
-                gpu.flatten(&self.body.yields).into_iter().chain(next).chain(turn).collect()
+                let state: Vec<Val> = state.collect();
+                gpu.flatten(&self.body.yields).into_iter().chain(next).chain(state).collect()
             })
         });
         gpu.iteration = outer;

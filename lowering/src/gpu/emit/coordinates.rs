@@ -1,11 +1,11 @@
-//! Coordinates from lane and warp numbers.
+//! Coordinates from lane and warp indices.
 
 use crate::gpu::emit::Builder;
 use crate::gpu::layout::Coord;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 
-/// Consecutive bits of a lane or warp number whose bases double: one shift and one mask.
+/// Consecutive bits of a lane or warp index whose bases double: one shift and one mask.
 pub(super) struct BitRun {
     first: u32,
     bits: u32,
@@ -29,11 +29,12 @@ pub(super) fn runs(bases: &[Coord], axis: usize) -> Vec<BitRun> {
     for (bit, basis) in bases.iter().enumerate() {
         let basis = basis.get(axis);
         // A basis of several bits is the sum of its bits.
-        for part in (0..32).map(|i| 1u32 << i).filter(|part| basis & part != 0) {
-            let grows = |run: &BitRun| run.first + run.bits == bit as u32 && run.basis << run.bits == part;
-            match runs.iter_mut().find(|run| grows(run)) {
+        for bit_value in (0..32).map(|i| 1u32 << i).filter(|bit_value| basis & bit_value != 0) {
+            let extends =
+                |run: &BitRun| run.first + run.bits == bit as u32 && run.basis << run.bits == bit_value;
+            match runs.iter_mut().find(|run| extends(run)) {
                 Some(run) => run.bits += 1,
-                None => runs.push(BitRun { first: bit as u32, bits: 1, basis: part }),
+                None => runs.push(BitRun { first: bit as u32, bits: 1, basis: bit_value }),
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Assertions and output of a debug build.
+//! Assertions and `print` of a debug build.
 //!
-//! A failure goes to the record of the module. Output is CUDA's `vprintf`: a format in global memory, and the arguments
-//! promoted as C does, one behind the other in memory of the thread.
+//! A failed assertion writes the module's report record. `print` is CUDA's `vprintf`: a format in global memory, and the
+//! arguments promoted as C does, one behind the other on the thread's stack.
 
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, ModuleBuilder, Space, cast, report};
@@ -27,12 +27,12 @@ fn format_name(entry: &str, site: u32) -> String {
     format!("{entry}_line_{site}")
 }
 
-/// Declares what the lines of a kernel look like.
+/// Declares the format strings of a kernel.
 pub(super) fn declare_formats(module: &mut ModuleBuilder, func: &Func, entry: &str) {
-    for (number, site) in (0..).zip(&func.sites) {
+    for (index, site) in (0..).zip(&func.sites) {
         if let Site::Print { label, dtypes, .. } = site {
             let format = format(label, site.shape().rank(), dtypes);
-            module.global_text(&format_name(entry, number), &format);
+            module.global_text(&format_name(entry, index), &format);
         }
     }
 }
@@ -50,7 +50,7 @@ fn format(label: &str, rank: usize, dtypes: &[DType]) -> String {
     line + "\n"
 }
 
-/// Floats with as many digits as tell each from every other.
+/// Floats with as many digits as distinguish any two.
 fn conversion(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::U8 | DType::U16 => "%d",
@@ -66,7 +66,7 @@ fn conversion(dtype: DType) -> &'static str {
     }
 }
 
-/// As an argument of a C function that takes any number of them.
+/// A value as an argument of a variadic C function.
 fn promoted(b: &mut Builder, value: Val, dtype: DType) -> Val {
     if dtype.is_float() {
         return cast::cast(b, value, dtype, DType::F64);
@@ -90,7 +90,7 @@ impl Gpu<'_> {
 }
 
 impl GpuEmit for Assert {
-    /// Of a thread's elements that fail the first counts.
+    /// Reports the first of a thread's elements that fail.
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let shape = gpu.func.ty(self.holds).shape.clone();
         let failed: Vec<Val> = gpu.registers(self.holds).iter().map(|&holds| b.not(holds)).collect();
@@ -152,10 +152,10 @@ impl Print {
         let mut next = 0u32;
         for argument in arguments {
             let bytes = argument.ty.elem.bits() / 8;
-            let at = next.next_multiple_of(bytes);
-            let place = b.offset_bytes(buffer, at as i32);
-            b.store(argument, place, AccessFlags::aligned(bytes));
-            next = at + bytes;
+            let offset = next.next_multiple_of(bytes);
+            let pointer = b.offset_bytes(buffer, offset as i32);
+            b.store(argument, pointer, AccessFlags::aligned(bytes));
+            next = offset + bytes;
         }
         let format = b.address_of(&format_name(&gpu.entry, self.site), Space::Global);
         let format = b.generic(format);

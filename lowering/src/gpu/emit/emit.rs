@@ -1,4 +1,4 @@
-//! The operations that need no memory and no other thread.
+//! Emission of elementwise and shape operations: no memory, no other thread.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ use crate::ops::{
 };
 use crate::support::dtype::DType;
 
-/// How an operation becomes code of a GPU thread.
+/// How an operation is emitted for a GPU thread.
 pub trait GpuEmit {
     /// Defines the operation's results.
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op);
@@ -31,7 +31,7 @@ pub trait GpuEmit {
         false
     }
 
-    /// Whether it is code that nobody has looked into.
+    /// Whether it is code of the user that no analysis understands.
     fn is_opaque(&self) -> bool {
         false
     }
@@ -42,13 +42,13 @@ pub trait GpuEmit {
         0
     }
 
-    /// Whether it tells the other blocks of a cluster something by stores that count themselves in.
+    /// Whether it stores to the other blocks of a cluster asynchronously, completing an `mbarrier` there.
     fn uses_remote_stores(&self, distributed: &Distributed) -> bool {
         let _ = distributed;
         false
     }
 
-    /// Shared memory that each thread would like parts of while its blocks run; it does without where there is none.
+    /// Shared memory for asynchronous copies of its loop; without room the loop is not pipelined.
     fn ring(&self, distributed: &Distributed) -> Option<SmemRing> {
         let _ = distributed;
         None
@@ -125,9 +125,9 @@ impl GpuEmit for Scalar {
         let dtype = self.dtype(gpu.func);
         let count = args[0].len();
         // 16-bit floats go two to an instruction.
-        let paired =
+        let packed =
             dtype.is_half() && self.op.half == HalfPolicy::Native && self.op.algebra != ArithKind::Select;
-        let registers = if paired && count.is_multiple_of(2) {
+        let registers = if packed && count.is_multiple_of(2) {
             (0..count / 2)
                 .flat_map(|pair| {
                     let operands: Vec<Val> =
@@ -136,17 +136,19 @@ impl GpuEmit for Scalar {
                     b.unpack(result)
                 })
                 .collect()
-        } else if let Some(registers) = self.commonly(b, &args, dtype) {
+        } else if let Some(registers) = self.with_fast_path(b, &args, dtype) {
             registers
         } else {
-            // Equal elements are computed once: a mask that is the same for a whole vector, a number spread over a tile.
+            // Equal elements are computed once: a mask that is constant over a vector, a broadcast scalar.
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
             let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
             let compares = matches!(self.op.algebra, ArithKind::Compare(_));
             let is_mask = gpu.func.ty(op.results[0]).dtype == DType::Bool && self.has_signed_operands(gpu);
-            let apart = compares && self.has_difference(gpu, &args);
-            let clamped =
-                compares && !apart && gpu.rows.rotated && self.has_clamped_difference(gpu, &args, repeats);
+            let by_difference = compares && self.has_difference(gpu, &args);
+            let clamped = compares
+                && !by_difference
+                && gpu.rows.rotated
+                && self.has_clamped_difference(gpu, &args, repeats);
             (0..count)
                 .map(|register| {
                     let first = register - register % repeats;
@@ -162,7 +164,7 @@ impl GpuEmit for Scalar {
                         ArithKind::Sub if self.exact => {
                             gpu.join_indices(b, IndexJoin::Difference, operands[0], operands[1])
                         }
-                        _ if apart => {
+                        _ if by_difference => {
                             let distance =
                                 gpu.join_indices(b, IndexJoin::Difference, operands[0], operands[1]);
                             let (base, constant) = gpu.base_and_constant(distance);
@@ -173,14 +175,14 @@ impl GpuEmit for Scalar {
                         ArithKind::Select if operands[2].id() == b.zero(operands[2].ty).id() => {
                             gpu.select_or_zero(b, operands[0], operands[1])
                         }
-                        ArithKind::Mul if let Some((mask, factors)) = gpu.masked_factors(&operands) => {
-                            let product = elementwise::applied(b, self, &factors, dtype);
+                        ArithKind::Mul if let Some((mask, unmasked)) = gpu.unmasked_operands(&operands) => {
+                            let product = elementwise::applied(b, self, &unmasked, dtype);
                             gpu.select_or_zero(b, mask, product)
                         }
                         _ => elementwise::applied(b, self, &operands, dtype),
                     });
                     if is_mask {
-                        gpu.rows.note(self, &operands, result);
+                        gpu.rows.record(self, &operands, result);
                     }
                     result
                 })
@@ -190,26 +192,27 @@ impl GpuEmit for Scalar {
     }
 }
 
-/// Comparisons of one difference from which on it is worth to clamp it.
-const MANY_COMPARISONS: usize = 8;
+/// Comparisons of one difference from which on clamping it pays.
+const MIN_CLAMPED_COMPARISONS: usize = 8;
 
-/// Elements of a thread, at least, of which it is asked first whether all of them are common ones.
-const MANY_ELEMENTS: usize = 32;
-/// How many of them one branch is for: across a branch all of its results are in registers besides what they are made of.
-const ASKED_TOGETHER: usize = 16;
+/// Elements of a thread from which on a branch tests for the fast path.
+const MIN_FAST_PATH_ELEMENTS: usize = 32;
+/// Elements of one branch: all of its results and operands are live in registers across it.
+const FAST_PATH_CHUNK: usize = 16;
 
 impl Scalar {
-    /// An operation on many elements of a thread that costs less where all of them are common, as scores are for which `tanh` is a cap.
-    fn commonly(&self, b: &mut Builder, args: &[Registers], dtype: DType) -> Option<Vec<Val>> {
+    /// An operation on many elements of a thread with a cheaper form where all operands are small, such as `tanh` as a cap of
+    /// attention scores.
+    fn with_fast_path(&self, b: &mut Builder, args: &[Registers], dtype: DType) -> Option<Vec<Val>> {
         let common = self.op.common.filter(|_| dtype == DType::F32)?;
         let mut seen = HashSet::new();
         let operands: Vec<Val> =
             args[0].iter().copied().filter(|operand| seen.insert(operand.id())).collect();
-        if operands.len() < MANY_ELEMENTS {
+        if operands.len() < MIN_FAST_PATH_ELEMENTS {
             return None;
         }
         let mut results = vec![];
-        for operands in operands.chunks(ASKED_TOGETHER) {
+        for operands in operands.chunks(FAST_PATH_CHUNK) {
             let magnitudes: Vec<Val> = operands.iter().map(|&operand| b.fabs(operand)).collect();
             let larger = |one: Val, other: Val| b.op("llvm.intr.maxnum", &[one, other], one.ty);
             let largest = magnitudes.into_iter().reduce(larger)?;
@@ -217,11 +220,11 @@ impl Scalar {
             let are_common = b.fcmp(FloatPredicate::Olt, largest, limit);
             let types = vec![largest.ty; operands.len()];
             results.extend(b.branch(are_common, &types, |b, arm| {
-                let of = |&operand| match arm {
+                let apply = |&operand| match arm {
                     BranchArm::Then => (common.lanes)(b, operand),
                     BranchArm::Else => elementwise::applied(b, self, &[operand], dtype),
                 };
-                operands.iter().map(of).collect()
+                operands.iter().map(apply).collect()
             }));
         }
         let results: HashMap<usize, Val> = operands.iter().map(|operand| operand.id()).zip(results).collect();
@@ -232,8 +235,8 @@ impl Scalar {
         matches!(gpu.func.ty(self.args[0]).dtype, DType::Bool | DType::I32)
     }
 
-    /// Whether this comparison of 32-bit numbers, less or greater, can compare their difference with a constant once it is clamped,
-    /// and many registers have the same: one register stands for all their numbers then.
+    /// Whether this ordered comparison of `i32` values can compare their clamped difference with a constant, and many registers
+    /// share that difference: one register then replaces all of theirs.
     fn has_clamped_difference(&self, gpu: &Gpu, args: &[Registers], repeats: usize) -> bool {
         let [left, right] = args else { return false };
         let order = matches!(
@@ -248,10 +251,10 @@ impl Scalar {
             .map(|(&a, &b)| (gpu.base_and_constant(a).0.id(), gpu.base_and_constant(b).0.id()))
             .collect();
         let distinct: HashSet<_> = bases.iter().collect();
-        distinct.len() * MANY_COMPARISONS <= bases.len()
+        distinct.len() * MIN_CLAMPED_COMPARISONS <= bases.len()
     }
 
-    /// The comparison by way of a difference that stays where it is if it would overflow: beyond every constant.
+    /// The comparison by a saturating difference: where it would overflow it is beyond every constant.
     fn clamped_comparison(&self, gpu: &mut Gpu, b: &mut Builder, operands: &[Val]) -> Val {
         let dtype = DType::I32;
         let (right, end) = gpu.base_and_constant(operands[1]);
@@ -265,25 +268,25 @@ impl Scalar {
         elementwise::applied(b, self, &[distance, limit], dtype)
     }
 
-    /// Whether this comparison of 32-bit numbers can compare their difference with a constant: it does not overflow, and
-    /// more registers than one have the same.
+    /// Whether this comparison of `i32` values can compare their difference with a constant: it does not overflow, and
+    /// several registers share it.
     fn has_difference(&self, gpu: &Gpu, args: &[Registers]) -> bool {
         let [left, right] = args else { return false };
         if gpu.func.ty(self.args[0]).dtype != DType::I32 {
             return false;
         }
         let pairs = left.iter().zip(right.iter());
-        let displaced: Vec<_> =
+        let offsets: Vec<_> =
             pairs.map(|(&a, &b)| (gpu.base_and_constant(a), gpu.base_and_constant(b))).collect();
         let bases: HashSet<(usize, usize)> =
-            displaced.iter().map(|((a, _), (b, _))| (a.id(), b.id())).collect();
+            offsets.iter().map(|((a, _), (b, _))| (a.id(), b.id())).collect();
         let [a, b] = [self.args[0], self.args[1]].map(|arg| gpu.info(arg).range);
         let (low, high) = DType::I32.range();
         let fits = |&((_, p), (_, q)): &((Val, i64), (Val, i64))| {
-            let moved = i128::from(q) - i128::from(p);
-            a.0.saturating_sub(b.1) + moved >= low && a.1.saturating_sub(b.0) + moved <= high
+            let constant = i128::from(q) - i128::from(p);
+            a.0.saturating_sub(b.1) + constant >= low && a.1.saturating_sub(b.0) + constant <= high
         };
-        bases.len() < displaced.len() && displaced.iter().all(fits)
+        bases.len() < offsets.len() && offsets.iter().all(fits)
     }
 }
 
@@ -292,7 +295,9 @@ impl GpuEmit for Cast {
         let values = gpu.registers(self.value);
         let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
         let registers = match gpu.bf16_multiplier {
-            Some(upwards) if packed_cast::is_bf16_to_f32(from, to) => packed_cast::widen(b, &values, upwards),
+            Some(multiplier) if packed_cast::is_bf16_to_f32(from, to) => {
+                packed_cast::widen(b, &values, multiplier)
+            }
             _ => packed_cast::cast(b, &values, from, to),
         };
         gpu.define(op.results[0], registers);
@@ -316,22 +321,22 @@ impl GpuEmit for Hold {
         let dtype = gpu.func.ty(self.value).dtype;
         let values = gpu.registers(self.value);
         let words = pack(b, &values, dtype);
-        // LLVM does not look into the statement, and ptxas drops it.
-        let held: Vec<Val> = words.iter().map(|&word| opaque(b, word)).collect();
-        let registers = unpack(b, &held, dtype, values.len());
+        // LLVM does not see through the statement, and ptxas drops it.
+        let opaque: Vec<Val> = words.iter().map(|&word| opaque(b, word)).collect();
+        let registers = unpack(b, &opaque, dtype, values.len());
         gpu.define(op.results[0], registers);
     }
 }
 
-/// A word that is not known to be the one it is.
+/// The same word, opaque to LLVM.
 pub(super) fn opaque(b: &mut Builder, word: Val) -> Val {
     let wide = b.zext(word, Elem::I32);
-    let held = b.asm("mov.b32 $0, $1;", "=r,r", &[wide], &[Ty::I32], Asm::Pure)[0];
-    b.trunc(held, word.ty.elem)
+    let moved = b.asm("mov.b32 $0, $1;", "=r,r", &[wide], &[Ty::I32], Asm::Pure)[0];
+    b.trunc(moved, word.ty.elem)
 }
 
 impl Gpu<'_> {
-    /// `value` where the mask holds and 0 elsewhere, remembered as such.
+    /// `value` where the mask holds and 0 elsewhere, recorded for [`Gpu::mask_of`].
     pub(super) fn select_or_zero(&mut self, b: &mut Builder, mask: Val, value: Val) -> Val {
         let zero = b.zero(value.ty);
         let selected = b.select(mask, value, zero);
@@ -339,26 +344,26 @@ impl Gpu<'_> {
         selected
     }
 
-    /// The mask of a value that is 0 elsewhere, and what it is where that holds.
+    /// The mask of a value that is 0 elsewhere, and the unmasked value.
     pub(super) fn mask_of(&self, value: Val) -> Option<(Val, Val)> {
         self.masked.get(&value.id()).copied()
     }
 
-    /// Two factors that are 0 where one mask does not hold, as they are elsewhere. Their product is 0 where they are.
-    fn masked_factors(&self, operands: &[Val]) -> Option<(Val, [Val; 2])> {
+    /// The unmasked values of two operands that one mask makes 0. Their product is 0 where they are.
+    fn unmasked_operands(&self, operands: &[Val]) -> Option<(Val, [Val; 2])> {
         let [(mask, left), (other, right)] = [self.mask_of(operands[0])?, self.mask_of(operands[1])?];
         (mask.id() == other.id()).then_some((mask, [left, right]))
     }
 
-    /// Defines a result whose elements this thread holds already, at other coordinates: `source` gives the operand's
-    /// coordinate for a coordinate of the result.
-    pub(super) fn view(&mut self, op: &Op, operand: Value, source: impl Fn(Coord) -> Coord) {
+    /// Defines a result whose elements this thread holds already, at other coordinates: `source` maps a coordinate of the
+    /// result to the operand's.
+    pub(super) fn define_reindexed(&mut self, op: &Op, operand: Value, source: impl Fn(Coord) -> Coord) {
         let (from, to) = (self.layout(operand), self.layout(op.results[0]));
-        let registers = self.gather(operand, from, to, source);
+        let registers = self.select_registers(operand, from, to, source);
         self.define(op.results[0], registers);
     }
 
-    fn gather(
+    fn select_registers(
         &self,
         operand: Value,
         from: &Layout,
@@ -366,13 +371,14 @@ impl Gpu<'_> {
         source: impl Fn(Coord) -> Coord,
     ) -> Vec<Val> {
         let values = self.registers(operand);
-        let places = from.registers_by_coord();
+        let register_of = from.registers_by_coord();
         (0..to.register_count())
             .map(|register| {
                 let coord = source(to.register(register));
-                let place =
-                    places.get(&coord).unwrap_or_else(|| panic!("no register of {from} holds {coord:?}"));
-                values[*place]
+                let register = register_of
+                    .get(&coord)
+                    .unwrap_or_else(|| panic!("no register of {from} holds {coord:?}"));
+                values[*register]
             })
             .collect()
     }
@@ -381,20 +387,20 @@ impl Gpu<'_> {
 impl GpuEmit for Broadcast {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let from = gpu.func.ty(self.value).shape.clone();
-        gpu.view(op, self.value, |coord| coord.clamp(&from));
+        gpu.define_reindexed(op, self.value, |coord| coord.clamp(&from));
     }
 }
 
 impl GpuEmit for ExpandDims {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
-        gpu.view(op, self.value, |coord| coord.remove(self.axis));
+        gpu.define_reindexed(op, self.value, |coord| coord.remove(self.axis));
     }
 }
 
 impl GpuEmit for Permute {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         debug_assert_eq!(self.operands().len(), 1);
-        gpu.view(op, self.value, |coord| coord.unpermute(&self.order));
+        gpu.define_reindexed(op, self.value, |coord| coord.unpermute(&self.order));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Counting in shared memory, with an atomic addition for each element.
+//! Histograms: bins in shared memory, with an atomic addition for each element.
 
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::emit::GpuEmit;
@@ -18,10 +18,10 @@ impl GpuEmit for Histogram {
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let counts = gpu.layout(op.results[0]).clone();
-        let place = gpu.smem.scratch(op.results[0]);
-        gpu.before_write(b, place);
+        let scratch = gpu.smem.scratch(op.results[0]);
+        gpu.before_write(b, scratch);
         let base = gpu.smem_base();
-        let base = b.offset_bytes(base, place.start as i32);
+        let base = b.offset_bytes(base, scratch.start as i32);
         let zero = b.int(Ty::I32, 0);
         let starts: Vec<Val> = (0..counts.register_count())
             .map(|register| {
@@ -32,16 +32,16 @@ impl GpuEmit for Histogram {
         let writer = gpu.writer(b, Some(&counts));
         let clear = |b: &mut Builder| {
             for &start in &starts {
-                gpu.everywhere(b, [start], |b, [place]| store(b, &[zero], DType::I32, place, 4));
+                gpu.everywhere(b, [start], |b, [bin]| store(b, &[zero], DType::I32, bin, 4));
             }
         };
         b.guarded(writer, clear);
         gpu.barrier(b);
-        gpu.membar.write(place);
+        gpu.membar.write(scratch);
         self.count_in_shared(gpu, b, base, counts.shape()[0]);
         gpu.barrier(b);
-        gpu.membar.read(place);
-        let registers = gpu.read_staged(b, op, base, &SmemTile::dense(counts.shape()));
+        gpu.membar.read(scratch);
+        let registers = gpu.read_smem_tile(b, op, base, &SmemTile::dense(counts.shape()));
         gpu.define(op.results[0], registers);
     }
 }
@@ -52,15 +52,15 @@ impl Histogram {
         let layout = gpu.layout(self.value).clone();
         let writer = gpu.writer(b, Some(&layout));
         let (one, bins) = (b.int(Ty::I32, 1), b.int(Ty::I32, i64::from(bins)));
-        for &number in gpu.registers(self.value).iter() {
-            let inside = b.icmp(IntPredicate::Ult, number, bins);
+        for &bin in gpu.registers(self.value).iter() {
+            let inside = b.icmp(IntPredicate::Ult, bin, bins);
             let counts = writer.map_or(inside, |writer| b.and(inside, writer));
             b.if_then(counts, |b| {
-                let place = b.offset(base, number, 4);
+                let pointer = b.offset(base, bin, 4);
                 let space = if gpu.plan.blocks() == 1 { "shared" } else { "shared::cluster" };
                 let text = format!("red.{space}.add.u32 [$0], $1;");
-                gpu.everywhere(b, [place], |b, [place]| {
-                    statement(b, &text, "l,r", &[place, one], &[]);
+                gpu.everywhere(b, [pointer], |b, [pointer]| {
+                    statement(b, &text, "l,r", &[pointer, one], &[]);
                 });
             });
         }

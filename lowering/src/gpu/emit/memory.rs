@@ -1,4 +1,5 @@
-//! Loads and stores: elements packed into the widest words their addresses allow, moved by one predicated instruction.
+//! Emission of loads and stores: elements packed into the widest words their addresses allow, moved by one predicated
+//! instruction.
 
 mod shifted;
 
@@ -39,8 +40,8 @@ impl VectorWords {
         if self.count == 1 { Ty::scalar(self.elem) } else { Ty::vector(self.elem, self.count) }
     }
 
-    /// The type of one.
-    fn each(self) -> Ty {
+    /// The type of one word.
+    fn word_type(self) -> Ty {
         Ty::scalar(self.elem)
     }
 
@@ -70,7 +71,7 @@ impl VectorWords {
         (text, vec![format!("={letter}"); usize::from(self.count)])
     }
 
-    /// Loads them from an address in shared memory and bytes after it, in order among other statements.
+    /// Loads them from `start` bytes behind an address in shared memory, ordered among other statements.
     pub(super) fn load_shared(self, b: &mut Builder, address: Val, start: u32) -> Vec<Val> {
         let (ty, _) = self.register();
         let (target, mut constraints) = self.results();
@@ -183,28 +184,28 @@ pub(super) struct Addresses {
     pub(super) pointers: Vec<Val>,
     /// `None` where the access always happens.
     pub(super) masks: Vec<Option<Val>>,
-    /// Where accesses outside the slice are reported: the farthest element, and what it is compared with.
+    /// Where accesses outside the slice are reported: the farthest element, and its bounds check.
     farthest: Option<(Farthest, BoundsCheck)>,
 }
 
 impl Gpu<'_> {
-    pub(super) fn addresses(&mut self, b: &mut Builder, place: &MemAccess, dtype: DType) -> Addresses {
-        let slice = self.slice(place.param);
+    pub(super) fn addresses(&mut self, b: &mut Builder, access: &MemAccess, dtype: DType) -> Addresses {
+        let slice = self.slice(access.param);
         let bytes = dtype.bytes();
-        let offsets = self.registers(place.offset);
-        let masks = place.mask.map(|mask| self.registers(mask));
-        let base = place.base.map(|base| self.scalar(base));
+        let offsets = self.registers(access.offset);
+        let masks = access.mask.map(|mask| self.registers(mask));
+        let base = access.base.map(|base| self.scalar(base));
         let start = base.map_or(slice.pointer, |base| b.offset(slice.pointer, base, bytes));
-        let signed = self.func.ty(place.offset).dtype.is_signed();
-        let bound = place.bounded.then(|| BoundsCheck {
+        let signed = self.func.ty(access.offset).dtype.is_signed();
+        let bound = access.bounded.then(|| BoundsCheck {
             length: slice.length,
             base,
             signed,
-            window: self.window(b, place, slice.length),
+            range: self.offset_range(b, access, slice.length),
         });
         let mut addresses = Addresses { pointers: vec![], masks: vec![], farthest: None };
         let mut farthest: Option<Farthest> = None;
-        for register in (0..offsets.len()).step_by(place.vector as usize) {
+        for register in (0..offsets.len()).step_by(access.vector as usize) {
             let offset = offsets[register];
             let (anchor, constant) = self.base_and_constant(offset);
             let pointer = self.pointer(b, start, anchor, bytes, &|b, value| widen(b, value, signed));
@@ -221,12 +222,12 @@ impl Gpu<'_> {
                     });
                 }
                 if let Some(end) = bound.end() {
-                    self.rows.ends.insert(inside.id(), (offset, end));
+                    self.rows.less_than.insert(inside.id(), (offset, end));
                 }
                 mask = Some(mask.map_or(inside, |mask| {
-                    let taken = b.and(mask, inside);
-                    self.rows.both.insert(taken.id(), (mask, inside));
-                    taken
+                    let both = b.and(mask, inside);
+                    self.rows.conjunctions.insert(both.id(), (mask, inside));
+                    both
                 }));
             }
             addresses.masks.push(mask);
@@ -235,10 +236,10 @@ impl Gpu<'_> {
         addresses
     }
 
-    /// The address of the element at an offset, a signed number.
-    fn addressed(&mut self, b: &mut Builder, place: &MemAccess, dtype: DType, offset: Val) -> Val {
-        let pointer = self.slice(place.param).pointer;
-        let start = match place.base {
+    /// The address of the element at a signed offset.
+    fn address_of_element(&mut self, b: &mut Builder, access: &MemAccess, dtype: DType, offset: Val) -> Val {
+        let pointer = self.slice(access.param).pointer;
+        let start = match access.base {
             Some(base) => b.offset(pointer, self.scalar(base), dtype.bytes()),
             None => pointer,
         };
@@ -248,7 +249,7 @@ impl Gpu<'_> {
 
     /// Reports the farthest element of an access, if it is outside.
     pub(super) fn report(&self, b: &mut Builder, op: &Op, addresses: &Addresses) {
-        let (Some((farthest, bound)), Some(place)) = (&addresses.farthest, op.kind.operation().place())
+        let (Some((farthest, bound)), Some(access)) = (&addresses.farthest, op.kind.operation().place())
         else {
             return;
         };
@@ -257,14 +258,14 @@ impl Gpu<'_> {
         let outside = farthest.any.map_or(beyond, |any| b.and(any, beyond));
         b.if_then(outside, |b| {
             let index = bound.index(b, farthest.distance);
-            let length = self.slice(place.param).length;
+            let length = self.slice(access.param).length;
             let record = b.address_of(report::GLOBAL, Space::Global);
             let element = report::ReportedElement { index, length, program: self.program };
             report::write(b, record, (self.func, op), &element);
         });
     }
 
-    /// `start` moved by `index` elements, built once.
+    /// `start` moved by `index` elements, emitted once.
     fn pointer(
         &mut self,
         b: &mut Builder,
@@ -274,7 +275,7 @@ impl Gpu<'_> {
         widen: &dyn Fn(&mut Builder, Val) -> Val,
     ) -> Val {
         let key = (start.id(), index.id());
-        if let Some(&known) = self.cse.iter().rev().find_map(|built| built.pointers.get(&key)) {
+        if let Some(&known) = self.cse.iter().rev().find_map(|scope| scope.pointers.get(&key)) {
             return known;
         }
         let index = widen(b, index);
@@ -283,49 +284,49 @@ impl Gpu<'_> {
         pointer
     }
 
-    /// A barrier where another thread may have touched what this access touches.
-    pub(super) fn order(&mut self, b: &mut Builder, place: &MemAccess, writes: bool) {
-        if self.func.slice(place.param).1 && self.membar.access_slice(*place, writes) {
+    /// Emits a barrier where the access may conflict with one of another thread.
+    pub(super) fn order(&mut self, b: &mut Builder, access: &MemAccess, writes: bool) {
+        if self.func.slice(access.param).1 && self.membar.access_slice(*access, writes) {
             let pending = self.membar.snapshot();
             self.barrier(b);
             self.membar.restore(pending);
         }
     }
 
-    pub(super) fn access_layout(&self, place: &MemAccess) -> Option<&Layout> {
-        (!self.func.ty(place.offset).is_scalar()).then(|| self.layout(place.offset))
+    pub(super) fn access_layout(&self, access: &MemAccess) -> Option<&Layout> {
+        (!self.func.ty(access.offset).is_scalar()).then(|| self.layout(access.offset))
     }
 }
 
-/// Bytes of the widest access: traffic that is worth telling the cache about.
+/// Bytes of the widest access, for which a cache policy pays.
 const WIDEST: u32 = 16;
 
-/// The cache policy of what is read: lines that outlive the written ones, which then leave for memory in order, as
-/// they were written. Worth 2 to 4 % of a copy's bandwidth on an H200 (docs/performance.md).
+/// The `evict_last` policy of loads: their lines outlive the written ones, which are then evicted in the order of the
+/// stores. Worth 2 to 4 % of a copy's bandwidth on an H200 (docs/performance.md).
 pub(super) fn evict_last_policy(b: &mut Builder) -> Val {
     let text = "createpolicy.fractional.L2::evict_last.b64 $0;";
     b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
 }
 
-/// The policy of lines that give way before all others.
+/// The `evict_first` policy.
 pub(super) fn evict_first_policy(b: &mut Builder) -> Val {
     let text = "createpolicy.fractional.L2::evict_first.b64 $0;";
     b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
 }
 
-/// What PTX says of an access besides its address and type: `ld.global{cop}{.nc}{l1}{.L2::cache_hint}`.
+/// The modifiers of a PTX access besides its address and type: `ld.global{cop}{.nc}{l1}{.L2::cache_hint}`.
 #[derive(Clone, Copy)]
 struct Modifiers {
     volatile: bool,
     cop: &'static str,
     l1: &'static str,
-    /// How the second-level cache should treat the lines.
+    /// The eviction policy in L2.
     policy: Option<Val>,
 }
 
 impl Modifiers {
-    /// Those that a call asks for.
-    fn asked(gpu: &Gpu, cache: CacheHints) -> Modifiers {
+    /// Those that the operation asks for.
+    fn requested(gpu: &Gpu, cache: CacheHints) -> Modifiers {
         let cop = match cache.level {
             CacheModifier::All | CacheModifier::Volatile => "",
             CacheModifier::Global => ".cg",
@@ -348,22 +349,23 @@ impl Modifiers {
         Modifiers { volatile, cop, l1, policy: policy.filter(|_| !volatile) }
     }
 
-    /// Those of a load. Wide ones of what nothing in the kernel writes stay longer, unless the call says otherwise.
+    /// Those of a load. Wide loads of slices that the kernel never writes are `evict_last`, unless the operation says otherwise.
     fn of_load(gpu: &Gpu, load: &Load, words: VectorWords) -> Modifiers {
-        let mut modifiers = Modifiers::asked(gpu, load.cache);
-        let once = load.cache.level == CacheModifier::Streaming || load.cache.keep == EvictionPolicy::First;
-        if load.effect() == Effect::Pure && words.bytes == WIDEST && !once {
+        let mut modifiers = Modifiers::requested(gpu, load.cache);
+        let streams =
+            load.cache.level == CacheModifier::Streaming || load.cache.keep == EvictionPolicy::First;
+        if load.effect() == Effect::Pure && words.bytes == WIDEST && !streams {
             modifiers.policy = Some(gpu.evict_last_policy);
         }
         modifiers
     }
 
-    /// Whether LLVM's own loads and stores do.
+    /// Whether LLVM's own loads and stores suffice.
     fn is_plain(&self) -> bool {
         !self.volatile && self.cop.is_empty() && self.l1.is_empty() && self.policy.is_none()
     }
 
-    /// What stands between `ld` or `st` and the width.
+    /// The text between `ld` or `st` and the width.
     fn text(&self, invariant: bool) -> String {
         if self.volatile {
             return ".volatile.global".into();
@@ -375,25 +377,25 @@ impl Modifiers {
 }
 
 impl Gpu<'_> {
-    /// Whether a number is loaded in one turn of a loop for the next one, and nothing else.
-    fn waits_a_turn(&self, value: Value) -> bool {
-        let mut waits = false;
+    /// Whether a scalar is loaded in one iteration of a loop for use in the next one alone.
+    fn is_for_next_iteration(&self, value: Value) -> bool {
+        let mut is_yielded = false;
         if self.func.ty(value).is_scalar() {
             self.func.body.walk(&mut |op| {
                 if let Kind::For(For { body, .. }) = &op.kind {
-                    waits |= body.yields.contains(&value) && body.uses(value) == 1;
+                    is_yielded |= body.yields.contains(&value) && body.uses(value) == 1;
                 }
             });
         }
-        waits
+        is_yielded
     }
 
-    /// The same address, but ptxas takes it for another one in each thread. It moves what comes from an address that is the same
-    /// in all of them to a uniform register, and waits for it there and then.
-    fn apart(&self, b: &mut Builder, pointer: Val) -> Val {
-        let lane = self.hidden(b, self.lane);
-        let nothing = b.sub(lane, self.lane);
-        b.offset(pointer, nothing, 1)
+    /// The same address, divergent to ptxas. From a uniform address ptxas would load to a uniform register, and wait for the
+    /// load at once.
+    fn divergent(&self, b: &mut Builder, pointer: Val) -> Val {
+        let lane = self.opaque_to_ptxas(b, self.lane);
+        let zero = b.sub(lane, self.lane);
+        b.offset(pointer, zero, 1)
     }
 }
 
@@ -403,24 +405,25 @@ impl GpuEmit for Load {
         let vector = self.place.vector as usize;
         let words = VectorWords::of(self.place.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
-        if let Some(arrived) = gpu.prefetched.remove(&op.results[0]) {
+        if let Some(slot) = gpu.prefetched.remove(&op.results[0]) {
             let others = |b: &mut Builder, i: usize| {
                 other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype))
             };
-            let loaded = gpu.load_prefetched(b, self, arrived, others);
+            let loaded = gpu.load_prefetched(b, self, slot, others);
             let registers = loaded.iter().flat_map(|words| unpack(b, words, dtype, vector)).collect();
             return gpu.define(op.results[0], registers);
         }
         gpu.order(b, &self.place, false);
-        let lasting = self.effect() == Effect::Pure;
-        let invariant = lasting && !gpu.plan.uses_pdl();
+        let is_never_written = self.effect() == Effect::Pure;
+        let invariant = is_never_written && !gpu.plan.uses_pdl();
         if self.place.shift.is_some() && vector > 1 {
             let registers = shifted::load(gpu, b, op, self);
             return gpu.define(op.results[0], registers);
         }
         let mut addresses = gpu.addresses(b, &self.place, dtype);
-        if gpu.waits_a_turn(op.results[0]) {
-            addresses.pointers = addresses.pointers.iter().map(|&pointer| gpu.apart(b, pointer)).collect();
+        if gpu.is_for_next_iteration(op.results[0]) {
+            addresses.pointers =
+                addresses.pointers.iter().map(|&pointer| gpu.divergent(b, pointer)).collect();
         }
         let mut registers = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
@@ -445,7 +448,7 @@ impl GpuEmit for Load {
     }
 }
 
-/// One load as PTX, for what LLVM's loads cannot say.
+/// One load as PTX, with modifiers that LLVM's loads lack.
 struct LoadStatement {
     words: VectorWords,
     /// `None` loads always.
@@ -487,8 +490,8 @@ impl LoadStatement {
                 operand(&mut operands, initial, &i.to_string());
             }
         }
-        let how = self.modifiers.text(self.invariant);
-        let text = format!("{predicate}ld{how}{} {target}, [${count}]{policy};", self.words.suffix());
+        let modifiers = self.modifiers.text(self.invariant);
+        let text = format!("{predicate}ld{modifiers}{} {target}, [${count}]{policy};", self.words.suffix());
         let results = statement(b, &text, &constraints.join(","), &operands, &vec![ty; count]);
         results.into_iter().map(|word| b.trunc(word, self.words.elem)).collect()
     }
@@ -502,7 +505,7 @@ impl GpuEmit for Store {
         if self.place.shift.is_some() && vector > 1 {
             let writer = gpu.writer(b, gpu.access_layout(&self.place));
             let values = gpu.registers(self.value);
-            let modifiers = Modifiers::asked(gpu, self.cache);
+            let modifiers = Modifiers::requested(gpu, self.cache);
             return shifted::store(gpu, b, op, &self.place, (&values, writer), modifiers);
         }
         let addresses = gpu.addresses(b, &self.place, dtype);
@@ -512,7 +515,7 @@ impl GpuEmit for Store {
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
             let data = pack(b, &values[i * vector..(i + 1) * vector], dtype);
             let mask = b.both(mask, writer);
-            let modifiers = Modifiers::asked(gpu, self.cache);
+            let modifiers = Modifiers::requested(gpu, self.cache);
             match mask {
                 None if modifiers.is_plain() => {
                     let value = if data.len() == 1 { data[0] } else { b.pack(&data) };
@@ -556,13 +559,13 @@ impl StoreStatement {
             operands.push(policy);
             constraints.push("l");
         }
-        let how = self.modifiers.text(false);
-        let text = format!("{predicate}st{how}{} [$0], {source}{hint};", self.words.suffix());
+        let modifiers = self.modifiers.text(false);
+        let text = format!("{predicate}st{modifiers}{} [$0], {source}{hint};", self.words.suffix());
         statement(b, &text, &constraints.join(","), &operands, &[]);
     }
 }
 
-/// `split` has made loads, stores and atomic operations of them.
+/// `lower_view_access` has rewritten them to loads, stores and atomic operations.
 macro_rules! expanded {
     ($($op:ident),*) => {$(
         impl GpuEmit for $op {

@@ -1,4 +1,4 @@
-//! Conversions of the elements of one thread, as many at a time as an instruction takes.
+//! Packed conversions of one thread's elements: as many at a time as an instruction takes.
 
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::{Asm, Builder, Ty};
@@ -36,21 +36,21 @@ pub(super) fn cast(b: &mut Builder, values: &[Val], from: DType, to: DType) -> V
     }
     let from_f32 = from.is_half() || from == DType::F32;
     if matches!(to, DType::I8 | DType::U8) && from_f32 && pairs {
-        let group = if values.len().is_multiple_of(4) { 4 } else { 2 };
-        return by(b, values, group, |b, group| bytes(b, group, from, to));
+        let chunk = if values.len().is_multiple_of(4) { 4 } else { 2 };
+        return by(b, values, chunk, |b, chunk| saturated_bytes(b, chunk, from, to));
     }
     values.iter().map(|&value| cast::cast(b, value, from, to)).collect()
 }
 
-/// Registers from which on it matters where conversions of `bf16` are computed.
-const MANY: usize = 16;
+/// Registers from which on the choice of unit for conversions of `bf16` matters.
+const MIN_MULTIPLIED: usize = 16;
 
-/// `bf16` to `f32`. The lower half of a word is moved up by a multiplication: shifts and masks share the half of a
-/// multiprocessor's units that rows of `bf16` have too few of, and multiplications have their own.
-pub(super) fn widen(b: &mut Builder, values: &[Val], upwards: Val) -> Vec<Val> {
+/// `bf16` to `f32`. A multiplication moves the low half of a word up: shifts and masks share half of an SM's units, which
+/// rows of `bf16` saturate, and multiplications have units of their own.
+pub(super) fn widen(b: &mut Builder, values: &[Val], multiplier: Val) -> Vec<Val> {
     let widened = values.iter().map(|&value| match b.words.get(&value.id()) {
-        Some(&word) if values.len() >= MANY => {
-            let bits = b.mul(word, upwards);
+        Some(&word) if values.len() >= MIN_MULTIPLIED => {
+            let bits = b.mul(word, multiplier);
             b.bitcast(bits, Ty::F32)
         }
         _ => cast::cast(b, value, DType::BF16, DType::F32),
@@ -58,17 +58,17 @@ pub(super) fn widen(b: &mut Builder, values: &[Val], upwards: Val) -> Vec<Val> {
     widened.collect()
 }
 
-/// `2^16`, which ptxas would make a shift of if it knew: no slice has `2^63` elements.
+/// `2^16`, opaque to ptxas, which would emit a shift for the constant: no slice has `2^63` elements.
 pub(super) fn bf16_multiplier(b: &mut Builder, length: Val) -> Val {
     let last = b.int(length.ty, 63);
-    let nothing = b.lshr(length, last);
-    let nothing = b.trunc(nothing, Elem::I32);
+    let zero = b.lshr(length, last);
+    let zero = b.trunc(zero, Elem::I32);
     let shift = b.int(Ty::I32, 1 << 16);
-    b.add(nothing, shift)
+    b.add(zero, shift)
 }
 
-/// Whether a kernel widens so many `bf16`, and has room for more multiplications: random numbers are products of integers. What
-/// stands around products of matrices waits for those, and has no register to give.
+/// Whether a kernel widens so many `bf16`, and has multiplication units to spare: Philox multiplies integers. Code around
+/// dots waits for those, and has no registers to spare.
 pub(super) fn widens_many(distributed: &Distributed) -> bool {
     let func = &distributed.func;
     let (mut widens, mut multiplies) = (false, false);
@@ -77,9 +77,9 @@ pub(super) fn widens_many(distributed: &Distributed) -> bool {
             matches!(op.kind, Kind::Philox(_) | Kind::Random(_) | Kind::Dot(_) | Kind::WarpGroupDot(_));
         if let Kind::Cast(Cast { value }) = op.kind {
             let layout = distributed.layouts.get(&value);
-            let many = layout.is_some_and(|layout| layout.register_count() >= MANY);
+            let is_many = layout.is_some_and(|layout| layout.register_count() >= MIN_MULTIPLIED);
             let [from, to] = [value, op.results[0]].map(|value| func.ty(value).dtype);
-            widens |= many && is_bf16_to_f32(from, to);
+            widens |= is_many && is_bf16_to_f32(from, to);
         }
     });
     widens && !multiplies
@@ -89,18 +89,18 @@ pub(super) fn is_bf16_to_f32(from: DType, to: DType) -> bool {
     from == DType::BF16 && to == DType::F32
 }
 
-/// Groups of values, each converted together.
+/// Chunks of values, each converted together.
 fn by(
     b: &mut Builder,
     values: &[Val],
-    group: usize,
+    chunk: usize,
     mut convert: impl FnMut(&mut Builder, &[Val]) -> Vec<Val>,
 ) -> Vec<Val> {
-    values.chunks(group).flat_map(|group| convert(b, group)).collect()
+    values.chunks(chunk).flat_map(|chunk| convert(b, chunk)).collect()
 }
 
-/// Two or four floats as saturated bytes: an instruction takes two integers and puts them below what it has.
-fn bytes(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec<Val> {
+/// Two or four floats as saturated bytes: an instruction packs two integers below the bytes it is given.
+fn saturated_bytes(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec<Val> {
     let wide: Vec<Val> = values
         .iter()
         .map(|&value| {

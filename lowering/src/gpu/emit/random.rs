@@ -1,4 +1,4 @@
-//! Random numbers: one block of Philox for the neighbours that a thread holds.
+//! Random numbers: one Philox block for the contiguous elements that a thread holds.
 
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
@@ -33,7 +33,7 @@ impl GpuEmit for Random {
         let offsets = gpu.registers(self.offset);
         let dtype = gpu.func.ty(self.offset).dtype;
         let is_negative = gpu.info(self.offset).range.0 < 0;
-        let (run, aligned) = self.neighbours(gpu);
+        let (run, aligned) = self.contiguous_run(gpu);
         let words: Vec<Val> = offsets
             .chunks(run)
             .flat_map(|chunk| {
@@ -51,8 +51,8 @@ impl GpuEmit for Random {
 }
 
 impl Random {
-    /// How many registers in a row hold neighbours, and whether the first is at the start of a block.
-    fn neighbours(&self, gpu: &Gpu) -> (usize, bool) {
+    /// How many consecutive registers hold contiguous offsets, and whether the first is at the start of a block.
+    fn contiguous_run(&self, gpu: &Gpu) -> (usize, bool) {
         if gpu.func.ty(self.offset).is_scalar() {
             return (1, false);
         }
@@ -62,11 +62,11 @@ impl Random {
         };
         let run = u64::from(layout.thread_contiguity(axis)).min(info.axes[axis].contiguity);
         let divisor = info.divisor_at(axis, run).min(run);
-        // Neighbours that begin where as many of them do.
+        // Runs aligned to their length.
         if divisor >= WORDS as u64 { (divisor as usize, true) } else { (run as usize, false) }
     }
 
-    /// The words of neighbours that fill blocks.
+    /// The words of contiguous offsets that fill blocks.
     fn aligned(&self, b: &mut Builder, key: [Val; 2], counter: [Val; 4], run: usize) -> Vec<Val> {
         (0..run / WORDS)
             .flat_map(|block| {
@@ -77,8 +77,8 @@ impl Random {
             .collect()
     }
 
-    /// The words of neighbours the first of which is number `own` of its block: all blocks they may lie in, and of each
-    /// the words from there on.
+    /// The words of contiguous offsets of which the first is word `own` of its block: all blocks that they may reach into, from
+    /// that word on.
     fn straddling(
         &self,
         b: &mut Builder,

@@ -1,10 +1,10 @@
-//! Elements brought together: within the thread where it holds them, by shuffles within the warp, else by way of shared
-//! memory.
+//! Emission of join, index, exchange and gather: within the thread where it holds the elements, by shuffles within the
+//! warp, else through shared memory.
 
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::reduce::load;
-use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode as Shuffled};
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Coord, Distributed, Layout, Segment};
 use crate::ir::{Op, Shape, Value};
 use crate::mlir::builder::Val;
@@ -12,30 +12,30 @@ use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Exchange, Gather, Index, Join};
 use crate::support::dtype::DType;
 
-/// The bits of a number along an axis, by what holds them.
+/// The bits of a coordinate along an axis: of registers, lanes and warps.
 #[derive(Default)]
-struct Bits {
-    /// The part of the coordinate that registers hold, blocks included.
+struct CoordBits {
+    /// The bits that registers hold, blocks included.
     registers: u32,
     lanes: u32,
     warps: u32,
 }
 
-impl Bits {
-    fn new(layout: &Layout, axis: usize, number: u32) -> Bits {
-        let mut bits = Bits::default();
+impl CoordBits {
+    fn new(layout: &Layout, axis: usize, coord: u32) -> CoordBits {
+        let mut bits = CoordBits::default();
         for segment in layout.segments(axis) {
             match segment {
                 Segment::Registers { first, bits: count } => {
-                    bits.registers |= number & (((1 << count) - 1) << first);
+                    bits.registers |= coord & (((1 << count) - 1) << first);
                 }
-                Segment::Blocks { first } => bits.registers |= number >> first << first,
+                Segment::Blocks { first } => bits.registers |= coord >> first << first,
                 Segment::Lanes { first, lane, bits: count } => {
-                    bits.lanes |= (number >> first & ((1 << count) - 1)) << lane;
+                    bits.lanes |= (coord >> first & ((1 << count) - 1)) << lane;
                 }
                 Segment::Warps { first, warps } => {
                     for (i, warp) in warps.iter().enumerate() {
-                        bits.warps |= (number >> first >> i & 1) << warp;
+                        bits.warps |= (coord >> first >> i & 1) << warp;
                     }
                 }
             }
@@ -44,19 +44,19 @@ impl Bits {
     }
 
     /// All lanes and warps along the axis.
-    fn all(layout: &Layout, axis: usize) -> Bits {
-        Bits::new(layout, axis, u32::MAX)
+    fn all(layout: &Layout, axis: usize) -> CoordBits {
+        CoordBits::new(layout, axis, u32::MAX)
     }
 }
 
-/// Where the elements of a tile lie, or a scalar.
-fn line(shape: &Shape, dtype: DType) -> SmemTile {
+/// The tile in shared memory for a tile of this shape, or a scalar.
+fn smem_tile(shape: &Shape, dtype: DType) -> SmemTile {
     if shape.rank() == 0 { SmemTile::dense(&Shape::new(vec![1])) } else { SmemTile::padded(shape, dtype) }
 }
 
 fn tile_bytes(distributed: &Distributed, value: Value) -> u32 {
     let ty = distributed.func.ty(value);
-    line(&ty.shape, ty.dtype).elements * ty.dtype.bytes()
+    smem_tile(&ty.shape, ty.dtype).elements * ty.dtype.bytes()
 }
 
 impl GpuEmit for Join {
@@ -64,13 +64,13 @@ impl GpuEmit for Join {
         let layout = gpu.layout(op.results[0]).clone();
         let operands = [self.left, self.right].map(|operand| gpu.registers(operand));
         // A scalar has the one register.
-        let places = if gpu.func.ty(self.left).is_scalar() {
+        let register_of = if gpu.func.ty(self.left).is_scalar() {
             [(Coord::ZERO, 0)].into_iter().collect()
         } else {
             gpu.layout(self.left).registers_by_coord()
         };
-        let own = Bits::all(&layout, self.axis);
-        // The thread's own side, where threads hold the axis.
+        let own = CoordBits::all(&layout, self.axis);
+        // Which operand the thread takes, where threads hold the axis.
         let mut is_right = None;
         for (source, mask) in [(gpu.lane, own.lanes), (gpu.warp, own.warps)] {
             if mask != 0 {
@@ -82,10 +82,10 @@ impl GpuEmit for Join {
         let registers = (0..layout.register_count())
             .map(|register| {
                 let coord = layout.register(register);
-                let place = places[&coord.remove(self.axis)];
+                let register = register_of[&coord.remove(self.axis)];
                 match is_right {
-                    Some(is_right) => b.select(is_right, operands[1][place], operands[0][place]),
-                    None => operands[coord.get(self.axis) as usize][place],
+                    Some(is_right) => b.select(is_right, operands[1][register], operands[0][register]),
+                    None => operands[coord.get(self.axis) as usize][register],
                 }
             })
             .collect();
@@ -95,26 +95,26 @@ impl GpuEmit for Join {
 
 impl GpuEmit for Index {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        let bits = Bits::all(&distributed.layouts[&self.value], self.axis);
+        let bits = CoordBits::all(&distributed.layouts[&self.value], self.axis);
         if bits.warps == 0 { 0 } else { tile_bytes(distributed, op.results[0]) }
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(self.value).clone();
-        let all = Bits::all(&layout, self.axis);
+        let all = CoordBits::all(&layout, self.axis);
         let values = gpu.registers(self.value);
-        let places = layout.registers_by_coord();
+        let register_of = layout.registers_by_coord();
         let result = layout.without(&[self.axis]);
-        let at = Bits::new(&layout, self.axis, self.index);
-        let place = Coord::along(self.axis, at.registers);
+        let at = CoordBits::new(&layout, self.axis, self.index);
+        let along = Coord::along(self.axis, at.registers);
         let mut registers: Vec<Val> = (0..result.register_count())
             .map(|register| {
-                let coord = result.register(register).insert(self.axis).plus(place);
-                values[places[&coord]]
+                let coord = result.register(register).insert(self.axis).plus(along);
+                values[register_of[&coord]]
             })
             .collect();
         if all.warps != 0 {
-            return self.staged(gpu, b, op, (&result, &registers), [all, at]);
+            return self.through_smem(gpu, b, op, (&result, &registers), [all, at]);
         }
         if all.lanes != 0 {
             let (others, own) =
@@ -122,7 +122,7 @@ impl GpuEmit for Index {
             let lane = b.and(gpu.lane, others);
             let lane = b.or(lane, own);
             for register in &mut registers {
-                *register = gpu.shuffle(b, *register, Shuffled::Index, lane);
+                *register = gpu.shuffle(b, *register, ShuffleMode::Index, lane);
             }
         }
         gpu.define(op.results[0], registers);
@@ -130,25 +130,25 @@ impl GpuEmit for Index {
 }
 
 impl Index {
-    /// By way of shared memory, from the threads that hold the place: these registers, which lie as the result does.
-    fn staged(
+    /// Through shared memory, from the threads that hold the index: these registers, which have the result's layout.
+    fn through_smem(
         &self,
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
         (result, registers): (&Layout, &[Val]),
-        [all, at]: [Bits; 2],
+        [all, at]: [CoordBits; 2],
     ) {
         let ty = gpu.func.ty(op.results[0]).clone();
-        let staging = line(&ty.shape, ty.dtype);
+        let tile = smem_tile(&ty.shape, ty.dtype);
         let writer = gpu.writer(b, Some(gpu.layout(self.value)));
-        let own = gpu.holds(b, [all.lanes, all.warps], [at.lanes, at.warps]);
+        let own = gpu.is_thread(b, [all.lanes, all.warps], [at.lanes, at.warps]);
         let holds = b.both(writer, own);
-        let base = gpu.exchanged(b, op, |gpu, b, base| {
-            gpu.write_registers(b, (result, registers, ty.dtype), holds, (&staging, base))
+        let base = gpu.exchange_through_scratch(b, op, |gpu, b, base| {
+            gpu.write_registers(b, (result, registers, ty.dtype), holds, (&tile, base))
         });
         let registers =
-            if ty.is_scalar() { load(b, base, ty.dtype, 1) } else { gpu.read_staged(b, op, base, &staging) };
+            if ty.is_scalar() { load(b, base, ty.dtype, 1) } else { gpu.read_smem_tile(b, op, base, &tile) };
         gpu.define(op.results[0], registers);
     }
 }
@@ -156,24 +156,24 @@ impl Index {
 impl GpuEmit for Exchange {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let layout = &distributed.layouts[&op.results[0]];
-        let bits = Bits::new(layout, self.axis, self.mask);
+        let bits = CoordBits::new(layout, self.axis, self.mask);
         if bits.warps == 0 { 0 } else { tile_bytes(distributed, self.value) }
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let values = gpu.registers(self.value);
-        let bits = Bits::new(&layout, self.axis, self.mask);
+        let bits = CoordBits::new(&layout, self.axis, self.mask);
         if bits.warps != 0 {
-            return self.staged(gpu, b, op);
+            return self.through_smem(gpu, b, op);
         }
-        let places = layout.registers_by_coord();
+        let register_of = layout.registers_by_coord();
         let distance = Coord::along(self.axis, bits.registers);
         let lanes = b.int(Ty::I32, i64::from(bits.lanes));
         let registers = (0..values.len())
             .map(|register| {
-                let value = values[places[&layout.register(register).xor(distance)]];
-                if bits.lanes == 0 { value } else { gpu.shuffle(b, value, Shuffled::Butterfly, lanes) }
+                let value = values[register_of[&layout.register(register).xor(distance)]];
+                if bits.lanes == 0 { value } else { gpu.shuffle(b, value, ShuffleMode::Butterfly, lanes) }
             })
             .collect();
         gpu.define(op.results[0], registers);
@@ -181,15 +181,15 @@ impl GpuEmit for Exchange {
 }
 
 impl Exchange {
-    fn staged(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+    fn through_smem(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.value).clone();
-        let staging = SmemTile::padded(&ty.shape, ty.dtype);
-        let base = gpu.write_staged(b, op, self.value, &staging);
+        let tile = SmemTile::padded(&ty.shape, ty.dtype);
+        let base = gpu.write_to_scratch(b, op, self.value, &tile);
         let mask = b.int(Ty::I32, i64::from(self.mask));
         let registers = (0..layout.register_count())
             .map(|register| {
-                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
+                let pointer = tile.pointer(b, base, ty.dtype, |b, axis| {
                     let coord = gpu.coord(b, &layout, register, axis);
                     if axis == self.axis { b.xor(coord, mask) } else { coord }
                 });
@@ -208,21 +208,22 @@ impl GpuEmit for Gather {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.value).clone();
-        let staging = SmemTile::padded(&ty.shape, ty.dtype);
-        let base = gpu.write_staged(b, op, self.value, &staging);
+        let tile = SmemTile::padded(&ty.shape, ty.dtype);
+        let base = gpu.write_to_scratch(b, op, self.value, &tile);
         let indices = gpu.registers(self.index);
         let signed = gpu.func.ty(self.index).dtype.is_signed();
         let zero_index = b.int(Ty::I32, 0);
         let registers = (0..layout.register_count())
             .map(|register| {
                 let index = indices[register];
-                let index = if signed { b.sext(index, widest(index)) } else { b.zext(index, widest(index)) };
+                let elem = at_least_32_bits(index);
+                let index = if signed { b.sext(index, elem) } else { b.zext(index, elem) };
                 let extent = b.int(index.ty, i64::from(ty.shape[self.axis]));
-                // A negative one is a large one.
+                // A negative index is a large unsigned one.
                 let inside = b.icmp(IntPredicate::Ult, index, extent);
                 let index = b.trunc(index, Elem::I32);
                 let index = b.select(inside, index, zero_index);
-                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
+                let pointer = tile.pointer(b, base, ty.dtype, |b, axis| {
                     if axis == self.axis { index } else { gpu.coord(b, &layout, register, axis) }
                 });
                 let value = load(b, pointer, ty.dtype, 1)[0];
@@ -234,7 +235,7 @@ impl GpuEmit for Gather {
     }
 }
 
-/// At least 32 bits.
-fn widest(index: Val) -> Elem {
+/// The integer type of an index, widened to 32 bits or more.
+fn at_least_32_bits(index: Val) -> Elem {
     if index.ty.elem.bits() == 64 { Elem::I64 } else { Elem::I32 }
 }

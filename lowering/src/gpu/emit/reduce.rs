@@ -1,5 +1,5 @@
-//! Reductions: within the thread, then across lanes by shuffles, then across warps through shared memory with one
-//! barrier, after which every thread reads all partial results. The result is the same in every thread that holds it.
+//! Emission of reductions: within the thread, then across lanes by shuffles, then across warps through shared memory with
+//! one barrier, after which every thread reads all partial results. All threads that hold a result hold the same bits.
 
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::{pack, unpack};
@@ -15,20 +15,20 @@ use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Kind, Reduce};
 use crate::support::dtype::DType;
 
-/// Chains that a thread folds its registers in: enough to hide the latency of one addition.
+/// Independent chains in which a thread reduces its registers: enough to hide the latency of one addition.
 const CHAINS: usize = 4;
-/// The same in loops whose turns overlap, where other groups of warps wait for it.
-const CHAINS_IN_TURNS: usize = 8;
+/// The same in loops whose iterations overlap, where other warpgroups wait for it.
+const CHAINS_OVERLAPPED: usize = 8;
 
-/// Partial results that every lane reads and folds by itself. Of more than these each lane takes its share, and lanes exchange
-/// what they made of it: as many instructions as a share and a tree have, not as all have.
-const FOLDED_ALONE: usize = 16;
-/// Such a share, where there are lanes enough: what one access reads of 32-bit elements.
+/// Partial results that every lane reads and reduces by itself. Of more than these each lane reduces a share, and lanes
+/// combine their results in a tree: the instructions of a share and a tree, not of all.
+const MAX_READ_BY_EACH_LANE: usize = 16;
+/// Such a share, where there are lanes enough: the 32-bit elements of one access.
 const SHARE: usize = 4;
 
-/// Whether partial results go to other blocks of a cluster by stores that count themselves in, which takes no barrier; every
-/// warp has its share in that.
-fn tells(distributed: &Distributed, reduce: &Reduce) -> bool {
+/// Whether partial results go to the other blocks of a cluster by asynchronous stores that complete an `mbarrier`, which
+/// takes no barrier of the cluster; every warp takes part.
+fn stores_remotely(distributed: &Distributed, reduce: &Reduce) -> bool {
     let layout = layout_of(distributed, reduce);
     let folded = layout.without(&reduce.axes);
     let wide = |&input: &Value| distributed.func.ty(input).dtype.bytes() >= 4;
@@ -41,7 +41,7 @@ fn layout_of<'a>(distributed: &'a Distributed, reduce: &Reduce) -> &'a Layout {
     &distributed.layouts[&reduce.combination.inputs[0]]
 }
 
-/// Bytes that the partial results of one input take.
+/// Bytes of the partial results of one input.
 fn partial_bytes(distributed: &Distributed, reduce: &Reduce, input: usize) -> u32 {
     let layout = layout_of(distributed, reduce);
     let folded = layout.without(&reduce.axes);
@@ -60,7 +60,7 @@ impl GpuEmit for Reduce {
     }
 
     fn uses_remote_stores(&self, distributed: &Distributed) -> bool {
-        tells(distributed, self)
+        stores_remotely(distributed, self)
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
@@ -68,22 +68,22 @@ impl GpuEmit for Reduce {
     }
 }
 
-/// How many of these operations are reductions that need one barrier together; 1 if there is nothing to share.
+/// How many of these operations are reductions that share one barrier; 1 if there is nothing to share.
 pub(super) fn batch_size(smem: &SmemAllocation, ops: &[Op]) -> usize {
-    let place = |op: &Op| {
+    let scratch = |op: &Op| {
         let reduces = matches!(op.kind, Kind::Reduce(_));
         reduces.then(|| smem.scratch_if_any(op.results[0])).flatten()
     };
-    let mut places: Vec<Interval> = vec![];
+    let mut intervals: Vec<Interval> = vec![];
     for (count, op) in ops.iter().enumerate() {
-        let needs_earlier =
+        let depends_on_earlier =
             |value: &Value| ops[..count].iter().any(|earlier| earlier.results.contains(value));
-        match place(op) {
-            Some(place)
-                if !places.iter().any(|other| other.overlaps(&place))
-                    && !op.kind.operation().operands().iter().any(needs_earlier) =>
+        match scratch(op) {
+            Some(interval)
+                if !intervals.iter().any(|other| other.overlaps(&interval))
+                    && !op.kind.operation().operands().iter().any(depends_on_earlier) =>
             {
-                places.push(place);
+                intervals.push(interval);
             }
             _ => return count.max(1),
         }
@@ -91,64 +91,67 @@ pub(super) fn batch_size(smem: &SmemAllocation, ops: &[Op]) -> usize {
     ops.len().max(1)
 }
 
-/// Emits reductions that do not need each other.
+/// Emits independent reductions.
 pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
-    let mut parts: Vec<PendingReduction> = ops
+    let mut reductions: Vec<PendingReduction> = ops
         .iter()
         .map(|op| {
-            let Kind::Reduce(reduce) = &op.kind else { unreachable!("`together` counted reductions") };
+            let Kind::Reduce(reduce) = &op.kind else { unreachable!("`batch_size` counted reductions") };
             let layout = gpu.layout(reduce.combination.inputs[0]).clone();
             let folded = layout.without(&reduce.axes);
             let results = reduce.within_warps(gpu, b, &layout, &folded);
             PendingReduction { reduce, op, layout, folded, results }
         })
         .collect();
-    let crosses = |part: &PendingReduction| reduced_warps(&part.layout, &part.folded) != 0;
-    for part in parts.iter().filter(|part| crosses(part)) {
-        let place = gpu.smem.scratch(part.op.results[0]);
-        gpu.before_write(b, place);
+    let crosses_warps =
+        |reduction: &PendingReduction| reduced_warps(&reduction.layout, &reduction.folded) != 0;
+    for reduction in reductions.iter().filter(|reduction| crosses_warps(reduction)) {
+        let scratch = gpu.smem.scratch(reduction.op.results[0]);
+        gpu.before_write(b, scratch);
     }
-    let written: Vec<Option<PartialResults>> =
-        parts.iter().map(|part| crosses(part).then(|| part.write(gpu, b))).collect();
-    if written.iter().flatten().any(|written| written.turn.is_none()) {
+    let written: Vec<Option<PartialResults>> = reductions
+        .iter()
+        .map(|reduction| crosses_warps(reduction).then(|| reduction.write(gpu, b)))
+        .collect();
+    if written.iter().flatten().any(|written| written.mbarrier.is_none()) {
         gpu.barrier(b);
     }
-    for (signal, turn) in written.iter().flatten().filter_map(|written| written.turn) {
-        gpu.await_told(b, signal, turn);
+    for (mbarrier, state) in written.iter().flatten().filter_map(|written| written.mbarrier) {
+        gpu.await_told(b, mbarrier, state);
     }
-    for (part, written) in parts.iter_mut().zip(written) {
+    for (reduction, written) in reductions.iter_mut().zip(written) {
         if let Some(written) = written {
-            part.results = part.read(gpu, b, &written);
+            reduction.results = reduction.read(gpu, b, &written);
         }
     }
-    for part in parts {
-        for (input, &result) in part.op.results.iter().enumerate() {
-            gpu.define(result, part.results.iter().map(|element| element[input]).collect());
+    for reduction in reductions {
+        for (input, &result) in reduction.op.results.iter().enumerate() {
+            gpu.define(result, reduction.results.iter().map(|element| element[input]).collect());
         }
     }
 }
 
-/// A reduction under way.
+/// A reduction being emitted.
 struct PendingReduction<'a> {
     reduce: &'a Reduce,
     op: &'a Op,
     layout: Layout,
     folded: Layout,
-    /// An element for each register of the folded layout: of this warp, then of all.
+    /// An element for each register of the reduced layout: of this warp, then of all.
     results: Vec<CombinedElement>,
 }
 
-/// Where the partial results of all warps lie.
+/// The addresses of the partial results of all warps.
 struct PartialResults {
     base: Val,
-    /// For each input, where they start and how far on the elements of each register are.
+    /// For each input their start, and the offset of each register's elements.
     offsets: Vec<(u32, Vec<Val>)>,
-    /// What tells that all have come, if not a barrier.
-    turn: Option<(Val, Val)>,
+    /// The `mbarrier` that remote stores complete, with its state to wait for; `None` where a barrier is used.
+    mbarrier: Option<(Val, Val)>,
 }
 
 impl Reduce {
-    /// Folds what the threads of a warp hold.
+    /// Reduces the elements of each warp.
     fn within_warps(
         &self,
         gpu: &Gpu,
@@ -156,15 +159,15 @@ impl Reduce {
         layout: &Layout,
         folded: &Layout,
     ) -> Vec<CombinedElement> {
-        // What a user wrote is computed as written.
+        // A combination of the user's is computed as written.
         b.accumulating = self.combination.symmetric();
-        let mut results = self.fold_registers(gpu, b, layout, folded);
+        let mut results = self.reduce_registers(gpu, b, layout, folded);
         self.across_lanes(gpu, b, folded.replicated_lanes() & !layout.replicated_lanes(), &mut results);
         b.accumulating = false;
         results
     }
 
-    /// Folds what lanes hold that differ in these bits of their number: all of them then hold the same.
+    /// Reduces across lanes that differ in these bits of their index: all of them then hold the same.
     fn across_lanes(&self, gpu: &Gpu, b: &mut Builder, bits: u32, results: &mut [CombinedElement]) {
         for bit in (0..5).filter(|bit| bits >> bit & 1 == 1) {
             let distance = b.int(Ty::I32, 1 << bit);
@@ -173,14 +176,14 @@ impl Reduce {
                     .iter()
                     .map(|&value| gpu.shuffle(b, value, ShuffleMode::Butterfly, distance))
                     .collect();
-                *element = self.exchanged(gpu, b, 1 << bit, element, &others);
+                *element = self.combine_exchanged(gpu, b, 1 << bit, element, &others);
             }
         }
     }
 
-    /// An element of this thread and the one that it exchanged with the lane at `distance`. A combination that does not
-    /// give the same bits either way round takes the lower lane's first, so that both lanes hold the same.
-    fn exchanged(
+    /// Combines an element of this thread with that of the lane at `distance`. A combination that is not symmetric bit by bit
+    /// takes the lower lane's first, so that both lanes hold the same.
+    fn combine_exchanged(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
@@ -202,8 +205,8 @@ impl Reduce {
         self.combination.apply(gpu.func, b, &left, &right)
     }
 
-    /// Each result register folded from the registers of this thread that belong to it.
-    fn fold_registers(
+    /// Each result register, reduced from the registers of this thread that belong to it.
+    fn reduce_registers(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
@@ -211,12 +214,12 @@ impl Reduce {
         folded: &Layout,
     ) -> Vec<CombinedElement> {
         let inputs: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
-        let places = folded.registers_by_coord();
+        let register_of = folded.registers_by_coord();
         let mut members: Vec<Vec<usize>> = vec![vec![]; folded.register_count()];
         for register in 0..layout.register_count() {
             let coord =
                 self.axes.iter().rev().fold(layout.register(register), |coord, &axis| coord.remove(axis));
-            members[places[&coord]].push(register);
+            members[register_of[&coord]].push(register);
         }
         members
             .iter()
@@ -225,12 +228,12 @@ impl Reduce {
                     .iter()
                     .map(|&register| inputs.iter().map(|input| input[register]).collect())
                     .collect();
-                self.fold_elements(gpu, b, elements)
+                self.reduce_elements(gpu, b, elements)
             })
             .collect()
     }
 
-    /// The elements by their masks, if those are few; else all in one run as they are.
+    /// The elements in runs by their masks, if those are few; else all in one run.
     fn runs(&self, gpu: &Gpu, elements: Vec<CombinedElement>) -> Vec<MaskedRun> {
         let mut runs: Vec<MaskedRun> = vec![];
         for element in &elements {
@@ -253,33 +256,33 @@ impl Reduce {
         if 2 * runs.len() > elements.len() { vec![MaskedRun { mask: None, elements }] } else { runs }
     }
 
-    /// All of a thread's elements that belong to one result. Elements that one mask makes 0 are folded as they are without it,
-    /// and 0 is selected once for all of them.
-    fn fold_elements(&self, gpu: &Gpu, b: &mut Builder, elements: Vec<CombinedElement>) -> CombinedElement {
-        let chains = if gpu.iterations_overlap { CHAINS_IN_TURNS } else { CHAINS };
+    /// Reduces a thread's elements that belong to one result. Elements that one mask makes 0 are reduced unmasked, and 0 is
+    /// selected once for all of them.
+    fn reduce_elements(&self, gpu: &Gpu, b: &mut Builder, elements: Vec<CombinedElement>) -> CombinedElement {
+        let chains = if gpu.iterations_overlap { CHAINS_OVERLAPPED } else { CHAINS };
         let runs = self.runs(gpu, elements);
-        let sides = chains.div_ceil(runs.len());
+        let chains_per_run = chains.div_ceil(runs.len());
         let mut folded = vec![];
         for runs in runs.chunks(chains) {
-            let mut sums: Vec<Vec<CombinedElement>> = vec![vec![]; runs.len()];
-            // Side by side, so that the additions of one run hide the latency of another's.
+            let mut partials: Vec<Vec<CombinedElement>> = vec![vec![]; runs.len()];
+            // Interleaved, so that the additions of one run hide the latency of another's.
             for i in 0..runs.iter().map(|run| run.elements.len()).max().unwrap_or(0) {
-                for (run, sums) in runs.iter().zip(&mut sums) {
+                for (run, partials) in runs.iter().zip(&mut partials) {
                     let Some(next) = run.elements.get(i) else { continue };
-                    match sums.get_mut(i % sides) {
-                        Some(sum) => *sum = self.combination.apply(gpu.func, b, sum, next),
-                        None => sums.push(next.clone()),
+                    match partials.get_mut(i % chains_per_run) {
+                        Some(partial) => *partial = self.combination.apply(gpu.func, b, partial, next),
+                        None => partials.push(next.clone()),
                     }
                 }
             }
-            for (run, sums) in runs.iter().zip(sums) {
-                let sum = self.combination.folded(gpu.func, b, sums);
+            for (run, partials) in runs.iter().zip(partials) {
+                let total = self.combination.folded(gpu.func, b, partials);
                 folded.push(match run.mask {
                     Some(mask) => {
-                        let zero = b.zero(sum[0].ty);
-                        vec![b.select(mask, sum[0], zero)]
+                        let zero = b.zero(total[0].ty);
+                        vec![b.select(mask, total[0], zero)]
                     }
-                    None => sum,
+                    None => total,
                 });
             }
         }
@@ -287,7 +290,7 @@ impl Reduce {
     }
 }
 
-/// Elements of a thread that one mask makes 0, as they are where it holds; or any, without a mask.
+/// Elements of a thread that one mask makes 0, unmasked; or any, without a mask.
 struct MaskedRun {
     mask: Option<Val>,
     elements: Vec<CombinedElement>,
@@ -301,18 +304,18 @@ impl PendingReduction<'_> {
     /// Every warp writes its partial results.
     fn write(&self, gpu: &mut Gpu, b: &mut Builder) -> PartialResults {
         let PendingReduction { reduce, op, layout, folded, results } = self;
-        let place = gpu.smem.scratch(op.results[0]);
+        let scratch = gpu.smem.scratch(op.results[0]);
         let warps = reduced_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
         let partial = compress(b, gpu.warp, warps);
         let dtypes = self.dtypes(gpu);
-        // Every other turn of a loop has a place of its own.
-        let odd = gpu.iteration.filter(|_| gpu.smem.is_double_buffered(op.results[0])).map(|turn| {
-            let turn = b.trunc(turn, Elem::I32);
+        // Even and odd iterations of a loop have buffers of their own.
+        let odd = gpu.iteration.filter(|_| gpu.smem.is_double_buffered(op.results[0])).map(|iteration| {
+            let iteration = b.trunc(iteration, Elem::I32);
             let one = b.int(Ty::I32, 1);
-            b.and(turn, one)
+            b.and(iteration, one)
         });
-        let alternately = |b: &mut Builder, first: Val, distance: u32| match odd {
+        let buffer_of_iteration = |b: &mut Builder, first: Val, distance: u32| match odd {
             Some(odd) => {
                 let distance = b.int(Ty::I32, i64::from(distance));
                 let bytes = b.mul(odd, distance);
@@ -320,9 +323,9 @@ impl PendingReduction<'_> {
             }
             None => first,
         };
-        let base = alternately(b, gpu.smem_base(), place.bytes / 2);
+        let base = buffer_of_iteration(b, gpu.smem_base(), scratch.bytes / 2);
         let mut offsets = vec![];
-        let mut start = place.start;
+        let mut start = scratch.start;
         for (input, dtype) in dtypes.iter().enumerate() {
             let pitch = dtype.bytes() * partials;
             let elements: Vec<Val> =
@@ -330,66 +333,67 @@ impl PendingReduction<'_> {
             offsets.push((start, elements));
             start += partial_bytes(&gpu.plan.distributed, reduce, input);
         }
-        let signal = gpu.smem.mbarrier(op.results[0]).map(|start| {
+        let mbarrier = gpu.smem.mbarrier(op.results[0]).map(|start| {
             let first = b.offset_bytes(gpu.smem_base(), start as i32);
-            alternately(b, first, MBARRIER_BYTES)
+            buffer_of_iteration(b, first, MBARRIER_BYTES)
         });
-        let turn = signal.map(|signal| {
-            // As much from each warp of the other blocks as from this one's.
+        let mbarrier_state = mbarrier.map(|mbarrier| {
+            // Each warp of every block of the cluster stores the same bytes.
             let writers = gpu.plan.blocks() * (32 >> folded.replicated_lanes().count_ones());
             let bytes: u32 = dtypes.iter().map(|dtype| dtype.bytes()).sum();
-            (signal, gpu.expect(b, signal, writers * results.len() as u32 * bytes))
+            (mbarrier, gpu.expect(b, mbarrier, writers * results.len() as u32 * bytes))
         });
-        // Lanes that were folded hold the same; warps that were folded hold partial results of their own. In a loop each such lane
-        // tells one block; where it happens once, one lane tells all as quickly (docs/performance.md).
-        let tells_often = signal.is_some() && gpu.iteration.is_some();
-        let tellers = if tells_often { gpu.tellers(folded.replicated_lanes()) } else { None };
-        let block = tellers.map(|lanes| compress(b, gpu.lane, lanes));
+        // Lanes along the reduced axes hold equal elements; warps along them hold partial results of their own. In a loop each
+        // such lane stores to one block; outside loops one lane stores to all as quickly (docs/performance.md).
+        let in_loop = mbarrier.is_some() && gpu.iteration.is_some();
+        let lane_per_block = if in_loop { gpu.tellers(folded.replicated_lanes()) } else { None };
+        let block = lane_per_block.map(|lanes| compress(b, gpu.lane, lanes));
         let writer = gpu.first_of(
             b,
-            folded.replicated_lanes() & !tellers.unwrap_or_default(),
+            folded.replicated_lanes() & !lane_per_block.unwrap_or_default(),
             layout.replicated_warps(),
         );
-        // Where a block holds all that its own results are made of, it tells no other.
-        let crosses = (warps | layout.replicated_warps()) & gpu.plan.distributed.cta_bits() != 0;
+        // A block that holds all elements of its results stores to no other.
+        let crosses_blocks = (warps | layout.replicated_warps()) & gpu.plan.distributed.cta_bits() != 0;
         let write = |b: &mut Builder| {
             for (register, element) in results.iter().enumerate() {
                 for (input, &value) in element.iter().enumerate() {
                     let size = dtypes[input].bytes();
                     let scale = b.int(Ty::I32, i64::from(size));
-                    let within = b.mul(partial, scale);
-                    let offset = b.add(offsets[input].1[register], within);
+                    let partial_offset = b.mul(partial, scale);
+                    let offset = b.add(offsets[input].1[register], partial_offset);
                     let pointer = b.offset(base, offset, 1);
                     let pointer = b.offset_bytes(pointer, offsets[input].0 as i32);
-                    let write =
-                        |b: &mut Builder, [place]: [Val; 1]| store(b, &[value], dtypes[input], place, size);
-                    match signal {
-                        Some(signal) => gpu.tell(b, value, [pointer, signal], block),
-                        None if crosses => gpu.everywhere(b, [pointer], write),
+                    let write = |b: &mut Builder, [pointer]: [Val; 1]| {
+                        store(b, &[value], dtypes[input], pointer, size)
+                    };
+                    match mbarrier {
+                        Some(mbarrier) => gpu.tell(b, value, [pointer, mbarrier], block),
+                        None if crosses_blocks => gpu.everywhere(b, [pointer], write),
                         None => write(b, [pointer]),
                     }
                 }
             }
         };
         b.guarded(writer, write);
-        PartialResults { base, offsets, turn }
+        PartialResults { base, offsets, mbarrier: mbarrier_state }
     }
 
-    /// The bits of a lane's number that say which share of so many partial results it takes: lanes that differ in them have the
-    /// same result.
-    fn sharing(&self, partials: usize) -> u32 {
-        let needed = if partials > FOLDED_ALONE { (partials / SHARE).ilog2().min(5) } else { 0 };
+    /// The bits of a lane's index that select its share of so many partial results: lanes that differ in them hold the same
+    /// result.
+    fn share_bits(&self, partials: usize) -> u32 {
+        let needed = if partials > MAX_READ_BY_EACH_LANE { (partials / SHARE).ilog2().min(5) } else { 0 };
         lowest_lanes(self.folded.replicated_lanes(), needed).unwrap_or(0)
     }
 
-    /// All threads read the partial results and fold them, each warp for itself.
+    /// All threads read the partial results and reduce them, each warp for itself.
     fn read(&self, gpu: &mut Gpu, b: &mut Builder, written: &PartialResults) -> Vec<CombinedElement> {
-        let place = gpu.smem.scratch(self.op.results[0]);
-        gpu.membar.read(place);
+        let scratch = gpu.smem.scratch(self.op.results[0]);
+        gpu.membar.read(scratch);
         let partials = 1usize << reduced_warps(&self.layout, &self.folded).count_ones();
-        let lanes = self.sharing(partials);
+        let lanes = self.share_bits(partials);
         let share = partials >> lanes.count_ones();
-        let number = (lanes != 0).then(|| compress(b, gpu.lane, lanes));
+        let share_index = (lanes != 0).then(|| compress(b, gpu.lane, lanes));
         let (base, dtypes) = (written.base, self.dtypes(gpu));
         let combination = &self.reduce.combination;
         b.accumulating = combination.symmetric();
@@ -400,9 +404,9 @@ impl PendingReduction<'_> {
                     .zip(&written.offsets)
                     .map(|(&dtype, (start, elements))| {
                         let mut pointer = b.offset(base, elements[register], 1);
-                        if let Some(number) = number {
+                        if let Some(share_index) = share_index {
                             let bytes = b.int(Ty::I32, i64::from(share as u32 * dtype.bytes()));
-                            let first = b.mul(number, bytes);
+                            let first = b.mul(share_index, bytes);
                             pointer = b.offset(pointer, first, 1);
                         }
                         let pointer = b.offset_bytes(pointer, *start as i32);
@@ -419,9 +423,9 @@ impl PendingReduction<'_> {
     }
 }
 
-/// The bits of `source` under `mask`, moved together.
+/// The bits of `source` under `mask`, compressed to the low bits.
 pub(super) fn compress(b: &mut Builder, source: Val, mask: u32) -> Val {
-    let mut sum = b.int(Ty::I32, 0);
+    let mut compressed = b.int(Ty::I32, 0);
     let one = b.int(Ty::I32, 1);
     for (to, from) in (0..32).filter(|bit| mask >> bit & 1 == 1).enumerate() {
         let from = b.int(Ty::I32, i64::from(from));
@@ -429,13 +433,13 @@ pub(super) fn compress(b: &mut Builder, source: Val, mask: u32) -> Val {
         let bit = b.and(bit, one);
         let to = b.int(Ty::I32, to as i64);
         let bit = b.shl(bit, to);
-        sum = b.or(sum, bit);
+        compressed = b.or(compressed, bit);
     }
-    sum
+    compressed
 }
 
-/// Where the element of a register lies, `pitch` bytes from the next one: in row-major order first those that are first in the vector of
-/// their thread, then those that are second. So lanes beside each other meet different banks.
+/// The offset of a register's element, `pitch` bytes from the next one: in row-major order first the first elements of all
+/// threads' vectors, then the second ones. So adjacent lanes access different banks.
 fn element_offset(gpu: &mut Gpu, b: &mut Builder, layout: &Layout, register: usize, pitch: u32) -> Val {
     let Some(last) = layout.shape().rank().checked_sub(1) else { return b.int(Ty::I32, 0) };
     let run = if layout.is_disjoint() { layout.thread_contiguity(last) } else { 1 };
@@ -452,21 +456,21 @@ fn element_offset(gpu: &mut Gpu, b: &mut Builder, layout: &Layout, register: usi
             extent /= run;
         }
         let scale = b.int(Ty::I32, i64::from(stride));
-        let part = b.mul(coord, scale);
-        offset = b.add(offset, part);
+        let term = b.mul(coord, scale);
+        offset = b.add(offset, term);
         stride *= extent;
     }
     offset
 }
 
-/// Stores elements that follow each other.
+/// Stores contiguous elements.
 pub(super) fn store(b: &mut Builder, values: &[Val], dtype: DType, pointer: Val, align: u32) {
     let words = pack(b, values, dtype);
     let value = if words.len() == 1 { words[0] } else { b.pack(&words) };
     b.store(value, pointer, AccessFlags::aligned(align));
 }
 
-/// Loads `count` elements that follow each other, aligned to their size up to 16 bytes.
+/// Loads `count` contiguous elements, aligned to their size up to 16 bytes.
 pub(super) fn load(b: &mut Builder, pointer: Val, dtype: DType, count: usize) -> Vec<Val> {
     let total = count as u32 * dtype.bytes();
     let step = total.min(16);

@@ -1,7 +1,7 @@
-//! Scans. The coordinate along the axis is a number whose bits live in registers, lanes and warps; the scan goes through
-//! them from the lowest up. At each step it knows, of every run of elements passed so far, the total, and of every
-//! element the combination within its own run. Longer runs put an *offset* before elements instead of combining each
-//! one at once: offsets add up, and every element meets its own once, at the end.
+//! Emission of scans. The bits of the coordinate along the axis belong to registers, lanes and warps; the scan takes them
+//! from the lowest up. At each step it has the total of every run of elements so far, and for every element the scan
+//! within its own run. Joining runs records an *offset* for the later elements instead of combining each one at once:
+//! offsets are combined with each other, and every element with its own once, at the end.
 
 use std::collections::BTreeMap;
 
@@ -15,54 +15,54 @@ use crate::mlir::shared::CombinedElement;
 use crate::mlir::types::Ty;
 use crate::ops::Scan;
 
-/// What comes before some elements; where the condition does not hold, nothing does.
+/// The combination of all elements before some elements; where the condition does not hold there are none.
 #[derive(Clone)]
 struct ScanOffset {
     element: CombinedElement,
     holds: Option<Val>,
 }
 
-/// Registers whose elements are combined with those before them in the leaf, and what is before the leaf.
+/// Registers whose elements are scanned within the leaf, and the offset before the leaf.
 struct ScanLeaf {
     registers: Vec<usize>,
     offset: Option<ScanOffset>,
 }
 
-/// A run of elements along the axis, over several threads once lanes were passed.
+/// A run of elements along the axis, over several threads once lane bits were taken.
 struct ScanGroup {
     leaves: Vec<ScanLeaf>,
     total: CombinedElement,
 }
 
-/// A group's place: its coordinates along the other axes, and along the axis with the bits passed so far cleared.
+/// By a group's coordinates: those along the other axes, and that along the axis with the bits taken so far cleared.
 type ScanGroups = BTreeMap<(Coord, u32), ScanGroup>;
 
 fn leaves(groups: &ScanGroups) -> impl Iterator<Item = &ScanLeaf> {
     groups.values().flat_map(|group| &group.leaves)
 }
 
-/// How the totals of warps lie in shared memory: for each group and each thread that no bit passed so far tells apart,
-/// those of all warps follow each other.
+/// The layout of the warps' totals in shared memory: for each group and each value of the thread bits outside the scan so
+/// far, the totals of all warps are contiguous.
 struct WarpTotals {
-    /// Lane bits that were passed, or do not matter: of the lanes that differ in them one writes.
-    alike: u32,
-    /// Lane bits that tell totals apart, and warp bits beside those of the segment.
+    /// Lane bits that were scanned, or are idle: of the lanes that differ in them one writes.
+    same_total: u32,
+    /// Lane bits that distinguish totals, and warp bits outside the segment.
     lanes: u32,
     others: u32,
-    /// Totals side by side.
+    /// Contiguous totals.
     warps: u32,
 }
 
 impl WarpTotals {
     fn new(layout: &Layout, axis: usize, segment: &[u32]) -> WarpTotals {
         let first = segment.iter().map(|&bit| layout.warp_bases()[bit as usize].get(axis)).min().unwrap_or(0);
-        let passed =
+        let scanned =
             layout.lane_bases().iter().enumerate().filter(|(_, basis)| (1..first).contains(&basis.get(axis)));
-        let alike = passed.map(|(bit, _)| 1 << bit).sum::<u32>() | layout.replicated_lanes();
+        let same_total = scanned.map(|(bit, _)| 1 << bit).sum::<u32>() | layout.replicated_lanes();
         let own: u32 = segment.iter().map(|bit| 1 << bit).sum();
         WarpTotals {
-            alike,
-            lanes: 31 & !alike,
+            same_total,
+            lanes: 31 & !same_total,
             others: (layout.num_warps() - 1) & !own,
             warps: 1 << segment.len(),
         }
@@ -76,7 +76,7 @@ impl WarpTotals {
 
 impl Scan {
     /// `before`, where it holds, then `element`.
-    fn after(
+    fn apply_offset(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
@@ -90,8 +90,8 @@ impl Scan {
         }
     }
 
-    /// `before`, then the offset there was.
-    fn further(
+    /// `before`, then the offset so far.
+    fn join_offsets(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
@@ -100,14 +100,14 @@ impl Scan {
     ) -> ScanOffset {
         let Some(offset) = offset else { return before.clone() };
         let both = self.combination.apply(gpu.func, b, &before.element, &offset.element);
-        // Where only one of the two holds it is that one.
-        let with =
+        // Where only one of the two holds, the result is that one.
+        let select =
             |b: &mut Builder, holds: Option<Val>, yes: &CombinedElement, no: &CombinedElement| match holds {
                 None => yes.clone(),
                 Some(holds) => yes.iter().zip(no).map(|(&yes, &no)| b.select(holds, yes, no)).collect(),
             };
-        let inner = with(b, offset.holds, &both, &before.element);
-        let element = with(b, before.holds, &inner, &offset.element);
+        let inner = select(b, offset.holds, &both, &before.element);
+        let element = select(b, before.holds, &inner, &offset.element);
         let holds = before.holds.zip(offset.holds).map(|(one, other)| b.or(one, other));
         ScanOffset { element, holds }
     }
@@ -120,7 +120,7 @@ impl Scan {
         list
     }
 
-    /// How many groups a thread has when the coordinate bits below `first` are passed.
+    /// How many groups a thread has when the coordinate bits below `first` are scanned.
     fn group_count(&self, layout: &Layout, first: u32) -> u32 {
         let mut keys: Vec<(Coord, u32)> =
             (0..layout.register_count()).map(|register| self.key(layout, register, first)).collect();
@@ -135,15 +135,9 @@ impl Scan {
     }
 
     /// Bytes of one input's totals in a segment of warps.
-    fn total_bytes(
-        &self,
-        distributed: &Distributed,
-        input: usize,
-        groups: u32,
-        exchanged: &WarpTotals,
-    ) -> u32 {
+    fn total_bytes(&self, distributed: &Distributed, input: usize, groups: u32, totals: &WarpTotals) -> u32 {
         let size = distributed.func.ty(self.combination.inputs[input]).dtype.bytes();
-        (groups * exchanged.slots() * size).next_multiple_of(16)
+        (groups * totals.slots() * size).next_multiple_of(16)
     }
 }
 
@@ -152,10 +146,10 @@ impl GpuEmit for Scan {
         let layout = &distributed.layouts[&self.combination.inputs[0]];
         let bytes = |segment: &Segment| match segment {
             Segment::Warps { first, warps } => {
-                let exchanged = WarpTotals::new(layout, self.axis, warps);
+                let totals = WarpTotals::new(layout, self.axis, warps);
                 let groups = self.group_count(layout, *first);
                 (0..self.combination.inputs.len())
-                    .map(|i| self.total_bytes(distributed, i, groups, &exchanged))
+                    .map(|i| self.total_bytes(distributed, i, groups, &totals))
                     .sum()
             }
             Segment::Registers { .. } | Segment::Lanes { .. } | Segment::Blocks { .. } => 0,
@@ -191,16 +185,16 @@ impl GpuEmit for Scan {
                     self.across_lanes(gpu, b, &mut groups, (*lane, *bits), is_last)
                 }
                 Segment::Warps { warps, .. } => {
-                    let exchanged = WarpTotals::new(&layout, self.axis, warps);
+                    let totals = WarpTotals::new(&layout, self.axis, warps);
                     let are_first = leaves(&groups).all(|leaf| leaf.offset.is_none());
-                    let is_later = self.across_warps(gpu, b, op, &mut groups, (warps, &exchanged));
+                    let is_later = self.across_warps(gpu, b, op, &mut groups, (warps, &totals));
                     later = (is_last && are_first).then_some(is_later);
                 }
             }
         }
         let elements = match later {
-            Some(later) => self.in_later_warps(gpu, b, later, &mut groups, elements),
-            None => self.behind_offsets(gpu, b, &groups, elements),
+            Some(later) => self.apply_offsets_in_later_warps(gpu, b, later, &mut groups, elements),
+            None => self.apply_offsets(gpu, b, &groups, elements),
         };
         for (input, &result) in op.results.iter().enumerate() {
             gpu.define(result, elements.iter().map(|element| element[input]).collect());
@@ -209,8 +203,8 @@ impl GpuEmit for Scan {
 }
 
 impl Scan {
-    /// Every element with what is before its leaf.
-    fn behind_offsets(
+    /// Every element combined with the offset of its leaf.
+    fn apply_offsets(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
@@ -220,15 +214,15 @@ impl Scan {
         for leaf in leaves(groups) {
             let Some(offset) = &leaf.offset else { continue };
             for &register in &leaf.registers {
-                elements[register] = self.after(gpu, b, offset, &elements[register]);
+                elements[register] = self.apply_offset(gpu, b, offset, &elements[register]);
             }
         }
         elements
     }
 
-    /// The same where the offsets are those of the warps before this one alone, and all hold or none does: a branch for all
-    /// elements, not a selection for each.
-    fn in_later_warps(
+    /// The same where the only offsets are those of the warps before this one, so that all hold or none: one branch for all
+    /// elements, not a select for each.
+    fn apply_offsets_in_later_warps(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
@@ -242,9 +236,9 @@ impl Scan {
         let flat: Vec<Val> = elements.iter().flatten().copied().collect();
         let types: Vec<Ty> = flat.iter().map(|value| value.ty).collect();
         let yes =
-            |b: &mut Builder| self.behind_offsets(gpu, b, groups, elements).into_iter().flatten().collect();
-        let behind = b.if_else(is_later, &types, yes, |_| flat);
-        behind.chunks(self.combination.inputs.len()).map(<[Val]>::to_vec).collect()
+            |b: &mut Builder| self.apply_offsets(gpu, b, groups, elements).into_iter().flatten().collect();
+        let results = b.if_else(is_later, &types, yes, |_| flat);
+        results.chunks(self.combination.inputs.len()).map(<[Val]>::to_vec).collect()
     }
 
     /// Joins the groups of a thread that differ in coordinate bits below `end` alone.
@@ -257,8 +251,8 @@ impl Scan {
         elements: &mut [CombinedElement],
     ) -> ScanGroups {
         let mut lists: BTreeMap<(Coord, u32), Vec<ScanGroup>> = BTreeMap::new();
-        for ((line, place), group) in groups {
-            lists.entry((line, place >> end << end)).or_default().push(group);
+        for ((line, along), group) in groups {
+            lists.entry((line, along >> end << end)).or_default().push(group);
         }
         lists
             .into_iter()
@@ -266,14 +260,14 @@ impl Scan {
                 let list = self.ordered(list);
                 let single = |group: &ScanGroup| matches!(group.leaves.as_slice(), [ScanLeaf { registers, offset: None }] if registers.len() == 1);
                 let group =
-                    if list.iter().all(single) { self.chain(gpu, b, list, elements) } else { self.offset(gpu, b, list) };
+                    if list.iter().all(single) { self.scan_registers(gpu, b, list, elements) } else { self.concatenate(gpu, b, list) };
                 (key, group)
             })
             .collect()
     }
 
-    /// Single registers, each combined with the one before it.
-    fn chain(
+    /// A serial scan of single registers.
+    fn scan_registers(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
@@ -289,13 +283,13 @@ impl Scan {
     }
 
     /// Runs one after the other, each with the totals of those before it as offset.
-    fn offset(&self, gpu: &Gpu, b: &mut Builder, list: Vec<ScanGroup>) -> ScanGroup {
+    fn concatenate(&self, gpu: &Gpu, b: &mut Builder, list: Vec<ScanGroup>) -> ScanGroup {
         let mut list = list.into_iter();
         let mut joined = list.next().expect("a group has members");
         for group in list {
             let before = ScanOffset { element: joined.total.clone(), holds: None };
             for leaf in group.leaves {
-                let offset = self.further(gpu, b, &before, leaf.offset.as_ref());
+                let offset = self.join_offsets(gpu, b, &before, leaf.offset.as_ref());
                 joined.leaves.push(ScanLeaf { offset: Some(offset), ..leaf });
             }
             joined.total = self.combination.apply(gpu.func, b, &joined.total, &group.total);
@@ -313,31 +307,32 @@ impl Scan {
         is_last: bool,
     ) {
         let field = b.int(Ty::I32, i64::from(((1u32 << bits) - 1) << lane));
-        let place = b.and(gpu.lane, field);
+        let along = b.and(gpu.lane, field);
         let (zero, end) = (b.int(Ty::I32, 0), field);
-        // Whether there is a lane that far before this one, and which it is.
+        // Whether there is a lane at that distance before this one, and its index.
         let before = |b: &mut Builder, distance: u32| {
             let distance = b.int(Ty::I32, i64::from(distance << lane));
             if self.reverse {
-                let room = b.sub(end, place);
+                let room = b.sub(end, along);
                 (b.icmp(IntPredicate::Uge, room, distance), b.add(gpu.lane, distance))
             } else {
-                (b.icmp(IntPredicate::Uge, place, distance), b.sub(gpu.lane, distance))
+                (b.icmp(IntPredicate::Uge, along, distance), b.sub(gpu.lane, distance))
             }
         };
         for group in groups.values_mut() {
             for bit in 0..bits {
                 let (holds, source) = before(b, 1 << bit);
                 let element = read(gpu, b, &group.total, source);
-                group.total = self.after(gpu, b, &ScanOffset { element, holds: Some(holds) }, &group.total);
+                group.total =
+                    self.apply_offset(gpu, b, &ScanOffset { element, holds: Some(holds) }, &group.total);
             }
             let (holds, source) = before(b, 1);
             let offset = ScanOffset { element: read(gpu, b, &group.total, source), holds: Some(holds) };
             for leaf in &mut group.leaves {
-                leaf.offset = Some(self.further(gpu, b, &offset, leaf.offset.as_ref()));
+                leaf.offset = Some(self.join_offsets(gpu, b, &offset, leaf.offset.as_ref()));
             }
             if !is_last {
-                let rest = b.sub(gpu.lane, place);
+                let rest = b.sub(gpu.lane, along);
                 let edge = if self.reverse { zero } else { end };
                 let last = b.add(rest, edge);
                 group.total = read(gpu, b, &group.total, last);
@@ -345,74 +340,74 @@ impl Scan {
         }
     }
 
-    /// Every warp writes the totals of its groups, and all read those of the warps along the axis. Gives whether there is a warp
-    /// before this one.
+    /// Every warp writes the totals of its groups, and all read those of the warps along the axis. Returns whether there is a
+    /// warp before this one.
     fn across_warps(
         &self,
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
         groups: &mut ScanGroups,
-        (warps, exchanged): (&[u32], &WarpTotals),
+        (warps, totals): (&[u32], &WarpTotals),
     ) -> Val {
-        let place = gpu.smem.scratch(op.results[0]);
+        let scratch = gpu.smem.scratch(op.results[0]);
         let base = gpu.smem_base();
         let dtypes: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
         let own = warps.iter().map(|bit| 1 << bit).sum();
         let warp = compress(b, gpu.warp, own);
-        let lane = compress(b, gpu.lane, exchanged.lanes);
-        let other = compress(b, gpu.warp, exchanged.others);
-        let lanes = b.int(Ty::I32, 1 << exchanged.lanes.count_ones());
+        let lane = compress(b, gpu.lane, totals.lanes);
+        let other = compress(b, gpu.warp, totals.others);
+        let lanes = b.int(Ty::I32, 1 << totals.lanes.count_ones());
         let row = b.mul(other, lanes);
         let row = b.add(row, lane);
-        // The totals of a group's warps start here, for each input; those of group `g` lie further on.
-        let mut start = place.start;
+        // The totals of the first group's warps, for each input; those of group `g` are `group_offset` further on.
+        let mut start = scratch.start;
         let mut rows = vec![];
         for (input, dtype) in dtypes.iter().enumerate() {
-            let pitch = b.int(Ty::I32, i64::from(exchanged.warps * dtype.bytes()));
+            let pitch = b.int(Ty::I32, i64::from(totals.warps * dtype.bytes()));
             let offset = b.mul(row, pitch);
             let pointer = b.offset(base, offset, 1);
             rows.push(b.offset_bytes(pointer, start as i32));
-            start += self.total_bytes(&gpu.plan.distributed, input, groups.len() as u32, exchanged);
+            start += self.total_bytes(&gpu.plan.distributed, input, groups.len() as u32, totals);
         }
-        let further =
-            |group: usize, input: usize| (group as u32 * exchanged.slots() * dtypes[input].bytes()) as i32;
-        gpu.before_write(b, place);
+        let group_offset =
+            |group: usize, input: usize| (group as u32 * totals.slots() * dtypes[input].bytes()) as i32;
+        gpu.before_write(b, scratch);
         let write = |b: &mut Builder| {
             for (g, group) in groups.values().enumerate() {
                 for (input, &value) in group.total.iter().enumerate() {
                     let size = b.int(Ty::I32, i64::from(dtypes[input].bytes()));
                     let within = b.mul(warp, size);
                     let pointer = b.offset(rows[input], within, 1);
-                    let pointer = b.offset_bytes(pointer, further(g, input));
+                    let pointer = b.offset_bytes(pointer, group_offset(g, input));
                     let dtype = dtypes[input];
-                    gpu.everywhere(b, [pointer], |b, [place]| {
-                        store(b, &[value], dtype, place, dtype.bytes())
+                    gpu.everywhere(b, [pointer], |b, [pointer]| {
+                        store(b, &[value], dtype, pointer, dtype.bytes())
                     });
                 }
             }
         };
-        let writer = gpu.first_of(b, exchanged.alike, 0);
+        let writer = gpu.first_of(b, totals.same_total, 0);
         b.guarded(writer, write);
         gpu.barrier(b);
-        gpu.membar.read(place);
-        let first = if self.reverse { exchanged.warps - 1 } else { 0 };
+        gpu.membar.read(scratch);
+        let first = if self.reverse { totals.warps - 1 } else { 0 };
         let first = b.int(Ty::I32, i64::from(first));
         let is_later = b.icmp(IntPredicate::Ne, warp, first);
         for (g, group) in groups.values_mut().enumerate() {
             let columns: Vec<Vec<Val>> = (0..dtypes.len())
                 .map(|input| {
-                    let pointer = b.offset_bytes(rows[input], further(g, input));
-                    load(b, pointer, dtypes[input], exchanged.warps as usize)
+                    let pointer = b.offset_bytes(rows[input], group_offset(g, input));
+                    load(b, pointer, dtypes[input], totals.warps as usize)
                 })
                 .collect();
-            self.after_warps(gpu, b, group, &columns, (warp, is_later));
+            self.offset_by_warps(gpu, b, group, &columns, (warp, is_later));
         }
         is_later
     }
 
-    /// Puts the totals of the warps before this one before a group.
-    fn after_warps(
+    /// Adds the totals of the warps before this one to a group's offsets.
+    fn offset_by_warps(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
@@ -423,22 +418,25 @@ impl Scan {
         let count = columns[0].len();
         let order = self.ordered((0..count).collect());
         let total = |w: usize| -> CombinedElement { columns.iter().map(|column| column[w]).collect() };
-        let mut upto = total(order[0]);
-        let mut before = upto.clone();
+        let mut total_so_far = total(order[0]);
+        let mut before = total_so_far.clone();
         for (i, &w) in order.iter().enumerate().skip(1) {
             if i > 1 {
-                let number = b.int(Ty::I32, w as i64);
-                let is_own = b.icmp(IntPredicate::Eq, warp, number);
-                before =
-                    upto.iter().zip(&before).map(|(&upto, &before)| b.select(is_own, upto, before)).collect();
+                let index = b.int(Ty::I32, w as i64);
+                let is_own = b.icmp(IntPredicate::Eq, warp, index);
+                before = total_so_far
+                    .iter()
+                    .zip(&before)
+                    .map(|(&total_so_far, &before)| b.select(is_own, total_so_far, before))
+                    .collect();
             }
-            upto = self.combination.apply(gpu.func, b, &upto, &total(w));
+            total_so_far = self.combination.apply(gpu.func, b, &total_so_far, &total(w));
         }
         let offset = ScanOffset { element: before, holds: Some(is_later) };
         for leaf in &mut group.leaves {
-            leaf.offset = Some(self.further(gpu, b, &offset, leaf.offset.as_ref()));
+            leaf.offset = Some(self.join_offsets(gpu, b, &offset, leaf.offset.as_ref()));
         }
-        group.total = upto;
+        group.total = total_so_far;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which element of a tile a thread's register holds, and which of several threads that hold one writes it.
+//! Which element of a tile a thread's register holds, and which of its replicas writes it.
 
 use crate::gpu::emit::coordinates::runs;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
@@ -24,25 +24,25 @@ impl Gpu<'_> {
     /// This thread's contribution to the coordinate along `axis`, an `i32`.
     pub(super) fn thread_coord(&mut self, b: &mut Builder, layout: &Layout, axis: usize) -> Val {
         let key = (layout.clone(), axis);
-        if let Some(&known) = self.cse.iter().rev().find_map(|built| built.threads.get(&key)) {
+        if let Some(&known) = self.cse.iter().rev().find_map(|scope| scope.threads.get(&key)) {
             return known;
         }
-        let mut sum = b.int(Ty::I32, 0);
+        let mut coord = b.int(Ty::I32, 0);
         for (source, bases) in [(self.lane, layout.lane_bases()), (self.warp, layout.warp_bases())] {
             for run in runs(bases, axis) {
-                let part = run.extract(b, source);
-                sum = if layout.is_disjoint() { b.add_nsw(sum, part) } else { b.xor(sum, part) };
+                let term = run.extract(b, source);
+                coord = if layout.is_disjoint() { b.add_nsw(coord, term) } else { b.xor(coord, term) };
             }
         }
-        if let Some((_, apart)) = layout.set_axis().filter(|(dealt, _)| *dealt == axis) {
-            let (bits, apart) = (layout.warp_bases().len() as i64, i64::from(apart));
-            let [bits, apart] = [bits, apart].map(|number| b.int(Ty::I32, number));
+        if let Some((_, stride)) = layout.set_axis().filter(|(tiled, _)| *tiled == axis) {
+            let (bits, stride) = (layout.warp_bases().len() as i64, i64::from(stride));
+            let [bits, stride] = [bits, stride].map(|value| b.int(Ty::I32, value));
             let set = b.lshr(self.warp, bits);
-            let part = b.mul_nsw(set, apart);
-            sum = b.add_nsw(sum, part);
+            let term = b.mul_nsw(set, stride);
+            coord = b.add_nsw(coord, term);
         }
-        self.innermost_cse().threads.insert(key, sum);
-        sum
+        self.innermost_cse().threads.insert(key, coord);
+        coord
     }
 
     /// Whether this thread is the one of its replicas that writes; `None` when there are no others.
@@ -55,24 +55,24 @@ impl Gpu<'_> {
 
     /// Whether this thread is the first of those that differ in these lane and warp bits; `None` when there are no others.
     pub(super) fn first_of(&self, b: &mut Builder, lanes: u32, warps: u32) -> Option<Val> {
-        self.holds(b, [lanes, warps], [0, 0])
+        self.is_thread(b, [lanes, warps], [0, 0])
     }
 
-    /// Whether these bits of this thread's lane and warp are those; `None` when there are none.
-    pub(super) fn holds(&self, b: &mut Builder, masks: [u32; 2], numbers: [u32; 2]) -> Option<Val> {
+    /// Whether these bits of this thread's lane and warp have these values; `None` when there are no bits.
+    pub(super) fn is_thread(&self, b: &mut Builder, masks: [u32; 2], values: [u32; 2]) -> Option<Val> {
         let mut all = None;
-        for ((source, mask), number) in [self.lane, self.warp].into_iter().zip(masks).zip(numbers) {
+        for ((source, mask), value) in [self.lane, self.warp].into_iter().zip(masks).zip(values) {
             if mask != 0 {
-                let (mask, number) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, i64::from(number)));
+                let (mask, value) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, i64::from(value)));
                 let bits = b.and(source, mask);
-                let is_own = b.icmp(IntPredicate::Eq, bits, number);
+                let is_own = b.icmp(IntPredicate::Eq, bits, value);
                 all = b.both(all, Some(is_own));
             }
         }
         all
     }
 
-    /// How many registers in a row hold one and the same element of `value`.
+    /// How many consecutive registers of `value` hold equal elements.
     pub(super) fn repeats(&self, value: Value) -> usize {
         let layout = self.layout(value);
         let info = self.info(value);

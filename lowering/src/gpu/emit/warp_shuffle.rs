@@ -1,4 +1,4 @@
-//! What the lanes of a warp tell each other.
+//! Warp shuffles, and values that ptxas must take for uniform or opaque.
 
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
@@ -6,40 +6,39 @@ use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 
 impl Gpu<'_> {
-    /// A number that is the same in all lanes, as one of which ptxas knows it: it comes from a shuffle.
+    /// A warp-uniform value that ptxas knows to be uniform: it comes from a shuffle.
     pub(super) fn uniform(&self, b: &mut Builder, value: Val) -> Val {
         let first = b.int(Ty::I32, 0);
         self.shuffle(b, value, ShuffleMode::Index, first)
     }
 
-    /// The same number, but ptxas does not see where it comes from: a shuffle that moves nothing. It takes it for one that differs
-    /// from thread to thread if it was one.
-    pub(super) fn hidden(&self, b: &mut Builder, value: Val) -> Val {
+    /// The same value, opaque to ptxas: a shuffle that moves nothing. ptxas takes it for divergent if the operand was.
+    pub(super) fn opaque_to_ptxas(&self, b: &mut Builder, value: Val) -> Val {
         let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
         statement(b, text, "=r,r,r", &[value, self.lane], &[Ty::I32])[0]
     }
 
-    /// The group of four warps that this one is in.
-    pub(super) fn warp_group(&self, b: &mut Builder) -> Val {
-        let within = b.int(Ty::I32, i64::from(WARPGROUP_WARPS.ilog2()));
-        let group = b.lshr(self.warp, within);
-        self.uniform(b, group)
+    /// The index of this thread's warpgroup.
+    pub(super) fn warpgroup(&self, b: &mut Builder) -> Val {
+        let shift = b.int(Ty::I32, i64::from(WARPGROUP_WARPS.ilog2()));
+        let warpgroup = b.lshr(self.warp, shift);
+        self.uniform(b, warpgroup)
     }
 
     /// The value of another lane of the warp, bit by bit.
-    pub(super) fn shuffle(&self, b: &mut Builder, value: Val, kind: ShuffleMode, lane: Val) -> Val {
+    pub(super) fn shuffle(&self, b: &mut Builder, value: Val, mode: ShuffleMode, lane: Val) -> Val {
         let bits = value.ty.elem.bits();
         if bits == 64 {
             let words = b.bitcast(value, Ty::vector(Elem::I32, 2));
             let halves: Vec<Val> = b.unpack(words);
-            let moved: Vec<Val> = halves.into_iter().map(|word| self.shuffle(b, word, kind, lane)).collect();
+            let moved: Vec<Val> = halves.into_iter().map(|word| self.shuffle(b, word, mode, lane)).collect();
             let words = b.pack(&moved);
             return b.bitcast(words, value.ty);
         }
         let int = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
         let word = b.zext(int, Elem::I32);
         let (all, clamp) = (b.int(Ty::I32, -1), b.int(Ty::I32, 31));
-        let kind = match kind {
+        let kind = match mode {
             ShuffleMode::Butterfly => "#nvvm<shfl_kind bfly>",
             ShuffleMode::Index => "#nvvm<shfl_kind idx>",
         };
@@ -52,7 +51,7 @@ impl Gpu<'_> {
 /// Which lane a shuffle reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ShuffleMode {
-    /// The lane whose number differs in the given bits.
+    /// The lane whose index differs in the given bits.
     Butterfly,
     /// The lane given.
     Index,

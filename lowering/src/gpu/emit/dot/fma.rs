@@ -44,7 +44,7 @@ const UNROLLED: usize = 1024;
 /// Where a factor lies in shared memory, if the product lies as `sum` in the threads.
 pub(super) fn staging(ty: &Type, side: DotOperand, sum: &Layout) -> SmemTile {
     let outer = outer_axis(ty.shape.rank(), side);
-    let staging = SmemTile::along(&ty.shape, ty.dtype, outer).by_one_address();
+    let staging = SmemTile::along(&ty.shape, ty.dtype, outer).with_constant_offsets();
     let by_pairs = ty.dtype.bytes() == 4 && held_together(sum, outer) > 1;
     if side == DotOperand::B && by_pairs { staging.swapped() } else { staging }
 }

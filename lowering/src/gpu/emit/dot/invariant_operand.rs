@@ -87,7 +87,7 @@ impl Gpu<'_> {
         let mut base = b.offset_bytes(self.smem_base(), place.start as i32);
         let mut bases: Vec<((Value, DotOperand), Val)> = vec![];
         for InvariantOperand { result, side, value, staged } in list {
-            self.write_tile(b, value, &staged.staging, base);
+            self.write_smem_tile(b, value, &staged.staging, base);
             bases.push(((result, side), base));
             base = b.offset_bytes(base, staged.bytes(distributed, value) as i32);
         }

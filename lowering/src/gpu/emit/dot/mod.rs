@@ -146,7 +146,7 @@ impl Gpu<'_> {
             let staged = factors.staged[side as usize].as_ref()?;
             let Some(start) = staged.start else { return kept[side as usize] };
             let base = b.offset_bytes(scratch, (place.start + start) as i32);
-            self.write_tile(b, dot.operand(side), &staged.staging, base);
+            self.write_smem_tile(b, dot.operand(side), &staged.staging, base);
             Some(base)
         });
         self.barrier(b);

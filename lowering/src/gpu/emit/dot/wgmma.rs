@@ -349,7 +349,7 @@ impl Gpu<'_> {
         b: &mut Builder,
         groups: WarpGroupTiling,
     ) -> [Val; 2] {
-        let group = self.warp_group(b);
+        let group = self.warpgroup(b);
         let zero = b.int(Ty::I32, 0);
         if groups.along_columns == 1 {
             return [group, zero];

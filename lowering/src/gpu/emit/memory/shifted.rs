@@ -1,9 +1,9 @@
-//! Vectors of rows that begin anywhere (`analysis/rotate`, `analysis/unrotated`).
+//! Vectors of misaligned rows (`transform/rotate_rows`, `transform/read_unrotated`).
 //!
-//! A vector whose elements are neighbours in memory and all take part is moved whole: by one instruction where the row was rotated
-//! for it, and otherwise read as the two aligned vectors that it lies in. What is left, the ends of rows, is moved element by element
-//! behind a branch that few warps take. Rows that were not rotated end in any vector: theirs are read wherever both aligned
-//! ones lie in the slice, and elements that take no part are dropped.
+//! A vector whose elements are contiguous and all active is moved whole: by one instruction where the row was rotated for it,
+//! and otherwise read as the two aligned vectors around it. The rest, the ends of rows, is moved element by element behind a
+//! branch that few warps take. Rows that were not rotated may end inside any vector: it is read wherever both aligned vectors
+//! are inside the slice, and inactive elements are dropped.
 
 use std::collections::HashMap;
 
@@ -22,20 +22,20 @@ const WORD: u32 = 4;
 
 /// The elements of one thread that may be moved together.
 struct ShiftedVector {
-    /// Where all of them begin: a pointer, and bytes behind it.
+    /// The address of the first: a pointer, and bytes behind it.
     start: (Val, i32),
     /// The offset of each.
     offsets: Vec<Val>,
     /// `None` where the element is always moved.
     masks: Vec<Option<Val>>,
-    /// How many of them are moved where any is, the first ones, if the masks say that alone.
+    /// The length of the active prefix, if the masks say nothing else.
     count: Option<Val>,
-    /// What its numbers are made of at the row's ends.
+    /// How its offsets are computed at the ends of a row.
     end: Option<RowEnd>,
     /// Whether all are moved together; `None` where they always are.
     whole: Option<Val>,
     /// Whether some are moved one by one; `None` where none ever is.
-    parted: Option<Val>,
+    partial: Option<Val>,
 }
 
 impl ShiftedVector {
@@ -45,48 +45,50 @@ impl ShiftedVector {
     }
 
     /// Whether an element is moved by itself.
-    fn moves(&self, b: &mut Builder, i: usize) -> Option<Val> {
+    fn is_active(&self, b: &mut Builder, i: usize) -> Option<Val> {
         let mask = self.count.map_or(self.masks[i], |count| {
-            let number = b.int(count.ty, i as i64);
-            Some(b.icmp(IntPredicate::Ult, number, count))
+            let index = b.int(count.ty, i as i64);
+            Some(b.icmp(IntPredicate::Ult, index, count))
         });
-        b.both(self.parted, mask)
+        b.both(self.partial, mask)
     }
 }
 
-/// The vectors of an access; what does not take part for this thread is masked off.
+/// The vectors of an access; elements that are not `active` in this thread are masked off.
 fn vectors(
     gpu: &mut Gpu,
     b: &mut Builder,
     op: &Op,
-    place: &MemAccess,
-    takes_part: Option<Val>,
+    access: &MemAccess,
+    active: Option<Val>,
 ) -> Vec<ShiftedVector> {
-    let dtype = gpu.func.slice(place.param).0;
-    let shift = place.shift.expect("the access is of a row");
-    let each = gpu.addresses(b, &MemAccess { vector: 1, ..*place }, dtype);
-    gpu.report(b, op, &each);
-    let offsets = gpu.registers(place.offset);
-    let count = place.vector as usize;
-    let begin = |gpu: &mut Gpu, b: &mut Builder, number: Val| {
-        let (number, constant) = gpu.base_and_constant(number);
-        (gpu.addressed(b, place, dtype, number), constant as i32 * dtype.bytes() as i32)
+    let dtype = gpu.func.slice(access.param).0;
+    let shift = access.shift.expect("the access is of a row");
+    let elements = gpu.addresses(b, &MemAccess { vector: 1, ..*access }, dtype);
+    gpu.report(b, op, &elements);
+    let offsets = gpu.registers(access.offset);
+    let count = access.vector as usize;
+    let begin = |gpu: &mut Gpu, b: &mut Builder, offset: Val| {
+        let (offset, constant) = gpu.base_and_constant(offset);
+        (gpu.address_of_element(b, access, dtype, offset), constant as i32 * dtype.bytes() as i32)
     };
-    let inside = (shift.start == VectorStart::Unrotated).then(|| Inside::new(gpu, b, place));
-    let pieces = offsets.chunks(count).zip(each.masks.chunks(count));
-    pieces
+    let readable_range = (shift.start == VectorStart::Unrotated).then(|| ReadableRange::new(gpu, b, access));
+    let chunks = offsets.chunks(count).zip(elements.masks.chunks(count));
+    chunks
         .map(|(offsets, masks)| {
-            let neighbours = neighbours(gpu, b, shift, offsets);
-            let alike = masks.iter().all(|mask| mask.map(|mask| mask.id()) == masks[0].map(|mask| mask.id()));
-            let own: Vec<Option<Val>> = masks.iter().map(|&mask| b.both(mask, takes_part)).collect();
-            if let Some(inside) = &inside {
+            let contiguous = are_contiguous(gpu, b, shift, offsets);
+            let same_mask =
+                masks.iter().all(|mask| mask.map(|mask| mask.id()) == masks[0].map(|mask| mask.id()));
+            let own: Vec<Option<Val>> = masks.iter().map(|&mask| b.both(mask, active)).collect();
+            if let Some(readable_range) = &readable_range {
                 let count = gpu.active_count(b, &own);
-                let any = if alike || count.is_some() { own[0] } else { any(b, shift, &own, true) };
+                let any =
+                    if same_mask || count.is_some() { own[0] } else { any_active(b, shift, &own, true) };
                 let start = begin(gpu, b, offsets[0]);
                 let first = b.offset_bytes(start.0, start.1);
-                let readable = inside.holds(b, first);
+                let readable = readable_range.contains(b, first);
                 let unreadable = b.not(readable);
-                let (whole, parted) = (b.both(any, Some(readable)), b.both(any, Some(unreadable)));
+                let (whole, partial) = (b.both(any, Some(readable)), b.both(any, Some(unreadable)));
                 return ShiftedVector {
                     start,
                     offsets: offsets.to_vec(),
@@ -94,32 +96,32 @@ fn vectors(
                     count,
                     end: None,
                     whole,
-                    parted,
+                    partial,
                 };
             }
-            if let Some(end) = gpu.rows.ends_of_rows.get(&offsets[0].id()).copied()
-                && let Some(shared) = gpu.below(b, offsets, masks, end.bound)
+            if let Some(end) = gpu.rows.row_ends.get(&offsets[0].id()).copied()
+                && let Some(shared) = gpu.mask_besides_bound(b, offsets, masks, end.bound)
             {
-                let shared = b.both(shared, takes_part);
-                let start = begin(gpu, b, end.whole.number);
-                let (whole, parted) =
+                let shared = b.both(shared, active);
+                let start = begin(gpu, b, end.whole.offset);
+                let (whole, partial) =
                     (b.both(shared, Some(end.whole.holds)), b.both(shared, Some(end.is_end)));
                 let (offsets, end) = (offsets.to_vec(), Some(end));
-                return ShiftedVector { start, offsets, masks: own, count: None, end, whole, parted };
+                return ShiftedVector { start, offsets, masks: own, count: None, end, whole, partial };
             }
-            let unskipped = gpu.whole_vector(offsets[0], masks[0]).filter(|_| alike);
-            let start = begin(gpu, b, unskipped.map_or(offsets[0], |whole| whole.number));
-            let (all, any) = if alike {
+            let unskipped = gpu.whole_vector(offsets[0], masks[0]).filter(|_| same_mask);
+            let start = begin(gpu, b, unskipped.map_or(offsets[0], |whole| whole.offset));
+            let (all, any) = if same_mask {
                 // Aligned vectors of a row that was cut at one are moved or are not.
                 (own[0], own[0])
             } else {
-                (whole(b, shift, &own), any(b, shift, &own, neighbours.is_none()))
+                (all_active(b, shift, &own), any_active(b, shift, &own, contiguous.is_none()))
             };
-            let whole = b.both(all, neighbours);
-            let divided = if alike { neighbours } else { whole };
-            let parted = divided.and_then(|whole| {
-                let parted = b.not(whole);
-                b.both(Some(parted), any)
+            let whole = b.both(all, contiguous);
+            let divided = if same_mask { contiguous } else { whole };
+            let partial = divided.and_then(|whole| {
+                let partial = b.not(whole);
+                b.both(Some(partial), any)
             });
             ShiftedVector {
                 start,
@@ -128,25 +130,25 @@ fn vectors(
                 count: None,
                 end: None,
                 whole,
-                parted,
+                partial,
             }
         })
         .collect()
 }
 
-/// Whether numbers follow each other; `None` where they are known to.
-fn neighbours(gpu: &Gpu, b: &mut Builder, shift: Shift, numbers: &[Val]) -> Option<Val> {
-    let [first, last] = [numbers[0], numbers[numbers.len() - 1]];
+/// Whether offsets are contiguous; `None` where they are known to be.
+fn are_contiguous(gpu: &Gpu, b: &mut Builder, shift: Shift, offsets: &[Val]) -> Option<Val> {
+    let [first, last] = [offsets[0], offsets[offsets.len() - 1]];
     if let Some(&is_head) = gpu.rows.heads.get(&first.id()) {
         return Some(b.not(is_head));
     }
-    let distance = numbers.len() as i64 - 1;
+    let distance = offsets.len() as i64 - 1;
     let ((from, start), (to, end)) = (gpu.base_and_constant(first), gpu.base_and_constant(last));
     if from.id() == to.id() && end - start == distance {
         return None;
     }
-    // A part of the head could be one that is not aligned.
-    if !gpu.rows.cuts.is_empty() && (numbers.len() as u32) < shift.limit {
+    // A smaller vector of the head may be misaligned.
+    if !gpu.rows.cuts.is_empty() && (offsets.len() as u32) < shift.limit {
         return Some(b.int(Ty::I1, 0));
     }
     let found = b.sub(last, first);
@@ -154,82 +156,82 @@ fn neighbours(gpu: &Gpu, b: &mut Builder, shift: Shift, numbers: &[Val]) -> Opti
     Some(b.icmp(IntPredicate::Eq, found, distance))
 }
 
-/// The addresses of the elements of a vector, and where they are moved one by one, made anew where they are needed: kept from one access to
-/// the next they would take registers.
-fn each(
+/// The addresses of a vector's elements and their masks, rematerialized at each use: live from one access to the next they
+/// would take registers.
+fn element_accesses(
     gpu: &mut Gpu,
     b: &mut Builder,
-    place: &MemAccess,
+    access: &MemAccess,
     vector: &ShiftedVector,
 ) -> Vec<(Val, Option<Val>)> {
-    let dtype = gpu.func.slice(place.param).0;
+    let dtype = gpu.func.slice(access.param).0;
     let offsets = &vector.offsets;
     if let Some(end) = vector.end {
-        let numbers = end.numbers(b, offsets.len());
-        let elements = numbers.into_iter().map(|number| {
-            let below = b.icmp(IntPredicate::Slt, number, end.bound);
-            (gpu.addressed(b, place, dtype, number), b.both(vector.parted, Some(below)))
+        let indices = end.indices(b, offsets.len());
+        let elements = indices.into_iter().map(|index| {
+            let below = b.icmp(IntPredicate::Slt, index, end.bound);
+            (gpu.address_of_element(b, access, dtype, index), b.both(vector.partial, Some(below)))
         });
         return elements.collect();
     }
-    let places: Vec<(Val, i64)> = offsets.iter().map(|&offset| gpu.base_and_constant(offset)).collect();
-    let mut made: Vec<(usize, Val)> = vec![];
-    let elements = places.into_iter().enumerate().map(|(i, (offset, constant))| {
-        let known = made.iter().find(|(known, _)| *known == offset.id()).map(|(_, start)| *start);
+    let split: Vec<(Val, i64)> = offsets.iter().map(|&offset| gpu.base_and_constant(offset)).collect();
+    let mut emitted: Vec<(usize, Val)> = vec![];
+    let elements = split.into_iter().enumerate().map(|(i, (offset, constant))| {
+        let known = emitted.iter().find(|(known, _)| *known == offset.id()).map(|(_, start)| *start);
         let start = known.unwrap_or_else(|| {
-            let anew = opaque(b, offset);
-            let start = gpu.addressed(b, place, dtype, anew);
-            made.push((offset.id(), start));
+            let opaque = opaque(b, offset);
+            let start = gpu.address_of_element(b, access, dtype, opaque);
+            emitted.push((offset.id(), start));
             start
         });
         let pointer = b.offset_bytes(start, constant as i32 * dtype.bytes() as i32);
-        (pointer, vector.moves(b, i))
+        (pointer, vector.is_active(b, i))
     });
     elements.collect()
 }
 
-/// Whether all neighbours take part: if the first and the last do, where a mask lets one run of numbers through.
-fn whole(b: &mut Builder, shift: Shift, masks: &[Option<Val>]) -> Option<Val> {
+/// Whether all elements are active: if the first and the last are, where a mask is an interval.
+fn all_active(b: &mut Builder, shift: Shift, masks: &[Option<Val>]) -> Option<Val> {
     let ends = [masks[0], masks[masks.len() - 1]];
-    let asked = if shift.interval { &ends[..] } else { masks };
-    asked.iter().fold(None, |all, &mask| b.both(all, mask))
+    let tested = if shift.interval { &ends[..] } else { masks };
+    tested.iter().fold(None, |all, &mask| b.both(all, mask))
 }
 
-/// Whether any element takes part; `None` if one always does.
-fn any(b: &mut Builder, shift: Shift, masks: &[Option<Val>], neighbours: bool) -> Option<Val> {
+/// Whether any element is active; `None` if one always is.
+fn any_active(b: &mut Builder, shift: Shift, masks: &[Option<Val>], contiguous: bool) -> Option<Val> {
     let ends = [masks[0], masks[masks.len() - 1]];
-    let asked = if shift.one_sided && neighbours { &ends[..] } else { masks };
-    let mut found = asked[0]?;
-    for &mask in &asked[1..] {
+    let tested = if shift.one_sided && contiguous { &ends[..] } else { masks };
+    let mut found = tested[0]?;
+    for &mask in &tested[1..] {
         found = b.or(found, mask?);
     }
     Some(found)
 }
 
 /// The addresses at which a vector can be read as two aligned ones.
-struct Inside {
-    /// Of the slice, as a number.
+struct ReadableRange {
+    /// The slice's address as an integer.
     start: Val,
-    /// Bytes behind it from which on the second one might end outside.
+    /// Bytes behind it from which on the second vector may end outside the slice.
     end: Val,
-    /// Bytes of a vector, and what the low bits of an aligned one's address are.
+    /// The mask that clears the low bits of an address down to an aligned vector.
     low: Val,
 }
 
-impl Inside {
-    fn new(gpu: &Gpu, b: &mut Builder, place: &MemAccess) -> Inside {
-        let (slice, size) = (gpu.slice(place.param), i64::from(gpu.func.slice(place.param).0.bytes()));
-        let width = i64::from(place.vector) * size;
+impl ReadableRange {
+    fn new(gpu: &Gpu, b: &mut Builder, access: &MemAccess) -> ReadableRange {
+        let (slice, size) = (gpu.slice(access.param), i64::from(gpu.func.slice(access.param).0.bytes()));
+        let width = i64::from(access.vector) * size;
         let start = b.convert("llvm.ptrtoint", slice.pointer, Elem::I64);
-        let [size, both, zero, low] = [size, 1 - 2 * width, 0, -width].map(|number| b.int(Ty::I64, number));
+        let [size, both, zero, low] = [size, 1 - 2 * width, 0, -width].map(|value| b.int(Ty::I64, value));
         let bytes = b.mul(slice.length, size);
         let end = b.add(bytes, both);
         let end = b.op("llvm.intr.smax", &[end, zero], Ty::I64);
-        Inside { start, end, low }
+        ReadableRange { start, end, low }
     }
 
     /// Whether both aligned vectors around a pointer are inside.
-    fn holds(&self, b: &mut Builder, pointer: Val) -> Val {
+    fn contains(&self, b: &mut Builder, pointer: Val) -> Val {
         let address = b.convert("llvm.ptrtoint", pointer, Elem::I64);
         let aligned = b.and(address, self.low);
         let distance = b.sub(aligned, self.start);
@@ -238,35 +240,35 @@ impl Inside {
 }
 
 /// Whether any of these vectors is moved element by element.
-fn any_parted(b: &mut Builder, vectors: &[&ShiftedVector]) -> Option<Val> {
-    let parted = vectors.iter().filter_map(|vector| vector.parted);
-    parted.reduce(|one, other| b.or(one, other))
+fn any_partial(b: &mut Builder, vectors: &[&ShiftedVector]) -> Option<Val> {
+    let partial = vectors.iter().filter_map(|vector| vector.partial);
+    partial.reduce(|one, other| b.or(one, other))
 }
 
-/// The elements of a load; those that do not take part are `other`, or 0.
+/// The elements of a load; inactive ones are `other`, or 0.
 pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<Val> {
     let reads = ShiftedReads::new(gpu, b, op, load);
-    let (parted, rest): (Vec<usize>, Vec<usize>) =
-        (0..reads.vectors.len()).partition(|&i| reads.vectors[i].parted.is_some());
+    let (partial, rest): (Vec<usize>, Vec<usize>) =
+        (0..reads.vectors.len()).partition(|&i| reads.vectors[i].partial.is_some());
     let mut words = HashMap::new();
-    // All of a row is wanted at once, and what is read beside it where it is used: behind the branch it need not wait in registers.
+    // All of a row is read before the branch; other slices' vectors behind it, so that they are not live across it.
     let at_once = load.place.misalignment().is_none();
     let (before, behind): (&[usize], &[usize]) = if at_once { (&rest, &[]) } else { (&[], &rest) };
-    reads.whole(gpu, b, before, &mut words);
-    reads.whole(gpu, b, &parted, &mut words);
+    reads.read_whole(gpu, b, before, &mut words);
+    reads.read_whole(gpu, b, &partial, &mut words);
     let elements = gpu.rows.elements.remove(&op.results[0]).unwrap_or_else(|| {
-        let beside = beside_the_same_row(gpu, op, load);
+        let beside = loads_at_same_offsets(gpu, op, load);
         let others: Vec<ShiftedReads> =
             beside.iter().map(|(op, load)| ShiftedReads::new(gpu, b, op, load)).collect();
         let all: Vec<&ShiftedReads> = std::iter::once(&reads).chain(&others).collect();
-        let mut found = ShiftedReads::parted(&all, gpu, b, &parted).into_iter();
+        let mut found = ShiftedReads::read_partial(&all, gpu, b, &partial).into_iter();
         let own = found.next().expect("the load is the first of them");
         gpu.rows.elements.extend(beside.iter().map(|(op, _)| op.results[0]).zip(found));
         own
     });
-    reads.whole(gpu, b, behind, &mut words);
-    for (i, elements) in parted.into_iter().zip(elements) {
-        let by_element = reads.vectors[i].parted.expect("it is one of those");
+    reads.read_whole(gpu, b, behind, &mut words);
+    for (i, elements) in partial.into_iter().zip(elements) {
+        let by_element = reads.vectors[i].partial.expect("it is one of those");
         let whole = &words[&i];
         let merged = elements.into_iter().zip(whole).map(|(own, &word)| b.select(by_element, own, word));
         let merged = merged.collect();
@@ -276,19 +278,19 @@ pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<
     (0..reads.vectors.len()).flat_map(|i| unpack(b, &words[&i], reads.dtype, count)).collect()
 }
 
-/// The loads behind one beside a row, in the same block, that read other slices at the same places: their elements are read behind the same
-/// branch.
-fn beside_the_same_row<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, &'f Load)> {
+/// The loads behind this one in the same block that read other slices at the same offsets: their partial vectors are read
+/// behind the same branch.
+fn loads_at_same_offsets<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, &'f Load)> {
     let mut found = vec![];
     if load.place.misalignment().is_none() || gpu.func.reports {
         return found;
     }
-    let is_alike = |other: &Load| {
+    let reads_same_offsets = |other: &Load| {
         let (one, two) = (&load.place, &other.place);
-        let how =
-            |place: &MemAccess| place.shift.map(|shift| Shift { start: VectorStart::Unrotated, ..shift });
+        let shift_of =
+            |access: &MemAccess| access.shift.map(|shift| Shift { start: VectorStart::Unrotated, ..shift });
         let same = (one.offset, one.mask, one.vector) == (two.offset, two.mask, two.vector)
-            && (how(one), one.bounded) == (how(two), two.bounded);
+            && (shift_of(one), one.bounded) == (shift_of(two), two.bounded);
         let known = |value: Option<Value>| value.is_none_or(|value| gpu.values.contains_key(&value));
         same && two.misalignment().is_some()
             && other.effect() == Effect::Pure
@@ -308,16 +310,16 @@ fn beside_the_same_row<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, 
         blocks.for_each(|block| visit(block, op, found));
     }
     visit(&gpu.func.body, op, &mut found);
-    found.retain(|(_, other)| is_alike(other));
+    found.retain(|(_, other)| reads_same_offsets(other));
     found
 }
 
 /// The vectors of a load.
 struct ShiftedReads<'a> {
-    place: &'a MemAccess,
+    access: &'a MemAccess,
     dtype: DType,
     vectors: Vec<ShiftedVector>,
-    /// The words of what takes no part.
+    /// The words of inactive elements.
     others: Option<Vec<Vec<Val>>>,
     invariant: bool,
     modifiers: Modifiers,
@@ -325,15 +327,15 @@ struct ShiftedReads<'a> {
 
 impl<'a> ShiftedReads<'a> {
     fn new(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &'a Load) -> ShiftedReads<'a> {
-        let (place, dtype) = (&load.place, gpu.func.slice(load.place.param).0);
-        let words = VectorWords::of(place.vector * dtype.bytes());
+        let (access, dtype) = (&load.place, gpu.func.slice(load.place.param).0);
+        let words = VectorWords::of(access.vector * dtype.bytes());
         let modifiers = Modifiers::of_load(gpu, load, words);
         let invariant = load.effect() == Effect::Pure && !gpu.plan.uses_pdl();
         let other = load.other.map(|other| gpu.registers(other));
         let others = other
-            .map(|other| other.chunks(place.vector as usize).map(|other| pack(b, other, dtype)).collect());
-        let vectors = vectors(gpu, b, op, place, None);
-        ShiftedReads { place, dtype, vectors, others, invariant, modifiers }
+            .map(|other| other.chunks(access.vector as usize).map(|other| pack(b, other, dtype)).collect());
+        let vectors = vectors(gpu, b, op, access, None);
+        ShiftedReads { access, dtype, vectors, others, invariant, modifiers }
     }
 
     fn read(&self, elements: u32) -> ShiftedRead {
@@ -345,10 +347,10 @@ impl<'a> ShiftedReads<'a> {
         self.others.as_ref().map(|others| others[i].clone())
     }
 
-    /// Reads those of these vectors that are whole.
-    fn whole(&self, gpu: &Gpu, b: &mut Builder, of: &[usize], words: &mut HashMap<usize, Vec<Val>>) {
-        let shift = self.place.shift.expect("the access is of a row");
-        let wide = self.read(self.place.vector);
+    /// Reads the whole vectors among these.
+    fn read_whole(&self, gpu: &Gpu, b: &mut Builder, of: &[usize], words: &mut HashMap<usize, Vec<Val>>) {
+        let shift = self.access.shift.expect("the access is of a row");
+        let wide = self.read(self.access.vector);
         if shift.start == VectorStart::Aligned {
             for &i in of {
                 let pointer = self.vectors[i].pointer(b);
@@ -356,7 +358,7 @@ impl<'a> ShiftedReads<'a> {
             }
             return;
         }
-        let mut known = VectorDistances::new(gpu, b, self.place, self.dtype);
+        let mut known = VectorDistances::new(gpu, b, self.access, self.dtype);
         for &i in of {
             let ShiftedVector { start, whole, count, ref masks, .. } = self.vectors[i];
             let behind = known.of(gpu, b, &self.vectors[i]);
@@ -382,37 +384,42 @@ impl<'a> ShiftedReads<'a> {
         }
     }
 
-    /// The elements of those of these vectors that are not whole, of loads that take part alike.
-    fn parted(all: &[&ShiftedReads], gpu: &mut Gpu, b: &mut Builder, of: &[usize]) -> Vec<Vec<Vec<Val>>> {
+    /// Reads the partial vectors among these element by element, of loads with the same masks.
+    fn read_partial(
+        all: &[&ShiftedReads],
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        of: &[usize],
+    ) -> Vec<Vec<Vec<Val>>> {
         let vectors: Vec<&ShiftedVector> = of.iter().map(|&i| &all[0].vectors[i]).collect();
-        let Some(any) = any_parted(b, &vectors) else { return vec![vec![]; all.len()] };
+        let Some(any) = any_partial(b, &vectors) else { return vec![vec![]; all.len()] };
         let mut others: Vec<Vec<Val>> = vec![];
         for reads in all {
-            let words = VectorWords::of(reads.place.vector * reads.dtype.bytes());
-            let zero = b.zero(words.each());
-            let nothing = || vec![zero; usize::from(words.count)];
-            others.extend(of.iter().map(|&i| reads.other(i).unwrap_or_else(nothing)));
+            let words = VectorWords::of(reads.access.vector * reads.dtype.bytes());
+            let zero = b.zero(words.word_type());
+            let zeros = || vec![zero; usize::from(words.count)];
+            others.extend(of.iter().map(|&i| reads.other(i).unwrap_or_else(zeros)));
         }
-        let kept: Vec<Val> = others.iter().flatten().copied().collect();
-        let types: Vec<Ty> = kept.iter().map(|word| word.ty).collect();
+        let unchanged: Vec<Val> = others.iter().flatten().copied().collect();
+        let types: Vec<Ty> = unchanged.iter().map(|word| word.ty).collect();
         let by_element = |b: &mut Builder| {
             let accesses = all.iter().flat_map(|reads| of.iter().map(move |&i| (reads, i)));
             let mut found = vec![];
             for ((reads, i), others) in accesses.zip(&others) {
-                let each = each(gpu, b, reads.place, &reads.vectors[i]);
-                let others = unpack(b, others, reads.dtype, each.len());
-                let mut elements = vec![];
-                for (other, (pointer, mask)) in others.into_iter().zip(each) {
+                let elements = element_accesses(gpu, b, reads.access, &reads.vectors[i]);
+                let others = unpack(b, others, reads.dtype, elements.len());
+                let mut loaded = vec![];
+                for (other, (pointer, mask)) in others.into_iter().zip(elements) {
                     let other = pack(b, &[other], reads.dtype);
                     let word = reads.read(1).at(b, pointer, mask, Some(other));
-                    elements.push(unpack(b, &word, reads.dtype, 1)[0]);
+                    loaded.push(unpack(b, &word, reads.dtype, 1)[0]);
                 }
-                found.extend(pack(b, &elements, reads.dtype));
+                found.extend(pack(b, &loaded, reads.dtype));
             }
             found
         };
-        let mut moved = b.if_else(any, &types, by_element, |_| kept.clone()).into_iter();
-        let mut take = |words: &Vec<Val>| moved.by_ref().take(words.len()).collect::<Vec<Val>>();
+        let mut loaded = b.if_else(any, &types, by_element, |_| unchanged.clone()).into_iter();
+        let mut take = |words: &Vec<Val>| loaded.by_ref().take(words.len()).collect::<Vec<Val>>();
         others.chunks(of.len()).map(|of_load| of_load.iter().map(&mut take).collect()).collect()
     }
 }
@@ -431,8 +438,8 @@ impl ShiftedRead {
         LoadStatement { words, mask, other, invariant, modifiers }.emit(b, pointer)
     }
 
-    /// The two aligned vectors around one that begins so many bytes behind the first; of the second, which is read if any of it is
-    /// wanted, 0 otherwise.
+    /// The two aligned vectors around one that begins `behind` bytes after the first; the second is 0 unless part of it is
+    /// needed.
     fn around(
         self,
         b: &mut Builder,
@@ -453,24 +460,24 @@ impl ShiftedRead {
     }
 }
 
-/// The bytes between vectors and the aligned ones that they begin in.
+/// The bytes from aligned vectors to the vectors that begin inside them.
 struct VectorDistances {
-    /// Of a vector less 1.
+    /// The bytes of a vector less 1.
     low: Val,
-    /// That of all.
+    /// The one distance of all vectors, if it is known.
     same: Option<Val>,
     bytes: i64,
-    /// By the offset that constants displace, and what these leave.
+    /// By the base of an offset, and its constant modulo the vector.
     known: HashMap<(usize, i64), Val>,
 }
 
 impl VectorDistances {
-    fn new(gpu: &Gpu, b: &mut Builder, place: &MemAccess, dtype: DType) -> VectorDistances {
+    fn new(gpu: &Gpu, b: &mut Builder, access: &MemAccess, dtype: DType) -> VectorDistances {
         let bytes = i64::from(dtype.bytes());
-        let low = b.int(Ty::I32, i64::from(place.vector) * bytes - 1);
-        let same = place.misalignment().map(|elements| {
+        let low = b.int(Ty::I32, i64::from(access.vector) * bytes - 1);
+        let same = access.misalignment().map(|elements| {
             let elements = gpu.scalar(elements);
-            let pointer = b.offset(gpu.slice(place.param).pointer, elements, dtype.bytes());
+            let pointer = b.offset(gpu.slice(access.param).pointer, elements, dtype.bytes());
             low_bits(b, pointer, low)
         });
         VectorDistances { low, same, bytes, known: HashMap::new() }
@@ -495,7 +502,7 @@ fn low_bits(b: &mut Builder, pointer: Val, mask: Val) -> Val {
     b.and(address, mask)
 }
 
-/// The first elements of a vector's words, so many where `taken` holds, with what comes after them replaced.
+/// A vector's words with the first `count` elements where `taken` holds, and the others replaced.
 fn keep_prefix(
     b: &mut Builder,
     words: &[Val],
@@ -511,7 +518,7 @@ fn keep_prefix(
         let behind = b.int(Ty::I32, 8 * i64::from(WORD) * (i as i64 + 1));
         let dropped = b.sub(behind, end);
         let dropped = b.op("llvm.intr.smax", &[dropped, zero], Ty::I32);
-        // All of a word, and more, may be dropped.
+        // The shift may be 32 bits or more.
         let kept = b.asm("shr.u32 $0, -1, $1;", "=r,r", &[dropped], &[Ty::I32], Asm::Pure)[0];
         let word = b.and(word, kept);
         found.push(match &other {
@@ -527,7 +534,7 @@ fn keep_prefix(
     found
 }
 
-/// The words of a vector with what takes no part replaced.
+/// The words of a vector with inactive elements replaced.
 fn select_active(
     b: &mut Builder,
     words: &[Val],
@@ -550,54 +557,54 @@ fn from_byte(b: &mut Builder, words: &[Val], byte: Val, element: u32) -> Vec<Val
     let count = words.len() / 2;
     let within_words = element < WORD;
     let zero = b.int(Ty::I32, 0);
-    let mut window = words.to_vec();
+    let mut shifted = words.to_vec();
     let mut step = count / 2;
     while step > 0 {
         let bit = b.int(Ty::I32, i64::from(WORD) * step as i64);
         let bit = b.and(byte, bit);
         let moves = b.icmp(IntPredicate::Ne, bit, zero);
         let needed = count + step - 1 + usize::from(within_words);
-        window = (0..needed).map(|i| b.select(moves, window[i + step], window[i])).collect();
+        shifted = (0..needed).map(|i| b.select(moves, shifted[i + step], shifted[i])).collect();
         step /= 2;
     }
     if within_words {
         let (low, eight) = (b.int(Ty::I32, i64::from(WORD) - 1), b.int(Ty::I32, 3));
         let within = b.and(byte, low);
         let amount = b.shl(within, eight);
-        let pairs = window.windows(2).take(count);
-        window = pairs.map(|pair| b.op("llvm.intr.fshr", &[pair[1], pair[0], amount], Ty::I32)).collect();
+        let pairs = shifted.windows(2).take(count);
+        shifted = pairs.map(|pair| b.op("llvm.intr.fshr", &[pair[1], pair[0], amount], Ty::I32)).collect();
     }
-    window.truncate(count);
-    window
+    shifted.truncate(count);
+    shifted
 }
 
-/// Writes the elements that take part.
+/// Stores the active elements.
 pub(super) fn store(
     gpu: &mut Gpu,
     b: &mut Builder,
     op: &Op,
-    place: &MemAccess,
+    access: &MemAccess,
     (values, writer): (&[Val], Option<Val>),
     modifiers: Modifiers,
 ) {
-    let dtype = gpu.func.slice(place.param).0;
-    let count = place.vector as usize;
-    let vectors = vectors(gpu, b, op, place, writer);
+    let dtype = gpu.func.slice(access.param).0;
+    let count = access.vector as usize;
+    let vectors = vectors(gpu, b, op, access, writer);
     for (vector, values) in vectors.iter().zip(values.chunks(count)) {
         let data = pack(b, values, dtype);
-        let words = VectorWords::of(place.vector * dtype.bytes());
+        let words = VectorWords::of(access.vector * dtype.bytes());
         let pointer = vector.pointer(b);
         StoreStatement { words, mask: vector.whole, modifiers }.emit(b, pointer, data);
     }
     let all: Vec<&ShiftedVector> = vectors.iter().collect();
-    let Some(any) = any_parted(b, &all) else { return };
+    let Some(any) = any_partial(b, &all) else { return };
     b.if_then(any, |b| {
         for (vector, values) in vectors.iter().zip(values.chunks(count)) {
-            if vector.parted.is_none() {
+            if vector.partial.is_none() {
                 continue;
             }
-            let each = each(gpu, b, place, vector);
-            for (&value, (pointer, mask)) in values.iter().zip(each) {
+            let elements = element_accesses(gpu, b, access, vector);
+            for (&value, (pointer, mask)) in values.iter().zip(elements) {
                 let data = pack(b, &[value], dtype);
                 let words = VectorWords::of(dtype.bytes());
                 StoreStatement { words, mask, modifiers }.emit(b, pointer, data);

@@ -165,7 +165,7 @@ impl Gpu<'_> {
         let warpgroups = self.plan.distributed.num_warps / WARPGROUP_WARPS;
         let [zero, one, last, first] =
             [0, 1, warpgroups - 1, FIRST_MMA_ORDER_BARRIER].map(|index| b.int(Ty::I32, i64::from(index)));
-        let own = self.warp_group(b);
+        let own = self.warpgroup(b);
         let is_last = b.icmp(IntPredicate::Eq, own, last);
         let after = b.add(own, one);
         let next = b.select(is_last, zero, after);

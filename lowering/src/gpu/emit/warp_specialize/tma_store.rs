@@ -104,7 +104,7 @@ impl GpuEmit for TmaStore {
         let num_warps = gpu.plan.distributed.num_warps;
         let StoreChunks { tiling, origins, width, share } = StoreChunks::new(gpu.func, self, num_warps);
         let [row_group, column_group] = gpu.warpgroup_position(b, tiling);
-        let warpgroup = gpu.warp_group(b);
+        let warpgroup = gpu.warpgroup(b);
         let address = gpu.epilogue_buffer(b, warpgroup);
         let mut shares = [(row_group, WGMMA_M), (column_group, share)];
         if self.transposed {
