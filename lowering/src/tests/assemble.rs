@@ -1,6 +1,6 @@
-//! Every kernel of the library for the latest architecture and of a corpus for each, every declared variant, both bodies:
-//! NVIDIA's assembler takes it, nothing spills that is to be fast, and what it needs of a multiprocessor only falls. A
-//! build with an assembler takes all of them through it for every architecture, in the form that reports accesses.
+//! Every kernel of the library for the latest architecture and of a corpus for each, in every variant and specialization:
+//! NVIDIA's assembler accepts it, no fast kernel spills, and its resources of a multiprocessor may only fall. A build with an
+//! assembler assembles all of them for every architecture, in the form that reports accesses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,14 +25,14 @@ use crate::gpu::emit::pdl;
 use crate::mlir::Limit;
 use crate::support::diagnostic::Errors;
 
-/// The assembler that the numbers of `registers.txt` come from; another one allocates registers in another way.
+/// The assembler of the numbers in `registers.txt`; another one allocates registers differently.
 const MEASURED_WITH: &str = "V13.0.88";
 
-/// The lowest PTX version that has sm_80, that has the cache policies and hints on it, that has sm_90a, and that has stores which
-/// count themselves in there.
+/// The lowest PTX versions with sm_80, with cache policies and hints on it, with sm_90a, and with `st.async` and vector
+/// `red.add` there.
 const VERSIONS: [&str; 4] = ["7.0", "7.4", "8.0", "8.1"];
 
-/// Which of [`VERSIONS`] a module should have.
+/// The version of [`VERSIONS`] that a module should have.
 fn version(capability: u32, ptx: &str) -> &'static str {
     let hints = ptx.contains("createpolicy") || ptx.contains("cache_hint");
     match (capability, hints) {
@@ -47,23 +47,23 @@ fn version(capability: u32, ptx: &str) -> &'static str {
     }
 }
 
-/// What ptxas parks in memory now and then, of its own accord, to make room for one more block.
-const PARKED: u32 = 8;
-/// The same of kernels that nobody ships, some of whose tiles are odd.
-const PARKED_IN_CORPUS: u32 = 24;
+/// Bytes that ptxas may spill by its own choice, to fit one more block.
+const ALLOWED_SPILL: u32 = 8;
+/// The same for the kernels of the corpus, some with odd tiles.
+const ALLOWED_SPILL_IN_CORPUS: u32 = 24;
 
-/// What an entry takes of a multiprocessor, each number with its name.
+/// An entry's resources of a multiprocessor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Needs {
+struct EntryResources {
     registers: u32,
     shared_bytes: u32,
     barriers: u32,
     spilled_bytes: u32,
 }
 
-impl fmt::Display for Needs {
+impl fmt::Display for EntryResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Needs { registers, shared_bytes, barriers, spilled_bytes } = self;
+        let EntryResources { registers, shared_bytes, barriers, spilled_bytes } = self;
         write!(f, "{registers} registers, {shared_bytes} shared, {barriers} barriers")?;
         if *spilled_bytes > 0 {
             write!(f, ", {spilled_bytes} spilled")?;
@@ -72,15 +72,15 @@ impl fmt::Display for Needs {
     }
 }
 
-impl Needs {
-    fn parse(text: &str) -> Option<Needs> {
+impl EntryResources {
+    fn parse(text: &str) -> Option<EntryResources> {
         let mut numbers = text.split(", ").map(|part| part.split(' ').next()?.parse().ok());
         let mut next = || numbers.next().flatten();
         let (registers, shared_bytes, barriers) = (next()?, next()?, next()?);
-        Some(Needs { registers, shared_bytes, barriers, spilled_bytes: next().unwrap_or(0) })
+        Some(EntryResources { registers, shared_bytes, barriers, spilled_bytes: next().unwrap_or(0) })
     }
 
-    fn exceeds(self, limit: Needs) -> bool {
+    fn exceeds(self, limit: EntryResources) -> bool {
         self.registers > limit.registers
             || self.shared_bytes > limit.shared_bytes
             || self.barriers > limit.barriers
@@ -88,10 +88,10 @@ impl Needs {
     }
 }
 
-/// `kernel_variant_body sm_80`, and what it takes.
-type Table = BTreeMap<String, Needs>;
+/// By `kernel_variant_specialization sm_80`.
+type Table = BTreeMap<String, EntryResources>;
 
-/// The assembler, or `None` where the tests were told to do without.
+/// The assembler, or `None` where the tests are set to run without one.
 fn assembler() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/ptxas/ptxas");
     let found = crate::backend::ptxas::find().or_else(|| own.is_file().then_some(own));
@@ -103,12 +103,12 @@ fn assembler() -> Option<PathBuf> {
     Some(found.expect("no ptxas found: `scripts/ptxas` fetches one; FUSE_PTXAS=none leaves this test out"))
 }
 
-/// Past the test harness, which keeps the output of tests that pass to itself.
+/// Prints past the test harness, which captures the output of passing tests.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The kernels of a source file and of its modules marked `#[fuse_module]`, as the macros get them.
+/// The kernels of a source file and of its `#[fuse_module]` modules, as the macros get them.
 fn kernels(source: &str) -> Vec<Kernel> {
     let file = syn::parse_file(source).expect("a source file");
     let mut errors = Errors::new();
@@ -116,7 +116,7 @@ fn kernels(source: &str) -> Vec<Kernel> {
     for item in file.items {
         match item {
             syn::Item::Fn(mut function) => {
-                if let Some(attribute) = taken(&mut function.attrs, "fuse_kernel") {
+                if let Some(attribute) = take_attribute(&mut function.attrs, "fuse_kernel") {
                     let arguments = match attribute.meta {
                         syn::Meta::List(list) => list.tokens,
                         _ => Default::default(),
@@ -125,7 +125,7 @@ fn kernels(source: &str) -> Vec<Kernel> {
                 }
             }
             syn::Item::Mod(mut module) => {
-                let mark = taken(&mut module.attrs, "fuse_module");
+                let mark = take_attribute(&mut module.attrs, "fuse_module");
                 let parse =
                     |_| syntax::parse_module(Default::default(), module.to_token_stream(), &mut errors);
                 if let Some(module) = mark.and_then(parse) {
@@ -139,8 +139,8 @@ fn kernels(source: &str) -> Vec<Kernel> {
     kernels
 }
 
-/// The attribute of this name, which is the macro's own and not part of what it gets.
-fn taken(attributes: &mut Vec<syn::Attribute>, name: &str) -> Option<syn::Attribute> {
+/// Removes the attribute of this name, which is not part of a macro's input.
+fn take_attribute(attributes: &mut Vec<syn::Attribute>, name: &str) -> Option<syn::Attribute> {
     let position = attributes.iter().position(|attribute| attribute.path().is_ident(name))?;
     Some(attributes.remove(position))
 }
@@ -156,9 +156,9 @@ fn of_module(module: syntax::FuseModule, errors: &mut Errors) -> Vec<Kernel> {
     kernels
 }
 
-/// Lowers and assembles every variant of the kernels in `source`; gives what each entry takes, and those that spill more
-/// than is parked.
-fn assemble(source: &str, options: &BuildOptions, parked: u32) -> (Table, Vec<String>) {
+/// Lowers and assembles every variant of the kernels in `source`; returns each entry's resources, and those that spill more
+/// than is allowed.
+fn assemble(source: &str, options: &BuildOptions, allowed_spill: u32) -> (Table, Vec<String>) {
     let (mut table, mut spills) = (Table::new(), vec![]);
     for kernel in kernels(source) {
         let mut errors = Errors::new();
@@ -168,20 +168,20 @@ fn assemble(source: &str, options: &BuildOptions, parked: u32) -> (Table, Vec<St
         for (variant, lowered) in variants.iter().zip(&lowered) {
             let entries =
                 lowered.specializations.iter().map(|body| entry_name(&kernel, variant, body)).collect();
-            spills.extend(record(entries, lowered, &mut table, parked));
+            spills.extend(record(entries, lowered, &mut table, allowed_spill));
         }
     }
     (table, spills)
 }
 
-/// Whether a module waits for the kernel before its own before it touches memory, and says of no memory that it does not
-/// change; `None` where it does not wait at all.
+/// Whether a module waits for the previous kernel before it accesses memory, and has no `ld.global.nc`; `None` where it
+/// does not wait at all.
 fn waits_first(ptx: &str) -> Option<bool> {
     let lines = || ptx.lines().map(str::trim_start);
     let wait = lines().position(|line| line.starts_with("griddepcontrol.wait"))?;
     // Declarations and parameters begin with a dot.
-    let touches = |line: &str| line.contains(".global") && !line.starts_with('.');
-    Some(!lines().take(wait).any(touches) && !lines().any(|line| line.contains(".nc.")))
+    let accesses_memory = |line: &str| line.contains(".global") && !line.starts_with('.');
+    Some(!lines().take(wait).any(accesses_memory) && !lines().any(|line| line.contains(".nc.")))
 }
 
 fn text(ptx: &Deflated) -> String {
@@ -190,10 +190,15 @@ fn text(ptx: &Deflated) -> String {
     String::from_utf8(bytes).expect("PTX is text")
 }
 
-/// Takes note of what the entries need; gives a line for each that spills and may not: anything in a tensor body that copies its
-/// results out, more than `parked` bytes in an aligned one, for the latest architecture. What others spill, ptxas having chosen to or a
-/// row that is not aligned being long, is in the ratchet.
-fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, parked: u32) -> Vec<String> {
+/// Records the entries' resources; returns a line for each that spills and may not: anything in a tensor specialization with
+/// TMA stores, more than `allowed_spill` bytes in an aligned one, for the latest architecture. Spills of
+/// others, by ptxas's choice or for a long misaligned row, are in the ratchet.
+fn record(
+    entries: Vec<String>,
+    lowered: &LoweredVariant,
+    table: &mut Table,
+    allowed_spill: u32,
+) -> Vec<String> {
     let mut spills = vec![];
     for module in &lowered.code.modules {
         let arch = if module.exact { "sm_90a" } else { "sm_80" };
@@ -203,8 +208,8 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
             (&entries[module.specialization], &lowered.specializations[module.specialization]);
         assert_eq!(found, version(module.capability, &ptx), "{entry} for {arch}");
         assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {arch}");
-        let follows = body.plan.uses_pdl() && module.capability >= pdl::CAPABILITY;
-        assert_eq!(waits_first(&ptx), follows.then_some(true), "{entry} for {arch}");
+        let uses_pdl = body.plan.uses_pdl() && module.capability >= pdl::CAPABILITY;
+        assert_eq!(waits_first(&ptx), uses_pdl.then_some(true), "{entry} for {arch}");
         let others = entries.iter().filter(|other| *other != entry);
         assert!(
             others.into_iter().all(|other| !ptx.contains(&format!(".entry {other}("))),
@@ -220,9 +225,9 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
             let spilled_bytes =
                 resources.spill_store_bytes.max(resources.spill_load_bytes).max(resources.stack_bytes);
             let most = match body.name {
-                // Those whose threads store results, and those for other orders, are in the ratchet.
+                // Those without TMA stores, and those for other orders, are in the ratchet.
                 name if name.starts_with("tensor") && !name.ends_with("odd") => 0,
-                "aligned" => parked,
+                "aligned" => allowed_spill,
                 _ => u32::MAX,
             };
             if spilled_bytes > most && module.exact {
@@ -239,7 +244,7 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
             assert!(cap.is_none_or(|cap| resources.registers <= cap), "{entry} for {arch}: {resources:?}");
             let of_block = resources.registers.next_multiple_of(8) * body.plan.threads();
             assert!(of_block <= 64 * 1024, "{entry} for {arch}: a multiprocessor has no room for a block");
-            let needs = Needs {
+            let needs = EntryResources {
                 registers: resources.registers,
                 shared_bytes: body.plan.shared_bytes(),
                 barriers: own.map_or(0, |text| {
@@ -253,15 +258,15 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
     spills
 }
 
-/// The ratchet: what `registers.txt` allows.
+/// The ratchet: the limits in `registers.txt`.
 fn allowed(path: &Path) -> Table {
     let text = fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(": "));
-    lines.filter_map(|(name, needs)| Some((name.to_string(), Needs::parse(needs)?))).collect()
+    lines.filter_map(|(name, needs)| Some((name.to_string(), EntryResources::parse(needs)?))).collect()
 }
 
-/// Holds `found` against the ratchet. Numbers that fell are written down with `UPDATE_EXPECT=1`; one that rose fails
-/// until somebody takes its line out of the file, to accept it.
+/// Compares `found` with the ratchet. `UPDATE_EXPECT=1` records numbers that fell; one that rose fails until its line is
+/// removed from the file, to accept it.
 fn ratchet(found: &Table, path: &Path) {
     let allowed = allowed(path);
     let risen: Vec<String> = found
@@ -279,15 +284,18 @@ fn ratchet(found: &Table, path: &Path) {
         fs::write(path, lines).expect("the ratchet is written");
         return;
     }
-    let differs = |(name, needs): &(&String, &Needs)| allowed.get(*name) != Some(needs);
-    let fallen: Vec<String> =
+    let differs = |(name, needs): &(&String, &EntryResources)| allowed.get(*name) != Some(needs);
+    let lowered: Vec<String> =
         found.iter().filter(differs).map(|(name, needs)| format!("{name}: {needs}\n")).collect();
     let gone: Vec<&String> = allowed.keys().filter(|name| !found.contains_key(*name)).collect();
-    panic!("UPDATE_EXPECT=1 writes down what fell or is new:\n{}and what is gone: {gone:?}", fallen.concat());
+    panic!(
+        "UPDATE_EXPECT=1 writes down what fell or is new:\n{}and what is gone: {gone:?}",
+        lowered.concat()
+    );
 }
 
 #[test]
-fn every_kernel_assembles_and_takes_no_more_than_it_did() {
+fn every_kernel_assembles_within_its_recorded_resources() {
     let Some(ptxas) = assembler() else { return };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let _alone = lowering_alone();
@@ -297,11 +305,11 @@ fn every_kernel_assembles_and_takes_no_more_than_it_did() {
     let library = fs::read_dir(root.join("../examples/src"))
         .expect("the library of kernels")
         .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("a source file"));
-    let sources = library.map(|source| (source, &latest, PARKED));
+    let sources = library.map(|source| (source, &latest, ALLOWED_SPILL));
     let (mut table, mut spills) = (Table::new(), vec![]);
-    let corpus = (include_str!("corpus.txt").to_string(), &each, PARKED_IN_CORPUS);
-    for (source, options, parked) in sources.chain([corpus]) {
-        let (needs, spilling) = assemble(&source, options, parked);
+    let corpus = (include_str!("corpus.txt").to_string(), &each, ALLOWED_SPILL_IN_CORPUS);
+    for (source, options, allowed_spill) in sources.chain([corpus]) {
+        let (needs, spilling) = assemble(&source, options, allowed_spill);
         table.extend(needs);
         spills.extend(spilling);
     }

@@ -1,4 +1,4 @@
-//! Atomic operations: their PTX, who executes them, and what they do on the processor.
+//! Atomic operations: their PTX, which threads execute them, and their results on the CPU.
 
 use expect_test::{Expect, expect};
 
@@ -12,19 +12,19 @@ use crate::driver::specialize::{KernelRequests, specializations};
 use crate::ir;
 use crate::mlir::Session;
 
-/// The atomic instructions of the general body, and the steps that tell the old values to other threads.
+/// The atomic instructions of the general specialization, and the broadcast of the old values to other threads.
 fn check_ptx(source: &str, arch: Arch, expected: Expect) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let specializations =
-        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let general = specializations.last().expect("a body");
+    let specializations = specializations(&func, KernelRequests { programs: Some(1), ..requests })
+        .expect("specializations that fit");
+    let general = specializations.last().expect("a specialization");
     let named = [("entry".into(), general)];
     let archs = [Arch::SM_80, Arch::SM_90A];
     let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
     let (_, ptx) = texts.iter().find(|(other, _)| *other == arch).expect("the architecture");
-    let kept = ["atom.", "red.", "shfl.", "bar.", "st.shared", "ld.shared"];
-    let lines = ptx.lines().map(str::trim).filter(|line| kept.iter().any(|part| line.contains(part)));
+    let shown = ["atom.", "red.", "shfl.", "bar.", "st.shared", "ld.shared"];
+    let lines = ptx.lines().map(str::trim).filter(|line| shown.iter().any(|word| line.contains(word)));
     expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
 }
 
@@ -58,7 +58,7 @@ fn order_scope_and_results() {
     );
 }
 
-/// A tile of 4 elements in 128 threads: one thread changes each, and tells its warp, then the other warps.
+/// A tile of 4 elements in 128 threads: one thread changes each, and broadcasts to its warp, then to the other warps.
 #[test]
 fn one_thread_of_those_that_hold_an_element() {
     check_ptx(
@@ -82,8 +82,8 @@ fn one_thread_of_those_that_hold_an_element() {
     );
 }
 
-/// A thread that releases has met those that wrote at a barrier, and others go on behind one where it acquires; what is
-/// relaxed waits for nobody.
+/// A barrier stands before a release, so that it covers the writes of all threads, and behind an acquire; relaxed operations
+/// need none.
 #[test]
 fn order_is_that_of_the_whole_program() {
     check_ptx(
@@ -171,11 +171,11 @@ fn an_atomic_operation_prints_its_order() {
     .assert_eq(&ir::print(&func, &|_| None));
 }
 
-// ---- on the processor
+// ---- on the CPU
 
-/// Each element of a tile gives its place a share, and takes what was there: repeats, masks, what lies outside.
+/// Each element of a tile adds to its index and returns the old value: repeated, masked and out-of-bounds indices.
 #[test]
-fn sums_by_index_on_the_host() {
+fn additions_by_index_on_the_cpu() {
     let index: Vec<i32> = (0..256).map(|i| (i * 37) % 21 - 2).collect();
     let mut wanted = vec![100i64; 16];
     let mut before = vec![0i64; 256];
@@ -185,7 +185,7 @@ fn sums_by_index_on_the_host() {
             wanted[at as usize] += i as i64;
         }
     }
-    for level_free in [true, false] {
+    for relaxed in [true, false] {
         let (mut index, mut found) = (index.clone(), vec![-1i64; 256]);
         let source = format!(
             "#[fuse_kernel(unreported)]
@@ -194,7 +194,7 @@ fn sums_by_index_on_the_host() {
                 let old = tl::atomic_add(out + tl::load(index + i), i as i64, i < 250){};
                 tl::store(before + i, old);
             }}",
-            if level_free { ".sem(\"relaxed\")" } else { "" }
+            if relaxed { ".sem(\"relaxed\")" } else { "" }
         );
         for loaded in super::run::load(&source) {
             let mut out = vec![100i64; 16];
@@ -204,7 +204,7 @@ fn sums_by_index_on_the_host() {
     }
 }
 
-/// What becomes of each pair of a value in memory and a value given.
+/// The results for each pair of a value in memory and an operand.
 fn check_pairs<T: Copy + PartialEq + std::fmt::Debug>(
     (change, dtype): (&str, &str),
     values: &[T],
@@ -233,7 +233,7 @@ fn check_pairs<T: Copy + PartialEq + std::fmt::Debug>(
 }
 
 #[test]
-fn every_change_on_the_host() {
+fn every_change_on_the_cpu() {
     let ints = [0i32, 1, -1, 7, i32::MIN, i32::MAX, 0x5555_5555];
     check_pairs(("atomic_add", "i32"), &ints, i32::wrapping_add);
     check_pairs(("atomic_max", "i32"), &ints, i32::max);
@@ -264,9 +264,9 @@ fn every_change_on_the_host() {
     check_pairs(("atomic_add", "f16"), &halves, sum);
 }
 
-/// NaN makes NaN of what memory holds, and stays there.
+/// NaN replaces every value in memory, and stays there.
 #[test]
-fn not_a_number_wins_on_the_host() {
+fn not_a_number_wins_on_the_cpu() {
     for change in ["atomic_max", "atomic_min"] {
         let mut out = vec![1.0f32, -1.0, 0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 2.0, -2.0];
         let mut x = [f32::NAN, -f32::NAN].repeat(4);
@@ -285,7 +285,7 @@ fn not_a_number_wins_on_the_host() {
 }
 
 #[test]
-fn comparing_and_exchanging_on_the_host() {
+fn comparing_and_exchanging_on_the_cpu() {
     let source = "#[fuse_kernel()]
         fn k(out: &mut [f32], before: &mut [f32], n: i32) {
             let i = tl::arange(0, 8);
@@ -302,18 +302,18 @@ fn comparing_and_exchanging_on_the_host() {
     }
 }
 
-/// Sums of neighbours of the aligned body: at once where the GPU can and nothing asks what they were.
-fn check_neighbours(source: &str, arch: Arch, expected: Expect) {
+/// Additions of contiguous elements in the aligned specialization: vectors where the GPU has them and no old value is used.
+fn check_vectors(source: &str, arch: Arch, expected: Expect) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let specializations =
-        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let specializations = specializations(&func, KernelRequests { programs: Some(1), ..requests })
+        .expect("specializations that fit");
     assert_eq!(specializations[0].name, "aligned");
     let named = [("entry".into(), &specializations[0])];
     let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut StageTexts::default()).expect("PTX");
     let lines = texts[0].1.lines().map(str::trim);
-    let kept = lines.filter(|line| ["atom.", "red.", ".version"].iter().any(|part| line.contains(part)));
-    expected.assert_eq(&kept.map(|line| format!("{line}\n")).collect::<String>());
+    let shown = lines.filter(|line| ["atom.", "red.", ".version"].iter().any(|word| line.contains(word)));
+    expected.assert_eq(&shown.map(|line| format!("{line}\n")).collect::<String>());
 }
 
 const ROWS: &str = "#[fuse_kernel(num_warps = 1)]
@@ -324,8 +324,8 @@ const ROWS: &str = "#[fuse_kernel(num_warps = 1)]
     }";
 
 #[test]
-fn neighbours_are_added_at_once() {
-    check_neighbours(
+fn contiguous_elements_are_added_as_vectors() {
+    check_vectors(
         &ROWS.replace('T', "f32"),
         Arch::SM_90A,
         expect![[r#"
@@ -334,7 +334,7 @@ fn neighbours_are_added_at_once() {
         @%p4 red.relaxed.gpu.global.add.v4.f32 [%rd5], {%r5, %r6, %r7, %r8};
     "#]],
     );
-    check_neighbours(
+    check_vectors(
         &ROWS.replace('T', "bf16"),
         Arch::SM_90A,
         expect![[r#"
@@ -342,7 +342,7 @@ fn neighbours_are_added_at_once() {
         @%p2 red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%rd3], {%r1, %r2, %r3, %r4};
     "#]],
     );
-    check_neighbours(
+    check_vectors(
         &ROWS.replace('T', "f16"),
         Arch::SM_80,
         expect![[r#"
@@ -357,7 +357,7 @@ fn neighbours_are_added_at_once() {
         @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd10], %rs8;
     "#]],
     );
-    check_neighbours(
+    check_vectors(
         &ROWS.replace('T', "i32"),
         Arch::SM_90A,
         expect![[r#"

@@ -1,4 +1,4 @@
-//! What a body makes of accesses whose bounds are not known at launch.
+//! Bounds checks of a specialization's accesses, and the guards and unit strides that remove them.
 
 use expect_test::{Expect, expect};
 
@@ -8,32 +8,33 @@ use crate::gpu::specialization::Specialization;
 use crate::ir::guard::{Guard, WithNames};
 use crate::transform::strength_reduce::strength_reduce;
 
-/// The accesses of the aligned body, each with how it is compared with the slice's length and how wide it is; and its facts.
+/// The accesses of the aligned specialization, each with its bounds check and vector width; and its guards.
 fn check(source: &str, expected: Expect) {
     let mut func = func(source);
     strength_reduce(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
-    let body = &specializations[0];
+    let specializations =
+        specializations(&func, KernelRequests::default()).expect("specializations that fit");
+    let specialization = &specializations[0];
     let mut text = String::new();
-    body.plan.distributed.func.body.walk(&mut |op| {
-        let Some(place) = op.kind.operation().place() else { return };
-        let how = if place.bounded { "compared" } else { "inside" };
+    specialization.plan.distributed.func.body.walk(&mut |op| {
+        let Some(access) = op.kind.operation().place() else { return };
+        let check = if access.bounded { "compared" } else { "inside" };
         text += &format!(
-            "{} {}: {how}, {} at once\n",
+            "{} {}: {check}, {} at once\n",
             op.kind.operation().name(),
-            params[place.param.index()],
-            place.vector
+            params[access.param.index()],
+            access.vector
         );
     });
-    for fact in &body.guards {
-        text += &format!("{}\n", WithNames(fact, &params));
+    for guard in &specialization.guards {
+        text += &format!("{}\n", WithNames(guard, &params));
     }
     expected.assert_eq(&text);
 }
 
 #[test]
-fn a_gathered_row_is_compared_by_vectors() {
+fn a_gathered_row_is_checked_by_vectors() {
     check(
         "#[fuse_kernel]
         fn k(table: &[f32], rows: &[i32], out: &mut [f32], d: i32) {
@@ -58,7 +59,7 @@ fn a_gathered_row_is_compared_by_vectors() {
 }
 
 #[test]
-fn a_convolution_is_not_compared() {
+fn a_convolution_is_not_checked() {
     check(
         "#[fuse_kernel]
         fn k(x: &[bf16], w: &[bf16], out: &mut [bf16], n: i32, d: i32) {
@@ -102,7 +103,7 @@ fn a_convolution_is_not_compared() {
 }
 
 #[test]
-fn rows_of_a_product_wrap_around() {
+fn rows_of_a_matmul_wrap_around() {
     check(
         "#[fuse_kernel]
         fn k(a: &[bf16], b: &[bf16], c: &mut [bf16], m: i32, n: i32, k: i32) {
@@ -145,9 +146,9 @@ fn rows_of_a_product_wrap_around() {
     );
 }
 
-/// The product of Triton's tutorial: pointers that the loop moves on, rows and columns by `%`, programs in groups.
+/// The matmul of Triton's tutorial: pointers that the loop advances, rows and columns by `%`, grouped program order.
 #[test]
-fn a_product_of_pointers_in_groups_is_not_compared() {
+fn a_matmul_by_pointers_in_grouped_order_is_not_checked() {
     check(
         "#[fuse_kernel]
         fn k(a: &[bf16], b: &[bf16], c: &mut [bf16], m: i32, n: i32, k: i32) {
@@ -268,27 +269,28 @@ fn rows_of_a_table_of_pages() {
     );
 }
 
-/// The bodies of a kernel, each with the arguments that it takes for 1 and its widest accesses.
-fn strides(source: &str, expected: Expect) {
+/// The specializations of a kernel, each with the strides that its guards equate to 1 and the vector widths of its accesses.
+fn check_unit_strides(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let mut text = String::new();
-    for body in specializations(&func, KernelRequests::default()).expect("bodies that fit") {
+    for specialization in specializations(&func, KernelRequests::default()).expect("specializations that fit")
+    {
         let mut widths: Vec<String> = vec![];
-        body.plan.distributed.func.body.walk(&mut |op| {
-            let place = op.kind.operation().place();
-            widths.extend(place.map(|place| format!("{} {}", params[place.param.index()], place.vector)));
+        specialization.plan.distributed.func.body.walk(&mut |op| {
+            let access = op.kind.operation().place();
+            widths.extend(access.map(|access| format!("{} {}", params[access.param.index()], access.vector)));
         });
-        let ones = body.guards.iter().filter(|fact| matches!(fact, Guard::Equal { .. }));
-        let ones: Vec<String> = ones.map(|fact| WithNames(fact, &params).to_string()).collect();
-        text += &format!("{}: {}; {}\n", body.name, ones.join(", "), widths.join(", "));
+        let ones = specialization.guards.iter().filter(|guard| matches!(guard, Guard::Equal { .. }));
+        let ones: Vec<String> = ones.map(|guard| WithNames(guard, &params).to_string()).collect();
+        text += &format!("{}: {}; {}\n", specialization.name, ones.join(", "), widths.join(", "));
     }
     expected.assert_eq(&text);
 }
 
 #[test]
-fn a_copy_by_strides_has_a_body_for_each_way_that_rows_lie() {
-    strides(
+fn a_strided_copy_is_specialized_for_each_contiguous_axis() {
+    check_unit_strides(
         "#[fuse_kernel]
         fn k(x: &[f32], out: &mut [f32], m: i32, n: i32, xm: i32, xn: i32, om: i32, on: i32) {
             let rows = (tl::program_id(0) * 64 + tl::arange(0, 64)).col();
@@ -312,8 +314,8 @@ fn a_copy_by_strides_has_a_body_for_each_way_that_rows_lie() {
 }
 
 #[test]
-fn a_product_by_strides_has_a_body_for_each_layout_of_its_factors() {
-    strides(
+fn a_strided_matmul_is_specialized_for_each_layout_of_its_operands() {
+    check_unit_strides(
         "#[fuse_kernel]
         fn k(
             a: &[bf16], b: &[bf16], c: &mut [bf16], m: i32, n: i32, k: i32, am: i32, ak: i32, bk: i32, bn: i32, cm: i32, cn: i32,
@@ -358,10 +360,10 @@ fn a_product_by_strides_has_a_body_for_each_layout_of_its_factors() {
     );
 }
 
-/// Rows of factors begin at multiples of a vector where those of the result do not, and the other way round.
+/// Rows of the operands may be aligned to vectors where those of the result are not, and the reverse.
 #[test]
-fn a_product_has_a_body_for_results_that_begin_anywhere() {
-    strides(
+fn a_matmul_is_specialized_for_misaligned_results() {
+    check_unit_strides(
         "#[fuse_kernel]
         fn k(x: &[f16], w: &[f16], y: &mut [f16], m: i32, n: i32, k: i32) {
             let rows = tl::program_id(0) * 64 + tl::arange(0, 64);
@@ -385,10 +387,10 @@ fn a_product_has_a_body_for_results_that_begin_anywhere() {
     );
 }
 
-/// A number that rows are long is none that a column could lie side by side with.
+/// The extent of a row is not a candidate for a unit stride.
 #[test]
-fn an_extent_is_not_taken_for_one() {
-    strides(
+fn an_extent_is_not_a_unit_stride() {
+    check_unit_strides(
         "#[fuse_kernel]
         fn k(x: &[f32], out: &mut [f32], m: i32, n: i32, stride: i32) {
             let rows = tl::arange(0, 64);
@@ -404,10 +406,10 @@ fn an_extent_is_not_taken_for_one() {
     );
 }
 
-/// The layer norm of Triton's tutorial: three loops over a row, of which a piece is all in most launches.
+/// The layer norm of Triton's tutorial: three loops over a row, which fits one tile in most launches.
 #[test]
-fn a_row_that_a_piece_has_room_for_is_read_once() {
-    strides(
+fn a_row_that_fits_one_tile_is_read_once() {
+    check_unit_strides(
         "#[fuse_kernel(num_warps = 8)]
         fn k(x: &[bf16], w: &[bf16], out: &mut [bf16], stride: i32, n: i32, eps: f32) {
             let (row, columns) = (tl::program_id(0), tl::arange(0, 4096));
@@ -442,9 +444,9 @@ fn a_row_that_a_piece_has_room_for_is_read_once() {
     );
 }
 
-/// Of many programs whose loops read a row again no loop copies ahead, and nothing limits registers but the block.
+/// With many programs whose loops reread a row no loop is software-pipelined, and only the block limits registers.
 #[test]
-fn many_programs_read_rows_again_through_the_cache() {
+fn many_programs_reread_rows_through_the_cache() {
     let source = |warps: u32| {
         format!(
             "#[fuse_kernel(num_warps = {warps})]
@@ -464,16 +466,16 @@ fn many_programs_read_rows_again_through_the_cache() {
             }}"
         )
     };
-    let of = |warps: u32| {
+    let describe_all = |warps: u32| {
         let (func, requests) = first(&source(warps));
-        let describe = |body: Specialization| {
+        let describe = |specialization: Specialization| {
             let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-            let facts = body.guards.iter().map(|fact| WithNames(fact, &names).to_string());
-            let programs: Vec<String> = facts.filter(|fact| fact.contains("num_programs")).collect();
-            format!("{}: {}; {:?}\n", body.name, programs.join(", "), body.plan.limit)
+            let guards = specialization.guards.iter().map(|guard| WithNames(guard, &names).to_string());
+            let programs: Vec<String> = guards.filter(|guard| guard.contains("num_programs")).collect();
+            format!("{}: {}; {:?}\n", specialization.name, programs.join(", "), specialization.plan.limit)
         };
         specializations(&func, requests)
-            .expect("bodies that fit")
+            .expect("specializations that fit")
             .into_iter()
             .map(describe)
             .collect::<String>()
@@ -486,7 +488,7 @@ fn many_programs_read_rows_again_through_the_cache() {
         unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         general: ; None
     "#]]
-    .assert_eq(&of(4));
+    .assert_eq(&describe_all(4));
     expect![[r#"
         single_turn: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         single_turn_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
@@ -495,12 +497,12 @@ fn many_programs_read_rows_again_through_the_cache() {
         unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         general: ; None
     "#]]
-    .assert_eq(&of(16));
+    .assert_eq(&describe_all(16));
 }
 
-/// Sums of rows are few beside the rows: that their number is odd takes no vector from these.
+/// Sums of rows are few compared with the rows: that their count is odd does not narrow the rows' vectors.
 #[test]
-fn a_small_access_asks_for_nothing() {
+fn a_small_access_requires_no_alignment() {
     check(
         "#[fuse_kernel]
         fn k(x: &[bf16], out: &mut [bf16], sums: &mut [f32], n: i32) {
@@ -528,7 +530,7 @@ fn a_small_access_asks_for_nothing() {
 /// A slice that is read in two ways has one stride of 1, not one for each way.
 #[test]
 fn a_slice_has_one_stride_of_one() {
-    strides(
+    check_unit_strides(
         "#[fuse_kernel(num_warps = 2)]
         fn k(x: &[f16], rows: &[i32], out: &mut [f16], sm: i32, sn: i32, m: i32, n: i32) {
             let (r, c) = (tl::program_id(0) * 32 + tl::arange(0, 32), tl::arange(0, 64));

@@ -1,5 +1,5 @@
-//! What was lowered once is not lowered again until something changes that the result depends on; and what a build
-//! writes on request. An assembler that keeps count stands in for NVIDIA's.
+//! The artifact cache: a kernel is lowered again only when an input of the result changes; and dumps. A counting assembler
+//! replaces NVIDIA's.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ fn fill<const N: usize>(out: &mut [f32]) {
     tl::store(out + tl::arange(0, N), tl::zeros::<f32>([N]));
 }";
 
-/// An assembler that writes a line to `count` each time it is asked.
+/// An assembler that writes a line to `count` for each call.
 fn counting(site: &Site, name: &str) -> PathBuf {
     let path = site.path(name);
     let count = site.path("count");
@@ -45,33 +45,33 @@ fn lowers(source: &str, change: impl FnOnce(&Site, &mut BuildOptions)) -> bool {
     let mut options = options(&site);
     assert_eq!(site.compile(KERNEL, &options), "");
     let before = lowered(&site);
-    assert_eq!(before, 2, "once for each body");
+    assert_eq!(before, 2, "once for each specialization");
     change(&site, &mut options);
     assert_eq!(site.compile(source, &options), "");
     lowered(&site) > before
 }
 
 #[test]
-fn programs_carry_code_deflated_unless_told() {
+fn embedded_code_is_deflated_unless_disabled() {
     let _alone = lowering_alone();
     let site = Site::new();
     let expansion = |deflate| site.expand(KERNEL, &BuildOptions { deflate, ..options(&site) });
     let [deflated, plain] = [true, false].map(expansion);
-    let holds = |text: &str, what: &str| text.matches(what).count();
-    assert_eq!([&deflated, &plain].map(|text| holds(text, "Packed :: Deflated")), [4, 0]);
-    assert_eq!([&deflated, &plain].map(|text| holds(text, "Packed :: Plain")), [0, 4]);
-    assert_eq!([&deflated, &plain].map(|text| holds(text, ".visible .entry fill")), [0, 2]);
+    let count = |text: &str, pattern: &str| text.matches(pattern).count();
+    assert_eq!([&deflated, &plain].map(|text| count(text, "Packed :: Deflated")), [4, 0]);
+    assert_eq!([&deflated, &plain].map(|text| count(text, "Packed :: Plain")), [0, 4]);
+    assert_eq!([&deflated, &plain].map(|text| count(text, ".visible .entry fill")), [0, 2]);
 }
 
 #[test]
 fn the_same_again_is_taken_from_the_cache() {
     assert!(!lowers(KERNEL, |_, _| {}));
-    // Nor does it matter where the kernel stands, or how it is laid out.
+    // The kernel's position and formatting do not matter.
     assert!(!lowers(&KERNEL.replace("\n", "\n\n"), |_, _| {}));
 }
 
 #[test]
-fn what_changes_the_code_is_lowered_again() {
+fn a_changed_input_is_lowered_again() {
     assert!(lowers(
         &KERNEL.replace("zeros", "ones").replace("ones::<f32>([N])", "full([N], 1.0f32)"),
         |_, _| {}
@@ -89,7 +89,7 @@ fn what_changes_the_code_is_lowered_again() {
 #[test]
 fn another_assembler_assembles_again() {
     assert!(lowers(KERNEL, |site, options| options.ptxas = Some(counting(site, "ptxas-2"))));
-    // One that took its place under the same name.
+    // Another one under the same path.
     assert!(lowers(KERNEL, |_, options| {
         let path = options.ptxas.as_ref().expect("an assembler");
         let text = fs::read_to_string(path).expect("a script");
@@ -128,9 +128,9 @@ fn a_damaged_entry_is_lowered_again() {
     survives(|bytes| bytes.reverse());
 }
 
-/// Variants with one body keep their own entries.
+/// Variants with the same body have their own entries.
 #[test]
-fn variants_with_one_body_have_their_own_entries() {
+fn variants_with_the_same_body_have_their_own_entries() {
     let _alone = lowering_alone();
     let site = Site::new();
     let source = "#[fuse_kernel(FLAG = [false, true])]
@@ -138,10 +138,10 @@ fn variants_with_one_body_have_their_own_entries() {
     let options = options(&site);
     let first = site.expand(source, &options);
     assert_eq!(first, site.expand(source, &options));
-    assert_eq!(lowered(&site), 4, "once for each body of each variant");
+    assert_eq!(lowered(&site), 4, "once for each specialization of each variant");
 }
 
-/// Two builds of one crate at once: both are right, and what they leave is whole.
+/// Concurrent builds of one crate: all are right, and leave a valid cache.
 #[test]
 fn two_processes_at_once() {
     let _alone = lowering_alone();
@@ -158,9 +158,9 @@ fn two_processes_at_once() {
     assert_eq!(lowered(&site), before);
 }
 
-/// A cache keeps what it is given under its key, and gives nothing for another.
+/// A cache returns an entry for its own key alone.
 #[test]
-fn keys_tell_parts_apart() {
+fn keys_distinguish_parts() {
     let site = Site::new();
     let cache = ArtifactCache::at(Some(site.path("cache")));
     cache.put(CacheKey::of(&["a", "bc"]), &7u32);
@@ -170,9 +170,9 @@ fn keys_tell_parts_apart() {
     assert_eq!(ArtifactCache::at(None).get::<u32>(CacheKey::of(&["a", "bc"])), None);
 }
 
-/// What nobody used for longest goes first, down to three quarters of the room.
+/// Trimming evicts the least recently used entries, down to three quarters of the limit.
 #[test]
-fn what_is_used_stays() {
+fn trimming_evicts_least_recently_used() {
     let site = Site::new();
     let directory = site.path("cache");
     let cache = ArtifactCache::at(Some(directory.clone()));
@@ -188,10 +188,10 @@ fn what_is_used_stays() {
     let bytes = fs::metadata(directory.join(key(0).hex())).expect("an entry").len();
     assert_eq!(cache.get(key(1)), Some(value.clone()), "used again");
     cache.trim(8 * bytes);
-    assert_eq!(site.files("cache").len(), 8, "all have room");
+    assert_eq!(site.files("cache").len(), 8, "all fit");
     cache.trim(8 * bytes - 1);
-    let kept: Vec<usize> = (0..8).filter(|&i| directory.join(key(i).hex()).exists()).collect();
-    assert_eq!(kept, [1, 4, 5, 6, 7]);
+    let remaining: Vec<usize> = (0..8).filter(|&i| directory.join(key(i).hex()).exists()).collect();
+    assert_eq!(remaining, [1, 4, 5, 6, 7]);
 }
 
 // ---- dumps
@@ -212,15 +212,15 @@ fn check_dump(list: &str, expected: Expect) {
         .iter()
         .map(|name| {
             let text = fs::read_to_string(site.path("dump").join(name)).expect("a text");
-            let telling = text.lines().find(|line| line.contains("fill") || line.contains("FUSE_HOST"));
-            format!("{name}: {}\n", telling.unwrap_or_default().trim())
+            let line = text.lines().find(|line| line.contains("fill") || line.contains("FUSE_HOST"));
+            format!("{name}: {}\n", line.unwrap_or_default().trim())
         })
         .collect();
     expected.assert_eq(&lines);
 }
 
 #[test]
-fn a_dump_has_the_stages_it_was_asked_for() {
+fn a_dump_has_the_requested_stages() {
     check_dump(
         "tile, ptx",
         expect![[r#"

@@ -1,5 +1,4 @@
-//! Conversions between layouts: which way is taken, and that whatever way it is, a tile that holds its own coordinates
-//! still does afterwards.
+//! Layout conversions: which method is chosen, and that each method maps a tile of its own coordinates to itself.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -10,7 +9,7 @@ use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
 use crate::ir::Shape;
 use crate::support::dtype::DType;
 
-/// Layouts of a shape as the compiler comes by them: dealt out, reordered, left by a reduction, under another shape.
+/// Layouts of a shape as the compiler derives them: blocked, permuted, of a reduction's result, reshaped.
 fn derived(shape: Shape) -> BoxedStrategy<Layout> {
     let rank = shape.rank();
     let reordered = (Just(shape.clone()), Just((0..rank).collect::<Vec<usize>>()).prop_shuffle());
@@ -24,18 +23,18 @@ fn derived(shape: Shape) -> BoxedStrategy<Layout> {
     });
     let plain = blocked(shape.clone());
     let flat = Shape::new(vec![shape.elements() as u32]);
-    // Not where an odd count is in the way.
+    // Not where an odd count prevents a reshape.
     if Layout::blocked(&flat, &[0], &[0], 1, 1).reshape(&shape).is_some() {
         let target = shape.clone();
         let reshaped =
             blocked(flat).prop_map(move |layout| layout.reshape(&target).expect("the same odd counts"));
-        return prop_oneof![plain, permuted, reshaped, folded(shape)].boxed();
+        return prop_oneof![plain, permuted, reshaped, reduced(shape)].boxed();
     }
-    prop_oneof![plain, permuted, folded(shape)].boxed()
+    prop_oneof![plain, permuted, reduced(shape)].boxed()
 }
 
-/// What a reduction along one axis leaves.
-fn folded(shape: Shape) -> impl Strategy<Value = Layout> {
+/// The layouts of a reduction's result along one axis.
+fn reduced(shape: Shape) -> impl Strategy<Value = Layout> {
     let axes = 0..=shape.rank();
     (Just(shape), axes, 0u32..4)
         .prop_flat_map(|(shape, axis, k)| (blocked(shape.with(axis, 1 << k)), Just(axis)))
@@ -49,24 +48,23 @@ fn pair() -> impl Strategy<Value = (Layout, Layout)> {
         .prop_filter("as many warps", |(from, to)| from.num_warps() == to.num_warps())
 }
 
-/// A tile of its own coordinates, place by place.
+/// A tile of its own coordinates, register by register.
 fn coordinates(layout: &Layout) -> Vec<Coord> {
-    places(layout).map(|(register, lane, warp)| layout.coord(register, lane, warp)).collect()
+    registers(layout).map(|(register, lane, warp)| layout.coord(register, lane, warp)).collect()
 }
 
-fn places(layout: &Layout) -> impl Iterator<Item = (usize, u32, u32)> {
-    let (registers, warps) = (layout.register_count(), layout.num_warps());
-    (0..warps)
-        .flat_map(move |warp| (0..32).flat_map(move |lane| (0..registers).map(move |r| (r, lane, warp))))
+fn registers(layout: &Layout) -> impl Iterator<Item = (usize, u32, u32)> {
+    let (count, warps) = (layout.register_count(), layout.num_warps());
+    (0..warps).flat_map(move |warp| (0..32).flat_map(move |lane| (0..count).map(move |r| (r, lane, warp))))
 }
 
-/// The coordinates after the conversion, as the instructions it becomes move them.
+/// The coordinates after the conversion, as its instructions move them.
 fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
     match conversion(from, to) {
         Conversion::Registers(sources) => {
-            places(to).map(|(register, lane, warp)| from.coord(sources[register], lane, warp)).collect()
+            registers(to).map(|(register, lane, warp)| from.coord(sources[register], lane, warp)).collect()
         }
-        Conversion::Shuffle(shuffle) => places(to)
+        Conversion::Shuffle(shuffle) => registers(to)
             .map(|(register, lane, warp)| {
                 let (mut source, mut source_lane) = shuffle.constant[register];
                 for (bit, &(flip, lanes)) in shuffle.lane_bits.iter().enumerate() {
@@ -75,33 +73,32 @@ fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
                         source_lane ^= lanes;
                     }
                 }
-                // Code is made for these sources alone.
+                // Code is emitted for these sources alone.
                 assert!(shuffle.sources(register).contains(&source));
                 from.coord(source, source_lane, warp)
             })
             .collect(),
         Conversion::Shared => {
-            let staging = SmemTile::between(from, to, dtype);
-            let mut memory = vec![None; staging.elements as usize];
-            for (at, coord) in accesses(from, dtype, &staging) {
-                assert!(memory[at].is_none_or(|other| other == coord), "two elements in one place");
+            let tile = SmemTile::between(from, to, dtype);
+            let mut memory = vec![None; tile.elements as usize];
+            for (at, coord) in accesses(from, dtype, &tile) {
+                assert!(memory[at].is_none_or(|other| other == coord), "two elements at one address");
                 memory[at] = Some(coord);
             }
-            accesses(to, dtype, &staging)
+            accesses(to, dtype, &tile)
                 .into_iter()
-                .map(|(at, _)| memory[at].expect("a place that was written"))
+                .map(|(at, _)| memory[at].expect("an address that was written"))
                 .collect()
         }
     }
 }
 
-/// Where in shared memory each place of a layout is written to or read from, vectors as one access, and the element that
-/// belongs there.
-fn accesses(layout: &Layout, dtype: DType, staging: &SmemTile) -> Vec<(usize, Coord)> {
+/// The offset in shared memory of each register of a layout, vectors as one access, and its element.
+fn accesses(layout: &Layout, dtype: DType, tile: &SmemTile) -> Vec<(usize, Coord)> {
     let run = vector(layout, dtype);
-    places(layout)
+    registers(layout)
         .map(|(register, lane, warp)| {
-            let first = staging.offset_of(layout.coord(register / run * run, lane, warp));
+            let first = tile.offset_of(layout.coord(register / run * run, lane, warp));
             let bytes = run as u32 * dtype.bytes();
             assert_eq!(first * dtype.bytes() % bytes, 0, "an access of {bytes} bytes is aligned");
             (first as usize + register % run, layout.coord(register, lane, warp))
@@ -121,15 +118,15 @@ proptest! {
     }
 }
 
-/// A layout by how it deals out: the order of axes, fastest first, and elements to a thread.
-fn dealt(shape: &[u32], order: &[usize], vector: u32) -> Layout {
+/// A blocked layout: the order of axes, fastest first, and elements of a thread's vector.
+fn blocked_in(shape: &[u32], order: &[usize], vector: u32) -> Layout {
     let reversed: Vec<usize> = order.iter().rev().copied().collect();
     Layout::blocked(&Shape::new(shape.to_vec()), order, &reversed, vector, 4)
 }
 
-/// The way from one layout to another, and how much moves.
-fn check_plan(from: &Layout, to: &Layout, expected: Expect) {
-    let way = match conversion(from, to) {
+/// The method of a conversion, and how much it moves.
+fn check_method(from: &Layout, to: &Layout, expected: Expect) {
+    let method = match conversion(from, to) {
         Conversion::Registers(sources) if sources.iter().enumerate().all(|(i, &source)| i == source) => {
             "nothing".into()
         }
@@ -142,13 +139,13 @@ fn check_plan(from: &Layout, to: &Layout, expected: Expect) {
             format!("shared, {} bytes of f32", SmemTile::padded(from.shape(), DType::F32).elements * 4)
         }
     };
-    expected.assert_eq(&format!("{from}\n{to}\n{way}\n"));
+    expected.assert_eq(&format!("{from}\n{to}\n{method}\n"));
 }
 
 #[test]
-fn conversions_take_the_cheapest_way() {
-    let rows = dealt(&[32, 128], &[1, 0], 4);
-    check_plan(
+fn conversions_use_the_cheapest_method() {
+    let rows = blocked_in(&[32, 128], &[1, 0], 4);
+    check_method(
         &rows,
         &rows,
         expect![[r#"
@@ -158,9 +155,9 @@ fn conversions_take_the_cheapest_way() {
     "#]],
     );
     // A vector more or less: lanes exchange.
-    check_plan(
+    check_method(
         &rows,
-        &dealt(&[32, 128], &[1, 0], 2),
+        &blocked_in(&[32, 128], &[1, 0], 2),
         expect![[r#"
         reg(1@1 2@1 4@0 8@0 16@0) lane(4@1 8@1 16@1 32@1 64@1) warp(1@0 2@0)
         reg(1@1 64@1 4@0 8@0 16@0) lane(2@1 4@1 8@1 16@1 32@1) warp(1@0 2@0)
@@ -168,9 +165,9 @@ fn conversions_take_the_cheapest_way() {
     "#]],
     );
     // Columns instead of rows: warps exchange.
-    check_plan(
+    check_method(
         &rows,
-        &dealt(&[32, 128], &[0, 1], 4),
+        &blocked_in(&[32, 128], &[0, 1], 4),
         expect![[r#"
         reg(1@1 2@1 4@0 8@0 16@0) lane(4@1 8@1 16@1 32@1 64@1) warp(1@0 2@0)
         reg(1@0 2@0 16@1 32@1 64@1) lane(4@0 8@0 16@0 1@1 2@1) warp(4@1 8@1)
@@ -178,9 +175,9 @@ fn conversions_take_the_cheapest_way() {
     "#]],
     );
     // Reordered axes: the lanes that hold rows hold columns.
-    let blocks = dealt(&[12, 96], &[1, 0], 4);
-    check_plan(
-        &dealt(&[96, 12], &[0, 1], 4).permute(&[1, 0]),
+    let blocks = blocked_in(&[12, 96], &[1, 0], 4);
+    check_method(
+        &blocked_in(&[96, 12], &[0, 1], 4).permute(&[1, 0]),
         &blocks,
         expect![[r#"
         reg(1@1 2@1) lane(4@1 8@1 16@1 1@0 2@0) warp(- -) x9
@@ -188,19 +185,19 @@ fn conversions_take_the_cheapest_way() {
         nothing
     "#]],
     );
-    // What a reduction leaves is held by many.
-    let column = dealt(&[32, 16], &[1, 0], 1).without(&[1]);
-    check_plan(
+    // A reduction's result is replicated over threads.
+    let column = blocked_in(&[32, 16], &[1, 0], 1).without(&[1]);
+    check_method(
         &column,
-        &dealt(&[32], &[0], 1),
+        &blocked_in(&[32], &[0], 1),
         expect![[r#"
         reg(8 16) lane(- - - - 1) warp(2 4)
         reg() lane(1 2 4 8 16) warp(- -)
         shared, 128 bytes of f32
     "#]],
     );
-    check_plan(
-        &dealt(&[32], &[0], 1),
+    check_method(
+        &blocked_in(&[32], &[0], 1),
         &column,
         expect![[r#"
         reg() lane(1 2 4 8 16) warp(- -)
@@ -210,8 +207,8 @@ fn conversions_take_the_cheapest_way() {
     );
 }
 
-/// Rows that a warp writes at once are a power of two apart: with padding alone they would share banks. Of `f32` two rows do, because what
-/// is read at once begins at multiples of 16 bytes.
+/// Rows that a warp writes at once are a power of two apart: with padding of each row they would share banks. Two rows of
+/// `f32` still do, because vectors that are read at once begin at multiples of 16 bytes.
 #[test]
 fn a_transposition_is_written_and_read_with_few_conflicts() {
     for (dtype, extent) in [(DType::BF16, 64), (DType::F32, 64), (DType::F32, 32), (DType::I8, 128)] {
@@ -219,15 +216,15 @@ fn a_transposition_is_written_and_read_with_few_conflicts() {
         let vector = 16 / dtype.bytes();
         let rows = Layout::of_vectors(&shape, 1, vector, 4);
         let columns = rows.permute(&[1, 0]);
-        let staging = SmemTile::between(&columns, &rows, dtype);
+        let tile = SmemTile::between(&columns, &rows, dtype);
         let (written, read) =
-            (staging.wavefronts(&columns, dtype, 1), staging.wavefronts(&rows, dtype, vector as usize));
+            (tile.wavefronts(&columns, dtype, 1), tile.wavefronts(&rows, dtype, vector as usize));
         let registers = rows.register_count() as u32;
         // Each instruction that writes moves 32 elements, and one that reads 32 vectors, 128 bytes at a time.
         assert!(written <= registers * dtype.bytes().div_ceil(2), "{dtype} of {extent}: {written}");
         assert_eq!(read, registers / vector * 4, "{dtype} of {extent}");
         let padded = SmemTile::padded(&shape, dtype);
         assert!(4 * written <= padded.wavefronts(&columns, dtype, 1), "{dtype} of {extent}: {written}");
-        assert!(staging.elements < extent * (extent + 2 * vector), "{dtype} of {extent}");
+        assert!(tile.elements < extent * (extent + 2 * vector), "{dtype} of {extent}");
     }
 }

@@ -1,4 +1,4 @@
-//! What debug builds alone do, and what the launcher checks of a promise.
+//! Operations of debug builds, and the launcher's checks of assumptions.
 
 use expect_test::{Expect, expect};
 
@@ -77,7 +77,7 @@ fn a_release_build_has_nothing_of_them() {
         .collect();
     let [released, without] = [released, func(&without)].map(|func| ir::print(&func, &|_| None));
     assert!(without.contains("store"));
-    // What is left of the loop is that nothing is in it.
+    // The loop becomes empty.
     assert_eq!(released, without);
 }
 
@@ -92,14 +92,14 @@ fn source_text_keeps_single_spaces() {
     assert_eq!(text(""), "");
 }
 
-/// The lines of the general body's PTX that hold any of these words; NVIDIA's assembler takes all of it.
+/// The lines of the general specialization's PTX that contain any of these words; NVIDIA's assembler accepts all of it.
 fn check_ptx(source: &str, words: &[&str], expected: Expect) {
     let _beside = lowering_beside();
     let (mut func, requests) = first(source);
     func.reports = true;
-    let specializations =
-        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let general = specializations.last().expect("a general body");
+    let specializations = specializations(&func, KernelRequests { programs: Some(1), ..requests })
+        .expect("specializations that fit");
+    let general = specializations.last().expect("a general specialization");
     assert!(general.reports());
     let archs = [Arch::SM_80, Arch::SM_90A];
     let named = [("entry".into(), general)];
@@ -115,7 +115,7 @@ fn check_ptx(source: &str, words: &[&str], expected: Expect) {
 }
 
 #[test]
-fn a_line_of_a_gpu_is_a_call_of_vprintf() {
+fn device_print_calls_vprintf() {
     check_ptx(
         "#[fuse_kernel(num_warps = 1)]
         fn k(h: &[bf16], q: &[f8e5m2], n: u64, flag: bool) {
@@ -148,7 +148,7 @@ fn a_line_of_a_gpu_is_a_call_of_vprintf() {
 }
 
 #[test]
-fn a_failure_is_looked_for_once_a_thread() {
+fn a_failure_is_tested_once_per_thread() {
     check_ptx(
         ALL,
         &["atom", "[fuse_report+4]", "vprintf, ("],
@@ -171,33 +171,33 @@ fn a_failure_is_looked_for_once_a_thread() {
     );
 }
 
-/// The lines with accesses of the aligned body, and its facts.
-fn check_facts(source: &str, expected: Expect) {
+/// The lines with accesses of the aligned specialization, and its guards.
+fn check_guards(source: &str, expected: Expect) {
     let (mut func, requests) = first(source);
     ir::strip_debug(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let specializations = specializations(&func, requests).expect("bodies that fit");
+    let specializations = specializations(&func, requests).expect("specializations that fit");
     let text = print(&specializations[0], &params);
     let shown = |line: &&str| line.contains("load") || line.contains("store") || line.starts_with("kernel");
-    let (code, facts) = text.split_once("\n}\n").expect("a body and its facts");
+    let (code, guards) = text.split_once("\n}\n").expect("a function and its guards");
     let mut lines: Vec<&str> =
         code.lines().filter(shown).map(|line| line.split("  //").next().unwrap_or(line)).collect();
-    lines.extend(facts.lines());
+    lines.extend(guards.lines());
     expected.assert_eq(&lines.iter().map(|line| format!("{}\n", line.trim())).collect::<String>());
 }
 
 const PERIODIC: &str = "#[fuse_kernel]
     fn k(x: &[f32], out: &mut [f32], period: i32) {
-        PROMISE
+        ASSUMPTION
         let i = tl::arange(0, 256);
         tl::store(out + i, tl::load(x + i % period));
     }";
 
-/// Promised or not: the launcher checks it.
+/// Assumed or not: the launcher checks it.
 #[test]
 fn remainders_run_where_their_divisor_is_positive() {
-    check_facts(
-        &PERIODIC.replace("PROMISE", ""),
+    check_guards(
+        &PERIODIC.replace("ASSUMPTION", ""),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 period: i32) {
             %4 = load x[%3] inside vector 4 : f32[256]
@@ -210,8 +210,8 @@ fn remainders_run_where_their_divisor_is_positive() {
             256 <= out.len()
         "#]],
     );
-    check_facts(
-        &PERIODIC.replace("PROMISE", "tl::assume(period > 0);"),
+    check_guards(
+        &PERIODIC.replace("ASSUMPTION", "tl::assume(period > 0);"),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 period: i32) assuming 1 <= period {
             %4 = load x[%3] inside vector 4 : f32[256]
@@ -224,8 +224,8 @@ fn remainders_run_where_their_divisor_is_positive() {
             256 <= out.len()
         "#]],
     );
-    check_facts(
-        &PERIODIC.replace("PROMISE", "tl::assume(period >= 1 && period % 64 == 0 && 4096 >= period);"),
+    check_guards(
+        &PERIODIC.replace("ASSUMPTION", "tl::assume(period >= 1 && period % 64 == 0 && 4096 >= period);"),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 period: i32) assuming 1 <= period and 64 divides period and period <= 4096 {
             %4 = load x[%3] inside vector 4 : f32[256]
@@ -242,7 +242,7 @@ fn remainders_run_where_their_divisor_is_positive() {
 }
 
 #[test]
-fn a_promised_grid_bounds_program_ids() {
+fn an_assumed_grid_bounds_program_ids() {
     let kernel = "#[fuse_kernel(unchecked)]
         fn k(x: &[f32], out: &mut [f32], n: u32) {
             tl::assume(tl::num_programs(0) <= 65535);
@@ -250,7 +250,7 @@ fn a_promised_grid_bounds_program_ids() {
             let i = tl::program_id(0) * 256 + tl::arange(0, 256);
             tl::store(out + i, tl::load(x + i % 64));
         }";
-    check_facts(
+    check_guards(
         kernel,
         expect![[r#"
         kernel k(x: &[f32], out: &mut [f32], %0 n: u32) assuming num_programs(0) <= 65535 and n <= 1000 {
@@ -262,7 +262,7 @@ fn a_promised_grid_bounds_program_ids() {
         n <= 1000
     "#]],
     );
-    check_facts(
+    check_guards(
         &kernel.replace("(0) <=", "(1) <="),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 n: u32) assuming num_programs(1) <= 65535 and n <= 1000 {
@@ -278,7 +278,7 @@ fn a_promised_grid_bounds_program_ids() {
 }
 
 #[test]
-fn what_no_launcher_can_check_says_nothing() {
+fn assumptions_that_no_launcher_can_check_are_dropped() {
     let kernel = "#[fuse_kernel]
         fn k(x: &[f32], at: &[i32], out: &mut [f32], n: i32, m: i32, a: f32) {
             tl::assume(tl::load(at) % 16 == 0);
@@ -290,7 +290,7 @@ fn what_no_launcher_can_check_says_nothing() {
             let i = tl::arange(0, 64);
             tl::store(out + i, tl::load(x + i));
         }";
-    check_facts(
+    check_guards(
         kernel,
         expect![[r#"
         kernel k(x: &[f32], at: &[i32], out: &mut [f32], %0 n: i32, %1 m: i32, %2 a: f32) {
@@ -305,14 +305,14 @@ fn what_no_launcher_can_check_says_nothing() {
 }
 
 #[test]
-fn promises_that_contradict_each_other_are_never_relied_on() {
+fn contradictory_assumptions_are_never_relied_on() {
     let kernel = "#[fuse_kernel]
         fn k(out: &mut [f32], n: i32) {
             tl::assume(n > 8 && n < 3 && tl::num_programs(1) < 1);
             let i = tl::arange(0, 64);
             tl::store(out + i % n, 1.0);
         }";
-    check_facts(
+    check_guards(
         kernel,
         expect![[r#"
             kernel k(out: &mut [f32], %0 n: i32) assuming 9 <= n and n <= 2 and num_programs(1) <= 0 {

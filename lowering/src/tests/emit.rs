@@ -1,4 +1,4 @@
-//! What the emitters write: MLIR for the GPU and for the host, and the PTX and the assembly that become of it.
+//! The output of the emitters: MLIR for the GPU and for the CPU, and the PTX and assembly from it.
 
 use expect_test::{Expect, expect};
 
@@ -13,12 +13,12 @@ use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::{Machine, Session, Vectors};
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-/// The aligned body of a kernel on its way to the GPU: MLIR and PTX.
+/// The aligned specialization of a kernel for the GPU: MLIR and PTX.
 fn check_gpu(source: &str, expected: [Expect; 2]) {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
-    let specializations =
-        specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let specializations = specializations(&func, KernelRequests { programs: Some(1), ..requests })
+        .expect("specializations that fit");
     assert_eq!(specializations[0].name, "aligned");
     let mut stages = StageTexts::default();
     let texts =
@@ -29,7 +29,7 @@ fn check_gpu(source: &str, expected: [Expect; 2]) {
     text.assert_eq(&instructions(&ptx));
 }
 
-/// A kernel on its way to the processor: MLIR and assembly.
+/// A kernel for the CPU: MLIR and assembly.
 fn check_host(source: &str, expected: [Expect; 2]) {
     let _beside = lowering_beside();
     let (mut func, requests) = first(source);
@@ -314,7 +314,7 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
     );
 }
 
-/// Sixteen elements at a time, one by one where the mask or the end of the slice cuts.
+/// Sixteen elements at a time, one by one where the mask or the end of the slice ends within them.
 #[test]
 fn a_masked_copy_on_the_host() {
     check_host(
@@ -587,7 +587,7 @@ fn a_masked_copy_on_the_host() {
     );
 }
 
-/// Four vectors added, then their lanes; no bounds.
+/// Four vectors are added, then their lanes; no bounds checks.
 #[test]
 fn a_row_sum_on_the_host() {
     check_host(
@@ -807,10 +807,10 @@ fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
     .assert_eq(&text);
 }
 
-/// The loads and stores of the aligned body of a kernel.
+/// The loads and stores of a kernel's aligned specialization.
 fn check_accesses(source: &str, expected: Expect) {
-    let kept = ["ld.global", "st.global", "ld.volatile", "st.volatile", "createpolicy"];
-    expected.assert_eq(&lines_with(&ptx(source, Arch::SM_80), &kept));
+    let shown = ["ld.global", "st.global", "ld.volatile", "st.volatile", "createpolicy"];
+    expected.assert_eq(&lines_with(&ptx(source, Arch::SM_80), &shown));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::run::{Arg, Loaded, load};
 
-/// Runs a kernel `k(out: &mut [u32], a: .., b: ..)` over one program; the words it wrote.
+/// Runs a kernel `k(out: &mut [u32], a: .., b: ..)` as one program; returns the words it wrote.
 fn words(source: &str, count: usize, scalars: &[u64]) -> Vec<u32> {
     words_of(&load(source), count, scalars)
 }
@@ -17,7 +17,7 @@ fn words_of(kernel: &[Loaded], count: usize, scalars: &[u64]) -> Vec<u32> {
         let words: Vec<u32> = out.iter().map(|word| word.to_bits()).collect();
         assert_eq!(result.get_or_insert_with(|| words.clone()), &words, "{:?}", loaded.level);
     }
-    result.expect("every processor has a level")
+    result.expect("every CPU has a level")
 }
 
 const BLOCK: &str = "#[fuse_kernel]
@@ -40,7 +40,7 @@ fn philox_gives_the_known_answers() {
     assert_eq!(of(0x299f_31d0_a409_3822, digits), [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]);
 }
 
-/// The words of the 64 offsets from `first` on, by a kernel that computes them as `offsets` says.
+/// A kernel that writes the words of the 64 offsets from `first` on, computed by the expression `offsets`.
 fn stream(offsets: &str, ty: &str) -> Vec<Loaded> {
     load(&format!(
         "#[fuse_kernel] fn k(out: &mut [u32], first: {ty}, seed: u64) {{
@@ -50,7 +50,7 @@ fn stream(offsets: &str, ty: &str) -> Vec<Loaded> {
     ))
 }
 
-/// The same numbers, each from a block of its own.
+/// The same words, each from a block of its own.
 fn by_block(kernel: &[Loaded], first: u64, seed: u64) -> Vec<u32> {
     (0..64)
         .map(|i| {
@@ -63,7 +63,7 @@ fn by_block(kernel: &[Loaded], first: u64, seed: u64) -> Vec<u32> {
 }
 
 #[test]
-fn a_number_depends_on_seed_and_offset_alone() {
+fn a_word_depends_on_seed_and_offset_alone() {
     let seed = 0x0123_4567_89ab_cdef;
     let block = load(BLOCK);
     let [unsigned, signed, narrow, aligned] = [

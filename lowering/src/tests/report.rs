@@ -1,4 +1,4 @@
-//! The code that reports an access outside its slice, beside the code without it.
+//! The code that reports an out-of-bounds access, beside the code without it.
 
 use expect_test::expect;
 
@@ -11,20 +11,20 @@ use crate::driver::specialize::specializations;
 use crate::mlir::{Machine, Session, Vectors, report};
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-/// The MLIR of a kernel's general body.
+/// The MLIR of a kernel's general specialization.
 fn gpu(source: &str, reports: bool) -> String {
     let (mut func, requests) = first(source);
     func.reports = reports;
-    let specializations = specializations(&func, requests).expect("bodies that fit");
-    let general = specializations.last().expect("a general body");
+    let specializations = specializations(&func, requests).expect("specializations that fit");
+    let general = specializations.last().expect("a general specialization");
     assert_eq!(general.reports(), reports);
     let mut stages = StageTexts::default();
     nvptx::emit(&Session::new(), &[("entry".into(), general)], &[Arch::SM_80], &mut stages).expect("PTX");
     stages.mlir
 }
 
-/// The MLIR of one program on the host.
-fn processor(source: &str, reports: bool) -> String {
+/// The MLIR of one program on the CPU.
+fn cpu(source: &str, reports: bool) -> String {
     let (mut func, _) = first(source);
     func.reports = reports;
     legalize_index(&mut func, BoundsPolicy::Masked);
@@ -48,7 +48,7 @@ const SHIFTED: &str = "#[fuse_kernel(num_warps = 4)]
     }";
 
 #[test]
-fn one_comparison_for_all_of_a_gpu_thread_s_elements() {
+fn one_comparison_for_all_elements_of_a_gpu_thread() {
     expect![[r#"
         module {
           llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
@@ -441,7 +441,7 @@ fn a_host_thread_reports_element_by_element() {
             llvm.return
           }
         }
-    "#]].assert_eq(&processor(PICK, true));
+    "#]].assert_eq(&cpu(PICK, true));
 }
 
 #[test]
@@ -501,11 +501,11 @@ fn a_host_thread_that_does_not_report() {
             llvm.return
           }
         }
-    "#]].assert_eq(&processor(PICK, false));
+    "#]].assert_eq(&cpu(PICK, false));
 }
 
 #[test]
-fn code_depends_on_where_an_access_stands_in_its_kernel() {
+fn sites_depend_on_the_access_s_position_in_its_kernel() {
     let sites = |source: &str| {
         let (mut func, _) = first(source);
         func.reports = true;

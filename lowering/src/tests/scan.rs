@@ -1,4 +1,4 @@
-//! Scans on the host, against loops; numbers are small whole ones, so every sum is exact. What GPU threads exchange for one.
+//! Scans on the CPU, against loops, of small integers, so that every sum is exact; and the exchanges between GPU threads.
 
 use expect_test::{Expect, expect};
 
@@ -50,7 +50,8 @@ fn sums_up_to_each_element() {
     }
 }
 
-/// Shuffles, accesses of shared memory and selections of the first body of a kernel that scans `m x n` elements by four warps.
+/// Shuffles, shared-memory accesses and selects of the first specialization of a kernel that scans `m x n` elements in four
+/// warps.
 fn check_exchanges(dtype: &str, [m, n]: [usize; 2], result: &str, expected: Expect) {
     let source = format!(
         "#[fuse_kernel(num_warps = 4)] fn k(x: &[{dtype}], out: &mut [f32]) {{
@@ -65,7 +66,7 @@ fn check_exchanges(dtype: &str, [m, n]: [usize; 2], result: &str, expected: Expe
     expected.assert_eq(&format!("{counts:?}"));
 }
 
-/// A thread has neighbours down the columns: warps alone exchange totals, and a branch puts them before a warp's elements.
+/// A thread has contiguous elements of the columns: only warps exchange totals, and a branch adds them to a warp's elements.
 #[test]
 fn columns_are_scanned_in_registers() {
     let all = "tl::store(out + offsets, sums);";
@@ -73,13 +74,13 @@ fn columns_are_scanned_in_registers() {
     check_exchanges("bf16", [32, 128], all, expect!["[0, 4, 4, 8]"]);
     // Two lanes of 16 columns each.
     check_exchanges("bf16", [64, 32], all, expect!["[6, 2, 2, 26]"]);
-    // More columns than lanes and warps take: nothing is exchanged.
+    // More columns than lanes and warps: nothing is exchanged.
     check_exchanges("f32", [8, 512], all, expect!["[0, 0, 0, 0]"]);
 }
 
-/// A row of a tile is written to shared memory by the warp that has it.
+/// Only the warp that holds the row writes it to shared memory.
 #[test]
-fn a_row_alone_is_exchanged() {
+fn indexing_exchanges_one_row() {
     check_exchanges(
         "f32",
         [32, 128],
@@ -88,10 +89,10 @@ fn a_row_alone_is_exchanged() {
     );
 }
 
-/// Where warps have both ends of the axis and registers what is between, what is before a thread's part depends on both: each
-/// element is selected for.
+/// Where warps have both the low and the high bits of the axis, the offset of a thread's run depends on both: each element
+/// needs a select.
 #[test]
-fn what_several_bits_of_a_warp_decide_is_selected() {
+fn offsets_by_several_warp_bits_are_selected() {
     let source = "#[fuse_kernel(num_warps = 8, unchecked)] fn k(x: &[f32], out: &mut [f32]) {
         let offsets = tl::reshape(tl::arange(0, 32), [4, 8, 1]) * 128 + tl::reshape(tl::arange(0, 128), [1, 1, 128]);
         let x = tl::reshape(tl::load(x + offsets), [32, 128]);
