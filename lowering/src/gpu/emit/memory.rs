@@ -1,6 +1,7 @@
 //! Emission of loads and stores: elements packed into the widest words their addresses allow, moved by one predicated
 //! instruction.
 
+mod readable_range;
 mod shifted;
 
 use crate::gpu::emit::bounds_check::{BoundsCheck, Farthest, widen};

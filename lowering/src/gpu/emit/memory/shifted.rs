@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use super::readable_range::ReadableRange;
 use super::{LoadStatement, Modifiers, StoreStatement, VectorWords, pack, unpack};
 use crate::gpu::emit::emit::opaque;
 use crate::gpu::emit::rotated_rows::RowEnd;
@@ -206,37 +207,6 @@ fn any_active(b: &mut Builder, shift: Shift, masks: &[Option<Val>], contiguous: 
         found = b.or(found, mask?);
     }
     Some(found)
-}
-
-/// The addresses at which a vector can be read as two aligned ones.
-struct ReadableRange {
-    /// The slice's address as an integer.
-    start: Val,
-    /// Bytes behind it from which on the second vector may end outside the slice.
-    end: Val,
-    /// The mask that clears the low bits of an address down to an aligned vector.
-    low: Val,
-}
-
-impl ReadableRange {
-    fn new(gpu: &Gpu, b: &mut Builder, access: &MemAccess) -> ReadableRange {
-        let (slice, size) = (gpu.slice(access.param), i64::from(gpu.func.slice(access.param).0.bytes()));
-        let width = i64::from(access.vector) * size;
-        let start = b.convert("llvm.ptrtoint", slice.pointer, Elem::I64);
-        let [size, both, zero, low] = [size, 1 - 2 * width, 0, -width].map(|value| b.int(Ty::I64, value));
-        let bytes = b.mul(slice.length, size);
-        let end = b.add(bytes, both);
-        let end = b.op("llvm.intr.smax", &[end, zero], Ty::I64);
-        ReadableRange { start, end, low }
-    }
-
-    /// Whether both aligned vectors around a pointer are inside.
-    fn contains(&self, b: &mut Builder, pointer: Val) -> Val {
-        let address = b.convert("llvm.ptrtoint", pointer, Elem::I64);
-        let aligned = b.and(address, self.low);
-        let distance = b.sub(aligned, self.start);
-        b.icmp(IntPredicate::Ult, distance, self.end)
-    }
 }
 
 /// Whether any of these vectors is moved element by element.
@@ -519,12 +489,12 @@ fn keep_prefix(
         let dropped = b.sub(behind, end);
         let dropped = b.op("llvm.intr.smax", &[dropped, zero], Ty::I32);
         // The shift may be 32 bits or more.
-        let kept = b.asm("shr.u32 $0, -1, $1;", "=r,r", &[dropped], &[Ty::I32], Asm::Pure)[0];
-        let word = b.and(word, kept);
+        let mask = b.asm("shr.u32 $0, -1, $1;", "=r,r", &[dropped], &[Ty::I32], Asm::Pure)[0];
+        let word = b.and(word, mask);
         found.push(match &other {
             Some(other) => {
                 let all = b.int(Ty::I32, -1);
-                let left = b.xor(kept, all);
+                let left = b.xor(mask, all);
                 let other = b.and(other[i], left);
                 b.or(word, other)
             }
@@ -543,13 +513,13 @@ fn select_active(
 ) -> Vec<Val> {
     let elements = unpack(b, words, dtype, masks.len());
     let others = other.map(|other| unpack(b, &other, dtype, masks.len()));
-    let kept = elements.into_iter().enumerate().map(|(i, element)| {
+    let selected = elements.into_iter().enumerate().map(|(i, element)| {
         let Some(mask) = masks[i] else { return element };
         let other = others.as_ref().map_or_else(|| b.zero(element.ty), |others| others[i]);
         b.select(mask, element, other)
     });
-    let kept: Vec<Val> = kept.collect();
-    pack(b, &kept, dtype)
+    let selected: Vec<Val> = selected.collect();
+    pack(b, &selected, dtype)
 }
 
 /// The first half as many words from a byte on, a multiple of an element's size.
