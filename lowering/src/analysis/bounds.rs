@@ -183,8 +183,9 @@ impl BoundsWalker<'_> {
         let offset = self.polynomials.get(access.offset);
         let fits = |inequality: &Inequality| {
             let mut bound = BoundSearch::unmasked(self.func, self.polynomials);
-            let sides = [&inequality.small, &inequality.big];
-            sides.into_iter().try_for_each(|side| bound.fits(side)).is_some() && bound.guards.is_empty()
+            let operands = [&inequality.small, &inequality.big];
+            operands.into_iter().try_for_each(|operand| bound.fits(operand)).is_some()
+                && bound.guards.is_empty()
         };
         let (plain, checked): (Vec<Inequality>, Vec<Inequality>) = known.into_iter().partition(fits);
         let by_range = self.inside(access, &offset, &plain, &[]);

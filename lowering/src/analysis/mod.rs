@@ -1,5 +1,5 @@
 //! Analyses of integer tiles before any layout is assigned. They read tile IR and never change it, but for
-//! [`row_groups`], [`reread`] and [`view_strides`], which prepare a function for a specialization.
+//! [`row_groups`] and [`reread`], which prepare a function for a specialization.
 //!
 //! - [`axis_info`]: contiguity, divisibility, constancy and range of every integer value; decides vector widths.
 //! - [`alias`]: which accesses of one slice are disjoint.
@@ -8,7 +8,6 @@
 //! - [`bounds`]: which accesses stay inside their slice, given guards that the launcher checks once.
 //! - [`assumption`]: what `tl::assume` says of arguments, for the launcher to check.
 //! - [`non_negative`]: dividends and divisors that are not negative, given guards.
-//! - [`view_strides`]: views whose last axis a specialization takes for contiguous.
 //! - [`program_length`]: the grid axis along which programs run longest.
 //! - [`reread`]: loops that read what another loop has read.
 //! - [`row_groups`]: parts of a function that share no tile, each with a range of its own.

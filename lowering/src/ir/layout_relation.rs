@@ -1,25 +1,23 @@
-//! What an operation says of its operands' layouts: how operand and result are laid out relative to each other.
-//!
-//! Layouts themselves are the matter of `gpu/layout`, which solves these relations.
+//! Layout relations: constraints between the layouts of an operation's operands and results. `gpu/layout` solves them.
 
 use super::{Shape, Value};
 
-/// How an operation's tile operands and results lie relative to each other.
+/// How the layouts of an operation's tile operands and results relate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LayoutRelation {
-    /// A result made of scalars or of nothing: it can be had in any layout.
+    /// A result computed from scalars or from nothing: it can have any layout.
     Source,
-    /// All tiles lie alike. A cheap operation may be repeated in another layout.
+    /// All tiles have one layout. A cheap operation may be rematerialized in another one.
     Lanewise { cheap: bool },
-    /// The result holds the operands' elements at other coordinates.
+    /// The result has the operands' elements at other coordinates.
     View(Reindex),
-    /// Results lie as the operands do with some axes gone.
+    /// Results have the operands' layout without some axes.
     Reduce { axes: Vec<usize> },
-    /// The result lies as the accumulator, in a way that suits the multiplication; factors lie anyhow.
+    /// The result has the accumulator's layout, one of the mma; operands A and B have any.
     Dot { acc: Option<Value> },
-    /// Groups of values that lie alike; other operands lie anyhow.
+    /// Groups of values with one layout each; other operands have any.
     Tied(Vec<Vec<Value>>),
-    /// The operand lies as the product of groups of warps does.
+    /// The operand has the layout of a warpgroup dot's result.
     WarpGroup { transposed: bool },
     /// Operand and result are unrelated.
     Free,
@@ -34,7 +32,7 @@ pub enum Reindex {
     Expand {
         axis: usize,
     },
-    /// A new axis of extent 2, one place for each of two operands.
+    /// A new axis of extent 2, one index for each of two operands.
     Join {
         axis: usize,
     },

@@ -140,8 +140,8 @@ impl OverflowPass {
         match kind {
             Kind::Scalar(scalar) => match (scalar.op.algebra, &scalar.args[..]) {
                 (ArithKind::Compare(_), &[a, b]) if is_index(builder.func.ty(a)) => {
-                    let sides = [self.exact(builder, a), self.exact(builder, b)];
-                    self.joined(builder, &sides)
+                    let operands = [self.exact(builder, a), self.exact(builder, b)];
+                    self.joined(builder, &operands)
                 }
                 (ArithKind::Select, &[condition, a, b]) => self.selected(builder, condition, [a, b]),
                 (ArithKind::And, &[a, b]) if ty.dtype == DType::Bool => {

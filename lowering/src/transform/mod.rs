@@ -9,6 +9,7 @@
 //! - [`single_iteration`]: loops of trip count 1 as straight-line code.
 //! - [`transpose_operands`]: column-major dot operands.
 //! - [`unit_stride`]: arguments that a specialization takes for 1.
+//! - [`view_strides`]: views whose last axis a specialization takes for contiguous.
 //! - [`rotate_rows`], [`read_unrotated`]: whole vectors of misaligned rows.
 
 pub mod check_overflow;

@@ -71,7 +71,7 @@ enum EntryScalar {
 
 /// An access to a row of contiguous elements.
 struct RowAccess {
-    place: MemAccess,
+    access: MemAccess,
     start: Polynomial,
     extent: u32,
     bytes: u32,
@@ -101,7 +101,7 @@ impl RotationPlan {
         let rows = rows(func, &Polynomials::analyze(func));
         let plans = ranges.into_iter().filter_map(|range| {
             let is_indexed =
-                |row: &&RowAccess| backward_slice(row.place.offset, &definitions).contains(&range);
+                |row: &&RowAccess| backward_slice(row.access.offset, &definitions).contains(&range);
             let own: Vec<&RowAccess> =
                 rows.iter().filter(|row| row.extent == extent).filter(is_indexed).collect();
             RotationPlan::new(func, &axes, &definitions, range, &own)
@@ -146,10 +146,10 @@ impl RotationPlan {
             let aligned = difference.as_constant() == Some(0);
             let mut bounded_ends = [false; 2];
             let interval = row
-                .place
+                .access
                 .mask
                 .is_none_or(|mask| is_interval(func, definitions, (range, &mut bounded_ends), mask));
-            let one_sided = interval && bounded_ends != [true; 2] && !row.place.bounded;
+            let one_sided = interval && bounded_ends != [true; 2] && !row.access.bounded;
             let elements = limit.min(MAX_ACCESS_BYTES / row.bytes);
             let (start, difference) = if aligned {
                 (VectorStart::Aligned, None)
@@ -157,13 +157,13 @@ impl RotationPlan {
                 (VectorStart::Misaligned(None), terms(&difference))
             };
             let shift = Shift { elements, limit, start, interval, one_sided };
-            ((aligned || !row.writes) && shift.elements > 1).then_some((row.place, shift, difference))
+            ((aligned || !row.writes) && shift.elements > 1).then_some((row.access, shift, difference))
         });
         let shifts: Vec<(MemAccess, Shift, Option<Terms>)> = shifts.collect();
         let is_iteration =
             |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
         let is_chunked = rows.iter().any(|row| row.start.all_varying().iter().any(is_iteration));
-        let bound = leader.place.mask.filter(|_| !is_chunked);
+        let bound = leader.access.mask.filter(|_| !is_chunked);
         let bound = bound.and_then(|mask| upper_bound(func, definitions, range, mask));
         Some(RotationPlan { range, start: first_element, shifts, limit, bound })
     }
@@ -229,16 +229,16 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
         let Some((axis, extent)) = row_of(&offset.shape).filter(|_| offset.dtype == DType::I32) else {
             return;
         };
-        let (factor, start) = polynomials.of_access(place).split(Atom::Range { axis, extent });
+        let (coefficient, start) = polynomials.of_access(place).split(Atom::Range { axis, extent });
         let start = without_units(&start);
         let scalars = start.all_varying().into_iter().all(|atom| match atom {
             Atom::Loop(value, _) | Atom::Opaque(value, _) => func.ty(value).is_scalar(),
             Atom::Known(_) | Atom::Program(_) => true,
             Atom::Range { .. } => false,
         });
-        if factor.as_constant() == Some(1) && scalars {
+        if coefficient.as_constant() == Some(1) && scalars {
             let bytes = func.slice(place.param).0.bytes();
-            rows.push(RowAccess { place: *place, start, extent, bytes, writes });
+            rows.push(RowAccess { access: *place, start, extent, bytes, writes });
         }
     });
     rows

@@ -78,19 +78,19 @@ fn strided(func: &Func, guards: &[Guard], candidates: &[Value]) -> Vec<SliceStri
     let mut slices: Vec<(ParamId, Vec<StrideAxis>, bool)> = vec![];
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let Some(place) = operation.place() else { return };
+        let Some(access) = operation.place() else { return };
         let contiguities = |axes: &AxisInfoMap| {
-            axes.get(func, place.offset).axes.iter().map(|axis| axis.contiguity).collect()
+            axes.get(func, access.offset).axes.iter().map(|axis| axis.contiguity).collect()
         };
         let own: Vec<u64> = contiguities(&known);
         if own.iter().any(|&contiguity| contiguity > 1) {
             return;
         }
         let writes = matches!(operation.effect(), Effect::Write);
-        if !slices.iter().any(|(slice, ..)| *slice == place.param) {
-            slices.push((place.param, vec![], false));
+        if !slices.iter().any(|(slice, ..)| *slice == access.param) {
+            slices.push((access.param, vec![], false));
         }
-        for (_, strides, written) in slices.iter_mut().filter(|(slice, ..)| *slice == place.param) {
+        for (_, strides, written) in slices.iter_mut().filter(|(slice, ..)| *slice == access.param) {
             *written |= writes;
             for (stride, axes) in &assumed {
                 let with_one: Vec<u64> = contiguities(axes);

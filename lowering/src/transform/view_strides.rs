@@ -15,11 +15,11 @@ pub fn assume_contiguous(func: &mut Func) -> Vec<Guard> {
 pub fn inner_strides(func: &Func) -> Vec<Value> {
     let mut vectorized: Vec<ParamId> = vec![];
     func.body.walk(&mut |op| {
-        if let Some(window) = op.kind.operation().window()
-            && window.extents.last().is_some_and(|&extent| extent > 1)
-            && !vectorized.contains(&window.memory)
+        if let Some(tile) = op.kind.operation().window()
+            && tile.extents.last().is_some_and(|&extent| extent > 1)
+            && !vectorized.contains(&tile.memory)
         {
-            vectorized.push(window.memory);
+            vectorized.push(tile.memory);
         }
     });
     let views = func.views.iter().filter(|view| vectorized.contains(&view.memory));
