@@ -96,7 +96,7 @@ pub fn lower_variants(
     Some(lowered)
 }
 
-/// Checks one variant and plans its bodies: everything that can be the user's mistake.
+/// Checks one variant and plans its specializations: everything that can be the user's mistake.
 fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result<PreparedVariant, Errors> {
     let checked = typeck::check(kernel, variant)?;
     for line in &checked.prints {
@@ -132,13 +132,13 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
         errors
     })?;
     too_many_elements(&specializations)?;
-    for body in &specializations {
-        ir::verify(&body.plan.distributed.func).map_err(|what| internal("layout", what))?;
+    for specialization in &specializations {
+        ir::verify(&specialization.plan.distributed.func).map_err(|what| internal("layout", what))?;
     }
-    let trust = if kernel.options.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
-    let host = options.family.map(|_| host_plan(&func, trust));
+    let bounds = if kernel.options.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
+    let host = options.family.map(|_| host_plan(&func, bounds));
     let sites = report::sites(&func);
-    // Variants may have the same body: what the entries are called counts too.
+    // Variants may have the same tile IR: the names of the entries count too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
     let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
     let text = ir::print(&func, &|_| None);
@@ -148,26 +148,26 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     Ok(PreparedVariant { func, specializations, host, key, source })
 }
 
-/// A kernel for the host, and once more for neighbours side by side where there are views, or pointers with strides: of views that
-/// are multiplied, along either axis.
-pub fn host_plan(func: &Func, trust: BoundsPolicy) -> crate::cpu::emit::CpuPlan {
+/// A CPU plan of a kernel, and versions of it for contiguous elements where there are views, or pointers with strides.
+/// Views that are operands of dots may be contiguous along either axis.
+pub fn host_plan(func: &Func, bounds: BoundsPolicy) -> crate::cpu::emit::CpuPlan {
     let mut general = func.clone();
-    legalize_index(&mut general, trust);
+    legalize_index(&mut general, bounds);
     let mut plan = crate::cpu::emit::CpuPlan::new(general);
     let first = unit_strides(func, BoundsPolicy::Masked).into_iter().next().unwrap_or_default();
-    for mut near in std::iter::once(func.clone()).chain(transpose_operands(func)) {
-        let mut strides = assume_contiguous(&mut near);
-        strides.extend(assume_unit_strides(&mut near, &first));
+    for mut unit in std::iter::once(func.clone()).chain(transpose_operands(func)) {
+        let mut strides = assume_contiguous(&mut unit);
+        strides.extend(assume_unit_strides(&mut unit, &first));
         if !strides.is_empty() {
-            legalize_index(&mut near, trust);
-            plan = plan.or_where(&strides, near);
+            legalize_index(&mut unit, bounds);
+            plan = plan.or_where(&strides, unit);
         }
     }
     plan
 }
 
-/// The code of every variant, from the cache or from children that lower what is missing, as many at once as there are
-/// processors.
+/// The code of every variant, from the cache or from child processes that lower what is missing, as many at once as
+/// there are CPUs.
 fn codes(
     kernel: &Kernel,
     variants: &[Variant],
@@ -189,35 +189,35 @@ fn codes(
     let fail = |index: usize, failure: &Failure| {
         let stage =
             failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
-        let announced = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
+        let reported = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
         let output: String =
-            failure.output.lines().filter(|line| !announced(line)).map(|line| format!("{line}\n")).collect();
+            failure.output.lines().filter(|line| !reported(line)).map(|line| format!("{line}\n")).collect();
         let path = save_input(&prepared[index], &variants[index], options);
         let what = format!("{}\n{output}the tile IR is in {path}", failure.what);
-        let spared = too_few_registers(kernel, &variants[index], &failure.what);
-        Box::new(spared.unwrap_or_else(|| internal_error(kernel, &variants[index], stage, &what)))
+        let too_few = too_few_registers(kernel, &variants[index], &failure.what);
+        Box::new(too_few.unwrap_or_else(|| internal_error(kernel, &variants[index], stage, &what)))
     };
     let mut children = vec![];
     for worker in 0..workers {
-        let mine = share(worker);
-        let first = mine[0];
+        let own = share(worker);
+        let first = own[0];
         let job = || {
-            mine.iter()
+            own.iter()
                 .map(|&index| lower(&session, kernel, &variants[index], &prepared[index], options))
                 .collect()
         };
         let child = sandbox::start::<Vec<VariantCode>>(job).map_err(|failure| fail(first, &failure))?;
         children.push((share(worker), child));
     }
-    for (mine, child) in children {
+    for (own, child) in children {
         let lowered: Vec<VariantCode> = child.finish(options.limit).map_err(|failure| {
-            // The failing variant is the last one whose stage was announced.
-            let announced = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
+            // The failing variant is the last one that reported a stage.
+            let reported = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
             let index =
-                mine.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == announced);
-            fail(index.unwrap_or(mine[0]), &failure)
+                own.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == reported);
+            fail(index.unwrap_or(own[0]), &failure)
         })?;
-        for (index, code) in mine.into_iter().zip(lowered) {
+        for (index, code) in own.into_iter().zip(lowered) {
             cache.put(prepared[index].key, &code);
             codes[index] = Some(code);
         }
@@ -225,7 +225,7 @@ fn codes(
     Ok(codes.into_iter().flatten().collect())
 }
 
-/// Lines with which a child says where it is, should it not live to tell.
+/// Lines with which a child reports its progress, should it not live to return.
 const STAGE: &str = "fuse stage: ";
 const VARIANT: &str = "fuse variant: ";
 
@@ -244,16 +244,20 @@ fn lower(
         if let Some(injection) = options.inject {
             injection.strike()?;
         }
-        for (position, body) in prepared.specializations.iter().enumerate() {
-            let entry = entry_name(kernel, variant, body);
+        for (index, specialization) in prepared.specializations.iter().enumerate() {
+            let entry = entry_name(kernel, variant, specialization);
             let mut stages = StageTexts::default();
-            let archs: Vec<Arch> =
-                options.archs.iter().copied().filter(|arch| body.gpus.include(arch.capability)).collect();
+            let archs: Vec<Arch> = options
+                .archs
+                .iter()
+                .copied()
+                .filter(|arch| specialization.gpus.include(arch.capability))
+                .collect();
             if archs.is_empty() {
                 continue;
             }
-            let texts = nvptx::emit(session, &[(entry, body)], &archs, &mut stages)?;
-            let stem = dump_path(&kernel.name.to_string(), variant, &body.label(), options);
+            let texts = nvptx::emit(session, &[(entry, specialization)], &archs, &mut stages)?;
+            let stem = dump_path(&kernel.name.to_string(), variant, &specialization.label(), options);
             dump_gpu(&stages, &texts, &stem, options);
             for (arch, ptx) in texts {
                 print_line(&format!("{STAGE}ptxas"));
@@ -261,11 +265,11 @@ fn lower(
                 let cubin =
                     options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
                 let (Arch { capability, exact }, ptx) = (arch, Deflated::new(ptx.as_bytes()));
-                code.modules.push(GpuModule { capability, exact, specialization: position, ptx, cubin });
+                code.modules.push(GpuModule { capability, exact, specialization: index, ptx, cubin });
             }
             print_line(&format!("{STAGE}PTX"));
         }
-        // By architecture, and in the order of the bodies.
+        // By architecture, and in the order of the specializations.
         code.modules.sort_by_key(|module| (module.capability, module.exact));
     }
     if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
@@ -287,14 +291,14 @@ fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, S
 }
 
 /// `layer_norm_bf16_1024_aligned`
-pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Specialization) -> String {
+pub fn entry_name(kernel: &Kernel, variant: &Variant, specialization: &Specialization) -> String {
     let types = variant.types.iter().map(|(_, dtype)| dtype.to_string());
     let consts = variant.consts.iter().map(|(_, value)| value.to_string().replace('-', "minus_"));
     let parts: Vec<String> = std::iter::once(kernel.name.to_string())
         .chain(types)
         .chain(consts)
         .chain(variant.named.iter().map(|(name, value)| format!("{name}_{value}")))
-        .chain([body.name.to_string()])
+        .chain([specialization.name.to_string()])
         .collect();
     parts.join("_")
 }
@@ -326,26 +330,26 @@ fn dump_tiles(func: &Func, specializations: &[Specialization], variant: &Variant
         write_dump(&dump_path(&func.name, variant, "tile", options), &ir::print(func, &|_| None));
     }
     if options.dump.contains(&DumpStage::Layout) {
-        for body in specializations {
-            let distributed = &body.plan.distributed;
+        for specialization in specializations {
+            let distributed = &specialization.plan.distributed;
             let layouts = |op: &ir::Op| {
                 op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
             };
             let text = ir::print(&distributed.func, &layouts);
-            let path = dump_path(&func.name, variant, &format!("{}.layout", body.label()), options);
+            let path = dump_path(&func.name, variant, &format!("{}.layout", specialization.label()), options);
             write_dump(&path, &text);
         }
     }
 }
 
-/// A file of a module, whose names start with `stem`.
+/// A file of a module, whose path starts with `stem`.
 fn with_extension(stem: &Path, extension: &str) -> PathBuf {
     let mut path = stem.as_os_str().to_owned();
     path.push(extension);
     PathBuf::from(path)
 }
 
-/// The stages that were asked for of the files that start with `stem`.
+/// Dumps the stages that were asked for, to files that start with `stem`.
 fn dump_stages(stages: &StageTexts, stem: &Path, options: &BuildOptions) {
     if options.dump.contains(&DumpStage::Mlir) {
         write_dump(&with_extension(stem, ".mlir"), &stages.mlir);
@@ -375,14 +379,14 @@ fn dump_host(stages: &[StagesOf], texts: &[(CpuLevel, String)], stem: &Path, opt
     }
 }
 
-/// Keeps the input of a failed lowering; gives its path.
+/// Dumps the input of a failed lowering; returns the path.
 fn save_input(prepared: &PreparedVariant, variant: &Variant, options: &BuildOptions) -> String {
     let path = dump_path(&prepared.func.name, variant, "failed.tile", options);
     write_dump(&path, &ir::print(&prepared.func, &|_| None));
     path.display().to_string()
 }
 
-/// What `static_print` and a failed dump say goes to the build's output, and a child's announcements to its parent.
+/// Writes a line of `static_print` or of a failed dump to the build's output, and a child's progress to its parent.
 fn print_line(line: &str) {
     // Nothing can be done about a build that has no standard error.
     let _ = writeln!(std::io::stderr(), "{line}");

@@ -1,14 +1,21 @@
-//! The bodies of a variant: the same kernel compiled for what its arguments may turn out to be.
+//! The specializations of a variant: the same kernel compiled for what its arguments may turn out to be.
 //!
-//! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
-//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. Where pointers are made with strides,
-//! bodies of *unit strides* come before it: the same, with some of these strides taken for 1; and where several loops read a row in
-//! pieces, one of a *single turn*, for rows that a piece has room for. The *unaligned* body, and one of a single turn, relies on the same
-//! but for what divides rows, and rotates them. Bodies of products with a *scalar epilogue* rely on what their loops need for
-//! their vectors, and move what is around them element by element; those of a *scalar* operand this operand too. The *tensor* body relies on the
-//! same, and on what the GPU asks of views of which it copies blocks by itself; it takes the place of the aligned one on
-//! those that multiply such blocks. The *general* body relies on nothing and compares every offset with its slice's
-//! length; an *odd* one beside it relies on facts that make comparisons unnecessary, of tiles of several axes.
+//! The *aligned* specialization relies on guards that the launcher checks: addresses and the integers in them divide
+//! evenly,
+//! no access leaves its slice, and elements along a view's last axis are contiguous. Where pointers are made with
+//! strides,
+//! *unit stride* specializations come before it: the same, with some of these strides taken for 1. Where several loops
+//! read a row
+//! in pieces, there is a *single iteration* one, for rows that fit in a piece. The *unaligned* specialization, also one
+//! of a single
+//! iteration, relies on the same but for what divides rows, and rotates them. For dots, *scalar epilogue*
+//! specializations rely on
+//! what loops need for their vectors, and move what is around them element by element; *scalar operand* ones move one
+//! operand
+//! so too. The *tensor* specialization relies on the same, and on what TMA asks of views; it takes the place of the
+//! aligned one for dots of such tiles. The *general* specialization relies on nothing and compares every offset
+//! with its slice's length; an *odd* one beside it relies on guards that make comparisons unnecessary, for tiles of
+//! several axes.
 
 mod many_programs;
 mod names;
@@ -53,23 +60,24 @@ use crate::transform::transpose_operands::transpose_operands;
 use crate::transform::unit_stride::{assume_unit_strides, unit_strides};
 use crate::transform::view_strides::assume_contiguous;
 
-/// What the user said about the whole kernel.
+/// The launch settings that the user asked for.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct KernelRequests {
     pub num_warps: Option<u32>,
     pub num_ctas: Option<u32>,
-    /// Turns of a loop whose loads are in flight at once.
+    /// Iterations of a loop whose loads are in flight at once.
     pub num_stages: Option<u32>,
-    /// The most registers of a thread, but for a general body that stands beside another one: it needs more, and would spill.
+    /// The most registers of a thread, but for a general specialization that is beside another one: it needs more, and
+    /// would spill.
     pub maxnreg: Option<u32>,
-    /// Programs that share a block; ours to choose unless it is measured.
+    /// Programs that share a block; chosen by the compiler unless it is measured.
     pub programs: Option<u32>,
     /// No bounds checks: the launcher is unsafe.
     pub unchecked: bool,
 }
 
 impl KernelRequests {
-    /// What the attribute says of a variant.
+    /// The settings of a variant in its attribute.
     pub fn of(kernel: &Kernel, variant: &Variant) -> KernelRequests {
         let Settings { num_warps, num_ctas, num_stages, maxnreg } = variant.settings;
         let unchecked = kernel.options.unchecked;
@@ -77,15 +85,15 @@ impl KernelRequests {
     }
 }
 
-/// The bodies of a kernel, for each GPU the one that asks most first; the last one has no facts.
+/// The specializations of a kernel, for each GPU the one with the strongest guards first; the last one has none.
 pub fn specializations(func: &Func, requests: KernelRequests) -> Result<Vec<Specialization>, SmemOverflow> {
     match requests.num_ctas {
         None | Some(1) => specializations_for(func, requests, Gpus::All),
         Some(num_ctas) => {
             let mut specializations = specializations_for(func, requests, Gpus::WithClusters)?;
             let num_warps = requests.num_warps.map(|warps| (warps * num_ctas).min(MAX_WARPS));
-            let alone = KernelRequests { num_warps, num_ctas: None, ..requests };
-            specializations.extend(specializations_for(func, alone, Gpus::WithoutClusters)?);
+            let without_clusters = KernelRequests { num_warps, num_ctas: None, ..requests };
+            specializations.extend(specializations_for(func, without_clusters, Gpus::WithoutClusters)?);
             Ok(specializations)
         }
     }
@@ -94,8 +102,8 @@ pub fn specializations(func: &Func, requests: KernelRequests) -> Result<Vec<Spec
 /// Warps of the largest block.
 const MAX_WARPS: u32 = 32;
 
-/// Accesses whose elements are compared with the length of their slice.
-fn compared(plan: &GpuPlan) -> usize {
+/// The number of accesses with bounds checks.
+fn bounds_checks(plan: &GpuPlan) -> usize {
     let mut count = 0;
     plan.distributed.func.body.walk(&mut |op| {
         count += usize::from(op.kind.operation().place().is_some_and(|place| place.bounded));
@@ -103,9 +111,10 @@ fn compared(plan: &GpuPlan) -> usize {
     count
 }
 
-/// Whether tiles of several axes are loaded or stored by pointers. Their elements are further apart than a comparison for a row tells, so
-/// that a body for rows that begin anywhere, inside by facts, is faster than the general one, which compares each element.
-fn moves_matrices(func: &Func) -> bool {
+/// Whether tiles of several axes are loaded or stored by pointers. One comparison for a row does not bound their
+/// elements, so a specialization for unaligned rows with guards is faster than the general one, which compares each
+/// element.
+fn accesses_matrices(func: &Func) -> bool {
     let mut found = false;
     func.body.walk(&mut |op| {
         found |= op.kind.operation().place().is_some_and(|place| func.ty(place.offset).shape.rank() > 1);
@@ -114,22 +123,24 @@ fn moves_matrices(func: &Func) -> bool {
 }
 
 fn specializations_for(
-    written: &Func,
+    original: &Func,
     requests: KernelRequests,
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
-    let mut func = written.clone();
-    let positive = defer_scale(&mut func);
+    let mut func = original.clone();
+    let scale_guards = defer_scale(&mut func);
     let mut specializations = guarded_specializations(&func, requests, gpus)?;
-    specializations.iter_mut().for_each(|body| body.guards.extend(positive.iter().cloned()));
+    specializations
+        .iter_mut()
+        .for_each(|specialization| specialization.guards.extend(scale_guards.iter().cloned()));
     let maxnreg =
         if specializations.is_empty() { requests.maxnreg } else { Some(register_limit::MAX_REGISTERS) };
-    let plan = general(written, KernelRequests { maxnreg, ..requests })?;
+    let plan = general(original, KernelRequests { maxnreg, ..requests })?;
     specializations.push(Specialization { name: "general", plan, guards: vec![], gpus });
     Ok(specializations)
 }
 
-/// The bodies that rely on facts.
+/// The specializations with guards.
 fn guarded_specializations(
     func: &Func,
     requests: KernelRequests,
@@ -140,22 +151,21 @@ fn guarded_specializations(
     let mut orders: Vec<(&Func, SpecializationNames)> =
         std::iter::once(func).chain(&columns).zip(ORDERS).collect();
     if gpus == Gpus::All {
-        let copied = tensors(&orders, requests, &mut specializations);
-        // Bytes are multiplied in one order alone.
-        let bytes = multiplies(func, |elem| elem.bytes() == 1);
+        let copied = tensor_specializations(&orders, requests, &mut specializations);
+        // wgmma takes bytes in one order of operands alone.
+        let bytes = has_dot(func, |elem| elem.bytes() == 1);
         orders.retain(|(_, names)| !bytes || copied.is_empty() || copied.contains(&names.tensor));
     }
     let others = if specializations.is_empty() { gpus } else { Gpus::WithoutWgmma };
-    let strides = unit_strides(func, trust(requests, BoundsPolicy::Guarded));
-    let by_pointers = specializations.is_empty() && !accesses(func, Widened::InProducts).is_empty();
-    // Views of 16-bit floats are read by TMA, or copied to aligned rows.
-    let of_f32_views =
-        others == Gpus::All && !columns.is_empty() && multiplies(func, |elem| elem == DType::F32);
-    // The aligned body, and those of products that move vectors in part.
+    let strides = unit_strides(func, bounds_policy(requests, BoundsPolicy::Guarded));
+    let by_pointers = specializations.is_empty() && !accesses(func, Widened::InDotLoops).is_empty();
+    // Views of 16-bit floats are loaded by TMA, or copied to aligned rows.
+    let of_f32_views = others == Gpus::All && !columns.is_empty() && has_dot(func, |elem| elem == DType::F32);
+    // The aligned specialization, and those of dots that move vectors in part.
     let with_vectors = |func: &Func, name, scalar| -> Result<Vec<Specialization>, SmemOverflow> {
         let (plan, guards) = aligned(func.clone(), requests)?;
         let partly = if by_pointers || of_f32_views {
-            partly_in_vectors(func, requests, &guards, scalar, others)?
+            partly_vectorized(func, requests, &guards, scalar, others)?
         } else {
             vec![]
         };
@@ -164,13 +174,13 @@ fn guarded_specializations(
         Ok(specializations)
     };
     for (UnitStrides { aligned: name, scalar, odd }, strides) in UNIT_STRIDES.into_iter().zip(&strides) {
-        let mut near = func.clone();
-        let equal = assume_unit_strides(&mut near, strides);
-        for mut body in with_vectors(&near, name, scalar)? {
-            body.guards.extend(equal.iter().cloned());
-            specializations.push(body);
+        let mut unit = func.clone();
+        let equal = assume_unit_strides(&mut unit, strides);
+        for mut specialization in with_vectors(&unit, name, scalar)? {
+            specialization.guards.extend(equal.iter().cloned());
+            specializations.push(specialization);
         }
-        let (plan, mut guards) = unaligned(near, requests)?;
+        let (plan, mut guards) = unaligned(unit, requests)?;
         guards.extend(equal);
         specializations.push(Specialization { name: odd, plan, guards, gpus: others });
     }
@@ -196,10 +206,10 @@ fn guarded_specializations(
             if let Some((plan, guards)) = rotated(func.clone(), requests)? {
                 specializations.push(Specialization { name: "unaligned", plan, guards, gpus: others });
             } else if columns.is_empty()
-                && (by_pointers || moves_matrices(func) && !multiplies(func, |_| true))
+                && (by_pointers || accesses_matrices(func) && !has_dot(func, |_| true))
             {
                 let (plan, guards) = unaligned(func.clone(), requests)?;
-                let compares_less = || Ok(compared(&plan) < compared(&general(func, requests)?));
+                let compares_less = || Ok(bounds_checks(&plan) < bounds_checks(&general(func, requests)?));
                 if !guards.is_empty() && (by_pointers || compares_less()?) {
                     specializations.push(Specialization { name: ORDERS[0].odd, plan, guards, gpus: others });
                 }
@@ -216,23 +226,21 @@ fn guarded_specializations(
     Ok(specializations)
 }
 
-/// Adds the bodies whose products take blocks as the GPU copies them, first those that it copies out as well.
-/// Gives the names of those that there are.
-fn tensors(
+/// Adds the specializations whose dots take tiles by TMA, first those that also store by TMA. Returns their names.
+fn tensor_specializations(
     orders: &[(&Func, SpecializationNames)],
     requests: KernelRequests,
     specializations: &mut Vec<Specialization>,
 ) -> Vec<&'static str> {
     let (mut odd, mut found) = (vec![], vec![]);
-    let products = orders.first().map_or(0, |(func, _)| dot::dot_count(func));
+    let dots = orders.first().map_or(0, |(func, _)| dot::dot_count(func));
     for (func, names) in orders {
-        let Some((plan, guards)) = tensor(func, requests, &[DotResults::Copied, DotResults::InVectors])
-        else {
+        let Some((plan, guards)) = wgmma_plan(func, requests, &[DotResults::Tma, DotResults::Vectors]) else {
             continue;
         };
-        // A row of what a single product makes need not begin as rows of its factors do.
-        if products == 1
-            && let Some((plan, guards)) = tensor(func, requests, &[DotResults::Anywhere])
+        // A row of the result of a single dot need not begin as rows of its operands do.
+        if dots == 1
+            && let Some((plan, guards)) = wgmma_plan(func, requests, &[DotResults::Elements])
         {
             odd.push(Specialization { name: names.tensor_odd, plan, guards, gpus: Gpus::WithWgmma });
         }
@@ -243,34 +251,34 @@ fn tensors(
     found
 }
 
-/// How results of products leave.
+/// How the results of dots are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DotResults {
-    /// The GPU copies them out.
-    Copied,
-    InVectors,
+    /// By TMA.
+    Tma,
+    Vectors,
     /// Element by element: their rows may begin anywhere.
-    Anywhere,
+    Elements,
 }
 
-/// What a body may rely on, unless the caller answers for all.
-fn trust(requests: KernelRequests, otherwise: BoundsPolicy) -> BoundsPolicy {
+/// The bounds policy, unless the caller answers for all accesses.
+fn bounds_policy(requests: KernelRequests, otherwise: BoundsPolicy) -> BoundsPolicy {
     if requests.unchecked { BoundsPolicy::Unchecked } else { otherwise }
 }
 
 fn general(func: &Func, requests: KernelRequests) -> Result<GpuPlan, SmemOverflow> {
     let mut func = func.clone();
-    legalize_index(&mut func, trust(requests, BoundsPolicy::Masked));
+    legalize_index(&mut func, bounds_policy(requests, BoundsPolicy::Masked));
     let mut plan = plan(&func, Alignment::Element, requests, &LaunchAssumptions::default(), &[])?;
-    // Where factors of bytes come together one by one, ptxas keeps 32 values in registers and all others in memory unless it
-    // knows how few blocks are enough.
-    let bytes = multiplies(&func, |elem| elem == DType::I8);
+    // Where operands of bytes are gathered one by one, ptxas keeps 32 values in registers and spills the others unless
+    // it knows how few blocks are enough.
+    let bytes = has_dot(&func, |elem| elem == DType::I8);
     plan.limit = plan.limit.or_else(|| bytes.then_some(Limit::Blocks(1)));
     Ok(plan)
 }
 
-/// Whether there is a product of such elements.
-fn multiplies(func: &Func, of: impl Fn(DType) -> bool) -> bool {
+/// Whether there is a dot of such elements.
+fn has_dot(func: &Func, of: impl Fn(DType) -> bool) -> bool {
     let mut found = false;
     func.body.walk(&mut |op| {
         found |= matches!(&op.kind, Kind::Dot(dot) if of(func.ty(dot.a).dtype));
@@ -278,38 +286,43 @@ fn multiplies(func: &Func, of: impl Fn(DType) -> bool) -> bool {
     found
 }
 
-/// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them. Its results
-/// leave in the first of these ways that there is room for.
-fn tensor(func: &Func, requests: KernelRequests, results: &[DotResults]) -> Option<(GpuPlan, Vec<Guard>)> {
+/// The specialization whose dots take tiles by TMA; `None` where there are none, or where they do not fit. Its results
+/// are stored in the first of these ways that fits.
+fn wgmma_plan(
+    func: &Func,
+    requests: KernelRequests,
+    results: &[DotResults],
+) -> Option<(GpuPlan, Vec<Guard>)> {
     let with = |num_warps: u32, results: DotResults| {
         let requests = KernelRequests { num_warps: Some(num_warps), programs: Some(1), ..requests };
         let mut staged = func.clone();
-        let relied_on = select_wgmma(&mut staged, num_warps, results == DotResults::Copied);
-        if relied_on.is_empty() {
+        let tma_guards = select_wgmma(&mut staged, num_warps, results == DotResults::Tma);
+        if tma_guards.is_empty() {
             return None;
         }
-        let specialize = if results == DotResults::Anywhere { unaligned } else { aligned };
+        let specialize = if results == DotResults::Elements { unaligned } else { aligned };
         let (plan, mut guards) = specialize(staged, requests).ok()?;
-        guards.extend(relied_on.into_iter().filter(|guard| !guards.contains(guard)).collect::<Vec<_>>());
+        guards.extend(tma_guards.into_iter().filter(|guard| !guards.contains(guard)).collect::<Vec<_>>());
         let runs = num_warps.is_power_of_two() || plan.allows_any_warp_count();
-        (runs && plan.tensor_maps().len() <= MAX_MAPS).then_some((plan, guards))
+        (runs && plan.tensor_maps().len() <= MAX_TENSOR_MAPS).then_some((plan, guards))
     };
     let chosen = || [dot::odd_wgmma_warps(func), dot::wgmma_warps(func)].into_iter().flatten().collect();
     let warps: Vec<u32> = requests.num_warps.map_or_else(chosen, |warps| vec![warps]);
     warps.into_iter().find_map(|warps| results.iter().find_map(|&results| with(warps, results)))
 }
 
-/// The most tensor maps that a launch hands over.
-const MAX_MAPS: usize = 8;
+/// The most tensor maps that a launch passes.
+const MAX_TENSOR_MAPS: usize = 8;
 
-/// With what must hold.
+/// With its guards.
 fn aligned(func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
-    in_vectors(func, requests, Widened::All)
+    vectorized(func, requests, Widened::All)
 }
 
-/// Bodies whose loops of products move vectors, and what is around them elements, where that asks for less than `guards`: a row of results
-/// need not begin as rows of operands do. Where an extent is a multiple of a vector for one of two operands alone, this one moves in vectors.
-fn partly_in_vectors(
+/// Specializations whose loops with dots move vectors, and what is around them elements, where that needs less than
+/// `guards`: a row of results need not begin as rows of operands do. Where an extent is a multiple of a vector for one
+/// of two operands alone, this one moves in vectors.
+fn partly_vectorized(
     func: &Func,
     requests: KernelRequests,
     guards: &[Guard],
@@ -317,7 +330,7 @@ fn partly_in_vectors(
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
     let is_aligned = |guard: &Guard| matches!(guard, Guard::Aligned { .. });
-    let (plan, in_loops) = in_vectors(func.clone(), requests, Widened::InProducts)?;
+    let (plan, in_loops) = vectorized(func.clone(), requests, Widened::InDotLoops)?;
     let mut found = vec![];
     if !in_loops.iter().any(is_aligned) {
         return Ok(found);
@@ -325,18 +338,18 @@ fn partly_in_vectors(
     if !guards.iter().all(|guard| in_loops.contains(guard)) {
         found.push(Specialization { name: names.epilogue, plan, guards: in_loops.clone(), gpus });
     }
-    // Blocks of views have masks once they are accesses by element.
+    // View tiles have masks once they are legalized to accesses by element.
     let mut by_element = func.clone();
     assume_contiguous(&mut by_element);
-    legalize_index(&mut by_element, trust(requests, BoundsPolicy::Guarded));
+    legalize_index(&mut by_element, bounds_policy(requests, BoundsPolicy::Guarded));
     let mut operands: Vec<ParamId> =
-        accesses(&by_element, Widened::InProducts).iter().map(|place| place.param).collect();
+        accesses(&by_element, Widened::InDotLoops).iter().map(|place| place.param).collect();
     operands.sort();
     operands.dedup();
     let extents = extents(&by_element);
     if let [a, b] = operands[..] {
         for (operand, name) in [a, b].into_iter().zip(names.operands) {
-            let (plan, fewer) = in_vectors(func.clone(), requests, Widened::Of(operand))?;
+            let (plan, fewer) = vectorized(func.clone(), requests, Widened::Of(operand))?;
             let drops_extent = in_loops.iter().any(|guard| {
                 let is_extent = matches!(guard, Guard::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
                 is_extent && !fewer.contains(guard)
@@ -349,16 +362,16 @@ fn partly_in_vectors(
     Ok(found)
 }
 
-fn in_vectors(
+fn vectorized(
     mut func: Func,
     requests: KernelRequests,
     widened: Widened,
 ) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
     let strides = assume_contiguous(&mut func);
-    let bounds = legalize_index(&mut func, trust(requests, BoundsPolicy::Guarded));
-    let promised = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
-    let (promised, signs) = needed_signs(&func, promised, widened);
-    let assumptions = needed_multiples(&func, promised, widened);
+    let bounds = legalize_index(&mut func, bounds_policy(requests, BoundsPolicy::Guarded));
+    let assumed = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
+    let (assumed, signs) = needed_signs(&func, assumed, widened);
+    let assumptions = needed_multiples(&func, assumed, widened);
     delay_fp8_upcast(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
     let mut guards = alignment_guards(&plan.distributed.func);
@@ -370,9 +383,9 @@ fn in_vectors(
             guards.push(Guard::Divisible { value: Symbol::Scalar(position as u32), by: by as u32 });
         }
     }
-    let promised =
+    let assumed =
         func.assumptions.iter().filter(|assumption| !matches!(assumption, Assumption::Multiple(..)));
-    for guard in bounds.into_iter().chain(signs).chain(promised.map(Assumption::guard)) {
+    for guard in bounds.into_iter().chain(signs).chain(assumed.map(Assumption::guard)) {
         if !guards.contains(&guard) {
             guards.push(guard);
         }
@@ -380,20 +393,20 @@ fn in_vectors(
     Ok((plan, guards))
 }
 
-/// The same without a word on what divides what: rows are rotated, or elements move one by one, and neighbours by neighbouring threads.
+/// The same without divisibility: rows are rotated, or elements move one by one, contiguous ones by adjacent threads.
 fn unaligned(mut func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
     let strides = assume_contiguous(&mut func);
-    let bounds = legalize_index(&mut func, trust(requests, BoundsPolicy::Guarded));
+    let bounds = legalize_index(&mut func, bounds_policy(requests, BoundsPolicy::Guarded));
     let assumptions = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
     rotate_rows(&mut func, &assumptions);
-    if !multiplies(&func, |_| true) {
+    if !has_dot(&func, |_| true) {
         read_unrotated(&mut func, &assumptions);
     }
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
     let mut guards = alignment_guards(&plan.distributed.func);
     guards.extend(strides);
-    let promised = func.assumptions.iter().map(Assumption::guard);
-    for guard in bounds.into_iter().chain(promised) {
+    let assumed = func.assumptions.iter().map(Assumption::guard);
+    for guard in bounds.into_iter().chain(assumed) {
         if !guards.contains(&guard) {
             guards.push(guard);
         }
@@ -401,7 +414,8 @@ fn unaligned(mut func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<G
     Ok((plan, guards))
 }
 
-/// The same, if rows are rotated. It needs more registers than the aligned body, whose limit would have it spill.
+/// The same, if rows are rotated. It needs more registers than the aligned specialization, whose limit would have it
+/// spill.
 fn rotated(func: Func, requests: KernelRequests) -> Result<Option<(GpuPlan, Vec<Guard>)>, SmemOverflow> {
     let (plan, guards) =
         unaligned(func, KernelRequests { maxnreg: Some(register_limit::MAX_REGISTERS), ..requests })?;
@@ -440,12 +454,12 @@ fn plan(
     Ok(plan)
 }
 
-/// Programs of one warp that share a block: blocks start at a limited rate. Larger programs have one each, which lets a
-/// multiprocessor take the next one as soon as its threads are free (docs/performance.md).
+/// Programs of one warp that share a block: blocks launch at a limited rate. Larger programs have one block each, so
+/// that a multiprocessor takes the next one as soon as its threads are free (docs/performance.md).
 const SMALL_PROGRAMS: u32 = 4;
 
-/// How each slice must be aligned for the accesses that were chosen, and of how many elements its length must be a multiple:
-/// one comparison then decides for a whole vector.
+/// The alignment of each slice for the accesses that were chosen, and the multiple that its length must be: one
+/// comparison then decides for a whole vector.
 fn alignment_guards(func: &Func) -> Vec<Guard> {
     let mut bytes: HashMap<u32, u32> = HashMap::new();
     let mut whole: HashMap<u32, u32> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What a build says of a kernel that several variants and stages may have found wrong.
+//! Diagnostics of a kernel, merged over its variants and stages.
 
 use crate::backend::nvptx::Arch;
 use crate::driver::artifact::LoweredVariant;
@@ -9,8 +9,8 @@ use crate::frontend::typeck::Variant;
 use crate::gpu::specialization::Specialization;
 use crate::support::diagnostic::{Diagnostic, Errors, Loc, count};
 
-/// Mistakes of several variants: one that all share is said once, one that only some have says which. What stands on
-/// the same tokens in another variant is the same mistake, whatever types or extents it names there.
+/// Mistakes of several variants: one that all share is reported once, one that only some have names them. Errors on the
+/// same tokens of another variant are the same mistake, whatever types or extents they name.
 #[derive(Default)]
 pub(crate) struct MergedErrors {
     list: Vec<(Diagnostic, Vec<String>)>,
@@ -21,7 +21,7 @@ impl MergedErrors {
         let known = self.list.len();
         let label = variant.to_string();
         for (i, error) in errors.iter().enumerate() {
-            // Types may be named differently, so mistakes on the same tokens are told apart by their order.
+            // Types may be named differently, so mistakes on the same tokens are matched by their order.
             let nth = errors.iter().take(i).filter(|other| other.loc == error.loc).count();
             match self.list[..known].iter_mut().filter(|(other, _)| other.loc == error.loc).nth(nth) {
                 Some((_, variants)) => variants.push(label.clone()),
@@ -52,7 +52,7 @@ impl MergedErrors {
 /// Each is an instruction at least: LLVM takes minutes for more, and hours for many more.
 const MAX_ELEMENTS: usize = 1 << 16;
 
-/// Refuses tiles of which every thread would have thousands of elements in each of many operations.
+/// Rejects tiles of which every thread would have thousands of elements in each of many operations.
 pub(crate) fn too_many_elements(specializations: &[Specialization]) -> Result<(), Errors> {
     let counts = specializations.iter().map(Specialization::elements);
     let Some((total, Some((loc, most)))) = counts.max_by_key(|&(total, _)| total) else { return Ok(()) };
@@ -74,9 +74,9 @@ fn label(kernel: &Kernel, variant: &Variant) -> String {
     format!("`{}`{choices}", kernel.name)
 }
 
-/// What ptxas says of instructions that need more registers than `maxnreg` leaves them.
-pub(crate) fn too_few_registers(kernel: &Kernel, variant: &Variant, said: &str) -> Option<Diagnostic> {
-    let (_, rest) = said.split_once("Insufficient registers (")?;
+/// The diagnostic for ptxas's error that instructions need more registers than `maxnreg` leaves them.
+pub(crate) fn too_few_registers(kernel: &Kernel, variant: &Variant, message: &str) -> Option<Diagnostic> {
+    let (_, rest) = message.split_once("Insufficient registers (")?;
     let loc = typeck::maxnreg_loc(kernel, variant)?;
     let least = rest.split_once("register target of ").and_then(|(_, rest)| rest.split(' ').next());
     Some(Diagnostic {
@@ -99,7 +99,7 @@ pub(crate) fn internal_error(kernel: &Kernel, variant: &Variant, stage: &str, wh
     }
 }
 
-/// `deny(spills)`: a register that goes to memory is a mistake, unless it is the price of reports in a debug build.
+/// `deny(spills)`: a spilled register is a mistake, unless reports of a debug build cause it.
 pub(crate) fn report_spills(
     kernel: &Kernel,
     variants: &[Variant],
@@ -109,8 +109,8 @@ pub(crate) fn report_spills(
     for (variant, LoweredVariant { specializations, code, .. }) in variants.iter().zip(lowered) {
         let reporting: Vec<String> = specializations
             .iter()
-            .filter(|body| body.reports())
-            .map(|body| entry_name(kernel, variant, body))
+            .filter(|specialization| specialization.reports())
+            .map(|specialization| entry_name(kernel, variant, specialization))
             .collect();
         let assembled = code.modules.iter().filter_map(|module| Some((module, module.cubin.as_ref()?)));
         for (module, resources) in
@@ -119,19 +119,19 @@ pub(crate) fn report_spills(
             let spilled = resources.spill_store_bytes + resources.spill_load_bytes;
             if spilled > 0 && !reporting.contains(&resources.entry) {
                 let arch = Arch { capability: module.capability, exact: module.exact };
-                let body = &specializations[module.specialization];
+                let specialization = &specializations[module.specialization];
                 let text = format!(
                     "{} spills on {}: its {} body stores {} bytes and loads {} a thread, at {} registers",
                     label(kernel, variant),
                     arch.name(),
-                    body.label(),
+                    specialization.label(),
                     resources.spill_store_bytes,
                     resources.spill_load_bytes,
                     resources.registers
                 );
                 let help = format!(
                     "smaller tiles or more warps leave a thread less to keep; `num_warps` is {} here",
-                    body.plan.distributed.num_warps / body.plan.distributed.num_ctas
+                    specialization.plan.distributed.num_warps / specialization.plan.distributed.num_ctas
                 );
                 errors.push_help(Loc::of(&kernel.name), text, help);
                 break;

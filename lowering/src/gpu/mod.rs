@@ -1,5 +1,5 @@
-//! From tile IR to the code of one GPU thread: `layout` says which thread holds what, `opt` rewrites laid-out tiles, `emit`
-//! writes MLIR.
+//! From tile IR to the code of one GPU thread. `layout` assigns each tile a layout, `opt` rewrites laid-out tile IR,
+//! `emit` writes MLIR.
 
 pub mod emit;
 pub mod layout;

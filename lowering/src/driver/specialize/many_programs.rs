@@ -1,8 +1,10 @@
-//! The body for many programs whose loops read again what an earlier loop has read.
+//! The specialization for many programs whose loops read again what an earlier loop has read.
 //!
-//! Where programs are few, copies ahead are all that hides latency in the first of such loops. Where they are many, other programs do,
-//! and what the ring of copies would take is left to the first-level cache, which serves the later loops. How many there are the launcher
-//! knows: one of the facts is their least number.
+//! Where programs are few, async copies are all that hides latency in the first of such loops. Where they are many,
+//! other
+//! programs do, and what the copies' ring buffers would take is left to the L1 cache, which serves the later loops. The
+//! launcher
+//! knows how many there are: one of the guards is their least number.
 
 use super::{KernelRequests, aligned, register_limit};
 use crate::analysis::reread::has_rereads;
@@ -11,11 +13,11 @@ use crate::gpu::specialization::{Gpus, Specialization};
 use crate::ir::Func;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 
-/// Programs that are many: several for each place on any GPU's multiprocessors.
-const MANY: i64 = 1024;
+/// So many programs that several are resident wherever a GPU has room for one.
+const MIN_PROGRAMS: i64 = 1024;
 
-/// This body; `None` where no loop reads again, or where the user says how to copy or how many registers there are. Of rows that begin anywhere
-/// there is none: their pieces are not copied ahead, and more registers alone made them slower.
+/// `None` where no loop reads again, or where the user chose stages or registers. There is none for unaligned rows:
+/// their pieces are not prefetched, and more registers alone made them slower.
 pub(super) fn specialization(
     func: &Func,
     requests: KernelRequests,
@@ -27,9 +29,9 @@ pub(super) fn specialization(
     }
     let (mut plan, mut guards) = aligned(func.clone(), KernelRequests { num_stages: Some(1), ..requests })?;
     // Without a limit ptxas saves registers by making loads late.
-    plan.limit = Some(register_limit::of_block(register_limit::MAX_REGISTERS, plan.threads()));
+    plan.limit = Some(register_limit::block_limit(register_limit::MAX_REGISTERS, plan.threads()));
     guards.push(Guard::AtMost {
-        low: SymbolicSum { terms: vec![(MANY, vec![])] },
+        low: SymbolicSum { terms: vec![(MIN_PROGRAMS, vec![])] },
         high: SymbolicSum { terms: vec![(1, [0, 1, 2].map(Symbol::Grid).to_vec())] },
     });
     Ok(Some(Specialization { name: "many", plan, guards, gpus }))

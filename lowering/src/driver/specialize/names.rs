@@ -1,10 +1,10 @@
-//! What bodies are called.
+//! Names of specializations.
 
-/// What bodies for an order of the factors of a product are called: `tn` has the first one by columns, `nt` the second.
+/// Names for an order of the operands of a dot: `tn` has A column-major, `nt` B.
 #[derive(Clone, Copy)]
 pub(super) struct SpecializationNames {
     pub(super) tensor: &'static str,
-    /// Of results that begin anywhere.
+    /// For results with unaligned rows.
     pub(super) tensor_odd: &'static str,
     pub(super) aligned: &'static str,
     pub(super) scalar: ScalarNames,
@@ -29,21 +29,21 @@ macro_rules! orders {
 /// One for each order.
 pub(super) const ORDERS: [SpecializationNames; 4] = orders!["", "_tn", "_nt", "_tt"];
 
-/// What bodies of products that move a part of their accesses element by element are called.
+/// Names for dots that move a part of their accesses element by element.
 #[derive(Clone, Copy)]
 pub(super) struct ScalarNames {
-    /// What is around the loops.
+    /// Accesses outside of the loops.
     pub(super) epilogue: &'static str,
-    /// And one of two operands.
+    /// And those of one of two operands.
     pub(super) operands: [&'static str; 2],
 }
 
-/// What the bodies for a set of strides that are 1 are called.
+/// Names for a set of strides that are 1.
 pub(super) struct UnitStrides {
-    /// Of rows that begin at multiples of a vector.
+    /// For aligned rows.
     pub(super) aligned: &'static str,
     pub(super) scalar: ScalarNames,
-    /// Of rows that begin anywhere.
+    /// For unaligned rows.
     pub(super) odd: &'static str,
 }
 
@@ -60,6 +60,6 @@ macro_rules! unit_strides {
     };
 }
 
-/// Bodies of the same kind, for different strides that are 1.
+/// Specializations of the same kind, for different strides that are 1.
 pub(super) const UNIT_STRIDES: [UnitStrides; 4] =
     unit_strides!["unit_strides", "unit_strides_2", "unit_strides_3", "unit_strides_4"];

@@ -1,5 +1,5 @@
-//! How many registers a thread of a body may have. Where nobody says, ptxas decides by how many threads fit on a multiprocessor; it knows
-//! neither what they wait for nor how many there are.
+//! The register limit of a specialization. Without one ptxas decides by how many threads fit on a multiprocessor; it
+//! knows neither what they wait for nor how many there are.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -14,52 +14,54 @@ use crate::mlir::Limit;
 use crate::ops::{Kind, Load, MemAccess};
 
 /// Bytes of a register.
-const WORD: u32 = 4;
+const REGISTER_BYTES: u32 = 4;
 
-/// The registers that a thread can have at all. Said to ptxas they are a limit like any other, and change what it does.
+/// The most registers that a thread can have. Given to ptxas, it is a limit like any other and changes what ptxas does.
 pub(super) const MAX_REGISTERS: u32 = 255;
 
-/// The limit of a body with this `maxnreg`, whose blocks have so many threads; [`MAX_REGISTERS`] is none.
+/// The limit of a specialization with this `maxnreg`, whose blocks have so many threads; [`MAX_REGISTERS`] is none.
 pub(super) fn registers(maxnreg: Option<u32>, distributed: &Distributed, threads: u32) -> Option<Limit> {
     let most = match maxnreg {
         Some(most) if most < MAX_REGISTERS => Some(most),
-        Some(_) => for_odd_rows(distributed).or_else(|| for_loads_before_arithmetic(distributed)),
-        None => for_odd_rows(distributed)
+        Some(_) => for_unaligned_rows(distributed).or_else(|| for_loads_before_arithmetic(distributed)),
+        None => for_unaligned_rows(distributed)
             .or_else(|| for_two_blocks(distributed))
             .or_else(|| for_loads_among_stores(distributed))
             .or_else(|| for_loads_before_arithmetic(distributed)),
     };
-    most.map(|most| of_block(most, threads))
+    most.map(|most| block_limit(most, threads))
 }
 
-/// A limit of so many registers for blocks of so many threads. It takes the place of what ptxas knows of the block's size: a block with
-/// more could not be launched.
-pub(super) fn of_block(most: u32, threads: u32) -> Limit {
+/// A limit of so many registers for blocks of so many threads. It replaces what ptxas knows of the block's size: a
+/// block with more could not be launched.
+pub(super) fn block_limit(most: u32, threads: u32) -> Limit {
     Limit::Registers(most.min(registers_of_each(threads)))
 }
 
-/// Those that leave room for sixteen warps on a multiprocessor.
-const SIXTEEN_WARPS: u32 = 128;
+/// The limit that leaves room for sixteen warps on a multiprocessor.
+const REGISTERS_FOR_SIXTEEN_WARPS: u32 = 128;
 
-/// Of rows that begin anywhere and are reduced. ptxas has as many loads under way as there are registers, and a block more on a
-/// multiprocessor hides more of what each waits for: the limit that leaves room for one, where what a thread has at once fits in it
-/// but for a few words. Between the limits ptxas does better by itself.
-fn for_odd_rows(distributed: &Distributed) -> Option<u32> {
+/// For reductions of unaligned rows. ptxas has as many loads in flight as there are registers, and one more block on a
+/// multiprocessor hides more of their latency: the limit that leaves room for one, where what is live in a thread fits
+/// but for a few words. Between these ranges ptxas does better by itself.
+fn for_unaligned_rows(distributed: &Distributed) -> Option<u32> {
     type Limits = &'static [(RangeInclusive<u32>, u32)];
-    /// By the registers of a thread, for five, four, three and two blocks. A long row spills, and two blocks of it are faster than one.
-    const OF_EIGHT_WARPS: Limits =
-        &[(40..=53, 48), (54..=71, 64), (72..=107, 80), (112..=190, SIXTEEN_WARPS)];
+    /// By the live registers of a thread, for five, four, three and two blocks. A long row spills, and two blocks of it
+    /// are faster than one.
+    const EIGHT_WARPS: Limits =
+        &[(40..=53, 48), (54..=71, 64), (72..=107, 80), (112..=190, REGISTERS_FOR_SIXTEEN_WARPS)];
     /// For six and five blocks.
-    const OF_FOUR_WARPS: Limits = &[(76..=80, 80), (84..=106, 96)];
-    /// For sixteen, fourteen and ten blocks, where elements are widened: rows of 32-bit ones are as fast as a copy without.
-    const OF_TWO_WARPS: Limits = &[(44..=54, 64), (55..=82, 72), (83..=96, 96)];
-    /// For addresses and numbers.
-    const BESIDES: u32 = 28;
-    let (mut odd, mut words, mut reduced, mut stores) = (false, false, false, 0);
+    const FOUR_WARPS: Limits = &[(76..=80, 80), (84..=106, 96)];
+    /// For sixteen, fourteen and ten blocks, where elements are upcast: rows of 32-bit ones are as fast as a copy
+    /// without.
+    const TWO_WARPS: Limits = &[(44..=54, 64), (55..=82, 72), (83..=96, 96)];
+    /// For addresses and scalars.
+    const OTHER_REGISTERS: u32 = 28;
+    let (mut unaligned, mut words, mut reduced, mut stores) = (false, false, false, 0);
     distributed.func.body.walk(&mut |op| match &op.kind {
         Kind::Load(Load { place, .. }) if place.shift.is_some() => {
-            odd = true;
-            words |= distributed.func.slice(place.param).0.bytes() >= WORD;
+            unaligned = true;
+            words |= distributed.func.slice(place.param).0.bytes() >= REGISTER_BYTES;
         }
         Kind::Store(store) => {
             stores += usize::from(distributed.func.ty(store.place.offset).shape.elements() > 1)
@@ -67,90 +69,93 @@ fn for_odd_rows(distributed: &Distributed) -> Option<u32> {
         kind => reduced |= matches!(kind, Kind::Reduce(_)),
     });
     let limits = match distributed.warps_per_cta() {
-        8 => OF_EIGHT_WARPS,
-        4 => OF_FOUR_WARPS,
-        2 if !words => OF_TWO_WARPS,
+        8 => EIGHT_WARPS,
+        4 => FOUR_WARPS,
+        2 if !words => TWO_WARPS,
         _ => return None,
     };
-    // What is stored beside a row waits for it.
-    if !odd || !reduced || stores > 1 {
+    // Other stores wait for the row.
+    if !unaligned || !reduced || stores > 1 {
         return None;
     }
-    let needed = BESIDES + words_at_once(distributed, &distributed.func.body);
+    let needed = OTHER_REGISTERS + live_words(distributed, &distributed.func.body);
     limits.iter().find(|(range, _)| range.contains(&needed)).map(|&(_, limit)| limit)
 }
 
-/// The words that a thread has at once: of rows that begin anywhere as they were loaded, and a quarter of a row's elements beside them for
-/// those around a vector; of other tiles, whose elements come one by one, a word each; and of what loops carry, before an iteration
-/// and after it.
-fn words_at_once(distributed: &Distributed, block: &Block) -> u32 {
+/// The words that are live in a thread: unaligned rows as they were loaded, and a quarter of a row's elements besides
+/// for those around a vector; a word for each element of other tiles, which are loaded one by one; and loop-carried
+/// values, before and after an iteration.
+fn live_words(distributed: &Distributed, block: &Block) -> u32 {
     let count = |value: Value| distributed.layouts.get(&value).map_or(0, Layout::register_count) as u32;
     let (mut loaded, mut most, mut nested) = (0, 0, 0);
     for op in &block.ops {
         if let Kind::Load(Load { place, .. }) = &op.kind {
-            let bytes =
-                if place.shift.is_some() { distributed.func.slice(place.param).0.bytes() } else { WORD };
-            loaded += (count(place.offset) * bytes).div_ceil(WORD);
+            let bytes = if place.shift.is_some() {
+                distributed.func.slice(place.param).0.bytes()
+            } else {
+                REGISTER_BYTES
+            };
+            loaded += (count(place.offset) * bytes).div_ceil(REGISTER_BYTES);
             most = most.max(count(place.offset) / 4);
         }
         for block in op.kind.operation().blocks() {
             let carried: u32 = block.args.iter().map(|&arg| count(arg)).sum();
-            nested = nested.max(2 * carried + words_at_once(distributed, block));
+            nested = nested.max(2 * carried + live_words(distributed, block));
         }
     }
     loaded + most + nested
 }
 
-/// Of a product by single threads, if it does with the registers that leave room for sixteen warps on a multiprocessor: one block
-/// multiplies while another one waits for its factors.
+/// For a dot by FMA, if it fits in the registers that leave room for sixteen warps on a multiprocessor: one block
+/// computes while another one waits for its operands.
 fn for_two_blocks(distributed: &Distributed) -> Option<u32> {
-    /// For addresses, and what a step multiplies.
-    const BESIDES: u32 = 48;
-    let needed = dot::fma_registers(distributed)? + BESIDES;
-    (needed <= SIXTEEN_WARPS).then_some(SIXTEEN_WARPS)
+    /// For addresses, and the operands of a step.
+    const OTHER_REGISTERS: u32 = 48;
+    let needed = dot::fma_registers(distributed)? + OTHER_REGISTERS;
+    (needed <= REGISTERS_FOR_SIXTEEN_WARPS).then_some(REGISTERS_FOR_SIXTEEN_WARPS)
 }
 
-/// Of a loop that loads and stores in each iteration. Without a limit ptxas saves registers, for more threads at once, by making a load
-/// after the arithmetic and the store of the one before: an iteration waits for memory as often.
+/// For a loop that loads and stores in each iteration. Without a limit ptxas saves registers, for more threads at once,
+/// by moving a load after the arithmetic and the store of the one before: an iteration then waits for memory as often.
 fn for_loads_among_stores(distributed: &Distributed) -> Option<u32> {
     (loads_among_stores(distributed) > 1).then_some(MAX_REGISTERS)
 }
 
-/// Of straight code that computes an element from several loads which no other program makes. Without a limit ptxas saves registers, for
-/// more threads than memory keeps waiting, by making a load after arithmetic that does not need it: a thread waits for memory twice. The
-/// limit is one that has room for all that is loaded. What programs read again, a bias, comes out of caches.
+/// For straight-line code that computes an element from several streaming loads. Without a limit ptxas saves registers,
+/// for more threads than memory can serve, by moving a load after arithmetic that does not need it: a thread then waits
+/// for memory twice. The limit has room for all that is loaded. What programs share, a bias, is served by caches.
 fn for_loads_before_arithmetic(distributed: &Distributed) -> Option<u32> {
     /// For five and four blocks of eight warps.
     const LIMITS: [u32; 2] = [48, 64];
-    /// For addresses, numbers and arithmetic.
-    const BESIDES: u32 = 32;
-    /// For where vectors of rows that begin anywhere begin.
-    const OF_ODD_ROWS: u32 = 8;
+    /// For addresses, scalars and arithmetic.
+    const OTHER_REGISTERS: u32 = 32;
+    /// For the offsets of vectors of unaligned rows.
+    const FOR_UNALIGNED_ROWS: u32 = 8;
     let func = &distributed.func;
-    let (mut straight, mut odd, mut words, mut loaded) = (true, false, 0, vec![]);
+    let (mut straight, mut unaligned, mut words, mut loaded) = (true, false, 0, vec![]);
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         straight &= operation.blocks().is_empty() && !matches!(op.kind, Kind::Reduce(_) | Kind::Scan(_));
-        // What is compared with a slice's length takes as many registers again.
+        // Bounds checks take as many registers again.
         straight &= operation.place().is_none_or(|place| !place.bounded);
         if let Kind::Load(Load { place, .. }) = &op.kind
             && let Some(layout) = distributed.layouts.get(&place.offset)
         {
-            let each = if place.vector > 1 { func.slice(place.param).0.bytes() } else { WORD };
-            let own = (layout.register_count() as u32 * each).div_ceil(WORD);
+            let each = if place.vector > 1 { func.slice(place.param).0.bytes() } else { REGISTER_BYTES };
+            let own = (layout.register_count() as u32 * each).div_ceil(REGISTER_BYTES);
             words += if place.shift.is_some() { 2 * own } else { own };
-            odd |= place.shift.is_some();
+            unaligned |= place.shift.is_some();
             loaded.push(place);
         }
     });
-    let needed = words + BESIDES + if odd { OF_ODD_ROWS } else { 0 };
+    let needed = words + OTHER_REGISTERS + if unaligned { FOR_UNALIGNED_ROWS } else { 0 };
     let limit = LIMITS.into_iter().find(|&limit| needed <= limit)?;
-    (straight && of_one_program(func, &loaded) > 1).then_some(limit)
+    (straight && streaming_accesses(func, &loaded) > 1).then_some(limit)
 }
 
-/// How many of these accesses are at other places for any other program: they depend on the program's place along as many axes of the grid
-/// as any of them does.
-fn of_one_program(func: &Func, places: &[&MemAccess]) -> usize {
+/// How many of these accesses have other addresses in every other program: they depend on as many program ids as any
+/// access does.
+fn streaming_accesses(func: &Func, places: &[&MemAccess]) -> usize {
     let definitions = func.definitions();
     let axes = places.iter().map(|place| {
         let at = place.base.into_iter().chain([place.offset]);
@@ -168,7 +173,7 @@ fn of_one_program(func: &Func, places: &[&MemAccess]) -> usize {
     axes.into_iter().filter(|&own| own == most).count()
 }
 
-/// The most loads that a thread makes in an iteration of a loop that stores too, of tiles that were not copied ahead.
+/// The most loads of a thread in an iteration of a loop that stores too, of tiles without async copies.
 fn loads_among_stores(distributed: &Distributed) -> u32 {
     let mut most = 0;
     distributed.func.body.walk(&mut |op| {
@@ -177,10 +182,10 @@ fn loads_among_stores(distributed: &Distributed) -> u32 {
         if !ops.iter().any(|op| matches!(op.kind, Kind::Store(_))) {
             return;
         }
-        let ahead = prefetched_values(distributed, body);
+        let prefetched = prefetched_values(distributed, body);
         let loads = |op: &Op| {
             let (Kind::Load(load), &[result, ..]) = (&op.kind, &op.results[..]) else { return 0 };
-            if distributed.func.ty(result).is_scalar() || ahead.contains(&result) {
+            if distributed.func.ty(result).is_scalar() || prefetched.contains(&result) {
                 return 0;
             }
             (distributed.layouts[&result].register_count() as u32).div_ceil(load.place.vector.max(1))

@@ -1,4 +1,4 @@
-//! Which facts widen the accesses of a body: by what integer arguments must divide, and which signs.
+//! Guards that widen accesses: what integer arguments must divide by, and which signs they must have.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,46 +12,46 @@ use crate::ops::{Kind, MemAccess};
 use crate::support::limits::MAX_ACCESS_BYTES;
 use crate::transform::unit_stride::integers;
 
-/// Which accesses ask for facts that widen them.
+/// Which accesses ask for guards that widen them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Widened {
     All,
-    /// Those of loops that multiply.
-    InProducts,
-    /// Those of this slice there.
+    /// Those of loops with dots.
+    InDotLoops,
+    /// Those of this slice in such loops.
     Of(ParamId),
 }
 
 impl Widened {
-    fn includes(self, place: &MemAccess, in_product: bool) -> bool {
+    fn includes(self, place: &MemAccess, in_dot_loop: bool) -> bool {
         match self {
             Widened::All => true,
-            Widened::InProducts => in_product,
-            Widened::Of(param) => in_product && place.param == param,
+            Widened::InDotLoops => in_dot_loop,
+            Widened::Of(param) => in_dot_loop && place.param == param,
         }
     }
 }
 
-/// What is promised, with the signs of what is divided where they widen an access, and the facts of these.
+/// The assumptions, with the signs of dividends where they widen an access, and the guards of these.
 pub(super) fn needed_signs(
     func: &Func,
-    promised: LaunchAssumptions,
+    assumed: LaunchAssumptions,
     widened: Widened,
 ) -> (LaunchAssumptions, Vec<Guard>) {
     let signs = Signs::analyze(func);
     if signs.least.is_empty() {
-        return (promised, vec![]);
+        return (assumed, vec![]);
     }
-    let with = promised.clone().with_signs(&signs);
+    let with = assumed.clone().with_signs(&signs);
     let at_best = |assumptions: &LaunchAssumptions| {
-        let multiples = even(func, assumptions);
+        let multiples = multiples_of_vectors(func, assumptions);
         widths(func, &LaunchAssumptions { multiples, ..assumptions.clone() }, widened)
     };
-    if at_best(&with) == at_best(&promised) { (promised, vec![]) } else { (with, signs.guards) }
+    if at_best(&with) == at_best(&assumed) { (assumed, vec![]) } else { (with, signs.guards) }
 }
 
 /// Every integer argument as a multiple of any vector.
-fn even(func: &Func, promised: &LaunchAssumptions) -> HashMap<Value, u64> {
+fn multiples_of_vectors(func: &Func, assumed: &LaunchAssumptions) -> HashMap<Value, u64> {
     let smallest = func
         .params
         .iter()
@@ -62,19 +62,19 @@ fn even(func: &Func, promised: &LaunchAssumptions) -> HashMap<Value, u64> {
         .min()
         .unwrap_or(MAX_ACCESS_BYTES);
     let by = u64::from(MAX_ACCESS_BYTES / smallest.min(MAX_ACCESS_BYTES));
-    let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
+    let least = |value: &Value| assumed.multiples.get(value).copied().unwrap_or(1);
     integers(func).map(|value| (value, by.max(least(&value)))).collect()
 }
 
-/// What is promised, with the integer arguments whose divisibility widens an access, and by what they must divide.
+/// The assumptions, with the integer arguments whose divisibility widens an access, and by what they must divide.
 pub(super) fn needed_multiples(
     func: &Func,
-    promised: LaunchAssumptions,
+    assumed: LaunchAssumptions,
     widened: Widened,
 ) -> LaunchAssumptions {
-    let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
-    let with = |multiples| LaunchAssumptions { multiples, ..promised.clone() };
-    let mut needed = even(func, &promised);
+    let least = |value: &Value| assumed.multiples.get(value).copied().unwrap_or(1);
+    let with = |multiples| LaunchAssumptions { multiples, ..assumed.clone() };
+    let mut needed = multiples_of_vectors(func, &assumed);
     let best = widths(func, &with(needed.clone()), widened);
     for value in integers(func) {
         // The smallest divisor that serves as well as the largest.
@@ -94,8 +94,8 @@ pub(super) fn needed_multiples(
     with(needed)
 }
 
-/// The widths of the accesses that matter: one number for each row beside a tile of rows is not worth a fact that the whole body
-/// would hang on.
+/// The widths of the accesses that matter: one scalar per row beside a tile of rows is not worth a guard on the whole
+/// specialization.
 fn widths(func: &Func, assumptions: &LaunchAssumptions, widened: Widened) -> Vec<u32> {
     let axes = AxisInfoMap::analyze(func, assumptions);
     let accesses = accesses(func, widened);
@@ -108,32 +108,32 @@ fn widths(func: &Func, assumptions: &LaunchAssumptions, widened: Widened) -> Vec
         .collect()
 }
 
-/// The accesses of tiles that ask for facts.
+/// The accesses of tiles that ask for guards.
 pub(super) fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
-    fn gather<'f>(
+    fn collect_accesses<'f>(
         func: &'f Func,
         block: &'f Block,
-        in_product: bool,
+        in_dot_loop: bool,
         found: &mut Vec<(&'f MemAccess, bool)>,
     ) {
         for op in &block.ops {
             if let Some(place) = op.kind.operation().place()
                 && !func.ty(place.offset).is_scalar()
             {
-                found.push((place, in_product));
+                found.push((place, in_dot_loop));
             }
-            let repeats = matches!(op.kind, Kind::For(_) | Kind::While(_));
+            let is_loop = matches!(op.kind, Kind::For(_) | Kind::While(_));
             for block in op.kind.operation().blocks() {
-                let multiplies = || block.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
-                gather(func, block, in_product || (repeats && multiplies()), found);
+                let has_dot = || block.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
+                collect_accesses(func, block, in_dot_loop || (is_loop && has_dot()), found);
             }
         }
     }
     let mut found = vec![];
-    gather(func, &func.body, false, &mut found);
+    collect_accesses(func, &func.body, false, &mut found);
     found
         .into_iter()
-        .filter(|&(place, in_product)| widened.includes(place, in_product))
+        .filter(|&(place, in_dot_loop)| widened.includes(place, in_dot_loop))
         .map(|(place, _)| place)
         .collect()
 }

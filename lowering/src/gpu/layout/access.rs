@@ -1,4 +1,4 @@
-//! How many neighbouring elements one memory instruction may move, and along which axis.
+//! How many contiguous elements one memory instruction may move, and along which axis.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,27 +8,27 @@ use crate::ir::{Block, Func, Value};
 use crate::ops::{Kind, MemAccess, Rotate, VectorStart};
 use crate::support::limits::MAX_ACCESS_BYTES;
 
-/// The fewest bytes that are read as parts of two aligned vectors: fewer are no less work than their elements.
+/// The fewest bytes that are read as parts of two aligned vectors. Fewer bytes cost no less than single elements.
 pub const MIN_SHIFTED_BYTES: u32 = 8;
 
-/// What is known of the addresses of slices.
+/// What is known about the addresses of slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Alignment {
-    /// They are multiples of [`MAX_ACCESS_BYTES`], and lengths are multiples of the vectors that are compared with them: the launcher
-    /// checks it.
+    /// Multiples of [`MAX_ACCESS_BYTES`]; lengths are multiples of the vectors that are compared with them. The
+    /// launcher checks both.
     Checked,
-    /// They are multiples of their element's size.
+    /// Multiples of the element's size.
     Element,
 }
 
-/// What an access allows.
+/// How wide an access may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessWidth {
-    /// The axis along which neighbours in the tile are neighbours in memory.
+    /// The axis along which adjacent elements of the tile are contiguous in memory.
     pub axis: usize,
-    /// How many of them are aligned and masked together.
+    /// How many of them are aligned and masked together: the vector width.
     pub elements: u32,
-    /// How many are neighbours in memory, aligned or not.
+    /// How many are contiguous in memory, aligned or not.
     pub contiguous: u32,
 }
 
@@ -42,31 +42,31 @@ pub fn width(func: &Func, axes: &AxisInfoMap, place: &MemAccess, alignment: Alig
     // The last axis wins among equals: it is the fast one in row-major memory.
     let axis = (0..shape.rank()).max_by_key(|&axis| offset.axes[axis].contiguity).unwrap_or(0);
     let contiguous = offset.axes[axis].contiguity;
-    let most = u64::from(MAX_ACCESS_BYTES / elem.bytes());
+    let max_vector = u64::from(MAX_ACCESS_BYTES / elem.bytes());
     if let Some(shift) = place.shift {
         return AccessWidth { axis, elements: shift.elements, contiguous: shift.elements };
     }
     let elements = match alignment {
         Alignment::Element => 1,
         Alignment::Checked => {
-            let start = offset.divisor_at(axis, contiguous.min(most)).min(base);
+            let start = offset.divisor_at(axis, contiguous.min(max_vector)).min(base);
             let masked = mask.map_or(u64::MAX, |mask| mask.axes[axis].constancy);
-            // A vector that starts at a multiple of its length lies in the slice as a whole or not at all: the launcher
+            // A vector that starts at a multiple of its length is in the slice as a whole or not at all: the launcher
             // checks that the slice's length is a multiple too.
-            contiguous.min(most).min(start).min(masked)
+            contiguous.min(max_vector).min(start).min(masked)
         }
     };
     AccessWidth { axis, elements: elements as u32, contiguous: contiguous.min(1 << 20) as u32 }
 }
 
-/// The elements that are moved together of as many that a thread holds side by side.
-pub(super) fn fitting(func: &Func, place: &MemAccess, vector: u32) -> u32 {
-    let around = place.shift.is_some_and(|shift| shift.start != VectorStart::Aligned);
+/// The elements that one access moves, of `vector` contiguous ones that a thread holds.
+pub(super) fn legal_vector(func: &Func, place: &MemAccess, vector: u32) -> u32 {
+    let shifted = place.shift.is_some_and(|shift| shift.start != VectorStart::Aligned);
     let bytes = vector * func.slice(place.param).0.bytes();
-    if around && bytes < MIN_SHIFTED_BYTES { 1 } else { vector }
+    if shifted && bytes < MIN_SHIFTED_BYTES { 1 } else { vector }
 }
 
-/// Values that depend on the program's place in the grid, or on a loop; the order of a row's numbers does not count.
+/// Values that depend on the program's index in the grid, or on a loop. The rotation of a row does not count.
 pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
     let mut varying = HashSet::new();
     fn visit(block: &Block, varying: &mut HashSet<Value>) {
@@ -77,14 +77,14 @@ pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
             } else {
                 operation.operands()
             };
-            let depends = matches!(op.kind, Kind::ProgramId(_))
+            let varies = matches!(op.kind, Kind::ProgramId(_))
                 || operation.place().is_some()
                 || operands.iter().any(|operand| varying.contains(operand));
             for nested in operation.blocks() {
                 varying.extend(&nested.args);
                 visit(nested, varying);
             }
-            if depends || !operation.blocks().is_empty() {
+            if varies || !operation.blocks().is_empty() {
                 varying.extend(&op.results);
             }
         }
@@ -93,7 +93,7 @@ pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
     varying
 }
 
-/// The accesses that belong to each class of values.
+/// The accesses of each class of values.
 pub(super) fn by_class<'a>(
     func: &Func,
     graph: &LayoutGraph,
@@ -101,8 +101,8 @@ pub(super) fn by_class<'a>(
 ) -> HashMap<usize, Vec<&'a TileAccess>> {
     let mut found: HashMap<usize, Vec<&TileAccess>> = HashMap::new();
     for access in accesses {
-        let own = access.values.iter().filter(|&&value| graph.has_layout(func, value));
-        let classes: HashSet<usize> = own.map(|&value| graph.class(value)).collect();
+        let laid_out = access.values.iter().filter(|&&value| graph.has_layout(func, value));
+        let classes: HashSet<usize> = laid_out.map(|&value| graph.class(value)).collect();
         for class in classes {
             found.entry(class).or_default().push(access);
         }

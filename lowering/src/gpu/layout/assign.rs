@@ -1,10 +1,13 @@
 //! A layout for every tile value.
 //!
-//! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. Results of
-//! products go first, as [`super::dot`] says; then the class with the most elements: its memory accesses choose, by what
-//! they can move at once. Its layout passes to the classes next to it through reductions, broadcasts and the other views;
-//! one that is as large and has accesses of its own chooses for itself. Cheap values made from ramps and scalars alone
-//! belong to no class: they are computed in every layout that asks for them. Where two layouts meet a [`Convert`] is
+//! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. The
+//! accumulators of dots get theirs first, as [`super::dot`] says; then the class with the most elements: its memory
+//! accesses
+//! choose, by the widest vector they can move. A layout propagates to adjacent classes through reductions, broadcasts
+//! and other views.
+//! A class that is as large and has accesses of its own chooses for itself. Cheap values made of ranges and scalars
+//! belong to no class: they are rematerialized in every layout that is asked for. Where two layouts meet, a [`Convert`]
+//! is
 //! inserted.
 
 use std::collections::HashSet;
@@ -30,13 +33,14 @@ pub struct Distributed {
     pub layouts: HashMap<Value, Layout>,
     /// Warps of a program.
     pub num_warps: u32,
-    /// Blocks that these warps belong to: the upper bits of a warp's number tell which.
+    /// CTAs that these warps belong to: the upper bits of the warp index are the CTA.
     pub num_ctas: u32,
     /// The user's `num_stages`, where a loop has none of its own.
     pub num_stages: Option<u32>,
-    /// Tiles that lie in shared memory alone, for products to read: those that loops copy there.
+    /// Tiles that are in shared memory alone, as operands of dots: loops copy them there.
     pub smem_only: HashMap<Value, SmemOnlyTile>,
-    /// Factors that are written to shared memory before a loop: by the product's result and the side, the loop's variable.
+    /// Operands that are written to shared memory before a loop: from the dot's result and the operand to the loop's
+    /// induction variable.
     pub invariant_operands: HashMap<(Value, DotOperand), Value>,
 }
 
@@ -52,7 +56,7 @@ pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Dis
         graph: &graph,
         accesses: access::by_class(func, &graph, &accesses),
         num_warps,
-        following: 0,
+        max_following: 0,
         layouts: HashMap::new(),
     }
     .run();
@@ -62,7 +66,7 @@ pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Dis
     Distributed { func, layouts, num_warps, num_ctas, num_stages, smem_only, invariant_operands }
 }
 
-/// What layouts are chosen for.
+/// The function whose layouts are chosen, with what is known about it.
 #[derive(Clone, Copy)]
 pub(in crate::gpu) struct LayoutSite<'a> {
     pub func: &'a Func,
@@ -71,17 +75,17 @@ pub(in crate::gpu) struct LayoutSite<'a> {
     pub num_ctas: u32,
 }
 
-/// A memory access, for choosing a layout by.
+/// A memory access of a tile, by which a layout is chosen.
 pub(in crate::gpu) struct TileAccess {
-    /// Values whose class it belongs to: what it reads or writes, its offsets, mask and `other`.
+    /// Values whose class it belongs to: its data, offsets, mask and `other`.
     pub(in crate::gpu) values: Vec<Value>,
     shape: Shape,
     width: AccessWidth,
     elem_bytes: u32,
-    /// Whether its addresses differ between programs: it is traffic, not a table that stays in the cache.
+    /// Whether its addresses differ between programs: streaming traffic, not a table that stays in the cache.
     pub(in crate::gpu) streams: bool,
     pub(in crate::gpu) reads: bool,
-    /// Whether it stands in a loop: it happens more often than those that do not.
+    /// Whether it is in a loop: it runs more often than others.
     repeats: bool,
 }
 
@@ -144,13 +148,13 @@ impl LayoutGraph {
         graph.cheap.fill(false);
         graph.mark_cheap(func, &func.body, &pinned);
         graph.connect(func, &func.body);
-        // What is asked from now on is answered in one step.
+        // Path compression: later finds take one step.
         graph.parent = (0..count).map(|index| graph.find(index)).collect();
         graph
     }
 
-    /// Cheap values that need one layout after all: what a store or reduction of nothing else takes, what is
-    /// reshaped, whose layout does not always follow from the result's, and what is looked up in.
+    /// Cheap values that need one layout after all: the operand of a store or reduction that takes nothing else, the
+    /// operand of a reshape, whose layout does not always follow from the result's, and the table of a gather.
     fn pinned(&self, func: &Func) -> HashSet<Value> {
         let mut pinned = HashSet::new();
         func.body.walk(&mut |op| {
@@ -274,7 +278,7 @@ impl LayoutGraph {
 
 // ---- choosing
 
-/// The layout of each class, and those in which stores take tiles of classes that lie otherwise.
+/// The layout of each class, and the layouts of stores that take a tile in another one.
 struct ChosenLayouts {
     classes: HashMap<usize, Layout>,
     stores: HashMap<MemAccess, Layout>,
@@ -287,8 +291,8 @@ struct Chooser<'a> {
     /// The accesses that belong to each class.
     accesses: HashMap<usize, Vec<&'a TileAccess>>,
     num_warps: u32,
-    /// A tile of at most so many elements does not choose for itself.
-    following: u64,
+    /// A tile of at most so many elements takes the layout that propagates to it.
+    max_following: u64,
     layouts: HashMap<usize, Layout>,
 }
 
@@ -301,35 +305,35 @@ impl Chooser<'_> {
             .collect();
         classes.sort_unstable();
         classes.dedup();
-        // What multiplies is bound to its instructions. Where groups of warps do, few elements that are left of it follow:
-        // they would have to wait for each other.
-        let mut groups = false;
-        self.site.func.body.walk(&mut |op| groups |= matches!(op.kind, Kind::WarpGroupDot(_)));
-        self.following = if groups { u64::from(32 * self.num_warps) } else { 0 };
+        // The accumulators of dots are bound to their instructions. With wgmma, small tiles made of an accumulator
+        // follow its layout: warpgroups would have to wait for each other.
+        let mut has_wgmma = false;
+        self.site.func.body.walk(&mut |op| has_wgmma |= matches!(op.kind, Kind::WarpGroupDot(_)));
+        self.max_following = if has_wgmma { u64::from(32 * self.num_warps) } else { 0 };
         for (result, layout) in dot::layouts(self.site.func, self.num_warps) {
-            self.settle(self.graph.class(result), layout);
+            self.assign(self.graph.class(result), layout);
         }
-        self.following = 0;
+        self.max_following = 0;
         let fragments = self.layouts.clone();
         let weight = |class: &usize| {
             let traffic: u64 = self.accesses_of(*class).map(TileAccess::bytes).sum();
             (self.shape(*class).elements(), traffic)
         };
         classes.sort_by_key(|class| std::cmp::Reverse((weight(class), std::cmp::Reverse(*class))));
-        // Those with memory to serve first, then those that only compute.
-        let (serving, computing): (Vec<usize>, Vec<usize>) =
+        // Classes with memory accesses first, then those that only compute.
+        let (accessing, computing): (Vec<usize>, Vec<usize>) =
             classes.into_iter().partition(|&class| self.accesses_of(class).next().is_some());
-        for class in serving.into_iter().chain(computing) {
+        for class in accessing.into_iter().chain(computing) {
             if !self.layouts.contains_key(&class) {
-                self.settle(class, self.choose(class));
+                self.assign(class, self.choose(class));
             }
         }
         let stores = coalesce_dot_stores::store_layouts(&self.site, self.graph, [&fragments, &self.layouts]);
         ChosenLayouts { classes: self.layouts, stores, num_warps: self.num_warps }
     }
 
-    /// Gives a class that has none a layout, and those that follow from it theirs.
-    fn settle(&mut self, class: usize, layout: Layout) {
+    /// Assigns a layout to a class that has none, and propagates it.
+    fn assign(&mut self, class: usize, layout: Layout) {
         if let Entry::Vacant(entry) = self.layouts.entry(class) {
             entry.insert(layout);
             self.propagate(class);
@@ -344,7 +348,7 @@ impl Chooser<'_> {
         self.accesses.get(&class).into_iter().flatten().copied()
     }
 
-    /// Passes a class's layout on to the classes that follow from it.
+    /// Propagates a class's layout to the classes that follow from it.
     fn propagate(&mut self, from: usize) {
         let mut todo = vec![from];
         while let Some(class) = todo.pop() {
@@ -367,7 +371,7 @@ impl Chooser<'_> {
                     continue;
                 };
                 let as_large = self.shape(next).elements() >= self.shape(class).elements();
-                let follows = self.shape(next).elements() <= self.following;
+                let follows = self.shape(next).elements() <= self.max_following;
                 let chooses = as_large && !follows && self.accesses_of(next).next().is_some();
                 if let Some(derived) = derived
                     && !chooses
@@ -379,20 +383,20 @@ impl Chooser<'_> {
         }
     }
 
-    /// A blocked layout that serves the class's accesses.
+    /// A blocked layout for the class's accesses.
     fn choose(&self, class: usize) -> Layout {
         let shape = self.shape(class).clone();
-        // Those that are traffic, and of them those that happen most often.
+        // Streaming accesses, and of them those that run most often.
         let mut streams: Vec<&TileAccess> = self.accesses_of(class).collect();
         for more in [|access: &TileAccess| access.streams, |access: &TileAccess| access.repeats] {
             if streams.iter().any(|access| more(access)) {
                 streams.retain(|access| more(access));
             }
         }
-        // Of equals a read: what is stored once can be stored in a layout of its own.
+        // Of equals a read: a store that runs once can have a layout of its own.
         let leader = streams.iter().max_by_key(|a| (a.width.elements, a.bytes(), a.reads && !a.repeats));
         let fast = leader.map_or(shape.rank() - 1, |access| access.width.axis);
-        // As many neighbours to a thread as the widest element type lets one instruction move.
+        // As many contiguous elements per thread as the widest element type lets one instruction move.
         let vector = streams
             .iter()
             .filter(|access| access.width.axis == fast && access.width.elements > 1)
@@ -401,14 +405,15 @@ impl Chooser<'_> {
             .unwrap_or(1);
         let narrowest = streams.iter().map(|access| access.elem_bytes).min();
         let along = scan::axis(self.site.func, self.graph, class).filter(|&axis| axis != fast);
-        let runs = along.map(|axis| scan::layout(&shape, (fast, vector), axis, narrowest, self.num_warps));
-        runs.unwrap_or_else(|| Layout::of_vectors(&shape, fast, vector, self.num_warps))
+        let scan_layout =
+            along.map(|axis| scan::layout(&shape, (fast, vector), axis, narrowest, self.num_warps));
+        scan_layout.unwrap_or_else(|| Layout::of_vectors(&shape, fast, vector, self.num_warps))
     }
 }
 
 // ---- rebuilding
 
-/// Writes the function again with one layout for each value.
+/// Rebuilds the function with one layout for each value.
 fn rebuild(site: LayoutSite, graph: &LayoutGraph, chosen: &ChosenLayouts) -> (HashMap<Value, Layout>, Func) {
     let func = site.func;
     let mut demands = Demands { func, graph, chosen, wanted: HashMap::new() };
@@ -417,11 +422,11 @@ fn rebuild(site: LayoutSite, graph: &LayoutGraph, chosen: &ChosenLayouts) -> (Ha
     let mut copy = func.clone();
     let body = std::mem::take(&mut copy.body);
     let mut rebuilder = Rebuilder {
-        moved: vec![],
+        conversions: vec![],
         graph,
         chosen,
         wanted,
-        placed: vec![HashMap::new()],
+        available: vec![HashMap::new()],
         layouts: HashMap::new(),
         site,
     };
@@ -431,7 +436,7 @@ fn rebuild(site: LayoutSite, graph: &LayoutGraph, chosen: &ChosenLayouts) -> (Ha
     (rebuilder.layouts, copy)
 }
 
-/// The layouts that each cheap value is needed in, found from the last use backwards.
+/// The layouts that each cheap value is needed in, found from the last use to the first.
 struct Demands<'a> {
     func: &'a Func,
     graph: &'a LayoutGraph,
@@ -478,7 +483,8 @@ impl Demands<'_> {
     }
 }
 
-/// How an operation needs its tile operands to lie; `copy` is the layout of its result when that is a cheap value.
+/// The layouts in which an operation needs its tile operands; `copy` is the layout of its result where that is a cheap
+/// value.
 fn operand_layouts(
     func: &Func,
     graph: &LayoutGraph,
@@ -495,17 +501,19 @@ fn operand_layouts(
     match operation.spread(func, &op.results) {
         LayoutRelation::Source | LayoutRelation::Free => vec![],
         LayoutRelation::WarpGroup { transposed } => {
-            let lies = |value| dot::wgmma_result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
-            operation.operands().into_iter().filter(tile).map(|value| (value, lies(value))).collect()
+            let layout_of =
+                |value| dot::wgmma_result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
+            operation.operands().into_iter().filter(tile).map(|value| (value, layout_of(value))).collect()
         }
         LayoutRelation::Dot { .. } => {
             result.map(|layout| dot::required_layouts(func, op, &layout)).unwrap_or_default()
         }
         LayoutRelation::Lanewise { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
-            // A store has no result: it lies as it is best done, as the class of its operands, or anyhow when all are cheap.
-            let wide = || operation.place().and_then(|place| chosen.stores.get(place)).cloned();
-            let layout = result.or_else(wide).or_else(|| {
+            // A store has no result: it takes the coalesced layout, the class layout of its operands, or any when all
+            // are cheap.
+            let coalesced = || operation.place().and_then(|place| chosen.stores.get(place)).cloned();
+            let layout = result.or_else(coalesced).or_else(|| {
                 let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
                 anchor.and_then(of)
             });
@@ -544,13 +552,13 @@ fn operand_layouts(
 
 struct Rebuilder<'a> {
     site: LayoutSite<'a>,
-    /// Conversions to append behind the operation being placed.
-    moved: Vec<Op>,
+    /// Conversions to append after the operation being rebuilt.
+    conversions: Vec<Op>,
     graph: &'a LayoutGraph,
     chosen: &'a ChosenLayouts,
     wanted: HashMap<Value, Vec<Layout>>,
-    /// Where each value is to be had in each layout, one table for each open block.
-    placed: Vec<HashMap<(Value, Layout), Value>>,
+    /// Each value in each layout that exists, one table for each open block.
+    available: Vec<HashMap<(Value, Layout), Value>>,
     layouts: HashMap<Value, Layout>,
 }
 
@@ -574,14 +582,14 @@ impl Rebuilder<'_> {
         }
         let mut op = op;
         let layouts = operand_layouts(self.site.func, self.graph, self.chosen, &op, None);
-        // Asked before the operands become values that the original does not know.
-        let spread = op.kind.operation().spread(self.site.func, &op.results);
-        self.place_operands(builder, &mut op, &layouts);
-        let carried = matches!(spread, LayoutRelation::Tied(_));
+        // Asked before the operands become values that the original function does not know.
+        let relation = op.kind.operation().spread(self.site.func, &op.results);
+        self.convert_operands(builder, &mut op, &layouts);
+        let tied = matches!(relation, LayoutRelation::Tied(_));
         for block in op.kind.operation_mut().blocks_mut() {
             let taken = std::mem::take(block);
             builder.begin_with(taken.args.clone());
-            self.placed.push(HashMap::new());
+            self.available.push(HashMap::new());
             for &arg in &taken.args {
                 self.define(arg);
             }
@@ -590,15 +598,15 @@ impl Rebuilder<'_> {
                 .yields
                 .iter()
                 .map(|&value| match layouts.iter().find(|(other, _)| *other == value) {
-                    Some((_, layout)) if carried => self.in_layout(builder, value, layout),
+                    Some((_, layout)) if tied => self.in_layout(builder, value, layout),
                     _ => value,
                 })
                 .collect();
-            self.placed.pop();
+            self.available.pop();
             *block = builder.end(yields);
         }
         builder.loc = op.loc;
-        let natural = match spread {
+        let natural = match relation {
             LayoutRelation::Reduce { axes } => self.reduce_layout(&op, &axes),
             LayoutRelation::Dot { .. } => self.dot_layout(&op),
             _ => None,
@@ -606,29 +614,33 @@ impl Rebuilder<'_> {
         for i in 0..op.results.len() {
             let result = op.results[i];
             self.define(result);
-            // A reduction leaves its result where its operand was; the class may want it elsewhere.
+            // A reduction has a natural result layout; the class may want another.
             if let Some(natural) = &natural
                 && self.layouts.get(&result).is_some_and(|layout| layout != natural)
             {
                 let value = builder.func.value(builder.func.ty(result).clone());
                 self.layouts.insert(value, natural.clone());
                 op.results[i] = value;
-                self.moved.push(Op { kind: Convert { value }.into(), results: vec![result], loc: op.loc });
+                self.conversions.push(Op {
+                    kind: Convert { value }.into(),
+                    results: vec![result],
+                    loc: op.loc,
+                });
             }
         }
         builder.append(op);
-        for op in self.moved.drain(..) {
+        for op in self.conversions.drain(..) {
             builder.append(op);
         }
     }
 
-    /// Where a reduction of these axes leaves its results.
+    /// The layout in which a reduction of these axes leaves its results.
     fn reduce_layout(&self, op: &Op, axes: &[usize]) -> Option<Layout> {
         let operand = op.kind.operation().operands()[0];
         Some(self.layouts.get(&operand)?.without(axes))
     }
 
-    /// How the result of a product lies where it is made.
+    /// The layout in which a dot produces its result.
     fn dot_layout(&self, op: &Op) -> Option<Layout> {
         let layout = self.chosen.classes.get(&self.graph.class(op.results[0]))?;
         Some(dot::produced_layout(self.site.func, op, layout))
@@ -641,7 +653,7 @@ impl Rebuilder<'_> {
         }
         if let Some(layout) = self.chosen.classes.get(&self.graph.class(value)) {
             self.layouts.insert(value, layout.clone());
-            self.placed.last_mut().expect("a table per block").insert((value, layout.clone()), value);
+            self.available.last_mut().expect("a table per block").insert((value, layout.clone()), value);
         }
     }
 
@@ -649,28 +661,28 @@ impl Rebuilder<'_> {
     fn copy(&mut self, builder: &mut FuncBuilder, op: &Op, layout: Layout) {
         let mut copy = op.clone();
         let operands = operand_layouts(self.site.func, self.graph, self.chosen, op, Some(&layout));
-        self.place_operands(builder, &mut copy, &operands);
+        self.convert_operands(builder, &mut copy, &operands);
         let ty = builder.func.ty(op.results[0]).clone();
         let value = builder.one(copy.kind, ty);
         self.layouts.insert(value, layout.clone());
-        self.placed.last_mut().expect("a table per block").insert((op.results[0], layout), value);
+        self.available.last_mut().expect("a table per block").insert((op.results[0], layout), value);
     }
 
-    fn place_operands(&mut self, builder: &mut FuncBuilder, op: &mut Op, layouts: &[(Value, Layout)]) {
+    fn convert_operands(&mut self, builder: &mut FuncBuilder, op: &mut Op, layouts: &[(Value, Layout)]) {
         let vector = op.kind.operation().place().and_then(|place| {
             let (_, layout) = layouts.iter().find(|(value, _)| *value == place.offset)?;
             let width = access::width(self.site.func, self.site.axes, place, self.site.alignment);
             let vector = layout.thread_contiguity(width.axis).min(width.elements);
-            Some(access::fitting(self.site.func, place, vector))
+            Some(access::legal_vector(self.site.func, place, vector))
         });
-        let mut placed = HashMap::new();
+        let mut available = HashMap::new();
         for (value, layout) in layouts {
-            // Values of nested blocks are placed where the block ends.
+            // Yields of nested blocks are converted where the block ends.
             if op.kind.operation().operands().contains(value) {
-                placed.insert(*value, self.in_layout(builder, *value, layout));
+                available.insert(*value, self.in_layout(builder, *value, layout));
             }
         }
-        op.kind.operation_mut().map(&mut |value| placed.get(&value).copied().unwrap_or(value));
+        op.kind.operation_mut().map(&mut |value| available.get(&value).copied().unwrap_or(value));
         if let Some(vector) = vector {
             op.kind.operation_mut().set_vector(vector);
         }
@@ -679,13 +691,13 @@ impl Rebuilder<'_> {
     /// The value in a layout, converted if it has to be.
     fn in_layout(&mut self, builder: &mut FuncBuilder, value: Value, layout: &Layout) -> Value {
         let key = (value, layout.clone());
-        if let Some(&placed) = self.placed.iter().rev().find_map(|table| table.get(&key)) {
-            return placed;
+        if let Some(&available) = self.available.iter().rev().find_map(|table| table.get(&key)) {
+            return available;
         }
         let ty = builder.func.ty(value).clone();
         let converted = builder.one(Convert { value }, ty);
         self.layouts.insert(converted, layout.clone());
-        self.placed.last_mut().expect("a table per block").insert(key, converted);
+        self.available.last_mut().expect("a table per block").insert(key, converted);
         converted
     }
 }

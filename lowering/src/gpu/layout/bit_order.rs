@@ -1,15 +1,15 @@
-//! Where the coordinate along one axis lives: the order in which registers, lanes and warps follow each other.
+//! The bits of the coordinate along one axis: in which order registers, lanes and warps hold them.
 
 use super::linear::Layout;
 
-/// A run of coordinate bits along an axis that one kind of number holds, from the lowest up.
+/// A run of coordinate bits along an axis that one kind of index holds, from the lowest up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Segment {
-    /// Bits of the register number, which holds coordinate bits from `first` on.
+    /// Bits of the register index, which hold coordinate bits from `first` on.
     Registers { first: u32, bits: u32 },
-    /// Consecutive bits of the lane number, rising from `lane`.
+    /// Consecutive bits of the lane index, rising from `lane`.
     Lanes { first: u32, lane: u32, bits: u32 },
-    /// Bits of the warp number, by mask; rising.
+    /// Bits of the warp index, rising.
     Warps { first: u32, warps: Vec<u32> },
     /// The odd count of blocks, which registers hold.
     Blocks { first: u32 },

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::linear::{Coord, LANE_BITS, Layout};
 
-/// The way of a conversion, cheapest first.
+/// How a conversion is done, cheapest first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Conversion {
     /// Every thread holds what it needs: the source register of each register.
@@ -44,16 +44,16 @@ impl Shuffle {
 /// More shuffles than this for each register, and shared memory is cheaper.
 const MAX_SOURCES: usize = 4;
 
-/// The cheapest way from `from` to `to`, two layouts of one shape and number of warps.
+/// The cheapest conversion from `from` to `to`, two layouts of one shape and number of warps.
 pub fn conversion(from: &Layout, to: &Layout) -> Conversion {
     debug_assert_eq!(from.shape(), to.shape());
     if from.warp_bases() != to.warp_bases() || from.set_axis() != to.set_axis() {
         return Conversion::Shared;
     }
     if from.lane_bases() == to.lane_bases() {
-        let places = from.registers_by_coord();
+        let positions = from.registers_by_coord();
         let sources: Option<Vec<usize>> =
-            (0..to.register_count()).map(|register| places.get(&to.register(register)).copied()).collect();
+            (0..to.register_count()).map(|register| positions.get(&to.register(register)).copied()).collect();
         if let Some(sources) = sources {
             return Conversion::Registers(sources);
         }
@@ -66,25 +66,25 @@ pub fn conversion(from: &Layout, to: &Layout) -> Conversion {
     }
 }
 
-/// The linear map from a place in `to` to one in `from`, if no element leaves its warp.
+/// The linear map from a register and lane of `to` to those of `from`, if no element leaves its warp.
 fn shuffle(from: &Layout, to: &Layout) -> Option<Shuffle> {
     // A preimage for every coordinate that warp 0 holds in the first block; later blocks are alike.
     let per_block = 1usize << from.register_bases().len();
-    let mut places: HashMap<Coord, (usize, u32)> = HashMap::new();
+    let mut positions: HashMap<Coord, (usize, u32)> = HashMap::new();
     for lane in (0..1u32 << LANE_BITS).rev() {
         for register in (0..per_block).rev() {
-            places.insert(from.within_block(register).xor(from.thread(lane, 0)), (register, lane));
+            positions.insert(from.within_block(register).xor(from.thread(lane, 0)), (register, lane));
         }
     }
     let mut lane_bits = [(0, 0); LANE_BITS];
     for (bit, &basis) in to.lane_bases().iter().enumerate() {
-        lane_bits[bit] = *places.get(&basis)?;
+        lane_bits[bit] = *positions.get(&basis)?;
     }
     let to_bits = to.register_bases().len();
     let constant = (0..to.register_count())
         .map(|register| {
             let (block, within) = (register >> to_bits, to.within_block(register));
-            let &(source, lane) = places.get(&within)?;
+            let &(source, lane) = positions.get(&within)?;
             Some((block * per_block + source, lane))
         })
         .collect::<Option<Vec<_>>>()?;

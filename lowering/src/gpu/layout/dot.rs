@@ -1,14 +1,19 @@
-//! How what multiplies lies in the threads.
+//! Layouts of dot operands and accumulators.
 //!
-//! An instruction of a warp takes fragments: a small tile of each factor and of the accumulator, of which every lane
-//! holds the elements that [`Fragment`] says. The result of a product lies in such fragments, dealt out over warps and
-//! then registers; each factor lies as the result does, with the warps that share its rows or columns holding the same.
-//! An extent below that of the instruction is repeated: the lanes and registers beyond it hold what those within it do,
-//! and so do their sums. Where there is no instruction, each thread multiplies blocks of its own. Four warps that multiply
-//! together take the fragments of one warp, sixteen rows each.
+//! An mma instruction of a warp takes fragments: a small tile of A, of B and of the accumulator, of which every lane
+//! holds
+//! the elements that [`Fragment`] says. The result of a dot is laid out in such fragments, distributed over warps and
+//! then
+//! registers. Each operand follows the result's layout; warps that share its rows or columns hold the same elements. An
+//! extent below the instruction's is repeated: the lanes and registers beyond it hold copies of those within it, and so
+//! do
+//! their accumulators. Where there is no instruction, each thread multiplies blocks of its own by FMA. A warpgroup
+//! takes the
+//! fragments of one warp, sixteen rows for each of its four warps.
 //!
-//! Everything here follows from the element type, the shapes and the number of warps; which operation moves a factor to
-//! where it is multiplied is for emission to choose.
+//! Everything here follows from the element type, the shapes and the number of warps. Emission chooses how an operand
+//! gets
+//! to its fragments.
 
 use super::access::Alignment;
 use super::assign::Distributed;
@@ -18,7 +23,7 @@ use crate::ir::{Block, Func, Op, Shape, Value};
 use crate::ops::{Dot, InputPrecision, Kind, WarpGroupDot};
 use crate::support::dtype::DType;
 
-/// What a bit of a register or lane number adds to the coordinate along one of a matrix's two axes.
+/// What a bit of a register or lane index adds to the coordinate along one of a matrix's two axes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CoordBit {
     Row(u32),
@@ -28,7 +33,7 @@ pub enum CoordBit {
 use CoordBit::{Column, Row};
 
 impl CoordBit {
-    /// As a part of a coordinate of a tile of this rank, whose last two axes are the matrix's.
+    /// As a basis of a tile of this rank, whose last two axes are the matrix's.
     pub fn basis(self, rank: usize) -> Coord {
         match self {
             Row(value) => Coord::along(rank - 2, value),
@@ -37,14 +42,14 @@ impl CoordBit {
     }
 }
 
-/// The part of a matrix that an instruction takes, over the lanes of a warp.
+/// The tile of a matrix that an instruction takes, over the lanes of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
     pub registers: &'static [CoordBit],
     pub lanes: [CoordBit; LANE_BITS],
 }
 
-/// `rows x inner` times `inner x columns`, by all lanes of a warp.
+/// `m x k` times `k x n`, by all lanes of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MmaShape {
     pub m: u32,
@@ -55,7 +60,7 @@ pub struct MmaShape {
     pub acc: Fragment,
 }
 
-/// How factors of a type are multiplied.
+/// How operands of a type are multiplied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DotMethod {
     /// By tensor cores, one warp at a time.
@@ -76,8 +81,7 @@ pub static M16N8K16: MmaShape = MmaShape {
     acc: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
 };
 
-/// `mma.m16n8k32` of bytes, and [`M16N8K16`] twice of 8-bit floats that were converted: which of the products along K meet in
-/// which place is the same for both factors.
+/// `mma.m16n8k32` of bytes, and two [`M16N8K16`] of upcast 8-bit floats: both operands have the same order along K.
 static M16N8K32: MmaShape = MmaShape {
     m: 16,
     n: 8,
@@ -113,7 +117,7 @@ static M8N8K4: MmaShape = MmaShape {
     acc: Fragment { registers: &[Column(1)], lanes: EIGHT_ROWS_OF_PAIRS },
 };
 
-/// How factors of an element type are multiplied.
+/// How operands of an element type are multiplied.
 pub fn method(elem: DType, input: InputPrecision) -> DotMethod {
     match (elem.bytes(), input) {
         (1, _) => DotMethod::Mma(&M16N8K32),
@@ -124,7 +128,7 @@ pub fn method(elem: DType, input: InputPrecision) -> DotMethod {
     }
 }
 
-/// A factor of a product.
+/// An operand of a dot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DotOperand {
     A,
@@ -169,13 +173,13 @@ impl Fragment {
         self.registers.iter().map(|bit| within(bit.basis(rank))).collect()
     }
 
-    /// Where each element that a lane hands to the instruction is, from the fragment's first on: those that the tile
-    /// has no room for are elsewhere in it.
+    /// The offset of each element that a lane hands to the instruction, from the fragment's first on. Those that the
+    /// tile has no room for wrap around within it.
     pub fn offsets(&self, shape: &Shape) -> Vec<Coord> {
         let bases = self.bases(shape);
-        let chosen = |number: usize| bases.iter().enumerate().filter(move |(bit, _)| number >> bit & 1 == 1);
+        let chosen = |index: usize| bases.iter().enumerate().filter(move |(bit, _)| index >> bit & 1 == 1);
         (0..1 << bases.len())
-            .map(|number| chosen(number).fold(Coord::ZERO, |sum, (_, &basis)| sum.xor(basis)))
+            .map(|index| chosen(index).fold(Coord::ZERO, |sum, (_, &basis)| sum.xor(basis)))
             .collect()
     }
 
@@ -190,29 +194,29 @@ impl Fragment {
 
 // ---- results
 
-/// How warps are dealt out over a result.
+/// How warps tile the result of a dot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WarpTiling {
-    /// So that each has about as many rows as columns, and reads least.
+    /// Each warp has about as many rows as columns, and reads the least of the operands.
     Square,
-    /// Rows first: a row stays in one warp, to be reduced or multiplied on.
+    /// Rows first: a row stays in one warp, to be reduced or to be operand A of the next dot.
     Rows,
 }
 
-/// The bits of a tile's axes that are still to be dealt out.
+/// The bits of a tile's axes that are still to be distributed.
 struct RemainingBits {
     next: Vec<u32>,
     end: Vec<u32>,
 }
 
 impl RemainingBits {
-    /// What blocks of `taken` elements along each axis leave.
+    /// What is left beyond blocks of `taken` elements along each axis.
     fn beyond(shape: &Shape, taken: &[u32]) -> RemainingBits {
         let end = shape.iter().map(|extent| 1 << extent.trailing_zeros()).collect();
         RemainingBits { next: taken.to_vec(), end }
     }
 
-    fn take(&mut self, axis: usize) -> Option<Coord> {
+    fn take_low(&mut self, axis: usize) -> Option<Coord> {
         let next = self.next[axis];
         (next < self.end[axis]).then(|| {
             self.next[axis] *= 2;
@@ -220,7 +224,7 @@ impl RemainingBits {
         })
     }
 
-    /// The bases of `count` bits of the warp number, which rise along each axis.
+    /// The bases of `count` bits of the warp index, which rise along each axis.
     fn warps(&mut self, count: u32, tiling: WarpTiling) -> Vec<Coord> {
         let rank = self.next.len();
         let (rows, columns) = (rank - 2, rank - 1);
@@ -228,29 +232,29 @@ impl RemainingBits {
             .map(|_| {
                 let by_rows = tiling == WarpTiling::Rows || self.end[rows] >= self.end[columns];
                 let matrix = if by_rows { [rows, columns] } else { [columns, rows] };
-                matrix.into_iter().chain(0..rows).find_map(|axis| self.half(axis)).unwrap_or_default()
+                matrix.into_iter().chain(0..rows).find_map(|axis| self.take_high(axis)).unwrap_or_default()
             })
             .collect();
         bases.reverse();
         bases
     }
 
-    /// The bit that tells the halves of what is left along an axis apart.
-    fn half(&mut self, axis: usize) -> Option<Coord> {
+    /// The highest bit left along an axis.
+    fn take_high(&mut self, axis: usize) -> Option<Coord> {
         (self.end[axis] > self.next[axis]).then(|| {
             self.end[axis] /= 2;
             Coord::along(axis, self.end[axis])
         })
     }
 
-    /// All that is left, columns first.
+    /// All bits that are left, columns first.
     fn registers(&mut self) -> Vec<Coord> {
         let axes = (0..self.next.len()).rev();
-        axes.flat_map(|axis| std::iter::from_fn(|| self.take(axis)).collect::<Vec<_>>()).collect()
+        axes.flat_map(|axis| std::iter::from_fn(|| self.take_low(axis)).collect::<Vec<_>>()).collect()
     }
 }
 
-/// The result of a product by `instruction`.
+/// The accumulator layout of a dot by `instruction`.
 pub fn mma_acc_layout(instruction: &MmaShape, shape: &Shape, num_warps: u32, tiling: WarpTiling) -> Layout {
     let rank = shape.rank();
     let mut taken = vec![1; rank];
@@ -263,13 +267,13 @@ pub fn mma_acc_layout(instruction: &MmaShape, shape: &Shape, num_warps: u32, til
     Layout::of_bases(shape, &registers, instruction.acc.lane_bases(rank), &warps).with_sets(odd(num_warps))
 }
 
-/// A block of four rows and four columns to a thread, lanes over 16 rows and 32 columns.
-const BLOCK: Fragment = Fragment {
+/// A block of four rows and four columns per thread, lanes over 16 rows and 32 columns.
+const FMA_BLOCK: Fragment = Fragment {
     registers: &[Column(1), Column(2), Row(1), Row(2)],
     lanes: [Column(4), Column(8), Column(16), Row(4), Row(8)],
 };
 
-/// The result of a product by single threads.
+/// The accumulator layout of a dot by FMA.
 pub fn fma_acc_layout(shape: &Shape, num_warps: u32, tiling: WarpTiling) -> Layout {
     let rank = shape.rank();
     let mut taken = vec![1; rank];
@@ -277,22 +281,22 @@ pub fn fma_acc_layout(shape: &Shape, num_warps: u32, tiling: WarpTiling) -> Layo
     taken[rank - 1] = 32;
     let mut rest = RemainingBits::beyond(shape, &taken);
     let warps = rest.warps(num_warps.trailing_zeros(), tiling);
-    let mut registers = BLOCK.register_bases(rank);
+    let mut registers = FMA_BLOCK.register_bases(rank);
     registers.extend(rest.registers());
-    Layout::of_bases(shape, &registers, BLOCK.lane_bases(rank), &warps).with_sets(odd(num_warps))
+    Layout::of_bases(shape, &registers, FMA_BLOCK.lane_bases(rank), &warps).with_sets(odd(num_warps))
 }
 
-/// The result of a product by groups of warps. `M16N8K16` takes the same fragments.
+/// The accumulator layout of wgmma. `M16N8K16` takes the same fragments.
 pub fn wgmma_acc_layout(shape: &Shape, num_warps: u32) -> Layout {
     let [rows, columns] = [0, 1];
     let instruction = &M16N8K16;
-    let groups = WarpGroupTiling::new(shape[rows], num_warps);
+    let warpgroups = WarpGroupTiling::new(shape[rows], num_warps);
     let within = (0..WARPGROUP_WARPS.trailing_zeros()).map(|bit| Coord::along(rows, instruction.m << bit));
     let mut rest = RemainingBits::beyond(shape, &[instruction.m * WARPGROUP_WARPS, instruction.n]);
     let by_rows: Vec<Coord> =
-        (0..groups.along_rows.trailing_zeros()).filter_map(|_| rest.take(rows)).collect();
+        (0..warpgroups.along_rows.trailing_zeros()).filter_map(|_| rest.take_low(rows)).collect();
     let mut by_columns: Vec<Coord> =
-        (0..groups.along_columns.trailing_zeros()).filter_map(|_| rest.half(columns)).collect();
+        (0..warpgroups.along_columns.trailing_zeros()).filter_map(|_| rest.take_high(columns)).collect();
     by_columns.reverse();
     let warps: Vec<Coord> = within.chain(by_rows).chain(by_columns).collect();
     let mut registers = instruction.acc.register_bases(shape.rank());
@@ -301,7 +305,7 @@ pub fn wgmma_acc_layout(shape: &Shape, num_warps: u32) -> Layout {
         .with_sets(odd(num_warps))
 }
 
-/// The same, or that of a product whose transpose has this shape.
+/// The same, or that of a wgmma whose transpose has this shape.
 pub fn wgmma_result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> Layout {
     if !transposed {
         return wgmma_acc_layout(shape, num_warps);
@@ -310,38 +314,38 @@ pub fn wgmma_result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> L
     wgmma_acc_layout(&dot, num_warps).permute(&[1, 0])
 }
 
-/// How a left factor that threads hold has to lie for a product by groups of warps.
-pub fn wgmma_a_layout(shape: &Shape, sum: &Layout) -> Layout {
-    mma_operand_layout(&M16N8K16, DotOperand::A, shape, sum)
+/// The layout of operand A in registers for a wgmma with this accumulator layout (the RS form).
+pub fn wgmma_a_layout(shape: &Shape, acc: &Layout) -> Layout {
+    mma_operand_layout(&M16N8K16, DotOperand::A, shape, acc)
 }
 
-/// What each warp of a group has of sixteen rows, eight columns, sixteen products: of the result, and of a left factor that
-/// threads hold.
+/// What each warp of a warpgroup holds of sixteen rows, eight columns, sixteen along K: of the accumulator, and of
+/// operand A in registers.
 pub fn wgmma_fragments() -> [&'static Fragment; 2] {
     [&M16N8K16.acc, &M16N8K16.a]
 }
 
-/// A factor, as the instruction takes it for a result that lies as `sum`.
-pub fn mma_operand_layout(instruction: &MmaShape, side: DotOperand, shape: &Shape, sum: &Layout) -> Layout {
+/// An operand, as the instruction takes it for a result with the layout `acc`.
+pub fn mma_operand_layout(instruction: &MmaShape, which: DotOperand, shape: &Shape, acc: &Layout) -> Layout {
     let rank = shape.rank();
-    // The axis of the result that the factor does not have, and its own that is summed over.
-    let (other, inner) = match side {
+    // The axis of the result that the operand lacks, and the operand's K axis.
+    let (other, k_axis) = match which {
         DotOperand::A => (rank - 1, rank - 1),
         DotOperand::B => (rank - 2, rank - 2),
     };
     let shared = |basis: &Coord| basis.get(other) == 0;
     let warps: Vec<Coord> =
-        sum.warp_bases().iter().map(|basis| if shared(basis) { *basis } else { Coord::ZERO }).collect();
-    let fragment = instruction.operand(side);
+        acc.warp_bases().iter().map(|basis| if shared(basis) { *basis } else { Coord::ZERO }).collect();
+    let fragment = instruction.operand(which);
     let mut registers = fragment.register_bases(rank);
-    let own = instruction.acc.bases(sum.shape());
-    registers.extend(sum.register_bases().iter().filter(|basis| shared(basis) && !own.contains(basis)));
+    let own = instruction.acc.bases(acc.shape());
+    registers.extend(acc.register_bases().iter().filter(|basis| shared(basis) && !own.contains(basis)));
     let steps = (0..32).map(|bit| 1u32 << bit).filter(|&step| step >= instruction.k);
-    registers.extend(steps.map(|step| Coord::along(inner, step)));
-    Layout::of_bases(shape, &registers, fragment.lane_bases(rank), &warps).with_sets(sum.sets())
+    registers.extend(steps.map(|step| Coord::along(k_axis, step)));
+    Layout::of_bases(shape, &registers, fragment.lane_bases(rank), &warps).with_sets(acc.sets())
 }
 
-/// Whether a product by `instruction` can leave its result as `layout`.
+/// Whether a dot by `instruction` can produce its result in `layout`.
 fn can_produce(instruction: &MmaShape, layout: &Layout) -> bool {
     let rank = layout.shape().rank();
     let own: Vec<Coord> = instruction.acc.bases(layout.shape());
@@ -352,7 +356,7 @@ fn can_produce(instruction: &MmaShape, layout: &Layout) -> bool {
 
 // ---- the products of a function
 
-/// A product of either kind.
+/// A dot of either kind.
 enum AnyDot<'f> {
     Dot(&'f Dot),
     WarpGroupDot(&'f WarpGroupDot),
@@ -375,14 +379,14 @@ impl AnyDot<'_> {
     }
 }
 
-/// What `of` says of each product of a function, with its result.
+/// What `of` says of each dot of a function, with its result.
 fn dots<T>(func: &Func, mut of: impl FnMut(AnyDot, Value) -> T) -> Vec<T> {
     let mut found = vec![];
     func.body.walk(&mut |op| found.extend(AnyDot::of(op).map(|dot| of(dot, op.results[0]))));
     found
 }
 
-/// The layouts of the results of all products, those first that multiply most.
+/// The layouts of the results of all dots, those with the most multiplications first.
 pub(super) fn layouts(func: &Func, num_warps: u32) -> Vec<(Value, Layout)> {
     let tiling = warp_tiling(func);
     let mut dots = dots(func, |dot, result| {
@@ -405,8 +409,8 @@ fn dot_layout(func: &Func, (dot, result): (&AnyDot, Value), num_warps: u32, tili
     }
 }
 
-/// Words of a thread for the sums of a product by single threads and its share of both factors on their way to shared memory: the most
-/// of a function, if it has such products.
+/// Registers of a thread for the accumulator of a dot by FMA and its share of both operands on their way to shared
+/// memory: the most of a function, if it has such dots.
 pub fn fma_registers(distributed: &Distributed) -> Option<u32> {
     let func = &distributed.func;
     let words = |value: Value| {
@@ -426,7 +430,7 @@ fn dot_method(func: &Func, dot: &Dot) -> DotMethod {
     method(func.ty(dot.a).dtype, dot.input)
 }
 
-/// How the result of a product lies where it is made, if others want it as `layout`: so, if it can be.
+/// The layout in which a dot produces its result, if its users want `layout`: that one where the instruction can.
 pub(super) fn produced_layout(func: &Func, op: &Op, layout: &Layout) -> Layout {
     let Some(dot) = AnyDot::of(op) else { return layout.clone() };
     let own = || dot_layout(func, (&dot, op.results[0]), layout.num_warps(), warp_tiling(func));
@@ -440,37 +444,37 @@ pub(super) fn produced_layout(func: &Func, op: &Op, layout: &Layout) -> Layout {
     }
 }
 
-/// How a product needs the tiles that it takes to lie, given the layout of what takes its result: factors of others lie
-/// anyhow.
+/// The layouts of the accumulator and of operand A in registers, given the layout that users of the result want. Other
+/// operands may have any layout.
 pub(super) fn required_layouts(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
     let own = produced_layout(func, op, layout);
     match AnyDot::of(op) {
         Some(AnyDot::Dot(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),
         Some(AnyDot::WarpGroupDot(dot)) => {
-            let left = dot.tile().map(|tile| (tile, wgmma_a_layout(&func.ty(tile).shape, &own)));
-            left.into_iter().chain(dot.acc.map(|acc| (acc, own.clone()))).collect()
+            let a = dot.tile().map(|tile| (tile, wgmma_a_layout(&func.ty(tile).shape, &own)));
+            a.into_iter().chain(dot.acc.map(|acc| (acc, own.clone()))).collect()
         }
         None => vec![],
     }
 }
 
-/// Whether rows of a product should stay together: something that is made of one is reduced or multiplied again.
+/// Whether rows of a result should stay in one warp: something made of it is reduced or is an operand of another dot.
 fn warp_tiling(func: &Func) -> WarpTiling {
     let mut made = vec![false; func.value_count()];
-    // What a loop carries is known to be made of a product once its body was seen.
-    let (first, again) =
+    // Loop-carried values made of a dot are known once the loop's body was visited.
+    let (first, second) =
         (feeds_dot_or_reduce(func, &func.body, &mut made), feeds_dot_or_reduce(func, &func.body, &mut made));
-    if first || again { WarpTiling::Rows } else { WarpTiling::Square }
+    if first || second { WarpTiling::Rows } else { WarpTiling::Square }
 }
 
-/// Marks what is made of products in a block; whether a reduction or product takes any of it.
+/// Marks what is made of dots in a block; whether a reduction or dot takes any of it.
 fn feeds_dot_or_reduce(func: &Func, block: &Block, made: &mut [bool]) -> bool {
     use crate::ir::layout_relation::LayoutRelation;
     let mut found = false;
     for op in &block.ops {
         let operation = op.kind.operation();
-        let spread = operation.spread(func, &op.results);
-        let (takes, gives) = match spread {
+        let relation = operation.spread(func, &op.results);
+        let (takes, makes) = match relation {
             LayoutRelation::Dot { acc } => {
                 (operation.operands().into_iter().filter(|value| Some(*value) != acc).collect(), true)
             }
@@ -486,65 +490,65 @@ fn feeds_dot_or_reduce(func: &Func, block: &Block, made: &mut [bool]) -> bool {
         for block in operation.blocks() {
             found |= feeds_dot_or_reduce(func, block, made);
         }
-        if let LayoutRelation::Tied(groups) = spread {
+        if let LayoutRelation::Tied(groups) = relation {
             for group in groups.iter().filter(|group| !group.is_empty()) {
                 if group.iter().any(|value| made[value.index()]) {
                     group.iter().for_each(|value| made[value.index()] = true);
                 }
             }
-        } else if gives || operation.operands().iter().any(|value| made[value.index()]) {
+        } else if makes || operation.operands().iter().any(|value| made[value.index()]) {
             op.results.iter().for_each(|value| made[value.index()] = true);
         }
     }
     found
 }
 
-/// Bytes of a result that one thread should hold: a warp that has more of it reads less of the factors for each product.
+/// Bytes of a result that one thread should hold: a warp that has more of it reads less of the operands for each mma.
 const BYTES_PER_THREAD: u64 = 512;
-/// Those of what is computed on, or made of factors that are loaded element by element: these need registers too.
+/// The same where users compute on the result, or where operands are loaded element by element: both need registers.
 const FEWER_BYTES_PER_THREAD: u64 = 128;
-/// Those of what single threads multiply.
-const BYTES_PER_THREAD_ALONE: u64 = 256;
+/// The same for dots by FMA.
+const FMA_BYTES_PER_THREAD: u64 = 256;
 /// More warps have too few registers each.
 const MAX_WARPS: u64 = 8;
 
-/// Groups of warps where the rows of the largest product are a multiple of theirs and no power of two.
-const ODD_GROUPS: u32 = 3;
+/// Warpgroups where the rows of the largest dot are a multiple of theirs and no power of two.
+const ODD_WARPGROUPS: u32 = 3;
 
-/// The warps that multiply in groups for the largest product of a function, if its rows make them no power of two.
+/// The warps of wgmma for the largest dot of a function, if its rows make them no power of two.
 pub fn odd_wgmma_warps(func: &Func) -> Option<u32> {
     let of = |_: AnyDot, result: Value| {
         let shape = &func.ty(result).shape;
-        (shape.elements(), shape.rank() == 2 && shape[0] == ODD_GROUPS * WGMMA_M)
+        (shape.elements(), shape.rank() == 2 && shape[0] == ODD_WARPGROUPS * WGMMA_M)
     };
     let (_, fits) = dots(func, of).into_iter().max()?;
-    fits.then_some(ODD_GROUPS * WARPGROUP_WARPS)
+    fits.then_some(ODD_WARPGROUPS * WARPGROUP_WARPS)
 }
 
-/// How many products a function has.
+/// How many dots a function has.
 pub fn dot_count(func: &Func) -> usize {
     dots(func, |_, _| ()).len()
 }
 
-/// The warps that the largest product of a function wants; `None` where there is no product.
+/// The warps that the largest dot of a function wants; `None` where there is no dot.
 pub fn preferred_warps(func: &Func, alignment: Alignment) -> Option<u32> {
     let tiling = warp_tiling(func);
     let wanted = dots(func, |dot, result| {
         let ty = func.ty(result);
-        let alone = matches!(dot, AnyDot::Dot(dot) if dot_method(func, dot) == DotMethod::Fma);
+        let by_fma = matches!(dot, AnyDot::Dot(dot) if dot_method(func, dot) == DotMethod::Fma);
         let per_thread = match (tiling, alignment) {
-            _ if alone => BYTES_PER_THREAD_ALONE,
+            _ if by_fma => FMA_BYTES_PER_THREAD,
             (WarpTiling::Rows, _) | (_, Alignment::Element) => FEWER_BYTES_PER_THREAD,
             (WarpTiling::Square, Alignment::Checked) => BYTES_PER_THREAD,
         };
         let bytes = ty.shape.elements() * u64::from(ty.dtype.bytes());
-        // A multiprocessor has four schedulers.
+        // A multiprocessor has four warp schedulers.
         (bytes / (32 * per_thread)).max((bytes / (32 * FEWER_BYTES_PER_THREAD)).min(4))
     });
     Some(wanted.into_iter().max()?.clamp(1, MAX_WARPS).next_power_of_two() as u32)
 }
 
-/// The warps that it wants where groups of four multiply: one for sixteen rows.
+/// The warps that it wants with wgmma: one for sixteen rows.
 pub fn wgmma_warps(func: &Func) -> Option<u32> {
     let rows = dots(func, |_, result| func.ty(result).shape.clone());
     let rows = rows.iter().map(|shape| shape[shape.rank() - 2]).max()?;

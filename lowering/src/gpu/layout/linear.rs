@@ -1,15 +1,20 @@
 //! Layouts as linear maps over bits.
 //!
-//! A tile of extents `odd * 2^k` is split into blocks of the powers of two, one block for each combination of the odd
-//! counts. Within a block, an element's coordinate is the exclusive or of the bases of the bits that are set in the
-//! register, lane and warp numbers of the place that holds it. Every block is laid out alike; its registers follow those
-//! of the block before. A basis of zero means that the bit does not matter: the element is replicated.
+//! A tile of extents `odd * 2^k` is split into power-of-two blocks, one for each combination of the odd counts. Within
+//! a
+//! block, an element's coordinate is the exclusive or of the bases of the bits that are set in the register, lane and
+//! warp
+//! indices of the thread that holds it. Every block has the same layout; its registers follow those of the block
+//! before. A
+//! basis of zero means that the bit does not matter: the element is replicated.
 //!
-//! Where the number of warps is no power of two either, `odd * 2^k` again, they are as many sets of `2^k` warps. Along an
-//! axis whose odd count is that of the sets, each set holds the blocks at its own place; where there is no such axis, all
-//! hold the same.
+//! Where the number of warps is no power of two either, `odd * 2^k` again, they form `odd` sets of `2^k` warps. Along
+//! an
+//! axis whose odd count is the number of sets, each set holds its own blocks; where there is no such axis, all sets
+//! hold
+//! the same.
 //!
-//! Law: every element has a place, and all places that map to its coordinate hold it.
+//! Law: every element has a position, and all positions that map to its coordinate hold it.
 
 use std::fmt;
 
@@ -105,7 +110,7 @@ impl fmt::Debug for Coord {
     }
 }
 
-/// Where the elements of a tile are. See the module's documentation.
+/// Which thread holds which elements of a tile. See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     shape: Shape,
@@ -113,7 +118,7 @@ pub struct Layout {
     lanes: [Coord; LANE_BITS],
     warps: Vec<Coord>,
     sets: u32,
-    /// The axis along which each set of warps has a block of its own.
+    /// The axis along which each set of warps has its own blocks.
     set_axis: Option<usize>,
 }
 
@@ -127,8 +132,8 @@ fn power(extent: u32) -> u32 {
 }
 
 impl Layout {
-    /// The layout of these bases, for one set of warps. One that no block of the tile has room for does not matter, in a
-    /// register not even as a bit.
+    /// The layout of these bases, for one set of warps. A basis that no block of the tile has room for becomes zero; a
+    /// register drops it.
     pub fn of_bases(
         shape: &Shape,
         registers: &[Coord],
@@ -143,15 +148,15 @@ impl Layout {
         Layout { shape: shape.clone(), registers, lanes: lanes.map(within), warps, sets: 1, set_axis: None }
     }
 
-    /// The same for so many sets of warps.
+    /// The same for this many sets of warps.
     pub fn with_sets(mut self, sets: u32) -> Layout {
         self.sets = sets;
         self.set_axis = self.shape.iter().position(|&extent| sets > 1 && odd(extent) == sets);
         self
     }
 
-    /// Elements dealt out along `order` (fastest axis first): `vector` neighbours to a thread, then the lanes, then the
-    /// warps, and what is left to registers. `warp_order` says which axes the warps go to first.
+    /// Elements distributed along `order` (fastest axis first): `vector` contiguous ones to a thread, then the lanes,
+    /// then the warps, and the rest to registers. `warp_order` says along which axes warps go first.
     pub fn blocked(
         shape: &Shape,
         order: &[usize],
@@ -163,7 +168,7 @@ impl Layout {
         Layout::distributed(shape, &own, order, warp_order, num_warps)
     }
 
-    /// As [`Layout::blocked`]; a thread has so many neighbours of its `own` along these axes, one axis after the other.
+    /// As [`Layout::blocked`]; a thread has `own` contiguous elements along these axes, one axis after the other.
     fn distributed(
         shape: &Shape,
         own: &[(usize, u32)],
@@ -193,7 +198,8 @@ impl Layout {
             .with_sets(odd(num_warps))
     }
 
-    /// At most `vector` neighbours along `fast` to a thread, warps along that axis, one after the other along the others.
+    /// At most `vector` contiguous elements along `fast` to a thread; lanes go along that axis first, warps along the
+    /// others.
     pub fn of_vectors(shape: &Shape, fast: usize, vector: u32, num_warps: u32) -> Layout {
         let rank = shape.rank();
         let share = (shape.elements() / (32 * u64::from(num_warps))).max(1).next_power_of_two();
@@ -205,8 +211,8 @@ impl Layout {
         Layout::blocked(shape, &order, &warp_order, vector, num_warps)
     }
 
-    /// For what goes along `axis` from element to element: at most `vector` neighbours along `fast` to a thread, and as many
-    /// along `axis` as are left for it; lanes and warps along the other axes as long as there are elements.
+    /// For scans along `axis`: at most `vector` contiguous elements along `fast` to a thread, and as many along `axis`
+    /// as are left for it; lanes and warps along the other axes as long as there are elements.
     pub fn for_scan(shape: &Shape, fast: usize, axis: usize, vector: u32, num_warps: u32) -> Layout {
         let bits: u32 = shape.iter().map(|extent| extent.trailing_zeros()).sum();
         let left = bits.saturating_sub(LANE_BITS as u32 + num_warps.trailing_zeros());
@@ -230,7 +236,7 @@ impl Layout {
         self.sets
     }
 
-    /// The axis along which each set of warps has a block of its own, and how far these are apart.
+    /// The axis along which each set of warps has its own blocks, and the distance between these.
     pub fn set_axis(&self) -> Option<(usize, u32)> {
         self.set_axis.map(|axis| (axis, power(self.shape[axis])))
     }
@@ -247,7 +253,7 @@ impl Layout {
         &self.registers
     }
 
-    /// How many blocks of powers of two a thread has a part of.
+    /// How many power-of-two blocks a thread has elements of.
     pub fn blocks(&self) -> u32 {
         (0..self.shape.rank()).map(|axis| self.count(axis)).product()
     }
@@ -288,11 +294,11 @@ impl Layout {
     /// A thread's contribution.
     pub fn thread(&self, lane: u32, warp: u32) -> Coord {
         let set = warp >> self.warps.len();
-        let own = self.set_axis().map_or(Coord::ZERO, |(axis, apart)| Coord::along(axis, set * apart));
+        let own = self.set_axis().map_or(Coord::ZERO, |(axis, distance)| Coord::along(axis, set * distance));
         span(&self.lanes, lane).xor(span(&self.warps, warp)).plus(own)
     }
 
-    /// The coordinate of one place.
+    /// The coordinate of a register of a thread.
     pub fn coord(&self, register: usize, lane: u32, warp: u32) -> Coord {
         let within = self.within_block(register).xor(self.thread(lane, warp));
         self.block(register >> self.registers.len()).plus(within)
@@ -310,26 +316,26 @@ impl Layout {
             .all(|axis| registers[axis] & (lanes[axis] | warps[axis]) == 0 && lanes[axis] & warps[axis] == 0)
     }
 
-    /// How many consecutive registers, from register 0, hold neighbours along `axis`.
+    /// How many consecutive registers, from register 0, hold contiguous elements along `axis`.
     pub fn thread_contiguity(&self, axis: usize) -> u32 {
         let bits =
             self.registers.iter().enumerate().take_while(|&(i, &basis)| basis == Coord::along(axis, 1 << i));
         1 << bits.count()
     }
 
-    /// How many neighbours along `axis` a warp has side by side: what one of its accesses reaches in one piece.
+    /// How many contiguous elements along `axis` a warp holds: what one of its accesses reaches in one piece.
     pub fn warp_contiguity(&self, axis: usize) -> u32 {
         let run = self.thread_contiguity(axis);
         let lanes = self.lanes.iter().enumerate();
         run << lanes.take_while(|&(i, &basis)| basis == Coord::along(axis, run << i)).count()
     }
 
-    /// Lane bits that do not matter.
+    /// Lane bits that do not matter: lanes that hold copies.
     pub fn replicated_lanes(&self) -> u32 {
         replicated(&self.lanes)
     }
 
-    /// Warp bits that do not matter.
+    /// Warp bits that do not matter: warps that hold copies.
     pub fn replicated_warps(&self) -> u32 {
         let of_sets =
             if self.set_axis.is_none() { (self.sets.next_power_of_two() - 1) << self.warps.len() } else { 0 };
@@ -342,9 +348,9 @@ impl Layout {
         let mut registers: Vec<Coord> = self.registers.iter().map(|&basis| change(basis)).collect();
         // A register bit that no longer matters would hold every element twice.
         registers.retain(|basis| *basis != Coord::ZERO);
-        let set_axis = self.set_axis().and_then(|(axis, apart)| {
-            let place = change(Coord::along(axis, apart));
-            (0..shape.rank()).find(|&axis| place.get(axis) != 0)
+        let set_axis = self.set_axis().and_then(|(axis, distance)| {
+            let moved = change(Coord::along(axis, distance));
+            (0..shape.rank()).find(|&axis| moved.get(axis) != 0)
         });
         Layout {
             shape,
@@ -356,7 +362,7 @@ impl Layout {
         }
     }
 
-    /// The layout with axes folded away: what a reduction leaves.
+    /// The layout with axes reduced away: what a reduction leaves.
     pub fn without(&self, axes: &[usize]) -> Layout {
         axes.iter().rev().fold(self.clone(), |layout, &axis| {
             layout.map(layout.shape.without(axis), |basis| basis.remove(axis))
@@ -368,8 +374,8 @@ impl Layout {
         self.map(self.shape.with(axis, 1), |basis| basis.insert(axis))
     }
 
-    /// The layout with an axis of extent 2 inserted, whose two places one thread holds: next to each other where the
-    /// axis is the last.
+    /// The layout with an axis of extent 2 inserted, both of whose elements one thread holds: in adjacent registers
+    /// where the axis is the last.
     pub fn join(&self, axis: usize) -> Layout {
         let mut layout = self.map(self.shape.with(axis, 2), |basis| basis.insert(axis));
         let at = if axis == self.shape.rank() { 0 } else { layout.registers.len() };
@@ -377,7 +383,7 @@ impl Layout {
         layout
     }
 
-    /// The layout of a tile that broadcasts to this one: nothing happens along the axes where it has extent 1.
+    /// The layout of a tile that broadcasts to this one: zero along the axes where it has extent 1.
     pub fn before_broadcast(&self, from: &Shape) -> Layout {
         self.map(from.clone(), |basis| {
             (0..from.rank())
@@ -386,7 +392,7 @@ impl Layout {
     }
 
     /// The layout with axes reordered: axis `i` of the result is axis `order[i]` of this one. Blocks are counted along
-    /// the new axes, so the registers of a tile with odd counts change places.
+    /// the new axes, so the registers of a tile with odd counts move.
     pub fn permute(&self, order: &[usize]) -> Layout {
         let shape: Vec<u32> = order.iter().map(|&axis| self.shape[axis]).collect();
         let reordered = |basis: Coord| {
@@ -449,7 +455,7 @@ impl fmt::Display for Layout {
         };
         write!(f, "reg({}) lane({}) warp({})", list(&self.registers), list(&self.lanes), list(&self.warps))?;
         if self.sets > 1 {
-            let own = self.set_axis().map_or("-".to_string(), |(axis, apart)| format!("{apart}@{axis}"));
+            let own = self.set_axis().map_or("-".to_string(), |(axis, distance)| format!("{apart}@{axis}"));
             write!(f, " sets({}: {own})", self.sets)?;
         }
         if self.blocks() > 1 { write!(f, " x{}", self.blocks()) } else { Ok(()) }

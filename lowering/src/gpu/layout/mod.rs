@@ -1,23 +1,18 @@
-//! Which thread holds which element, and the only place that moves elements between threads.
+//! Layouts: which thread holds which element of a tile. Takes tile IR, gives the same IR with a layout for every tile
+//! value
+//! and a `Convert` where two layouts meet. Only conversions move elements between threads.
 //!
-//! - [`linear`]: the one type of layout: a map from register, lane and warp bits to coordinates.
-//! - [`access`]: how wide a memory operation may be.
+//! - [`linear`]: the one layout type: a linear map from register, lane and warp bits to coordinates.
+//! - [`access`]: how wide a memory access may be.
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
-//! - `copied`: tiles that lie in shared memory alone.
-//! - [`defer`]: loops with products carry the sums of single lanes.
-//! - [`dot`]: how what multiplies lies in the registers of its instructions.
-//! - [`early`]: loads stand before reductions that they do not need.
-//! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
-//! - [`hoist`]: what a loop multiplies by and does not change is made ready before it.
-//! - `order`: the registers, lanes and warps along one axis.
-//! - [`rounds`]: reductions that can share a barrier stand next to each other.
-//! - `scanned`: how tiles lie whose columns are scanned.
-//! - `store`: how stores take what was made of products.
-//! - [`sink`]: branches in loops that multiply compute their ramps.
-//! - [`unmask`]: what only masked-off elements would notice is left out.
-//! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
-//! - [`view`]: the same elements at other coordinates.
-//! - `warps`: how many warps a program has, if the user does not say, and in how many blocks they are.
+//! - `bit_order`: the order of registers, lanes and warps along one axis.
+//! - `coalesce_dot_stores`: layouts in which stores take the results of dots.
+//! - [`conversion`]: how a conversion is done: not at all, by registers, shuffles or shared memory.
+//! - [`dot`]: layouts of dot operands and accumulators, as mma and wgmma instructions take them.
+//! - `reindex`: layouts through views, which hold the same elements at other coordinates.
+//! - `scan`: layouts of tiles that are scanned along an axis.
+//! - `smem_only`: tiles that are in shared memory alone.
+//! - `warps`: how many warps a program has where the user does not say, and in how many CTAs they are.
 
 pub mod access;
 pub mod assign;

@@ -1,10 +1,10 @@
-//! The same elements at other coordinates: how operand and result lie relative to each other.
+//! Layouts through a [`Reindex`]: from the result's to the operand's and back.
 
 use super::linear::Layout;
 use crate::ir::layout_relation::Reindex;
 
 impl Reindex {
-    /// How the operand must lie for the result to lie as `result`.
+    /// The operand's layout for this layout of the result.
     pub fn operand(&self, result: &Layout) -> Option<Layout> {
         match self {
             Reindex::Broadcast { from } => Some(result.before_broadcast(from)),
@@ -18,7 +18,7 @@ impl Reindex {
         }
     }
 
-    /// How the result lies when the operand lies as `operand`; `None` where the result has elements of its own to place.
+    /// The result's layout for this layout of the operand; `None` where the result has elements that the operand lacks.
     pub(super) fn result(&self, operand: &Layout) -> Option<Layout> {
         match self {
             Reindex::Broadcast { .. } => None,

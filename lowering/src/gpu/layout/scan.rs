@@ -1,5 +1,6 @@
-//! How tiles lie that are scanned along another axis than that of their vectors: a thread has neighbours along the axis, which
-//! it goes through by itself, and lanes lie along the other axes as long as there are elements.
+//! Layouts of tiles that are scanned along another axis than that of their vectors. A thread holds contiguous elements
+//! along the scan axis, which it scans by itself; lanes are distributed over the other axes as long as there are
+//! elements.
 
 use super::assign::LayoutGraph;
 use super::linear::{LANE_BITS, Layout};
@@ -24,8 +25,8 @@ pub(super) fn axis(func: &Func, graph: &LayoutGraph, class: usize) -> Option<usi
     }
 }
 
-/// The layout for a scan along `axis` of what memory moves as `vector` elements along `fast`, of so many bytes each: narrower
-/// vectors where those would leave lanes for the axis of the scan.
+/// The layout for a scan along `axis` of what memory moves as `vector` elements of `bytes` each along `fast`. Vectors
+/// get narrower where wider ones would leave lanes for the scan axis.
 pub(super) fn layout(
     shape: &Shape,
     (fast, vector): (usize, u32),

@@ -1,14 +1,14 @@
-//! Tiles that lie in shared memory alone.
+//! Tiles that are in shared memory alone.
 
 use crate::ir::Value;
 
-/// What is seen of a load whose tile a loop copies to shared memory, for products to read.
+/// A view of a load whose tile a loop copies to shared memory, as an operand of dots.
 #[derive(Clone, Debug)]
 pub struct SmemOnlyTile {
-    /// What the load gives.
+    /// The load's result.
     pub load: Value,
-    /// For each axis, which one of the load's it is; none has extent 1.
+    /// For each axis, the load's axis that it is; none has extent 1.
     pub axes: Vec<Option<usize>>,
-    /// Where single threads multiply it: the load's axis along which its lines lie, as they are.
+    /// For dots by FMA: the load's axis along which its rows are contiguous in shared memory.
     pub lines: Option<usize>,
 }

@@ -1,7 +1,8 @@
-//! Reductions that do not need each other's results stand next to each other, so that one barrier serves them all.
+//! Independent reductions are moved next to each other, so that they share one barrier.
 //!
-//! `sum(x) / n` and then `sum(y) / n` wait for the other warps twice; nothing but the division stands between them. Pure
-//! operations that need the first result move behind the second reduction.
+//! `sum(x) / n` and then `sum(y) / n` wait for the other warps twice; only the division is between them. Pure
+//! operations that
+//! need the first result move behind the second reduction.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -30,15 +31,17 @@ fn in_block(distributed: &Distributed, block: &mut Block) {
     }
     let mut first = 0;
     while first < block.ops.len() {
-        // The round is `first..end`.
+        // The batch is `first..end`.
         let mut end = first + 1;
         while crosses_warps(distributed, &block.ops[first])
-            && let Some((next, waiting)) = partner(distributed, &block.ops, first..end)
+            && let Some((next, dependent)) = next_independent(distributed, &block.ops, first..end)
         {
-            // Between the round and the next: what does not wait comes before, what does behind.
+            // Of the operations between the batch and the next reduction, independent ones go before the batch,
+            // dependent ones behind.
             let between: Vec<Op> = block.ops.drain(end..next).collect();
-            let (behind, before): (Vec<Op>, Vec<Op>) =
-                between.into_iter().partition(|op| op.results.iter().any(|result| waiting.contains(result)));
+            let (behind, before): (Vec<Op>, Vec<Op>) = between
+                .into_iter()
+                .partition(|op| op.results.iter().any(|result| dependent.contains(result)));
             let moved = before.len();
             block.ops.splice(first..first, before);
             (first, end) = (first + moved, end + moved + 1);
@@ -48,20 +51,25 @@ fn in_block(distributed: &Distributed, block: &mut Block) {
     }
 }
 
-/// The next reduction, if it does without the results of those of a round, and the values that do not.
-fn partner(distributed: &Distributed, ops: &[Op], round: Range<usize>) -> Option<(usize, HashSet<Value>)> {
-    let mut waiting: HashSet<Value> = ops[round.clone()].iter().flat_map(|op| &op.results).copied().collect();
-    for (i, op) in ops.iter().enumerate().skip(round.end) {
-        let waits = used_values(op).iter().any(|value| waiting.contains(value));
+/// The next reduction, if it does not depend on the batch, and the values that do.
+fn next_independent(
+    distributed: &Distributed,
+    ops: &[Op],
+    batch: Range<usize>,
+) -> Option<(usize, HashSet<Value>)> {
+    let mut dependent: HashSet<Value> =
+        ops[batch.clone()].iter().flat_map(|op| &op.results).copied().collect();
+    for (i, op) in ops.iter().enumerate().skip(batch.end) {
+        let depends = used_values(op).iter().any(|value| dependent.contains(value));
         if crosses_warps(distributed, op) {
-            return (!waits).then_some((i, waiting));
+            return (!depends).then_some((i, dependent));
         }
         let operation = op.kind.operation();
-        if waits {
+        if depends {
             if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
                 return None;
             }
-            waiting.extend(&op.results);
+            dependent.extend(&op.results);
         } else if operation.effect() == Effect::Write || !operation.blocks().is_empty() {
             return None;
         }
@@ -76,18 +84,18 @@ pub(crate) fn crosses_warps(distributed: &Distributed, op: &Op) -> bool {
     })
 }
 
-/// Warp bits along folded axes: these partial results meet in shared memory.
-pub fn reduced_warps(layout: &Layout, folded: &Layout) -> u32 {
-    folded.replicated_warps() & !layout.replicated_warps()
+/// Warp bits along reduced axes: their partial results are combined in shared memory.
+pub fn reduced_warps(layout: &Layout, reduced: &Layout) -> u32 {
+    reduced.replicated_warps() & !layout.replicated_warps()
 }
 
-/// Whether an operation is a reduction with another right behind it, which need not wait for it.
+/// Whether an operation is a reduction that is followed by an independent one, with which it shares a barrier.
 pub(crate) fn shares_barrier_with_next(func: &Func, op: &Op, next: Option<&Op>) -> bool {
-    let folds =
+    let reduces =
         |op: &Op| matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Reduce { .. });
     next.is_some_and(|next| {
-        folds(op)
-            && folds(next)
+        reduces(op)
+            && reduces(next)
             && !next.kind.operation().operands().iter().any(|value| op.results.contains(value))
     })
 }

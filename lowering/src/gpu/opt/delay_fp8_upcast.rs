@@ -1,9 +1,9 @@
-//! Products of 8-bit floats that stay bytes until they are multiplied.
+//! 8-bit floats stay bytes until their fragments are read.
 //!
-//! Tensor cores of single warps take `f16`, to which 8-bit floats are converted exactly: a product of them is one of
-//! converted factors. Where both are loaded in pieces along what is summed over, as rows and the weights of a linear layer
-//! are, the conversion waits until a warp has read its fragments. Loops then copy the bytes as they are, and what goes
-//! through shared memory is half as long.
+//! `mma` takes `f16`, to which 8-bit floats are upcast exactly: a dot of them is a dot of upcast operands. Where both
+//! are loaded in vectors along K, as rows and the weights of a linear layer are, the upcast waits until a warp has read
+//! its
+//! fragments. Loops then copy the bytes as they are, and shared memory holds half as much.
 
 use std::collections::HashMap;
 
@@ -15,17 +15,17 @@ use crate::ir::{Block, Func, Op, Value, dce};
 use crate::ops::{Dot, Kind, Permute, Reshape};
 use crate::support::limits::MAX_ACCESS_BYTES;
 
-/// What the extent that is summed over is a multiple of: that of the instruction for bytes.
-const INNER: u32 = 32;
+/// K must be a multiple of this: that of the instruction for bytes.
+const K_MULTIPLE: u32 = 32;
 
-/// Lets products take 8-bit floats instead of what these were converted to, where they can.
+/// Lets dots take 8-bit floats instead of their upcasts, where they can.
 pub fn delay_fp8_upcast(func: &mut Func, assumptions: &LaunchAssumptions) {
     let axes = AxisInfoMap::analyze(func, assumptions);
-    let factors = Fp8Operands { definitions: func.definitions(), axes, func };
+    let operands = Fp8Operands { definitions: func.definitions(), axes, func };
     let mut found = HashMap::new();
     func.body.walk(&mut |op| {
         if let Kind::Dot(dot) = &op.kind {
-            found.extend(factors.bytes(dot).map(|bytes| (op.results[0], bytes)));
+            found.extend(operands.bytes(dot).map(|bytes| (op.results[0], bytes)));
         }
     });
     if !found.is_empty() {
@@ -52,19 +52,19 @@ struct Fp8Operands<'f> {
 }
 
 impl Fp8Operands<'_> {
-    /// The factors of a product as they were loaded, if they can be multiplied so.
+    /// The operands of a dot as they were loaded, if the dot can take them.
     fn bytes(&self, dot: &Dot) -> Option<[Value; 2]> {
         let [a, b] =
-            DotOperand::ALL.map(|side| upcast_source(self.func, &self.definitions, dot.operand(side)));
+            DotOperand::ALL.map(|which| upcast_source(self.func, &self.definitions, dot.operand(which)));
         let (a, b) = (a?, b?);
-        let [left, right] = [a, b].map(|value| self.func.ty(value));
-        let rank = left.shape.rank();
-        let fits = left.dtype == right.dtype && dot.inner(self.func).is_multiple_of(INNER);
-        let lie = self.is_loaded_along(a, rank - 1) && self.is_loaded_along(b, rank - 2);
-        (fits && lie).then_some([a, b])
+        let [a_ty, b_ty] = [a, b].map(|value| self.func.ty(value));
+        let rank = a_ty.shape.rank();
+        let fits = a_ty.dtype == b_ty.dtype && dot.inner(self.func).is_multiple_of(K_MULTIPLE);
+        let along_k = self.is_loaded_along(a, rank - 1) && self.is_loaded_along(b, rank - 2);
+        (fits && along_k).then_some([a, b])
     }
 
-    /// Whether a tile is loaded in the widest pieces there are, which lie along this axis of it.
+    /// Whether a tile is loaded in the widest vectors there are, along this axis.
     fn is_loaded_along(&self, value: Value, axis: usize) -> bool {
         let Some(op) = self.definitions.get(&value) else { return false };
         if let Kind::Permute(Permute { value, order }) = &op.kind {

@@ -1,5 +1,5 @@
-//! What a loop multiplies by in every turn, and does not change, lies in registers as the instruction takes it before
-//! the loop begins, if that takes few of them.
+//! Conversions of loop-invariant dot operands to mma fragments are hoisted out of the loop, if that takes few
+//! registers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use crate::ir::{Block, Op, Value};
 use crate::ops::{Convert, Dot, Kind};
 use crate::support::diagnostic::Loc;
 
-/// Bytes of a factor that a thread keeps through a loop, at most.
+/// The most bytes of an operand that a thread holds through a loop.
 const MAX_BYTES: u32 = 128;
 
-/// Moves conversions of factors out of loops.
+/// Hoists conversions of operands out of loops.
 pub fn hoist_operand_conversions(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
     in_block(distributed, &mut body);
@@ -23,8 +23,12 @@ pub fn hoist_operand_conversions(distributed: &mut Distributed) {
 fn in_block(distributed: &mut Distributed, block: &mut Block) {
     for mut op in std::mem::take(&mut block.ops) {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
-            let mut pass =
-                HoistOperands { distributed, inside: defined_in(&op), moved: HashMap::new(), before: vec![] };
+            let mut pass = HoistOperands {
+                distributed,
+                inside: defined_in(&op),
+                hoisted: HashMap::new(),
+                before: vec![],
+            };
             op.kind.operation_mut().blocks_mut().into_iter().for_each(|block| pass.in_loop(block));
             block.ops.append(&mut pass.before);
         }
@@ -33,7 +37,7 @@ fn in_block(distributed: &mut Distributed, block: &mut Block) {
     }
 }
 
-/// What an operation's blocks define.
+/// The values that an operation's blocks define.
 fn defined_in(op: &Op) -> HashSet<Value> {
     let mut defined = HashSet::new();
     for block in op.kind.operation().blocks() {
@@ -50,8 +54,8 @@ fn defined_in(op: &Op) -> HashSet<Value> {
 struct HoistOperands<'d> {
     distributed: &'d mut Distributed,
     inside: HashSet<Value>,
-    moved: HashMap<(Value, Layout), Value>,
-    /// What is to stand before the loop.
+    hoisted: HashMap<(Value, Layout), Value>,
+    /// The hoisted operations.
     before: Vec<Op>,
 }
 
@@ -59,10 +63,10 @@ impl HoistOperands<'_> {
     fn in_loop(&mut self, block: &mut Block) {
         for op in &mut block.ops {
             if let Kind::Dot(dot) = &mut op.kind {
-                for side in DotOperand::ALL {
-                    if let Some(layout) = self.wanted(dot, side, op.results[0]) {
-                        let factor = dot.operand_mut(side);
-                        *factor = self.converted(*factor, layout, op.loc);
+                for which in DotOperand::ALL {
+                    if let Some(layout) = self.fragment_layout(dot, which, op.results[0]) {
+                        let operand = dot.operand_mut(which);
+                        *operand = self.converted(*operand, layout, op.loc);
                     }
                 }
             }
@@ -70,31 +74,31 @@ impl HoistOperands<'_> {
         }
     }
 
-    /// How the instruction takes a factor that comes from outside of the loop, if that is not how it lies and if a
-    /// thread's part is small.
-    fn wanted(&self, dot: &Dot, side: DotOperand, result: Value) -> Option<Layout> {
-        let factor = dot.operand(side);
-        let ty = self.distributed.func.ty(factor);
+    /// The layout in which the instruction takes an operand from outside of the loop, if it has another one and a
+    /// thread's share is small.
+    fn fragment_layout(&self, dot: &Dot, which: DotOperand, result: Value) -> Option<Layout> {
+        let operand = dot.operand(which);
+        let ty = self.distributed.func.ty(operand);
         let DotMethod::Mma(instruction) = method(ty.dtype, dot.input) else { return None };
-        if self.inside.contains(&factor) {
+        if self.inside.contains(&operand) {
             return None;
         }
-        let to = mma_operand_layout(instruction, side, &ty.shape, &self.distributed.layouts[&result]);
+        let to = mma_operand_layout(instruction, which, &ty.shape, &self.distributed.layouts[&result]);
         let few = to.register_count() as u32 * ty.dtype.bytes() <= MAX_BYTES;
-        let lies = matches!(conversion(&self.distributed.layouts[&factor], &to), Conversion::Registers(_));
-        (few && !lies).then_some(to)
+        let fits = matches!(conversion(&self.distributed.layouts[&operand], &to), Conversion::Registers(_));
+        (few && !fits).then_some(to)
     }
 
     fn converted(&mut self, value: Value, layout: Layout, loc: Loc) -> Value {
         let key = (value, layout);
-        if let Some(&known) = self.moved.get(&key) {
+        if let Some(&known) = self.hoisted.get(&key) {
             return known;
         }
         let ty = self.distributed.func.ty(value).clone();
         let converted = self.distributed.func.value(ty);
         self.distributed.layouts.insert(converted, key.1.clone());
         self.before.push(Op { kind: Convert { value }.into(), results: vec![converted], loc });
-        self.moved.insert(key, converted);
+        self.hoisted.insert(key, converted);
         converted
     }
 }

@@ -1,9 +1,10 @@
-//! Narrow tiles stay narrow.
+//! Rematerializes upcasts of narrow tiles after reductions, so that narrow tiles stay narrow.
 //!
-//! A row of `bf16` that is widened, reduced, and used again after the reduction would wait for the result in twice the
-//! registers, and fewer blocks would fit on a multiprocessor. After every reduction this pass widens anew: what was made
-//! from narrow tiles by cheap lanewise operations is made again where it is next used, from the narrow registers, if those
-//! are fewer: a sum of two rows waits as the sum.
+//! A row of `bf16` that is upcast, reduced, and used again after the reduction would wait for the result in twice the
+//! registers, and fewer blocks would fit on a multiprocessor. After every reduction this pass repeats the upcast: what
+//! was made
+//! from narrow tiles by cheap lanewise operations is recomputed from them at its next use, if they take fewer
+//! registers. A sum of two rows waits as the sum.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,56 +18,56 @@ use crate::support::dtype::DType;
 /// Registers of one thread below which a tile may as well wait wide.
 const MIN_REGISTERS: usize = 16;
 /// Bytes of an element that takes a register of its own.
-const WIDE: u32 = 4;
-/// Operations on each element beyond which a tile waits as it is: instructions are short too.
+const REGISTER_BYTES: u32 = 4;
+/// The most operations on each element that are repeated: instructions cost time too.
 const MAX_COST: u32 = 4;
 
-/// Rebuilds the function's outermost block and the bodies of loops in which a tile waits for a number that all threads
-/// make together; the body of another loop is short of registers for other reasons.
+/// Rebuilds the function's outermost block and the bodies of loops that reduce a whole tile to a scalar; the bodies of
+/// other loops are short of registers for other reasons.
 pub fn remat_narrow(distributed: &mut Distributed) {
     let block = std::mem::take(&mut distributed.func.body);
-    let pass = RematNarrow { distributed, known: Known::default(), ops: vec![] };
+    let pass = RematNarrow { distributed, state: RematState::default(), ops: vec![] };
     distributed.func.body = pass.rebuilt(block);
 }
 
-/// Whether an operation is a loop in which tiles wait for numbers.
-fn waits_inside(func: &Func, op: &Op) -> bool {
-    matches!(&op.kind, Kind::For(inner) if inner.body.ops.iter().any(|op| makes_a_number(func, op)))
+/// Whether an operation is a loop that reduces a whole tile.
+fn reduces_inside(func: &Func, op: &Op) -> bool {
+    matches!(&op.kind, Kind::For(inner) if inner.body.ops.iter().any(|op| reduces_to_scalar(func, op)))
 }
 
 /// Whether an operation reduces a whole tile.
-fn makes_a_number(func: &Func, op: &Op) -> bool {
+fn reduces_to_scalar(func: &Func, op: &Op) -> bool {
     matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Reduce { .. })
         && op.results.iter().all(|&result| func.ty(result).is_scalar())
 }
 
 struct RematNarrow<'d> {
     distributed: &'d mut Distributed,
-    known: Known,
+    state: RematState,
     ops: Vec<Op>,
 }
 
 #[derive(Clone, Default)]
-struct Known {
-    /// What can be made again, by its result's name.
-    made: HashMap<Value, Recipe>,
-    /// The name under which a value, or an earlier incarnation of it, can be made again.
+struct RematState {
+    /// How values can be rematerialized, by the result of the original operation.
+    recipes: HashMap<Value, Recipe>,
+    /// The original of a value or of its rematerialized copy.
     origins: HashMap<Value, Value>,
-    /// The youngest incarnation of a value, and how many reductions it has seen.
+    /// The latest copy of a value, and how many reductions were before it.
     current: HashMap<Value, (Value, u32)>,
-    /// Tiles that take no registers of their own: a number everywhere, a mask, a ramp.
+    /// Tiles that take no registers of their own: a splat, a mask, a range.
     light: HashSet<Value>,
     /// Reductions so far.
     age: u32,
 }
 
-/// How a value is made again.
+/// How a value is rematerialized.
 #[derive(Clone)]
 struct Recipe {
     op: Op,
     /// How many operations that takes.
     cost: u32,
-    /// The narrow tiles that wait for it; itself, if it is one.
+    /// The narrow tiles that it is made of; itself, if it is one.
     sources: HashSet<Value>,
 }
 
@@ -85,40 +86,40 @@ impl RematNarrow<'_> {
     fn ops(&mut self, ops: Vec<Op>) {
         let mut ops = ops.into_iter().peekable();
         while let Some(mut op) = ops.next() {
-            if waits_inside(self.func(), &op) {
+            if reduces_inside(self.func(), &op) {
                 let operands = op.kind.operation().operands();
-                let fresh: HashMap<Value, Value> =
-                    operands.into_iter().map(|value| (value, self.fresh(value))).collect();
-                op.kind.operation_mut().map(&mut |value| fresh[&value]);
+                let current_copy: HashMap<Value, Value> =
+                    operands.into_iter().map(|value| (value, self.current_copy(value))).collect();
+                op.kind.operation_mut().map(&mut |value| current_copy[&value]);
                 if let Kind::For(inner) = &mut op.kind {
-                    // What waits outside is made again in every turn.
-                    let mut known = self.known.clone();
-                    known.age += 1;
-                    let pass = RematNarrow { distributed: self.distributed, known, ops: vec![] };
+                    // Values from outside are rematerialized in every iteration.
+                    let mut state = self.state.clone();
+                    state.age += 1;
+                    let pass = RematNarrow { distributed: self.distributed, state, ops: vec![] };
                     inner.body = pass.rebuilt(std::mem::take(&mut inner.body));
                 }
                 self.ops.push(op);
                 continue;
             }
-            let fresh: HashMap<Value, Value> =
-                used_values(&op).into_iter().map(|value| (value, self.fresh(value))).collect();
-            replace(&mut op, &fresh);
-            let spread = op.kind.operation().spread(self.func(), &op.results);
-            if self.is_light_result(&op, &spread) {
-                self.known.light.extend(&op.results);
+            let current_copy: HashMap<Value, Value> =
+                used_values(&op).into_iter().map(|value| (value, self.current_copy(value))).collect();
+            replace(&mut op, &current_copy);
+            let relation = op.kind.operation().spread(self.func(), &op.results);
+            if self.is_light_result(&op, &relation) {
+                self.state.light.extend(&op.results);
             }
             if let [result] = op.results[..]
-                && let Some(made) = self.made(&op, &spread)
+                && let Some(recipe) = self.recipe(&op, &relation)
             {
-                self.known.made.insert(result, made);
-                self.known.origins.insert(result, result);
-                self.known.current.insert(result, (result, self.known.age));
+                self.state.recipes.insert(result, recipe);
+                self.state.origins.insert(result, result);
+                self.state.current.insert(result, (result, self.state.age));
             }
             // Reductions that share a barrier are one wait.
-            let reduces = matches!(spread, LayoutRelation::Reduce { .. })
+            let reduces = matches!(relation, LayoutRelation::Reduce { .. })
                 && !shares_barrier_with_next(self.func(), &op, ops.peek());
             self.ops.push(op);
-            self.known.age += u32::from(reduces);
+            self.state.age += u32::from(reduces);
         }
     }
 
@@ -126,48 +127,48 @@ impl RematNarrow<'_> {
         &self.distributed.func
     }
 
-    /// How to make the result again, if that is worth it: a narrow load, a cheap operation on what was made from such, or
-    /// what is narrower than all that it was made from.
-    fn made(&self, op: &Op, spread: &LayoutRelation) -> Option<Recipe> {
+    /// How to rematerialize the result, if that pays: a narrow load, a cheap operation on what was made of such, or a
+    /// tile that is narrower than all that it was made of.
+    fn recipe(&self, op: &Op, relation: &LayoutRelation) -> Option<Recipe> {
         let result = op.results[0];
         let layout = self.distributed.layouts.get(&result)?;
         if layout.register_count() < MIN_REGISTERS || op.kind.operation().effect() != Effect::Pure {
             return None;
         }
-        let itself = || Recipe { op: op.clone(), cost: 0, sources: HashSet::from([result]) };
+        let as_source = || Recipe { op: op.clone(), cost: 0, sources: HashSet::from([result]) };
         if is_narrow_load(self.func(), op) {
-            return Some(itself());
+            return Some(as_source());
         }
-        if !matches!(op.kind, Kind::Cast(_)) && *spread != (LayoutRelation::Lanewise { cheap: true }) {
+        if !matches!(op.kind, Kind::Cast(_)) && *relation != (LayoutRelation::Lanewise { cheap: true }) {
             return None;
         }
         let (mut cost, mut sources) = (1u32, HashSet::new());
         for operand in op.kind.operation().operands() {
-            match self.known.origins.get(&operand).map(|origin| &self.known.made[origin]) {
-                Some(made) => {
-                    cost = cost.saturating_add(made.cost);
-                    sources.extend(&made.sources);
+            match self.state.origins.get(&operand).map(|origin| &self.state.recipes[origin]) {
+                Some(recipe) => {
+                    cost = cost.saturating_add(recipe.cost);
+                    sources.extend(&recipe.sources);
                 }
                 None if self.is_light(operand) => {}
                 None => return None,
             }
         }
         let bytes = |value: Value| self.func().ty(value).dtype.bytes();
-        let waiting: u32 = sources.iter().map(|&source| bytes(source)).sum();
-        if waiting >= bytes(result) {
+        let source_bytes: u32 = sources.iter().map(|&source| bytes(source)).sum();
+        if source_bytes >= bytes(result) {
             // A condition is a predicate, of which there are few.
-            let narrow = bytes(result) < WIDE && self.func().ty(result).dtype != DType::Bool;
-            return narrow.then(itself);
+            let narrow = bytes(result) < REGISTER_BYTES && self.func().ty(result).dtype != DType::Bool;
+            return narrow.then(as_source);
         }
-        (waiting > 0 && cost <= MAX_COST).then(|| Recipe { op: op.clone(), cost, sources })
+        (source_bytes > 0 && cost <= MAX_COST).then(|| Recipe { op: op.clone(), cost, sources })
     }
 
     fn is_light(&self, value: Value) -> bool {
-        self.func().ty(value).is_scalar() || self.known.light.contains(&value)
+        self.func().ty(value).is_scalar() || self.state.light.contains(&value)
     }
 
-    fn is_light_result(&self, op: &Op, spread: &LayoutRelation) -> bool {
-        match spread {
+    fn is_light_result(&self, op: &Op, relation: &LayoutRelation) -> bool {
+        match relation {
             LayoutRelation::Source => true,
             LayoutRelation::Lanewise { cheap: true } | LayoutRelation::View(_) => {
                 op.kind.operation().operands().into_iter().all(|operand| self.is_light(operand))
@@ -181,31 +182,31 @@ impl RematNarrow<'_> {
         }
     }
 
-    /// The value as later operations should have it.
-    fn fresh(&mut self, value: Value) -> Value {
-        let Some(&(latest, age)) = self.known.current.get(&value) else { return value };
-        if age == self.known.age {
+    /// The copy of a value that later operations should use.
+    fn current_copy(&mut self, value: Value) -> Value {
+        let Some(&(latest, age)) = self.state.current.get(&value) else { return value };
+        if age == self.state.age {
             return latest;
         }
-        let made = self.known.made[&value].clone();
-        let renewed = if made.is_source() {
-            self.append(Hold { value: latest }.into(), &made.op)
+        let recipe = self.state.recipes[&value].clone();
+        let copy = if recipe.is_source() {
+            self.append(Hold { value: latest }.into(), &recipe.op)
         } else {
-            let mut kind = made.op.kind.clone();
+            let mut kind = recipe.op.kind.clone();
             let operands = kind.operation().operands();
-            let fresh: HashMap<Value, Value> = operands
+            let current_copy: HashMap<Value, Value> = operands
                 .into_iter()
-                .map(|operand| match self.known.origins.get(&operand) {
-                    Some(&origin) => (operand, self.fresh(origin)),
+                .map(|operand| match self.state.origins.get(&operand) {
+                    Some(&origin) => (operand, self.current_copy(origin)),
                     None => (operand, operand),
                 })
                 .collect();
-            kind.operation_mut().map(&mut |operand| fresh[&operand]);
-            self.append(kind, &made.op)
+            kind.operation_mut().map(&mut |operand| current_copy[&operand]);
+            self.append(kind, &recipe.op)
         };
-        self.known.current.insert(value, (renewed, self.known.age));
-        self.known.origins.insert(renewed, value);
-        renewed
+        self.state.current.insert(value, (copy, self.state.age));
+        self.state.origins.insert(copy, value);
+        copy
     }
 
     fn append(&mut self, kind: Kind, like: &Op) -> Value {
@@ -225,7 +226,7 @@ impl Distributed {
     }
 }
 
-/// What an operation and those in its blocks use.
+/// The values that an operation and those in its blocks use.
 pub(crate) fn used_values(op: &Op) -> Vec<Value> {
     let operation = op.kind.operation();
     let mut used = operation.operands();
@@ -236,15 +237,15 @@ pub(crate) fn used_values(op: &Op) -> Vec<Value> {
     used
 }
 
-fn replace(op: &mut Op, fresh: &HashMap<Value, Value>) {
-    let mut change = |value: Value| fresh.get(&value).copied().unwrap_or(value);
+fn replace(op: &mut Op, current_copy: &HashMap<Value, Value>) {
+    let mut change = |value: Value| current_copy.get(&value).copied().unwrap_or(value);
     op.kind.operation_mut().map(&mut change);
     for block in op.kind.operation_mut().blocks_mut() {
         block.yields.iter_mut().for_each(|value| *value = change(*value));
-        block.ops.iter_mut().for_each(|inner| replace(inner, fresh));
+        block.ops.iter_mut().for_each(|inner| replace(inner, current_copy));
     }
 }
 
 fn is_narrow_load(func: &Func, op: &Op) -> bool {
-    op.kind.operation().place().is_some() && func.ty(op.results[0]).dtype.bytes() < WIDE
+    op.kind.operation().place().is_some() && func.ty(op.results[0]).dtype.bytes() < REGISTER_BYTES
 }

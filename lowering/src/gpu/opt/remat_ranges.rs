@@ -1,5 +1,5 @@
-//! Where the elements of a tile are is computed where it is asked for: a branch in a loop that multiplies computes its ramps
-//! anew. What lies before such a loop takes registers from its products, and a branch is not always taken.
+//! Rematerializes ranges inside branches of loops with wgmma. Ranges from before such a loop would take registers from
+//! its accumulators, and a branch is not always taken.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Op, Value, substitute_in};
 use crate::ops::{Effect, Kind, Operation};
 
-/// Gives the branches of loops with products of blocks ramps of their own.
+/// Rematerializes ranges in the branches of loops with wgmma.
 pub fn remat_ranges(distributed: &mut Distributed) {
-    let mut ramps = HashMap::new();
-    find(&distributed.func, &distributed.func.body, &mut ramps);
+    let mut ranges = HashMap::new();
+    find_ranges(&distributed.func, &distributed.func.body, &mut ranges);
     let mut body = std::mem::take(&mut distributed.func.body);
     for op in &mut body.ops {
         let Kind::For(body) = &mut op.kind else { continue };
@@ -21,26 +21,26 @@ pub fn remat_ranges(distributed: &mut Distributed) {
                     .operation_mut()
                     .blocks_mut()
                     .into_iter()
-                    .for_each(|arm| in_arm(distributed, arm, &ramps));
+                    .for_each(|arm| in_arm(distributed, arm, &ranges));
             }
         }
     }
     distributed.func.body = body;
 }
 
-/// Tiles made of ramps and scalars alone, with what makes them.
-fn find(func: &Func, block: &Block, ramps: &mut HashMap<Value, Op>) {
+/// Tiles made of ranges and scalars alone, with the operations that make them.
+fn find_ranges(func: &Func, block: &Block, ranges: &mut HashMap<Value, Op>) {
     for op in &block.ops {
         let operation = op.kind.operation();
-        operation.blocks().into_iter().for_each(|block| find(func, block, ramps));
-        if is_ramp(func, operation, op, ramps) {
-            ramps.insert(op.results[0], op.clone());
+        operation.blocks().into_iter().for_each(|block| find_ranges(func, block, ranges));
+        if is_range(func, operation, op, ranges) {
+            ranges.insert(op.results[0], op.clone());
         }
     }
 }
 
-fn is_ramp(func: &Func, operation: &dyn Operation, op: &Op, ramps: &HashMap<Value, Op>) -> bool {
-    let known = |operand: &Value| func.ty(*operand).is_scalar() || ramps.contains_key(operand);
+fn is_range(func: &Func, operation: &dyn Operation, op: &Op, ranges: &HashMap<Value, Op>) -> bool {
+    let known = |operand: &Value| func.ty(*operand).is_scalar() || ranges.contains_key(operand);
     op.results.len() == 1
         && !func.ty(op.results[0]).is_scalar()
         && operation.effect() == Effect::Pure
@@ -48,8 +48,8 @@ fn is_ramp(func: &Func, operation: &dyn Operation, op: &Op, ramps: &HashMap<Valu
         && operation.operands().iter().all(known)
 }
 
-fn in_arm(distributed: &mut Distributed, arm: &mut Block, ramps: &HashMap<Value, Op>) {
-    let mut own: Vec<Op> = vec![];
+fn in_arm(distributed: &mut Distributed, arm: &mut Block, ranges: &HashMap<Value, Op>) {
+    let mut rematerialized: Vec<Op> = vec![];
     let mut copies: HashMap<Value, Value> = HashMap::new();
     let mut defined: Vec<Value> = vec![];
     let mut used: Vec<Value> = vec![];
@@ -58,29 +58,29 @@ fn in_arm(distributed: &mut Distributed, arm: &mut Block, ramps: &HashMap<Value,
         used.extend(op.kind.operation().operands());
     });
     for value in used.into_iter().filter(|value| !defined.contains(value)) {
-        copy(distributed, value, ramps, (&mut own, &mut copies));
+        rematerialize(distributed, value, ranges, (&mut rematerialized, &mut copies));
     }
     substitute_in(arm, &|value| copies.get(&value).copied().unwrap_or(value));
-    own.append(&mut arm.ops);
-    arm.ops = own;
+    rematerialized.append(&mut arm.ops);
+    arm.ops = rematerialized;
 }
 
-/// Appends a ramp of its own, with what it is made of.
-fn copy(
+/// Appends a copy of a range, with what it is made of.
+fn rematerialize(
     distributed: &mut Distributed,
     value: Value,
-    ramps: &HashMap<Value, Op>,
-    (own, copies): (&mut Vec<Op>, &mut HashMap<Value, Value>),
+    ranges: &HashMap<Value, Op>,
+    (rematerialized, copies): (&mut Vec<Op>, &mut HashMap<Value, Value>),
 ) {
-    let Some(op) = ramps.get(&value).filter(|_| !copies.contains_key(&value)) else { return };
+    let Some(op) = ranges.get(&value).filter(|_| !copies.contains_key(&value)) else { return };
     for operand in op.kind.operation().operands() {
-        copy(distributed, operand, ramps, (own, copies));
+        rematerialize(distributed, operand, ranges, (rematerialized, copies));
     }
     let mut op = op.clone();
     op.kind.operation_mut().map(&mut |operand| copies.get(&operand).copied().unwrap_or(operand));
     let result = distributed.func.value(distributed.func.ty(value).clone());
     distributed.layouts.insert(result, distributed.layouts[&value].clone());
     op.results = vec![result];
-    own.push(op);
+    rematerialized.push(op);
     copies.insert(value, result);
 }

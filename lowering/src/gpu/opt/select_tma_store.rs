@@ -1,9 +1,10 @@
-//! Stores of blocks that a GPU copies out of shared memory by itself.
+//! Selects stores that TMA does.
 //!
-//! A store becomes a [`TmaStore`] if it takes a matrix that is as large as a product by groups of warps and is made
-//! of one, if it happens once, and if it alone accesses its view. As with blocks that are copied in ([`crate::gpu::opt::select_wgmma`]),
-//! the block begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only; of a product whose transpose was
-//! made, two lines side by side hold what a group has of a row.
+//! A store becomes a [`TmaStore`] if its tile is a matrix of the size of a wgmma result and is made of one, if it runs
+//! once, and if no other operation accesses its view. As with TMA loads ([`crate::gpu::opt::select_wgmma`]), the tile
+//! begins
+//! at a multiple of 16 bytes. A swizzled row of shared memory holds columns of one warpgroup only; of a transposed
+//! wgmma, two rows side by side hold a warpgroup's share of a row.
 
 use std::collections::HashMap;
 
@@ -13,11 +14,11 @@ use crate::gpu::opt::select_wgmma::TMA_ALIGNMENT;
 use crate::ir::{Func, Op, ParamId, Shape, Value, backward_slice};
 use crate::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
 
-/// The places of such stores in the function's body, with what takes their place. Of each product it is known whether its transpose is
-/// made.
+/// The positions of such stores in the function's body, each with its TMA store. Of each wgmma it is known whether its
+/// transpose is computed.
 pub(crate) fn tma_stores(
     func: &Func,
-    products: &HashMap<Value, bool>,
+    dots: &HashMap<Value, bool>,
     definitions: &HashMap<Value, &Op>,
     axes: &AxisInfoMap,
     num_warps: u32,
@@ -32,31 +33,31 @@ pub(crate) fn tma_stores(
         let ty = func.ty(value);
         let made = backward_slice(value, definitions);
         let same = made.iter().filter(|source| func.ty(**source).shape == ty.shape);
-        let mut products = same.filter_map(|source| products.get(source).copied());
-        let transposed = products.next()?;
-        if !is_matrix(window, &ty.shape) || products.any(|other| other != transposed) {
+        let mut dots = same.filter_map(|source| dots.get(source).copied());
+        let transposed = dots.next()?;
+        if !is_matrix(window, &ty.shape) || dots.any(|other| other != transposed) {
             return None;
         }
         let bytes = ty.dtype.bytes();
-        let lies = if transposed {
-            let groups = WarpGroupTiling::new(ty.shape[1], num_warps);
-            bytes == 4 && ty.shape[0].is_multiple_of(WGMMA_M * groups.along_columns)
+        let fits_rows = if transposed {
+            let warpgroups = WarpGroupTiling::new(ty.shape[1], num_warps);
+            bytes == 4 && ty.shape[0].is_multiple_of(WGMMA_M * warpgroups.along_columns)
         } else {
-            let groups = WarpGroupTiling::new(ty.shape[0], num_warps);
+            let warpgroups = WarpGroupTiling::new(ty.shape[0], num_warps);
             [2, 4].contains(&bytes)
-                && (ty.shape[1] * bytes).is_multiple_of(SWIZZLE_ROW_BYTES * groups.along_columns)
+                && (ty.shape[1] * bytes).is_multiple_of(SWIZZLE_ROW_BYTES * warpgroups.along_columns)
         };
         let start = *window.offsets.last().expect("a view has an axis");
-        let fits = lies
+        let fits = fits_rows
             && *cache == CacheHints::default()
             && accesses[&window.memory] == 1
             && axes.get(func, start).divisor.is_multiple_of((TMA_ALIGNMENT / bytes).into());
         fits.then(|| TmaStore { window: window.clone(), value, transposed })
     };
-    func.body.ops.iter().enumerate().filter_map(|(place, op)| Some((place, of(op)?))).collect()
+    func.body.ops.iter().enumerate().filter_map(|(position, op)| Some((position, of(op)?))).collect()
 }
 
-/// Whether a block is a matrix of this shape, as far as its axes are not 1.
+/// Whether a view tile is a matrix of this shape, apart from axes of extent 1.
 fn is_matrix(window: &ViewTile, shape: &Shape) -> bool {
     let rank = window.extents.rank();
     shape.rank() == 2

@@ -1,10 +1,12 @@
-//! Products of blocks that a GPU copies to shared memory by itself.
+//! Selects dots that warpgroups do (wgmma) on tiles that TMA loads.
 //!
-//! A product becomes a [`WarpGroupDot`] if four warps together have an instruction for its types and extents, if its right
-//! factor is a block of a view, or such a block's transpose, and if nothing but scalars says where the block begins: a
-//! warp of its own can then have the copies under way. Along the last axis it must be known to begin at a multiple of
-//! 16 bytes; a copy from elsewhere is an illegal instruction. The left factor may be a block too, or a tile that was
-//! computed. Such a product stands in no loop, or in one that stands in none.
+//! A dot becomes a [`WarpGroupDot`] if wgmma has an instruction for its types and extents, if operand B is a tile of a
+//! view or
+//! the transpose of one, and if scalars alone say where the tile begins: a producer warp can then issue the loads.
+//! Along
+//! the last axis the tile must be known to begin at a multiple of 16 bytes; a TMA load from elsewhere is an illegal
+//! instruction. Operand A may be a view tile too (SS), or a tile in registers (RS). Such a dot is in no loop, or in an
+//! outermost one.
 
 use std::collections::HashMap;
 
@@ -23,19 +25,20 @@ use crate::ops::{
 use crate::support::dtype::DType;
 use crate::transform::transpose_operands::view_block;
 
-/// What the lines of a block divide by.
+/// The rows of a tile are a multiple of this.
 const SMEM_ROW_MULTIPLE: u32 = 16;
-/// The most rows that one instruction copies.
+/// The most rows of a box that one TMA instruction loads.
 const MAX_TMA_BOX_ROWS: u32 = 256;
-/// What the address of a view and the distance between its rows divide by, in bytes.
+/// The alignment of the address and strides of a view that TMA accesses, in bytes.
 pub(crate) const TMA_ALIGNMENT: u32 = 16;
 
-/// The longest axis of a view whose blocks are copied: a block that begins there is outside, at a multiple of a piece.
+/// The longest axis of a view that TMA accesses: a box that begins at its end is out of bounds, at a multiple of the
+/// alignment.
 pub const MAX_TMA_EXTENT: i64 = (1 << 31) - 256;
 
-/// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the
-/// facts that the copies rely on, none if there is nothing to copy.
-pub fn select_wgmma(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Guard> {
+/// Selects wgmma where it can, and TMA stores of the results with `tma_stores`. Gives the guards that TMA relies on,
+/// none if it is not used.
+pub fn select_wgmma(func: &mut Func, num_warps: u32, tma_stores: bool) -> Vec<Guard> {
     if !num_warps.is_multiple_of(WARPGROUP_WARPS) {
         return vec![];
     }
@@ -43,28 +46,28 @@ pub fn select_wgmma(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Gu
     let selector = WgmmaSelector { definitions: func.definitions(), axes, func, num_warps };
     let mut found = HashMap::new();
     selector.block(&func.body, None, &mut found);
-    let stores = if copies_out {
-        let products = found.iter().map(|(result, dot)| (*result, dot.transposed)).collect();
-        select_tma_store::tma_stores(func, &products, &selector.definitions, &selector.axes, num_warps)
+    let stores = if tma_stores {
+        let dots = found.iter().map(|(result, dot)| (*result, dot.transposed)).collect();
+        select_tma_store::tma_stores(func, &dots, &selector.definitions, &selector.axes, num_warps)
     } else {
         vec![]
     };
-    let mut facts = vec![];
+    let mut guards = vec![];
     for dot in found.values() {
         for staged in dot.staged() {
-            relied_on(func, &staged.window, &mut facts);
+            tma_guards(func, &staged.window, &mut guards);
         }
     }
     for (place, store) in stores {
-        relied_on(func, &store.window, &mut facts);
-        facts.extend(ends_in_pieces(func, &store.window));
+        tma_guards(func, &store.window, &mut guards);
+        guards.extend(tma_store_guard(func, &store.window));
         func.body.ops[place].kind = store.into();
     }
     replace(&mut func.body, &mut found);
     dce(func);
-    facts.sort();
-    facts.dedup();
-    facts
+    guards.sort();
+    guards.dedup();
+    guards
 }
 
 fn replace(block: &mut Block, found: &mut HashMap<Value, WarpGroupDot>) {
@@ -76,15 +79,16 @@ fn replace(block: &mut Block, found: &mut HashMap<Value, WarpGroupDot>) {
     }
 }
 
-/// What an encoding of a view and copies by it ask for; of its extents, which coordinates of blocks are below, as assumptions of the function.
-fn relied_on(func: &mut Func, window: &ViewTile, facts: &mut Vec<Guard>) {
+/// The guards of a tensor map and its loads; for the view's extents, which bound the coordinates of boxes, assumptions
+/// of the function.
+fn tma_guards(func: &mut Func, window: &ViewTile, guards: &mut Vec<Guard>) {
     let view = func.view(window.memory).expect("a window is one of a view");
     let elem = func.slice(window.memory).0;
-    facts.push(Guard::Aligned { param: window.memory.0, bytes: TMA_ALIGNMENT });
+    guards.push(Guard::Aligned { param: window.memory.0, bytes: TMA_ALIGNMENT });
     let (inner, outer) = view.strides.split_last().expect("a view has an axis");
-    facts.extend(func.scalar_parameter(*inner).map(|scalar| Guard::Equal { scalar, value: 1 }));
+    guards.extend(func.scalar_parameter(*inner).map(|scalar| Guard::Equal { scalar, value: 1 }));
     for scalar in outer.iter().filter_map(|&stride| func.scalar_parameter(stride)) {
-        facts.push(Guard::Divisible { value: Symbol::Scalar(scalar), by: TMA_ALIGNMENT / elem.bytes() });
+        guards.push(Guard::Divisible { value: Symbol::Scalar(scalar), by: TMA_ALIGNMENT / elem.bytes() });
     }
     let extents: Vec<u32> = view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)).collect();
     for scalar in extents {
@@ -96,8 +100,9 @@ fn relied_on(func: &mut Func, window: &ViewTile, facts: &mut Vec<Guard>) {
     }
 }
 
-/// What copies out by an encoding ask for besides: they write whole pieces, and what is behind the end of a row may be another's.
-fn ends_in_pieces(func: &Func, window: &ViewTile) -> Option<Guard> {
+/// The guard of a TMA store besides: it writes whole 16-byte pieces, and what is behind the end of a row may be
+/// another's.
+fn tma_store_guard(func: &Func, window: &ViewTile) -> Option<Guard> {
     let view = func.view(window.memory).expect("a window is one of a view");
     let scalar = func.scalar_parameter(*view.shape.last().expect("a view has an axis"))?;
     Some(Guard::Divisible {
@@ -106,13 +111,13 @@ fn ends_in_pieces(func: &Func, window: &ViewTile) -> Option<Guard> {
     })
 }
 
-/// Whether a scalar comes from arguments, program ids and the variable of a loop by arithmetic of scalars alone: any
+/// Whether a scalar comes from arguments, program ids and a loop's induction variable by scalar arithmetic alone: any
 /// thread can compute it by itself.
 pub fn is_scalar_arithmetic(
     func: &Func,
     definitions: &HashMap<Value, &Op>,
     value: Value,
-    variable: Option<Value>,
+    induction_variable: Option<Value>,
 ) -> bool {
     let is_computed = |value: Value| {
         let Some(op) = definitions.get(&value) else { return false };
@@ -120,11 +125,11 @@ pub fn is_scalar_arithmetic(
         let of_scalars = operation.operands().iter().all(|&operand| func.ty(operand).is_scalar());
         of_scalars && operation.effect() == Effect::Pure && operation.blocks().is_empty()
     };
-    let is_given = |value: Value| Some(value) == variable || func.scalar_parameter(value).is_some();
+    let is_given = |value: Value| Some(value) == induction_variable || func.scalar_parameter(value).is_some();
     backward_slice(value, definitions).into_iter().all(|value| is_given(value) || is_computed(value))
 }
 
-/// What a value was converted from, if that is an 8-bit float.
+/// What a value was upcast from, if that is an 8-bit float.
 pub fn upcast_source(func: &Func, definitions: &HashMap<Value, &Op>, value: Value) -> Option<Value> {
     match definitions.get(&value).map(|op| &op.kind) {
         Some(&Kind::Cast(Cast { value })) if func.ty(value).dtype.is_f8() => Some(value),
@@ -132,9 +137,9 @@ pub fn upcast_source(func: &Func, definitions: &HashMap<Value, &Op>, value: Valu
     }
 }
 
-/// The factors of a product of `f32` in TF32 as there is an instruction for them, and whether it then gives the transpose. What is summed
-/// over is contiguous in the right factor, and threads load fragments of a left one where it is not.
-fn in_tf32(dot: &Dot, a: OperandA, b: SmemOperand) -> Option<(OperandA, SmemOperand, bool)> {
+/// The operands of a TF32 dot as wgmma takes them, and whether it then computes the transpose. Operand B must be
+/// K-major; threads load fragments of an operand A that is not.
+fn tf32_operands(dot: &Dot, a: OperandA, b: SmemOperand) -> Option<(OperandA, SmemOperand, bool)> {
     let OperandA::Staged(a) = a else { return None };
     if dot.input != InputPrecision::Tf32 {
         return None;
@@ -154,55 +159,61 @@ struct WgmmaSelector<'f> {
 }
 
 impl<'f> WgmmaSelector<'f> {
-    /// The products of a block, which is the whole kernel's or that of a loop with this variable.
-    fn block(&self, block: &Block, variable: Option<Value>, found: &mut HashMap<Value, WarpGroupDot>) {
+    /// The dots of a block, which is the whole kernel's or that of a loop with this induction variable.
+    fn block(
+        &self,
+        block: &Block,
+        induction_variable: Option<Value>,
+        found: &mut HashMap<Value, WarpGroupDot>,
+    ) {
         for op in &block.ops {
             if let Kind::Dot(dot) = &op.kind
-                && let Some(dot) = self.group_dot(dot, op, variable)
+                && let Some(dot) = self.warp_group_dot(dot, op, induction_variable)
             {
                 found.insert(op.results[0], dot);
             }
-            if variable.is_none()
+            if induction_variable.is_none()
                 && let Kind::For(body) = &op.kind
-                && self.counts_by_arithmetic(body)
+                && self.has_scalar_bounds(body)
             {
                 self.block(&body.body, Some(body.body.args[0]), found);
             }
         }
     }
 
-    /// Whether nothing but scalars says how often a loop runs.
-    fn counts_by_arithmetic(&self, body: &For) -> bool {
+    /// Whether scalar arithmetic alone gives the trip count of a loop.
+    fn has_scalar_bounds(&self, body: &For) -> bool {
         [body.low, body.high, body.step].into_iter().all(|value| self.is_arithmetic(value, None))
     }
 
-    fn is_arithmetic(&self, value: Value, variable: Option<Value>) -> bool {
-        is_scalar_arithmetic(self.func, &self.definitions, value, variable)
+    fn is_arithmetic(&self, value: Value, induction_variable: Option<Value>) -> bool {
+        is_scalar_arithmetic(self.func, &self.definitions, value, induction_variable)
     }
 
-    fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<WarpGroupDot> {
+    fn warp_group_dot(&self, dot: &Dot, op: &Op, induction_variable: Option<Value>) -> Option<WarpGroupDot> {
         let shape = &self.func.ty(op.results[0]).shape;
         if shape.rank() != 2 {
             return None;
         }
-        let [a, b] = self.own_elements(dot);
+        let [a, b] = self.undone_upcasts(dot);
         let elem = self.func.ty(b).dtype;
-        let b = self.staged(b, variable)?;
-        let a = self.staged(a, variable).map_or(OperandA::Tile(a), OperandA::Staged);
-        let (a, b, transposed) = if elem == DType::F32 { in_tf32(dot, a, b)? } else { (a, b, false) };
+        let b = self.staged(b, induction_variable)?;
+        let a = self.staged(a, induction_variable).map_or(OperandA::Tile(a), OperandA::Staged);
+        let (a, b, transposed) = if elem == DType::F32 { tf32_operands(dot, a, b)? } else { (a, b, false) };
         let [rows, all_columns] = if transposed { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
-        if !rows.is_multiple_of(WGMMA_M) || !self.multiply(elem, (&a, &b)) {
+        if !rows.is_multiple_of(WGMMA_M) || !self.has_instruction(elem, (&a, &b)) {
             return None;
         }
         let WarpGroupTiling { along_columns, .. } = WarpGroupTiling::new(rows, self.num_warps);
         let columns = all_columns / along_columns;
-        // The columns of a group begin where a row of the block does, if they lie along rows.
+        // The columns of a warpgroup begin where a swizzled row does, if they are contiguous in memory.
         let unit = match elem {
             _ if !b.transposed => SWIZZLE_ROW_BYTES / elem.bytes(),
             DType::I8 => 16,
             _ => 8,
         };
-        // Groups that are no power of two share rows alone, and so do those of columns that are none: halves are of a power of two.
+        // Warpgroups that are no power of two are along rows alone, and so are those of an N that is none: halves are
+        // of a power of two.
         let even = along_columns == 1 || along_columns.is_power_of_two() && all_columns.is_power_of_two();
         let fits = even && all_columns.is_multiple_of(along_columns) && columns.is_multiple_of(unit);
         (fits && columns <= MAX_WGMMA_N).then_some(WarpGroupDot {
@@ -214,19 +225,19 @@ impl<'f> WgmmaSelector<'f> {
         })
     }
 
-    /// The factors; where sums may be imprecise, as the 8-bit floats that they were converted from.
-    fn own_elements(&self, dot: &Dot) -> [Value; 2] {
-        let factors = [dot.a, dot.b];
+    /// The operands; where the accumulator may be imprecise, the 8-bit floats that they were upcast from.
+    fn undone_upcasts(&self, dot: &Dot) -> [Value; 2] {
+        let operands = [dot.a, dot.b];
         let dtype = |value: Value| self.func.ty(value).dtype;
-        let narrow = factors.map(|factor| upcast_source(self.func, &self.definitions, factor));
+        let narrow = operands.map(|operand| upcast_source(self.func, &self.definitions, operand));
         match narrow {
             [Some(a), Some(b)] if dot.imprecise.is_some() && dtype(a) == dtype(b) => [a, b],
-            _ => factors,
+            _ => operands,
         }
     }
 
-    /// Whether there is an instruction for these elements as they lie: bytes are neighbours along what is summed over.
-    fn multiply(&self, elem: DType, (a, b): (&OperandA, &SmemOperand)) -> bool {
+    /// Whether wgmma has an instruction for these operands: bytes must be K-major.
+    fn has_instruction(&self, elem: DType, (a, b): (&OperandA, &SmemOperand)) -> bool {
         if elem.is_half() || elem == DType::F32 {
             return true;
         }
@@ -234,8 +245,8 @@ impl<'f> WgmmaSelector<'f> {
         (elem == DType::I8 || elem.is_f8()) && straight && b.transposed
     }
 
-    /// A factor as a block of a view, if that is what it is.
-    fn staged(&self, value: Value, variable: Option<Value>) -> Option<SmemOperand> {
+    /// An operand as a view tile, if it is one.
+    fn staged(&self, value: Value, induction_variable: Option<Value>) -> Option<SmemOperand> {
         let (load, transposed) = view_block(self.func, &self.definitions, value)?;
         let staged = SmemOperand { window: load.window.clone(), transposed };
         let ViewTile { memory, offsets, extents } = &load.window;
@@ -245,7 +256,7 @@ impl<'f> WgmmaSelector<'f> {
         }
         let [rows, columns] = staged.lines();
         let elem = self.func.slice(*memory).0;
-        let copied = rows <= MAX_TMA_BOX_ROWS
+        let loadable = rows <= MAX_TMA_BOX_ROWS
             && rows.is_multiple_of(SMEM_ROW_MULTIPLE)
             && (columns * elem.bytes()).is_multiple_of(SWIZZLE_ROW_BYTES)
             && load.invariant
@@ -255,7 +266,7 @@ impl<'f> WgmmaSelector<'f> {
                 .get(self.func, offsets[rank - 1])
                 .divisor
                 .is_multiple_of((TMA_ALIGNMENT / elem.bytes()).into())
-            && offsets.iter().all(|&offset| self.is_arithmetic(offset, variable));
-        copied.then_some(staged)
+            && offsets.iter().all(|&offset| self.is_arithmetic(offset, induction_variable));
+        loadable.then_some(staged)
     }
 }

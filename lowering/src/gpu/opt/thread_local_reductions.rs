@@ -1,8 +1,9 @@
-//! Sums that a loop with products carries stay apart for each lane until the loop has ended.
+//! Loop-carried row sums stay partial sums of each lane until the loop has ended.
 //!
-//! `total = total * factor + sum(tile, 1)`, or without the factor, adds over lanes in each turn, and each turn waits
-//! for that. All of it is linear, so every lane may add up what it holds itself: the loop then carries as many sums of
-//! a row as there are lanes along it, and they are added behind the loop.
+//! `l = l * alpha + sum(tile, 1)`, or without `alpha`, adds over lanes in each iteration of a loop with wgmma, and each
+//! iteration waits for that. All of it is linear, so every lane may add up what it holds itself: the loop then carries
+//! as many
+//! partial sums of a row as there are lanes along it, and they are reduced behind the loop.
 
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
@@ -11,46 +12,47 @@ use crate::ops::scalar::{ArithKind, row};
 use crate::ops::{Broadcast, ExpandDims, For, Kind, Reduce, Reshape, Scalar, ScalarOp, is_zero};
 use crate::support::diagnostic::Loc;
 
-/// A sum that a loop carries.
+/// A loop-carried row sum.
 struct CarriedReduction {
-    /// Its place among the carried values.
-    place: usize,
-    /// The operations of the body that make the next turn's of it: the reduction first, the one that gives it last.
-    parts: Vec<usize>,
-    /// What is summed up, and what each turn multiplies by.
+    /// Its index among the loop-carried values.
+    index: usize,
+    /// The operations of the body that make the next iteration's value: the reduction first, the one that gives it
+    /// last.
+    operations: Vec<usize>,
+    /// The tile that is reduced, and the rescaling of each iteration.
     tile: Value,
-    factor: Option<Value>,
+    scale: Option<Value>,
 }
 
-/// How the sums of single lanes lie.
+/// The layouts of the partial sums.
 struct LanePartials {
-    /// The tile in four axes: rows; what a lane holds, lanes, and again what a lane holds.
+    /// The tile in four axes: rows; elements of a lane, lanes, and elements of a lane again.
     split: (Shape, Layout),
     /// Rows and lanes.
-    sums: (Shape, Layout),
+    partials: (Shape, Layout),
 }
 
-/// Rewrites the loops of a function that multiply blocks.
+/// Rewrites the loops of a function that have wgmma.
 pub fn keep_thread_local(distributed: &mut Distributed) {
     let body = std::mem::take(&mut distributed.func.body.ops);
     let mut ops = Vec::with_capacity(body.len());
     for mut op in body {
-        let multiplies = |body: &For| body.body.ops.iter().any(|op| matches!(op.kind, Kind::WarpGroupDot(_)));
-        let mut behind = vec![];
+        let has_wgmma = |body: &For| body.body.ops.iter().any(|op| matches!(op.kind, Kind::WarpGroupDot(_)));
+        let mut after_loop = vec![];
         if let Kind::For(body) = &mut op.kind
-            && multiplies(body)
+            && has_wgmma(body)
         {
-            for place in 0..body.inits.len() {
-                let Some(sum) = CarriedReduction::find(&distributed.func, &ops, body, place) else {
+            for index in 0..body.inits.len() {
+                let Some(sum) = CarriedReduction::find(&distributed.func, &ops, body, index) else {
                     continue;
                 };
                 let Some(lanes) = LanePartials::new(distributed, body, &sum) else { continue };
-                let result = &mut op.results[place];
-                rewrite(distributed, (&mut ops, body, &mut behind), (sum, lanes), (result, op.loc));
+                let result = &mut op.results[index];
+                rewrite(distributed, (&mut ops, body, &mut after_loop), (sum, lanes), (result, op.loc));
             }
         }
         ops.push(op);
-        ops.append(&mut behind);
+        ops.append(&mut after_loop);
     }
     distributed.func.body.ops = ops;
 }
@@ -61,8 +63,8 @@ fn computing(op: &Op, algebra: ArithKind) -> Option<&Scalar> {
     (scalar.op.algebra == algebra).then_some(scalar)
 }
 
-/// Whether a reduction adds up one tile along its second axis.
-fn sums_rows(func: &Func, reduce: &Reduce) -> bool {
+/// Whether a reduction sums one tile along its second axis.
+fn reduces_rows(func: &Func, reduce: &Reduce) -> bool {
     let block = &reduce.combination.block;
     let [op] = &block.ops[..] else { return false };
     computing(op, ArithKind::Add).is_some()
@@ -73,42 +75,47 @@ fn sums_rows(func: &Func, reduce: &Reduce) -> bool {
 }
 
 impl CarriedReduction {
-    fn find(func: &Func, before: &[Op], body: &For, place: usize) -> Option<CarriedReduction> {
+    fn find(func: &Func, before: &[Op], body: &For, index: usize) -> Option<CarriedReduction> {
         let For { inits, body, .. } = body;
-        let (sum, next) = (body.args[1 + place], body.yields[place]);
+        let (sum, next) = (body.args[1 + index], body.yields[index]);
         let defined = |value: Value| {
-            let number = body.ops.iter().position(|op| op.results.contains(&value))?;
-            Some((number, &body.ops[number]))
+            let position = body.ops.iter().position(|op| op.results.contains(&value))?;
+            Some((position, &body.ops[position]))
         };
         let row_sum = |value: Value| {
-            let (number, op) = defined(value)?;
+            let (position, op) = defined(value)?;
             let Kind::Reduce(reduce) = &op.kind else { return None };
-            let alone = body.uses(value) == 1 && sums_rows(func, reduce);
-            alone.then(|| (number, reduce.combination.inputs[0]))
+            let alone = body.uses(value) == 1 && reduces_rows(func, reduce);
+            alone.then(|| (position, reduce.combination.inputs[0]))
         };
         let (last, op) = defined(next)?;
         let plain = body.uses(sum) == 1
             && body.uses(next) == 1
-            && is_zero(|value| definition(before, value), inits[place]);
+            && is_zero(|value| definition(before, value), inits[index]);
         if !plain {
             return None;
         }
         if let Some(Scalar { args, .. }) = computing(op, ArithKind::MulAdd) {
-            let (number, tile) = row_sum(args[2])?;
-            let factor = other(args[0], args[1], sum)?;
-            return Some(CarriedReduction { place, parts: vec![number, last], tile, factor: Some(factor) });
+            let (position, tile) = row_sum(args[2])?;
+            let scale = other(args[0], args[1], sum)?;
+            return Some(CarriedReduction {
+                index,
+                operations: vec![position, last],
+                tile,
+                scale: Some(scale),
+            });
         }
         let Scalar { args, .. } = computing(op, ArithKind::Add)?;
-        let (old, (number, tile)) = [(args[0], args[1]), (args[1], args[0])]
+        let (old, (position, tile)) = [(args[0], args[1]), (args[1], args[0])]
             .into_iter()
             .find_map(|(old, new)| Some((old, row_sum(new)?)))?;
         if old == sum {
-            return Some(CarriedReduction { place, parts: vec![number, last], tile, factor: None });
+            return Some(CarriedReduction { index, operations: vec![position, last], tile, scale: None });
         }
-        let (product, op) = defined(old)?;
+        let (scaled, op) = defined(old)?;
         let Scalar { args, .. } = computing(op, ArithKind::Mul).filter(|_| body.uses(old) == 1)?;
-        let factor = other(args[0], args[1], sum)?;
-        Some(CarriedReduction { place, parts: vec![number, product, last], tile, factor: Some(factor) })
+        let scale = other(args[0], args[1], sum)?;
+        Some(CarriedReduction { index, operations: vec![position, scaled, last], tile, scale: Some(scale) })
     }
 }
 
@@ -122,19 +129,19 @@ fn other(a: Value, b: Value, known: Value) -> Option<Value> {
 }
 
 impl LanePartials {
-    /// `None` where a row's lanes are not side by side, or warps share rows.
+    /// `None` where the lanes of a row are not contiguous, or warps share rows.
     fn new(distributed: &Distributed, body: &For, sum: &CarriedReduction) -> Option<LanePartials> {
         let layout = &distributed.layouts[&sum.tile];
         let shape = layout.shape();
         let along: Vec<u32> =
             layout.lane_bases().iter().map(|basis| basis.get(1)).filter(|&column| column != 0).collect();
         let mask = along.iter().fold(0, |mask, column| mask | column);
-        let dealt = layout.set_axis().is_some_and(|(axis, _)| axis == 1);
-        let crossed = dealt || layout.warp_bases().iter().any(|basis| basis.get(1) != 0);
+        let across_sets = layout.set_axis().is_some_and(|(axis, _)| axis == 1);
+        let across_warps = across_sets || layout.warp_bases().iter().any(|basis| basis.get(1) != 0);
         let low = 1 << mask.trailing_zeros().min(31);
         let lanes = mask / low + 1;
         if along.is_empty()
-            || crossed
+            || across_warps
             || !lanes.is_power_of_two()
             || lanes.trailing_zeros() as usize != along.len()
         {
@@ -143,22 +150,22 @@ impl LanePartials {
         let split = Shape::new([shape[0], shape[1] / (lanes * low), lanes, low]);
         let in_four = layout.reshape(&split)?;
         let own = in_four.without(&[1, 3]);
-        let of_factor = sum.factor.map(|factor| distributed.layouts[&factor].expand(1));
-        let fits = own.without(&[1]) == distributed.layouts[&body.body.args[1 + sum.place]]
-            && of_factor.is_none_or(|layout| own.before_broadcast(&Shape::new([shape[0], 1])) == layout);
-        let sums = (Shape::new([shape[0], lanes]), own);
-        fits.then_some(LanePartials { split: (split, in_four), sums })
+        let scale_layout = sum.scale.map(|scale| distributed.layouts[&scale].expand(1));
+        let fits = own.without(&[1]) == distributed.layouts[&body.body.args[1 + sum.index]]
+            && scale_layout.is_none_or(|layout| own.before_broadcast(&Shape::new([shape[0], 1])) == layout);
+        let partials = (Shape::new([shape[0], lanes]), own);
+        fits.then_some(LanePartials { split: (split, in_four), partials })
     }
 }
 
-fn operation(name: &str) -> &'static ScalarOp {
+fn scalar_op(name: &str) -> &'static ScalarOp {
     row(name).expect("a row of the table")
 }
 
-/// Lets the loop carry the sums of lanes. The one of all lanes is made behind it.
+/// Lets the loop carry the partial sums. The sum over lanes is made behind it.
 fn rewrite(
     distributed: &mut Distributed,
-    (before, body, behind): (&mut Vec<Op>, &mut For, &mut Vec<Op>),
+    (before, body, after_loop): (&mut Vec<Op>, &mut For, &mut Vec<Op>),
     (sum, lanes): (CarriedReduction, LanePartials),
     (result, loc): (&mut Value, Loc),
 ) {
@@ -168,46 +175,49 @@ fn rewrite(
         distributed.layouts.insert(value, layout.clone());
         value
     };
-    let [init, carried, next, row_sums, all] = [(); 5].map(|()| value(&lanes.sums));
+    let [init, carried, next, row_sums, all] = [(); 5].map(|()| value(&lanes.partials));
     let in_four = value(&lanes.split);
-    let column =
-        (Shape::new([lanes.sums.0[0], 1]), lanes.sums.1.before_broadcast(&Shape::new([lanes.sums.0[0], 1])));
-    let [factor_column, factors, product] = [value(&column), value(&lanes.sums), value(&lanes.sums)];
+    let column = (
+        Shape::new([lanes.partials.0[0], 1]),
+        lanes.partials.1.before_broadcast(&Shape::new([lanes.partials.0[0], 1])),
+    );
+    let [scale_column, scales, scaled] = [value(&column), value(&lanes.partials), value(&lanes.partials)];
 
-    let zero = before.iter().find(|op| op.results.contains(&body.inits[sum.place])).map(|op| op.kind.clone());
+    let zero = before.iter().find(|op| op.results.contains(&body.inits[sum.index])).map(|op| op.kind.clone());
     before.push(Op { kind: zero.expect("the sum starts at 0"), results: vec![init], loc });
-    body.inits[sum.place] = init;
+    body.inits[sum.index] = init;
 
     let block = &mut body.body;
-    block.args[1 + sum.place] = carried;
-    block.yields[sum.place] = next;
-    let last = *sum.parts.last().expect("something gives the sum");
-    let Kind::Reduce(reduce) = &block.ops[sum.parts[0]].kind else {
+    block.args[1 + sum.index] = carried;
+    block.yields[sum.index] = next;
+    let last = *sum.operations.last().expect("something gives the sum");
+    let Kind::Reduce(reduce) = &block.ops[sum.operations[0]].kind else {
         unreachable!("the first part is a reduction")
     };
     let mut over_lanes = reduce.clone();
     let mut own = reduce.clone();
     own.combination.inputs = vec![in_four];
     own.axes = vec![1, 3];
-    let place = block.ops[last].loc;
-    let mut parts: Vec<(Kind, Value)> =
+    let last_loc = block.ops[last].loc;
+    let mut operations: Vec<(Kind, Value)> =
         vec![(Reshape { value: sum.tile }.into(), in_four), (own.into(), row_sums)];
-    let kept = match sum.factor {
-        Some(factor) => {
-            parts.push((ExpandDims { value: factor, axis: 1 }.into(), factor_column));
-            parts.push((Broadcast { value: factor_column }.into(), factors));
-            parts.push((Scalar::new(operation("mul"), vec![carried, factors]).into(), product));
-            product
+    let rescaled = match sum.scale {
+        Some(scale) => {
+            operations.push((ExpandDims { value: scale, axis: 1 }.into(), scale_column));
+            operations.push((Broadcast { value: scale_column }.into(), scales));
+            operations.push((Scalar::new(scalar_op("mul"), vec![carried, scales]).into(), scaled));
+            scaled
         }
         None => carried,
     };
-    parts.push((Scalar::new(operation("add"), vec![kept, row_sums]).into(), next));
-    let parts = parts.into_iter().map(|(kind, result)| Op { kind, results: vec![result], loc: place });
+    operations.push((Scalar::new(scalar_op("add"), vec![rescaled, row_sums]).into(), next));
+    let operations =
+        operations.into_iter().map(|(kind, result)| Op { kind, results: vec![result], loc: last_loc });
     let mut ops = vec![];
-    for (number, op) in std::mem::take(&mut block.ops).into_iter().enumerate() {
-        if number == last {
-            ops.extend(parts.clone());
-        } else if !sum.parts.contains(&number) {
+    for (position, op) in std::mem::take(&mut block.ops).into_iter().enumerate() {
+        if position == last {
+            ops.extend(operations.clone());
+        } else if !sum.operations.contains(&position) {
             ops.push(op);
         }
     }
@@ -216,5 +226,5 @@ fn rewrite(
     over_lanes.combination.inputs = vec![all];
     over_lanes.axes = vec![1];
     let of_all = std::mem::replace(result, all);
-    behind.push(Op { kind: over_lanes.into(), results: vec![of_all], loc });
+    after_loop.push(Op { kind: over_lanes.into(), results: vec![of_all], loc });
 }
