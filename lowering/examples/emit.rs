@@ -1,6 +1,7 @@
-//! Lowers the first variant of a kernel in a file to PTX without rustc: `emit KERNEL.rs OUT_STEM [num_warps [programs]]`
-//! writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx` and `OUT_STEM.txt`, which lists each body's entry, threads,
-//! programs per block and shared bytes. For measuring choices that the attribute does not offer.
+//! Lowers the first variant of a kernel in a file to PTX without rustc: `emit KERNEL.rs OUT_STEM [num_warps
+//! [programs]]` writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx` and `OUT_STEM.txt`, which lists each
+//! specialization's entry, threads, programs per block and shared bytes. For measuring choices that the attribute does
+//! not offer.
 
 use lowering::backend::StageTexts;
 use lowering::backend::nvptx::{self, Arch};
@@ -17,7 +18,7 @@ fn main() {
         panic!("emit KERNEL.rs OUT_STEM [num_warps [programs]]");
     };
     let source = std::fs::read_to_string(source).expect("a kernel's source");
-    let number = |i: usize| rest.get(i).and_then(|text| text.parse().ok());
+    let argument = |i: usize| rest.get(i).and_then(|text| text.parse().ok());
     let item: syn::ItemFn = syn::parse_str(&source).expect("a function");
     let syn::Meta::List(attribute) = &item.attrs[0].meta else { panic!("#[fuse_kernel(..)]") };
     let function = syn::ItemFn { attrs: vec![], ..item.clone() };
@@ -26,15 +27,21 @@ fn main() {
     let kernel = syntax::parse(attribute.tokens.clone(), tokens, &mut errors).expect("a kernel");
     let variants = typeck::variants(&kernel, &mut errors);
     let checked = typeck::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let asked = KernelRequests::of(&kernel, &variants[0]);
-    let requests = KernelRequests { num_warps: number(0).or(asked.num_warps), programs: number(1), ..asked };
+    let requested = KernelRequests::of(&kernel, &variants[0]);
+    let requests =
+        KernelRequests { num_warps: argument(0).or(requested.num_warps), programs: argument(1), ..requested };
     let specializations = specializations(&checked.func, requests).expect("bodies that fit");
-    let named: Vec<(String, &Specialization)> =
-        specializations.iter().map(|body| (body.name.to_string(), body)).collect();
+    let named: Vec<(String, &Specialization)> = specializations
+        .iter()
+        .map(|specialization| (specialization.name.to_string(), specialization))
+        .collect();
     let session = Session::new();
     for arch in [Arch::SM_80, Arch::SM_90A] {
-        let on_arch: Vec<_> =
-            named.iter().filter(|(_, body)| body.gpus.include(arch.capability)).cloned().collect();
+        let on_arch: Vec<_> = named
+            .iter()
+            .filter(|(_, specialization)| specialization.gpus.include(arch.capability))
+            .cloned()
+            .collect();
         let texts = nvptx::emit(&session, &on_arch, &[arch], &mut StageTexts::default()).expect("PTX");
         for (arch, ptx) in texts {
             std::fs::write(format!("{stem}.{}.ptx", arch.name()), ptx).expect("a file to write");
@@ -42,9 +49,9 @@ fn main() {
     }
     let lines: String = specializations
         .iter()
-        .map(|body| {
-            let plan = &body.plan;
-            format!("{} {} {} {}\n", body.name, plan.threads(), plan.programs, plan.shared_bytes())
+        .map(|specialization| {
+            let plan = &specialization.plan;
+            format!("{} {} {} {}\n", specialization.name, plan.threads(), plan.programs, plan.shared_bytes())
         })
         .collect();
     std::fs::write(format!("{stem}.txt"), lines).expect("a file to write");

@@ -55,9 +55,9 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
     let specializations = specializations(&checked.func, KernelRequests::default()).expect("bodies");
     lap("analysis and layout");
     let mut module = session.module(Machine::Nvptx);
-    gpu_emit::declare(&mut module, specializations.iter().map(|body| &body.plan));
-    for body in &specializations {
-        body.plan.emit(&mut module, body.name);
+    gpu_emit::declare(&mut module, specializations.iter().map(|specialization| &specialization.plan));
+    for specialization in &specializations {
+        specialization.plan.emit(&mut module, specialization.name);
     }
     let built = module.finish().expect("valid MLIR");
     lap("GPU: emission");

@@ -1,17 +1,17 @@
-//! Code as programs carry it: deflated, for most of it is never loaded.
+//! Code as programs embed it: deflated, for most of it is never loaded.
 
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec;
 use serde::{Deserialize, Serialize};
 
-/// What takes little of a build's time; higher levels save 1 % more (docs/performance.md).
+/// The compression level that takes little of a build's time; higher ones save 1 % more (docs/performance.md).
 const LEVEL: u8 = 6;
 
 /// Bytes as DEFLATE packs them (RFC 1951).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Deflated {
     pub deflated: Vec<u8>,
-    /// How many they are.
+    /// Their number when inflated.
     pub len: usize,
 }
 

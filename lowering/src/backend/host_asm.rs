@@ -1,11 +1,11 @@
-//! Host assembly, one text for each level of processor, fit for `core::arch::global_asm!`.
+//! Host assembly, one text for each CPU level, fit for `core::arch::global_asm!`.
 
 use super::StageTexts;
 use super::llvm::{LlvmModule, StrengthReduction, TargetCpu};
 use crate::cpu::emit::CpuPlan;
 use crate::mlir::{Machine, Session, Vectors};
 
-/// What host code asks of the processor.
+/// The instruction set that host code needs of the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CpuLevel {
     Baseline,
@@ -13,7 +13,7 @@ pub enum CpuLevel {
     V4,
 }
 
-/// The processor that kernels are built for besides GPUs.
+/// The CPU family that kernels are built for besides GPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Family {
     X86_64,
@@ -74,7 +74,7 @@ pub fn emit(
     emit_for(session, plan, entry, (family, family.levels()), None)
 }
 
-/// The same for some of a family's levels; `stages` takes the stages on the way of each module.
+/// The same for some of a family's levels; `stages` collects the stages of each module.
 pub fn emit_for(
     session: &Session,
     plan: &CpuPlan,
@@ -106,8 +106,8 @@ pub fn emit_for(
     Ok(texts)
 }
 
-/// LLVM's text with the entry renamed, local labels told apart from other kernels', and everything in a section of its
-/// own that the linker can drop.
+/// LLVM's text with the entry renamed, local labels made unique to the kernel, and everything in a section of its own
+/// that the linker can drop.
 fn embeddable(text: &str, name: &str, placeholder: &str) -> Result<String, String> {
     let section = format!("\t.section\t.text.{name},\"ax\",@progbits\n");
     let mut out = format!("\t.hidden\t{name}\n");

@@ -1,5 +1,5 @@
-//! Failures on purpose, to prove that none of them takes rustc along: `FUSE_INJECT`. They strike in the child that lowers a
-//! kernel, where the real ones would.
+//! Fault injection (`FUSE_INJECT`), to prove that no failure ends rustc. Faults occur in the child that lowers a
+//! kernel, where real ones would.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::mlir::Session;
 pub enum Injection {
     /// `abort()`, as a failed assertion in LLVM does.
     Abort,
-    /// What a write to memory that is not there ends in.
+    /// A segmentation fault.
     Crash,
-    /// No end.
+    /// A hang.
     Hang,
     /// A panic of our own code.
     Panic,
@@ -60,7 +60,7 @@ fn crash() -> nix::Result<()> {
     raise(Signal::SIGSEGV)
 }
 
-/// The time-stamp counter of another processor.
+/// An intrinsic of another target: the time-stamp counter of x86.
 const UNKNOWN: &str = r#"llvm.func @unknown(%out: !llvm.ptr) {
     %count = llvm.call_intrinsic "llvm.x86.rdtsc"() : () -> i64
     llvm.store %count, %out : i64, !llvm.ptr

@@ -1,4 +1,4 @@
-//! LLVM through its C API: optimise a module and print it as text for one machine.
+//! LLVM through its C API: optimize a module and print it as text for one target.
 //!
 //! The functions come from the same static libraries that mlir-sys links; its bindings leave these headers out, so the
 //! few that are needed are declared here.
@@ -95,7 +95,7 @@ unsafe extern "C" {
     fn LLVMGetVersion(major: *mut c_uint, minor: *mut c_uint, patch: *mut c_uint);
 }
 
-/// One machine that text is printed for.
+/// A target that text is printed for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TargetCpu {
     pub triple: &'static str,
@@ -116,12 +116,12 @@ pub struct LlvmModule {
     module: LLVMModuleRef,
 }
 
-/// Whose a module's context is.
+/// Who owns a module's context.
 #[derive(Clone, Copy)]
 enum Owner {
     Module,
     Pool,
-    /// The module that this one is a copy of.
+    /// The module that this one is a clone of.
     Original,
 }
 
@@ -134,19 +134,19 @@ impl Drop for LlvmModule {
         match self.owner {
             // SAFETY: it was made for this module, which is gone.
             Owner::Module => unsafe { LLVMContextDispose(self.context) },
-            Owner::Pool => WITH_SLSR.give_back(self.context),
+            Owner::Pool => WITH_SLSR.release(self.context),
             Owner::Original => {}
         }
     }
 }
 
-/// What cleans up after emission, run once for all processors that code is printed for. It is what of `default<O3>`
-/// changes such code; the rest took half of the time and changed nothing (docs/performance.md). There is no vectorising
-/// and no unrolling in it: emission already chose the vectors and repeated what pays, and one order of operations on
-/// every processor is worth more than what a second chooser finds.
+/// The pass pipeline after emission, run once for all targets that code is printed for. It is the part of `default<O3>`
+/// that changes such code; the rest took half of the time and changed nothing (docs/performance.md). It has no
+/// vectorization and no unrolling: emission already chose the vectors and unrolled what pays, and one order of
+/// operations on every target is worth more than what a second pass finds.
 const PASSES: &CStr = c"always-inline,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm<allowspeculation>),gvn,dse,instcombine<no-verify-fixpoint>,adce,simplifycfg),globaldce";
 
-/// For which modules of a GPU LLVM's straight-line strength reduction (SLSR) runs where code is printed.
+/// For which GPU modules LLVM's straight-line strength reduction (SLSR) runs at code generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StrengthReduction {
     Always,
@@ -156,10 +156,10 @@ pub enum StrengthReduction {
 }
 
 /// The most instructions of a small module, before any pass.
-const SMALL: usize = 1024;
+const SMALL_MODULE_INSTRUCTIONS: usize = 1024;
 
-/// Contexts in which SLSR runs. A context asks once, when its first pass runs, whether passes are disabled: these did before
-/// [`DISABLE_SLSR`] was parsed, and no later one runs it.
+/// Contexts in which SLSR runs. A context decides once, when its first pass runs, whether passes are disabled: these
+/// did before [`DISABLE_SLSR`] was parsed, and no later one runs it.
 struct ContextPool {
     free: Mutex<Vec<PooledContext>>,
     returned: Condvar,
@@ -174,12 +174,12 @@ unsafe impl Send for PooledContext {}
 static WITH_SLSR: ContextPool = ContextPool { free: Mutex::new(vec![]), returned: Condvar::new() };
 
 /// As many threads use the pool at once; others wait.
-const POOLED: usize = 16;
+const POOL_SIZE: usize = 16;
 
 impl ContextPool {
     /// Makes the contexts.
     fn fill(&self) {
-        let contexts = (0..POOLED).map(|_| {
+        let contexts = (0..POOL_SIZE).map(|_| {
             // SAFETY: what is created here is disposed here but for the context; a pass that needs no machine runs on an empty module.
             unsafe {
                 let context = LLVMContextCreate();
@@ -195,7 +195,7 @@ impl ContextPool {
         self.free.lock().expect("no thread panics with the lock").extend(contexts);
     }
 
-    fn take(&self) -> LLVMContextRef {
+    fn acquire(&self) -> LLVMContextRef {
         let mut free = self.free.lock().expect("no thread panics with the lock");
         loop {
             match free.pop() {
@@ -205,7 +205,7 @@ impl ContextPool {
         }
     }
 
-    fn give_back(&self, context: LLVMContextRef) {
+    fn release(&self, context: LLVMContextRef) {
         self.free.lock().expect("no thread panics with the lock").push(PooledContext(context));
         self.returned.notify_one();
     }
@@ -213,9 +213,9 @@ impl ContextPool {
 
 /// Debian's LLVM has its assertions off, so in our own tests the module is verified after every pass.
 const VERIFY_EACH: bool = cfg!(test);
-/// Basic blocks of a module that is: LLVM verifies a whole function again for each of its loops. A larger one is verified
-/// after all passes.
-const MOST_VERIFIED: c_uint = 256;
+/// The most basic blocks of a module that is verified after every pass: LLVM verifies a whole function again for each
+/// of its loops. A larger one is verified after all passes.
+const MAX_BLOCKS_VERIFIED_PER_PASS: c_uint = 256;
 
 const ASSEMBLY_FILE: c_int = 0;
 const RETURN_STATUS: c_int = 2;
@@ -231,7 +231,7 @@ pub fn version() -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// Command-line switches of the back ends; there is no other way to set them through the C API.
+/// Command-line options of the back ends; there is no other way to set them through the C API.
 const OPTIONS: &[&CStr] = &[
     c"lowering",
     // f32 division on the GPU is `div.full.f32`, within 2 ULP, as the language says.
@@ -242,7 +242,7 @@ const OPTIONS: &[&CStr] = &[
 /// Parsed once the pool is filled.
 const DISABLE_SLSR: &[&CStr] = &[c"lowering", c"-opt-disable=slsr"];
 
-/// Registers the back ends, once a process. A process that forks does so before: its children need not.
+/// Initializes the back ends, once per process. A process that forks does so before: its children need not.
 pub fn initialize() {
     static ONCE: Once = Once::new();
     // SAFETY: registration functions without arguments, called once; the option strings are static.
@@ -283,8 +283,8 @@ fn take_message(message: *mut c_char) -> String {
 }
 
 impl LlvmModule {
-    /// Translates an MLIR module whose operations are all of dialects that map to LLVM IR, and cleans it up; `like` is
-    /// one of the processors that it will be printed for.
+    /// Translates an MLIR module whose operations are all of dialects that map to LLVM IR, and optimizes it; `like` is
+    /// one of the targets that it will be printed for.
     pub fn translate(
         module: &melior::ir::Module,
         like: TargetCpu,
@@ -294,7 +294,9 @@ impl LlvmModule {
         let machine = TargetMachine::new(like)?;
         let first = if like.is_gpu() { Owner::Pool } else { Owner::Module };
         let mut translated = LlvmModule::translate_in(first, module)?;
-        if strength_reduction == StrengthReduction::IfSmall && translated.instructions() > SMALL {
+        if strength_reduction == StrengthReduction::IfSmall
+            && translated.instructions() > SMALL_MODULE_INSTRUCTIONS
+        {
             translated = LlvmModule::translate_in(Owner::Module, module)?;
         }
         machine.optimize(&translated)?;
@@ -304,7 +306,8 @@ impl LlvmModule {
     fn translate_in(owner: Owner, module: &melior::ir::Module) -> Result<LlvmModule, String> {
         // SAFETY: the operation is a live module; the LLVM module is owned by the one that is returned, which gives up its context.
         let found = unsafe {
-            let context = if matches!(owner, Owner::Pool) { WITH_SLSR.take() } else { LLVMContextCreate() };
+            let context =
+                if matches!(owner, Owner::Pool) { WITH_SLSR.acquire() } else { LLVMContextCreate() };
             let module = mlirTranslateModuleToLLVMIR(module.as_operation().to_raw(), context);
             LlvmModule { context, owner, module }
         };
@@ -346,22 +349,19 @@ impl LlvmModule {
         self.functions().flat_map(blocks).map(count).sum()
     }
 
-    /// The module as assembly (PTX for a GPU) of `target_cpu`.
+    /// The module as assembly (PTX for a GPU) of a target.
     pub fn assemble(&self, target_cpu: TargetCpu) -> Result<String, String> {
         let machine = TargetMachine::new(target_cpu)?;
         // SAFETY: a live module; the clone shares its context, which `self` keeps alive past the clone. Printing changes
         // the module, so it is the clone's.
         let module = unsafe { LLVMCloneModule(self.module) };
         let copy = LlvmModule { context: self.context, owner: Owner::Original, module };
-        machine.adopt(&copy);
+        machine.set_target(&copy);
         machine.print(&copy)
     }
 }
 
-/// What LLVM links one behind the other, up to a null pointer.
-///
-/// # Safety
-/// `next` takes the first one and what it gives, for as long as the iterator is used.
+/// Iterates over a linked list of LLVM, up to a null pointer.
 unsafe fn linked(
     first: *mut Opaque,
     next: unsafe extern "C" fn(*mut Opaque) -> *mut Opaque,
@@ -413,7 +413,7 @@ impl TargetMachine {
     }
 
     /// Makes this machine the module's target.
-    fn adopt(&self, module: &LlvmModule) {
+    fn set_target(&self, module: &LlvmModule) {
         // SAFETY: live module and machine; the layout is disposed after it was copied into the module.
         unsafe {
             LLVMSetTarget(module.module, self.triple.as_ptr());
@@ -424,9 +424,9 @@ impl TargetMachine {
     }
 
     fn optimize(&self, module: &LlvmModule) -> Result<(), String> {
-        self.adopt(module);
+        self.set_target(module);
         module.verify()?;
-        let each = VERIFY_EACH && module.basic_blocks() <= MOST_VERIFIED;
+        let each = VERIFY_EACH && module.basic_blocks() <= MAX_BLOCKS_VERIFIED_PER_PASS;
         // SAFETY: live module and machine; every object created here is disposed here.
         unsafe {
             let options = LLVMCreatePassBuilderOptions();

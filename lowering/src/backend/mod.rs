@@ -1,5 +1,5 @@
-//! From a verified MLIR module to text a machine runs: PTX for GPUs, assembly for the host; and what surrounds that at
-//! build time: a child process for safety, a cache, NVIDIA's assembler.
+//! From a verified MLIR module to text that a machine runs: PTX for GPUs, assembly for the CPU. Around that at build
+//! time: child processes for safety, a cache, and ptxas.
 
 pub mod cache;
 pub mod compress;

@@ -1,4 +1,4 @@
-//! PTX.
+//! Takes specializations, gives PTX for each architecture.
 
 use super::StageTexts;
 use super::llvm::{LlvmModule, StrengthReduction, TargetCpu};
@@ -26,7 +26,7 @@ impl Arch {
         }
     }
 
-    /// Whether kernels wait for the one before them by themselves.
+    /// Whether it has programmatic dependent launch (PDL).
     pub fn has_pdl(self) -> bool {
         self.capability >= pdl::CAPABILITY
     }
@@ -37,9 +37,9 @@ impl Arch {
     }
 }
 
-/// Parts of inline PTX that are younger than their target, with the PTX version that brought them. LLVM does not look
+/// Parts of inline PTX that are newer than their target, with the PTX version that introduced them. LLVM does not look
 /// into inline PTX; for instructions of its own it raises the version itself.
-const YOUNGER: &[(&str, PtxVersion)] = &[
+const PTX_VERSIONS: &[(&str, PtxVersion)] = &[
     ("createpolicy.", PtxVersion(7, 4)),
     (".L2::cache_hint", PtxVersion(7, 4)),
     (".L1::", PtxVersion(7, 4)),
@@ -56,9 +56,10 @@ const YOUNGER: &[(&str, PtxVersion)] = &[
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct PtxVersion(u32, u32);
 
-/// The module with the lowest version that has all its instructions, so that older drivers load it.
+/// The module with the lowest PTX version that has all its instructions, so that older drivers load it.
 fn versioned(ptx: String) -> String {
-    let needed = YOUNGER.iter().filter(|(part, _)| ptx.contains(part)).map(|&(_, version)| version).max();
+    let needed =
+        PTX_VERSIONS.iter().filter(|(part, _)| ptx.contains(part)).map(|&(_, version)| version).max();
     let declared = ptx.lines().find_map(|line| {
         let (major, minor) = line.strip_prefix(".version ")?.split_once('.')?;
         Some(PtxVersion(major.parse().ok()?, minor.parse().ok()?))
@@ -73,8 +74,8 @@ fn versioned(ptx: String) -> String {
     }
 }
 
-/// The module without what a kernel and its neighbours in a stream tell each other, where the architecture has no
-/// instructions for it: a kernel is then launched when the one before it has ended.
+/// The module without the PDL instructions, where the architecture has none: a kernel is then launched when the one
+/// before it has ended.
 fn without_pdl(ptx: String, arch: Arch) -> String {
     if arch.has_pdl() {
         return ptx;
@@ -83,39 +84,43 @@ fn without_pdl(ptx: String, arch: Arch) -> String {
     ptx.split_inclusive('\n').filter(others).collect()
 }
 
-/// One PTX module for each architecture, with an entry for each body.
+/// One PTX module for each architecture, with an entry for each specialization.
 pub fn emit(
     session: &Session,
-    bodies: &[(String, &Specialization)],
+    specializations: &[(String, &Specialization)],
     archs: &[Arch],
     stages: &mut StageTexts,
 ) -> Result<Vec<(Arch, String)>, String> {
-    let own_code = bodies.iter().any(|(_, body)| body.plan.differs_by_capability());
+    let own_code =
+        specializations.iter().any(|(_, specialization)| specialization.plan.differs_by_capability());
     let groups = archs.chunks(if own_code { 1 } else { archs.len().max(1) });
     let texts: Result<Vec<_>, String> =
-        groups.map(|archs| emit_one_module(session, bodies, archs, stages)).collect();
+        groups.map(|archs| emit_one_module(session, specializations, archs, stages)).collect();
     Ok(texts?.into_iter().flatten().collect())
 }
 
 /// PTX of architectures for which the same operations are emitted.
 fn emit_one_module(
     session: &Session,
-    bodies: &[(String, &Specialization)],
+    specializations: &[(String, &Specialization)],
     archs: &[Arch],
     stages: &mut StageTexts,
 ) -> Result<Vec<(Arch, String)>, String> {
     let mut module = session.module(Machine::Nvptx);
     module.capability = archs.iter().map(|arch| arch.capability).min().unwrap_or_default();
-    crate::gpu::emit::declare(&mut module, bodies.iter().map(|(_, body)| &body.plan));
-    for (entry, body) in bodies {
-        body.plan.emit(&mut module, entry);
+    crate::gpu::emit::declare(
+        &mut module,
+        specializations.iter().map(|(_, specialization)| &specialization.plan),
+    );
+    for (entry, specialization) in specializations {
+        specialization.plan.emit(&mut module, entry);
     }
     let built = module.finish()?;
     stages.mlir = built.text();
     let lowered = built.lower()?;
     let Some(first) = archs.first() else { return Ok(vec![]) };
-    // General bodies are launched where no other one can be.
-    let general = bodies.iter().all(|(_, body)| body.guards.is_empty());
+    // General specializations are launched where no other one can be.
+    let general = specializations.iter().all(|(_, specialization)| specialization.guards.is_empty());
     let strength_reduction = if general { StrengthReduction::IfSmall } else { StrengthReduction::Always };
     let llvm = LlvmModule::translate(&lowered, first.target_cpu(), strength_reduction)?;
     stages.llvm = llvm.text();

@@ -1,5 +1,5 @@
-//! NVIDIA's assembler, where the build machine has one: machine code that loads without the driver's compiler, and a
-//! report of what each kernel takes.
+//! ptxas, where the build machine has it: machine code that loads without the driver's JIT compiler, and a report of
+//! each kernel's resources.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::compress::Deflated;
 use super::nvptx::Arch;
 
-/// What an entry takes.
+/// The resources of an entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Resources {
     pub entry: String,
@@ -25,7 +25,7 @@ pub struct Resources {
 pub struct Cubin {
     pub image: Deflated,
     pub resources: Vec<Resources>,
-    /// Warnings about code that could not run as written, such as serialised wgmma (C75xx).
+    /// Warnings about code that could not run as written, such as serialized wgmma (C75xx).
     pub remarks: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub fn find() -> Option<PathBuf> {
     homes.chain(on_path).find(|candidate| candidate.is_file())
 }
 
-/// Tells an assembler from another one that may take its place: what results depend on.
+/// Identifies an assembler among those that may take its place: what results depend on.
 pub fn identity(ptxas: &Path) -> String {
     let metadata = std::fs::metadata(ptxas).ok();
     let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());

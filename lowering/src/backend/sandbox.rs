@@ -18,7 +18,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, pipe};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How long a child may say nothing before it counts as hung. It announces each stage of each variant.
+/// How long a child may be silent before it counts as hung. It reports each stage of each variant.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// What ended a lowering.
@@ -87,7 +87,7 @@ fn panicked(payload: &(dyn Any + Send)) -> String {
 }
 
 impl Child {
-    /// Waits for the result, while no more than `limit` passes between two things that the child says.
+    /// Waits for the result; no more than `limit` may pass between two reports of the child.
     pub fn finish<T: DeserializeOwned>(mut self, limit: Duration) -> Result<T, Failure> {
         let mut bytes = vec![];
         let mut text = vec![];

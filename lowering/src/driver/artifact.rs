@@ -1,4 +1,4 @@
-//! What lowering leaves of a variant: its specializations and their code.
+//! The artifacts of a variant: its specializations and their code.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +16,12 @@ pub struct LoweredVariant {
     pub host_reports: bool,
     /// What its operations of a debug build say.
     pub sites: Vec<Site>,
-    /// Tells what was compiled from what an edit makes of it: the tile IR and how it is lowered.
+    /// Identifies the tile IR and how it is lowered: it changes with every edit that matters.
     pub source: u64,
     pub code: VariantCode,
 }
 
-/// The code of one variant: what the cache keeps.
+/// The code of one variant: what the cache stores.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct VariantCode {
     pub modules: Vec<GpuModule>,
@@ -29,12 +29,12 @@ pub struct VariantCode {
     pub hosts: Vec<(String, String)>,
 }
 
-/// GPU code of one body for one architecture: the driver compiles no more of a kernel than is launched.
+/// GPU code of one specialization for one architecture: the CUDA driver loads no more of a kernel than is launched.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GpuModule {
     pub capability: u32,
     pub exact: bool,
-    /// Its position among the variant's bodies.
+    /// Its index among the variant's specializations.
     pub specialization: usize,
     pub ptx: Deflated,
     pub cubin: Option<Cubin>,

@@ -169,8 +169,8 @@ fn switch(name: &str, text: &dyn Fn(&str) -> String) -> Result<Option<bool>, Str
     }
 }
 
-/// Whether a rustc with these arguments sets `cfg(debug_assertions)`: as `-C debug-assertions` says, and by default if it
-/// does not optimize.
+/// Whether a rustc with these arguments sets `cfg(debug_assertions)`: as an option says, else where it does not
+/// optimize.
 fn debug_assertions(args: &[String]) -> bool {
     let mut explicit = None;
     let mut optimized = false;

@@ -184,12 +184,12 @@ fn guarded_specializations(
         guards.extend(equal);
         specializations.push(Specialization { name: odd, plan, guards, gpus: others });
     }
-    if let Some((straight, turns)) = single_iteration(func) {
+    if let Some((straight, iteration_guards)) = single_iteration(func) {
         let (plan, mut guards) = aligned(straight.clone(), requests)?;
-        guards.extend(turns.iter().cloned());
+        guards.extend(iteration_guards.iter().cloned());
         specializations.push(Specialization { name: "single_turn", plan, guards, gpus: others });
         if let Some((plan, mut guards)) = rotated(straight, requests)? {
-            guards.extend(turns);
+            guards.extend(iteration_guards);
             specializations.push(Specialization {
                 name: "single_turn_unaligned",
                 plan,

@@ -1,4 +1,4 @@
-//! What a kernel's launcher takes, and what it makes of that.
+//! The parameters of a kernel's launcher, and their conversion to launch arguments.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -6,15 +6,15 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use super::launcher::element;
 use crate::frontend::syntax::{Kernel, ParamType, ViewType};
 
-/// What a kernel takes, in its launcher.
+/// The parameters of a launcher and what it does with them.
 #[derive(Default)]
 pub(super) struct LauncherArguments {
     pub params: Vec<TokenStream>,
-    /// Statements that make of each argument what expressions over it see.
+    /// Statements that convert each argument to what expressions over it see.
     pub bindings: Vec<TokenStream>,
-    /// Statements that take views apart.
+    /// Statements that decompose views.
     pub parts: Vec<TokenStream>,
-    /// What the launch takes; of a view, its memory, extents and strides.
+    /// The launch arguments; of a view, its memory, extents and strides.
     pub args: Vec<TokenStream>,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn view_type(mutable: bool) -> Ident {
     if mutable { format_ident!("ViewMut") } else { format_ident!("View") }
 }
 
-/// What a parameter for memory takes: anything that the runtime makes a slice or view of.
+/// The type of a parameter for memory: anything that the runtime converts to a slice or view.
 pub(super) struct MemoryParam {
     /// On the user's element type, so that rustc points there.
     pub bound: TokenStream,

@@ -65,7 +65,7 @@ fn variant_data(kernel: &Kernel, variant: &Variant, compiled: &CompiledVariant) 
     });
     let dtypes = kernel.params.iter().flat_map(|param| match &param.ty {
         ParamType::Slice { elem, .. } => vec![dtype(resolve(elem, variant))],
-        // Behind the memory an extent and a stride for each axis.
+        // After the memory an extent and a stride for each axis.
         ParamType::View(view) => {
             let numbers = std::iter::repeat_n(dtype(DType::I64), 2 * view.rank);
             std::iter::once(dtype(resolve(&view.elem, variant))).chain(numbers).collect()

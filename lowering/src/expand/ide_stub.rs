@@ -2,9 +2,10 @@
 //!
 //! A language server gets the body as an ordinary function, tokens and spans as written, in which `tl::` is the module
 //! of stubs that `dsl_runtime::tl` documents. What resolves: parameters, variables, constants, type parameters, every
-//! `tl::` function and the methods of what it gives, so hover, completion and go-to-definition work, also in a kernel
-//! that has mistakes. What does not: element types and shapes, since every stub gives a `Tile`; and a comparison of
-//! tiles shows as `bool`. Not every body would type-check as Rust, so rustc never sees it; it gets [`imports`] instead.
+//! `tl::` function and the methods of its result, so hover, completion and go-to-definition work, also in a kernel
+//! that has mistakes. What does not: element types and shapes, since every stub returns a `Tile`; and a comparison of
+//! tiles has the type `bool`. Not every body would type-check as Rust, so rustc never sees it; it gets [`imports`]
+//! instead.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
@@ -61,7 +62,7 @@ pub(super) fn module_function(function: &crate::frontend::syntax::FnItem) -> Tok
     }
 }
 
-/// What a stub gives in the place of a type.
+/// The type that a stub has in the place of one.
 fn stub_type(ty: &ValueType) -> TokenStream {
     match ty {
         ValueType::Tuple { parts, .. } => {
@@ -73,8 +74,8 @@ fn stub_type(ty: &ValueType) -> TokenStream {
     }
 }
 
-/// The function's outline, which nothing calls, for the lints of its variables. It stands in a module of its own, where
-/// no constant of the user's can be what a variable's name means; lints of style are for what the user wrote.
+/// The function's outline, which nothing calls, for the lints of its variables. It is in a module of its own, where no
+/// constant of the user's can shadow a variable; style lints are for what the user wrote.
 pub(super) fn outline(source: &FnSource) -> TokenStream {
     let outline = &source.outline;
     quote! {
@@ -98,7 +99,7 @@ pub(super) fn function_imports(function: &crate::frontend::syntax::FnItem) -> To
     mentioned(texts, &function.generics)
 }
 
-/// A mention of each of these names, and of the constants that kernels know: what only they use is not unused.
+/// A use of each of these names, and of the constants that kernels know: what only they use is not unused.
 pub(super) fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream {
     let known = constants.iter().filter(|constant| constant.value.is_some()).map(|constant| {
         let path = &constant.path;
@@ -119,7 +120,7 @@ pub(super) fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream 
     }
 }
 
-/// A mention of each name that the kernel uses and the expansion does not, so that rustc does not report its import as
+/// A use of each name that the kernel uses and the expansion does not, so that rustc does not report its import as
 /// unused, and does report one that is missing.
 pub(super) fn imports(kernel: &Kernel) -> TokenStream {
     let source = &kernel.source;
@@ -169,8 +170,8 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
     }
 }
 
-/// Calls with every optional argument: Rust has none, and an editor would report a call that leaves one out. And tiles
-/// without their element types, which the stubs do not have; and views that have the methods of kernels.
+/// Calls with every optional argument: Rust has none, and an editor would report a call that omits one. Also tiles
+/// without their element types, which the stubs do not have, and views that have the methods of kernels.
 fn complete(tokens: TokenStream) -> TokenStream {
     let mut tokens = with_kernel_views(tokens);
     let is = |token: &TokenTree, ch: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ch);

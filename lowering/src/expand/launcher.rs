@@ -11,7 +11,7 @@ use crate::frontend::typeck::{ConstValue, Variant};
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::{Class, DType};
 
-/// A generic whose value the launcher works out from the arguments.
+/// The expression by which the launcher chooses a generic from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenStream> {
     kernel.options.lists.iter().find(|list| list.name == *generic.name())?.chosen_by.as_ref()
 }
@@ -132,8 +132,8 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     }
 }
 
-/// The tokens with which an item begins and ends, at its name: what rustc says of the item then stands there and not at
-/// the attribute, and is not taken for what a macro did. What is inside stays where it is.
+/// The tokens with which an item begins and ends, with the span of its name: rustc's messages about the item are then
+/// on the name and not on the attribute, and do not count as those of a macro. What is inside keeps its spans.
 fn named_at(name: &Ident, tokens: TokenStream) -> TokenStream {
     tokens
         .into_iter()
@@ -259,8 +259,8 @@ fn open(kernel: &Kernel, variants: &[Variant], tune: &Tune) -> TokenStream {
     }
 }
 
-/// Whether a variant meets the condition: written out for each set of constants, which are items there, so that whatever
-/// else has their names does not matter.
+/// Whether a variant meets the condition: expanded for each set of constants, which are items there, so that other
+/// items of their names do not matter.
 fn allows(kernel: &Kernel, variants: &[Variant], when: &TokenStream) -> TokenStream {
     let decided: Vec<(&Ident, TokenStream)> = kernel
         .generics

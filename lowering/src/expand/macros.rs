@@ -1,4 +1,4 @@
-//! What each of the macros makes of its tokens: every mistake of a kernel, or its expansion.
+//! The expansion of each macro: every mistake of a kernel, or its launcher and data.
 
 use std::rc::Rc;
 
@@ -23,8 +23,8 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// The stack that a kernel is compiled on, in bytes: the walks over what values are made of recurse, as deep as a kernel has
-/// operations. The system gives memory for what is used of it.
+/// The stack that a kernel is compiled on, in bytes: walks over definitions recurse as deep as a kernel has operations.
+/// The system commits only what is used of it.
 const STACK: usize = 1 << 30;
 
 /// Expands `#[fuse_kernel(attribute)] item`.
@@ -41,7 +41,7 @@ fn kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> 
     reported(errors, tokens, options)
 }
 
-/// Expands `#[fuse_kernel(attribute)] item` in an `impl` or `trait`: says that it is misplaced, and nothing on top.
+/// Expands `#[fuse_kernel(attribute)] item` in an `impl` or `trait`: reports that it is misplaced, and nothing else.
 pub fn compile_method(item: TokenStream) -> TokenStream {
     let mut errors = Errors::new();
     let method = syntax::parse_method(item, &mut errors).map(|kernel| expand::method(&kernel));
@@ -68,7 +68,7 @@ pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &
 
 fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
     if options.effort != Effort::Signature && syntax::syntax_error(&item).is_some() {
-        // rustc has read the module before, and said what is wrong with it.
+        // rustc has parsed the module before, and reported what is wrong with it.
         return TokenStream::new();
     }
     let mut errors = Errors::new();
@@ -83,7 +83,7 @@ fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> 
             syntax::ModuleItem::Kernel { attribute, item, conditions, mark } => {
                 let mut own = Errors::new();
                 let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
-                // A function's mistake is that of every kernel that calls it, and said once.
+                // A function's mistake is one of every kernel that calls it, and reported once.
                 errors.extend(own);
                 content.extend(expand::under(&conditions, tokens));
                 marks.extend(mark);
@@ -101,7 +101,7 @@ fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> 
     reported(errors, module, options)
 }
 
-/// Checks each function once by itself that no kernel's text leads to: no call of it is checked.
+/// Checks each function that no kernel calls once by itself.
 fn check_uncalled(module: &syntax::FuseModule, errors: &mut Errors) {
     for function in module.uncalled() {
         errors.extend(typeck::check_function(function, module.items.clone()));
@@ -120,7 +120,7 @@ pub fn misplaced_function(item: TokenStream) -> TokenStream {
     errors.into_tokens()
 }
 
-/// An expansion and the mistakes found on the way. An editor is shown none: rustc says them.
+/// An expansion and the mistakes found on the way. An editor is shown none: rustc reports them.
 fn reported(errors: Errors, tokens: TokenStream, options: &BuildOptions) -> TokenStream {
     if options.effort == Effort::Signature {
         return tokens;
@@ -141,7 +141,8 @@ fn kernel_tokens(
     if options.effort != Effort::Signature
         && let Some(error) = syntax::syntax_error(&item)
     {
-        // rustc has read the function before, and said what is wrong with it. Calls mean something if the signature does.
+        // rustc has parsed the function before, and reported what is wrong with it. Calls mean something if the
+        // signature does.
         let kernel = syntax::parse(attribute, syntax::without_body(item), &mut Errors::new());
         return kernel.map(|kernel| expand::unread(&kernel, &error.to_string())).unwrap_or_default();
     }

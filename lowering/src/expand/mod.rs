@@ -1,8 +1,8 @@
-//! What the user's crate gets for a kernel: a function with the kernel's own signature, whose call is a launch, and a
-//! module of the same name with the kernel's static data.
+//! The expansion of a kernel: a function with the kernel's own signature, whose call is a launch, and a module of the
+//! same name with the kernel's static data.
 //!
-//! Names the user wrote keep their spans, so that rustc's own messages about a call stand where they should. Everything
-//! else is reached through `::dsl_runtime`.
+//! Names the user wrote keep their spans, so that rustc's own messages about a call are on the user's tokens.
+//! Everything else is reached through `::dsl_runtime`.
 
 mod arguments;
 mod data;
@@ -18,7 +18,7 @@ use crate::driver::options::{BuildOptions, VARIABLES};
 use crate::frontend::syntax::{FnItem, Items, Kernel};
 use crate::frontend::typeck::Variant;
 
-/// A kernel and all that was made of it.
+/// A kernel and what the compiler made of it.
 pub struct Expansion<'a> {
     pub kernel: &'a Kernel,
     pub variants: &'a [Variant],
@@ -49,7 +49,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     }
 }
 
-/// What stands beside the mistakes of a kernel: enough that its calls and its name mean something.
+/// The expansion of a kernel with mistakes: enough that its calls and its name resolve.
 pub fn broken(kernel: &Kernel) -> TokenStream {
     let function = launcher::broken(kernel);
     let module = launcher::module(kernel, &[], &[], &TokenStream::new());
@@ -61,12 +61,12 @@ pub fn broken(kernel: &Kernel) -> TokenStream {
     }
 }
 
-/// What stands in an `impl` or `trait` beside the mistake that a kernel is there: a method, for its calls.
+/// The expansion of a misplaced kernel in an `impl` or `trait`: a method, for its calls.
 pub fn method(kernel: &Kernel) -> TokenStream {
     launcher::broken(kernel)
 }
 
-/// What stands for a kernel whose body cannot be read: its signature. Should rustc have read what this compiler cannot,
+/// The expansion of a kernel whose body cannot be parsed: its signature. Should rustc parse what this compiler cannot,
 /// the program does not build, and says so.
 pub fn unread(kernel: &Kernel, error: &str) -> TokenStream {
     let function = launcher::unread(kernel, error);
@@ -79,7 +79,7 @@ pub fn unread(kernel: &Kernel, error: &str) -> TokenStream {
     }
 }
 
-/// Items that each stand under the conditions which the attribute's item stood under.
+/// Items, each with the `cfg` conditions of the attribute's item.
 pub fn under(conditions: &[syn::Attribute], items: TokenStream) -> TokenStream {
     if conditions.is_empty() {
         return items;
@@ -90,7 +90,7 @@ pub fn under(conditions: &[syn::Attribute], items: TokenStream) -> TokenStream {
     }
 }
 
-/// What stays of a function that kernels call: nothing to run, only what an editor and rustc's imports need.
+/// The expansion of a function that kernels call: nothing to run, only what an editor and rustc's imports need.
 pub fn module_function(function: &FnItem, editor: bool) -> TokenStream {
     if editor {
         return ide_stub::module_function(function);
@@ -99,7 +99,7 @@ pub fn module_function(function: &FnItem, editor: bool) -> TokenStream {
     quote! { #imports #outline }
 }
 
-/// A mention of each of these names, which attributes had that are gone now, and of what only kernels use.
+/// A use of each of these names, whose attributes were removed, and of what only kernels use.
 pub fn mentions(names: &[Ident], items: &Items) -> TokenStream {
     ide_stub::mentions(names, &items.constants)
 }

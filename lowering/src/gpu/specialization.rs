@@ -1,4 +1,4 @@
-//! A kernel's code for the arguments and GPUs that it is right for.
+//! A specialization: a kernel's GPU code for the arguments and GPUs that it is right for.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +11,33 @@ use crate::mlir::report;
 use crate::support::diagnostic::Loc;
 use crate::support::limits::MAX_ACCESS_BYTES;
 
-/// A way of compiling a kernel for the GPU.
+/// A kernel compiled for the GPU under guards.
 #[derive(Debug)]
 pub struct Specialization {
     pub name: &'static str,
     pub plan: GpuPlan,
-    /// What must hold for this body to be right.
+    /// What must hold for this specialization to be right.
     pub guards: Vec<Guard>,
     pub gpus: Gpus,
 }
 
-/// How a body accesses a slice or a view on a line.
+/// How a specialization accesses a slice or a view on a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VectorAccess {
     pub line: u32,
     pub param: ParamId,
-    /// What one instruction of a thread moves; 0 where the GPU copies blocks.
+    /// Bytes that one instruction of a thread moves; 0 where TMA does.
     pub bytes: u32,
 }
 
-/// The GPUs that a body is for.
+/// The GPUs that a specialization is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gpus {
     All,
-    /// Blocks of a cluster reach each other's shared memory.
+    /// CTAs of a cluster access each other's shared memory (DSMEM).
     WithClusters,
     WithoutClusters,
-    /// Four warps multiply together what is in shared memory (`wgmma`).
+    /// Warpgroups multiply what is in shared memory (`wgmma`).
     WithWgmma,
     WithoutWgmma,
 }
@@ -45,7 +45,7 @@ pub enum Gpus {
 impl Gpus {
     /// The first capability with clusters.
     const CLUSTERS: u32 = 90;
-    /// The one capability whose warps multiply together.
+    /// The one capability with wgmma.
     const WGMMA: u32 = 90;
 
     pub fn include(self, capability: u32) -> bool {
@@ -60,7 +60,7 @@ impl Gpus {
 }
 
 impl Specialization {
-    /// What tells it from the variant's other bodies.
+    /// Its name, unique among the variant's specializations.
     pub fn label(&self) -> String {
         match self.gpus {
             Gpus::All | Gpus::WithClusters | Gpus::WithWgmma | Gpus::WithoutWgmma => self.name.to_string(),
@@ -84,8 +84,8 @@ impl Specialization {
         (total, most)
     }
 
-    /// The accesses of tiles by the program's lines, each with the bytes that one instruction of a thread moves: 0 of blocks that the GPU
-    /// copies by itself. Of several on a line the narrowest.
+    /// The accesses of tiles by source line, each with the bytes that one instruction of a thread moves, 0 for TMA. Of
+    /// several on a line the narrowest.
     pub fn accesses(&self) -> Vec<VectorAccess> {
         let func = &self.plan.distributed.func;
         let mut found: BTreeMap<(usize, ParamId), u32> = BTreeMap::new();
@@ -97,11 +97,11 @@ impl Specialization {
             let operation = op.kind.operation();
             if let Some(place) = operation.place() {
                 let each = func.slice(place.param).0.bytes();
-                let is_long =
+                let is_vector =
                     func.ty(place.offset).shape.elements() * u64::from(each) >= u64::from(MAX_ACCESS_BYTES);
-                let at_once = place.shift.map_or(place.vector.max(1), |shift| shift.elements);
-                if is_long {
-                    add(op.loc, place.param, at_once * each);
+                let elements = place.shift.map_or(place.vector.max(1), |shift| shift.elements);
+                if is_vector {
+                    add(op.loc, place.param, elements * each);
                 }
             }
             operation.windows().into_iter().for_each(|window| add(op.loc, window.memory, 0));

@@ -2,8 +2,8 @@
 
 use expect_test::{Expect, expect};
 
-use super::body::print;
 use super::site::lowering_beside;
+use super::specialization::print;
 use super::{first, func};
 use crate::backend::StageTexts;
 use crate::backend::nvptx;

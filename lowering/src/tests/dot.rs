@@ -1,4 +1,4 @@
-//! Products of matrices: how they lie, what a kernel with them becomes, and their results on the processor at hand.
+//! Dots: their layouts, what a kernel with them becomes, and their results on the host.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::body::print;
 use super::layout::check_covers;
 use super::run::{Arg, load};
+use super::specialization::print;
 use super::{first, func, ptx, ptx_of};
 use crate::backend::host_asm;
 use crate::backend::host_asm::Family;
@@ -31,39 +31,39 @@ use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 /// The row and column that element `i` of lane `lane` has in a fragment, as the PTX manual has it.
 #[derive(Clone, Copy)]
 struct Documented {
-    left: fn(u32, u32) -> (u32, u32),
-    right: fn(u32, u32) -> (u32, u32),
-    sum: fn(u32, u32) -> (u32, u32),
+    a: fn(u32, u32) -> (u32, u32),
+    b: fn(u32, u32) -> (u32, u32),
+    acc: fn(u32, u32) -> (u32, u32),
 }
 
 fn documented(dtype: DType) -> Documented {
     match dtype {
         DType::F64 => Documented {
-            left: |lane, _| (lane >> 2, lane % 4),
-            right: |lane, _| (lane % 4, lane >> 2),
-            sum: |lane, i| (lane >> 2, lane % 4 * 2 + (i & 1)),
+            a: |lane, _| (lane >> 2, lane % 4),
+            b: |lane, _| (lane % 4, lane >> 2),
+            acc: |lane, i| (lane >> 2, lane % 4 * 2 + (i & 1)),
         },
         // As TF32.
         DType::F32 => Documented {
-            left: |lane, i| ((lane >> 2) + 8 * (i & 1), lane % 4 + 4 * (i >> 1)),
-            right: |lane, i| (lane % 4 + 4 * i, lane >> 2),
-            sum: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
+            a: |lane, i| ((lane >> 2) + 8 * (i & 1), lane % 4 + 4 * (i >> 1)),
+            b: |lane, i| (lane % 4 + 4 * i, lane >> 2),
+            acc: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
         },
         DType::I8 => Documented {
-            left: |lane, i| {
+            a: |lane, i| {
                 let row = if i < 4 || (8..12).contains(&i) { lane >> 2 } else { (lane >> 2) + 8 };
                 (row, lane % 4 * 4 + (i & 3) + if i >= 8 { 16 } else { 0 })
             },
-            right: |lane, i| (lane % 4 * 4 + (i & 3) + if i >= 4 { 16 } else { 0 }, lane >> 2),
-            sum: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
+            b: |lane, i| (lane % 4 * 4 + (i & 3) + if i >= 4 { 16 } else { 0 }, lane >> 2),
+            acc: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
         },
         _ => Documented {
-            left: |lane, i| {
+            a: |lane, i| {
                 let row = if i < 2 || (4..6).contains(&i) { lane >> 2 } else { (lane >> 2) + 8 };
                 (row, lane % 4 * 2 + (i & 1) + if i >= 4 { 8 } else { 0 })
             },
-            right: |lane, i| (lane % 4 * 2 + (i & 1) + if i >= 2 { 8 } else { 0 }, lane >> 2),
-            sum: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
+            b: |lane, i| (lane % 4 * 2 + (i & 1) + if i >= 2 { 8 } else { 0 }, lane >> 2),
+            acc: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
         },
     }
 }
@@ -81,9 +81,9 @@ fn fragments_are_those_of_the_manual() {
         let (own, manual) = (instruction(dtype), documented(dtype));
         let (rows, columns, inner) = (own.m, own.n, own.k);
         let parts = [
-            (&own.a, [rows, inner], manual.left),
-            (&own.b, [inner, columns], manual.right),
-            (&own.acc, [rows, columns], manual.sum),
+            (&own.a, [rows, inner], manual.a),
+            (&own.b, [inner, columns], manual.b),
+            (&own.acc, [rows, columns], manual.acc),
         ];
         for (fragment, shape, manual) in parts {
             let shape = Shape::new(shape);
@@ -102,7 +102,7 @@ fn dtypes() -> impl Strategy<Value = DType> {
     prop::sample::select(vec![DType::F16, DType::I8, DType::F32, DType::F64])
 }
 
-/// Extents of a product: rows, columns and steps of the instruction.
+/// Extents of a dot: M, N and K steps of the instruction.
 fn extents() -> impl Strategy<Value = [u32; 3]> {
     let extent = || (0u32..7, prop::sample::select(vec![1u32, 1, 3, 5])).prop_map(|(k, odd)| odd << k);
     (extent(), extent(), 1u32..4)
@@ -110,7 +110,7 @@ fn extents() -> impl Strategy<Value = [u32; 3]> {
         .prop_map(|(m, n, steps)| [m, n, steps])
 }
 
-fn deals() -> impl Strategy<Value = WarpTiling> {
+fn tilings() -> impl Strategy<Value = WarpTiling> {
     prop::sample::select(vec![WarpTiling::Square, WarpTiling::Rows])
 }
 
@@ -118,8 +118,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn products_cover_their_tiles(
-        dtype in dtypes(), [m, n, steps] in extents(), batch in 0u32..3, warps in 0u32..4, deal in deals(),
+    fn dot_layouts_cover_their_tiles(
+        dtype in dtypes(), [m, n, steps] in extents(), batch in 0u32..3, warps in 0u32..4, tiling in tilings(),
     ) {
         let own = instruction(dtype);
         let inner = steps * own.k;
@@ -127,26 +127,26 @@ proptest! {
             0 => Shape::new([rows, columns]),
             batch => Shape::new([1 << batch, rows, columns]),
         };
-        let sum = mma_acc_layout(own, &shape(m, n), 1 << warps, deal);
+        let sum = mma_acc_layout(own, &shape(m, n), 1 << warps, tiling);
         check_covers(&sum)?;
         check_covers(&mma_operand_layout(own, DotOperand::A, &shape(m, inner), &sum))?;
         check_covers(&mma_operand_layout(own, DotOperand::B, &shape(inner, n), &sum))?;
-        check_covers(&fma_acc_layout(&shape(m, n), 1 << warps, deal))?;
+        check_covers(&fma_acc_layout(&shape(m, n), 1 << warps, tiling))?;
     }
 
-    /// Every element of the result is the sum of the products of its row and column, as the lanes of the manual bring
-    /// them together.
+    /// Every element of the result is the sum of the products of its row and column, as the lanes of the manual combine
+    /// them.
     #[test]
-    fn instructions_multiply_what_belongs_together(
-        dtype in dtypes(), [m, n, steps] in extents(), warps in 0u32..4, deal in deals(),
+    fn fragments_agree_along_k(
+        dtype in dtypes(), [m, n, steps] in extents(), warps in 0u32..4, tiling in tilings(),
     ) {
         let (own, manual) = (instruction(dtype), documented(dtype));
         let inner = steps * own.k;
-        let sum = mma_acc_layout(own, &Shape::new([m, n]), 1 << warps, deal);
-        let left = mma_operand_layout(own, DotOperand::A, &Shape::new([m, inner]), &sum);
-        let right = mma_operand_layout(own, DotOperand::B, &Shape::new([inner, n]), &sum);
-        let offsets = [own.a.offsets(left.shape()), own.b.offsets(right.shape()), own.acc.offsets(sum.shape())];
-        // Which lane and element the manual has at a place of a fragment.
+        let sum = mma_acc_layout(own, &Shape::new([m, n]), 1 << warps, tiling);
+        let a = mma_operand_layout(own, DotOperand::A, &Shape::new([m, inner]), &sum);
+        let b = mma_operand_layout(own, DotOperand::B, &Shape::new([inner, n]), &sum);
+        let offsets = [own.a.offsets(a.shape()), own.b.offsets(b.shape()), own.acc.offsets(sum.shape())];
+        // The lane and element that the manual has at a position of a fragment.
         let at = |of: fn(u32, u32) -> (u32, u32), count: usize, place: (u32, u32)| {
             (0..32).flat_map(|lane| (0..count as u32).map(move |i| (lane, i))).find(|&(lane, i)| of(lane, i) == place)
         };
@@ -157,14 +157,14 @@ proptest! {
                 for (i, &offset) in offsets[2].iter().enumerate() {
                     let lane = (first as u32 * 7 + warp * 5 + i as u32) % 32;
                     let result = tile.plus(offset).plus(sum.thread(lane, warp));
-                    let (row, column) = (manual.sum)(lane, i as u32);
+                    let (row, column) = (manual.acc)(lane, i as u32);
                     let mut summed = vec![];
                     for step in (0..inner).step_by(own.k as usize) {
                         for k in 0..own.k {
-                            let (lane, i) = at(manual.left, offsets[0].len(), (row, k)).expect("a place");
-                            let a = tile.set(1, step).plus(offsets[0][i as usize]).plus(left.thread(lane, warp));
-                            let (lane, i) = at(manual.right, offsets[1].len(), (k, column)).expect("a place");
-                            let b = tile.set(0, step).plus(offsets[1][i as usize]).plus(right.thread(lane, warp));
+                            let (lane, i) = at(manual.a, offsets[0].len(), (row, k)).expect("a place");
+                            let a = tile.set(1, step).plus(offsets[0][i as usize]).plus(a.thread(lane, warp));
+                            let (lane, i) = at(manual.b, offsets[1].len(), (k, column)).expect("a place");
+                            let b = tile.set(0, step).plus(offsets[1][i as usize]).plus(b.thread(lane, warp));
                             prop_assert_eq!(a.get(0), result.get(0));
                             prop_assert_eq!(b.get(1), result.get(1));
                             prop_assert_eq!(a.get(1), b.get(0));
@@ -179,24 +179,25 @@ proptest! {
     }
 }
 
-/// What was made of a product is multiplied on from the registers that it lies in, where rows stay in their warps.
+/// What was made of a dot is operand A of the next one in the registers of its accumulator, where rows stay in their
+/// warps.
 #[test]
-fn a_product_is_a_factor_of_the_next_where_it_lies() {
+fn a_result_is_operand_a_of_the_next_dot_in_registers() {
     let own = instruction(DType::BF16);
     for (rows, middle, columns, warps) in
         [(64, 64, 128, 4), (128, 64, 64, 8), (16, 32, 8, 1), (64, 48, 96, 2)]
     {
         let first = mma_acc_layout(own, &Shape::new([rows, middle]), warps, WarpTiling::Rows);
         let second = mma_acc_layout(own, &Shape::new([rows, columns]), warps, WarpTiling::Rows);
-        let factor = mma_operand_layout(own, DotOperand::A, &Shape::new([rows, middle]), &second);
-        assert!(matches!(conversion(&first, &factor), Conversion::Registers(_)), "{first}\n{factor}");
+        let operand = mma_operand_layout(own, DotOperand::A, &Shape::new([rows, middle]), &second);
+        assert!(matches!(conversion(&first, &operand), Conversion::Registers(_)), "{first}\n{operand}");
     }
 }
 
-/// What lanes point at is split into a thread's place and a constant one. Eight rows of a matrix are in different banks, and so
-/// are eight pieces of a line, which eight threads copy together.
+/// The ldmatrix addresses of lanes are split into a thread's offset and a constant one. Eight rows of a matrix are in
+/// different banks, and so are eight 16-byte chunks of a row, which eight threads copy together.
 #[test]
-fn tiles_for_matrices_have_places_in_all_banks() {
+fn operand_tiles_use_all_banks() {
     let shapes = [[64, 64], [32, 8], [128, 16], [16, 32], [64, 256], [48, 96], [8, 128], [96, 192], [24, 40]];
     for (shape, dtype, fast) in shapes
         .iter()
@@ -235,10 +236,10 @@ fn tiles_for_matrices_have_places_in_all_banks() {
     }
 }
 
-/// What a loop counts by is no product, though it is carried beside one.
+/// The induction variable of a loop is no dot, though it is carried beside one.
 #[test]
-fn a_sum_of_products_is_dealt_out_in_squares() {
-    let deals = |after: &str| {
+fn an_accumulator_is_tiled_in_squares() {
+    let tilings = |after: &str| {
         let source = format!(
             "#[fuse_kernel(num_warps = 8)] fn k(a: &[f16], b: &[f16], out: &mut [f32], k: i32) {{
                 let (rows, cols) = (tl::arange(0, 128), tl::arange(0, 128));
@@ -262,8 +263,8 @@ fn a_sum_of_products_is_dealt_out_in_squares() {
         let layout = &layouts[&dot.get().expect("a product")];
         layout.warp_bases().iter().map(|basis| (basis.get(0), basis.get(1))).collect::<Vec<_>>()
     };
-    assert_eq!(deals("sum"), [(32, 0), (0, 64), (64, 0)]);
-    assert_eq!(deals("sum - tl::max(sum, 1).col()"), [(16, 0), (32, 0), (64, 0)]);
+    assert_eq!(tilings("sum"), [(32, 0), (0, 64), (64, 0)]);
+    assert_eq!(tilings("sum - tl::max(sum, 1).col()"), [(16, 0), (32, 0), (64, 0)]);
 }
 
 // ---- bodies and code
@@ -302,7 +303,7 @@ fn check_body(source: &str, expected: Expect) {
 }
 
 #[test]
-fn a_sum_stays_in_its_registers() {
+fn an_accumulator_stays_in_its_registers() {
     check_body(
         LOOP,
         expect![[r#"
@@ -354,7 +355,7 @@ fn a_sum_stays_in_its_registers() {
 }
 
 #[test]
-fn a_factor_that_stays_is_made_ready_before_the_loop() {
+fn an_invariant_operand_is_converted_before_the_loop() {
     check_body(
         CHAIN,
         expect![[r#"
@@ -419,17 +420,17 @@ fn a_factor_that_stays_is_made_ready_before_the_loop() {
     );
 }
 
-/// How often each of these words stands in a kernel's PTX.
-fn counted(source: &str, words: &[&str]) -> String {
-    counted_on(Arch::SM_80, source, words)
+/// How often each of these words is in a kernel's PTX.
+fn count_words(source: &str, words: &[&str]) -> String {
+    count_words_on(Arch::SM_80, source, words)
 }
 
-fn counted_on(arch: Arch, source: &str, words: &[&str]) -> String {
+fn count_words_on(arch: Arch, source: &str, words: &[&str]) -> String {
     let text = ptx(source, arch);
     words.iter().map(|word| format!("{} {word}\n", text.matches(word).count())).collect()
 }
 
-/// Of the loop's two barriers one stands between the writes and the reads of shared memory, one before the next writes.
+/// One of the loop's two barriers is between the writes and the reads of shared memory, one before the next writes.
 #[test]
 fn tensor_cores_multiply() {
     let words = ["mma.sync.aligned.m16n8k16", "ldmatrix", "st.shared", "bar.sync", "st.global"];
@@ -440,7 +441,7 @@ fn tensor_cores_multiply() {
         1 bar.sync
         4 st.global
     "#]]
-    .assert_eq(&counted(LOOP, &words));
+    .assert_eq(&count_words(LOOP, &words));
     let words = ["mma.sync", "ldmatrix", "st.shared", "ld.shared.b", "bar.sync", "shfl.sync.bfly"];
     expect![[r#"
         64 mma.sync
@@ -450,12 +451,12 @@ fn tensor_cores_multiply() {
         2 bar.sync
         4 shfl.sync.bfly
     "#]]
-    .assert_eq(&counted(CHAIN, &words));
+    .assert_eq(&count_words(CHAIN, &words));
 }
 
-/// What tensor cores do not take, threads multiply.
+/// What tensor cores do not take is done by FMA.
 #[test]
-fn threads_multiply() {
+fn dots_without_tensor_cores_use_fma() {
     let source = LOOP.replace("f16", "f32");
     expect![[r#"
         512 fma.rn
@@ -464,13 +465,13 @@ fn threads_multiply() {
         68 ld.shared.v4
         2 bar.sync
     "#]]
-    .assert_eq(&counted(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));
+    .assert_eq(&count_words(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));
 }
 
-/// Lines along what a thread multiplies in one step are read where the loop copied them: no write, and one barrier. So are elements that
-/// come one by one, whatever lies beside them in memory.
+/// Rows along the elements of one FMA step are read where the async copies put them: no write, and one barrier. So are
+/// elements that are copied one by one, whatever is contiguous in memory.
 #[test]
-fn threads_multiply_what_a_loop_copied() {
+fn fma_reads_what_async_copies_loaded() {
     let source = |[a, b]: [&str; 2]| {
         format!(
             "#[fuse_kernel(num_warps = 4)]
@@ -488,10 +489,10 @@ fn threads_multiply_what_a_loop_copied() {
         )
     };
     let counts = |name: &str, source: &str| {
-        let text = ptx_of(source, Arch::SM_90A, |body| body.name == name);
+        let text = ptx_of(source, Arch::SM_90A, |specialization| specialization.name == name);
         ["cp.async.cg", "cp.async.ca", "st.shared", "bar.sync"].map(|word| text.matches(word).count())
     };
-    // Both by lines along K; the left one across it, as rows of a matrix are; the same of lines of any length.
+    // Both K-major; A column-major; the same for rows of any length.
     let by_lines = ["at.col() + (step * 64).row()", "at.row() + (step * 64).col()"];
     let across = ["(at * k).col() + step.row()", by_lines[1]];
     let odd = ["(at * n).col() + step.row()", "at.row() + (step * n).col()"];
@@ -501,7 +502,7 @@ fn threads_multiply_what_a_loop_copied() {
     assert_eq!(counts("odd", &odd), [0, 48, 0, 1]);
 }
 
-/// Factors are rounded to TF32 where fragments are read; for three products what that takes from them is rounded too.
+/// Operands are rounded to TF32 where fragments are read; for three dots the remainder is rounded too.
 #[test]
 fn tensor_cores_multiply_tf32() {
     let words = [
@@ -516,7 +517,7 @@ fn tensor_cores_multiply_tf32() {
         let source = LOOP.replace("f16", "f32");
         let product = format!("(b), acc).input_precision(\"{name}\");");
         assert!(source.contains("(b), acc);"));
-        counted(&source.replace("(b), acc);", &product), &words)
+        count_words(&source.replace("(b), acc);", &product), &words)
     };
     expect![[r#"
         8 mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
@@ -538,10 +539,10 @@ fn tensor_cores_multiply_tf32() {
     .assert_eq(&of_precision("tf32x3"));
 }
 
-/// 8-bit floats are copied as bytes, and fragments of them converted, where both factors lie along what is summed over; elsewhere,
-/// and where one was computed, tiles are converted first.
+/// 8-bit floats are copied as bytes, and fragments of them upcast, where both operands are K-major; elsewhere, and
+/// where one was computed, tiles are upcast first.
 #[test]
-fn fragments_of_8_bit_floats_are_converted() {
+fn fragments_of_8_bit_floats_are_upcast() {
     let words = [
         "cp.async.cg",
         "ldmatrix",
@@ -560,7 +561,7 @@ fn fragments_of_8_bit_floats_are_converted() {
         [(Arch::SM_90A, narrow("f8e4m3")), (Arch::SM_80, narrow("f8e4m3")), (Arch::SM_80, narrow("f8e5m2"))];
     let others = [(Arch::SM_90A, straight), (Arch::SM_90A, computed)];
     let text: Vec<String> =
-        cases.iter().chain(&others).map(|(arch, source)| counted_on(*arch, source, &words)).collect();
+        cases.iter().chain(&others).map(|(arch, source)| count_words_on(*arch, source, &words)).collect();
     expect![[r#"
         12 cp.async.cg
         8 ldmatrix
@@ -595,9 +596,9 @@ fn fragments_of_8_bit_floats_are_converted() {
     .assert_eq(&text.join("\n"));
 }
 
-/// An accumulator whose values others want elsewhere is converted; one that only the product has is made as it wants it.
+/// An accumulator whose initial value has other users is converted; one that only the dot uses is made in its layout.
 #[test]
-fn products_of_other_types_share_a_tile() {
+fn dots_of_other_types_share_a_tile() {
     check_body(
         "#[fuse_kernel(num_warps = 1)]
         fn k(x: &[f64], y: &[f16], out: &mut [f32]) {
@@ -660,7 +661,7 @@ fn products_of_other_types_share_a_tile() {
 
 /// `2 a[m, k] · b[k, n]`, the second of which starts from the first.
 fn product(elem: &str, sum: &str, [m, n, k]: [usize; 3], transposed: bool) -> String {
-    let right = if transposed {
+    let b = if transposed {
         format!("tl::trans(tl::load(b + cols.col() * {k} + inner.row()))")
     } else {
         format!("tl::load(b + inner.col() * {n} + cols.row())")
@@ -669,7 +670,7 @@ fn product(elem: &str, sum: &str, [m, n, k]: [usize; 3], transposed: bool) -> St
         "#[fuse_kernel] fn k(a: &[{elem}], b: &[{elem}], out: &mut [{sum}]) {{
             let (rows, cols, inner) = (tl::arange(0, {m}), tl::arange(0, {n}), tl::arange(0, {k}));
             let a = tl::load(a + rows.col() * {k} + inner.row());
-            let b = {right};
+            let b = {b};
             let once = tl::dot(a, b);
             tl::store(out + rows.col() * {n} + cols.row(), tl::dot(a, b, once));
         }}"
@@ -680,7 +681,7 @@ fn whole(count: usize, seed: usize) -> Vec<i64> {
     (0..count).map(|i| ((i * 7 + seed * 3 + i / 5) % 13) as i64 - 6).collect()
 }
 
-/// Twice the product of small whole numbers, which is exact in every type.
+/// Twice the dot of small integers, which is exact in every type.
 fn check<T: Copy, S: Copy + PartialEq + std::fmt::Debug>(
     [elem, sum]: [&str; 2],
     shape: [usize; 3],
@@ -689,10 +690,9 @@ fn check<T: Copy, S: Copy + PartialEq + std::fmt::Debug>(
     let [m, n, k] = shape;
     for transposed in [false, true] {
         let (x, y) = (whole(m * k, 1), whole(k * n, 2));
-        let right =
-            |inner: usize, col: usize| if transposed { y[col * k + inner] } else { y[inner * n + col] };
+        let b = |inner: usize, col: usize| if transposed { y[col * k + inner] } else { y[inner * n + col] };
         let wanted: Vec<S> = (0..m * n)
-            .map(|i| to(2 * (0..k).map(|inner| x[i / n * k + inner] * right(inner, i % n)).sum::<i64>()))
+            .map(|i| to(2 * (0..k).map(|inner| x[i / n * k + inner] * b(inner, i % n)).sum::<i64>()))
             .collect();
         let mut a: Vec<T> = x.iter().copied().map(&from).collect();
         let mut b: Vec<T> = y.iter().copied().map(&from).collect();
@@ -728,9 +728,10 @@ fn whole_numbers_multiply_exactly_on_the_host() {
     check(["i8", "i32"], [16, 16, 32], (|x: i64| x as i8, |x: i64| x as i32, i32::MIN));
 }
 
-/// While a turn multiplies it asks for what the next one reads, where that follows from the loop's variable.
+/// An iteration prefetches the operands of the next one, where their addresses follow from the loop's induction
+/// variable.
 #[test]
-fn factors_of_the_next_turn_are_fetched_on_the_host() {
+fn operands_of_the_next_iteration_are_prefetched_on_the_host() {
     let fetches = |changes: &[[&str; 2]]| {
         let source = changes.iter().fold(LOOP.to_string(), |text, [from, to]| {
             assert!(text.contains(from), "{from}");
@@ -751,13 +752,13 @@ fn factors_of_the_next_turn_are_fetched_on_the_host() {
         ["(start + inner)", "(at + inner)"],
         ["acc = tl::dot", "at = at + 32;\n acc = tl::dot"],
     ];
-    let left = ["+ rows.col() * k + (start + inner).row()", "+ rows.col() * k + inner.row()"];
+    let a = ["+ rows.col() * k + (start + inner).row()", "+ rows.col() * k + inner.row()"];
     expect![[r#"
         Baseline 0, V3 12, V4 44
         Baseline 0, V3 0, V4 0
         Baseline 0, V3 6, V4 22
     "#]]
-    .assert_eq(&[fetches(&[]), fetches(&carried), fetches(&[left])].concat());
+    .assert_eq(&[fetches(&[]), fetches(&carried), fetches(&[a])].concat());
 }
 
 /// Billions of operations a second of one thread, which `cargo test -p lowering --release -- --ignored --nocapture fast`

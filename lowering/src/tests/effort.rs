@@ -1,5 +1,5 @@
-//! How much is done, by who asks: a build everything, `cargo check` and rustdoc every error and no code, a language
-//! server nothing but the signature. Nothing is lowered where an injected failure does not strike.
+//! How much is compiled, by who asks: a build everything, `cargo check` and rustdoc every error and no code, a language
+//! server only the signature. An injected fault shows that nothing is lowered where it does not occur.
 
 use expect_test::{Expect, expect};
 
@@ -68,7 +68,7 @@ fn a_check_finds_mistakes_and_lowers_nothing() {
     );
 }
 
-/// A search for doctests, which has no word of what it emits.
+/// A search for doctests, which does not say what it emits.
 #[test]
 fn documentation_finds_mistakes_and_lowers_nothing() {
     check_effort(

@@ -22,7 +22,7 @@ fn flagged(fuse_bias: bool, fuse_relu: bool) -> String {
     )
 }
 
-/// The same written without flags, of the operations that are wanted alone.
+/// The same kernel without flags, of the wanted operations alone.
 fn written(bias: bool, relu: bool) -> String {
     let bias = if bias { "y += tl::load(bias + offsets, mask).to::<f32>();" } else { "" };
     let relu = if relu { "y = tl::maximum(y, 0.0);" } else { "" };
@@ -43,7 +43,7 @@ fn written(bias: bool, relu: bool) -> String {
 fn what_a_flag_switches_off_leaves_nothing_behind() {
     let all = [(false, false), (true, false), (false, true), (true, true)];
     for (arch, body) in [(Arch::SM_80, "aligned"), (Arch::SM_90A, "aligned"), (Arch::SM_90A, "general")] {
-        // Both entries are called alike here.
+        // Both entries have one name here.
         let of = |source: &str| ptx_of(source, arch, |found| found.name == body);
         let texts = all.map(|(bias, relu)| of(&flagged(bias, relu)));
         for ((bias, relu), text) in all.into_iter().zip(&texts) {

@@ -1,4 +1,4 @@
-//! Layouts, on every tile small enough to enumerate: each element has a place.
+//! Layouts, on every tile small enough to enumerate: each element has a position.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ fn layout() -> impl Strategy<Value = Layout> {
     shape().prop_flat_map(blocked)
 }
 
-/// Checks the law of layouts: every element has a place, and as many as the idle bits and no more.
+/// Checks the law of layouts: every element has a position, and as many as the replicated bits give.
 pub fn check_covers(layout: &Layout) -> Result<(), TestCaseError> {
     let mut places: HashMap<Coord, u32> = HashMap::new();
     for register in 0..layout.register_count() {
@@ -51,7 +51,7 @@ pub fn check_covers(layout: &Layout) -> Result<(), TestCaseError> {
     let sets = if layout.set_axis().is_none() { layout.sets() } else { 1 };
     let replicas = sets << idle.into_iter().filter(|basis| *basis == Coord::ZERO).count();
     prop_assert!(places.values().all(|&count| count == replicas), "{layout}");
-    // One of them writes: the one that has none of the idle bits.
+    // One of them writes: the one whose replicated bits are 0.
     let mut writers: HashMap<Coord, u32> = HashMap::new();
     let warps = (0..layout.num_warps()).filter(|warp| warp & layout.replicated_warps() == 0);
     for (warp, lane) in warps.flat_map(|warp| (0..32).map(move |lane| (warp, lane))) {
@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_element_has_a_place(layout in layout()) {
+    fn every_element_has_a_position(layout in layout()) {
         check_covers(&layout)?;
     }
 

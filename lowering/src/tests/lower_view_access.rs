@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::site::lowering_beside;
-use super::{body, func, lines_with, mistakes, ptx, render};
+use super::{func, lines_with, mistakes, ptx, render, specialization};
 use crate::backend::nvptx::Arch;
 use crate::driver::compile::host_plan;
 use crate::driver::specialize::{KernelRequests, specializations};
@@ -36,7 +36,7 @@ fn check_legalized(source: &str, policy: BoundsPolicy, expected: Expect) {
 fn check_aligned(source: &str, expected: Expect) {
     let func = func(source);
     let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
-    expected.assert_eq(&body::print(&specializations[0], &names(&func)));
+    expected.assert_eq(&specialization::print(&specializations[0], &names(&func)));
 }
 
 fn check_mistakes(source: &str, expected: Expect) {

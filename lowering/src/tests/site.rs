@@ -1,4 +1,4 @@
-//! A place to build in: directories of its own, a compiler run in them, and what it reported.
+//! A build directory: a compiler that runs in it, and what it reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};

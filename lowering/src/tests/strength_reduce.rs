@@ -2,8 +2,8 @@
 
 use expect_test::{Expect, expect};
 
-use super::blocks::holds;
 use super::func;
+use super::view_tiles::holds;
 use crate::analysis::non_negative::Signs;
 use crate::ir;
 use crate::ir::guard::{Guard, WithNames};

@@ -72,8 +72,8 @@ pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
     fn visit(block: &Block, varying: &mut HashSet<Value>) {
         for op in &block.ops {
             let operation = op.kind.operation();
-            let operands = if let Kind::Rotate(Rotate { ramp, .. }) = op.kind {
-                vec![ramp]
+            let operands = if let Kind::Rotate(Rotate { ramp: range, .. }) = op.kind {
+                vec![range]
             } else {
                 operation.operands()
             };

@@ -1,17 +1,17 @@
-//! The shapes of `wgmma`, the matrix instruction of a warpgroup, and how warpgroups share a dot's result.
+//! The shapes of `wgmma`, the matrix instruction of a warpgroup, and how warpgroups tile the result of a dot.
 
-/// Warps that multiply together.
+/// Warps of a warpgroup.
 pub const WARPGROUP_WARPS: u32 = 4;
-/// Rows of the product that they take at once.
+/// M of a wgmma instruction.
 pub const WGMMA_M: u32 = 64;
-/// The columns that they take at once, at most.
+/// The largest N of a wgmma instruction.
 pub const MAX_WGMMA_N: u32 = 256;
-/// Bytes of a row of the left factor that they take at once.
+/// K of a wgmma instruction, in bytes.
 pub const WGMMA_K_BYTES: u32 = 32;
-/// The bytes of a row of a block in shared memory; a longer row goes on behind the last one.
+/// Bytes of a swizzled row of shared memory; a longer row of a tile continues in the next block of rows.
 pub const SWIZZLE_ROW_BYTES: u32 = 128;
 
-/// How groups of warps share a product: along its rows, and along its columns.
+/// How warpgroups tile a result: along its rows, and along its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WarpGroupTiling {
     pub along_rows: u32,
@@ -19,12 +19,13 @@ pub struct WarpGroupTiling {
 }
 
 impl WarpGroupTiling {
-    /// Of so many warps, for so many rows: as many along rows as these can be dealt out to evenly.
+    /// For so many rows and warps: as many warpgroups along rows as tile them evenly.
     pub fn new(rows: u32, num_warps: u32) -> WarpGroupTiling {
-        let groups = num_warps / WARPGROUP_WARPS;
+        let warpgroups = num_warps / WARPGROUP_WARPS;
         let sets = (rows / WGMMA_M).max(1);
-        let even = |along_rows: &u32| groups.is_multiple_of(*along_rows) && sets.is_multiple_of(*along_rows);
-        let along_rows = (1..=groups).rev().find(even).unwrap_or(1);
-        WarpGroupTiling { along_rows, along_columns: groups / along_rows }
+        let even =
+            |along_rows: &u32| warpgroups.is_multiple_of(*along_rows) && sets.is_multiple_of(*along_rows);
+        let along_rows = (1..=warpgroups).rev().find(even).unwrap_or(1);
+        WarpGroupTiling { along_rows, along_columns: warpgroups / along_rows }
     }
 }

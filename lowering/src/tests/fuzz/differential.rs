@@ -22,8 +22,8 @@ use crate::ir::Func;
 use crate::mlir::Session;
 use crate::support::diagnostic::Errors;
 use crate::support::dtype::DType;
-use crate::tests::blocks::holds;
 use crate::tests::run::{Arg, Loaded, levels, load_levels, load_plan};
+use crate::tests::view_tiles::holds;
 use crate::tests::{render, tokens};
 use crate::transform::legalize_index::BoundsPolicy;
 

@@ -9,7 +9,7 @@ use super::generate;
 use super::token_list::{FlatToken, flatten, unflatten};
 use crate::devtools::fuzzgen::SplitMix64;
 use crate::driver::options::BuildOptions;
-use crate::tests::robust::survive;
+use crate::tests::robustness::survive;
 use crate::tests::site::Site;
 use crate::{compile_module_with, compile_with};
 

@@ -1,20 +1,20 @@
-//! Accesses that the launcher answers for: where its facts hold, no element that a mask lets through is outside.
+//! Guarded accesses: where the guards hold, no element that a mask selects is out of bounds.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::{blocks, func};
+use super::{func, view_tiles};
 use crate::analysis::bounds::{BoundsDecision, BoundsDecisions};
 use crate::analysis::polynomial::Polynomials;
 use crate::ir::guard::{Guard, WithNames};
 use crate::ops::Kind;
 
-/// What an offset and a mask are made of.
+/// Terms of offsets and masks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Var {
     Program,
     Element,
-    /// A number that was loaded.
+    /// A loaded value.
     Loaded,
     /// It, but at least 0.
     Floored,
@@ -22,7 +22,7 @@ enum Var {
     Clamped,
     /// Its low bits.
     Masked,
-    /// What is left of an element's number when it is divided by `n`.
+    /// The remainder of an element's index by `n`.
     Remainder,
     N,
     Stride,
@@ -31,7 +31,7 @@ enum Var {
 /// The elements of a tile.
 const ELEMENTS: i64 = 4;
 
-/// The numbers of a launch, and of one element of one program.
+/// The scalars of a launch, and of one element of one program.
 #[derive(Clone, Copy, Debug)]
 struct At {
     grid: i64,
@@ -73,7 +73,7 @@ impl Var {
     }
 }
 
-/// Products with numbers, added up.
+/// A linear combination of terms.
 #[derive(Clone, Debug)]
 struct Terms(Vec<(i64, Vec<Var>)>);
 
@@ -123,7 +123,7 @@ fn comparison() -> impl Strategy<Value = Comparison> {
     (terms(), op, terms())
 }
 
-fn lets_through((left, op, right): &Comparison, at: &At) -> bool {
+fn mask_holds((left, op, right): &Comparison, at: &At) -> bool {
     let (left, right) = (left.value(at), right.value(at));
     match *op {
         "<" => left < right,
@@ -134,7 +134,7 @@ fn lets_through((left, op, right): &Comparison, at: &At) -> bool {
     }
 }
 
-/// Few numbers of each kind, all with all.
+/// A few values of each kind, in all combinations.
 fn launches() -> impl Iterator<Item = At> {
     let numbers = |all: &'static [i64]| all.iter().copied();
     numbers(&[1, 3]).flat_map(move |grid| {
@@ -160,8 +160,8 @@ fn elements(launch: At) -> impl Iterator<Item = At> {
     })
 }
 
-/// The facts that a launch is asked for, if it is to answer for the access.
-fn facts(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
+/// The guards of an access, if guards bound it.
+fn guards(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
     let mask: Vec<String> = mask
         .iter()
         .map(|(left, op, right)| format!("({} {op} {} + i * 0)", left.text(), right.text()))
@@ -175,7 +175,7 @@ fn facts(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
         offset.text(),
         mask.join(" & "),
     );
-    // Comparisons that are always so, and numbers alone, may be refused.
+    // Comparisons that always hold, and constants alone, may be refused.
     let func = super::try_func(&source)?;
     let polynomials = Polynomials::analyze(&func);
     let decisions = BoundsDecisions::analyze(&func, &polynomials);
@@ -183,9 +183,9 @@ fn facts(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
     func.body.walk(&mut |op| {
         if let Kind::Load(load) = &op.kind
             && load.place.param.0 == 0
-            && let BoundsDecision::Guarded(facts) = decisions.get(&load.place)
+            && let BoundsDecision::Guarded(guards) = decisions.get(&load.place)
         {
-            found = Some(facts);
+            found = Some(guards);
         }
     });
     found
@@ -195,20 +195,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn what_the_launcher_answers_for_is_inside(offset in terms(), mask in prop::collection::vec(comparison(), 1..4)) {
-        let Some(facts) = facts(&offset, &mask) else { return Ok(()) };
-        // Of the slices only the first is looked at.
-        let agrees = |fact: &Guard, at: &At| blocks::holds(fact, &[at.len, 1000, 1000, at.n, at.stride], at.grid);
-        for launch in launches().filter(|launch| facts.iter().all(|fact| agrees(fact, launch))) {
-            for at in elements(launch).filter(|at| mask.iter().all(|comparison| lets_through(comparison, at))) {
+    fn guarded_accesses_are_in_bounds(offset in terms(), mask in prop::collection::vec(comparison(), 1..4)) {
+        let Some(guards) = guards(&offset, &mask) else { return Ok(()) };
+        // Only the first slice is accessed.
+        let agrees = |guard: &Guard, at: &At| view_tiles::holds(guard, &[at.len, 1000, 1000, at.n, at.stride], at.grid);
+        for launch in launches().filter(|launch| guards.iter().all(|guard| agrees(guard, launch))) {
+            for at in elements(launch).filter(|at| mask.iter().all(|comparison| mask_holds(comparison, at))) {
                 let place = offset.value(&at);
-                prop_assert!((0..at.len).contains(&place), "{} at {at:?}, given {facts:?}", offset.text());
+                prop_assert!((0..at.len).contains(&place), "{} at {at:?}, given {guards:?}", offset.text());
             }
         }
     }
 }
 
-/// Rows that are found by remainders, clamps and loaded numbers, and windows that begin before the first row.
+/// Rows that are indexed by remainders, clamps and loaded values, and view tiles that begin before the first row.
 fn decisions(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
@@ -220,10 +220,10 @@ fn decisions(source: &str, expected: Expect) {
         let name = &params[place.param.index()];
         match decisions.get(place) {
             BoundsDecision::Masked => text += &format!("{name}: compared in the kernel\n"),
-            BoundsDecision::Guarded(facts) => {
-                let facts: Vec<String> =
-                    facts.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
-                text += &format!("{name}: {}\n", facts.join(", "));
+            BoundsDecision::Guarded(guards) => {
+                let guards: Vec<String> =
+                    guards.iter().map(|guard| WithNames(guard, &params).to_string()).collect();
+                text += &format!("{name}: {}\n", guards.join(", "));
             }
         }
     });
@@ -257,7 +257,7 @@ fn rows_are_found_by_remainders_and_clamps() {
 }
 
 #[test]
-fn a_mask_says_where_a_window_begins() {
+fn a_mask_bounds_the_start_of_a_view_tile() {
     decisions(
         "#[fuse_kernel]
         fn k(x: &[f32], out: &mut [f32], n: i32, d: i32) {
@@ -280,9 +280,9 @@ fn a_mask_says_where_a_window_begins() {
     );
 }
 
-/// The last rows of a program may be behind the last row: that a number is below another one bounds every program's.
+/// The last rows of a program may be beyond the last row: that a scalar is below another one bounds every program's.
 #[test]
-fn rows_of_a_program_are_bounded_by_numbers() {
+fn rows_of_a_program_are_bounded_by_scalars() {
     decisions(
         "#[fuse_kernel]
         fn k(x: &[f32], out: &mut [f32], first: i32, n: i32, d: i32) {
@@ -305,9 +305,9 @@ fn rows_of_a_program_are_bounded_by_numbers() {
     );
 }
 
-/// Of two ends of a row the nearer one counts, whichever is written first.
+/// The nearer of two ends of a row counts, whichever is written first.
 #[test]
-fn neighbours_of_a_stencil_are_inside() {
+fn neighbors_of_a_stencil_are_in_bounds() {
     decisions(
         "#[fuse_kernel]
         fn k(x: &[f32], out: &mut [f32], m: i32, n: i32) {

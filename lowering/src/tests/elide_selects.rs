@@ -1,4 +1,4 @@
-//! Selections that only masked-off elements would notice.
+//! Selects that only masked-off elements would notice.
 
 use expect_test::{Expect, expect};
 
@@ -26,7 +26,7 @@ fn check_unmasked(body: &str, expected: Expect) {
 }
 
 #[test]
-fn a_selection_by_the_mask_of_its_only_store_is_left_out() {
+fn a_select_by_the_mask_of_its_only_store_is_elided() {
     check_unmasked(
         "tl::store(out + i, tl::select(mask, x + 1.0, 7.0) * 2.0, mask);",
         expect![[r#"
@@ -75,7 +75,7 @@ fn a_selection_by_the_mask_of_its_only_store_is_left_out() {
 }
 
 #[test]
-fn what_a_reduction_sees_is_selected() {
+fn the_operand_of_a_reduction_is_selected() {
     check_unmasked(
         "let y = tl::select(mask, x, 7.0);
         tl::store(out + i, y * tl::sum(y, 0), mask);",
@@ -101,7 +101,7 @@ fn what_a_reduction_sees_is_selected() {
 }
 
 #[test]
-fn what_another_store_sees_is_selected() {
+fn the_operand_of_another_store_is_selected() {
     check_unmasked(
         "tl::store(out + i, tl::select(mask, x, 7.0), other);",
         expect![[r#"
@@ -161,7 +161,7 @@ fn what_another_store_sees_is_selected() {
 }
 
 #[test]
-fn a_selection_by_another_mask_stays() {
+fn a_select_by_another_mask_stays() {
     check_unmasked(
         "tl::store(out + i, tl::select(other, tl::select(mask, x, 7.0), 8.0), mask);",
         expect![[r#"
@@ -184,7 +184,7 @@ fn a_selection_by_another_mask_stays() {
 }
 
 #[test]
-fn what_a_loop_carries_is_selected() {
+fn a_loop_carried_value_is_selected() {
     check_unmasked(
         "let mut y = x;
         for _ in 0..m { y = tl::select(mask, y * 2.0, 7.0); }
@@ -212,7 +212,7 @@ fn what_a_loop_carries_is_selected() {
     );
 }
 
-/// The element is masked off; where it would go is still computed.
+/// The element is masked off; its address is still computed.
 #[test]
 fn an_address_is_selected() {
     check_unmasked(
@@ -233,7 +233,7 @@ fn an_address_is_selected() {
 }
 
 #[test]
-fn a_row_less_a_number_is_selected_through_the_number() {
+fn of_a_row_less_a_scalar_the_scalar_is_selected() {
     check_unmasked(
         "let mean = tl::sum(x, 0);
         let centred = tl::select(mask, x - mean, 0.0);
@@ -311,7 +311,7 @@ fn what_is_not_0_beyond_its_mask_is_selected_itself() {
     );
 }
 
-/// Rows of 128 elements of which the first `n` are loaded, shifted by a number in each way, all 128 looked at.
+/// Rows of 128 elements of which the first `n` are loaded, shifted by a scalar in each way, all 128 used.
 #[test]
 fn shifted_rows_are_0_beyond_their_mask() {
     const SHIFTS: &str = "#[fuse_kernel]

@@ -1,4 +1,4 @@
-//! Straight-line strength reduction of addresses, where code for a GPU is printed.
+//! Straight-line strength reduction (SLSR) of addresses in GPU code.
 
 use melior::ir::Module;
 
@@ -7,7 +7,7 @@ use crate::backend::llvm::{LlvmModule, StrengthReduction};
 use crate::backend::nvptx::Arch;
 use crate::mlir::Session;
 
-/// The multiplications in the PTX of so many stores to rows that one number is between.
+/// The multiplications in the PTX of `rows` stores to rows with a scalar stride.
 fn multiplications(rows: u32, strength_reduction: StrengthReduction) -> usize {
     let _beside = lowering_beside();
     let session = Session::new();
@@ -30,9 +30,10 @@ fn multiplications(rows: u32, strength_reduction: StrengthReduction) -> usize {
     ptx.matches("mul.lo").count() + ptx.matches("mad.lo").count()
 }
 
-/// Each is that of the row before and a distance, if the difference of all pairs is no more than a small module has.
+/// Each address is that of the row before plus the stride, if the module is small enough for the differences of all
+/// pairs.
 #[test]
-fn addresses_are_made_of_each_other_but_in_large_general_bodies() {
+fn addresses_are_strength_reduced_but_in_large_general_specializations() {
     assert!(multiplications(40, StrengthReduction::Always) < 10);
     assert!(multiplications(40, StrengthReduction::IfSmall) < 10);
     assert!(multiplications(400, StrengthReduction::Always) < 10);

@@ -1,5 +1,5 @@
-//! Blocks of views on the processor: of many extents, with arguments taken at random, as the host runs them and as each of a
-//! GPU's bodies does where its facts hold.
+//! View tiles on the CPU: of many extents, with random arguments, as the host code and as each GPU specialization whose
+//! guards hold runs them.
 
 use super::func;
 use super::run::{Arg, Loaded, load_bodies_of, load_plan};
@@ -8,7 +8,7 @@ use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ir::{Func, ParamKind};
 use crate::transform::legalize_index::BoundsPolicy;
 
-/// A generator of numbers.
+/// A random number generator.
 struct Random(u64);
 
 impl Random {
@@ -25,8 +25,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Extents about those of a block or two, axes in any order, padded or not; every other one as rows that a body for
-    /// aligned arguments takes.
+    /// Extents about those of a tile or two, axes in any order, padded or not; every other one as rows that an aligned
+    /// specialization takes.
     fn random(random: &mut Random, extents: &[u32], read_only: bool) -> Layout {
         let even = random.below(2) == 0;
         let axes = extents.len();
@@ -71,7 +71,7 @@ impl Layout {
     }
 }
 
-/// A call: views, and where blocks are read and written.
+/// A call: views, and where tiles are read and written.
 #[derive(Debug)]
 struct Case {
     x: Layout,
@@ -94,7 +94,7 @@ impl Case {
         Case { from: offsets(), to: offsets(), x, out }
     }
 
-    /// What is known of the parameters, by position; of memory, its length.
+    /// The values of the parameters, by position; of memory, its length.
     fn known(&self, func: &Func) -> Vec<i64> {
         let numbers = |layout: &Layout| {
             std::iter::once(layout.len() as i64).chain(layout.numbers()).collect::<Vec<_>>()
@@ -163,10 +163,10 @@ fn value(sum: &SymbolicSum, known: &[i64], grid: i64) -> i128 {
         .sum()
 }
 
-/// Whether a fact holds of these parameters, of slices their lengths, and of a grid of one axis. Allocations are aligned for
-/// anything.
-pub(super) fn holds(fact: &Guard, known: &[i64], grid: i64) -> bool {
-    match fact {
+/// Whether a guard holds for these parameters, of slices their lengths, and for a grid of one axis. Allocations satisfy
+/// any alignment.
+pub(super) fn holds(guard: &Guard, known: &[i64], grid: i64) -> bool {
+    match guard {
         Guard::Aligned { .. } => true,
         Guard::Divisible { value: number, by } => {
             value(&SymbolicSum { terms: vec![(1, vec![*number])] }, known, grid) % i128::from(*by) == 0
@@ -180,7 +180,7 @@ pub(super) fn holds(fact: &Guard, known: &[i64], grid: i64) -> bool {
     }
 }
 
-/// A copy of one block; how many of `cases` random calls the body for aligned arguments took.
+/// A copy of one tile; how many of `cases` random calls the aligned specialization took.
 fn check_extents(extents: &[u32], cases: u32) -> u32 {
     let list = |of: &dyn Fn(usize) -> String| (0..extents.len()).map(of).collect::<Vec<_>>().join(", ");
     let rank = extents.len();
@@ -202,10 +202,10 @@ fn check_extents(extents: &[u32], cases: u32) -> u32 {
     for _ in 0..cases {
         let case = Case::random(&mut random, extents);
         case.check(&func, &host, extents);
-        for (facts, code) in &bodies {
-            if facts.iter().all(|fact| holds(fact, &case.known(&func), 1)) {
+        for (guards, code) in &bodies {
+            if guards.iter().all(|guard| holds(guard, &case.known(&func), 1)) {
                 case.check(&func, code, extents);
-                aligned += u32::from(!facts.is_empty());
+                aligned += u32::from(!guards.is_empty());
             }
         }
     }
@@ -213,7 +213,7 @@ fn check_extents(extents: &[u32], cases: u32) -> u32 {
 }
 
 #[test]
-fn blocks_of_any_extents_are_copied() {
+fn view_tiles_of_any_extents_are_copied() {
     let all: [&[u32]; 9] =
         [&[32], &[48], &[3, 40], &[1, 24], &[12, 1], &[7, 20], &[2, 1, 16], &[1, 1], &[3, 2, 1, 4, 6]];
     for extents in all {

@@ -1,4 +1,4 @@
-//! Rounding and narrow element types: what a GPU thread computes them with, and every value on the processor.
+//! Rounding and narrow element types: GPU instructions, and every value on the CPU.
 
 use std::fmt::Debug;
 
@@ -15,7 +15,7 @@ use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::Session;
 use crate::support::dtype::{DType, Float8Format, to_f16};
 
-/// What the aligned body of a kernel does between its loads and its stores.
+/// What the aligned specialization of a kernel does between its loads and its stores.
 fn check_arithmetic(source: &str, arch: Arch, expected: Expect) {
     let ptx = ptx(source, arch);
     let lines = ptx.lines().map(str::trim).filter(|line| !line.starts_with("//"));
@@ -27,7 +27,7 @@ fn check_arithmetic(source: &str, arch: Arch, expected: Expect) {
 
 /// One conversion and a rounding instruction less; two bytes are packed by one instruction.
 #[test]
-fn quantising_to_bytes_on_the_gpu() {
+fn quantizing_to_bytes_on_the_gpu() {
     check_arithmetic(
         "#[fuse_kernel(num_warps = 1)]
         fn k(x: &[f32], out: &mut [i8]) {
@@ -54,7 +54,7 @@ fn quantising_to_bytes_on_the_gpu() {
     );
 }
 
-/// Halves, their neighbours, the ends of exactness, and what is no number.
+/// Halves and adjacent values, the limits of exactness, and NaN.
 fn numbers() -> Vec<f32> {
     let mut numbers = vec![0.0, f32::MIN_POSITIVE, 1e-40, f32::INFINITY, f32::NAN, f32::MAX];
     for power in -3..34 {
@@ -73,7 +73,7 @@ fn numbers() -> Vec<f32> {
     numbers
 }
 
-/// `one` on every number, at every level of this processor, bit for bit.
+/// `one` on every value, at every level of this CPU, bit for bit.
 fn check_rounding(name: &str, one: fn(f32) -> f32) {
     let mut x = numbers();
     let mut out = vec![0f32; x.len()];
@@ -244,7 +244,7 @@ fn eight_bit_floats_in_integers_on_an_older_gpu() {
     );
 }
 
-/// The number that an 8-bit float's bits stand for.
+/// The value of an 8-bit float's bits.
 fn number(bits: u8, dtype: DType) -> f64 {
     let Float8Format { fraction, bias, max } = Float8Format::of(dtype);
     let (exponent, rest) = (i32::from(bits & 0x7f) >> fraction, bits & ((1 << fraction) - 1));
@@ -261,7 +261,7 @@ fn number(bits: u8, dtype: DType) -> f64 {
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-/// Converts elements of `from`, given as their bits, to `to` on this processor, and compares with `wanted`.
+/// Converts elements of `from`, given as their bits, to `to` on this CPU, and compares with `wanted`.
 fn check_cast<A: Copy + Debug, B: Copy + PartialEq + Debug>(
     types: [DType; 2],
     values: &[A],
@@ -333,7 +333,7 @@ fn every_sixteen_bit_float_as_an_eight_bit_one_on_the_host() {
     }
 }
 
-/// The ties between neighbours and what lies next to them, where a second rounding would show.
+/// The ties between adjacent values and what is next to them, where a second rounding would show.
 #[test]
 fn wide_floats_as_eight_bit_ones_on_the_host() {
     for to in F8 {

@@ -1,4 +1,4 @@
-//! Bodies after layout: which thread holds what, how wide the accesses are, what each body relies on.
+//! Specializations after layout: layouts, vector widths, guards.
 
 use expect_test::{Expect, expect};
 
@@ -9,18 +9,19 @@ use crate::ir;
 use crate::ir::guard::WithNames;
 use crate::mlir::Limit;
 
-/// The tile IR of a body with its layouts, its block, and its facts.
-pub fn print(body: &Specialization, params: &[String]) -> String {
-    let plan = &body.plan;
+/// The tile IR of a specialization with its layouts, its block, and its guards.
+pub fn print(specialization: &Specialization, params: &[String]) -> String {
+    let plan = &specialization.plan;
     let distributed = &plan.distributed;
     ir::verify(&distributed.func).expect("valid tile IR");
     let layouts = |op: &ir::Op| {
         op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
     };
-    let facts: String = body.guards.iter().map(|fact| format!("{}\n", WithNames(fact, params))).collect();
+    let guards: String =
+        specialization.guards.iter().map(|guard| format!("{}\n", WithNames(guard, params))).collect();
     format!(
-        "{}: {} warps, {} programs a block, {} bytes shared\n{}{facts}",
-        body.name,
+        "{}: {} warps, {} programs a block, {} bytes shared\n{}{guards}",
+        specialization.name,
         distributed.num_warps,
         plan.programs,
         plan.shared_bytes(),
@@ -35,9 +36,9 @@ fn check_aligned(source: &str, expected: Expect) {
     expected.assert_eq(&print(&specializations[0], &params));
 }
 
-/// In a loop a row waits in its own registers for a number that all threads make, and wide for one of its own lanes'.
+/// In a loop a row stays narrow across a reduction to a scalar, and wide across one along an axis.
 #[test]
-fn narrow_rows_in_loops_wait_narrow_for_numbers() {
+fn narrow_rows_in_loops_stay_narrow_across_scalar_reductions() {
     let holds = |sum: &str| {
         let source = "#[fuse_kernel(num_warps = 4)]
             fn k(x: &[bf16], out: &mut [bf16], n: i32) {
@@ -55,13 +56,16 @@ fn narrow_rows_in_loops_wait_narrow_for_numbers() {
     assert_eq!(holds("tl::sum(x, 1).col()"), 0);
 }
 
-/// The body that takes any alignment needs more registers than the one that was measured; alone it is that one.
+/// The specialization for any alignment needs more registers than the one that was measured; alone it is that one.
 #[test]
-fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
+fn register_limits_hold_for_all_but_a_general_specialization_beside_another() {
     let limits = |source: &str| {
         let requests = KernelRequests { maxnreg: Some(64), ..KernelRequests::default() };
         let specializations = specializations(&func(source), requests).expect("bodies that fit");
-        specializations.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
+        specializations
+            .iter()
+            .map(|specialization| (specialization.name, specialization.plan.limit))
+            .collect::<Vec<_>>()
     };
     let rows = "#[fuse_kernel()]
         fn k(x: &[f32], out: &mut [f32]) {
@@ -73,13 +77,13 @@ fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
     assert!(found.iter().all(|&(name, limit)| (name == "general") == (limit.is_none() && found.len() > 1)));
 }
 
-/// The limits of the bodies of a kernel that asks for none.
-fn own_limits(source: &str) -> Vec<(&'static str, Option<Limit>)> {
+/// The limits of the specializations of a kernel that asks for none.
+fn default_limits(source: &str) -> Vec<(&'static str, Option<Limit>)> {
     let specializations = specializations(&func(source), KernelRequests::default()).expect("bodies that fit");
-    specializations.iter().map(|body| (body.name, body.plan.limit)).collect()
+    specializations.iter().map(|specialization| (specialization.name, specialization.plan.limit)).collect()
 }
 
-/// Without a limit ptxas makes one load after the store of what another one brought.
+/// Without a limit ptxas moves one load after the store of what another one loaded.
 #[test]
 fn loops_that_load_and_store_may_take_all_registers() {
     let source = |what: &str| {
@@ -93,14 +97,14 @@ fn loops_that_load_and_store_may_take_all_registers() {
             }}"
         )
     };
-    let limit = |what: &str| own_limits(&source(what))[0];
+    let limit = |what: &str| default_limits(&source(what))[0];
     assert_eq!(limit("tl::load(x + at) + tl::load(y + at)"), ("aligned", Some(Limit::Registers(255))));
     assert_eq!(limit("tl::load(x + at)"), ("aligned", None));
 }
 
-/// Without a limit ptxas makes the second load after the arithmetic on the first.
+/// Without a limit ptxas moves the second load after the arithmetic on the first.
 #[test]
-fn straight_code_has_registers_for_all_that_its_program_alone_loads() {
+fn straight_line_code_has_registers_for_its_streaming_loads() {
     let limit = |block: u32, y: &str| {
         let source = format!(
             "#[fuse_kernel(num_warps = 4)]
@@ -114,8 +118,11 @@ fn straight_code_has_registers_for_all_that_its_program_alone_loads() {
         );
         let (func, requests) = first(&source);
         let specializations = specializations(&func, requests).expect("bodies that fit");
-        assert_eq!(specializations.last().map(|body| (body.name, body.plan.limit)), Some(("general", None)));
-        let aligned = specializations.iter().find(|body| body.name == "aligned");
+        assert_eq!(
+            specializations.last().map(|specialization| (specialization.name, specialization.plan.limit)),
+            Some(("general", None))
+        );
+        let aligned = specializations.iter().find(|specialization| specialization.name == "aligned");
         aligned.expect("a body in vectors").plan.limit
     };
     let own = "tl::load(y + at, i < n).to::<f32>()";
@@ -124,13 +131,13 @@ fn straight_code_has_registers_for_all_that_its_program_alone_loads() {
     // Other programs read the same, and more would not fit.
     assert_eq!(limit(1024, "tl::load(y + tl::program_id(1) * 1024 + i, i < n).to::<f32>()"), None);
     assert_eq!(limit(8192, own), None);
-    // It waits anyway: for the sum, or for each of several iterations.
+    // It waits anyway: for the reduction, or for each of several iterations.
     assert_eq!(limit(1024, &format!("tl::sum({own}, 0)")), None);
 }
 
-/// Sums of 8 x 8 to a thread, and what is on its way to shared memory, leave room for a second block.
+/// Accumulators of 8 x 8 per thread, and operands on their way to shared memory, leave room for a second block.
 #[test]
-fn products_by_single_threads_have_registers_for_two_blocks_where_these_do() {
+fn fma_dots_leave_room_for_two_blocks_where_registers_do() {
     let source = |k: u32| {
         format!(
             "#[fuse_kernel(num_warps = 8)]
@@ -146,13 +153,13 @@ fn products_by_single_threads_have_registers_for_two_blocks_where_these_do() {
             }}"
         )
     };
-    assert_eq!(own_limits(&source(16))[0], ("aligned", Some(Limit::Registers(128))));
-    assert_eq!(own_limits(&source(32))[0], ("aligned", None));
+    assert_eq!(default_limits(&source(16))[0], ("aligned", Some(Limit::Registers(128))));
+    assert_eq!(default_limits(&source(32))[0], ("aligned", None));
 }
 
-/// As many blocks as fit with what a thread has of a row at once, and of what is read beside it.
+/// As many blocks as fit with the live registers of a row, and of what is loaded beside it.
 #[test]
-fn rows_that_begin_anywhere_leave_room_for_blocks() {
+fn unaligned_rows_leave_room_for_more_blocks() {
     let limit = |block: u32, num_warps: u32, w: &str| {
         let source = format!(
             "#[fuse_kernel(num_warps = {num_warps})]
@@ -166,7 +173,7 @@ fn rows_that_begin_anywhere_leave_room_for_blocks() {
         let (func, requests) = first(&source);
         let specializations = specializations(&func, requests).expect("bodies that fit");
         assert_eq!((specializations[0].name, specializations[0].plan.limit), ("aligned", None));
-        let own = specializations.iter().find(|body| body.name == "unaligned");
+        let own = specializations.iter().find(|specialization| specialization.name == "unaligned");
         own.expect("a body for rows that begin anywhere").plan.limit
     };
     let beside = " * tl::load(w + i, i < n, 0.0).to::<f32>()";
@@ -180,10 +187,10 @@ fn rows_that_begin_anywhere_leave_room_for_blocks() {
     assert_eq!(limit(8192, 16, beside), None);
 }
 
-/// Rows of several to a tile are not rotated, but they need not be compared with the end of a slice either.
+/// Tiles of several rows are not rotated, but need no comparison with the end of a slice either.
 #[test]
-fn tiles_of_several_rows_have_a_body_for_rows_that_begin_anywhere() {
-    let names = |source: &str| own_limits(source).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+fn tiles_of_several_rows_have_a_specialization_for_unaligned_rows() {
+    let names = |source: &str| default_limits(source).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let matrix = "#[fuse_kernel()]
         fn k(x: &[bf16], out: &mut [bf16], rows: i32, cols: i32) {
             let (row, col) = (tl::program_id(0) * 16 + tl::arange(0, 16), tl::arange(0, 128));
@@ -194,9 +201,9 @@ fn tiles_of_several_rows_have_a_body_for_rows_that_begin_anywhere() {
     assert_eq!(names(matrix), ["aligned", "odd", "general"]);
 }
 
-/// What ptxas does to a general body that multiplies bytes, unless it is told.
+/// ptxas spills a general specialization with dots of bytes, unless it is told how few blocks are enough.
 #[test]
-fn one_block_is_enough_for_bytes_that_are_multiplied_at_any_alignment() {
+fn general_dots_of_bytes_ask_for_one_block() {
     let limits = |dtype: &str| {
         let source = format!(
             "#[fuse_kernel()]
@@ -208,14 +215,17 @@ fn one_block_is_enough_for_bytes_that_are_multiplied_at_any_alignment() {
         );
         let specializations =
             specializations(&func(&source), KernelRequests::default()).expect("bodies that fit");
-        specializations.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
+        specializations
+            .iter()
+            .map(|specialization| (specialization.name, specialization.plan.limit))
+            .collect::<Vec<_>>()
     };
     assert_eq!(limits("i8"), [("aligned", None), ("general", Some(Limit::Blocks(1)))]);
     assert_eq!(limits("f16"), [("aligned", None), ("general", None)]);
 }
 
 #[test]
-fn a_narrow_row_waits_narrow_for_its_reductions() {
+fn a_narrow_row_stays_narrow_across_its_reductions() {
     check_aligned(
         include_str!("layer_norm.txt"),
         expect![[r#"
@@ -281,22 +291,22 @@ fn a_narrow_row_waits_narrow_for_its_reductions() {
     );
 }
 
-/// For each body of a kernel, the bytes that a thread moves at once, by line and argument.
+/// For each specialization of a kernel, the bytes that a thread moves at once, by line and argument.
 fn accesses(source: &str) -> String {
     let specializations = specializations(&func(source), KernelRequests::default()).expect("bodies that fit");
-    let of = |body: &Specialization| {
-        let each = body.accesses().into_iter();
+    let of = |specialization: &Specialization| {
+        let each = specialization.accesses().into_iter();
         let texts: Vec<String> = each
             .map(|access| format!("line {} of {}: {}", access.line, access.param.0, access.bytes))
             .collect();
-        format!("{}: {}\n", body.name, texts.join(", "))
+        format!("{}: {}\n", specialization.name, texts.join(", "))
     };
     specializations.iter().map(of).collect::<String>()
 }
 
-/// What a trace says of an access: its line and how much of it moves at once, of views nothing where the GPU copies their blocks.
+/// What a trace says of an access: its line and how many bytes move at once; 0 for TMA.
 #[test]
-fn accesses_are_known_by_line() {
+fn accesses_are_reported_by_line() {
     let gathered = "#[fuse_kernel]
         fn k(table: &[i32], x: &[bf16], out: &mut [bf16], n: i32) {
             let at = tl::arange(0, 256);
@@ -382,23 +392,23 @@ fn a_matrix_is_transposed_through_shared_memory() {
     );
 }
 
-/// Every body of a small kernel: threads, programs, and what it relies on.
+/// Every specialization of a small kernel: threads, programs, and guards.
 fn check_blocks(source: &str, expected: Expect) {
     let func = func(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let lines: String = specializations(&func, KernelRequests::default())
         .expect("bodies that fit")
         .iter()
-        .map(|body| {
-            let facts: Vec<String> =
-                body.guards.iter().map(|fact| WithNames(fact, &params).to_string()).collect();
-            let plan = &body.plan;
+        .map(|specialization| {
+            let guards: Vec<String> =
+                specialization.guards.iter().map(|guard| WithNames(guard, &params).to_string()).collect();
+            let plan = &specialization.plan;
             format!(
                 "{}: {} threads, {} programs: {}\n",
-                body.name,
+                specialization.name,
                 plan.threads(),
                 plan.programs,
-                facts.join(", ")
+                guards.join(", ")
             )
         })
         .collect();
@@ -444,7 +454,7 @@ fn warps_follow_what_a_program_reads() {
 }
 
 #[test]
-fn a_long_chain_waits_as_it_is() {
+fn a_long_chain_is_not_rematerialized() {
     let doubled = "y = y + y;".repeat(12);
     let source = format!(
         "#[fuse_kernel(N = [1024])]
@@ -475,7 +485,7 @@ const STEPS: &str = "#[fuse_kernel(num_warps = 1)] fn k(x: &[f32], out: &mut [f3
 
 /// 0 and -4 are multiples of 4 too, and step by 1.
 #[test]
-fn a_step_that_may_be_below_1_says_nothing_of_alignment() {
+fn a_step_that_may_be_below_1_implies_no_alignment() {
     check_aligned(
         &STEPS.replace("PROMISE", ""),
         expect![[r#"
@@ -537,9 +547,9 @@ fn a_step_that_may_be_below_1_says_nothing_of_alignment() {
     );
 }
 
-/// What single threads multiply comes in vectors as far as it can: both operands, or one of them.
+/// Operands of FMA dots are loaded in vectors as far as they can be: both operands, or one of them.
 #[test]
-fn a_product_of_f32_has_bodies_with_one_operand_in_vectors() {
+fn a_dot_of_f32_has_specializations_with_one_operand_in_vectors() {
     let product = "#[fuse_kernel(num_warps = 4)]
         fn k(a: &View<f32, 2>, b: &View<f32, 2>, out: &mut View<f32, 2>) {
             let mut sum = tl::zeros::<f32>([64, 64]);

@@ -29,8 +29,8 @@ fn every_shape_has_a_layout() {
                     num_ctas: Some(num_ctas),
                     ..KernelRequests::default()
                 };
-                for body in specializations(&func, requests).expect("little shared memory") {
-                    ir::verify(&body.plan.distributed.func).expect("valid tile IR");
+                for specialization in specializations(&func, requests).expect("little shared memory") {
+                    ir::verify(&specialization.plan.distributed.func).expect("valid tile IR");
                 }
             }
         }
@@ -52,9 +52,10 @@ fn k<T: Element>(x: &[T], out: &mut [T]) {{
     {stores}
 }}"
     ));
-    for body in specializations(&func, KernelRequests { num_warps: Some(4), ..KernelRequests::default() })
-        .expect("little shared memory")
+    for specialization in
+        specializations(&func, KernelRequests { num_warps: Some(4), ..KernelRequests::default() })
+            .expect("little shared memory")
     {
-        ir::verify(&body.plan.distributed.func).expect("valid tile IR");
+        ir::verify(&specialization.plan.distributed.func).expect("valid tile IR");
     }
 }

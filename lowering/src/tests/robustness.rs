@@ -6,7 +6,7 @@ use crate::frontend::syntax;
 use crate::frontend::typeck;
 use crate::support::diagnostic::Errors;
 
-/// Parses and checks tokens; what matters is that it comes back.
+/// Parses and checks tokens; what matters is that it returns.
 pub(super) fn survive(attribute: TokenStream, item: TokenStream) -> usize {
     let mut errors = Errors::new();
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.len() };
@@ -57,7 +57,7 @@ fn calls_that_grow_come_back() {
             survive_text("", &format!("fn k(n: i32) {{ {chain} fn f30(x: i32) -> i32 {{ x }} f0(n); }}")),
             0
         );
-        // Deep expressions whose calls stand at their bottom, in functions that call each other.
+        // Deep expressions whose calls are at their bottom, in functions that call each other.
         let deep = |i: usize| {
             format!("fn f{i}(x: i32) -> i32 {{ {}f{}(x){} }}", "(1 + ".repeat(100), i + 1, ")".repeat(100))
         };

@@ -1,4 +1,4 @@
-//! Whatever happens while a kernel is lowered is a mistake at that kernel, and the process lives on.
+//! Every failure while a kernel is lowered is an error at that kernel, and the process survives.
 
 use std::io::Write;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub fn fill<const N: usize>(out: &mut [f32]) {
     tl::store(out + tl::arange(0, N), tl::zeros::<f32>([N]));
 }";
 
-/// What a build says that is struck by `injection`.
+/// The errors of a build with this fault.
 fn check_contained(injection: Injection, expected: Expect) {
     let _alone = lowering_alone();
     let site = Site::new();
@@ -24,7 +24,7 @@ fn check_contained(injection: Injection, expected: Expect) {
     expected.assert_eq(&site.compile(KERNEL, &options));
     assert_eq!(site.files("fuse-dump"), ["fill.N32.failed.tile"], "the tile IR is where the message says");
     assert_eq!(site.files("fuse-cache"), Vec::<String>::new(), "nothing of a failed build is kept");
-    // The next build is none the worse.
+    // The next build is not affected.
     assert_eq!(site.compile(KERNEL, &site.options()), "");
     assert_eq!(site.files("fuse-cache").len(), 2);
 }
@@ -78,7 +78,7 @@ fn a_panic() {
 }
 
 #[test]
-fn what_llvm_cannot_do() {
+fn an_intrinsic_that_the_target_lacks() {
     check_contained(
         Injection::Select,
         expect![[r#"
@@ -91,7 +91,7 @@ fn what_llvm_cannot_do() {
 }
 
 #[test]
-fn an_assembler_that_is_not_there() {
+fn a_missing_assembler() {
     let _alone = lowering_alone();
     let site = Site::new();
     let options = BuildOptions { ptxas: Some(site.path("ptxas")), ..site.options() };
@@ -118,7 +118,7 @@ fn many_stages_that_together_take_longer_than_one_may() {
 }
 
 #[test]
-fn a_limit_of_registers_that_instructions_pass() {
+fn a_register_limit_below_what_instructions_need() {
     let _alone = lowering_alone();
     let site = Site::new();
     let ptxas = site.path("ptxas");
