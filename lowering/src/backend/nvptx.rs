@@ -80,7 +80,7 @@ fn without_pdl(ptx: String, arch: Arch) -> String {
     if arch.has_pdl() {
         return ptx;
     }
-    let others = |line: &&str| !line.trim_start().starts_with(pdl::ALONE);
+    let others = |line: &&str| !line.trim_start().starts_with(pdl::INSTRUCTION_PREFIX);
     ptx.split_inclusive('\n').filter(others).collect()
 }
 

@@ -1,4 +1,5 @@
-//! What of a loop's body can be computed in another turn: the addresses of copies that are made ahead.
+//! The backward slice of an address: what of a loop's body can be recomputed for another iteration, to prefetch its
+//! loads.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,29 +9,29 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Op, Value};
 use crate::ops::{Effect, For, Kind, Load, Operation};
 
-/// The fewest elements that a place in a table is of.
-const LEAST_FOUND: u64 = 8;
+/// The fewest elements for each loaded index.
+const MIN_ELEMENTS_PER_INDEX: u64 = 8;
 
-/// Finds which operations of a loop's body give a value from the loop's variable and what is outside the loop alone.
+/// Finds the operations that compute a value from the loop variable and from values outside of the loop alone.
 pub(super) struct AddressSlice<'a> {
     distributed: &'a Distributed,
     body: &'a For,
-    /// Where each value is defined, among the body's own operations.
-    places: HashMap<Value, usize>,
+    /// The operation that defines each value, by its index in the body.
+    definitions: HashMap<Value, usize>,
 }
 
 impl AddressSlice<'_> {
     pub fn new<'a>(distributed: &'a Distributed, body: &'a For) -> AddressSlice<'a> {
         let ops = body.body.ops.iter().enumerate();
-        let places = ops.flat_map(|(i, op)| op.results.iter().map(move |&result| (result, i))).collect();
-        AddressSlice { distributed, body, places }
+        let definitions = ops.flat_map(|(i, op)| op.results.iter().map(move |&result| (result, i))).collect();
+        AddressSlice { distributed, body, definitions }
     }
 
-    /// The operations that the address of a load needs; `None` if it needs more than arithmetic and places that are found in a
-    /// table, or nothing of this loop at all.
+    /// The operations that the address of a load depends on; `None` if it depends on more than arithmetic and loaded
+    /// indices, or not on this loop.
     pub fn slice(&self, load: &Load) -> Option<HashSet<usize>> {
         let args = &self.body.body.args;
-        let mut found = HashSet::new();
+        let mut slice = HashSet::new();
         let mut varies = false;
         let mut todo = load.place.operands();
         let elements = self.distributed.func.ty(load.place.offset).shape.elements();
@@ -39,25 +40,25 @@ impl AddressSlice<'_> {
             if args[1..].contains(&value) {
                 return None;
             }
-            let Some(&place) = self.places.get(&value) else { continue };
-            let op = &self.body.body.ops[place];
-            if !self.is_arithmetic(op) && !self.is_found(op, elements) {
+            let Some(&position) = self.definitions.get(&value) else { continue };
+            let op = &self.body.body.ops[position];
+            if !self.is_arithmetic(op) && !self.is_index_load(op, elements) {
                 return None;
             }
-            if found.insert(place) {
+            if slice.insert(position) {
                 todo.extend(op.kind.operation().operands());
             }
         }
-        varies.then_some(found)
+        varies.then_some(slice)
     }
 
-    /// Whether an operation looks up in a table what is the place of many of the `elements` that are loaded: it is looked up
-    /// again in the turn that copies them.
-    fn is_found(&self, op: &Op, elements: u64) -> bool {
+    /// Whether an operation loads an index for many of the `elements` that are loaded: it is loaded again for the
+    /// iteration that is prefetched.
+    fn is_index_load(&self, op: &Op, elements: u64) -> bool {
         let func = &self.distributed.func;
         let Kind::Load(load) = &op.kind else { return false };
-        let own = func.ty(load.place.offset).shape.elements();
-        load.effect() == Effect::Pure && !func.reports && own * LEAST_FOUND <= elements
+        let indices = func.ty(load.place.offset).shape.elements();
+        load.effect() == Effect::Pure && !func.reports && indices * MIN_ELEMENTS_PER_INDEX <= elements
     }
 
     fn is_arithmetic(&self, op: &Op) -> bool {

@@ -128,8 +128,8 @@ impl CopyPlan<'_> {
         let addresses = ops.filter(|(i, _)| sliced.contains(i)).map(|(_, op)| op).collect();
         let is_requested = requested.is_some();
         // Many small copies would each keep an address and a mask in registers until they are issued.
-        let by_chunks = tiles.iter().all(|(_, load, _)| width(func, load) == smem_operand::PIECE);
-        let dot = body.body.ops.iter().find(|op| by_chunks && smem_operand::is_product(distributed, op));
+        let by_chunks = tiles.iter().all(|(_, load, _)| width(func, load) == smem_operand::CHUNK_BYTES);
+        let dot = body.body.ops.iter().find(|op| by_chunks && smem_operand::is_smem_dot(distributed, op));
         let dot = dot.map(|op| op.results[0]);
         (stages > 1).then_some(CopyPlan {
             addresses,
@@ -554,10 +554,10 @@ impl Gpu<'_> {
     /// The copies of a tile: each thread copies the elements that the layout of the load gives it.
     fn tile_copies(&mut self, b: &mut Builder, op: &Op, load: &Load, to: &OperandStage) -> Vec<AsyncCopy> {
         let layout = self.layout(op.results[0]);
-        let offset = to.tile.place(b, |b, axis| self.thread_coord(b, layout, axis));
+        let offset = to.tile.offset_of(b, |b, axis| self.thread_coord(b, layout, axis));
         let first = b.add(to.address, offset);
         let mut addresses = TileAddresses::new(to.tile.clone(), first);
-        let load = smem_operand::as_copied(&self.plan.distributed, op, load);
+        let load = smem_operand::copy_load(&self.plan.distributed, op, load);
         let vector = load.place.vector as usize;
         let mut copies =
             self.chunk_copies(b, &load, |b, chunk| addresses.at(b, layout.register(chunk * vector)));

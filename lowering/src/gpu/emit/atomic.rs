@@ -347,7 +347,7 @@ fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> V
     let own = b.icmp(crate::gpu::emit::IntPredicate::Eq, gpu.warp, warp);
     b.if_then(own, |b| {
         for (&value, &pointer) in before.iter().zip(&pointers) {
-            gpu.everywhere(b, [pointer], |b, [pointer]| store(b, &[value], dtype, pointer, dtype.bytes()));
+            gpu.for_each_cta(b, [pointer], |b, [pointer]| store(b, &[value], dtype, pointer, dtype.bytes()));
         }
     });
     gpu.barrier(b);

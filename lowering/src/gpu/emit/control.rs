@@ -84,7 +84,7 @@ impl GpuEmit for For {
             gpu.release_resident(b, self);
             return;
         }
-        gpu.keep(b, self, op);
+        gpu.write_invariant_operands(b, self, op);
         let copy_plan = gpu.copy_plan(self);
         let mut inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));

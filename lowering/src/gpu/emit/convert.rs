@@ -333,7 +333,7 @@ impl Gpu<'_> {
                 if tile.swapped {
                     chunk.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
                 }
-                self.everywhere(b, [pointer], |b, [pointer]| store(b, &chunk, dtype, pointer, align));
+                self.for_each_cta(b, [pointer], |b, [pointer]| store(b, &chunk, dtype, pointer, align));
             }
         };
         b.guarded(writer, write);

@@ -1,7 +1,8 @@
-//! Blocks of a cluster that run one program: what one tells the others in their shared memory, and where it waits for them.
+//! Distributed shared memory: what the blocks of a cluster that run one program store to each other, and where they
+//! wait for it.
 //!
-//! A barrier of the cluster is slow, for it orders all memory and empties the first-level cache (docs/performance.md).
-//! Stores that count themselves in at an `mbarrier` of the block they go to order nothing else.
+//! A barrier of the cluster is slow, for it orders all memory and empties the L1 cache (docs/performance.md). Stores
+//! that arrive at an `mbarrier` of the block they go to (`st.async`) order nothing else.
 
 use crate::gpu::emit::barrier::init_mbarriers;
 use crate::gpu::emit::emitter;
@@ -14,7 +15,7 @@ use crate::mlir::types::{Elem, Space, Ty};
 use crate::ops::Effect;
 
 /// Whether an operation writes what other blocks of the cluster may see, or waits for them.
-fn meets_cluster(distributed: &Distributed, op: &Op) -> bool {
+fn has_cluster_effect(distributed: &Distributed, op: &Op) -> bool {
     let operation = op.kind.operation();
     let emit = emitter(&op.kind);
     emit.scratch(distributed, op) > 0
@@ -24,7 +25,7 @@ fn meets_cluster(distributed: &Distributed, op: &Op) -> bool {
 }
 
 pub(super) fn needs_cluster(distributed: &Distributed, block: &Block) -> bool {
-    block.ops.iter().any(|op| meets_cluster(distributed, op))
+    block.ops.iter().any(|op| has_cluster_effect(distributed, op))
 }
 
 /// The number of a thread's warp among those of its program, by that in its block. `block` is the block's number, and becomes
@@ -49,95 +50,102 @@ pub(super) fn barrier(b: &mut Builder) {
 }
 
 impl Gpu<'_> {
-    /// Tells the other blocks of the cluster that this one has started.
-    pub(super) fn enter_cluster(&mut self, b: &mut Builder) {
-        self.set_up_signals(b);
+    /// Arrives at the cluster barrier: this block has started.
+    pub(super) fn arrive_cluster(&mut self, b: &mut Builder) {
+        self.init_remote_barriers(b);
         if self.cluster_wait_pending {
             b.effect_with("nvvm.cluster.arrive.relaxed", &[], &[("aligned", "unit")]);
         }
     }
 
-    /// Stands before an operation that other blocks of the cluster may notice, for which all must have started.
-    pub(super) fn await_cluster(&mut self, b: &mut Builder, op: &Op) {
-        if self.cluster_wait_pending && meets_cluster(&self.plan.distributed, op) {
+    /// Waits before an operation that other blocks of the cluster may notice, until all have started.
+    pub(super) fn wait_cluster(&mut self, b: &mut Builder, op: &Op) {
+        if self.cluster_wait_pending && has_cluster_effect(&self.plan.distributed, op) {
             b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
             self.cluster_wait_pending = false;
         }
     }
 
-    /// Does something to places in shared memory, and to the same places in the other blocks that run the program.
-    pub(super) fn everywhere<const N: usize>(
+    /// Emits something for addresses in shared memory, and for the same addresses in the other blocks of the cluster.
+    pub(super) fn for_each_cta<const N: usize>(
         &self,
         b: &mut Builder,
         pointers: [Val; N],
-        mut act: impl FnMut(&mut Builder, [Val; N]),
+        mut emit: impl FnMut(&mut Builder, [Val; N]),
     ) {
         if self.plan.blocks() == 1 {
-            return act(b, pointers);
+            return emit(b, pointers);
         }
         for block in 0..self.plan.blocks() {
             let block = b.int(Ty::I32, i64::from(block));
-            let places = in_block(b, pointers, block);
-            act(b, places);
+            let addresses = in_block(b, pointers, block);
+            emit(b, addresses);
         }
     }
 
-    /// Sets up the barrier objects in which stores of other blocks count themselves: in each turn every warp of this block
-    /// arrives once.
-    fn set_up_signals(&mut self, b: &mut Builder) {
-        let places = self.smem.mbarriers();
-        if places.is_empty() {
+    /// Initializes the mbarriers at which stores of other blocks arrive: every warp of this block arrives once in
+    /// each phase.
+    fn init_remote_barriers(&mut self, b: &mut Builder) {
+        let addresses = self.smem.mbarriers();
+        if addresses.is_empty() {
             return;
         }
         let (base, warps) = (self.smem_base(), self.plan.distributed.warps_per_cta());
         let first = self.first_of(b, 31, warps - 1);
         b.guarded(first, |b| {
-            init_mbarriers(b, base, places.into_iter().map(|place| (place, warps)));
+            init_mbarriers(b, base, addresses.into_iter().map(|address| (address, warps)));
         });
     }
 
-    /// Announces that each warp of this block is to be told of `bytes` bytes; gives what to wait for.
-    pub(super) fn expect(&self, b: &mut Builder, signal: Val, bytes: u32) -> Val {
+    /// Expects `bytes` bytes for each warp of this block; returns the token of the phase to wait for.
+    pub(super) fn expect_remote(&self, b: &mut Builder, barrier: Val, bytes: u32) -> Val {
         let zero = b.int(Ty::I32, 0);
         let first = b.icmp(IntPredicate::Eq, self.lane, zero);
         let text = format!("@$2 mbarrier.arrive.expect_tx.shared::cta.b64 $0, [$1], {bytes};");
-        let turn = statement(b, &text, "=l,l,b,~{memory}", &[signal, first], &[Ty::I64])[0];
-        self.shuffle(b, turn, ShuffleMode::Index, zero)
+        let phase_token = statement(b, &text, "=l,l,b,~{memory}", &[barrier, first], &[Ty::I64])[0];
+        self.shuffle(b, phase_token, ShuffleMode::Index, zero)
     }
 
-    /// Of lanes that do the same, as many bits as number the blocks of a cluster: each tells one of them.
-    pub(super) fn tellers(&self, same: u32) -> Option<u32> {
+    /// Of lanes that hold the same value, as many bits as there are blocks in a cluster: each lane stores to one of
+    /// them.
+    pub(super) fn remote_store_lanes(&self, same: u32) -> Option<u32> {
         lowest_lanes(same, self.plan.blocks().ilog2())
     }
 
-    /// Stores one value of four or eight bytes to the same place in this block of the cluster, without one in every block, where it
-    /// counts itself in.
-    pub(super) fn tell(&self, b: &mut Builder, value: Val, [pointer, signal]: [Val; 2], block: Option<Val>) {
+    /// Stores one value of four or eight bytes to the same address in this block of the cluster, or in every block,
+    /// and arrives at its mbarrier.
+    pub(super) fn remote_store(
+        &self,
+        b: &mut Builder,
+        value: Val,
+        [pointer, barrier]: [Val; 2],
+        block: Option<Val>,
+    ) {
         let bits = value.ty.elem.bits();
         let value = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
         let letter = if bits == 64 { "l" } else { "r" };
         let text = format!("st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits} [$0], $1, [$2];");
-        let store = |b: &mut Builder, [place, signal]: [Val; 2]| {
-            statement(b, &text, &format!("l,{letter},l,~{{memory}}"), &[place, value, signal], &[]);
+        let store = |b: &mut Builder, [address, barrier]: [Val; 2]| {
+            statement(b, &text, &format!("l,{letter},l,~{{memory}}"), &[address, value, barrier], &[]);
         };
         match block {
             Some(block) => {
-                let places = in_block(b, [pointer, signal], block);
-                store(b, places);
+                let addresses = in_block(b, [pointer, barrier], block);
+                store(b, addresses);
             }
-            None => self.everywhere(b, [pointer, signal], store),
+            None => self.for_each_cta(b, [pointer, barrier], store),
         }
     }
 
-    /// Waits until all that was announced has come.
-    pub(super) fn await_told(&mut self, b: &mut Builder, signal: Val, turn: Val) {
+    /// Waits until all expected bytes have arrived.
+    pub(super) fn wait_remote(&mut self, b: &mut Builder, barrier: Val, phase_token: Val) {
         let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
-        statement(b, text, "l,l,~{memory}", &[signal, turn], &[]);
+        statement(b, text, "l,l,~{memory}", &[barrier, phase_token], &[]);
         self.membar.after_remote_wait();
     }
 }
 
-/// The same places in another block of the cluster.
+/// The same addresses in another block of the cluster.
 fn in_block<const N: usize>(b: &mut Builder, pointers: [Val; N], block: Val) -> [Val; N] {
     let cluster = Ty::scalar(Elem::Ptr(Space::Cluster));
     pointers.map(|pointer| b.op("nvvm.mapa", &[pointer, block], cluster))

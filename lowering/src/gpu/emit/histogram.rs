@@ -32,7 +32,7 @@ impl GpuEmit for Histogram {
         let writer = gpu.writer(b, Some(&counts));
         let clear = |b: &mut Builder| {
             for &start in &starts {
-                gpu.everywhere(b, [start], |b, [bin]| store(b, &[zero], DType::I32, bin, 4));
+                gpu.for_each_cta(b, [start], |b, [bin]| store(b, &[zero], DType::I32, bin, 4));
             }
         };
         b.guarded(writer, clear);
@@ -59,7 +59,7 @@ impl Histogram {
                 let pointer = b.offset(base, bin, 4);
                 let space = if gpu.plan.blocks() == 1 { "shared" } else { "shared::cluster" };
                 let text = format!("red.{space}.add.u32 [$0], $1;");
-                gpu.everywhere(b, [pointer], |b, [pointer]| {
+                gpu.for_each_cta(b, [pointer], |b, [pointer]| {
                     statement(b, &text, "l,r", &[pointer, one], &[]);
                 });
             });

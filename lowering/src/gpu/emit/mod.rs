@@ -114,7 +114,7 @@ impl GpuPlan {
             allocated = SmemAllocation::new(&distributed, None);
         }
         let mut smem = allocated?;
-        while smem_operand::without_ring(&mut distributed, &smem) {
+        while smem_operand::drop_without_ring(&mut distributed, &smem) {
             smem = SmemAllocation::new(&distributed, None)?;
         }
         let alias = SliceAlias::analyze(&distributed.func, guards);
@@ -122,7 +122,7 @@ impl GpuPlan {
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(smem.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
-        let uses_pdl = pdl::follows(&distributed, pipeline.is_some());
+        let uses_pdl = pdl::uses_pdl(&distributed, pipeline.is_some());
         let programs = programs.min(fitting);
         Ok(GpuPlan { programs, limit: None, distributed, axes, pipeline, smem, alias, uses_pdl })
     }
@@ -410,14 +410,14 @@ impl<'a> Gpu<'a> {
     }
 
     fn run(&mut self, b: &mut Builder) {
-        self.begin_longest_first(b);
+        self.reorder_programs(b);
         if self.smem.bytes() > 0 {
             let start = b.address_of(SHARED, Space::Shared);
             let bytes = b.int(Ty::I32, i64::from(self.smem.bytes()));
             let offset = b.mul(self.program_in_block, bytes);
             self.smem_base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
         }
-        self.enter_cluster(b);
+        self.arrive_cluster(b);
         let (body, plan) = (&self.func.body, self.plan);
         if let Some(pipeline) = &plan.pipeline {
             return self.specialize_warps(b, pipeline, |gpu, b| gpu.block(b, body));
@@ -429,7 +429,7 @@ impl<'a> Gpu<'a> {
             let inside = b.icmp(IntPredicate::Ult, self.program[0], self.grid[0]);
             b.if_then(inside, |b| self.scope(|gpu| gpu.block(b, body)));
         }
-        self.await_predecessor(b);
+        self.pdl_wait(b);
     }
 
     fn block(&mut self, b: &mut Builder, block: &Block) {
@@ -449,7 +449,7 @@ impl<'a> Gpu<'a> {
         while next < block.ops.len() {
             let count = reduce::batch_size(self.smem, &block.ops[next..]);
             if count > 1 {
-                self.await_cluster(b, &block.ops[next]);
+                self.wait_cluster(b, &block.ops[next]);
                 reduce::emit(self, b, &block.ops[next..next + count]);
             } else {
                 self.op(b, &block.ops[next]);
@@ -458,7 +458,7 @@ impl<'a> Gpu<'a> {
                 if let Some((last, body)) = early
                     && last == i
                 {
-                    self.await_predecessor(b);
+                    self.pdl_wait(b);
                     let started = self.start_loop(b, body);
                     self.hoisted_prologues.insert(body.body.args[0], started);
                 }
@@ -469,7 +469,7 @@ impl<'a> Gpu<'a> {
     }
 
     fn op(&mut self, b: &mut Builder, op: &Op) {
-        self.await_predecessor_before(b, op);
+        self.pdl_wait_before(b, op);
         let tile_scalars = self.plan.pipeline.as_ref().map_or(&[][..], |pipeline| &pipeline.tile_scalars);
         let copied = &self.plan.distributed.smem_only;
         if op
@@ -479,7 +479,7 @@ impl<'a> Gpu<'a> {
         {
             return;
         }
-        self.await_cluster(b, op);
+        self.wait_cluster(b, op);
         emitter(&op.kind).emit(self, b, op);
     }
 

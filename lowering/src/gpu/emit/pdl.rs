@@ -1,20 +1,20 @@
-//! A kernel among those before and behind it in a stream.
+//! Programmatic dependent launch (PDL) of a kernel.
 //!
-//! On GPUs that have it (`griddepcontrol`, capability 9.0) a kernel may be launched while the one before it still runs:
-//! its blocks start when the last ones of that kernel end, compute where their elements lie, and wait before they touch
-//! any memory until what it wrote is to be seen. Blocks do not say that the next kernel may start before they end: on an
-//! H200 that takes a multiprocessor 160 ns a block, one after the other (docs/performance.md). Older GPUs get the same
-//! code without the instruction ([`ALONE`]).
+//! On GPUs that have it (`griddepcontrol`, capability 9.0) a kernel may be launched while the one before it still
+//! runs. Its blocks start when the last ones of that kernel end, compute addresses, and wait before they access any
+//! memory until the writes of that kernel are visible. Blocks do not let the next kernel start before they end: on an
+//! H200 that takes a multiprocessor 160 ns a block, one after the other (docs/performance.md). Older GPUs get the
+//! same code without the instruction ([`INSTRUCTION_PREFIX`]).
 //!
-//! A kernel that did not wait could end before the one before it, and the kernel behind, which waits for one kernel
-//! only, would begin too early: so every kernel waits, one that touches nothing at its end.
+//! A kernel that did not wait could end before the one before it, and the next kernel, which waits for one kernel
+//! only, would begin too early. So every kernel waits, one without memory accesses at its end.
 //!
-//! Memory that a kernel reads is written while its blocks wait. So no load of it may say that nothing writes what it reads
-//! (`ld.global.nc`), nor a pointer that nobody else writes through it: either would let a load move before the wait. But
-//! where loads that may move are worth much they may: a kernel that multiplies in registers or has large tiles runs long anyway, and one
-//! whose loads are of single elements and many, or stand behind stores, waits for them. Those have no part in this ([`follows`]). Copies that
-//! a loop starts ahead move in neither case, and copies of blocks, by a thread of their own, come after all that a kernel sets up
-//! for them: a third of the time of a small product.
+//! Memory that a kernel reads is written while its blocks wait. So none of its loads may be invariant
+//! (`ld.global.nc`), and no pointer `noalias`: either would let a load move before the wait. Where loads that may
+//! move are worth much, a kernel does without PDL ([`uses_pdl`]): a kernel with dots in registers or with large tiles
+//! runs long anyway, and one with many loads of single elements, or loads after stores, waits for them. Asynchronous
+//! copies never move, and TMA loads come after all that a kernel initializes for them: a third of the time of a small
+//! matmul.
 
 use std::collections::HashSet;
 
@@ -26,23 +26,23 @@ use crate::gpu::opt::hoist_loads::registers;
 use crate::ir::{Block, Op, Value};
 use crate::ops::{Effect, Kind};
 
-/// What the statement of this module begins with, in a line of its own.
-pub const ALONE: &str = "griddepcontrol.";
+/// The prefix of the instructions of this module, each in a line of its own.
+pub const INSTRUCTION_PREFIX: &str = "griddepcontrol.";
 
 /// The first capability that has it.
 pub const CAPABILITY: u32 = 90;
 
-/// Warps of a block, and registers in which a thread loads, up to which a kernel counts as a short one.
-const WARPS: u32 = 8;
-const LOADED: u32 = 48;
-/// The latter of kernels that reduce nothing: their loads may stand where they leave other values registers.
-const LOADED_AT_ONCE: u32 = 16;
-/// Bytes of one access of a thread, and registers that may be loaded by less.
-const ACCESS: u32 = 8;
-const FEW: u32 = 4;
+/// Warps of a block, and registers that a thread loads, up to which a kernel counts as a short one.
+const MAX_WARPS: u32 = 8;
+const MAX_LOADED_REGISTERS: u32 = 48;
+/// The latter of kernels without reductions: their loads may move to where they leave other values registers.
+const MAX_UNREDUCED_REGISTERS: u32 = 16;
+/// Bytes of a wide access of a thread, and registers that may be loaded by narrower ones.
+const WIDE_ACCESS_BYTES: u32 = 8;
+const MAX_NARROW_REGISTERS: u32 = 4;
 
-/// Whether an operation may touch memory outside of the block, or has another effect than its results.
-fn touches_memory(op: &Op) -> bool {
+/// Whether an operation may access memory outside of the block, or has another effect than its results.
+fn has_memory_effect(op: &Op) -> bool {
     let operation = op.kind.operation();
     operation.place().is_some()
         || operation.effect() != Effect::Pure
@@ -50,11 +50,11 @@ fn touches_memory(op: &Op) -> bool {
         || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(touches_memory))
 }
 
-/// Whether a kernel may be launched while the one before it still runs. One with a thread that copies blocks may, unless its other threads
-/// load in loops: what such loads may not say takes registers from sums.
-pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
+/// Whether a kernel uses PDL. One with TMA loads does, unless its consumers load in loops: loads that are not
+/// invariant take registers from accumulators.
+pub(super) fn uses_pdl(distributed: &Distributed, uses_tma: bool) -> bool {
     let func = &distributed.func;
-    // What a loop loads stands behind what it stored before.
+    // Loads of a loop come after the stores of earlier iterations.
     let mut in_loops: HashSet<Value> = HashSet::new();
     func.body.walk(&mut |op| {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
@@ -62,60 +62,61 @@ pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
             blocks.into_iter().for_each(|block| block.walk(&mut |op| in_loops.extend(&op.results)));
         }
     });
-    if copies_blocks {
+    if uses_tma {
         let mut loads = false;
         func.body.walk(&mut |op| {
             loads |= matches!(op.kind, Kind::Load(_)) && in_loops.contains(&op.results[0]);
         });
         return !loads;
     }
-    let mut short = distributed.warps_per_cta() <= WARPS;
+    let mut is_short = distributed.warps_per_cta() <= MAX_WARPS;
     let (mut stored, mut reduces, mut in_vectors, mut loaded) = (false, false, true, 0);
-    let copied = prefetched_loads(distributed);
+    let prefetched = prefetched_loads(distributed);
     func.body.walk(&mut |op| {
-        short &= !matches!(op.kind, Kind::Dot(_) | Kind::WarpGroupDot(_));
+        is_short &= !matches!(op.kind, Kind::Dot(_) | Kind::WarpGroupDot(_));
         if let Kind::Load(load) = &op.kind
-            && !copied.contains(&op.results[0])
+            && !prefetched.contains(&op.results[0])
         {
             let ty = func.ty(op.results[0]);
-            let (own, is_wide) =
-                (registers(distributed, op, load), load.place.vector * ty.dtype.bytes() >= ACCESS);
+            let (registers_loaded, is_wide) =
+                (registers(distributed, op, load), load.place.vector * ty.dtype.bytes() >= WIDE_ACCESS_BYTES);
             let is_of_row = is_wide && ty.shape.rank() == 1;
-            let once = !in_loops.contains(&op.results[0]) && (is_wide || own <= FEW);
+            let once =
+                !in_loops.contains(&op.results[0]) && (is_wide || registers_loaded <= MAX_NARROW_REGISTERS);
             in_vectors &= !stored && (ty.is_scalar() || is_of_row || once);
-            loaded += own;
+            loaded += registers_loaded;
         }
         stored |= matches!(op.kind, Kind::Store(_));
         reduces |= matches!(op.kind, Kind::Reduce(_));
     });
-    short && in_vectors && loaded <= if reduces { LOADED } else { LOADED_AT_ONCE }
+    is_short && in_vectors && loaded <= if reduces { MAX_LOADED_REGISTERS } else { MAX_UNREDUCED_REGISTERS }
 }
 
-/// Loads that are copies, which nothing moves anyway.
+/// Asynchronous copies, which nothing moves anyway.
 fn prefetched_loads(distributed: &Distributed) -> HashSet<Value> {
-    let mut copied = HashSet::new();
+    let mut prefetched = HashSet::new();
     distributed.func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind
             && let Some(plan) = CopyPlan::new(distributed, body)
         {
-            copied.extend(plan.thread_values());
+            prefetched.extend(plan.thread_values());
         }
     });
-    copied
+    prefetched
 }
 
 impl Gpu<'_> {
-    /// Stands before an operation of the outermost block.
-    pub(super) fn await_predecessor_before(&mut self, b: &mut Builder, op: &Op) {
-        if self.pdl_wait_pending && touches_memory(op) {
-            self.await_predecessor(b);
+    /// Waits before an operation of the outermost block that accesses memory.
+    pub(super) fn pdl_wait_before(&mut self, b: &mut Builder, op: &Op) {
+        if self.pdl_wait_pending && has_memory_effect(op) {
+            self.pdl_wait(b);
         }
     }
 
     /// Waits until the kernel before this one has ended, unless that was done.
-    pub(super) fn await_predecessor(&mut self, b: &mut Builder) {
+    pub(super) fn pdl_wait(&mut self, b: &mut Builder) {
         if std::mem::take(&mut self.pdl_wait_pending) {
-            statement(b, &format!("{ALONE}wait;"), "~{memory}", &[], &[]);
+            statement(b, &format!("{INSTRUCTION_PREFIX}wait;"), "~{memory}", &[], &[]);
         }
     }
 }

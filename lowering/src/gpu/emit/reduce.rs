@@ -117,7 +117,7 @@ pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
         gpu.barrier(b);
     }
     for (mbarrier, state) in written.iter().flatten().filter_map(|written| written.mbarrier) {
-        gpu.await_told(b, mbarrier, state);
+        gpu.wait_remote(b, mbarrier, state);
     }
     for (reduction, written) in reductions.iter_mut().zip(written) {
         if let Some(written) = written {
@@ -341,12 +341,12 @@ impl PendingReduction<'_> {
             // Each warp of every block of the cluster stores the same bytes.
             let writers = gpu.plan.blocks() * (32 >> folded.replicated_lanes().count_ones());
             let bytes: u32 = dtypes.iter().map(|dtype| dtype.bytes()).sum();
-            (mbarrier, gpu.expect(b, mbarrier, writers * results.len() as u32 * bytes))
+            (mbarrier, gpu.expect_remote(b, mbarrier, writers * results.len() as u32 * bytes))
         });
         // Lanes along the reduced axes hold equal elements; warps along them hold partial results of their own. In a loop each
         // such lane stores to one block; outside loops one lane stores to all as quickly (docs/performance.md).
         let in_loop = mbarrier.is_some() && gpu.iteration.is_some();
-        let lane_per_block = if in_loop { gpu.tellers(folded.replicated_lanes()) } else { None };
+        let lane_per_block = if in_loop { gpu.remote_store_lanes(folded.replicated_lanes()) } else { None };
         let block = lane_per_block.map(|lanes| compress(b, gpu.lane, lanes));
         let writer = gpu.first_of(
             b,
@@ -368,8 +368,8 @@ impl PendingReduction<'_> {
                         store(b, &[value], dtypes[input], pointer, size)
                     };
                     match mbarrier {
-                        Some(mbarrier) => gpu.tell(b, value, [pointer, mbarrier], block),
-                        None if crosses_blocks => gpu.everywhere(b, [pointer], write),
+                        Some(mbarrier) => gpu.remote_store(b, value, [pointer, mbarrier], block),
+                        None if crosses_blocks => gpu.for_each_cta(b, [pointer], write),
                         None => write(b, [pointer]),
                     }
                 }

@@ -254,16 +254,7 @@ impl Scan {
         for ((line, along), group) in groups {
             lists.entry((line, along >> end << end)).or_default().push(group);
         }
-        lists
-            .into_iter()
-            .map(|(key, list)| {
-                let list = self.ordered(list);
-                let single = |group: &ScanGroup| matches!(group.leaves.as_slice(), [ScanLeaf { registers, offset: None }] if registers.len() == 1);
-                let group =
-                    if list.iter().all(single) { self.scan_registers(gpu, b, list, elements) } else { self.concatenate(gpu, b, list) };
-                (key, group)
-            })
-            .collect()
+        lists .into_iter() .map(|(key, list)| { let list = self.ordered(list); let single = |group: &ScanGroup| matches!(group.leaves.as_slice(), [ScanLeaf { registers, offset: None }] if registers.len() == 1); let group = if list.iter().all(single) { self.scan_registers(gpu, b, list, elements) } else { self.concatenate(gpu, b, list) }; (key, group) }) .collect()
     }
 
     /// A serial scan of single registers.
@@ -381,7 +372,7 @@ impl Scan {
                     let pointer = b.offset(rows[input], within, 1);
                     let pointer = b.offset_bytes(pointer, group_offset(g, input));
                     let dtype = dtypes[input];
-                    gpu.everywhere(b, [pointer], |b, [pointer]| {
+                    gpu.for_each_cta(b, [pointer], |b, [pointer]| {
                         store(b, &[value], dtype, pointer, dtype.bytes())
                     });
                 }

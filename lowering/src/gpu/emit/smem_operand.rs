@@ -1,11 +1,11 @@
-//! Factors of products that a loop copies to shared memory as it loads them.
+//! Smem operands: operands of dots that a loop copies to shared memory as it loads them.
 //!
-//! A load whose elements nothing but products read is in no thread's registers. Its tile lies in a ring that all
-//! threads of the program copy to (`ahead`), as matrices of 16-byte rows, from which they read fragments (`dot`).
-//! Pieces of 16 bytes change places within their row by the number of the row: eight rows of a matrix are in different
-//! banks, and so is what eight threads copy. Rows of other lengths than powers of two have an odd number of pieces for
-//! that. Single threads that multiply read neighbours along a line of what they multiply in one step: these lie as they are. Where
-//! memory has other lines, elements are copied one by one, each to its place.
+//! A load that only dots read is in no thread's registers. Its tile is in a ring that all threads of the program copy
+//! to (`async_copy`), as matrices of 16-byte rows, from which they read fragments (`dot`). The 16-byte chunks of a
+//! row are swizzled by the index of the row: eight rows of a matrix are in different banks, and so is what eight
+//! threads copy. Rows whose length is no power of two have an odd number of chunks instead. FMA dots read contiguous
+//! elements along a row in one step: these tiles are plain. Where the rows of memory are along another axis, elements
+//! are copied one by one.
 
 use std::collections::HashMap;
 
@@ -23,49 +23,55 @@ use crate::mlir::types::{Elem, Space, Ty};
 use crate::ops::{Dot, For, Kind, Load, MemAccess, is_zero};
 use crate::support::limits::MIN_ASYNC_COPY_BYTES;
 
-/// Bytes that one instruction copies, and those of a row of a matrix.
-pub(super) const PIECE: u32 = 16;
-/// All banks together.
-const BANKS: u32 = 128;
-/// Where a tile starts: a multiple of these, so that pieces change places within them.
-pub(super) const ALIGNMENT: u32 = BANKS;
+/// Bytes of a chunk: of one copy, and of a row of a matrix.
+pub(super) const CHUNK_BYTES: u32 = 16;
+/// Bytes of all banks.
+const BANK_ROW_BYTES: u32 = 128;
+/// Alignment of a tile, within which chunks are swizzled.
+pub(super) const ALIGNMENT: u32 = BANK_ROW_BYTES;
 
-/// How lines follow each other.
+/// How the rows of a tile are laid out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineOrder {
-    /// Pieces change places by the number of the line.
+    /// Chunks are swizzled by the index of the row.
     Swizzled,
-    /// As they are.
+    /// In order.
     Plain,
-    /// Elements arrive one by one from lines across.
+    /// Elements are copied one by one from rows along another axis.
     Transposed,
 }
 
 /// A tile in shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OperandTile {
-    /// Bytes between neighbours along each axis.
+    /// Bytes between contiguous elements along each axis.
     strides: Vec<u32>,
     bytes: u32,
-    /// Which bits of a place tell its row, as a shift and a mask; none where rows have an odd number of pieces instead.
+    /// The bits of an offset that are its row, as a shift and a mask; none where rows have an odd number of chunks
+    /// instead.
     rows: Option<(u32, u32)>,
 }
 
 impl OperandTile {
-    /// Lines along `fast`, one after the other.
+    /// Rows along `fast`, one after the other.
     pub fn new(Type { dtype, shape }: &Type, fast: usize, order: LineOrder) -> OperandTile {
         let line = shape[fast] * dtype.bytes();
-        let swizzles = line.is_power_of_two() && order == LineOrder::Swizzled;
-        let pieces = line.div_ceil(PIECE);
-        // Of an odd number of pieces, neighbours across the lines are in different banks.
-        let pitch = if swizzles || order == LineOrder::Plain { pieces } else { pieces | 1 } * PIECE;
+        let is_swizzled = line.is_power_of_two() && order == LineOrder::Swizzled;
+        let chunks = line.div_ceil(CHUNK_BYTES);
+        // With an odd number of chunks, neighbors across the rows are in different banks.
+        let pitch = if is_swizzled || order == LineOrder::Plain { chunks } else { chunks | 1 } * CHUNK_BYTES;
         let mut strides = vec![dtype.bytes(); shape.rank()];
         let mut stride = pitch;
         for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
             strides[axis] = stride;
             stride *= shape[axis];
         }
-        let rows = swizzles.then(|| (line.max(BANKS).ilog2(), (line / PIECE).clamp(1, BANKS / PIECE) - 1));
+        let rows = is_swizzled.then(|| {
+            (
+                line.max(BANK_ROW_BYTES).ilog2(),
+                (line / CHUNK_BYTES).clamp(1, BANK_ROW_BYTES / CHUNK_BYTES) - 1,
+            )
+        });
         OperandTile { strides, bytes: stride.next_multiple_of(ALIGNMENT), rows }
     }
 
@@ -75,8 +81,8 @@ impl OperandTile {
         OperandTile::new(distributed.func.ty(op.results[0]), fast, order)
     }
 
-    /// The same tile by the axes of what is seen of it.
-    fn seen(&self, axes: &[Option<usize>]) -> OperandTile {
+    /// The same tile by the axes of a view of it.
+    fn viewed(&self, axes: &[Option<usize>]) -> OperandTile {
         let strides = axes.iter().map(|axis| axis.map_or(0, |axis| self.strides[axis])).collect();
         OperandTile { strides, ..self.clone() }
     }
@@ -85,35 +91,36 @@ impl OperandTile {
         self.bytes
     }
 
-    /// Bytes from the first element to the one at this coordinate: what is exclusive-ored to the place of the thread's
-    /// first element, and what is added then.
+    /// The offset of an element: what is xored to the offset of the thread's first element, and what is added then.
     pub fn distance(&self, coord: Coord) -> (u32, u32) {
-        let place: u32 = self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum();
-        let Some((shift, mask)) = self.rows else { return (0, place) };
-        let swizzled = place ^ ((place >> shift & mask) * PIECE);
-        let within = mask * PIECE;
+        let offset: u32 =
+            self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum();
+        let Some((shift, mask)) = self.rows else { return (0, offset) };
+        let swizzled = offset ^ ((offset >> shift & mask) * CHUNK_BYTES);
+        let within = mask * CHUNK_BYTES;
         (swizzled & within, swizzled & !within)
     }
 
-    /// The same of a coordinate that is only known at run time.
-    pub fn place(&self, b: &mut Builder, mut coord: impl FnMut(&mut Builder, usize) -> Val) -> Val {
-        let mut place = b.int(Ty::I32, 0);
+    /// The offset of a coordinate that is only known at run time.
+    pub fn offset_of(&self, b: &mut Builder, mut coord: impl FnMut(&mut Builder, usize) -> Val) -> Val {
+        let mut offset = b.int(Ty::I32, 0);
         for (axis, &stride) in self.strides.iter().enumerate().filter(|(_, stride)| **stride != 0) {
             let coord = coord(b, axis);
             let stride = b.int(Ty::I32, i64::from(stride));
             let part = b.mul_nsw(coord, stride);
-            place = b.add_nsw(place, part);
+            offset = b.add_nsw(offset, part);
         }
-        let Some((shift, mask)) = self.rows.filter(|(_, mask)| *mask > 0) else { return place };
-        let [shift, mask, piece] = [shift, mask, PIECE.ilog2()].map(|number| b.int(Ty::I32, number.into()));
-        let row = b.lshr(place, shift);
+        let Some((shift, mask)) = self.rows.filter(|(_, mask)| *mask > 0) else { return offset };
+        let [shift, mask, chunk_bits] =
+            [shift, mask, CHUNK_BYTES.ilog2()].map(|constant| b.int(Ty::I32, constant.into()));
+        let row = b.lshr(offset, shift);
         let row = b.and(row, mask);
-        let row = b.shl(row, piece);
-        b.xor(place, row)
+        let row = b.shl(row, chunk_bits);
+        b.xor(offset, row)
     }
 }
 
-/// The tile of a load in the present turn.
+/// The tile of a load in the current iteration.
 #[derive(Clone)]
 pub(super) struct OperandStage {
     pub tile: OperandTile,
@@ -122,11 +129,11 @@ pub(super) struct OperandStage {
     pub address: Val,
 }
 
-/// Places in a tile from a thread's first one on.
+/// Addresses in a tile from a thread's first element on.
 pub(super) struct TileAddresses {
     tile: OperandTile,
     first: Val,
-    /// The first one with each number that was exclusive-ored to it.
+    /// The first address with each offset that was xored to it.
     known: HashMap<u32, Val>,
 }
 
@@ -135,19 +142,19 @@ impl TileAddresses {
         TileAddresses { tile, first, known: HashMap::from([(0, first)]) }
     }
 
-    /// An address, and the bytes behind it.
+    /// An address, and a byte offset.
     pub fn at(&mut self, b: &mut Builder, coord: Coord) -> (Val, u32) {
         let (within, beyond) = self.tile.distance(coord);
         let first = self.first;
-        let place = *self.known.entry(within).or_insert_with(|| {
+        let address = *self.known.entry(within).or_insert_with(|| {
             let within = b.int(Ty::I32, within.into());
             b.xor(first, within)
         });
-        (place, beyond)
+        (address, beyond)
     }
 }
 
-/// The axis along which the lines of a load's tile lie, and how they follow each other.
+/// The axis of the rows of a load's tile, and their order.
 fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, LineOrder) {
     let memory = fast_axis(distributed, load, op.results[0]);
     match distributed.smem_only.get(&op.results[0]).and_then(|copied| copied.lines) {
@@ -157,14 +164,15 @@ fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, LineOrder) 
     }
 }
 
-/// A load as its elements are copied to its tile: by vectors, or one by one to lines across those of memory.
-pub(super) fn as_copied(distributed: &Distributed, op: &Op, load: &Load) -> Load {
+/// A load as its elements are copied to its tile: by vectors, or one by one if the rows of memory are along another
+/// axis.
+pub(super) fn copy_load(distributed: &Distributed, op: &Op, load: &Load) -> Load {
     let (_, order) = order(distributed, op, load);
     let vector = if order == LineOrder::Transposed { 1 } else { load.place.vector };
     Load { place: MemAccess { vector, ..load.place }, ..*load }
 }
 
-/// The axis along which a load's neighbours are neighbours in memory.
+/// The axis along which a load's elements are contiguous in memory.
 pub(super) fn fast_axis(distributed: &Distributed, load: &Load, result: Value) -> usize {
     let layout = &distributed.layouts[&result];
     let along =
@@ -172,7 +180,7 @@ pub(super) fn fast_axis(distributed: &Distributed, load: &Load, result: Value) -
     along.expect("a vector runs along an axis")
 }
 
-/// Finds what loops copy so.
+/// Finds the smem operands of loops.
 pub(super) fn find(distributed: &Distributed) -> HashMap<Value, SmemOnlyTile> {
     let mut finder = OperandFinder { distributed, uses: uses(&distributed.func), found: HashMap::new() };
     if distributed.num_ctas == 1 {
@@ -185,31 +193,31 @@ pub(super) fn find(distributed: &Distributed) -> HashMap<Value, SmemOnlyTile> {
     finder.found
 }
 
-/// Whether an operation multiplies a tile that a loop copies.
-pub(super) fn is_product(distributed: &Distributed, op: &Op) -> bool {
+/// Whether an operation is a dot of a smem operand.
+pub(super) fn is_smem_dot(distributed: &Distributed, op: &Op) -> bool {
     let Kind::Dot(dot) = &op.kind else { return false };
     DotOperand::ALL.into_iter().any(|side| distributed.smem_only.contains_key(&dot.operand(side)))
 }
 
-/// Leaves out what loops copy that have no ring.
-pub(super) fn without_ring(distributed: &mut Distributed, shared: &SmemAllocation) -> bool {
-    let mut homeless = vec![];
+/// Drops the smem operands of loops that have no ring.
+pub(super) fn drop_without_ring(distributed: &mut Distributed, shared: &SmemAllocation) -> bool {
+    let mut dropped = vec![];
     distributed.func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind
             && shared.ring(body.body.args[0]).is_none()
         {
-            homeless.extend(body.body.ops.iter().flat_map(|op| op.results.first().copied()));
+            dropped.extend(body.body.ops.iter().flat_map(|op| op.results.first().copied()));
         }
     });
     let before = distributed.smem_only.len();
-    distributed.smem_only.retain(|_, copied| !homeless.contains(&copied.load));
+    distributed.smem_only.retain(|_, copied| !dropped.contains(&copied.load));
     distributed.smem_only.len() < before
 }
 
-/// Who takes a value.
+/// A use of a value.
 enum OperandUse<'a> {
     By(&'a Op),
-    /// It leaves a block.
+    /// It is yielded.
     Yielded,
 }
 
@@ -241,41 +249,40 @@ impl OperandFinder<'_> {
         if body.hints.num_stages.or(self.distributed.num_stages) == Some(1) {
             return;
         }
-        let slicer = AddressSlice::new(self.distributed, body);
+        let address_slice = AddressSlice::new(self.distributed, body);
         for op in &body.body.ops {
             let Kind::Load(load) = &op.kind else { continue };
             let result = op.results[0];
-            if self.copies(body, load, result) && slicer.slice(load).is_some() {
+            if self.can_be_copied(body, load, result) && address_slice.slice(load).is_some() {
                 let func = &self.distributed.func;
                 let axes: Vec<Option<usize>> = (0..func.ty(result).shape.rank()).map(Some).collect();
                 let fast = fast_axis(self.distributed, load, result);
-                let by_pieces = crate::gpu::emit::async_copy::width(func, load) == PIECE;
+                let by_chunks = crate::gpu::emit::async_copy::width(func, load) == CHUNK_BYTES;
                 // Element by element there would be more copies than are saved, where there are others.
-                let one_by_one = !by_pieces && func.ty(result).dtype.bytes() >= MIN_ASYNC_COPY_BYTES;
-                let swizzled = by_pieces.then_some(None);
+                let one_by_one = !by_chunks && func.ty(result).dtype.bytes() >= MIN_ASYNC_COPY_BYTES;
+                let swizzled = by_chunks.then_some(None);
                 let plain = axes.iter().copied().filter(|axis| one_by_one || *axis == Some(fast));
-                let seen = swizzled.into_iter().chain(plain).find_map(|lines| {
-                    self.seen(result, &SmemOnlyTile { load: result, axes: axes.clone(), lines }, fast)
+                let viewed = swizzled.into_iter().chain(plain).find_map(|lines| {
+                    self.viewed(result, &SmemOnlyTile { load: result, axes: axes.clone(), lines }, fast)
                 });
-                self.found.extend(seen.unwrap_or_default());
+                self.found.extend(viewed.unwrap_or_default());
             }
         }
     }
 
-    /// Whether a load can be copied, to where its thread's part of the tile is.
-    fn copies(&self, body: &For, load: &Load, result: Value) -> bool {
+    /// Whether a load can be copied to a tile, each thread its own part.
+    fn can_be_copied(&self, body: &For, load: &Load, result: Value) -> bool {
         let func = &self.distributed.func;
-        // By what the loop or the function's own block says of it.
+        // By its definition in the loop or in the outermost block.
         let defined = |value| body.body.definition(value).or_else(|| func.body.definition(value));
         crate::gpu::emit::async_copy::can_copy_async(func, load)
             && load.other.is_none_or(|other| is_zero(defined, other))
             && self.distributed.layouts[&result].is_disjoint()
     }
 
-    /// A value and what is seen of it at other coordinates; `None` if anything but products takes them. `fast` is the
-    /// axis of the load along which matrices have their rows.
-    fn seen(&self, value: Value, copied: &SmemOnlyTile, fast: usize) -> Option<Vec<(Value, SmemOnlyTile)>> {
-        let mut seen = vec![(value, copied.clone())];
+    /// A value and its views; `None` if anything but dots reads them. `fast` is the axis of the rows of the load.
+    fn viewed(&self, value: Value, copied: &SmemOnlyTile, fast: usize) -> Option<Vec<(Value, SmemOnlyTile)>> {
+        let mut viewed = vec![(value, copied.clone())];
         for by in self.uses.get(&value)? {
             let OperandUse::By(op) = by else { return None };
             if let Kind::Dot(dot) = &op.kind {
@@ -285,7 +292,7 @@ impl OperandFinder<'_> {
                     None => None,
                 };
                 let fast = along(fast)?;
-                self.multiplies(dot, value, (fast, lines)).then_some(())?;
+                self.is_read_by_dot(dot, value, (fast, lines)).then_some(())?;
                 continue;
             }
             let result = *op.results.first()?;
@@ -303,13 +310,14 @@ impl OperandFinder<'_> {
                 }
                 Reindex::Broadcast { .. } | Reindex::Join { .. } => return None,
             };
-            seen.extend(self.seen(result, &SmemOnlyTile { axes, ..*copied }, fast)?);
+            viewed.extend(self.viewed(result, &SmemOnlyTile { axes, ..*copied }, fast)?);
         }
-        Some(seen)
+        Some(viewed)
     }
 
-    /// Whether a product takes a value as matrices, or as lines of what threads multiply in one step, and as nothing else.
-    fn multiplies(&self, dot: &Dot, value: Value, (fast, lines): (usize, Option<usize>)) -> bool {
+    /// Whether a dot reads a value as matrices, or as rows of elements that threads read in one step, and as nothing
+    /// else.
+    fn is_read_by_dot(&self, dot: &Dot, value: Value, (fast, lines): (usize, Option<usize>)) -> bool {
         let ty = self.distributed.func.ty(value);
         let rank = ty.shape.rank();
         let takes = |side: DotOperand| match method(ty.dtype, dot.input) {
@@ -324,7 +332,7 @@ impl OperandFinder<'_> {
     }
 }
 
-/// The axes of a tile whose axes of extent 1 come or go; `None` for another change of shape.
+/// The axes of a tile whose axes of extent 1 are added or removed; `None` for another change of shape.
 fn reshaped(axes: &[Option<usize>], from: &Shape, to: &Shape) -> Option<Vec<Option<usize>>> {
     let kept = from.kept_axes(to)?;
     let find = |axis| kept.iter().position(|&new| new == Some(axis)).and_then(|old| axes[old]);
@@ -332,15 +340,15 @@ fn reshaped(axes: &[Option<usize>], from: &Shape, to: &Shape) -> Option<Vec<Opti
 }
 
 impl Gpu<'_> {
-    /// The axis along which a factor has the rows of its matrices, if the loop copies it.
-    pub(super) fn copied_fast(&self, value: Value) -> Option<usize> {
+    /// The axis of the matrix rows of an operand, if it is in shared memory.
+    pub(super) fn smem_fast_axis(&self, value: Value) -> Option<usize> {
         let copied = self.plan.distributed.smem_only.get(&value)?;
         copied.axes.iter().position(|&axis| axis == Some(self.operand_stages[&copied.load].fast))
     }
 
-    /// Where a thread's lines of a factor begin in the present turn's tile, and bytes between neighbours along each axis: by the layout
-    /// of the product, and from the first along the axis that is summed over.
-    pub(super) fn copied_lines(
+    /// Where a thread's rows of an operand start in the current tile, and bytes between elements along each axis: by
+    /// the layout of the result, and from the first element along K.
+    pub(super) fn smem_rows(
         &mut self,
         b: &mut Builder,
         value: Value,
@@ -348,22 +356,22 @@ impl Gpu<'_> {
     ) -> Option<(Val, Vec<u32>)> {
         let copied = self.plan.distributed.smem_only.get(&value)?;
         let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
-        let tile = tile.seen(&copied.axes);
+        let tile = tile.viewed(&copied.axes);
         let zero = b.int(Ty::I32, 0);
-        let place =
-            tile.place(b, |b, axis| if axis == inner { zero } else { self.thread_coord(b, result, axis) });
-        let first = b.add(address, place);
+        let offset = tile
+            .offset_of(b, |b, axis| if axis == inner { zero } else { self.thread_coord(b, result, axis) });
+        let first = b.add(address, offset);
         let pointer = b.op("llvm.inttoptr", &[first], Ty::scalar(Elem::Ptr(Space::Shared)));
         Some((pointer, tile.strides))
     }
 
-    /// Where fragments of a factor are in the present turn's tile, by the layout of what the lanes point at.
-    pub(super) fn copied_factor(&mut self, b: &mut Builder, value: Value, lanes: &Layout) -> TileAddresses {
+    /// Addresses of the fragments of an operand in the current tile, by the layout of the row addresses of lanes.
+    pub(super) fn smem_fragments(&mut self, b: &mut Builder, value: Value, lanes: &Layout) -> TileAddresses {
         let copied = &self.plan.distributed.smem_only[&value];
         let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
-        let tile = tile.seen(&copied.axes);
-        let place = tile.place(b, |b, axis| self.thread_coord(b, lanes, axis));
-        let first = b.add(address, place);
+        let tile = tile.viewed(&copied.axes);
+        let offset = tile.offset_of(b, |b, axis| self.thread_coord(b, lanes, axis));
+        let first = b.add(address, offset);
         TileAddresses::new(tile, first)
     }
 }

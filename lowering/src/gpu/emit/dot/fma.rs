@@ -1,10 +1,11 @@
-//! Products by single threads, each of a block of its own: what tensor cores do not take. Both factors are read from
-//! shared memory, where neighbours are what a thread multiplies in one step along the axis that is summed over: from the tile that a
-//! loop copied, if its lines lie so (`copied`).
+//! FMA dots: each thread computes a tile of its own, for types that tensor cores do not have. Both operands are read
+//! from shared memory, with contiguous elements along the axis that a thread reads in one step: from a smem operand
+//! that the loop copied, if its rows are along that axis (`smem_operand`).
 //!
-//! A multiply-add reads three registers, and the register file gives one of each parity a clock. So every one after the first of a row
-//! finds the row's element where the one before it left it, and reads a sum and a column's element of other parity: sums leave in vectors, of
-//! which the first is even, and so do columns arrive, but for that the two of each pair change places in shared memory.
+//! A multiply-add reads three registers, and the register file has one port for each register parity in a clock. So
+//! every FMA after the first of a row reuses the row's element, and reads an accumulator and a column's element of
+//! other parity. Accumulators leave in vectors, of which the first register is even, and so do columns arrive, but
+//! the two of each pair are swapped in shared memory.
 
 use std::collections::HashMap;
 
@@ -20,28 +21,28 @@ use crate::mlir::types::Ty;
 use crate::ops::Dot;
 use crate::support::dtype::DType;
 
-/// A factor in shared memory, as a thread reads the part that it multiplies.
+/// An operand in shared memory, as a thread reads its part.
 struct SmemRows {
     dtype: DType,
     pointer: Val,
     strides: Vec<u32>,
     inner: usize,
     outer: usize,
-    /// This thread's lines across the axis that is summed over.
+    /// This thread's rows across K.
     lines: Vec<Coord>,
     /// Elements that one instruction reads, along the other axis.
     run: usize,
-    /// Whether the two elements of each pair have changed places.
+    /// Whether the two elements of each pair are swapped.
     swapped: bool,
 }
 
-/// Steps along the axis that is summed over that are read together.
+/// K steps that are read together.
 const STEPS: u32 = 4;
 
 /// Multiply-adds of a thread without a branch: the assembler reads ahead as far as that.
 const UNROLLED: usize = 1024;
 
-/// Where a factor lies in shared memory, if the product lies as `sum` in the threads.
+/// The layout of an operand in shared memory, if the result has layout `acc` in registers.
 pub(super) fn staging(ty: &Type, side: DotOperand, sum: &Layout) -> SmemTile {
     let outer = outer_axis(ty.shape.rank(), side);
     let staging = SmemTile::along(&ty.shape, ty.dtype, outer).with_constant_offsets();
@@ -50,7 +51,7 @@ pub(super) fn staging(ty: &Type, side: DotOperand, sum: &Layout) -> SmemTile {
 }
 
 impl SmemRows {
-    /// The elements of every line at each of `steps` steps from the pointer on.
+    /// The elements of every row at each of `steps` K steps from the pointer on.
     fn read(&self, b: &mut Builder, pointer: Val, steps: u32) -> Vec<HashMap<Coord, Val>> {
         let mut found = vec![HashMap::new(); steps as usize];
         let first = |line: &&Coord| (line.get(self.outer) as usize).is_multiple_of(self.run);
@@ -73,14 +74,14 @@ impl SmemRows {
     }
 }
 
-/// How many neighbours along an axis a thread holds, whatever registers they are in.
+/// How many contiguous elements along an axis a thread has, whatever registers they are in.
 fn held_together(layout: &Layout, axis: usize) -> usize {
     let holds = |bit: &u32| layout.register_bases().contains(&Coord::along(axis, 1 << bit));
     1 << (0..).take_while(holds).count()
 }
 
-/// The registers of a result with their places, row by row, every other row from its end: of any two that follow each other, one factor's
-/// element is the same.
+/// The registers of a result with their coordinates, row by row, every other row from its end: any two consecutive
+/// FMAs share an element of one operand.
 fn back_and_forth(layout: &Layout, columns: usize) -> Vec<(usize, Coord)> {
     let mut registers: Vec<(usize, Coord)> =
         (0..layout.register_count()).map(|register| (register, layout.register(register))).collect();
@@ -120,7 +121,7 @@ impl Dot {
                 (pointer, staging.strides.clone(), staging.swapped)
             }
             None => {
-                let lines = gpu.copied_lines(b, self.operand(side), (&layout, inner));
+                let lines = gpu.smem_rows(b, self.operand(side), (&layout, inner));
                 let (pointer, strides) = lines.expect("what was not written was copied");
                 (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
             }
@@ -134,56 +135,56 @@ impl Dot {
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
-        (factors, bases): (&StagedOperands, [Option<Val>; 2]),
-        sums: Vec<Val>,
+        (staged_operands, bases): (&StagedOperands, [Option<Val>; 2]),
+        accs: Vec<Val>,
     ) -> Vec<Val> {
         let layout = gpu.layout(op.results[0]).clone();
         let [left, right] = DotOperand::ALL.map(|side| {
-            let staged = factors.staged[side as usize].as_ref();
+            let staged = staged_operands.staged[side as usize].as_ref();
             self.lines(gpu, b, side, op, staged.zip(bases[side as usize]))
         });
         let order = back_and_forth(&layout, left.inner);
         let inner = self.inner(gpu.func);
         let steps = 1 << inner.trailing_zeros().min(STEPS.trailing_zeros());
-        let multiply = |b: &mut Builder, pointers: [Val; 2], mut sums: Vec<Val>| {
+        let multiply = |b: &mut Builder, pointers: [Val; 2], mut accs: Vec<Val>| {
             let (rows, columns) = (left.read(b, pointers[0], steps), right.read(b, pointers[1], steps));
             for (rows, columns) in rows.iter().zip(&columns) {
                 for &(register, coord) in &order {
                     let (row, column) =
                         (rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]);
-                    sums[register] = rounding::multiply_add(b, [row, column, sums[register]], left.dtype);
+                    accs[register] = rounding::multiply_add(b, [row, column, accs[register]], left.dtype);
                 }
             }
-            sums
+            accs
         };
         // As many steps of an iteration as there is room for.
-        let unrolled = (UNROLLED / sums.len()).next_power_of_two() as u32;
+        let unrolled = (UNROLLED / accs.len()).next_power_of_two() as u32;
         let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
-        let part = |b: &mut Builder, pointers: [Val; 2], step: u32, sums: Vec<Val>| {
+        let part = |b: &mut Builder, pointers: [Val; 2], step: u32, accs: Vec<Val>| {
             let at = |lines: &SmemRows, from: Val, b: &mut Builder| {
                 b.offset_bytes(from, (lines.pitch() * step) as i32)
             };
             let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
-            multiply(b, pointers, sums)
+            multiply(b, pointers, accs)
         };
         let parts = || (0..together).step_by(steps as usize);
         if together == inner {
             let all = parts().len();
-            return parts().enumerate().fold(sums, |sums, (number, step)| {
-                let sums = part(b, [left.pointer, right.pointer], step, sums);
+            return parts().enumerate().fold(accs, |accs, (number, step)| {
+                let accs = part(b, [left.pointer, right.pointer], step, accs);
                 gpu.issue_pending(b, op.results[0], (number + 1, all));
-                sums
+                accs
             });
         }
         gpu.issue_pending(b, op.results[0], (1, 1));
         let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
-        b.for_range(bounds, &sums, |b, index, sums| {
+        b.for_range(bounds, &accs, |b, index, accs| {
             let pointers = [&left, &right].map(|lines| {
                 let pitch = b.int(Ty::I32, i64::from(lines.pitch() * together));
                 let bytes = b.mul_nsw(index, pitch);
                 b.offset(lines.pointer, bytes, 1)
             });
-            parts().fold(sums.to_vec(), |sums, step| part(b, pointers, step, sums))
+            parts().fold(accs.to_vec(), |accs, step| part(b, pointers, step, accs))
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Factors that a loop multiplies by in every turn and does not change. Those that do not fit into registers as the
-//! instruction takes them (`layout::hoist`) are written to shared memory once, before the loop.
+//! Loop-invariant operands of dots. Those that do not fit into registers as the instruction reads them
+//! (`gpu::opt::hoist_operand_conversion`) are written to shared memory once, before the loop.
 
 use std::collections::HashMap;
 
@@ -15,29 +15,29 @@ type InvariantOperands = HashMap<(Value, DotOperand), Value>;
 
 /// Finds them, each at the outermost loop that does not change it.
 pub(in crate::gpu::emit) fn find(distributed: &Distributed) -> InvariantOperands {
-    let mut kept = InvariantOperands::new();
+    let mut invariants = InvariantOperands::new();
     if distributed.num_ctas == 1 {
         distributed.func.body.walk(&mut |op| {
             if let Kind::For(body) = &op.kind
                 && !op.results.is_empty()
             {
-                in_loop(distributed, body, &mut kept);
+                in_loop(distributed, body, &mut invariants);
             }
         });
     }
-    kept
+    invariants
 }
 
-fn in_loop(distributed: &Distributed, body: &For, kept: &mut InvariantOperands) {
+fn in_loop(distributed: &Distributed, body: &For, invariants: &mut InvariantOperands) {
     let inside = body.body.defined();
-    for InvariantOperand { result, side, value, .. } in factors(distributed, body) {
+    for InvariantOperand { result, side, value, .. } in dot_operands(distributed, body) {
         if !inside.contains(&value) {
-            kept.entry((result, side)).or_insert(body.body.args[0]);
+            invariants.entry((result, side)).or_insert(body.body.args[0]);
         }
     }
 }
 
-/// A factor of a product that goes through shared memory.
+/// An operand of a dot that goes through shared memory.
 struct InvariantOperand {
     result: Value,
     side: DotOperand,
@@ -45,38 +45,38 @@ struct InvariantOperand {
     staged: StagedOperand,
 }
 
-/// Those of the products in a loop.
-fn factors(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
+/// The operands of the dots in a loop.
+fn dot_operands(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
     let mut found = vec![];
     body.body.walk(&mut |op| {
         let Kind::Dot(dot) = &op.kind else { return };
         for (side, staged) in
             DotOperand::ALL.into_iter().zip(StagedOperands::new(distributed, dot, op).staged)
         {
-            let factor =
+            let operand =
                 |staged| InvariantOperand { result: op.results[0], side, value: dot.operand(side), staged };
-            found.extend(staged.map(factor));
+            found.extend(staged.map(operand));
         }
     });
     found
 }
 
-/// Those that a loop keeps.
+/// The invariant operands of a loop.
 fn of_loop(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
-    let is_kept = |factor: &InvariantOperand| {
-        distributed.invariant_operands.get(&(factor.result, factor.side)) == Some(&body.body.args[0])
+    let is_invariant = |operand: &InvariantOperand| {
+        distributed.invariant_operands.get(&(operand.result, operand.side)) == Some(&body.body.args[0])
     };
-    factors(distributed, body).into_iter().filter(is_kept).collect()
+    dot_operands(distributed, body).into_iter().filter(is_invariant).collect()
 }
 
-/// Shared memory for them.
+/// Shared memory for the invariant operands of a loop.
 pub(in crate::gpu::emit) fn scratch(distributed: &Distributed, body: &For) -> u32 {
-    of_loop(distributed, body).iter().map(|factor| factor.staged.bytes(distributed, factor.value)).sum()
+    of_loop(distributed, body).iter().map(|operand| operand.staged.bytes(distributed, operand.value)).sum()
 }
 
 impl Gpu<'_> {
-    /// Writes what a loop keeps to shared memory.
-    pub(in crate::gpu::emit) fn keep(&mut self, b: &mut Builder, body: &For, op: &Op) {
+    /// Writes a loop's invariant operands to shared memory.
+    pub(in crate::gpu::emit) fn write_invariant_operands(&mut self, b: &mut Builder, body: &For, op: &Op) {
         let distributed = &self.plan.distributed;
         let list = of_loop(distributed, body);
         if list.is_empty() {

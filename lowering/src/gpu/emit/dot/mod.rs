@@ -1,9 +1,9 @@
-//! Products of matrices: by the tensor cores of a warp, or by blocks of single threads.
+//! Dots: by the tensor cores of a warp (`mma`), or by FMAs of single threads.
 //!
-//! A factor that lies in the threads as the instruction takes it is multiplied from there: what was made of an earlier
-//! product, say. Any other goes through shared memory, both factors with one barrier, from which fragments are read
-//! when they are due: as matrices of 16-byte rows (`ldmatrix`) where they have such. Accumulators stay in their
-//! registers.
+//! An operand whose registers are laid out as the instruction reads it is read from there: the result of an earlier
+//! dot, say. Any other goes through shared memory, both operands with one barrier, from which fragments are read
+//! shortly before their use: as matrices of 16-byte rows (`ldmatrix`) where they have such. Accumulators stay in
+//! their registers.
 
 mod fma;
 pub mod invariant_operand;
@@ -29,7 +29,7 @@ use crate::mlir::{f8, lanes};
 use crate::ops::{Dot, InputPrecision};
 use crate::support::dtype::DType;
 
-/// A factor's part of the scratch.
+/// The scratch memory of an operand.
 struct StagedOperand {
     /// `None` where the loop around has written it before.
     start: Option<u32>,
@@ -42,7 +42,7 @@ impl StagedOperand {
     }
 }
 
-/// The factors of a product that go through shared memory.
+/// The operands of a dot that go through shared memory.
 struct StagedOperands {
     staged: [Option<StagedOperand>; 2],
     bytes: u32,
@@ -82,7 +82,7 @@ impl StagedOperands {
     }
 }
 
-/// The axis of a factor that is summed over.
+/// The K axis of an operand.
 pub(super) fn inner_axis(rank: usize, side: DotOperand) -> usize {
     match side {
         DotOperand::A => rank - 1,
@@ -90,7 +90,7 @@ pub(super) fn inner_axis(rank: usize, side: DotOperand) -> usize {
     }
 }
 
-/// The axis that the factor shares with the result.
+/// The axis that the operand shares with the result.
 pub(super) fn outer_axis(rank: usize, side: DotOperand) -> usize {
     match side {
         DotOperand::A => rank - 2,
@@ -98,7 +98,7 @@ pub(super) fn outer_axis(rank: usize, side: DotOperand) -> usize {
     }
 }
 
-/// The axis along which a factor is written at its widest; where that is all one, the one that is summed over.
+/// The axis along which an operand is written at its widest; where that is all one, K.
 fn fast_axis(from: &Layout, side: DotOperand) -> usize {
     let rank = from.shape().rank();
     let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
@@ -115,35 +115,43 @@ impl GpuEmit for Dot {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let factors = StagedOperands::new(&gpu.plan.distributed, self, op);
-        let bases = gpu.stage(b, self, op, &factors);
-        let sums = match self.acc {
+        let staged_operands = StagedOperands::new(&gpu.plan.distributed, self, op);
+        let bases = gpu.stage(b, self, op, &staged_operands);
+        let accs = match self.acc {
             Some(acc) => gpu.registers(acc).to_vec(),
             None => {
                 let zero = b.zero(gpu.register_type(op.results[0]));
                 vec![zero; gpu.register_count(op.results[0])]
             }
         };
-        let sums = match method(gpu.func.ty(self.a).dtype, self.input) {
-            DotMethod::Mma(instruction) => self.by_warp(gpu, b, op, (instruction, &factors, bases), sums),
-            DotMethod::Fma => self.by_thread(gpu, b, op, (&factors, bases), sums),
+        let accs = match method(gpu.func.ty(self.a).dtype, self.input) {
+            DotMethod::Mma(instruction) => {
+                self.by_warp(gpu, b, op, (instruction, &staged_operands, bases), accs)
+            }
+            DotMethod::Fma => self.by_thread(gpu, b, op, (&staged_operands, bases), accs),
         };
-        gpu.define(op.results[0], sums);
+        gpu.define(op.results[0], accs);
     }
 }
 
 impl Gpu<'_> {
-    /// Writes the factors that need it to shared memory; gives where each starts.
-    fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &StagedOperands) -> [Option<Val>; 2] {
+    /// Writes the operands that need it to shared memory; returns where each starts.
+    fn stage(
+        &mut self,
+        b: &mut Builder,
+        dot: &Dot,
+        op: &Op,
+        staged_operands: &StagedOperands,
+    ) -> [Option<Val>; 2] {
         let kept = DotOperand::ALL.map(|side| self.invariant_operands.get(&(op.results[0], side)).copied());
-        if factors.bytes == 0 {
+        if staged_operands.bytes == 0 {
             return kept;
         }
         let place = self.smem.scratch(op.results[0]);
         self.before_write(b, place);
         let scratch = self.smem_base();
         let bases = DotOperand::ALL.map(|side| {
-            let staged = factors.staged[side as usize].as_ref()?;
+            let staged = staged_operands.staged[side as usize].as_ref()?;
             let Some(start) = staged.start else { return kept[side as usize] };
             let base = b.offset_bytes(scratch, (place.start + start) as i32);
             self.write_smem_tile(b, dot.operand(side), &staged.staging, base);
@@ -155,11 +163,11 @@ impl Gpu<'_> {
     }
 }
 
-/// A factor where a warp takes its fragments from.
+/// An operand where a warp reads its fragments from.
 struct FragmentSource {
     dtype: DType,
     input: InputPrecision,
-    /// Where the elements of a fragment are, from its first on.
+    /// The offsets of the elements of a fragment from its first one.
     offsets: Vec<Coord>,
     inner: usize,
     outer: usize,
@@ -182,10 +190,10 @@ enum FragmentPlace {
         pointer: Val,
         strides: Vec<u32>,
         transposed: bool,
-        /// How far the fragment beside it is, where that is read along.
+        /// The distance to the fragment beside it, where both are read together.
         pair: Option<u32>,
     },
-    /// The same in a tile that the loop copied.
+    /// The same in a smem operand that the loop copied.
     Copied {
         places: TileAddresses,
         transposed: bool,
@@ -193,9 +201,9 @@ enum FragmentPlace {
     },
 }
 
-/// Instructions of 16-bit floats that multiply a fragment of 8-bit floats.
+/// Instructions of 16-bit floats for a fragment of 8-bit floats.
 const HALVES: usize = 2;
-/// Instructions between the reading of a fragment and its first product.
+/// Instructions between the load of a fragment and its first mma.
 const LEAD: usize = 16;
 
 /// Fragments that were read, by where they start.
@@ -205,7 +213,7 @@ type Fragments = HashMap<Coord, SplitFragment>;
 #[derive(Clone)]
 struct SplitFragment {
     words: Vec<Val>,
-    /// What rounding took from the words, where that is multiplied too.
+    /// The rounding error of the words, where that is multiplied too.
     rest: Option<Vec<Val>>,
 }
 
@@ -225,7 +233,7 @@ impl FragmentSource {
         digits
     }
 
-    /// Numbers of four bytes are rounded to TF32, and 8-bit floats converted.
+    /// Elements of four bytes are rounded to TF32, and 8-bit floats converted.
     fn digits(&self, b: &mut Builder, words: Vec<Val>) -> SplitFragment {
         if self.dtype.is_f8() {
             return SplitFragment { words: self.halves(b, &words), rest: None };
@@ -239,8 +247,8 @@ impl FragmentSource {
         SplitFragment { words: rounded, rest }
     }
 
-    /// 8-bit floats as the fragments of `f16` that are multiplied one after the other: of each the lower pairs of all words, which the
-    /// instruction takes for places along K before those of the upper pairs, and then these.
+    /// 8-bit floats as the fragments of `f16` of consecutive mma instructions: of each the lower pairs of all words,
+    /// which the instruction takes for coordinates along K before those of the upper pairs, and then these.
     fn halves(&self, b: &mut Builder, words: &[Val]) -> Vec<Val> {
         let pairs: Vec<[Val; 2]> = words.iter().map(|&word| f8::widen_word(b, word, self.dtype)).collect();
         let fragments = pairs.chunks(pairs.len() / HALVES);
@@ -249,7 +257,7 @@ impl FragmentSource {
             .collect()
     }
 
-    /// The same, anew; what is read along is known then.
+    /// Reads a fragment, and adds the one beside it to `known`.
     fn read(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
         let per_word = per_word(self.dtype);
         let (transposed, pair) = match &self.place {
@@ -300,7 +308,7 @@ impl FragmentSource {
             .collect()
     }
 
-    /// Elements that follow each other along the axis that is summed over.
+    /// Contiguous elements along K.
     fn word(&self, b: &mut Builder, coords: &[Coord]) -> Val {
         let values: Vec<Val> = match &self.place {
             FragmentPlace::Registers { values, places } => {
@@ -328,7 +336,7 @@ impl FragmentSource {
 /// The first capability that rounds to TF32 with halves to even.
 const ROUNDS_TO_EVEN: u32 = 90;
 
-/// A number rounded to TF32, halves to even, as copies of blocks do it (`TensorMap::tf32`).
+/// A float rounded to TF32, halves to even, as TMA does it (`TensorMap::tf32`).
 fn as_tf32(b: &mut Builder, word: Val) -> Val {
     let text = if b.capability >= ROUNDS_TO_EVEN {
         "cvt.rn.tf32.f32 $0, $1;"
@@ -340,7 +348,7 @@ fn as_tf32(b: &mut Builder, word: Val) -> Val {
     b.asm(text, "=r,r", &[word], &[Ty::I32], Asm::Pure)[0]
 }
 
-/// What rounding to TF32 took from a number, in TF32; nothing where that is no number.
+/// The error of rounding to TF32, in TF32; 0 where the rounded value is not finite.
 fn rest(b: &mut Builder, word: Val, rounded: Val) -> Val {
     let [word, rounded] = [word, rounded].map(|bits| b.bitcast(bits, Ty::F32));
     let rest = b.fsub_strict(word, rounded);
@@ -351,7 +359,7 @@ fn rest(b: &mut Builder, word: Val, rounded: Val) -> Val {
     as_tf32(b, bits)
 }
 
-/// Elements of a factor in a register that the instruction takes.
+/// Elements of an operand in a register of the instruction.
 fn per_word(dtype: DType) -> usize {
     (4 / dtype.bytes()).max(1) as usize
 }
@@ -375,7 +383,7 @@ fn matrices(
     statement(b, &text, &constraints, &[place], &vec![Ty::I32; count])
 }
 
-/// Whether rows of 16 bytes along `fast` are what an instruction takes of a factor.
+/// Whether the instruction reads rows of 16 bytes along `fast`.
 pub(super) fn reads_matrices(side: DotOperand, ty: &Type, fast: usize) -> bool {
     let transposed = fast != inner_axis(ty.shape.rank(), side);
     match ty.dtype.bytes() {
@@ -431,25 +439,25 @@ impl Dot {
         gpu: &mut Gpu,
         b: &mut Builder,
         op: &Op,
-        (instruction, factors, bases): (&MmaShape, &StagedOperands, [Option<Val>; 2]),
-        mut sums: Vec<Val>,
+        (instruction, staged_operands, bases): (&MmaShape, &StagedOperands, [Option<Val>; 2]),
+        mut accs: Vec<Val>,
     ) -> Vec<Val> {
         let layout = gpu.layout(op.results[0]).clone();
         let rank = layout.shape().rank();
-        let [mut left, mut right] =
-            DotOperand::ALL.map(|side| self.source(gpu, b, (side, instruction), &layout, (factors, bases)));
+        let [mut left, mut right] = DotOperand::ALL
+            .map(|side| self.source(gpu, b, (side, instruction), &layout, (staged_operands, bases)));
         let places = layout.registers_by_coord();
         let offsets = instruction.acc.offsets(layout.shape());
         let tiles = fragments(&layout, &instruction.acc);
         let (mut lefts, mut rights) = (Fragments::new(), Fragments::new());
         let steps = (0..self.inner(gpu.func)).step_by(instruction.k as usize);
-        let products: Vec<(u32, Coord)> =
+        let mmas: Vec<(u32, Coord)> =
             steps.flat_map(|step| tiles.iter().map(move |&tile| (step, tile))).collect();
-        // What is multiplied next is being read meanwhile.
+        // Fragments of later mma instructions are being read meanwhile.
         let lead = if left.is_copied() || right.is_copied() { LEAD } else { 0 };
-        let mut due = products.iter();
-        for (number, &(step, tile)) in products.iter().enumerate() {
-            let missing = (number + 1 + lead).min(products.len()) - (products.len() - due.len());
+        let mut due = mmas.iter();
+        for (number, &(step, tile)) in mmas.iter().enumerate() {
+            let missing = (number + 1 + lead).min(mmas.len()) - (mmas.len() - due.len());
             for &(step, tile) in due.by_ref().take(missing) {
                 left.words(b, tile.set(rank - 1, step), &mut lefts);
                 right.words(b, tile.set(rank - 2, step), &mut rights);
@@ -457,8 +465,8 @@ impl Dot {
             let a = left.words(b, tile.set(rank - 1, step), &mut lefts);
             let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
             let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
-            let before: Vec<Val> = own.iter().map(|&register| sums[register]).collect();
-            // The least first: their sum is added to what is larger.
+            let before: Vec<Val> = own.iter().map(|&register| accs[register]).collect();
+            // The smallest products first: their sum is added to what is larger.
             let rests = [
                 a.rest.as_ref().map(|rest| [rest, &b_words.words]),
                 b_words.rest.as_ref().map(|rest| [&a.words, rest]),
@@ -466,10 +474,10 @@ impl Dot {
             let all = rests.into_iter().flatten().chain([[&a.words, &b_words.words]]);
             let after = all
                 .fold(before, |sum, [a, b_words]| multiply(b, (instruction, left.dtype), [a, b_words, &sum]));
-            own.into_iter().zip(after).for_each(|(register, sum)| sums[register] = sum);
-            gpu.issue_pending(b, op.results[0], (number + 1, products.len()));
+            own.into_iter().zip(after).for_each(|(register, sum)| accs[register] = sum);
+            gpu.issue_pending(b, op.results[0], (number + 1, mmas.len()));
         }
-        sums
+        accs
     }
 
     fn source(
@@ -478,7 +486,7 @@ impl Dot {
         b: &mut Builder,
         (side, instruction): (DotOperand, &MmaShape),
         sum: &Layout,
-        (factors, bases): (&StagedOperands, [Option<Val>; 2]),
+        (staged_operands, bases): (&StagedOperands, [Option<Val>; 2]),
     ) -> FragmentSource {
         let value = self.operand(side);
         let ty = gpu.func.ty(value).clone();
@@ -488,11 +496,11 @@ impl Dot {
         let outer = outer_axis(ty.shape.rank(), side);
         let (dtype, input) = (ty.dtype, self.input);
         let offsets = fragment.offsets(&ty.shape);
-        if let Some(fast) = gpu.copied_fast(value) {
+        if let Some(fast) = gpu.smem_fast_axis(value) {
             let LdmatrixRows { lanes, transposed, pair } =
                 LdmatrixRows::new((instruction, side), &ty, fast, &to).expect("matrices are copied");
             let lanes = Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()).with_sets(to.sets());
-            let places = gpu.copied_factor(b, value, &lanes);
+            let places = gpu.smem_fragments(b, value, &lanes);
             return FragmentSource {
                 dtype,
                 input,
@@ -502,7 +510,7 @@ impl Dot {
                 place: FragmentPlace::Copied { places, transposed, pair },
             };
         }
-        let place = match (&factors.staged[side as usize], bases[side as usize]) {
+        let place = match (&staged_operands.staged[side as usize], bases[side as usize]) {
             (Some(StagedOperand { staging, .. }), Some(base)) => {
                 let strides = staging.strides.clone();
                 let pointed = LdmatrixRows::new((instruction, side), &ty, staging.fast, &to);
@@ -536,17 +544,17 @@ fn fragments(layout: &Layout, fragment: &Fragment) -> Vec<Coord> {
     (0..layout.register_count()).step_by(1 << bits).map(|register| layout.register(register)).collect()
 }
 
-/// The sums of fragments, `[left, right, sums]`.
+/// The accumulators of fragments, `[a, b, acc]`.
 fn multiply(
     b: &mut Builder,
     (instruction, dtype): (&MmaShape, DType),
-    [left, right, sums]: [&Vec<Val>; 3],
+    [left, right, accs]: [&Vec<Val>; 3],
 ) -> Vec<Val> {
     if !dtype.is_f8() {
-        return once(b, (instruction, dtype), [left, right, sums]);
+        return once(b, (instruction, dtype), [left, right, accs]);
     }
     let halves = left.chunks(left.len() / HALVES).zip(right.chunks(right.len() / HALVES));
-    halves.fold(sums.clone(), |sums, (left, right)| once(b, (&M16N8K16, DType::F16), [left, right, &sums]))
+    halves.fold(accs.clone(), |accs, (left, right)| once(b, (&M16N8K16, DType::F16), [left, right, &accs]))
 }
 
 /// One instruction.

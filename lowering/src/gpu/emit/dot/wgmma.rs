@@ -1,4 +1,4 @@
-//! Products by groups of four warps (`wgmma`), which take blocks from shared memory as they were copied there.
+//! Warpgroup dots (`wgmma`), which read operands from shared memory as TMA wrote them.
 
 use crate::gpu::emit::dot::{outer_axis, per_word};
 use crate::gpu::emit::emit::GpuEmit;
@@ -14,23 +14,23 @@ use crate::mlir::types::{Elem, Ty};
 use crate::ops::{OperandA, SmemOperand, WarpGroupDot};
 use crate::support::dtype::DType;
 
-/// Lines whose pieces are exchanged among each other.
+/// Rows whose chunks are swizzled together.
 const SWIZZLED: u32 = 8;
-/// The upper word of a descriptor: lines of 128 bytes are swizzled, and so far apart are those that are swizzled together.
-const KIND: u32 = 1 << 30 | (SWIZZLED * SWIZZLE_ROW_BYTES) >> 4;
+/// The upper word of a descriptor: rows of 128 bytes are swizzled, and the stride between groups of swizzled rows.
+const DESCRIPTOR_HIGH: u32 = 1 << 30 | (SWIZZLED * SWIZZLE_ROW_BYTES) >> 4;
 
-/// The row and the product of each word of a fragment of a left factor in TF32, from the lane's own on.
-const TF32_LEFT: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
+/// The row and the K step of each word of a fragment of operand A in TF32, from the lane's own on.
+const TF32_OPERAND_A: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
 
-/// A block in shared memory as an instruction takes it.
+/// A shared memory descriptor: an operand tile as the instruction reads it.
 struct SmemDescriptor {
-    /// The lower word of what describes what the group's first instruction takes.
+    /// The lower word of the descriptor of the warpgroup's first instruction.
     descriptor: Val,
-    /// Whether elements that are added up lie one line after the other.
-    across: bool,
-    /// The lines of a piece that is as wide as a line.
+    /// Whether the tile is MN-major: elements along K are one row after the other.
+    mn_major: bool,
+    /// The rows of a chunk that is one swizzled row wide.
     lines: u32,
-    /// Elements of a line.
+    /// Elements of a swizzled row.
     width: u32,
 }
 
@@ -40,9 +40,9 @@ fn field(bytes: u32) -> i64 {
 }
 
 impl SmemDescriptor {
-    /// How far it is to the products from `step` on, in units of the descriptor.
+    /// The offset of the K step at `step`, in units of the descriptor.
     fn step(&self, step: u32) -> i64 {
-        let bytes = if self.across {
+        let bytes = if self.mn_major {
             step * SWIZZLE_ROW_BYTES
         } else {
             step / self.width * self.lines * SWIZZLE_ROW_BYTES
@@ -51,9 +51,10 @@ impl SmemDescriptor {
         field(bytes)
     }
 
-    /// Bytes to the rows (or columns) of the product from `first` on, a multiple of a line where these lie along lines.
+    /// Bytes to the rows (or columns) of the result from `first` on, a multiple of a swizzled row where these are
+    /// along it.
     fn distance(&self, first: u32) -> u32 {
-        if self.across {
+        if self.mn_major {
             first / self.width * self.lines * SWIZZLE_ROW_BYTES
         } else {
             first * SWIZZLE_ROW_BYTES
@@ -61,33 +62,33 @@ impl SmemDescriptor {
     }
 }
 
-/// The words of each step of a left factor, for each of the group's sets of rows.
+/// The words of each step of an operand A, for each of the warpgroup's sets of rows.
 pub(in crate::gpu::emit) type OperandWords = Vec<Vec<Vec<Val>>>;
 
-/// Words of a left factor that a thread keeps through a loop, at most, and for how many groups there are registers.
-const MAX_HELD: u32 = 32;
-const HOLDING_GROUPS: u32 = 2;
+/// The most words of operand A that a thread preloads for a loop, and for how many warpgroups there are registers.
+const MAX_PRELOADED_WORDS: u32 = 32;
+const MAX_PRELOAD_WARPGROUPS: u32 = 2;
 
-/// A left factor where the instructions take it from.
+/// Operand A where the instructions read it from.
 enum WgmmaA {
-    Matrix(SmemDescriptor),
+    Smem(SmemDescriptor),
     Registers(OperandWords),
     Gathered(StridedFragment),
 }
 
-/// A block of `f32` whose rows lie across lines: where a thread finds the words of a fragment, from the first row and step on.
+/// An MN-major tile of `f32`: where a thread finds the words of a fragment, from the first row and step on.
 struct StridedFragment {
     addresses: Vec<Val>,
-    /// The bytes of all lines that are as wide as one.
+    /// Bytes of a chunk that is one swizzled row wide.
     piece: u32,
 }
 
-/// A product that was started.
+/// An issued wgmma.
 pub(in crate::gpu::emit) struct IssuedWgmma {
-    sums: Vec<Val>,
+    accs: Vec<Val>,
     /// The registers of each set of rows, as the instruction lists them.
     lists: Vec<Vec<usize>>,
-    /// What it reads from registers.
+    /// The registers that it reads.
     words: Vec<Val>,
 }
 
@@ -101,7 +102,7 @@ impl GpuEmit for WarpGroupDot {
     }
 }
 
-/// The products of these steps, added to `acc`; with `again` only if this holds.
+/// These K steps of a dot, added to `acc`; with `again` only if this holds.
 struct WgmmaSteps {
     steps: std::ops::Range<u32>,
     acc: Option<Value>,
@@ -109,7 +110,7 @@ struct WgmmaSteps {
     then: AfterIssue,
 }
 
-/// What follows when a product was started.
+/// What follows after the issue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::gpu::emit) enum AfterIssue {
     Wait,
@@ -117,7 +118,7 @@ pub(in crate::gpu::emit) enum AfterIssue {
 }
 
 impl WarpGroupDot {
-    /// Starts the product, once its blocks have come. With `again` it adds to what was there only if this holds.
+    /// Issues the dot, after a wait for its operands. With `again` it adds to the accumulator only if this holds.
     pub(in crate::gpu::emit) fn issue(
         &self,
         gpu: &mut Gpu,
@@ -125,16 +126,16 @@ impl WarpGroupDot {
         op: &Op,
         (again, then): (Option<Val>, AfterIssue),
     ) -> IssuedWgmma {
-        self.issue_part(gpu, b, op, WgmmaSteps { steps: 0..self.inner(), acc: self.acc, again, then })
+        self.issue_steps(gpu, b, op, WgmmaSteps { steps: 0..self.inner(), acc: self.acc, again, then })
     }
 
-    /// The product in parts, each with a sum of its own, which is then added in the type of sums.
+    /// The dot in parts of K, each with an accumulator of its own, which is then added in the type of the result.
     fn promoted(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let (inner, most) = (self.inner(), self.summed_at_once());
-        let mut sums = self.acc.map(|acc| gpu.registers(acc).to_vec());
+        let mut accs = self.acc.map(|acc| gpu.registers(acc).to_vec());
         for first in (0..inner).step_by(most as usize) {
             let steps = first..inner.min(first + most);
-            let issued = self.issue_part(
+            let issued = self.issue_steps(
                 gpu,
                 b,
                 op,
@@ -145,21 +146,21 @@ impl WarpGroupDot {
             }
             self.define(gpu, op, &issued);
             let own = gpu.registers(op.results[0]).to_vec();
-            sums = Some(match sums {
-                Some(sums) => sums.into_iter().zip(own).map(|(sum, own)| b.fadd(sum, own)).collect(),
+            accs = Some(match accs {
+                Some(accs) => accs.into_iter().zip(own).map(|(sum, own)| b.fadd(sum, own)).collect(),
                 None => own,
             });
         }
-        gpu.define(op.results[0], sums.expect("a product has a part"));
+        gpu.define(op.results[0], accs.expect("a product has a part"));
     }
 
-    fn issue_part(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: WgmmaSteps) -> IssuedWgmma {
+    fn issue_steps(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: WgmmaSteps) -> IssuedWgmma {
         let WgmmaSteps { steps, acc, again, then } = part;
         let dtype = self.dtype(gpu.func);
         let at_once = WGMMA_K_BYTES / dtype.bytes();
         let layout = gpu.layout(op.results[0]).clone();
         let [inner, columns] = self.b.extents();
-        let shape = self.product_shape(layout.shape());
+        let shape = self.dot_shape(layout.shape());
         let rows = shape[0];
         let groups = WarpGroupTiling::new(rows, gpu.plan.distributed.num_warps);
         let [row_group, column_group] = gpu.warpgroup_position(b, groups);
@@ -173,9 +174,11 @@ impl WarpGroupDot {
                 WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
             }
             OperandA::Staged(staged) => {
-                WgmmaA::Matrix(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M)))
+                WgmmaA::Smem(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M)))
             }
-            OperandA::Tile(value) => WgmmaA::Registers(gpu.left_words(b, *value, &sets, (inner, at_once))),
+            OperandA::Tile(value) => {
+                WgmmaA::Registers(gpu.operand_a_words(b, *value, &sets, (inner, at_once)))
+            }
         };
         let columns = columns / groups.along_columns;
         let right = gpu.matrix(b, &self.b, DotOperand::B, (column_group, columns));
@@ -191,24 +194,24 @@ impl WarpGroupDot {
             .map(|coords: Vec<Coord>| coords.iter().map(|&coord| places[&self.place(coord)]).collect())
             .collect();
         let instruction = WgmmaShape { columns, inner: at_once, dtype };
-        let mut sums: Option<Vec<Val>> = acc.map(|acc| {
+        let mut accs: Option<Vec<Val>> = acc.map(|acc| {
             let registers = gpu.registers(acc);
             lists.iter().flatten().map(|&register| registers[register]).collect()
         });
         let mut words = vec![];
         let all: Vec<u32> = steps.clone().step_by(at_once as usize).collect();
-        // What threads load for a step comes while the products of the one before are under way.
+        // Operands that threads load for a step come while the wgmma of the step before runs.
         let parts: Vec<&[u32]> =
             if matches!(left, WgmmaA::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
         for (number, part) in parts.iter().enumerate() {
             let fragments = left.fragments(b, &sets, part, at_once);
             words.extend(fragments.iter().flatten().flatten().flatten());
-            let mut asm = WgmmaStatement::new(&lists, sums.as_deref());
+            let mut asm = WgmmaStatement::new(&lists, accs.as_deref());
             asm.add_if(b, again.filter(|_| number == 0));
             for (place, &step) in part.iter().enumerate() {
                 for (set, &row) in sets.iter().enumerate() {
                     let left = match (&left, &fragments) {
-                        (WgmmaA::Matrix(matrix), _) => {
+                        (WgmmaA::Smem(matrix), _) => {
                             asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
                         }
                         (_, fragments) => {
@@ -226,13 +229,13 @@ impl WarpGroupDot {
                 }
             }
             let then = if number + 1 == parts.len() { then } else { AfterIssue::Continue };
-            sums = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
+            accs = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
         }
-        IssuedWgmma { sums: sums.expect("a product has a step"), lists, words }
+        IssuedWgmma { accs: accs.expect("a product has a step"), lists, words }
     }
 
     /// The shape of `a · b`, whose result has this one.
-    fn product_shape(&self, result: &Shape) -> Shape {
+    fn dot_shape(&self, result: &Shape) -> Shape {
         if self.transposed { Shape::new([result[1], result[0]]) } else { result.clone() }
     }
 
@@ -241,42 +244,42 @@ impl WarpGroupDot {
         if self.transposed { coord.unpermute(&[1, 0]) } else { coord }
     }
 
-    /// Waits until none but the last `behind` products that were started are under way. What is `kept` is not used
-    /// before; gives it back.
+    /// Waits until no more than the last `pending` issued wgmma groups are in flight. `unread` values are not used
+    /// before; returns them.
     pub(in crate::gpu::emit) fn wait_group(
         b: &mut Builder,
         issued: &mut IssuedWgmma,
-        behind: u32,
-        kept: &[Val],
+        pending: u32,
+        unread: &[Val],
     ) -> Vec<Val> {
-        let changed: Vec<Val> = issued.sums.iter().chain(kept).copied().collect();
-        let text = format!("wgmma.wait_group.sync.aligned {behind};");
-        // Registers that are read stay as they are until then.
-        let mut settled = in_place(b, &text, &changed, &issued.words);
-        let kept = settled.split_off(issued.sums.len());
-        issued.sums = settled;
-        kept
+        let changed: Vec<Val> = issued.accs.iter().chain(unread).copied().collect();
+        let text = format!("wgmma.wait_group.sync.aligned {pending};");
+        // Registers that wgmma reads stay as they are until then.
+        let mut waited = in_place(b, &text, &changed, &issued.words);
+        let unread = waited.split_off(issued.accs.len());
+        issued.accs = waited;
+        unread
     }
 
-    /// Waits for sums that are still worked on; all are 0 if they never were. One statement, so that they stay where they
-    /// are, and a branch, because ptxas makes a selection of each move with a predicate.
-    pub(in crate::gpu::emit) fn wait_all(b: &mut Builder, sums: &[Val], any: Option<Val>) -> Vec<Val> {
+    /// Waits for accumulators in flight; all are 0 if nothing was issued. One statement, so that they stay in their
+    /// registers, and a branch, because ptxas makes a selection of each move with a predicate.
+    pub(in crate::gpu::emit) fn wait_all(b: &mut Builder, accs: &[Val], any: Option<Val>) -> Vec<Val> {
         let Some(any) = any else {
-            return in_place(b, "wgmma.wait_group.sync.aligned 0;", sums, &[]);
+            return in_place(b, "wgmma.wait_group.sync.aligned 0;", accs, &[]);
         };
         let any = b.zext(any, Elem::I32);
-        // What is read stands behind the sums, which stand there twice.
-        let count = sums.len();
+        // Read operands come behind the accumulators, which are listed twice.
+        let count = accs.len();
         let cleared: String = (0..count).map(|i| format!("mov.b32 ${i}, 0;\n")).collect();
         let text = format!(
             "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n\
              @any bra.uni ADDED;\n{cleared}ADDED:\n}}",
             2 * count
         );
-        in_place(b, &text, sums, &[any])
+        in_place(b, &text, accs, &[any])
     }
 
-    /// Defines the result and lets go of the blocks.
+    /// Defines the result and releases the operands.
     pub(in crate::gpu::emit) fn complete(
         &self,
         gpu: &mut Gpu,
@@ -289,9 +292,9 @@ impl WarpGroupDot {
     }
 
     pub(in crate::gpu::emit) fn define(&self, gpu: &mut Gpu, op: &Op, issued: &IssuedWgmma) {
-        let IssuedWgmma { sums, lists, .. } = issued;
-        let mut registers = vec![sums[0]; gpu.register_count(op.results[0])];
-        lists.iter().flatten().zip(sums).for_each(|(&register, &sum)| registers[register] = sum);
+        let IssuedWgmma { accs, lists, .. } = issued;
+        let mut registers = vec![accs[0]; gpu.register_count(op.results[0])];
+        lists.iter().flatten().zip(accs).for_each(|(&register, &sum)| registers[register] = sum);
         gpu.define(op.results[0], registers);
     }
 }
@@ -312,7 +315,7 @@ impl WgmmaA {
     /// The words of each of these steps for each set of rows, if they are in registers then.
     fn fragments(&self, b: &mut Builder, sets: &[u32], steps: &[u32], at_once: u32) -> Option<OperandWords> {
         match self {
-            WgmmaA::Matrix(_) => None,
+            WgmmaA::Smem(_) => None,
             WgmmaA::Registers(words) => {
                 let of = |set: &Vec<Vec<Val>>| {
                     steps.iter().map(|&step| set[(step / at_once) as usize].clone()).collect()
@@ -328,7 +331,7 @@ impl WgmmaA {
 }
 
 impl StridedFragment {
-    /// The words of the fragment that begins at a row of the group's first set and a step.
+    /// The words of the fragment that begins at a row of the warpgroup's first set and a step.
     fn words(&self, b: &mut Builder, row: u32, step: u32) -> Vec<Val> {
         let place = row / (SWIZZLE_ROW_BYTES / 4) * self.piece + step * SWIZZLE_ROW_BYTES;
         let text = format!("ld.shared.b32 $0, [$1 + {place}];");
@@ -343,7 +346,7 @@ fn letter(ty: Ty) -> &'static str {
 }
 
 impl Gpu<'_> {
-    /// Which rows and which columns the group of this warp has.
+    /// The position of the warpgroup of this warp along rows and columns of the result.
     pub(in crate::gpu::emit) fn warpgroup_position(
         &mut self,
         b: &mut Builder,
@@ -358,7 +361,7 @@ impl Gpu<'_> {
         [b.urem(group, along_rows), b.udiv(group, along_rows)]
     }
 
-    /// A block of which each group takes so many rows or columns of the product.
+    /// The descriptor of an operand tile, of which each warpgroup reads so many rows or columns of the result.
     fn matrix(
         &mut self,
         b: &mut Builder,
@@ -369,32 +372,33 @@ impl Gpu<'_> {
         let place = self.smem_operand_address(b, staged);
         let [lines, _] = staged.lines();
         let width = SWIZZLE_ROW_BYTES / self.func.slice(staged.window.memory).0.bytes();
-        let across = match side {
+        let mn_major = match side {
             DotOperand::A => staged.transposed,
             DotOperand::B => !staged.transposed,
         };
-        let mut matrix = SmemDescriptor { descriptor: place, across, lines, width };
+        let mut matrix = SmemDescriptor { descriptor: place, mn_major, lines, width };
         let share = b.int(Ty::I32, i64::from(matrix.distance(share)));
         let distance = b.mul_nsw(group, share);
         let first = b.add(place, distance);
-        // The address in units of 16 bytes, without the bits above that number the block of a cluster, and those between pieces.
+        // The address in units of 16 bytes, without the upper bits, which are the block of a cluster, and the offset
+        // between chunks.
         let [four, own] = [4, (1 << 14) - 1].map(|number| b.int(Ty::I32, number));
         let address = b.lshr(first, four);
         let address = b.and(address, own);
-        let piece = if across { field(lines * SWIZZLE_ROW_BYTES) } else { 1 };
+        let piece = if mn_major { field(lines * SWIZZLE_ROW_BYTES) } else { 1 };
         let piece = b.int(Ty::I32, piece << 16);
         matrix.descriptor = b.or(address, piece);
         matrix
     }
 
-    /// How many words a thread would hold of a block that is the left factor of a product of so many rows; `None` where
-    /// they are too many.
+    /// How many words a thread would preload of operand A for a dot of so many rows; `None` where they are too many.
     pub(in crate::gpu::emit) fn preload_word_count(&self, staged: &SmemOperand, rows: u32) -> Option<u32> {
         let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [_, inner] = staged.lines();
         let words = rows / (WGMMA_M * groups.along_rows) * inner / 4;
         let is_half = self.func.slice(staged.window.memory).0.is_half();
-        let few = words <= MAX_HELD && groups.along_rows * groups.along_columns <= HOLDING_GROUPS;
+        let few = words <= MAX_PRELOADED_WORDS
+            && groups.along_rows * groups.along_columns <= MAX_PRELOAD_WARPGROUPS;
         (is_half && few).then_some(words)
     }
 
@@ -430,8 +434,8 @@ impl Gpu<'_> {
         Some(sets.map(|row| steps().map(|step| load(row, step)).collect()).collect())
     }
 
-    /// Where this thread finds a left factor of `f32` whose rows lie across lines. Two elements of a warp share a bank: lines of 128
-    /// bytes begin at the same one, and four of them exchange pieces of 16 bytes of which eight rows take two.
+    /// The addresses of this thread in an MN-major operand A of `f32`. Two elements of a warp share a bank: rows of
+    /// 128 bytes begin at the same one, and four of them swizzle the 16-byte chunks of which eight rows take two.
     fn gathered(&mut self, b: &mut Builder, staged: &SmemOperand, row_group: Val) -> StridedFragment {
         let [lines, _] = staged.lines();
         let width = SWIZZLE_ROW_BYTES / 4;
@@ -447,11 +451,11 @@ impl Gpu<'_> {
             let distance = self.mn_major_offset(b, (row, piece), line);
             b.add_nsw(start, distance)
         };
-        StridedFragment { addresses: TF32_LEFT.iter().map(address).collect(), piece }
+        StridedFragment { addresses: TF32_OPERAND_A.iter().map(address).collect(), piece }
     }
 
-    /// The words of a left factor for each set of rows and each step.
-    fn left_words(
+    /// The words of operand A for each set of rows and each step.
+    fn operand_a_words(
         &mut self,
         b: &mut Builder,
         value: Value,
@@ -481,50 +485,50 @@ impl Gpu<'_> {
 
 struct WgmmaShape {
     columns: u32,
-    /// Products that it adds.
+    /// The K extent of the instruction.
     inner: u32,
     dtype: DType,
 }
 
 impl WgmmaShape {
-    /// What it is called, and what follows the factors: their signs and where there is a choice whether lines go across.
-    fn text(&self, across: &str) -> [String; 2] {
+    /// Its name, and what follows the operands: their signs and, where there is a choice, whether they are MN-major.
+    fn text(&self, mn_major: &str) -> [String; 2] {
         let (sum, factor, rest) = match self.dtype {
             DType::I8 => ("s32", "s8", String::new()),
             DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
             DType::F8E5M2 => ("f32", "e5m2", ", 1, 1".into()),
             DType::F32 => ("f32", "tf32", ", 1, 1".into()),
-            DType::F16 => ("f32", "f16", format!(", 1, 1{across}")),
-            _ => ("f32", "bf16", format!(", 1, 1{across}")),
+            DType::F16 => ("f32", "f16", format!(", 1, 1{mn_major}")),
+            _ => ("f32", "bf16", format!(", 1, 1{mn_major}")),
         };
         let WgmmaShape { columns, inner, .. } = self;
         [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
     }
 }
 
-/// A factor in a statement, and where it is described whether its lines go across what is added up.
+/// An operand in a statement, and for a descriptor whether it is MN-major.
 struct WgmmaOperand {
     text: String,
-    across: Option<bool>,
+    mn_major: Option<bool>,
 }
 
-/// One statement of PTX that multiplies.
+/// One PTX statement of wgmma instructions.
 struct WgmmaStatement {
     lines: Vec<String>,
-    /// The sums of each set of rows.
-    sums: Vec<usize>,
+    /// The accumulators of each set of rows.
+    accs: Vec<usize>,
     operands: Vec<Val>,
     constraints: Vec<String>,
-    /// What is added to, in the order of the sums.
+    /// The accumulators that it adds to, in the order of the results.
     before: Vec<Val>,
 }
 
 impl WgmmaStatement {
-    /// With what is added to, in the order of the lists.
+    /// With the accumulators to add to, in the order of the lists.
     fn new(lists: &[Vec<usize>], before: Option<&[Val]>) -> WgmmaStatement {
         WgmmaStatement {
             lines: vec![],
-            sums: lists.iter().map(Vec::len).collect(),
+            accs: lists.iter().map(Vec::len).collect(),
             operands: vec![],
             constraints: vec![],
             before: before.unwrap_or_default().to_vec(),
@@ -532,7 +536,7 @@ impl WgmmaStatement {
     }
 
     fn results(&self) -> usize {
-        self.sums.iter().sum()
+        self.accs.iter().sum()
     }
 
     /// The number of an operand.
@@ -545,7 +549,7 @@ impl WgmmaStatement {
         self.results() + place
     }
 
-    /// Lets `again` say whether a product adds to what was there.
+    /// Lets `again` say whether the first wgmma adds to the accumulator.
     fn add_if(&mut self, b: &mut Builder, again: Option<Val>) {
         if let Some(again) = again {
             let again = b.zext(again, Elem::I32);
@@ -557,33 +561,33 @@ impl WgmmaStatement {
     /// A fragment in registers.
     fn fragment(&mut self, words: &[Val]) -> WgmmaOperand {
         let names: Vec<String> = words.iter().map(|&word| format!("${}", self.operand(word, "r"))).collect();
-        WgmmaOperand { text: format!("{{{}}}", names.join(", ")), across: None }
+        WgmmaOperand { text: format!("{{{}}}", names.join(", ")), mn_major: None }
     }
 
-    /// A block from `distance` on, in units of a descriptor.
+    /// A tile from `distance` on, in units of a descriptor.
     fn matrix(&mut self, name: &str, matrix: &SmemDescriptor, distance: i64) -> WgmmaOperand {
         let descriptor = self.operand(matrix.descriptor, "r");
         self.lines.push(format!("add.s32 word, ${descriptor}, {distance};"));
-        self.lines.push(format!("mov.b64 {name}, {{word, {KIND}}};"));
-        WgmmaOperand { text: name.to_string(), across: Some(matrix.across) }
+        self.lines.push(format!("mov.b64 {name}, {{word, {DESCRIPTOR_HIGH}}};"));
+        WgmmaOperand { text: name.to_string(), mn_major: Some(matrix.mn_major) }
     }
 
     fn multiply(&mut self, instruction: &WgmmaShape, set: usize, factors: [WgmmaOperand; 2], adds: &str) {
-        let across: String = factors
+        let mn_major: String = factors
             .iter()
-            .filter_map(|factor| factor.across)
-            .map(|across| format!(", {}", u32::from(across)))
+            .filter_map(|factor| factor.mn_major)
+            .map(|mn_major| format!(", {}", u32::from(mn_major)))
             .collect();
         let [left, right] = factors.map(|factor| factor.text);
-        let sums = self.sums(set);
-        let [name, rest] = instruction.text(&across);
-        self.lines.push(format!("{name} {sums}, {left}, {right}, {adds}{rest};"));
+        let accs = self.accs(set);
+        let [name, rest] = instruction.text(&mn_major);
+        self.lines.push(format!("{name} {accs}, {left}, {right}, {adds}{rest};"));
     }
 
-    /// The registers of a set's sums.
-    fn sums(&self, set: usize) -> String {
-        let first: usize = self.sums[..set].iter().sum();
-        let names: Vec<String> = (first..first + self.sums[set]).map(|i| format!("${i}")).collect();
+    /// The accumulator registers of a set.
+    fn accs(&self, set: usize) -> String {
+        let first: usize = self.accs[..set].iter().sum();
+        let names: Vec<String> = (first..first + self.accs[set]).map(|i| format!("${i}")).collect();
         format!("{{{}}}", names.join(", "))
     }
 

@@ -42,7 +42,7 @@ impl Gpu<'_> {
         consume: impl FnOnce(&mut Self, &mut Builder),
     ) {
         self.init_barriers(b, pipeline);
-        self.await_predecessor(b);
+        self.pdl_wait(b);
         let warp = self.uniform(b, self.block_warp);
         let num_warps = self.plan.distributed.num_warps;
         let consumers = b.int(Ty::I32, i64::from(num_warps));

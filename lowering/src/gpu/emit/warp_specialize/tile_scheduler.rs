@@ -183,7 +183,7 @@ impl Gpu<'_> {
                 let zero = b.int(Ty::I32, 0);
                 vec![index, zero, zero]
             }
-            BranchArm::Else => self.row_by_row(b, index).to_vec(),
+            BranchArm::Else => self.row_major(b, index).to_vec(),
         });
         [coord[0], coord[1], coord[2]]
     }
