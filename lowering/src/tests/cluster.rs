@@ -1,4 +1,5 @@
-//! Programs that several blocks share: who says what to whom, where blocks wait, and what GPUs without clusters get.
+//! Programs of several blocks: what the blocks of a cluster store to each other, where they wait, and what GPUs
+//! without clusters get.
 
 use expect_test::{Expect, expect};
 
@@ -6,7 +7,7 @@ use super::{lines_with, ptx};
 use crate::backend::nvptx::Arch;
 
 /// How the first body for an architecture talks to other threads.
-fn check_talk(source: &str, arch: Arch, expected: Expect) {
+fn check_exchange(source: &str, arch: Arch, expected: Expect) {
     let kept =
         [".version", ".reqn", "cluster", "mbarrier", "bar.", "barrier", ".shared", "st.global", "ld.global"];
     expected.assert_eq(&lines_with(&ptx(source, arch), &kept));
@@ -21,8 +22,8 @@ const NORM: &str = "#[fuse_kernel(num_ctas = 2, num_warps = 4, unchecked)]
 
 /// Every warp stores its sum in both blocks, where the store counts itself in: no barrier, but one at the start.
 #[test]
-fn partial_results_count_themselves_in() {
-    check_talk(
+fn partial_results_arrive_at_mbarriers() {
+    check_exchange(
         NORM,
         Arch::SM_90A,
         expect![[r#"
@@ -52,8 +53,8 @@ fn partial_results_count_themselves_in() {
 }
 
 #[test]
-fn one_block_does_it_all_without_clusters() {
-    check_talk(
+fn one_block_runs_a_program_without_clusters() {
+    check_exchange(
         NORM,
         Arch::SM_80,
         expect![[r#"
@@ -73,7 +74,7 @@ fn one_block_does_it_all_without_clusters() {
 /// What is no reduction of numbers of four bytes or eight goes through a barrier of the cluster.
 #[test]
 fn other_exchanges_wait_at_a_barrier_of_the_cluster() {
-    check_talk(
+    check_exchange(
         "#[fuse_kernel(num_ctas = 2, num_warps = 1, unchecked)]
         fn turned(x: &[f32], out: &mut [f32]) {
             let places = tl::arange(0, 32).col() * 32 + tl::arange(0, 32).row();
@@ -136,8 +137,8 @@ fn other_exchanges_wait_at_a_barrier_of_the_cluster() {
 
 /// A turn writes beside what the turn before it may still read, and stores of different turns never meet: nothing waits.
 #[test]
-fn turns_of_a_loop_wait_only_for_numbers() {
-    check_talk(
+fn iterations_of_a_loop_wait_only_for_scalars() {
+    check_exchange(
         "#[fuse_kernel(num_ctas = 2, num_warps = 1, num_stages = 1)]
         fn rows(x: &[f32], out: &mut [f32], n_rows: i32, n: i32) {
             let cols = tl::arange(0, 128);
@@ -172,8 +173,8 @@ fn turns_of_a_loop_wait_only_for_numbers() {
 
 /// Sums that do not need each other share a round, whatever is computed from the first of them.
 #[test]
-fn sums_that_do_not_need_each_other_share_a_barrier() {
-    check_talk(
+fn independent_sums_share_a_barrier() {
+    check_exchange(
         "#[fuse_kernel(num_warps = 2, unchecked)]
         fn sums(x: &[f32], y: &[f32], out: &mut [f32]) {
             let cols = tl::arange(0, 256);

@@ -1,7 +1,7 @@
 //! Tests of every stage: a small kernel's source in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
-mod ahead;
 mod assemble;
+mod async_copy;
 mod atomic;
 mod axis_info;
 mod bounded;
@@ -24,14 +24,14 @@ mod fold;
 mod functions;
 mod fuzz;
 mod fuzzgen;
-mod group;
 mod guarded_bounds;
 mod inline;
+mod iteration_split;
 mod language;
 mod layout;
 mod legalize_index;
 mod library;
-mod longest;
+mod longest_first;
 mod lower_view_access;
 mod math;
 mod messages_syntax;
@@ -39,6 +39,7 @@ mod messages_typeck;
 mod modules;
 mod odd_extents;
 mod oracle;
+mod pdl;
 mod random;
 mod report;
 mod robustness;
@@ -51,12 +52,11 @@ mod site;
 mod slsr;
 mod specialization;
 mod store;
-mod stream;
 mod strength_reduce;
 mod tl_reference;
-mod turns;
 mod typeck;
 mod view_tiles;
+mod wgmma;
 
 use proc_macro2::{TokenStream, TokenTree};
 

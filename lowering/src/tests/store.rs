@@ -1,4 +1,4 @@
-//! Stores of products: which go through shared memory once, for whole vectors along a row, and where that lies.
+//! Stores of dots: which go through shared memory once, for whole vectors along a row, and where that memory is.
 
 use expect_test::{Expect, expect};
 
@@ -49,7 +49,7 @@ fn check_stored(store: &str, expected: Expect) {
 }
 
 #[test]
-fn a_narrow_product_is_stored_in_whole_vectors() {
+fn a_narrow_dot_is_stored_in_whole_vectors() {
     check_stored(
         STORE,
         expect![[r#"
@@ -74,7 +74,7 @@ fn a_narrow_product_is_stored_in_whole_vectors() {
 
 /// Two neighbours of four bytes fill a sector with those of the lanes beside them.
 #[test]
-fn a_wide_product_is_stored_as_it_lies() {
+fn a_wide_dot_is_stored_in_its_layout() {
     check_stored(
         "tl::store(wide + rows.col() * n + cols.row(), sum);",
         expect![[r#"
@@ -88,7 +88,7 @@ fn a_wide_product_is_stored_as_it_lies() {
 
 /// A loop multiplies on, a table says where to, a column has its neighbours elsewhere.
 #[test]
-fn other_products_are_stored_as_they_lie() {
+fn other_dots_are_stored_in_their_layout() {
     check_stored(
         &format!("for _ in 0..n {{ {STORE} }}"),
         expect![[r#"
@@ -122,7 +122,7 @@ fn other_products_are_stored_as_they_lie() {
 
 /// In a cluster every block would write all of it.
 #[test]
-fn blocks_of_a_cluster_store_as_it_lies() {
+fn blocks_of_a_cluster_store_in_the_layout_of_the_dot() {
     let source = product(STORE).replace("num_warps = 4", "num_warps = 4, num_ctas = 2");
     expect![[r#"
         aligned: 9728 bytes shared
@@ -138,7 +138,7 @@ fn blocks_of_a_cluster_store_as_it_lies() {
 }
 
 #[test]
-fn a_large_product_is_stored_as_it_lies() {
+fn a_large_dot_is_stored_in_its_layout() {
     let conversions = |columns: u32| {
         let source = product(STORE)
             .replace("tl::arange(0, 64), tl::arange(0, 64)", "tl::arange(0, 256), tl::arange(0, COLUMNS)");
@@ -149,7 +149,7 @@ fn a_large_product_is_stored_as_it_lies() {
 
 /// What follows a loop lies where the loop had its copies, once all have read them.
 #[test]
-fn conversions_lie_where_loops_had_their_copies() {
+fn conversions_reuse_the_memory_of_rings() {
     let source = |store: &str| {
         format!(
             "#[fuse_kernel(num_warps = 4)]

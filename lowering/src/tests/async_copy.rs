@@ -1,4 +1,4 @@
-//! What loops copy ahead: the copies, the waits and the barriers of a GPU body.
+//! Asynchronous copies of loops: the copies, the waits and the barriers of a GPU specialization.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ const SUM: &str = "#[fuse_kernel(num_warps = 1)]
 
 /// Each turn is a group, an empty one too, so that all but the latest two are those of this turn and before.
 #[test]
-fn a_loop_copies_what_its_next_turns_load() {
+fn a_loop_prefetches_loads_of_later_iterations() {
     check_memory(
         &SUM.replace("STAGES", ".num_stages(3)"),
         expect![[r#"
@@ -57,7 +57,7 @@ fn one_stage_copies_nothing() {
 }
 
 #[test]
-fn four_stages_where_nothing_is_said() {
+fn there_are_four_stages_by_default() {
     assert_eq!(
         ptx(&SUM.replace("STAGES", ""), Arch::SM_80),
         ptx(&SUM.replace("STAGES", ".num_stages(4)"), Arch::SM_80)
@@ -66,7 +66,7 @@ fn four_stages_where_nothing_is_said() {
 
 /// The loop's own word counts, not the attribute's.
 #[test]
-fn a_loop_may_say_otherwise_than_its_kernel() {
+fn stages_of_a_loop_override_those_of_its_kernel() {
     let both =
         SUM.replace("num_warps = 1", "num_warps = 1, num_stages = 6").replace("STAGES", ".num_stages(2)");
     assert_eq!(ptx(&both, Arch::SM_80), ptx(&SUM.replace("STAGES", ".num_stages(2)"), Arch::SM_80));
@@ -74,7 +74,7 @@ fn a_loop_may_say_otherwise_than_its_kernel() {
 
 /// A place that was loaded or carried is known in its own turn only; an element of two bytes is too little to copy.
 #[test]
-fn what_is_not_known_ahead_is_loaded_in_its_turn() {
+fn loads_at_carried_addresses_are_not_prefetched() {
     check_memory(
         "#[fuse_kernel(num_warps = 1, unchecked)]
         fn k(x: &[i32], index: &[i32], narrow: &[i16], out: &mut [i32], n: i32) {
@@ -117,7 +117,7 @@ const REREAD: &str = "#[fuse_kernel(num_warps = 1STAGES)]
 
 /// What the kernel writes is never read early, and waits better without copies beside it unless they are asked for.
 #[test]
-fn a_slice_that_is_written_is_read_in_its_turn() {
+fn a_slice_that_is_written_is_not_prefetched() {
     check_memory(
         &REREAD.replace("STAGES", ""),
         expect![[r#"
@@ -147,7 +147,7 @@ fn a_slice_that_is_written_is_read_in_its_turn() {
 /// The second loop's copies lie where the first one's did, for other threads: some read those after the reduction's last
 /// barrier.
 #[test]
-fn a_barrier_parts_loops_whose_copies_share_memory() {
+fn a_barrier_separates_loops_whose_rings_share_memory() {
     check_memory(
         "#[fuse_kernel(num_warps = 2, num_stages = 2)]
         fn k(x: &[i32], y: &[i32], out: &mut [i32], n: i32) {
@@ -192,7 +192,7 @@ fn a_barrier_parts_loops_whose_copies_share_memory() {
 /// Copies of a turn that would take too much beside another's go where this turn has read its own; what they are
 /// computed by is not what this turn stores by.
 #[test]
-fn a_large_turn_is_filled_anew_where_it_was_read() {
+fn a_large_stage_refills_its_own_slot() {
     check_memory(
         "#[fuse_kernel(num_warps = 32, num_stages = 2, unchecked)]
         fn k(x: &[f32], out: &mut [f32], n: i32) {
@@ -245,7 +245,7 @@ fn product(side: u32, stages: u32) -> String {
 /// A turn waits for its own copies and for all threads, behind which the part of the turn before is free; its copies are
 /// started among what it multiplies. Fragments are read where the copies came.
 #[test]
-fn factors_of_products_are_copied_to_where_they_are_read() {
+fn operands_of_dots_are_copied_to_shared_tiles() {
     let kept = ["cp.async", "bar.sync", "ldmatrix", "mma.sync", "shared.v4"];
     let text = lines_with(&ptx(&product(32, 3), Arch::SM_80), &kept);
     let opcodes: Vec<&str> = text.lines().map(|line| line.split('[').next().unwrap_or_default()).collect();
@@ -277,7 +277,7 @@ fn factors_of_products_are_copied_to_where_they_are_read() {
 /// One stage has no ring: both factors are written from registers. A ring has a part for each stage, and where they do not all
 /// fit, as many as do. If the user says nothing, two blocks fit where that leaves two stages.
 #[test]
-fn a_ring_of_tiles_has_as_many_parts_as_fit() {
+fn a_ring_of_tiles_has_as_many_slots_as_fit() {
     let bytes = |source: &str| {
         let (func, requests) = first(source);
         specializations(&func, requests).expect("bodies that fit")[0].plan.shared_bytes()
@@ -293,7 +293,7 @@ fn a_ring_of_tiles_has_as_many_parts_as_fit() {
 
 /// Everything but a product needs the elements in registers, and so does a product that cannot read them as matrices.
 #[test]
-fn what_is_not_multiplied_alone_is_not_copied_for_all() {
+fn operands_with_other_uses_are_not_copied_to_shared_tiles() {
     let matrices = |source: &str| {
         let text = ptx(source, Arch::SM_80);
         [text.matches("cp.async.cg").count() > 0, text.matches("st.shared").count() > 0]
@@ -312,7 +312,7 @@ fn what_is_not_multiplied_alone_is_not_copied_for_all() {
 
 /// Queries of 256 elements are too many for registers.
 #[test]
-fn a_factor_that_stays_is_written_once() {
+fn an_invariant_operand_is_written_once() {
     let text = ptx(
         "#[fuse_kernel(num_warps = 4)]
         fn k(q: &[f16], k: &[f16], out: &mut [f32], n: i32) {
@@ -375,7 +375,7 @@ fn check_hidden(ptx: &str) -> usize {
 
 /// `start_ahead` says what ptxas makes of an address it sees through. One address for each width.
 #[test]
-fn where_copies_go_is_hidden_from_the_assembler() {
+fn copy_addresses_are_hidden_from_ptxas() {
     assert_eq!(check_hidden(&ptx(&SUM.replace("STAGES", ""), Arch::SM_80)), 1);
     let two_widths = "#[fuse_kernel(num_warps = 4)]
         fn k(x: &[f32], y: &[f16], out: &mut [f32], n: i32) {
@@ -395,7 +395,7 @@ fn where_copies_go_is_hidden_from_the_assembler() {
 /// A number that a turn loads for the next one stays where it comes: its address looks different from thread to thread, or
 /// ptxas would wait for it at once. One that is used in its own turn has nothing to wait for.
 #[test]
-fn a_number_for_the_next_turn_is_not_waited_for() {
+fn a_carried_scalar_load_is_not_waited_for() {
     let source = "#[fuse_kernel(BLOCK = [128], num_warps = 1)]
         fn scale<const BLOCK: usize>(x: &[f32], scales: &[f32], out: &mut [f32], n: i32) {
             let cols = tl::arange(0, BLOCK);
@@ -415,7 +415,7 @@ fn a_number_for_the_next_turn_is_not_waited_for() {
 
 /// Pages that a table names: a turn's copies start with a look at the table, of turns that there are.
 #[test]
-fn a_loop_copies_pages_that_it_looks_up() {
+fn a_loop_prefetches_pages_by_loaded_indices() {
     check_memory(
         "#[fuse_kernel(num_warps = 4)]
         fn k(keys: &[bf16], pages: &[i32], out: &mut [f32], n: i32) {
@@ -453,7 +453,7 @@ fn a_loop_copies_pages_that_it_looks_up() {
 
 /// A table of elements is none of pages: it would be read twice for nothing.
 #[test]
-fn elements_that_are_looked_up_one_by_one_are_not_copied() {
+fn gathered_elements_are_not_prefetched() {
     check_memory(
         "#[fuse_kernel(num_warps = 1)]
         fn k(x: &[f32], places: &[i32], out: &mut [f32], n: i32) {
@@ -485,7 +485,7 @@ fn elements_that_are_looked_up_one_by_one_are_not_copied() {
 /// A loop that reads what an earlier one has read gets it from the first-level cache; what is read once is copied ahead, and so is what the
 /// user asks for.
 #[test]
-fn what_is_read_again_is_not_copied_ahead() {
+fn loads_that_are_read_again_are_not_prefetched() {
     let twice = |hint: &str, second: &str| {
         let source = format!(
             "#[fuse_kernel({hint})]

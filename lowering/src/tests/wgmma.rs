@@ -1,4 +1,4 @@
-//! Products by groups of four warps, of blocks that the GPU copies by itself.
+//! Warpgroup dots of operands that TMA loads.
 
 use expect_test::{Expect, expect};
 
@@ -43,7 +43,7 @@ fn at([row, column]: [u32; 2]) -> Coord {
 }
 
 #[test]
-fn groups_share_rows_first() {
+fn warpgroups_tile_rows_first() {
     for ([rows, columns], warps, [along_rows, along_columns]) in RESULTS {
         assert_eq!(
             WarpGroupTiling::new(rows, warps),
@@ -55,7 +55,7 @@ fn groups_share_rows_first() {
 
 /// Each instruction of a group finds its elements in the registers of one thread, in the order of the manual.
 #[test]
-fn groups_hold_the_fragments_of_the_manual() {
+fn warpgroup_fragments_are_those_of_the_ptx_manual() {
     let [sum, factor] = wgmma_fragments();
     for (i, offset) in sum.offsets(&Shape::new([64, 8])).into_iter().enumerate() {
         assert_eq!(offset, at(documented(0, 0, i as u32)), "sum {i}");
@@ -91,7 +91,7 @@ fn groups_hold_the_fragments_of_the_manual() {
 
 /// A block that is both factors is awaited once and let go once.
 #[test]
-fn a_matrix_is_multiplied_by_itself() {
+fn a_matrix_is_both_operands() {
     let text = ptx(
         "#[fuse_kernel(num_warps = 4)]
         fn squared(x: &View<f16, 2>, out: &mut View<f32, 2>) {
@@ -149,7 +149,7 @@ fn large(source: &str) -> String {
     wider.iter().fold(source.to_string(), |text, [from, to]| text.replace(from, to))
 }
 
-fn all_bodies(source: &str) -> Vec<Specialization> {
+fn all_specializations(source: &str) -> Vec<Specialization> {
     let (func, requests) = first(source);
     specializations(&func, requests).expect("bodies that fit")
 }
@@ -157,7 +157,7 @@ fn all_bodies(source: &str) -> Vec<Specialization> {
 /// The first body's name and products, for each list of changes.
 fn check_products(cases: &[&[[&str; 2]]], expected: Expect) {
     let products = |changes: &&[[&str; 2]]| {
-        let first = all_bodies(&changed(changes)).remove(0);
+        let first = all_specializations(&changed(changes)).remove(0);
         let lines = lines_with(&ir::print(&first.plan.distributed.func, &|_| None), &["dot "]);
         format!("{}: {lines}", first.name)
     };
@@ -165,7 +165,7 @@ fn check_products(cases: &[&[[&str; 2]]], expected: Expect) {
 }
 
 #[test]
-fn blocks_of_views_are_multiplied_by_groups() {
+fn dots_of_view_tiles_use_wgmma() {
     let right = "b.load::<64, 64>(start, col)";
     let left = "a.load::<64, 64>(row, start)";
     check_products(
@@ -202,7 +202,7 @@ fn blocks_of_views_are_multiplied_by_groups() {
 /// Bytes are multiplied where they are neighbours along what is summed over; 8-bit floats where their sums may be
 /// imprecise.
 #[test]
-fn bytes_are_multiplied_by_groups() {
+fn eight_bit_dots_use_wgmma() {
     let integers: &[[&str; 2]] = &[
         ["bf16", "i8"],
         ["b.load::<64, 64>(start, col)", "tl::trans(b.load::<64, 128>(col, start))"],
@@ -266,7 +266,7 @@ fn bytes_are_multiplied_by_groups() {
 
 /// What is summed over is contiguous in the right factor. Where it is not, the transpose is made; where it is in neither, warps multiply.
 #[test]
-fn tf32_is_multiplied_by_groups() {
+fn tf32_dots_use_wgmma() {
     let source = changed(&[
         ["&View<bf16, 2>", "&View<f32, 2>"],
         ["step_by(64)", "step_by(32)"],
@@ -275,7 +275,7 @@ fn tf32_is_multiplied_by_groups() {
         ["[64, 64]", "[128, 64]"],
         [", sum);", ", sum).input_precision(\"tf32\");"],
     ]);
-    let products = all_bodies(&source).into_iter().map(|body| {
+    let products = all_specializations(&source).into_iter().map(|body| {
         let lines = lines_with(&ir::print(&body.plan.distributed.func, &|_| None), &["dot "]);
         let maps =
             body.plan.tensor_maps().iter().map(|map| format!("    {:?} tf32: {}\n", map.block, map.tf32));
@@ -316,7 +316,7 @@ fn tf32_is_multiplied_by_groups() {
 }
 
 #[test]
-fn other_products_are_multiplied_by_warps() {
+fn other_dots_use_mma() {
     let right = "b.load::<64, 64>(start, col)";
     let left = "a.load::<64, 64>(row, start)";
     let summed = "tl::sum(tl::load(table + tl::arange(0, 4)), 0)";
@@ -360,8 +360,8 @@ fn other_products_are_multiplied_by_warps() {
 
 /// A GPU whose warps multiply together has a body of its own; what it does not take goes to the general one.
 #[test]
-fn each_gpu_has_its_bodies() {
-    let specializations = all_bodies(PRODUCT);
+fn each_gpu_has_its_specializations() {
+    let specializations = all_specializations(PRODUCT);
     let of = |capability: u32| {
         let own =
             specializations.iter().filter(|body| body.gpus.include(capability)).map(Specialization::label);
@@ -378,8 +378,8 @@ fn each_gpu_has_its_bodies() {
 
 /// A factor by columns is read as its transpose, for which the map has its last two axes in the other order.
 #[test]
-fn factors_by_columns_are_copied_as_they_lie() {
-    let specializations = all_bodies(PRODUCT);
+fn column_major_operands_are_loaded_in_their_layout() {
+    let specializations = all_specializations(PRODUCT);
     let (func, _) = first(PRODUCT);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let of = |body: &Specialization| {
@@ -412,7 +412,7 @@ fn factors_by_columns_are_copied_as_they_lie() {
 
 /// Orders are for few views that are only read, and read as factors.
 #[test]
-fn other_orders_are_of_factors_alone() {
+fn column_major_specializations_are_of_operands_only() {
     let count = |changes: &[[&str; 2]]| transpose_operands(&first(&changed(changes)).0).len();
     let right = "b.load::<64, 64>(start, col)";
     assert_eq!(count(&[]), 3);
@@ -426,7 +426,7 @@ fn other_orders_are_of_factors_alone() {
 }
 
 #[test]
-fn views_are_what_copies_ask_for() {
+fn views_meet_the_needs_of_tma() {
     let (func, _) = first(PRODUCT);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let facts = |body: &Specialization| -> String {
@@ -456,12 +456,12 @@ fn views_are_what_copies_ask_for() {
         b.stride(1) is 1
         out.stride(1) is 1
     "#]]
-    .assert_eq(&facts(&all_bodies(PRODUCT)[0]));
+    .assert_eq(&facts(&all_specializations(PRODUCT)[0]));
 }
 
 /// What a block asks for: shared memory, threads and tensor maps.
 fn needs(source: &str) -> String {
-    let first = all_bodies(source).remove(0);
+    let first = all_specializations(source).remove(0);
     let maps: Vec<String> = first.plan.tensor_maps().iter().map(|map| format!("{:?}", map.block)).collect();
     let (bytes, threads) = (first.plan.shared_bytes(), first.plan.threads());
     format!("{}: {bytes} bytes shared, {threads} threads, maps {}\n", first.name, maps.join(" "))
@@ -483,7 +483,7 @@ fn loads_that_may_be_multicast() {
     let sources =
         cases.iter().map(|changes| large(&changed(changes))).chain([two_blocks, PRODUCT.to_string()]);
     let shared = sources.map(|source| {
-        let first = all_bodies(&source).remove(0);
+        let first = all_specializations(&source).remove(0);
         let maps: Vec<bool> = first.plan.tensor_maps().iter().map(|map| map.multicast.is_some()).collect();
         format!("{}: {maps:?}\n", first.name)
     });
@@ -537,7 +537,7 @@ fn rings_take_memory_that_no_block_could_use() {
             changes.push(["(0..a.shape(1))".into(), "(0..row + 64)".into()]);
         }
         let changes: Vec<[&str; 2]> = changes.iter().map(|[from, to]| [from.as_str(), to.as_str()]).collect();
-        let plan = all_bodies(&changed(&changes)).remove(0).plan;
+        let plan = all_specializations(&changed(&changes)).remove(0).plan;
         assert_eq!(plan.is_dynamic_persistent(), counted);
         let blocks = 228 * 1024 / (plan.shared_bytes() + 1024);
         format!("{rows} x {columns}: {} bytes, {blocks} blocks\n", plan.shared_bytes())
@@ -555,7 +555,7 @@ fn rings_take_memory_that_no_block_could_use() {
 
 /// Blocks that are copied once are all in shared memory at the same time.
 #[test]
-fn blocks_that_do_not_fit_are_not_copied() {
+fn tiles_that_do_not_fit_are_not_loaded_by_tma() {
     let of = |inner: u32| {
         needs(&format!(
             "#[fuse_kernel(num_warps = 4)]
@@ -576,7 +576,7 @@ fn blocks_that_do_not_fit_are_not_copied() {
 
 /// Scratch memory comes first, then blocks, then what leaves: programs follow each other, so that none lies on another.
 #[test]
-fn blocks_lie_behind_scratch_and_before_what_leaves() {
+fn tma_buffers_are_between_scratch_and_epilogue_buffers() {
     let narrow = ["out: &mut View<f32, 2>", "out: &mut View<bf16, 2>"];
     let stored = ["out.store(sum,", "out.store(sum.to::<bf16>(),"];
     let reduced: &[[&str; 2]] = &[
@@ -598,7 +598,7 @@ fn blocks_lie_behind_scratch_and_before_what_leaves() {
 // ---- code
 
 #[test]
-fn a_warp_copies_what_a_group_multiplies() {
+fn a_producer_warp_loads_for_consumer_warpgroups() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
         .reqntid 256
@@ -656,7 +656,7 @@ fn a_warp_copies_what_a_group_multiplies() {
 
 /// Blocks of a cluster of two load halves of what both take for both, and arrive at each other's barriers.
 #[test]
-fn blocks_of_a_cluster_load_for_each_other() {
+fn blocks_of_a_cluster_multicast() {
     let kept = ["multicast", "cluster_nctarank", "cluster_ctarank", "@paired"];
     expect![[r#"
         mov.u32 	%r3, %cluster_nctarank;
@@ -688,7 +688,7 @@ fn blocks_of_a_cluster_load_for_each_other() {
 
 /// Integers stay in their sums from turn to turn; sums of 8-bit floats begin anew and are added as `f32`.
 #[test]
-fn bytes_are_multiplied_32_at_a_time() {
+fn eight_bit_wgmma_has_k_of_32() {
     let kept = ["expect_tx", "wgmma.mma", "wgmma.wait", "add.rn.f32", "add.f32"];
     let of = |changes: &[[&str; 2]]| {
         let narrow: &[[&str; 2]] = &[
@@ -760,7 +760,7 @@ fn bytes_are_multiplied_32_at_a_time() {
 
 /// Three groups share 192 rows, unless warps pass each other parts of them.
 #[test]
-fn three_groups_share_rows() {
+fn three_warpgroups_tile_rows() {
     let of = |stored: &str| {
         let source = changed(&[
             ["(num_warps = 4)", ""],
@@ -769,7 +769,7 @@ fn three_groups_share_rows() {
             ["[64, 64]", "[192, 128]"],
             ["out.store(sum", stored],
         ]);
-        let first = &all_bodies(&source)[0];
+        let first = &all_specializations(&source)[0];
         (first.name, first.plan.threads())
     };
     assert_eq!(of("out.store(sum"), ("tensor", (12 + 4) * 32));
@@ -780,7 +780,7 @@ fn three_groups_share_rows() {
 
 /// Each body of a product of three groups, with a matrix of a batch of views to store to, and with one of another shape.
 #[test]
-fn three_groups_store_to_any_view() {
+fn three_warpgroups_store_to_any_view() {
     for (view, stored) in [
         ("View<f32, 3>", "out.store(tl::reshape(sum, [1, 192, 192]), 0, row, col)"),
         ("View<f32, 2>", "out.store(tl::reshape(sum, [96, 384]), row, col)"),
@@ -794,7 +794,7 @@ fn three_groups_store_to_any_view() {
             ["out: &mut View<f32, 2>", &format!("out: &mut {view}")],
             ["out.store(sum, row, col)", stored],
         ]);
-        for (name, gpus) in all_bodies(&source).iter().map(|body| (body.name, body.gpus)) {
+        for (name, gpus) in all_specializations(&source).iter().map(|body| (body.name, body.gpus)) {
             let arch = if gpus.include(Arch::SM_90A.capability) { Arch::SM_90A } else { Arch::SM_80 };
             let text = ptx_of(&source, arch, |body| body.name == name);
             assert!(text.contains(".entry"), "{name} of {stored}");
@@ -804,7 +804,7 @@ fn three_groups_store_to_any_view() {
 
 /// Quotients of a program's number are 0 behind a comparison, and remainders are made of them: one division for each pair.
 #[test]
-fn a_thread_that_copies_divides_where_it_must() {
+fn the_producer_divides_where_it_must() {
     let source = changed(&[[
         "(tl::program_id(0) * 64, tl::program_id(1) * 64)",
         "(tl::program_id(0) / out.shape(1).to::<i32>() * 64, tl::program_id(0) % out.shape(1).to::<i32>() * 64)",
@@ -822,7 +822,7 @@ fn a_thread_that_copies_divides_where_it_must() {
 
 /// Groups take their registers from the warps that copy: what all have together does not grow.
 #[test]
-fn registers_go_where_products_are() {
+fn registers_go_to_consumers() {
     let of = |warps: &str| {
         let source = changed(&[
             ["num_warps = 4", warps],
@@ -858,7 +858,7 @@ fn registers_go_where_products_are() {
 /// Where a block begins is computed in 64 bits and only then brought to the 32 that a copy takes: what is further out than
 /// these say is outside of every view.
 #[test]
-fn copies_begin_where_the_kernel_says() {
+fn loads_start_at_the_offsets_of_the_kernel() {
     let computed = |changes: &[[&str; 2]]| {
         let text = ptx(&changed(changes), Arch::SM_90A);
         let (copies, _) = text.rsplit_once("cp.async.bulk.tensor.2d.shared").expect("a copy");

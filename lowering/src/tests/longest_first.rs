@@ -1,4 +1,4 @@
-//! Programs whose loops make the most turns.
+//! Programs whose loops have the most iterations.
 
 use super::func;
 use crate::analysis::program_length::{LongestAxis, longest_axis};
@@ -27,7 +27,7 @@ fn found_with(before: &str, bounds: &str, step: &str) -> Option<LongestAxis> {
 }
 
 #[test]
-fn bounds_tell_which_programs_take_longest() {
+fn loop_bounds_give_the_longest_programs() {
     let (first, last) =
         (|axis| Some(LongestAxis { axis, last: false }), |axis| Some(LongestAxis { axis, last: true }));
     for (bounds, expected) in [

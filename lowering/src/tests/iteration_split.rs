@@ -1,4 +1,4 @@
-//! Loops with products of blocks, and the programs that run them one after the other.
+//! Loops with warpgroup dots, and the persistent blocks that run their programs.
 
 use expect_test::{Expect, expect};
 
@@ -54,7 +54,7 @@ fn check_sums(changes: &[[&str; 2]], expected: Expect) {
 }
 
 #[test]
-fn lanes_carry_sums_of_their_own() {
+fn lanes_carry_partial_sums() {
     check_sums(
         &[],
         expect![[r#"
@@ -103,7 +103,7 @@ fn other_sums_are_carried_whole() {
 /// How many groups of products are started: one before the loops, two in each of them, and one behind. A condition that
 /// may hold at first and at last has three loops.
 #[test]
-fn turns_without_a_branch_are_a_loop_of_their_own() {
+fn iterations_without_branches_are_the_main_loop() {
     let started = |changes: &[[&str; 2]], condition: &str| {
         let changes = [changes, &[["start + 63 >= end", condition]]].concat();
         let text = ptx(&changed(&changes), Arch::SM_90A);
@@ -147,7 +147,7 @@ const WRITTEN: &str = "tl::store(limits + row, 7);\n total = total * 0.5 + tl::s
 
 /// What the counter gives is kept in memory: a register of a whole warp would be waited for at once.
 #[test]
-fn programs_that_take_differently_long_are_counted() {
+fn programs_of_different_length_have_a_dynamic_scheduler() {
     let counted = |changes: &[[&str; 2]]| {
         let body = tensor(changes);
         let text = ptx(&changed(changes), Arch::SM_90A);
@@ -174,7 +174,7 @@ fn programs_that_take_differently_long_are_counted() {
 
 /// A quotient is computed by the thread that copies alone, where it is one of a program's own numbers.
 #[test]
-fn programs_are_announced_with_their_quotients() {
+fn work_tiles_are_published_with_their_quotients() {
     let divisions = |row: &str| {
         let text = ptx(&changed(&[["tl::program_id(0) * 128", row]]), Arch::SM_90A);
         let (before, behind) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
@@ -200,7 +200,7 @@ fn programs_are_announced_with_their_quotients() {
 /// A left factor of few words is loaded once before the loop, and its block let go there. Where the words are many all
 /// registers that others can give are for these threads.
 #[test]
-fn few_words_of_a_left_factor_lie_in_registers() {
+fn a_small_operand_a_is_preloaded() {
     let loads = |columns: u32| {
         let [left, right] = [128, 64].map(|rows| format!("<{rows}, {columns}>"));
         let changes = [
@@ -208,8 +208,8 @@ fn few_words_of_a_left_factor_lie_in_registers() {
             ["<64, 64>(start, 0)))", &format!("{right}(start, 0)))")],
         ];
         let text = ptx(&changed(&changes), Arch::SM_90A);
-        let (_, multiplying) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
-        let (registers, rest) = multiplying.split_once(';').expect("a statement");
+        let (_, dots_in) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
+        let (registers, rest) = dots_in.split_once(';').expect("a statement");
         let loads = rest.split(".entry").next().unwrap_or_default().matches("ldmatrix").count();
         format!("{columns}: {loads},{}\n", registers.trim_start_matches(".sync.aligned.u32"))
     };
@@ -222,7 +222,7 @@ fn few_words_of_a_left_factor_lie_in_registers() {
 }
 
 /// The code of the warps that multiply, of so many keys a turn and a sum that is scaled so.
-fn multiplying(keys: &str, scaled: &str) -> String {
+fn dots_in(keys: &str, scaled: &str) -> String {
     let changes = [
         ["step_by(64)", &format!("step_by({keys})")],
         ["<64, 64>", &format!("<{keys}, 64>")],
@@ -238,9 +238,9 @@ fn multiplying(keys: &str, scaled: &str) -> String {
 /// What stands before and behind the changes of the sum in the loop: it is changed at the end of a turn, behind the wait
 /// for its product, if it is as large as what the first product makes; otherwise where a turn begins.
 #[test]
-fn a_large_sum_is_changed_at_the_end_of_a_turn() {
+fn a_large_accumulator_is_rescaled_at_the_end_of_an_iteration() {
     let around = |keys: &str| {
-        let tensor = multiplying(keys, "sum * 0.5");
+        let tensor = dots_in(keys, "sum * 0.5");
         let known = ["$L__", "bar.sync", "bar.arrive", "commit_group", "wait_group", "mul.f32"];
         let word = |line: &str| known.into_iter().find(|word| line.contains(word) && !line.contains("bra"));
         let mut words: Vec<&str> = tensor.lines().filter_map(word).collect();
@@ -258,11 +258,11 @@ fn a_large_sum_is_changed_at_the_end_of_a_turn() {
 /// Before a product starts a warp asks whether any of its rows' numbers is not 1; nobody asks where one number scales all
 /// rows, or at the end of a turn.
 #[test]
-fn a_sum_is_left_as_it_is_where_its_rows_are_scaled_by_one() {
-    let asks = |keys: &str, scaled: &str| multiplying(keys, scaled).matches("vote.sync.ballot").count();
+fn an_accumulator_is_not_rescaled_by_one() {
+    let asks = |keys: &str, scaled: &str| dots_in(keys, scaled).matches("vote.sync.ballot").count();
     let rows = "sum * tl::max(weights, 1).col()";
     assert_eq!([asks("64", rows), asks("64", "sum * 0.5"), asks("128", "sum * 0.5")], [0; 3]);
-    let asked = multiplying("128", rows);
+    let asked = dots_in("128", rows);
     let (_, behind) = asked.split_once("vote.sync.ballot").expect("a question");
     let known = ["bra", "mul.f32", "wgmma.mma"];
     let first = behind.lines().find_map(|line| known.into_iter().find(|word| line.contains(word)));

@@ -1,5 +1,5 @@
-//! Kernels one behind the other: where a kernel waits for the one before it, and what is moved up for that and before a
-//! reduction.
+//! Programmatic dependent launch: where a kernel waits for the one before it, and what is moved up for that and
+//! before a reduction.
 
 use expect_test::{Expect, expect};
 
@@ -86,7 +86,7 @@ fn it_waits_outside_of_branches() {
 }
 
 #[test]
-fn a_kernel_that_touches_nothing_waits_too() {
+fn a_kernel_without_accesses_waits_too() {
     check_order(
         "#[fuse_kernel] fn nothing(x: &[f32], out: &mut [f32]) {}",
         Arch::SM_90A,
@@ -102,7 +102,7 @@ fn a_kernel_that_touches_nothing_waits_too() {
 
 /// Copies of a loop's first turns are started ahead of it.
 #[test]
-fn it_waits_before_copies_that_are_made_ahead() {
+fn it_waits_before_asynchronous_copies() {
     check_order(
         "#[fuse_kernel(num_warps = 4, num_stages = 2, unchecked)]
         fn totals(x: &[f32], out: &mut [f32], n: i32) {
@@ -156,7 +156,7 @@ fn a_load_that_needs_a_reduction_stays_behind_it() {
 /// Copies that a loop starts ahead move nowhere, and wide loads of a few registers beside them matter little; single elements may be worth
 /// moving.
 #[test]
-fn a_kernel_of_copies_alone_starts_early() {
+fn a_kernel_of_tma_loads_uses_pdl() {
     let source = |more: &str| {
         format!(
             "#[fuse_kernel(num_warps = 4, num_stages = 2)]
