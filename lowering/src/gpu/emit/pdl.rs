@@ -47,7 +47,7 @@ fn has_memory_effect(op: &Op) -> bool {
     operation.place().is_some()
         || operation.effect() != Effect::Pure
         || emitter(&op.kind).is_opaque()
-        || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(touches_memory))
+        || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(has_memory_effect))
 }
 
 /// Whether a kernel uses PDL. One with TMA loads does, unless its consumers load in loops: loads that are not
