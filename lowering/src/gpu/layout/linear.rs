@@ -455,7 +455,8 @@ impl fmt::Display for Layout {
         };
         write!(f, "reg({}) lane({}) warp({})", list(&self.registers), list(&self.lanes), list(&self.warps))?;
         if self.sets > 1 {
-            let own = self.set_axis().map_or("-".to_string(), |(axis, distance)| format!("{distance}@{axis}"));
+            let own =
+                self.set_axis().map_or("-".to_string(), |(axis, distance)| format!("{distance}@{axis}"));
             write!(f, " sets({}: {own})", self.sets)?;
         }
         if self.blocks() > 1 { write!(f, " x{}", self.blocks()) } else { Ok(()) }
