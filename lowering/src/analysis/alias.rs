@@ -82,7 +82,7 @@ fn disjoint_pairs(func: &Func, guards: &[Guard]) -> (Pairs, PairsAcrossIteration
 fn accesses_of_written_slices(func: &Func, block: &Block) -> Vec<(MemAccess, bool)> {
     let mut accesses: Vec<(MemAccess, bool)> = vec![];
     block.walk(&mut |op| {
-        if let Some(access) = op.kind.operation().place()
+        if let Some(access) = op.kind.operation().access()
             && func.slice(access.param).1
         {
             accesses.push((*access, op.kind.operation().effect() == Effect::Write));

@@ -52,7 +52,7 @@ impl<'f> AssumptionReader<'f> {
                 continue;
             }
             let Some(Kind::Scalar(scalar)) = self.defined(value) else { continue };
-            match scalar.op.algebra {
+            match scalar.op.arith {
                 ArithKind::And => todo.extend(scalar.args.iter().rev()),
                 ArithKind::Compare(op) => self.comparison(op, scalar.args[0], scalar.args[1], found),
                 _ => {}
@@ -92,7 +92,7 @@ impl<'f> AssumptionReader<'f> {
     /// `n % 16 == 0`
     fn divisible(&self, remainder: Value, other: &Polynomial) -> Option<Assumption> {
         let Some(Kind::Scalar(scalar)) = self.defined(remainder) else { return None };
-        if scalar.op.algebra != ArithKind::Rem || other.as_constant() != Some(0) {
+        if scalar.op.arith != ArithKind::Rem || other.as_constant() != Some(0) {
             return None;
         }
         let divisor = self.polynomial(scalar.args[1]).as_constant().filter(|&divisor| divisor != 0)?;

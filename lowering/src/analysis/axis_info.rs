@@ -250,7 +250,7 @@ impl AxisInfoAnalysis<'_> {
 
     fn op(&mut self, op: &Op) {
         self.budget = self.budget.saturating_sub(1);
-        let infos = op.kind.operation().axes(self, &op.results);
+        let infos = op.kind.operation().axis_info(self, &op.results);
         for (&result, mut info) in op.results.iter().zip(infos) {
             let ty = self.func.ty(result);
             // The proof of this bound also shows that the value does not wrap.

@@ -153,7 +153,7 @@ impl<'f> BoundsWalker<'f> {
 impl BoundsWalker<'_> {
     fn block(&mut self, block: &Block) {
         for op in &block.ops {
-            if let Some(access) = op.kind.operation().place() {
+            if let Some(access) = op.kind.operation().access() {
                 let decision = self.decide(access);
                 let known = self.decisions.entry(*access).or_insert_with(|| decision.clone());
                 if decision == BoundsDecision::Masked {
@@ -242,7 +242,7 @@ impl BoundsWalker<'_> {
     fn inequalities_of(&self, mask: Value) -> Vec<Inequality> {
         let Some(Op { kind: definition, .. }) = self.definitions.get(&mask) else { return vec![] };
         match definition {
-            Kind::Scalar(scalar) => match scalar.op.algebra {
+            Kind::Scalar(scalar) => match scalar.op.arith {
                 ArithKind::And => {
                     scalar.args.iter().flat_map(|&arg| self.inequalities(arg).to_vec()).collect()
                 }
@@ -254,7 +254,7 @@ impl BoundsWalker<'_> {
             other => {
                 // A mask that was moved to other axes says the same about ranges on the new ones.
                 let operation = other.operation();
-                let (&[inner], Some(_)) = (operation.operands().as_slice(), operation.moves(self.func))
+                let (&[inner], Some(_)) = (operation.operands().as_slice(), operation.axis_map(self.func))
                 else {
                     return vec![];
                 };
@@ -265,7 +265,7 @@ impl BoundsWalker<'_> {
     }
 
     fn moved(&self, inequality: &Inequality, by: &Kind) -> Option<Inequality> {
-        let axes = by.operation().moves(self.func)?;
+        let axes = by.operation().axis_map(self.func)?;
         let axis = |old: usize| axes.get(old).copied().flatten();
         Some(Inequality {
             small: inequality.small.moved(self.func, axis)?,

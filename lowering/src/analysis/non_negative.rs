@@ -26,7 +26,7 @@ impl Signs {
         let mut signs = Signs::default();
         func.body.walk(&mut |op| {
             let Kind::Scalar(scalar) = &op.kind else { return };
-            let divides = matches!(scalar.op.algebra, ArithKind::Div | ArithKind::Rem);
+            let divides = matches!(scalar.op.arith, ArithKind::Div | ArithKind::Rem);
             if !divides || !matches!(scalar.dtype(func), DType::I32 | DType::I64) {
                 return;
             }

@@ -399,7 +399,7 @@ impl Polynomials {
                 .into_iter()
                 .find_map(|(inner, other)| Some((limits.get(&inner)?.clone(), self.known_at_launch(other)?)))
         };
-        match op.op.algebra {
+        match op.op.arith {
             ArithKind::Rem if self.has_own_width(op.args[0]) => Some(self.remainder(op.args[0], op.args[1])),
             ArithKind::Div if op.args.iter().all(|&arg| self.has_own_width(arg)) => {
                 Some(LoopBounds { divisor: Some(self.get(op.args[1])), ..self.up_to(op.args[0]) })
@@ -441,7 +441,7 @@ impl Polynomials {
             return;
         }
         let limit = || op.args.iter().find_map(|&arg| self.known_at_launch(arg));
-        match op.op.algebra {
+        match op.op.arith {
             ArithKind::Minimum => {
                 self.ceilings.extend(limit().map(|limit| (result, limit)));
                 if let [a, b] = op.args[..]

@@ -129,7 +129,7 @@ impl Slopes<'_> {
             let signs = args.iter().map(|&arg| self.sign(arg)).collect::<Vec<_>>();
             return std::array::from_fn(|axis| {
                 let slopes: Vec<Slope> = slopes.iter().map(|slopes| slopes[axis]).collect();
-                combined(op.algebra, &slopes, &signs)
+                combined(op.arith, &slopes, &signs)
             });
         }
         let uniform = matches!(op.kind, Kind::Constant(_) | Kind::NumPrograms(_) | Kind::Length(_));

@@ -11,7 +11,7 @@ pub fn repeated(func: &Func) -> HashSet<MemAccess> {
     func.body.walk(&mut |op| {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
             for block in op.kind.operation().blocks() {
-                block.walk(&mut |op| accesses.extend(op.kind.operation().place().copied()));
+                block.walk(&mut |op| accesses.extend(op.kind.operation().access().copied()));
             }
         }
     });

@@ -75,8 +75,8 @@ impl RereadFinder<'_> {
         let variable = body.body.args[0];
         let is_dot = |kind: &Kind| matches!(kind, Kind::Dot(_) | Kind::WarpGroupDot(_));
         let is_long = |load: &Load| {
-            let bytes = self.func.slice(load.place.param).0.bytes();
-            self.func.ty(load.place.offset).shape.elements() * u64::from(bytes) >= LONG_CHUNK_BYTES
+            let bytes = self.func.slice(load.access.param).0.bytes();
+            self.func.ty(load.access.offset).shape.elements() * u64::from(bytes) >= LONG_CHUNK_BYTES
         };
         let mut reads = vec![];
         for op in &body.body.ops {
@@ -84,9 +84,9 @@ impl RereadFinder<'_> {
                 return;
             }
             if let Kind::Load(load) = &op.kind {
-                let offset = self.polynomials.of_access(&load.place);
+                let offset = self.polynomials.of_access(&load.access);
                 let (step, rest) = offset.split(Atom::Loop(variable, Placement::OWN));
-                reads.push(LoopRead { param: load.place.param, step, rest });
+                reads.push(LoopRead { param: load.access.param, step, rest });
             }
         }
         reads.retain(|read| read.step != Polynomial::default());

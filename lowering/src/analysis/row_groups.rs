@@ -18,7 +18,8 @@ pub(crate) fn separate(func: &mut Func, ranges: &[Value], extent: u32) -> Vec<Va
         let operation = op.kind.operation();
         let used: Vec<Value> =
             operation.operands().into_iter().filter(|operand| ranges.contains(operand)).collect();
-        carried |= !used.is_empty() && matches!(operation.spread(func, &op.results), LayoutRelation::Tied(_));
+        carried |= !used.is_empty()
+            && matches!(operation.layout_relation(func, &op.results), LayoutRelation::Tied(_));
         if let Some(group) = row_groups.of(op) {
             ranges_of.entry(group).or_default().extend(used);
         }
@@ -77,7 +78,7 @@ impl RowGroups {
         };
         func.body.walk(&mut |op| {
             let operation = op.kind.operation();
-            let groups = match operation.spread(func, &op.results) {
+            let groups = match operation.layout_relation(func, &op.results) {
                 LayoutRelation::Tied(groups) => groups,
                 _ => vec![operation.operands().into_iter().chain(op.results.iter().copied()).collect()],
             };

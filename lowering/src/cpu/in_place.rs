@@ -1,12 +1,12 @@
-//! Sums that a loop carries are added to where they are: the result of a product lies in the buffer of the loop's
-//! argument that it started from, if nobody else wants what was there.
+//! Accumulators that a loop carries are updated in place: the result of a dot shares the buffer of the loop's argument that
+//! it accumulates into, if nothing else uses the argument.
 
 use std::collections::HashMap;
 
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::Kind;
 
-/// For each result that can lie in the buffer of a loop's argument, that argument.
+/// For each result that can share the buffer of a loop's argument, that argument.
 pub(crate) fn in_place(func: &Func) -> HashMap<Value, Value> {
     let mut uses = vec![0; func.value_count()];
     count(&func.body, &mut uses);
@@ -35,7 +35,7 @@ fn count(block: &Block, uses: &mut [u32]) {
     }
 }
 
-/// What a product of this block is added to.
+/// The accumulator of a dot of this block.
 fn accumulator(block: &Block, result: Value) -> Option<Value> {
     let Kind::Dot(dot) = &defined(block, result)?.kind else { return None };
     dot.acc
@@ -45,7 +45,7 @@ fn defined(block: &Block, value: Value) -> Option<&Op> {
     block.ops.iter().find(|op| op.results.contains(&value))
 }
 
-/// Whether each element of `value` is made of that element of `arg`, which serves nothing else.
+/// Whether each element of `value` is computed from that element of `arg`, which has no other use.
 fn starts_from(block: &Block, value: Value, arg: Value, uses: &[u32]) -> bool {
     if uses[value.index()] != 1 {
         return false;

@@ -1,4 +1,4 @@
-//! Which values are materialised, and where in scratch memory.
+//! Decides which values are materialized, and allocates their buffers in scratch memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,8 +7,8 @@ use crate::cpu::in_place::in_place;
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::{Effect, Kind};
 
-/// Repeating this much work for each element is cheaper than writing it down and reading it back.
-const REPEAT: u32 = 8;
+/// Recomputing this much for each element is cheaper than a store and a load.
+const MAX_RECOMPUTE_COST: u32 = 8;
 
 /// Buffers start at multiples of this.
 const ALIGNMENT: u64 = 64;
@@ -19,11 +19,11 @@ pub(crate) struct ScratchBuffer {
     pub offset: u64,
 }
 
-/// The materialised values of a function.
+/// The materialized values of a function.
 #[derive(Debug)]
 pub struct ScratchPlan {
     buffers: HashMap<Value, ScratchBuffer>,
-    /// Where the memory that one operation after the other uses starts, behind all buffers.
+    /// Where the workspace starts, behind all buffers: operations use it one after the other.
     workspace: u64,
     bytes: u64,
 }
@@ -34,26 +34,26 @@ impl ScratchPlan {
             func,
             costs: HashMap::new(),
             users: HashMap::new(),
-            materialised: HashSet::new(),
+            materialized: HashSet::new(),
             depth: HashMap::new(),
         };
         planner.costs(&func.body, 0);
-        planner.demands(&func.body, 0);
-        let mut schedule = ScratchPlan { buffers: HashMap::new(), workspace: 0, bytes: 0 };
-        let mut values: Vec<Value> = planner.materialised.into_iter().collect();
+        planner.count_users(&func.body, 0);
+        let mut plan = ScratchPlan { buffers: HashMap::new(), workspace: 0, bytes: 0 };
+        let mut values: Vec<Value> = planner.materialized.into_iter().collect();
         values.sort();
         let shared = in_place(func);
         for &value in values.iter().filter(|value| !shared.contains_key(value)) {
-            schedule.allocate(func, value);
+            plan.allocate(func, value);
         }
         for (result, arg) in shared {
-            schedule.buffers.insert(result, schedule.buffers[&arg]);
+            plan.buffers.insert(result, plan.buffers[&arg]);
         }
-        schedule.workspace = schedule.bytes;
+        plan.workspace = plan.bytes;
         let mut most = 0;
         func.body.walk(&mut |op| most = most.max(emitter(&op.kind).workspace(func, op)));
-        schedule.bytes += most.next_multiple_of(ALIGNMENT);
-        schedule
+        plan.bytes += most.next_multiple_of(ALIGNMENT);
+        plan
     }
 
     fn allocate(&mut self, func: &Func, value: Value) {
@@ -79,9 +79,9 @@ struct ScratchPlanner<'f> {
     func: &'f Func,
     /// The work of computing one element from what is in memory.
     costs: HashMap<Value, u32>,
-    /// The nests that ask for a value, by the first value or the position of the operation that runs them.
+    /// The loop nests that use a value, by the first value or the address of the operation that runs them.
     users: HashMap<Value, HashSet<usize>>,
-    materialised: HashSet<Value>,
+    materialized: HashSet<Value>,
     /// How many loops stand around a value's definition.
     depth: HashMap<Value, u32>,
 }
@@ -108,77 +108,77 @@ impl ScratchPlanner<'_> {
     }
 
     /// From the last operation backwards: every use is known before the definition decides.
-    fn demands(&mut self, block: &Block, depth: u32) {
+    fn count_users(&mut self, block: &Block, depth: u32) {
         for &value in &block.yields {
-            // What a block yields is written where it is carried.
-            self.ask(value, usize::MAX - value.index(), depth);
+            // What a block yields is stored to the buffer that carries it.
+            self.add_user(value, usize::MAX - value.index(), depth);
         }
         for op in block.ops.iter().rev() {
             let operation = op.kind.operation();
             for nested in operation.blocks() {
-                self.demands(nested, depth + 1);
+                self.count_users(nested, depth + 1);
                 for &arg in &nested.args {
-                    self.must_hold(arg);
+                    self.must_materialize(arg);
                 }
             }
             let is_nest =
                 emitter(&op.kind).is_statement() || op.results.iter().all(|&r| self.func.ty(r).is_scalar());
             if is_nest {
                 for &result in &op.results {
-                    self.must_hold(result);
+                    self.must_materialize(result);
                 }
                 let nest = op.results.first().map_or_else(|| address(op), |result| result.index());
                 for operand in operation.operands() {
-                    self.ask(operand, nest, depth);
+                    self.add_user(operand, nest, depth);
                 }
                 continue;
             }
             let result = op.results[0];
-            let asked = self.users.get(&result).cloned().unwrap_or_default();
-            if asked.is_empty() {
+            let users = self.users.get(&result).cloned().unwrap_or_default();
+            if users.is_empty() {
                 continue;
             }
-            let expensive = self.costs.get(&result).copied().unwrap_or(0) > REPEAT;
+            let expensive = self.costs.get(&result).copied().unwrap_or(0) > MAX_RECOMPUTE_COST;
             let reads_changing = operation.effect() == Effect::Read;
-            if (asked.len() > 1 && expensive) || reads_changing {
-                self.materialised.insert(result);
+            if (users.len() > 1 && expensive) || reads_changing {
+                self.materialized.insert(result);
             }
-            let nests: Vec<usize> = if self.materialised.contains(&result) {
+            let nests: Vec<usize> = if self.materialized.contains(&result) {
                 vec![result.index()]
             } else {
-                asked.into_iter().collect()
+                users.into_iter().collect()
             };
             for operand in operation.operands() {
                 for &nest in &nests {
-                    self.ask(operand, nest, depth);
+                    self.add_user(operand, nest, depth);
                 }
             }
-            for operand in emitter(&op.kind).looks_up(self.func, op) {
-                self.must_hold(operand);
+            for operand in emitter(&op.kind).random_access_operands(self.func, op) {
+                self.must_materialize(operand);
             }
         }
     }
 
-    fn must_hold(&mut self, value: Value) {
+    fn must_materialize(&mut self, value: Value) {
         if !self.func.ty(value).is_scalar() {
-            self.materialised.insert(value);
+            self.materialized.insert(value);
         }
     }
 
-    fn ask(&mut self, value: Value, nest: usize, depth: u32) {
+    fn add_user(&mut self, value: Value, nest: usize, depth: u32) {
         if self.func.ty(value).is_scalar() {
             return;
         }
         let users = self.users.entry(value).or_default();
         users.insert(nest);
-        // A loop asks again and again.
+        // A loop uses it in every iteration.
         if self.depth.get(&value).copied().unwrap_or(0) < depth {
             users.insert(usize::MAX / 2 + value.index());
         }
     }
 }
 
-/// Tells operations without results apart.
+/// The identity of an operation without results.
 fn address(op: &Op) -> usize {
     std::ptr::from_ref::<Kind>(&op.kind).addr()
 }

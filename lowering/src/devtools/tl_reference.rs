@@ -116,7 +116,7 @@ fn row_rules(row: &ScalarOp) -> String {
         rules +=
             &format!("{condition} operands have one element type; all broadcast to one shape, {result}.\n\n");
     }
-    if row.class.members().any(DType::is_half) && row.half == HalfPolicy::Widen {
+    if row.class.members().any(DType::is_half) && row.half_policy == HalfPolicy::Widen {
         rules += "`f16` and `bf16` are computed in `f32` and rounded once.\n\n";
     }
     rules
@@ -193,7 +193,7 @@ fn view_methods(rank: usize) -> TokenStream {
             }
         });
         let doc = format!("{}\n\n{}", method.doc, fenced(method.example));
-        let result = matches!(method.gives, Returns::Tile).then(|| quote! { -> Tile });
+        let result = matches!(method.returns, Returns::Tile).then(|| quote! { -> Tile });
         quote! {
             #[doc = #doc]
             pub fn #name #generics(&self, #(#params: impl Operand),*) #result {
@@ -215,7 +215,7 @@ fn signature(function: &Intrinsic, params: &[IntrinsicParam], receiver: TokenStr
         IntrinsicGeneric::None | IntrinsicGeneric::Extents => TokenStream::new(),
         IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType => quote! { <T: crate::Element> },
     };
-    let same = function.gives == Returns::Same;
+    let same = function.returns == Returns::Same;
     let generics = if same {
         quote! { <X: Operand> }
     } else {
@@ -231,7 +231,7 @@ fn signature(function: &Intrinsic, params: &[IntrinsicParam], receiver: TokenStr
             quote! { #name: impl Operand }
         }
     });
-    let result = match function.gives {
+    let result = match function.returns {
         Returns::Tile => quote! { -> Tile },
         Returns::Tuple(count) => {
             let tiles = vec![quote! { Tile }; count];

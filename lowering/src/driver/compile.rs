@@ -160,7 +160,7 @@ pub fn host_plan(func: &Func, bounds: BoundsPolicy) -> crate::cpu::emit::CpuPlan
         strides.extend(assume_unit_strides(&mut unit, &first));
         if !strides.is_empty() {
             legalize_index(&mut unit, bounds);
-            plan = plan.or_where(&strides, unit);
+            plan = plan.with_specialized(&strides, unit);
         }
     }
     plan

@@ -106,7 +106,7 @@ const MAX_WARPS: u32 = 32;
 fn bounds_checks(plan: &GpuPlan) -> usize {
     let mut count = 0;
     plan.distributed.func.body.walk(&mut |op| {
-        count += usize::from(op.kind.operation().place().is_some_and(|place| place.bounded));
+        count += usize::from(op.kind.operation().access().is_some_and(|place| place.bounded));
     });
     count
 }
@@ -117,7 +117,7 @@ fn bounds_checks(plan: &GpuPlan) -> usize {
 fn accesses_matrices(func: &Func) -> bool {
     let mut found = false;
     func.body.walk(&mut |op| {
-        found |= op.kind.operation().place().is_some_and(|place| func.ty(place.offset).shape.rank() > 1);
+        found |= op.kind.operation().access().is_some_and(|place| func.ty(place.offset).shape.rank() > 1);
     });
     found
 }
@@ -464,7 +464,7 @@ fn alignment_guards(func: &Func) -> Vec<Guard> {
     let mut bytes: HashMap<u32, u32> = HashMap::new();
     let mut whole: HashMap<u32, u32> = HashMap::new();
     func.body.walk(&mut |op| {
-        if let Some(place) = op.kind.operation().place()
+        if let Some(place) = op.kind.operation().access()
             && place.vector > 1
             && place.shift.is_none_or(|shift| shift.start == VectorStart::Aligned)
         {

@@ -73,7 +73,7 @@ impl Specialization {
         let Distributed { func, layouts, .. } = &self.plan.distributed;
         let (mut total, mut most) = (0usize, None);
         func.body.walk(&mut |op| {
-            let own = op.kind.operation().place().map(|place| place.offset);
+            let own = op.kind.operation().access().map(|place| place.offset);
             let tile = op.results.iter().copied().chain(own).find_map(|value| layouts.get(&value));
             let count = tile.map_or(0, Layout::register_count);
             total = total.saturating_add(count);
@@ -95,7 +95,7 @@ impl Specialization {
         };
         func.body.walk(&mut |op| {
             let operation = op.kind.operation();
-            if let Some(place) = operation.place() {
+            if let Some(place) = operation.access() {
                 let each = func.slice(place.param).0.bytes();
                 let is_vector =
                     func.ty(place.offset).shape.elements() * u64::from(each) >= u64::from(MAX_ACCESS_BYTES);
@@ -104,7 +104,7 @@ impl Specialization {
                     add(op.loc, place.param, elements * each);
                 }
             }
-            operation.windows().into_iter().for_each(|window| add(op.loc, window.memory, 0));
+            operation.view_tiles().into_iter().for_each(|window| add(op.loc, window.memory, 0));
         });
         found
             .into_iter()

@@ -32,7 +32,7 @@ pub struct Val {
 }
 
 impl Val {
-    /// Tells values of one function apart. Another number in each process: nothing may be put in order by it.
+    /// The identity of a value in its function. It differs in each process: nothing may be sorted by it.
     pub fn id(self) -> usize {
         self.raw.ptr.addr()
     }
@@ -73,7 +73,7 @@ pub enum FloatPredicate {
     Uno = 14,
 }
 
-/// How a load or store meets memory.
+/// The properties of a load or store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessFlags {
     pub align: u32,
@@ -94,7 +94,7 @@ pub enum LoopPart {
     Body,
 }
 
-/// A side of a branch.
+/// An arm of a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BranchArm {
     Then,
@@ -118,14 +118,14 @@ pub struct Builder<'c> {
     reassociate: Attribute<'c>,
     strict: Attribute<'c>,
     pub machine: Machine,
-    /// What a GPU is at least capable of, as in `sm_90`.
+    /// The least capability of the GPU, as in `sm_90`.
     pub capability: u32,
-    /// Float arithmetic built while this is set may be reassociated: the accumulation of a reduction or product.
+    /// Float arithmetic built while this is set may be reassociated: the accumulation of a reduction or dot.
     pub accumulating: bool,
     /// The words that 16-bit values are the lower halves of.
     pub(crate) words: HashMap<usize, Val>,
-    /// Numbers that are another one rounded to an integer, on a GPU: converting them to integers is then one
-    /// instruction that rounds by itself.
+    /// Floats that are another one rounded to an integer, on a GPU: their conversion to integers is then one instruction
+    /// that rounds too.
     rounded: HashMap<usize, (Val, Rounding)>,
 }
 
@@ -489,14 +489,14 @@ impl<'c> Builder<'c> {
         self.op("llvm.select", &[condition, a, b], a.ty)
     }
 
-    /// Remembers that `result` is `a` rounded.
-    pub(super) fn remember_rounding(&mut self, result: Val, a: Val, rounding: Rounding) {
+    /// Records that `result` is `a` rounded.
+    pub(super) fn record_rounding(&mut self, result: Val, a: Val, rounding: Rounding) {
         if self.machine == Machine::Nvptx {
             self.rounded.insert(result.id(), (a, rounding));
         }
     }
 
-    /// What a number was before it was rounded to an integer; itself, to be cut, when it was not.
+    /// The float that was rounded to this integer; itself, to be truncated, when it was not rounded.
     pub(super) fn before_rounding(&self, a: Val) -> (Val, Rounding) {
         self.rounded.get(&a.id()).copied().unwrap_or((a, Rounding::Zero))
     }
@@ -555,11 +555,11 @@ impl<'c> Builder<'c> {
         let (mlir, elem) = (self.mlir_type(ty), self.mlir_type(Ty::scalar(ty.elem)));
         let elements: Vec<Attribute<'c>> =
             (0..ty.lanes).map(|lane| IntegerAttribute::new(elem, i64::from(lane)).into()).collect();
-        let attribute = DenseElementsAttribute::new(mlir, &elements).expect("one number for each lane");
+        let attribute = DenseElementsAttribute::new(mlir, &elements).expect("one integer for each lane");
         self.constant_op(ty, attribute.into())
     }
 
-    /// Lanes of a vector by a lane number known only when it runs.
+    /// A lane of a vector by a dynamic index.
     pub fn extract_at(&mut self, vector: Val, lane: Val) -> Val {
         self.op("llvm.extractelement", &[vector, lane], Ty::scalar(vector.ty.elem))
     }
@@ -697,7 +697,7 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// A struct-typed operation taken apart: for `nvvm` operations with several results.
+    /// The fields of a struct-typed operation: for `nvvm` operations with several results.
     fn fields(&mut self, raw: MlirValue, results: &[Ty]) -> Vec<Val> {
         let aggregate = Val { raw, ty: Ty::I1 };
         (0..results.len())
@@ -781,7 +781,7 @@ impl<'c> Builder<'c> {
         self.structured("scf.if", &[condition], &[], vec![yes, Region::new()]);
     }
 
-    /// Both conditions; one that is not there holds.
+    /// Both conditions; an absent one is true.
     pub fn both(&mut self, one: Option<Val>, other: Option<Val>) -> Option<Val> {
         match (one, other) {
             (Some(one), Some(other)) => Some(self.and(one, other)),
@@ -789,7 +789,7 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// `body` where the condition holds; without one, always.
+    /// Runs `body` where the condition holds; without one, always.
     pub fn guarded(&mut self, condition: Option<Val>, body: impl FnOnce(&mut Self)) {
         match condition {
             Some(condition) => self.if_then(condition, body),
@@ -811,7 +811,7 @@ impl<'c> Builder<'c> {
         self.structured("scf.for", &operands, &types, vec![region])
     }
 
-    /// A loop over the lanes of a vector, for what has to go one by one.
+    /// A loop over the lanes of a vector, for what has no vector form.
     pub fn for_lanes(
         &mut self,
         lanes: u16,

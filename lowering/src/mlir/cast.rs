@@ -1,8 +1,8 @@
-//! Conversion between element types on machine values, and how element types are held.
+//! Conversion between element types on machine values, and the machine type of each.
 //!
-//! On the GPU 16-bit floats are values of their own. On the host they are held as their bits: LLVM would call library
-//! functions to convert them, which kernels do not have, so conversion is integer arithmetic here, or the processor's
-//! F16C instructions.
+//! On the GPU 16-bit floats are values of their own. On the CPU they are represented by their bits: LLVM would call
+//! library functions to convert them, which kernels do not have, so conversion is integer arithmetic here, or F16C
+//! instructions.
 
 use super::builder::{Builder, FloatPredicate, IntPredicate, Rounding, Val};
 use super::f8;
@@ -10,7 +10,7 @@ use super::machine::{Machine, Vectors};
 use super::types::{Elem, Ty};
 use crate::support::dtype::DType;
 
-/// What holds an element of `dtype` in a register.
+/// The register type of an element of `dtype`.
 pub fn elem(dtype: DType, machine: Machine) -> Elem {
     match (dtype, machine) {
         (DType::Bool, _) => Elem::I1,
@@ -91,7 +91,7 @@ pub fn cast(b: &mut Builder, value: Val, from: DType, to: DType) -> Val {
     }
 }
 
-/// An `f32` that, rounded to 16 or 8 bits, gives what rounding the number itself once would.
+/// An `f32` that, rounded to 16 or 8 bits, is what rounding the value itself once would give.
 pub fn single(b: &mut Builder, value: Val, from: DType) -> Val {
     match from {
         DType::F64 => round_to_odd(b, value),
@@ -100,7 +100,7 @@ pub fn single(b: &mut Builder, value: Val, from: DType) -> Val {
 }
 
 /// `f32` to a 32-bit integer on a GPU, whose instruction saturates, takes NaN to 0, and rounds as `floor` and its like
-/// do when the number is the result of such: signed or unsigned as `to` is.
+/// do when the operand is the result of such: signed or unsigned as `to` is.
 pub fn saturated(b: &mut Builder, value: Val, to: DType) -> Val {
     let (value, rounding) = b.before_rounding(value);
     let kind = if to.is_signed() { "f2i" } else { "f2ui" };

@@ -11,8 +11,8 @@ use crate::support::dtype::DType;
 
 /// Applies a row to operands of element type `dtype`.
 pub fn scalar(b: &mut Builder, op: &ScalarOp, args: &[Val], dtype: DType) -> Val {
-    let moves_bits = op.algebra == ArithKind::Select;
-    let native = op.half == HalfPolicy::Native && b.machine == Machine::Nvptx;
+    let moves_bits = op.arith == ArithKind::Select;
+    let native = op.half_policy == HalfPolicy::Native && b.machine == Machine::Nvptx;
     if !dtype.is_half() || native || moves_bits {
         return (op.lanes)(b, args, dtype);
     }
@@ -21,16 +21,16 @@ pub fn scalar(b: &mut Builder, op: &ScalarOp, args: &[Val], dtype: DType) -> Val
     if op.rule == TypeRule::Compare { result } else { narrow_half(b, result, dtype) }
 }
 
-/// Index arithmetic known to stay in range says so to LLVM.
+/// Applies a row; index arithmetic known to stay in range gets `nsw`.
 pub fn applied(b: &mut Builder, scalar_op: &Scalar, args: &[Val], dtype: DType) -> Val {
-    match (scalar_op.exact, scalar_op.op.algebra) {
+    match (scalar_op.exact, scalar_op.op.arith) {
         (true, ArithKind::Add) => b.add_nsw(args[0], args[1]),
         (true, ArithKind::Mul) => b.mul_nsw(args[0], args[1]),
         _ => scalar(b, scalar_op.op, args, dtype),
     }
 }
 
-/// Runs a block of lanewise operations, such as a reduction's combination, on machine values for its arguments.
+/// Emits a block of lanewise operations, such as a reduction's combination, on machine values for its arguments.
 pub fn inline(b: &mut Builder, func: &Func, block: &Block, args: &[Val]) -> Vec<Val> {
     let mut values: std::collections::HashMap<Value, Val> =
         block.args.iter().copied().zip(args.iter().copied()).collect();

@@ -1,9 +1,8 @@
-//! The 8-bit floats, which are held as their bits: conversion to and from `f32`.
+//! The 8-bit floats, represented by their bits: conversion to and from `f32`.
 //!
-//! `f8e4m3` has no infinity and one NaN of each sign, all other patterns being numbers up to 448; `f8e5m2` is the upper
-//! half of an `f16`. Rounding is to nearest even, and what lies beyond the largest number becomes it. GPUs from
-//! capability 8.9 on have instructions, which [`super::gpu`] gives two values at a time; elsewhere it is integer
-//! arithmetic on whole vectors.
+//! `f8e4m3` has no infinity and one NaN of each sign, all other patterns being values up to 448; `f8e5m2` is the upper
+//! half of an `f16`. Rounding is to nearest even, and saturates. GPUs from capability 8.9 on have instructions,
+//! for two values at a time; elsewhere it is integer arithmetic on whole vectors.
 
 use super::builder::{Asm, Builder, IntPredicate, Val};
 use super::cast;
@@ -14,7 +13,7 @@ use crate::support::dtype::{DType, F8_NAN, Float8Format};
 /// The first capability with conversions of 8-bit floats.
 const CAPABILITY: u32 = 89;
 
-/// Whether the processor converts two of them at a time, by [`narrow_pair`] and [`widen_pair`].
+/// Whether the GPU converts two of them at a time, by [`narrow_pair`] and [`widen_pair`].
 pub fn in_pairs(b: &Builder) -> bool {
     b.machine == Machine::Nvptx && b.capability >= CAPABILITY
 }
@@ -50,7 +49,7 @@ pub fn widen_word(b: &mut Builder, word: Val, from: DType) -> [Val; 2] {
     }
     // Each byte above a byte of zeros.
     [0x1404, 0x3424].map(|order| {
-        let [zero, order] = [0, order].map(|number| b.int(Ty::I32, number));
+        let [zero, order] = [0, order].map(|value| b.int(Ty::I32, value));
         let pair =
             b.asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", &[word, zero, order], &[Ty::I32], Asm::Pure)[0];
         if from == DType::F8E5M2 { pair } else { widen_e4m3_pair(b, pair) }

@@ -1,7 +1,7 @@
 //! Lanewise arithmetic on machine values: what the rows of the operation table mean, for a scalar or a vector alike.
 //!
 //! Element types say how the bits are read (signed, unsigned, float); the machine type of a `bool` is `i1`. 16-bit
-//! floats reach these functions only on the GPU, which computes with them; elsewhere they were widened before.
+//! floats reach these functions only on the GPU, which computes in them; elsewhere they were widened before.
 
 use super::builder::{Builder, FloatPredicate, IntPredicate, Val};
 use super::machine::Machine;
@@ -186,8 +186,8 @@ pub fn ge(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
 }
 
 /// The bits of a float for the larger (or smaller) of two by comparison of integers, and whether they are negative:
-/// positive numbers lie in memory as signed integers do, and the more negative of two is the larger one without sign. NaN
-/// gets the sign that makes it win.
+/// positive floats are ordered as signed integers, and the more negative of two is the larger one as unsigned. NaN gets
+/// the sign that makes it win.
 pub fn extreme_bits(b: &mut Builder, value: Val, largest: bool) -> (Val, Val) {
     let int = value.ty.with(value.ty.elem.as_int());
     let bits = b.bitcast(value, int);
@@ -253,7 +253,7 @@ fn high_half(b: &mut Builder, args: &[Val], signed: bool) -> Val {
     b.trunc(high, ty.elem)
 }
 
-/// The upper half of a product of 64-bit numbers from the products of their halves.
+/// The upper half of a product of 64-bit integers from the products of their halves.
 fn high_half_of_words(b: &mut Builder, args: &[Val], signed: bool) -> Val {
     let ty = args[0].ty;
     let (half, low) = (b.int(ty, 32), b.int(ty, 0xffff_ffff));
@@ -273,8 +273,8 @@ fn high_half_of_words(b: &mut Builder, args: &[Val], signed: bool) -> Val {
     if signed {
         // A negative number read as unsigned is 2^64 too large.
         let all = b.int(ty, 63);
-        for (number, other) in [(args[0], args[1]), (args[1], args[0])] {
-            let sign = b.ashr(number, all);
+        for (value, other) in [(args[0], args[1]), (args[1], args[0])] {
+            let sign = b.ashr(value, all);
             let surplus = b.and(sign, other);
             result = b.sub(result, surplus);
         }

@@ -1,6 +1,6 @@
-//! What code is built for.
+//! The target of code, as far as a single operation depends on it.
 
-/// What code is built for, as far as a single operation needs to know.
+/// The target of code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Machine {
     /// An NVIDIA GPU thread.
@@ -8,13 +8,13 @@ pub enum Machine {
     Host(Vectors),
 }
 
-/// What a host's processor does to vectors.
+/// The vector extensions of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Vectors {
-    /// Nothing is known but its family.
+    /// Those of every CPU of the family.
     Baseline,
-    /// It converts half precision itself, and multiplies and adds with one rounding.
+    /// With conversion of half precision and fused multiply-add.
     Fused,
-    /// And it has 32 registers of 64 bytes.
+    /// And with 32 registers of 64 bytes.
     Wide,
 }

@@ -1,5 +1,5 @@
-//! The only folder that names melior: a typed [`Builder`], and the two emitters that turn laid-out tiles into machine
-//! operations for a GPU thread and for a host thread.
+//! The only folder that names melior: a typed [`Builder`], and what the emitters for a GPU thread and for a CPU thread
+//! share: conversions, lanewise operations, elementary functions.
 
 pub mod builder;
 pub mod cast;
@@ -31,7 +31,7 @@ pub fn constant(b: &mut Builder, value: ConstantValue, elem: DType, ty: Ty) -> V
     match value {
         ConstantValue::Int(value) => b.int(ty, value as i64),
         ConstantValue::Float(value) if ty.elem.is_float() => b.float(ty, value),
-        // A 16-bit float, or one of 8 bits, held as its bits.
+        // A 16-bit float, or one of 8 bits, represented by its bits.
         ConstantValue::Float(value) => {
             let bits = match elem {
                 DType::BF16 => dtype::to_bf16(value).to_bits(),

@@ -7,7 +7,7 @@ use crate::ops::RandomForm;
 
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What the key grows by from round to round: the golden ratio and the square root of 3 less 1.
+/// The increment of the key from round to round: the golden ratio and the square root of 3 less 1.
 const WEYL: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// The four words of a counter's block; `key` are two `i32` scalars.
@@ -15,10 +15,10 @@ pub fn block(b: &mut Builder, key: [Val; 2], counter: [Val; 4]) -> [Val; 4] {
     let mut words = counter;
     for round in 0..ROUNDS {
         let keys = [0, 1].map(|i| round_key(b, key[i], WEYL[i], round, words[0].ty.lanes));
-        let (high0, low0) = product(b, words[0], MULTIPLIERS[0]);
-        let (high1, low1) = product(b, words[2], MULTIPLIERS[1]);
-        let first = mixed(b, [high1, words[1], keys[0]]);
-        let third = mixed(b, [high0, words[3], keys[1]]);
+        let (high0, low0) = mul_wide(b, words[0], MULTIPLIERS[0]);
+        let (high1, low1) = mul_wide(b, words[2], MULTIPLIERS[1]);
+        let first = xor_words(b, [high1, words[1], keys[0]]);
+        let third = xor_words(b, [high0, words[3], keys[1]]);
         words = [first, low1, third, low0];
     }
     words
@@ -33,14 +33,14 @@ fn round_key(b: &mut Builder, key: Val, weyl: i64, round: usize, lanes: u16) -> 
 }
 
 /// The exclusive or of three words, less those that are zero at build: the upper words of most counters.
-fn mixed(b: &mut Builder, words: [Val; 3]) -> Val {
+fn xor_words(b: &mut Builder, words: [Val; 3]) -> Val {
     let zero = b.int(words[0].ty, 0);
     let rest = words.into_iter().filter(|word| word.id() != zero.id());
     rest.reduce(|one, other| b.xor(one, other)).unwrap_or(zero)
 }
 
 /// The upper and lower half of a 64-bit product.
-fn product(b: &mut Builder, word: Val, multiplier: i64) -> (Val, Val) {
+fn mul_wide(b: &mut Builder, word: Val, multiplier: i64) -> (Val, Val) {
     let zero = b.int(word.ty, 0);
     if word.id() == zero.id() {
         return (zero, zero);
@@ -68,9 +68,9 @@ pub fn key(b: &mut Builder, seed: Val) -> [Val; 2] {
     [b.trunc(seed, Elem::I32), high_word(b, seed)]
 }
 
-/// The counter of the block that an offset lies in, and the offset's place in it. A 32-bit offset that is never
+/// The counter of an offset's block, and the word of the offset in it. A 32-bit offset that is never
 /// negative needs no upper word.
-pub fn place(b: &mut Builder, offset: Val, signed: bool, is_negative: bool) -> ([Val; 4], Val) {
+pub fn counter_of(b: &mut Builder, offset: Val, signed: bool, is_negative: bool) -> ([Val; 4], Val) {
     let two = |b: &mut Builder, ty: Ty| b.int(ty, 2);
     let (low, high, own) = if offset.ty.elem.bits() <= 32 && !(signed && is_negative) {
         let offset = b.zext(offset, Elem::I32);
@@ -86,8 +86,8 @@ pub fn place(b: &mut Builder, offset: Val, signed: bool, is_negative: bool) -> (
     ([low, high, zero, zero], b.and(own, three))
 }
 
-/// The counter that is `distance` further on.
-pub fn further(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
+/// The counter advanced by `distance`.
+pub fn advance(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
     if distance == 0 {
         return counter;
     }
@@ -100,9 +100,9 @@ pub fn further(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
     [next, b.add(high, carry), counter[2], counter[3]]
 }
 
-/// The counter that is `distance` further on, where the counter is a multiple of a power of two above it. What the
-/// upper words become in the first rounds is then computed once for all of them.
-pub fn beside(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
+/// The counter advanced by `distance`, where the counter is a multiple of a power of two above it. The first rounds of
+/// the upper words are then computed once for all of them.
+pub fn advance_aligned(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
     if distance == 0 {
         return counter;
     }
@@ -110,18 +110,18 @@ pub fn beside(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
     [b.or(counter[0], by), counter[1], counter[2], counter[3]]
 }
 
-/// A word as what was asked for.
-pub fn formed(b: &mut Builder, word: Val, form: RandomForm) -> Val {
+/// Converts a word to the requested form.
+pub fn convert(b: &mut Builder, word: Val, form: RandomForm) -> Val {
     match form {
         RandomForm::Bits => word,
         RandomForm::Uniform => {
-            // The bits of a number in [1, 2), less 1: exact, and no conversion, which a GPU does slowly.
+            // The bits of a float in [1, 2), less 1: exact, and no conversion, which is slow on a GPU.
             let (shift, one) = (b.int(word.ty, 9), b.int(word.ty, 0x3f80_0000));
             let fraction = b.lshr(word, shift);
             let bits = b.or(fraction, one);
-            let number = b.bitcast(bits, word.ty.with(Elem::F32));
-            let one = b.float(number.ty, 1.0);
-            b.fsub_strict(number, one)
+            let float = b.bitcast(bits, word.ty.with(Elem::F32));
+            let one = b.float(float.ty, 1.0);
+            b.fsub_strict(float, one)
         }
     }
 }

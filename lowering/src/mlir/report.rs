@@ -1,11 +1,11 @@
-//! What an access that bounds mask off leaves behind, in a build that reports them, and an assertion that fails.
+//! Reports of accesses out of bounds, in a build that has them, and of assertions that fail.
 //!
 //! A launch has one record, [`BYTES`] long and zeroed: host code gets its address, GPU code finds it in the module's
 //! global [`GLOBAL`]. The first of all failures is written there; all later ones find it taken. The record's fields are
-//! those of `dsl_runtime::report::FailureRecord`, at the same places. Behind the record that host code gets stands, at
+//! those of `dsl_runtime::report::FailureRecord`, at the same offsets. Behind the record that host code gets is, at
 //! [`PRINT`], the address of the function that prints a [`LINE_WORDS`] and the values that follow.
 //!
-//! Code says where an operation stands by its line relative to the kernel's name, so that moving a kernel in its file
+//! Code gives the source location of an operation by its line relative to the kernel's name, so that moving a kernel in its file
 //! changes nothing in its code.
 
 use super::builder::{AccessFlags, Builder, Val};
@@ -19,10 +19,10 @@ pub const GLOBAL: &str = "fuse_report";
 /// The size of a record.
 pub const BYTES: u32 = 48;
 
-/// Where the address of the host's function is that prints.
+/// The offset of the address of the host's print function.
 pub const PRINT: i32 = 48;
 
-/// What a line says besides its values, one of these words each: its site and the program, then the element.
+/// The header of a line, in words: its site and the program, then the element.
 pub const LINE_WORDS: u32 = 3;
 pub const LINE_SITE: i32 = 0;
 pub const LINE_PROGRAM: i32 = 4;
@@ -44,23 +44,23 @@ const READ: i64 = 0;
 const WRITE: i64 = 1;
 const FAILURE: i64 = 2;
 
-/// Whether the code of a function has a record.
+/// Whether the code of a function takes a record.
 pub fn reports(func: &Func) -> bool {
     let mut found = false;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let outside = func.reports && operation.place().is_some_and(|place| place.bounded);
+        let outside = func.reports && operation.access().is_some_and(|access| access.bounded);
         found |= outside || operation.site().is_some();
     });
     found
 }
 
-/// Where what a function reports stands: what its code depends on besides the function's text.
+/// The source locations that a function reports: its code depends on them besides the function's text.
 pub fn sites(func: &Func) -> String {
     let mut text = String::new();
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        if func.reports && operation.place().is_some() || operation.site().is_some() {
+        if func.reports && operation.access().is_some() || operation.site().is_some() {
             let (line, column) = site(func, op);
             text += &format!("{line}:{column} ");
         }
@@ -74,22 +74,22 @@ fn site(func: &Func, op: &Op) -> (i64, i64) {
     (start.line as i64 - func.loc.line() as i64, start.column as i64 + 1)
 }
 
-/// An element, and which program it is of.
+/// An element and its program.
 pub struct ReportedElement {
     /// An `i64`: of its slice, or in row-major order of a tile that fails an assertion.
     pub index: Val,
     /// The slice's length, or how many elements the tile has; an `i64`.
     pub length: Val,
-    /// The program's number along each axis, an `i32` each.
+    /// The program's index along each axis, an `i32` each.
     pub program: [Val; 3],
 }
 
 /// Writes the record of an access of `op` outside its slice, or of an assertion that fails, unless there is one.
 pub fn write(b: &mut Builder, record: Val, (func, op): (&Func, &Op), element: &ReportedElement) {
     let operation = op.kind.operation();
-    let (kind, subject) = match (operation.place(), operation.site()) {
-        (Some(place), _) if operation.effect() == Effect::Write => (WRITE, place.param.0),
-        (Some(place), _) => (READ, place.param.0),
+    let (kind, subject) = match (operation.access(), operation.site()) {
+        (Some(access), _) if operation.effect() == Effect::Write => (WRITE, access.param.0),
+        (Some(access), _) => (READ, access.param.0),
         (None, Some(site)) => (FAILURE, site),
         (None, None) => return,
     };

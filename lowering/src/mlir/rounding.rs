@@ -1,4 +1,4 @@
-//! Rounding to integers, and the product and sum with one rounding: an instruction where the processor has one, and
+//! Rounding to integers, and the fused multiply-add: an instruction where the CPU has one, and
 //! arithmetic where LLVM would call a library that kernels do not have (x86-64 before SSE4.1 and FMA).
 
 use super::builder::{Builder, FloatPredicate, IntPredicate, Rounding, Val};
@@ -6,7 +6,7 @@ use super::machine::{Machine, Vectors};
 use super::types::Elem;
 use crate::support::dtype::DType;
 
-/// A processor of which nothing is known but its family.
+/// A CPU of which nothing is known but its family.
 pub const BASELINE: Machine = Machine::Host(Vectors::Baseline);
 
 /// Digits of an `f32` that TF32 does not have.
@@ -17,14 +17,14 @@ pub fn tf32(b: &mut Builder, a: Val) -> Val {
     let ty = a.ty.with(Elem::I32);
     let bits = b.bitcast(a, ty);
     // What is below a half, and one more where the last digit that stays is odd.
-    let [below, digits, one, kept] =
+    let [below, digits, one, mask] =
         [(1 << (BEYOND_TF32 - 1)) - 1, BEYOND_TF32.into(), 1, -(1 << BEYOND_TF32)]
-            .map(|number| b.int(ty, number));
+            .map(|value| b.int(ty, value));
     let last = b.lshr(bits, digits);
     let odd = b.and(last, one);
     let bits = b.add(bits, below);
     let bits = b.add(bits, odd);
-    let bits = b.and(bits, kept);
+    let bits = b.and(bits, mask);
     let rounded = b.bitcast(bits, a.ty);
     let is_nan = b.fcmp(FloatPredicate::Uno, a, a);
     b.select(is_nan, a, rounded)
@@ -35,7 +35,7 @@ impl Builder<'_> {
     pub fn floor(&mut self, a: Val) -> Val {
         if self.machine != BASELINE {
             let result = self.op("llvm.intr.floor", &[a], a.ty);
-            self.remember_rounding(result, a, Rounding::Down);
+            self.record_rounding(result, a, Rounding::Down);
             return result;
         }
         let nearest = self.nearest_integer(a);
@@ -50,7 +50,7 @@ impl Builder<'_> {
     pub fn ceil(&mut self, a: Val) -> Val {
         if self.machine != BASELINE {
             let result = self.op("llvm.intr.ceil", &[a], a.ty);
-            self.remember_rounding(result, a, Rounding::Up);
+            self.record_rounding(result, a, Rounding::Up);
             return result;
         }
         let nearest = self.nearest_integer(a);
@@ -65,7 +65,7 @@ impl Builder<'_> {
     pub fn round_ties_even(&mut self, a: Val) -> Val {
         if self.machine != BASELINE {
             let result = self.op("llvm.intr.roundeven", &[a], a.ty);
-            self.remember_rounding(result, a, Rounding::Nearest);
+            self.record_rounding(result, a, Rounding::Nearest);
             return result;
         }
         let nearest = self.nearest_integer(a);
@@ -76,7 +76,7 @@ impl Builder<'_> {
     pub fn truncate(&mut self, a: Val) -> Val {
         if self.machine != BASELINE {
             let result = self.op("llvm.intr.trunc", &[a], a.ty);
-            self.remember_rounding(result, a, Rounding::Zero);
+            self.record_rounding(result, a, Rounding::Zero);
             return result;
         }
         let nearest = self.nearest_integer(a);

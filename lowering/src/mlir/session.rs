@@ -75,11 +75,11 @@ pub enum ArgumentKind {
     Exclusive,
     /// A pointer to memory that nothing writes while the function runs.
     ReadOnly,
-    /// A `CUtensorMap`, handed over as its bytes.
+    /// A `CUtensorMap`, passed as its bytes.
     TensorMap,
 }
 
-/// What the function is to its target.
+/// The function's linkage and launch bounds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A grid kernel with a fixed block of threads, and clusters of so many blocks.
@@ -93,7 +93,7 @@ pub enum EntryKind {
 /// What bounds the registers of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// The most of them.
+    /// Their maximum.
     Registers(u32),
     /// So many blocks should fit on a multiprocessor.
     Blocks(u32),
@@ -114,7 +114,7 @@ type Body<'a> = Box<dyn FnOnce(&mut Builder, &[Val]) + 'a>;
 pub struct ModuleBuilder<'s> {
     session: &'s Session,
     machine: Machine,
-    /// What a GPU is at least capable of.
+    /// The least capability of the GPU.
     pub capability: u32,
     text: String,
     bodies: Vec<(Vec<Ty>, Body<'s>)>,

@@ -1,4 +1,4 @@
-//! What both emitters build alike: the count of a loop, the folding of a reduction.
+//! Code that both emitters share: the trip count of a loop, the tree of a reduction.
 
 use super::builder::{Builder, IntPredicate, Val};
 use super::elementwise::inline;
@@ -6,7 +6,7 @@ use super::types::{Elem, Ty};
 use crate::ir::Func;
 use crate::ops::{Combination, For};
 
-/// How often a loop runs, in 64 bits, and its step in the variable's own type: `ceil((high - low) / step)`, or
+/// The trip count of a loop, in 64 bits, and its step in the variable's own type: `ceil((high - low) / step)`, or
 /// `floor((high - low) / step) + 1` of a closed range, without overflow. `runs` says that it runs at least once.
 pub fn trip_count(b: &mut Builder, body: &For, [low, high, step]: [Val; 3], runs: bool) -> (Val, Val) {
     let one = b.int(step.ty, 1);
@@ -37,14 +37,14 @@ pub fn loop_variable(b: &mut Builder, index: Val, low: Val, step: Val) -> Val {
 pub type CombinedElement = Vec<Val>;
 
 impl Combination {
-    /// Two elements become one.
+    /// Combines two elements.
     pub fn apply(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> CombinedElement {
         let args: Vec<Val> = left.iter().chain(right).copied().collect();
         inline(b, func, &self.block, &args)
     }
 
-    /// Neighbours first, then pairs of pairs: short chains and small errors.
-    pub fn folded(
+    /// Combines pairs, then pairs of pairs: a tree with short chains and small errors.
+    pub fn reduce_tree(
         &self,
         func: &Func,
         b: &mut Builder,

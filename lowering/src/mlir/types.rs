@@ -1,4 +1,4 @@
-//! The machine types emission speaks of: a scalar or a small vector of one element type.
+//! The machine types of emission: a scalar or a small vector of one element type.
 
 use std::fmt;
 

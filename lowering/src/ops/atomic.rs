@@ -1,4 +1,4 @@
-//! Reading, changing and writing an element of memory at once, whatever other programs do.
+//! Atomic read-modify-write of elements of memory.
 
 use super::memory::{element, mask, written};
 use super::{
@@ -11,7 +11,7 @@ use crate::ops::MemAccess;
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
 
-/// What becomes of an element.
+/// The read-modify-write operation on an element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtomicChange {
     Add,
@@ -35,7 +35,7 @@ pub enum MemoryOrder {
     AcqRel,
 }
 
-/// Who sees it as one operation.
+/// The threads for which it is one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryScope {
     Block,
@@ -103,7 +103,7 @@ impl AtomicChange {
 #[derive(Clone, Copy, Debug)]
 pub struct Atomic {
     pub change: AtomicChange,
-    pub place: MemAccess,
+    pub access: MemAccess,
     /// What an element must be for a [`AtomicChange::CompareExchange`].
     pub compare: Option<Value>,
     pub value: Value,
@@ -117,11 +117,11 @@ impl Operation for Atomic {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.place.operands().into_iter().chain(self.compare).chain([self.value]).collect()
+        self.access.operands().into_iter().chain(self.compare).chain([self.value]).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.place.map(change);
+        self.access.map(change);
         self.compare = self.compare.map(&mut *change);
         self.value = change(self.value);
     }
@@ -131,15 +131,15 @@ impl Operation for Atomic {
     }
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let place = self.place.text(func, name);
+        let access = self.access.text(func, name);
         let compare = self.compare.map(|compare| format!(" if {}", name(compare))).unwrap_or_default();
         let order = format!("{} {}", self.order.name(), self.scope.name());
-        format!("{} {order} {place}{compare} with {}", self.change.name(), name(self.value))
+        format!("{} {order} {access}{compare} with {}", self.change.name(), name(self.value))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let [result] = results else { return Err("gives one result".into()) };
-        let (elem, mutable) = func.slice(self.place.param);
+        let (elem, mutable) = func.slice(self.access.param);
         if !mutable {
             return Err("the slice is read-only".into());
         }
@@ -153,21 +153,21 @@ impl Operation for Atomic {
         for other in self.compare.into_iter().chain([*result]) {
             expect_types("the type", func.ty(other), ty)?;
         }
-        self.place.verify(func, ty)
+        self.access.verify(func, ty)
     }
 
-    fn place(&self) -> Option<&MemAccess> {
-        Some(&self.place)
+    fn access(&self) -> Option<&MemAccess> {
+        Some(&self.access)
     }
 
-    fn place_mut(&mut self) -> Option<&mut MemAccess> {
-        Some(&mut self.place)
+    fn access_mut(&mut self) -> Option<&mut MemAccess> {
+        Some(&mut self.access)
     }
 
-    /// Sums of neighbours may be made at once, everything else is one by one.
+    /// Additions to contiguous elements may be one vector instruction; everything else is one by one.
     fn set_vector(&mut self, vector: u32) {
         if self.change == AtomicChange::Add {
-            self.place.vector = vector;
+            self.access.vector = vector;
         }
     }
 
@@ -175,7 +175,7 @@ impl Operation for Atomic {
         Some((&mut self.order, &mut self.scope))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -197,7 +197,7 @@ macro_rules! functions {
         pub(super) const FUNCTIONS: &[Intrinsic] = &[
             $(Intrinsic {
                 name: $name,
-                gives: Returns::Tile,
+                returns: Returns::Tile,
                 example: $example,
                 generic: IntrinsicGeneric::None,
                 params: PARAMS,
@@ -206,7 +206,7 @@ macro_rules! functions {
             },)*
             Intrinsic {
                 name: "atomic_cas",
-                gives: Returns::Tile,
+                returns: Returns::Tile,
                 example: "let before = tl::atomic_cas(out, 0.0, 1.0);\nlet first = before == 0.0;",
                 generic: IntrinsicGeneric::None,
                 params: &[required("pointer"), required("compare"), required("value"), optional("mask")],
@@ -237,7 +237,7 @@ functions! {
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {
         name: "sem",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "tl::atomic_add(out, 1.0).sem(\"relaxed\");",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("order")],
@@ -250,7 +250,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "scope",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "tl::atomic_add(out, 1.0).scope(\"sys\");",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("scope")],
@@ -319,7 +319,7 @@ fn atomic(check: &mut Check, call: &Call, change: AtomicChange) -> Operand {
     let (Ok(taken), Ok(mask)) = (taken, mask) else { return check.failed(call.loc) };
     let op = Atomic {
         change,
-        place: pointer.place(mask),
+        access: pointer.access(mask),
         compare: (compares == 1).then(|| taken[0]),
         value: taken[compares],
         order: MemoryOrder::AcqRel,

@@ -35,7 +35,7 @@ impl Operation for Bitcast {
         Err(format!("{} and {} are not of one size", from.dtype, to.dtype))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: true }
     }
 
@@ -49,8 +49,8 @@ fn allowed(from: DType, to: DType) -> bool {
     from != DType::Bool && to != DType::Bool && from.bytes() == to.bytes()
 }
 
-/// A tile as the numbers of its type that a store would write, for operations that compare data: comparisons take sums and
-/// products that do not fit for what they would be (`analysis::split`).
+/// A tile as the values of its type that a store would write, for operations that compare data: comparisons take sums and
+/// products that do not fit for what they would be (`transform::legalize_index`).
 pub(super) fn as_stored(check: &mut Check, value: Value, loc: Loc) -> Value {
     let ty = check.ty(value).clone();
     if !matches!(ty.dtype, DType::I32 | DType::I64) {
@@ -61,7 +61,7 @@ pub(super) fn as_stored(check: &mut Check, value: Value, loc: Loc) -> Value {
 
 pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     name: "bitcast",
-    gives: Returns::Tile,
+    returns: Returns::Tile,
     example: "let bits = tile.bitcast::<u32>();\nlet magnitude = (bits & 0x7fff_ffff).bitcast::<f32>();",
     generic: IntrinsicGeneric::RequiredType,
     params: &[required("self")],

@@ -8,17 +8,17 @@ use crate::frontend::typeck::{Call, Check, Operand};
 pub enum CacheModifier {
     #[default]
     All,
-    /// The second level alone.
+    /// The L2 cache alone.
     Global,
-    /// What is used once.
+    /// Data that is used once.
     Streaming,
-    /// Through the second level, into memory.
+    /// Through the L2 cache, into memory.
     Through,
-    /// None: every access is made, and made as it stands.
+    /// None: every access is made as it stands.
     Volatile,
 }
 
-/// How soon a line gives way to others.
+/// How soon a cache line is evicted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum EvictionPolicy {
     #[default]
@@ -30,28 +30,28 @@ pub enum EvictionPolicy {
 /// The hints of one access.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CacheHints {
-    pub level: CacheModifier,
-    pub keep: EvictionPolicy,
-    /// Takes no place in the first level.
+    pub modifier: CacheModifier,
+    pub eviction: EvictionPolicy,
+    /// Is not allocated in the L1 cache.
     pub no_allocate: bool,
 }
 
 impl CacheHints {
     /// As printed IR says it, with a space before.
     pub(super) fn text(self) -> String {
-        let level = match self.level {
+        let modifier = match self.modifier {
             CacheModifier::All => "",
             CacheModifier::Global => " cache_global",
             CacheModifier::Streaming => " streaming",
             CacheModifier::Through => " write_through",
             CacheModifier::Volatile => " volatile",
         };
-        let keep = match self.keep {
+        let eviction = match self.eviction {
             EvictionPolicy::Normal => "",
             EvictionPolicy::First => " evict_first",
             EvictionPolicy::Last => " evict_last",
         };
-        format!("{level}{keep}{}", if self.no_allocate { " no_allocate" } else { "" })
+        format!("{modifier}{eviction}{}", if self.no_allocate { " no_allocate" } else { "" })
     }
 }
 
@@ -59,7 +59,7 @@ macro_rules! methods {
     ($($name:literal, $doc:literal, $change:expr;)*) => {
         pub(super) const METHODS: &[Intrinsic] = &[$(Intrinsic {
             name: $name,
-            gives: Returns::Tile,
+            returns: Returns::Tile,
             example: concat!("let offsets = tl::arange(0, BLOCK);\ntl::store(out + offsets, tile).", $name, "();"),
             generic: IntrinsicGeneric::None,
             params: &[required("self")],
@@ -71,23 +71,23 @@ macro_rules! methods {
 
 methods! {
     "evict_first", "On `tl::load` and `tl::store`: what is touched gives way in the caches of a GPU before anything else: data that nobody reads again.",
-        |cache| cache.keep = EvictionPolicy::First;
+        |cache| cache.eviction = EvictionPolicy::First;
     "evict_last", "On `tl::load` and `tl::store`: what is touched stays in the caches of a GPU longest: data that other programs read too.",
-        |cache| cache.keep = EvictionPolicy::Last;
+        |cache| cache.eviction = EvictionPolicy::Last;
     "no_allocate", "On `tl::load` and `tl::store`: takes no place in the first-level cache of a GPU.",
         |cache| cache.no_allocate = true;
     "cache_global", "On `tl::load` and `tl::store`: goes to the second-level cache of a GPU, past the first.",
-        |cache| cache.level = CacheModifier::Global;
+        |cache| cache.modifier = CacheModifier::Global;
     "streaming", "On `tl::load` and `tl::store`: used once, so that the caches of a GPU may drop it early.",
-        |cache| cache.level = CacheModifier::Streaming;
+        |cache| cache.modifier = CacheModifier::Streaming;
     "volatile", "On `tl::load` and `tl::store`: the access is made each time the kernel comes by, however often that is, and not merged with others: for memory that another program changes meanwhile.",
-        |cache| cache.level = CacheModifier::Volatile;
+        |cache| cache.modifier = CacheModifier::Volatile;
 }
 
 /// Of a store alone.
 pub(super) const STORE_METHODS: &[Intrinsic] = &[Intrinsic {
     name: "write_through",
-    gives: Returns::Tile,
+    returns: Returns::Tile,
     example: "tl::store(out, 1.0).write_through();",
     generic: IntrinsicGeneric::None,
     params: &[required("self")],
@@ -97,7 +97,7 @@ pub(super) const STORE_METHODS: &[Intrinsic] = &[Intrinsic {
             return check
                 .error(call.name_loc, "`.write_through` belongs to `tl::store`: a load writes nothing");
         }
-        set(check, call, |cache| cache.level = CacheModifier::Through)
+        set(check, call, |cache| cache.modifier = CacheModifier::Through)
     },
 }];
 

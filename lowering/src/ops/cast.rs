@@ -36,7 +36,7 @@ impl Operation for Cast {
         expect_types("the operand's shape", &func.ty(self.value).shape, &func.ty(results[0]).shape)
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         let from = analysis.func.ty(self.value).dtype;
         vec![axis_info::cast(&analysis.info(self.value), from, analysis.func.ty(results[0]))]
     }
@@ -45,7 +45,7 @@ impl Operation for Cast {
         polynomial::cast(all, func, self.value, func.ty(result).dtype)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: true }
     }
 
@@ -56,7 +56,7 @@ impl Operation for Cast {
 
 pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     name: "cast",
-    gives: Returns::Tile,
+    returns: Returns::Tile,
     example: "let short = tl::cast::<bf16>(tile, \"rtz\");",
     generic: IntrinsicGeneric::RequiredType,
     params: &[required("x"), optional("rounding")],
@@ -66,7 +66,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
 
 pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     name: "to",
-    gives: Returns::Tile,
+    returns: Returns::Tile,
     example: "let wide = tile.to::<f64>();\nlet whole = tl::floor(tile).to::<i32>();",
     generic: IntrinsicGeneric::RequiredType,
     params: &[required("self")],
@@ -98,12 +98,12 @@ fn cast(check: &mut Check, call: &Call) -> Operand {
     if !toward_zero || from == dtype || dtype.bytes() > from.bytes() {
         return check.operand(rounded, call.loc);
     }
-    let result = not_beyond(check, rounded, source, call.loc);
+    let result = truncate_magnitude(check, rounded, source, call.loc);
     check.operand(result, call.loc)
 }
 
 /// The floats of `rounded`, and where their magnitude is above that of `source`, the next ones below it.
-fn not_beyond(check: &mut Check, rounded: Value, source: Value, loc: Loc) -> Value {
+fn truncate_magnitude(check: &mut Check, rounded: Value, source: Value, loc: Loc) -> Value {
     let ty = check.ty(rounded).clone();
     let wide = if check.ty(source).dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let magnitudes = [rounded, source].map(|value| {
@@ -116,10 +116,10 @@ fn not_beyond(check: &mut Check, rounded: Value, source: Value, loc: Loc) -> Val
         2 => DType::U16,
         _ => DType::U32,
     });
-    // The bits of floats of one sign count their magnitudes.
-    let number = check.push(Bitcast { value: rounded }, vec![bits.clone()], loc)[0];
+    // The bits of floats of one sign are in the order of their magnitudes.
+    let ordinal = check.push(Bitcast { value: rounded }, vec![bits.clone()], loc)[0];
     let one = check.filled(ConstantValue::Int(1), &bits, loc);
-    let below = check.row("sub", &[number, one], loc);
+    let below = check.row("sub", &[ordinal, one], loc);
     let below = check.push(Bitcast { value: below }, vec![ty], loc)[0];
     check.row("select", &[grew, below, rounded], loc)
 }

@@ -56,7 +56,7 @@ impl Combination {
         Ok(())
     }
 
-    pub(super) fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    pub(super) fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         analysis.block(&self.block);
         results.iter().map(|&result| AxisInfo::unknown(analysis.func.ty(result))).collect()
     }
@@ -70,17 +70,17 @@ impl Combination {
     }
 
     /// What it is to analyses, if it is one operation.
-    pub fn algebra(&self) -> Option<ArithKind> {
-        self.row().map(|op| op.algebra)
+    pub fn arith(&self) -> Option<ArithKind> {
+        self.row().map(|op| op.arith)
     }
 
-    /// What combining elements of `dtype` can start from, where it is one operation that has such a value.
-    pub fn neutral(&self, dtype: DType) -> Option<ConstantValue> {
-        self.row()?.neutral.map(|neutral| neutral(dtype))
+    /// The identity element of the combination for `dtype`, where it is one operation that has one.
+    pub fn identity(&self, dtype: DType) -> Option<ConstantValue> {
+        self.row()?.identity.map(|identity| identity(dtype))
     }
 
-    /// Whether it gives the same bits either way round.
-    pub fn symmetric(&self) -> bool {
-        self.row().is_some_and(|op| op.neutral.is_some())
+    /// Whether it commutes bit for bit.
+    pub fn commutes(&self) -> bool {
+        self.row().is_some_and(|op| op.identity.is_some())
     }
 }

@@ -55,8 +55,8 @@ fn same_types(what: &str, func: &Func, found: &[Value], wanted: &[Value]) -> Res
     if found == wanted { Ok(()) } else { Err(format!("{what} are {found:?}, expected {wanted:?}")) }
 }
 
-/// The values that stand in one place of each list.
-fn join(lists: &[&[Value]]) -> Vec<Vec<Value>> {
+/// The values at one index of each list.
+fn tied(lists: &[&[Value]]) -> Vec<Vec<Value>> {
     (0..lists[0].len()).map(|i| lists.iter().map(|list| list[i]).collect()).collect()
 }
 
@@ -109,7 +109,7 @@ impl Operation for For {
         same_types("the results", func, results, &self.inits)
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         let (low, high, step) = (analysis.info(self.low), analysis.info(self.high), analysis.info(self.step));
         let last = high.range.1.saturating_sub((!self.closed).into()).max(low.range.0);
         // One that may be below 1 may stand for 1.
@@ -119,9 +119,9 @@ impl Operation for For {
         analysis.carry(&self.inits, &self.body.args[1..], &self.body)
     }
 
-    fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, results: &[Value]) -> LayoutRelation {
         let body = &self.body;
-        LayoutRelation::Tied(join(&[&self.inits, &body.args[1..], &body.yields, results]))
+        LayoutRelation::Tied(tied(&[&self.inits, &body.args[1..], &body.yields, results]))
     }
 }
 
@@ -152,15 +152,15 @@ impl Operation for If {
         same_types("the yields of `else`", func, &self.otherwise.yields, results)
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         analysis.block(&self.then);
         analysis.block(&self.otherwise);
         let pairs = self.then.yields.iter().zip(&self.otherwise.yields);
         pairs.map(|(&a, &b)| analysis.info(a).meet(&analysis.info(b))).collect()
     }
 
-    fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
-        LayoutRelation::Tied(join(&[&self.then.yields, &self.otherwise.yields, results]))
+    fn layout_relation(&self, _: &Func, results: &[Value]) -> LayoutRelation {
+        LayoutRelation::Tied(tied(&[&self.then.yields, &self.otherwise.yields, results]))
     }
 }
 
@@ -204,7 +204,7 @@ impl Operation for While {
         same_types("the results", func, results, &self.inits)
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         let carried = analysis.carry(&self.inits, &self.body.args, &self.body);
         for (&arg, info) in self.test.args.iter().zip(&carried) {
             analysis.set(arg, info.clone());
@@ -213,8 +213,8 @@ impl Operation for While {
         carried
     }
 
-    fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
-        LayoutRelation::Tied(join(&[
+    fn layout_relation(&self, _: &Func, results: &[Value]) -> LayoutRelation {
+        LayoutRelation::Tied(tied(&[
             &self.inits,
             &self.test.args,
             &self.body.args,
@@ -227,7 +227,7 @@ impl Operation for While {
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "range",
-        gives: Returns::Range,
+        returns: Returns::Range,
         example: "for start in tl::range(0, n, BLOCK) {\n    tl::store(out + start + tl::arange(0, BLOCK), tile);\n}",
         generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end"), optional("step")],
@@ -236,7 +236,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "static_range",
-        gives: Returns::Range,
+        returns: Returns::Range,
         example: "for i in tl::static_range(0, 4) {\n    tl::store(out + i * BLOCK + tl::arange(0, BLOCK), tile);\n}",
         generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end"), optional("step")],
@@ -245,7 +245,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "static_assert",
-        gives: Returns::Nothing,
+        returns: Returns::Nothing,
         example: "tl::static_assert(BLOCK >= 64, \"BLOCK is too small\");",
         generic: IntrinsicGeneric::None,
         params: &[required("condition"), optional("message")],
@@ -254,7 +254,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "static_print",
-        gives: Returns::Nothing,
+        returns: Returns::Nothing,
         example: "tl::static_print(BLOCK);",
         generic: IntrinsicGeneric::None,
         params: &[required("value")],
@@ -266,7 +266,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {
         name: "step_by",
-        gives: Returns::Range,
+        returns: Returns::Range,
         example: "for start in (0..n).step_by(BLOCK) {\n    tl::store(out + start, 0.0);\n}",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("step")],
@@ -275,7 +275,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "num_stages",
-        gives: Returns::Range,
+        returns: Returns::Range,
         example: "let mut sum = tile;\nfor start in tl::range(0, n, BLOCK).num_stages(3) {\n    sum += tl::load(x + start + tl::arange(0, BLOCK));\n}",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("stages")],
@@ -284,7 +284,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "unroll",
-        gives: Returns::Range,
+        returns: Returns::Range,
         example: "for i in tl::range(0, n).unroll(4) {\n    tl::store(out + i, 0.0);\n}",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("times")],
@@ -339,7 +339,7 @@ fn hint(check: &mut Check, call: &Call, set: fn(&mut LoopHints, u32)) -> Operand
 }
 
 fn static_assert(check: &mut Check, call: &Call) -> Operand {
-    let Some(holds) = check.flag(&call.args[0], "the condition of `tl::static_assert`") else {
+    let Some(condition) = check.flag(&call.args[0], "the condition of `tl::static_assert`") else {
         return check.failed(call.loc);
     };
     let message = match call.args.get(1) {
@@ -349,7 +349,7 @@ fn static_assert(check: &mut Check, call: &Call) -> Operand {
             _ => return check.error(operand.loc, "the message of `tl::static_assert` is a string literal"),
         },
     };
-    if !holds {
+    if !condition {
         let text = message
             .map_or_else(|| "static assertion failed".into(), |m| format!("static assertion failed: {m}"));
         return check.error(call.args[0].loc, text);

@@ -1,11 +1,11 @@
-//! What only `layout` makes: moving a tile's elements to other threads, and holding on to a tile.
+//! Operations that only `gpu` makes: conversion to another layout, and a barrier that forces rematerialization.
 
 use super::{Operation, expect_types};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 
 macro_rules! same_tile {
-    ($(#[doc = $doc:literal])+ $name:ident, $text:literal, $spread:expr) => {
+    ($(#[doc = $doc:literal])+ $name:ident, $text:literal, $relation:expr) => {
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug)]
         pub struct $name {
@@ -29,12 +29,12 @@ macro_rules! same_tile {
                 expect_types("the result", func.ty(results[0]), func.ty(self.value))
             }
 
-            fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
-                $spread
+            fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+                $relation
             }
 
             fn is_pointwise(&self) -> bool {
-                $spread != LayoutRelation::Free
+                $relation != LayoutRelation::Free
             }
         }
     };
@@ -46,7 +46,7 @@ same_tile! {
 }
 
 same_tile! {
-    /// The same tile, computed on anew: what was made of it before is not what is made of it after. Keeps a narrow tile
-    /// in registers where its widened elements would take more.
-    Hold, "hold", LayoutRelation::Lanewise { cheap: false }
+    /// The same tile under a new name: values computed from it before the barrier are rematerialized after it. Keeps a
+    /// narrow tile in registers where its widened elements would take more.
+    RematBarrier, "remat_barrier", LayoutRelation::Lanewise { cheap: false }
 }

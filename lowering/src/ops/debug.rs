@@ -1,6 +1,6 @@
-//! What a kernel says about itself while it runs: assertions and lines of output, in debug builds alone.
+//! Assertions and printed lines of a running kernel, in debug builds alone.
 //!
-//! Such an operation has a [`Site`], by which the launcher finds the words; everything else about it is in its operands.
+//! Such an operation has a [`Site`], by which the launcher finds the message; everything else about it is in its operands.
 //! A release build checks it and drops it.
 
 use super::{
@@ -12,7 +12,7 @@ use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
 use crate::support::operator::UnaryOp;
 
-/// What the launcher says of an operation besides what the kernel knows when it runs.
+/// The part of a message that is known at build; the kernel reports the rest when it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Site {
     Assert {
@@ -22,7 +22,7 @@ pub enum Site {
         message: String,
         shape: Shape,
     },
-    /// An assertion that bodies may rely on where the launcher can check it.
+    /// An assertion that specializations may assume where the launcher can check it.
     Assume {
         condition: String,
     },
@@ -68,7 +68,7 @@ pub struct Print {
     pub site: u32,
 }
 
-fn found(func: &Func, site: u32) -> Result<&Site, String> {
+fn site_of(func: &Func, site: u32) -> Result<&Site, String> {
     func.sites.get(site as usize).ok_or_else(|| format!("there is no site {site}"))
 }
 
@@ -90,25 +90,25 @@ impl Operation for Assert {
     }
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let words = match found(func, self.site) {
+        let text = match site_of(func, self.site) {
             Ok(Site::Assert { condition, message, .. }) => format!("device_assert {condition:?} {message:?}"),
             Ok(Site::Assume { condition }) => format!("assume {condition:?}"),
             Ok(Site::Overflow { verb, dtype, .. }) => format!("no_overflow {verb} {dtype}"),
             Ok(Site::Print { .. }) | Err(_) => self.name().into(),
         };
-        format!("{words} {}", name(self.holds))
+        format!("{text} {}", name(self.holds))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         expect_types("the number of results", results.len(), 0)?;
-        let site = found(func, self.site)?;
+        let site = site_of(func, self.site)?;
         if matches!(site, Site::Print { .. }) {
             return Err(format!("site {} is of a print", self.site));
         }
         expect_types("the condition", func.ty(self.holds), &Type::tile(DType::Bool, site.shape()))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 
@@ -136,7 +136,7 @@ impl Operation for Print {
     }
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let label = match found(func, self.site) {
+        let label = match site_of(func, self.site) {
             Ok(Site::Print { label, .. }) => label.as_str(),
             Ok(Site::Assert { .. } | Site::Assume { .. } | Site::Overflow { .. }) | Err(_) => "",
         };
@@ -148,7 +148,7 @@ impl Operation for Print {
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         expect_types("the number of results", results.len(), 0)?;
-        let Site::Print { shape, dtypes, .. } = found(func, self.site)? else {
+        let Site::Print { shape, dtypes, .. } = site_of(func, self.site)? else {
             return Err(format!("site {} is of an assertion", self.site));
         };
         expect_types("the number of values", self.values.len(), dtypes.len())?;
@@ -161,7 +161,7 @@ impl Operation for Print {
         }
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 
@@ -171,7 +171,7 @@ impl Operation for Print {
 }
 
 /// Values that one line shows: CUDA's `printf` takes 32 arguments, of which the program and the element are up to eight.
-const MOST_VALUES: usize = 16;
+const MAX_VALUES: usize = 16;
 
 macro_rules! debug_builds {
     ($doc:literal) => {
@@ -182,7 +182,7 @@ macro_rules! debug_builds {
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "device_assert",
-        gives: Returns::Nothing,
+        returns: Returns::Nothing,
         example: "tl::device_assert(n > 0);\ntl::device_assert(tile >= 0.0, \"x is negative\", tl::arange(0, BLOCK) < n);",
         generic: IntrinsicGeneric::None,
         params: &[required("condition"), optional("message"), optional("mask")],
@@ -193,7 +193,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "device_print",
-        gives: Returns::Nothing,
+        returns: Returns::Nothing,
         example: "tl::device_print(\"n\", n);\ntl::device_print(\"x and its square\", (tile, tile * tile), tl::arange(0, BLOCK) < n);",
         generic: IntrinsicGeneric::None,
         params: &[required("label"), optional("values"), optional("mask")],
@@ -204,7 +204,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "assume",
-        gives: Returns::Nothing,
+        returns: Returns::Nothing,
         example: "tl::assume(n > 0);\ntl::assume(n % 64 == 0 && n <= 1 << 20);\ntl::assume(tl::num_programs(0) <= 65535);",
         generic: IntrinsicGeneric::None,
         params: &[required("condition")],
@@ -213,8 +213,8 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
 ];
 
-/// Functions that say their first argument as it was written.
-pub fn quotes(name: &str) -> bool {
+/// Functions that record the source text of their first argument.
+pub fn records_source(name: &str) -> bool {
     matches!(name, "device_assert" | "assume")
 }
 
@@ -268,9 +268,9 @@ fn device_print(check: &mut Check, call: &Call) -> Operand {
         Some((_, operand)) => vec![operand.clone()],
     };
     let count = parts.len();
-    if count > MOST_VALUES {
+    if count > MAX_VALUES {
         let loc = call.args[1].loc;
-        return check.error(loc, format!("{} takes up to {MOST_VALUES} values, found {count}", call.what));
+        return check.error(loc, format!("{} takes up to {MAX_VALUES} values, found {count}", call.what));
     }
     let values: Vec<Option<Value>> = parts.iter().map(|part| check.value(part)).collect();
     let values: Option<Vec<Value>> = values.into_iter().collect();

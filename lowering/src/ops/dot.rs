@@ -1,4 +1,4 @@
-//! The matrix product.
+//! The dot of tiles: matrix multiply-accumulate.
 
 use super::atomic::choice;
 use super::{Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, optional, required};
@@ -8,28 +8,28 @@ use crate::ir::{Func, Shape, Type, Value};
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
 
-/// `a · b + acc` over the last two axes: `[.., M, K] x [.., K, N] -> [.., M, N]`. Products are added in the type of the
-/// result; their order along K is unspecified but fixed for a variant.
+/// `a · b + acc` over the last two axes: `[.., M, K] x [.., K, N] -> [.., M, N]`. It accumulates in the type of the
+/// result; the order along K is unspecified but fixed for a variant.
 #[derive(Clone, Copy, Debug)]
 pub struct Dot {
     pub a: Value,
     pub b: Value,
     /// 0 everywhere, if it is not there.
     pub acc: Option<Value>,
-    /// The most products of 8-bit floats whose sum may have fewer digits than its type.
+    /// The most products of 8-bit floats that may be accumulated with fewer digits than the type has.
     pub imprecise: Option<u32>,
     pub input: InputPrecision,
 }
 
-/// The digits of factors of `f32` that are multiplied.
+/// The precision of operands of `f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum InputPrecision {
-    /// All.
+    /// All digits.
     #[default]
     Ieee,
-    /// Eleven: factors are rounded to the nearest, halves to even.
+    /// Eleven digits: operands are rounded to the nearest, halves to even.
     Tf32,
-    /// Twice eleven, by three products: of the rounded factors, and of each with what the other's rounding left.
+    /// Twice eleven digits, by three dots: of the rounded operands, and of each with the other's rounding error.
     Tf32x3,
 }
 
@@ -44,47 +44,47 @@ impl InputPrecision {
     }
 }
 
-/// What the inner extent of products of TF32 is a multiple of.
-const TF32_INNER: u32 = 8;
+/// What K of dots in TF32 is a multiple of.
+const TF32_K_MULTIPLE: u32 = 8;
 
-/// How elements of a type multiply.
+/// The types of a dot of one element type.
 struct DotTypes {
     elem: DType,
-    /// What products are added in.
+    /// The element type of the accumulator.
     accumulator: DType,
-    /// What the inner extent is a multiple of: an instruction takes that many at a time.
-    inner: u32,
+    /// What K is a multiple of: an instruction takes that many at a time.
+    k_multiple: u32,
 }
 
-const PRODUCTS: [DotTypes; 7] = [
-    DotTypes { elem: DType::F16, accumulator: DType::F32, inner: 16 },
-    DotTypes { elem: DType::BF16, accumulator: DType::F32, inner: 16 },
-    DotTypes { elem: DType::F32, accumulator: DType::F32, inner: 1 },
-    DotTypes { elem: DType::F64, accumulator: DType::F64, inner: 4 },
-    DotTypes { elem: DType::I8, accumulator: DType::I32, inner: 32 },
+const DOT_TYPES: [DotTypes; 7] = [
+    DotTypes { elem: DType::F16, accumulator: DType::F32, k_multiple: 16 },
+    DotTypes { elem: DType::BF16, accumulator: DType::F32, k_multiple: 16 },
+    DotTypes { elem: DType::F32, accumulator: DType::F32, k_multiple: 1 },
+    DotTypes { elem: DType::F64, accumulator: DType::F64, k_multiple: 4 },
+    DotTypes { elem: DType::I8, accumulator: DType::I32, k_multiple: 32 },
     // Of bytes that were not converted, which a GPU does in fragments.
-    DotTypes { elem: DType::F8E4M3, accumulator: DType::F32, inner: 32 },
-    DotTypes { elem: DType::F8E5M2, accumulator: DType::F32, inner: 32 },
+    DotTypes { elem: DType::F8E4M3, accumulator: DType::F32, k_multiple: 32 },
+    DotTypes { elem: DType::F8E5M2, accumulator: DType::F32, k_multiple: 32 },
 ];
 
-/// The type that elements are multiplied as: 8-bit floats are exact in `f16`.
-fn multiplied_as(elem: DType) -> DType {
+/// The element type of the operands after conversion: 8-bit floats are exact in `f16`.
+fn operand_type(elem: DType) -> DType {
     if elem.is_f8() { DType::F16 } else { elem }
 }
 
-fn product(elem: DType) -> Option<&'static DotTypes> {
-    PRODUCTS.iter().find(|product| product.elem == elem)
+fn dot_types(elem: DType) -> Option<&'static DotTypes> {
+    DOT_TYPES.iter().find(|types| types.elem == elem)
 }
 
-/// The shape of a product of factors of these shapes, if they go together.
-fn product_shape(a: &Shape, b: &Shape) -> Option<Shape> {
+/// The shape of the dot of operands of these shapes, if they match.
+fn dot_shape(a: &Shape, b: &Shape) -> Option<Shape> {
     let rank = a.rank();
     let fit = rank >= 2 && rank == b.rank() && a[..rank - 2] == b[..rank - 2] && a[rank - 1] == b[rank - 2];
     fit.then(|| a.without(rank - 1).with(rank - 1, b[rank - 1]))
 }
 
 impl Dot {
-    /// The extent that is summed over.
+    /// The extent along K.
     pub fn inner(&self, func: &Func) -> u32 {
         let shape = &func.ty(self.a).shape;
         shape[shape.rank() - 1]
@@ -107,37 +107,37 @@ impl Operation for Dot {
     }
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let factors = format!("dot {}, {}", name(self.a), name(self.b));
-        let sum = self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)));
-        let sum = self.imprecise.map_or(sum.clone(), |most| format!("{sum} imprecise {most}"));
-        if self.input == InputPrecision::Ieee { sum } else { format!("{sum} {}", self.input.name()) }
+        let operands = format!("dot {}, {}", name(self.a), name(self.b));
+        let with_acc = self.acc.map_or(operands.clone(), |acc| format!("{operands} add {}", name(acc)));
+        let text = self.imprecise.map_or(with_acc.clone(), |most| format!("{with_acc} imprecise {most}"));
+        if self.input == InputPrecision::Ieee { text } else { format!("{text} {}", self.input.name()) }
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let (a, b) = (func.ty(self.a), func.ty(self.b));
-        expect_types("the second factor's element type", b.dtype, a.dtype)?;
-        let product = product(a.dtype).ok_or_else(|| format!("no product of {}", a.dtype))?;
-        let shape = product_shape(&a.shape, &b.shape).ok_or_else(|| format!("{a} times {b}"))?;
-        if !self.inner(func).is_multiple_of(product.inner) {
+        expect_types("operand B's element type", b.dtype, a.dtype)?;
+        let types = dot_types(a.dtype).ok_or_else(|| format!("no product of {}", a.dtype))?;
+        let shape = dot_shape(&a.shape, &b.shape).ok_or_else(|| format!("{a} times {b}"))?;
+        if !self.inner(func).is_multiple_of(types.k_multiple) {
             return Err(format!("an inner extent of {}", self.inner(func)));
         }
         if self.input != InputPrecision::Ieee {
-            expect_types("the type of factors in TF32", a.dtype, DType::F32)?;
-            expect_types("the rest of the inner extent", self.inner(func) % TF32_INNER, 0)?;
+            expect_types("the type of operands in TF32", a.dtype, DType::F32)?;
+            expect_types("the rest of the inner extent", self.inner(func) % TF32_K_MULTIPLE, 0)?;
         }
-        let wanted = Type::tile(product.accumulator, shape);
+        let wanted = Type::tile(types.accumulator, shape);
         expect_types("the result", func.ty(results[0]), &wanted)?;
         self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Dot { acc: self.acc }
     }
 }
 
 pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     name: "dot",
-    gives: Returns::Tile,
+    returns: Returns::Tile,
     example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows));\nlet again = tl::dot(rows, rows, square);",
     generic: IntrinsicGeneric::None,
     params: &[required("a"), required("b"), optional("acc")],
@@ -159,7 +159,7 @@ A sum over tiles stays where it is, in the registers of the threads, if the loop
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {
         name: "input_precision",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows)).input_precision(\"tf32\");",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("precision")],
@@ -168,7 +168,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "max_num_imprecise_acc",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let rows = tl::reshape(tile, [2, 32]).to::<f8e4m3>();\nlet square = tl::dot(rows, tl::trans(rows)).max_num_imprecise_acc(128);",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("products")],
@@ -180,14 +180,14 @@ pub(super) const METHODS: &[Intrinsic] = &[
 fn input_precision(check: &mut Check, call: &Call) -> Operand {
     let Some(input) = choice(check, call, &InputPrecision::NAMES) else { return check.failed(call.loc) };
     let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
-        return no_product(check, call, "\"tf32\"");
+        return not_a_dot(check, call, "\"tf32\"");
     };
-    let factor = dot.b;
-    let ty = check.ty(factor).clone();
+    let operand = dot.b;
+    let ty = check.ty(operand).clone();
     let inner = ty.shape[ty.shape.rank() - 2];
-    if input != InputPrecision::Ieee && ty.dtype == DType::F32 && !inner.is_multiple_of(TF32_INNER) {
+    if input != InputPrecision::Ieee && ty.dtype == DType::F32 && !inner.is_multiple_of(TF32_K_MULTIPLE) {
         let text = format!(
-            "a product in TF32 takes an inner extent that is a multiple of {TF32_INNER}, found {inner}"
+            "a product in TF32 takes an inner extent that is a multiple of {TF32_K_MULTIPLE}, found {inner}"
         );
         let help = "load a wider tile, with 0 where there is nothing to multiply";
         return check.error_help(call.args[0].loc, text, help);
@@ -201,7 +201,7 @@ fn input_precision(check: &mut Check, call: &Call) -> Operand {
     Operand { loc: call.loc, ..call.args[0].clone() }
 }
 
-fn no_product(check: &mut Check, call: &Call, argument: &str) -> Operand {
+fn not_a_dot(check: &mut Check, call: &Call, argument: &str) -> Operand {
     check.error_help(
         call.name_loc,
         format!("{} belongs to `tl::dot`", call.what),
@@ -217,7 +217,7 @@ fn imprecise(check: &mut Check, call: &Call) -> Operand {
         return check.error(call.args[1].loc, text);
     };
     let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
-        return no_product(check, call, "128");
+        return not_a_dot(check, call, "128");
     };
     dot.imprecise = Some(most);
     check.extend_operation(&call.args[0], call.loc);
@@ -236,18 +236,18 @@ fn dot(check: &mut Check, call: &Call) -> Operand {
             None => return check.failed(call.loc),
         },
     };
-    let [a, b] = [a, b].map(|factor| {
-        let elem = multiplied_as(check.ty(factor).dtype);
-        check.convert(factor, elem, call.loc)
+    let [a, b] = [a, b].map(|operand| {
+        let elem = operand_type(check.ty(operand).dtype);
+        check.convert(operand, elem, call.loc)
     });
     check.emit(Dot { a, b, acc, imprecise: None, input: InputPrecision::Ieee }, result, call.loc)
 }
 
-/// What the product of two tiles is, if they multiply.
-fn result_type(check: &mut Check, call: &Call, factors: [Value; 2]) -> Option<Type> {
-    let [a, b] = factors.map(|factor| check.ty(factor).clone());
-    let Some(product) = product(multiplied_as(a.dtype)) else {
-        let known = list(PRODUCTS.iter().map(|product| format!("`{}`", product.elem)));
+/// The type of the dot of two tiles, if they match.
+fn result_type(check: &mut Check, call: &Call, operands: [Value; 2]) -> Option<Type> {
+    let [a, b] = operands.map(|operand| check.ty(operand).clone());
+    let Some(types) = dot_types(operand_type(a.dtype)) else {
+        let known = list(DOT_TYPES.iter().map(|types| format!("`{}`", types.elem)));
         let text = format!("{} takes tiles of {known}, found {a}", call.what);
         let help = if a.dtype.is_integer() { "`.to::<f32>()`, or `.to::<i8>()`" } else { "`.to::<f32>()`" };
         check.error_help(call.args[0].loc, text, format!("convert both: {help}"));
@@ -258,33 +258,32 @@ fn result_type(check: &mut Check, call: &Call, factors: [Value; 2]) -> Option<Ty
         check.error_help(call.args[1].loc, text, format!("convert one side: `.to::<{}>()`", a.dtype));
         return None;
     }
-    for (operand, factor) in call.args.iter().zip([&a, &b]) {
-        if !(2..=3).contains(&factor.shape.rank()) {
-            let text =
-                format!("{} multiplies tiles of 2 axes, or of 3, found shape {}", call.what, factor.shape);
+    for (operand, ty) in call.args.iter().zip([&a, &b]) {
+        if !(2..=3).contains(&ty.shape.rank()) {
+            let text = format!("{} multiplies tiles of 2 axes, or of 3, found shape {}", call.what, ty.shape);
             check.error_help(operand.loc, text, "`x.row()` and `x.col()` make a matrix of one axis");
             return None;
         }
     }
-    let Some(shape) = product_shape(&a.shape, &b.shape) else {
+    let Some(shape) = dot_shape(&a.shape, &b.shape) else {
         mismatch(check, call, [&a.shape, &b.shape]);
         return None;
     };
     let inner = a.shape[a.shape.rank() - 1];
-    if !inner.is_multiple_of(product.inner) {
+    if !inner.is_multiple_of(types.k_multiple) {
         let text = format!(
             "{} of {} takes an inner extent that is a multiple of {}, found {inner}",
-            call.what, a.dtype, product.inner
+            call.what, a.dtype, types.k_multiple
         );
         let loc = call.args[0].loc.to(call.args[1].loc);
         check.error_help(loc, text, "load a wider tile, with 0 where there is nothing to multiply");
         return None;
     }
     let shape = check.legal(shape, call.loc)?;
-    Some(Type::tile(product.accumulator, shape))
+    Some(Type::tile(types.accumulator, shape))
 }
 
-/// Reports factors whose extents do not go together.
+/// Reports operands whose extents do not match.
 fn mismatch(check: &mut Check, call: &Call, [a, b]: [&Shape; 2]) {
     let loc = call.args[1].loc;
     if a.rank() != b.rank() {

@@ -1,6 +1,6 @@
 //! Reductions by a function of the user's, and those of values with their positions.
 
-use super::reduce::{Fold, keep_dims, reduced_axes};
+use super::reduce::{ReduceBuilder, keep_dims, reduced_axes};
 use super::{Arange, Combination, Intrinsic, IntrinsicGeneric, Returns, optional, rearrange, required};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::{Shape, Type, Value};
@@ -12,7 +12,7 @@ const PAIR_PARAMS: &[super::IntrinsicParam] = &[required("x"), required("axis"),
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "reduce",
-        gives: Returns::Same,
+        returns: Returns::Same,
         example: "let largest = tl::reduce(tile, 0, |a, b| if a > b { a } else { b });
 let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t, q + r));",
         generic: IntrinsicGeneric::None,
@@ -24,25 +24,25 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
     },
     Intrinsic {
         name: "argmax",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let place = tl::argmax(tile);\nlet rows = tl::argmax(tile.row() + tile.col(), 1);",
         generic: IntrinsicGeneric::None,
         params: INDEX_PARAMS,
         doc: "The position of the largest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is larger than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| places(check, call, "larger_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
+        check: |check, call| arg_reduce(check, call, "larger_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
     },
     Intrinsic {
         name: "argmin",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let place = tl::argmin(tile, 0);",
         generic: IntrinsicGeneric::None,
         params: INDEX_PARAMS,
         doc: "The position of the smallest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is smaller than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| places(check, call, "smaller_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
+        check: |check, call| arg_reduce(check, call, "smaller_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
     },
     Intrinsic {
         name: "max_index",
-        gives: Returns::Tuple(2),
+        returns: Returns::Tuple(2),
         example: "let (largest, place) = tl::max_index(tile, 0);",
         generic: IntrinsicGeneric::None,
         params: PAIR_PARAMS,
@@ -51,7 +51,7 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
     },
     Intrinsic {
         name: "min_index",
-        gives: Returns::Tuple(2),
+        returns: Returns::Tuple(2),
         example: "let (smallest, place) = tl::min_index(tile, 0);",
         generic: IntrinsicGeneric::None,
         params: PAIR_PARAMS,
@@ -62,17 +62,18 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
 
 /// `tl::reduce`
 fn with_function(check: &mut Check, call: &Call) -> Operand {
-    let keep = keep_dims(check, call, 3);
+    let kept = keep_dims(check, call, 3);
     let Some(inputs) = tiles(check, call) else { return check.failed(call.loc) };
     let shape = check.ty(inputs[0]).shape.clone();
     let axes = reduced_axes(check, Some(&call.args[1]), shape.rank());
     let types: Vec<Type> = inputs.iter().map(|&input| Type::scalar(check.ty(input).dtype)).collect();
     let combine = check.combine_region(&call.args[2], &types);
-    let (Some(keep), Some(axes), Some(block)) = (keep, axes, combine) else {
+    let (Some(keep_dims), Some(axes), Some(block)) = (kept, axes, combine) else {
         return check.failed(call.loc);
     };
-    let parts = Fold { combination: Combination { inputs, block }, axes, keep }.build(check, call);
-    as_given(check, call, parts)
+    let parts =
+        ReduceBuilder { combination: Combination { inputs, block }, axes, keep_dims }.build(check, call);
+    like_argument(check, call, parts)
 }
 
 /// The tiles of a call's first argument, a tile or a tuple of tiles, broadcast to one shape.
@@ -94,7 +95,7 @@ pub(super) fn tiles(check: &mut Check, call: &Call) -> Option<Vec<Value>> {
 }
 
 /// The results of a call, a tuple if its first argument is one.
-pub(super) fn as_given(check: &Check, call: &Call, parts: Vec<Operand>) -> Operand {
+pub(super) fn like_argument(check: &Check, call: &Call, parts: Vec<Operand>) -> Operand {
     match (&call.args[0].item, parts.as_slice()) {
         (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), call.loc),
         (_, [one]) => one.clone(),
@@ -103,17 +104,17 @@ pub(super) fn as_given(check: &Check, call: &Call, parts: Vec<Operand>) -> Opera
 }
 
 fn pair(check: &mut Check, call: &Call, combine: &str) -> Operand {
-    match places(check, call, combine) {
+    match arg_reduce(check, call, combine) {
         Some(parts) => check.wrap(Item::Tuple(parts), call.loc),
         None => check.failed(call.loc),
     }
 }
 
-/// The element that comes first by a function of the library, and its position.
-fn places(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>> {
+/// The element that is first in the order of a library function, and its position.
+fn arg_reduce(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>> {
     let value = check.tile(&call.args[0], &call.what);
-    let keep = keep_dims(check, call, 2);
-    let (value, keep) = (value?, keep?);
+    let kept = keep_dims(check, call, 2);
+    let (value, keep_dims) = (value?, kept?);
     let ty = check.ty(value).clone();
     if !check.takes(call, &ty, Class::Number) {
         return None;
@@ -127,10 +128,10 @@ fn places(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>>
     let types = [Type::scalar(ty.dtype), Type::scalar(DType::I32)];
     let block = check.combine_region(&function, &types)?;
     let combination = Combination { inputs: vec![value, positions], block };
-    Some(Fold { combination, axes, keep }.build(check, call))
+    Some(ReduceBuilder { combination, axes, keep_dims }.build(check, call))
 }
 
-/// The position of each element among those that are folded together.
+/// The position of each element among those that are reduced together.
 fn positions(check: &mut Check, shape: &Shape, axes: &[usize], call: &Call) -> Value {
     let count: u32 = axes.iter().map(|&axis| shape[axis]).product();
     if shape.rank() > 1 && axes.len() == shape.rank() {
@@ -139,5 +140,5 @@ fn positions(check: &mut Check, shape: &Shape, axes: &[usize], call: &Call) -> V
         let ty = Type::tile(DType::I32, shape.clone());
         return check.push(super::Reshape { value }, vec![ty], call.loc)[0];
     }
-    rearrange::place(check, shape, axes[0], 0, call.loc)
+    rearrange::positions(check, shape, axes[0], 0, call.loc)
 }

@@ -1,4 +1,4 @@
-//! How often each number occurs in a tile.
+//! How often each integer occurs in a tile.
 
 use super::bitcast::as_stored;
 use super::{
@@ -9,7 +9,7 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
 
-/// Counts of the numbers from 0 on; others are not counted.
+/// Counts of the integers from 0 on; others are not counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram {
     /// `i32`.
@@ -30,20 +30,20 @@ impl Operation for Histogram {
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        expect_types("the numbers", func.ty(self.value).dtype, DType::I32)?;
+        expect_types("the integers", func.ty(self.value).dtype, DType::I32)?;
         let counts = func.ty(results[0]);
         expect_types("the counts", counts.dtype, DType::I32)?;
         expect_types("the rank of the counts", counts.shape.rank(), 1)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Free
     }
 }
 
 pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     name: "histogram",
-    gives: Returns::Tile,
+    returns: Returns::Tile,
     example: "let digits = tl::arange(0, BLOCK) % 10;\nlet counts = tl::histogram(digits, 16, tl::arange(0, BLOCK) < n);",
     generic: IntrinsicGeneric::None,
     params: &[required("x"), required("bins"), optional("mask")],

@@ -1,4 +1,4 @@
-//! PTX of the user's own on single elements, with what a CPU does instead.
+//! Inline PTX on single elements, with its equivalent on a CPU.
 
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
@@ -59,14 +59,14 @@ impl Operation for InlinePtx {
         }
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
 
 pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     name: "inline_ptx",
-    gives: Returns::Tile,
+    returns: Returns::Tile,
     example: "let fast = tl::inline_ptx::<f32>(\"tanh.approx.f32 $0, $1;\", \"=f,f\", (tile,), |x| tl::tanh(x));\nlet both = tl::inline_ptx::<f32>(\"copysign.f32 $0, $2, $1;\", \"=f,f,f\", (tile, fast), |x, y| if y < 0.0 { -tl::abs(x) } else { tl::abs(x) });",
     generic: IntrinsicGeneric::RequiredType,
     params: &[required("text"), required("constraints"), required("operands"), required("cpu")],
@@ -134,8 +134,8 @@ const REFUSED: &[&str] = &[
     "clusterlaunchcontrol",
 ];
 
-/// The letter of a register that holds an element.
-fn letter(dtype: DType) -> Option<&'static str> {
+/// LLVM's constraint of a register that holds an element.
+fn register_constraint(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::F32 => Some("f"),
         DType::F64 => Some("d"),
@@ -151,9 +151,9 @@ fn problem(text: &str, operands: usize) -> Option<String> {
     for (at, _) in text.match_indices('$') {
         let digits: String = text[at + 1..].chars().take_while(char::is_ascii_digit).collect();
         match digits.parse::<usize>() {
-            Ok(number) if number <= operands => {}
-            Ok(number) => {
-                return Some(format!("`${number}` stands for nothing: there are {operands} operands"));
+            Ok(index) if index <= operands => {}
+            Ok(index) => {
+                return Some(format!("`${index}` stands for nothing: there are {operands} operands"));
             }
             Err(_) => return Some("`$` is followed by the number of an operand".into()),
         }
@@ -196,7 +196,7 @@ fn constraints(check: &mut Check, operand: &Operand, types: &[DType]) -> Option<
     let text = string(check, operand, "the list of constraints")?;
     let mut wanted = vec![];
     for (i, &dtype) in types.iter().enumerate() {
-        let Some(letter) = letter(dtype) else {
+        let Some(letter) = register_constraint(dtype) else {
             check.error_help(
                 operand.loc,
                 format!("inline PTX has no register for {dtype}"),

@@ -12,7 +12,7 @@ const GROUPED: &[super::IntrinsicParam] =
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "relu",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let y = tl::relu(tile);",
         generic: IntrinsicGeneric::None,
         params: ONE,
@@ -21,7 +21,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "gelu",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let y = tl::gelu(tile);\nlet quick = tl::gelu::<bf16>(tile);",
         generic: IntrinsicGeneric::OptionalType,
         params: ONE,
@@ -30,7 +30,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "gelu_tanh",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let y = tl::gelu_tanh(tile);\nlet quick = tl::gelu_tanh::<bf16>(tile);",
         generic: IntrinsicGeneric::OptionalType,
         params: ONE,
@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "silu",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let y = tl::silu(tile);\nlet quick = tl::silu::<bf16>(tile);",
         generic: IntrinsicGeneric::OptionalType,
         params: ONE,
@@ -48,7 +48,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "softplus",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let y = tl::softplus(tile);",
         generic: IntrinsicGeneric::None,
         params: ONE,
@@ -57,7 +57,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "softmax",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let y = tl::softmax(tile, 0);\nlet rows = tl::softmax(tile.row() + tile.col(), 1);",
         generic: IntrinsicGeneric::None,
         params: ALONG,
@@ -66,7 +66,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "log_softmax",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let y = tl::log_softmax(tile, 0);",
         generic: IntrinsicGeneric::None,
         params: ALONG,
@@ -75,7 +75,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "swizzle2d",
-        gives: Returns::Tuple(2),
+        returns: Returns::Tuple(2),
         example: "let across = tl::cdiv(n, BLOCK);\nlet down = tl::num_programs(0) / across;\nlet (row, col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);",
         generic: IntrinsicGeneric::None,
         params: GROUPED,

@@ -7,7 +7,7 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, ParamId, ParamKind, Type, Value};
 use crate::support::dtype::DType;
 
-/// Where a memory operation goes: `base + offset` elements from the start of the slice, for elements whose mask holds.
+/// What a memory operation accesses: `base + offset` elements from the start of the slice, for elements whose mask holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemAccess {
     pub param: ParamId,
@@ -17,29 +17,29 @@ pub struct MemAccess {
     pub offset: Value,
     /// Bools of the access's shape.
     pub mask: Option<Value>,
-    /// Whether elements that the mask lets through can still lie outside the slice: the emitters then compare.
+    /// Whether elements whose mask holds may still be out of bounds: the emitters then compare.
     pub bounded: bool,
-    /// How many neighbours in memory one thread moves with one instruction; set by `layout`.
+    /// How many contiguous elements one thread moves with one instruction; set by `gpu::layout`.
     pub vector: u32,
-    /// How vectors lie where rows begin anywhere; set by `analysis/rotate` and `analysis/unrotated`.
+    /// How vectors are aligned where rows start at any element; set by `transform::rotate_rows` and `transform::read_unrotated`.
     pub shift: Option<Shift>,
 }
 
-/// Vectors of a row that begins anywhere.
+/// Vectors of a row that starts at any element.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shift {
-    /// The most elements of one.
+    /// The most elements of a vector.
     pub elements: u32,
     /// The elements that rows are rotated by fewer of: vectors of as many are aligned in any part of a row.
     pub limit: u32,
     pub start: VectorStart,
-    /// Whether the mask lets one run of neighbours through.
+    /// Whether the mask lets one contiguous run of elements through.
     pub interval: bool,
-    /// Whether that begins before all of them, or ends behind all.
+    /// Whether that run starts before all of them, or ends behind all.
     pub one_sided: bool,
 }
 
-/// Where vectors begin.
+/// Where vectors start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VectorStart {
     /// Those that are whole at aligned addresses, as the slice does.
@@ -47,7 +47,7 @@ pub enum VectorStart {
     /// Those that are whole at one distance behind aligned addresses: that of the slice and so many elements, an `i32` scalar. Where
     /// nobody knows it, each vector finds its own.
     Misaligned(Option<Value>),
-    /// Anywhere: the tile was not rotated, and all elements of a vector are neighbours.
+    /// Anywhere: the tile was not rotated, and all elements of a vector are contiguous.
     Unrotated,
 }
 
@@ -56,7 +56,7 @@ impl MemAccess {
         self.base.into_iter().chain([self.offset]).chain(self.mask).chain(self.misalignment()).collect()
     }
 
-    /// The elements between aligned addresses and vectors.
+    /// The distance of vectors from aligned addresses, in elements.
     pub(crate) fn misalignment(&self) -> Option<Value> {
         match self.shift?.start {
             VectorStart::Misaligned(elements) => elements,
@@ -118,7 +118,7 @@ impl MemAccess {
 /// Reads elements; those masked off are `other`, or 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    pub place: MemAccess,
+    pub access: MemAccess,
     pub other: Option<Value>,
     /// Nothing in the kernel writes this slice.
     pub invariant: bool,
@@ -128,7 +128,7 @@ pub struct Load {
 /// Writes elements; those masked off are left alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Store {
-    pub place: MemAccess,
+    pub access: MemAccess,
     pub value: Value,
     pub cache: CacheHints,
 }
@@ -139,40 +139,40 @@ impl Operation for Load {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.place.operands().into_iter().chain(self.other).collect()
+        self.access.operands().into_iter().chain(self.other).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.place.map(change);
+        self.access.map(change);
         self.other = self.other.map(change);
     }
 
     fn effect(&self) -> Effect {
-        let merges = self.invariant && self.cache.level != CacheModifier::Volatile;
+        let merges = self.invariant && self.cache.modifier != CacheModifier::Volatile;
         if merges { Effect::Pure } else { Effect::Read }
     }
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let place = self.place.text(func, name);
+        let access = self.access.text(func, name);
         let other = self.other.map(|other| format!(" other {}", name(other))).unwrap_or_default();
-        format!("load {place}{other}{}", self.cache.text())
+        format!("load {access}{other}{}", self.cache.text())
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let ty = func.ty(results[0]);
-        self.place.verify(func, ty)?;
+        self.access.verify(func, ty)?;
         match self.other {
             Some(other) => expect_types("`other`", func.ty(other), ty),
             None => Ok(()),
         }
     }
 
-    fn place(&self) -> Option<&MemAccess> {
-        Some(&self.place)
+    fn access(&self) -> Option<&MemAccess> {
+        Some(&self.access)
     }
 
-    fn place_mut(&mut self) -> Option<&mut MemAccess> {
-        Some(&mut self.place)
+    fn access_mut(&mut self) -> Option<&mut MemAccess> {
+        Some(&mut self.access)
     }
 
     fn cache(&self) -> Option<CacheHints> {
@@ -183,7 +183,7 @@ impl Operation for Load {
         Some(&mut self.cache)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -194,11 +194,11 @@ impl Operation for Store {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.place.operands().into_iter().chain([self.value]).collect()
+        self.access.operands().into_iter().chain([self.value]).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.place.map(change);
+        self.access.map(change);
         self.value = change(self.value);
     }
 
@@ -207,27 +207,27 @@ impl Operation for Store {
     }
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let place = self.place.text(func, name);
-        format!("store {place} = {}{}", name(self.value), self.cache.text())
+        let access = self.access.text(func, name);
+        format!("store {access} = {}{}", name(self.value), self.cache.text())
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         if !results.is_empty() {
             return Err("gives no result".into());
         }
-        let (_, mutable) = func.slice(self.place.param);
+        let (_, mutable) = func.slice(self.access.param);
         if !mutable {
             return Err("the slice is read-only".into());
         }
-        self.place.verify(func, func.ty(self.value))
+        self.access.verify(func, func.ty(self.value))
     }
 
-    fn place(&self) -> Option<&MemAccess> {
-        Some(&self.place)
+    fn access(&self) -> Option<&MemAccess> {
+        Some(&self.access)
     }
 
-    fn place_mut(&mut self) -> Option<&mut MemAccess> {
-        Some(&mut self.place)
+    fn access_mut(&mut self) -> Option<&mut MemAccess> {
+        Some(&mut self.access)
     }
 
     fn cache(&self) -> Option<CacheHints> {
@@ -238,7 +238,7 @@ impl Operation for Store {
         Some(&mut self.cache)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -246,7 +246,7 @@ impl Operation for Store {
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "load",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let offsets = tl::arange(0, BLOCK);\nlet row = tl::load(x + offsets, offsets < n, f32::NEG_INFINITY);",
         generic: IntrinsicGeneric::None,
         params: &[required("pointer"), optional("mask"), optional("other")],
@@ -255,7 +255,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "store",
-        gives: Returns::Nothing,
+        returns: Returns::Nothing,
         example: "let offsets = tl::arange(0, BLOCK);\ntl::store(out + offsets, tile * 2.0, offsets < n);",
         generic: IntrinsicGeneric::None,
         params: &[required("pointer"), required("value"), optional("mask")],
@@ -266,7 +266,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 
 impl Pointer {
     /// An access to where it points, compared with the slice's length.
-    pub(super) fn place(&self, mask: Option<Value>) -> MemAccess {
+    pub(super) fn access(&self, mask: Option<Value>) -> MemAccess {
         MemAccess {
             param: self.param,
             base: None,
@@ -361,8 +361,8 @@ fn load(check: &mut Check, call: &Call) -> Operand {
         Some(operand) => element(check, operand, &pointer, ["`other`"; 2]).map(Some),
     };
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
-    let place = pointer.place(mask);
-    let load = Load { place, other, invariant: !mutable, cache: CacheHints::default() };
+    let access = pointer.access(mask);
+    let load = Load { access, other, invariant: !mutable, cache: CacheHints::default() };
     check.emit(load, Type::tile(elem, pointer.shape), call.loc)
 }
 
@@ -372,7 +372,7 @@ fn store(check: &mut Check, call: &Call) -> Operand {
     let value = element(check, &call.args[1], &pointer, [&what, "the value"]);
     let mask = mask(check, call.args.get(2), &pointer);
     let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
-    let store = Store { place: pointer.place(mask), value, cache: CacheHints::default() };
+    let store = Store { access: pointer.access(mask), value, cache: CacheHints::default() };
     check.push(store, vec![], call.loc);
     check.unit(call.loc)
 }

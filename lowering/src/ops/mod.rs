@@ -6,18 +6,16 @@
 //! generic tests. Passes ask an operation for its properties, never for its name.
 
 mod atomic;
+mod axis_hint;
 mod bitcast;
 mod cache;
 mod cast;
-mod claim;
 mod combine;
 mod control;
 mod convert;
 mod debug;
 mod dot;
 mod fold;
-mod group_dot;
-mod group_store;
 mod histogram;
 mod inline;
 pub(crate) mod library;
@@ -31,7 +29,9 @@ mod scan;
 mod shape;
 mod sort;
 mod source;
+mod tma_store;
 mod view;
+mod warp_group_dot;
 
 use std::fmt::Debug;
 
@@ -42,17 +42,15 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Value};
 
 pub use atomic::{Atomic, AtomicChange, MemoryOrder, MemoryScope};
+pub use axis_hint::AxisHint;
 pub use bitcast::Bitcast;
 pub use cache::{CacheHints, CacheModifier, EvictionPolicy};
 pub use cast::Cast;
-pub use claim::AxisHint;
 pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
-pub use convert::{Convert, Hold};
-pub use debug::{Assert, Print, Site, quotes};
+pub use convert::{Convert, RematBarrier};
+pub use debug::{Assert, Print, Site, records_source};
 pub use dot::{Dot, InputPrecision};
-pub use group_dot::{OperandA, SmemOperand, WarpGroupDot};
-pub use group_store::TmaStore;
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
 pub use memory::{Load, MemAccess, Shift, Store, VectorStart};
@@ -64,7 +62,9 @@ pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
 pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
+pub use tma_store::TmaStore;
 pub use view::{AddView, LoadView, StoreView, ViewTile};
+pub use warp_group_dot::{OperandA, SmemOperand, WarpGroupDot};
 
 /// What an operation does besides giving its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +96,7 @@ pub trait Operation: Debug {
         vec![]
     }
 
-    /// Whether its blocks use nothing from outside of them, as a combination does, which is put in place many times.
+    /// Whether its blocks use nothing from outside of them, as a combination does, which is inlined many times.
     fn isolated(&self) -> bool {
         false
     }
@@ -116,7 +116,7 @@ pub trait Operation: Debug {
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String>;
 
     /// Contiguity, divisibility, constancy and range of its results. An operation with blocks runs the analysis on them.
-    fn axes(
+    fn axis_info(
         &self,
         analysis: &mut axis_info::AxisInfoAnalysis,
         results: &[Value],
@@ -124,42 +124,42 @@ pub trait Operation: Debug {
         results.iter().map(|&result| axis_info::AxisInfo::unknown(analysis.func.ty(result))).collect()
     }
 
-    /// How its tile operands and results lie relative to each other.
-    fn spread(&self, func: &Func, results: &[Value]) -> LayoutRelation;
+    /// How the layouts of its tile operands and results are related.
+    fn layout_relation(&self, func: &Func, results: &[Value]) -> LayoutRelation;
 
     /// The memory it reads or writes.
-    fn place(&self) -> Option<&MemAccess> {
+    fn access(&self) -> Option<&MemAccess> {
         None
     }
 
-    fn place_mut(&mut self) -> Option<&mut MemAccess> {
+    fn access_mut(&mut self) -> Option<&mut MemAccess> {
         None
     }
 
-    /// The block of a view it reads or writes; an access has a place or a window.
-    fn window(&self) -> Option<&ViewTile> {
+    /// The block of a view it reads or writes; a memory operation has a [`MemAccess`] or a [`ViewTile`].
+    fn view_tile(&self) -> Option<&ViewTile> {
         None
     }
 
-    /// The blocks of views that it takes as they are.
-    fn windows(&self) -> Vec<&ViewTile> {
+    /// The blocks of views that are its operands.
+    fn view_tiles(&self) -> Vec<&ViewTile> {
         vec![]
     }
 
-    fn windows_mut(&mut self) -> Vec<&mut ViewTile> {
+    fn view_tiles_mut(&mut self) -> Vec<&mut ViewTile> {
         vec![]
     }
 
-    /// The access of a window's elements one by one, when they are known to be at `place`.
-    fn by_element(&self, place: MemAccess) -> Option<Kind> {
-        let _ = place;
+    /// The operation on the elements that `access` addresses, in place of its block of a view.
+    fn lower_to_access(&self, access: MemAccess) -> Option<Kind> {
+        let _ = access;
         None
     }
 
-    /// One instruction may move this many neighbours at [`Operation::place`].
+    /// One instruction may move this many contiguous elements of [`Operation::access`].
     fn set_vector(&mut self, vector: u32) {
-        if let Some(place) = self.place_mut() {
-            place.vector = vector;
+        if let Some(access) = self.access_mut() {
+            access.vector = vector;
         }
     }
 
@@ -182,14 +182,14 @@ pub trait Operation: Debug {
         None
     }
 
-    /// The number of what is to be said of an operation that only a debug build has, in [`Func::sites`].
+    /// The index in [`Func::sites`] of the message of an operation that only a debug build has.
     fn site(&self) -> Option<u32> {
         None
     }
 
     /// For an operation that only moves the elements of its one operand: the result's axis that each of the operand's
     /// becomes, `None` for an axis that does not stay one.
-    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+    fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         let _ = func;
         None
     }
@@ -262,7 +262,7 @@ macro_rules! for_each_op {
             If,
             While,
             Convert,
-            Hold,
+            RematBarrier,
             Random,
             Philox,
             Scan,
@@ -290,15 +290,15 @@ pub struct Intrinsic {
     /// What stands between `::<` and `>`.
     pub generic: IntrinsicGeneric,
     pub params: &'static [IntrinsicParam],
-    /// Markdown: what it computes, shapes, element types, NaN and rounding behaviour.
+    /// Markdown: what it computes, shapes, element types, NaN and rounding behavior.
     pub doc: &'static str,
     /// Statements that use it, in a kernel with the names of [`crate::devtools::tl_reference::EXAMPLE_KERNEL`].
     pub example: &'static str,
-    pub gives: Returns,
+    pub returns: Returns,
     pub check: fn(&mut Check, &Call) -> Operand,
 }
 
-/// What a [`Intrinsic`] gives, for its documentation.
+/// What an [`Intrinsic`] returns, for its documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Returns {
     /// A tile, or a scalar.
@@ -354,7 +354,7 @@ pub fn functions() -> impl Iterator<Item = &'static Intrinsic> {
         memory::FUNCTIONS,
         atomic::FUNCTIONS,
         inline::FUNCTIONS,
-        claim::FUNCTIONS,
+        axis_hint::FUNCTIONS,
         debug::FUNCTIONS,
         reduce::FUNCTIONS,
         dot::FUNCTIONS,
@@ -378,11 +378,11 @@ pub fn is_function(name: &str) -> bool {
 }
 
 /// Whether the function or method does more than compute a value.
-pub fn acts(name: &str) -> bool {
+pub fn has_effect(name: &str) -> bool {
     let writes = atomic::FUNCTIONS.iter().chain(inline::FUNCTIONS);
-    let silent =
-        functions().chain(methods()).chain(view_methods()).filter(|own| own.gives == Returns::Nothing);
-    writes.chain(silent).any(|function| function.name == name)
+    let without_result =
+        functions().chain(methods()).chain(view_methods()).filter(|own| own.returns == Returns::Nothing);
+    writes.chain(without_result).any(|function| function.name == name)
 }
 
 /// A method, written `receiver.name(..)`; the receiver is the first argument.
@@ -401,7 +401,7 @@ pub fn scalar_methods() -> impl Iterator<Item = &'static Intrinsic> {
     cast::METHODS.iter().chain(bitcast::METHODS)
 }
 
-/// Methods that say more about a store, which gives nothing.
+/// Methods that say more about a store, which returns nothing.
 pub fn store_methods() -> impl Iterator<Item = &'static Intrinsic> {
     cache::METHODS.iter().chain(cache::STORE_METHODS)
 }

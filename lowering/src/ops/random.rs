@@ -2,7 +2,7 @@
 //! *Parallel random numbers: as easy as 1, 2, 3*, SC 2011).
 //!
 //! The key is the seed; a block of four words belongs to each counter. Element `offset` of the stream of a seed is word
-//! `offset % 4` of the block whose counter is `offset / 4`, so that four neighbours cost one block.
+//! `offset % 4` of the block whose counter is `offset / 4`, so that four contiguous elements cost one block.
 
 use super::{ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
@@ -11,7 +11,7 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::support::dtype::DType;
 
-/// What becomes of a word.
+/// How a word is converted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RandomForm {
     /// The 32 bits, a `u32`.
@@ -29,7 +29,7 @@ impl RandomForm {
     }
 }
 
-/// Which word of the block that an offset lies in.
+/// Which word of an offset's block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WordChoice {
     /// The offset's own.
@@ -100,11 +100,11 @@ impl Operation for Random {
         expect_types("the result", func.ty(results[0]), &offset.with(self.form.dtype()))
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        vec![alike(analysis, &[self.offset], results[0])]
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+        vec![shared_constancy(analysis, &[self.offset], results[0])]
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -138,17 +138,17 @@ impl Operation for Philox {
         if self.word < 4 { Ok(()) } else { Err(format!("word {} of four", self.word)) }
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        vec![alike(analysis, &self.counter, results[0])]
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+        vec![shared_constancy(analysis, &self.counter, results[0])]
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
 
 /// Equal operands give equal words; nothing else is known of them.
-fn alike(analysis: &AxisInfoAnalysis, operands: &[Value], result: Value) -> AxisInfo {
+fn shared_constancy(analysis: &AxisInfoAnalysis, operands: &[Value], result: Value) -> AxisInfo {
     let mut info = AxisInfo::unknown(analysis.func.ty(result));
     for (d, axis) in info.axes.iter_mut().enumerate() {
         let constancies = operands.iter().map(|&operand| analysis.info(operand).axes[d].constancy);
@@ -162,7 +162,7 @@ const STREAM: &[super::IntrinsicParam] = &[required("seed"), required("offset")]
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "rand",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let keep = tl::rand(seed, tl::arange(0, BLOCK)) >= 0.1;\ntl::store(out + tl::arange(0, BLOCK), tl::select(keep, tile / 0.9, 0.0));",
         generic: IntrinsicGeneric::None,
         params: STREAM,
@@ -171,7 +171,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "randint",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let words = tl::randint(seed, tl::arange(0, BLOCK));\nlet dice = words % 6;",
         generic: IntrinsicGeneric::None,
         params: STREAM,
@@ -180,7 +180,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "randn",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let noise = tl::randn(seed, tl::arange(0, BLOCK));",
         generic: IntrinsicGeneric::None,
         params: STREAM,
@@ -189,7 +189,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "rand4x",
-        gives: Returns::Tuple(4),
+        returns: Returns::Tuple(4),
         example: "let (a, b, c, d) = tl::rand4x(seed, tl::arange(0, BLOCK));",
         generic: IntrinsicGeneric::None,
         params: STREAM,
@@ -198,7 +198,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "randint4x",
-        gives: Returns::Tuple(4),
+        returns: Returns::Tuple(4),
         example: "let (a, b, c, d) = tl::randint4x(seed, tl::arange(0, BLOCK));",
         generic: IntrinsicGeneric::None,
         params: STREAM,
@@ -207,7 +207,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "philox",
-        gives: Returns::Tuple(4),
+        returns: Returns::Tuple(4),
         example: "let index = tl::arange(0, BLOCK).to::<u32>();\nlet (a, b, c, d) = tl::philox(seed, index, 0, 0, 0);",
         generic: IntrinsicGeneric::None,
         params: &[required("seed"), required("c0"), required("c1"), required("c2"), required("c3")],
@@ -255,8 +255,8 @@ fn seed(check: &mut Check, call: &Call) -> Option<Value> {
     Some(check.convert(value, DType::U64, call.loc))
 }
 
-/// A number in every element of a tile like another.
-fn number(check: &mut Check, call: &Call, value: ConstantValue, like: Value) -> Value {
+/// A constant in every element of a tile like another.
+fn constant_like(check: &mut Check, call: &Call, value: ConstantValue, like: Value) -> Value {
     let ty = check.ty(like).clone();
     check.filled(value, &ty, call.loc)
 }
@@ -265,10 +265,10 @@ fn block(check: &mut Check, call: &Call, form: RandomForm) -> Operand {
     let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
     let wide = check.convert(offset, DType::U64, call.loc);
     let low = check.convert(wide, DType::U32, call.loc);
-    let shift = number(check, call, ConstantValue::Int(32), wide);
+    let shift = constant_like(check, call, ConstantValue::Int(32), wide);
     let high = check.row("shr", &[wide, shift], call.loc);
     let high = check.convert(high, DType::U32, call.loc);
-    let zero = number(check, call, ConstantValue::Int(0), low);
+    let zero = constant_like(check, call, ConstantValue::Int(0), low);
     words(check, call, seed, [low, high, zero, zero], form)
 }
 
@@ -299,19 +299,19 @@ fn randn(check: &mut Check, call: &Call) -> Operand {
     let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
     let [u, v] = [WordChoice::First, WordChoice::Second]
         .map(|pick| element(check, call, Random { seed, offset, pick, form: RandomForm::Uniform }));
-    let [one, minus_two, quarter, zero, turn] = [1.0, -2.0, 0.25, 0.0, std::f64::consts::TAU]
-        .map(|value| number(check, call, ConstantValue::Float(f64::from(value as f32)), u));
+    let [one, minus_two, quarter, zero, tau] = [1.0, -2.0, 0.25, 0.0, std::f64::consts::TAU]
+        .map(|value| constant_like(check, call, ConstantValue::Float(f64::from(value as f32)), u));
     let rest = check.row("sub", &[one, u], call.loc);
     let log = check.row("log", &[rest], call.loc);
     let square = check.row("mul", &[minus_two, log], call.loc);
     let radius = check.row("sqrt", &[square], call.loc);
-    let bit = number(check, call, ConstantValue::Int(1), offset);
+    let bit = constant_like(check, call, ConstantValue::Int(1), offset);
     let odd = check.row("and", &[offset, bit], call.loc);
-    let even = number(check, call, ConstantValue::Int(0), offset);
+    let even = constant_like(check, call, ConstantValue::Int(0), offset);
     let odd = check.row("ne", &[odd, even], call.loc);
-    let ahead = check.row("select", &[odd, zero, quarter], call.loc);
-    let turns = check.row("add", &[v, ahead], call.loc);
-    let angle = check.row("mul", &[turns, turn], call.loc);
+    let phase = check.row("select", &[odd, zero, quarter], call.loc);
+    let revolutions = check.row("add", &[v, phase], call.loc);
+    let angle = check.row("mul", &[revolutions, tau], call.loc);
     let sine = check.row("sin", &[angle], call.loc);
     let value = check.row("mul", &[radius, sine], call.loc);
     check.operand(value, call.loc)

@@ -1,5 +1,4 @@
-//! Operations that bring elements together that lay apart: pairs joined and taken apart, places exchanged, elements
-//! looked up.
+//! Operations that bring distant elements together: pairs joined and split, positions swapped, elements gathered.
 
 use super::{
     Arange, Broadcast, Intrinsic, IntrinsicGeneric, Operation, Reshape, Returns, expect_types, required,
@@ -19,7 +18,7 @@ pub struct Join {
     pub axis: usize,
 }
 
-/// The elements at one place along an axis, which goes away.
+/// The elements at one position along an axis, which goes away.
 #[derive(Clone, Copy, Debug)]
 pub struct Index {
     pub value: Value,
@@ -27,7 +26,7 @@ pub struct Index {
     pub index: u32,
 }
 
-/// Element `i` along an axis changes places with element `i ^ mask`; the extent is a power of two.
+/// Element `i` along an axis is swapped with element `i ^ mask`; the extent is a power of two.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
     pub value: Value,
@@ -70,7 +69,7 @@ impl Operation for Join {
         expect_types("the result", func.ty(results[0]), &Type::tile(ty.dtype, ty.shape.with(self.axis, 2)))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::View(Reindex::Join { axis: self.axis })
     }
 }
@@ -100,7 +99,7 @@ impl Operation for Index {
         expect_types("the result", func.ty(results[0]), &Type::tile(ty.dtype, ty.shape.without(self.axis)))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Reduce { axes: vec![self.axis] }
     }
 }
@@ -136,7 +135,7 @@ impl Operation for Exchange {
         expect_types("the result", func.ty(results[0]), ty)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -175,7 +174,7 @@ impl Operation for Gather {
         expect_types("the result", func.ty(results[0]), &index.with(from.dtype))
     }
 
-    fn spread(&self, _: &Func, results: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, results: &[Value]) -> LayoutRelation {
         LayoutRelation::Tied(vec![vec![self.index, results[0]]])
     }
 }
@@ -185,7 +184,7 @@ const PAIR: &[super::IntrinsicParam] = &[required("x"), required("y")];
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "join",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let pairs = tl::join(tile, tile * 2.0);",
         generic: IntrinsicGeneric::None,
         params: PAIR,
@@ -200,7 +199,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "split",
-        gives: Returns::Tuple(2),
+        returns: Returns::Tuple(2),
         example: "let (even, odd) = tl::split(tl::reshape(tile, [BLOCK / 2, 2]));",
         generic: IntrinsicGeneric::None,
         params: &[required("x")],
@@ -209,7 +208,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "interleave",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let (even, odd) = tl::split(tl::reshape(tile, [BLOCK / 2, 2]));\nlet turned = tl::interleave(-odd, even);",
         generic: IntrinsicGeneric::None,
         params: PAIR,
@@ -218,7 +217,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "cat",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let twice = tl::cat(tile, tile, 0);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("y"), required("axis")],
@@ -227,7 +226,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "flip",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let backwards = tl::flip(tile, 0);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis")],
@@ -236,7 +235,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "gather",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let every_other = tl::gather(tile, tl::arange(0, BLOCK / 2) * 2, 0);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("index"), required("axis")],
@@ -245,7 +244,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "slice",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let upper = tl::slice(tile, 0, BLOCK / 2, BLOCK);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis"), required("start"), required("end")],
@@ -254,7 +253,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "index",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let first = tl::index(tile, 0, 0);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis"), required("place")],
@@ -263,8 +262,8 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
 ];
 
-/// [`pair`] of two tiles that have one shape as they stand.
-fn alike(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
+/// [`pair`] of two tiles that have one shape without broadcasting.
+fn same_shape(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
     let shapes = [&call.args[0], &call.args[1]].map(|operand| match operand.item {
         Item::Value(value) => Some(check.ty(value).shape.clone()),
         _ => None,
@@ -342,7 +341,7 @@ fn interleave(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn cat(check: &mut Check, call: &Call) -> Operand {
-    let Some((left, right)) = alike(check, call) else { return check.failed(call.loc) };
+    let Some((left, right)) = same_shape(check, call) else { return check.failed(call.loc) };
     let shape = check.ty(left).shape.clone();
     let Some(axis) = check.axis(&call.args[2], shape.rank()) else { return check.failed(call.loc) };
     let stacked = joined(check, call, [left, right], axis);
@@ -357,18 +356,18 @@ fn flip(check: &mut Check, call: &Call) -> Operand {
     if extent.is_power_of_two() {
         return check.emit(Exchange { value, axis, mask: extent - 1 }, ty, call.loc);
     }
-    let ramp = place(check, &ty.shape, axis, 0, call.loc);
-    let places = ty.with(DType::I32);
-    let last = check.filled(super::ConstantValue::Int(i128::from(extent) - 1), &places, call.loc);
-    let index = check.row("sub", &[last, ramp], call.loc);
+    let range = positions(check, &ty.shape, axis, 0, call.loc);
+    let index_type = ty.with(DType::I32);
+    let last = check.filled(super::ConstantValue::Int(i128::from(extent) - 1), &index_type, call.loc);
+    let index = check.row("sub", &[last, range], call.loc);
     check.emit(Gather { value, index, axis }, ty, call.loc)
 }
 
 /// The coordinate along `axis` of every element of a tile of `shape`, plus `start`.
-pub(super) fn place(check: &mut Check, shape: &Shape, axis: usize, start: i32, loc: Loc) -> Value {
+pub(super) fn positions(check: &mut Check, shape: &Shape, axis: usize, start: i32, loc: Loc) -> Value {
     let extent = shape[axis];
-    let ramp = Type::tile(DType::I32, Shape::new(vec![extent]));
-    let mut value = check.push(Arange { start }, vec![ramp], loc)[0];
+    let range = Type::tile(DType::I32, Shape::new(vec![extent]));
+    let mut value = check.push(Arange { start }, vec![range], loc)[0];
     let mut from = Shape::new(vec![extent]);
     for before in 0..axis {
         from = from.with(before, 1);
@@ -456,7 +455,7 @@ pub(super) fn sliced(
         return indexed(check, value, axis, start / length, loc);
     }
     let shape = ty.shape.without(axis).with(axis, length);
-    let index = place(check, &shape, axis, start as i32, loc);
+    let index = positions(check, &shape, axis, start as i32, loc);
     check.emit(Gather { value, index, axis }, Type::tile(ty.dtype, shape), loc)
 }
 
@@ -464,11 +463,11 @@ fn index(check: &mut Check, call: &Call) -> Operand {
     let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let shape = check.ty(value).shape.clone();
     let axis = check.axis(&call.args[1], shape.rank());
-    let place = check.constant(&call.args[2], "a place along an axis");
-    let (Some(axis), Some(place)) = (axis, place) else { return check.failed(call.loc) };
-    if !(0..i128::from(shape[axis])).contains(&place) {
-        let text = format!("axis {axis} has places 0 to {}, found {place}", shape[axis] - 1);
+    let position = check.constant(&call.args[2], "a place along an axis");
+    let (Some(axis), Some(position)) = (axis, position) else { return check.failed(call.loc) };
+    if !(0..i128::from(shape[axis])).contains(&position) {
+        let text = format!("axis {axis} has places 0 to {}, found {position}", shape[axis] - 1);
         return check.error(call.args[2].loc, text);
     }
-    indexed(check, value, axis, place as u32, call.loc)
+    indexed(check, value, axis, position as u32, call.loc)
 }

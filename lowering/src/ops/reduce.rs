@@ -1,4 +1,4 @@
-//! Reductions: axes of one or several tiles folded away by a function of two elements.
+//! Reductions: axes of one or several tiles reduced by a function of two elements.
 
 use super::{Combination, ExpandDims, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
@@ -7,7 +7,7 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Shape, Type, Value};
 use crate::support::dtype::{Class, DType};
 
-/// Folds `axes` of all inputs together. The combination is commutative; the order of folding is unspecified but fixed for
+/// Reduces `axes` of all inputs together. The combination is commutative; the order of reduction is unspecified but fixed for
 /// a variant.
 #[derive(Clone, Debug)]
 pub struct Reduce {
@@ -17,7 +17,7 @@ pub struct Reduce {
 }
 
 impl Reduce {
-    /// The operand's shape with the folded axes removed.
+    /// The operand's shape without the reduced axes.
     pub fn result_shape(&self, shape: &Shape) -> Shape {
         self.axes.iter().rev().fold(shape.clone(), |shape, &axis| shape.without(axis))
     }
@@ -63,11 +63,11 @@ impl Operation for Reduce {
         self.combination.verify(func, results, &self.result_shape(shape))
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        self.combination.axes(analysis, results)
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+        self.combination.axis_info(analysis, results)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Reduce { axes: self.axes.clone() }
     }
 }
@@ -77,7 +77,7 @@ const PARAMS: &[super::IntrinsicParam] = &[required("x"), optional("axis"), opti
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "sum",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let mean = tl::sum(tile) / n as f32;\nlet rows = tl::sum(tile.row() + tile.col(), 1, true);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -86,7 +86,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "max",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let largest = tl::max(tile);\nlet shifted = tl::exp(tile - largest);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -95,7 +95,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "min",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let smallest = tl::min(tile.row() + tile.col(), 0);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -104,7 +104,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "xor_sum",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let parity = tl::xor_sum(tl::arange(0, BLOCK) & 1);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -113,7 +113,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "reduce_or",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let flags = tl::reduce_or(tl::arange(0, BLOCK), 0);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -122,7 +122,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "reduce_and",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let common = tl::reduce_and(tl::arange(0, BLOCK), 0);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -131,7 +131,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "any",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "if tl::any(tile > 0.0) { tl::store(out, 1.0); }",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -140,7 +140,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "all",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let finite = tl::all(tl::abs(tile) < f32::INFINITY);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -188,7 +188,7 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
     let dtype = result(ty.dtype);
     let input = check.convert(value, dtype, call.loc);
     let combination = Combination::by_row(check, row, input, call.loc);
-    Fold { combination, axes, keep }.build(check, call)[0].clone()
+    ReduceBuilder { combination, axes, keep_dims: keep }.build(check, call)[0].clone()
 }
 
 /// Whether the second argument can be meant as axes: a constant integer or a list of them, beside a tile.
@@ -205,9 +205,9 @@ fn names_axes(check: &Check, call: &Call, second: &Operand) -> bool {
     }
 }
 
-/// The optional argument at `place`: whether folded axes stay with extent 1.
-pub(super) fn keep_dims(check: &mut Check, call: &Call, place: usize) -> Option<bool> {
-    call.args.get(place).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"))
+/// The optional argument at `index`: whether reduced axes stay with extent 1.
+pub(super) fn keep_dims(check: &mut Check, call: &Call, index: usize) -> Option<bool> {
+    call.args.get(index).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"))
 }
 
 /// The axes to fold in ascending order: one, a list, or all of them.
@@ -232,26 +232,26 @@ pub(super) fn reduced_axes(check: &mut Check, operand: Option<&Operand>, rank: u
 }
 
 /// A reduction about to be built.
-pub(super) struct Fold {
+pub(super) struct ReduceBuilder {
     pub combination: Combination,
     pub axes: Vec<usize>,
-    /// Whether folded axes stay with extent 1.
-    pub keep: bool,
+    /// Whether reduced axes stay with extent 1.
+    pub keep_dims: bool,
 }
 
-impl Fold {
+impl ReduceBuilder {
     /// The results, one for each input.
     pub fn build(self, check: &mut Check, call: &Call) -> Vec<Operand> {
-        let Fold { combination, axes, keep } = self;
+        let ReduceBuilder { combination, axes, keep_dims } = self;
         let dtypes: Vec<DType> = combination.inputs.iter().map(|&input| check.ty(input).dtype).collect();
         let reduction = Reduce { combination, axes: axes.clone() };
-        let folded = reduction.result_shape(reduction.combination.shape(check.func()));
-        let types = dtypes.iter().map(|&dtype| Type::tile(dtype, folded.clone())).collect();
+        let reduced = reduction.result_shape(reduction.combination.shape(check.func()));
+        let types = dtypes.iter().map(|&dtype| Type::tile(dtype, reduced.clone())).collect();
         let results = check.push(reduction, types, call.loc);
         let mut parts = vec![];
         for (mut value, dtype) in results.into_iter().zip(dtypes) {
-            let mut shape = folded.clone();
-            for &axis in axes.iter().filter(|_| keep) {
+            let mut shape = reduced.clone();
+            for &axis in axes.iter().filter(|_| keep_dims) {
                 shape = shape.with(axis, 1);
                 value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
             }
@@ -261,7 +261,7 @@ impl Fold {
     }
 }
 
-/// Puts a folded axis back with extent 1; a scalar becomes a tile of one element.
+/// Puts a reduced axis back with extent 1; a scalar becomes a tile of one element.
 fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
     if check.ty(value).is_scalar() {
         return check.splat(value, &ty.shape, call.loc);

@@ -1,4 +1,4 @@
-//! What only [`crate::transform::rotate_rows`] makes: the numbers of a ramp in another order.
+//! A rotated range, which only [`crate::transform::rotate_rows`] makes: its indices in another order.
 
 use super::{Operation, expect_types};
 use crate::analysis::axis_info::{Axis, AxisInfo, AxisInfoAnalysis};
@@ -7,25 +7,25 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::support::dtype::DType;
 
-/// The numbers `0, 1, ..` below a tile's extent `n`, in an order for which a row that begins `by` elements behind a multiple of `limit`
+/// The indices `0, 1, ..` below a tile's extent `n`, in an order for which a row that starts `by` elements behind a multiple of `limit`
 /// has aligned vectors.
 ///
-/// Where rows are read in pieces they are wrapped: element `i` is `i - by`, and that and the extent where it is negative, so that one
+/// Where rows are read in pieces they are wrapped: element `i` is `i - by`, plus the extent where that is negative, so that one
 /// vector is split.
 ///
-/// Where a tile is a row it is cut. Its whole vectors come first: element `i` is `head + i` below `cut.whole`. What is left of the row
-/// are its head, in the elements from `n - 2 * limit` on, and what lies behind the whole vectors, in those from `n - limit` on. The
-/// numbers between and at the end are those left over, all of them beyond the bound where the extent is not.
+/// Where a tile is a row it is cut. Its whole vectors come first: element `i` is `head + i` below `cut.whole`. The rest of the row
+/// is its head, in the elements from `n - 2 * limit` on, and its tail behind the whole vectors, in those from `n - limit` on. The
+/// elements between and at the end have the indices left over, all of them beyond the bound where the extent is not.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotate {
-    /// The ramp, an `i32` tile of rank 1 that starts at 0.
-    pub ramp: Value,
+    /// The range, an `i32` tile of rank 1 that starts at 0.
+    pub range: Value,
     /// A power of two, of which two fit the extent.
     pub limit: u32,
-    pub dealt: RangeOrder,
+    pub order: RangeOrder,
 }
 
-/// How a ramp's numbers are dealt out.
+/// The order of a range's indices.
 #[derive(Clone, Copy, Debug)]
 pub enum RangeOrder {
     /// By an `i32` scalar, from 0 to below the limit.
@@ -51,7 +51,7 @@ pub struct RowCut {
     pub head: Value,
     /// The elements of whole vectors, a multiple of `limit` up to `n - 2 * limit`: as many as lie between the head and the bound.
     pub whole: Value,
-    /// What the row's numbers are below.
+    /// The upper bound of the row's indices, exclusive.
     pub bound: Value,
 }
 
@@ -61,38 +61,38 @@ impl Operation for Rotate {
     }
 
     fn operands(&self) -> Vec<Value> {
-        let scalars: Vec<Value> = { self.dealt }.scalars_mut().into_iter().map(|scalar| *scalar).collect();
-        std::iter::once(self.ramp).chain(scalars).collect()
+        let scalars: Vec<Value> = { self.order }.scalars_mut().into_iter().map(|scalar| *scalar).collect();
+        std::iter::once(self.range).chain(scalars).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.ramp = change(self.ramp);
-        self.dealt.scalars_mut().into_iter().for_each(|scalar| *scalar = change(*scalar));
+        self.range = change(self.range);
+        self.order.scalars_mut().into_iter().for_each(|scalar| *scalar = change(*scalar));
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        let ty = func.ty(self.ramp);
+        let ty = func.ty(self.range);
         expect_types("the element type", ty.dtype, DType::I32)?;
         expect_types("the rank", ty.shape.rank(), 1)?;
         expect_types("the result", func.ty(results[0]), ty)?;
         for scalar in self.operands().into_iter().skip(1) {
-            expect_types("a number of the row", func.ty(scalar), &Type::scalar(DType::I32))?;
+            expect_types("a scalar of the row", func.ty(scalar), &Type::scalar(DType::I32))?;
         }
         if 2 * self.limit <= ty.shape[0] { Ok(()) } else { Err("the extent is less than two vectors".into()) }
     }
 
-    /// Neighbours are at one place no neighbours: nothing is said of runs.
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
+    /// One pair of neighbors is not contiguous: runs are unknown.
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         let axis = Axis { contiguity: 1, divisibility: 1, constancy: 1 };
-        vec![AxisInfo { axes: vec![axis], divisor: 1, range: analysis.info(self.ramp).range }]
+        vec![AxisInfo { axes: vec![axis], divisor: 1, range: analysis.info(self.range).range }]
     }
 
-    /// That of the ramp: the same numbers, in an order that is the same for all that is made of them.
+    /// That of the range: the same indices, in one order for everything computed from them.
     fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
-        Some(all.get(self.ramp))
+        Some(all.get(self.range))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: true }
     }
 }

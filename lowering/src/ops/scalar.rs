@@ -107,12 +107,12 @@ pub struct ScalarOp {
     pub unary: Option<UnaryOp>,
     pub class: Class,
     pub rule: TypeRule,
-    pub half: HalfPolicy,
-    pub algebra: ArithKind,
+    pub half_policy: HalfPolicy,
+    pub arith: ArithKind,
     /// A last operand of zero is a mistake of integers where it is known at build.
     pub divides: bool,
-    /// What leaves any other operand as it is, bit for bit: a fold can start from it.
-    pub neutral: Option<fn(DType) -> ConstantValue>,
+    /// The identity element, which leaves any other operand as it is, bit for bit: a reduction can start from it.
+    pub identity: Option<fn(DType) -> ConstantValue>,
     /// Cheap enough to compute again rather than move between threads.
     pub cheap: bool,
     pub ulp: Ulp,
@@ -120,14 +120,14 @@ pub struct ScalarOp {
     pub float: Option<FloatOracle>,
     pub int: Option<IntOracle>,
     pub lanes: fn(&mut Builder, &[Val], DType) -> Val,
-    /// What `lanes` costs less for.
+    /// A cheaper `lanes` for small operands.
     pub common: Option<Common>,
 }
 
-/// Operands, of `f32`, that most programs have.
+/// The operation on `f32` operands of small magnitude, which most programs have alone.
 #[derive(Clone, Copy)]
 pub struct Common {
-    /// What their magnitudes are below.
+    /// The bound of their magnitudes, exclusive.
     pub below: f64,
     /// The operation on these.
     pub lanes: fn(&mut Builder, Val) -> Val,
@@ -154,10 +154,10 @@ const UNARY: ScalarOp = ScalarOp {
     unary: None,
     class: Class::Float,
     rule: TypeRule::Same,
-    half: HalfPolicy::Widen,
-    algebra: ArithKind::Other,
+    half_policy: HalfPolicy::Widen,
+    arith: ArithKind::Other,
     divides: false,
-    neutral: None,
+    identity: None,
     common: None,
     cheap: false,
     ulp: EXACT,
@@ -166,8 +166,13 @@ const UNARY: ScalarOp = ScalarOp {
     int: None,
     lanes: |_, args, _| args[0],
 };
-const BINARY: ScalarOp =
-    ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: HalfPolicy::Native, ..UNARY };
+const BINARY: ScalarOp = ScalarOp {
+    params: &["x", "y"],
+    class: Class::Number,
+    cheap: true,
+    half_policy: HalfPolicy::Native,
+    ..UNARY
+};
 const COMPARE: ScalarOp = ScalarOp { rule: TypeRule::Compare, ..BINARY };
 
 macro_rules! table {
@@ -189,8 +194,8 @@ include!("oracle.rs");
 /// The source of what the oracles are written with, for the generated tests.
 pub(crate) const ORACLE_SOURCE: &str = include_str!("oracle.rs");
 
-/// What nothing is below, and what nothing is above.
-fn ends(dtype: DType) -> (ConstantValue, ConstantValue) {
+/// The least and the greatest value of a type.
+fn extremes(dtype: DType) -> (ConstantValue, ConstantValue) {
     if dtype.is_float() {
         return (ConstantValue::Float(f64::NEG_INFINITY), ConstantValue::Float(f64::INFINITY));
     }
@@ -201,30 +206,30 @@ fn ends(dtype: DType) -> (ConstantValue, ConstantValue) {
 table! {
     /// The sum. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     add: BINARY {
-        binary: Some(BinaryOp::Add), algebra: ArithKind::Add, lanes: lanes::add,
-        neutral: Some(|dtype| if dtype.is_float() { ConstantValue::Float(-0.0) } else { ConstantValue::Int(0) }),
+        binary: Some(BinaryOp::Add), arith: ArithKind::Add, lanes: lanes::add,
+        identity: Some(|dtype| if dtype.is_float() { ConstantValue::Float(-0.0) } else { ConstantValue::Int(0) }),
         float: oracle!(|a| a[0] + a[1]), int: oracle!(|a, _| a[0] + a[1]),
     }
     /// The difference. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     sub: BINARY {
-        binary: Some(BinaryOp::Sub), algebra: ArithKind::Sub, lanes: lanes::sub,
+        binary: Some(BinaryOp::Sub), arith: ArithKind::Sub, lanes: lanes::sub,
         float: oracle!(|a| a[0] - a[1]), int: oracle!(|a, _| a[0] - a[1]),
     }
     /// The product. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     mul: BINARY {
-        binary: Some(BinaryOp::Mul), algebra: ArithKind::Mul, lanes: lanes::mul,
+        binary: Some(BinaryOp::Mul), arith: ArithKind::Mul, lanes: lanes::mul,
         float: oracle!(|a| a[0] * a[1]), int: oracle!(|a, _| a[0].wrapping_mul(a[1])),
     }
     /// The quotient. Integers truncate toward zero; `x / 0` is 0 and `MIN / -1` is `MIN`. An `f32` quotient is within
     /// 2 ULP, an `f64` one correctly rounded.
     div: BINARY {
-        binary: Some(BinaryOp::Div), algebra: ArithKind::Div, divides: true, half: HalfPolicy::Widen, lanes: lanes::div,
+        binary: Some(BinaryOp::Div), arith: ArithKind::Div, divides: true, half_policy: HalfPolicy::Widen, lanes: lanes::div,
         ulp: Ulp { f32: 2.0, f64: 0.5 },
         float: oracle!(|a| a[0] / a[1]), int: oracle!(|a, _| if a[1] == 0 { 0 } else { a[0] / a[1] }),
     }
     /// The remainder of the truncating quotient, with the sign of `x`; `x % 0` is `x`.
     rem: BINARY {
-        binary: Some(BinaryOp::Rem), algebra: ArithKind::Rem, divides: true, class: Class::Integer, lanes: lanes::rem,
+        binary: Some(BinaryOp::Rem), arith: ArithKind::Rem, divides: true, class: Class::Integer, lanes: lanes::rem,
         int: oracle!(|a, _| if a[1] == 0 { a[0] } else { a[0] % a[1] }),
     }
     /// The sum modulo two to the power of the type's bits: of integers that are meant to wrap, such as hashes.
@@ -235,36 +240,36 @@ table! {
     wrapping_mul: BINARY { class: Class::Integer, lanes: lanes::mul, int: oracle!(|a, _| a[0].wrapping_mul(a[1])) }
     /// Bitwise and; logical and of bools.
     and: BINARY {
-        binary: Some(BinaryOp::And), algebra: ArithKind::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
-        neutral: Some(|dtype| ConstantValue::Int(if dtype == DType::Bool { 1 } else { dtype.wrap(-1) })),
+        binary: Some(BinaryOp::And), arith: ArithKind::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
+        identity: Some(|dtype| ConstantValue::Int(if dtype == DType::Bool { 1 } else { dtype.wrap(-1) })),
         int: oracle!(|a, _| a[0] & a[1]),
     }
     /// Bitwise or; logical or of bools.
     or: BINARY {
-        binary: Some(BinaryOp::Or), algebra: ArithKind::Or, class: Class::Bits, lanes: |b, a, _| b.or(a[0], a[1]),
-        neutral: Some(|_| ConstantValue::Int(0)),
+        binary: Some(BinaryOp::Or), arith: ArithKind::Or, class: Class::Bits, lanes: |b, a, _| b.or(a[0], a[1]),
+        identity: Some(|_| ConstantValue::Int(0)),
         int: oracle!(|a, _| a[0] | a[1]),
     }
     /// Bitwise exclusive or; "differs" on bools.
     xor: BINARY {
         binary: Some(BinaryOp::Xor), class: Class::Bits, lanes: |b, a, _| b.xor(a[0], a[1]),
-        neutral: Some(|_| ConstantValue::Int(0)),
+        identity: Some(|_| ConstantValue::Int(0)),
         int: oracle!(|a, _| a[0] ^ a[1]),
     }
     /// Shift to the left. As in Rust's release builds only the low bits of the amount count: 33 on an `i32` shifts by 1.
     shl: BINARY {
-        binary: Some(BinaryOp::Shl), algebra: ArithKind::Shl, class: Class::Integer, lanes: lanes::shl,
+        binary: Some(BinaryOp::Shl), arith: ArithKind::Shl, class: Class::Integer, lanes: lanes::shl,
         int: oracle!(|a, dtype| a[0] << (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
     /// Shift to the right, filling with the sign of a signed `x` and with zeros otherwise. Only the low bits of the
     /// amount count.
     shr: BINARY {
-        binary: Some(BinaryOp::Shr), algebra: ArithKind::Shr, class: Class::Integer, lanes: lanes::shr,
+        binary: Some(BinaryOp::Shr), arith: ArithKind::Shr, class: Class::Integer, lanes: lanes::shr,
         int: oracle!(|a, dtype| a[0] >> (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
     /// The negative. `-0.0` and `0.0` are each other's; `-MIN` is `MIN`, which a debug build reports.
     neg: BINARY {
-        params: &["x"], unary: Some(UnaryOp::Neg), algebra: ArithKind::Neg, class: Class::Signed, lanes: lanes::neg,
+        params: &["x"], unary: Some(UnaryOp::Neg), arith: ArithKind::Neg, class: Class::Signed, lanes: lanes::neg,
         float: oracle!(|a| -a[0]), int: oracle!(|a, _| -a[0]),
     }
     /// Every bit turned; "not" on bools.
@@ -274,52 +279,52 @@ table! {
     }
     /// Equal. False when either is NaN; `-0.0 == 0.0`.
     eq: COMPARE {
-        binary: Some(BinaryOp::Eq), algebra: ArithKind::Compare(BinaryOp::Eq), class: Class::Computed, lanes: lanes::eq,
+        binary: Some(BinaryOp::Eq), arith: ArithKind::Compare(BinaryOp::Eq), class: Class::Computed, lanes: lanes::eq,
         float: oracle!(|a| f64::from(a[0] == a[1])), int: oracle!(|a, _| truth(a[0] == a[1])),
     }
     /// Not equal. True when either is NaN.
     ne: COMPARE {
-        binary: Some(BinaryOp::Ne), algebra: ArithKind::Compare(BinaryOp::Ne), class: Class::Computed, lanes: lanes::ne,
+        binary: Some(BinaryOp::Ne), arith: ArithKind::Compare(BinaryOp::Ne), class: Class::Computed, lanes: lanes::ne,
         float: oracle!(|a| f64::from(a[0] != a[1])), int: oracle!(|a, _| truth(a[0] != a[1])),
     }
     /// Less. False when either is NaN.
     lt: COMPARE {
-        binary: Some(BinaryOp::Lt), algebra: ArithKind::Compare(BinaryOp::Lt), lanes: lanes::lt,
+        binary: Some(BinaryOp::Lt), arith: ArithKind::Compare(BinaryOp::Lt), lanes: lanes::lt,
         float: oracle!(|a| f64::from(a[0] < a[1])), int: oracle!(|a, _| truth(a[0] < a[1])),
     }
     /// Less or equal. False when either is NaN.
     le: COMPARE {
-        binary: Some(BinaryOp::Le), algebra: ArithKind::Compare(BinaryOp::Le), lanes: lanes::le,
+        binary: Some(BinaryOp::Le), arith: ArithKind::Compare(BinaryOp::Le), lanes: lanes::le,
         float: oracle!(|a| f64::from(a[0] <= a[1])), int: oracle!(|a, _| truth(a[0] <= a[1])),
     }
     /// Greater. False when either is NaN.
     gt: COMPARE {
-        binary: Some(BinaryOp::Gt), algebra: ArithKind::Compare(BinaryOp::Gt), lanes: lanes::gt,
+        binary: Some(BinaryOp::Gt), arith: ArithKind::Compare(BinaryOp::Gt), lanes: lanes::gt,
         float: oracle!(|a| f64::from(a[0] > a[1])), int: oracle!(|a, _| truth(a[0] > a[1])),
     }
     /// Greater or equal. False when either is NaN.
     ge: COMPARE {
-        binary: Some(BinaryOp::Ge), algebra: ArithKind::Compare(BinaryOp::Ge), lanes: lanes::ge,
+        binary: Some(BinaryOp::Ge), arith: ArithKind::Compare(BinaryOp::Ge), lanes: lanes::ge,
         float: oracle!(|a| f64::from(a[0] >= a[1])), int: oracle!(|a, _| truth(a[0] >= a[1])),
     }
     /// `x` where the condition holds, `y` elsewhere. Both sides are evaluated (Triton calls it `where`).
     select: BINARY {
-        params: &["condition", "x", "y"], rule: TypeRule::Select, class: Class::Any, algebra: ArithKind::Select,
+        params: &["condition", "x", "y"], rule: TypeRule::Select, class: Class::Any, arith: ArithKind::Select,
         lanes: |b, a, _| b.select(a[0], a[1], a[2]),
         float: oracle!(|a| if a[0] != 0.0 { a[1] } else { a[2] }),
         int: oracle!(|a, _| if a[0] != 0 { a[1] } else { a[2] }),
     }
     /// The larger. NaN if either is NaN (`max_num` ignores it); `maximum(-0.0, 0.0)` is `0.0`.
     maximum: BINARY {
-        algebra: ArithKind::Maximum, lanes: lanes::maximum,
-        neutral: Some(|dtype| ends(dtype).0),
+        arith: ArithKind::Maximum, lanes: lanes::maximum,
+        identity: Some(|dtype| extremes(dtype).0),
         float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { larger(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].max(a[1])),
     }
     /// The smaller. NaN if either is NaN (`min_num` ignores it); `minimum(-0.0, 0.0)` is `-0.0`.
     minimum: BINARY {
-        algebra: ArithKind::Minimum, lanes: lanes::minimum,
-        neutral: Some(|dtype| ends(dtype).1),
+        arith: ArithKind::Minimum, lanes: lanes::minimum,
+        identity: Some(|dtype| extremes(dtype).1),
         float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { smaller(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].min(a[1])),
     }
@@ -379,7 +384,7 @@ table! {
     /// one within `3 + 2 * m` ULP, with `m` the largest magnitude among that and, of `a - b` and `x * s - b` with a `b` for many elements,
     /// its parts, up to 2^127. On a GPU a result below the smallest normal `f32` is 0 then.
     exp: UNARY {
-        lanes: math::exp, algebra: ArithKind::Exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()),
+        lanes: math::exp, arith: ArithKind::Exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()),
     }
     /// 2 to the power `x`, within 3 ULP, and 2 of an `f64`. On a GPU a result below the smallest normal `f32` is 0.
     exp2: UNARY {
@@ -408,12 +413,12 @@ table! {
     }
     /// `x * y + z` with one rounding; an `f64` result is rounded twice on an x86-64 processor without FMA.
     fma: UNARY {
-        params: &["x", "y", "z"], cheap: true, algebra: ArithKind::MulAdd, lanes: rounding::fma,
+        params: &["x", "y", "z"], cheap: true, arith: ArithKind::MulAdd, lanes: rounding::fma,
         float: oracle!(|a| a[0].mul_add(a[1], a[2])),
     }
     /// The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.
     cdiv: BINARY {
-        algebra: ArithKind::CeilDiv, class: Class::Integer, divides: true, lanes: lanes::cdiv,
+        arith: ArithKind::CeilDiv, class: Class::Integer, divides: true, lanes: lanes::cdiv,
         int: oracle!(|a, _| if a[1] == 0 { 0 } else {
             a[0] / a[1] + truth(a[0] % a[1] != 0 && (a[0] < 0) == (a[1] < 0))
         }),
@@ -474,7 +479,7 @@ impl Scalar {
     /// Whether an offset or a comparison takes its result as a number of any size, not as one of its type (invariant 9 of
     /// ARCHITECTURE.md): sums, differences and products, and shifts whose amount `constant` knows.
     pub fn is_exact_in_index(&self, constant: impl Fn(Value) -> Option<i128>) -> bool {
-        match self.op.algebra {
+        match self.op.arith {
             ArithKind::Add | ArithKind::Sub | ArithKind::Mul | ArithKind::Neg => true,
             ArithKind::Shl => self.power(constant).is_some(),
             _ => false,
@@ -483,7 +488,7 @@ impl Scalar {
 
     /// What a left shift of an `i32` by an amount that `constant` knows multiplies by.
     pub fn power(&self, constant: impl Fn(Value) -> Option<i128>) -> Option<i128> {
-        let amount = (self.op.algebra == ArithKind::Shl).then(|| constant(self.args[1]))??;
+        let amount = (self.op.arith == ArithKind::Shl).then(|| constant(self.args[1]))??;
         (0..31).contains(&amount).then(|| 1 << amount)
     }
 
@@ -533,16 +538,16 @@ impl Operation for Scalar {
         super::expect_types("the result", result.dtype, wanted)
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         let args: Vec<AxisInfo> = self.args.iter().map(|&arg| analysis.info(arg)).collect();
-        vec![axis_info::scalar(self.op.algebra, &args, analysis.func.ty(results[0]))]
+        vec![axis_info::scalar(self.op.arith, &args, analysis.func.ty(results[0]))]
     }
 
     fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
-        polynomial::scalar(all, self.op.algebra, &self.args)
+        polynomial::scalar(all, self.op.arith, &self.args)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: self.op.cheap }
     }
 

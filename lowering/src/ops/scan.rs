@@ -1,6 +1,6 @@
 //! Scans: every element becomes the combination of all elements up to it along an axis.
 
-use super::fold::{as_given, tiles};
+use super::fold::{like_argument, tiles};
 use super::{Combination, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Operand};
@@ -55,11 +55,11 @@ impl Operation for Scan {
         self.combination.verify(func, results, shape)
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        self.combination.axes(analysis, results)
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+        self.combination.axis_info(analysis, results)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -70,7 +70,7 @@ macro_rules! cumulative {
     ($name:literal, $row:literal, $class:expr, $result:expr, $doc:literal) => {
         Intrinsic {
             name: $name,
-            gives: Returns::Tile,
+            returns: Returns::Tile,
             example: concat!("let up_to_here = tl::", $name, "(tile);\nlet from_here = tl::", $name, "(tile, 0, true);"),
             generic: IntrinsicGeneric::None,
             params: PARAMS,
@@ -83,7 +83,7 @@ macro_rules! cumulative {
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "associative_scan",
-        gives: Returns::Same,
+        returns: Returns::Same,
         example: "let largest_so_far = tl::associative_scan(tile, 0, |a, b| if a > b { a } else { b });\nlet (_, h) = tl::associative_scan((tile * 0.5, tile), 0, |(a, b), (c, d)| (a * c, b * c + d));",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis"), required("combine"), optional("reverse")],
@@ -124,14 +124,14 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 fn with_function(check: &mut Check, call: &Call) -> Operand {
     let Some(inputs) = tiles(check, call) else { return check.failed(call.loc) };
     let types: Vec<Type> = inputs.iter().map(|&input| check.ty(input).clone()).collect();
-    let place = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], types[0].shape.rank());
+    let along = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], types[0].shape.rank());
     let elements: Vec<Type> = types.iter().map(|ty| Type::scalar(ty.dtype)).collect();
     let combine = check.combine_region(&call.args[2], &elements);
-    let (Some((axis, reverse)), Some(block)) = (place, combine) else { return check.failed(call.loc) };
+    let (Some((axis, reverse)), Some(block)) = (along, combine) else { return check.failed(call.loc) };
     let scan = Scan { combination: Combination { inputs, block }, axis, reverse };
     let results = check.push(scan, types, call.loc);
     let parts: Vec<Operand> = results.into_iter().map(|value| check.operand(value, call.loc)).collect();
-    as_given(check, call, parts)
+    like_argument(check, call, parts)
 }
 
 fn cumulative(
@@ -146,8 +146,8 @@ fn cumulative(
     if !check.takes(call, &ty, class) {
         return check.failed(call.loc);
     }
-    let place = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], ty.shape.rank());
-    let Some((axis, reverse)) = place else { return check.failed(call.loc) };
+    let along = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], ty.shape.rank());
+    let Some((axis, reverse)) = along else { return check.failed(call.loc) };
     let dtype = result(ty.dtype);
     let input = check.convert(value, dtype, call.loc);
     let combination = Combination::by_row(check, row, input, call.loc);

@@ -1,4 +1,4 @@
-//! Operations that move elements to other places of a tile without changing them.
+//! Operations that move elements to other positions of a tile without changing them.
 
 use super::{Index, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info;
@@ -56,7 +56,7 @@ impl Operation for Broadcast {
         if fits { Ok(()) } else { Err(format!("{from} does not broadcast to {to}")) }
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
         vec![axis_info::broadcast(&analysis.info(self.value), from, to)]
     }
@@ -65,11 +65,11 @@ impl Operation for Broadcast {
         all.get(self.value).moved(func, Some)
     }
 
-    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+    fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         Some((0..func.ty(self.value).shape.rank()).map(Some).collect())
     }
 
-    fn spread(&self, func: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, func: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::View(Reindex::Broadcast { from: func.ty(self.value).shape.clone() })
     }
 }
@@ -100,7 +100,7 @@ impl Operation for ExpandDims {
         )
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         vec![axis_info::expand_dims(&analysis.info(self.value), self.axis)]
     }
 
@@ -108,7 +108,7 @@ impl Operation for ExpandDims {
         all.get(self.value).moved(func, |old| Some(old + usize::from(old >= self.axis)))
     }
 
-    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+    fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         Some(
             (0..func.ty(self.value).shape.rank())
                 .map(|old| Some(old + usize::from(old >= self.axis)))
@@ -116,7 +116,7 @@ impl Operation for ExpandDims {
         )
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::View(Reindex::Expand { axis: self.axis })
     }
 }
@@ -147,7 +147,7 @@ impl Operation for Reshape {
         expect_types("the number of elements", to.shape.elements(), from.shape.elements())
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
         vec![axis_info::reshape(&analysis.info(self.value), from, to)]
     }
@@ -156,11 +156,11 @@ impl Operation for Reshape {
         all.get(self.value).moved(func, |_| None)
     }
 
-    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+    fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         Some(vec![None; func.ty(self.value).shape.rank()])
     }
 
-    fn spread(&self, func: &Func, results: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, func: &Func, results: &[Value]) -> LayoutRelation {
         let (from, to) = (func.ty(self.value).shape.clone(), func.ty(results[0]).shape.clone());
         LayoutRelation::View(Reindex::Reshape { from, to })
     }
@@ -194,7 +194,7 @@ impl Operation for Permute {
         expect_types("the result", func.ty(results[0]), &Type::tile(from.dtype, Shape::new(shape)))
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         vec![axis_info::permute(&analysis.info(self.value), &self.order)]
     }
 
@@ -202,7 +202,7 @@ impl Operation for Permute {
         all.get(self.value).moved(func, |old| self.order.iter().position(|&axis| axis == old))
     }
 
-    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+    fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         Some(
             (0..func.ty(self.value).shape.rank())
                 .map(|old| self.order.iter().position(|&axis| axis == old))
@@ -210,7 +210,7 @@ impl Operation for Permute {
         )
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::View(Reindex::Permute { order: self.order.clone() })
     }
 }
@@ -218,7 +218,7 @@ impl Operation for Permute {
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "expand_dims",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let planes = tl::expand_dims(tile, 0);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis")],
@@ -227,7 +227,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "broadcast_to",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let matrix = tl::broadcast_to(tile, [4, BLOCK]);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("shape")],
@@ -236,7 +236,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "reshape",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let pairs = tl::reshape(tile, [BLOCK / 2, 2]);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("shape")],
@@ -245,7 +245,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "ravel",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let line = tl::ravel(tl::reshape(tile, [BLOCK / 2, 2]));",
         generic: IntrinsicGeneric::None,
         params: &[required("x")],
@@ -254,7 +254,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "squeeze",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let line = tl::squeeze(tile.row(), 0);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("axis")],
@@ -263,7 +263,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "trans",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let columns = tl::trans(tl::reshape(tile, [BLOCK / 2, 2]));",
         generic: IntrinsicGeneric::None,
         params: &[required("x")],
@@ -272,7 +272,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "permute",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let last_first = tl::permute(tl::reshape(tile, [BLOCK / 4, 2, 2]), [2, 0, 1]);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("order")],
@@ -284,7 +284,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {
         name: "expand_dims",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let planes = tile.expand_dims(0);",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
@@ -293,7 +293,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "row",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let sums = tile.row() + tile.col();",
         generic: IntrinsicGeneric::None,
         params: &[required("self")],
@@ -302,7 +302,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "col",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let rows = tl::arange(0, 16).col() * n;",
         generic: IntrinsicGeneric::None,
         params: &[required("self")],

@@ -1,8 +1,8 @@
-//! Orderings, by Batcher's bitonic network over exchanges of places: `log2(n) * (log2(n) + 1) / 2` steps. Pairs of an
-//! element and its place are told apart always, so an order with places is stable.
+//! Sorting by Batcher's bitonic network: `log2(n) * (log2(n) + 1) / 2` compare-and-swap steps. Pairs of an element and
+//! its position always differ, so a sort with positions is stable.
 
 use super::bitcast::as_stored;
-use super::rearrange::{place, sliced};
+use super::rearrange::{positions, sliced};
 use super::{ConstantValue, Exchange, Intrinsic, IntrinsicGeneric, Returns, optional, required};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::Value;
@@ -14,7 +14,7 @@ const PARAMS: &[super::IntrinsicParam] = &[required("x"), optional("axis"), opti
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "sort",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let rising = tl::sort(tile);\nlet falling = tl::sort(tile, 0, true);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -26,7 +26,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "argsort",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let places = tl::argsort(tile);\nlet rising = tl::gather(tile, places, 0);",
         generic: IntrinsicGeneric::None,
         params: PARAMS,
@@ -38,7 +38,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "topk",
-        gives: Returns::Tuple(2),
+        returns: Returns::Tuple(2),
         example: "let (values, places) = tl::topk(tile, 4);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("k"), optional("axis")],
@@ -54,11 +54,11 @@ struct SortOrder {
     loc: Loc,
 }
 
-fn ordered(check: &mut Check, call: &Call, places: bool) -> Option<Vec<Value>> {
+fn ordered(check: &mut Check, call: &Call, with_positions: bool) -> Option<Vec<Value>> {
     let descending = call.args.get(2).map_or(Some(false), |operand| check.flag(operand, "`descending`"));
     let (value, axis) = keys(check, call, call.args.get(1))?;
     let order = SortOrder { axis, descending: descending?, loc: call.loc };
-    Some(order.sorted(check, value, places))
+    Some(order.sorted(check, value, with_positions))
 }
 
 /// The tile to put in order and the axis.
@@ -101,24 +101,24 @@ fn topk(check: &mut Check, call: &Call) -> Operand {
 }
 
 impl SortOrder {
-    /// The elements in order, and their places behind them if asked for.
-    fn sorted(&self, check: &mut Check, value: Value, places: bool) -> Vec<Value> {
+    /// The sorted elements, and their positions behind them if asked for.
+    fn sorted(&self, check: &mut Check, value: Value, with_positions: bool) -> Vec<Value> {
         let shape = check.ty(value).shape.clone();
-        let ramp = place(check, &shape, self.axis, 0, self.loc);
-        let mut keys = if places { vec![value, ramp] } else { vec![value] };
+        let range = positions(check, &shape, self.axis, 0, self.loc);
+        let mut keys = if with_positions { vec![value, range] } else { vec![value] };
         let steps = shape[self.axis].trailing_zeros();
         for run in 1..=steps {
             for bit in (0..run).rev() {
-                let is_low = self.bit_is_clear(check, ramp, bit);
-                // Runs rise and fall in turn until the last, which is all there is.
-                let rises = (run < steps).then(|| self.bit_is_clear(check, ramp, run));
+                let is_low = self.bit_is_clear(check, range, bit);
+                // Runs alternate between rising and falling until the last, which is the whole axis.
+                let rises = (run < steps).then(|| self.bit_is_clear(check, range, run));
                 keys = self.step(check, &keys, 1 << bit, (is_low, rises));
             }
         }
         keys
     }
 
-    /// Every pair whose places differ by `mask` is put in order.
+    /// Compares and swaps every pair whose positions differ by `mask`.
     fn step(
         &self,
         check: &mut Check,
@@ -133,27 +133,27 @@ impl SortOrder {
                 check.push(Exchange { value, axis: self.axis, mask }, vec![ty], self.loc)[0]
             })
             .collect();
-        // Whether this place is to hold the one that comes first.
+        // Whether this position is to hold the first of the pair.
         let holds_first = match rises {
             Some(rises) => check.row("eq", &[is_low, rises], self.loc),
             None => is_low,
         };
         let other_first = self.before(check, &others, keys);
         let own_first = self.before(check, keys, &others);
-        let moves = check.row("select", &[holds_first, other_first, own_first], self.loc);
+        let swaps = check.row("select", &[holds_first, other_first, own_first], self.loc);
         keys.iter()
             .zip(&others)
-            .map(|(&own, &other)| check.row("select", &[moves, other, own], self.loc))
+            .map(|(&own, &other)| check.row("select", &[swaps, other, own], self.loc))
             .collect()
     }
 
-    /// Whether elements come before others: by value, then by place.
+    /// Whether elements come before others: by value, then by position.
     fn before(&self, check: &mut Check, ours: &[Value], theirs: &[Value]) -> Value {
         let (a, b) = if self.descending { (theirs[0], ours[0]) } else { (ours[0], theirs[0]) };
         let less = self.less(check, a, b);
-        let (Some(&our_place), Some(&their_place)) = (ours.get(1), theirs.get(1)) else { return less };
+        let (Some(&our_position), Some(&their_position)) = (ours.get(1), theirs.get(1)) else { return less };
         let more = self.less(check, b, a);
-        let earlier = check.row("lt", &[our_place, their_place], self.loc);
+        let earlier = check.row("lt", &[our_position, their_position], self.loc);
         let not_more = check.row("not", &[more], self.loc);
         let tied = check.row("and", &[not_more, earlier], self.loc);
         check.row("or", &[less, tied], self.loc)
@@ -171,10 +171,10 @@ impl SortOrder {
         check.row("or", &[less, below_nan], self.loc)
     }
 
-    fn bit_is_clear(&self, check: &mut Check, ramp: Value, bit: u32) -> Value {
-        let ty = check.ty(ramp).clone();
+    fn bit_is_clear(&self, check: &mut Check, range: Value, bit: u32) -> Value {
+        let ty = check.ty(range).clone();
         let [mask, zero] = [1 << bit, 0].map(|value| check.filled(ConstantValue::Int(value), &ty, self.loc));
-        let bits = check.row("and", &[ramp, mask], self.loc);
+        let bits = check.row("and", &[range, mask], self.loc);
         check.row("eq", &[bits, zero], self.loc)
     }
 }

@@ -1,4 +1,4 @@
-//! Values that come from nowhere: constants, the program's place in the grid, ramps.
+//! Operations without operands: constants, the program's index in the grid, ranges.
 
 use super::{Effect, Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info;
@@ -10,7 +10,7 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, ParamId, ParamKind, Shape, Type, Value};
 use crate::support::dtype::DType;
 
-/// A number of a known element type.
+/// A constant of a known element type.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ConstantValue {
     Int(i128),
@@ -80,7 +80,7 @@ impl Operation for Constant {
         }
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         match self.value {
             ConstantValue::Int(value) => vec![AxisInfo::constant(value)],
             ConstantValue::Float(_) => vec![AxisInfo::unknown(analysis.func.ty(results[0]))],
@@ -94,7 +94,7 @@ impl Operation for Constant {
         }
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Source
     }
 }
@@ -138,7 +138,7 @@ macro_rules! nullary {
                 expect_types("the result", func.ty(results[0]), &Type::scalar($dtype))
             }
 
-            fn axes(&$self, $analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+            fn axis_info(&$self, $analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
                 let info = AxisInfo::unknown($analysis.func.ty(results[0]));
                 vec![AxisInfo { range: ($low, $high), ..info }]
             }
@@ -147,7 +147,7 @@ macro_rules! nullary {
                 Some(Polynomial::atom($atom))
             }
 
-            fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+            fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
                 LayoutRelation::Source
             }
         }
@@ -209,16 +209,16 @@ impl Operation for Arange {
         expect_types("the rank", ty.shape.rank(), 1)
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         vec![axis_info::arange(self.start, analysis.func.ty(results[0]).shape[0])]
     }
 
     fn polynomial(&self, _: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
-        let ramp = Atom::Range { axis: 0, extent: func.ty(result).shape[0] };
-        Some(Polynomial::atom(ramp).add(&Polynomial::constant(i128::from(self.start))))
+        let range = Atom::Range { axis: 0, extent: func.ty(result).shape[0] };
+        Some(Polynomial::atom(range).add(&Polynomial::constant(i128::from(self.start))))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Source
     }
 }
@@ -250,7 +250,7 @@ impl Operation for Splat {
         expect_types("the operand", func.ty(self.value), &Type::scalar(func.ty(results[0]).dtype))
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
         vec![axis_info::splat(&analysis.info(self.value), &analysis.func.ty(results[0]).shape)]
     }
 
@@ -258,11 +258,11 @@ impl Operation for Splat {
         Some(all.get(self.value))
     }
 
-    fn moves(&self, _: &Func) -> Option<Vec<Option<usize>>> {
+    fn axis_map(&self, _: &Func) -> Option<Vec<Option<usize>>> {
         Some(vec![])
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Source
     }
 }
@@ -270,7 +270,7 @@ impl Operation for Splat {
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "program_id",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let row = tl::program_id(0);",
         generic: IntrinsicGeneric::None,
         params: &[required("axis")],
@@ -279,7 +279,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "num_programs",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "for row in tl::range(tl::program_id(0), n, tl::num_programs(0)) {\n    tl::store(out + row, 0.0);\n}",
         generic: IntrinsicGeneric::None,
         params: &[required("axis")],
@@ -288,7 +288,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "arange",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);",
         generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end")],
@@ -297,7 +297,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "full",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let lowest = tl::full([BLOCK], f32::NEG_INFINITY);",
         generic: IntrinsicGeneric::OptionalType,
         params: &[required("shape"), required("value")],
@@ -306,7 +306,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "zeros",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let mut total = tl::zeros::<f32>([BLOCK]);",
         generic: IntrinsicGeneric::RequiredType,
         params: &[required("shape")],
@@ -315,7 +315,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "zeros_like",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let positive = tl::maximum(tile, tl::zeros_like(tile));",
         generic: IntrinsicGeneric::None,
         params: &[required("x")],
@@ -324,7 +324,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "next_power_of_2",
-        gives: Returns::Constant,
+        returns: Returns::Constant,
         example: "let columns = tl::arange(0, tl::next_power_of_2(BLOCK));",
         generic: IntrinsicGeneric::None,
         params: &[required("n")],
@@ -335,7 +335,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 
 pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     name: "len",
-    gives: Returns::Tile,
+    returns: Returns::Tile,
     example: "let offsets = tl::arange(0, BLOCK);\nlet mask = offsets.to::<i64>() < x.len();",
     generic: IntrinsicGeneric::None,
     params: &[required("self")],

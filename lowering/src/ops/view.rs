@@ -1,7 +1,7 @@
 //! Blocks of views: reading, writing and adding to a part of a view that has a tile's extents.
 //!
-//! A block may lie across the edges of the view or outside. It stays one operation until `split` knows which of its
-//! offsets are the same for the whole program, and makes an access with offsets and a mask of it.
+//! A block may lie across the edges of the view or outside. It stays one operation until `transform::legalize_index` knows
+//! which of its offsets are uniform over the program, and lowers it to an access with offsets and a mask.
 
 use super::cache::{CacheHints, CacheModifier};
 use super::{
@@ -40,8 +40,8 @@ impl ViewTile {
         expect_types("the rank", self.extents.rank(), view.rank())?;
         expect_types("the shape", &ty.shape, &self.extents)?;
         expect_types("the element type", ty.dtype, func.slice(self.memory).0)?;
-        let plain = |&offset: &Value| func.ty(offset).is_scalar() && func.ty(offset).dtype.is_integer();
-        if self.offsets.iter().all(plain) { Ok(()) } else { Err("an offset is no integer scalar".into()) }
+        let is_scalar = |&offset: &Value| func.ty(offset).is_scalar() && func.ty(offset).dtype.is_integer();
+        if self.offsets.iter().all(is_scalar) { Ok(()) } else { Err("an offset is no integer scalar".into()) }
     }
 
     pub(super) fn verify_written(&self, func: &Func, ty: &Type) -> Result<(), String> {
@@ -53,7 +53,7 @@ impl ViewTile {
 /// Reads a block; elements outside of the view are 0.
 #[derive(Clone, Debug)]
 pub struct LoadView {
-    pub window: ViewTile,
+    pub tile: ViewTile,
     /// Nothing in the kernel writes this view.
     pub invariant: bool,
     pub cache: CacheHints,
@@ -62,7 +62,7 @@ pub struct LoadView {
 /// Writes a block, except for what lies outside of the view.
 #[derive(Clone, Debug)]
 pub struct StoreView {
-    pub window: ViewTile,
+    pub tile: ViewTile,
     pub value: Value,
     pub cache: CacheHints,
 }
@@ -70,7 +70,7 @@ pub struct StoreView {
 /// Adds to a block, each element at once; the result is what was there, 0 outside of the view.
 #[derive(Clone, Debug)]
 pub struct AddView {
-    pub window: ViewTile,
+    pub tile: ViewTile,
     pub value: Value,
     pub order: MemoryOrder,
     pub scope: MemoryScope,
@@ -82,33 +82,33 @@ impl Operation for LoadView {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.window.offsets.clone()
+        self.tile.offsets.clone()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.window.map(change);
+        self.tile.map(change);
     }
 
     fn effect(&self) -> Effect {
-        let merges = self.invariant && self.cache.level != CacheModifier::Volatile;
+        let merges = self.invariant && self.cache.modifier != CacheModifier::Volatile;
         if merges { Effect::Pure } else { Effect::Read }
     }
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("load_view {}{}", self.window.text(func, name), self.cache.text())
+        format!("load_view {}{}", self.tile.text(func, name), self.cache.text())
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        self.window.verify(func, func.ty(results[0]))
+        self.tile.verify(func, func.ty(results[0]))
     }
 
-    fn window(&self) -> Option<&ViewTile> {
-        Some(&self.window)
+    fn view_tile(&self) -> Option<&ViewTile> {
+        Some(&self.tile)
     }
 
-    fn by_element(&self, place: MemAccess) -> Option<Kind> {
+    fn lower_to_access(&self, access: MemAccess) -> Option<Kind> {
         let &LoadView { invariant, cache, .. } = self;
-        Some(Load { place, other: None, invariant, cache }.into())
+        Some(Load { access, other: None, invariant, cache }.into())
     }
 
     fn cache(&self) -> Option<CacheHints> {
@@ -119,7 +119,7 @@ impl Operation for LoadView {
         Some(&mut self.cache)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -130,11 +130,11 @@ impl Operation for StoreView {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.window.offsets.iter().copied().chain([self.value]).collect()
+        self.tile.offsets.iter().copied().chain([self.value]).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.window.map(change);
+        self.tile.map(change);
         self.value = change(self.value);
     }
 
@@ -143,24 +143,24 @@ impl Operation for StoreView {
     }
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let window = self.window.text(func, name);
-        format!("store_view {window} = {}{}", name(self.value), self.cache.text())
+        let tile = self.tile.text(func, name);
+        format!("store_view {tile} = {}{}", name(self.value), self.cache.text())
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         if !results.is_empty() {
             return Err("gives no result".into());
         }
-        self.window.verify_written(func, func.ty(self.value))
+        self.tile.verify_written(func, func.ty(self.value))
     }
 
-    fn window(&self) -> Option<&ViewTile> {
-        Some(&self.window)
+    fn view_tile(&self) -> Option<&ViewTile> {
+        Some(&self.tile)
     }
 
-    fn by_element(&self, place: MemAccess) -> Option<Kind> {
+    fn lower_to_access(&self, access: MemAccess) -> Option<Kind> {
         let &StoreView { value, cache, .. } = self;
-        Some(Store { place, value, cache }.into())
+        Some(Store { access, value, cache }.into())
     }
 
     fn cache(&self) -> Option<CacheHints> {
@@ -171,7 +171,7 @@ impl Operation for StoreView {
         Some(&mut self.cache)
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -182,11 +182,11 @@ impl Operation for AddView {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.window.offsets.iter().copied().chain([self.value]).collect()
+        self.tile.offsets.iter().copied().chain([self.value]).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.window.map(change);
+        self.tile.map(change);
         self.value = change(self.value);
     }
 
@@ -196,8 +196,8 @@ impl Operation for AddView {
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let (order, scope) = (self.order.name(), self.scope.name());
-        let window = self.window.text(func, name);
-        format!("add_view {order} {scope} {window} with {}", name(self.value))
+        let tile = self.tile.text(func, name);
+        format!("add_view {order} {scope} {tile} with {}", name(self.value))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -207,23 +207,23 @@ impl Operation for AddView {
         if !AtomicChange::Add.takes(ty.dtype) {
             return Err(format!("does not take {}", ty.dtype));
         }
-        self.window.verify_written(func, ty)
+        self.tile.verify_written(func, ty)
     }
 
-    fn window(&self) -> Option<&ViewTile> {
-        Some(&self.window)
+    fn view_tile(&self) -> Option<&ViewTile> {
+        Some(&self.tile)
     }
 
-    fn by_element(&self, place: MemAccess) -> Option<Kind> {
+    fn lower_to_access(&self, access: MemAccess) -> Option<Kind> {
         let &AddView { value, order, scope, .. } = self;
-        Some(Atomic { change: AtomicChange::Add, place, compare: None, value, order, scope }.into())
+        Some(Atomic { change: AtomicChange::Add, access, compare: None, value, order, scope }.into())
     }
 
     fn ordering_mut(&mut self) -> Option<(&mut MemoryOrder, &mut MemoryScope)> {
         Some((&mut self.order, &mut self.scope))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: false }
     }
 }
@@ -231,7 +231,7 @@ impl Operation for AddView {
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {
         name: "load",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let block = matrix.load::<64, 32>(tl::program_id(0) * 64, 0);",
         generic: IntrinsicGeneric::Extents,
         params: &[required("self"), each_axis("offset")],
@@ -240,7 +240,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "store",
-        gives: Returns::Nothing,
+        returns: Returns::Nothing,
         example: "let block = matrix.load::<64, 32>(0, 0);\nresult.store(block * 2.0, 0, 0);",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("tile"), each_axis("offset")],
@@ -249,7 +249,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "atomic_add",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let block = matrix.load::<64, 32>(0, 0);\nresult.atomic_add(block, 0, 0).sem(\"relaxed\");",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("tile"), each_axis("offset")],
@@ -258,51 +258,51 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
     Intrinsic {
         name: "shape",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let columns = matrix.shape(1);",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
         doc: "The extent of a view along a constant axis, an `i64`.",
-        check: |check, call| number(check, call, |view| &view.shape),
+        check: |check, call| view_scalar(check, call, |view| &view.shape),
     },
     Intrinsic {
         name: "stride",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let row_stride = matrix.stride(0);",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
         doc: "How many elements of memory lie between neighbours along a constant axis of a view, an `i64`; any number where the axis has one element.",
-        check: |check, call| number(check, call, |view| &view.strides),
+        check: |check, call| view_scalar(check, call, |view| &view.strides),
     },
 ];
 
 fn load(check: &mut Check, call: &Call) -> Operand {
-    let begins = offsets(check, &call.args[1..]);
-    let (Some(extents), Some(offsets)) = (check.extents(call), begins) else { return check.failed(call.loc) };
+    let first = offsets(check, &call.args[1..]);
+    let (Some(extents), Some(offsets)) = (check.extents(call), first) else { return check.failed(call.loc) };
     let Some(memory) = check.view(&call.args[0]) else { return check.failed(call.loc) };
-    let window = ViewTile { memory, offsets, extents: extents.clone() };
-    let (elem, mutable) = check.func().slice(window.memory);
-    let load = LoadView { window, invariant: !mutable, cache: CacheHints::default() };
+    let tile = ViewTile { memory, offsets, extents: extents.clone() };
+    let (elem, mutable) = check.func().slice(tile.memory);
+    let load = LoadView { tile, invariant: !mutable, cache: CacheHints::default() };
     check.emit(load, Type::tile(elem, extents), call.loc)
 }
 
 fn store(check: &mut Check, call: &Call) -> Operand {
-    let Some((window, value)) = written(check, call) else { return check.failed(call.loc) };
-    check.push(StoreView { window, value, cache: CacheHints::default() }, vec![], call.loc);
+    let Some((tile, value)) = written(check, call) else { return check.failed(call.loc) };
+    check.push(StoreView { tile, value, cache: CacheHints::default() }, vec![], call.loc);
     check.unit(call.loc)
 }
 
 fn atomic_add(check: &mut Check, call: &Call) -> Operand {
-    let Some((window, value)) = written(check, call) else { return check.failed(call.loc) };
+    let Some((tile, value)) = written(check, call) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
     if !AtomicChange::Add.takes(ty.dtype) {
         let known = list(DType::ALL.into_iter().filter(|&dtype| AtomicChange::Add.takes(dtype)));
         return check.error(call.args[0].loc, format!("{} takes {known}, found {}", call.what, ty.dtype));
     }
-    check.emit(AddView { window, value, order: MemoryOrder::AcqRel, scope: MemoryScope::Gpu }, ty, call.loc)
+    check.emit(AddView { tile, value, order: MemoryOrder::AcqRel, scope: MemoryScope::Gpu }, ty, call.loc)
 }
 
-fn number(check: &mut Check, call: &Call, of: fn(&View) -> &Vec<Value>) -> Operand {
+fn view_scalar(check: &mut Check, call: &Call, of: fn(&View) -> &Vec<Value>) -> Operand {
     let Some(view) = check.view(&call.args[0]).and_then(|memory| check.func().view(memory)).cloned() else {
         return check.failed(call.loc);
     };
@@ -312,7 +312,7 @@ fn number(check: &mut Check, call: &Call, of: fn(&View) -> &Vec<Value>) -> Opera
     }
 }
 
-/// Where a block begins.
+/// The offsets at which a block begins.
 fn offsets(check: &mut Check, args: &[Operand]) -> Option<Vec<Value>> {
     let offsets: Vec<Option<Value>> = args.iter().map(|arg| offset(check, arg)).collect();
     offsets.into_iter().collect()
@@ -373,6 +373,6 @@ fn written(check: &mut Check, call: &Call) -> Option<(ViewTile, Value)> {
         }
         return None;
     }
-    let window = ViewTile { memory, offsets: offsets?, extents: shape };
-    mutable.then_some((window, value))
+    let tile = ViewTile { memory, offsets: offsets?, extents: shape };
+    mutable.then_some((tile, value))
 }

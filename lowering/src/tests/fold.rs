@@ -1,4 +1,4 @@
-//! How GPU threads fold what they hold, and widen it before.
+//! How GPU threads reduce their registers, and widen them before.
 
 use expect_test::{Expect, expect};
 
@@ -87,7 +87,7 @@ fn partial_results_of_columns_are_read_by_every_lane() {
 /// The lower halves of words are multiplied up, which takes other units than shifts and masks; not in few, and not beside random
 /// numbers, which are products too.
 #[test]
-fn rows_of_bf16_are_widened_by_products() {
+fn rows_of_bf16_are_widened_by_multiplication() {
     let words = ["mul.lo.s32", "shl.b32"];
     let sum = |sum: &str, expected| check_counts(&row("bf16", sum), &words, expected);
     sum("tl::sum(x)", expect!["32 mul.lo.s32, 2 shl.b32"]);
@@ -132,7 +132,7 @@ fn lanes_share_the_blocks_of_a_cluster() {
 /// Sixteen lanes have eight columns each, of which four warps leave a sum: the first of all lanes follow each other, then the second.
 /// Beside each other the eight of a lane would be 128 bytes from those of the next one, in the same banks.
 #[test]
-fn sums_of_lanes_beside_each_other_meet_different_banks() {
+fn sums_of_adjacent_lanes_use_different_banks() {
     let source = "#[fuse_kernel(num_warps = 4)]
         fn k(x: &[bf16], out: &mut [f32]) {
             let at = tl::arange(0, 16).col() * 128 + tl::arange(0, 128).row();
@@ -140,13 +140,13 @@ fn sums_of_lanes_beside_each_other_meet_different_banks() {
         }";
     let text = ptx(source, Arch::SM_90A);
     let reads = text.lines().filter(|line| line.contains("ld.shared.v4"));
-    let places: Vec<u32> = reads
+    let offsets: Vec<u32> = reads
         .filter_map(|line| line.split_once('[')?.1.split_once(']'))
-        .map(|(place, _)| {
-            place.split_once('+').map_or(0, |(_, bytes)| bytes.trim().parse().expect("an offset"))
+        .map(|(offset, _)| {
+            offset.split_once('+').map_or(0, |(_, bytes)| bytes.trim().parse().expect("an offset"))
         })
         .collect();
-    let mut sorted = places.clone();
+    let mut sorted = offsets.clone();
     sorted.sort_unstable();
-    assert_eq!(sorted[..8], [0, 256, 512, 768, 1024, 1280, 1536, 1792], "{places:?}");
+    assert_eq!(sorted[..8], [0, 256, 512, 768, 1024, 1280, 1536, 1792], "{offsets:?}");
 }

@@ -93,23 +93,7 @@ impl Terms {
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
-    let factors = prop_oneof![
-        2 => Just(vec![Var::Program]),
-        3 => Just(vec![Var::Element]),
-        2 => Just(vec![Var::Loaded]),
-        1 => Just(vec![Var::Floored]),
-        2 => Just(vec![Var::Clamped]),
-        1 => Just(vec![Var::Clamped, Var::Stride]),
-        1 => Just(vec![Var::Masked]),
-        2 => Just(vec![Var::Remainder]),
-        1 => Just(vec![Var::Remainder, Var::Stride]),
-        3 => Just(vec![Var::N]),
-        1 => Just(vec![Var::Stride]),
-        2 => Just(vec![Var::Program, Var::Stride]),
-        1 => Just(vec![Var::Loaded, Var::Stride]),
-        1 => Just(vec![Var::N, Var::Stride]),
-        2 => Just(vec![]),
-    ];
+    let factors = prop_oneof![ 2 => Just(vec![Var::Program]), 3 => Just(vec![Var::Element]), 2 => Just(vec![Var::Loaded]), 1 => Just(vec![Var::Floored]), 2 => Just(vec![Var::Clamped]), 1 => Just(vec![Var::Clamped, Var::Stride]), 1 => Just(vec![Var::Masked]), 2 => Just(vec![Var::Remainder]), 1 => Just(vec![Var::Remainder, Var::Stride]), 3 => Just(vec![Var::N]), 1 => Just(vec![Var::Stride]), 2 => Just(vec![Var::Program, Var::Stride]), 1 => Just(vec![Var::Loaded, Var::Stride]), 1 => Just(vec![Var::N, Var::Stride]), 2 => Just(vec![]), ];
     let number =
         prop_oneof![4 => Just(1i64), 4 => Just(-1), 1 => Just(4), 1 => Just(-4), 1 => Just(2), 1 => Just(-3)];
     prop::collection::vec((number, factors), 1..4).prop_map(Terms)
@@ -182,8 +166,8 @@ fn guards(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
     let mut found = None;
     func.body.walk(&mut |op| {
         if let Kind::Load(load) = &op.kind
-            && load.place.param.0 == 0
-            && let BoundsDecision::Guarded(guards) = decisions.get(&load.place)
+            && load.access.param.0 == 0
+            && let BoundsDecision::Guarded(guards) = decisions.get(&load.access)
         {
             found = Some(guards);
         }
@@ -191,22 +175,11 @@ fn guards(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
     found
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+proptest! { #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    #[test]
-    fn guarded_accesses_are_in_bounds(offset in terms(), mask in prop::collection::vec(comparison(), 1..4)) {
-        let Some(guards) = guards(&offset, &mask) else { return Ok(()) };
-        // Only the first slice is accessed.
-        let agrees = |guard: &Guard, at: &At| view_tiles::holds(guard, &[at.len, 1000, 1000, at.n, at.stride], at.grid);
-        for launch in launches().filter(|launch| guards.iter().all(|guard| agrees(guard, launch))) {
-            for at in elements(launch).filter(|at| mask.iter().all(|comparison| mask_holds(comparison, at))) {
-                let place = offset.value(&at);
-                prop_assert!((0..at.len).contains(&place), "{} at {at:?}, given {guards:?}", offset.text());
-            }
-        }
-    }
-}
+#[test] fn guarded_accesses_are_in_bounds(offset in terms(), mask in prop::collection::vec(comparison(), 1..4)) { let Some(guards) = guards(&offset, &mask) else { return Ok(()) };
+// Only the first slice is accessed.
+let agrees = |guard: &Guard, at: &At| view_tiles::holds(guard, &[at.len, 1000, 1000, at.n, at.stride], at.grid); for launch in launches().filter(|launch| guards.iter().all(|guard| agrees(guard, launch))) { for at in elements(launch).filter(|at| mask.iter().all(|comparison| mask_holds(comparison, at))) { let place = offset.value(&at); prop_assert!((0..at.len).contains(&place), "{} at {at:?}, given {guards:?}", offset.text()); } } } }
 
 /// Rows that are indexed by remainders, clamps and loaded values, and view tiles that begin before the first row.
 fn decisions(source: &str, expected: Expect) {
@@ -216,7 +189,7 @@ fn decisions(source: &str, expected: Expect) {
     let decisions = BoundsDecisions::analyze(&func, &polynomials);
     let mut text = String::new();
     func.body.walk(&mut |op| {
-        let Some(place) = op.kind.operation().place() else { return };
+        let Some(place) = op.kind.operation().access() else { return };
         let name = &params[place.param.index()];
         match decisions.get(place) {
             BoundsDecision::Masked => text += &format!("{name}: compared in the kernel\n"),

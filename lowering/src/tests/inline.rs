@@ -1,4 +1,4 @@
-//! PTX of the user's own, and claims about offsets.
+//! Inline PTX, and hints about offsets.
 
 use expect_test::{Expect, expect};
 
@@ -24,7 +24,7 @@ const INLINE: &str = "#[fuse_kernel(num_warps = 1)]
     }";
 
 #[test]
-fn statements_stand_where_they_were_written() {
+fn statements_stay_in_order() {
     check_ptx(
         INLINE,
         &["tanh", "add.f", "cvt.rn", "min"],
@@ -40,7 +40,7 @@ fn statements_stand_where_they_were_written() {
 }
 
 #[test]
-fn the_processor_computes_what_the_function_says() {
+fn the_cpu_computes_what_the_function_says() {
     let mut x: Vec<f32> = (0..64).map(|i| i as f32 / 8.0 - 4.0).collect();
     let mut h: Vec<u16> = (0..64).map(|i| half::f16::from_f32(i as f32).to_bits()).collect();
     let (mut out, mut bits) = (vec![0f32; 64], vec![0u16; 64]);
@@ -109,7 +109,7 @@ fn table(options: &str) -> String {
 }
 
 #[test]
-fn only_an_unchecked_kernel_believes_a_claim() {
+fn only_an_unchecked_kernel_uses_a_hint() {
     check_ptx(
         &table(""),
         &["ld.global", "st.global"],
@@ -148,7 +148,7 @@ fn only_an_unchecked_kernel_believes_a_claim() {
 
 /// A mask from memory, of which only the author knows that it comes in fours.
 #[test]
-fn a_mask_that_is_claimed_to_be_constant_moves_vectors() {
+fn a_mask_with_a_constancy_hint_moves_vectors() {
     let source = "#[fuse_kernel(num_warps = 1, unchecked)]
         fn k(x: &[f32], flags: &[u8], out: &mut [f32]) {
             let i = tl::arange(0, 128);
@@ -179,7 +179,7 @@ fn a_mask_that_is_claimed_to_be_constant_moves_vectors() {
 }
 
 #[test]
-fn mistakes_of_claims() {
+fn mistakes_of_hints() {
     let source = "#[fuse_kernel()]
         fn k(x: &[f32], n: i32) {
             let y = tl::multiple_of(n, 12);

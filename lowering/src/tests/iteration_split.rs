@@ -50,7 +50,7 @@ const TOTAL: &str = "total = total * 0.5 + tl::sum(weights, 1);";
 /// The reductions of the first body.
 fn check_sums(changes: &[[&str; 2]], expected: Expect) {
     let text = ir::print(&tensor(changes).plan.distributed.func, &|_| None);
-    expected.assert_eq(&lines_with(&text, &["reduce", "for ", "carry", "group_store"]));
+    expected.assert_eq(&lines_with(&text, &["reduce", "for ", "carry", "tma_store"]));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn lanes_carry_partial_sums() {
         %28, %29 = for %22..%20 step %26 carry %27, %24 : f32[128, 4], f32[128, 64] { |%30, %31, %32|
         %55 = reduce %54 axes [1, 3] : f32[128, 4] { |%56, %57|
         %67 = reduce %28 axes [1] : f32[128] { |%56, %57|
-        group_store out(%70, %71) = %29
+        tma_store out(%70, %71) = %29
     "#]],
     );
     check_sums(
@@ -70,7 +70,7 @@ fn lanes_carry_partial_sums() {
         %28, %29 = for %22..%20 step %26 carry %27, %24 : f32[128, 4], f32[128, 64] { |%30, %31, %32|
         %53 = reduce %52 axes [1, 3] : f32[128, 4] { |%54, %55|
         %63 = reduce %28 axes [1] : f32[128] { |%54, %55|
-        group_store out(%66, %67) = %29
+        tma_store out(%66, %67) = %29
     "#]],
     );
     check_sums(
@@ -80,7 +80,7 @@ fn lanes_carry_partial_sums() {
             %52 = reduce %42 axes [1] : f32[128] { |%53, %54|
             %57 = reduce %56 axes [1, 3] : f32[128, 4] { |%58, %59|
             %70 = reduce %28 axes [1] : f32[128] { |%58, %59|
-            group_store out(%73, %74) = %29
+            tma_store out(%73, %74) = %29
         "#]],
     );
 }

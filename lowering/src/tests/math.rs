@@ -1,4 +1,4 @@
-//! Elementary functions on the host, at every level of processor, against an oracle of more precision: within the bound
+//! Elementary functions on the host, at every level of CPU, against an oracle of more precision: within the bound
 //! that the operation table publishes, and exact where a value is special.
 
 use expect_test::expect;
@@ -105,7 +105,7 @@ fn check_f32(name: &str, arguments: impl Iterator<Item = f32>) {
 }
 
 /// Every `bf16`, which is every special value and every size of number, and bit patterns of all kinds between them.
-fn spread() -> impl Iterator<Item = f32> {
+fn arguments_f32() -> impl Iterator<Item = f32> {
     let bf16 = (0..=0xffffu32).map(|bits| bits << 16);
     let stride = 1021;
     bf16.chain((0..u32::MAX / stride).map(move |i| i * stride)).map(f32::from_bits)
@@ -128,7 +128,7 @@ fn scaled(x: f64, exponent: i32) -> f64 {
 }
 
 /// Every size of number, and many of the sizes at which functions bend.
-fn spread_f64() -> Vec<f64> {
+fn arguments_f64() -> Vec<f64> {
     let mut state = 1u64;
     let mut random = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -204,7 +204,7 @@ fn check_f64(name: &str, accurate: fn(f64) -> Scaled) {
     let row = scalar::row(name).expect("a row");
     let special = row.float.expect("a float function").function;
     let trigonometric = matches!(name, "sin" | "cos");
-    let mut x = spread_f64();
+    let mut x = arguments_f64();
     x.retain(|x| !trigonometric || !x.is_finite() || x.abs() < 1048576.0);
     let mut want: Vec<Option<Scaled>> = x
         .iter()
@@ -249,7 +249,7 @@ macro_rules! functions {
         $(
             #[test]
             fn $name() {
-                check_f32(stringify!($name), spread());
+                check_f32(stringify!($name), arguments_f32());
             }
 
             #[test]
@@ -279,7 +279,7 @@ functions! {
     rsqrt rsqrt_f64 every_rsqrt
 }
 
-/// Code for an Arm host, which this processor may not be, needs no library either: emission would refuse the call.
+/// Code for an Arm host, which this CPU may not be, needs no library either: emission would refuse the call.
 #[test]
 fn on_an_arm_host() {
     let _beside = lowering_beside();

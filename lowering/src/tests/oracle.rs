@@ -86,7 +86,7 @@ impl std::ops::Div for Double {
     }
 }
 
-/// `1 + a x (1 + b x (1 + ..))` from the ratios of neighbouring terms, the first ratio first.
+/// `1 + a x (1 + b x (1 + ..))` from the ratios of neighboring terms, the first ratio first.
 fn series(x: Double, ratios: impl DoubleEndedIterator<Item = f64>) -> Double {
     ratios.rev().fold(Double::from(1.0), |sum, divisor| Double::from(1.0) + x * sum / Double::from(divisor))
 }
@@ -154,22 +154,22 @@ fn reduced(x: f64) -> (Double, i64) {
     (r, n as i64)
 }
 
-fn turned(x: f64, turns: i64) -> Scaled {
+fn sine(x: f64, quadrants: i64) -> Scaled {
     let (r, n) = reduced(x);
     let square = -(r * r);
-    let value = match (n + turns).rem_euclid(2) {
+    let value = match (n + quadrants).rem_euclid(2) {
         0 => r * series(square, (1..16).map(|k| f64::from(2 * k * (2 * k + 1)))),
         _ => series(square, (1..16).map(|k| f64::from(2 * k * (2 * k - 1)))),
     };
-    (if (n + turns).rem_euclid(4) < 2 { value } else { -value }, 0)
+    (if (n + quadrants).rem_euclid(4) < 2 { value } else { -value }, 0)
 }
 
 pub fn sin(x: f64) -> Scaled {
-    turned(x, 0)
+    sine(x, 0)
 }
 
 pub fn cos(x: f64) -> Scaled {
-    turned(x, 1)
+    sine(x, 1)
 }
 
 /// A number as it is; only for exponents of moderate size.

@@ -1,4 +1,4 @@
-//! Kernels run on the processor at hand: assembled with the system's compiler and loaded.
+//! Kernels run on this CPU: assembled with the system's compiler and loaded.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +65,7 @@ impl Loaded {
     }
 }
 
-/// Compiles the kernel's first variant for the host and loads it at every level that this processor has.
+/// Compiles the kernel's first variant for the host and loads it at every level that this CPU has.
 pub fn load(source: &str) -> Vec<Loaded> {
     let mut func = func(source);
     legalize_index(&mut func, BoundsPolicy::Masked);
@@ -144,7 +144,7 @@ pub fn run(source: &str, grid: [u32; 3], mut args: Vec<Arg>) {
 }
 
 #[test]
-fn layer_norm_on_the_host() {
+fn layer_norm_on_the_cpu() {
     let (rows, cols) = (3usize, 1000usize);
     let source = include_str!("layer_norm.txt")
         .replace("bf16", "f32")
@@ -181,7 +181,7 @@ fn layer_norm_on_the_host() {
 
 /// The mask of a vector may be cut anywhere in it, also where it had other axes when it was made.
 #[test]
-fn masks_are_reshaped_on_the_host() {
+fn masks_are_reshaped_on_the_cpu() {
     let source = "#[fuse_kernel]
         fn k(x: &[f32], out: &mut [f32], n: i32) {
             let places = tl::arange(0, 64);

@@ -187,14 +187,14 @@ fn dots_of_view_tiles_use_wgmma() {
             &[[right, "b.load::<64, 64>(start + tl::load(table).to::<i64>(), col)"]],
         ],
         expect![[r#"
-            tensor: %25 = group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
-            tensor: %25 = group_dot [64, 64] of a(%22, %19), [64, 128] of b(%19, %24) add %20 : f32[64, 128]
-            tensor: %25 = group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
-            tensor: %25 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
-            tensor: %25 = group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
-            tensor: %60 = group_dot %59, [64, 64] of b(%19, %58) add %20 : f32[64, 64]
-            tensor: %27 = group_dot [64, 64] of a(%24, %21), [1, 64, 64] of b(%18, %21, %26) add %22 : f32[64, 64]
-            tensor: %29 = group_dot [64, 64] of a(%26, %19), [64, 64] of b(%24, %28) add %20 : f32[64, 64]
+            tensor: %25 = warp_group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+            tensor: %25 = warp_group_dot [64, 64] of a(%22, %19), [64, 128] of b(%19, %24) add %20 : f32[64, 128]
+            tensor: %25 = warp_group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+            tensor: %25 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+            tensor: %25 = warp_group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+            tensor: %60 = warp_group_dot %59, [64, 64] of b(%19, %58) add %20 : f32[64, 64]
+            tensor: %27 = warp_group_dot [64, 64] of a(%24, %21), [1, 64, 64] of b(%18, %21, %26) add %22 : f32[64, 64]
+            tensor: %29 = warp_group_dot [64, 64] of a(%26, %19), [64, 64] of b(%24, %28) add %20 : f32[64, 64]
         "#]],
     );
 }
@@ -247,15 +247,15 @@ fn eight_bit_dots_use_wgmma() {
     check_products(
         &cases,
         expect![[r#"
-            tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
+            tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
             aligned: %83 = dot %53, %82 add %20 : i32[64, 64]
             aligned: %86 = dot %54, %85 add %20 : i32[64, 40]
-            tensor_nt: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
-            tensor_tn: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
+            tensor_nt: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
+            tensor_tn: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
             aligned: %85 = dot %55, %84 add %20 : i32[64, 64]
-            tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
-            tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 32 : f32[64, 64]
-            tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
+            tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
+            tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 32 : f32[64, 64]
+            tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
             aligned: %86 = dot %54, %85 add %20 imprecise 128 : f32[64, 40]
             aligned: %84 = dot %54, %83 add %20 : f32[64, 64]
             aligned: %89 = dot %87, %88 add %20 imprecise 128 : f32[64, 64]
@@ -282,25 +282,25 @@ fn tf32_dots_use_wgmma() {
         format!("{}: {lines}{}", body.name, maps.collect::<String>())
     });
     expect![[r#"
-        tensor: %26 = group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) transposed add %20 : f32[128, 64]
+        tensor: %26 = warp_group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) transposed add %20 : f32[128, 64]
             [32, 32] tf32: true
             [128, 32] tf32: true
             [64, 32] tf32: false
-        tensor_nt: %26 = group_dot [128, 32] of a(%23, %19), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
+        tensor_nt: %26 = warp_group_dot [128, 32] of a(%23, %19), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
             [128, 32] tf32: true
             [64, 32] tf32: true
             [64, 32] tf32: false
-        tensor_tt: %26 = group_dot transposed [32, 128] of a(%19, %23), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
+        tensor_tt: %26 = warp_group_dot transposed [32, 128] of a(%19, %23), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
             [32, 32] tf32: true
             [64, 32] tf32: true
             [64, 32] tf32: false
-        tensor_odd: %26 = group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) transposed add %20 : f32[128, 64]
+        tensor_odd: %26 = warp_group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) transposed add %20 : f32[128, 64]
             [32, 32] tf32: true
             [128, 32] tf32: true
-        tensor_nt_odd: %26 = group_dot [128, 32] of a(%23, %19), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
+        tensor_nt_odd: %26 = warp_group_dot [128, 32] of a(%23, %19), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
             [128, 32] tf32: true
             [64, 32] tf32: true
-        tensor_tt_odd: %26 = group_dot transposed [32, 128] of a(%19, %23), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
+        tensor_tt_odd: %26 = warp_group_dot transposed [32, 128] of a(%19, %23), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
             [32, 32] tf32: true
             [64, 32] tf32: true
         aligned: %88 = dot %56, %87 add %20 tf32 : f32[128, 64]
@@ -341,14 +341,14 @@ fn other_dots_use_mma() {
         ],
         expect![[r#"
             aligned: %84 = dot %54, %83 add %20 : f32[32, 64]
-            tensor_nt: %25 = group_dot [64, 64] of a(%22, %19), transposed [32, 64] of b(%24, %19) add %20 : f32[64, 32]
-            tensor_nt: %25 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+            tensor_nt: %25 = warp_group_dot [64, 64] of a(%22, %19), transposed [32, 64] of b(%24, %19) add %20 : f32[64, 32]
+            tensor_nt: %25 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             aligned: %85 = dot %53, %84 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
-            tensor_nt: %27 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%26, %19) add %20 : f32[64, 64]
+            tensor_nt: %27 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%26, %19) add %20 : f32[64, 64]
             aligned: %102 = dot %101, %100 add %20 : f32[64, 64]
             aligned: %90 = dot %61, %89 add %26 : f32[64, 64]
             aligned: %88 = dot %59, %87 add %26 : f32[64, 64]
@@ -392,21 +392,21 @@ fn column_major_operands_are_loaded_in_their_layout() {
     };
     expect![[r#"
         tensor: 8 divides a.stride(0), 8 divides b.stride(0), 4 divides out.stride(0), a.stride(1) is 1, b.stride(1) is 1, out.stride(1) is 1; transposed false, false, false
-        %25 = group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+        %25 = warp_group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
         tensor_tn: 8 divides a.stride(1), 8 divides b.stride(0), 4 divides out.stride(0), a.stride(0) is 1, b.stride(1) is 1, out.stride(1) is 1; transposed true, false, false
-        %25 = group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+        %25 = warp_group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
         tensor_nt: 8 divides a.stride(0), 8 divides b.stride(1), 4 divides out.stride(0), a.stride(1) is 1, b.stride(0) is 1, out.stride(1) is 1; transposed false, true, false
-        %25 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+        %25 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
         tensor_tt: 8 divides a.stride(1), 8 divides b.stride(1), 4 divides out.stride(0), a.stride(0) is 1, b.stride(0) is 1, out.stride(1) is 1; transposed true, true, false
-        %25 = group_dot transposed [64, 64] of a(%19, %22), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+        %25 = warp_group_dot transposed [64, 64] of a(%19, %22), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
         tensor_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(0), 8 divides b.stride(0), a.stride(1) is 1, b.stride(1) is 1; transposed false, false
-        %25 = group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+        %25 = warp_group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
         tensor_tn_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(1), 8 divides b.stride(0), a.stride(0) is 1, b.stride(1) is 1; transposed true, false
-        %25 = group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+        %25 = warp_group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
         tensor_nt_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(0), 8 divides b.stride(1), a.stride(1) is 1, b.stride(0) is 1; transposed false, true
-        %25 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+        %25 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
         tensor_tt_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(1), 8 divides b.stride(1), a.stride(0) is 1, b.stride(0) is 1; transposed true, true
-        %25 = group_dot transposed [64, 64] of a(%19, %22), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+        %25 = warp_group_dot transposed [64, 64] of a(%19, %22), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
     "#]].assert_eq(&specializations.iter().take(8).map(of).collect::<String>());
 }
 

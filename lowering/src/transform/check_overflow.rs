@@ -138,7 +138,7 @@ impl OverflowPass {
     fn of_typed(&mut self, builder: &mut FuncBuilder, kind: &Kind, result: Value) -> Overflows {
         let ty = builder.func.ty(result).clone();
         match kind {
-            Kind::Scalar(scalar) => match (scalar.op.algebra, &scalar.args[..]) {
+            Kind::Scalar(scalar) => match (scalar.op.arith, &scalar.args[..]) {
                 (ArithKind::Compare(_), &[a, b]) if is_index(builder.func.ty(a)) => {
                     let operands = [self.exact(builder, a), self.exact(builder, b)];
                     self.joined(builder, &operands)
@@ -192,7 +192,7 @@ impl OverflowPass {
         {
             return Some(self.exact(builder, *value));
         }
-        let moves = matches!(kind, Kind::Splat(_)) || kind.operation().moves(builder.func).is_some();
+        let moves = matches!(kind, Kind::Splat(_)) || kind.operation().axis_map(builder.func).is_some();
         moves.then(|| self.passed_on(builder, kind, result, OverflowPass::exact))
     }
 
@@ -311,7 +311,7 @@ impl OverflowPass {
         result: Value,
     ) -> Option<Overflows> {
         let ty = builder.func.ty(result).clone();
-        let verb = match scalar.op.algebra {
+        let verb = match scalar.op.arith {
             ArithKind::Add => "add",
             ArithKind::Sub => "subtract",
             ArithKind::Mul => "multiply",
@@ -324,12 +324,12 @@ impl OverflowPass {
         let unknown = |&arg: &Value| AxisInfo::unknown(&Type::scalar(builder.func.ty(arg).dtype));
         let info = |arg: &Value| AxisInfo { range: self.range(builder.func, *arg), ..unknown(arg) };
         let infos: Vec<AxisInfo> = scalar.args.iter().map(info).collect();
-        let (low, high) = axis_info::scalar(scalar.op.algebra, &infos, &Type::scalar(ty.dtype)).range;
+        let (low, high) = axis_info::scalar(scalar.op.arith, &infos, &Type::scalar(ty.dtype)).range;
         let (smallest, largest) = ty.dtype.range();
         if low >= smallest && high <= largest {
             return None;
         }
-        let elements = match (scalar.op.algebra, &scalar.args[..]) {
+        let elements = match (scalar.op.arith, &scalar.args[..]) {
             (ArithKind::Neg, &[a]) => {
                 let a = stored(builder, a);
                 let least = constant(builder, smallest, builder.func.ty(a).clone());
@@ -358,7 +358,7 @@ impl OverflowPass {
         remade: &mut dyn FnMut(Combination) -> Kind,
     ) -> Overflows {
         let ty = builder.func.ty(result).clone();
-        let is_sum = combination.algebra() == Some(ArithKind::Add);
+        let is_sum = combination.arith() == Some(ArithKind::Add);
         let [input] = combination.inputs[..] else { return Overflows::default() };
         let elements = builder.func.ty(input).shape.elements() as i128;
         let (low, high) = self.range(builder.func, input);
@@ -384,10 +384,10 @@ impl OverflowPass {
 
     fn used(&mut self, builder: &mut FuncBuilder, op: &Op) {
         let operation = op.kind.operation();
-        if let Some(access) = operation.place() {
+        if let Some(access) = operation.access() {
             return self.used_in_memory(builder, op, *access);
         }
-        if let Some(tile) = operation.window().cloned() {
+        if let Some(tile) = operation.view_tile().cloned() {
             return self.used_in_view(builder, op, &tile);
         }
         let passes_on = |&result: &Value| {
@@ -466,8 +466,8 @@ fn moves(func: &Func, kind: &Kind, result: Value) -> bool {
     let operation = kind.operation();
     operation.operands().len() == 1
         && (matches!(kind, Kind::Splat(_))
-            || operation.moves(func).is_some()
-            || matches!(operation.spread(func, &[result]), LayoutRelation::View(_)))
+            || operation.axis_map(func).is_some()
+            || matches!(operation.layout_relation(func, &[result]), LayoutRelation::View(_)))
 }
 
 /// A row of the lanewise table, applied.

@@ -82,7 +82,7 @@ pub(crate) fn scaled_by_uniform(
     };
     let &[a, b] = &args[..] else { return None };
     match (uniform(a), uniform(b)) {
-        _ if op.algebra != ArithKind::Mul => None,
+        _ if op.arith != ArithKind::Mul => None,
         (_, Some(scale)) => Some((a, scale)),
         (Some(scale), None) => Some((b, scale)),
         (None, None) => None,
@@ -103,11 +103,11 @@ impl FloatContraction<'_, '_> {
         if ty.dtype != DType::F32 {
             return None;
         }
-        if scalar.op.algebra == ArithKind::Exp {
+        if scalar.op.arith == ArithKind::Exp {
             let exponent = self.exp2_argument(scalar.args[0])?;
             return Some(Scalar::new(row("exp2")?, vec![exponent]).into());
         }
-        if scalar.op.algebra != ArithKind::Div {
+        if scalar.op.arith != ArithKind::Div {
             return None;
         }
         let Some(divisor) = self.float_constant(scalar.args[1]) else {
@@ -253,10 +253,10 @@ impl FloatContraction<'_, '_> {
         }
         let Kind::Scalar(scalar) = &op.kind else { return false };
         let rounds = matches!(
-            scalar.op.algebra,
+            scalar.op.arith,
             ArithKind::Add | ArithKind::Sub | ArithKind::Mul | ArithKind::MulAdd | ArithKind::Div
         );
-        rounds || scalar.op.algebra == ArithKind::Select && either([scalar.args[1], scalar.args[2]])
+        rounds || scalar.op.arith == ArithKind::Select && either([scalar.args[1], scalar.args[2]])
     }
 
     /// `x * log2 e` of a value that was rounded when it was computed.
@@ -268,7 +268,7 @@ impl FloatContraction<'_, '_> {
             let by = self.scaled(by, LOG2_E);
             return Some(self.lanewise("mul", vec![unscaled, by]));
         }
-        let subtracted = self.scalar(x).filter(|scalar| scalar.op.algebra == ArithKind::Sub);
+        let subtracted = self.scalar(x).filter(|scalar| scalar.op.arith == ArithKind::Sub);
         if let Some(&[a, b]) = subtracted.map(|scalar| &scalar.args[..])
             && self.repeats(b)
             && self.is_rounded(a)

@@ -182,7 +182,7 @@ impl Scales<'_> {
             return path.scale.filter(|scale| !defines(scale)).map(|_| ());
         }
         if let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind
-            && row.algebra == ArithKind::Select
+            && row.arith == ArithKind::Select
         {
             path.inner.insert(value);
             return self.follow_either(args[1], args[2], path);
@@ -238,7 +238,7 @@ impl Scales<'_> {
             return Some((-i32::from(PARAMETER_EXPONENT), i32::from(PARAMETER_EXPONENT)));
         };
         let Kind::Scalar(scalar) = &op.kind else { return None };
-        match (scalar.op.algebra, &scalar.args[..]) {
+        match (scalar.op.arith, &scalar.args[..]) {
             (ArithKind::Mul, &[one, other]) => {
                 let (one, other) = (self.magnitude(one, guards)?, self.magnitude(other, guards)?);
                 Some((one.0 + other.0, one.1 + other.1))
@@ -269,12 +269,12 @@ impl Scales<'_> {
     fn resolved(&self, mut value: Value, guards: &mut Vec<Guard>) -> Option<Value> {
         while let Some(Kind::Scalar(Scalar { op, args, .. })) =
             self.definitions.get(&value).map(|op| &op.kind)
-            && op.algebra == ArithKind::Select
+            && op.arith == ArithKind::Select
         {
             let Kind::Scalar(condition) = &self.definitions.get(&args[0])?.kind else { return None };
             let [lhs, rhs] = condition.args[..] else { return None };
             let (lhs, rhs) = (self.magnitude(lhs, guards)?, self.magnitude(rhs, guards)?);
-            let [holds, fails] = match condition.op.algebra {
+            let [holds, fails] = match condition.op.arith {
                 ArithKind::Compare(BinaryOp::Lt) => [lhs.1 < rhs.0, lhs.0 >= rhs.1],
                 ArithKind::Compare(BinaryOp::Gt) => [lhs.0 > rhs.1, lhs.1 <= rhs.0],
                 _ => return None,
@@ -319,7 +319,7 @@ impl Scales<'_> {
         if args[0] != scores || args[1..].contains(&scores) {
             return None;
         }
-        match op.algebra {
+        match op.arith {
             ArithKind::Sub => Some(ScoreUse::Difference),
             ArithKind::Mul | ArithKind::MulAdd => self.uniform(args[1]).map(ScoreUse::Multiple),
             _ => None,
@@ -335,7 +335,7 @@ fn maximum_of(op: &Op) -> Option<Value> {
     else {
         return None;
     };
-    let is_maximum = scalar.op.algebra == ArithKind::Maximum
+    let is_maximum = scalar.op.arith == ArithKind::Maximum
         && scalar.args == combination.block.args
         && *results == combination.block.yields;
     is_maximum.then_some(*input)

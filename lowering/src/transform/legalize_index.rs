@@ -104,19 +104,19 @@ fn within(range: (i128, i128), limit: (i128, i128)) -> bool {
 
 impl IndexLegalizer {
     fn op(&mut self, rewriter: &mut Rewriter, builder: &mut FuncBuilder, mut op: Op) {
-        if let Some(tile) = op.kind.operation().window().cloned() {
+        if let Some(tile) = op.kind.operation().view_tile().cloned() {
             let access = self.lower_view_tile(builder, &tile);
-            op.kind = op.kind.operation().by_element(access).unwrap_or(op.kind);
-        } else if let Some(access) = op.kind.operation_mut().place_mut() {
+            op.kind = op.kind.operation().lower_to_access(access).unwrap_or(op.kind);
+        } else if let Some(access) = op.kind.operation_mut().access_mut() {
             *access = self.access(builder, *access);
         }
-        for tile in op.kind.operation_mut().windows_mut() {
+        for tile in op.kind.operation_mut().view_tiles_mut() {
             for offset in &mut tile.offsets {
                 *offset = self.tile_offset(builder, *offset);
             }
         }
         if let Kind::Scalar(scalar) = &op.kind
-            && let ArithKind::Compare(compare) = scalar.op.algebra
+            && let ArithKind::Compare(compare) = scalar.op.arith
             && let Some(result) = self.comparison(builder, compare, scalar)
         {
             rewriter.replace(op.results[0], result);
@@ -190,7 +190,7 @@ impl IndexLegalizer {
             Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
                 self.parts(builder, inner)
             }
-            Some(mut kind) if kind.operation().moves(builder.func).is_some() => {
+            Some(mut kind) if kind.operation().axis_map(builder.func).is_some() => {
                 let [inner] = kind.operation().operands()[..] else { return leaf };
                 let parts = self.parts(builder, inner);
                 let varying = parts.varying.map(|inner| {
@@ -205,7 +205,7 @@ impl IndexLegalizer {
     }
 
     fn arithmetic(&mut self, builder: &mut FuncBuilder, scalar: &Scalar, ty: &Type) -> Option<IndexParts> {
-        match scalar.op.algebra {
+        match scalar.op.arith {
             ArithKind::Add | ArithKind::Sub => {
                 let (a, b) = (self.parts(builder, scalar.args[0]), self.parts(builder, scalar.args[1]));
                 let uniform = self.combine(builder, scalar, a.uniform, b.uniform);
@@ -260,7 +260,7 @@ impl IndexLegalizer {
         let (a, b) = match (a, b) {
             (None, None) => return None,
             (Some(a), None) => return Some(a),
-            (None, Some(b)) if scalar.op.algebra == ArithKind::Add => return Some(b),
+            (None, Some(b)) if scalar.op.arith == ArithKind::Add => return Some(b),
             (None, Some(b)) => {
                 return Some(self.exact(builder, scalar::unary(UnaryOp::Neg), vec![b]));
             }
@@ -383,7 +383,7 @@ impl IndexLegalizer {
                     is_narrow(func.ty(*inner)) && self.contains_narrow(func, *inner)
                 }
                 Kind::Splat(Splat { value: inner }) => self.contains_narrow(func, *inner),
-                kind if kind.operation().moves(func).is_some() => {
+                kind if kind.operation().axis_map(func).is_some() => {
                     kind.operation().operands().iter().any(|&inner| self.contains_narrow(func, inner))
                 }
                 _ => false,
@@ -436,7 +436,7 @@ impl IndexLegalizer {
                 if let Some(power) = self.power(scalar) {
                     return (args[0].0.saturating_mul(power), args[0].1.saturating_mul(power));
                 }
-                match (scalar.op.algebra, args.as_slice()) {
+                match (scalar.op.arith, args.as_slice()) {
                     (ArithKind::Add, [a, b]) => (a.0.saturating_add(b.0), a.1.saturating_add(b.1)),
                     (ArithKind::Sub, [a, b]) => (a.0.saturating_sub(b.1), a.1.saturating_sub(b.0)),
                     (ArithKind::Neg, [a]) => (a.1.saturating_neg(), a.0.saturating_neg()),
@@ -454,7 +454,7 @@ impl IndexLegalizer {
             Kind::Cast(Cast { value: inner }) if is_narrow(func.ty(*inner)) && is_index(func.ty(value)) => {
                 self.exact_range(func, *inner)
             }
-            kind if kind.operation().moves(func).is_some() || matches!(kind, Kind::Splat(_)) => {
+            kind if kind.operation().axis_map(func).is_some() || matches!(kind, Kind::Splat(_)) => {
                 let [inner] = kind.operation().operands()[..] else { return leaf() };
                 self.exact_range(func, inner)
             }
@@ -471,7 +471,7 @@ impl IndexLegalizer {
             let Some(kind) = self.definitions.get(&value) else { continue };
             let operands = match kind {
                 Kind::Scalar(scalar) if self.follows(scalar) => scalar.args.clone(),
-                kind if kind.operation().moves(func).is_some() => kind.operation().operands(),
+                kind if kind.operation().axis_map(func).is_some() => kind.operation().operands(),
                 _ => continue,
             };
             if is_narrow(func.ty(value)) && visited.insert(value) {
@@ -518,7 +518,7 @@ impl IndexLegalizer {
                 let wide = self.wide(builder, value);
                 self.splat(builder, wide, &ty.shape)
             }
-            Some(mut kind) if kind.operation().moves(builder.func).is_some() => {
+            Some(mut kind) if kind.operation().axis_map(builder.func).is_some() => {
                 let [inner] = kind.operation().operands()[..] else { return self.widen(builder, value) };
                 let inner = self.widened(builder, inner);
                 kind.operation_mut().map(&mut |_| inner);

@@ -17,7 +17,7 @@ pub fn read_unrotated(func: &mut Func, assumptions: &LaunchAssumptions) {
     let mut applies = true;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let is_matrix = operation.place().is_some_and(|place| is_matrix(func, place));
+        let is_matrix = operation.access().is_some_and(|place| is_matrix(func, place));
         applies &= operation.effect() != Effect::Write || !is_matrix;
     });
     if !applies {
@@ -32,7 +32,7 @@ pub fn read_unrotated(func: &mut Func, assumptions: &LaunchAssumptions) {
         found.extend(shift(func, &axes, op).filter(|(place, _)| !repeated.contains(place)));
     });
     Rewriter::default().run(func, &mut |_, builder, mut op| {
-        if let Some(place) = op.kind.operation_mut().place_mut()
+        if let Some(place) = op.kind.operation_mut().access_mut()
             && let Some(&(_, shift)) = found.iter().find(|(known, _)| known == place)
         {
             place.shift = Some(shift);
@@ -48,8 +48,8 @@ fn is_matrix(func: &Func, place: &MemAccess) -> bool {
 
 /// The shift of a load, if it is of such rows.
 fn shift(func: &Func, axes: &AxisInfoMap, op: &Op) -> Option<(MemAccess, Shift)> {
-    let Kind::Load(Load { place, cache, .. }) = &op.kind else { return None };
-    if cache.level == CacheModifier::Volatile || place.shift.is_some() || !is_matrix(func, place) {
+    let Kind::Load(Load { access: place, cache, .. }) = &op.kind else { return None };
+    if cache.modifier == CacheModifier::Volatile || place.shift.is_some() || !is_matrix(func, place) {
         return None;
     }
     if func.ty(place.offset).dtype != DType::I32 {

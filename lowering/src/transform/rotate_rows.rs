@@ -189,7 +189,7 @@ impl RotationPlan {
         let by = by.expect("the range is in the function");
         // Before the range is replaced in them.
         Rewriter::default().run(func, &mut |_, builder, mut op| {
-            if let Some(place) = op.kind.operation_mut().place_mut()
+            if let Some(place) = op.kind.operation_mut().access_mut()
                 && let Some(&(_, shift, _)) = shifts.iter().find(|(known, ..)| known == place)
             {
                 place.shift = Some(shift);
@@ -207,7 +207,7 @@ impl RotationPlan {
                     }
                     None => RangeOrder::Wrapped { by },
                 };
-                let value = builder.one(Rotate { ramp: range, limit, dealt }, ty);
+                let value = builder.one(Rotate { range, limit, order: dealt }, ty);
                 rewriter.replace(range, value);
             }
         });
@@ -217,11 +217,11 @@ impl RotationPlan {
 fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
     let mut rows = vec![];
     func.body.walk(&mut |op| {
-        let (Kind::Load(Load { place, cache, .. }) | Kind::Store(Store { place, cache, .. })) = &op.kind
+        let (Kind::Load(Load { access: place, cache, .. }) | Kind::Store(Store { access: place, cache, .. })) = &op.kind
         else {
             return;
         };
-        if cache.level == CacheModifier::Volatile {
+        if cache.modifier == CacheModifier::Volatile {
             return;
         }
         let writes = matches!(op.kind, Kind::Store(_));
@@ -294,8 +294,8 @@ fn is_order_independent(func: &Func, extent: u32) -> bool {
             return;
         }
         independent &= involved.iter().all(|&value| row_of(&func.ty(value).shape).is_some());
-        independent &= match operation.spread(func, &op.results) {
-            LayoutRelation::Lanewise { .. } => operation.is_pointwise() || operation.place().is_some(),
+        independent &= match operation.layout_relation(func, &op.results) {
+            LayoutRelation::Lanewise { .. } => operation.is_pointwise() || operation.access().is_some(),
             LayoutRelation::Tied(groups) => {
                 involved.iter().all(|value| groups.iter().flatten().any(|own| own == value))
             }
@@ -305,7 +305,7 @@ fn is_order_independent(func: &Func, extent: u32) -> bool {
             _ => false,
         };
         independent &= operation.effect() != Effect::Write
-            || operation.place().is_some()
+            || operation.access().is_some()
             || !operation.blocks().is_empty();
     });
     independent
@@ -363,7 +363,7 @@ fn is_rematerializable(func: &Func, definitions: &HashMap<Value, &Op>, value: Va
     let operation = op.kind.operation();
     // A load may be in bounds only where it is.
     operation.effect() == Effect::Pure
-        && operation.place().is_none()
+        && operation.access().is_none()
         && operation.blocks().is_empty()
         && func.ty(value).is_scalar()
         && operation
@@ -387,7 +387,7 @@ fn is_interval(
     }
     let kind = |value: Value| definitions.get(&value).map(|op| &op.kind);
     let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(mask) else { return false };
-    let less = match op.algebra {
+    let less = match op.arith {
         ArithKind::And => {
             return args
                 .iter()
@@ -405,7 +405,7 @@ fn is_interval(
         let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(broadcast_source(definitions, value)) else {
             return false;
         };
-        op.algebra == ArithKind::Add
+        op.arith == ArithKind::Add
             && (is_range(args[0]) && uniform(args[1]) || is_range(args[1]) && uniform(args[0]))
     };
     let &[one, other] = &args[..] else { return false };
@@ -433,14 +433,14 @@ fn broadcast_source(definitions: &HashMap<Value, &Op>, mut value: Value) -> Valu
 fn upper_bound(func: &Func, definitions: &HashMap<Value, &Op>, range: Value, mask: Value) -> Option<Value> {
     let mask = broadcast_source(definitions, mask);
     let Kind::Scalar(Scalar { op, args, .. }) = &definitions.get(&mask)?.kind else { return None };
-    if op.algebra == ArithKind::And {
+    if op.arith == ArithKind::And {
         return args.iter().find_map(|&part| upper_bound(func, definitions, range, part));
     }
     let Kind::Splat(bound) = &definitions.get(&broadcast_source(definitions, *args.get(1)?))?.kind else {
         return None;
     };
     let below =
-        op.algebra == ArithKind::Compare(BinaryOp::Lt) && broadcast_source(definitions, args[0]) == range;
+        op.arith == ArithKind::Compare(BinaryOp::Lt) && broadcast_source(definitions, args[0]) == range;
     let bound = bound.value;
     (below && func.ty(bound).dtype == DType::I32 && is_rematerializable(func, definitions, bound, MAX_DEPTH))
         .then_some(bound)

@@ -60,7 +60,7 @@ struct EnclosingLoop {
 }
 
 fn is_select(op: &Op) -> bool {
-    matches!(&op.kind, Kind::Scalar(scalar) if scalar.op.algebra == ArithKind::Select)
+    matches!(&op.kind, Kind::Scalar(scalar) if scalar.op.arith == ArithKind::Select)
 }
 
 struct FullTileSplit<'b, 'f> {
@@ -167,7 +167,7 @@ impl FullTileSplit<'_, '_> {
         }
         let Kind::Scalar(scalar) = kind else { return None };
         let flag = Type::scalar(DType::Bool);
-        match (scalar.op.algebra, &scalar.args[..]) {
+        match (scalar.op.arith, &scalar.args[..]) {
             (ArithKind::And, &[one, other]) if holds => {
                 let (one, other) = (self.partial(one, holds, varies)?, self.partial(other, holds, varies)?);
                 Some(self.builder.one(Scalar::new(row("or")?, vec![one, other]), flag))
@@ -231,7 +231,7 @@ impl FullTileSplit<'_, '_> {
             return self.end(inner, end, may_multiply);
         }
         let Some(Kind::Scalar(Scalar { op, args, .. })) = kind else { return self.leaf(value, &ty) };
-        match (op.algebra, &args[..]) {
+        match (op.arith, &args[..]) {
             (ArithKind::Add, &[one, other]) => {
                 let one = self.end(one, end, may_multiply)?;
                 let other = self.end(other, end, may_multiply)?;

@@ -34,7 +34,7 @@ fn addresses(func: &Func) -> HashSet<Value> {
     let definitions = func.definitions();
     let mut todo: Vec<Value> = vec![];
     func.body.walk(&mut |op| {
-        todo.extend(op.kind.operation().place().into_iter().flat_map(|place| place.operands()));
+        todo.extend(op.kind.operation().access().into_iter().flat_map(|place| place.operands()));
     });
     let mut found = HashSet::new();
     while let Some(value) = todo.pop() {
@@ -159,7 +159,7 @@ fn increments(block: &Block, arg: Value, end: Value, most: usize) -> Option<Vec<
     }
     let most = most.checked_sub(1)?;
     let Some(Kind::Scalar(Scalar { op, args, .. })) = block.definition(end) else { return None };
-    let (op, operands) = match (op.algebra, &args[..]) {
+    let (op, operands) = match (op.arith, &args[..]) {
         (ArithKind::Add, &[a, b]) => (BinaryOp::Add, vec![(a, b), (b, a)]),
         (ArithKind::Sub, &[a, b]) => (BinaryOp::Sub, vec![(a, b)]),
         _ => return None,
@@ -223,7 +223,9 @@ impl Copier<'_> {
         }
         let op = self.block.ops.iter().find(|op| op.results == [value])?;
         let operation = op.kind.operation();
-        if operation.effect() != Effect::Pure || operation.place().is_some() || !operation.blocks().is_empty()
+        if operation.effect() != Effect::Pure
+            || operation.access().is_some()
+            || !operation.blocks().is_empty()
         {
             return None;
         }

@@ -33,7 +33,7 @@ fn operand_views(func: &Func) -> Vec<ParamId> {
         if let Kind::Dot(dot) = &op.kind {
             let blocks =
                 [dot.a, dot.b].into_iter().filter_map(|operand| view_block(func, &definitions, operand));
-            for view in blocks.map(|(load, _)| load.window.memory) {
+            for view in blocks.map(|(load, _)| load.tile.memory) {
                 if !found.contains(&view) {
                     found.push(view);
                 }
@@ -41,8 +41,8 @@ fn operand_views(func: &Func) -> Vec<ParamId> {
         }
         let operation = op.kind.operation();
         let reads_matrix =
-            matches!(&op.kind, Kind::LoadView(load) if load.invariant && is_matrix(&load.window.extents));
-        others.extend(operation.window().filter(|_| !reads_matrix).map(|window| window.memory));
+            matches!(&op.kind, Kind::LoadView(load) if load.invariant && is_matrix(&load.tile.extents));
+        others.extend(operation.view_tile().filter(|_| !reads_matrix).map(|window| window.memory));
     });
     found.retain(|view| !others.contains(view));
     found
@@ -64,10 +64,10 @@ fn column_major(func: &Func, views: &[ParamId]) -> Func {
     }
     Rewriter::default().run(&mut func, &mut |_, builder, mut op| {
         let Kind::LoadView(load) = &mut op.kind else { return builder.append(op) };
-        if !views.contains(&load.window.memory) {
+        if !views.contains(&load.tile.memory) {
             return builder.append(op);
         }
-        let ViewTile { offsets, extents, .. } = &mut load.window;
+        let ViewTile { offsets, extents, .. } = &mut load.tile;
         let order = swapped(extents.rank());
         let dtype = builder.func.ty(op.results[0]).dtype;
         *offsets = order.iter().map(|&axis| offsets[axis]).collect();

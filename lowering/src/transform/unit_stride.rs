@@ -78,7 +78,7 @@ fn strided(func: &Func, guards: &[Guard], candidates: &[Value]) -> Vec<SliceStri
     let mut slices: Vec<(ParamId, Vec<StrideAxis>, bool)> = vec![];
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let Some(access) = operation.place() else { return };
+        let Some(access) = operation.access() else { return };
         let contiguities = |axes: &AxisInfoMap| {
             axes.get(func, access.offset).axes.iter().map(|axis| axis.contiguity).collect()
         };
@@ -152,7 +152,7 @@ fn extents(func: &Func) -> HashSet<Value> {
             todo.extend([op.low, op.high, op.step]);
         }
         if let Kind::Scalar(scalar) = &op.kind
-            && matches!(scalar.op.algebra, ArithKind::Compare(_) | ArithKind::Div | ArithKind::Rem)
+            && matches!(scalar.op.arith, ArithKind::Compare(_) | ArithKind::Div | ArithKind::Rem)
         {
             todo.extend(&scalar.args);
         }

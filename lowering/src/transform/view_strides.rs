@@ -15,7 +15,7 @@ pub fn assume_contiguous(func: &mut Func) -> Vec<Guard> {
 pub fn inner_strides(func: &Func) -> Vec<Value> {
     let mut vectorized: Vec<ParamId> = vec![];
     func.body.walk(&mut |op| {
-        if let Some(tile) = op.kind.operation().window()
+        if let Some(tile) = op.kind.operation().view_tile()
             && tile.extents.last().is_some_and(|&extent| extent > 1)
             && !vectorized.contains(&tile.memory)
         {

@@ -29,7 +29,7 @@ const RETIRED: &[(&str, &str)] = &[
     ("dealt", "distributed"),
     ("ahead", "async copy, prefetch, pipelined"),
     ("neutral", "identity"),
-    ("algebra", "arith"),
+    ("arith", "arith"),
     ("blind", "fully masked"),
     ("sight", "causal limit"),
     ("neighbour", "contiguous, neighbor"),

@@ -29,19 +29,19 @@ impl CpuEmit for Atomic {
 }
 
 impl Atomic {
-    /// Changes one element; what it was, or 0.
+    /// Updates one element and returns its old value, or 0.
     fn element(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let dtype = host.dtype(self.value);
         let value = host.at(b, self.value, point);
         let compare = self.compare.map(|compare| host.at(b, compare, point));
-        let (index, mask) = host.single(b, &self.place, point);
-        let slice = host.slice(self.place.param);
+        let (index, mask) = host.locate_element(b, &self.access, point);
+        let slice = host.slice(self.access.param);
         let change = |b: &mut Builder| {
             let pointer = b.offset(slice.pointer, index, dtype.bytes());
             vec![self.change(b, pointer, (compare, value), dtype)]
         };
-        match host.taken(b, op, mask, index) {
-            Some(taken) => b.if_else(taken, &[value.ty], change, |b| vec![b.zero(value.ty)])[0],
+        match host.predicate(b, op, mask, index) {
+            Some(predicate) => b.if_else(predicate, &[value.ty], change, |b| vec![b.zero(value.ty)])[0],
             None => change(b)[0],
         }
     }
@@ -104,7 +104,7 @@ impl Atomic {
     }
 }
 
-/// Adds in `f32`, rounds, and tries to exchange until nobody else was there in between.
+/// Adds in `f32` and rounds, in a compare-exchange loop.
 fn add_half(b: &mut Builder, pointer: Val, value: Val, dtype: DType) -> Val {
     let zero = b.int(value.ty, 0);
     let first = b.compare_exchange(pointer, zero, zero);

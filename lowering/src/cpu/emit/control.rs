@@ -1,4 +1,4 @@
-//! Loops and branches. Carried tiles live in buffers: the body reads its arguments from them, and its yields are written
+//! Loops and branches. Carried tiles live in buffers: the body reads its arguments from them, and its yields are stored
 //! back at its end.
 
 use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
@@ -26,11 +26,11 @@ impl Host<'_> {
     /// Writes tiles into the buffers of others: `from[i]` into `to[i]`. Through the scratch of `via` when a source may
     /// read a target that an earlier copy has overwritten.
     fn copy_tiles(&mut self, b: &mut Builder, from: &[Value], to: &[Value], via: Option<&[Value]>) {
-        let schedule = &self.plan.schedule;
-        let lies_there =
-            |i: usize| schedule.buffer(from[i]).is_some_and(|own| schedule.buffer(to[i]) == Some(own));
+        let scratch = &self.plan.scratch;
+        let same_buffer =
+            |i: usize| scratch.buffer(from[i]).is_some_and(|own| scratch.buffer(to[i]) == Some(own));
         let tiles: Vec<usize> =
-            (0..from.len()).filter(|&i| self.is_tile(from[i]) && !lies_there(i)).collect();
+            (0..from.len()).filter(|&i| self.is_tile(from[i]) && !same_buffer(i)).collect();
         if let Some(via) = via {
             for &i in &tiles {
                 self.copy_tile(b, from[i], via[i]);
@@ -76,11 +76,11 @@ impl CpuEmit for For {
                 let variable = loop_variable(b, index, low, step);
                 host.define(self.body.args[0], variable);
                 host.define_scalars(args, carried);
-                let after = b.add(index, one);
-                let next = loop_variable(b, after, low, step);
-                host.turns.push((self.body.args[0], next));
+                let next_index = b.add(index, one);
+                let next = loop_variable(b, next_index, low, step);
+                host.induction_variables.push((self.body.args[0], next));
                 host.block(b, &self.body);
-                host.turns.pop();
+                host.induction_variables.pop();
                 host.copy_tiles(b, &self.body.yields, args, Some(&op.results));
                 host.scalars_of(&self.body.yields)
             })

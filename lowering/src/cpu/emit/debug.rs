@@ -80,20 +80,20 @@ impl Print {
             let mut words = vec![(report::LINE_SITE, site)];
             words.extend((report::LINE_PROGRAM..).step_by(4).zip(host.program));
             for (at, word) in words {
-                let place = b.offset_bytes(line, at);
-                b.store(word, place, AccessFlags::aligned(4));
+                let pointer = b.offset_bytes(line, at);
+                b.store(word, pointer, AccessFlags::aligned(4));
             }
-            let place = b.offset_bytes(line, report::LINE_INDEX);
-            b.store(index, place, AccessFlags::aligned(8));
+            let pointer = b.offset_bytes(line, report::LINE_INDEX);
+            b.store(index, pointer, AccessFlags::aligned(8));
             for ((&value, element), at) in
                 self.values.iter().zip(values).zip((report::LINE_VALUES..).step_by(8))
             {
-                let place = b.offset_bytes(line, at);
-                store_elements(b, element, place, host.dtype(value));
+                let pointer = b.offset_bytes(line, at);
+                store_elements(b, element, pointer, host.dtype(value));
             }
             let record = host.record.expect("code that prints has a record");
-            let place = b.offset_bytes(record, report::PRINT);
-            let function = b.load(place, record.ty, AccessFlags::aligned(8));
+            let pointer = b.offset_bytes(record, report::PRINT);
+            let function = b.load(pointer, record.ty, AccessFlags::aligned(8));
             b.call_address(function, &[record, line]);
         };
         match mask {

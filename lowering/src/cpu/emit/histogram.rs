@@ -1,6 +1,6 @@
 //! Counting, one element after the other.
 
-use crate::cpu::emit::nest::{load_elements, spread, store_elements};
+use crate::cpu::emit::nest::{load_elements, splat, store_elements};
 use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val};
 use crate::ir::Op;
 use crate::mlir::IntPredicate;
@@ -13,13 +13,13 @@ impl CpuEmit for Histogram {
         let bins = host.func.ty(counts).shape.clone();
         host.each(b, &bins, &mut |host, b, point| {
             let zero = b.int(Ty::I32, 0);
-            let zeros = spread(b, zero, point);
+            let zeros = splat(b, zero, point);
             host.write_buffer(b, counts, point, zeros);
         });
         let shape = host.func.ty(self.value).shape.clone();
         host.each_element(b, &shape, &mut |host, b, point| {
-            let number = host.at(b, self.value, point);
-            self.count_in_buffer(host, b, op, number);
+            let value = host.at(b, self.value, point);
+            self.count_in_buffer(host, b, op, value);
         });
     }
 
@@ -29,16 +29,16 @@ impl CpuEmit for Histogram {
 }
 
 impl Histogram {
-    fn count_in_buffer(&self, host: &mut Host, b: &mut Builder, op: &Op, number: Val) {
+    fn count_in_buffer(&self, host: &mut Host, b: &mut Builder, op: &Op, value: Val) {
         let bins = b.int(Ty::I32, i64::from(host.func.ty(op.results[0]).shape[0]));
-        let inside = b.icmp(IntPredicate::Ult, number, bins);
-        let number = b.zext(number, Elem::I64);
-        let place = host.buffer_pointer(b, op.results[0], &[number]);
+        let inside = b.icmp(IntPredicate::Ult, value, bins);
+        let index = b.zext(value, Elem::I64);
+        let pointer = host.buffer_pointer(b, op.results[0], &[index]);
         b.if_then(inside, |b| {
             let one = b.int(Ty::I32, 1);
-            let count = load_elements(b, place, DType::I32, 0);
+            let count = load_elements(b, pointer, DType::I32, 0);
             let count = b.add(count, one);
-            store_elements(b, count, place, DType::I32);
+            store_elements(b, count, pointer, DType::I32);
         });
     }
 }

@@ -1,13 +1,13 @@
-//! Operations whose elements follow from the operands' elements at the same point.
+//! Pointwise operations: elements are computed from the operands' elements at the same point.
 
-use crate::cpu::emit::nest::{Point, spread};
+use crate::cpu::emit::nest::{Point, splat};
 use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
 use crate::ir::Op;
 use crate::mlir::builder::IntPredicate;
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::{
-    Arange, AxisHint, Bitcast, Cast, Constant, Convert, Hold, InlinePtx, Length, NumPrograms, ProgramId,
-    RangeOrder, Rotate, Scalar, Splat,
+    Arange, AxisHint, Bitcast, Cast, Constant, Convert, InlinePtx, Length, NumPrograms, ProgramId,
+    RangeOrder, RematBarrier, Rotate, Scalar, Splat,
 };
 
 impl CpuEmit for Constant {
@@ -47,7 +47,7 @@ impl CpuEmit for Arange {
         if point.lanes == 1 {
             return first;
         }
-        let first = spread(b, first, point);
+        let first = splat(b, first, point);
         let iota = b.iota(first.ty);
         b.add(first, iota)
     }
@@ -56,7 +56,7 @@ impl CpuEmit for Arange {
 impl CpuEmit for Splat {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let scalar = host.scalar(self.value);
-        spread(b, scalar, point)
+        splat(b, scalar, point)
     }
 
     fn cost(&self) -> u32 {
@@ -101,25 +101,25 @@ impl CpuEmit for Convert {
 
 impl CpuEmit for Rotate {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
-        let (first, extent) = (host.at(b, self.ramp, point), host.func.ty(self.ramp).shape[0]);
-        let number = |b: &mut Builder, value: u32| b.int(first.ty, i64::from(value));
+        let (first, extent) = (host.at(b, self.range, point), host.func.ty(self.range).shape[0]);
+        let constant = |b: &mut Builder, value: u32| b.int(first.ty, i64::from(value));
         let scalar = |host: &mut Host, b: &mut Builder, value| {
             let value = host.scalar(value);
-            spread(b, value, point)
+            splat(b, value, point)
         };
-        let cut = match self.dealt {
+        let cut = match self.order {
             RangeOrder::Cut(cut) => cut,
             RangeOrder::Wrapped { by } => {
-                let (by, zero, extent) = (scalar(host, b, by), number(b, 0), number(b, extent));
+                let (by, zero, extent) = (scalar(host, b, by), constant(b, 0), constant(b, extent));
                 let rotated = b.sub(first, by);
                 let (last, negative) = (b.add(rotated, extent), b.icmp(IntPredicate::Slt, rotated, zero));
                 return b.select(negative, last, rotated);
             }
         };
         let (head, whole) = (scalar(host, b, cut.head), scalar(host, b, cut.whole));
-        let (ends, tail) = (number(b, extent - 2 * self.limit), number(b, extent - self.limit));
+        let (ends, tail) = (constant(b, extent - 2 * self.limit), constant(b, extent - self.limit));
         // Whole vectors, and what they leave.
-        let (skipped, moved) = (number(b, self.limit), b.add(first, head));
+        let (skipped, moved) = (constant(b, self.limit), b.add(first, head));
         let (behind, before) = (b.add(moved, skipped), b.icmp(IntPredicate::Slt, first, whole));
         let found = b.select(before, moved, behind);
         // The row's head, and what is left at the end.
@@ -136,7 +136,7 @@ impl CpuEmit for Rotate {
     }
 }
 
-impl CpuEmit for Hold {
+impl CpuEmit for RematBarrier {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, point)
     }

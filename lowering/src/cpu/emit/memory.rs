@@ -1,7 +1,7 @@
 //! Loads and stores.
 //!
-//! A vector of neighbours that are all let through is one vector access; one that is cut by its mask or by the end of
-//! the slice, or whose elements are not neighbours, goes element by element.
+//! A vector of contiguous elements whose lanes are all active is one vector access; one that its mask or the end of the
+//! slice cuts, or whose elements are not contiguous, goes element by element.
 
 use std::collections::HashMap;
 
@@ -18,16 +18,16 @@ use crate::ops::{AddView, Kind, Load, LoadView, MemAccess, Store, StoreView, Tma
 struct PointAccess {
     /// The index of the first element, an `i64`.
     first: Val,
-    /// Every lane's index, unless they are neighbours of the first.
-    each: Option<Val>,
+    /// Every lane's index, unless the lanes are contiguous.
+    indices: Option<Val>,
     /// For a single element, whether it takes part; `None` for always.
     mask: Option<Val>,
 }
 
-/// Which lane of a mask tells about all others.
+/// Which lane of a mask implies all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MaskEdge {
-    /// All lanes are alike.
+    /// All lanes are equal.
     Any,
     /// The mask holds from some lane on: all do if the first does.
     First,
@@ -35,7 +35,7 @@ enum MaskEdge {
     Last,
 }
 
-/// What is known of masks along axes.
+/// The edges of masks along axes, memoized.
 type MaskEdges = HashMap<(Value, usize), Option<MaskEdge>>;
 
 impl MaskEdge {
@@ -54,42 +54,47 @@ impl Host<'_> {
         if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }
     }
 
-    fn find(&mut self, b: &mut Builder, place: &MemAccess, point: &Point) -> PointAccess {
+    fn locate(&mut self, b: &mut Builder, access: &MemAccess, point: &Point) -> PointAccess {
         let first_point = Point { lanes: 1, ..point.clone() };
-        let base = place.base.map(|base| self.scalar(base));
-        let moved = |b: &mut Builder, index: Val| match base {
+        let base = access.base.map(|base| self.scalar(base));
+        let rebased = |b: &mut Builder, index: Val| match base {
             Some(base) => {
                 let base = if index.ty.is_vector() { b.splat(base, index.ty.lanes) } else { base };
                 b.add(base, index)
             }
             None => index,
         };
-        let mask = place.mask.filter(|_| point.lanes == 1).map(|mask| self.at(b, mask, point));
-        let neighbours = point.lanes == 1 || {
-            let info = self.plan.axes.get(self.func, place.offset);
+        let mask = access.mask.filter(|_| point.lanes == 1).map(|mask| self.at(b, mask, point));
+        let contiguous = point.lanes == 1 || {
+            let info = self.plan.axes.get(self.func, access.offset);
             info.axes.get(point.axis).is_some_and(|axis| axis.contiguity >= u64::from(point.lanes))
         };
-        if neighbours {
-            let first = self.wide_offset(b, place.offset, &first_point);
-            return PointAccess { first: moved(b, first), each: None, mask };
+        if contiguous {
+            let first = self.wide_offset(b, access.offset, &first_point);
+            return PointAccess { first: rebased(b, first), indices: None, mask };
         }
-        let each = self.wide_offset(b, place.offset, point);
-        let each = moved(b, each);
-        PointAccess { first: b.extract(each, 0), each: Some(each), mask }
+        let indices = self.wide_offset(b, access.offset, point);
+        let indices = rebased(b, indices);
+        PointAccess { first: b.extract(indices, 0), indices: Some(indices), mask }
     }
 
-    /// The index of the element at a point, and whether its mask lets it through.
-    pub(super) fn single(&mut self, b: &mut Builder, place: &MemAccess, point: &Point) -> (Val, Option<Val>) {
-        let found = self.find(b, place, point);
+    /// The index of the element at a point, and whether its mask is set.
+    pub(super) fn locate_element(
+        &mut self,
+        b: &mut Builder,
+        access: &MemAccess,
+        point: &Point,
+    ) -> (Val, Option<Val>) {
+        let found = self.locate(b, access, point);
         (found.first, found.mask)
     }
 
-    /// Whether all of `lanes` elements from `first` on lie in the slice.
-    fn inside(&self, b: &mut Builder, place: &MemAccess, first: Val, lanes: u16) -> Option<Val> {
-        if !place.bounded {
+    /// Whether all of `lanes` elements from `first` on are in bounds.
+    fn in_bounds(&self, b: &mut Builder, access: &MemAccess, first: Val, lanes: u16) -> Option<Val> {
+        if !access.bounded {
             return None;
         }
-        let length = self.slice(place.param).length;
+        let length = self.slice(access.param).length;
         if lanes <= 1 {
             return Some(b.icmp(IntPredicate::Ult, first, length));
         }
@@ -104,16 +109,16 @@ impl Host<'_> {
 }
 
 impl Host<'_> {
-    /// Whether one element takes part: its mask lets it through and it lies in the slice, or `None` for a plain yes. One
-    /// that is let through and lies outside is reported.
-    pub(super) fn taken(&self, b: &mut Builder, op: &Op, mask: Option<Val>, index: Val) -> Option<Val> {
-        let place = op.kind.operation().place()?;
-        let inside = self.inside(b, place, index, 1);
+    /// Whether one element is accessed: its mask is set and it is in bounds, or `None` for always. One whose mask is set and
+    /// that is out of bounds is reported.
+    pub(super) fn predicate(&self, b: &mut Builder, op: &Op, mask: Option<Val>, index: Val) -> Option<Val> {
+        let access = op.kind.operation().access()?;
+        let inside = self.in_bounds(b, access, index, 1);
         if let (Some(record), Some(inside), true) = (self.record, inside, self.func.reports) {
             let beyond = b.not(inside);
             let outside = b.both(mask, Some(beyond)).unwrap_or(beyond);
             b.if_then(outside, |b| {
-                let length = self.slice(place.param).length;
+                let length = self.slice(access.param).length;
                 let element = report::ReportedElement { index, length, program: self.program };
                 report::write(b, record, (self.func, op), &element);
             });
@@ -123,13 +128,13 @@ impl Host<'_> {
 }
 
 impl Host<'_> {
-    /// Which lane along `axis` tells about `lanes` lanes of a mask; `None` when all have to be looked at.
+    /// Which lane along `axis` implies `lanes` lanes of a mask; `None` when all have to be tested.
     fn edge(&self, mask: Value, axis: usize, lanes: u16) -> Option<MaskEdge> {
-        self.edge_among(mask, (axis, lanes), &mut HashMap::new())
+        self.memoized_edge(mask, (axis, lanes), &mut HashMap::new())
     }
 
-    /// The same, with what was found of the masks that were asked about before, each along an axis.
-    fn edge_among(
+    /// The same, memoized.
+    fn memoized_edge(
         &self,
         mask: Value,
         (axis, lanes): (usize, u16),
@@ -151,9 +156,9 @@ impl Host<'_> {
     ) -> Option<MaskEdge> {
         let kind = &self.definitions.get(&mask)?.kind;
         if let Kind::Scalar(scalar) = kind {
-            return match scalar.op.algebra {
+            return match scalar.op.arith {
                 ArithKind::And => {
-                    let [a, b] = [0, 1].map(|i| self.edge_among(scalar.args[i], (axis, lanes), known));
+                    let [a, b] = [0, 1].map(|i| self.memoized_edge(scalar.args[i], (axis, lanes), known));
                     a?.and(b?)
                 }
                 ArithKind::Compare(op) => self.comparison_edge(op, &scalar.args, axis, lanes),
@@ -161,13 +166,13 @@ impl Host<'_> {
             };
         }
         let operation = kind.operation();
-        let moves = operation.moves(self.func)?;
+        let axis_map = operation.axis_map(self.func)?;
         let &[inner] = operation.operands().as_slice() else { return None };
         let shape = &self.func.ty(inner).shape;
-        match moves.iter().position(|to| *to == Some(axis)) {
-            Some(from) if shape[from] > 1 => self.edge_among(inner, (from, lanes), known),
-            // Lanes along an axis that several were made into may be any of the operand's.
-            _ => moves
+        match axis_map.iter().position(|to| *to == Some(axis)) {
+            Some(from) if shape[from] > 1 => self.memoized_edge(inner, (from, lanes), known),
+            // Lanes along a merged axis may be any of the operand's.
+            _ => axis_map
                 .iter()
                 .zip(&shape[..])
                 .all(|(to, &extent)| to.is_some() || extent == 1)
@@ -175,25 +180,25 @@ impl Host<'_> {
         }
     }
 
-    /// A ramp compared with what does not vary.
+    /// The edge of a range compared with a constant.
     fn comparison_edge(&self, op: BinaryOp, args: &[Value], axis: usize, lanes: u16) -> Option<MaskEdge> {
         let [lhs, rhs] = [0, 1].map(|i| self.plan.axes.get(self.func, args[i]));
-        let rises =
+        let contiguous =
             |info: &AxisInfo| info.axes.get(axis).is_some_and(|axis| axis.contiguity >= u64::from(lanes));
-        let rests =
+        let constant =
             |info: &AxisInfo| info.axes.get(axis).is_some_and(|axis| axis.constancy >= u64::from(lanes));
         match op {
-            _ if rests(&lhs) && rests(&rhs) => Some(MaskEdge::Any),
-            BinaryOp::Lt | BinaryOp::Le if rises(&lhs) && rests(&rhs) => Some(MaskEdge::Last),
-            BinaryOp::Lt | BinaryOp::Le if rests(&lhs) && rises(&rhs) => Some(MaskEdge::First),
-            BinaryOp::Gt | BinaryOp::Ge if rises(&lhs) && rests(&rhs) => Some(MaskEdge::First),
-            BinaryOp::Gt | BinaryOp::Ge if rests(&lhs) && rises(&rhs) => Some(MaskEdge::Last),
+            _ if constant(&lhs) && constant(&rhs) => Some(MaskEdge::Any),
+            BinaryOp::Lt | BinaryOp::Le if contiguous(&lhs) && constant(&rhs) => Some(MaskEdge::Last),
+            BinaryOp::Lt | BinaryOp::Le if constant(&lhs) && contiguous(&rhs) => Some(MaskEdge::First),
+            BinaryOp::Gt | BinaryOp::Ge if contiguous(&lhs) && constant(&rhs) => Some(MaskEdge::First),
+            BinaryOp::Gt | BinaryOp::Ge if constant(&lhs) && contiguous(&rhs) => Some(MaskEdge::Last),
             _ => None,
         }
     }
 
     /// Whether every lane of a mask is set.
-    fn whole(&mut self, b: &mut Builder, mask: Value, point: &Point) -> Val {
+    fn all_active(&mut self, b: &mut Builder, mask: Value, point: &Point) -> Val {
         let Some(edge) = self.edge(mask, point.axis, point.lanes) else {
             let lanes = self.at(b, mask, point);
             return b.op("llvm.intr.vector.reduce.and", &[lanes], Ty::I1);
@@ -206,9 +211,9 @@ impl Host<'_> {
         self.at(b, mask, &single)
     }
 
-    /// The lanes that may take part and whether each does: up to the first lane that does not where the mask ends there,
-    /// which leaves nothing to ask of the others.
-    fn partial(&mut self, b: &mut Builder, mask: Option<Value>, point: &Point) -> (Val, Option<Val>) {
+    /// The end of the lanes that may be active and whether each is: the first inactive lane where the mask ends there, which
+    /// leaves nothing to test of the others.
+    fn active_lanes(&mut self, b: &mut Builder, mask: Option<Value>, point: &Point) -> (Val, Option<Val>) {
         let all = b.int(Ty::I32, i64::from(point.lanes));
         let Some(mask) = mask else { return (all, None) };
         let lanes = self.at(b, mask, point);
@@ -228,33 +233,34 @@ impl CpuEmit for Load {
             Some(other) => host.at(b, other, point),
             None => b.zero(ty),
         };
-        let found = host.find(b, &self.place, point);
-        let slice = host.slice(self.place.param);
+        let found = host.locate(b, &self.access, point);
+        let slice = host.slice(self.access.param);
         let bytes = dtype.bytes();
         if point.lanes == 1 {
-            let taken = host.taken(b, op, found.mask, found.first);
+            let predicate = host.predicate(b, op, found.mask, found.first);
             let load = |b: &mut Builder| {
                 let pointer = b.offset(slice.pointer, found.first, bytes);
                 vec![load_elements(b, pointer, dtype, 0)]
             };
-            return match taken {
-                Some(taken) => b.if_else(taken, &[ty], load, |_| vec![other])[0],
+            return match predicate {
+                Some(predicate) => b.if_else(predicate, &[ty], load, |_| vec![other])[0],
                 None => load(b)[0],
             };
         }
-        if found.each.is_some() {
-            return self.by_element(host, b, op, point, &found, other);
+        if found.indices.is_some() {
+            return self.element_by_element(host, b, op, point, &found, other);
         }
-        let at_once = |b: &mut Builder| {
+        let vector_access = |b: &mut Builder| {
             let pointer = b.offset(slice.pointer, found.first, bytes);
             vec![load_elements(b, pointer, dtype, point.lanes)]
         };
-        let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
-        let inside = host.inside(b, &self.place, found.first, point.lanes);
-        let Some(whole) = b.both(whole, inside) else { return at_once(b)[0] };
-        let apart =
-            |b: &mut Builder| vec![host.scope(|host| self.by_element(host, b, op, point, &found, other))];
-        b.if_else(whole, &[ty], at_once, apart)[0]
+        let whole = self.access.mask.map(|mask| host.all_active(b, mask, point));
+        let inside = host.in_bounds(b, &self.access, found.first, point.lanes);
+        let Some(whole) = b.both(whole, inside) else { return vector_access(b)[0] };
+        let by_element = |b: &mut Builder| {
+            vec![host.scope(|host| self.element_by_element(host, b, op, point, &found, other))]
+        };
+        b.if_else(whole, &[ty], vector_access, by_element)[0]
     }
 
     fn cost(&self) -> u32 {
@@ -263,8 +269,8 @@ impl CpuEmit for Load {
 }
 
 impl Load {
-    /// Lane by lane, those that are not taken from `other`.
-    fn by_element(
+    /// Lane by lane; inactive ones are from `other`.
+    fn element_by_element(
         &self,
         host: &mut Host,
         b: &mut Builder,
@@ -274,20 +280,20 @@ impl Load {
         other: Val,
     ) -> Val {
         let dtype = host.dtype(op.results[0]);
-        let slice = host.slice(self.place.param);
-        let (end, mask) = host.partial(b, self.place.mask, point);
+        let slice = host.slice(self.access.param);
+        let (end, mask) = host.active_lanes(b, self.access.mask, point);
         let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
         b.for_range([start, end, one], &[other], |b, lane, carried| {
             let index = found.index(b, lane);
             let mask = mask.map(|mask| b.extract_at(mask, lane));
-            let taken = host.taken(b, op, mask, index);
+            let predicate = host.predicate(b, op, mask, index);
             let load = |b: &mut Builder| {
                 let pointer = b.offset(slice.pointer, index, dtype.bytes());
                 let element = load_elements(b, pointer, dtype, 0);
                 vec![b.insert_at(carried[0], element, lane)]
             };
-            match taken {
-                Some(taken) => b.if_else(taken, &[other.ty], load, |_| vec![carried[0]]),
+            match predicate {
+                Some(predicate) => b.if_else(predicate, &[other.ty], load, |_| vec![carried[0]]),
                 None => load(b),
             }
         })[0]
@@ -296,8 +302,8 @@ impl Load {
 
 impl PointAccess {
     fn index(&self, b: &mut Builder, lane: Val) -> Val {
-        match self.each {
-            Some(each) => b.extract_at(each, lane),
+        match self.indices {
+            Some(indices) => b.extract_at(indices, lane),
             None => {
                 let lane = b.zext(lane, Elem::I64);
                 b.add(self.first, lane)
@@ -308,7 +314,7 @@ impl PointAccess {
 
 impl CpuEmit for Store {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let shape = host.func.ty(self.place.offset).shape.clone();
+        let shape = host.func.ty(self.access.offset).shape.clone();
         if shape.rank() == 0 {
             return self.store(host, b, op, &Point::scalar());
         }
@@ -325,49 +331,49 @@ impl Store {
         let dtype = host.dtype(self.value);
         let bytes = dtype.bytes();
         let elements = host.at(b, self.value, point);
-        let found = host.find(b, &self.place, point);
-        let slice = host.slice(self.place.param);
+        let found = host.locate(b, &self.access, point);
+        let slice = host.slice(self.access.param);
         let put = |b: &mut Builder, element: Val, index: Val| {
             let pointer = b.offset(slice.pointer, index, bytes);
             store_elements(b, element, pointer, dtype);
         };
         if point.lanes == 1 {
-            let taken = host.taken(b, op, found.mask, found.first);
-            return b.guarded(taken, |b| put(b, elements, found.first));
+            let predicate = host.predicate(b, op, found.mask, found.first);
+            return b.guarded(predicate, |b| put(b, elements, found.first));
         }
-        let by_element = |host: &mut Host, b: &mut Builder| {
-            let (end, mask) = host.partial(b, self.place.mask, point);
+        let element_by_element = |host: &mut Host, b: &mut Builder| {
+            let (end, mask) = host.active_lanes(b, self.access.mask, point);
             let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
             b.for_range([start, end, one], &[], |b, lane, _| {
                 let index = found.index(b, lane);
                 let mask = mask.map(|mask| b.extract_at(mask, lane));
                 let element = b.extract_at(elements, lane);
-                let taken = host.taken(b, op, mask, index);
-                b.guarded(taken, |b| put(b, element, index));
+                let predicate = host.predicate(b, op, mask, index);
+                b.guarded(predicate, |b| put(b, element, index));
                 vec![]
             });
         };
-        if found.each.is_some() {
-            return by_element(host, b);
+        if found.indices.is_some() {
+            return element_by_element(host, b);
         }
-        let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
-        let inside = host.inside(b, &self.place, found.first, point.lanes);
+        let whole = self.access.mask.map(|mask| host.all_active(b, mask, point));
+        let inside = host.in_bounds(b, &self.access, found.first, point.lanes);
         let Some(whole) = b.both(whole, inside) else { return put(b, elements, found.first) };
-        let at_once = |b: &mut Builder| {
+        let vector_access = |b: &mut Builder| {
             put(b, elements, found.first);
             vec![]
         };
-        let apart = |b: &mut Builder| {
-            host.scope(|host| by_element(host, b));
+        let by_element = |b: &mut Builder| {
+            host.scope(|host| element_by_element(host, b));
             vec![]
         };
-        b.if_else(whole, &[], at_once, apart);
+        b.if_else(whole, &[], vector_access, by_element);
     }
 }
 
-/// `split` has made loads, stores and atomic operations of them; products of blocks are made for GPUs alone.
-macro_rules! expanded {
+/// `transform::legalize_index` has lowered them to loads, stores and atomics; `gpu::opt` makes the others for GPUs alone.
+macro_rules! never_emitted {
     ($($op:ident),*) => {$(impl CpuEmit for $op {})*};
 }
 
-expanded!(LoadView, StoreView, AddView, WarpGroupDot, TmaStore);
+never_emitted!(LoadView, StoreView, AddView, WarpGroupDot, TmaStore);

@@ -1,11 +1,11 @@
-//! Tiles as the code of one host thread.
+//! Emission of a program for one CPU thread.
 //!
 //! A program is a sequence of loop nests over whole tiles. A tile is not computed where it is defined but where it is
-//! used: a store, a reduction or a materialised value runs a nest over its elements, a vector of them at a time, and
-//! asks each operand for the same elements, down to loads and ramps ([`Host::at`]). That fuses everything between. A
-//! value is materialised, in scratch memory, when several nests would otherwise repeat work on it, when it reads memory
-//! that the kernel writes, or when a loop carries it ([`schedule`]). A kernel with views has two versions, of which one is for
-//! views whose neighbours along the last axis lie side by side: only there is a row a vector.
+//! used: a store, a reduction or a materialized value runs a nest over its elements, a vector of them at a time, and
+//! asks each operand for the same elements, down to loads and ranges ([`Host::at`]). That fuses everything between. A
+//! value is materialized, in scratch memory, when several nests would otherwise repeat work on it, when it reads memory
+//! that the kernel writes, or when a loop carries it ([`ScratchPlan`]). A kernel with views has two versions, of which one is for
+//! views that are contiguous along the last axis: only there is a row a vector.
 
 mod atomic;
 mod control;
@@ -37,7 +37,7 @@ use crate::ops::for_each_op;
 use crate::cpu::emit::nest::Point;
 pub use crate::cpu::plan::ScratchPlan;
 
-/// How an operation becomes code of a host thread. An operation answers to one of the two at least.
+/// How an operation is emitted for a CPU thread. An operation implements `run` or `at`, or both.
 pub trait CpuEmit {
     /// Runs a statement: an operation with an effect, with scalar results, or one that fills buffers itself. A scalar
     /// result is its one element, unless the operation says otherwise.
@@ -62,19 +62,19 @@ pub trait CpuEmit {
         false
     }
 
-    /// Whether it is other code where there are more registers.
+    /// Whether its code differs where there are more registers.
     fn differs_by_registers(&self) -> bool {
         false
     }
 
-    /// Bytes of memory that it uses while it runs, beside its results'.
+    /// Bytes of workspace, beside the buffers of its results.
     fn workspace(&self, func: &Func, op: &Op) -> u64 {
         let _ = (func, op);
         0
     }
 
     /// Operands whose buffers it reads in an order of its own.
-    fn looks_up(&self, func: &Func, op: &Op) -> Vec<Value> {
+    fn random_access_operands(&self, func: &Func, op: &Op) -> Vec<Value> {
         let _ = (func, op);
         vec![]
     }
@@ -82,7 +82,7 @@ pub trait CpuEmit {
 
 macro_rules! emitters {
     ($($name:ident),* $(,)?) => {
-        /// How an operation becomes code of a CPU thread.
+        /// The emission of an operation for a CPU thread.
         pub fn emitter(kind: &crate::ops::Kind) -> &dyn CpuEmit {
             match kind {
                 $(crate::ops::Kind::$name(op) => op,)*
@@ -97,64 +97,64 @@ for_each_op!(emitters);
 #[derive(Debug)]
 pub struct CpuPlan {
     general: CpuVersion,
-    /// Each for arguments in which these scalars are the numbers given. They are chosen where the kernel begins: what depends
-    /// on the strides of views would otherwise be asked for each element.
-    special: Vec<(CpuVersion, Vec<(ParamId, i64)>)>,
+    /// Each for arguments in which these scalars have the constants given. The entry picks one: conditions on the strides
+    /// of views would otherwise be tested for each element.
+    specialized: Vec<(CpuVersion, Vec<(ParamId, i64)>)>,
 }
 
-/// The kernel as it is compiled for some of its arguments.
+/// The kernel, compiled for some of its arguments.
 #[derive(Debug)]
 struct CpuVersion {
     func: Func,
-    schedule: ScratchPlan,
+    scratch: ScratchPlan,
     axes: AxisInfoMap,
 }
 
 impl CpuVersion {
     fn new(func: Func) -> CpuVersion {
-        let schedule = ScratchPlan::new(&func);
+        let scratch = ScratchPlan::new(&func);
         let axes = AxisInfoMap::analyze(&func, &LaunchAssumptions::default());
-        CpuVersion { func, schedule, axes }
+        CpuVersion { func, scratch, axes }
     }
 }
 
 impl CpuPlan {
     pub fn new(func: Func) -> CpuPlan {
-        CpuPlan { general: CpuVersion::new(func), special: vec![] }
+        CpuPlan { general: CpuVersion::new(func), specialized: vec![] }
     }
 
-    /// With another version of the kernel for arguments of which `facts` hold, numbers that scalars are equal to.
-    pub fn or_where(mut self, facts: &[Guard], func: Func) -> CpuPlan {
-        let numbers = facts.iter().filter_map(|fact| match *fact {
+    /// With another version of the kernel for arguments for which these guards hold: scalars that are equal to constants.
+    pub fn with_specialized(mut self, guards: &[Guard], func: Func) -> CpuPlan {
+        let constants = guards.iter().filter_map(|guard| match *guard {
             Guard::Equal { scalar, value } => Some((ParamId(scalar), value)),
             Guard::Aligned { .. }
             | Guard::Divisible { .. }
             | Guard::Magnitude { .. }
             | Guard::AtMost { .. } => None,
         });
-        let numbers: Vec<(ParamId, i64)> = numbers.collect();
-        debug_assert_eq!(numbers.len(), facts.len());
-        self.special.push((CpuVersion::new(func), numbers));
+        let constants: Vec<(ParamId, i64)> = constants.collect();
+        debug_assert_eq!(constants.len(), guards.len());
+        self.specialized.push((CpuVersion::new(func), constants));
         self
     }
 
     fn versions(&self) -> impl Iterator<Item = &CpuVersion> {
-        std::iter::once(&self.general).chain(self.special.iter().map(|(version, _)| version))
+        std::iter::once(&self.general).chain(self.specialized.iter().map(|(version, _)| version))
     }
 
     /// Scratch memory of one program, in bytes.
     pub fn scratch_bytes(&self) -> u64 {
-        self.versions().map(|version| version.schedule.bytes()).max().unwrap_or(0)
+        self.versions().map(|version| version.scratch.bytes()).max().unwrap_or(0)
     }
 
-    /// Whether processors with more registers get other code.
+    /// Whether CPUs with more registers get other code.
     pub fn differs_by_registers(&self) -> bool {
         let mut differs = false;
         self.general.func.body.walk(&mut |op| differs |= emitter(&op.kind).differs_by_registers());
         differs
     }
 
-    /// Whether the code has a record.
+    /// Whether the code takes a report record.
     pub fn reports(&self) -> bool {
         self.versions().any(|version| report::reports(&version.func))
     }
@@ -207,8 +207,8 @@ impl CpuPlan {
     fn entry(&self, b: &mut Builder, programs: &[String], args: &[Val]) {
         let &[list, first, last, y, z, grid, scratch] = args else { unreachable!("the signature has seven") };
         let slot = |b: &mut Builder, slot: usize, ty: Ty| {
-            let place = b.offset_bytes(list, slot as i32 * 8);
-            b.load(place, ty, AccessFlags::aligned(8))
+            let pointer = b.offset_bytes(list, slot as i32 * 8);
+            b.load(pointer, ty, AccessFlags::aligned(8))
         };
         let mut operands = vec![];
         let slots = self.slots(self.general.func.params.len());
@@ -218,20 +218,20 @@ impl CpuPlan {
         let record = self.reports().then(|| slot(b, slots, scratch.ty));
         let extents: Vec<Val> = (0..3)
             .map(|axis| {
-                let place = b.offset_bytes(grid, axis * 4);
-                b.load(place, Ty::I32, AccessFlags::aligned(4))
+                let pointer = b.offset_bytes(grid, axis * 4);
+                b.load(pointer, Ty::I32, AccessFlags::aligned(4))
             })
             .collect();
         let (first, last) = (b.zext(first, Elem::I64), b.zext(last, Elem::I64));
-        let mut holds = vec![];
-        for (_, numbers) in &self.special {
-            let equal = numbers.iter().map(|&(param, number)| {
+        let mut conditions = vec![];
+        for (_, constants) in &self.specialized {
+            let equal = constants.iter().map(|&(param, constant)| {
                 let argument = operands[self.slots(param.index())];
-                let number = b.int(argument.ty, number);
-                b.icmp(IntPredicate::Eq, argument, number)
+                let constant = b.int(argument.ty, constant);
+                b.icmp(IntPredicate::Eq, argument, constant)
             });
             let equal: Vec<Val> = equal.collect();
-            holds.extend(equal.into_iter().reduce(|all, one| b.and(all, one)));
+            conditions.extend(equal.into_iter().reduce(|all, one| b.and(all, one)));
         }
         let one = b.int(Ty::I64, 1);
         let run = |b: &mut Builder, program: &str| {
@@ -247,7 +247,7 @@ impl CpuPlan {
             vec![]
         };
         let (general, special) = programs.split_first().expect("there is a general version");
-        choose(b, &holds, special, general, &run);
+        choose(b, &conditions, special, general, &run);
     }
 
     /// Eight-byte slots that the first parameters take.
@@ -260,15 +260,15 @@ impl CpuPlan {
 /// Runs the first program whose condition holds, or the general one.
 fn choose(
     b: &mut Builder,
-    holds: &[Val],
+    conditions: &[Val],
     special: &[String],
     general: &str,
     run: &dyn Fn(&mut Builder, &str) -> Vec<Val>,
 ) {
-    match (holds, special) {
-        ([first, holds @ ..], [program, special @ ..]) => {
+    match (conditions, special) {
+        ([first, conditions @ ..], [program, special @ ..]) => {
             let others = |b: &mut Builder| {
-                choose(b, holds, special, general, run);
+                choose(b, conditions, special, general, run);
                 vec![]
             };
             b.if_else(*first, &[], |b| run(b, program), others);
@@ -301,12 +301,12 @@ pub struct Host<'a> {
     scratch: Val,
     /// Where a failure is reported, if it is.
     record: Option<Val>,
-    /// Elements computed already, one table for each open region.
+    /// Elements that were emitted already, one table for each open region.
     known: Vec<HashMap<nest::PointKey, Val>>,
     /// The definition of every value.
     definitions: HashMap<Value, &'a Op>,
-    /// The variable of each loop around, and what it is in the next turn.
-    turns: Vec<(Value, Val)>,
+    /// The induction variable of each enclosing loop, and its value in the next iteration.
+    induction_variables: Vec<(Value, Val)>,
 }
 
 impl<'a> Host<'a> {
@@ -347,23 +347,23 @@ impl<'a> Host<'a> {
             record,
             known,
             definitions,
-            turns: vec![],
+            induction_variables: vec![],
         }
     }
 
-    /// Runs the statements of a block; everything else waits until it is asked for.
+    /// Runs the statements of a block; everything else is emitted where it is used.
     fn block(&mut self, b: &mut Builder, block: &Block) {
         for op in &block.ops {
             let tiles = op.results.iter().any(|&result| !self.func.ty(result).is_scalar());
             if !tiles || emitter(&op.kind).is_statement() {
                 emitter(&op.kind).run(self, b, op);
-            } else if self.plan.schedule.buffer(op.results[0]).is_some() {
-                self.materialise(b, op.results[0]);
+            } else if self.plan.scratch.buffer(op.results[0]).is_some() {
+                self.materialize(b, op.results[0]);
             }
         }
     }
 
-    /// Runs `body` in a region whose values are not to be had outside it.
+    /// Runs `body` in a region whose values are not visible outside it.
     fn scope<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         self.known.push(HashMap::new());
         let result = body(self);

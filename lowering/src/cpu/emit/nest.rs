@@ -6,7 +6,7 @@ use crate::ir::{Shape, Value};
 use crate::mlir::IntPredicate;
 use crate::support::dtype::DType;
 
-/// Lanes of a vector of elements, of whatever size: the same on every processor, so that a sum adds in the same order.
+/// Lanes of a vector of elements, of whatever size: the same on every CPU, so that a reduction adds in the same order.
 pub(super) const LANES: u32 = 16;
 
 /// Elements of a tile: those at `coords`, and for `lanes > 1` the ones after it along `axis`.
@@ -56,11 +56,11 @@ impl PointKey {
     }
 }
 
-/// The axis that vectors run along, and how many lanes divide its extent.
+/// The axis along which nests are vectorized, and the lanes of a vector.
 pub(super) fn vectors(shape: &Shape) -> (usize, u16) {
     let lanes = |axis: usize| (1u32 << shape[axis].trailing_zeros()).min(LANES);
     let last = shape.rank() - 1;
-    // The last axis is the contiguous one; a short one gives way to the longest.
+    // The last axis is the contiguous one; if it is short, the longest is taken.
     let axis = if lanes(last) >= 8 {
         last
     } else {
@@ -154,13 +154,13 @@ impl<'a> Host<'a> {
     pub(super) fn at(&mut self, b: &mut Builder, value: Value, point: &Point) -> Val {
         if self.func.ty(value).is_scalar() {
             let scalar = self.scalar(value);
-            return spread(b, scalar, point);
+            return splat(b, scalar, point);
         }
         let key = PointKey::new(value, point);
         if let Some(&known) = self.known.iter().rev().find_map(|table| table.get(&key)) {
             return known;
         }
-        let elements = if self.plan.schedule.buffer(value).is_some() {
+        let elements = if self.plan.scratch.buffer(value).is_some() {
             self.read_buffer(b, value, point)
         } else {
             let op = self.definitions.get(&value).unwrap_or_else(|| panic!("{value:?} has no definition"));
@@ -172,8 +172,8 @@ impl<'a> Host<'a> {
 
     // ---- scratch memory
 
-    /// Writes a value into its buffer.
-    pub(super) fn materialise(&mut self, b: &mut Builder, value: Value) {
+    /// Stores a value to its buffer.
+    pub(super) fn materialize(&mut self, b: &mut Builder, value: Value) {
         let op = self.definitions[&value];
         let shape = self.func.ty(value).shape.clone();
         self.each(b, &shape, &mut |host, b, point| {
@@ -182,9 +182,9 @@ impl<'a> Host<'a> {
         });
     }
 
-    /// The address of an element of a materialised tile.
+    /// The address of an element of a materialized tile.
     pub(super) fn buffer_pointer(&mut self, b: &mut Builder, value: Value, coords: &[Val]) -> Val {
-        let buffer = self.plan.schedule.buffer(value).unwrap_or_else(|| panic!("{value:?} has no buffer"));
+        let buffer = self.plan.scratch.buffer(value).unwrap_or_else(|| panic!("{value:?} has no buffer"));
         let ty = self.func.ty(value);
         let start = b.int(Ty::I64, buffer.offset as i64);
         let start = b.offset(self.scratch, start, 1);
@@ -192,9 +192,9 @@ impl<'a> Host<'a> {
         b.offset(start, index, ty.dtype.bytes())
     }
 
-    /// The memory that operations use while they run.
+    /// The workspace, which operations use one after the other.
     pub(super) fn workspace(&self, b: &mut Builder) -> Val {
-        let start = b.int(Ty::I64, self.plan.schedule.workspace() as i64);
+        let start = b.int(Ty::I64, self.plan.scratch.workspace() as i64);
         b.offset(self.scratch, start, 1)
     }
 
@@ -204,7 +204,7 @@ impl<'a> Host<'a> {
             && point.axis + 1 != ty.shape.rank()
             && ty.shape[point.axis + 1..].iter().any(|&e| e > 1)
         {
-            // Lanes along another axis than the contiguous one are apart in memory.
+            // Lanes along another axis than the contiguous one are strided in memory.
             let elements: Vec<Val> = lane_points(b, point)
                 .iter()
                 .map(|point| {
@@ -249,7 +249,7 @@ pub(super) fn lane_points(b: &mut Builder, point: &Point) -> Vec<Point> {
 }
 
 /// A scalar in every lane of a point.
-pub(super) fn spread(b: &mut Builder, scalar: Val, point: &Point) -> Val {
+pub(super) fn splat(b: &mut Builder, scalar: Val, point: &Point) -> Val {
     if point.lanes == 1 { scalar } else { b.splat(scalar, point.lanes) }
 }
 
@@ -264,7 +264,7 @@ pub(super) fn flat_index(b: &mut Builder, shape: &Shape, coords: &[Val]) -> Val 
     index
 }
 
-/// `lanes` elements that follow each other (0 for one scalar); a `bool` is a byte in memory.
+/// `lanes` contiguous elements (0 for one scalar); a `bool` is a byte in memory.
 pub(super) fn load_elements(b: &mut Builder, pointer: Val, dtype: DType, lanes: u16) -> Val {
     let elem = if dtype == DType::Bool { Elem::I8 } else { crate::mlir::cast::elem(dtype, b.machine) };
     let loaded = b.load(pointer, Ty { elem, lanes }, AccessFlags::aligned(dtype.bytes()));

@@ -1,4 +1,4 @@
-//! Random numbers: one block of Philox for four neighbouring lanes.
+//! Random numbers: one block of Philox for four contiguous lanes.
 
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, CpuEmit, Host, Val};
@@ -6,7 +6,7 @@ use crate::ir::Op;
 use crate::mlir::{IntPredicate, philox};
 use crate::ops::{Philox, Random};
 
-/// Repeating a block costs as much as this many plain instructions.
+/// Recomputing a block costs as much as this many plain instructions.
 const COST: u32 = 64;
 
 impl CpuEmit for Philox {
@@ -14,7 +14,7 @@ impl CpuEmit for Philox {
         let key = philox::key(b, host.scalar(self.seed));
         let counter = self.counter.map(|word| host.at(b, word, point));
         let words = philox::block(b, key, counter);
-        philox::formed(b, words[usize::from(self.word)], self.form)
+        philox::convert(b, words[usize::from(self.word)], self.form)
     }
 
     fn cost(&self) -> u32 {
@@ -38,15 +38,15 @@ impl CpuEmit for Random {
                 [only] => b.extract(offset, *only as u16),
                 _ => b.shuffle(offset, offset, &starts),
             };
-            let (counter, _) = philox::place(b, first, signed, is_negative);
+            let (counter, _) = philox::counter_of(b, first, signed, is_negative);
             let words = philox::block(b, key, counter);
             interleaved(b, [0, 1, 2, 3].map(|own| words[self.pick.word(own)]))
         } else {
-            let (counter, own) = philox::place(b, offset, signed, is_negative);
+            let (counter, own) = philox::counter_of(b, offset, signed, is_negative);
             let words = philox::block(b, key, counter);
-            self.chosen(b, words, own)
+            self.select_word(b, words, own)
         };
-        philox::formed(b, word, self.form)
+        philox::convert(b, word, self.form)
     }
 
     fn cost(&self) -> u32 {
@@ -55,8 +55,8 @@ impl CpuEmit for Random {
 }
 
 impl Random {
-    /// Of each lane's block the word that `own` says.
-    fn chosen(&self, b: &mut Builder, words: [Val; 4], own: Val) -> Val {
+    /// Selects word `own` of each lane's block.
+    fn select_word(&self, b: &mut Builder, words: [Val; 4], own: Val) -> Val {
         let picked = [0, 1, 2, 3].map(|own| words[self.pick.word(own)]);
         let (zero, one) = (b.int(own.ty, 0), b.int(own.ty, 1));
         let low = b.and(own, one);

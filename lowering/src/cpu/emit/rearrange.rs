@@ -1,4 +1,4 @@
-//! Elements from other places of a tile.
+//! Elements from other positions of a tile.
 
 use crate::cpu::emit::nest::{Point, lane_points, load_elements};
 use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val};
@@ -52,8 +52,8 @@ impl CpuEmit for Exchange {
         2
     }
 
-    /// Asked at two places, an operand that is itself exchanged would double its code at every step of a sort.
-    fn looks_up(&self, _: &Func, _: &Op) -> Vec<Value> {
+    /// Emitted at two points, an operand that is itself an exchange would double its code at every step of a sort.
+    fn random_access_operands(&self, _: &Func, _: &Op) -> Vec<Value> {
         vec![self.value]
     }
 }
@@ -81,7 +81,7 @@ impl CpuEmit for Gather {
         4
     }
 
-    fn looks_up(&self, _: &Func, _: &Op) -> Vec<Value> {
+    fn random_access_operands(&self, _: &Func, _: &Op) -> Vec<Value> {
         vec![self.value]
     }
 }

@@ -1,4 +1,4 @@
-//! Reductions: vectors of partial results along the last axis where it is folded, else along the result's own.
+//! Reductions: vectors of partial results along the last axis where it is reduced, else along the result's own.
 
 use crate::cpu::emit::nest::{Point, vectors};
 use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
@@ -15,23 +15,23 @@ impl CpuEmit for Reduce {
         let shape = self.combination.shape(host.func).clone();
         let result = self.result_shape(&shape);
         if result.rank() == 0 {
-            let element = self.fold(host, b, &shape, &[], None);
+            let element = self.reduce(host, b, &shape, &[], None);
             for (&value, &element) in op.results.iter().zip(&element) {
                 host.define(value, element);
             }
             return;
         }
         let (axis, lanes) = vectors(&shape);
-        // Lanes along a folded axis are folded at the end; otherwise they are the result's lanes.
+        // Lanes along a reduced axis are combined at the end; otherwise they are the result's lanes.
         if self.axes.contains(&axis) || lanes == 1 {
             host.each_element(b, &result, &mut |host, b, point| {
-                let element = self.fold(host, b, &shape, &point.coords, None);
+                let element = self.reduce(host, b, &shape, &point.coords, None);
                 self.write(host, b, op, point, &element);
             });
             return;
         }
         host.each(b, &result, &mut |host, b, point| {
-            let element = self.fold(host, b, &shape, &point.coords, Some(point));
+            let element = self.reduce(host, b, &shape, &point.coords, Some(point));
             self.write(host, b, op, point, &element);
         });
     }
@@ -48,8 +48,8 @@ impl Reduce {
         }
     }
 
-    /// Folds everything that belongs to the result element at `kept`, or to the vector of elements at `vector`.
-    fn fold(
+    /// Reduces everything that belongs to the result element at `kept`, or to the vector of elements at `vector`.
+    fn reduce(
         &self,
         host: &mut Host,
         b: &mut Builder,
@@ -57,14 +57,14 @@ impl Reduce {
         kept: &[Val],
         vector: Option<&Point>,
     ) -> CombinedElement {
-        // What a user wrote is computed as written.
-        b.accumulating = self.combination.symmetric();
-        let folded = self.fold_points(host, b, shape, kept, vector);
+        // A user's combination is not reassociated.
+        b.accumulating = self.combination.commutes();
+        let reduced = self.reduce_points(host, b, shape, kept, vector);
         b.accumulating = false;
-        folded
+        reduced
     }
 
-    fn fold_points(
+    fn reduce_points(
         &self,
         host: &mut Host,
         b: &mut Builder,
@@ -72,8 +72,8 @@ impl Reduce {
         kept: &[Val],
         vector: Option<&Point>,
     ) -> CombinedElement {
-        let last = *self.axes.last().expect("a reduction folds an axis");
-        // Lanes along the last folded axis, unless the result has lanes of its own.
+        let last = *self.axes.last().expect("a reduction has an axis");
+        // Lanes along the last reduced axis, unless the result has lanes of its own.
         let lanes = match vector {
             Some(_) => 1,
             None => (1u32 << shape[last].trailing_zeros()).min(crate::cpu::emit::nest::LANES),
@@ -95,11 +95,11 @@ impl Reduce {
             Some(point) => point.lanes,
             None => lanes as u16,
         };
-        // Starting from what changes nothing, the loop stands alone; otherwise the first elements come before it.
-        let neutral = if total > chains { self.neutrals(host, b, first) } else { None };
-        let begin = if neutral.is_some() { 0 } else { chains };
-        let mut partial: Vec<CombinedElement> = match neutral {
-            Some(neutral) => vec![neutral; chains as usize],
+        // From the identity the loop covers all elements; otherwise the first ones are peeled off.
+        let identity = if total > chains { self.identities(host, b, first) } else { None };
+        let begin = if identity.is_some() { 0 } else { chains };
+        let mut partial: Vec<CombinedElement> = match identity {
+            Some(identity) => vec![identity; chains as usize],
             None => (0..chains)
                 .map(|chain| {
                     let index = b.int(Ty::I64, i64::from(chain));
@@ -124,15 +124,15 @@ impl Reduce {
             });
             partial = results.chunks(width).map(<[Val]>::to_vec).collect();
         }
-        let mut element = self.combination.folded(host.func, b, partial);
+        let mut element = self.combination.reduce_tree(host.func, b, partial);
         if lanes > 1 {
-            element = self.fold_lanes(host, b, element);
+            element = self.reduce_lanes(host, b, element);
         }
         element
     }
 
-    /// A vector of `lanes` neutral elements for every input, if there are such.
-    fn neutrals(&self, host: &Host, b: &mut Builder, lanes: u16) -> Option<CombinedElement> {
+    /// A vector of `lanes` identity elements for every input, if there are such.
+    fn identities(&self, host: &Host, b: &mut Builder, lanes: u16) -> Option<CombinedElement> {
         let lanes = if lanes == 1 { 0 } else { lanes };
         self.combination
             .inputs
@@ -140,13 +140,13 @@ impl Reduce {
             .map(|&input| {
                 let dtype = host.dtype(input);
                 let ty = Ty { lanes, ..host.elem_type(b, input) };
-                Some(constant(b, self.combination.neutral(dtype)?, dtype, ty))
+                Some(constant(b, self.combination.identity(dtype)?, dtype, ty))
             })
             .collect()
     }
 
-    /// The upper half of the lanes onto the lower one, until one is left.
-    fn fold_lanes(&self, host: &Host, b: &mut Builder, mut element: CombinedElement) -> CombinedElement {
+    /// Combines the upper half of the lanes with the lower one, until one is left.
+    fn reduce_lanes(&self, host: &Host, b: &mut Builder, mut element: CombinedElement) -> CombinedElement {
         while element[0].ty.lanes > 1 {
             let half = i32::from(element[0].ty.lanes) / 2;
             let low: Vec<i32> = (0..half).collect();
@@ -158,7 +158,7 @@ impl Reduce {
         element.into_iter().map(|v| if v.ty.is_vector() { b.extract(v, 0) } else { v }).collect()
     }
 
-    /// The point of the operand that step `index` of a fold reads.
+    /// The point of the operand that step `index` of a reduction reads.
     #[expect(clippy::too_many_arguments, reason = "the loop's own state, used in one place")]
     fn point(
         &self,
@@ -186,7 +186,7 @@ impl Reduce {
             .map(|axis| if self.axes.contains(&axis) { folded.next() } else { kept.next() })
             .map(|coord| coord.expect("a coordinate for every axis"))
             .collect();
-        let last = *self.axes.last().expect("a reduction folds an axis");
+        let last = *self.axes.last().expect("a reduction has an axis");
         match vector {
             None => Point { coords, axis: last, lanes: lanes as u16 },
             Some(point) => {

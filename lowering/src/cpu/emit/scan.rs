@@ -34,7 +34,7 @@ impl Scan {
         });
     }
 
-    /// Combines element number `index` of a line, in the scan's order, with those before it and writes it down.
+    /// Combines element `index` of a line, in the scan's order, with those before it, and stores it.
     fn step(
         &self,
         host: &mut Host,
@@ -43,7 +43,7 @@ impl Scan {
         (line, index): (&Point, Val),
         before: Option<&[Val]>,
     ) -> CombinedElement {
-        let place = if self.reverse {
+        let position = if self.reverse {
             let last = i64::from(self.combination.shape(host.func)[self.axis]) - 1;
             let last = b.int(Ty::I64, last);
             b.sub(last, index)
@@ -51,7 +51,7 @@ impl Scan {
             index
         };
         let mut coords = line.coords.clone();
-        coords.insert(self.axis, place);
+        coords.insert(self.axis, position);
         let axis = line.axis + usize::from(line.axis >= self.axis && line.lanes > 1);
         let point = Point { coords, axis, lanes: line.lanes };
         let own: CombinedElement =

@@ -1,6 +1,6 @@
 //! The same elements at other coordinates.
 
-use crate::cpu::emit::nest::{Point, flat_index, lane_points, load_elements, spread};
+use crate::cpu::emit::nest::{Point, flat_index, lane_points, load_elements, splat};
 use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
 use crate::ir::{Func, Op, Value};
 use crate::ops::{Broadcast, ExpandDims, Permute, Reshape};
@@ -18,7 +18,7 @@ impl CpuEmit for Broadcast {
         if from[point.axis] == 1 {
             // All lanes are one element.
             let single = host.at(b, self.value, &Point { coords, axis: point.axis, lanes: 1 });
-            return spread(b, single, point);
+            return splat(b, single, point);
         }
         host.at(b, self.value, &Point { coords, ..*point })
     }
@@ -53,11 +53,11 @@ impl CpuEmit for Permute {
 }
 
 impl CpuEmit for Reshape {
-    /// Where other axes than those of extent 1 change the operand is in its buffer, where it has the result's order
-    /// already.
+    /// Where other axes than those of extent 1 change, the operand is in its buffer, in the row-major order that the result
+    /// has too.
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         if let Some(kept) = self.kept_axes(host.func, op.results[0]) {
-            return self.moved(host, b, &kept, point);
+            return self.at_kept_axes(host, b, &kept, point);
         }
         let shape = host.func.ty(op.results[0]).shape.clone();
         let dtype = host.dtype(self.value);
@@ -85,19 +85,19 @@ impl CpuEmit for Reshape {
         0
     }
 
-    fn looks_up(&self, func: &Func, op: &Op) -> Vec<Value> {
+    fn random_access_operands(&self, func: &Func, op: &Op) -> Vec<Value> {
         if self.kept_axes(func, op.results[0]).is_some() { vec![] } else { vec![self.value] }
     }
 }
 
 impl Reshape {
     /// The operand's elements at the result's coordinates along the axes that stay.
-    fn moved(&self, host: &mut Host, b: &mut Builder, kept: &[Option<usize>], point: &Point) -> Val {
+    fn at_kept_axes(&self, host: &mut Host, b: &mut Builder, kept: &[Option<usize>], point: &Point) -> Val {
         let zero = b.int(Ty::I64, 0);
         let coords = kept.iter().map(|new| new.map_or(zero, |new| point.coords[new])).collect();
         let axis = kept.iter().position(|new| *new == Some(point.axis)).filter(|_| point.lanes > 1);
         let lanes = if axis.is_some() { point.lanes } else { 1 };
         let elements = host.at(b, self.value, &Point { coords, axis: axis.unwrap_or(0), lanes });
-        if lanes == point.lanes { elements } else { spread(b, elements, point) }
+        if lanes == point.lanes { elements } else { splat(b, elements, point) }
     }
 }

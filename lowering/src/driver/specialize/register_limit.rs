@@ -59,12 +59,12 @@ fn for_unaligned_rows(distributed: &Distributed) -> Option<u32> {
     const OTHER_REGISTERS: u32 = 28;
     let (mut unaligned, mut words, mut reduced, mut stores) = (false, false, false, 0);
     distributed.func.body.walk(&mut |op| match &op.kind {
-        Kind::Load(Load { place, .. }) if place.shift.is_some() => {
+        Kind::Load(Load { access, .. }) if access.shift.is_some() => {
             unaligned = true;
-            words |= distributed.func.slice(place.param).0.bytes() >= REGISTER_BYTES;
+            words |= distributed.func.slice(access.param).0.bytes() >= REGISTER_BYTES;
         }
         Kind::Store(store) => {
-            stores += usize::from(distributed.func.ty(store.place.offset).shape.elements() > 1)
+            stores += usize::from(distributed.func.ty(store.access.offset).shape.elements() > 1)
         }
         kind => reduced |= matches!(kind, Kind::Reduce(_)),
     });
@@ -89,14 +89,14 @@ fn live_words(distributed: &Distributed, block: &Block) -> u32 {
     let count = |value: Value| distributed.layouts.get(&value).map_or(0, Layout::register_count) as u32;
     let (mut loaded, mut most, mut nested) = (0, 0, 0);
     for op in &block.ops {
-        if let Kind::Load(Load { place, .. }) = &op.kind {
-            let bytes = if place.shift.is_some() {
-                distributed.func.slice(place.param).0.bytes()
+        if let Kind::Load(Load { access, .. }) = &op.kind {
+            let bytes = if access.shift.is_some() {
+                distributed.func.slice(access.param).0.bytes()
             } else {
                 REGISTER_BYTES
             };
-            loaded += (count(place.offset) * bytes).div_ceil(REGISTER_BYTES);
-            most = most.max(count(place.offset) / 4);
+            loaded += (count(access.offset) * bytes).div_ceil(REGISTER_BYTES);
+            most = most.max(count(access.offset) / 4);
         }
         for block in op.kind.operation().blocks() {
             let carried: u32 = block.args.iter().map(|&arg| count(arg)).sum();
@@ -137,15 +137,15 @@ fn for_loads_before_arithmetic(distributed: &Distributed) -> Option<u32> {
         let operation = op.kind.operation();
         straight &= operation.blocks().is_empty() && !matches!(op.kind, Kind::Reduce(_) | Kind::Scan(_));
         // Bounds checks take as many registers again.
-        straight &= operation.place().is_none_or(|place| !place.bounded);
-        if let Kind::Load(Load { place, .. }) = &op.kind
-            && let Some(layout) = distributed.layouts.get(&place.offset)
+        straight &= operation.access().is_none_or(|access| !access.bounded);
+        if let Kind::Load(Load { access, .. }) = &op.kind
+            && let Some(layout) = distributed.layouts.get(&access.offset)
         {
-            let each = if place.vector > 1 { func.slice(place.param).0.bytes() } else { REGISTER_BYTES };
+            let each = if access.vector > 1 { func.slice(access.param).0.bytes() } else { REGISTER_BYTES };
             let own = (layout.register_count() as u32 * each).div_ceil(REGISTER_BYTES);
-            words += if place.shift.is_some() { 2 * own } else { own };
-            unaligned |= place.shift.is_some();
-            loaded.push(place);
+            words += if access.shift.is_some() { 2 * own } else { own };
+            unaligned |= access.shift.is_some();
+            loaded.push(access);
         }
     });
     let needed = words + OTHER_REGISTERS + if unaligned { FOR_UNALIGNED_ROWS } else { 0 };
@@ -153,12 +153,12 @@ fn for_loads_before_arithmetic(distributed: &Distributed) -> Option<u32> {
     (straight && streaming_accesses(func, &loaded) > 1).then_some(limit)
 }
 
-/// How many of these accesses have other addresses in every other program: they depend on as many program ids as any
+/// How many of these accesses are at other places for any other program: they depend on the program's position along as many axes of the grid
 /// access does.
 fn streaming_accesses(func: &Func, places: &[&MemAccess]) -> usize {
     let definitions = func.definitions();
-    let axes = places.iter().map(|place| {
-        let at = place.base.into_iter().chain([place.offset]);
+    let axes = places.iter().map(|access| {
+        let at = access.base.into_iter().chain([access.offset]);
         let values = at.flat_map(|value| backward_slice(value, &definitions));
         let axes: HashSet<u8> = values
             .filter_map(|value| {
@@ -188,7 +188,7 @@ fn loads_among_stores(distributed: &Distributed) -> u32 {
             if distributed.func.ty(result).is_scalar() || prefetched.contains(&result) {
                 return 0;
             }
-            (distributed.layouts[&result].register_count() as u32).div_ceil(load.place.vector.max(1))
+            (distributed.layouts[&result].register_count() as u32).div_ceil(load.access.vector.max(1))
         };
         most = most.max(ops.iter().map(loads).sum());
     });

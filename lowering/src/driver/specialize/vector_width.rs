@@ -117,7 +117,7 @@ pub(super) fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
         found: &mut Vec<(&'f MemAccess, bool)>,
     ) {
         for op in &block.ops {
-            if let Some(place) = op.kind.operation().place()
+            if let Some(place) = op.kind.operation().access()
                 && !func.ty(place.offset).is_scalar()
             {
                 found.push((place, in_dot_loop));
@@ -146,7 +146,7 @@ pub(super) fn extents(func: &Func) -> HashSet<u32> {
     let definitions = func.definitions();
     let mut found = HashSet::new();
     func.body.walk(&mut |op| {
-        let mask = op.kind.operation().place().and_then(|place| place.mask);
+        let mask = op.kind.operation().access().and_then(|place| place.mask);
         let made = mask.map(|mask| backward_slice(mask, &definitions)).unwrap_or_default();
         found.extend(made.into_iter().filter_map(|value| func.scalar_parameter(value)));
     });

@@ -9,7 +9,7 @@ use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
 use super::{function, match_lowering};
-use crate::ops::{self, quotes};
+use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
 
@@ -421,7 +421,7 @@ impl Parser<'_> {
         };
         let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
         let path: Vec<Ident> = segments.iter().map(|segment| segment.ident.clone()).collect();
-        let quoted = path.last().is_some_and(|name| quotes(&name.to_string()));
+        let quoted = path.last().is_some_and(|name| records_source(&name.to_string()));
         let text = call.args.first().filter(|_| quoted).map(|arg| source_text(arg.to_token_stream()));
         let text = text.unwrap_or_default();
         Expr { kind: ExprKind::Call { path, generics, args, text }, loc }

@@ -186,7 +186,7 @@ impl Check<'_> {
             self.error(loc, "this divides by zero");
             return true;
         }
-        if matches!(op.algebra, ArithKind::Shl | ArithKind::Shr) && !(0..bits).contains(&amount) {
+        if matches!(op.arith, ArithKind::Shl | ArithKind::Shr) && !(0..bits).contains(&amount) {
             let text = format!("a shift of {dtype} is by 0 to {}, found {amount}", bits - 1);
             self.error(loc, text);
             return true;
@@ -264,7 +264,7 @@ impl Check<'_> {
 
 /// The result of an operation on constants that overflows its type, where Rust would reject that.
 fn overflow(op: &ScalarOp, inputs: &[i128], dtype: DType) -> Option<String> {
-    let exact = match op.algebra {
+    let exact = match op.arith {
         ArithKind::Add => inputs[0].checked_add(inputs[1]),
         ArithKind::Sub => inputs[0].checked_sub(inputs[1]),
         ArithKind::Mul => inputs[0].checked_mul(inputs[1]),

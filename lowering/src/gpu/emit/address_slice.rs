@@ -33,8 +33,8 @@ impl AddressSlice<'_> {
         let args = &self.body.body.args;
         let mut slice = HashSet::new();
         let mut varies = false;
-        let mut todo = load.place.operands();
-        let elements = self.distributed.func.ty(load.place.offset).shape.elements();
+        let mut todo = load.access.operands();
+        let elements = self.distributed.func.ty(load.access.offset).shape.elements();
         while let Some(value) = todo.pop() {
             varies |= value == args[0];
             if args[1..].contains(&value) {
@@ -57,7 +57,7 @@ impl AddressSlice<'_> {
     fn is_index_load(&self, op: &Op, elements: u64) -> bool {
         let func = &self.distributed.func;
         let Kind::Load(load) = &op.kind else { return false };
-        let indices = func.ty(load.place.offset).shape.elements();
+        let indices = func.ty(load.access.offset).shape.elements();
         load.effect() == Effect::Pure && !func.reports && indices * MIN_ELEMENTS_PER_INDEX <= elements
     }
 
@@ -65,7 +65,7 @@ impl AddressSlice<'_> {
         let operation = op.kind.operation();
         let func = &self.distributed.func;
         let scalar = op.results.iter().all(|&result| func.ty(result).is_scalar());
-        let cheap = match operation.spread(func, &op.results) {
+        let cheap = match operation.layout_relation(func, &op.results) {
             LayoutRelation::Lanewise { cheap } => cheap || scalar,
             LayoutRelation::Source | LayoutRelation::View(_) => true,
             LayoutRelation::Reduce { .. }
@@ -76,7 +76,7 @@ impl AddressSlice<'_> {
         };
         cheap
             && operation.effect() == Effect::Pure
-            && operation.place().is_none()
+            && operation.access().is_none()
             && operation.blocks().is_empty()
             && emitter(&op.kind).scratch(self.distributed, op) == 0
     }

@@ -219,13 +219,13 @@ fn commit_group(b: &mut Builder) {
 }
 
 pub(super) fn width(func: &Func, load: &Load) -> u32 {
-    load.place.vector * func.slice(load.place.param).0.bytes()
+    load.access.vector * func.slice(load.access.param).0.bytes()
 }
 
 /// Bytes that all threads of a block copy for a load in an iteration.
 fn block_bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
     let registers = distributed.layouts[&op.results[0]].register_count() as u32;
-    registers / load.place.vector * width(&distributed.func, load) * distributed.warps_per_cta() * 32
+    registers / load.access.vector * width(&distributed.func, load) * distributed.warps_per_cta() * 32
 }
 
 /// The tiles that a loop copies asynchronously.
@@ -241,11 +241,11 @@ pub fn prefetched_values(distributed: &Distributed, body: &For) -> HashSet<Value
 /// Whether `cp.async` can do a load. It fills out-of-bounds elements with zeros and reports none; element by element
 /// it would take more registers than it saves.
 pub(super) fn can_copy_async(func: &Func, load: &Load) -> bool {
-    let by_vectors = load.place.vector > 1 && load.other.is_none() && !func.reports;
+    let by_vectors = load.access.vector > 1 && load.other.is_none() && !func.reports;
     load.effect() == Effect::Pure
-        && (!load.place.bounded || by_vectors)
-        && load.place.shift.is_none()
-        && !func.ty(load.place.offset).is_scalar()
+        && (!load.access.bounded || by_vectors)
+        && load.access.shift.is_none()
+        && !func.ty(load.access.offset).is_scalar()
         && width(func, load) >= MIN_ASYNC_COPY_BYTES
 }
 
@@ -308,7 +308,7 @@ pub(super) fn earliest_prefetch<'b>(gpu: &Gpu, block: &'b Block) -> Option<(usiz
     used.extend(plan.addresses.iter().flat_map(|op| op.kind.operation().operands()));
     let tiles = plan.tiles.iter().map(|&(_, load, _)| load);
     let loads = plan.loads.iter().map(|&(_, load)| load);
-    used.extend(loads.chain(tiles).flat_map(|load| load.place.operands()));
+    used.extend(loads.chain(tiles).flat_map(|load| load.access.operands()));
     let last = block.ops.iter().rposition(|op| op.results.iter().any(|result| used.contains(result)))?;
     Some((last, body))
 }
@@ -558,7 +558,7 @@ impl Gpu<'_> {
         let first = b.add(to.address, offset);
         let mut addresses = TileAddresses::new(to.tile.clone(), first);
         let load = smem_operand::copy_load(&self.plan.distributed, op, load);
-        let vector = load.place.vector as usize;
+        let vector = load.access.vector as usize;
         let mut copies =
             self.chunk_copies(b, &load, |b, chunk| addresses.at(b, layout.register(chunk * vector)));
         if let Some(writer) = self.writer(b, Some(layout)) {
@@ -574,10 +574,10 @@ impl Gpu<'_> {
         load: &Load,
         mut to: impl FnMut(&mut Builder, usize) -> (Val, u32),
     ) -> Vec<AsyncCopy> {
-        let dtype = self.func.slice(load.place.param).0;
-        let addresses = self.addresses(b, &load.place, dtype);
+        let dtype = self.func.slice(load.access.param).0;
+        let addresses = self.addresses(b, &load.access, dtype);
         let width = width(self.func, load);
-        let policy = match load.cache.keep {
+        let policy = match load.cache.eviction {
             EvictionPolicy::First => self.evict_first_policy,
             EvictionPolicy::Normal | EvictionPolicy::Last => Some(self.evict_last_policy),
         };
@@ -619,9 +619,9 @@ impl Gpu<'_> {
         others: impl Fn(&mut Builder, usize) -> Option<Vec<Val>>,
     ) -> Vec<Vec<Val>> {
         let width = width(self.func, load);
-        let vector = load.place.vector as usize;
-        let masks = load.place.mask.map(|mask| self.registers(mask));
-        let count = self.registers(load.place.offset).len() / vector;
+        let vector = load.access.vector as usize;
+        let masks = load.access.mask.map(|mask| self.registers(mask));
+        let count = self.registers(load.access.offset).len() / vector;
         (0..count)
             .map(|i| {
                 let start = from.offset + i as u32 * self.pitch(width);

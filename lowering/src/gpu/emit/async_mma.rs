@@ -35,7 +35,8 @@ impl AccumulatorLoop {
         body.body.walk(&mut |op| dots += usize::from(is_dot(op)));
         // The dot is the only use of the accumulator, and the yield that of its result.
         let is_only_use = dot.acc == Some(acc) && body.body.uses(acc) == 1 && body.body.uses(result) == 1;
-        let is_plain = !dot.promotes() && dot.tile().is_none() && dot.gathered(func).is_none() && dots == 1;
+        let is_plain =
+            !dot.promotes() && dot.tile().is_none() && dot.a_in_fragments(func).is_none() && dots == 1;
         let fits =
             is_only_use && is_plain && is_zero(|value| func.body.definition(value), body.inits[acc_index]);
         fits.then_some(AccumulatorLoop { dot_index, acc_index })

@@ -49,7 +49,7 @@ impl GpuEmit for Atomic {
     }
 
     fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
-        let by_vectors = self.place.vector > 1 && can_add_vectors(self, func, op.results[0]);
+        let by_vectors = self.access.vector > 1 && can_add_vectors(self, func, op.results[0]);
         by_vectors || self.change == AtomicChange::Add && func.ty(self.value).dtype == DType::BF16
     }
 
@@ -58,14 +58,14 @@ impl GpuEmit for Atomic {
         if matches!(self.order, MemoryOrder::Release | MemoryOrder::AcqRel) {
             gpu.release(b);
         }
-        gpu.order(b, &self.place, true);
-        let addresses = gpu.addresses(b, &self.place, dtype);
-        let writer = gpu.writer(b, gpu.access_layout(&self.place));
+        gpu.order(b, &self.access, true);
+        let addresses = gpu.addresses(b, &self.access, dtype);
+        let writer = gpu.writer(b, gpu.access_layout(&self.access));
         let values = gpu.registers(self.value);
         let compare = self.compare.map(|compare| gpu.registers(compare));
         let used = is_used(gpu.func, op.results[0]);
         let mut before = vec![];
-        let vector = self.place.vector as usize;
+        let vector = self.access.vector as usize;
         let by_vectors =
             vector > 1 && b.capability >= ADDS_VECTORS && can_add_vectors(self, gpu.func, op.results[0]);
         for (chunk, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {

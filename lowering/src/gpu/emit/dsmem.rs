@@ -20,7 +20,7 @@ fn has_cluster_effect(distributed: &Distributed, op: &Op) -> bool {
     let emit = emitter(&op.kind);
     emit.scratch(distributed, op) > 0
         || emit.ring(distributed).is_some()
-        || operation.place().is_some() && operation.effect() == Effect::Write
+        || operation.access().is_some() && operation.effect() == Effect::Write
         || operation.blocks().iter().any(|block| needs_cluster(distributed, block))
 }
 

@@ -15,8 +15,8 @@ use crate::mlir::{cast, constant, elementwise};
 use crate::ops::for_each_op;
 use crate::ops::scalar::{ArithKind, HalfPolicy};
 use crate::ops::{
-    Arange, AxisHint, Bitcast, Broadcast, Cast, Constant, ExpandDims, Hold, InlinePtx, Length, NumPrograms,
-    Operation, Permute, ProgramId, Scalar, Splat,
+    Arange, AxisHint, Bitcast, Broadcast, Cast, Constant, ExpandDims, InlinePtx, Length, NumPrograms,
+    Operation, Permute, ProgramId, RematBarrier, Scalar, Splat,
 };
 use crate::support::dtype::DType;
 
@@ -125,8 +125,9 @@ impl GpuEmit for Scalar {
         let dtype = self.dtype(gpu.func);
         let count = args[0].len();
         // 16-bit floats go two to an instruction.
-        let packed =
-            dtype.is_half() && self.op.half == HalfPolicy::Native && self.op.algebra != ArithKind::Select;
+        let packed = dtype.is_half()
+            && self.op.half_policy == HalfPolicy::Native
+            && self.op.arith != ArithKind::Select;
         let registers = if packed && count.is_multiple_of(2) {
             (0..count / 2)
                 .flat_map(|pair| {
@@ -142,7 +143,7 @@ impl GpuEmit for Scalar {
             // Equal elements are computed once: a mask that is constant over a vector, a broadcast scalar.
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
             let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
-            let compares = matches!(self.op.algebra, ArithKind::Compare(_));
+            let compares = matches!(self.op.arith, ArithKind::Compare(_));
             let is_mask = gpu.func.ty(op.results[0]).dtype == DType::Bool && self.has_signed_operands(gpu);
             let by_difference = compares && self.has_difference(gpu, &args);
             let clamped = compares
@@ -157,7 +158,7 @@ impl GpuEmit for Scalar {
                     if compares && let Some(found) = gpu.below_bound(self, &operands, first) {
                         return found;
                     }
-                    let result = *known.entry(key).or_insert_with(|| match self.op.algebra {
+                    let result = *known.entry(key).or_insert_with(|| match self.op.arith {
                         ArithKind::Add if self.exact => {
                             gpu.join_indices(b, IndexJoin::Sum, operands[0], operands[1])
                         }
@@ -240,7 +241,7 @@ impl Scalar {
     fn has_clamped_difference(&self, gpu: &Gpu, args: &[Registers], repeats: usize) -> bool {
         let [left, right] = args else { return false };
         let order = matches!(
-            self.op.algebra,
+            self.op.arith,
             ArithKind::Compare(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
         );
         if !order || gpu.func.ty(self.args[0]).dtype != DType::I32 {
@@ -316,7 +317,7 @@ impl GpuEmit for Bitcast {
     }
 }
 
-impl GpuEmit for Hold {
+impl GpuEmit for RematBarrier {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
         let values = gpu.registers(self.value);

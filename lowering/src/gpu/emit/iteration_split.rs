@@ -70,10 +70,10 @@ struct SplitWalk<'a, 'g> {
 impl SplitWalk<'_, '_> {
     fn condition(&self, value: Value, found: &mut Vec<SplitCondition>) -> Option<()> {
         let Kind::Scalar(Scalar { op, args, .. }) = &self.definitions.get(&value)?.kind else { return None };
-        if op.algebra == ArithKind::Or {
+        if op.arith == ArithKind::Or {
             return args.iter().try_for_each(|&arg| self.condition(arg, found));
         }
-        let ArithKind::Compare(comparison) = op.algebra else { return None };
+        let ArithKind::Compare(comparison) = op.arith else { return None };
         let (is_less, or_equal) = match comparison {
             BinaryOp::Lt => (true, false),
             BinaryOp::Le => (true, true),
@@ -112,11 +112,11 @@ impl SplitWalk<'_, '_> {
         let [lhs, rhs] = args[..] else { return None };
         let in_lhs = depends_on(lhs, self.variable, self.definitions);
         let (own, other) = if in_lhs { (lhs, rhs) } else { (rhs, lhs) };
-        let is_linear = op.algebra == ArithKind::Add || op.algebra == ArithKind::Sub && in_lhs;
+        let is_linear = op.arith == ArithKind::Add || op.arith == ArithKind::Sub && in_lhs;
         if !is_linear || to.bytes() < 8 {
             return None;
         }
-        terms.push((op.algebra == ArithKind::Add, other));
+        terms.push((op.arith == ArithKind::Add, other));
         self.linear_terms(own, terms)
     }
 

@@ -218,7 +218,7 @@ impl<'a> Membar<'a> {
                 effects.extend(self.ring_of(nested));
                 effects.extend(own);
             }
-            if let Some(access) = operation.place()
+            if let Some(access) = operation.access()
                 && distributed.func.slice(access.param).1
             {
                 let writes = operation.effect() == Effect::Write;

@@ -250,7 +250,7 @@ impl Gpu<'_> {
 
     /// Reports the farthest element of an access, if it is outside.
     pub(super) fn report(&self, b: &mut Builder, op: &Op, addresses: &Addresses) {
-        let (Some((farthest, bound)), Some(access)) = (&addresses.farthest, op.kind.operation().place())
+        let (Some((farthest, bound)), Some(access)) = (&addresses.farthest, op.kind.operation().access())
         else {
             return;
         };
@@ -328,25 +328,25 @@ struct Modifiers {
 impl Modifiers {
     /// Those that the operation asks for.
     fn requested(gpu: &Gpu, cache: CacheHints) -> Modifiers {
-        let cop = match cache.level {
+        let cop = match cache.modifier {
             CacheModifier::All | CacheModifier::Volatile => "",
             CacheModifier::Global => ".cg",
             CacheModifier::Streaming => ".cs",
             CacheModifier::Through => ".wt",
         };
         // PTX takes an operator or a priority.
-        let l1 = match (cache.level, cache.no_allocate, cache.keep) {
+        let l1 = match (cache.modifier, cache.no_allocate, cache.eviction) {
             (CacheModifier::All, true, _) => ".L1::no_allocate",
             (CacheModifier::All, false, EvictionPolicy::First) => ".L1::evict_first",
             (CacheModifier::All, false, EvictionPolicy::Last) => ".L1::evict_last",
             _ => "",
         };
-        let policy = match cache.keep {
+        let policy = match cache.eviction {
             EvictionPolicy::Normal => None,
             EvictionPolicy::First => gpu.evict_first_policy,
             EvictionPolicy::Last => Some(gpu.evict_last_policy),
         };
-        let volatile = cache.level == CacheModifier::Volatile;
+        let volatile = cache.modifier == CacheModifier::Volatile;
         Modifiers { volatile, cop, l1, policy: policy.filter(|_| !volatile) }
     }
 
@@ -354,7 +354,7 @@ impl Modifiers {
     fn of_load(gpu: &Gpu, load: &Load, words: VectorWords) -> Modifiers {
         let mut modifiers = Modifiers::requested(gpu, load.cache);
         let streams =
-            load.cache.level == CacheModifier::Streaming || load.cache.keep == EvictionPolicy::First;
+            load.cache.modifier == CacheModifier::Streaming || load.cache.eviction == EvictionPolicy::First;
         if load.effect() == Effect::Pure && words.bytes == WIDEST && !streams {
             modifiers.policy = Some(gpu.evict_last_policy);
         }
@@ -403,8 +403,8 @@ impl Gpu<'_> {
 impl GpuEmit for Load {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
-        let vector = self.place.vector as usize;
-        let words = VectorWords::of(self.place.vector * dtype.bytes());
+        let vector = self.access.vector as usize;
+        let words = VectorWords::of(self.access.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
         if let Some(slot) = gpu.prefetched.remove(&op.results[0]) {
             let others = |b: &mut Builder, i: usize| {
@@ -414,14 +414,14 @@ impl GpuEmit for Load {
             let registers = loaded.iter().flat_map(|words| unpack(b, words, dtype, vector)).collect();
             return gpu.define(op.results[0], registers);
         }
-        gpu.order(b, &self.place, false);
+        gpu.order(b, &self.access, false);
         let is_never_written = self.effect() == Effect::Pure;
         let invariant = is_never_written && !gpu.plan.uses_pdl();
-        if self.place.shift.is_some() && vector > 1 {
+        if self.access.shift.is_some() && vector > 1 {
             let registers = shifted::load(gpu, b, op, self);
             return gpu.define(op.results[0], registers);
         }
-        let mut addresses = gpu.addresses(b, &self.place, dtype);
+        let mut addresses = gpu.addresses(b, &self.access, dtype);
         if gpu.is_for_next_iteration(op.results[0]) {
             addresses.pointers =
                 addresses.pointers.iter().map(|&pointer| gpu.divergent(b, pointer)).collect();
@@ -501,18 +501,18 @@ impl LoadStatement {
 impl GpuEmit for Store {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
-        gpu.order(b, &self.place, true);
-        let vector = self.place.vector as usize;
-        if self.place.shift.is_some() && vector > 1 {
-            let writer = gpu.writer(b, gpu.access_layout(&self.place));
+        gpu.order(b, &self.access, true);
+        let vector = self.access.vector as usize;
+        if self.access.shift.is_some() && vector > 1 {
+            let writer = gpu.writer(b, gpu.access_layout(&self.access));
             let values = gpu.registers(self.value);
             let modifiers = Modifiers::requested(gpu, self.cache);
-            return shifted::store(gpu, b, op, &self.place, (&values, writer), modifiers);
+            return shifted::store(gpu, b, op, &self.access, (&values, writer), modifiers);
         }
-        let addresses = gpu.addresses(b, &self.place, dtype);
-        let writer = gpu.writer(b, gpu.access_layout(&self.place));
+        let addresses = gpu.addresses(b, &self.access, dtype);
+        let writer = gpu.writer(b, gpu.access_layout(&self.access));
         let values = gpu.registers(self.value);
-        let words = VectorWords::of(self.place.vector * dtype.bytes());
+        let words = VectorWords::of(self.access.vector * dtype.bytes());
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
             let data = pack(b, &values[i * vector..(i + 1) * vector], dtype);
             let mask = b.both(mask, writer);

@@ -166,7 +166,7 @@ impl GpuPlan {
         let distributed = &self.distributed;
         let mut allows = true;
         distributed.func.body.walk(&mut |op| {
-            let converts = matches!(op.kind, Kind::Convert(_) | Kind::Hold(_));
+            let converts = matches!(op.kind, Kind::Convert(_) | Kind::RematBarrier(_));
             let along_axis = matches!(
                 op.kind,
                 Kind::Scan(_) | Kind::Index(_) | Kind::Exchange(_) | Kind::Gather(_) | Kind::Histogram(_)
@@ -361,7 +361,7 @@ impl<'a> Gpu<'a> {
         let mut evicts_first = false;
         func.body.walk(&mut |op| {
             evicts_first |=
-                op.kind.operation().cache().is_some_and(|cache| cache.keep == EvictionPolicy::First);
+                op.kind.operation().cache().is_some_and(|cache| cache.eviction == EvictionPolicy::First);
         });
         let evict_first_policy = evicts_first.then(|| memory::evict_first_policy(b));
         let length = slices.iter().flatten().next().map(|slice| slice.length);

@@ -121,7 +121,7 @@ impl ChainedDots {
             {
                 (stages[i], wide_source) = (ChainStage::Downcast, value);
             } else if matches!(
-                op.kind.operation().spread(func, &op.results),
+                op.kind.operation().layout_relation(func, &op.results),
                 LayoutRelation::View(_) | LayoutRelation::Source
             ) {
                 stages[i] = ChainStage::Pv;
@@ -183,7 +183,7 @@ impl Gpu<'_> {
         // large accumulator is rescaled between them. Elsewhere a longer end of an iteration costs more than that
         // saves.
         let a_in_registers =
-            matches!(&qk.a, OperandA::Staged(staged) if self.preloaded_words(staged).is_some());
+            matches!(&qk.a, OperandA::Smem(staged) if self.preloaded_words(staged).is_some());
         let is_large = self.register_count(pv_op.results[0]) >= self.register_count(qk_op.results[0]);
         Some(if a_in_registers && is_large { chain.with_early_rescale(pv) } else { chain })
     }
@@ -462,7 +462,7 @@ impl Gpu<'_> {
     /// The registers of a tile and the scales of its rows; `None` for one scale for all.
     fn row_scales(&self, op: &Op) -> Option<[Vec<Val>; 2]> {
         let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return None };
-        if row.algebra != ArithKind::Mul || self.register_type(op.results[0]) != Ty::F32 {
+        if row.arith != ArithKind::Mul || self.register_type(op.results[0]) != Ty::F32 {
             return None;
         }
         let operands: Vec<Vec<Val>> = args.iter().map(|&arg| self.registers(arg).to_vec()).collect();

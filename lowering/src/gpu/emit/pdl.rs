@@ -44,7 +44,7 @@ const MAX_NARROW_REGISTERS: u32 = 4;
 /// Whether an operation may access memory outside of the block, or has another effect than its results.
 fn has_memory_effect(op: &Op) -> bool {
     let operation = op.kind.operation();
-    operation.place().is_some()
+    operation.access().is_some()
         || operation.effect() != Effect::Pure
         || emitter(&op.kind).is_opaque()
         || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(has_memory_effect))
@@ -78,8 +78,10 @@ pub(super) fn uses_pdl(distributed: &Distributed, uses_tma: bool) -> bool {
             && !prefetched.contains(&op.results[0])
         {
             let ty = func.ty(op.results[0]);
-            let (registers_loaded, is_wide) =
-                (registers(distributed, op, load), load.place.vector * ty.dtype.bytes() >= WIDE_ACCESS_BYTES);
+            let (registers_loaded, is_wide) = (
+                registers(distributed, op, load),
+                load.access.vector * ty.dtype.bytes() >= WIDE_ACCESS_BYTES,
+            );
             let is_of_row = is_wide && ty.shape.rank() == 1;
             let once =
                 !in_loops.contains(&op.results[0]) && (is_wide || registers_loaded <= MAX_NARROW_REGISTERS);

@@ -19,7 +19,7 @@ impl GpuEmit for Philox {
         let registers = (0..counter[0].len())
             .map(|register| {
                 let words = philox::block(b, key, [0, 1, 2, 3].map(|i| counter[i][register]));
-                philox::formed(b, words[usize::from(self.word)], self.form)
+                philox::convert(b, words[usize::from(self.word)], self.form)
             })
             .collect();
         gpu.define(op.results[0], registers);
@@ -37,7 +37,7 @@ impl GpuEmit for Random {
         let words: Vec<Val> = offsets
             .chunks(run)
             .flat_map(|chunk| {
-                let (counter, own) = philox::place(b, chunk[0], dtype.is_signed(), is_negative);
+                let (counter, own) = philox::counter_of(b, chunk[0], dtype.is_signed(), is_negative);
                 if aligned {
                     self.aligned(b, key, counter, run)
                 } else {
@@ -45,7 +45,7 @@ impl GpuEmit for Random {
                 }
             })
             .collect();
-        let registers = words.into_iter().map(|word| philox::formed(b, word, self.form)).collect();
+        let registers = words.into_iter().map(|word| philox::convert(b, word, self.form)).collect();
         gpu.define(op.results[0], registers);
     }
 }
@@ -70,7 +70,7 @@ impl Random {
     fn aligned(&self, b: &mut Builder, key: [Val; 2], counter: [Val; 4], run: usize) -> Vec<Val> {
         (0..run / WORDS)
             .flat_map(|block| {
-                let counter = philox::beside(b, counter, block as i64);
+                let counter = philox::advance_aligned(b, counter, block as i64);
                 let words = philox::block(b, key, counter);
                 (0..WORDS).map(move |own| words[self.pick.word(own)])
             })
@@ -89,7 +89,7 @@ impl Random {
         let blocks = (run + 2 * WORDS - 2) / WORDS;
         let words: Vec<Val> = (0..blocks)
             .flat_map(|block| {
-                let counter = philox::further(b, counter, block as i64);
+                let counter = philox::advance(b, counter, block as i64);
                 let words = philox::block(b, key, counter);
                 (0..WORDS).map(move |own| words[self.pick.word(own)])
             })

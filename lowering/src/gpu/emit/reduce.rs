@@ -160,7 +160,7 @@ impl Reduce {
         folded: &Layout,
     ) -> Vec<CombinedElement> {
         // A combination of the user's is computed as written.
-        b.accumulating = self.combination.symmetric();
+        b.accumulating = self.combination.commutes();
         let mut results = self.reduce_registers(gpu, b, layout, folded);
         self.across_lanes(gpu, b, folded.replicated_lanes() & !layout.replicated_lanes(), &mut results);
         b.accumulating = false;
@@ -191,7 +191,7 @@ impl Reduce {
         own: &[Val],
         other: &[Val],
     ) -> CombinedElement {
-        if self.combination.symmetric() {
+        if self.combination.commutes() {
             return self.combination.apply(gpu.func, b, own, other);
         }
         let distance = b.int(Ty::I32, distance);
@@ -239,7 +239,7 @@ impl Reduce {
         for element in &elements {
             let masked = match element[..] {
                 // Any such combination of zeros is 0.
-                [value] if self.combination.symmetric() => gpu.mask_of(value),
+                [value] if self.combination.commutes() => gpu.mask_of(value),
                 _ => None,
             };
             let (mask, element) = match masked {
@@ -276,7 +276,7 @@ impl Reduce {
                 }
             }
             for (run, partials) in runs.iter().zip(partials) {
-                let total = self.combination.folded(gpu.func, b, partials);
+                let total = self.combination.reduce_tree(gpu.func, b, partials);
                 folded.push(match run.mask {
                     Some(mask) => {
                         let zero = b.zero(total[0].ty);
@@ -286,7 +286,7 @@ impl Reduce {
                 });
             }
         }
-        self.combination.folded(gpu.func, b, folded)
+        self.combination.reduce_tree(gpu.func, b, folded)
     }
 }
 
@@ -396,7 +396,7 @@ impl PendingReduction<'_> {
         let share_index = (lanes != 0).then(|| compress(b, gpu.lane, lanes));
         let (base, dtypes) = (written.base, self.dtypes(gpu));
         let combination = &self.reduce.combination;
-        b.accumulating = combination.symmetric();
+        b.accumulating = combination.commutes();
         let mut results: Vec<CombinedElement> = (0..self.results.len())
             .map(|register| {
                 let columns: Vec<Vec<Val>> = dtypes
@@ -414,7 +414,7 @@ impl PendingReduction<'_> {
                     })
                     .collect();
                 let rows = (0..share).map(|i| columns.iter().map(|column| column[i]).collect()).collect();
-                combination.folded(gpu.func, b, rows)
+                combination.reduce_tree(gpu.func, b, rows)
             })
             .collect();
         self.reduce.across_lanes(gpu, b, lanes, &mut results);

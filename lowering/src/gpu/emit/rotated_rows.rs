@@ -15,8 +15,8 @@ use crate::ops::{Kind, RangeOrder, Rotate, RowCut};
 impl GpuEmit for Rotate {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
-        let range = gpu.registers(self.ramp);
-        let registers = match self.dealt {
+        let range = gpu.registers(self.range);
+        let registers = match self.order {
             RangeOrder::Cut(cut) => {
                 let (indices, before) = gpu.cut_row(b, (self, cut), &range, &layout);
                 gpu.rows.cuts.insert(op.results[0], (cut.bound, before));
@@ -117,7 +117,7 @@ impl RotatedRows {
     /// Records the operands of a comparison or a conjunction.
     pub fn record(&mut self, scalar: &Scalar, operands: &[Val], result: Val) {
         let &[left, right] = operands else { return };
-        match scalar.op.algebra {
+        match scalar.op.arith {
             ArithKind::Compare(BinaryOp::Lt) if left.ty == Ty::I32 => {
                 self.less_than.insert(result.id(), (left, right))
             }
@@ -236,7 +236,7 @@ impl Gpu<'_> {
 
     /// Whether an index of a cut row is below the row's bound; `None` for another comparison.
     pub(super) fn below_bound(&self, scalar: &Scalar, operands: &[Val], register: usize) -> Option<Val> {
-        if scalar.op.algebra != ArithKind::Compare(BinaryOp::Lt) {
+        if scalar.op.arith != ArithKind::Compare(BinaryOp::Lt) {
             return None;
         }
         let (bound, below) = self.rows.cuts.get(&scalar.args[0])?;

@@ -168,15 +168,15 @@ fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, LineOrder) 
 /// axis.
 pub(super) fn copy_load(distributed: &Distributed, op: &Op, load: &Load) -> Load {
     let (_, order) = order(distributed, op, load);
-    let vector = if order == LineOrder::Transposed { 1 } else { load.place.vector };
-    Load { place: MemAccess { vector, ..load.place }, ..*load }
+    let vector = if order == LineOrder::Transposed { 1 } else { load.access.vector };
+    Load { access: MemAccess { vector, ..load.access }, ..*load }
 }
 
 /// The axis along which a load's elements are contiguous in memory.
 pub(super) fn fast_axis(distributed: &Distributed, load: &Load, result: Value) -> usize {
     let layout = &distributed.layouts[&result];
     let along =
-        (0..layout.shape().rank()).rev().find(|&axis| layout.thread_contiguity(axis) >= load.place.vector);
+        (0..layout.shape().rank()).rev().find(|&axis| layout.thread_contiguity(axis) >= load.access.vector);
     along.expect("a vector runs along an axis")
 }
 
@@ -296,7 +296,8 @@ impl OperandFinder<'_> {
                 continue;
             }
             let result = *op.results.first()?;
-            let LayoutRelation::View(view) = op.kind.operation().spread(&self.distributed.func, &op.results)
+            let LayoutRelation::View(view) =
+                op.kind.operation().layout_relation(&self.distributed.func, &op.results)
             else {
                 return None;
             };

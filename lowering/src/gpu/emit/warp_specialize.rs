@@ -85,7 +85,7 @@ pub struct Multicast {
 /// A TMA load of a view tile.
 #[derive(Clone, Debug)]
 struct TmaLoad {
-    window: ViewTile,
+    tile: ViewTile,
     bytes: u32,
     map: usize,
     /// Offset in a stage of its ring, or in shared memory.
@@ -207,7 +207,7 @@ impl TmaPipeline {
     ) {
         for op in &block.ops {
             if let Kind::WarpGroupDot(dot) = &op.kind {
-                for operand in dot.staged() {
+                for operand in dot.smem_operands() {
                     self.add_load(distributed, operand, op, body, definitions);
                 }
             }
@@ -228,25 +228,25 @@ impl TmaPipeline {
         body: Option<&For>,
         definitions: &HashMap<Value, &Op>,
     ) {
-        let window = &operand.window;
+        let tile = &operand.tile;
         let moves = |body: &&For| {
-            window.offsets.iter().any(|&offset| depends_on(offset, body.body.args[0], definitions))
+            tile.offsets.iter().any(|&offset| depends_on(offset, body.body.args[0], definitions))
         };
         let loads = match body.filter(moves) {
             Some(body) => self.ring_loads(distributed, body),
             None => &mut self.resident,
         };
         let (last_use, last_loop) = (op.results[0], body.map(|body| body.body.args[0]));
-        if let Some(known) = loads.iter_mut().find(|load| load.window == *window) {
+        if let Some(known) = loads.iter_mut().find(|load| load.tile == *tile) {
             (known.last_use, known.last_loop) = (last_use, last_loop);
             return;
         }
-        let dtype = distributed.func.slice(window.memory).0;
+        let dtype = distributed.func.slice(tile.memory).0;
         let elem = dtype.bytes();
         let [rows, columns] = operand.lines();
         let bytes = rows * columns * elem;
         loads.push(TmaLoad {
-            window: window.clone(),
+            tile: tile.clone(),
             bytes,
             map: 0,
             start: 0,
@@ -256,17 +256,17 @@ impl TmaPipeline {
         });
         // All warpgroup dots of `f32` are in TF32.
         let index =
-            self.tensor_map(&distributed.func, window, [rows, SWIZZLE_ROW_BYTES / elem], dtype == DType::F32);
-        self.loads_mut().filter(|load| load.window == *window).for_each(|load| load.map = index);
+            self.tensor_map(&distributed.func, tile, [rows, SWIZZLE_ROW_BYTES / elem], dtype == DType::F32);
+        self.loads_mut().filter(|load| load.tile == *tile).for_each(|load| load.map = index);
     }
 
     /// The index of the tensor map for boxes of so many rows and columns of a view.
-    fn tensor_map(&mut self, func: &Func, window: &ViewTile, matrix: [u32; 2], tf32: bool) -> usize {
-        let mut block = vec![1; window.extents.rank()];
+    fn tensor_map(&mut self, func: &Func, tile: &ViewTile, matrix: [u32; 2], tf32: bool) -> usize {
+        let mut block = vec![1; tile.extents.rank()];
         let outer = block.len() - 2;
         block[outer..].copy_from_slice(&matrix);
-        let transposed = func.view(window.memory).is_some_and(|view| view.transposed);
-        let map = TensorMap { memory: window.memory, block, transposed, tf32, multicast: None };
+        let transposed = func.view(tile.memory).is_some_and(|view| view.transposed);
+        let map = TensorMap { memory: tile.memory, block, transposed, tf32, multicast: None };
         self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
             self.maps.push(map);
             self.maps.len() - 1
@@ -367,8 +367,8 @@ impl TmaPipeline {
     }
 
     /// The load of a view tile: in the ring of a loop, or resident.
-    fn find(&self, window: &ViewTile) -> (Option<&TmaRing>, usize) {
-        let of = |loads: &[TmaLoad]| loads.iter().position(|load| load.window == *window);
+    fn find(&self, tile: &ViewTile) -> (Option<&TmaRing>, usize) {
+        let of = |loads: &[TmaLoad]| loads.iter().position(|load| load.tile == *tile);
         let ringed = self.rings.iter().find_map(|ring| Some((Some(ring), of(&ring.loads)?)));
         ringed.unwrap_or_else(|| (None, of(&self.resident).expect("an operand of a dot is loaded")))
     }
@@ -376,8 +376,8 @@ impl TmaPipeline {
     /// The buffers that a dot reads, each barrier group once.
     fn buffers_of(&self, dot: &WarpGroupDot) -> Vec<DotBuffers<'_>> {
         let mut loads: Vec<DotBuffers> = vec![];
-        for operand in dot.staged() {
-            let buffers = match self.find(&operand.window) {
+        for operand in dot.smem_operands() {
+            let buffers = match self.find(&operand.tile) {
                 (Some(ring), index) => DotBuffers::Ring(ring, ring.group_of(index)),
                 (None, index) => DotBuffers::Resident(index),
             };
@@ -416,7 +416,7 @@ fn varies_by_program(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
     backward_slice(value, definitions)
         .iter()
         .filter_map(|value| definitions.get(value))
-        .any(|op| matches!(op.kind, Kind::ProgramId(_)) || op.kind.operation().place().is_some())
+        .any(|op| matches!(op.kind, Kind::ProgramId(_)) || op.kind.operation().access().is_some())
 }
 
 /// Whether a scalar is computed from a loop's variable.

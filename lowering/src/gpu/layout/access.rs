@@ -72,13 +72,13 @@ pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
     fn visit(block: &Block, varying: &mut HashSet<Value>) {
         for op in &block.ops {
             let operation = op.kind.operation();
-            let operands = if let Kind::Rotate(Rotate { ramp: range, .. }) = op.kind {
+            let operands = if let Kind::Rotate(Rotate { range, .. }) = op.kind {
                 vec![range]
             } else {
                 operation.operands()
             };
             let varies = matches!(op.kind, Kind::ProgramId(_))
-                || operation.place().is_some()
+                || operation.access().is_some()
                 || operands.iter().any(|operand| varying.contains(operand));
             for nested in operation.blocks() {
                 varying.extend(&nested.args);

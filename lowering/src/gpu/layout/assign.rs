@@ -102,7 +102,7 @@ fn accesses(func: &Func, alignment: Alignment, axes: &AxisInfoMap) -> Vec<TileAc
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let tile = |place: &&MemAccess| !func.ty(place.offset).is_scalar();
-        let Some(place) = operation.place().filter(tile) else { return };
+        let Some(place) = operation.access().filter(tile) else { return };
         let shape = func.ty(place.offset).shape.clone();
         let values = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
         let streams =
@@ -162,7 +162,7 @@ impl LayoutGraph {
             let tiles = || operation.operands().into_iter().filter(|&operand| !func.ty(operand).is_scalar());
             let anchored = tiles().any(|operand| !self.cheap[operand.index()]);
             let first = |pins: bool| if pins { tiles().take(1).collect() } else { vec![] };
-            let pins: Vec<Value> = match operation.spread(func, &op.results) {
+            let pins: Vec<Value> = match operation.layout_relation(func, &op.results) {
                 LayoutRelation::Reduce { .. } => first(!anchored),
                 LayoutRelation::Lanewise { .. } => first(op.results.is_empty() && !anchored),
                 LayoutRelation::View(view) => first(!view.is_invertible()),
@@ -205,7 +205,7 @@ impl LayoutGraph {
             for nested in operation.blocks() {
                 self.mark_cheap(func, nested, pinned);
             }
-            let recomputable = match operation.spread(func, &op.results) {
+            let recomputable = match operation.layout_relation(func, &op.results) {
                 LayoutRelation::Source => true,
                 LayoutRelation::Lanewise { cheap } => cheap,
                 LayoutRelation::View(view) => view.is_invertible(),
@@ -236,7 +236,7 @@ impl LayoutGraph {
             let tiles = |values: Vec<Value>, graph: &LayoutGraph| -> Vec<Value> {
                 values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
             };
-            match operation.spread(func, &op.results) {
+            match operation.layout_relation(func, &op.results) {
                 LayoutRelation::Source | LayoutRelation::WarpGroup { .. } | LayoutRelation::Free => {}
                 LayoutRelation::Lanewise { .. } => {
                     let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
@@ -498,7 +498,7 @@ fn operand_layouts(
     let result = copy
         .cloned()
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
-    match operation.spread(func, &op.results) {
+    match operation.layout_relation(func, &op.results) {
         LayoutRelation::Source | LayoutRelation::Free => vec![],
         LayoutRelation::WarpGroup { transposed } => {
             let layout_of =
@@ -512,7 +512,7 @@ fn operand_layouts(
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
             // A store has no result: it takes the coalesced layout, the class layout of its operands, or any when all
             // are cheap.
-            let coalesced = || operation.place().and_then(|place| chosen.stores.get(place)).cloned();
+            let coalesced = || operation.access().and_then(|place| chosen.stores.get(place)).cloned();
             let layout = result.or_else(coalesced).or_else(|| {
                 let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
                 anchor.and_then(of)
@@ -583,7 +583,7 @@ impl Rebuilder<'_> {
         let mut op = op;
         let layouts = operand_layouts(self.site.func, self.graph, self.chosen, &op, None);
         // Asked before the operands become values that the original function does not know.
-        let relation = op.kind.operation().spread(self.site.func, &op.results);
+        let relation = op.kind.operation().layout_relation(self.site.func, &op.results);
         self.convert_operands(builder, &mut op, &layouts);
         let tied = matches!(relation, LayoutRelation::Tied(_));
         for block in op.kind.operation_mut().blocks_mut() {
@@ -669,7 +669,7 @@ impl Rebuilder<'_> {
     }
 
     fn convert_operands(&mut self, builder: &mut FuncBuilder, op: &mut Op, layouts: &[(Value, Layout)]) {
-        let vector = op.kind.operation().place().and_then(|place| {
+        let vector = op.kind.operation().access().and_then(|place| {
             let (_, layout) = layouts.iter().find(|(value, _)| *value == place.offset)?;
             let width = access::width(self.site.func, self.site.axes, place, self.site.alignment);
             let vector = layout.thread_contiguity(width.axis).min(width.elements);

@@ -45,7 +45,7 @@ pub(in crate::gpu) fn store_layouts(
         return found;
     }
     site.func.body.walk(&mut |op| {
-        if let Some(&place) = op.kind.operation().place()
+        if let Some(&place) = op.kind.operation().access()
             && !repeated.contains(&place)
             && let Some(class) = stored_value(site, graph, op).map(|value| graph.class(value))
         {

@@ -473,7 +473,7 @@ fn feeds_dot_or_reduce(func: &Func, block: &Block, made: &mut [bool]) -> bool {
     let mut found = false;
     for op in &block.ops {
         let operation = op.kind.operation();
-        let relation = operation.spread(func, &op.results);
+        let relation = operation.layout_relation(func, &op.results);
         let (takes, makes) = match relation {
             LayoutRelation::Dot { acc } => {
                 (operation.operands().into_iter().filter(|value| Some(*value) != acc).collect(), true)

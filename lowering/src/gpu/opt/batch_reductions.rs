@@ -78,10 +78,7 @@ fn next_independent(
 }
 
 pub(crate) fn crosses_warps(distributed: &Distributed, op: &Op) -> bool {
-    matches!(&op.kind, Kind::Reduce(reduce) if {
-        let layout = &distributed.layouts[&reduce.combination.inputs[0]];
-        reduced_warps(layout, &layout.without(&reduce.axes)) != 0
-    })
+    matches!(&op.kind, Kind::Reduce(reduce) if { let layout = &distributed.layouts[&reduce.combination.inputs[0]]; reduced_warps(layout, &layout.without(&reduce.axes)) != 0 })
 }
 
 /// Warp bits along reduced axes: their partial results are combined in shared memory.
@@ -91,8 +88,9 @@ pub fn reduced_warps(layout: &Layout, reduced: &Layout) -> u32 {
 
 /// Whether an operation is a reduction that is followed by an independent one, with which it shares a barrier.
 pub(crate) fn shares_barrier_with_next(func: &Func, op: &Op, next: Option<&Op>) -> bool {
-    let reduces =
-        |op: &Op| matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Reduce { .. });
+    let reduces = |op: &Op| {
+        matches!(op.kind.operation().layout_relation(func, &op.results), LayoutRelation::Reduce { .. })
+    };
     next.is_some_and(|next| {
         reduces(op)
             && reduces(next)

@@ -77,7 +77,7 @@ impl Fp8Operands<'_> {
             return along.is_some_and(|axis| self.is_loaded_along(*from, axis));
         }
         let Kind::Load(load) = &op.kind else { return false };
-        let width = width(self.func, &self.axes, &load.place, Alignment::Checked);
+        let width = width(self.func, &self.axes, &load.access, Alignment::Checked);
         width.axis == axis && width.elements == MAX_ACCESS_BYTES
     }
 }

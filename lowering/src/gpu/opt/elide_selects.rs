@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use crate::gpu::layout::assign::Distributed;
 use crate::ir::{Block, Func, Op, Value, dce};
 use crate::ops::scalar::{ArithKind, Scalar};
-use crate::ops::{Cast, Hold, Kind, Load, MemAccess, is_zero};
+use crate::ops::{Cast, Kind, Load, MemAccess, RematBarrier, is_zero};
 
 /// A thread holds a scalar for each vector of its share of a row; with more of them than this, fewer blocks would fit
 /// on a multiprocessor.
@@ -65,8 +65,8 @@ fn elementwise_operands(func: &Func, op: &Op, observed: &Observations) -> (Vec<V
     let operation = op.kind.operation();
     match (&op.kind, &op.results[..]) {
         (Kind::Store(store), _) => {
-            let elements = store.place.mask.map_or(Observed::Everywhere, Observed::Under);
-            let addresses = store.place.operands();
+            let elements = store.access.mask.map_or(Observed::Everywhere, Observed::Under);
+            let addresses = store.access.operands();
             let value = Some(store.value).filter(|value| !addresses.contains(value));
             (value.into_iter().collect(), elements)
         }
@@ -87,7 +87,7 @@ fn simplify(block: &mut Block, observed: &Observations, chosen: &mut HashMap<Val
         let [result] = op.results[..] else { continue };
         let Some(&Observed::Under(mask)) = observed.get(&result) else { continue };
         if let Kind::Scalar(select) = &op.kind
-            && select.op.algebra == ArithKind::Select
+            && select.op.arith == ArithKind::Select
             && select.args[0] == mask
         {
             chosen.insert(result, select.args[1]);
@@ -146,11 +146,11 @@ impl ElideSelects<'_> {
     fn select_of_shifted_row(&self, kind: &Kind) -> Option<(Scalar, Value)> {
         let Kind::Scalar(select) = kind else { return None };
         let &[mask, shifted, zero] = &select.args[..] else { return None };
-        if select.op.algebra != ArithKind::Select || !self.is_zero(zero) {
+        if select.op.arith != ArithKind::Select || !self.is_zero(zero) {
             return None;
         }
         let Kind::Scalar(shift) = self.definitions.get(&shifted)? else { return None };
-        let (ArithKind::Add | ArithKind::Sub, &[a, b]) = (shift.op.algebra, &shift.args[..]) else {
+        let (ArithKind::Add | ArithKind::Sub, &[a, b]) = (shift.op.arith, &shift.args[..]) else {
             return None;
         };
         let scalar = match [a, b].map(|value| self.is_scalar(value)) {
@@ -159,7 +159,7 @@ impl ElideSelects<'_> {
             _ => return None,
         };
         let row = if scalar == a { b } else { a };
-        let MemAccess { vector, shift, .. } = self.loaded_under(mask, row)?.place;
+        let MemAccess { vector, shift, .. } = self.loaded_under(mask, row)?.access;
         let vector = if shift.is_some() { 1 } else { vector as usize };
         let scalars = self.distributed.layouts.get(&row)?.register_count() / vector;
         (scalars <= MAX_SCALARS).then(|| (select.clone(), scalar))
@@ -176,10 +176,10 @@ impl ElideSelects<'_> {
     /// The load whose elements a value has, 0 where the mask does not hold.
     fn loaded_under(&self, mask: Value, value: Value) -> Option<&Load> {
         let kind = self.definitions.get(&value)?;
-        if let Kind::Cast(Cast { value }) | Kind::Hold(Hold { value }) = kind {
+        if let Kind::Cast(Cast { value }) | Kind::RematBarrier(RematBarrier { value }) = kind {
             return self.loaded_under(mask, *value);
         }
         let Kind::Load(load) = kind else { return None };
-        (load.place.mask == Some(mask) && load.other.is_none()).then_some(load)
+        (load.access.mask == Some(mask) && load.other.is_none()).then_some(load)
     }
 }

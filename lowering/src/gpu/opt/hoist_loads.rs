@@ -63,7 +63,7 @@ fn operations(distributed: &Distributed) -> usize {
     let func = &distributed.func;
     let computes = |op: &&Op| {
         let lanewise =
-            matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Lanewise { .. });
+            matches!(op.kind.operation().layout_relation(func, &op.results), LayoutRelation::Lanewise { .. });
         let floats = |&result: &Value| !func.ty(result).is_scalar() && func.ty(result).dtype.is_float();
         lanewise && !matches!(op.kind, Kind::Cast(_)) && op.results.iter().any(floats)
     };
@@ -74,13 +74,13 @@ fn operations(distributed: &Distributed) -> usize {
 pub fn registers(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
     let ty = distributed.func.ty(op.results[0]);
     let count = distributed.layouts.get(&op.results[0]).map_or(1, |layout| layout.register_count() as u32);
-    let vector = load.place.vector;
+    let vector = load.access.vector;
     count / vector * (vector * ty.dtype.bytes()).div_ceil(REGISTER_BYTES)
 }
 
 /// The operations of a range that compute the addresses of a load, if they may move and need no reduction.
 fn address_operations(func: &Func, range: Range<usize>, load: &Load) -> Option<Vec<usize>> {
-    let mut wanted: HashSet<Value> = load.place.operands().into_iter().chain(load.other).collect();
+    let mut wanted: HashSet<Value> = load.access.operands().into_iter().chain(load.other).collect();
     let mut found = vec![];
     for position in range.rev() {
         let op = &func.body.ops[position];
@@ -100,9 +100,9 @@ fn stays_in_thread(func: &Func, op: &Op) -> bool {
     let operation = op.kind.operation();
     operation.effect() == Effect::Pure
         && operation.blocks().is_empty()
-        && operation.place().is_none()
+        && operation.access().is_none()
         && matches!(
-            operation.spread(func, &op.results),
+            operation.layout_relation(func, &op.results),
             LayoutRelation::Source | LayoutRelation::Lanewise { .. } | LayoutRelation::View(_)
         )
 }

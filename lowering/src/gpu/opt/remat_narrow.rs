@@ -12,7 +12,7 @@ use crate::gpu::layout::assign::Distributed;
 use crate::gpu::opt::batch_reductions::shares_barrier_with_next;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Op, Value};
-use crate::ops::{Effect, Hold, Kind};
+use crate::ops::{Effect, Kind, RematBarrier};
 use crate::support::dtype::DType;
 
 /// Registers of one thread below which a tile may as well wait wide.
@@ -37,7 +37,7 @@ fn reduces_inside(func: &Func, op: &Op) -> bool {
 
 /// Whether an operation reduces a whole tile.
 fn reduces_to_scalar(func: &Func, op: &Op) -> bool {
-    matches!(op.kind.operation().spread(func, &op.results), LayoutRelation::Reduce { .. })
+    matches!(op.kind.operation().layout_relation(func, &op.results), LayoutRelation::Reduce { .. })
         && op.results.iter().all(|&result| func.ty(result).is_scalar())
 }
 
@@ -104,7 +104,7 @@ impl RematNarrow<'_> {
             let current_copy: HashMap<Value, Value> =
                 used_values(&op).into_iter().map(|value| (value, self.current_copy(value))).collect();
             replace(&mut op, &current_copy);
-            let relation = op.kind.operation().spread(self.func(), &op.results);
+            let relation = op.kind.operation().layout_relation(self.func(), &op.results);
             if self.is_light_result(&op, &relation) {
                 self.state.light.extend(&op.results);
             }
@@ -190,7 +190,7 @@ impl RematNarrow<'_> {
         }
         let recipe = self.state.recipes[&value].clone();
         let copy = if recipe.is_source() {
-            self.append(Hold { value: latest }.into(), &recipe.op)
+            self.append(RematBarrier { value: latest }.into(), &recipe.op)
         } else {
             let mut kind = recipe.op.kind.clone();
             let operands = kind.operation().operands();
@@ -247,5 +247,5 @@ fn replace(op: &mut Op, current_copy: &HashMap<Value, Value>) {
 }
 
 fn is_narrow_load(func: &Func, op: &Op) -> bool {
-    op.kind.operation().place().is_some() && func.ty(op.results[0]).dtype.bytes() < REGISTER_BYTES
+    op.kind.operation().access().is_some() && func.ty(op.results[0]).dtype.bytes() < REGISTER_BYTES
 }

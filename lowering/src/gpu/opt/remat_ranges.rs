@@ -44,7 +44,10 @@ fn is_range(func: &Func, operation: &dyn Operation, op: &Op, ranges: &HashMap<Va
     op.results.len() == 1
         && !func.ty(op.results[0]).is_scalar()
         && operation.effect() == Effect::Pure
-        && matches!(operation.spread(func, &op.results), LayoutRelation::Source | LayoutRelation::View(_))
+        && matches!(
+            operation.layout_relation(func, &op.results),
+            LayoutRelation::Source | LayoutRelation::View(_)
+        )
         && operation.operands().iter().all(known)
 }
 

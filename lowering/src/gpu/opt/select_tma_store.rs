@@ -25,7 +25,7 @@ pub(crate) fn tma_stores(
 ) -> Vec<(usize, TmaStore)> {
     let accesses = accesses(func);
     let of = |op: &Op| {
-        let Kind::StoreView(StoreView { window, value, cache }) = &op.kind else { return None };
+        let Kind::StoreView(StoreView { tile: window, value, cache }) = &op.kind else { return None };
         let mut value = *value;
         if let Some(Kind::Reshape(Reshape { value: inner })) = definitions.get(&value).map(|op| &op.kind) {
             value = *inner;
@@ -52,7 +52,7 @@ pub(crate) fn tma_stores(
             && *cache == CacheHints::default()
             && accesses[&window.memory] == 1
             && axes.get(func, start).divisor.is_multiple_of((TMA_ALIGNMENT / bytes).into());
-        fits.then(|| TmaStore { window: window.clone(), value, transposed })
+        fits.then(|| TmaStore { tile: window.clone(), value, transposed })
     };
     func.body.ops.iter().enumerate().filter_map(|(position, op)| Some((position, of(op)?))).collect()
 }
@@ -71,8 +71,8 @@ fn accesses(func: &Func) -> HashMap<ParamId, u32> {
     let mut counts = HashMap::new();
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let place = operation.place().map(|place| place.param);
-        let windows = operation.window().into_iter().chain(operation.windows());
+        let place = operation.access().map(|place| place.param);
+        let windows = operation.view_tile().into_iter().chain(operation.view_tiles());
         for memory in place.into_iter().chain(windows.map(|window| window.memory)) {
             *counts.entry(memory).or_default() += 1;
         }

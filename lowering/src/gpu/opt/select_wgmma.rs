@@ -54,13 +54,13 @@ pub fn select_wgmma(func: &mut Func, num_warps: u32, tma_stores: bool) -> Vec<Gu
     };
     let mut guards = vec![];
     for dot in found.values() {
-        for staged in dot.staged() {
-            tma_guards(func, &staged.window, &mut guards);
+        for staged in dot.smem_operands() {
+            tma_guards(func, &staged.tile, &mut guards);
         }
     }
     for (place, store) in stores {
-        tma_guards(func, &store.window, &mut guards);
-        guards.extend(tma_store_guard(func, &store.window));
+        tma_guards(func, &store.tile, &mut guards);
+        guards.extend(tma_store_guard(func, &store.tile));
         func.body.ops[place].kind = store.into();
     }
     replace(&mut func.body, &mut found);
@@ -140,13 +140,13 @@ pub fn upcast_source(func: &Func, definitions: &HashMap<Value, &Op>, value: Valu
 /// The operands of a TF32 dot as wgmma takes them, and whether it then computes the transpose. Operand B must be
 /// K-major; threads load fragments of an operand A that is not.
 fn tf32_operands(dot: &Dot, a: OperandA, b: SmemOperand) -> Option<(OperandA, SmemOperand, bool)> {
-    let OperandA::Staged(a) = a else { return None };
+    let OperandA::Smem(a) = a else { return None };
     if dot.input != InputPrecision::Tf32 {
         return None;
     }
     match (a.transposed, b.transposed) {
-        (_, true) => Some((OperandA::Staged(a), b, false)),
-        (false, false) => Some((OperandA::Staged(b.exchanged()), a.exchanged(), true)),
+        (_, true) => Some((OperandA::Smem(a), b, false)),
+        (false, false) => Some((OperandA::Smem(b.transpose()), a.transpose(), true)),
         (true, false) => None,
     }
 }
@@ -198,7 +198,7 @@ impl<'f> WgmmaSelector<'f> {
         let [a, b] = self.undone_upcasts(dot);
         let elem = self.func.ty(b).dtype;
         let b = self.staged(b, induction_variable)?;
-        let a = self.staged(a, induction_variable).map_or(OperandA::Tile(a), OperandA::Staged);
+        let a = self.staged(a, induction_variable).map_or(OperandA::Regs(a), OperandA::Smem);
         let (a, b, transposed) = if elem == DType::F32 { tf32_operands(dot, a, b)? } else { (a, b, false) };
         let [rows, all_columns] = if transposed { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
         if !rows.is_multiple_of(WGMMA_M) || !self.has_instruction(elem, (&a, &b)) {
@@ -241,15 +241,15 @@ impl<'f> WgmmaSelector<'f> {
         if elem.is_half() || elem == DType::F32 {
             return true;
         }
-        let straight = matches!(a, OperandA::Staged(a) if !a.transposed);
+        let straight = matches!(a, OperandA::Smem(a) if !a.transposed);
         (elem == DType::I8 || elem.is_f8()) && straight && b.transposed
     }
 
     /// An operand as a view tile, if it is one.
     fn staged(&self, value: Value, induction_variable: Option<Value>) -> Option<SmemOperand> {
         let (load, transposed) = view_block(self.func, &self.definitions, value)?;
-        let staged = SmemOperand { window: load.window.clone(), transposed };
-        let ViewTile { memory, offsets, extents } = &load.window;
+        let staged = SmemOperand { tile: load.tile.clone(), transposed };
+        let ViewTile { memory, offsets, extents } = &load.tile;
         let rank = extents.rank();
         if self.func.ty(value).shape[..] != staged.extents() {
             return None;
@@ -260,7 +260,7 @@ impl<'f> WgmmaSelector<'f> {
             && rows.is_multiple_of(SMEM_ROW_MULTIPLE)
             && (columns * elem.bytes()).is_multiple_of(SWIZZLE_ROW_BYTES)
             && load.invariant
-            && load.cache.level != CacheModifier::Volatile
+            && load.cache.modifier != CacheModifier::Volatile
             && self
                 .axes
                 .get(self.func, offsets[rank - 1])

@@ -58,9 +58,9 @@ pub fn keep_thread_local(distributed: &mut Distributed) {
 }
 
 /// A lanewise operation that computes this.
-fn computing(op: &Op, algebra: ArithKind) -> Option<&Scalar> {
+fn computing(op: &Op, arith: ArithKind) -> Option<&Scalar> {
     let Kind::Scalar(scalar) = &op.kind else { return None };
-    (scalar.op.algebra == algebra).then_some(scalar)
+    (scalar.op.arith == arith).then_some(scalar)
 }
 
 /// Whether a reduction sums one tile along its second axis.

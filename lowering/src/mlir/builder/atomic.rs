@@ -1,8 +1,8 @@
-//! Memory that several threads change: one operation each, or an exchange that is tried until it holds.
+//! Atomics: one operation each, or a compare-exchange loop.
 
 use super::{Builder, IntPredicate, LoopPart, Ty, Val};
 
-/// What becomes of memory, as the `llvm` dialect counts it.
+/// The operation of an `atomicrmw`, as the `llvm` dialect numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtomicKind {
     Exchange = 0,
@@ -17,7 +17,7 @@ pub enum AtomicKind {
     FloatAdd = 11,
 }
 
-/// Earlier accesses stay earlier, later ones later.
+/// Acquire and release.
 const ACQ_REL: i64 = 6;
 
 impl Builder<'_> {
@@ -25,11 +25,11 @@ impl Builder<'_> {
     pub fn claim(&mut self, word: Val) -> Val {
         const MONOTONIC: i64 = 2;
         let ordering = self.i64_attribute(MONOTONIC);
-        // A look before the exchange, so that a thousand threads that come late do not queue for it.
+        // A load before the exchange, so that a thousand late threads do not contend for it.
         let attributes = [(self.name("alignment"), self.i64_attribute(4)), (self.name("ordering"), ordering)];
-        let seen = self.one("llvm.load", &[word], Ty::I32, &attributes);
+        let current = self.one("llvm.load", &[word], Ty::I32, &attributes);
         let (zero, one) = (self.int(Ty::I32, 0), self.int(Ty::I32, 1));
-        let free = self.icmp(IntPredicate::Eq, seen, zero);
+        let free = self.icmp(IntPredicate::Eq, current, zero);
         let exchange = |b: &mut Self| {
             let parts = [Ty::I32, Ty::I1];
             let types = parts.map(|ty| b.mlir_type(ty));
@@ -51,7 +51,7 @@ impl Builder<'_> {
         self.append("llvm.store", &[value, word], &[], &attributes, vec![]);
     }
 
-    /// Changes memory on the host as one operation; what was there.
+    /// An atomic read-modify-write on the CPU; returns the old value.
     pub fn atomic(&mut self, kind: AtomicKind, pointer: Val, value: Val) -> Val {
         let attributes = [
             (self.name("bin_op"), self.i64_attribute(kind as i64)),
@@ -61,7 +61,7 @@ impl Builder<'_> {
         self.one("llvm.atomicrmw", &[pointer, value], value.ty, &attributes)
     }
 
-    /// Writes an integer where memory holds `compare`, as one operation on the host; what was there.
+    /// An atomic compare-exchange of an integer on the CPU; returns the old value.
     pub fn compare_exchange(&mut self, pointer: Val, compare: Val, value: Val) -> Val {
         const ACQUIRE: i64 = 4;
         let parts = [value.ty, Ty::I1];
@@ -76,7 +76,7 @@ impl Builder<'_> {
         self.fields(raw, &parts)[0]
     }
 
-    /// Calls `exchange` with what it should find until it finds that; `exchange` gives what it found, an integer.
+    /// Calls `exchange` with the value it expects until it finds that; `exchange` returns what it found, an integer.
     pub fn retry(&mut self, first: Val, mut exchange: impl FnMut(&mut Self, Val) -> Val) -> Val {
         let yes = self.int(Ty::I1, 1);
         self.while_loop(&[yes, first], |b, part, carried| match part {

@@ -1,4 +1,4 @@
-//! What a function needs to talk to code outside its module: memory of its own to pass on, and calls.
+//! Calls of code outside the module, and stack memory to pass to it.
 
 use melior::ir::attribute::{Attribute, DenseI32ArrayAttribute, IntegerAttribute, TypeAttribute};
 use melior::ir::operation::{OperationBuilder, OperationLike};
@@ -8,7 +8,7 @@ use mlir_sys::mlirBlockInsertOwnedOperation;
 use super::{Builder, Elem, Space, Ty, Val};
 
 impl<'c> Builder<'c> {
-    /// Memory of this function's own, for the time that it runs: `words` of eight bytes.
+    /// Stack memory of this function: `words` of eight bytes.
     pub fn stack(&mut self, words: u32) -> Val {
         let elem = self.mlir_type(Ty::I32);
         let words = IntegerAttribute::new(elem, i64::from(words)).into();
@@ -33,12 +33,12 @@ impl<'c> Builder<'c> {
         Val { raw, ty }
     }
 
-    /// An address in a space of its own as one of any.
+    /// The generic address of an address in another space.
     pub fn generic(&mut self, pointer: Val) -> Val {
         self.convert("llvm.addrspacecast", pointer, Elem::Ptr(Space::Generic))
     }
 
-    /// Calls the function at an address; it gives nothing.
+    /// Calls the function at an address, which returns nothing.
     pub fn call_address(&mut self, function: Val, operands: &[Val]) {
         let all: Vec<Val> = std::iter::once(function).chain(operands.iter().copied()).collect();
         let attributes = self.call_attributes(all.len());

@@ -1,4 +1,4 @@
-//! Arithmetic moved to where its results are first used.
+//! Code sinking: moves arithmetic to where its results are first used.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use mlir_sys::{
 
 use super::{Builder, Val};
 
-/// What computes and does nothing else.
+/// Operations without effects.
 const ARITHMETIC: [&str; 29] = [
     "add",
     "and",
@@ -50,13 +50,13 @@ const INTRINSICS: [&str; 12] = [
 ];
 
 impl Builder<'_> {
-    /// Moves the arithmetic of this block that only these values are made of behind all that was built. Those that something uses
-    /// already stay.
+    /// Moves the arithmetic of this block that only these values are computed from to the end of the block. Values that have
+    /// uses already stay.
     pub fn sink(&mut self, values: &[Val]) {
         // Users come before what they use.
         let mut moved: Vec<MlirOperation> = vec![];
         let mut left = HashMap::new();
-        // Several values may be one.
+        // A value may be listed twice.
         let mut seen = HashSet::new();
         let mut free: Vec<MlirOperation> = values.iter().filter_map(|value| self.unused(value.raw)).collect();
         free.retain(|operation| seen.insert(operation.ptr));
@@ -84,12 +84,12 @@ impl Builder<'_> {
         }
     }
 
-    /// The arithmetic that gives a value that nothing uses.
+    /// The arithmetic that defines an unused value.
     fn unused(&self, value: MlirValue) -> Option<MlirOperation> {
         self.arithmetic(value).filter(|&operation| uses(operation) == 0)
     }
 
-    /// The operation of this block that gives a value, if it computes and does nothing else.
+    /// The operation of this block that defines a value, if it has no effects.
     fn arithmetic(&self, value: MlirValue) -> Option<MlirOperation> {
         // SAFETY: a value of the module under construction, whose operations are all there.
         let (raw, operation) = unsafe {
@@ -125,7 +125,7 @@ fn operands(operation: MlirOperation) -> Vec<MlirValue> {
     }
 }
 
-/// How many operands the results of an operation are.
+/// The number of uses of the results of an operation.
 fn uses(operation: MlirOperation) -> usize {
     let mut count = 0;
     // SAFETY: an operation of the module under construction; a chain of uses ends with a null one.

@@ -6,7 +6,7 @@
 //! huge number) is taken when any lane needs it. Three machines compute `f32` in their own way: a GPU has fast
 //! approximations of 2^x, 1/x and 1/sqrt(x) with stated errors; a host with fused multiplication uses it for exact
 //! remainders; a host without it gets constants short enough that products are exact. Hosts never use an approximating
-//! instruction, whose result differs between makes of processor. `f64` is computed alike everywhere.
+//! instruction, whose result differs between makes of CPU. `f64` is computed alike everywhere.
 //!
 //! Polynomials are minimax fits, found by `fit.py` beside this file; the error that a module states for a polynomial is
 //! that of the one with rounded coefficients. In error bounds an ulp is one unit in the last place of the result, and

@@ -5,7 +5,7 @@
 //! below it less than the last place. The product is integer arithmetic and exact; what the window cuts off is below
 //! 2^-70 for `f32` and 2^-126 for `f64`, whose arguments come no nearer to a multiple of `pi/2` than 2^-31 and 2^-62.
 //!
-//! It is code for one number at a time, under a branch that is taken when any lane needs it. The window is picked by
+//! It is code for one lane at a time, under a branch that is taken when any lane needs it. The window is picked by
 //! selecting, so that no memory is needed.
 
 use super::{Builder, Val};
@@ -42,8 +42,8 @@ const TWO_OVER_PI_64: [u64; 20] = [
 /// `pi/2` as 26 bits and the rest.
 const HALF_PI: [f64; 2] = [1.5707963109016418, 1.5893254773528196e-08];
 
-/// Replaces what was found for the lanes of `magnitude` that are not `within` the reach of the ordinary way by what
-/// `remainder` finds for a single number.
+/// Replaces the remainders of the lanes of `magnitude` that are not `within` the range of the ordinary reduction by those
+/// of `remainder`, a lane at a time.
 pub(super) fn far<const N: usize>(
     b: &mut Builder,
     [magnitude, within]: [Val; 2],
@@ -113,7 +113,7 @@ fn taken_apart(b: &mut Builder, x: Val, bias: i64) -> (Val, Val) {
     (mantissa, b.sub(exponent, bias))
 }
 
-/// The remainder and the multiple of `pi/2` modulo 4. The product holds quarter turns modulo 4 in units of 2^-62.
+/// The remainder and the multiple of `pi/2` modulo 4. The product holds quarter quarters modulo 4 in units of 2^-62.
 pub(super) fn remainder_f32(b: &mut Builder, x: Val) -> [Val; 2] {
     let (mantissa, start) = taken_apart(b, x, 120);
     let [five, low, half, mask] = [5, 31, 32, 0xffff_ffff].map(|value| b.int(Ty::I64, value));
@@ -132,8 +132,8 @@ pub(super) fn remainder_f32(b: &mut Builder, x: Val) -> [Val; 2] {
     let first = b.shl(products[0], half);
     let third = b.lshr(products[2], half);
     let sum = b.add(first, products[1]);
-    let turns = b.add(sum, third);
-    let (quadrant, fraction) = nearest(b, turns);
+    let quarters = b.add(sum, third);
+    let (quadrant, fraction) = nearest(b, quarters);
     let fraction = b.convert("llvm.sitofp", fraction, Elem::F64);
     let unit = b.float(Ty::F64, std::f64::consts::FRAC_PI_2 * 2.0f64.powi(-62));
     let remainder = b.fmul_strict(fraction, unit);
@@ -142,12 +142,12 @@ pub(super) fn remainder_f32(b: &mut Builder, x: Val) -> [Val; 2] {
 }
 
 /// A number in units of 2^-62 as the nearest integer modulo 4, and the rest.
-fn nearest(b: &mut Builder, turns: Val) -> (Val, Val) {
+fn nearest(b: &mut Builder, quarters: Val) -> (Val, Val) {
     let [half, width] = [1 << 61, 62].map(|value| b.int(Ty::I64, value));
-    let above = b.add(turns, half);
+    let above = b.add(quarters, half);
     let quadrant = b.lshr(above, width);
     let whole = b.shl(quadrant, width);
-    (quadrant, b.sub(turns, whole))
+    (quadrant, b.sub(quarters, whole))
 }
 
 /// NaN where `x` is not finite.
@@ -171,8 +171,8 @@ pub(super) fn remainder_f64(b: &mut Builder, x: Val) -> [Val; 3] {
     let digits = product(b, mantissa, &limbs);
     let half = b.int(Ty::I64, 32);
     let high = b.shl(digits[0], half);
-    let turns = b.or(high, digits[1]);
-    let (quadrant, fraction) = nearest(b, turns);
+    let quarters = b.or(high, digits[1]);
+    let (quadrant, fraction) = nearest(b, quarters);
     let [remainder, tail] = angle(b, fraction, [digits[2], digits[3]]);
     [finite(b, x, remainder), tail, quadrant]
 }

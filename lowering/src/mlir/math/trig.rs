@@ -56,27 +56,27 @@ const F64: Series = Series {
 };
 
 pub fn sin_f32(b: &mut Builder, x: Val) -> Val {
-    let (value, quadrant) = turned_f32(b, x, 0);
+    let (value, quadrant) = sine_f32(b, x, 0);
     signed(b, value, quadrant, Some(x))
 }
 
 pub fn cos_f32(b: &mut Builder, x: Val) -> Val {
-    let (value, quadrant) = turned_f32(b, x, 1);
+    let (value, quadrant) = sine_f32(b, x, 1);
     signed(b, value, quadrant, None)
 }
 
 pub fn sin_f64(b: &mut Builder, x: Val) -> Val {
-    let (value, quadrant) = turned_f64(b, x, 0);
+    let (value, quadrant) = sine_f64(b, x, 0);
     signed(b, value, quadrant, Some(x))
 }
 
 pub fn cos_f64(b: &mut Builder, x: Val) -> Val {
-    let (value, quadrant) = turned_f64(b, x, 1);
+    let (value, quadrant) = sine_f64(b, x, 1);
     signed(b, value, quadrant, None)
 }
 
-/// The magnitude of `sin(|x| + turns * pi/2)` but for the sign that the quadrant tells.
-fn turned_f32(b: &mut Builder, x: Val, turns: i64) -> (Val, Val) {
+/// The magnitude of `sin(|x| + quadrants * pi/2)` but for the sign that the quadrant tells.
+fn sine_f32(b: &mut Builder, x: Val, quadrants: i64) -> (Val, Val) {
     let magnitude = b.fabs(x);
     let near = remainder_f32(b, magnitude);
     let within = less(b, magnitude, 65536.0);
@@ -88,7 +88,7 @@ fn turned_f32(b: &mut Builder, x: Val, turns: i64) -> (Val, Val) {
     let c = polynomial(b, square, F32.cos);
     let c = super::fma_to(b, square, c, -0.5);
     let cosine = super::fma_to(b, square, c, 1.0);
-    choose(b, quadrant, turns, [sine, cosine])
+    choose(b, quadrant, quadrants, [sine, cosine])
 }
 
 /// The remainder, and the multiple of `pi/2` taken off, of which the two low bits count.
@@ -105,8 +105,8 @@ fn remainder_f32(b: &mut Builder, magnitude: Val) -> [Val; 2] {
     [remainder, b.trunc(bits, Elem::I32)]
 }
 
-/// As [`turned_f32`].
-fn turned_f64(b: &mut Builder, x: Val, turns: i64) -> (Val, Val) {
+/// As [`sine_f32`].
+fn sine_f64(b: &mut Builder, x: Val, quadrants: i64) -> (Val, Val) {
     let magnitude = b.fabs(x);
     let near = remainder_f64(b, magnitude);
     let within = less(b, magnitude, 1_048_576.0);
@@ -130,7 +130,7 @@ fn turned_f64(b: &mut Builder, x: Val, turns: i64) -> (Val, Val) {
     let off = b.fsub_strict(off, slope);
     let small = b.fma(fourth, c, off);
     let cosine = b.fadd_strict(cap, small);
-    choose(b, quadrant, turns, [sine, cosine])
+    choose(b, quadrant, quadrants, [sine, cosine])
 }
 
 /// The remainder, what it rounded off, and the multiple of `pi/2`.
@@ -153,10 +153,10 @@ fn remainder_f64(b: &mut Builder, magnitude: Val) -> [Val; 3] {
     [remainder, b.fsub_strict(tail, last), quadrant]
 }
 
-/// The cosine in odd quadrants, the sine in even ones, after `turns` more of them.
-fn choose(b: &mut Builder, quadrant: Val, turns: i64, [sine, cosine]: [Val; 2]) -> (Val, Val) {
-    let [turns, one, zero] = [turns, 1, 0].map(|value| b.int(quadrant.ty, value));
-    let quadrant = b.add(quadrant, turns);
+/// The cosine in odd quadrants, the sine in even ones, after `quadrants` more of them.
+fn choose(b: &mut Builder, quadrant: Val, quadrants: i64, [sine, cosine]: [Val; 2]) -> (Val, Val) {
+    let [quadrants, one, zero] = [quadrants, 1, 0].map(|value| b.int(quadrant.ty, value));
+    let quadrant = b.add(quadrant, quadrants);
     let low = b.and(quadrant, one);
     let even = b.icmp(IntPredicate::Eq, low, zero);
     (b.select(even, sine, cosine), quadrant)

@@ -118,12 +118,12 @@ pub(super) fn discards(expr: &syn::Expr) -> bool {
             syn::Expr::Path(path) => {
                 let mut segments = path.path.segments.iter();
                 let language = segments.next().is_some_and(|segment| segment.ident == "tl");
-                language && segments.next_back().is_some_and(|name| !ops::acts(&name.ident.to_string()))
+                language && segments.next_back().is_some_and(|name| !ops::has_effect(&name.ident.to_string()))
             }
             _ => false,
         },
         syn::Expr::MethodCall(own) => {
-            !ops::acts(&own.method.to_string())
+            !ops::has_effect(&own.method.to_string())
                 && match &*own.receiver {
                     receiver @ (syn::Expr::Call(_) | syn::Expr::MethodCall(_)) => discards(receiver),
                     syn::Expr::Paren(inner) => !matches!(&*inner.expr, syn::Expr::Call(_)),

@@ -131,7 +131,7 @@ impl WarpGroupDot {
 
     /// The dot in parts of K, each with an accumulator of its own, which is then added in the type of the result.
     fn promoted(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let (inner, most) = (self.inner(), self.summed_at_once());
+        let (inner, most) = (self.inner(), self.promotion_interval());
         let mut accs = self.acc.map(|acc| gpu.registers(acc).to_vec());
         for first in (0..inner).step_by(most as usize) {
             let steps = first..inner.min(first + most);
@@ -167,16 +167,16 @@ impl WarpGroupDot {
         let sets: Vec<u32> = (0..rows).step_by((WGMMA_M * groups.along_rows) as usize).collect();
         gpu.consumer_wait(b, self);
         let left = match &self.a {
-            OperandA::Staged(staged) if gpu.preloaded_words(staged).is_some() => {
+            OperandA::Smem(staged) if gpu.preloaded_words(staged).is_some() => {
                 WgmmaA::Registers(gpu.preloaded_words(staged).cloned().expect("it was seen"))
             }
-            OperandA::Staged(staged) if self.gathered(gpu.func).is_some() => {
+            OperandA::Smem(staged) if self.a_in_fragments(gpu.func).is_some() => {
                 WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
             }
-            OperandA::Staged(staged) => {
+            OperandA::Smem(staged) => {
                 WgmmaA::Smem(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M)))
             }
-            OperandA::Tile(value) => {
+            OperandA::Regs(value) => {
                 WgmmaA::Registers(gpu.operand_a_words(b, *value, &sets, (inner, at_once)))
             }
         };
@@ -371,7 +371,7 @@ impl Gpu<'_> {
     ) -> SmemDescriptor {
         let place = self.smem_operand_address(b, staged);
         let [lines, _] = staged.lines();
-        let width = SWIZZLE_ROW_BYTES / self.func.slice(staged.window.memory).0.bytes();
+        let width = SWIZZLE_ROW_BYTES / self.func.slice(staged.tile.memory).0.bytes();
         let mn_major = match side {
             DotOperand::A => staged.transposed,
             DotOperand::B => !staged.transposed,
@@ -396,7 +396,7 @@ impl Gpu<'_> {
         let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [_, inner] = staged.lines();
         let words = rows / (WGMMA_M * groups.along_rows) * inner / 4;
-        let is_half = self.func.slice(staged.window.memory).0.is_half();
+        let is_half = self.func.slice(staged.tile.memory).0.is_half();
         let few = words <= MAX_PRELOADED_WORDS
             && groups.along_rows * groups.along_columns <= MAX_PRELOAD_WARPGROUPS;
         (is_half && few).then_some(words)
@@ -412,7 +412,7 @@ impl Gpu<'_> {
         self.preload_word_count(staged, rows)?;
         let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
         let [lines, inner] = staged.lines();
-        let dtype = self.func.slice(staged.window.memory).0;
+        let dtype = self.func.slice(staged.tile.memory).0;
         let (width, at_once) = (SWIZZLE_ROW_BYTES / dtype.bytes(), WGMMA_K_BYTES / dtype.bytes());
         let each = WGMMA_M * groups.along_rows;
         let [row_group, _] = self.warpgroup_position(b, groups);

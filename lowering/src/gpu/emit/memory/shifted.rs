@@ -222,7 +222,7 @@ pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<
         (0..reads.vectors.len()).partition(|&i| reads.vectors[i].partial.is_some());
     let mut words = HashMap::new();
     // All of a row is read before the branch; other slices' vectors behind it, so that they are not live across it.
-    let at_once = load.place.misalignment().is_none();
+    let at_once = load.access.misalignment().is_none();
     let (before, behind): (&[usize], &[usize]) = if at_once { (&rest, &[]) } else { (&[], &rest) };
     reads.read_whole(gpu, b, before, &mut words);
     reads.read_whole(gpu, b, &partial, &mut words);
@@ -244,7 +244,7 @@ pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<
         let merged = merged.collect();
         words.insert(i, merged);
     }
-    let count = load.place.vector as usize;
+    let count = load.access.vector as usize;
     (0..reads.vectors.len()).flat_map(|i| unpack(b, &words[&i], reads.dtype, count)).collect()
 }
 
@@ -252,11 +252,11 @@ pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<
 /// behind the same branch.
 fn loads_at_same_offsets<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, &'f Load)> {
     let mut found = vec![];
-    if load.place.misalignment().is_none() || gpu.func.reports {
+    if load.access.misalignment().is_none() || gpu.func.reports {
         return found;
     }
     let reads_same_offsets = |other: &Load| {
-        let (one, two) = (&load.place, &other.place);
+        let (one, two) = (&load.access, &other.access);
         let shift_of =
             |access: &MemAccess| access.shift.map(|shift| Shift { start: VectorStart::Unrotated, ..shift });
         let same = (one.offset, one.mask, one.vector) == (two.offset, two.mask, two.vector)
@@ -297,7 +297,7 @@ struct ShiftedReads<'a> {
 
 impl<'a> ShiftedReads<'a> {
     fn new(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &'a Load) -> ShiftedReads<'a> {
-        let (access, dtype) = (&load.place, gpu.func.slice(load.place.param).0);
+        let (access, dtype) = (&load.access, gpu.func.slice(load.access.param).0);
         let words = VectorWords::of(access.vector * dtype.bytes());
         let modifiers = Modifiers::of_load(gpu, load, words);
         let invariant = load.effect() == Effect::Pure && !gpu.plan.uses_pdl();

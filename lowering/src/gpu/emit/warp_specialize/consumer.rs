@@ -48,8 +48,8 @@ impl Gpu<'_> {
         let Some(pipeline) = &self.plan.pipeline else { return };
         body.body.walk(&mut |op| {
             let Kind::WarpGroupDot(dot) = &op.kind else { return };
-            for operand in dot.staged() {
-                if let (None, index) = pipeline.find(&operand.window) {
+            for operand in dot.smem_operands() {
+                if let (None, index) = pipeline.find(&operand.tile) {
                     self.wait_resident(b, index);
                     self.waited_copies.insert(index);
                     self.preload_operand_a(b, (dot, op), body, index);
@@ -68,13 +68,14 @@ impl Gpu<'_> {
         index: usize,
     ) {
         let pipeline = self.plan.pipeline();
-        let OperandA::Staged(operand) = &dot.a else { return };
+        let OperandA::Smem(operand) = &dot.a else { return };
         let mut uses = 0;
         self.func.body.walk(&mut |op| {
             let Kind::WarpGroupDot(dot) = &op.kind else { return };
-            uses += dot.staged().filter(|operand| operand.window == pipeline.resident[index].window).count();
+            uses +=
+                dot.smem_operands().filter(|operand| operand.tile == pipeline.resident[index].tile).count();
         });
-        let is_operand_a = pipeline.resident[index].window == operand.window && !operand.transposed;
+        let is_operand_a = pipeline.resident[index].tile == operand.tile && !operand.transposed;
         if !is_operand_a
             || uses > 1
             || self.rs_operands.contains_key(&index)
@@ -100,14 +101,14 @@ impl Gpu<'_> {
 
     /// The words of an operand A that is in registers.
     pub(in crate::gpu::emit) fn preloaded_words(&self, operand: &SmemOperand) -> Option<&OperandWords> {
-        let (None, index) = self.plan.pipeline().find(&operand.window) else { return None };
+        let (None, index) = self.plan.pipeline().find(&operand.tile) else { return None };
         self.rs_operands.get(&index)
     }
 
     /// The address of a dot's operand in shared memory, an `i32`.
     pub(in crate::gpu::emit) fn smem_operand_address(&self, b: &mut Builder, operand: &SmemOperand) -> Val {
         let pipeline = self.plan.pipeline();
-        let (start, index, bytes) = match pipeline.find(&operand.window) {
+        let (start, index, bytes) = match pipeline.find(&operand.tile) {
             (Some(ring), index) => {
                 let state = self.progress.rings[&ring.variable];
                 (ring.start + ring.loads[index].start, state.stage, ring.stage_bytes())

@@ -60,7 +60,7 @@ impl TmaPipeline {
             return;
         }
         let same_for_peers = |load: &TmaLoad, variable| {
-            !load.window.offsets.iter().any(|&offset| {
+            !load.tile.offsets.iter().any(|&offset| {
                 depends_on(offset, variable, definitions) && varies_by_program(offset, definitions)
             })
         };
@@ -72,13 +72,9 @@ impl TmaPipeline {
         let others: HashSet<usize> = others.chain(self.epilogue.maps()).collect();
         for (variable, load) in candidates.into_iter().filter(|(_, load)| !others.contains(&load.map)) {
             let moves = |offset: &Value| depends_on(*offset, variable, definitions);
-            let axis = load
-                .window
-                .offsets
-                .iter()
-                .position(moves)
-                .expect("a ring loads another box in each iteration");
-            let step = load.window.extents[axis];
+            let axis =
+                load.tile.offsets.iter().position(moves).expect("a ring loads another box in each iteration");
+            let step = load.tile.extents[axis];
             self.maps[load.map].multicast = Some(Multicast { axis: axis as u32, step, bytes: load.bytes });
         }
         for load in self.rings.iter_mut().flat_map(|ring| &mut ring.loads) {
@@ -161,7 +157,7 @@ impl Gpu<'_> {
                 let saved = std::mem::replace(&mut self.values, values.clone());
                 let offsets: Vec<Vec<Val>> = self.scope(|gpu| {
                     let of = |&(ring, load): &(&TmaRing, usize)| {
-                        let offsets = &ring.loads[load].window.offsets;
+                        let offsets = &ring.loads[load].tile.offsets;
                         let fixed =
                             offsets.iter().filter(|&&offset| !depends_on(offset, ring.variable, definitions));
                         fixed.map(|&offset| gpu.evaluate(b, offset, definitions)).collect()

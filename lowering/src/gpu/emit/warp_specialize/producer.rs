@@ -58,7 +58,7 @@ impl Gpu<'_> {
         // Invariants are computed before the loop: the producer has little time for an iteration.
         self.evaluate_invariants(b, ring, definitions);
         let mut invariant = HashMap::new();
-        for &value in ring.loads.iter().flat_map(|load| &load.window.offsets) {
+        for &value in ring.loads.iter().flat_map(|load| &load.tile.offsets) {
             if !depends_on(value, ring.variable, definitions) && !invariant.contains_key(&value) {
                 invariant.insert(value, self.tma_coordinate(b, value));
             }
@@ -116,7 +116,7 @@ impl Gpu<'_> {
 
     /// Computes the part of the offsets that does not depend on the loop variable.
     fn evaluate_invariants(&mut self, b: &mut Builder, ring: &TmaRing, definitions: &HashMap<Value, &Op>) {
-        let offsets = ring.loads.iter().flat_map(|load| &load.window.offsets);
+        let offsets = ring.loads.iter().flat_map(|load| &load.tile.offsets);
         let mut todo: Vec<Value> = offsets.copied().collect();
         todo.reverse();
         let mut visited = HashSet::new();
@@ -140,7 +140,7 @@ impl Gpu<'_> {
         definitions: &HashMap<Value, &Op>,
         known: &HashMap<Value, Val>,
     ) -> Vec<Val> {
-        let offsets = load.window.offsets.iter().map(|offset| {
+        let offsets = load.tile.offsets.iter().map(|offset| {
             known.get(offset).copied().unwrap_or_else(|| {
                 self.evaluate(b, *offset, definitions);
                 self.tma_coordinate(b, *offset)
@@ -172,7 +172,7 @@ impl Gpu<'_> {
         let map = &self.plan.tensor_maps()[load.map];
         let chunk_columns = *map.block.last().expect("a view has an axis");
         let outer = map.block.len() - 2;
-        let (rows, columns) = (map.block[outer], load.window.extents[outer + 1]);
+        let (rows, columns) = (map.block[outer], load.tile.extents[outer + 1]);
         let mut boxes = vec![];
         for chunk in 0..columns / chunk_columns {
             let place = b.offset_bytes(to, (chunk * rows * SWIZZLE_ROW_BYTES) as i32);

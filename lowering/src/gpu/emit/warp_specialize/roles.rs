@@ -96,8 +96,8 @@ impl Gpu<'_> {
         let mut most = 0;
         self.func.body.walk(&mut |op| {
             if let Kind::WarpGroupDot(dot) = &op.kind
-                && let OperandA::Staged(operand) = &dot.a
-                && self.plan.pipeline().find(&operand.window).0.is_none()
+                && let OperandA::Smem(operand) = &dot.a
+                && self.plan.pipeline().find(&operand.tile).0.is_none()
             {
                 let words = self.preload_word_count(operand, self.func.ty(op.results[0]).shape[0]);
                 most = most.max(words.unwrap_or(0));

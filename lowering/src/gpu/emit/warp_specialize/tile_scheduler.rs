@@ -37,7 +37,7 @@ pub(super) fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<V
         let (result, ty) = (op.results[0], func.ty(op.results[0]));
         let by_constant =
             || matches!(definitions.get(&args[1]), Some(op) if matches!(op.kind, Kind::Constant(_)));
-        matches!(row.algebra, ArithKind::Div | ArithKind::Rem)
+        matches!(row.arith, ArithKind::Div | ArithKind::Rem)
             && ty.is_scalar()
             && ty.dtype.is_integer()
             && ty.dtype.bytes() >= 4
@@ -210,7 +210,7 @@ impl Gpu<'_> {
                 }
             };
             let [dividend, divisor] = operands.map(|operand| self.scalar(operand));
-            let result = if row.algebra == ArithKind::Rem {
+            let result = if row.arith == ArithKind::Rem {
                 let whole = b.mul(quotient, divisor);
                 b.sub(dividend, whole)
             } else {

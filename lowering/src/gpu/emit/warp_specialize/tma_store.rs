@@ -92,8 +92,8 @@ impl TmaPipeline {
     pub(super) fn add_store(&mut self, distributed: &Distributed, store: &TmaStore) {
         let StoreChunks { tiling, origins, width, .. } =
             StoreChunks::new(&distributed.func, store, distributed.num_warps);
-        let map = self.tensor_map(&distributed.func, &store.window, [WGMMA_M, width], false);
-        self.epilogue.maps.push((store.window.memory, map));
+        let map = self.tensor_map(&distributed.func, &store.tile, [WGMMA_M, width], false);
+        self.epilogue.maps.push((store.tile.memory, map));
         let own = origins.len().min(MAX_CHUNKS) as u32 * CHUNK_BYTES;
         self.epilogue.bytes = self.epilogue.bytes.max(tiling.along_rows * tiling.along_columns * own);
     }
@@ -117,7 +117,7 @@ impl GpuEmit for TmaStore {
             FragmentWriter::new(gpu, b, gpu.func.ty(self.value).dtype, address)
         };
         let first = gpu.first_of(b, 31, WARPGROUP_WARPS - 1).expect("a warpgroup has many threads");
-        let map = gpu.store_map(self.window.memory);
+        let map = gpu.store_map(self.tile.memory);
         for (round, chunks) in origins.chunks(MAX_CHUNKS).enumerate() {
             // Threads of a transpose write to one of two chunks.
             let own = if self.transposed { &chunks[..1] } else { chunks };
@@ -171,7 +171,7 @@ impl TmaStore {
     /// The coordinates of this warpgroup's part of the tile in the view.
     fn tile_origin(&self, gpu: &mut Gpu, b: &mut Builder, shares: [(Val, u32); 2]) -> Vec<Val> {
         let mut origin: Vec<Val> =
-            self.window.offsets.iter().map(|&offset| gpu.tma_coordinate(b, offset)).collect();
+            self.tile.offsets.iter().map(|&offset| gpu.tma_coordinate(b, offset)).collect();
         let matrix = origin.len() - 2;
         for (begin, (warpgroup, share)) in origin[matrix..].iter_mut().zip(shares) {
             let share = b.int(Ty::I32, i64::from(share));

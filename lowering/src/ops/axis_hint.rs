@@ -1,8 +1,8 @@
-//! What a user says of offsets that the compiler cannot see.
+//! The user's hints about contiguity, divisibility and constancy of offsets that the analysis cannot prove.
 //!
-//! Nothing is believed that is not checked: in a kernel whose accesses are checked a claim is dropped, because what follows
-//! from the arguments is found without it and compared at launch. In an `unchecked` kernel, whose launcher is unsafe, the
-//! caller vouches for it, and accesses become as wide as it allows.
+//! A kernel with bounds checks drops every hint, because what follows from the arguments is analyzed without it and
+//! guarded at launch. In an `unchecked` kernel, whose launcher is unsafe, the caller vouches for the hint,
+//! and vectors become as wide as it allows.
 
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
@@ -12,19 +12,19 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::support::dtype::DType;
 
-/// The value, of which something is known; only in `unchecked` kernels.
+/// The value, with a hint about it; only in `unchecked` kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct AxisHint {
     pub value: Value,
     /// Of a scalar, or of the first of each run of contiguous elements.
     pub multiple: u64,
-    /// Neighbours along the last axis that rise by one, counted from the first.
+    /// Elements of an aligned run along the last axis that rise by one.
     pub contiguous: u64,
-    /// Neighbours along the last axis that are equal.
+    /// Elements of an aligned run along the last axis that are equal.
     pub constant: u64,
 }
 
-/// What a function of the language claims.
+/// What a function of the language is a hint about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AxisHintKind {
     Multiple,
@@ -34,7 +34,7 @@ enum AxisHintKind {
 
 impl Operation for AxisHint {
     fn name(&self) -> &'static str {
-        "claim"
+        "axis_hint"
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -47,20 +47,16 @@ impl Operation for AxisHint {
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let AxisHint { value, multiple, contiguous, constant } = self;
-        format!("claim {} multiple {multiple} contiguous {contiguous} constant {constant}", name(*value))
+        format!("axis_hint {} multiple {multiple} contiguous {contiguous} constant {constant}", name(*value))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         expect_types("the result", func.ty(results[0]), func.ty(self.value))?;
-        let numbers = [self.multiple, self.contiguous, self.constant];
-        if numbers.into_iter().all(u64::is_power_of_two) {
-            Ok(())
-        } else {
-            Err("claims powers of two".into())
-        }
+        let hints = [self.multiple, self.contiguous, self.constant];
+        if hints.into_iter().all(u64::is_power_of_two) { Ok(()) } else { Err("claims powers of two".into()) }
     }
 
-    fn axes(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
         let mut info = analysis.info(self.value);
         if let Some(last) = info.axes.last_mut() {
             last.contiguity = last.contiguity.max(self.contiguous);
@@ -76,12 +72,12 @@ impl Operation for AxisHint {
         Some(all.get(self.value))
     }
 
-    fn spread(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Lanewise { cheap: true }
     }
 }
 
-macro_rules! claims {
+macro_rules! hint_doc {
     ($doc:literal) => {
         concat!($doc, " Only an `unchecked` kernel, whose launcher is unsafe, believes it, and makes accesses as wide as it allows; that it is so is the caller's promise. In any other kernel it says nothing new: what follows from the arguments is found without it and checked at each launch, and what does not is not believed.")
     };
@@ -90,65 +86,65 @@ macro_rules! claims {
 pub(super) const FUNCTIONS: &[Intrinsic] = &[
     Intrinsic {
         name: "multiple_of",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let start = tl::multiple_of(n * 4, 4);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("multiple")],
-        doc: claims!(
+        doc: hint_doc!(
             "`x`, an integer, and a claim: a scalar is a multiple of `multiple`, a power of two, and so is the first element of every aligned run of neighbours of a tile (`max_contiguous`)."
         ),
-        check: |check, call| claim(check, call, AxisHintKind::Multiple),
+        check: |check, call| hint(check, call, AxisHintKind::Multiple),
     },
     Intrinsic {
         name: "max_contiguous",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let offsets = tl::max_contiguous(tl::arange(0, BLOCK) % n, BLOCK);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("count")],
-        doc: claims!(
+        doc: hint_doc!(
             "`x`, a tile of integers, and a claim: along its last axis, aligned runs of `count` elements, a power of two, rise by one."
         ),
-        check: |check, call| claim(check, call, AxisHintKind::Contiguous),
+        check: |check, call| hint(check, call, AxisHintKind::Contiguous),
     },
     Intrinsic {
         name: "max_constancy",
-        gives: Returns::Tile,
+        returns: Returns::Tile,
         example: "let groups = tl::max_constancy(tl::arange(0, BLOCK) / n, 4);",
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("count")],
-        doc: claims!(
+        doc: hint_doc!(
             "`x`, a tile of integers or a mask, and a claim: along its last axis, the elements of aligned runs of `count`, a power of two, are equal. A mask that is so lets vectors be moved whole."
         ),
-        check: |check, call| claim(check, call, AxisHintKind::Constant),
+        check: |check, call| hint(check, call, AxisHintKind::Constant),
     },
 ];
 
-fn claim(check: &mut Check, call: &Call, claimed: AxisHintKind) -> Operand {
+fn hint(check: &mut Check, call: &Call, kind: AxisHintKind) -> Operand {
     let value = check.value(&call.args[0]);
-    let number = check.constant(&call.args[1], "what is claimed");
-    let (Some(value), Some(number)) = (value, number) else { return check.failed(call.loc) };
+    let count = check.constant(&call.args[1], "what is claimed");
+    let (Some(value), Some(count)) = (value, count) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    let masks = claimed == AxisHintKind::Constant;
-    let fits = ty.dtype.is_integer() || masks && ty.dtype == DType::Bool;
+    let takes_masks = kind == AxisHintKind::Constant;
+    let fits = ty.dtype.is_integer() || takes_masks && ty.dtype == DType::Bool;
     if !fits {
-        let taken = if masks { "integers or a mask" } else { "integers" };
+        let taken = if takes_masks { "integers or a mask" } else { "integers" };
         return check.error(call.args[0].loc, format!("{} takes {taken}, found {ty}", call.what));
     }
-    let power = u64::try_from(number).ok().filter(|number| number.is_power_of_two());
+    let power = u64::try_from(count).ok().filter(|count| count.is_power_of_two());
     let Some(power) = power.filter(|&power| power <= 1 << 30) else {
-        return check.error(call.args[1].loc, format!("{} takes a power of two, found {number}", call.what));
+        return check.error(call.args[1].loc, format!("{} takes a power of two, found {count}", call.what));
     };
-    if claimed != AxisHintKind::Multiple && power > 1 && ty.is_scalar() {
+    if kind != AxisHintKind::Multiple && power > 1 && ty.is_scalar() {
         return check.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
     }
     if !check.is_unchecked() {
         return check.operand(value, call.loc);
     }
-    let mut claim = AxisHint { value, multiple: 1, contiguous: 1, constant: 1 };
-    match claimed {
-        AxisHintKind::Multiple => claim.multiple = power,
-        AxisHintKind::Contiguous => claim.contiguous = power,
-        AxisHintKind::Constant => claim.constant = power,
+    let mut hint = AxisHint { value, multiple: 1, contiguous: 1, constant: 1 };
+    match kind {
+        AxisHintKind::Multiple => hint.multiple = power,
+        AxisHintKind::Contiguous => hint.contiguous = power,
+        AxisHintKind::Constant => hint.constant = power,
     }
-    check.emit(claim, ty, call.loc)
+    check.emit(hint, ty, call.loc)
 }
