@@ -75,6 +75,7 @@ pub mod feed_forward;
 pub mod form;
 pub mod fusion_flags;
 pub mod gating;
+pub mod gemv;
 pub mod group_norm;
 pub mod l2_norm;
 pub mod layer_norm;
@@ -126,6 +127,8 @@ pub static KERNELS: &[&Kernel] = &[
     &linear_combination::linear_combination::KERNEL,
     &center::center::KERNEL,
     &center::center_long::KERNEL,
+    &gemv::gemv::KERNEL,
+    &gemv::norm_gemv::KERNEL,
     &group_norm::group_norm::KERNEL,
     &group_norm::group_norm_large::KERNEL,
     &l2_norm::l2_norm::KERNEL,

@@ -26,6 +26,7 @@ use dsl_runtime::{DType, Error, Result, trace_choice};
 
 use crate::activation;
 use crate::form::Form;
+use crate::gemv::{GEMV, Gemv};
 use crate::linear_combination::LinearCombination;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
 use crate::matmul_operands::{
@@ -308,6 +309,13 @@ impl<T: Float> MatmulOperands<'_, T> {
         problem(out, [is_aligned(&self.a), is_within_sectors(&self.a)], &self.b, self.residual.shape()[1] > 0)
     }
 
+    /// Whether it is a single row on a GPU with K-major weights that are read in vectors.
+    fn is_gemv(&self, on: impl LaunchOn, out: [usize; 3]) -> bool {
+        let ([_, _, a_inner], [_, b_inner, col]) = (self.a.strides(), self.b.strides());
+        let is_row = out[0] == 1 && out[1] == 1 && self.b.shape()[0] == 1 && a_inner == 1;
+        is_row && on.shared_bytes().is_some() && split_matmul::in_vectors([col, b_inner], size_of::<T>())
+    }
+
     /// The tile of a skinny matmul, if both operands are K-major, and if it is faster than split-K.
     fn skinny_tile(&self, on: impl LaunchOn, out: [usize; 3]) -> Option<Tile> {
         let ([_, _, k], bytes) = (self.a.shape(), size_of::<T>());
@@ -434,6 +442,9 @@ macro_rules! multiply_16bit {
             matmul::Choice<$T, ACT, 128, 192, 64>: matmul::Declared,
         {
             fn config(on: impl LaunchOn, of: &MatmulOperands<'_, $T>, out: [usize; 3]) -> Config {
+                if of.is_gemv(on, out) {
+                    return Config { block: GEMV, split_k: 1, copies: [false; 2] };
+                }
                 if let Some(tile) = of.skinny_tile(on, out) {
                     return Config { block: Block { tile, k: SKINNY_K }, split_k: 1, copies: [false; 2] };
                 }
@@ -472,6 +483,11 @@ macro_rules! multiply_16bit {
                     (of, config.block.tile.count(shape));
                 let has_residual = residual.shape()[1] > 0;
                 match config.block {
+                    GEMV => {
+                        let (x, weight, residual) = (a.matrix(0), b.matrix(0).permute([1, 0]), residual.matrix(0));
+                        let out = out.reshape([1, shape[2]])?;
+                        Gemv { x, weight, bias, residual, alpha, act }.launch(on, out)
+                    }
                     LARGEST if !has_residual => {
                         matmul::<$T, ACT, 128, 256, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
                     }

@@ -14,6 +14,7 @@ mod decoder_layer;
 mod dropout;
 mod feed_forward;
 mod fusion_flags;
+mod gemv;
 mod layer_norm;
 mod linear_combination;
 mod linear_norm;

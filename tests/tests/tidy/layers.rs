@@ -18,6 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["mlir"],
     &["cpu"],
     &["gpu/emit"],
+    &["gpu/specialization"],
     &["backend"],
     &["driver"],
     &["expand"],
@@ -37,6 +38,7 @@ const UPWARD: &[(&str, &str, &str)] = &[
 
 /// The layer's folder that a file or a path of modules is in.
 fn folder(path: &str) -> Option<&'static str> {
+    let path = path.strip_suffix(".rs").unwrap_or(path);
     let all = LAYERS.iter().flat_map(|layer| layer.iter().copied());
     all.filter(|folder| path == *folder || path.starts_with(&format!("{folder}/")))
         .max_by_key(|folder| folder.len())
