@@ -86,7 +86,7 @@ pub(crate) fn propagated_sum<const ACT: usize>(argument: Expected, addend: f64, 
 }
 
 /// The same before it is rounded.
-pub(crate) fn propagated<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
+pub fn propagated<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
     let Expected { value, within } = exact::<ACT>(argument.value, dtype);
     Expected { value, within: within + MAX_SLOPE * argument.within }
 }

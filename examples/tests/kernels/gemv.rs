@@ -1,7 +1,7 @@
 //! The kernels of one row, on the CPU and the GPU there is: both block sizes, and every form of the norm.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{IDENTITY, SILU};
+use fused_kernels::activation::{self, IDENTITY, SILU};
 use fused_kernels::gemv::{gemv, norm_gemv};
 use fused_kernels::matmul::{self, Epilogue, Extents};
 use fused_kernels::norm_linear::{self, HostLayer};
@@ -36,7 +36,8 @@ fn a_row_times_a_matrix() {
             macro_rules! check {
                 ($N:literal, $K:literal) => {
                     let mut out = Guarded::<bf16>::new(device, n, shift);
-                    let result = out.output().view_mut([1, n]).unwrap();
+                    let mut output = out.output();
+                    let result = output.view_mut([1, n]).unwrap();
                     let call =
                         gemv::<bf16, $N, $K>(x, weight, bias, residual, result, epilogue.alpha, SILU as i32);
                     call.grid(n.div_ceil($N)).launch(&device).unwrap();
@@ -59,7 +60,7 @@ fn gated(halves: &[Expected]) -> Vec<Expected> {
         .iter()
         .zip(values)
         .map(|(gate, up)| {
-            let gate = fused_kernels::activation::known::<SILU>(*gate, bf16::DTYPE);
+            let gate = activation::propagated::<SILU>(*gate, bf16::DTYPE);
             let value = gate.value * up.value;
             let within = gate.within * (up.value.abs() + up.within) + gate.value.abs() * up.within;
             Expected { value, within: within + single * value.abs() }.rounded(bf16::DTYPE)
@@ -96,7 +97,8 @@ fn a_normalized_row_times_a_matrix_with_and_without_a_gate() {
             macro_rules! check {
                 ($mean:literal, $gated:literal, $columns:expr, $act:expr, $expected:expr) => {
                     let mut out = Guarded::<bf16>::new(device, $columns, shift);
-                    let result = out.output().view_mut([1, $columns]).unwrap();
+                    let mut output = out.output();
+                    let result = output.view_mut([1, $columns]).unwrap();
                     let call = norm_gemv::<bf16, $mean, $gated, 2, 1024>(
                         x,
                         weight,
