@@ -20,6 +20,7 @@ pub mod inequality;
 pub mod non_negative;
 pub mod polynomial;
 pub mod program_length;
+pub mod program_varying;
 pub mod repeated_access;
 pub mod reread;
 pub mod row_groups;

@@ -548,7 +548,8 @@ impl Gpu<'_> {
     /// The copies of one load.
     fn thread_copies(&mut self, b: &mut Builder, load: &Load, to: BufferSlot) -> Vec<AsyncCopy> {
         let pitch = self.pitch(width(self.func, load));
-        self.chunk_copies(b, load, |_, chunk| (to.base, to.offset + chunk as u32 * pitch))
+        let reused = self.is_reused(load);
+        self.chunk_copies(b, load, reused, |_, chunk| (to.base, to.offset + chunk as u32 * pitch))
     }
 
     /// The copies of a tile: each thread copies the elements that the layout of the load gives it.
@@ -560,18 +561,29 @@ impl Gpu<'_> {
         let load = smem_operand::copy_load(&self.plan.distributed, op, load);
         let vector = load.access.vector as usize;
         let mut copies =
-            self.chunk_copies(b, &load, |b, chunk| addresses.at(b, layout.register(chunk * vector)));
+            self.chunk_copies(b, &load, false, |b, chunk| addresses.at(b, layout.register(chunk * vector)));
         if let Some(writer) = self.writer(b, Some(layout)) {
             copies.iter_mut().for_each(|copy| copy.and_predicate(b, writer));
         }
         copies
     }
 
-    /// The copies of a load, to an address and a byte offset for each chunk.
+    /// Whether a multiprocessor copies the same elements several times: each of some warps does, or every program. The second-level
+    /// cache would be asked for few lines by all of them, at a fraction of its bandwidth.
+    fn is_reused(&self, load: &Load) -> bool {
+        let access = &load.access;
+        let varies = |value: Value| self.plan.varying.contains(&value);
+        let varies = varies(access.offset) || access.base.is_some_and(varies);
+        !varies || self.layout(access.offset).replicated_warps() > 0
+    }
+
+    /// The copies of a load, to an address and a byte offset for each chunk. Those of elements that are reused go through the first-level
+    /// cache.
     fn chunk_copies(
         &mut self,
         b: &mut Builder,
         load: &Load,
+        reused: bool,
         mut to: impl FnMut(&mut Builder, usize) -> (Val, u32),
     ) -> Vec<AsyncCopy> {
         let dtype = self.func.slice(load.access.param).0;
@@ -600,7 +612,7 @@ impl Gpu<'_> {
                 operands.push(policy);
                 constraints.push("l");
             }
-            let cache_operator = if width == 16 { "cg" } else { "ca" };
+            let cache_operator = if width == 16 && !reused { "cg" } else { "ca" };
             let cached = if policy.is_some() { ".L2::cache_hint" } else { "" };
             let text = format!(
                 "cp.async.{cache_operator}.shared.global{cached} [$0 + {start}], [$1], {width}{size}{hint};"

@@ -44,6 +44,7 @@ use std::rc::Rc;
 use crate::analysis::alias::SliceAlias;
 use crate::analysis::axis_info::{AxisInfo, AxisInfoMap, LaunchAssumptions};
 use crate::analysis::program_length::{LongestAxis, longest_axis};
+use crate::analysis::program_varying::varying_between_programs;
 use crate::gpu::layout::dot::DotOperand;
 use crate::gpu::layout::{Distributed, Layout};
 use crate::ir::guard::Guard;
@@ -92,6 +93,8 @@ pub struct GpuPlan {
     smem: SmemAllocation,
     /// Which accesses of slices are disjoint.
     alias: SliceAlias,
+    /// Values that may differ between programs.
+    varying: HashSet<Value>,
     /// Whether it may be launched while the kernel before it still runs, on GPUs with programmatic dependent launch.
     uses_pdl: bool,
 }
@@ -119,12 +122,13 @@ impl GpuPlan {
         }
         let alias = SliceAlias::analyze(&distributed.func, guards);
         let axes = AxisInfoMap::analyze(&distributed.func, assumptions);
+        let varying = varying_between_programs(&distributed.func);
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(smem.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
         let uses_pdl = pdl::uses_pdl(&distributed, pipeline.is_some());
         let programs = programs.min(fitting);
-        Ok(GpuPlan { programs, limit: None, distributed, axes, pipeline, smem, alias, uses_pdl })
+        Ok(GpuPlan { programs, limit: None, distributed, axes, pipeline, smem, alias, varying, uses_pdl })
     }
 
     /// Whether GPUs of other capabilities get other code.
