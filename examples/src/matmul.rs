@@ -29,6 +29,7 @@ use crate::form::Form;
 use crate::gemv::{GEMV, Gemv};
 use crate::linear_combination::LinearCombination;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
+pub use crate::matmul_operands::{Matrices, MatricesMut};
 use crate::matmul_operands::{
     OperandCopy, SECTOR, copy_operands, is_aligned, is_column_major, is_within_sectors,
 };
@@ -71,42 +72,6 @@ impl Tile {
     pub fn of([large, small]: [Tile; 2], [batches, m, n]: [usize; 3], parallelism: usize) -> Tile {
         let fills = m > small.rows && n > small.cols && 4 * large.count([batches, m, n]) >= 3 * parallelism;
         if fills { large } else { small }
-    }
-}
-
-/// A matrix, or a batch of matrices along a first axis.
-pub trait Matrices<'a, T: Element> {
-    /// The same with an axis that counts matrices.
-    fn matrices(self) -> View<'a, T, 3>;
-}
-
-impl<'a, T: Element> Matrices<'a, T> for View<'a, T, 2> {
-    fn matrices(self) -> View<'a, T, 3> {
-        self.batch()
-    }
-}
-
-impl<'a, T: Element> Matrices<'a, T> for View<'a, T, 3> {
-    fn matrices(self) -> View<'a, T, 3> {
-        self
-    }
-}
-
-/// A matrix to write, or a batch of matrices along a first axis.
-pub trait MatricesMut<'a, T: Element> {
-    /// The same with an axis that counts matrices.
-    fn matrices(self) -> ViewMut<'a, T, 3>;
-}
-
-impl<'a, T: Element> MatricesMut<'a, T> for ViewMut<'a, T, 2> {
-    fn matrices(self) -> ViewMut<'a, T, 3> {
-        self.batch()
-    }
-}
-
-impl<'a, T: Element> MatricesMut<'a, T> for ViewMut<'a, T, 3> {
-    fn matrices(self) -> ViewMut<'a, T, 3> {
-        self
     }
 }
 

@@ -7,6 +7,42 @@ use crate::matmul::Tile;
 use crate::matmul_tiles::{align_both, align_rows, transpose_rows};
 use crate::split_matmul::{self, SMALL_N};
 
+/// A matrix, or a batch of matrices along a first axis.
+pub trait Matrices<'a, T: Element> {
+    /// The same with an axis that counts matrices.
+    fn matrices(self) -> View<'a, T, 3>;
+}
+
+impl<'a, T: Element> Matrices<'a, T> for View<'a, T, 2> {
+    fn matrices(self) -> View<'a, T, 3> {
+        self.batch()
+    }
+}
+
+impl<'a, T: Element> Matrices<'a, T> for View<'a, T, 3> {
+    fn matrices(self) -> View<'a, T, 3> {
+        self
+    }
+}
+
+/// A matrix to write, or a batch of matrices along a first axis.
+pub trait MatricesMut<'a, T: Element> {
+    /// The same with an axis that counts matrices.
+    fn matrices(self) -> ViewMut<'a, T, 3>;
+}
+
+impl<'a, T: Element> MatricesMut<'a, T> for ViewMut<'a, T, 2> {
+    fn matrices(self) -> ViewMut<'a, T, 3> {
+        self.batch()
+    }
+}
+
+impl<'a, T: Element> MatricesMut<'a, T> for ViewMut<'a, T, 3> {
+    fn matrices(self) -> ViewMut<'a, T, 3> {
+        self
+    }
+}
+
 /// Whether so many lines of elements are contiguous and begin at multiples of 16 bytes, as far as their strides say.
 pub(crate) fn are_lines_aligned<T: Element>(count: usize, [line, element]: [usize; 2]) -> bool {
     element == 1 && (count == 1 || split_matmul::in_vectors([line, element], size_of::<T>()))

@@ -1,5 +1,5 @@
 //! The same operations as a careful engineer would write them without a compiler for tiles: rayon over pieces of a few
-//! tens of kilobytes, sums in independent lanes so that they vectorise, every loop compiled for AVX-512, AVX2 and the
+//! tens of kilobytes, sums in independent lanes so that they vectorize, every loop compiled for AVX-512, AVX2 and the
 //! baseline, and the best one taken at run time.
 
 use dsl_runtime::bf16;
@@ -35,7 +35,7 @@ impl Lane for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    /// To nearest, ties to even; without branches, unlike the one of the `half` crate, so that it vectorises.
+    /// To nearest, ties to even; without branches, unlike the one of the `half` crate, so that it vectorizes.
     #[inline(always)]
     fn narrow(value: f32) -> bf16 {
         let bits = value.to_bits();

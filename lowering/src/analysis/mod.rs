@@ -17,6 +17,7 @@ pub mod assumption;
 pub mod axis_info;
 pub mod bounds;
 pub mod inequality;
+pub mod launch_assumptions;
 pub mod non_negative;
 pub mod polynomial;
 pub mod program_length;

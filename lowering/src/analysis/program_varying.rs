@@ -24,10 +24,8 @@ fn visit(block: &Block, varying: &mut HashSet<Value>) {
             || !operation.blocks().is_empty()
             || operation.operands().iter().any(|operand| varying.contains(operand));
         for nested in operation.blocks() {
-            let is_variable_uniform = match &op.kind {
-                Kind::For(body) => !varying.contains(&body.low) && !varying.contains(&body.step),
-                _ => false,
-            };
+            let is_variable_uniform = matches!(&op.kind, Kind::For(body)
+                if !varying.contains(&body.low) && !varying.contains(&body.step));
             varying.extend(&nested.args[usize::from(is_variable_uniform)..]);
             visit(nested, varying);
         }

@@ -91,7 +91,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("x"), required("multiple")],
         doc: hint_doc!(
-            "`x`, an integer, and a claim: a scalar is a multiple of `multiple`, a power of two, and so is the first element of every aligned run of neighbours of a tile (`max_contiguous`)."
+            "`x`, an integer, and a claim: a scalar is a multiple of `multiple`, a power of two, and so is the first element of every aligned run of neighbors of a tile (`max_contiguous`)."
         ),
         check: |check, call| hint(check, call, AxisHintKind::Multiple),
     },

@@ -166,7 +166,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         example: "let keep = tl::rand(seed, tl::arange(0, BLOCK)) >= 0.1;\ntl::store(out + tl::arange(0, BLOCK), tl::select(keep, tile / 0.9, 0.0));",
         generic: IntrinsicGeneric::None,
         params: STREAM,
-        doc: "Uniform `f32` numbers in `[0, 1)`, multiples of `2^-23`: one for each element of `offset`, an integer tile. A number depends on `(seed, offset)` alone, so a backward pass that names the same ones gets the same numbers, on every device, at every tile size. Seed and offset count as 64 bits; a signed one is extended by its sign. Element `offset` is word `offset % 4` of the Philox-4x32-10 block whose counter is `offset / 4` and whose key is `seed`; four neighbouring offsets cost one block.",
+        doc: "Uniform `f32` numbers in `[0, 1)`, multiples of `2^-23`: one for each element of `offset`, an integer tile. A number depends on `(seed, offset)` alone, so a backward pass that names the same ones gets the same numbers, on every device, at every tile size. Seed and offset count as 64 bits; a signed one is extended by its sign. Element `offset` is word `offset % 4` of the Philox-4x32-10 block whose counter is `offset / 4` and whose key is `seed`; four neighboring offsets cost one block.",
         check: |check, call| stream(check, call, RandomForm::Uniform),
     },
     Intrinsic {

@@ -271,7 +271,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         example: "let row_stride = matrix.stride(0);",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
-        doc: "How many elements of memory lie between neighbours along a constant axis of a view, an `i64`; any number where the axis has one element.",
+        doc: "How many elements of memory lie between neighbors along a constant axis of a view, an `i64`; any number where the axis has one element.",
         check: |check, call| view_scalar(check, call, |view| &view.strides),
     },
 ];

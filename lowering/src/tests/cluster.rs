@@ -180,10 +180,10 @@ fn independent_sums_share_a_barrier() {
             let cols = tl::arange(0, 256);
             let (x, y) = (tl::load(x + cols), tl::load(y + cols));
             let mean = tl::sum(x, 0) / 256.0;
-            let centred = x - mean;
+            let centered = x - mean;
             let other = tl::sum(y, 0);
-            let largest = tl::max(centred * y, 0);
-            tl::store(out + cols, centred * largest + other);
+            let largest = tl::max(centered * y, 0);
+            tl::store(out + cols, centered * largest + other);
         }",
         Arch::SM_80,
         expect![[r#"

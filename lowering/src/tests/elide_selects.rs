@@ -236,8 +236,8 @@ fn an_address_is_selected() {
 fn of_a_row_less_a_scalar_the_scalar_is_selected() {
     check_unmasked(
         "let mean = tl::sum(x, 0);
-        let centred = tl::select(mask, x - mean, 0.0);
-        tl::store(out + i, centred * tl::sum(centred * centred, 0), mask);",
+        let centered = tl::select(mask, x - mean, 0.0);
+        tl::store(out + i, centered * tl::sum(centered * centered, 0), mask);",
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 m: i32) {
               %2 = arange 0 : i32[128]
@@ -323,12 +323,12 @@ fn shifted_rows_are_0_beyond_their_mask() {
             tl::store(out + i, tl::select(mask, x - number, 0));
             tl::store(out + 128 + i, tl::select(mask, number - x, 0));
             tl::store(out + 256 + i, tl::select(mask, x + number, 0) + tl::max(tl::select(mask, number + x, 0), 0));
-            let centred = tl::select(mask, y - sum, 0.0);
-            tl::store(rows + i, centred);
-            tl::store(rows + 128 + i, centred * tl::sum(centred, 0), mask);
+            let centered = tl::select(mask, y - sum, 0.0);
+            tl::store(rows + i, centered);
+            tl::store(rows + 128 + i, centered * tl::sum(centered, 0), mask);
             let few = tl::load(narrow + i, mask, 0.0).to::<f32>();
-            let centred = tl::select(mask, few - tl::sum(few, 0), 0.0);
-            tl::store(rows + 256 + i, centred * tl::max(centred, 0));
+            let centered = tl::select(mask, few - tl::sum(few, 0), 0.0);
+            tl::store(rows + 256 + i, centered * tl::max(centered, 0));
         }";
     let specializations = load_bodies(SHIFTS);
     for (which, body) in specializations.iter().enumerate() {
@@ -356,17 +356,17 @@ fn shifted_rows_are_0_beyond_their_mask() {
                 let sum: f32 = y[..n].iter().sum();
                 let within = |i: usize, value: i32| if i < n { value } else { 0 };
                 let most = (0..128).map(|i| within(i, number + x[i])).max().expect("not empty");
-                let centred: [f32; 128] = std::array::from_fn(|i| if i < n { y[i] - sum } else { 0.0 });
+                let centered: [f32; 128] = std::array::from_fn(|i| if i < n { y[i] - sum } else { 0.0 });
                 let (all, top) =
-                    (centred.iter().sum::<f32>(), centred.iter().copied().fold(f32::MIN, f32::max));
+                    (centered.iter().sum::<f32>(), centered.iter().copied().fold(f32::MIN, f32::max));
                 for i in 0..128 {
                     let what = format!("element {i} of {n}, body {which}, {}", loaded.level.name());
                     assert_eq!(out[i], within(i, x[i] - number), "{what}");
                     assert_eq!(out[128 + i], within(i, number - x[i]), "{what}");
                     assert_eq!(out[256 + i], within(i, x[i] + number) + most, "{what}");
-                    assert_eq!(rows[i].to_bits(), centred[i].to_bits(), "{what}");
-                    assert_eq!(rows[128 + i], if i < n { centred[i] * all } else { -1.0 }, "{what}");
-                    assert_eq!(rows[256 + i], centred[i] * top, "{what}");
+                    assert_eq!(rows[i].to_bits(), centered[i].to_bits(), "{what}");
+                    assert_eq!(rows[128 + i], if i < n { centered[i] * all } else { -1.0 }, "{what}");
+                    assert_eq!(rows[256 + i], centered[i] * top, "{what}");
                 }
             }
         }

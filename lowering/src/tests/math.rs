@@ -258,7 +258,7 @@ macro_rules! functions {
             }
 
             #[test]
-            #[ignore = "every f32, some minutes; run it optimised"]
+            #[ignore = "every f32, some minutes; run it optimized"]
             fn $all() {
                 check_f32(stringify!($name), (0..=u32::MAX).map(f32::from_bits));
             }

@@ -132,7 +132,7 @@ fn assembled(text: &str) -> libloading::Library {
         .status()
         .expect("cc");
     assert!(status.success(), "{} does not assemble", assembly.display());
-    // SAFETY: the library holds kernels alone, without initialisers.
+    // SAFETY: the library holds kernels alone, without initializers.
     let loaded = unsafe { libloading::Library::new(&library).expect("a library") };
     let _ = (std::fs::remove_file(&assembly), std::fs::remove_file(&library));
     loaded

@@ -72,7 +72,7 @@ fn a_narrow_dot_is_stored_in_whole_vectors() {
     );
 }
 
-/// Two neighbours of four bytes fill a sector with those of the lanes beside them.
+/// Two neighbors of four bytes fill a sector with those of the lanes beside them.
 #[test]
 fn a_wide_dot_is_stored_in_its_layout() {
     check_stored(
@@ -86,7 +86,7 @@ fn a_wide_dot_is_stored_in_its_layout() {
     );
 }
 
-/// A loop multiplies on, a table says where to, a column has its neighbours elsewhere.
+/// A loop multiplies on, a table says where to, a column has its neighbors elsewhere.
 #[test]
 fn other_dots_are_stored_in_their_layout() {
     check_stored(

@@ -54,11 +54,11 @@ fn layer_norm() {
             let mask = cols < n_cols;
             let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
             let mean = tl::sum(x, 0) / n_cols as f32;
-            let centred = tl::select(mask, x - mean, 0.0);
-            let var = tl::sum(centred * centred, 0) / n_cols as f32;
+            let centered = tl::select(mask, x - mean, 0.0);
+            let var = tl::sum(centered * centered, 0) / n_cols as f32;
             let gamma = tl::load(gamma + cols, mask).to::<f32>();
             let beta = tl::load(beta + cols, mask).to::<f32>();
-            let y = centred * tl::rsqrt(var + eps) * gamma + beta;
+            let y = centered * tl::rsqrt(var + eps) * gamma + beta;
             tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
         }",
         expect![[r#"

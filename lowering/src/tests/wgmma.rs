@@ -199,7 +199,7 @@ fn dots_of_view_tiles_use_wgmma() {
     );
 }
 
-/// Bytes are multiplied where they are neighbours along what is summed over; 8-bit floats where their sums may be
+/// Bytes are multiplied where they are neighbors along what is summed over; 8-bit floats where their sums may be
 /// imprecise.
 #[test]
 fn eight_bit_dots_use_wgmma() {

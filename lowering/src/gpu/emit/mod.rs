@@ -15,6 +15,7 @@ mod bounds_check;
 mod control;
 pub(crate) mod convert;
 mod coordinates;
+mod cp_async;
 mod debug;
 mod dot;
 mod dsmem;

@@ -8,6 +8,7 @@
 mod fma;
 pub mod invariant_operand;
 pub(super) mod wgmma;
+mod wgmma_statement;
 
 use std::collections::HashMap;
 

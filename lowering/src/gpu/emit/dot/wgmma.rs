@@ -1,5 +1,6 @@
-//! Warpgroup dots (`wgmma`), which read operands from shared memory as TMA wrote them.
+//! Warpgroup dots (`wgmma`), which read operands from shared memory as TMA wrote them, with its 128-byte swizzle.
 
+use crate::gpu::emit::dot::wgmma_statement::WgmmaStatement;
 use crate::gpu::emit::dot::{outer_axis, per_word};
 use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
@@ -15,19 +16,17 @@ use crate::ops::{OperandA, SmemOperand, WarpGroupDot};
 use crate::support::dtype::DType;
 
 /// Rows whose chunks are swizzled together.
-const SWIZZLED: u32 = 8;
-/// The upper word of a descriptor: rows of 128 bytes are swizzled, and the stride between groups of swizzled rows.
-const DESCRIPTOR_HIGH: u32 = 1 << 30 | (SWIZZLED * SWIZZLE_ROW_BYTES) >> 4;
+pub(super) const SWIZZLED: u32 = 8;
 
 /// The row and the K step of each word of a fragment of operand A in TF32, from the lane's own on.
 const TF32_OPERAND_A: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
 
 /// A shared memory descriptor: an operand tile as the instruction reads it.
-struct SmemDescriptor {
+pub(super) struct SmemDescriptor {
     /// The lower word of the descriptor of the warpgroup's first instruction.
-    descriptor: Val,
+    pub descriptor: Val,
     /// Whether the tile is MN-major: elements along K are one row after the other.
-    mn_major: bool,
+    pub mn_major: bool,
     /// The rows of a chunk that is one swizzled row wide.
     lines: u32,
     /// Elements of a swizzled row.
@@ -341,7 +340,7 @@ impl StridedFragment {
 }
 
 /// The register of a statement that holds a value.
-fn letter(ty: Ty) -> &'static str {
+pub(super) fn letter(ty: Ty) -> &'static str {
     if ty.elem.is_float() { "f" } else { "r" }
 }
 
@@ -483,7 +482,7 @@ impl Gpu<'_> {
     }
 }
 
-struct WgmmaShape {
+pub(super) struct WgmmaShape {
     columns: u32,
     /// The K extent of the instruction.
     inner: u32,
@@ -492,7 +491,7 @@ struct WgmmaShape {
 
 impl WgmmaShape {
     /// Its name, and what follows the operands: their signs and, where there is a choice, whether they are MN-major.
-    fn text(&self, mn_major: &str) -> [String; 2] {
+    pub(super) fn text(&self, mn_major: &str) -> [String; 2] {
         let (sum, factor, rest) = match self.dtype {
             DType::I8 => ("s32", "s8", String::new()),
             DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
@@ -503,106 +502,5 @@ impl WgmmaShape {
         };
         let WgmmaShape { columns, inner, .. } = self;
         [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
-    }
-}
-
-/// An operand in a statement, and for a descriptor whether it is MN-major.
-struct WgmmaOperand {
-    text: String,
-    mn_major: Option<bool>,
-}
-
-/// One PTX statement of wgmma instructions.
-struct WgmmaStatement {
-    lines: Vec<String>,
-    /// The accumulators of each set of rows.
-    accs: Vec<usize>,
-    operands: Vec<Val>,
-    constraints: Vec<String>,
-    /// The accumulators that it adds to, in the order of the results.
-    before: Vec<Val>,
-}
-
-impl WgmmaStatement {
-    /// With the accumulators to add to, in the order of the lists.
-    fn new(lists: &[Vec<usize>], before: Option<&[Val]>) -> WgmmaStatement {
-        WgmmaStatement {
-            lines: vec![],
-            accs: lists.iter().map(Vec::len).collect(),
-            operands: vec![],
-            constraints: vec![],
-            before: before.unwrap_or_default().to_vec(),
-        }
-    }
-
-    fn results(&self) -> usize {
-        self.accs.iter().sum()
-    }
-
-    /// The number of an operand.
-    fn operand(&mut self, value: Val, constraint: &str) -> usize {
-        let place = self.operands.iter().position(|known| known.id() == value.id()).unwrap_or_else(|| {
-            self.operands.push(value);
-            self.constraints.push(constraint.into());
-            self.operands.len() - 1
-        });
-        self.results() + place
-    }
-
-    /// Lets `again` say whether the first wgmma adds to the accumulator.
-    fn add_if(&mut self, b: &mut Builder, again: Option<Val>) {
-        if let Some(again) = again {
-            let again = b.zext(again, Elem::I32);
-            let operand = self.operand(again, "r");
-            self.lines.push(format!("setp.ne.b32 again, ${operand}, 0;"));
-        }
-    }
-
-    /// A fragment in registers.
-    fn fragment(&mut self, words: &[Val]) -> WgmmaOperand {
-        let names: Vec<String> = words.iter().map(|&word| format!("${}", self.operand(word, "r"))).collect();
-        WgmmaOperand { text: format!("{{{}}}", names.join(", ")), mn_major: None }
-    }
-
-    /// A tile from `distance` on, in units of a descriptor.
-    fn matrix(&mut self, name: &str, matrix: &SmemDescriptor, distance: i64) -> WgmmaOperand {
-        let descriptor = self.operand(matrix.descriptor, "r");
-        self.lines.push(format!("add.s32 word, ${descriptor}, {distance};"));
-        self.lines.push(format!("mov.b64 {name}, {{word, {DESCRIPTOR_HIGH}}};"));
-        WgmmaOperand { text: name.to_string(), mn_major: Some(matrix.mn_major) }
-    }
-
-    fn multiply(&mut self, instruction: &WgmmaShape, set: usize, factors: [WgmmaOperand; 2], adds: &str) {
-        let mn_major: String = factors
-            .iter()
-            .filter_map(|factor| factor.mn_major)
-            .map(|mn_major| format!(", {}", u32::from(mn_major)))
-            .collect();
-        let [left, right] = factors.map(|factor| factor.text);
-        let accs = self.accs(set);
-        let [name, rest] = instruction.text(&mn_major);
-        self.lines.push(format!("{name} {accs}, {left}, {right}, {adds}{rest};"));
-    }
-
-    /// The accumulator registers of a set.
-    fn accs(&self, set: usize) -> String {
-        let first: usize = self.accs[..set].iter().sum();
-        let names: Vec<String> = (first..first + self.accs[set]).map(|i| format!("${i}")).collect();
-        format!("{{{}}}", names.join(", "))
-    }
-
-    fn finish(self, b: &mut Builder, sum: Ty, then: AfterIssue) -> Vec<Val> {
-        let results = self.results();
-        let wait = if then == AfterIssue::Wait { "wgmma.wait_group.sync.aligned 0;\n" } else { "" };
-        let text = format!(
-            "{{\n.reg .b64 left, right;\n.reg .b32 word;\n.reg .pred none, all, again;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\n{wait}}}",
-            self.lines.join("\n")
-        );
-        let tied = (0..self.before.len()).map(|i| i.to_string());
-        let outputs = std::iter::repeat_n(format!("={}", letter(sum)), results);
-        let constraints: Vec<String> =
-            outputs.chain(self.constraints).chain(tied).chain(["~{memory}".to_string()]).collect();
-        let operands: Vec<Val> = self.operands.into_iter().chain(self.before).collect();
-        statement(b, &text, &constraints.join(","), &operands, &vec![sum; results])
     }
 }
