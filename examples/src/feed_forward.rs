@@ -6,7 +6,7 @@
 //! a gate. Here the norm is fused into the first matmul where rows are few ([`crate::norm_linear`]), and a launch of its own otherwise.
 //! The activation is in the epilogue of that matmul. The residual is in the epilogue of the second one, unless tiles with registers for
 //! it take more time than a launch that adds it. That makes two or three, and one more with a gate: different programs compute the
-//! columns of gate and value. All in one kernel would need a row's intermediate, `f` elements, on an SM, and one program for each tile
+//! columns of gate and value. Of a single row a program computes both, and the gate is in the first kernel ([`crate::gemv`]). All in one kernel would need a row's intermediate, `f` elements, on an SM, and one program for each tile
 //! of rows would read both matrices: of few rows too few to read them quickly. [`FeedForward::cost`] counts launches and bytes of both.
 //!
 //! **Rounding.** That of [`crate::norm_linear`], [`crate::act_and_mul`] and [`crate::matmul`] one after the other: what is between

@@ -150,7 +150,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
 | `f64` | `f64` | 4 |
 | `i8` | `i32`, which wraps | 32 |
 
-M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where other processors round; `.max_num_imprecise_acc(n)` lets those of 8-bit floats keep fewer digits. NaN and infinities spread as in any sum of products.
+M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where a CPU rounds; `.max_num_imprecise_acc(n)` lets those of 8-bit floats keep fewer digits. NaN and infinities spread as in any sum of products.
 
 A sum over tiles stays where it is, in the registers of the threads, if the loop carries it: `acc = tl::dot(a, b, acc)`.",
     check: dot,

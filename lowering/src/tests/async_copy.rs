@@ -30,16 +30,16 @@ fn a_loop_prefetches_loads_of_later_iterations() {
     check_memory(
         &SUM.replace("STAGES", ".num_stages(3)"),
         expect![[r#"
-        cp.async.cg.shared.global.L2::cache_hint [%r10 + 0], [%rd11], 16, %rd13;
-        cp.async.commit_group;
-        cp.async.cg.shared.global.L2::cache_hint [%r11 + 0], [%rd12], 16, %rd13;
-        cp.async.commit_group;
-        cp.async.commit_group;
-        cp.async.wait_group 2;
-        ld.shared.v4.b32 {%r14, %r15, %r16, %r17}, [%r19 + 0];
-        cp.async.cg.shared.global.L2::cache_hint [%r13 + 0], [%rd16], 16, %rd13;
-        st.global.v4.b32 	[%rd18], {%r20, %r21, %r22, %r23};
-    "#]],
+            cp.async.ca.shared.global.L2::cache_hint [%r10 + 0], [%rd11], 16, %rd13;
+            cp.async.commit_group;
+            cp.async.ca.shared.global.L2::cache_hint [%r11 + 0], [%rd12], 16, %rd13;
+            cp.async.commit_group;
+            cp.async.commit_group;
+            cp.async.wait_group 2;
+            ld.shared.v4.b32 {%r14, %r15, %r16, %r17}, [%r19 + 0];
+            cp.async.ca.shared.global.L2::cache_hint [%r13 + 0], [%rd16], 16, %rd13;
+            st.global.v4.b32 	[%rd18], {%r20, %r21, %r22, %r23};
+        "#]],
     );
 }
 
@@ -176,12 +176,12 @@ fn a_barrier_separates_loops_whose_rings_share_memory() {
             st.shared.b32 	[%rd4], %r7;
             cp.async.commit_group;
             bar.sync 	0;
-            cp.async.cg.shared.global.L2::cache_hint [%r35 + 0], [%rd22], 16, %rd8;
+            cp.async.ca.shared.global.L2::cache_hint [%r35 + 0], [%rd22], 16, %rd8;
             cp.async.commit_group;
             cp.async.commit_group;
             cp.async.wait_group 1;
             ld.shared.v4.b32 {%r42, %r43, %r44, %r45}, [%r49 + 0];
-            cp.async.cg.shared.global.L2::cache_hint [%r41 + 0], [%rd25], 16, %rd8;
+            cp.async.ca.shared.global.L2::cache_hint [%r41 + 0], [%rd25], 16, %rd8;
             cp.async.commit_group;
             st.global.b32 	[%rd26], %r48;
             st.global.v4.b32 	[%rd28+256], {%r50, %r51, %r52, %r53};
@@ -296,7 +296,7 @@ fn a_ring_of_tiles_has_as_many_slots_as_fit() {
 fn operands_with_other_uses_are_not_copied_to_shared_tiles() {
     let matrices = |source: &str| {
         let text = ptx(source, Arch::SM_80);
-        [text.matches("cp.async.cg").count() > 0, text.matches("st.shared").count() > 0]
+        [text.matches("cp.async.c").count() > 0, text.matches("st.shared").count() > 0]
     };
     let product = product(32, 2);
     assert_eq!(matrices(&product), [true, false]);
@@ -308,6 +308,32 @@ fn operands_with_other_uses_are_not_copied_to_shared_tiles() {
     assert_eq!(matrices(&masked), [true, false]);
     let other = product.replace("tl::load(a + at)", "tl::load(a + at, cols.row() < k - start, 1.0)");
     assert_eq!(matrices(&other), [true, true]);
+}
+
+/// The row of a product is the same for all programs, which would ask the second-level cache for the same few lines; and each warp reads
+/// all of it. The other operand is every program's own.
+#[test]
+fn copies_of_what_programs_share_go_through_the_first_level_cache() {
+    let counts = |rows: &str| {
+        let source = format!(
+            "#[fuse_kernel(num_warps = 4)]
+            fn product(x: &[f16], w: &[f16], out: &mut [f32], k: i32) {{
+                let (rows, cols) = (tl::program_id(0) * 4 + tl::arange(0, 4), tl::arange(0, 1024));
+                let mut acc = tl::zeros::<f32>([4, 1024]);
+                for start in (0..k).step_by(1024) {{
+                    let x = tl::load(x + {rows} + start + cols).to::<f32>();
+                    acc += x.row() * tl::load(w + (rows * k).col() + (start + cols).row()).to::<f32>();
+                }}
+                tl::store(out + rows, tl::sum(acc, 1));
+            }}"
+        );
+        let text = ptx_of(&source, Arch::SM_80, |specialization| specialization.name == "aligned");
+        let copies = |operator: &str| text.matches(&format!("cp.async.{operator}.shared")).count();
+        [copies("ca"), copies("cg")].map(|count| count > 0)
+    };
+    assert_eq!(counts("0"), [true, true]);
+    // A row for each program: its warps share it.
+    assert_eq!(counts("tl::program_id(0) * k"), [true, true]);
 }
 
 /// Queries of 256 elements are too many for registers.
@@ -465,9 +491,9 @@ fn gathered_elements_are_not_prefetched() {
             tl::store(out + lanes, sum);
         }",
         expect![[r#"
-            cp.async.cg.shared.global.L2::cache_hint [%r10 + 0], [%rd13], 16, %rd15;
+            cp.async.ca.shared.global.L2::cache_hint [%r10 + 0], [%rd13], 16, %rd15;
             cp.async.commit_group;
-            cp.async.cg.shared.global.L2::cache_hint [%r11 + 0], [%rd14], 16, %rd15;
+            cp.async.ca.shared.global.L2::cache_hint [%r11 + 0], [%rd14], 16, %rd15;
             cp.async.commit_group;
             cp.async.commit_group;
             cp.async.wait_group 2;
@@ -476,7 +502,7 @@ fn gathered_elements_are_not_prefetched() {
             @%p7 ld.global.nc.b32 %r19, [%rd20];
             @%p8 ld.global.nc.b32 %r20, [%rd21];
             @%p9 ld.global.nc.b32 %r21, [%rd22];
-            cp.async.cg.shared.global.L2::cache_hint [%r13 + 0], [%rd18], 16, %rd15;
+            cp.async.ca.shared.global.L2::cache_hint [%r13 + 0], [%rd18], 16, %rd15;
             st.global.v4.b32 	[%rd32], {%r24, %r25, %r26, %r27};
         "#]],
     );

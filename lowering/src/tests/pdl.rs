@@ -119,8 +119,8 @@ fn it_waits_before_asynchronous_copies() {
             .param .u64 .ptr .global .align 1 entry_param_0,
             .param .u64 .ptr .global .align 1 entry_param_2,
             griddepcontrol.wait;
-            cp.async.cg.shared.global.L2::cache_hint [%r4 + 0], [%rd8], 16, %rd4;
-            cp.async.cg.shared.global.L2::cache_hint [%r16 + 0], [%rd11], 16, %rd4;
+            cp.async.ca.shared.global.L2::cache_hint [%r4 + 0], [%rd8], 16, %rd4;
+            cp.async.ca.shared.global.L2::cache_hint [%r16 + 0], [%rd11], 16, %rd4;
             st.global.v4.b32 	[%rd13], {%r24, %r25, %r26, %r27};
             ret;
         "#]],

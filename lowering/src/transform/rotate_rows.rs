@@ -201,13 +201,13 @@ impl RotationPlan {
             builder.append(op);
             if comes_last {
                 let ty = builder.func.ty(range).clone();
-                let dealt = match bound {
+                let order = match bound {
                     Some(bound) => {
                         RangeOrder::Cut(row_cut(builder, &definitions, (by, bound), (limit, ty.shape[0])))
                     }
                     None => RangeOrder::Wrapped { by },
                 };
-                let value = builder.one(Rotate { range, limit, order: dealt }, ty);
+                let value = builder.one(Rotate { range, limit, order }, ty);
                 rewriter.replace(range, value);
             }
         });

@@ -19,7 +19,6 @@ const RETIRED: &[(&str, &str)] = &[
     ("baton", "MmaOrder"),
     ("lot", "stage, barrier group"),
     ("lots", "stages"),
-    ("quiet", "main loop"),
     ("announce", "publish"),
     ("announced", "WorkTile"),
     ("outgoing", "epilogue buffers"),
