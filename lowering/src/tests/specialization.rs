@@ -39,7 +39,7 @@ fn check_aligned(source: &str, expected: Expect) {
 /// In a loop a row stays narrow across a reduction to a scalar, and wide across one along an axis.
 #[test]
 fn narrow_rows_in_loops_stay_narrow_across_scalar_reductions() {
-    let holds = |sum: &str| {
+    let barriers = |sum: &str| {
         let source = "#[fuse_kernel(num_warps = 4)]
             fn k(x: &[bf16], out: &mut [bf16], n: i32) {
                 let places = tl::arange(0, 256).col() * 32 + tl::arange(0, 32).row();
@@ -50,10 +50,10 @@ fn narrow_rows_in_loops_stay_narrow_across_scalar_reductions() {
             }";
         let func = func(&source.replace("SUM", sum));
         let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
-        ir::print(&specializations[0].plan.distributed.func, &|_| None).matches("= hold").count()
+        ir::print(&specializations[0].plan.distributed.func, &|_| None).matches("= remat_barrier").count()
     };
-    assert_eq!(holds("tl::sum(x)"), 1);
-    assert_eq!(holds("tl::sum(x, 1).col()"), 0);
+    assert_eq!(barriers("tl::sum(x)"), 1);
+    assert_eq!(barriers("tl::sum(x, 1).col()"), 0);
 }
 
 /// The specialization for any alignment needs more registers than the one that was measured; alone it is that one.

@@ -10,8 +10,8 @@
 //! is
 //! inserted.
 
-use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{HashSet, VecDeque};
 
 use super::access::{self, AccessWidth, Alignment};
 use super::dot::DotOperand;
@@ -537,16 +537,21 @@ fn operand_layouts(
                 None => vec![],
             }
         }
-        LayoutRelation::Tied(groups) => groups
-            .iter()
-            .filter_map(|group| {
+        LayoutRelation::Tied(groups) => {
+            let laid_out = groups.iter().filter_map(|group| {
                 let anchor =
                     group.iter().copied().find(|value| tile(value) && graph.has_layout(func, *value))?;
-                let layout = of(anchor)?;
-                Some(group.iter().map(|&value| (value, layout.clone())).collect::<Vec<_>>())
-            })
-            .flatten()
-            .collect(),
+                Some((group, of(anchor)?))
+            });
+            // Operands, the first of each group, come first, in their order.
+            let (mut operands, mut others) = (vec![], vec![]);
+            for (group, layout) in laid_out {
+                let mut pairs = group.iter().map(|&value| (value, layout.clone()));
+                operands.extend(pairs.next());
+                others.extend(pairs);
+            }
+            operands.into_iter().chain(others).collect()
+        }
     }
 }
 
@@ -675,14 +680,20 @@ impl Rebuilder<'_> {
             let vector = layout.thread_contiguity(width.axis).min(width.elements);
             Some(access::legal_vector(self.site.func, place, vector))
         });
-        let mut available = HashMap::new();
+        // A value that is an operand twice may be needed in two layouts, one for each time.
+        let mut available: HashMap<Value, VecDeque<Value>> = HashMap::new();
         for (value, layout) in layouts {
             // Yields of nested blocks are converted where the block ends.
             if op.kind.operation().operands().contains(value) {
-                available.insert(*value, self.in_layout(builder, *value, layout));
+                let converted = self.in_layout(builder, *value, layout);
+                available.entry(*value).or_default().push_back(converted);
             }
         }
-        op.kind.operation_mut().map(&mut |value| available.get(&value).copied().unwrap_or(value));
+        op.kind.operation_mut().map(&mut |value| match available.get_mut(&value) {
+            Some(queue) if queue.len() > 1 => queue.pop_front().unwrap_or(value),
+            Some(queue) => queue.front().copied().unwrap_or(value),
+            None => value,
+        });
         if let Some(vector) = vector {
             op.kind.operation_mut().set_vector(vector);
         }
