@@ -5,10 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::polynomial::{Atom, Polynomial, Polynomials};
+use super::polynomial::Polynomials;
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::assumption::Assumption;
 use crate::ir::guard::Symbol;
+use crate::ir::polynomial::{Atom, Polynomial};
 use crate::ir::{Func, Op, Value};
 use crate::ops::scalar::ArithKind;
 use crate::ops::{Constant, ConstantValue, Kind, Site};

@@ -10,9 +10,10 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::inequality::{BoundSearch, Inequality, tightest};
-use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
+use super::polynomial::Polynomials;
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum};
+use crate::ir::polynomial::{Atom, Placement, Polynomial};
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::scalar::ArithKind;
 use crate::ops::{For, Kind, MemAccess};

@@ -1,8 +1,9 @@
 //! Bounds of polynomials by inequalities: a search eliminates what varies, ranges and variables by what bounds them, program ids
 //! by the grid, until the bound is over symbols known at launch. What it needs of arguments it collects as guards.
 
-use super::polynomial::{Atom, LoopBounds, Polynomial, Polynomials};
+use super::polynomial::{LoopBounds, Polynomials};
 use crate::ir::guard::{Guard, Symbol, irredundant};
+use crate::ir::polynomial::{Atom, Polynomial};
 use crate::ir::{Func, ParamKind, Value};
 use crate::support::dtype::DType;
 

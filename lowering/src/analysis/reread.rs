@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
+use super::polynomial::Polynomials;
+use crate::ir::polynomial::{Atom, Placement, Polynomial};
 use crate::ir::{Block, Func, ParamId, Value};
 use crate::ops::{For, Kind, Load};
 

@@ -13,8 +13,10 @@
 //! - signed 32-bit offsets are exact: `index` widens what could leave 32 bits, so an address never wraps.
 
 pub mod assumption;
+pub mod axis_info;
 pub mod guard;
 pub mod layout_relation;
+pub mod polynomial;
 mod print;
 mod rewrite;
 mod verify;

@@ -5,10 +5,10 @@
 //! and vectors become as wide as it allows.
 
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
-use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Value};
 use crate::support::dtype::DType;
 
@@ -56,8 +56,8 @@ impl Operation for AxisHint {
         if hints.into_iter().all(u64::is_power_of_two) { Ok(()) } else { Err("claims powers of two".into()) }
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
-        let mut info = analysis.info(self.value);
+    fn axis_info(&self, env: &mut dyn AxisEnv, _: &[Value]) -> Vec<AxisInfo> {
+        let mut info = env.info(self.value);
         if let Some(last) = info.axes.last_mut() {
             last.contiguity = last.contiguity.max(self.contiguous);
             last.divisibility = last.divisibility.max(self.multiple);
@@ -68,8 +68,8 @@ impl Operation for AxisHint {
         vec![info]
     }
 
-    fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
-        Some(all.get(self.value))
+    fn polynomial(&self, env: &dyn PolynomialEnv, _: &Func, _: Value) -> Option<Polynomial> {
+        Some(env.polynomial(self.value))
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {

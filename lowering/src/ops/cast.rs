@@ -4,11 +4,10 @@ use super::atomic::choice;
 use super::{
     Bitcast, ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required,
 };
-use crate::analysis::axis_info;
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
-use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
+use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -36,13 +35,17 @@ impl Operation for Cast {
         expect_types("the operand's shape", &func.ty(self.value).shape, &func.ty(results[0]).shape)
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        let from = analysis.func.ty(self.value).dtype;
-        vec![axis_info::cast(&analysis.info(self.value), from, analysis.func.ty(results[0]))]
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        let from = env.func().ty(self.value).dtype;
+        vec![axis_info::cast(&env.info(self.value), from, env.func().ty(results[0]))]
     }
 
-    fn polynomial(&self, all: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
-        polynomial::cast(all, func, self.value, func.ty(result).dtype)
+    /// Widening keeps the value; narrowing might not.
+    fn polynomial(&self, env: &dyn PolynomialEnv, func: &Func, result: Value) -> Option<Polynomial> {
+        let (from, to) = (func.ty(self.value).dtype, func.ty(result).dtype);
+        let ((low, high), (to_low, to_high)) = (from.range(), to.range());
+        let is_widening = from.is_integer() && to_low <= low && to_high >= high;
+        is_widening.then(|| env.polynomial(self.value))
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {

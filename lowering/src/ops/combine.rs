@@ -2,8 +2,8 @@
 
 use super::scalar::{ArithKind, ScalarOp};
 use super::{ConstantValue, Kind, expect_types};
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::Check;
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::{Block, Func, Op, Shape, Type, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -56,9 +56,9 @@ impl Combination {
         Ok(())
     }
 
-    pub(super) fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        analysis.block(&self.block);
-        results.iter().map(|&result| AxisInfo::unknown(analysis.func.ty(result))).collect()
+    pub(super) fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        env.block(&self.block);
+        results.iter().map(|&result| AxisInfo::unknown(env.func().ty(result))).collect()
     }
 
     /// The row of the lanewise table that it is, if it is one.

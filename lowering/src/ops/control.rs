@@ -1,8 +1,8 @@
 //! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
 
 use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Item, Operand, Range};
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
 use crate::support::dtype::DType;
@@ -109,14 +109,14 @@ impl Operation for For {
         same_types("the results", func, results, &self.inits)
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
-        let (low, high, step) = (analysis.info(self.low), analysis.info(self.high), analysis.info(self.step));
+    fn axis_info(&self, env: &mut dyn AxisEnv, _: &[Value]) -> Vec<AxisInfo> {
+        let (low, high, step) = (env.info(self.low), env.info(self.high), env.info(self.step));
         let last = high.range.1.saturating_sub((!self.closed).into()).max(low.range.0);
         // One that may be below 1 may stand for 1.
         let step = if step.range.0 >= 1 { step.divisor } else { 1 };
         let variable = AxisInfo { axes: vec![], divisor: low.divisor.min(step), range: (low.range.0, last) };
-        analysis.set(self.body.args[0], variable);
-        analysis.carry(&self.inits, &self.body.args[1..], &self.body)
+        env.set(self.body.args[0], variable);
+        env.carry(&self.inits, &self.body.args[1..], &self.body)
     }
 
     fn layout_relation(&self, _: &Func, results: &[Value]) -> LayoutRelation {
@@ -152,11 +152,11 @@ impl Operation for If {
         same_types("the yields of `else`", func, &self.otherwise.yields, results)
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
-        analysis.block(&self.then);
-        analysis.block(&self.otherwise);
+    fn axis_info(&self, env: &mut dyn AxisEnv, _: &[Value]) -> Vec<AxisInfo> {
+        env.block(&self.then);
+        env.block(&self.otherwise);
         let pairs = self.then.yields.iter().zip(&self.otherwise.yields);
-        pairs.map(|(&a, &b)| analysis.info(a).meet(&analysis.info(b))).collect()
+        pairs.map(|(&a, &b)| env.info(a).meet(&env.info(b))).collect()
     }
 
     fn layout_relation(&self, _: &Func, results: &[Value]) -> LayoutRelation {
@@ -204,12 +204,12 @@ impl Operation for While {
         same_types("the results", func, results, &self.inits)
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
-        let carried = analysis.carry(&self.inits, &self.body.args, &self.body);
+    fn axis_info(&self, env: &mut dyn AxisEnv, _: &[Value]) -> Vec<AxisInfo> {
+        let carried = env.carry(&self.inits, &self.body.args, &self.body);
         for (&arg, info) in self.test.args.iter().zip(&carried) {
-            analysis.set(arg, info.clone());
+            env.set(arg, info.clone());
         }
-        analysis.block(&self.test);
+        env.block(&self.test);
         carried
     }
 

@@ -5,6 +5,7 @@
 //! the printed form, the verifier's rule, the documentation in `dsl_runtime::tl`, the emission for both targets and the
 //! generic tests. Passes ask an operation for its properties, never for its name.
 
+mod arith;
 mod atomic;
 mod axis_hint;
 mod bitcast;
@@ -35,10 +36,10 @@ mod warp_group_dot;
 
 use std::fmt::Debug;
 
-use crate::analysis::axis_info;
-use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Block, Func, Value};
 
 pub use atomic::{Atomic, AtomicChange, MemoryOrder, MemoryScope};
@@ -116,12 +117,8 @@ pub trait Operation: Debug {
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String>;
 
     /// Contiguity, divisibility, constancy and range of its results. An operation with blocks runs the analysis on them.
-    fn axis_info(
-        &self,
-        analysis: &mut axis_info::AxisInfoAnalysis,
-        results: &[Value],
-    ) -> Vec<axis_info::AxisInfo> {
-        results.iter().map(|&result| axis_info::AxisInfo::unknown(analysis.func.ty(result))).collect()
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        results.iter().map(|&result| AxisInfo::unknown(env.func().ty(result))).collect()
     }
 
     /// How the layouts of its tile operands and results are related.
@@ -195,8 +192,8 @@ pub trait Operation: Debug {
     }
 
     /// Its single integer result as a polynomial, or `None` when it is not one.
-    fn polynomial(&self, all: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
-        let _ = (all, func, result);
+    fn polynomial(&self, env: &dyn PolynomialEnv, func: &Func, result: Value) -> Option<Polynomial> {
+        let _ = (env, func, result);
         None
     }
 }

@@ -5,8 +5,8 @@
 //! `offset % 4` of the block whose counter is `offset / 4`, so that four contiguous elements cost one block.
 
 use super::{ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::support::dtype::DType;
@@ -100,8 +100,8 @@ impl Operation for Random {
         expect_types("the result", func.ty(results[0]), &offset.with(self.form.dtype()))
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        vec![shared_constancy(analysis, &[self.offset], results[0])]
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        vec![shared_constancy(env, &[self.offset], results[0])]
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
@@ -138,8 +138,8 @@ impl Operation for Philox {
         if self.word < 4 { Ok(()) } else { Err(format!("word {} of four", self.word)) }
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        vec![shared_constancy(analysis, &self.counter, results[0])]
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        vec![shared_constancy(env, &self.counter, results[0])]
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
@@ -148,10 +148,10 @@ impl Operation for Philox {
 }
 
 /// Equal operands give equal words; nothing else is known of them.
-fn shared_constancy(analysis: &AxisInfoAnalysis, operands: &[Value], result: Value) -> AxisInfo {
-    let mut info = AxisInfo::unknown(analysis.func.ty(result));
+fn shared_constancy(env: &dyn AxisEnv, operands: &[Value], result: Value) -> AxisInfo {
+    let mut info = AxisInfo::unknown(env.func().ty(result));
     for (d, axis) in info.axes.iter_mut().enumerate() {
-        let constancies = operands.iter().map(|&operand| analysis.info(operand).axes[d].constancy);
+        let constancies = operands.iter().map(|&operand| env.info(operand).axes[d].constancy);
         axis.constancy = constancies.min().unwrap_or(1);
     }
     info

@@ -1,8 +1,8 @@
 //! Reductions: axes of one or several tiles reduced by a function of two elements.
 
 use super::{Combination, ExpandDims, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Shape, Type, Value};
 use crate::support::dtype::{Class, DType};
@@ -63,8 +63,8 @@ impl Operation for Reduce {
         self.combination.verify(func, results, &self.result_shape(shape))
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        self.combination.axis_info(analysis, results)
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        self.combination.axis_info(env, results)
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {

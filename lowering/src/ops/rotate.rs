@@ -1,9 +1,9 @@
 //! A rotated range, which only [`crate::transform::rotate_rows`] makes: its indices in another order.
 
 use super::{Operation, expect_types};
-use crate::analysis::axis_info::{Axis, AxisInfo, AxisInfoAnalysis};
-use crate::analysis::polynomial::{Polynomial, Polynomials};
+use crate::ir::axis_info::{Axis, AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Type, Value};
 use crate::support::dtype::DType;
 
@@ -82,14 +82,14 @@ impl Operation for Rotate {
     }
 
     /// One pair of neighbors is not contiguous: runs are unknown.
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, env: &mut dyn AxisEnv, _: &[Value]) -> Vec<AxisInfo> {
         let axis = Axis { contiguity: 1, divisibility: 1, constancy: 1 };
-        vec![AxisInfo { axes: vec![axis], divisor: 1, range: analysis.info(self.range).range }]
+        vec![AxisInfo { axes: vec![axis], divisor: 1, range: env.info(self.range).range }]
     }
 
     /// That of the range: the same indices, in one order for everything computed from them.
-    fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
-        Some(all.get(self.range))
+    fn polynomial(&self, env: &dyn PolynomialEnv, _: &Func, _: Value) -> Option<Polynomial> {
+        Some(env.polynomial(self.range))
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {

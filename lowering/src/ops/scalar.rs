@@ -5,10 +5,9 @@
 //! a row.
 
 use super::{ConstantValue, Effect, Operation};
-use crate::analysis::axis_info;
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
-use crate::analysis::polynomial::{self, Polynomial, Polynomials};
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Value};
 use crate::mlir::{Builder, Val, lanes, math, rounding};
 use crate::support::dtype::{Class, DType};
@@ -538,13 +537,13 @@ impl Operation for Scalar {
         super::expect_types("the result", result.dtype, wanted)
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        let args: Vec<AxisInfo> = self.args.iter().map(|&arg| analysis.info(arg)).collect();
-        vec![axis_info::scalar(self.op.arith, &args, analysis.func.ty(results[0]))]
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        let args: Vec<AxisInfo> = self.args.iter().map(|&arg| env.info(arg)).collect();
+        vec![self.op.arith.axis_info(&args, env.func().ty(results[0]))]
     }
 
-    fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
-        polynomial::scalar(all, self.op.arith, &self.args)
+    fn polynomial(&self, env: &dyn PolynomialEnv, _: &Func, _: Value) -> Option<Polynomial> {
+        self.op.arith.polynomial(env, &self.args)
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {

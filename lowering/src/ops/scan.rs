@@ -2,8 +2,8 @@
 
 use super::fold::{like_argument, tiles};
 use super::{Combination, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
 use crate::frontend::typeck::{Call, Check, Operand};
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
 use crate::support::dtype::{Class, DType};
@@ -55,8 +55,8 @@ impl Operation for Scan {
         self.combination.verify(func, results, shape)
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        self.combination.axis_info(analysis, results)
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        self.combination.axis_info(env, results)
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {

@@ -1,12 +1,11 @@
 //! Operations that move elements to other positions of a tile without changing them.
 
 use super::{Index, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::analysis::axis_info;
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
-use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
+use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::layout_relation::Reindex;
+use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Shape, Type, Value};
 
 /// Repeats a tile along the axes where it has extent 1.
@@ -56,13 +55,13 @@ impl Operation for Broadcast {
         if fits { Ok(()) } else { Err(format!("{from} does not broadcast to {to}")) }
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
-        vec![axis_info::broadcast(&analysis.info(self.value), from, to)]
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        let (from, to) = (&env.func().ty(self.value).shape, &env.func().ty(results[0]).shape);
+        vec![axis_info::broadcast(&env.info(self.value), from, to)]
     }
 
-    fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
-        all.get(self.value).moved(func, Some)
+    fn polynomial(&self, env: &dyn PolynomialEnv, func: &Func, _: Value) -> Option<Polynomial> {
+        env.polynomial(self.value).moved(func, Some)
     }
 
     fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {
@@ -100,12 +99,12 @@ impl Operation for ExpandDims {
         )
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
-        vec![axis_info::expand_dims(&analysis.info(self.value), self.axis)]
+    fn axis_info(&self, env: &mut dyn AxisEnv, _: &[Value]) -> Vec<AxisInfo> {
+        vec![axis_info::expand_dims(&env.info(self.value), self.axis)]
     }
 
-    fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
-        all.get(self.value).moved(func, |old| Some(old + usize::from(old >= self.axis)))
+    fn polynomial(&self, env: &dyn PolynomialEnv, func: &Func, _: Value) -> Option<Polynomial> {
+        env.polynomial(self.value).moved(func, |old| Some(old + usize::from(old >= self.axis)))
     }
 
     fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {
@@ -147,13 +146,13 @@ impl Operation for Reshape {
         expect_types("the number of elements", to.shape.elements(), from.shape.elements())
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
-        vec![axis_info::reshape(&analysis.info(self.value), from, to)]
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        let (from, to) = (&env.func().ty(self.value).shape, &env.func().ty(results[0]).shape);
+        vec![axis_info::reshape(&env.info(self.value), from, to)]
     }
 
-    fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
-        all.get(self.value).moved(func, |_| None)
+    fn polynomial(&self, env: &dyn PolynomialEnv, func: &Func, _: Value) -> Option<Polynomial> {
+        env.polynomial(self.value).moved(func, |_| None)
     }
 
     fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {
@@ -194,12 +193,12 @@ impl Operation for Permute {
         expect_types("the result", func.ty(results[0]), &Type::tile(from.dtype, Shape::new(shape)))
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, _: &[Value]) -> Vec<AxisInfo> {
-        vec![axis_info::permute(&analysis.info(self.value), &self.order)]
+    fn axis_info(&self, env: &mut dyn AxisEnv, _: &[Value]) -> Vec<AxisInfo> {
+        vec![axis_info::permute(&env.info(self.value), &self.order)]
     }
 
-    fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
-        all.get(self.value).moved(func, |old| self.order.iter().position(|&axis| axis == old))
+    fn polynomial(&self, env: &dyn PolynomialEnv, func: &Func, _: Value) -> Option<Polynomial> {
+        env.polynomial(self.value).moved(func, |old| self.order.iter().position(|&axis| axis == old))
     }
 
     fn axis_map(&self, func: &Func) -> Option<Vec<Option<usize>>> {

@@ -1,12 +1,11 @@
 //! Operations without operands: constants, the program's index in the grid, ranges.
 
 use super::{Effect, Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, required};
-use crate::analysis::axis_info;
-use crate::analysis::axis_info::{AxisInfo, AxisInfoAnalysis};
-use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::frontend::typeck::{Call, Check, Operand};
+use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::guard::Symbol;
 use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::polynomial::{Atom, Polynomial, PolynomialEnv};
 use crate::ir::{Func, ParamId, ParamKind, Shape, Type, Value};
 use crate::support::dtype::DType;
 
@@ -80,14 +79,14 @@ impl Operation for Constant {
         }
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
         match self.value {
             ConstantValue::Int(value) => vec![AxisInfo::constant(value)],
-            ConstantValue::Float(_) => vec![AxisInfo::unknown(analysis.func.ty(results[0]))],
+            ConstantValue::Float(_) => vec![AxisInfo::unknown(env.func().ty(results[0]))],
         }
     }
 
-    fn polynomial(&self, _: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
+    fn polynomial(&self, _: &dyn PolynomialEnv, _: &Func, _: Value) -> Option<Polynomial> {
         match self.value {
             ConstantValue::Int(value) => Some(Polynomial::constant(value)),
             ConstantValue::Float(_) => None,
@@ -118,7 +117,7 @@ pub struct Length {
 }
 
 macro_rules! nullary {
-    ($ty:ident, $name:literal, $dtype:expr, |$self:ident, $func:ident| $text:expr, $low:expr, |$analysis:ident| $high:expr, $atom:expr) => {
+    ($ty:ident, $name:literal, $dtype:expr, |$self:ident, $func:ident| $text:expr, $low:expr, |$env:ident| $high:expr, $atom:expr) => {
         impl Operation for $ty {
             fn name(&self) -> &'static str {
                 $name
@@ -138,12 +137,12 @@ macro_rules! nullary {
                 expect_types("the result", func.ty(results[0]), &Type::scalar($dtype))
             }
 
-            fn axis_info(&$self, $analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-                let info = AxisInfo::unknown($analysis.func.ty(results[0]));
+            fn axis_info(&$self, $env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+                let info = AxisInfo::unknown($env.func().ty(results[0]));
                 vec![AxisInfo { range: ($low, $high), ..info }]
             }
 
-            fn polynomial(&$self, _: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
+            fn polynomial(&$self, _: &dyn PolynomialEnv, _: &Func, _: Value) -> Option<Polynomial> {
                 Some(Polynomial::atom($atom))
             }
 
@@ -160,7 +159,7 @@ nullary!(
     DType::I32,
     |self, _func| format!("program_id {}", self.axis),
     0,
-    |analysis| analysis.most_programs(self.axis).map_or(i32::MAX.into(), |most| most - 1),
+    |env| env.most_programs(self.axis).map_or(i32::MAX.into(), |most| most - 1),
     Atom::Program(self.axis)
 );
 nullary!(
@@ -169,7 +168,7 @@ nullary!(
     DType::I32,
     |self, _func| format!("num_programs {}", self.axis),
     1,
-    |analysis| analysis.most_programs(self.axis).unwrap_or(i32::MAX.into()),
+    |env| env.most_programs(self.axis).unwrap_or(i32::MAX.into()),
     Atom::Known(Symbol::Grid(self.axis))
 );
 nullary!(
@@ -178,7 +177,7 @@ nullary!(
     DType::I64,
     |self, func| format!("length {}", func.params[self.param.index()].name),
     0,
-    |_analysis| i64::MAX.into(),
+    |_env| i64::MAX.into(),
     Atom::Known(Symbol::Length(self.param.0))
 );
 
@@ -209,11 +208,11 @@ impl Operation for Arange {
         expect_types("the rank", ty.shape.rank(), 1)
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        vec![axis_info::arange(self.start, analysis.func.ty(results[0]).shape[0])]
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        vec![axis_info::arange(self.start, env.func().ty(results[0]).shape[0])]
     }
 
-    fn polynomial(&self, _: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
+    fn polynomial(&self, _: &dyn PolynomialEnv, func: &Func, result: Value) -> Option<Polynomial> {
         let range = Atom::Range { axis: 0, extent: func.ty(result).shape[0] };
         Some(Polynomial::atom(range).add(&Polynomial::constant(i128::from(self.start))))
     }
@@ -250,12 +249,12 @@ impl Operation for Splat {
         expect_types("the operand", func.ty(self.value), &Type::scalar(func.ty(results[0]).dtype))
     }
 
-    fn axis_info(&self, analysis: &mut AxisInfoAnalysis, results: &[Value]) -> Vec<AxisInfo> {
-        vec![axis_info::splat(&analysis.info(self.value), &analysis.func.ty(results[0]).shape)]
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        vec![axis_info::splat(&env.info(self.value), &env.func().ty(results[0]).shape)]
     }
 
-    fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
-        Some(all.get(self.value))
+    fn polynomial(&self, env: &dyn PolynomialEnv, _: &Func, _: Value) -> Option<Polynomial> {
+        Some(env.polynomial(self.value))
     }
 
     fn axis_map(&self, _: &Func) -> Option<Vec<Option<usize>>> {

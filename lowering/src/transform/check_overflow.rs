@@ -12,8 +12,8 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info;
-use crate::analysis::axis_info::{AxisInfo, AxisInfoMap, LaunchAssumptions};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use crate::ir::axis_info::AxisInfo;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, FuncBuilder, Op, ScopedMap, Shape, Type, Value, dce};
 use crate::ops::scalar::{self, ArithKind, Scalar, TypeRule};
@@ -324,7 +324,7 @@ impl OverflowPass {
         let unknown = |&arg: &Value| AxisInfo::unknown(&Type::scalar(builder.func.ty(arg).dtype));
         let info = |arg: &Value| AxisInfo { range: self.range(builder.func, *arg), ..unknown(arg) };
         let infos: Vec<AxisInfo> = scalar.args.iter().map(info).collect();
-        let (low, high) = axis_info::scalar(scalar.op.arith, &infos, &Type::scalar(ty.dtype)).range;
+        let (low, high) = scalar.op.arith.axis_info(&infos, &Type::scalar(ty.dtype)).range;
         let (smallest, largest) = ty.dtype.range();
         if low >= smallest && high <= largest {
             return None;

@@ -12,13 +12,14 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use crate::analysis::polynomial::{Atom, Placement, Polynomial, Polynomials};
+use crate::analysis::polynomial::Polynomials;
 use crate::analysis::row_groups;
 use crate::frontend::syntax::BinaryOp;
 use crate::ir;
 use crate::ir::guard::Symbol;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::layout_relation::Reindex;
+use crate::ir::polynomial::{Atom, Placement, Polynomial};
 use crate::ir::{Func, FuncBuilder, Op, ParamId, ParamKind, Rewriter, Shape, Type, Value, backward_slice};
 use crate::ops::CacheModifier;
 use crate::ops::scalar::{ArithKind, Scalar};

@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
+use crate::analysis::polynomial::Polynomials;
 use crate::ir;
 use crate::ir::guard::{Guard, Symbol, SymbolicSum};
+use crate::ir::polynomial::{Atom, Polynomial};
 use crate::ir::{Func, Op, Rewriter, Value, substitute_in};
 use crate::ops::{For, Kind};
 

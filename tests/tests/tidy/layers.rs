@@ -27,11 +27,6 @@ const LAYERS: &[&[&str]] = &[
 
 /// Imports that still run the other way, and what would end them. The list only gets shorter.
 const UPWARD: &[(&str, &str, &str)] = &[
-    (
-        "ops",
-        "analysis",
-        "rules for axis info and polynomials take the analysis itself, not a trait of what they ask",
-    ),
     ("ops", "frontend/typeck", "typing rules take the checker itself, not a trait of what they ask"),
     ("ops", "mlir", "rows of the lanewise table emit by functions on the builder itself"),
 ];

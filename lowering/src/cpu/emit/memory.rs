@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::AxisInfo;
 use crate::cpu::emit::nest::{Point, load_elements, store_elements};
 use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val, report};
 use crate::frontend::syntax::BinaryOp;
+use crate::ir::axis_info::AxisInfo;
 use crate::ir::{Op, Value};
 use crate::mlir::IntPredicate;
 use crate::ops::scalar::ArithKind;

@@ -43,11 +43,12 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::analysis::alias::SliceAlias;
-use crate::analysis::axis_info::{AxisInfo, AxisInfoMap, LaunchAssumptions};
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::program_length::{LongestAxis, longest_axis};
 use crate::analysis::program_varying::varying_between_programs;
 use crate::gpu::layout::dot::DotOperand;
 use crate::gpu::layout::{Distributed, Layout};
+use crate::ir::axis_info::AxisInfo;
 use crate::ir::guard::Guard;
 use crate::ir::{Block, Func, Op, ParamKind, Value};
 use crate::mlir::builder::{Builder, IntPredicate, Val};

@@ -9,8 +9,8 @@
 
 use super::{BoundsPolicy, I32, IndexLegalizer, clamps, within};
 use crate::analysis::inequality::BoundSearch;
-use crate::analysis::polynomial::Polynomial;
 use crate::frontend::syntax::BinaryOp;
+use crate::ir::polynomial::Polynomial;
 use crate::ir::{Func, FuncBuilder, Shape, Type, Value, View};
 use crate::ops::scalar::{self, Scalar};
 use crate::ops::{Arange, Broadcast, Cast, ExpandDims, MemAccess, ViewTile};
