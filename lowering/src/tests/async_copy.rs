@@ -321,8 +321,8 @@ fn copies_of_what_programs_share_go_through_the_first_level_cache() {
                 let (rows, cols) = (tl::program_id(0) * 4 + tl::arange(0, 4), tl::arange(0, 1024));
                 let mut acc = tl::zeros::<f32>([4, 1024]);
                 for start in (0..k).step_by(1024) {{
-                    let x = tl::load(x + {rows} + start + cols).to::<f32>();
-                    acc += x.row() * tl::load(w + (rows * k).col() + (start + cols).row()).to::<f32>();
+                    let x = tl::load(x + {rows} + (start + cols).row()).to::<f32>();
+                    acc += x * tl::load(w + (rows * k).col() + (start + cols).row()).to::<f32>();
                 }}
                 tl::store(out + rows, tl::sum(acc, 1));
             }}"
