@@ -13,20 +13,19 @@ fn check_operands(source: &str) -> usize {
     for specialization in specializations(&func(source), KernelRequests::default()).expect("specializations")
     {
         let Distributed { func, layouts, .. } = &specialization.plan.distributed;
-        func.body.walk(&mut |op| match &op.kind {
-            Kind::For(body) => {
+        func.body.walk(&mut |op| {
+            if let Kind::For(body) = &op.kind {
                 for (init, arg) in body.inits.iter().zip(&body.body.args[1..]) {
                     assert_eq!(layouts.get(init), layouts.get(arg), "{}: {init:?}", specialization.name);
                 }
                 checked += 1;
             }
-            Kind::Dot(_) => {
+            if matches!(op.kind, Kind::Dot(_)) {
                 for (operand, layout) in required_layouts(func, op, &layouts[&op.results[0]]) {
                     assert_eq!(layouts[&operand], layout, "{}: {operand:?}", specialization.name);
                 }
                 checked += 1;
             }
-            _ => {}
         });
     }
     checked
