@@ -1,10 +1,10 @@
 //! Atomic read-modify-write of elements of memory.
 
 use super::memory::{element, mask, written};
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{
     Effect, Intrinsic, IntrinsicGeneric, IntrinsicParam, Operation, Returns, expect_types, optional, required,
 };
-use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
 use crate::ops::MemAccess;
@@ -202,7 +202,7 @@ macro_rules! functions {
                 generic: IntrinsicGeneric::None,
                 params: PARAMS,
                 doc: laws!($doc),
-                check: |check, call| atomic(check, call, AtomicChange::$change),
+                check: |cx, call| atomic(cx, call, AtomicChange::$change),
             },)*
             Intrinsic {
                 name: "atomic_cas",
@@ -211,7 +211,7 @@ macro_rules! functions {
                 generic: IntrinsicGeneric::None,
                 params: &[required("pointer"), required("compare"), required("value"), optional("mask")],
                 doc: laws!("Writes `value` where an element's bits are those of `compare`, and leaves others alone: for floats, `-0.0` is not `0.0` and a NaN equals itself. 32- and 64-bit integers and floats."),
-                check: |check, call| atomic(check, call, AtomicChange::CompareExchange),
+                check: |cx, call| atomic(cx, call, AtomicChange::CompareExchange),
             },
         ];
     };
@@ -242,10 +242,10 @@ pub(super) const METHODS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("order")],
         doc: "On an atomic function: what other accesses may not move past it. `\"relaxed\"`: nothing is ordered; `\"acquire\"`: later accesses stay later; `\"release\"`: earlier accesses stay earlier; `\"acq_rel\"`, the default: both.",
-        check: |check, call| {
+        check: |cx, call| {
             let named = MemoryOrder::ALL.map(|order| (order.name(), order));
-            let Some(order) = choice(check, call, &named) else { return check.failed(call.loc) };
-            set(check, call, |own, _| *own = order)
+            let Some(order) = choice(cx, call, &named) else { return cx.failed(call.loc) };
+            set(cx, call, |own, _| *own = order)
         },
     },
     Intrinsic {
@@ -255,28 +255,28 @@ pub(super) const METHODS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("scope")],
         doc: "On an atomic function: who sees it as one operation. `\"cta\"`: this program; `\"gpu\"`, the default: every program on the GPU; `\"sys\"`: the host and other GPUs too.",
-        check: |check, call| {
+        check: |cx, call| {
             let named = MemoryScope::ALL.map(|scope| (scope.name(), scope));
-            let Some(scope) = choice(check, call, &named) else { return check.failed(call.loc) };
-            set(check, call, |_, own| *own = scope)
+            let Some(scope) = choice(cx, call, &named) else { return cx.failed(call.loc) };
+            set(cx, call, |_, own| *own = scope)
         },
     },
 ];
 
 /// The argument as one of several words.
-pub(super) fn choice<T: Copy>(check: &mut Check, call: &Call, named: &[(&str, T)]) -> Option<T> {
+pub(super) fn choice<T: Copy>(cx: &mut dyn TypingCx, call: &Call, named: &[(&str, T)]) -> Option<T> {
     let operand = &call.args[1];
     let known = || list(named.iter().map(|(name, _)| format!("`\"{name}\"`")));
     let Item::Text(text) = &operand.item else {
         if !matches!(operand.item, Item::Failed) {
-            let problem = format!("{} takes a word, found {}", call.what, check.describe(operand));
-            check.error_help(operand.loc, problem, format!("it is one of {}", known()));
+            let problem = format!("{} takes a word, found {}", call.what, cx.describe(operand));
+            cx.error_help(operand.loc, problem, format!("it is one of {}", known()));
         }
         return None;
     };
     let found = named.iter().find(|(name, _)| name == text).map(|(_, choice)| *choice);
     if found.is_none() {
-        check.error_help(
+        cx.error_help(
             operand.loc,
             format!("{} does not know `\"{text}\"`", call.what),
             format!("it is one of {}", known()),
@@ -286,14 +286,18 @@ pub(super) fn choice<T: Copy>(check: &mut Check, call: &Call, named: &[(&str, T)
 }
 
 /// Changes the atomic operation that the method is called on.
-fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut MemoryOrder, &mut MemoryScope)) -> Operand {
-    let found = check.operation_of(&call.args[0]);
+fn set(
+    cx: &mut dyn TypingCx,
+    call: &Call,
+    change: impl FnOnce(&mut MemoryOrder, &mut MemoryScope),
+) -> Operand {
+    let found = cx.operation_of(&call.args[0]);
     match found.and_then(|op| op.kind.operation_mut().ordering_mut()) {
         Some((order, scope)) => {
             change(order, scope);
             Operand { loc: call.loc, ..call.args[0].clone() }
         }
-        None => check.error_help(
+        None => cx.error_help(
             call.name_loc,
             format!("{} belongs to an atomic function", call.what),
             format!("write it behind the call: `tl::atomic_add(pointer, value).{}(..)`", call.name),
@@ -301,22 +305,22 @@ fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut MemoryOrder, &mu
     }
 }
 
-fn atomic(check: &mut Check, call: &Call, change: AtomicChange) -> Operand {
-    let Some((pointer, name)) = written(check, call) else { return check.failed(call.loc) };
-    let (elem, _) = check.func().slice(pointer.param);
+fn atomic(cx: &mut dyn TypingCx, call: &Call, change: AtomicChange) -> Operand {
+    let Some((pointer, name)) = written(cx, call) else { return cx.failed(call.loc) };
+    let (elem, _) = cx.func().slice(pointer.param);
     if !change.takes(elem) {
         let known = list(DType::ALL.into_iter().filter(|&dtype| change.takes(dtype)));
-        return check.error(call.args[0].loc, format!("{} takes {known}, found {elem}", call.what));
+        return cx.error(call.args[0].loc, format!("{} takes {known}, found {elem}", call.what));
     }
     let compares = usize::from(change == AtomicChange::CompareExchange);
     let what = format!("a value for `{name}`");
     let mut taken = vec![];
     for operand in &call.args[1..2 + compares] {
-        taken.push(element(check, operand, &pointer, [&what, "the value"]));
+        taken.push(element(cx, operand, &pointer, [&what, "the value"]));
     }
-    let mask = mask(check, call.args.get(2 + compares), &pointer);
+    let mask = mask(cx, call.args.get(2 + compares), &pointer);
     let taken: Result<Vec<Value>, ()> = taken.into_iter().collect();
-    let (Ok(taken), Ok(mask)) = (taken, mask) else { return check.failed(call.loc) };
+    let (Ok(taken), Ok(mask)) = (taken, mask) else { return cx.failed(call.loc) };
     let op = Atomic {
         change,
         access: pointer.access(mask),
@@ -325,5 +329,5 @@ fn atomic(check: &mut Check, call: &Call, change: AtomicChange) -> Operand {
         order: MemoryOrder::AcqRel,
         scope: MemoryScope::Gpu,
     };
-    check.emit(op, Type::tile(elem, pointer.shape), call.loc)
+    cx.emit(op, Type::tile(elem, pointer.shape), call.loc)
 }

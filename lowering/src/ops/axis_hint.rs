@@ -4,8 +4,8 @@
 //! guarded at launch. In an `unchecked` kernel, whose launcher is unsafe, the caller vouches for the hint,
 //! and vectors become as wide as it allows.
 
+use super::typing::{Call, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
@@ -93,7 +93,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         doc: hint_doc!(
             "`x`, an integer, and a claim: a scalar is a multiple of `multiple`, a power of two, and so is the first element of every aligned run of neighbors of a tile (`max_contiguous`)."
         ),
-        check: |check, call| hint(check, call, AxisHintKind::Multiple),
+        check: |cx, call| hint(cx, call, AxisHintKind::Multiple),
     },
     Intrinsic {
         name: "max_contiguous",
@@ -104,7 +104,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         doc: hint_doc!(
             "`x`, a tile of integers, and a claim: along its last axis, aligned runs of `count` elements, a power of two, rise by one."
         ),
-        check: |check, call| hint(check, call, AxisHintKind::Contiguous),
+        check: |cx, call| hint(cx, call, AxisHintKind::Contiguous),
     },
     Intrinsic {
         name: "max_constancy",
@@ -115,30 +115,30 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         doc: hint_doc!(
             "`x`, a tile of integers or a mask, and a claim: along its last axis, the elements of aligned runs of `count`, a power of two, are equal. A mask that is so lets vectors be moved whole."
         ),
-        check: |check, call| hint(check, call, AxisHintKind::Constant),
+        check: |cx, call| hint(cx, call, AxisHintKind::Constant),
     },
 ];
 
-fn hint(check: &mut Check, call: &Call, kind: AxisHintKind) -> Operand {
-    let value = check.value(&call.args[0]);
-    let count = check.constant(&call.args[1], "what is claimed");
-    let (Some(value), Some(count)) = (value, count) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
+fn hint(cx: &mut dyn TypingCx, call: &Call, kind: AxisHintKind) -> Operand {
+    let value = cx.value(&call.args[0]);
+    let count = cx.constant(&call.args[1], "what is claimed");
+    let (Some(value), Some(count)) = (value, count) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
     let takes_masks = kind == AxisHintKind::Constant;
     let fits = ty.dtype.is_integer() || takes_masks && ty.dtype == DType::Bool;
     if !fits {
         let taken = if takes_masks { "integers or a mask" } else { "integers" };
-        return check.error(call.args[0].loc, format!("{} takes {taken}, found {ty}", call.what));
+        return cx.error(call.args[0].loc, format!("{} takes {taken}, found {ty}", call.what));
     }
     let power = u64::try_from(count).ok().filter(|count| count.is_power_of_two());
     let Some(power) = power.filter(|&power| power <= 1 << 30) else {
-        return check.error(call.args[1].loc, format!("{} takes a power of two, found {count}", call.what));
+        return cx.error(call.args[1].loc, format!("{} takes a power of two, found {count}", call.what));
     };
     if kind != AxisHintKind::Multiple && power > 1 && ty.is_scalar() {
-        return check.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
+        return cx.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
     }
-    if !check.is_unchecked() {
-        return check.operand(value, call.loc);
+    if !cx.is_unchecked() {
+        return cx.operand(value, call.loc);
     }
     let mut hint = AxisHint { value, multiple: 1, contiguous: 1, constant: 1 };
     match kind {
@@ -146,5 +146,5 @@ fn hint(check: &mut Check, call: &Call, kind: AxisHintKind) -> Operand {
         AxisHintKind::Contiguous => hint.contiguous = power,
         AxisHintKind::Constant => hint.constant = power,
     }
-    check.emit(hint, ty, call.loc)
+    cx.emit(hint, ty, call.loc)
 }

@@ -1,7 +1,7 @@
 //! The same bits as another element type.
 
+use super::typing::{Call, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::support::diagnostic::{Loc, list};
@@ -51,12 +51,12 @@ fn allowed(from: DType, to: DType) -> bool {
 
 /// A tile as the values of its type that a store would write, for operations that compare data: comparisons take sums and
 /// products that do not fit for what they would be (`transform::legalize_index`).
-pub(super) fn as_stored(check: &mut Check, value: Value, loc: Loc) -> Value {
-    let ty = check.ty(value).clone();
+pub(super) fn as_stored(cx: &mut dyn TypingCx, value: Value, loc: Loc) -> Value {
+    let ty = cx.ty(value).clone();
     if !matches!(ty.dtype, DType::I32 | DType::I64) {
         return value;
     }
-    check.push(Bitcast { value }, vec![ty], loc)[0]
+    cx.push(Bitcast { value }, vec![ty], loc)[0]
 }
 
 pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
@@ -69,12 +69,12 @@ pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     check: bitcast,
 }];
 
-fn bitcast(check: &mut Check, call: &Call) -> Operand {
-    let Some(to) = check.generic_type(call) else { return check.failed(call.loc) };
-    let Some(value) = check.value(&call.args[0]) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
+fn bitcast(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(to) = cx.generic_type() else { return cx.failed(call.loc) };
+    let Some(value) = cx.value(&call.args[0]) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
     if ty.dtype == to {
-        return check.operand(value, call.loc);
+        return cx.operand(value, call.loc);
     }
     if !allowed(ty.dtype, to) {
         let text = format!("{} keeps the size of an element: {} cannot become {to}", call.what, ty.dtype);
@@ -85,7 +85,7 @@ fn bitcast(check: &mut Check, call: &Call) -> Operand {
         } else {
             format!("{} can become {}; `.to::<{to}>()` converts the value", ty.dtype, list(fitting))
         };
-        return check.error_help(call.name_loc, text, help);
+        return cx.error_help(call.name_loc, text, help);
     }
-    check.emit(Bitcast { value }, ty.with(to), call.loc)
+    cx.emit(Bitcast { value }, ty.with(to), call.loc)
 }

@@ -1,7 +1,7 @@
 //! What an access says about caches: hints that change how fast it is, never what it reads or writes.
 
+use super::typing::{Call, Operand, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Returns, required};
-use crate::frontend::typeck::{Call, Check, Operand};
 
 /// Which caches an access of a GPU goes through.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -64,7 +64,7 @@ macro_rules! methods {
             generic: IntrinsicGeneric::None,
             params: &[required("self")],
             doc: concat!($doc, " Written behind the call: `tl::load(..).evict_first()`. It changes no result, and a CPU has nothing like it."),
-            check: |check, call| set(check, call, $change),
+            check: |cx, call| set(cx, call, $change),
         }),*];
     };
 }
@@ -92,26 +92,25 @@ pub(super) const STORE_METHODS: &[Intrinsic] = &[Intrinsic {
     generic: IntrinsicGeneric::None,
     params: &[required("self")],
     doc: "On `tl::store`: goes through the second-level cache of a GPU into memory at once. Written behind the call: `tl::store(..).write_through()`. It changes no result, and a CPU has nothing like it.",
-    check: |check, call| {
-        if check.operation_of(&call.args[0]).is_some_and(|op| op.kind.operation().effect() != Effect::Write) {
-            return check
-                .error(call.name_loc, "`.write_through` belongs to `tl::store`: a load writes nothing");
+    check: |cx, call| {
+        if cx.operation_of(&call.args[0]).is_some_and(|op| op.kind.operation().effect() != Effect::Write) {
+            return cx.error(call.name_loc, "`.write_through` belongs to `tl::store`: a load writes nothing");
         }
-        set(check, call, |cache| cache.modifier = CacheModifier::Through)
+        set(cx, call, |cache| cache.modifier = CacheModifier::Through)
     },
 }];
 
 /// Changes the hints of the access that the method is called on.
-fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut CacheHints)) -> Operand {
-    let found = check.operation_of(&call.args[0]);
+fn set(cx: &mut dyn TypingCx, call: &Call, change: impl FnOnce(&mut CacheHints)) -> Operand {
+    let found = cx.operation_of(&call.args[0]);
     match found.and_then(|op| op.kind.operation_mut().cache_mut()) {
         Some(cache) => {
             change(cache);
             // The method is part of the access from here on.
-            check.extend_operation(&call.args[0], call.loc);
+            cx.extend_operation(&call.args[0], call.loc);
             Operand { loc: call.loc, ..call.args[0].clone() }
         }
-        None => check.error_help(
+        None => cx.error_help(
             call.name_loc,
             format!("{} belongs to `tl::load` or `tl::store`", call.what),
             format!("write it behind the call: `tl::load(pointer).{}()`", call.name),

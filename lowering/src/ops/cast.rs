@@ -1,10 +1,10 @@
 //! Conversion between element types.
 
 use super::atomic::choice;
+use super::typing::{Call, Operand, TypingCx};
 use super::{
     Bitcast, ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required,
 };
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
@@ -77,52 +77,52 @@ pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     check: to,
 }];
 
-fn to(check: &mut Check, call: &Call) -> Operand {
-    match check.generic_type(call) {
-        Some(dtype) => check.cast(&call.args[0], dtype, call.loc),
-        None => check.failed(call.loc),
+fn to(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    match cx.generic_type() {
+        Some(dtype) => cx.cast(&call.args[0], dtype, call.loc),
+        None => cx.failed(call.loc),
     }
 }
 
-fn cast(check: &mut Check, call: &Call) -> Operand {
-    let Some(dtype) = check.generic_type(call) else { return check.failed(call.loc) };
-    let Some(rounding) = call.args.get(1) else { return check.cast(&call.args[0], dtype, call.loc) };
+fn cast(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(dtype) = cx.generic_type() else { return cx.failed(call.loc) };
+    let Some(rounding) = call.args.get(1) else { return cx.cast(&call.args[0], dtype, call.loc) };
     let loc = rounding.loc;
-    let toward_zero = choice(check, call, &[("rtne", false), ("rtz", true)]);
-    let source = check.value(&call.args[0]);
-    let (Some(toward_zero), Some(source)) = (toward_zero, source) else { return check.failed(call.loc) };
-    let from = check.ty(source).dtype;
+    let toward_zero = choice(cx, call, &[("rtne", false), ("rtz", true)]);
+    let source = cx.value(&call.args[0]);
+    let (Some(toward_zero), Some(source)) = (toward_zero, source) else { return cx.failed(call.loc) };
+    let from = cx.ty(source).dtype;
     if !from.is_float() || !dtype.is_float() {
         let text = format!("{} rounds floats to floats, found {from} to {dtype}", call.what);
-        return check.error_help(loc, text, "leave the rounding out: there is one for these types");
+        return cx.error_help(loc, text, "leave the rounding out: there is one for these types");
     }
-    let rounded = check.convert(source, dtype, call.loc);
+    let rounded = cx.convert(source, dtype, call.loc);
     // Every float is one of any longer type.
     if !toward_zero || from == dtype || dtype.bytes() > from.bytes() {
-        return check.operand(rounded, call.loc);
+        return cx.operand(rounded, call.loc);
     }
-    let result = truncate_magnitude(check, rounded, source, call.loc);
-    check.operand(result, call.loc)
+    let result = truncate_magnitude(cx, rounded, source, call.loc);
+    cx.operand(result, call.loc)
 }
 
 /// The floats of `rounded`, and where their magnitude is above that of `source`, the next ones below it.
-fn truncate_magnitude(check: &mut Check, rounded: Value, source: Value, loc: Loc) -> Value {
-    let ty = check.ty(rounded).clone();
-    let wide = if check.ty(source).dtype == DType::F64 { DType::F64 } else { DType::F32 };
+fn truncate_magnitude(cx: &mut dyn TypingCx, rounded: Value, source: Value, loc: Loc) -> Value {
+    let ty = cx.ty(rounded).clone();
+    let wide = if cx.ty(source).dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let magnitudes = [rounded, source].map(|value| {
-        let value = check.convert(value, wide, loc);
-        check.row("abs", &[value], loc)
+        let value = cx.convert(value, wide, loc);
+        cx.row("abs", &[value], loc)
     });
-    let grew = check.row("gt", &magnitudes, loc);
+    let grew = cx.row("gt", &magnitudes, loc);
     let bits = ty.with(match ty.dtype.bytes() {
         1 => DType::U8,
         2 => DType::U16,
         _ => DType::U32,
     });
     // The bits of floats of one sign are in the order of their magnitudes.
-    let ordinal = check.push(Bitcast { value: rounded }, vec![bits.clone()], loc)[0];
-    let one = check.filled(ConstantValue::Int(1), &bits, loc);
-    let below = check.row("sub", &[ordinal, one], loc);
-    let below = check.push(Bitcast { value: below }, vec![ty], loc)[0];
-    check.row("select", &[grew, below, rounded], loc)
+    let ordinal = cx.push(Bitcast { value: rounded }, vec![bits.clone()], loc)[0];
+    let one = cx.filled(ConstantValue::Int(1), &bits, loc);
+    let below = cx.row("sub", &[ordinal, one], loc);
+    let below = cx.push(Bitcast { value: below }, vec![ty], loc)[0];
+    cx.row("select", &[grew, below, rounded], loc)
 }

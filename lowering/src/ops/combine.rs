@@ -1,8 +1,8 @@
 //! How elements of tiles are combined, two at a time: what reductions and scans have in common.
 
 use super::scalar::{ArithKind, ScalarOp};
+use super::typing::TypingCx;
 use super::{ConstantValue, Kind, expect_types};
-use crate::frontend::typeck::Check;
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::{Block, Func, Op, Shape, Type, Value};
 use crate::support::diagnostic::Loc;
@@ -19,11 +19,11 @@ pub struct Combination {
 
 impl Combination {
     /// The elements of one tile by a row of the lanewise table.
-    pub(super) fn by_row(check: &mut Check, row: &str, input: Value, loc: Loc) -> Combination {
-        let dtype = check.ty(input).dtype;
-        let args = check.begin_block(vec![Type::scalar(dtype); 2]);
-        let combined = check.row(row, &args, loc);
-        Combination { inputs: vec![input], block: check.end_block(vec![combined]) }
+    pub(super) fn by_row(cx: &mut dyn TypingCx, row: &str, input: Value, loc: Loc) -> Combination {
+        let dtype = cx.ty(input).dtype;
+        let args = cx.begin_block(vec![Type::scalar(dtype); 2]);
+        let combined = cx.row(row, &args, loc);
+        Combination { inputs: vec![input], block: cx.end_block(vec![combined]) }
     }
 
     pub(super) fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {

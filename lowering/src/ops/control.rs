@@ -1,7 +1,7 @@
 //! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
 
+use super::typing::{Call, Item, Operand, Range, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
-use crate::frontend::typeck::{Call, Check, Item, Operand, Range};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
@@ -232,7 +232,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end"), optional("step")],
         doc: "A range for `for`: `start, start + step, ..` below `end`, which `start..end` is too; `start..=end` includes `end`. Ends and step are scalars of one type, `i32` or `i64`. A constant step is at least 1, any other one below 1 counts as 1; to count down, turn the variable: `let i = n - 1 - j;`. `.num_stages(n)` keeps the loads of `n` iterations in flight, `.unroll(n)` repeats the body.",
-        check: |check, call| range(check, call, false),
+        check: |cx, call| range(cx, call, false),
     },
     Intrinsic {
         name: "static_range",
@@ -241,7 +241,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end"), optional("step")],
         doc: "A range of constants whose loop is unrolled: the loop variable is a constant in the body.",
-        check: |check, call| range(check, call, true),
+        check: |cx, call| range(cx, call, true),
     },
     Intrinsic {
         name: "static_assert",
@@ -280,7 +280,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("stages")],
         doc: "Keeps the loads of that many iterations in flight on a GPU: while one is computed, those of the next ones are copied into shared memory. It helps where iterations wait for memory, and takes shared memory from other programs. Without it the compiler chooses, up to 4, or 1 for a loop that reads a slice the kernel writes; 1 copies nothing ahead. What is copied is tiles whose places follow from the loop variable, not from loaded or carried values. Where the copies take more than 64 KB, those of a later iteration start when this one has read its own, and take the memory of one iteration less; where that is still more than a multiprocessor has, nothing is copied. It changes no result, and on a CPU nothing at all. `num_stages = n` in the attribute or a config is for the loops that do not say.",
-        check: |check, call| hint(check, call, |hints, n| hints.num_stages = Some(n)),
+        check: |cx, call| hint(cx, call, |hints, n| hints.num_stages = Some(n)),
     },
     Intrinsic {
         name: "unroll",
@@ -289,11 +289,11 @@ pub(super) const METHODS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("times")],
         doc: "Repeats the body of the loop that many times between tests; at least 1.",
-        check: |check, call| hint(check, call, |hints, n| hints.unroll = Some(n)),
+        check: |cx, call| hint(cx, call, |hints, n| hints.unroll = Some(n)),
     },
 ];
 
-fn range(check: &mut Check, call: &Call, unrolled: bool) -> Operand {
+fn range(cx: &mut dyn TypingCx, call: &Call, unrolled: bool) -> Operand {
     let step = call.args.get(2).cloned();
     let range = Range {
         low: Box::new(call.args[0].clone()),
@@ -303,61 +303,61 @@ fn range(check: &mut Check, call: &Call, unrolled: bool) -> Operand {
         unrolled,
         hints: LoopHints::default(),
     };
-    check.wrap(Item::Range(range), call.loc)
+    cx.wrap(Item::Range(range), call.loc)
 }
 
 /// The receiver as a range.
-fn receiver(check: &mut Check, call: &Call) -> Option<Range> {
+fn receiver(cx: &mut dyn TypingCx, call: &Call) -> Option<Range> {
     match &call.args[0].item {
         Item::Range(range) => Some(range.clone()),
         Item::Failed => None,
         _ => {
-            check.error(call.name_loc, format!("{} is a method of ranges", call.what));
+            cx.error(call.name_loc, format!("{} is a method of ranges", call.what));
             None
         }
     }
 }
 
-fn step_by(check: &mut Check, call: &Call) -> Operand {
-    let Some(mut range) = receiver(check, call) else { return check.failed(call.loc) };
+fn step_by(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(mut range) = receiver(cx, call) else { return cx.failed(call.loc) };
     if range.step.is_some() {
-        return check.error(call.name_loc, "this range has a step already");
+        return cx.error(call.name_loc, "this range has a step already");
     }
     range.step = Some(Box::new(call.args[1].clone()));
-    check.wrap(Item::Range(range), call.loc)
+    cx.wrap(Item::Range(range), call.loc)
 }
 
-fn hint(check: &mut Check, call: &Call, set: fn(&mut LoopHints, u32)) -> Operand {
-    let range = receiver(check, call);
-    let n = check.constant(&call.args[1], &format!("the argument of {}", call.what));
-    let (Some(mut range), Some(n)) = (range, n) else { return check.failed(call.loc) };
+fn hint(cx: &mut dyn TypingCx, call: &Call, set: fn(&mut LoopHints, u32)) -> Operand {
+    let range = receiver(cx, call);
+    let n = cx.constant(&call.args[1], &format!("the argument of {}", call.what));
+    let (Some(mut range), Some(n)) = (range, n) else { return cx.failed(call.loc) };
     if !(1..=64).contains(&n) {
-        return check.error(call.args[1].loc, format!("{} takes 1 to 64, found {n}", call.what));
+        return cx.error(call.args[1].loc, format!("{} takes 1 to 64, found {n}", call.what));
     }
     set(&mut range.hints, n as u32);
-    check.wrap(Item::Range(range), call.loc)
+    cx.wrap(Item::Range(range), call.loc)
 }
 
-fn static_assert(check: &mut Check, call: &Call) -> Operand {
-    let Some(condition) = check.flag(&call.args[0], "the condition of `tl::static_assert`") else {
-        return check.failed(call.loc);
+fn static_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(condition) = cx.flag(&call.args[0], "the condition of `tl::static_assert`") else {
+        return cx.failed(call.loc);
     };
     let message = match call.args.get(1) {
         None => None,
         Some(operand) => match &operand.item {
             Item::Text(text) => Some(text.clone()),
-            _ => return check.error(operand.loc, "the message of `tl::static_assert` is a string literal"),
+            _ => return cx.error(operand.loc, "the message of `tl::static_assert` is a string literal"),
         },
     };
     if !condition {
         let text = message
             .map_or_else(|| "static assertion failed".into(), |m| format!("static assertion failed: {m}"));
-        return check.error(call.args[0].loc, text);
+        return cx.error(call.args[0].loc, text);
     }
-    check.unit(call.loc)
+    cx.unit(call.loc)
 }
 
-fn static_print(check: &mut Check, call: &Call) -> Operand {
-    check.print(&call.args[0]);
-    check.unit(call.loc)
+fn static_print(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    cx.print(&call.args[0]);
+    cx.unit(call.loc)
 }

@@ -3,10 +3,10 @@
 //! Such an operation has a [`Site`], by which the launcher finds the message; everything else about it is in its operands.
 //! A release build checks it and drops it.
 
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{
     Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required, scalar,
 };
-use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
@@ -218,49 +218,49 @@ pub fn records_source(name: &str) -> bool {
     matches!(name, "device_assert" | "assume")
 }
 
-fn device_assert(check: &mut Check, call: &Call) -> Operand {
-    let condition = condition(check, call);
+fn device_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let condition = condition(cx, call);
     let message = call.args.get(1).map_or(Some(String::new()), |operand| {
-        text(check, operand, "the message of `tl::device_assert`", "the mask comes after it")
+        text(cx, operand, "the message of `tl::device_assert`", "the mask comes after it")
     });
-    let mask = call.args.get(2).map(|operand| mask(check, operand)).transpose();
+    let mask = call.args.get(2).map(|operand| mask(cx, operand)).transpose();
     let (Some(condition), Some(message), Ok(mask)) = (condition, message, mask) else {
-        return check.failed(call.loc);
+        return cx.failed(call.loc);
     };
     let mut values: Vec<Value> = [condition].into_iter().chain(mask).collect();
-    let Some(shape) = check.common_shape(&call.what, call.loc, &mut values) else {
-        return check.failed(call.loc);
+    let Some(shape) = cx.common_shape(&call.what, call.loc, &mut values) else {
+        return cx.failed(call.loc);
     };
     let holds = match values[..] {
         [condition, mask] => {
             let out = scalar::unary(UnaryOp::Not).name;
-            let out = check.row(out, &[mask], call.loc);
-            check.row("or", &[condition, out], call.loc)
+            let out = cx.row(out, &[mask], call.loc);
+            cx.row("or", &[condition, out], call.loc)
         }
         _ => values[0],
     };
-    let site = check.site(Site::Assert { condition: call.text.clone(), message, shape });
-    check.push(Assert { holds, site }, vec![], call.loc);
-    check.unit(call.loc)
+    let site = cx.site(Site::Assert { condition: call.text.clone(), message, shape });
+    cx.push(Assert { holds, site }, vec![], call.loc);
+    cx.unit(call.loc)
 }
 
-fn assume(check: &mut Check, call: &Call) -> Operand {
-    let Some(holds) = condition(check, call) else { return check.failed(call.loc) };
-    let ty = check.ty(holds);
+fn assume(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(holds) = condition(cx, call) else { return cx.failed(call.loc) };
+    let ty = cx.ty(holds);
     if !ty.is_scalar() {
         let problem = format!("{} takes a scalar, found a tile of type {ty}", call.what);
         let help = "a promise is about the arguments of a launch; `tl::device_assert` checks elements";
-        return check.error_help(call.args[0].loc, problem, help);
+        return cx.error_help(call.args[0].loc, problem, help);
     }
-    let site = check.site(Site::Assume { condition: call.text.clone() });
-    check.push(Assert { holds, site }, vec![], call.loc);
-    check.unit(call.loc)
+    let site = cx.site(Site::Assume { condition: call.text.clone() });
+    cx.push(Assert { holds, site }, vec![], call.loc);
+    cx.unit(call.loc)
 }
 
-fn device_print(check: &mut Check, call: &Call) -> Operand {
-    let label = text(check, &call.args[0], "the label of `tl::device_print`", "the values come after it");
+fn device_print(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let label = text(cx, &call.args[0], "the label of `tl::device_print`", "the values come after it");
     if label.as_ref().is_some_and(|label| label.contains('\0')) {
-        return check.error(call.args[0].loc, format!("the label of {} ends at its zero byte", call.what));
+        return cx.error(call.args[0].loc, format!("the label of {} ends at its zero byte", call.what));
     }
     let parts = match call.args.get(1).map(|operand| (&operand.item, operand)) {
         None => vec![],
@@ -270,49 +270,49 @@ fn device_print(check: &mut Check, call: &Call) -> Operand {
     let count = parts.len();
     if count > MAX_VALUES {
         let loc = call.args[1].loc;
-        return check.error(loc, format!("{} takes up to {MAX_VALUES} values, found {count}", call.what));
+        return cx.error(loc, format!("{} takes up to {MAX_VALUES} values, found {count}", call.what));
     }
-    let values: Vec<Option<Value>> = parts.iter().map(|part| check.value(part)).collect();
+    let values: Vec<Option<Value>> = parts.iter().map(|part| cx.value(part)).collect();
     let values: Option<Vec<Value>> = values.into_iter().collect();
     let mask = call.args.get(2).map(|operand| match operand.item {
-        Item::Value(value) if check.ty(value).dtype != DType::Bool => {
-            let problem = format!("a mask is made of bools, found {}", check.ty(value));
-            check.error_help(operand.loc, problem, "several values are a tuple: `(x, y)`");
+        Item::Value(value) if cx.ty(value).dtype != DType::Bool => {
+            let problem = format!("a mask is made of bools, found {}", cx.ty(value));
+            cx.error_help(operand.loc, problem, "several values are a tuple: `(x, y)`");
             Err(())
         }
-        _ => mask(check, operand),
+        _ => mask(cx, operand),
     });
     let (Some(label), Some(mut values), Ok(mask)) = (label, values, mask.transpose()) else {
-        return check.failed(call.loc);
+        return cx.failed(call.loc);
     };
     values.extend(mask);
-    let Some(shape) = check.common_shape(&call.what, call.loc, &mut values) else {
-        return check.failed(call.loc);
+    let Some(shape) = cx.common_shape(&call.what, call.loc, &mut values) else {
+        return cx.failed(call.loc);
     };
     let mask = if mask.is_some() { values.pop() } else { None };
-    let dtypes = values.iter().map(|&value| check.ty(value).dtype).collect();
-    let site = check.site(Site::Print { label, shape, dtypes });
-    check.push(Print { values, mask, site }, vec![], call.loc);
-    check.unit(call.loc)
+    let dtypes = values.iter().map(|&value| cx.ty(value).dtype).collect();
+    let site = cx.site(Site::Print { label, shape, dtypes });
+    cx.push(Print { values, mask, site }, vec![], call.loc);
+    cx.unit(call.loc)
 }
 
 /// The first argument, of `bool`.
-fn condition(check: &mut Check, call: &Call) -> Option<Value> {
-    check.value_as(&call.args[0], DType::Bool, &format!("the condition of {}", call.what))
+fn condition(cx: &mut dyn TypingCx, call: &Call) -> Option<Value> {
+    cx.value_as(&call.args[0], DType::Bool, &format!("the condition of {}", call.what))
 }
 
-fn mask(check: &mut Check, operand: &Operand) -> Result<Value, ()> {
-    check.value_as(operand, DType::Bool, "a mask").ok_or(())
+fn mask(cx: &mut dyn TypingCx, operand: &Operand) -> Result<Value, ()> {
+    cx.value_as(operand, DType::Bool, "a mask").ok_or(())
 }
 
-fn text(check: &mut Check, operand: &Operand, what: &str, otherwise: &str) -> Option<String> {
+fn text(cx: &mut dyn TypingCx, operand: &Operand, what: &str, otherwise: &str) -> Option<String> {
     match &operand.item {
         Item::Text(text) => return Some(text.clone()),
         Item::Failed => {}
         _ => {
-            let found = check.describe(operand);
+            let found = cx.describe(operand);
             let problem = format!("{what} is a string literal, found {found}");
-            check.error_help(operand.loc, problem, otherwise);
+            cx.error_help(operand.loc, problem, otherwise);
         }
     }
     None

@@ -1,8 +1,8 @@
 //! The dot of tiles: matrix multiply-accumulate.
 
 use super::atomic::choice;
+use super::typing::{Call, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, optional, required};
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::diagnostic::list;
@@ -177,96 +177,96 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
 ];
 
-fn input_precision(check: &mut Check, call: &Call) -> Operand {
-    let Some(input) = choice(check, call, &InputPrecision::NAMES) else { return check.failed(call.loc) };
-    let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
-        return not_a_dot(check, call, "\"tf32\"");
+fn input_precision(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(input) = choice(cx, call, &InputPrecision::NAMES) else { return cx.failed(call.loc) };
+    let Some(Kind::Dot(dot)) = cx.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
+        return not_a_dot(cx, call, "\"tf32\"");
     };
     let operand = dot.b;
-    let ty = check.ty(operand).clone();
+    let ty = cx.ty(operand).clone();
     let inner = ty.shape[ty.shape.rank() - 2];
     if input != InputPrecision::Ieee && ty.dtype == DType::F32 && !inner.is_multiple_of(TF32_K_MULTIPLE) {
         let text = format!(
             "a product in TF32 takes an inner extent that is a multiple of {TF32_K_MULTIPLE}, found {inner}"
         );
         let help = "load a wider tile, with 0 where there is nothing to multiply";
-        return check.error_help(call.args[0].loc, text, help);
+        return cx.error_help(call.args[0].loc, text, help);
     }
-    if let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind)
+    if let Some(Kind::Dot(dot)) = cx.operation_of(&call.args[0]).map(|op| &mut op.kind)
         && ty.dtype == DType::F32
     {
         dot.input = input;
     }
-    check.extend_operation(&call.args[0], call.loc);
+    cx.extend_operation(&call.args[0], call.loc);
     Operand { loc: call.loc, ..call.args[0].clone() }
 }
 
-fn not_a_dot(check: &mut Check, call: &Call, argument: &str) -> Operand {
-    check.error_help(
+fn not_a_dot(cx: &mut dyn TypingCx, call: &Call, argument: &str) -> Operand {
+    cx.error_help(
         call.name_loc,
         format!("{} belongs to `tl::dot`", call.what),
         format!("write it behind the call: `tl::dot(a, b).{}({argument})`", call.name),
     )
 }
 
-fn imprecise(check: &mut Check, call: &Call) -> Operand {
-    let most = check.constant(&call.args[1], &format!("the argument of {}", call.what));
-    let Some(most) = most else { return check.failed(call.loc) };
+fn imprecise(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let most = cx.constant(&call.args[1], &format!("the argument of {}", call.what));
+    let Some(most) = most else { return cx.failed(call.loc) };
     let Some(most) = u32::try_from(most).ok().filter(|most| *most > 0 && most.is_multiple_of(32)) else {
         let text = format!("{} takes a positive multiple of 32, found {most}", call.what);
-        return check.error(call.args[1].loc, text);
+        return cx.error(call.args[1].loc, text);
     };
-    let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
-        return not_a_dot(check, call, "128");
+    let Some(Kind::Dot(dot)) = cx.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
+        return not_a_dot(cx, call, "128");
     };
     dot.imprecise = Some(most);
-    check.extend_operation(&call.args[0], call.loc);
+    cx.extend_operation(&call.args[0], call.loc);
     Operand { loc: call.loc, ..call.args[0].clone() }
 }
 
-fn dot(check: &mut Check, call: &Call) -> Operand {
-    let a = check.tile(&call.args[0], &call.what);
-    let b = check.tile(&call.args[1], &call.what);
-    let (Some(a), Some(b)) = (a, b) else { return check.failed(call.loc) };
-    let Some(result) = result_type(check, call, [a, b]) else { return check.failed(call.loc) };
+fn dot(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let a = cx.tile(&call.args[0], &call.what);
+    let b = cx.tile(&call.args[1], &call.what);
+    let (Some(a), Some(b)) = (a, b) else { return cx.failed(call.loc) };
+    let Some(result) = result_type(cx, call, [a, b]) else { return cx.failed(call.loc) };
     let acc = match call.args.get(2) {
         None => None,
-        Some(operand) => match accumulator(check, operand, &result) {
+        Some(operand) => match accumulator(cx, operand, &result) {
             Some(acc) => Some(acc),
-            None => return check.failed(call.loc),
+            None => return cx.failed(call.loc),
         },
     };
     let [a, b] = [a, b].map(|operand| {
-        let elem = operand_type(check.ty(operand).dtype);
-        check.convert(operand, elem, call.loc)
+        let elem = operand_type(cx.ty(operand).dtype);
+        cx.convert(operand, elem, call.loc)
     });
-    check.emit(Dot { a, b, acc, imprecise: None, input: InputPrecision::Ieee }, result, call.loc)
+    cx.emit(Dot { a, b, acc, imprecise: None, input: InputPrecision::Ieee }, result, call.loc)
 }
 
 /// The type of the dot of two tiles, if they match.
-fn result_type(check: &mut Check, call: &Call, operands: [Value; 2]) -> Option<Type> {
-    let [a, b] = operands.map(|operand| check.ty(operand).clone());
+fn result_type(cx: &mut dyn TypingCx, call: &Call, operands: [Value; 2]) -> Option<Type> {
+    let [a, b] = operands.map(|operand| cx.ty(operand).clone());
     let Some(types) = dot_types(operand_type(a.dtype)) else {
         let known = list(DOT_TYPES.iter().map(|types| format!("`{}`", types.elem)));
         let text = format!("{} takes tiles of {known}, found {a}", call.what);
         let help = if a.dtype.is_integer() { "`.to::<f32>()`, or `.to::<i8>()`" } else { "`.to::<f32>()`" };
-        check.error_help(call.args[0].loc, text, format!("convert both: {help}"));
+        cx.error_help(call.args[0].loc, text, format!("convert both: {help}"));
         return None;
     };
     if a.dtype != b.dtype {
         let text = format!("{} needs one element type, found {} and {}", call.what, a.dtype, b.dtype);
-        check.error_help(call.args[1].loc, text, format!("convert one side: `.to::<{}>()`", a.dtype));
+        cx.error_help(call.args[1].loc, text, format!("convert one side: `.to::<{}>()`", a.dtype));
         return None;
     }
     for (operand, ty) in call.args.iter().zip([&a, &b]) {
         if !(2..=3).contains(&ty.shape.rank()) {
             let text = format!("{} multiplies tiles of 2 axes, or of 3, found shape {}", call.what, ty.shape);
-            check.error_help(operand.loc, text, "`x.row()` and `x.col()` make a matrix of one axis");
+            cx.error_help(operand.loc, text, "`x.row()` and `x.col()` make a matrix of one axis");
             return None;
         }
     }
     let Some(shape) = dot_shape(&a.shape, &b.shape) else {
-        mismatch(check, call, [&a.shape, &b.shape]);
+        mismatch(cx, call, [&a.shape, &b.shape]);
         return None;
     };
     let inner = a.shape[a.shape.rank() - 1];
@@ -276,26 +276,26 @@ fn result_type(check: &mut Check, call: &Call, operands: [Value; 2]) -> Option<T
             call.what, a.dtype, types.k_multiple
         );
         let loc = call.args[0].loc.to(call.args[1].loc);
-        check.error_help(loc, text, "load a wider tile, with 0 where there is nothing to multiply");
+        cx.error_help(loc, text, "load a wider tile, with 0 where there is nothing to multiply");
         return None;
     }
-    let shape = check.legal(shape, call.loc)?;
+    let shape = cx.legal(shape, call.loc)?;
     Some(Type::tile(types.accumulator, shape))
 }
 
 /// Reports operands whose extents do not match.
-fn mismatch(check: &mut Check, call: &Call, [a, b]: [&Shape; 2]) {
+fn mismatch(cx: &mut dyn TypingCx, call: &Call, [a, b]: [&Shape; 2]) {
     let loc = call.args[1].loc;
     if a.rank() != b.rank() {
         let text = format!("{} multiplies tiles of as many axes, found {a} and {b}", call.what);
-        check.error(loc, text);
+        cx.error(loc, text);
         return;
     }
     let rank = a.rank();
     if a[..rank - 2] != b[..rank - 2] {
         let text =
             format!("{} multiplies as many matrices as there are on the left, found {a} and {b}", call.what);
-        check.error(loc, text);
+        cx.error(loc, text);
         return;
     }
     let (columns, rows) = (a[rank - 1], b[rank - 2]);
@@ -304,22 +304,22 @@ fn mismatch(check: &mut Check, call: &Call, [a, b]: [&Shape; 2]) {
         call.what
     );
     if b[rank - 1] == columns {
-        check.error_help(loc, text, "transpose it: `tl::trans(..)`");
+        cx.error_help(loc, text, "transpose it: `tl::trans(..)`");
     } else {
-        check.error(loc, text);
+        cx.error(loc, text);
     }
 }
 
 /// The accumulator, of the result's type and shape.
-fn accumulator(check: &mut Check, operand: &Operand, result: &Type) -> Option<Value> {
-    let acc = check.value_as(operand, result.dtype, "the accumulator of this product")?;
-    let found = check.ty(acc).shape.clone();
+fn accumulator(cx: &mut dyn TypingCx, operand: &Operand, result: &Type) -> Option<Value> {
+    let acc = cx.value_as(operand, result.dtype, "the accumulator of this product")?;
+    let found = cx.ty(acc).shape.clone();
     if found == result.shape {
         return Some(acc);
     }
     let text = format!("the accumulator of this product has shape {}, found {found}", result.shape);
     let extents: Vec<String> = result.shape.iter().map(u32::to_string).collect();
     let help = format!("begin with `tl::zeros::<{}>([{}])`", result.dtype, extents.join(", "));
-    check.error_help(operand.loc, text, help);
+    cx.error_help(operand.loc, text, help);
     None
 }

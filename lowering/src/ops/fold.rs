@@ -1,8 +1,8 @@
 //! Reductions by a function of the user's, and those of values with their positions.
 
 use super::reduce::{ReduceBuilder, keep_dims, reduced_axes};
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{Arange, Combination, Intrinsic, IntrinsicGeneric, Returns, optional, rearrange, required};
-use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::{Shape, Type, Value};
 use crate::support::dtype::{Class, DType};
 
@@ -29,7 +29,7 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
         generic: IntrinsicGeneric::None,
         params: INDEX_PARAMS,
         doc: "The position of the largest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is larger than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| arg_reduce(check, call, "larger_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
+        check: |cx, call| arg_reduce(cx, call, "larger_first").map_or_else(|| cx.failed(call.loc), |pair| pair[1].clone()),
     },
     Intrinsic {
         name: "argmin",
@@ -38,7 +38,7 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
         generic: IntrinsicGeneric::None,
         params: INDEX_PARAMS,
         doc: "The position of the smallest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is smaller than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| arg_reduce(check, call, "smaller_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
+        check: |cx, call| arg_reduce(cx, call, "smaller_first").map_or_else(|| cx.failed(call.loc), |pair| pair[1].clone()),
     },
     Intrinsic {
         name: "max_index",
@@ -47,7 +47,7 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
         generic: IntrinsicGeneric::None,
         params: PAIR_PARAMS,
         doc: "The largest element along `axis` and its position, as `tl::argmax` finds it: the element itself, so that its NaN or the sign of its zero is that of the first.",
-        check: |check, call| pair(check, call, "larger_first"),
+        check: |cx, call| pair(cx, call, "larger_first"),
     },
     Intrinsic {
         name: "min_index",
@@ -56,89 +56,88 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
         generic: IntrinsicGeneric::None,
         params: PAIR_PARAMS,
         doc: "The smallest element along `axis` and its position, as `tl::argmin` finds it: the element itself, so that its NaN or the sign of its zero is that of the first.",
-        check: |check, call| pair(check, call, "smaller_first"),
+        check: |cx, call| pair(cx, call, "smaller_first"),
     },
 ];
 
 /// `tl::reduce`
-fn with_function(check: &mut Check, call: &Call) -> Operand {
-    let kept = keep_dims(check, call, 3);
-    let Some(inputs) = tiles(check, call) else { return check.failed(call.loc) };
-    let shape = check.ty(inputs[0]).shape.clone();
-    let axes = reduced_axes(check, Some(&call.args[1]), shape.rank());
-    let types: Vec<Type> = inputs.iter().map(|&input| Type::scalar(check.ty(input).dtype)).collect();
-    let combine = check.combine_region(&call.args[2], &types);
+fn with_function(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let kept = keep_dims(cx, call, 3);
+    let Some(inputs) = tiles(cx, call) else { return cx.failed(call.loc) };
+    let shape = cx.ty(inputs[0]).shape.clone();
+    let axes = reduced_axes(cx, Some(&call.args[1]), shape.rank());
+    let types: Vec<Type> = inputs.iter().map(|&input| Type::scalar(cx.ty(input).dtype)).collect();
+    let combine = cx.combine_region(&call.args[2], &types);
     let (Some(keep_dims), Some(axes), Some(block)) = (kept, axes, combine) else {
-        return check.failed(call.loc);
+        return cx.failed(call.loc);
     };
-    let parts =
-        ReduceBuilder { combination: Combination { inputs, block }, axes, keep_dims }.build(check, call);
-    like_argument(check, call, parts)
+    let parts = ReduceBuilder { combination: Combination { inputs, block }, axes, keep_dims }.build(cx, call);
+    like_argument(cx, call, parts)
 }
 
 /// The tiles of a call's first argument, a tile or a tuple of tiles, broadcast to one shape.
-pub(super) fn tiles(check: &mut Check, call: &Call) -> Option<Vec<Value>> {
+pub(super) fn tiles(cx: &mut dyn TypingCx, call: &Call) -> Option<Vec<Value>> {
     let operand = &call.args[0];
     let parts = match &operand.item {
         Item::Tuple(parts) => parts.as_slice(),
         _ => std::slice::from_ref(operand),
     };
-    let values: Option<Vec<Value>> = parts.iter().map(|part| check.value(part)).collect();
+    let values: Option<Vec<Value>> = parts.iter().map(|part| cx.value(part)).collect();
     let mut values = values?;
-    let shape = check.common_shape(&call.what, operand.loc, &mut values)?;
+    let shape = cx.common_shape(&call.what, operand.loc, &mut values)?;
     if shape.rank() == 0 {
-        let found = check.describe(operand);
-        check.error(operand.loc, format!("{} takes a tile or a tuple of tiles, found {found}", call.what));
+        let found = cx.describe(operand);
+        cx.error(operand.loc, format!("{} takes a tile or a tuple of tiles, found {found}", call.what));
         return None;
     }
     Some(values)
 }
 
 /// The results of a call, a tuple if its first argument is one.
-pub(super) fn like_argument(check: &Check, call: &Call, parts: Vec<Operand>) -> Operand {
+pub(super) fn like_argument(cx: &dyn TypingCx, call: &Call, parts: Vec<Operand>) -> Operand {
     match (&call.args[0].item, parts.as_slice()) {
-        (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), call.loc),
+        (Item::Tuple(_), _) => cx.wrap(Item::Tuple(parts), call.loc),
         (_, [one]) => one.clone(),
-        _ => check.failed(call.loc),
+        _ => cx.failed(call.loc),
     }
 }
 
-fn pair(check: &mut Check, call: &Call, combine: &str) -> Operand {
-    match arg_reduce(check, call, combine) {
-        Some(parts) => check.wrap(Item::Tuple(parts), call.loc),
-        None => check.failed(call.loc),
+fn pair(cx: &mut dyn TypingCx, call: &Call, combine: &str) -> Operand {
+    match arg_reduce(cx, call, combine) {
+        Some(parts) => cx.wrap(Item::Tuple(parts), call.loc),
+        None => cx.failed(call.loc),
     }
 }
 
 /// The element that is first in the order of a library function, and its position.
-fn arg_reduce(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>> {
-    let value = check.tile(&call.args[0], &call.what);
-    let kept = keep_dims(check, call, 2);
+fn arg_reduce(cx: &mut dyn TypingCx, call: &Call, combine: &str) -> Option<Vec<Operand>> {
+    let value = cx.tile(&call.args[0], &call.what);
+    let kept = keep_dims(cx, call, 2);
     let (value, keep_dims) = (value?, kept?);
-    let ty = check.ty(value).clone();
-    if !check.takes(call, &ty, Class::Number) {
+    let ty = cx.ty(value).clone();
+    if !cx.takes(call, &ty, Class::Number) {
         return None;
     }
     let axes = match call.args.get(1) {
         None => (0..ty.shape.rank()).collect(),
-        Some(operand) => vec![check.axis(operand, ty.shape.rank())?],
+        Some(operand) => vec![cx.axis(operand, ty.shape.rank())?],
     };
-    let positions = positions(check, &ty.shape, &axes, call);
-    let function = check.library_function(combine, call.loc);
+    let positions = positions(cx, &ty.shape, &axes, call);
+    let function = cx.library_function(combine, call.loc);
     let types = [Type::scalar(ty.dtype), Type::scalar(DType::I32)];
-    let block = check.combine_region(&function, &types)?;
+    let block = cx.combine_region(&function, &types)?;
     let combination = Combination { inputs: vec![value, positions], block };
-    Some(ReduceBuilder { combination, axes, keep_dims }.build(check, call))
+    Some(ReduceBuilder { combination, axes, keep_dims }.build(cx, call))
 }
 
 /// The position of each element among those that are reduced together.
-fn positions(check: &mut Check, shape: &Shape, axes: &[usize], call: &Call) -> Value {
+fn positions(cx: &mut dyn TypingCx, shape: &Shape, axes: &[usize], call: &Call) -> Value {
     let count: u32 = axes.iter().map(|&axis| shape[axis]).product();
     if shape.rank() > 1 && axes.len() == shape.rank() {
         let flat = Type::tile(DType::I32, Shape::new(vec![count]));
-        let value = check.push(Arange { start: 0 }, vec![flat], call.loc)[0];
+        let value = cx.push(Arange { start: 0 }, vec![flat], call.loc)[0];
         let ty = Type::tile(DType::I32, shape.clone());
-        return check.push(super::Reshape { value }, vec![ty], call.loc)[0];
+        return cx.push(super::Reshape { value }, vec![ty], call.loc)[0];
     }
-    rearrange::positions(check, shape, axes[0], 0, call.loc)
+    rearrange::positions(cx, shape, axes[0], 0, call.loc)
 }

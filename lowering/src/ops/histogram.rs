@@ -1,10 +1,10 @@
 //! How often each integer occurs in a tile.
 
 use super::bitcast::as_stored;
+use super::typing::{Call, Operand, TypingCx};
 use super::{
     ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required,
 };
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
 use crate::support::dtype::DType;
@@ -51,50 +51,50 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     check: histogram,
 }];
 
-fn histogram(check: &mut Check, call: &Call) -> Operand {
-    let value = check.tile(&call.args[0], &call.what);
-    let bins = check.constant(&call.args[1], "the number of bins");
-    let (Some(value), Some(bins)) = (value, bins) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
+fn histogram(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let value = cx.tile(&call.args[0], &call.what);
+    let bins = cx.constant(&call.args[1], "the number of bins");
+    let (Some(value), Some(bins)) = (value, bins) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
     if !ty.dtype.is_integer() {
         let text = format!("{} counts integers, found {ty}", call.what);
-        return check.error_help(call.args[0].loc, text, "convert them: `.to::<i32>()`");
+        return cx.error_help(call.args[0].loc, text, "convert them: `.to::<i32>()`");
     }
-    let Some(shape) = check.legal_shape(&[bins], call.args[1].loc) else { return check.failed(call.loc) };
-    let value = as_stored(check, value, call.loc);
+    let Some(shape) = cx.legal_shape(&[bins], call.args[1].loc) else { return cx.failed(call.loc) };
+    let value = as_stored(cx, value, call.loc);
     // Compared in its own type, of which `bins` may be too large a number.
     let (low, high) = ty.dtype.range();
     let mut counted = vec![];
     if low < 0 {
-        let zero = check.filled(ConstantValue::Int(0), &ty, call.loc);
-        counted.push(check.row("ge", &[value, zero], call.loc));
+        let zero = cx.filled(ConstantValue::Int(0), &ty, call.loc);
+        counted.push(cx.row("ge", &[value, zero], call.loc));
     }
     if bins <= high {
-        let end = check.filled(ConstantValue::Int(bins), &ty, call.loc);
-        counted.push(check.row("lt", &[value, end], call.loc));
+        let end = cx.filled(ConstantValue::Int(bins), &ty, call.loc);
+        counted.push(cx.row("lt", &[value, end], call.loc));
     }
     if let Some(operand) = call.args.get(2) {
-        let Some(mask) = mask(check, operand, &ty.shape) else { return check.failed(call.loc) };
+        let Some(mask) = mask(cx, operand, &ty.shape) else { return cx.failed(call.loc) };
         counted.push(mask);
     }
-    let mut index = check.convert(value, DType::I32, call.loc);
-    let all = counted.into_iter().reduce(|one, other| check.row("and", &[one, other], call.loc));
+    let mut index = cx.convert(value, DType::I32, call.loc);
+    let all = counted.into_iter().reduce(|one, other| cx.row("and", &[one, other], call.loc));
     if let Some(all) = all {
-        let none = check.filled(ConstantValue::Int(-1), &ty.with(DType::I32), call.loc);
-        index = check.row("select", &[all, index, none], call.loc);
+        let none = cx.filled(ConstantValue::Int(-1), &ty.with(DType::I32), call.loc);
+        index = cx.row("select", &[all, index, none], call.loc);
     }
-    check.emit(Histogram { value: index }, Type::tile(DType::I32, shape), call.loc)
+    cx.emit(Histogram { value: index }, Type::tile(DType::I32, shape), call.loc)
 }
 
-fn mask(check: &mut Check, operand: &Operand, shape: &Shape) -> Option<Value> {
-    let mask = check.value_as(operand, DType::Bool, "a mask")?;
-    let own = check.ty(mask).shape.clone();
+fn mask(cx: &mut dyn TypingCx, operand: &Operand, shape: &Shape) -> Option<Value> {
+    let mask = cx.value_as(operand, DType::Bool, "a mask")?;
+    let own = cx.ty(mask).shape.clone();
     if own.broadcast(shape).as_ref() != Some(shape) {
-        check.error(
+        cx.error(
             operand.loc,
             format!("the mask has shape {own}, which does not fit the tile's shape {shape}"),
         );
         return None;
     }
-    Some(check.broadcast(mask, shape, operand.loc))
+    Some(cx.broadcast(mask, shape, operand.loc))
 }

@@ -1,7 +1,7 @@
 //! Inline PTX on single elements, with its equivalent on a CPU.
 
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
 use crate::support::diagnostic::list;
@@ -179,25 +179,25 @@ fn problem(text: &str, operands: usize) -> Option<String> {
 }
 
 /// A string known at build.
-fn string(check: &mut Check, operand: &Operand, what: &str) -> Option<String> {
+fn string(cx: &mut dyn TypingCx, operand: &Operand, what: &str) -> Option<String> {
     match &operand.item {
         Item::Text(text) => Some(text.clone()),
         Item::Failed => None,
         _ => {
-            let found = check.describe(operand);
-            check.error(operand.loc, format!("{what} is a string, found {found}"));
+            let found = cx.describe(operand);
+            cx.error(operand.loc, format!("{what} is a string, found {found}"));
             None
         }
     }
 }
 
 /// The constraints, if they are those of the types, the result's first; what is wrong is reported.
-fn constraints(check: &mut Check, operand: &Operand, types: &[DType]) -> Option<String> {
-    let text = string(check, operand, "the list of constraints")?;
+fn constraints(cx: &mut dyn TypingCx, operand: &Operand, types: &[DType]) -> Option<String> {
+    let text = string(cx, operand, "the list of constraints")?;
     let mut wanted = vec![];
     for (i, &dtype) in types.iter().enumerate() {
         let Some(letter) = register_constraint(dtype) else {
-            check.error_help(
+            cx.error_help(
                 operand.loc,
                 format!("inline PTX has no register for {dtype}"),
                 "convert it: `.to::<i32>()`",
@@ -209,7 +209,7 @@ fn constraints(check: &mut Check, operand: &Operand, types: &[DType]) -> Option<
     if text.split(',').map(str::trim).eq(wanted.iter().map(String::as_str)) {
         return Some(wanted.join(","));
     }
-    check.error_help(
+    cx.error_help(
         operand.loc,
         format!("these constraints do not fit a result and operands of {}", list(types)),
         format!("write `\"{}\"`", wanted.join(",")),
@@ -217,36 +217,36 @@ fn constraints(check: &mut Check, operand: &Operand, types: &[DType]) -> Option<
     None
 }
 
-fn inline_ptx(check: &mut Check, call: &Call) -> Operand {
+fn inline_ptx(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let [text_operand, constraint_operand, operands, cpu] = &call.args[..] else {
-        return check.failed(call.loc);
+        return cx.failed(call.loc);
     };
-    let text = string(check, text_operand, "the PTX");
+    let text = string(cx, text_operand, "the PTX");
     let parts = match &operands.item {
         Item::Tuple(parts) => parts.clone(),
         _ => vec![operands.clone()],
     };
-    let values: Option<Vec<Value>> = parts.iter().map(|part| check.value(part)).collect();
-    let result = check.generic_type(call);
+    let values: Option<Vec<Value>> = parts.iter().map(|part| cx.value(part)).collect();
+    let result = cx.generic_type();
     let (Some(text), Some(mut values), Some(result)) = (text, values, result) else {
-        return check.failed(call.loc);
+        return cx.failed(call.loc);
     };
     if values.is_empty() {
-        return check.error(operands.loc, format!("{} takes at least one operand", call.what));
+        return cx.error(operands.loc, format!("{} takes at least one operand", call.what));
     }
     if let Some(problem) = problem(&text, values.len()) {
-        return check.error(text_operand.loc, problem);
+        return cx.error(text_operand.loc, problem);
     }
-    let types: Vec<DType> = values.iter().map(|&value| check.ty(value).dtype).collect();
+    let types: Vec<DType> = values.iter().map(|&value| cx.ty(value).dtype).collect();
     let all: Vec<DType> = std::iter::once(result).chain(types.iter().copied()).collect();
-    let Some(constraints) = constraints(check, constraint_operand, &all) else {
-        return check.failed(call.loc);
+    let Some(constraints) = constraints(cx, constraint_operand, &all) else {
+        return cx.failed(call.loc);
     };
-    let Some(shape) = check.common_shape(&call.what, call.loc, &mut values) else {
-        return check.failed(call.loc);
+    let Some(shape) = cx.common_shape(&call.what, call.loc, &mut values) else {
+        return cx.failed(call.loc);
     };
     let elements: Vec<Type> = types.into_iter().map(Type::scalar).collect();
-    let Some(cpu) = check.elementwise_region(cpu, &elements, result) else { return check.failed(call.loc) };
+    let Some(cpu) = cx.elementwise_region(cpu, &elements, result) else { return cx.failed(call.loc) };
     let op = InlinePtx { text, constraints, args: values, cpu };
-    check.emit(op, Type::tile(result, shape), call.loc)
+    cx.emit(op, Type::tile(result, shape), call.loc)
 }

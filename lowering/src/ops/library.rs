@@ -1,7 +1,7 @@
 //! Functions of `tl::` that are written in the language itself, checked at each call like a `#[fuse_fn]`.
 
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Returns, optional, required};
-use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::support::dtype::DType;
 
 const ONE: &[super::IntrinsicParam] = &[required("x")];
@@ -17,7 +17,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: ONE,
         doc: "`maximum(x, 0)` of floats: exact, NaN for NaN, and `0.0` for `-0.0`.",
-        check: |check, call| check.call_library("relu", call),
+        check: |cx, call| cx.call_library("relu", call),
     },
     Intrinsic {
         name: "gelu",
@@ -26,7 +26,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::OptionalType,
         params: ONE,
         doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left (`f64` within `16 + x * x` on an x86-64 processor without FMA); `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-14 for `f16` (2^-12 from -9 to -5.7, and -1e-18 below) and below 2^-11 for `bf16` (2^-10 below -5.7), at half the instructions; it is `f32` all the same.",
-        check: |check, call| as_exact_as(check, call, ["gelu", "gelu_f16", "gelu_bf16"]),
+        check: |cx, call| as_exact_as(cx, call, ["gelu", "gelu_f16", "gelu_bf16"]),
     },
     Intrinsic {
         name: "gelu_tanh",
@@ -35,7 +35,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::OptionalType,
         params: ONE,
         doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 5 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. Where `sigmoid` is below the smallest normal `f32` the result may be 0 on a GPU, and of 16-bit floats anywhere. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu_tanh::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at less than half the instructions; it is `f32` all the same.",
-        check: |check, call| as_exact_as(check, call, ["gelu_tanh", "gelu_tanh_half", "gelu_tanh_half"]),
+        check: |cx, call| as_exact_as(cx, call, ["gelu_tanh", "gelu_tanh_half", "gelu_tanh_half"]),
     },
     Intrinsic {
         name: "silu",
@@ -44,7 +44,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::OptionalType,
         params: ONE,
         doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. Where `sigmoid` is below the smallest normal `f32` the result has as few digits; it is 0 on a GPU, and may be of 16-bit floats anywhere. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::silu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at half the instructions; it is `f32` all the same.",
-        check: |check, call| as_exact_as(check, call, ["silu", "silu_half", "silu_half"]),
+        check: |cx, call| as_exact_as(cx, call, ["silu", "silu_half", "silu_half"]),
     },
     Intrinsic {
         name: "softplus",
@@ -53,7 +53,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: ONE,
         doc: "`log(1 + exp(x))` of floats of any shape, as `maximum(x, 0) + log(1 + exp(-abs(x)))`, so that nothing overflows and small results keep their digits. Within 8 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. `softplus` of 100 is 100, of infinity infinity, of negative infinity 0, of NaN NaN.",
-        check: |check, call| check.call_library("softplus", call),
+        check: |cx, call| cx.call_library("softplus", call),
     },
     Intrinsic {
         name: "softmax",
@@ -62,7 +62,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: ALONG,
         doc: "`exp(x - m) / sum(exp(x - m))` along `axis`, the last one without it, with `m` the maximum there. Of floats, in the shape and element type of `x`; `f16` and `bf16` are computed in `f32` and rounded once. The relative error is that of `x - m`, at most half a unit in its last place, and a few units more. An element of negative infinity, which is what masks one off, gives 0. Where all of them are, or any is NaN or infinity, the results are NaN.",
-        check: |check, call| check.call_library("softmax", call),
+        check: |cx, call| cx.call_library("softmax", call),
     },
     Intrinsic {
         name: "log_softmax",
@@ -71,7 +71,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: ALONG,
         doc: "`x - m - log(sum(exp(x - m)))` along `axis`, the last one without it, with `m` the maximum there: the logarithm of `softmax`, with its digits where that is close to 0. Of floats, in the shape and element type of `x`; `f16` and `bf16` are computed in `f32` and rounded once. An element of negative infinity gives negative infinity. Where all of them are, or any is NaN or infinity, results are NaN.",
-        check: |check, call| check.call_library("log_softmax", call),
+        check: |cx, call| cx.call_library("log_softmax", call),
     },
     Intrinsic {
         name: "swizzle2d",
@@ -80,7 +80,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: GROUPED,
         doc: "The row and the column of a `size_i x size_j` grid that come at place `i * size_j + j` when the grid is taken by groups of `size_g` rows, each group column by column: `(0, 0), (1, 0), .. (size_g - 1, 0), (0, 1), ..`, then the next group; the last has the rows that are left. Programs that take tiles of a matrix product in this order, and so run at once near each other, share what they read in the cache. Integers of one type, scalars or tiles; exact. Places count along `j` too: `i` is 0 where programs are counted along one axis. The places `0..size_i * size_j` give each row and column once; what others give means nothing.",
-        check: |check, call| check.call_library("swizzle2d", call),
+        check: |cx, call| cx.call_library("swizzle2d", call),
     },
 ];
 
@@ -319,19 +319,19 @@ fn smaller_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
 
 /// Calls the first function; of an `f32` argument with `f16` between `::<` and `>` the second one, which is only as exact as
 /// that type, and with `bf16` the third.
-fn as_exact_as(check: &mut Check, call: &Call, [exact, f16, bf16]: [&str; 3]) -> Operand {
-    let name = match check.generic_type(call) {
-        Some(DType::F16) if computes_in_f32(check, call) => f16,
-        Some(DType::BF16) if computes_in_f32(check, call) => bf16,
+fn as_exact_as(cx: &mut dyn TypingCx, call: &Call, [exact, f16, bf16]: [&str; 3]) -> Operand {
+    let name = match cx.generic_type() {
+        Some(DType::F16) if computes_in_f32(cx, call) => f16,
+        Some(DType::BF16) if computes_in_f32(cx, call) => bf16,
         Some(_) | None => exact,
     };
-    check.call_library(name, call)
+    cx.call_library(name, call)
 }
 
 /// Whether the argument is `f32`.
-fn computes_in_f32(check: &mut Check, call: &Call) -> bool {
+fn computes_in_f32(cx: &mut dyn TypingCx, call: &Call) -> bool {
     match call.args[0].item {
-        Item::Value(value) => check.ty(value).dtype == DType::F32,
+        Item::Value(value) => cx.ty(value).dtype == DType::F32,
         _ => false,
     }
 }

@@ -1,8 +1,8 @@
 //! Reading and writing memory: a slice parameter, element offsets, and which elements take part.
 
 use super::cache::{CacheHints, CacheModifier};
+use super::typing::{Call, Operand, Pointer, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
-use crate::frontend::typeck::{Call, Check, Operand, Pointer};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, ParamId, ParamKind, Type, Value};
 use crate::support::dtype::DType;
@@ -280,14 +280,14 @@ impl Pointer {
 }
 
 /// The pointer of an access that writes, and the slice's name.
-pub(super) fn written(check: &mut Check, call: &Call) -> Option<(Pointer, String)> {
-    let pointer = check.pointer(&call.args[0], &call.what)?;
-    let (_, mutable) = check.func().slice(pointer.param);
-    let name = check.func().params[pointer.param.index()].name.clone();
+pub(super) fn written(cx: &mut dyn TypingCx, call: &Call) -> Option<(Pointer, String)> {
+    let pointer = cx.pointer(&call.args[0], &call.what)?;
+    let (_, mutable) = cx.func().slice(pointer.param);
+    let name = cx.func().params[pointer.param.index()].name.clone();
     if !mutable {
-        let help = format!("declare it `{name}: &mut [{}]`", check.written_elem(pointer.param));
+        let help = format!("declare it `{name}: &mut [{}]`", cx.written_elem(pointer.param));
         let text = format!("`{name}` is read-only: {} needs a `&mut` slice", call.what);
-        check.error_help(call.args[0].loc, text, help);
+        cx.error_help(call.args[0].loc, text, help);
         return None;
     }
     Some((pointer, name))
@@ -295,84 +295,80 @@ pub(super) fn written(check: &mut Check, call: &Call) -> Option<(Pointer, String
 
 /// The access's mask, broadcast to the pointer's shape.
 pub(super) fn mask(
-    check: &mut Check,
+    cx: &mut dyn TypingCx,
     operand: Option<&Operand>,
     pointer: &Pointer,
 ) -> Result<Option<Value>, ()> {
     let Some(operand) = operand else { return Ok(None) };
-    let value = check.value(operand).ok_or(())?;
-    let ty = check.ty(value).clone();
+    let value = cx.value(operand).ok_or(())?;
+    let ty = cx.ty(value).clone();
     if ty.dtype != DType::Bool {
-        check.error_help(
-            operand.loc,
-            format!("a mask is made of bools, found {ty}"),
-            "compare: `offsets < n`",
-        );
+        cx.error_help(operand.loc, format!("a mask is made of bools, found {ty}"), "compare: `offsets < n`");
         return Err(());
     }
-    fit(check, value, pointer, operand, "the mask").map(Some)
+    fit(cx, value, pointer, operand, "the mask").map(Some)
 }
 
 /// An operand as an element for each that the pointer points to; `type_of` and `shape_of` name it where it is none.
 pub(super) fn element(
-    check: &mut Check,
+    cx: &mut dyn TypingCx,
     operand: &Operand,
     pointer: &Pointer,
     [type_of, shape_of]: [&str; 2],
 ) -> Result<Value, ()> {
-    let value = check.value_for(pointer.param, operand, type_of).ok_or(())?;
-    fit(check, value, pointer, operand, shape_of)
+    let value = cx.value_for(pointer.param, operand, type_of).ok_or(())?;
+    fit(cx, value, pointer, operand, shape_of)
 }
 
 /// Broadcasts `value` to the pointer's shape.
 fn fit(
-    check: &mut Check,
+    cx: &mut dyn TypingCx,
     value: Value,
     pointer: &Pointer,
     operand: &Operand,
     what: &str,
 ) -> Result<Value, ()> {
-    let (from, to) = (check.ty(value).shape.clone(), pointer.shape.clone());
+    let (from, to) = (cx.ty(value).shape.clone(), pointer.shape.clone());
     if from.broadcast(&to).as_ref() != Some(&to) {
         if to.rank() == 0 {
             let text = format!("{what} has shape {from}, but the pointer is a scalar");
-            check.error_help(
+            cx.error_help(
                 operand.loc,
                 text,
                 "a slice plus a tile of offsets is a tile of pointers: `x + offsets`",
             );
         } else {
-            check.error(
+            cx.error(
                 operand.loc,
                 format!("{what} has shape {from}, which does not fit the pointer's shape {to}"),
             );
         }
         return Err(());
     }
-    Ok(check.broadcast(value, &to, operand.loc))
+    Ok(cx.broadcast(value, &to, operand.loc))
 }
 
-fn load(check: &mut Check, call: &Call) -> Operand {
-    let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let (elem, mutable) = check.func().slice(pointer.param);
-    let mask = mask(check, call.args.get(1), &pointer);
+fn load(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(pointer) = cx.pointer(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let (elem, mutable) = cx.func().slice(pointer.param);
+    let mask = mask(cx, call.args.get(1), &pointer);
     let other = match call.args.get(2) {
         None => Ok(None),
-        Some(operand) => element(check, operand, &pointer, ["`other`"; 2]).map(Some),
+        Some(operand) => element(cx, operand, &pointer, ["`other`"; 2]).map(Some),
     };
-    let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
+    let (Ok(mask), Ok(other)) = (mask, other) else { return cx.failed(call.loc) };
     let access = pointer.access(mask);
     let load = Load { access, other, invariant: !mutable, cache: CacheHints::default() };
-    check.emit(load, Type::tile(elem, pointer.shape), call.loc)
+    cx.emit(load, Type::tile(elem, pointer.shape), call.loc)
 }
 
-fn store(check: &mut Check, call: &Call) -> Operand {
-    let Some((pointer, name)) = written(check, call) else { return check.failed(call.loc) };
+fn store(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some((pointer, name)) = written(cx, call) else { return cx.failed(call.loc) };
     let what = format!("a value stored to `{name}`");
-    let value = element(check, &call.args[1], &pointer, [&what, "the value"]);
-    let mask = mask(check, call.args.get(2), &pointer);
-    let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
+    let value = element(cx, &call.args[1], &pointer, [&what, "the value"]);
+    let mask = mask(cx, call.args.get(2), &pointer);
+    let (Ok(value), Ok(mask)) = (value, mask) else { return cx.failed(call.loc) };
     let store = Store { access: pointer.access(mask), value, cache: CacheHints::default() };
-    check.push(store, vec![], call.loc);
-    check.unit(call.loc)
+    cx.push(store, vec![], call.loc);
+    cx.unit(call.loc)
 }

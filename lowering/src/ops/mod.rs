@@ -31,16 +31,17 @@ mod shape;
 mod sort;
 mod source;
 mod tma_store;
+pub mod typing;
 mod view;
 mod warp_group_dot;
 
 use std::fmt::Debug;
 
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Block, Func, Value};
+use typing::{Call, Operand, TypingCx};
 
 pub use atomic::{Atomic, AtomicChange, MemoryOrder, MemoryScope};
 pub use axis_hint::AxisHint;
@@ -292,7 +293,7 @@ pub struct Intrinsic {
     /// Statements that use it, in a kernel with the names of [`crate::devtools::tl_reference::EXAMPLE_KERNEL`].
     pub example: &'static str,
     pub returns: Returns,
-    pub check: fn(&mut Check, &Call) -> Operand,
+    pub check: fn(&mut dyn TypingCx, &Call) -> Operand,
 }
 
 /// What an [`Intrinsic`] returns, for its documentation.

@@ -4,8 +4,8 @@
 //! The key is the seed; a block of four words belongs to each counter. Element `offset` of the stream of a seed is word
 //! `offset % 4` of the block whose counter is `offset / 4`, so that four contiguous elements cost one block.
 
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
@@ -167,7 +167,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Uniform `f32` numbers in `[0, 1)`, multiples of `2^-23`: one for each element of `offset`, an integer tile. A number depends on `(seed, offset)` alone, so a backward pass that names the same ones gets the same numbers, on every device, at every tile size. Seed and offset count as 64 bits; a signed one is extended by its sign. Element `offset` is word `offset % 4` of the Philox-4x32-10 block whose counter is `offset / 4` and whose key is `seed`; four neighboring offsets cost one block.",
-        check: |check, call| stream(check, call, RandomForm::Uniform),
+        check: |cx, call| stream(cx, call, RandomForm::Uniform),
     },
     Intrinsic {
         name: "randint",
@@ -176,7 +176,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Uniform `u32` numbers over the whole range, one for each element of `offset`: the bits that `tl::rand` is made of.",
-        check: |check, call| stream(check, call, RandomForm::Bits),
+        check: |cx, call| stream(cx, call, RandomForm::Bits),
     },
     Intrinsic {
         name: "randn",
@@ -194,7 +194,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Four tiles of uniform `f32` numbers in `[0, 1)` from one Philox block each: the `j`th is `tl::rand(seed, 4 * offset + j)`.",
-        check: |check, call| block(check, call, RandomForm::Uniform),
+        check: |cx, call| block(cx, call, RandomForm::Uniform),
     },
     Intrinsic {
         name: "randint4x",
@@ -203,7 +203,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: STREAM,
         doc: "Four tiles of uniform `u32` numbers from one Philox block each: the `j`th is `tl::randint(seed, 4 * offset + j)`.",
-        check: |check, call| block(check, call, RandomForm::Bits),
+        check: |cx, call| block(cx, call, RandomForm::Bits),
     },
     Intrinsic {
         name: "philox",
@@ -216,103 +216,103 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
 ];
 
-fn stream(check: &mut Check, call: &Call, form: RandomForm) -> Operand {
-    let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
-    let value = element(check, call, Random { seed, offset, pick: WordChoice::Own, form });
-    check.operand(value, call.loc)
+fn stream(cx: &mut dyn TypingCx, call: &Call, form: RandomForm) -> Operand {
+    let Some((seed, offset)) = seed_and_offset(cx, call) else { return cx.failed(call.loc) };
+    let value = element(cx, call, Random { seed, offset, pick: WordChoice::Own, form });
+    cx.operand(value, call.loc)
 }
 
-fn element(check: &mut Check, call: &Call, random: Random) -> Value {
-    let ty = check.ty(random.offset).with(random.form.dtype());
-    check.push(random, vec![ty], call.loc)[0]
+fn element(cx: &mut dyn TypingCx, call: &Call, random: Random) -> Value {
+    let ty = cx.ty(random.offset).with(random.form.dtype());
+    cx.push(random, vec![ty], call.loc)[0]
 }
 
-fn seed_and_offset(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
-    let seed = seed(check, call);
-    let offset = check.value(&call.args[1])?;
-    let ty = check.ty(offset).clone();
+fn seed_and_offset(cx: &mut dyn TypingCx, call: &Call) -> Option<(Value, Value)> {
+    let seed = seed(cx, call);
+    let offset = cx.value(&call.args[1])?;
+    let ty = cx.ty(offset).clone();
     if !ty.dtype.is_integer() {
         let text = format!("the offsets of {} are integers, found {ty}", call.what);
-        check.error_help(call.args[1].loc, text, "number the elements: `base + tl::arange(0, BLOCK)`");
+        cx.error_help(call.args[1].loc, text, "number the elements: `base + tl::arange(0, BLOCK)`");
         return None;
     }
     Some((seed?, offset))
 }
 
 /// The seed as a `u64` scalar.
-fn seed(check: &mut Check, call: &Call) -> Option<Value> {
+fn seed(cx: &mut dyn TypingCx, call: &Call) -> Option<Value> {
     let operand = &call.args[0];
     if let Item::Literal(_) = operand.item {
-        return check.value_as(operand, DType::U64, "a seed");
+        return cx.value_as(operand, DType::U64, "a seed");
     }
-    let value = check.value(operand)?;
-    let ty = check.ty(value).clone();
+    let value = cx.value(operand)?;
+    let ty = cx.ty(value).clone();
     if !ty.is_scalar() || !ty.dtype.is_integer() {
         let text = format!("the seed of {} is an integer scalar, found {ty}", call.what);
-        check.error_help(operand.loc, text, "what differs between elements goes into the offset");
+        cx.error_help(operand.loc, text, "what differs between elements goes into the offset");
         return None;
     }
-    Some(check.convert(value, DType::U64, call.loc))
+    Some(cx.convert(value, DType::U64, call.loc))
 }
 
 /// A constant in every element of a tile like another.
-fn constant_like(check: &mut Check, call: &Call, value: ConstantValue, like: Value) -> Value {
-    let ty = check.ty(like).clone();
-    check.filled(value, &ty, call.loc)
+fn constant_like(cx: &mut dyn TypingCx, call: &Call, value: ConstantValue, like: Value) -> Value {
+    let ty = cx.ty(like).clone();
+    cx.filled(value, &ty, call.loc)
 }
 
-fn block(check: &mut Check, call: &Call, form: RandomForm) -> Operand {
-    let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
-    let wide = check.convert(offset, DType::U64, call.loc);
-    let low = check.convert(wide, DType::U32, call.loc);
-    let shift = constant_like(check, call, ConstantValue::Int(32), wide);
-    let high = check.row("shr", &[wide, shift], call.loc);
-    let high = check.convert(high, DType::U32, call.loc);
-    let zero = constant_like(check, call, ConstantValue::Int(0), low);
-    words(check, call, seed, [low, high, zero, zero], form)
+fn block(cx: &mut dyn TypingCx, call: &Call, form: RandomForm) -> Operand {
+    let Some((seed, offset)) = seed_and_offset(cx, call) else { return cx.failed(call.loc) };
+    let wide = cx.convert(offset, DType::U64, call.loc);
+    let low = cx.convert(wide, DType::U32, call.loc);
+    let shift = constant_like(cx, call, ConstantValue::Int(32), wide);
+    let high = cx.row("shr", &[wide, shift], call.loc);
+    let high = cx.convert(high, DType::U32, call.loc);
+    let zero = constant_like(cx, call, ConstantValue::Int(0), low);
+    words(cx, call, seed, [low, high, zero, zero], form)
 }
 
-fn words(check: &mut Check, call: &Call, seed: Value, counter: [Value; 4], form: RandomForm) -> Operand {
-    let ty = check.ty(counter[0]).with(form.dtype());
+fn words(cx: &mut dyn TypingCx, call: &Call, seed: Value, counter: [Value; 4], form: RandomForm) -> Operand {
+    let ty = cx.ty(counter[0]).with(form.dtype());
     let words =
-        (0..4).map(|word| check.emit(Philox { seed, counter, word, form }, ty.clone(), call.loc)).collect();
-    check.wrap(Item::Tuple(words), call.loc)
+        (0..4).map(|word| cx.emit(Philox { seed, counter, word, form }, ty.clone(), call.loc)).collect();
+    cx.wrap(Item::Tuple(words), call.loc)
 }
 
-fn philox(check: &mut Check, call: &Call) -> Operand {
-    let seed = seed(check, call);
+fn philox(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let seed = seed(cx, call);
     let counter: Vec<Option<Value>> = call.args[1..]
         .iter()
-        .map(|operand| check.value_as(operand, DType::U32, "a word of the counter"))
+        .map(|operand| cx.value_as(operand, DType::U32, "a word of the counter"))
         .collect();
     let counter: Option<Vec<Value>> = counter.into_iter().collect();
-    let (Some(seed), Some(mut counter)) = (seed, counter) else { return check.failed(call.loc) };
-    if check.common_shape(&call.what, call.loc, &mut counter).is_none() {
-        return check.failed(call.loc);
+    let (Some(seed), Some(mut counter)) = (seed, counter) else { return cx.failed(call.loc) };
+    if cx.common_shape(&call.what, call.loc, &mut counter).is_none() {
+        return cx.failed(call.loc);
     }
     let counter = [counter[0], counter[1], counter[2], counter[3]];
-    words(check, call, seed, counter, RandomForm::Bits)
+    words(cx, call, seed, counter, RandomForm::Bits)
 }
 
 /// `sqrt(-2 ln(1 - u)) * sin(2 pi (v + 1/4))` for even offsets, without the quarter for odd ones.
-fn randn(check: &mut Check, call: &Call) -> Operand {
-    let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
+fn randn(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some((seed, offset)) = seed_and_offset(cx, call) else { return cx.failed(call.loc) };
     let [u, v] = [WordChoice::First, WordChoice::Second]
-        .map(|pick| element(check, call, Random { seed, offset, pick, form: RandomForm::Uniform }));
+        .map(|pick| element(cx, call, Random { seed, offset, pick, form: RandomForm::Uniform }));
     let [one, minus_two, quarter, zero, tau] = [1.0, -2.0, 0.25, 0.0, std::f64::consts::TAU]
-        .map(|value| constant_like(check, call, ConstantValue::Float(f64::from(value as f32)), u));
-    let rest = check.row("sub", &[one, u], call.loc);
-    let log = check.row("log", &[rest], call.loc);
-    let square = check.row("mul", &[minus_two, log], call.loc);
-    let radius = check.row("sqrt", &[square], call.loc);
-    let bit = constant_like(check, call, ConstantValue::Int(1), offset);
-    let odd = check.row("and", &[offset, bit], call.loc);
-    let even = constant_like(check, call, ConstantValue::Int(0), offset);
-    let odd = check.row("ne", &[odd, even], call.loc);
-    let phase = check.row("select", &[odd, zero, quarter], call.loc);
-    let revolutions = check.row("add", &[v, phase], call.loc);
-    let angle = check.row("mul", &[revolutions, tau], call.loc);
-    let sine = check.row("sin", &[angle], call.loc);
-    let value = check.row("mul", &[radius, sine], call.loc);
-    check.operand(value, call.loc)
+        .map(|value| constant_like(cx, call, ConstantValue::Float(f64::from(value as f32)), u));
+    let rest = cx.row("sub", &[one, u], call.loc);
+    let log = cx.row("log", &[rest], call.loc);
+    let square = cx.row("mul", &[minus_two, log], call.loc);
+    let radius = cx.row("sqrt", &[square], call.loc);
+    let bit = constant_like(cx, call, ConstantValue::Int(1), offset);
+    let odd = cx.row("and", &[offset, bit], call.loc);
+    let even = constant_like(cx, call, ConstantValue::Int(0), offset);
+    let odd = cx.row("ne", &[odd, even], call.loc);
+    let phase = cx.row("select", &[odd, zero, quarter], call.loc);
+    let revolutions = cx.row("add", &[v, phase], call.loc);
+    let angle = cx.row("mul", &[revolutions, tau], call.loc);
+    let sine = cx.row("sin", &[angle], call.loc);
+    let value = cx.row("mul", &[radius, sine], call.loc);
+    cx.operand(value, call.loc)
 }

@@ -1,9 +1,9 @@
 //! Operations that bring distant elements together: pairs joined and split, positions swapped, elements gathered.
 
+use super::typing::{Call, ErrorLoc, Item, Operand, TypingCx};
 use super::{
     Arange, Broadcast, Intrinsic, IntrinsicGeneric, Operation, Reshape, Returns, expect_types, required,
 };
-use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::layout_relation::Reindex;
 use crate::ir::{Func, Shape, Type, Value};
@@ -189,12 +189,12 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PAIR,
         doc: "Two tiles side by side along a new last axis of extent 2: `[M]` and `[M]` become `[M, 2]`. Operands have one element type and broadcast to one shape. `tl::split` takes them apart.",
-        check: |check, call| match pair(check, call) {
+        check: |cx, call| match pair(cx, call) {
             Some((left, right)) => {
-                let axis = check.ty(left).shape.rank();
-                joined(check, call, [left, right], axis)
+                let axis = cx.ty(left).shape.rank();
+                joined(cx, call, [left, right], axis)
             }
-            None => check.failed(call.loc),
+            None => cx.failed(call.loc),
         },
     },
     Intrinsic {
@@ -263,9 +263,9 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 ];
 
 /// [`pair`] of two tiles that have one shape without broadcasting.
-fn same_shape(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
+fn same_shape(cx: &mut dyn TypingCx, call: &Call) -> Option<(Value, Value)> {
     let shapes = [&call.args[0], &call.args[1]].map(|operand| match operand.item {
-        Item::Value(value) => Some(check.ty(value).shape.clone()),
+        Item::Value(value) => Some(cx.ty(value).shape.clone()),
         _ => None,
     });
     if let [Some(left), Some(right)] = shapes
@@ -273,34 +273,34 @@ fn same_shape(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
     {
         let text = format!("{} takes two tiles of one shape, found {left} and {right}", call.what);
         let help = format!("`tl::broadcast_to(x, {left})` repeats elements");
-        check.error_help(call.args[1].loc, text, help);
+        cx.error_help(call.args[1].loc, text, help);
         return None;
     }
-    pair(check, call)
+    pair(cx, call)
 }
 
 /// Two operands of one element type, broadcast to one shape.
-fn pair(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
+fn pair(cx: &mut dyn TypingCx, call: &Call) -> Option<(Value, Value)> {
     let operands: Vec<&Operand> = call.args[..2].iter().collect();
-    let dtype = check.common_type(&call.what, crate::frontend::typeck::ErrorLoc::Operand, &operands)?;
-    let left = check.value_as(operands[0], dtype, "an operand")?;
-    let right = check.value_as(operands[1], dtype, "an operand")?;
+    let dtype = cx.common_type(&call.what, ErrorLoc::Operand, &operands)?;
+    let left = cx.value_as(operands[0], dtype, "an operand")?;
+    let right = cx.value_as(operands[1], dtype, "an operand")?;
     let mut values = [left, right];
-    check.common_shape(&call.what, call.loc, &mut values)?;
+    cx.common_shape(&call.what, call.loc, &mut values)?;
     Some((values[0], values[1]))
 }
 
-fn joined(check: &mut Check, call: &Call, [left, right]: [Value; 2], axis: usize) -> Operand {
-    let ty = check.ty(left).clone();
-    let Some(shape) = check.legal(ty.shape.with(axis, 2), call.loc) else { return check.failed(call.loc) };
-    check.emit(Join { left, right, axis }, Type::tile(ty.dtype, shape), call.loc)
+fn joined(cx: &mut dyn TypingCx, call: &Call, [left, right]: [Value; 2], axis: usize) -> Operand {
+    let ty = cx.ty(left).clone();
+    let Some(shape) = cx.legal(ty.shape.with(axis, 2), call.loc) else { return cx.failed(call.loc) };
+    cx.emit(Join { left, right, axis }, Type::tile(ty.dtype, shape), call.loc)
 }
 
 /// The value of an operand under another shape of as many elements.
-fn reshaped(check: &mut Check, operand: &Operand, shape: Shape) -> Operand {
+fn reshaped(cx: &mut dyn TypingCx, operand: &Operand, shape: Shape) -> Operand {
     let Item::Value(value) = operand.item else { return operand.clone() };
-    let dtype = check.ty(value).dtype;
-    check.emit(Reshape { value }, Type::tile(dtype, shape), operand.loc)
+    let dtype = cx.ty(value).dtype;
+    cx.emit(Reshape { value }, Type::tile(dtype, shape), operand.loc)
 }
 
 /// The shape with axes `axis` and `axis + 1` as one.
@@ -309,69 +309,69 @@ fn merged(shape: &Shape, axis: usize) -> Shape {
     shape.without(axis + 1).without(axis).with(axis, extent)
 }
 
-fn split(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
+fn split(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
     let axis = ty.shape.rank() - 1;
     if ty.shape[axis] != 2 {
-        return check.error_help(
+        return cx.error_help(
             call.args[0].loc,
             format!("{} takes a tile whose last axis has extent 2, found shape {}", call.what, ty.shape),
             "reshape it: `tl::reshape(x, [N / 2, 2])`",
         );
     }
-    let parts = [0, 1].map(|index| indexed(check, value, axis, index, call.loc));
-    check.wrap(Item::Tuple(parts.to_vec()), call.loc)
+    let parts = [0, 1].map(|index| indexed(cx, value, axis, index, call.loc));
+    cx.wrap(Item::Tuple(parts.to_vec()), call.loc)
 }
 
-fn indexed(check: &mut Check, value: Value, axis: usize, index: u32, loc: Loc) -> Operand {
-    let ty = check.ty(value).clone();
-    check.emit(Index { value, axis, index }, Type::tile(ty.dtype, ty.shape.without(axis)), loc)
+fn indexed(cx: &mut dyn TypingCx, value: Value, axis: usize, index: u32, loc: Loc) -> Operand {
+    let ty = cx.ty(value).clone();
+    cx.emit(Index { value, axis, index }, Type::tile(ty.dtype, ty.shape.without(axis)), loc)
 }
 
-fn interleave(check: &mut Check, call: &Call) -> Operand {
-    let Some((left, right)) = pair(check, call) else { return check.failed(call.loc) };
-    let shape = check.ty(left).shape.clone();
+fn interleave(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some((left, right)) = pair(cx, call) else { return cx.failed(call.loc) };
+    let shape = cx.ty(left).shape.clone();
     if shape.rank() == 0 {
-        return check.error(call.args[0].loc, format!("{} takes tiles, found scalars", call.what));
+        return cx.error(call.args[0].loc, format!("{} takes tiles, found scalars", call.what));
     }
     let axis = shape.rank();
-    let pairs = joined(check, call, [left, right], axis);
-    reshaped(check, &pairs, merged(&shape.with(axis, 2), axis - 1))
+    let pairs = joined(cx, call, [left, right], axis);
+    reshaped(cx, &pairs, merged(&shape.with(axis, 2), axis - 1))
 }
 
-fn cat(check: &mut Check, call: &Call) -> Operand {
-    let Some((left, right)) = same_shape(check, call) else { return check.failed(call.loc) };
-    let shape = check.ty(left).shape.clone();
-    let Some(axis) = check.axis(&call.args[2], shape.rank()) else { return check.failed(call.loc) };
-    let stacked = joined(check, call, [left, right], axis);
-    reshaped(check, &stacked, merged(&shape.with(axis, 2), axis))
+fn cat(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some((left, right)) = same_shape(cx, call) else { return cx.failed(call.loc) };
+    let shape = cx.ty(left).shape.clone();
+    let Some(axis) = cx.axis(&call.args[2], shape.rank()) else { return cx.failed(call.loc) };
+    let stacked = joined(cx, call, [left, right], axis);
+    reshaped(cx, &stacked, merged(&shape.with(axis, 2), axis))
 }
 
-fn flip(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
-    let Some(axis) = check.axis(&call.args[1], ty.shape.rank()) else { return check.failed(call.loc) };
+fn flip(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
+    let Some(axis) = cx.axis(&call.args[1], ty.shape.rank()) else { return cx.failed(call.loc) };
     let extent = ty.shape[axis];
     if extent.is_power_of_two() {
-        return check.emit(Exchange { value, axis, mask: extent - 1 }, ty, call.loc);
+        return cx.emit(Exchange { value, axis, mask: extent - 1 }, ty, call.loc);
     }
-    let range = positions(check, &ty.shape, axis, 0, call.loc);
+    let range = positions(cx, &ty.shape, axis, 0, call.loc);
     let index_type = ty.with(DType::I32);
-    let last = check.filled(super::ConstantValue::Int(i128::from(extent) - 1), &index_type, call.loc);
-    let index = check.row("sub", &[last, range], call.loc);
-    check.emit(Gather { value, index, axis }, ty, call.loc)
+    let last = cx.filled(super::ConstantValue::Int(i128::from(extent) - 1), &index_type, call.loc);
+    let index = cx.row("sub", &[last, range], call.loc);
+    cx.emit(Gather { value, index, axis }, ty, call.loc)
 }
 
 /// The coordinate along `axis` of every element of a tile of `shape`, plus `start`.
-pub(super) fn positions(check: &mut Check, shape: &Shape, axis: usize, start: i32, loc: Loc) -> Value {
+pub(super) fn positions(cx: &mut dyn TypingCx, shape: &Shape, axis: usize, start: i32, loc: Loc) -> Value {
     let extent = shape[axis];
     let range = Type::tile(DType::I32, Shape::new(vec![extent]));
-    let mut value = check.push(Arange { start }, vec![range], loc)[0];
+    let mut value = cx.push(Arange { start }, vec![range], loc)[0];
     let mut from = Shape::new(vec![extent]);
     for before in 0..axis {
         from = from.with(before, 1);
-        value = check.push(
+        value = cx.push(
             super::ExpandDims { value, axis: before },
             vec![Type::tile(DType::I32, from.clone())],
             loc,
@@ -379,32 +379,32 @@ pub(super) fn positions(check: &mut Check, shape: &Shape, axis: usize, start: i3
     }
     for after in axis + 1..shape.rank() {
         from = from.with(after, 1);
-        value = check.push(
+        value = cx.push(
             super::ExpandDims { value, axis: after },
             vec![Type::tile(DType::I32, from.clone())],
             loc,
         )[0];
     }
     if from != *shape {
-        value = check.push(Broadcast { value }, vec![Type::tile(DType::I32, shape.clone())], loc)[0];
+        value = cx.push(Broadcast { value }, vec![Type::tile(DType::I32, shape.clone())], loc)[0];
     }
     value
 }
 
-fn gather(check: &mut Check, call: &Call) -> Operand {
-    let value = check.tile(&call.args[0], &call.what);
-    let index = check.tile(&call.args[1], &call.what);
-    let (Some(value), Some(index)) = (value, index) else { return check.failed(call.loc) };
-    let (from, at) = (check.ty(value).clone(), check.ty(index).clone());
-    let Some(axis) = check.axis(&call.args[2], from.shape.rank()) else { return check.failed(call.loc) };
+fn gather(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let value = cx.tile(&call.args[0], &call.what);
+    let index = cx.tile(&call.args[1], &call.what);
+    let (Some(value), Some(index)) = (value, index) else { return cx.failed(call.loc) };
+    let (from, at) = (cx.ty(value).clone(), cx.ty(index).clone());
+    let Some(axis) = cx.axis(&call.args[2], from.shape.rank()) else { return cx.failed(call.loc) };
     if !at.dtype.is_integer() {
         let text = format!("the indices of {} are integers, found {at}", call.what);
-        return check.error_help(call.args[1].loc, text, "convert them: `.to::<i32>()`");
+        return cx.error_help(call.args[1].loc, text, "convert them: `.to::<i32>()`");
     }
     let fits = from.shape.rank() == at.shape.rank()
         && (0..from.shape.rank()).all(|other| other == axis || from.shape[other] == at.shape[other]);
     if !fits {
-        return check.error(
+        return cx.error(
             call.args[1].loc,
             format!(
                 "the indices of {} have the tile's extents along all axes but {axis}: the tile is {}, they are {}",
@@ -412,62 +412,62 @@ fn gather(check: &mut Check, call: &Call) -> Operand {
             ),
         );
     }
-    check.emit(Gather { value, index, axis }, at.with(from.dtype), call.loc)
+    cx.emit(Gather { value, index, axis }, at.with(from.dtype), call.loc)
 }
 
-fn slice(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let shape = check.ty(value).shape.clone();
-    let axis = check.axis(&call.args[1], shape.rank());
-    let start = check.constant(&call.args[2], "the start of a slice");
-    let end = check.constant(&call.args[3], "the end of a slice");
-    let (Some(axis), Some(start), Some(end)) = (axis, start, end) else { return check.failed(call.loc) };
+fn slice(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let shape = cx.ty(value).shape.clone();
+    let axis = cx.axis(&call.args[1], shape.rank());
+    let start = cx.constant(&call.args[2], "the start of a slice");
+    let end = cx.constant(&call.args[3], "the end of a slice");
+    let (Some(axis), Some(start), Some(end)) = (axis, start, end) else { return cx.failed(call.loc) };
     let extent = i128::from(shape[axis]);
     if start < 0 || end > extent || start >= end {
         let loc = call.args[2].loc.to(call.args[3].loc);
-        return check
+        return cx
             .error(loc, format!("{start}..{end} is not a part of axis {axis}, which has extent {extent}"));
     }
     let (start, end) = (start as u32, end as u32);
     let part = shape.without(axis).with(axis, end - start);
-    if check.legal(part, call.args[2].loc.to(call.args[3].loc)).is_none() {
-        return check.failed(call.loc);
+    if cx.legal(part, call.args[2].loc.to(call.args[3].loc)).is_none() {
+        return cx.failed(call.loc);
     }
-    sliced(check, value, axis, [start, end], call.loc)
+    sliced(cx, value, axis, [start, end], call.loc)
 }
 
 /// The elements from `start` to `end` along an axis: a whole part of it where the axis has such parts, else looked up.
 pub(super) fn sliced(
-    check: &mut Check,
+    cx: &mut dyn TypingCx,
     value: Value,
     axis: usize,
     [start, end]: [u32; 2],
     loc: Loc,
 ) -> Operand {
-    let ty = check.ty(value).clone();
+    let ty = cx.ty(value).clone();
     let (extent, length) = (ty.shape[axis], end - start);
     if length == extent {
-        return check.operand(value, loc);
+        return cx.operand(value, loc);
     }
     let parts = ty.shape.without(axis).with(axis, length).with(axis, extent / length);
     if extent.is_multiple_of(length) && start.is_multiple_of(length) && parts.rank() <= crate::ir::MAX_RANK {
-        let value = check.push(Reshape { value }, vec![Type::tile(ty.dtype, parts)], loc)[0];
-        return indexed(check, value, axis, start / length, loc);
+        let value = cx.push(Reshape { value }, vec![Type::tile(ty.dtype, parts)], loc)[0];
+        return indexed(cx, value, axis, start / length, loc);
     }
     let shape = ty.shape.without(axis).with(axis, length);
-    let index = positions(check, &shape, axis, start as i32, loc);
-    check.emit(Gather { value, index, axis }, Type::tile(ty.dtype, shape), loc)
+    let index = positions(cx, &shape, axis, start as i32, loc);
+    cx.emit(Gather { value, index, axis }, Type::tile(ty.dtype, shape), loc)
 }
 
-fn index(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let shape = check.ty(value).shape.clone();
-    let axis = check.axis(&call.args[1], shape.rank());
-    let position = check.constant(&call.args[2], "a place along an axis");
-    let (Some(axis), Some(position)) = (axis, position) else { return check.failed(call.loc) };
+fn index(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let shape = cx.ty(value).shape.clone();
+    let axis = cx.axis(&call.args[1], shape.rank());
+    let position = cx.constant(&call.args[2], "a place along an axis");
+    let (Some(axis), Some(position)) = (axis, position) else { return cx.failed(call.loc) };
     if !(0..i128::from(shape[axis])).contains(&position) {
         let text = format!("axis {axis} has places 0 to {}, found {position}", shape[axis] - 1);
-        return check.error(call.args[2].loc, text);
+        return cx.error(call.args[2].loc, text);
     }
-    indexed(check, value, axis, position as u32, call.loc)
+    indexed(cx, value, axis, position as u32, call.loc)
 }

@@ -1,7 +1,7 @@
 //! Reductions: axes of one or several tiles reduced by a function of two elements.
 
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{Combination, ExpandDims, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
-use crate::frontend::typeck::{Call, Check, Item, Operand};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Shape, Type, Value};
@@ -82,7 +82,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The sum over `axis`, over a list of axes, or over all axes without it. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`. With `keep_dims` true the folded axes stay with extent 1. The order of additions is unspecified but fixed for a variant.",
-        check: |check, call| reduce(check, call, "add", Class::Computed, accumulator),
+        check: |cx, call| reduce(cx, call, "add", Class::Computed, accumulator),
     },
     Intrinsic {
         name: "max",
@@ -91,7 +91,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The largest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| reduce(check, call, "maximum", Class::Number, |dtype| dtype),
+        check: |cx, call| reduce(cx, call, "maximum", Class::Number, |dtype| dtype),
     },
     Intrinsic {
         name: "min",
@@ -100,7 +100,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The smallest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| reduce(check, call, "minimum", Class::Number, |dtype| dtype),
+        check: |cx, call| reduce(cx, call, "minimum", Class::Number, |dtype| dtype),
     },
     Intrinsic {
         name: "xor_sum",
@@ -109,7 +109,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The exclusive or of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| reduce(check, call, "xor", Class::Bits, |dtype| dtype),
+        check: |cx, call| reduce(cx, call, "xor", Class::Bits, |dtype| dtype),
     },
     Intrinsic {
         name: "reduce_or",
@@ -118,7 +118,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The bitwise or of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| reduce(check, call, "or", Class::Bits, |dtype| dtype),
+        check: |cx, call| reduce(cx, call, "or", Class::Bits, |dtype| dtype),
     },
     Intrinsic {
         name: "reduce_and",
@@ -127,7 +127,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "The bitwise and of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| reduce(check, call, "and", Class::Bits, |dtype| dtype),
+        check: |cx, call| reduce(cx, call, "and", Class::Bits, |dtype| dtype),
     },
     Intrinsic {
         name: "any",
@@ -136,7 +136,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "Whether any of the bools holds, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| reduce(check, call, "or", Class::Bool, |dtype| dtype),
+        check: |cx, call| reduce(cx, call, "or", Class::Bool, |dtype| dtype),
     },
     Intrinsic {
         name: "all",
@@ -145,7 +145,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: PARAMS,
         doc: "Whether all of the bools hold, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |check, call| reduce(check, call, "and", Class::Bool, |dtype| dtype),
+        check: |cx, call| reduce(cx, call, "and", Class::Bool, |dtype| dtype),
     },
 ];
 
@@ -159,42 +159,48 @@ pub(super) fn accumulator(dtype: DType) -> DType {
     }
 }
 
-fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DType) -> DType) -> Operand {
+fn reduce(
+    cx: &mut dyn TypingCx,
+    call: &Call,
+    row: &str,
+    class: Class,
+    result: fn(DType) -> DType,
+) -> Operand {
     let elementwise = match row {
         "maximum" => Some(("larger", "maximum")),
         "minimum" => Some(("smaller", "minimum")),
         _ => None,
     };
     if let (Some((word, function)), Some(second)) = (elementwise, call.args.get(1))
-        && !names_axes(check, call, second)
+        && !names_axes(cx, call, second)
     {
-        let found = check.describe(second);
-        return check.error_help(
+        let found = cx.describe(second);
+        return cx.error_help(
             second.loc,
             format!("{} reduces along an axis, found {found}", call.what),
             format!("the {word} of two is `tl::{function}(a, b)`"),
         );
     }
-    let value = check.tile(&call.args[0], &call.what);
-    let keep = keep_dims(check, call, 2);
-    let (Some(value), Some(keep)) = (value, keep) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
-    if !check.takes(call, &ty, class) {
-        return check.failed(call.loc);
+    let value = cx.tile(&call.args[0], &call.what);
+    let keep = keep_dims(cx, call, 2);
+    let (Some(value), Some(keep)) = (value, keep) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
+    if !cx.takes(call, &ty, class) {
+        return cx.failed(call.loc);
     }
-    let Some(axes) = reduced_axes(check, call.args.get(1), ty.shape.rank()) else {
-        return check.failed(call.loc);
+    let Some(axes) = reduced_axes(cx, call.args.get(1), ty.shape.rank()) else {
+        return cx.failed(call.loc);
     };
     let dtype = result(ty.dtype);
-    let input = check.convert(value, dtype, call.loc);
-    let combination = Combination::by_row(check, row, input, call.loc);
-    ReduceBuilder { combination, axes, keep_dims: keep }.build(check, call)[0].clone()
+    let input = cx.convert(value, dtype, call.loc);
+    let combination = Combination::by_row(cx, row, input, call.loc);
+    ReduceBuilder { combination, axes, keep_dims: keep }.build(cx, call)[0].clone()
 }
 
 /// Whether the second argument can be meant as axes: a constant integer or a list of them, beside a tile.
-fn names_axes(check: &Check, call: &Call, second: &Operand) -> bool {
+fn names_axes(cx: &dyn TypingCx, call: &Call, second: &Operand) -> bool {
     let is_tile = match &call.args[0].item {
-        Item::Value(value) => !check.ty(*value).is_scalar(),
+        Item::Value(value) => !cx.ty(*value).is_scalar(),
         Item::Literal(_) => false,
         _ => true,
     };
@@ -206,23 +212,27 @@ fn names_axes(check: &Check, call: &Call, second: &Operand) -> bool {
 }
 
 /// The optional argument at `index`: whether reduced axes stay with extent 1.
-pub(super) fn keep_dims(check: &mut Check, call: &Call, index: usize) -> Option<bool> {
-    call.args.get(index).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"))
+pub(super) fn keep_dims(cx: &mut dyn TypingCx, call: &Call, index: usize) -> Option<bool> {
+    call.args.get(index).map_or(Some(false), |operand| cx.flag(operand, "`keep_dims`"))
 }
 
 /// The axes to fold in ascending order: one, a list, or all of them.
-pub(super) fn reduced_axes(check: &mut Check, operand: Option<&Operand>, rank: usize) -> Option<Vec<usize>> {
+pub(super) fn reduced_axes(
+    cx: &mut dyn TypingCx,
+    operand: Option<&Operand>,
+    rank: usize,
+) -> Option<Vec<usize>> {
     let Some(operand) = operand else { return Some((0..rank).collect()) };
-    let Item::List(items) = &operand.item else { return Some(vec![check.axis(operand, rank)?]) };
+    let Item::List(items) = &operand.item else { return Some(vec![cx.axis(operand, rank)?]) };
     if items.is_empty() {
-        check.error_help(operand.loc, "this list names no axis", "leave it out to fold all axes");
+        cx.error_help(operand.loc, "this list names no axis", "leave it out to fold all axes");
         return None;
     }
     let mut axes = vec![];
     for item in items {
-        let axis = check.axis(item, rank)?;
+        let axis = cx.axis(item, rank)?;
         if axes.contains(&axis) {
-            check.error(item.loc, format!("axis {axis} is named twice"));
+            cx.error(item.loc, format!("axis {axis} is named twice"));
             return None;
         }
         axes.push(axis);
@@ -241,30 +251,30 @@ pub(super) struct ReduceBuilder {
 
 impl ReduceBuilder {
     /// The results, one for each input.
-    pub fn build(self, check: &mut Check, call: &Call) -> Vec<Operand> {
+    pub fn build(self, cx: &mut dyn TypingCx, call: &Call) -> Vec<Operand> {
         let ReduceBuilder { combination, axes, keep_dims } = self;
-        let dtypes: Vec<DType> = combination.inputs.iter().map(|&input| check.ty(input).dtype).collect();
+        let dtypes: Vec<DType> = combination.inputs.iter().map(|&input| cx.ty(input).dtype).collect();
         let reduction = Reduce { combination, axes: axes.clone() };
-        let reduced = reduction.result_shape(reduction.combination.shape(check.func()));
+        let reduced = reduction.result_shape(reduction.combination.shape(cx.func()));
         let types = dtypes.iter().map(|&dtype| Type::tile(dtype, reduced.clone())).collect();
-        let results = check.push(reduction, types, call.loc);
+        let results = cx.push(reduction, types, call.loc);
         let mut parts = vec![];
         for (mut value, dtype) in results.into_iter().zip(dtypes) {
             let mut shape = reduced.clone();
             for &axis in axes.iter().filter(|_| keep_dims) {
                 shape = shape.with(axis, 1);
-                value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
+                value = expand(cx, value, axis, Type::tile(dtype, shape.clone()), call);
             }
-            parts.push(check.operand(value, call.loc));
+            parts.push(cx.operand(value, call.loc));
         }
         parts
     }
 }
 
 /// Puts a reduced axis back with extent 1; a scalar becomes a tile of one element.
-fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
-    if check.ty(value).is_scalar() {
-        return check.splat(value, &ty.shape, call.loc);
+fn expand(cx: &mut dyn TypingCx, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
+    if cx.ty(value).is_scalar() {
+        return cx.splat(value, &ty.shape, call.loc);
     }
-    check.push(ExpandDims { value, axis }, vec![ty], call.loc)[0]
+    cx.push(ExpandDims { value, axis }, vec![ty], call.loc)[0]
 }

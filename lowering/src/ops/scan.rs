@@ -1,8 +1,8 @@
 //! Scans: every element becomes the combination of all elements up to it along an axis.
 
 use super::fold::{like_argument, tiles};
+use super::typing::{Call, Operand, TypingCx};
 use super::{Combination, Intrinsic, IntrinsicGeneric, Operation, Returns, optional, required};
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
@@ -75,7 +75,7 @@ macro_rules! cumulative {
             generic: IntrinsicGeneric::None,
             params: PARAMS,
             doc: concat!($doc, " The axis may be left out where there is one. With `reverse` true it runs from the last element to the first. The order of combining is unspecified but fixed for a variant."),
-            check: |check, call| cumulative(check, call, $row, $class, $result),
+            check: |cx, call| cumulative(cx, call, $row, $class, $result),
         }
     };
 }
@@ -121,47 +121,47 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 ];
 
 /// `tl::associative_scan`
-fn with_function(check: &mut Check, call: &Call) -> Operand {
-    let Some(inputs) = tiles(check, call) else { return check.failed(call.loc) };
-    let types: Vec<Type> = inputs.iter().map(|&input| check.ty(input).clone()).collect();
-    let along = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], types[0].shape.rank());
+fn with_function(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(inputs) = tiles(cx, call) else { return cx.failed(call.loc) };
+    let types: Vec<Type> = inputs.iter().map(|&input| cx.ty(input).clone()).collect();
+    let along = scanned_axis(cx, call, [Some(&call.args[1]), call.args.get(3)], types[0].shape.rank());
     let elements: Vec<Type> = types.iter().map(|ty| Type::scalar(ty.dtype)).collect();
-    let combine = check.combine_region(&call.args[2], &elements);
-    let (Some((axis, reverse)), Some(block)) = (along, combine) else { return check.failed(call.loc) };
+    let combine = cx.combine_region(&call.args[2], &elements);
+    let (Some((axis, reverse)), Some(block)) = (along, combine) else { return cx.failed(call.loc) };
     let scan = Scan { combination: Combination { inputs, block }, axis, reverse };
-    let results = check.push(scan, types, call.loc);
-    let parts: Vec<Operand> = results.into_iter().map(|value| check.operand(value, call.loc)).collect();
-    like_argument(check, call, parts)
+    let results = cx.push(scan, types, call.loc);
+    let parts: Vec<Operand> = results.into_iter().map(|value| cx.operand(value, call.loc)).collect();
+    like_argument(cx, call, parts)
 }
 
 fn cumulative(
-    check: &mut Check,
+    cx: &mut dyn TypingCx,
     call: &Call,
     row: &str,
     class: Class,
     result: fn(DType) -> DType,
 ) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
-    if !check.takes(call, &ty, class) {
-        return check.failed(call.loc);
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
+    if !cx.takes(call, &ty, class) {
+        return cx.failed(call.loc);
     }
-    let along = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], ty.shape.rank());
-    let Some((axis, reverse)) = along else { return check.failed(call.loc) };
+    let along = scanned_axis(cx, call, [call.args.get(1), call.args.get(2)], ty.shape.rank());
+    let Some((axis, reverse)) = along else { return cx.failed(call.loc) };
     let dtype = result(ty.dtype);
-    let input = check.convert(value, dtype, call.loc);
-    let combination = Combination::by_row(check, row, input, call.loc);
-    check.emit(Scan { combination, axis, reverse }, ty.with(dtype), call.loc)
+    let input = cx.convert(value, dtype, call.loc);
+    let combination = Combination::by_row(cx, row, input, call.loc);
+    cx.emit(Scan { combination, axis, reverse }, ty.with(dtype), call.loc)
 }
 
 /// The axis a scan of tiles of `rank` axes runs along and whether backwards, from its two optional arguments.
 fn scanned_axis(
-    check: &mut Check,
+    cx: &mut dyn TypingCx,
     call: &Call,
     [axis, reverse]: [Option<&Operand>; 2],
     rank: usize,
 ) -> Option<(usize, bool)> {
-    let axis = check.axis_or_only(call, axis, rank);
-    let reverse = reverse.map_or(Some(false), |operand| check.flag(operand, "`reverse`"));
+    let axis = cx.axis_or_only(call, axis, rank);
+    let reverse = reverse.map_or(Some(false), |operand| cx.flag(operand, "`reverse`"));
     Some((axis?, reverse?))
 }

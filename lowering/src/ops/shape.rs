@@ -1,7 +1,7 @@
 //! Operations that move elements to other positions of a tile without changing them.
 
+use super::typing::{Call, Operand, TypingCx};
 use super::{Index, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::layout_relation::Reindex;
@@ -297,7 +297,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("self")],
         doc: "A tile of shape `[N]` as one row, `[1, N]`.",
-        check: |check, call| as_matrix(check, call, 0),
+        check: |cx, call| as_matrix(cx, call, 0),
     },
     Intrinsic {
         name: "col",
@@ -306,56 +306,55 @@ pub(super) const METHODS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("self")],
         doc: "A tile of shape `[M]` as one column, `[M, 1]`.",
-        check: |check, call| as_matrix(check, call, 1),
+        check: |cx, call| as_matrix(cx, call, 1),
     },
 ];
 
-fn expand_dims(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let rank = check.ty(value).shape.rank();
-    let Some(axis) = check.axis(&call.args[1], rank + 1) else { return check.failed(call.loc) };
-    expand(check, value, axis, call)
+fn expand_dims(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let rank = cx.ty(value).shape.rank();
+    let Some(axis) = cx.axis(&call.args[1], rank + 1) else { return cx.failed(call.loc) };
+    expand(cx, value, axis, call)
 }
 
-fn expand(check: &mut Check, value: Value, axis: usize, call: &Call) -> Operand {
-    let ty = check.ty(value).clone();
-    let Some(shape) = check.legal(ty.shape.with(axis, 1), call.loc) else { return check.failed(call.loc) };
-    check.emit(ExpandDims { value, axis }, Type::tile(ty.dtype, shape), call.loc)
+fn expand(cx: &mut dyn TypingCx, value: Value, axis: usize, call: &Call) -> Operand {
+    let ty = cx.ty(value).clone();
+    let Some(shape) = cx.legal(ty.shape.with(axis, 1), call.loc) else { return cx.failed(call.loc) };
+    cx.emit(ExpandDims { value, axis }, Type::tile(ty.dtype, shape), call.loc)
 }
 
-fn as_matrix(check: &mut Check, call: &Call, axis: usize) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let shape = check.ty(value).shape.clone();
+fn as_matrix(cx: &mut dyn TypingCx, call: &Call, axis: usize) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let shape = cx.ty(value).shape.clone();
     if shape.rank() != 1 {
-        return check.error_help(
+        return cx.error_help(
             call.args[0].loc,
             format!("{} takes a tile of one axis, found shape {shape}", call.what),
             "`tl::expand_dims(x, axis)` inserts an axis into any tile",
         );
     }
-    expand(check, value, axis, call)
+    expand(cx, value, axis, call)
 }
 
-fn broadcast_to(check: &mut Check, call: &Call) -> Operand {
-    let value = check.value(&call.args[0]);
-    let shape = check.shape(&call.args[1]);
-    let (Some(value), Some(shape)) = (value, shape) else { return check.failed(call.loc) };
-    let from = check.ty(value).shape.clone();
+fn broadcast_to(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let value = cx.value(&call.args[0]);
+    let shape = cx.shape(&call.args[1]);
+    let (Some(value), Some(shape)) = (value, shape) else { return cx.failed(call.loc) };
+    let from = cx.ty(value).shape.clone();
     if from.broadcast(&shape).as_ref() != Some(&shape) {
-        return check
-            .error(call.args[1].loc, format!("a tile of shape {from} does not broadcast to {shape}"));
+        return cx.error(call.args[1].loc, format!("a tile of shape {from} does not broadcast to {shape}"));
     }
-    let tile = check.broadcast(value, &shape, call.loc);
-    check.operand(tile, call.loc)
+    let tile = cx.broadcast(value, &shape, call.loc);
+    cx.operand(tile, call.loc)
 }
 
-fn reshape(check: &mut Check, call: &Call) -> Operand {
-    let value = check.tile(&call.args[0], &call.what);
-    let shape = check.shape(&call.args[1]);
-    let (Some(value), Some(shape)) = (value, shape) else { return check.failed(call.loc) };
-    let from = check.ty(value).clone();
+fn reshape(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let value = cx.tile(&call.args[0], &call.what);
+    let shape = cx.shape(&call.args[1]);
+    let (Some(value), Some(shape)) = (value, shape) else { return cx.failed(call.loc) };
+    let from = cx.ty(value).clone();
     if from.shape.elements() != shape.elements() {
-        return check.error(
+        return cx.error(
             call.args[1].loc,
             format!(
                 "{} keeps the number of elements: {} has {}, {shape} has {}",
@@ -366,42 +365,42 @@ fn reshape(check: &mut Check, call: &Call) -> Operand {
             ),
         );
     }
-    check.emit(Reshape { value }, Type::tile(from.dtype, shape), call.loc)
+    cx.emit(Reshape { value }, Type::tile(from.dtype, shape), call.loc)
 }
 
-fn ravel(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
+fn ravel(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
     if ty.shape.rank() == 1 {
-        return check.operand(value, call.loc);
+        return cx.operand(value, call.loc);
     }
     let line = Shape::new(vec![ty.shape.elements() as u32]);
-    check.emit(Reshape { value }, Type::tile(ty.dtype, line), call.loc)
+    cx.emit(Reshape { value }, Type::tile(ty.dtype, line), call.loc)
 }
 
-fn squeeze(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
-    let Some(axis) = check.axis(&call.args[1], ty.shape.rank()) else { return check.failed(call.loc) };
+fn squeeze(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
+    let Some(axis) = cx.axis(&call.args[1], ty.shape.rank()) else { return cx.failed(call.loc) };
     if ty.shape[axis] != 1 {
         let text = format!(
             "{} takes an axis of extent 1, axis {axis} of {} has {}",
             call.what, ty.shape, ty.shape[axis]
         );
-        return check.error_help(call.args[1].loc, text, "`tl::index(x, axis, place)` picks one of several");
+        return cx.error_help(call.args[1].loc, text, "`tl::index(x, axis, place)` picks one of several");
     }
     let without = Type::tile(ty.dtype, ty.shape.without(axis));
     if ty.shape.rank() == 1 {
-        return check.emit(Index { value, axis, index: 0 }, without, call.loc);
+        return cx.emit(Index { value, axis, index: 0 }, without, call.loc);
     }
-    check.emit(Reshape { value }, without, call.loc)
+    cx.emit(Reshape { value }, without, call.loc)
 }
 
-fn trans(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let rank = check.ty(value).shape.rank();
+fn trans(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let rank = cx.ty(value).shape.rank();
     if rank < 2 {
-        return check.error_help(
+        return cx.error_help(
             call.args[0].loc,
             format!("{} swaps the last two axes, found a tile of one axis", call.what),
             "`x.col()` makes a column of it, `x.row()` a row",
@@ -409,18 +408,18 @@ fn trans(check: &mut Check, call: &Call) -> Operand {
     }
     let mut order: Vec<usize> = (0..rank).collect();
     order.swap(rank - 2, rank - 1);
-    permuted(check, value, order, call)
+    permuted(cx, value, order, call)
 }
 
-fn permute(check: &mut Check, call: &Call) -> Operand {
-    let value = check.tile(&call.args[0], &call.what);
-    let order = check.constants(&call.args[1], "the order of axes");
-    let (Some(value), Some(order)) = (value, order) else { return check.failed(call.loc) };
-    let rank = check.ty(value).shape.rank();
+fn permute(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let value = cx.tile(&call.args[0], &call.what);
+    let order = cx.constants(&call.args[1], "the order of axes");
+    let (Some(value), Some(order)) = (value, order) else { return cx.failed(call.loc) };
+    let rank = cx.ty(value).shape.rank();
     let mut sorted = order.clone();
     sorted.sort_unstable();
     if sorted != (0..rank as i128).collect::<Vec<_>>() {
-        return check.error(
+        return cx.error(
             call.args[1].loc,
             format!(
                 "the order of a tile of {rank} axes names each of {} once",
@@ -428,11 +427,11 @@ fn permute(check: &mut Check, call: &Call) -> Operand {
             ),
         );
     }
-    permuted(check, value, order.into_iter().map(|axis| axis as usize).collect(), call)
+    permuted(cx, value, order.into_iter().map(|axis| axis as usize).collect(), call)
 }
 
-fn permuted(check: &mut Check, value: Value, order: Vec<usize>, call: &Call) -> Operand {
-    let ty = check.ty(value).clone();
+fn permuted(cx: &mut dyn TypingCx, value: Value, order: Vec<usize>, call: &Call) -> Operand {
+    let ty = cx.ty(value).clone();
     let shape: Vec<u32> = order.iter().map(|&axis| ty.shape[axis]).collect();
-    check.emit(Permute { value, order }, Type::tile(ty.dtype, Shape::new(shape)), call.loc)
+    cx.emit(Permute { value, order }, Type::tile(ty.dtype, Shape::new(shape)), call.loc)
 }

@@ -1,7 +1,7 @@
 //! Operations without operands: constants, the program's index in the grid, ranges.
 
+use super::typing::{Call, Operand, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, required};
-use crate::frontend::typeck::{Call, Check, Operand};
 use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::guard::Symbol;
 use crate::ir::layout_relation::LayoutRelation;
@@ -274,7 +274,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("axis")],
         doc: "This program's index along grid axis 0, 1 or 2, an `i32`. Programs begin in no promised order: where loops of products make more turns in some of them, these begin first.",
-        check: |check, call| grid_axis(check, call, |axis| ProgramId { axis }.into()),
+        check: |cx, call| grid_axis(cx, call, |axis| ProgramId { axis }.into()),
     },
     Intrinsic {
         name: "num_programs",
@@ -283,7 +283,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("axis")],
         doc: "The number of programs along grid axis 0, 1 or 2, an `i32`.",
-        check: |check, call| grid_axis(check, call, |axis| NumPrograms { axis }.into()),
+        check: |cx, call| grid_axis(cx, call, |axis| NumPrograms { axis }.into()),
     },
     Intrinsic {
         name: "arange",
@@ -342,82 +342,82 @@ pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
     check: length,
 }];
 
-fn grid_axis(check: &mut Check, call: &Call, kind: fn(u8) -> Kind) -> Operand {
-    let Some(axis) = check.constant(&call.args[0], "the grid axis") else { return check.failed(call.loc) };
+fn grid_axis(cx: &mut dyn TypingCx, call: &Call, kind: fn(u8) -> Kind) -> Operand {
+    let Some(axis) = cx.constant(&call.args[0], "the grid axis") else { return cx.failed(call.loc) };
     if !(0..3).contains(&axis) {
-        return check.error(call.args[0].loc, format!("a grid has axes 0, 1 and 2, found {axis}"));
+        return cx.error(call.args[0].loc, format!("a grid has axes 0, 1 and 2, found {axis}"));
     }
-    check.emit(kind(axis as u8), Type::scalar(DType::I32), call.loc)
+    cx.emit(kind(axis as u8), Type::scalar(DType::I32), call.loc)
 }
 
-fn arange(check: &mut Check, call: &Call) -> Operand {
-    let start = check.constant(&call.args[0], "the start of a range");
-    let end = check.constant(&call.args[1], "the end of a range");
-    let (Some(start), Some(end)) = (start, end) else { return check.failed(call.loc) };
+fn arange(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let start = cx.constant(&call.args[0], "the start of a range");
+    let end = cx.constant(&call.args[1], "the end of a range");
+    let (Some(start), Some(end)) = (start, end) else { return cx.failed(call.loc) };
     let (low, high) = DType::I32.range();
     if end <= start {
-        return check.error(call.loc, format!("{} needs start < end, found {start}..{end}", call.what));
+        return cx.error(call.loc, format!("{} needs start < end, found {start}..{end}", call.what));
     }
     if start < low || end > high {
-        return check.error(call.loc, format!("{} gives `i32`, which cannot hold {start}..{end}", call.what));
+        return cx.error(call.loc, format!("{} gives `i32`, which cannot hold {start}..{end}", call.what));
     }
-    let Some(shape) = check.legal_shape(&[end - start], call.loc) else { return check.failed(call.loc) };
-    check.emit(Arange { start: start as i32 }, Type::tile(DType::I32, shape), call.loc)
+    let Some(shape) = cx.legal_shape(&[end - start], call.loc) else { return cx.failed(call.loc) };
+    cx.emit(Arange { start: start as i32 }, Type::tile(DType::I32, shape), call.loc)
 }
 
-fn full(check: &mut Check, call: &Call) -> Operand {
-    let shape = check.shape(&call.args[0]);
-    let dtype = check.generic_type(call);
+fn full(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let shape = cx.shape(&call.args[0]);
+    let dtype = cx.generic_type();
     let value = match dtype {
-        Some(dtype) => check.value_as(&call.args[1], dtype, "the value of `tl::full`"),
-        None => check.value(&call.args[1]),
+        Some(dtype) => cx.value_as(&call.args[1], dtype, "the value of `tl::full`"),
+        None => cx.value(&call.args[1]),
     };
-    let (Some(shape), Some(value)) = (shape, value) else { return check.failed(call.loc) };
-    if !check.ty(value).is_scalar() {
-        let found = check.ty(value).clone();
-        return check
+    let (Some(shape), Some(value)) = (shape, value) else { return cx.failed(call.loc) };
+    if !cx.ty(value).is_scalar() {
+        let found = cx.ty(value).clone();
+        return cx
             .error(call.args[1].loc, format!("{} takes a scalar, found a tile of type {found}", call.what));
     }
-    let tile = check.splat(value, &shape, call.loc);
-    check.operand(tile, call.loc)
+    let tile = cx.splat(value, &shape, call.loc);
+    cx.operand(tile, call.loc)
 }
 
-fn zeros(check: &mut Check, call: &Call) -> Operand {
-    let shape = check.shape(&call.args[0]);
-    let (Some(shape), Some(dtype)) = (shape, check.generic_type(call)) else { return check.failed(call.loc) };
-    zero_tile(check, dtype, &shape, call)
+fn zeros(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let shape = cx.shape(&call.args[0]);
+    let (Some(shape), Some(dtype)) = (shape, cx.generic_type()) else { return cx.failed(call.loc) };
+    zero_tile(cx, dtype, &shape, call)
 }
 
-fn zeros_like(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = check.value(&call.args[0]) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
-    zero_tile(check, ty.dtype, &ty.shape, call)
+fn zeros_like(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(value) = cx.value(&call.args[0]) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
+    zero_tile(cx, ty.dtype, &ty.shape, call)
 }
 
-fn zero_tile(check: &mut Check, dtype: DType, shape: &Shape, call: &Call) -> Operand {
-    let zero = check.zero(dtype, call.loc);
-    let tile = check.splat(zero, shape, call.loc);
-    check.operand(tile, call.loc)
+fn zero_tile(cx: &mut dyn TypingCx, dtype: DType, shape: &Shape, call: &Call) -> Operand {
+    let zero = cx.zero(dtype, call.loc);
+    let tile = cx.splat(zero, shape, call.loc);
+    cx.operand(tile, call.loc)
 }
 
-fn next_power_of_2(check: &mut Check, call: &Call) -> Operand {
-    let Some(n) = check.constant(&call.args[0], "the argument of `tl::next_power_of_2`") else {
-        return check.failed(call.loc);
+fn next_power_of_2(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(n) = cx.constant(&call.args[0], "the argument of `tl::next_power_of_2`") else {
+        return cx.failed(call.loc);
     };
     match u64::try_from(n).ok().and_then(u64::checked_next_power_of_two) {
-        Some(power) => check.integer(i128::from(power), call.loc),
-        None => check.error(call.args[0].loc, format!("{n} has no next power of two")),
+        Some(power) => cx.integer(i128::from(power), call.loc),
+        None => cx.error(call.args[0].loc, format!("{n} has no next power of two")),
     }
 }
 
-fn length(check: &mut Check, call: &Call) -> Operand {
-    let Some(param) = check.slice(&call.args[0]) else {
-        return check.error_help(
+fn length(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(param) = call.args[0].slice() else {
+        return cx.error_help(
             call.args[0].loc,
             "`.len` is a method of slices",
             "the shape of a tile is known from the constants that made it",
         );
     };
-    debug_assert!(matches!(check.func().params[param.index()].kind, ParamKind::Slice { .. }));
-    check.emit(Length { param }, Type::scalar(DType::I64), call.loc)
+    debug_assert!(matches!(cx.func().params[param.index()].kind, ParamKind::Slice { .. }));
+    cx.emit(Length { param }, Type::scalar(DType::I64), call.loc)
 }

@@ -4,14 +4,14 @@
 //! which of its offsets are uniform over the program, and lowers it to an access with offsets and a mask.
 
 use super::cache::{CacheHints, CacheModifier};
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{
     Atomic, AtomicChange, Effect, Intrinsic, IntrinsicGeneric, Kind, Load, MemAccess, MemoryOrder,
     MemoryScope, Operation, Returns, Store, each_axis, expect_types, required,
 };
-use crate::frontend::typeck::{Call, Check, Item, Operand, axes};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, ParamId, Shape, Type, Value, View};
-use crate::support::diagnostic::list;
+use crate::support::diagnostic::{axes, list};
 use crate::support::dtype::DType;
 
 /// A block of a view, which may lie across its edges or outside; elements outside of the view take no part.
@@ -263,7 +263,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
         doc: "The extent of a view along a constant axis, an `i64`.",
-        check: |check, call| view_scalar(check, call, |view| &view.shape),
+        check: |cx, call| view_scalar(cx, call, |view| &view.shape),
     },
     Intrinsic {
         name: "stride",
@@ -272,76 +272,76 @@ pub(super) const METHODS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("axis")],
         doc: "How many elements of memory lie between neighbors along a constant axis of a view, an `i64`; any number where the axis has one element.",
-        check: |check, call| view_scalar(check, call, |view| &view.strides),
+        check: |cx, call| view_scalar(cx, call, |view| &view.strides),
     },
 ];
 
-fn load(check: &mut Check, call: &Call) -> Operand {
-    let first = offsets(check, &call.args[1..]);
-    let (Some(extents), Some(offsets)) = (check.extents(call), first) else { return check.failed(call.loc) };
-    let Some(memory) = check.view(&call.args[0]) else { return check.failed(call.loc) };
+fn load(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let first = offsets(cx, &call.args[1..]);
+    let (Some(extents), Some(offsets)) = (cx.extents(call), first) else { return cx.failed(call.loc) };
+    let Some(memory) = call.args[0].view() else { return cx.failed(call.loc) };
     let tile = ViewTile { memory, offsets, extents: extents.clone() };
-    let (elem, mutable) = check.func().slice(tile.memory);
+    let (elem, mutable) = cx.func().slice(tile.memory);
     let load = LoadView { tile, invariant: !mutable, cache: CacheHints::default() };
-    check.emit(load, Type::tile(elem, extents), call.loc)
+    cx.emit(load, Type::tile(elem, extents), call.loc)
 }
 
-fn store(check: &mut Check, call: &Call) -> Operand {
-    let Some((tile, value)) = written(check, call) else { return check.failed(call.loc) };
-    check.push(StoreView { tile, value, cache: CacheHints::default() }, vec![], call.loc);
-    check.unit(call.loc)
+fn store(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some((tile, value)) = written(cx, call) else { return cx.failed(call.loc) };
+    cx.push(StoreView { tile, value, cache: CacheHints::default() }, vec![], call.loc);
+    cx.unit(call.loc)
 }
 
-fn atomic_add(check: &mut Check, call: &Call) -> Operand {
-    let Some((tile, value)) = written(check, call) else { return check.failed(call.loc) };
-    let ty = check.ty(value).clone();
+fn atomic_add(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some((tile, value)) = written(cx, call) else { return cx.failed(call.loc) };
+    let ty = cx.ty(value).clone();
     if !AtomicChange::Add.takes(ty.dtype) {
         let known = list(DType::ALL.into_iter().filter(|&dtype| AtomicChange::Add.takes(dtype)));
-        return check.error(call.args[0].loc, format!("{} takes {known}, found {}", call.what, ty.dtype));
+        return cx.error(call.args[0].loc, format!("{} takes {known}, found {}", call.what, ty.dtype));
     }
-    check.emit(AddView { tile, value, order: MemoryOrder::AcqRel, scope: MemoryScope::Gpu }, ty, call.loc)
+    cx.emit(AddView { tile, value, order: MemoryOrder::AcqRel, scope: MemoryScope::Gpu }, ty, call.loc)
 }
 
-fn view_scalar(check: &mut Check, call: &Call, of: fn(&View) -> &Vec<Value>) -> Operand {
-    let Some(view) = check.view(&call.args[0]).and_then(|memory| check.func().view(memory)).cloned() else {
-        return check.failed(call.loc);
+fn view_scalar(cx: &mut dyn TypingCx, call: &Call, of: fn(&View) -> &Vec<Value>) -> Operand {
+    let Some(view) = call.args[0].view().and_then(|memory| cx.func().view(memory)).cloned() else {
+        return cx.failed(call.loc);
     };
-    match check.axis(&call.args[1], view.rank()) {
-        Some(axis) => check.operand(of(&view)[axis], call.loc),
-        None => check.failed(call.loc),
+    match cx.axis(&call.args[1], view.rank()) {
+        Some(axis) => cx.operand(of(&view)[axis], call.loc),
+        None => cx.failed(call.loc),
     }
 }
 
 /// The offsets at which a block begins.
-fn offsets(check: &mut Check, args: &[Operand]) -> Option<Vec<Value>> {
-    let offsets: Vec<Option<Value>> = args.iter().map(|arg| offset(check, arg)).collect();
+fn offsets(cx: &mut dyn TypingCx, args: &[Operand]) -> Option<Vec<Value>> {
+    let offsets: Vec<Option<Value>> = args.iter().map(|arg| offset(cx, arg)).collect();
     offsets.into_iter().collect()
 }
 
-fn offset(check: &mut Check, operand: &Operand) -> Option<Value> {
-    let value = check.offset(operand, DType::I32)?;
-    let ty = check.ty(value).clone();
+fn offset(cx: &mut dyn TypingCx, operand: &Operand) -> Option<Value> {
+    let value = cx.offset(operand, DType::I32)?;
+    let ty = cx.ty(value).clone();
     if ty.is_scalar() {
         return Some(value);
     }
     let text = format!("a block begins at one offset along each axis, found a tile of type {ty}");
-    check.error_help(operand.loc, text, "its elements follow: their number is the block's extent");
+    cx.error_help(operand.loc, text, "its elements follow: their number is the block's extent");
     None
 }
 
 /// The block that an access writes to, and the tile.
-fn written(check: &mut Check, call: &Call) -> Option<(ViewTile, Value)> {
-    let memory = check.view(&call.args[0])?;
-    let (elem, mutable) = check.func().slice(memory);
-    let rank = check.func().view(memory)?.rank();
-    let name = check.func().params[memory.index()].name.clone();
+fn written(cx: &mut dyn TypingCx, call: &Call) -> Option<(ViewTile, Value)> {
+    let memory = call.args[0].view()?;
+    let (elem, mutable) = cx.func().slice(memory);
+    let rank = cx.func().view(memory)?.rank();
+    let name = cx.func().params[memory.index()].name.clone();
     if !mutable {
         let text = format!("`{name}` is read-only: {} needs a `&mut` view", call.what);
-        let help = format!("declare it `{name}: &mut View<{}, {rank}>`", check.written_elem(memory));
-        check.error_help(call.args[0].loc, text, help);
+        let help = format!("declare it `{name}: &mut View<{}, {rank}>`", cx.written_elem(memory));
+        cx.error_help(call.args[0].loc, text, help);
     }
     let is_block = |operand: &Operand| match operand.item {
-        Item::Value(value) => !check.ty(value).is_scalar(),
+        Item::Value(value) => !cx.ty(value).is_scalar(),
         _ => false,
     };
     // The order of C's and Triton's stores, offsets first.
@@ -350,26 +350,22 @@ fn written(check: &mut Check, call: &Call) -> Option<(ViewTile, Value)> {
     {
         let begin = vec!["0"; rank].join(", ");
         let help = format!("the block comes first: `{name}{}(tile, {begin})`", call.what.trim_matches('`'));
-        check.error_help(block.loc, format!("{} takes the block before its offsets", call.what), help);
+        cx.error_help(block.loc, format!("{} takes the block before its offsets", call.what), help);
         return None;
     }
-    let offsets = offsets(check, &call.args[2..]);
-    let value = check.value_for(memory, &call.args[1], &format!("a value for `{name}`"))?;
-    let shape = check.ty(value).shape.clone();
+    let offsets = offsets(cx, &call.args[2..]);
+    let value = cx.value_for(memory, &call.args[1], &format!("a value for `{name}`"))?;
+    let shape = cx.ty(value).shape.clone();
     if shape.rank() != rank {
         let axes = axes(rank);
         let found = if shape.rank() == 0 { "a scalar".to_string() } else { format!("{elem}{shape}") };
         let text = format!("a block of `{name}` has {axes}, found {found}");
         if shape.rank() == 0 {
             let extents = vec!["64"; rank].join(", ");
-            check.error_help(
-                call.args[1].loc,
-                text,
-                format!("make a tile of it: `tl::full([{extents}], x)`"),
-            );
+            cx.error_help(call.args[1].loc, text, format!("make a tile of it: `tl::full([{extents}], x)`"));
         } else {
             let help = "`tl::reshape` or `tl::expand_dims` gives it axes of 1";
-            check.error_help(call.args[1].loc, text, help);
+            cx.error_help(call.args[1].loc, text, help);
         }
         return None;
     }

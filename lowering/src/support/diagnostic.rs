@@ -247,6 +247,11 @@ pub fn count(n: usize, noun: &str) -> String {
     }
 }
 
+/// `1 axis`, `2 axes`.
+pub fn axes(rank: usize) -> String {
+    if rank == 1 { "1 axis".to_string() } else { format!("{rank} axes") }
+}
+
 /// The candidate that differs least from `name`, if it differs little.
 pub fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let limit = (name.chars().count() + 1) / 3;

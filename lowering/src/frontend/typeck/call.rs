@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
-use super::{Call, Callee, Check, Item, Operand, foreign};
+use super::{Call, Callee, Check, Item, Operand, WrittenCall, foreign};
 use crate::frontend::syntax::{self, BinaryOp, Expr, ExprKind, GenericArg, UnaryOp};
 use crate::ops::scalar;
 use crate::ops::{self, IntrinsicGeneric, IntrinsicParam};
@@ -23,24 +23,24 @@ impl Check<'_> {
         let args: Vec<Operand> = args.iter().map(|arg| self.expr(arg)).collect();
         let generics = generics.to_vec();
         if prefix.last().is_none_or(|module| module != "tl") {
-            return match self.callee(path) {
+            return match self.called_function(path) {
                 Some(Some(callee)) => {
                     let what = format!("`{text}`");
-                    let call = Call { name: text, what, name_loc, loc, generics, args, text: first.into() };
-                    Operand { loc, ..self.invoke(&callee, call) }
+                    let call = Call { name: text, what, name_loc, loc, args, text: first.into() };
+                    Operand { loc, ..self.invoke(&callee, WrittenCall { call, generics }) }
                 }
                 Some(None) => self.failed(loc),
                 None => self.unknown_call(path, loc),
             };
         }
         let what = format!("`tl::{text}`");
-        let call = Call { name: text, what, name_loc, loc, generics, args, text: first.into() };
-        self.language(call)
+        let call = Call { name: text, what, name_loc, loc, args, text: first.into() };
+        self.language(WrittenCall { call, generics })
     }
 
     /// A call of a function of `tl::`.
-    pub(super) fn language(&mut self, call: Call) -> Operand {
-        let Call { name, what, name_loc, loc, generics, args, .. } = &call;
+    pub(super) fn language(&mut self, WrittenCall { call, generics }: WrittenCall) -> Operand {
+        let Call { name, what, name_loc, loc, args, .. } = &call;
         if let Some(op) = scalar::function(name) {
             if !generics.is_empty() {
                 return self.error(*name_loc, format!("{what} takes no type arguments"));
@@ -56,11 +56,11 @@ impl Check<'_> {
             return self.unknown_function(name, *name_loc);
         };
         if !self.arity(what, function.params, args, *name_loc)
-            || !self.generics(what, function.generic, generics, *name_loc)
+            || !self.generics(what, function.generic, &generics, *name_loc)
         {
             return self.failed(*loc);
         }
-        (function.check)(self, &call)
+        self.apply(function, &call, &generics)
     }
 
     pub(super) fn unknown_function(&mut self, name: &str, loc: Loc) -> Operand {
@@ -166,15 +166,8 @@ impl Check<'_> {
             let args: Vec<Operand> = args.iter().map(|arg| self.expr(arg)).collect();
             let what = format!("`tl::{text}`");
             let generics = generics.to_vec();
-            return self.language(Call {
-                name: text,
-                what,
-                name_loc,
-                loc,
-                generics,
-                args,
-                text: String::new(),
-            });
+            let call = Call { name: text, what, name_loc, loc, args, text: String::new() };
+            return self.language(WrittenCall { call, generics });
         }
         let mut all = vec![self.expr(receiver)];
         all.extend(args.iter().map(|arg| self.expr(arg)));
@@ -192,8 +185,8 @@ impl Check<'_> {
         }
         if let Item::View(memory) = all[0].item {
             let (what, generics) = (format!("`.{text}`"), generics.to_vec());
-            let call = Call { name: text, what, name_loc, loc, generics, args: all, text: String::new() };
-            return self.view_method(memory, &call);
+            let call = Call { name: text, what, name_loc, loc, args: all, text: String::new() };
+            return self.view_method(memory, &WrittenCall { call, generics });
         }
         let Some(method) = ops::methods().find(|method| method.name == text) else {
             return self.unknown_method(&text, name_loc, receiver, &all);
@@ -204,9 +197,8 @@ impl Check<'_> {
         {
             return self.failed(loc);
         }
-        let generics = generics.to_vec();
-        let call = Call { name: text, what, name_loc, loc, generics, args: all, text: String::new() };
-        (method.check)(self, &call)
+        let call = Call { name: text, what, name_loc, loc, args: all, text: String::new() };
+        self.apply(method, &call, generics)
     }
 
     /// Reports a method that does not exist.
@@ -242,7 +234,7 @@ impl Check<'_> {
     fn is_user_function(&self, name: &str) -> bool {
         let bound = self.scopes.find(name).and_then(|slot| self.scopes.get(slot).operand.as_ref());
         let is_bound = bound.is_some_and(|operand| {
-            matches!(operand.item, Item::Function(Callee::Declared { .. } | Callee::Closure { .. }))
+            matches!(operand.item, Item::Function(id) if !matches!(self.callee(id), Callee::Language(_)))
         });
         is_bound || self.item_scope.functions().iter().any(|function| function == name)
     }

@@ -1,6 +1,6 @@
 //! Builds combine regions: the user's function, by which a reduction or scan combines two elements, as a block.
 
-use super::{Call, Callee, Check, Item, Operand};
+use super::{Call, Callee, Check, Item, Operand, WrittenCall};
 use crate::ir::{Block, Op, Type, Value};
 use crate::ops::{Kind, Scalar, scalar};
 use crate::support::diagnostic::Loc;
@@ -11,8 +11,8 @@ impl Check<'_> {
     /// `types`. The block takes the left elements and then the right ones and yields one of each type. It has only
     /// lanewise operations, casts and constants, and captures no value. `None` for a mistake, which is reported.
     pub fn combine_region(&mut self, operand: &Operand, types: &[Type]) -> Option<Block> {
-        let callee = match &operand.item {
-            Item::Function(callee) => callee.clone(),
+        let callee = match operand.item {
+            Item::Function(id) => self.callee(id).clone(),
             Item::Failed => return None,
             _ => {
                 let found = self.describe(operand);
@@ -39,7 +39,7 @@ impl Check<'_> {
 
     /// The function `operand` as lanewise operations on one element of each of `types`, with a single result.
     pub fn elementwise_region(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block> {
-        let Item::Function(callee) = &operand.item else {
+        let Item::Function(id) = operand.item else {
             if !matches!(operand.item, Item::Failed) {
                 let found = self.describe(operand);
                 self.error_help(
@@ -50,7 +50,7 @@ impl Check<'_> {
             }
             return None;
         };
-        let callee = callee.clone();
+        let callee = self.callee(id).clone();
         let errors = self.errors.len();
         let args = self.begin_block(types.to_vec());
         let outer = self.combine_region_start.replace(args[0].index());
@@ -61,11 +61,10 @@ impl Check<'_> {
             what,
             name_loc: operand.loc,
             loc: operand.loc,
-            generics: vec![],
             args: operands,
             text: String::new(),
         };
-        let returned = self.invoke(&callee, call);
+        let returned = self.invoke(&callee, WrittenCall { call, generics: vec![] });
         let value = match returned.item {
             Item::Failed => None,
             _ => self.value_as(&returned, result, "what this function gives"),
@@ -112,8 +111,8 @@ impl Check<'_> {
             return None;
         }
         let (name, text) = (String::new(), String::new());
-        let call = Call { name, what, name_loc: loc, loc, generics: vec![], args, text };
-        let result = self.invoke(callee, call);
+        let call = Call { name, what, name_loc: loc, loc, args, text };
+        let result = self.invoke(callee, WrittenCall { call, generics: vec![] });
         let parts = match (&result.item, types) {
             (Item::Failed, _) => return None,
             (_, [_]) => std::slice::from_ref(&result),

@@ -135,8 +135,8 @@ impl Check<'_> {
     }
 
     /// The element type between `::<` and `>`, if one is given.
-    pub fn generic_type(&mut self, call: &Call) -> Option<DType> {
-        match call.generics.first() {
+    pub fn generic_type(&mut self, generics: &[GenericArg]) -> Option<DType> {
+        match generics.first() {
             Some(GenericArg::Type(ty)) => self.resolve_type(ty),
             _ => None,
         }
@@ -169,10 +169,6 @@ impl Literal {
             LiteralValue::Number(ConstantValue::Float(_)) => DType::F32,
             LiteralValue::Bool(_) => DType::Bool,
         })
-    }
-
-    pub fn is_integer(&self) -> bool {
-        matches!(self.value, LiteralValue::Number(ConstantValue::Int(_)))
     }
 
     /// Whether a literal without a type may take this one.

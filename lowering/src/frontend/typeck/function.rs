@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::items::ItemScope;
 use super::scope::Variable;
-use super::{Call, Check, ConstValue, Item, Operand, Variant};
+use super::{Call, CalleeId, Check, ConstValue, Item, Operand, Variant, WrittenCall};
 use crate::frontend::syntax::{BlockExpr, Closure, FnItem, FunctionParam, GenericParam, Kernel, ValueType};
 use crate::support::diagnostic::{Diagnostic, Loc, count};
 use crate::support::dtype::DType;
@@ -121,18 +121,30 @@ impl Check<'_> {
             frames: self.frames.len(),
         };
         let callee = Callee::Closure { closure: closure.clone(), environment: environment.into() };
-        self.wrap(Item::Function(callee), loc)
+        self.function(callee, loc)
+    }
+
+    /// A function as a value.
+    pub(super) fn function(&mut self, callee: Callee, loc: Loc) -> Operand {
+        let id = CalleeId(self.callees.len() as u32);
+        self.callees.push(callee);
+        self.wrap(Item::Function(id), loc)
+    }
+
+    /// The function that a value is.
+    pub(super) fn callee(&self, id: CalleeId) -> &Callee {
+        &self.callees[id.0 as usize]
     }
 
     /// The function that a called path names: `Some(None)` for a mistake that was reported.
-    pub(super) fn callee(&mut self, path: &[proc_macro2::Ident]) -> Option<Option<Callee>> {
+    pub(super) fn called_function(&mut self, path: &[proc_macro2::Ident]) -> Option<Option<Callee>> {
         let known = match path {
             [name] => self.scopes.is_bound(&name.to_string()),
             _ => false,
         };
         let operand = if known { self.path(path, Loc::of(&path[0])) } else { self.named_item(path)? };
         match operand.item {
-            Item::Function(callee) => Some(Some(callee)),
+            Item::Function(id) => Some(Some(self.callee(id).clone())),
             Item::Failed => Some(None),
             _ => {
                 let found = self.describe(&operand);
@@ -144,14 +156,16 @@ impl Check<'_> {
     }
 
     /// Calls a function. The result has the span of its expression in the body.
-    pub(super) fn invoke(&mut self, callee: &Callee, call: Call) -> Operand {
+    pub(super) fn invoke(&mut self, callee: &Callee, written: WrittenCall) -> Operand {
         match callee {
             Callee::Language(name) => {
                 let what = format!("`tl::{name}`");
-                self.language(Call { name: name.clone(), what, ..call })
+                let WrittenCall { call, generics } = written;
+                self.language(WrittenCall { call: Call { name: name.clone(), what, ..call }, generics })
             }
-            Callee::Declared { function, item_scope } => self.declared(function, item_scope, &call),
+            Callee::Declared { function, item_scope } => self.declared(function, item_scope, &written),
             Callee::Closure { closure, environment } => {
+                let call = written.call;
                 if self.report_closure_arity(closure, environment, &call) {
                     return self.failed(call.loc);
                 }
@@ -175,11 +189,17 @@ impl Check<'_> {
         }
     }
 
-    fn declared(&mut self, function: &Rc<FnItem>, item_scope: &Rc<ItemScope>, call: &Call) -> Operand {
+    fn declared(
+        &mut self,
+        function: &Rc<FnItem>,
+        item_scope: &Rc<ItemScope>,
+        written: &WrittenCall,
+    ) -> Operand {
+        let call = &written.call;
         if self.report_recursion(function, call) || !self.check_arity(&function.params, call) {
             return self.failed(call.loc);
         }
-        let Some((types, consts)) = self.bind_generics(function, call) else {
+        let Some((types, consts)) = self.bind_generics(function, written) else {
             return self.failed(call.loc);
         };
         let mut variables = HashMap::new();

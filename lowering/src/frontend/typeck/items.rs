@@ -61,7 +61,7 @@ impl Check<'_> {
         // They shadow the variables around the block, and the variables of the block shadow them.
         for function in &items.functions {
             let callee = Callee::Declared { function: function.clone(), item_scope: self.item_scope.clone() };
-            let operand = self.wrap(Item::Function(callee), Loc::of(&function.name));
+            let operand = self.function(callee, Loc::of(&function.name));
             self.scopes.bind(&function.name.to_string(), operand, false);
         }
         for constant in &items.constants {
@@ -80,7 +80,7 @@ impl Check<'_> {
                 && let Some(function) = level.items.functions.iter().find(|function| function.name == *name)
             {
                 let callee = Callee::Declared { function: function.clone(), item_scope: level.clone() };
-                return Some(self.wrap(Item::Function(callee), loc));
+                return Some(self.function(callee, loc));
             }
             if let Some(constant) = level.items.constants.iter().find(|constant| constant.path == path) {
                 let outer = std::mem::replace(&mut self.item_scope, level.clone());

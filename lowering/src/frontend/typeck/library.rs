@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::items::ItemScope;
-use super::{Call, Callee, Check, Item, Operand};
+use super::{Call, Callee, Check, Item, Operand, WrittenCall};
 use crate::frontend::syntax;
 use crate::frontend::syntax::Items;
 use crate::ops::library::SOURCE;
@@ -15,20 +15,21 @@ impl Check<'_> {
     pub fn library_function(&mut self, name: &str, loc: Loc) -> Operand {
         let item_scope = self.library();
         let found = item_scope.function(name).expect("the library has what the operations ask for");
-        self.wrap(Item::Function(Callee::Declared { function: found, item_scope }), loc)
+        self.function(Callee::Declared { function: found, item_scope }, loc)
     }
 
     /// Calls a function of the library. Operations and errors of its body have the span of the call.
     pub fn call_library(&mut self, name: &str, call: &Call) -> Operand {
         let operand = self.library_function(name, call.loc);
-        let (Item::Function(callee), Some(args)) = (operand.item, self.library_arguments(call)) else {
+        let (Item::Function(id), Some(args)) = (operand.item, self.library_arguments(call)) else {
             return self.failed(call.loc);
         };
+        let callee = self.callee(id).clone();
         let outer = self.site.replace(call.loc);
         let (name, what) = (call.name.clone(), call.what.clone());
         let Call { name_loc, loc, .. } = *call;
-        let call = Call { name, what, name_loc, loc, generics: vec![], args, text: String::new() };
-        let result = self.invoke(&callee, call);
+        let call = Call { name, what, name_loc, loc, args, text: String::new() };
+        let result = self.invoke(&callee, WrittenCall { call, generics: vec![] });
         self.site = outer;
         result
     }

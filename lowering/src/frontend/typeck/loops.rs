@@ -3,9 +3,8 @@
 use proc_macro2::Ident;
 
 use super::carried::CarriedValue;
-use super::operand::ErrorLoc;
 use super::scope::{Slot, Variable};
-use super::{Check, Item, Literal, LiteralValue, Operand, Range};
+use super::{Check, ErrorLoc, Item, Literal, LiteralValue, Operand, Range};
 use crate::frontend::syntax::{BlockExpr, Expr};
 use crate::ir::{Type, Value};
 use crate::ops::{ConstantValue, For, While};

@@ -1,8 +1,9 @@
 //! Checks a parsed kernel and builds its tile IR, once for each declared variant: names, types, shapes. Every mistake
 //! that a user can make is reported here or in `syntax`, on its own tokens; a later error is a bug of the compiler.
 //!
-//! The operations bring their own typing rules ([`crate::ops::Intrinsic::check`], [`crate::ops::scalar`]); this module
-//! has what they share: literals that take the other operand's type, broadcasting, pointers, constants, scopes.
+//! The operations bring their own typing rules ([`crate::ops::Intrinsic::check`], [`crate::ops::scalar`]), which see the
+//! checker as a [`crate::ops::typing::TypingCx`]; this module has what they share: literals that take the other operand's
+//! type, broadcasting, pointers, constants, scopes.
 
 mod branch;
 mod call;
@@ -23,6 +24,7 @@ mod pointer;
 mod scope;
 mod settings;
 mod stmt;
+mod typing_cx;
 mod uncalled;
 mod unify;
 mod variants;
@@ -34,102 +36,23 @@ use std::rc::Rc;
 use crate::analysis::assumption::assumptions;
 use crate::frontend::syntax::{GenericArg, Kernel, ParamType, TypeName, ViewType, element_type};
 use crate::ir;
-use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Shape, Type, Value};
-use crate::ops::{ConstantValue, LoopHints};
+use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Type};
+use crate::ops::typing::{Call, CalleeId, ErrorLoc, Item, Literal, LiteralValue, Operand, Pointer, Range};
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
 
-use function::Frame;
+use function::{Callee, Frame};
 use items::ItemScope;
-pub use operand::ErrorLoc;
 use scope::Scopes;
 
-pub use function::Callee;
 pub use settings::{Settings, maxnreg_loc};
 pub use uncalled::check_function;
 pub use variants::{ConstValue, Variant, variants};
-pub use view::axes;
 
-/// What an expression evaluates to, and its span.
-#[derive(Clone, Debug)]
-pub struct Operand {
-    pub item: Item,
-    pub loc: Loc,
-}
-
-#[derive(Clone, Debug)]
-pub enum Item {
-    /// A constant number or bool.
-    Literal(Literal),
-    /// A tile or scalar.
-    Value(Value),
-    /// A slice parameter.
-    Slice(ParamId),
-    /// A view parameter, by its memory.
-    View(ParamId),
-    /// A slice and offsets into it.
-    Pointer(Pointer),
-    Tuple(Vec<Operand>),
-    /// `[M, N]`, as shapes are written.
-    List(Vec<Operand>),
-    Text(String),
-    Range(Range),
-    /// A callee: a function, a closure, a function of `tl::`.
-    Function(Callee),
-    Unit,
-    /// An error that was already reported; errors that follow from it are not.
-    Failed,
-}
-
-/// A constant. Without an element type it takes that of the other operand.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Literal {
-    pub value: LiteralValue,
-    pub dtype: Option<DType>,
-    /// Written as digits: an integer may then become a float.
-    pub digits: bool,
-    /// Made with `!`: a negative one may become the unsigned integer of the same bits.
-    pub complement: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum LiteralValue {
-    Number(ConstantValue),
-    Bool(bool),
-}
-
-/// Addresses: a slice and element offsets, one for each element of `shape`.
-#[derive(Clone, Debug)]
-pub struct Pointer {
-    pub param: ParamId,
-    pub offset: Value,
-    pub shape: Shape,
-}
-
-/// The range of a `for`.
-#[derive(Clone, Debug)]
-pub struct Range {
-    pub low: Box<Operand>,
-    pub high: Box<Operand>,
-    pub step: Option<Box<Operand>>,
-    /// Whether `high` is one of the values.
-    pub closed: bool,
-    /// The loop variable is a constant and the body is repeated for each of its values.
-    pub unrolled: bool,
-    pub hints: LoopHints,
-}
-
-/// A call of a function or method of the language, its arguments counted and evaluated.
-pub struct Call {
-    pub name: String,
-    /// How messages name it: `` `tl::sum` `` or `` `.row` ``.
-    pub what: String,
-    pub name_loc: Loc,
-    pub loc: Loc,
-    pub generics: Vec<GenericArg>,
-    pub args: Vec<Operand>,
-    /// The first argument as written, for a function that prints it.
-    pub text: String,
+/// A call, and what stands between `::<` and `>`.
+struct WrittenCall {
+    call: Call,
+    generics: Vec<GenericArg>,
 }
 
 /// The result of checking one variant.
@@ -152,6 +75,8 @@ pub struct Check<'a> {
     frames: Vec<Frame>,
     /// Functions and constants in scope; variables shadow them.
     item_scope: Rc<ItemScope>,
+    /// The functions that operands are, by [`CalleeId`].
+    callees: Vec<Callee>,
     /// In a combine region: the index of its first value. Earlier values are the program's, which it may not capture.
     combine_region_start: Option<usize>,
     /// The functions of the compiler's library, parsed on first use.
@@ -205,6 +130,7 @@ impl<'a> Check<'a> {
             loop_depth: 0,
             frames: vec![frame],
             item_scope,
+            callees: vec![],
             combine_region_start: None,
             library: None,
             site: None,
@@ -299,15 +225,5 @@ impl Check<'_> {
             Some(ParamType::Slice { elem, .. } | ParamType::View(ViewType { elem, .. })) => elem.name.clone(),
             Some(ParamType::Scalar(_) | ParamType::Failed) | None => String::new(),
         }
-    }
-}
-
-impl Literal {
-    pub fn digits(value: ConstantValue, dtype: Option<DType>) -> Literal {
-        Literal { value: LiteralValue::Number(value), dtype, digits: true, complement: false }
-    }
-
-    pub fn named(value: LiteralValue) -> Literal {
-        Literal { value, dtype: None, digits: false, complement: false }
     }
 }

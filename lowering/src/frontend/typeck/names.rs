@@ -25,7 +25,7 @@ impl Check<'_> {
             && module == "tl"
             && crate::ops::is_function(&name.to_string())
         {
-            return self.wrap(Item::Function(Callee::Language(name.to_string())), loc);
+            return self.function(Callee::Language(name.to_string()), loc);
         }
         let ty = path[path.len().saturating_sub(2)].to_string();
         if self.frame().type_param(&ty) == Some(None) {

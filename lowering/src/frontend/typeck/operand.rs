@@ -1,20 +1,11 @@
 //! Helpers of typing rules: values from operands, constants, conversions, broadcasting.
 
-use super::{Call, Callee, Check, Item, Literal, LiteralValue, Operand};
+use super::{Call, Callee, Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
 use crate::ops::scalar;
 use crate::ops::{Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
 use crate::support::diagnostic::{Diagnostic, Loc};
 use crate::support::dtype::{Class, DType};
-
-/// Where a mismatch of two operands is reported.
-#[derive(Clone, Copy)]
-pub enum ErrorLoc {
-    /// On the operator between them.
-    Here(Loc),
-    /// On the first operand that does not match those before it.
-    Operand,
-}
 
 impl Check<'_> {
     pub fn func(&self) -> &Func {
@@ -214,10 +205,13 @@ impl Check<'_> {
                 let help = self.view_help(memory);
                 self.error_help(operand.loc, text, help)
             }
-            Item::Function(Callee::Language(ref name)) => {
-                self.error_help(operand.loc, text, format!("call it: `tl::{name}(..)`"))
+            Item::Function(id) => {
+                let help = match self.callee(id) {
+                    Callee::Language(name) => format!("call it: `tl::{name}(..)`"),
+                    Callee::Declared { .. } | Callee::Closure { .. } => "call it".into(),
+                };
+                self.error_help(operand.loc, text, help)
             }
-            Item::Function(_) => self.error_help(operand.loc, text, "call it"),
             _ => self.error(operand.loc, text),
         };
     }

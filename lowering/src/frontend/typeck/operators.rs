@@ -1,7 +1,6 @@
 //! Operators and the rows of the lanewise table, on constants and on tiles.
 
-use super::operand::ErrorLoc;
-use super::{Check, Item, Literal, LiteralValue, Operand};
+use super::{Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BinaryOp, Expr, UnaryOp};
 use crate::ir::{Type, Value};
 use crate::ops::ConstantValue;

@@ -45,13 +45,6 @@ impl Check<'_> {
         Some(self.move_pointer(base, by, op == BinaryOp::Sub, op_loc))
     }
 
-    pub fn slice(&self, operand: &Operand) -> Option<ParamId> {
-        match operand.item {
-            Item::Slice(param) => Some(param),
-            _ => None,
-        }
-    }
-
     /// The operand as addresses.
     pub fn pointer(&mut self, operand: &Operand, what: &str) -> Option<Pointer> {
         match &operand.item {

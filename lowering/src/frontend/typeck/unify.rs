@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-use super::{Call, Check, ConstValue, Item, Literal, LiteralValue, Operand};
+use super::{Call, Check, ConstValue, Item, Literal, LiteralValue, Operand, WrittenCall};
 use crate::frontend::syntax::{
     ConstType, FnItem, FunctionParam, GenericArg, GenericParam, TypeName, ValueType, const_range,
 };
@@ -23,8 +23,11 @@ struct TypeParam<'f> {
 
 impl Check<'_> {
     /// The generics of a call: from its turbofish, or inferred from the arguments.
-    pub(super) fn bind_generics(&mut self, function: &FnItem, call: &Call) -> Option<TypeBindings> {
-        let given = &call.generics;
+    pub(super) fn bind_generics(
+        &mut self,
+        function: &FnItem,
+        WrittenCall { call, generics: given }: &WrittenCall,
+    ) -> Option<TypeBindings> {
         let wanted = function.generics.len();
         if !given.is_empty() && given.len() != wanted {
             let text =

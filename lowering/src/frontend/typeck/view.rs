@@ -1,10 +1,10 @@
 //! Views: their parameters, the arguments of their methods, and views as arguments of functions.
 
-use super::{Call, Check, Item, Operand};
+use super::{Call, Check, Item, Operand, WrittenCall};
 use crate::frontend::syntax::{GenericArg, ViewType};
 use crate::ir::{Param, ParamId, ParamKind, Shape, Type, Value, View, shape_problem};
 use crate::ops::{self, Intrinsic, IntrinsicGeneric};
-use crate::support::diagnostic::{Loc, count, list, nearest};
+use crate::support::diagnostic::{Loc, axes, count, list, nearest};
 use crate::support::dtype::DType;
 
 impl Check<'_> {
@@ -29,14 +29,6 @@ impl Check<'_> {
         if elem.is_some() { Item::View(memory) } else { Item::Failed }
     }
 
-    /// The memory of the view that an operand is.
-    pub fn view(&self, operand: &Operand) -> Option<ParamId> {
-        match operand.item {
-            Item::View(memory) => Some(memory),
-            _ => None,
-        }
-    }
-
     /// How to read a view, for messages.
     pub(super) fn view_help(&self, memory: ParamId) -> String {
         let name = &self.func().params[memory.index()].name;
@@ -57,16 +49,17 @@ impl Check<'_> {
     }
 
     /// A method called on a view.
-    pub(super) fn view_method(&mut self, memory: ParamId, call: &Call) -> Operand {
+    pub(super) fn view_method(&mut self, memory: ParamId, written: &WrittenCall) -> Operand {
+        let WrittenCall { call, generics } = written;
         let Some(method) = ops::view_methods().find(|method| method.name == call.name) else {
             return self.no_view_method(call);
         };
-        let generics = method.generic == IntrinsicGeneric::Extents
-            || self.generics(&call.what, method.generic, &call.generics, call.name_loc);
-        if !self.view_arity(method, memory, call) || !generics {
+        let fits = method.generic == IntrinsicGeneric::Extents
+            || self.generics(&call.what, method.generic, generics, call.name_loc);
+        if !self.view_arity(method, memory, call) || !fits {
             return self.failed(call.loc);
         }
-        (method.check)(self, call)
+        self.apply(method, call, generics)
     }
 
     fn no_view_method(&mut self, call: &Call) -> Operand {
@@ -106,14 +99,14 @@ impl Check<'_> {
     }
 
     /// The extents of the block that a call reads, written between `::<` and `>`.
-    pub fn extents(&mut self, call: &Call) -> Option<Shape> {
-        let memory = self.view(&call.args[0])?;
+    pub fn extents(&mut self, call: &Call, generics: &[GenericArg]) -> Option<Shape> {
+        let memory = call.args[0].view()?;
         let rank = self.rank_of(memory);
-        let found = call.generics.len();
+        let found = generics.len();
         if found != rank {
             let text = format!("{} of a view of {} takes {}", call.what, axes(rank), count(rank, "extent"));
             let text = if found == 0 { text } else { format!("{text}, found {found}") };
-            let surplus = call.generics.get(rank).zip(call.generics.last());
+            let surplus = generics.get(rank).zip(generics.last());
             let loc = surplus
                 .map_or(call.name_loc, |(first, last)| generic_arg_loc(first).to(generic_arg_loc(last)));
             let form = vec!["64"; rank].join(", ");
@@ -124,12 +117,9 @@ impl Check<'_> {
             );
             return None;
         }
-        let extents: Vec<Option<i128>> = call.generics.iter().map(|arg| self.extent(arg)).collect();
+        let extents: Vec<Option<i128>> = generics.iter().map(|arg| self.extent(arg)).collect();
         let extents: Vec<i128> = extents.into_iter().collect::<Option<_>>()?;
-        self.legal_shape(
-            &extents,
-            generic_arg_loc(&call.generics[0]).to(generic_arg_loc(&call.generics[rank - 1])),
-        )
+        self.legal_shape(&extents, generic_arg_loc(&generics[0]).to(generic_arg_loc(&generics[rank - 1])))
     }
 
     fn extent(&mut self, arg: &GenericArg) -> Option<i128> {
@@ -172,11 +162,6 @@ impl Check<'_> {
         }
         Some(operand.clone())
     }
-}
-
-/// `2 axes`
-pub fn axes(rank: usize) -> String {
-    if rank == 1 { "1 axis".to_string() } else { format!("{rank} axes") }
 }
 
 fn generic_arg_loc(arg: &GenericArg) -> Loc {
