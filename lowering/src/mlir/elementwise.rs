@@ -1,23 +1,72 @@
 //! Lanewise operations on machine values of the language's element types: the row's own emission, with 16-bit floats
 //! widened where the row or the machine does not compute in them.
+//!
+//! Emissions stand in the rows themselves (`ops/scalar.rs`), as names of this folder.
 
 use super::builder::{Builder, Val};
 use super::cast::{cast, narrow_half, widen_half};
 use super::machine::Machine;
+use super::{lanes, math, rounding};
 use crate::ir::{Block, Func, Value};
-use crate::ops::scalar::{ArithKind, HalfPolicy, Scalar, ScalarOp, TypeRule};
+use crate::ops::scalar::{ArithKind, HalfPolicy, Scalar, ScalarOp, TypeRule, for_each_lanewise};
 use crate::ops::{Bitcast, Cast, Kind};
 use crate::support::dtype::DType;
+
+/// How a row is built, the same for both targets.
+pub struct Emission {
+    /// On scalars or vectors of an element type that the machine computes in.
+    pub lanes: fn(&mut Builder, &[Val], DType) -> Val,
+    /// A cheaper `lanes` for small operands.
+    pub common: Option<Common>,
+}
+
+/// The operation on `f32` operands of small magnitude, which most programs have alone.
+#[derive(Clone, Copy)]
+pub struct Common {
+    /// The bound of their magnitudes, exclusive.
+    pub below: f64,
+    /// The operation on these.
+    pub lanes: fn(&mut Builder, Val) -> Val,
+}
+
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
+macro_rules! emissions {
+    ($($(#[$doc:meta])+ $name:ident: $base:ident {
+        lanes: $lanes:expr $(, common: $common:expr)?;
+        $($rest:tt)*
+    })*) => {
+        /// In the order of the rows.
+        static EMISSIONS: &[Emission] = &[
+            $(Emission { lanes: $lanes, common: optional!($($common)?) }),*
+        ];
+    };
+}
+
+for_each_lanewise!(emissions);
+
+/// How this row is built.
+pub fn emission(op: &ScalarOp) -> &'static Emission {
+    &EMISSIONS[op.index]
+}
 
 /// Applies a row to operands of element type `dtype`.
 pub fn scalar(b: &mut Builder, op: &ScalarOp, args: &[Val], dtype: DType) -> Val {
     let moves_bits = op.arith == ArithKind::Select;
+    let lanes = emission(op).lanes;
     let native = op.half_policy == HalfPolicy::Native && b.machine == Machine::Nvptx;
     if !dtype.is_half() || native || moves_bits {
-        return (op.lanes)(b, args, dtype);
+        return lanes(b, args, dtype);
     }
     let wide: Vec<Val> = args.iter().map(|&arg| widen_half(b, arg, dtype)).collect();
-    let result = (op.lanes)(b, &wide, DType::F32);
+    let result = lanes(b, &wide, DType::F32);
     if op.rule == TypeRule::Compare { result } else { narrow_half(b, result, dtype) }
 }
 

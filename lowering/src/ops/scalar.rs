@@ -1,15 +1,16 @@
 //! Lanewise operations: one row each.
 //!
 //! A row says what it is called, what it takes, what it means on one element ([`Oracle`]), and how it is built on a
-//! scalar or a vector of machine values ([`ScalarOp::lanes`]), the same for both targets. Adding an operation is adding
-//! a row.
+//! scalar or a vector of machine values (`lanes`), the same for both targets. Adding an operation is adding a row.
+//!
+//! `lanes` names functions of `mlir`, a later layer. Nothing here resolves them: `mlir` expands the rows for itself by
+//! `for_each_lanewise`.
 
 use super::{ConstantValue, Effect, Operation};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Value};
-use crate::mlir::{Builder, Val, lanes, math, rounding};
 use crate::support::dtype::{Class, DType};
 use crate::support::operator::{BinaryOp, UnaryOp};
 
@@ -99,6 +100,8 @@ pub enum Subnormal {
 
 /// One row of the table.
 pub struct ScalarOp {
+    /// Its place in [`TABLE`], and in every other table of the rows.
+    pub index: usize,
     pub name: &'static str,
     pub doc: &'static str,
     pub params: &'static [&'static str],
@@ -118,18 +121,6 @@ pub struct ScalarOp {
     pub subnormal: Subnormal,
     pub float: Option<FloatOracle>,
     pub int: Option<IntOracle>,
-    pub lanes: fn(&mut Builder, &[Val], DType) -> Val,
-    /// A cheaper `lanes` for small operands.
-    pub common: Option<Common>,
-}
-
-/// The operation on `f32` operands of small magnitude, which most programs have alone.
-#[derive(Clone, Copy)]
-pub struct Common {
-    /// The bound of their magnitudes, exclusive.
-    pub below: f64,
-    /// The operation on these.
-    pub lanes: fn(&mut Builder, Val) -> Val,
 }
 
 impl ScalarOp {
@@ -146,6 +137,7 @@ impl std::fmt::Debug for ScalarOp {
 }
 
 const UNARY: ScalarOp = ScalarOp {
+    index: 0,
     name: "",
     doc: "",
     params: &["x"],
@@ -157,13 +149,11 @@ const UNARY: ScalarOp = ScalarOp {
     arith: ArithKind::Other,
     divides: false,
     identity: None,
-    common: None,
     cheap: false,
     ulp: EXACT,
     subnormal: Subnormal::Kept,
     float: None,
     int: None,
-    lanes: |_, args, _| args[0],
 };
 const BINARY: ScalarOp = ScalarOp {
     params: &["x", "y"],
@@ -174,17 +164,30 @@ const BINARY: ScalarOp = ScalarOp {
 };
 const COMPARE: ScalarOp = ScalarOp { rule: TypeRule::Compare, ..BINARY };
 
+/// The rows, each with its place.
+const fn numbered<const N: usize>(mut rows: [ScalarOp; N]) -> [ScalarOp; N] {
+    let mut index = 0;
+    while index < N {
+        rows[index].index = index;
+        index += 1;
+    }
+    rows
+}
+
 macro_rules! table {
-    ($($(#[doc = $doc:literal])+ $name:ident: $base:ident { $($field:ident: $value:expr),* $(,)? })*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: $base:ident {
+        lanes: $lanes:expr $(, common: $common:expr)?;
+        $($field:ident: $value:expr),* $(,)?
+    })*) => {
         /// Every lanewise operation.
-        pub static TABLE: &[ScalarOp] = &[
+        pub static TABLE: &[ScalarOp] = &numbered([
             $(ScalarOp {
                 name: stringify!($name),
                 doc: concat!($($doc, "\n"),+),
                 $($field: $value,)*
                 ..$base
             }),*
-        ];
+        ]);
     };
 }
 
@@ -202,241 +205,250 @@ fn extremes(dtype: DType) -> (ConstantValue, ConstantValue) {
     (ConstantValue::Int(low), ConstantValue::Int(high))
 }
 
-table! {
+/// Hands every row to a macro: what a stage does for all of them is a table that it expands. A row begins with how it is
+/// built, which only `mlir` reads: `lanes` of any operands, and where there is a cheaper way for small ones, `common`.
+#[rustfmt::skip]
+macro_rules! for_each_lanewise { ($table:ident) => { $table! {
     /// The sum. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     add: BINARY {
-        binary: Some(BinaryOp::Add), arith: ArithKind::Add, lanes: lanes::add,
+        lanes: lanes::add; binary: Some(BinaryOp::Add), arith: ArithKind::Add,
         identity: Some(|dtype| if dtype.is_float() { ConstantValue::Float(-0.0) } else { ConstantValue::Int(0) }),
         float: oracle!(|a| a[0] + a[1]), int: oracle!(|a, _| a[0] + a[1]),
     }
     /// The difference. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     sub: BINARY {
-        binary: Some(BinaryOp::Sub), arith: ArithKind::Sub, lanes: lanes::sub,
+        lanes: lanes::sub; binary: Some(BinaryOp::Sub), arith: ArithKind::Sub,
         float: oracle!(|a| a[0] - a[1]), int: oracle!(|a, _| a[0] - a[1]),
     }
     /// The product. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     mul: BINARY {
-        binary: Some(BinaryOp::Mul), arith: ArithKind::Mul, lanes: lanes::mul,
+        lanes: lanes::mul; binary: Some(BinaryOp::Mul), arith: ArithKind::Mul,
         float: oracle!(|a| a[0] * a[1]), int: oracle!(|a, _| a[0].wrapping_mul(a[1])),
     }
     /// The quotient. Integers truncate toward zero; `x / 0` is 0 and `MIN / -1` is `MIN`. An `f32` quotient is within
     /// 2 ULP, an `f64` one correctly rounded.
     div: BINARY {
-        binary: Some(BinaryOp::Div), arith: ArithKind::Div, divides: true, half_policy: HalfPolicy::Widen, lanes: lanes::div,
+        lanes: lanes::div;
+        binary: Some(BinaryOp::Div), arith: ArithKind::Div, divides: true, half_policy: HalfPolicy::Widen,
         ulp: Ulp { f32: 2.0, f64: 0.5 },
         float: oracle!(|a| a[0] / a[1]), int: oracle!(|a, _| if a[1] == 0 { 0 } else { a[0] / a[1] }),
     }
     /// The remainder of the truncating quotient, with the sign of `x`; `x % 0` is `x`.
     rem: BINARY {
-        binary: Some(BinaryOp::Rem), arith: ArithKind::Rem, divides: true, class: Class::Integer, lanes: lanes::rem,
+        lanes: lanes::rem; binary: Some(BinaryOp::Rem), arith: ArithKind::Rem, divides: true, class: Class::Integer,
         int: oracle!(|a, _| if a[1] == 0 { a[0] } else { a[0] % a[1] }),
     }
     /// The sum modulo two to the power of the type's bits: of integers that are meant to wrap, such as hashes.
-    wrapping_add: BINARY { class: Class::Integer, lanes: lanes::add, int: oracle!(|a, _| a[0] + a[1]) }
+    wrapping_add: BINARY { lanes: lanes::add; class: Class::Integer, int: oracle!(|a, _| a[0] + a[1]) }
     /// The difference modulo two to the power of the type's bits.
-    wrapping_sub: BINARY { class: Class::Integer, lanes: lanes::sub, int: oracle!(|a, _| a[0] - a[1]) }
+    wrapping_sub: BINARY { lanes: lanes::sub; class: Class::Integer, int: oracle!(|a, _| a[0] - a[1]) }
     /// The product modulo two to the power of the type's bits.
-    wrapping_mul: BINARY { class: Class::Integer, lanes: lanes::mul, int: oracle!(|a, _| a[0].wrapping_mul(a[1])) }
+    wrapping_mul: BINARY { lanes: lanes::mul; class: Class::Integer, int: oracle!(|a, _| a[0].wrapping_mul(a[1])) }
     /// Bitwise and; logical and of bools.
     and: BINARY {
-        binary: Some(BinaryOp::And), arith: ArithKind::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
+        lanes: |b, a, _| b.and(a[0], a[1]); binary: Some(BinaryOp::And), arith: ArithKind::And, class: Class::Bits,
         identity: Some(|dtype| ConstantValue::Int(if dtype == DType::Bool { 1 } else { dtype.wrap(-1) })),
         int: oracle!(|a, _| a[0] & a[1]),
     }
     /// Bitwise or; logical or of bools.
     or: BINARY {
-        binary: Some(BinaryOp::Or), arith: ArithKind::Or, class: Class::Bits, lanes: |b, a, _| b.or(a[0], a[1]),
+        lanes: |b, a, _| b.or(a[0], a[1]); binary: Some(BinaryOp::Or), arith: ArithKind::Or, class: Class::Bits,
         identity: Some(|_| ConstantValue::Int(0)),
         int: oracle!(|a, _| a[0] | a[1]),
     }
     /// Bitwise exclusive or; "differs" on bools.
     xor: BINARY {
-        binary: Some(BinaryOp::Xor), class: Class::Bits, lanes: |b, a, _| b.xor(a[0], a[1]),
+        lanes: |b, a, _| b.xor(a[0], a[1]); binary: Some(BinaryOp::Xor), class: Class::Bits,
         identity: Some(|_| ConstantValue::Int(0)),
         int: oracle!(|a, _| a[0] ^ a[1]),
     }
     /// Shift to the left. As in Rust's release builds only the low bits of the amount count: 33 on an `i32` shifts by 1.
     shl: BINARY {
-        binary: Some(BinaryOp::Shl), arith: ArithKind::Shl, class: Class::Integer, lanes: lanes::shl,
+        lanes: lanes::shl; binary: Some(BinaryOp::Shl), arith: ArithKind::Shl, class: Class::Integer,
         int: oracle!(|a, dtype| a[0] << (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
     /// Shift to the right, filling with the sign of a signed `x` and with zeros otherwise. Only the low bits of the
     /// amount count.
     shr: BINARY {
-        binary: Some(BinaryOp::Shr), arith: ArithKind::Shr, class: Class::Integer, lanes: lanes::shr,
+        lanes: lanes::shr; binary: Some(BinaryOp::Shr), arith: ArithKind::Shr, class: Class::Integer,
         int: oracle!(|a, dtype| a[0] >> (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
     /// The negative. `-0.0` and `0.0` are each other's; `-MIN` is `MIN`, which a debug build reports.
     neg: BINARY {
-        params: &["x"], unary: Some(UnaryOp::Neg), arith: ArithKind::Neg, class: Class::Signed, lanes: lanes::neg,
+        lanes: lanes::neg; params: &["x"], unary: Some(UnaryOp::Neg), arith: ArithKind::Neg, class: Class::Signed,
         float: oracle!(|a| -a[0]), int: oracle!(|a, _| -a[0]),
     }
     /// Every bit turned; "not" on bools.
     not: BINARY {
-        params: &["x"], unary: Some(UnaryOp::Not), class: Class::Bits, lanes: |b, a, _| b.not(a[0]),
+        lanes: |b, a, _| b.not(a[0]); params: &["x"], unary: Some(UnaryOp::Not), class: Class::Bits,
         int: oracle!(|a, dtype| if dtype == DType::Bool { 1 - a[0] } else { !a[0] }),
     }
     /// Equal. False when either is NaN; `-0.0 == 0.0`.
     eq: COMPARE {
-        binary: Some(BinaryOp::Eq), arith: ArithKind::Compare(BinaryOp::Eq), class: Class::Computed, lanes: lanes::eq,
+        lanes: lanes::eq; binary: Some(BinaryOp::Eq), arith: ArithKind::Compare(BinaryOp::Eq), class: Class::Computed,
         float: oracle!(|a| f64::from(a[0] == a[1])), int: oracle!(|a, _| truth(a[0] == a[1])),
     }
     /// Not equal. True when either is NaN.
     ne: COMPARE {
-        binary: Some(BinaryOp::Ne), arith: ArithKind::Compare(BinaryOp::Ne), class: Class::Computed, lanes: lanes::ne,
+        lanes: lanes::ne; binary: Some(BinaryOp::Ne), arith: ArithKind::Compare(BinaryOp::Ne), class: Class::Computed,
         float: oracle!(|a| f64::from(a[0] != a[1])), int: oracle!(|a, _| truth(a[0] != a[1])),
     }
     /// Less. False when either is NaN.
     lt: COMPARE {
-        binary: Some(BinaryOp::Lt), arith: ArithKind::Compare(BinaryOp::Lt), lanes: lanes::lt,
+        lanes: lanes::lt; binary: Some(BinaryOp::Lt), arith: ArithKind::Compare(BinaryOp::Lt),
         float: oracle!(|a| f64::from(a[0] < a[1])), int: oracle!(|a, _| truth(a[0] < a[1])),
     }
     /// Less or equal. False when either is NaN.
     le: COMPARE {
-        binary: Some(BinaryOp::Le), arith: ArithKind::Compare(BinaryOp::Le), lanes: lanes::le,
+        lanes: lanes::le; binary: Some(BinaryOp::Le), arith: ArithKind::Compare(BinaryOp::Le),
         float: oracle!(|a| f64::from(a[0] <= a[1])), int: oracle!(|a, _| truth(a[0] <= a[1])),
     }
     /// Greater. False when either is NaN.
     gt: COMPARE {
-        binary: Some(BinaryOp::Gt), arith: ArithKind::Compare(BinaryOp::Gt), lanes: lanes::gt,
+        lanes: lanes::gt; binary: Some(BinaryOp::Gt), arith: ArithKind::Compare(BinaryOp::Gt),
         float: oracle!(|a| f64::from(a[0] > a[1])), int: oracle!(|a, _| truth(a[0] > a[1])),
     }
     /// Greater or equal. False when either is NaN.
     ge: COMPARE {
-        binary: Some(BinaryOp::Ge), arith: ArithKind::Compare(BinaryOp::Ge), lanes: lanes::ge,
+        lanes: lanes::ge; binary: Some(BinaryOp::Ge), arith: ArithKind::Compare(BinaryOp::Ge),
         float: oracle!(|a| f64::from(a[0] >= a[1])), int: oracle!(|a, _| truth(a[0] >= a[1])),
     }
     /// `x` where the condition holds, `y` elsewhere. Both sides are evaluated (Triton calls it `where`).
     select: BINARY {
+        lanes: |b, a, _| b.select(a[0], a[1], a[2]);
         params: &["condition", "x", "y"], rule: TypeRule::Select, class: Class::Any, arith: ArithKind::Select,
-        lanes: |b, a, _| b.select(a[0], a[1], a[2]),
         float: oracle!(|a| if a[0] != 0.0 { a[1] } else { a[2] }),
         int: oracle!(|a, _| if a[0] != 0 { a[1] } else { a[2] }),
     }
     /// The larger. NaN if either is NaN (`max_num` ignores it); `maximum(-0.0, 0.0)` is `0.0`.
     maximum: BINARY {
-        arith: ArithKind::Maximum, lanes: lanes::maximum,
+        lanes: lanes::maximum; arith: ArithKind::Maximum,
         identity: Some(|dtype| extremes(dtype).0),
         float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { larger(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].max(a[1])),
     }
     /// The smaller. NaN if either is NaN (`min_num` ignores it); `minimum(-0.0, 0.0)` is `-0.0`.
     minimum: BINARY {
-        arith: ArithKind::Minimum, lanes: lanes::minimum,
+        lanes: lanes::minimum; arith: ArithKind::Minimum,
         identity: Some(|dtype| extremes(dtype).1),
         float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { smaller(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].min(a[1])),
     }
     /// The larger, or the one that is not NaN. NaN only if both are; `max_num(-0.0, 0.0)` is `0.0`.
     max_num: BINARY {
-        class: Class::Float, lanes: lanes::max_num, float: oracle!(|a| larger(a[0], a[1])),
+        lanes: lanes::max_num; class: Class::Float, float: oracle!(|a| larger(a[0], a[1])),
     }
     /// The smaller, or the one that is not NaN. NaN only if both are; `min_num(-0.0, 0.0)` is `-0.0`.
     min_num: BINARY {
-        class: Class::Float, lanes: lanes::min_num, float: oracle!(|a| smaller(a[0], a[1])),
+        lanes: lanes::min_num; class: Class::Float, float: oracle!(|a| smaller(a[0], a[1])),
     }
     /// `minimum(maximum(x, low), high)`: NaN if any is NaN, and `high` where `low > high`.
     clamp: BINARY {
-        params: &["x", "low", "high"], lanes: lanes::clamp,
+        lanes: lanes::clamp; params: &["x", "low", "high"],
         float: oracle!(|a| if a.iter().any(|v| v.is_nan()) { f64::NAN } else { smaller(larger(a[0], a[1]), a[2]) }),
         int: oracle!(|a, _| a[0].max(a[1]).min(a[2])),
     }
     /// The magnitude; `abs(MIN)` is `MIN`, `abs(-0.0)` is `0.0`.
     abs: BINARY {
-        params: &["x"], lanes: lanes::abs, float: oracle!(|a| a[0].abs()), int: oracle!(|a, _| a[0].abs()),
+        lanes: lanes::abs; params: &["x"], float: oracle!(|a| a[0].abs()), int: oracle!(|a, _| a[0].abs()),
     }
     /// The largest integer not above `x`.
-    floor: UNARY { lanes: |b, a, _| b.floor(a[0]), float: oracle!(|a| a[0].floor()) }
+    floor: UNARY { lanes: |b, a, _| b.floor(a[0]); float: oracle!(|a| a[0].floor()) }
     /// The smallest integer not below `x`.
-    ceil: UNARY { lanes: |b, a, _| b.ceil(a[0]), float: oracle!(|a| a[0].ceil()) }
+    ceil: UNARY { lanes: |b, a, _| b.ceil(a[0]); float: oracle!(|a| a[0].ceil()) }
     /// The integer nearest to `x`, halves away from zero: `round(2.5)` is `3.0`, `round(-2.5)` is `-3.0`. The sign of a
     /// zero result is that of `x`.
-    round: UNARY { cheap: true, lanes: |b, a, _| b.round(a[0]), float: oracle!(|a| a[0].round()) }
+    round: UNARY { lanes: |b, a, _| b.round(a[0]); cheap: true, float: oracle!(|a| a[0].round()) }
     /// The integer nearest to `x`, halves to the even one: `round_ties_even(2.5)` is `2.0`. The sign of a zero result is
     /// that of `x`. One instruction on every processor but x86-64 without SSE4.1.
     round_ties_even: UNARY {
-        cheap: true, lanes: |b, a, _| b.round_ties_even(a[0]), float: oracle!(|a| a[0].round_ties_even()),
+        lanes: |b, a, _| b.round_ties_even(a[0]); cheap: true, float: oracle!(|a| a[0].round_ties_even()),
     }
     /// `x` without its fraction: the nearest integer toward zero. The sign of a zero result is that of `x`.
-    trunc: UNARY { cheap: true, lanes: |b, a, _| b.truncate(a[0]), float: oracle!(|a| a[0].trunc()) }
+    trunc: UNARY { lanes: |b, a, _| b.truncate(a[0]); cheap: true, float: oracle!(|a| a[0].trunc()) }
     /// Whether `x` is not a number.
     is_nan: UNARY {
-        rule: TypeRule::Compare, cheap: true, lanes: lanes::is_nan, float: oracle!(|a| f64::from(a[0].is_nan())),
+        lanes: lanes::is_nan; rule: TypeRule::Compare, cheap: true, float: oracle!(|a| f64::from(a[0].is_nan())),
     }
     /// Whether `x` is neither infinite nor NaN.
     is_finite: UNARY {
-        rule: TypeRule::Compare, cheap: true, lanes: lanes::is_finite, float: oracle!(|a| f64::from(a[0].is_finite())),
+        lanes: lanes::is_finite; rule: TypeRule::Compare, cheap: true, float: oracle!(|a| f64::from(a[0].is_finite())),
     }
     /// Whether `x` is an infinity of either sign.
     is_infinite: UNARY {
-        rule: TypeRule::Compare, cheap: true, lanes: lanes::is_infinite,
+        lanes: lanes::is_infinite; rule: TypeRule::Compare, cheap: true,
         float: oracle!(|a| f64::from(a[0].is_infinite())),
     }
     /// The square root, correctly rounded; NaN below zero.
-    sqrt: UNARY { lanes: |b, a, _| b.sqrt(a[0]), float: oracle!(|a| a[0].sqrt()) }
+    sqrt: UNARY { lanes: |b, a, _| b.sqrt(a[0]); float: oracle!(|a| a[0].sqrt()) }
     /// `1 / sqrt(x)`. `rsqrt(0.0)` is infinity. Within 2 ULP. On a GPU a subnormal `f32` argument counts as zero.
     rsqrt: UNARY {
-        lanes: math::rsqrt, ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Argument,
+        lanes: math::rsqrt; ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Argument,
         float: oracle!(|a| 1.0 / a[0].sqrt()),
     }
     /// e to the power `x`, within 2 ULP. Of an `f32` sum, difference, product or quotient it is made together with that: of the exact
     /// one within `3 + 2 * m` ULP, with `m` the largest magnitude among that and, of `a - b` and `x * s - b` with a `b` for many elements,
     /// its parts, up to 2^127. On a GPU a result below the smallest normal `f32` is 0 then.
     exp: UNARY {
-        lanes: math::exp, arith: ArithKind::Exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()),
+        lanes: math::exp; arith: ArithKind::Exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()),
     }
     /// 2 to the power `x`, within 3 ULP, and 2 of an `f64`. On a GPU a result below the smallest normal `f32` is 0.
     exp2: UNARY {
-        lanes: math::exp2, ulp: Ulp { f32: 3.0, f64: 2.0 }, subnormal: Subnormal::Result, float: oracle!(|a| a[0].exp2()),
+        lanes: math::exp2;
+        ulp: Ulp { f32: 3.0, f64: 2.0 }, subnormal: Subnormal::Result, float: oracle!(|a| a[0].exp2()),
     }
     /// The natural logarithm, within 2 ULP. `log(0.0)` is negative infinity, NaN below zero.
-    log: UNARY { lanes: math::log, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].ln()) }
+    log: UNARY { lanes: math::log; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].ln()) }
     /// The logarithm to base 2, within 2 ULP. `log2(0.0)` is negative infinity, NaN below zero.
-    log2: UNARY { lanes: math::log2, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].log2()) }
+    log2: UNARY { lanes: math::log2; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].log2()) }
     /// The sine of `x` in radians, within 2 ULP for every finite `x`; NaN at infinity.
-    sin: UNARY { lanes: math::sin, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].sin()) }
+    sin: UNARY { lanes: math::sin; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].sin()) }
     /// The cosine of `x` in radians, within 2 ULP for every finite `x`; NaN at infinity.
-    cos: UNARY { lanes: math::cos, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].cos()) }
+    cos: UNARY { lanes: math::cos; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].cos()) }
     /// The hyperbolic tangent, within 2 ULP.
     tanh: UNARY {
-        lanes: math::tanh, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| a[0].tanh()),
-        common: Some(Common { below: math::NEAR_TANH, lanes: math::near_tanh_f32 }),
+        lanes: math::tanh, common: Common { below: math::NEAR_TANH, lanes: math::near_tanh_f32 };
+        ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| a[0].tanh()),
     }
     /// The error function, within 2 ULP.
-    erf: UNARY { lanes: math::erf, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| libm::erf(a[0])) }
+    erf: UNARY { lanes: math::erf; ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| libm::erf(a[0])) }
     /// `1 / (1 + exp(-x))`, within 4 ULP. On a GPU a result below the smallest normal `f32`
     /// is 0.
     sigmoid: UNARY {
-        lanes: math::sigmoid, ulp: Ulp { f32: 4.0, f64: 4.0 }, subnormal: Subnormal::Result,
+        lanes: math::sigmoid; ulp: Ulp { f32: 4.0, f64: 4.0 }, subnormal: Subnormal::Result,
         float: oracle!(|a| 1.0 / (1.0 + (-a[0]).exp())),
     }
     /// `x * y + z` with one rounding; an `f64` result is rounded twice on an x86-64 processor without FMA.
     fma: UNARY {
-        params: &["x", "y", "z"], cheap: true, arith: ArithKind::MulAdd, lanes: rounding::fma,
+        lanes: rounding::fma; params: &["x", "y", "z"], cheap: true, arith: ArithKind::MulAdd,
         float: oracle!(|a| a[0].mul_add(a[1], a[2])),
     }
     /// The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.
     cdiv: BINARY {
-        arith: ArithKind::CeilDiv, class: Class::Integer, divides: true, lanes: lanes::cdiv,
+        lanes: lanes::cdiv; arith: ArithKind::CeilDiv, class: Class::Integer, divides: true,
         int: oracle!(|a, _| if a[1] == 0 { 0 } else {
             a[0] / a[1] + truth(a[0] % a[1] != 0 && (a[0] < 0) == (a[1] < 0))
         }),
     }
     /// The upper half of the whole product: what `x * y` leaves out. Signed as the type is.
     mulhi: BINARY {
-        class: Class::Integer, lanes: lanes::mulhi,
+        lanes: lanes::mulhi; class: Class::Integer,
         int: oracle!(|a, dtype| high_half(a[0], a[1], (8 * dtype.bytes()) as i128)),
     }
     /// The upper half of the whole product of the operands' bits, read as unsigned numbers whatever their type: what a
     /// Philox round and a division by a constant are made of.
     umulhi: BINARY {
-        class: Class::Integer, lanes: lanes::umulhi,
+        lanes: lanes::umulhi; class: Class::Integer,
         int: oracle!(|a, dtype| {
             let bits = (8 * dtype.bytes()) as i128;
             high_half(a[0] & ((1 << bits) - 1), a[1] & ((1 << bits) - 1), bits)
         }),
     }
-}
+} } }
+
+pub(crate) use for_each_lanewise;
+
+for_each_lanewise!(table);
 
 /// The row called `name`, if it is a function users call by name.
 pub fn function(name: &str) -> Option<&'static ScalarOp> {

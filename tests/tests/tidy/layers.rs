@@ -26,8 +26,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Imports that still run the other way, and what would end them. The list only gets shorter.
-const UPWARD: &[(&str, &str, &str)] =
-    &[("ops", "mlir", "rows of the lanewise table emit by functions on the builder itself")];
+const UPWARD: &[(&str, &str, &str)] = &[];
 
 /// The layer's folder that a file or a path of modules is in.
 fn folder(path: &str) -> Option<&'static str> {

@@ -205,7 +205,7 @@ impl Scalar {
     /// An operation on many elements of a thread with a cheaper form where all operands are small, such as `tanh` as a cap of
     /// attention scores.
     fn with_fast_path(&self, b: &mut Builder, args: &[Registers], dtype: DType) -> Option<Vec<Val>> {
-        let common = self.op.common.filter(|_| dtype == DType::F32)?;
+        let common = elementwise::emission(self.op).common.filter(|_| dtype == DType::F32)?;
         let mut seen = HashSet::new();
         let operands: Vec<Val> =
             args[0].iter().copied().filter(|operand| seen.insert(operand.id())).collect();
