@@ -35,10 +35,31 @@
 //! | [`gating`], [`embedding`] | the experts of a token; rows of a table |
 //! | [`moe`], [`moe_kernels`], [`moe_reference`] | a mixture of experts in `i8`: tokens grouped by expert, gated and weighted, in five launches; its kernels; its reference |
 //!
+//! Kernels are compiled when the library is built, by the family: each is a feature, and all are on by default. With
+//! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`], [`form`]
+//! and [`reference`] belong to all.
+//!
+//! | feature | modules | turns on |
+//! | --- | --- | --- |
+//! | `elementwise` | [`act_and_mul`], [`add_activation`], [`add_mul`], [`bias_activation`], [`fusion_flags`], [`linear_combination`], [`scale_relu`] | |
+//! | `norms` | [`add_layer_norm`], [`batch_norm`], [`batch_norm_kernels`], [`center`], [`group_norm`], [`l2_norm`], [`layer_norm`], [`layer_norm_backward`], [`layer_norm_gelu`], [`norm_activation`], [`partials`], [`rms_norm`], [`rms_norm_backward`] | |
+//! | `softmax` | [`softmax`](mod@softmax), [`masked_softmax`], [`cross_entropy`] | |
+//! | `dropout` | [`dropout`], [`bias_dropout`], [`partials`] | |
+//! | `embedding`, `gating`, `recurrence` | [`embedding`], [`gating`], [`recurrence`] | |
+//! | `rope` | [`rope`], [`packed_qkv`](mod@packed_qkv) | |
+//! | `attention` | [`attention`](mod@attention), [`attention_decode`], [`attention_reference`] | `dropout` |
+//! | `rotary-attention` | [`rotary_attention`](mod@rotary_attention) | `attention`, `rope` |
+//! | `matmul` | [`gemv`](mod@gemv), [`matmul`], [`matmul_heuristic`], [`matmul_tiles`], [`split_matmul`] | `elementwise` |
+//! | `layers` | [`attention_projection`](mod@attention_projection), [`decoder_layer`], [`feed_forward`], [`linear_norm`](mod@linear_norm), [`linear_rope`](mod@linear_rope), [`norm_linear`](mod@norm_linear) | `attention`, `elementwise`, `matmul`, `norms`, `rope` |
+//! | `quantization` | [`quantize`](mod@quantize) | |
+//! | `quantized-matmul` | [`quantized_matmul`], [`quantized_tiles`] | `matmul` |
+//! | `moe` | [`moe`], [`moe_kernels`], [`moe_reference`] | `gating`, `quantization`, `quantized-matmul` |
+//!
 //! Every operation is a struct that names its inputs, has what it can do without as methods, and ends in
 //! `launch(on, &mut out)`, where `on` is a device or a stream:
 //!
-//! ```
+#![cfg_attr(feature = "norms", doc = "```")]
+#![cfg_attr(not(feature = "norms"), doc = "```ignore")]
 //! use dsl_runtime::prelude::*;
 //! use fused_kernels::layer_norm::LayerNorm;
 //!
@@ -53,171 +74,266 @@
 //! ```
 
 #![warn(missing_docs)]
+// What the families share, and what their documents point at, is in use and there when all are built.
+#![cfg_attr(not(feature = "default"), allow(dead_code, rustdoc::broken_intra_doc_links))]
 
+#[cfg(feature = "elementwise")]
 pub mod act_and_mul;
 pub mod activation;
+#[cfg(feature = "elementwise")]
 pub mod add_activation;
+#[cfg(feature = "norms")]
 pub mod add_layer_norm;
+#[cfg(feature = "elementwise")]
 pub mod add_mul;
+#[cfg(feature = "attention")]
 pub mod attention;
+#[cfg(feature = "attention")]
 pub mod attention_decode;
+#[cfg(feature = "layers")]
 pub mod attention_projection;
+#[cfg(feature = "attention")]
 pub mod attention_reference;
+#[cfg(feature = "norms")]
 pub mod batch_norm;
+#[cfg(feature = "norms")]
 pub mod batch_norm_kernels;
+#[cfg(feature = "elementwise")]
 pub mod bias_activation;
+#[cfg(feature = "dropout")]
 pub mod bias_dropout;
+#[cfg(feature = "norms")]
 pub mod center;
+#[cfg(feature = "softmax")]
 pub mod cross_entropy;
+#[cfg(feature = "layers")]
 pub mod decoder_layer;
+#[cfg(feature = "dropout")]
 pub mod dropout;
+#[cfg(feature = "embedding")]
 pub mod embedding;
+#[cfg(feature = "layers")]
 pub mod feed_forward;
 pub mod form;
+#[cfg(feature = "elementwise")]
 pub mod fusion_flags;
+#[cfg(feature = "gating")]
 pub mod gating;
+#[cfg(feature = "matmul")]
 pub mod gemv;
+#[cfg(feature = "norms")]
 pub mod group_norm;
+#[cfg(feature = "norms")]
 pub mod l2_norm;
+#[cfg(feature = "norms")]
 pub mod layer_norm;
+#[cfg(feature = "norms")]
 pub mod layer_norm_backward;
+#[cfg(feature = "norms")]
 pub mod layer_norm_gelu;
+#[cfg(feature = "elementwise")]
 pub mod linear_combination;
+#[cfg(feature = "layers")]
 pub mod linear_norm;
+#[cfg(feature = "layers")]
 pub mod linear_rope;
+#[cfg(feature = "softmax")]
 pub mod masked_softmax;
+#[cfg(feature = "matmul")]
 pub mod matmul;
+#[cfg(feature = "matmul")]
 pub mod matmul_heuristic;
+#[cfg(feature = "matmul")]
 mod matmul_operands;
+#[cfg(feature = "matmul")]
 mod matmul_tf32;
+#[cfg(feature = "matmul")]
 pub mod matmul_tiles;
+#[cfg(feature = "moe")]
 pub mod moe;
+#[cfg(feature = "moe")]
 pub mod moe_kernels;
+#[cfg(feature = "moe")]
 pub mod moe_reference;
+#[cfg(feature = "norms")]
 pub mod norm_activation;
+#[cfg(feature = "layers")]
 pub mod norm_linear;
+#[cfg(feature = "rope")]
 pub mod packed_qkv;
+#[cfg(any(feature = "dropout", feature = "norms"))]
 pub mod partials;
+#[cfg(feature = "quantization")]
 pub mod quantize;
+#[cfg(feature = "quantized-matmul")]
 pub mod quantized_matmul;
+#[cfg(feature = "quantized-matmul")]
 pub mod quantized_tiles;
+#[cfg(feature = "recurrence")]
 pub mod recurrence;
 pub mod reference;
+#[cfg(feature = "norms")]
 pub mod rms_norm;
+#[cfg(feature = "norms")]
 pub mod rms_norm_backward;
+#[cfg(feature = "rope")]
 pub mod rope;
+#[cfg(feature = "rotary-attention")]
 pub mod rotary_attention;
+#[cfg(feature = "elementwise")]
 pub mod scale_relu;
+#[cfg(feature = "attention")]
 mod sequences;
 mod shape;
+#[cfg(feature = "softmax")]
 pub mod softmax;
+#[cfg(feature = "matmul")]
 pub mod split_matmul;
 
 use dsl_runtime::kernel::Kernel;
 
-/// Every kernel of the library, for programs that write them to files.
-pub static KERNELS: &[&Kernel] = &[
-    &add_mul::add_mul::KERNEL,
-    &add_activation::add_activation::KERNEL,
-    &act_and_mul::act_and_mul::KERNEL,
-    &act_and_mul::swiglu_backward::KERNEL,
-    &bias_activation::bias_activation::KERNEL,
-    &scale_relu::scale_relu::KERNEL,
-    &scale_relu::scale_relu_columns::KERNEL,
-    &fusion_flags::bias_relu::KERNEL,
-    &linear_combination::linear_combination::KERNEL,
-    &center::center::KERNEL,
-    &center::center_long::KERNEL,
-    &gemv::gemv::KERNEL,
-    &gemv::norm_gemv::KERNEL,
-    &group_norm::group_norm::KERNEL,
-    &group_norm::group_norm_large::KERNEL,
-    &l2_norm::l2_norm::KERNEL,
-    &l2_norm::l2_norm_long::KERNEL,
-    &layer_norm::layer_norm::KERNEL,
-    &layer_norm::layer_norm_short::KERNEL,
-    &layer_norm::layer_norm_cluster::KERNEL,
-    &layer_norm::layer_norm_wide::KERNEL,
-    &layer_norm::layer_norm_long::KERNEL,
-    &layer_norm_gelu::layer_norm_gelu::KERNEL,
-    &add_layer_norm::add_layer_norm::KERNEL,
-    &add_layer_norm::add_layer_norm_long::KERNEL,
-    &norm_activation::norm_activation::KERNEL,
-    &norm_activation::norm_activation_long::KERNEL,
-    &batch_norm_kernels::channel_statistics::KERNEL,
-    &batch_norm_kernels::column_statistics::KERNEL,
-    &batch_norm_kernels::join_statistics::KERNEL,
-    &batch_norm_kernels::batch_norm::KERNEL,
-    &batch_norm_kernels::batch_norm_columns::KERNEL,
-    &layer_norm_backward::layer_norm_backward::KERNEL,
-    &layer_norm_backward::layer_norm_backward_long::KERNEL,
-    &rms_norm_backward::rms_norm_backward::KERNEL,
-    &rms_norm_backward::rms_norm_backward_long::KERNEL,
-    &partials::column_partials::KERNEL,
-    &partials::sum_partials::KERNEL,
-    &rms_norm::rms_norm::KERNEL,
-    &rms_norm::rms_norm_short::KERNEL,
-    &rms_norm::rms_norm_cluster::KERNEL,
-    &rms_norm::rms_norm_long::KERNEL,
-    &rms_norm::add_rms_norm::KERNEL,
-    &rms_norm::add_rms_norm_long::KERNEL,
-    &softmax::softmax::KERNEL,
-    &softmax::softmax_short::KERNEL,
-    &softmax::softmax_cluster::KERNEL,
-    &softmax::softmax_long::KERNEL,
-    &attention::attention::KERNEL,
-    &attention_decode::attention_split::KERNEL,
-    &attention_decode::combine_splits::KERNEL,
-    &matmul_tiles::matmul::KERNEL,
-    &matmul_tiles::matmul_f32::KERNEL,
-    &matmul_tiles::matmul_small::KERNEL,
-    &matmul_tiles::matmul_tf32::KERNEL,
-    &matmul_tiles::matmul_tf32_split_k::KERNEL,
-    &matmul_tiles::matmul_warp_split_k::KERNEL,
-    &matmul_tiles::matmul_split_k::KERNEL,
-    &matmul_tiles::reduce_split_k::KERNEL,
-    &matmul_tiles::align_rows::KERNEL,
-    &matmul_tiles::transpose_rows::KERNEL,
-    &matmul_tiles::align_both::KERNEL,
-    &quantized_tiles::quantized_matmul::KERNEL,
-    &quantized_tiles::quantized_skinny::KERNEL,
-    &quantized_tiles::quantized_warp_split_k::KERNEL,
-    &quantized_tiles::quantized_split_k::KERNEL,
-    &quantized_tiles::reduce_quantized_split_k::KERNEL,
-    &linear_norm::linear_norm::KERNEL,
-    &attention_projection::attention_projection::KERNEL,
-    &linear_rope::interleave_rows::KERNEL,
-    &linear_rope::linear_rope::KERNEL,
-    &linear_rope::rotate_pairs::KERNEL,
-    &norm_linear::fold_norm::KERNEL,
-    &norm_linear::norm_linear::KERNEL,
-    &masked_softmax::masked_softmax::KERNEL,
-    &masked_softmax::masked_softmax_long::KERNEL,
-    &cross_entropy::cross_entropy::KERNEL,
-    &cross_entropy::cross_entropy_short::KERNEL,
-    &cross_entropy::cross_entropy_row::KERNEL,
-    &cross_entropy::cross_entropy_unaligned::KERNEL,
-    &cross_entropy::cross_entropy_backward::KERNEL,
-    &cross_entropy::cross_entropy_backward_in_place::KERNEL,
-    &dropout::bias_gelu_dropout::KERNEL,
-    &dropout::bias_gelu_dropout_backward::KERNEL,
-    &bias_dropout::bias_dropout::KERNEL,
-    &bias_dropout::bias_dropout_backward::KERNEL,
-    &quantize::quantize::KERNEL,
-    &quantize::quantize_short::KERNEL,
-    &quantize::quantize_wide::KERNEL,
-    &quantize::dequantize_add::KERNEL,
-    &rope::rope::KERNEL,
-    &rope::qk_norm_rope::KERNEL,
-    &packed_qkv::packed_qkv::KERNEL,
-    &rotary_attention::rotary_attention::KERNEL,
-    &rotary_attention::rotate_heads::KERNEL,
-    &recurrence::recurrence::KERNEL,
-    &gating::topk_gating::KERNEL,
-    &moe_kernels::group_by_expert::KERNEL,
-    &moe_kernels::quantize_f32::KERNEL,
-    &moe_kernels::experts_gate_up::KERNEL,
-    &moe_kernels::experts_down::KERNEL,
-    &moe_kernels::combine_choices::KERNEL,
-    &embedding::embedding::KERNEL,
-];
+/// The list of kernels, of the families that are built.
+macro_rules! kernels {
+    ($($families:meta => [$($module:ident::$kernel:ident,)+])+) => {
+        /// Every kernel of the library, for programs that write them to files.
+        pub static KERNELS: &[&Kernel] = &[$($(#[cfg($families)] &$module::$kernel::KERNEL,)+)+];
+    };
+}
+
+kernels! {
+    feature = "elementwise" => [
+        add_mul::add_mul,
+        add_activation::add_activation,
+        act_and_mul::act_and_mul,
+        act_and_mul::swiglu_backward,
+        bias_activation::bias_activation,
+        scale_relu::scale_relu,
+        scale_relu::scale_relu_columns,
+        fusion_flags::bias_relu,
+        linear_combination::linear_combination,
+    ]
+    feature = "norms" => [
+        center::center,
+        center::center_long,
+        group_norm::group_norm,
+        group_norm::group_norm_large,
+        l2_norm::l2_norm,
+        l2_norm::l2_norm_long,
+        layer_norm::layer_norm,
+        layer_norm::layer_norm_short,
+        layer_norm::layer_norm_cluster,
+        layer_norm::layer_norm_wide,
+        layer_norm::layer_norm_long,
+        layer_norm_gelu::layer_norm_gelu,
+        add_layer_norm::add_layer_norm,
+        add_layer_norm::add_layer_norm_long,
+        norm_activation::norm_activation,
+        norm_activation::norm_activation_long,
+        batch_norm_kernels::channel_statistics,
+        batch_norm_kernels::column_statistics,
+        batch_norm_kernels::join_statistics,
+        batch_norm_kernels::batch_norm,
+        batch_norm_kernels::batch_norm_columns,
+        layer_norm_backward::layer_norm_backward,
+        layer_norm_backward::layer_norm_backward_long,
+        rms_norm_backward::rms_norm_backward,
+        rms_norm_backward::rms_norm_backward_long,
+        rms_norm::rms_norm,
+        rms_norm::rms_norm_short,
+        rms_norm::rms_norm_cluster,
+        rms_norm::rms_norm_long,
+        rms_norm::add_rms_norm,
+        rms_norm::add_rms_norm_long,
+    ]
+    any(feature = "dropout", feature = "norms") => [
+        partials::column_partials,
+        partials::sum_partials,
+    ]
+    feature = "softmax" => [
+        softmax::softmax,
+        softmax::softmax_short,
+        softmax::softmax_cluster,
+        softmax::softmax_long,
+        masked_softmax::masked_softmax,
+        masked_softmax::masked_softmax_long,
+        cross_entropy::cross_entropy,
+        cross_entropy::cross_entropy_short,
+        cross_entropy::cross_entropy_row,
+        cross_entropy::cross_entropy_unaligned,
+        cross_entropy::cross_entropy_backward,
+        cross_entropy::cross_entropy_backward_in_place,
+    ]
+    feature = "dropout" => [
+        dropout::bias_gelu_dropout,
+        dropout::bias_gelu_dropout_backward,
+        bias_dropout::bias_dropout,
+        bias_dropout::bias_dropout_backward,
+    ]
+    feature = "attention" => [
+        attention::attention,
+        attention_decode::attention_split,
+        attention_decode::combine_splits,
+    ]
+    feature = "rope" => [
+        rope::rope,
+        rope::qk_norm_rope,
+        packed_qkv::packed_qkv,
+    ]
+    feature = "rotary-attention" => [
+        rotary_attention::rotary_attention,
+        rotary_attention::rotate_heads,
+    ]
+    feature = "matmul" => [
+        gemv::gemv,
+        gemv::norm_gemv,
+        matmul_tiles::matmul,
+        matmul_tiles::matmul_f32,
+        matmul_tiles::matmul_small,
+        matmul_tiles::matmul_tf32,
+        matmul_tiles::matmul_tf32_split_k,
+        matmul_tiles::matmul_warp_split_k,
+        matmul_tiles::matmul_split_k,
+        matmul_tiles::reduce_split_k,
+        matmul_tiles::align_rows,
+        matmul_tiles::transpose_rows,
+        matmul_tiles::align_both,
+    ]
+    feature = "layers" => [
+        linear_norm::linear_norm,
+        attention_projection::attention_projection,
+        linear_rope::interleave_rows,
+        linear_rope::linear_rope,
+        linear_rope::rotate_pairs,
+        norm_linear::fold_norm,
+        norm_linear::norm_linear,
+    ]
+    feature = "quantization" => [
+        quantize::quantize,
+        quantize::quantize_short,
+        quantize::quantize_wide,
+        quantize::dequantize_add,
+    ]
+    feature = "quantized-matmul" => [
+        quantized_tiles::quantized_matmul,
+        quantized_tiles::quantized_skinny,
+        quantized_tiles::quantized_warp_split_k,
+        quantized_tiles::quantized_split_k,
+        quantized_tiles::reduce_quantized_split_k,
+    ]
+    feature = "moe" => [
+        moe_kernels::group_by_expert,
+        moe_kernels::quantize_f32,
+        moe_kernels::experts_gate_up,
+        moe_kernels::experts_down,
+        moe_kernels::combine_choices,
+    ]
+    feature = "gating" => [
+        gating::topk_gating,
+    ]
+    feature = "embedding" => [
+        embedding::embedding,
+    ]
+    feature = "recurrence" => [
+        recurrence::recurrence,
+    ]
+}

@@ -37,7 +37,7 @@ fn folder(path: &str) -> Option<&'static str> {
 }
 
 /// The paths of modules after `crate::` in a text, those of a group of imports one by one.
-fn imports(text: &str) -> BTreeSet<String> {
+pub fn imports(text: &str) -> BTreeSet<String> {
     let code: String =
         text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
     let mut found = BTreeSet::new();
