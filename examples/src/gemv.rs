@@ -68,7 +68,14 @@ mod kernels {
     /// As [`gemv()`], of the normalized row: by its mean square, or with `SUBTRACT_MEAN` by its mean and variance. With `GATED` the first
     /// half of `weight`'s rows, activated, is multiplied with the second one.
     #[fuse_kernel(
-        T = [f16, bf16], SUBTRACT_MEAN = [false, true], GATED = [false, true], N = [2], K = [1024], num_warps = 4,
+        T = [f16, bf16],
+        configs = [
+            { SUBTRACT_MEAN: false, GATED: false, N: 8, K: 512 },
+            { SUBTRACT_MEAN: false, GATED: true, N: 4, K: 512 },
+            { SUBTRACT_MEAN: true, GATED: false, N: 8, K: 512 },
+            { SUBTRACT_MEAN: true, GATED: true, N: 4, K: 512 },
+        ],
+        num_warps = 4,
     )]
     pub fn norm_gemv<
         T: Float,
@@ -179,19 +186,20 @@ macro_rules! launches {
             /// Launches [`norm_gemv()`] into `[1, n]`, or `[1, n / 2]` with a gate.
             pub(crate) fn launch(self, on: impl LaunchOn, out: ViewMut<'_, $T, 2>) -> Result<()> {
                 let NormGemv { x, weight, weight_sums, bias, subtract_mean, gated, act, eps } = self;
-                let programs = out.shape()[1].div_ceil(2);
+                let columns = out.shape()[1];
+                // Either reads eight rows of the weights.
                 macro_rules! launch {
-                    ($mean:literal, $gated:literal) => {
-                        norm_gemv::<$T, $mean, $gated, 2, 1024>(x, weight, weight_sums, bias, out, act, eps)
-                            .grid(programs)
+                    ($mean:literal, $gated:literal, $N:literal) => {
+                        norm_gemv::<$T, $mean, $gated, $N, 512>(x, weight, weight_sums, bias, out, act, eps)
+                            .grid(columns.div_ceil($N))
                             .launch(on)
                     };
                 }
                 match (subtract_mean, gated) {
-                    (false, false) => launch!(false, false),
-                    (false, true) => launch!(false, true),
-                    (true, false) => launch!(true, false),
-                    (true, true) => launch!(true, true),
+                    (false, false) => launch!(false, false, 8),
+                    (false, true) => launch!(false, true, 4),
+                    (true, false) => launch!(true, false, 8),
+                    (true, true) => launch!(true, true, 4),
                 }
             }
         }

@@ -95,11 +95,11 @@ fn a_normalized_row_times_a_matrix_with_and_without_a_gate() {
             let [sums, constants] = [&sums, &constants].map(|of| device.upload(of).unwrap());
             let [sums, constants] = [&sums, &constants].map(|of| of.view([1, n]).unwrap());
             macro_rules! check {
-                ($mean:literal, $gated:literal, $columns:expr, $act:expr, $expected:expr) => {
+                ($mean:literal, $gated:literal, $N:literal, $columns:expr, $act:expr, $expected:expr) => {
                     let mut out = Guarded::<bf16>::new(device, $columns, shift);
                     let mut output = out.output();
                     let result = output.view_mut([1, $columns]).unwrap();
-                    let call = norm_gemv::<bf16, $mean, $gated, 2, 1024>(
+                    let call = norm_gemv::<bf16, $mean, $gated, $N, 512>(
                         x,
                         weight,
                         sums,
@@ -108,18 +108,18 @@ fn a_normalized_row_times_a_matrix_with_and_without_a_gate() {
                         $act as i32,
                         1e-5,
                     );
-                    call.grid($columns.div_ceil(2)).launch(&device).unwrap();
+                    call.grid($columns.div_ceil($N)).launch(&device).unwrap();
                     let found = compare(&out.content(), &$expected);
                     found
                         .unwrap_or_else(|error| panic!("{k} x {n}, {mean}, {} on {device}: {error}", $gated));
                 };
             }
             if mean {
-                check!(true, false, n, IDENTITY, plain);
-                check!(true, true, f, SILU, gated(&plain));
+                check!(true, false, 8, n, IDENTITY, plain);
+                check!(true, true, 4, f, SILU, gated(&plain));
             } else {
-                check!(false, false, n, IDENTITY, plain);
-                check!(false, true, f, SILU, gated(&plain));
+                check!(false, false, 8, n, IDENTITY, plain);
+                check!(false, true, 4, f, SILU, gated(&plain));
             }
         }
     }
