@@ -4,7 +4,7 @@
 //! **Launches.** Operation by operation there are 16: norm, three matmuls, two rotations, attention, matmul, addition; norm, two
 //! matmuls, activation, multiplication, matmul, addition. Here: the norm, one matmul for queries, keys and values that also rotates
 //! them while one wave of tiles is enough ([`crate::linear_rope`]), attention, a matmul with the residual in its epilogue; then
-//! [`GatedFeedForward`]. That makes six for one token, seven for up to 16, and eight to eleven for more. [`DecoderLayer::cost`] counts launches and bytes of
+//! [`GatedFeedForward`]. That makes seven for 2 to 16 tokens, and eight to eleven for others. [`DecoderLayer::cost`] counts launches and bytes of
 //! both. Attention and the matmul behind it are not fused: a tile of the result needs all heads of its rows, and every program of a row's
 //! other tiles would compute them again.
 //!

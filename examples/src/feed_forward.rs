@@ -6,7 +6,7 @@
 //! a gate. Here the norm is fused into the first matmul where rows are few ([`crate::norm_linear`]), and a launch of its own otherwise.
 //! The activation is in the epilogue of that matmul. The residual is in the epilogue of the second one, unless tiles with registers for
 //! it take more time than a launch that adds it. That makes two or three, and one more with a gate: different programs compute the
-//! columns of gate and value. Of a single row a program computes both, and the gate is in the first kernel ([`crate::gemv`]). All in one kernel would need a row's intermediate, `f` elements, on an SM, and one program for each tile
+//! columns of gate and value. All in one kernel would need a row's intermediate, `f` elements, on an SM, and one program for each tile
 //! of rows would read both matrices: of few rows too few to read them quickly. [`FeedForward::cost`] counts launches and bytes of both.
 //!
 //! **Rounding.** That of [`crate::norm_linear`], [`crate::act_and_mul`] and [`crate::matmul`] one after the other: what is between
@@ -16,7 +16,7 @@
 //! Transformer*, 2020, arXiv:2002.05202.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Result, trace_choice};
+use dsl_runtime::{DType, Result};
 
 use crate::act_and_mul::{ActAndMul, act_and_mul};
 use crate::activation::{self, IDENTITY};
@@ -153,12 +153,6 @@ where
         checks.extents("the first layer", [gate_up], [2 * f])?;
         let rows = self.down.rows(checks, f, x.len(), out.len())?;
         let mut intermediate = on.temporary::<T>(rows * f)?;
-        if is_gated_row::<T>(on, rows, self.first) {
-            trace_choice("feed_forward", format_args!("one row: norm, first layer and gate in one kernel"));
-            let (x_row, mut middle) = (x.view([1, self.first.rows()])?, intermediate.slice_mut());
-            T::gated_row(on, x_row, self.first, middle.view_mut([1, f])?, (ACT as i32, self.eps))?;
-            return self.down.launch(on, intermediate.slice().view([1, f])?, x, out);
-        }
         let mut gate_up_out = on.temporary::<T>(rows * gate_up)?;
         let first = NormLinear::<T, IDENTITY>::new(x, self.first).eps(self.eps);
         first.launch(on, gate_up_out.slice_mut().view_mut([rows, gate_up])?)?;
@@ -170,11 +164,7 @@ where
     pub fn cost(&self, on: impl LaunchOn, rows: usize) -> [Cost; 2] {
         let ([f, k], size) = (self.down.weight.shape(), size_of::<T>());
         let first = norm_linear_cost::<T>(on, rows, [k, 2 * f]);
-        let gate = if is_gated_row::<T>(on, rows, self.first) {
-            Cost::default()
-        } else {
-            Cost::of(size, 3 * rows * f)
-        };
+        let gate = Cost::of(size, 3 * rows * f);
         let down = added_cost(on, rows, self.down.weight);
         let separate = norm_cost::<T>(rows, k)
             + linear_cost::<T>(rows, k, 2 * f)
@@ -183,11 +173,6 @@ where
             + down_cost::<T>(rows, f, k);
         [first + gate + down, separate]
     }
-}
-
-/// Whether the gate is in the kernel of the norm and the first layer: of one row, where a program makes both of its columns.
-fn is_gated_row<T: Normalize>(on: impl LaunchOn, rows: usize, first: &FoldedLinear<T>) -> bool {
-    rows == 1 && T::form(on, rows, [first.rows(), first.columns()]) == Form::Fused
 }
 
 fn norm_linear_cost<T: Normalize>(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Cost {

@@ -6,7 +6,7 @@
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias`, the bias a scalar or one for each column |
 //! | [`linear_combination`], [`fusion_flags`] | `alpha * x + beta * y + gamma * z`; a bias and ReLU, each behind a flag at build time |
 //! | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`] | matmul of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; its heuristic; its kernels |
-//! | [`gemv`](mod@gemv) | products of one row, with a norm before and a gate behind them |
+//! | [`gemv`](mod@gemv) | products of one row |
 //! | [`norm_linear`](mod@norm_linear) | LayerNorm or RMSNorm and the linear layer behind it, in one kernel where rows are few |
 //! | [`linear_norm`](mod@linear_norm) | a linear layer and the norm behind it, with an [`activation`], in one kernel where rows of the result are short |
 //! | [`linear_rope`](mod@linear_rope) | queries, keys and values of tokens, rotated by their positions, in one kernel where they are few |
@@ -285,7 +285,6 @@ kernels! {
     ]
     feature = "matmul" => [
         gemv::gemv,
-        gemv::norm_gemv,
         matmul_tiles::matmul,
         matmul_tiles::matmul_f32,
         matmul_tiles::matmul_small,

@@ -25,7 +25,6 @@ use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::activation;
 use crate::form::{Form, no_fused_f32};
-use crate::gemv::NormGemv;
 use crate::layer_norm::LayerNorm;
 use crate::matmul::{Matmul, Multiply, Tile};
 use crate::reference::{Expected, unit_roundoff};
@@ -242,11 +241,6 @@ impl<T: Normalize> FoldedLinear<T> {
         })
     }
 
-    /// `k`, the elements of a row of what is normalized.
-    pub fn rows(&self) -> usize {
-        self.extents[0]
-    }
-
     /// `n`, the elements of a row of the result.
     pub fn columns(&self) -> usize {
         self.extents[1]
@@ -255,14 +249,6 @@ impl<T: Normalize> FoldedLinear<T> {
     /// `beta · W + bias`, as a matmul takes it, where there is either.
     pub fn bias(&self) -> Option<Slice<'_, T>> {
         self.bias.as_ref().map(|bias| bias.slice(..))
-    }
-
-    /// The layer of one row `x`.
-    fn gemv<'a>(&'a self, x: View<'a, T, 2>, act: i32, eps: f32) -> Result<NormGemv<'a, T>> {
-        let [k, n] = self.extents;
-        let (weight_sums, bias) = (self.sums.view([1, n])?, self.constants.view([1, n])?);
-        let (weight, subtract_mean) = (self.weight.view([n, k])?, self.subtract_mean);
-        Ok(NormGemv { x, weight, weight_sums, bias, subtract_mean, gated: false, act, eps })
     }
 
     /// The weights `[k, n]`, scaled by `gamma`.
@@ -364,16 +350,6 @@ pub trait Normalize: Float {
         eps: f32,
     ) -> Result<()>;
 
-    /// Launches [`norm_gemv`](crate::gemv::norm_gemv()) of one row, whose gate has the activation with this index, into half of the columns.
-    #[doc(hidden)]
-    fn gated_row(
-        on: impl LaunchOn,
-        x: View<'_, Self, 2>,
-        layer: &FoldedLinear<Self>,
-        out: ViewMut<'_, Self, 2>,
-        scalars: (i32, f32),
-    ) -> Result<()>;
-
     /// Launches [`norm_linear`] with an activation's index and `eps`.
     #[doc(hidden)]
     fn fused(
@@ -422,21 +398,12 @@ macro_rules! normalize_16bit {
         impl Normalize for $T {
             fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form {
                 let in_vectors = layer.iter().all(|extent| extent.is_multiple_of(16 / size_of::<$T>()));
-                let fuses = on.shared_bytes().is_some() && rows <= FEW_ROWS && in_vectors;
+                // A single row is a matrix-vector product, which is sooner done behind a norm of its own.
+                let fuses = on.shared_bytes().is_some() && (2..=FEW_ROWS).contains(&rows) && in_vectors;
                 if fuses { Form::Fused } else { Form::Separate }
             }
 
             shared_methods!($T);
-
-            fn gated_row(
-                on: impl LaunchOn,
-                x: View<'_, $T, 2>,
-                layer: &FoldedLinear<$T>,
-                out: ViewMut<'_, $T, 2>,
-                (act, eps): (i32, f32),
-            ) -> Result<()> {
-                NormGemv { gated: true, ..layer.gemv(x, act, eps)? }.launch(on, out)
-            }
 
             fn fused(
                 on: impl LaunchOn,
@@ -446,9 +413,6 @@ macro_rules! normalize_16bit {
                 (act, eps): (i32, f32),
             ) -> Result<()> {
                 let [rows, n] = out.shape();
-                if rows == 1 {
-                    return layer.gemv(x, act, eps)?.launch(on, out);
-                }
                 let (weight, sums, bias) =
                     (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
                 let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);
@@ -485,16 +449,6 @@ impl Normalize for f32 {
     }
 
     shared_methods!(f32);
-
-    fn gated_row(
-        _: impl LaunchOn,
-        _: View<'_, f32, 2>,
-        _: &FoldedLinear<f32>,
-        _: ViewMut<'_, f32, 2>,
-        _: (i32, f32),
-    ) -> Result<()> {
-        Err(no_fused_f32(CHECKS))
-    }
 
     fn fused(
         _: impl LaunchOn,

@@ -1,8 +1,8 @@
 //! Emission of atomic operations. Of the threads that hold an element one changes it, and broadcasts the old value to the
 //! others.
 
-use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
 use crate::gpu::emit::{Asm, Builder, Gpu, ShuffleMode, statement};
 use crate::gpu::layout::{Distributed, Layout};

@@ -3,7 +3,7 @@
 use crate::gpu::emit::async_copy::{CopyPlan, IterationSpace, StartedLoop};
 use crate::gpu::emit::async_mma::AccumulatorLoop;
 use crate::gpu::emit::dot::invariant_operand;
-use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::smem_alloc::SmemRing;
 use crate::gpu::emit::warp_specialize::PipelineState;
 use crate::gpu::emit::{Builder, Gpu};

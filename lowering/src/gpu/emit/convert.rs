@@ -1,6 +1,6 @@
 //! Emission of layout conversions, by the method that `layout::conversion` chose: registers, shuffles or shared memory.
 
-use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
 use crate::gpu::emit::{Builder, Gpu, ShuffleMode};
 use crate::gpu::layout::conversion::Shuffle;

@@ -3,7 +3,7 @@
 //! A failed assertion writes the module's report record. `print` is CUDA's `vprintf`: a format in global memory, and the
 //! arguments promoted as C does, one behind the other on the thread's stack.
 
-use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, ModuleBuilder, Space, cast, report};
 use crate::gpu::layout::Layout;
 use crate::ir::{Func, Op, Value};

@@ -1,7 +1,7 @@
 //! Histograms: bins in shared memory, with an atomic addition for each element.
 
 use crate::gpu::emit::convert::SmemTile;
-use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::store;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::gpu::layout::Distributed;

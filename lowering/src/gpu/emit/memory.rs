@@ -5,7 +5,7 @@ mod readable_range;
 mod shifted;
 
 use crate::gpu::emit::bounds_check::{BoundsCheck, Farthest, widen};
-use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate, Space, report, statement};
 use crate::gpu::layout::Layout;
 use crate::ir::{Op, Value};

@@ -19,12 +19,12 @@ mod cp_async;
 mod debug;
 mod dot;
 mod dsmem;
-mod emit;
 mod histogram;
 mod iteration_split;
 mod longest_first;
 mod membar;
 mod memory;
+mod operation;
 mod overlap_chained_dots;
 mod packed_cast;
 pub(crate) mod pdl;
@@ -67,7 +67,7 @@ use crate::gpu::emit::smem_operand::OperandStage;
 use crate::gpu::emit::warp_shuffle::ShuffleMode;
 pub use crate::gpu::emit::warp_specialize::{Multicast, TensorMap, registers_of_each};
 use crate::gpu::emit::warp_specialize::{PipelineProgress, TmaPipeline};
-pub use emit::{GpuEmit, emitter};
+pub use operation::{GpuEmit, emitter};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";

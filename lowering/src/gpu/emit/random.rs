@@ -1,6 +1,6 @@
 //! Random numbers: one Philox block for the contiguous elements that a thread holds.
 
-use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::ir::Op;
 use crate::mlir::builder::Val;

@@ -2,7 +2,7 @@
 //! warp, else through shared memory.
 
 use crate::gpu::emit::convert::SmemTile;
-use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Coord, Distributed, Layout, Segment};

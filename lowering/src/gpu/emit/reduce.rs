@@ -1,8 +1,8 @@
 //! Emission of reductions: within the thread, then across lanes by shuffles, then across warps through shared memory with
 //! one barrier, after which every thread reads all partial results. All threads that hold a result hold the same bits.
 
-use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::{pack, unpack};
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::smem_alloc::{Interval, MBARRIER_BYTES, SmemAllocation};
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::frontend::syntax::BinaryOp;
-use crate::gpu::emit::emit::{GpuEmit, opaque};
+use crate::gpu::emit::operation::{GpuEmit, opaque};
 use crate::gpu::emit::{Builder, Gpu, IndexJoin, IntPredicate};
 use crate::gpu::layout::Layout;
 use crate::ir::{Func, Op, Value};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::gpu::emit::emit::GpuEmit;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{compress, load, store};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Coord, Distributed, Layout, Segment};

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 
 use super::{Asm, Builder, Gpu, statement};
 use crate::gpu::emit::convert::SmemTile;
-use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::smem_operand::TileAddresses;
 use crate::gpu::layout::dot::{

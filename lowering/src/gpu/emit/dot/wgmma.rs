@@ -2,8 +2,8 @@
 
 use crate::gpu::emit::dot::wgmma_statement::WgmmaStatement;
 use crate::gpu::emit::dot::{outer_axis, per_word};
-use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::warp_specialize::bits;
 use crate::gpu::emit::{Gpu, Space, statement};
 use crate::gpu::layout::Coord;

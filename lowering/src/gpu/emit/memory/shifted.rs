@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::readable_range::ReadableRange;
 use super::{LoadStatement, Modifiers, StoreStatement, VectorWords, pack, unpack};
-use crate::gpu::emit::emit::opaque;
+use crate::gpu::emit::operation::opaque;
 use crate::gpu::emit::rotated_rows::RowEnd;
 use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate};
 use crate::ir::{Block, Op, Value};

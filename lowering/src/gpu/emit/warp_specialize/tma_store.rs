@@ -5,8 +5,8 @@
 //! holds. It writes there when TMA has read what was there before.
 
 use super::{SWIZZLE_ROW_BYTES, TmaPipeline};
-use crate::gpu::emit::emit::GpuEmit;
 use crate::gpu::emit::memory::pack;
+use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::dot::wgmma_fragments;
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
