@@ -29,6 +29,8 @@ mod kernels {
             tl::relu(v)
         } else if act == 2 {
             tl::gelu::<T>(v)
+        } else if act == 3 {
+            tl::gelu_tanh::<T>(v)
         } else if act == 4 {
             tl::silu::<T>(v)
         } else {
