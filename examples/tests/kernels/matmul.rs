@@ -421,7 +421,7 @@ fn unaligned_operands_are_copied() {
     use Order::{Columns, ColumnsPadded, Rows, RowsPadded};
     let orders = [[Rows, Rows], [Columns, Rows], [Rows, Columns], [ColumnsPadded(2), RowsPadded(3)]];
     for (orders, copies) in orders.into_iter().flat_map(|of| [(of, [true; 2]), (of, [true, false])]) {
-        let config = |split_k| Some(Config { block: block(64, 64, 128), split_k: split_k, copies });
+        let config = |split_k| Some(Config { block: block(64, 64, 128), split_k, copies });
         check_config::<bf16, SILU>(Extents { m: 67, k: 259, n: 71 }, orders, config(1));
         check_config::<f16, IDENTITY>(Extents { m: 9, k: 517, n: 35 }, orders, config(2));
     }
@@ -429,8 +429,7 @@ fn unaligned_operands_are_copied() {
 
 #[test]
 fn programs_split_k() {
-    let by =
-        |split_k: usize| Some(Config { block: block(64, 128, 64), split_k: split_k, copies: [false; 2] });
+    let by = |split_k: usize| Some(Config { block: block(64, 128, 64), split_k, copies: [false; 2] });
     let orders = [Order::Rows, Order::Columns];
     // Of 8200 terms the last of 32 splits have none.
     for (k, split_k) in [(512, 2), (513, 2), (1000, 3), (8192, 32), (8200, 32)] {
@@ -440,8 +439,7 @@ fn programs_split_k() {
         check_config::<f16, IDENTITY>(extents, [Order::Rows; 2], None);
         check_config::<f32, IDENTITY>(extents, [Order::Rows; 2], None);
     }
-    let of_f32 =
-        |split_k: usize| Some(Config { block: block(64, 64, 16), split_k: split_k, copies: [false; 2] });
+    let of_f32 = |split_k: usize| Some(Config { block: block(64, 64, 16), split_k, copies: [false; 2] });
     check_config::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_f32(4));
     check_config::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, orders, of_f32(3));
     // More rows than one wave of the reduction has.
@@ -455,7 +453,7 @@ fn an_unknown_block_is_an_error() {
     let mut out = device.zeros::<bf16>(12).unwrap();
     let matmul = Matmul::<bf16, RELU>::new(a.view([3, 2]).unwrap(), b.view([2, 4]).unwrap());
     let mut message = |matmul: Matmul<bf16, RELU>, block: Block, split_k: usize| {
-        let config = Config { block, split_k: split_k, copies: [false; 2] };
+        let config = Config { block, split_k, copies: [false; 2] };
         matmul.launch_with(&device, out.view_mut([3, 4]).unwrap(), config).unwrap_err().to_string()
     };
     let of = |extents: &str| format!("matmul: there is no kernel of {extents} for this product");
