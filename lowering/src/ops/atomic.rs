@@ -244,7 +244,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         doc: "On an atomic function: what other accesses may not move past it. `\"relaxed\"`: nothing is ordered; `\"acquire\"`: later accesses stay later; `\"release\"`: earlier accesses stay earlier; `\"acq_rel\"`, the default: both.",
         check: |cx, call| {
             let named = MemoryOrder::ALL.map(|order| (order.name(), order));
-            let Some(order) = choice(cx, call, &named) else { return cx.failed(call.loc) };
+            let Some(order) = choice(cx, call, &named) else { return Operand::failed(call.loc) };
             set(cx, call, |own, _| *own = order)
         },
     },
@@ -257,7 +257,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         doc: "On an atomic function: who sees it as one operation. `\"cta\"`: this program; `\"gpu\"`, the default: every program on the GPU; `\"sys\"`: the host and other GPUs too.",
         check: |cx, call| {
             let named = MemoryScope::ALL.map(|scope| (scope.name(), scope));
-            let Some(scope) = choice(cx, call, &named) else { return cx.failed(call.loc) };
+            let Some(scope) = choice(cx, call, &named) else { return Operand::failed(call.loc) };
             set(cx, call, |_, own| *own = scope)
         },
     },
@@ -306,7 +306,7 @@ fn set(
 }
 
 fn atomic(cx: &mut dyn TypingCx, call: &Call, change: AtomicChange) -> Operand {
-    let Some((pointer, name)) = written(cx, call) else { return cx.failed(call.loc) };
+    let Some((pointer, name)) = written(cx, call) else { return Operand::failed(call.loc) };
     let (elem, _) = cx.func().slice(pointer.param);
     if !change.takes(elem) {
         let known = list(DType::ALL.into_iter().filter(|&dtype| change.takes(dtype)));
@@ -320,7 +320,7 @@ fn atomic(cx: &mut dyn TypingCx, call: &Call, change: AtomicChange) -> Operand {
     }
     let mask = mask(cx, call.args.get(2 + compares), &pointer);
     let taken: Result<Vec<Value>, ()> = taken.into_iter().collect();
-    let (Ok(taken), Ok(mask)) = (taken, mask) else { return cx.failed(call.loc) };
+    let (Ok(taken), Ok(mask)) = (taken, mask) else { return Operand::failed(call.loc) };
     let op = Atomic {
         change,
         access: pointer.access(mask),

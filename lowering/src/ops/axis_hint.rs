@@ -122,7 +122,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 fn hint(cx: &mut dyn TypingCx, call: &Call, kind: AxisHintKind) -> Operand {
     let value = cx.value(&call.args[0]);
     let count = cx.constant(&call.args[1], "what is claimed");
-    let (Some(value), Some(count)) = (value, count) else { return cx.failed(call.loc) };
+    let (Some(value), Some(count)) = (value, count) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     let takes_masks = kind == AxisHintKind::Constant;
     let fits = ty.dtype.is_integer() || takes_masks && ty.dtype == DType::Bool;
@@ -138,7 +138,7 @@ fn hint(cx: &mut dyn TypingCx, call: &Call, kind: AxisHintKind) -> Operand {
         return cx.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
     }
     if !cx.is_unchecked() {
-        return cx.operand(value, call.loc);
+        return Operand::value(value, call.loc);
     }
     let mut hint = AxisHint { value, multiple: 1, contiguous: 1, constant: 1 };
     match kind {

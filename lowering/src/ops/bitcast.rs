@@ -70,11 +70,11 @@ pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
 }];
 
 fn bitcast(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(to) = cx.generic_type() else { return cx.failed(call.loc) };
-    let Some(value) = cx.value(&call.args[0]) else { return cx.failed(call.loc) };
+    let Some(to) = cx.generic_type() else { return Operand::failed(call.loc) };
+    let Some(value) = cx.value(&call.args[0]) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     if ty.dtype == to {
-        return cx.operand(value, call.loc);
+        return Operand::value(value, call.loc);
     }
     if !allowed(ty.dtype, to) {
         let text = format!("{} keeps the size of an element: {} cannot become {to}", call.what, ty.dtype);

@@ -80,17 +80,17 @@ pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
 fn to(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     match cx.generic_type() {
         Some(dtype) => cx.cast(&call.args[0], dtype, call.loc),
-        None => cx.failed(call.loc),
+        None => Operand::failed(call.loc),
     }
 }
 
 fn cast(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(dtype) = cx.generic_type() else { return cx.failed(call.loc) };
+    let Some(dtype) = cx.generic_type() else { return Operand::failed(call.loc) };
     let Some(rounding) = call.args.get(1) else { return cx.cast(&call.args[0], dtype, call.loc) };
     let loc = rounding.loc;
     let toward_zero = choice(cx, call, &[("rtne", false), ("rtz", true)]);
     let source = cx.value(&call.args[0]);
-    let (Some(toward_zero), Some(source)) = (toward_zero, source) else { return cx.failed(call.loc) };
+    let (Some(toward_zero), Some(source)) = (toward_zero, source) else { return Operand::failed(call.loc) };
     let from = cx.ty(source).dtype;
     if !from.is_float() || !dtype.is_float() {
         let text = format!("{} rounds floats to floats, found {from} to {dtype}", call.what);
@@ -99,10 +99,10 @@ fn cast(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let rounded = cx.convert(source, dtype, call.loc);
     // Every float is one of any longer type.
     if !toward_zero || from == dtype || dtype.bytes() > from.bytes() {
-        return cx.operand(rounded, call.loc);
+        return Operand::value(rounded, call.loc);
     }
     let result = truncate_magnitude(cx, rounded, source, call.loc);
-    cx.operand(result, call.loc)
+    Operand::value(result, call.loc)
 }
 
 /// The floats of `rounded`, and where their magnitude is above that of `source`, the next ones below it.

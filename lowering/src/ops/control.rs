@@ -232,7 +232,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end"), optional("step")],
         doc: "A range for `for`: `start, start + step, ..` below `end`, which `start..end` is too; `start..=end` includes `end`. Ends and step are scalars of one type, `i32` or `i64`. A constant step is at least 1, any other one below 1 counts as 1; to count down, turn the variable: `let i = n - 1 - j;`. `.num_stages(n)` keeps the loads of `n` iterations in flight, `.unroll(n)` repeats the body.",
-        check: |cx, call| range(cx, call, false),
+        check: |_, call| range(call, false),
     },
     Intrinsic {
         name: "static_range",
@@ -241,7 +241,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         generic: IntrinsicGeneric::None,
         params: &[required("start"), required("end"), optional("step")],
         doc: "A range of constants whose loop is unrolled: the loop variable is a constant in the body.",
-        check: |cx, call| range(cx, call, true),
+        check: |_, call| range(call, true),
     },
     Intrinsic {
         name: "static_assert",
@@ -293,7 +293,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
 ];
 
-fn range(cx: &mut dyn TypingCx, call: &Call, unrolled: bool) -> Operand {
+fn range(call: &Call, unrolled: bool) -> Operand {
     let step = call.args.get(2).cloned();
     let range = Range {
         low: Box::new(call.args[0].clone()),
@@ -303,7 +303,7 @@ fn range(cx: &mut dyn TypingCx, call: &Call, unrolled: bool) -> Operand {
         unrolled,
         hints: LoopHints::default(),
     };
-    cx.wrap(Item::Range(range), call.loc)
+    Operand::new(Item::Range(range), call.loc)
 }
 
 /// The receiver as a range.
@@ -319,28 +319,28 @@ fn receiver(cx: &mut dyn TypingCx, call: &Call) -> Option<Range> {
 }
 
 fn step_by(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(mut range) = receiver(cx, call) else { return cx.failed(call.loc) };
+    let Some(mut range) = receiver(cx, call) else { return Operand::failed(call.loc) };
     if range.step.is_some() {
         return cx.error(call.name_loc, "this range has a step already");
     }
     range.step = Some(Box::new(call.args[1].clone()));
-    cx.wrap(Item::Range(range), call.loc)
+    Operand::new(Item::Range(range), call.loc)
 }
 
 fn hint(cx: &mut dyn TypingCx, call: &Call, set: fn(&mut LoopHints, u32)) -> Operand {
     let range = receiver(cx, call);
     let n = cx.constant(&call.args[1], &format!("the argument of {}", call.what));
-    let (Some(mut range), Some(n)) = (range, n) else { return cx.failed(call.loc) };
+    let (Some(mut range), Some(n)) = (range, n) else { return Operand::failed(call.loc) };
     if !(1..=64).contains(&n) {
         return cx.error(call.args[1].loc, format!("{} takes 1 to 64, found {n}", call.what));
     }
     set(&mut range.hints, n as u32);
-    cx.wrap(Item::Range(range), call.loc)
+    Operand::new(Item::Range(range), call.loc)
 }
 
 fn static_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let Some(condition) = cx.flag(&call.args[0], "the condition of `tl::static_assert`") else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let message = match call.args.get(1) {
         None => None,
@@ -354,10 +354,10 @@ fn static_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
             .map_or_else(|| "static assertion failed".into(), |m| format!("static assertion failed: {m}"));
         return cx.error(call.args[0].loc, text);
     }
-    cx.unit(call.loc)
+    Operand::unit(call.loc)
 }
 
 fn static_print(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     cx.print(&call.args[0]);
-    cx.unit(call.loc)
+    Operand::unit(call.loc)
 }

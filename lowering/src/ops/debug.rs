@@ -225,11 +225,11 @@ fn device_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     });
     let mask = call.args.get(2).map(|operand| mask(cx, operand)).transpose();
     let (Some(condition), Some(message), Ok(mask)) = (condition, message, mask) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let mut values: Vec<Value> = [condition].into_iter().chain(mask).collect();
     let Some(shape) = cx.common_shape(&call.what, call.loc, &mut values) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let holds = match values[..] {
         [condition, mask] => {
@@ -241,11 +241,11 @@ fn device_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     };
     let site = cx.site(Site::Assert { condition: call.text.clone(), message, shape });
     cx.push(Assert { holds, site }, vec![], call.loc);
-    cx.unit(call.loc)
+    Operand::unit(call.loc)
 }
 
 fn assume(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(holds) = condition(cx, call) else { return cx.failed(call.loc) };
+    let Some(holds) = condition(cx, call) else { return Operand::failed(call.loc) };
     let ty = cx.ty(holds);
     if !ty.is_scalar() {
         let problem = format!("{} takes a scalar, found a tile of type {ty}", call.what);
@@ -254,7 +254,7 @@ fn assume(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     }
     let site = cx.site(Site::Assume { condition: call.text.clone() });
     cx.push(Assert { holds, site }, vec![], call.loc);
-    cx.unit(call.loc)
+    Operand::unit(call.loc)
 }
 
 fn device_print(cx: &mut dyn TypingCx, call: &Call) -> Operand {
@@ -283,17 +283,17 @@ fn device_print(cx: &mut dyn TypingCx, call: &Call) -> Operand {
         _ => mask(cx, operand),
     });
     let (Some(label), Some(mut values), Ok(mask)) = (label, values, mask.transpose()) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     values.extend(mask);
     let Some(shape) = cx.common_shape(&call.what, call.loc, &mut values) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let mask = if mask.is_some() { values.pop() } else { None };
     let dtypes = values.iter().map(|&value| cx.ty(value).dtype).collect();
     let site = cx.site(Site::Print { label, shape, dtypes });
     cx.push(Print { values, mask, site }, vec![], call.loc);
-    cx.unit(call.loc)
+    Operand::unit(call.loc)
 }
 
 /// The first argument, of `bool`.

@@ -178,7 +178,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
 ];
 
 fn input_precision(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(input) = choice(cx, call, &InputPrecision::NAMES) else { return cx.failed(call.loc) };
+    let Some(input) = choice(cx, call, &InputPrecision::NAMES) else { return Operand::failed(call.loc) };
     let Some(Kind::Dot(dot)) = cx.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
         return not_a_dot(cx, call, "\"tf32\"");
     };
@@ -211,7 +211,7 @@ fn not_a_dot(cx: &mut dyn TypingCx, call: &Call, argument: &str) -> Operand {
 
 fn imprecise(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let most = cx.constant(&call.args[1], &format!("the argument of {}", call.what));
-    let Some(most) = most else { return cx.failed(call.loc) };
+    let Some(most) = most else { return Operand::failed(call.loc) };
     let Some(most) = u32::try_from(most).ok().filter(|most| *most > 0 && most.is_multiple_of(32)) else {
         let text = format!("{} takes a positive multiple of 32, found {most}", call.what);
         return cx.error(call.args[1].loc, text);
@@ -227,13 +227,13 @@ fn imprecise(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 fn dot(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let a = cx.tile(&call.args[0], &call.what);
     let b = cx.tile(&call.args[1], &call.what);
-    let (Some(a), Some(b)) = (a, b) else { return cx.failed(call.loc) };
-    let Some(result) = result_type(cx, call, [a, b]) else { return cx.failed(call.loc) };
+    let (Some(a), Some(b)) = (a, b) else { return Operand::failed(call.loc) };
+    let Some(result) = result_type(cx, call, [a, b]) else { return Operand::failed(call.loc) };
     let acc = match call.args.get(2) {
         None => None,
         Some(operand) => match accumulator(cx, operand, &result) {
             Some(acc) => Some(acc),
-            None => return cx.failed(call.loc),
+            None => return Operand::failed(call.loc),
         },
     };
     let [a, b] = [a, b].map(|operand| {

@@ -29,7 +29,7 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
         generic: IntrinsicGeneric::None,
         params: INDEX_PARAMS,
         doc: "The position of the largest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is larger than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |cx, call| arg_reduce(cx, call, "larger_first").map_or_else(|| cx.failed(call.loc), |pair| pair[1].clone()),
+        check: |cx, call| arg_reduce(cx, call, "larger_first").map_or_else(|| Operand::failed(call.loc), |pair| pair[1].clone()),
     },
     Intrinsic {
         name: "argmin",
@@ -38,7 +38,7 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
         generic: IntrinsicGeneric::None,
         params: INDEX_PARAMS,
         doc: "The position of the smallest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is smaller than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
-        check: |cx, call| arg_reduce(cx, call, "smaller_first").map_or_else(|| cx.failed(call.loc), |pair| pair[1].clone()),
+        check: |cx, call| arg_reduce(cx, call, "smaller_first").map_or_else(|| Operand::failed(call.loc), |pair| pair[1].clone()),
     },
     Intrinsic {
         name: "max_index",
@@ -63,16 +63,16 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
 /// `tl::reduce`
 fn with_function(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let kept = keep_dims(cx, call, 3);
-    let Some(inputs) = tiles(cx, call) else { return cx.failed(call.loc) };
+    let Some(inputs) = tiles(cx, call) else { return Operand::failed(call.loc) };
     let shape = cx.ty(inputs[0]).shape.clone();
     let axes = reduced_axes(cx, Some(&call.args[1]), shape.rank());
     let types: Vec<Type> = inputs.iter().map(|&input| Type::scalar(cx.ty(input).dtype)).collect();
     let combine = cx.combine_region(&call.args[2], &types);
     let (Some(keep_dims), Some(axes), Some(block)) = (kept, axes, combine) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let parts = ReduceBuilder { combination: Combination { inputs, block }, axes, keep_dims }.build(cx, call);
-    like_argument(cx, call, parts)
+    like_argument(call, parts)
 }
 
 /// The tiles of a call's first argument, a tile or a tuple of tiles, broadcast to one shape.
@@ -94,18 +94,18 @@ pub(super) fn tiles(cx: &mut dyn TypingCx, call: &Call) -> Option<Vec<Value>> {
 }
 
 /// The results of a call, a tuple if its first argument is one.
-pub(super) fn like_argument(cx: &dyn TypingCx, call: &Call, parts: Vec<Operand>) -> Operand {
+pub(super) fn like_argument(call: &Call, parts: Vec<Operand>) -> Operand {
     match (&call.args[0].item, parts.as_slice()) {
-        (Item::Tuple(_), _) => cx.wrap(Item::Tuple(parts), call.loc),
+        (Item::Tuple(_), _) => Operand::new(Item::Tuple(parts), call.loc),
         (_, [one]) => one.clone(),
-        _ => cx.failed(call.loc),
+        _ => Operand::failed(call.loc),
     }
 }
 
 fn pair(cx: &mut dyn TypingCx, call: &Call, combine: &str) -> Operand {
     match arg_reduce(cx, call, combine) {
-        Some(parts) => cx.wrap(Item::Tuple(parts), call.loc),
-        None => cx.failed(call.loc),
+        Some(parts) => Operand::new(Item::Tuple(parts), call.loc),
+        None => Operand::failed(call.loc),
     }
 }
 

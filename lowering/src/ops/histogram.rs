@@ -54,13 +54,13 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
 fn histogram(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let value = cx.tile(&call.args[0], &call.what);
     let bins = cx.constant(&call.args[1], "the number of bins");
-    let (Some(value), Some(bins)) = (value, bins) else { return cx.failed(call.loc) };
+    let (Some(value), Some(bins)) = (value, bins) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     if !ty.dtype.is_integer() {
         let text = format!("{} counts integers, found {ty}", call.what);
         return cx.error_help(call.args[0].loc, text, "convert them: `.to::<i32>()`");
     }
-    let Some(shape) = cx.legal_shape(&[bins], call.args[1].loc) else { return cx.failed(call.loc) };
+    let Some(shape) = cx.legal_shape(&[bins], call.args[1].loc) else { return Operand::failed(call.loc) };
     let value = as_stored(cx, value, call.loc);
     // Compared in its own type, of which `bins` may be too large a number.
     let (low, high) = ty.dtype.range();
@@ -74,7 +74,7 @@ fn histogram(cx: &mut dyn TypingCx, call: &Call) -> Operand {
         counted.push(cx.row("lt", &[value, end], call.loc));
     }
     if let Some(operand) = call.args.get(2) {
-        let Some(mask) = mask(cx, operand, &ty.shape) else { return cx.failed(call.loc) };
+        let Some(mask) = mask(cx, operand, &ty.shape) else { return Operand::failed(call.loc) };
         counted.push(mask);
     }
     let mut index = cx.convert(value, DType::I32, call.loc);

@@ -219,7 +219,7 @@ fn constraints(cx: &mut dyn TypingCx, operand: &Operand, types: &[DType]) -> Opt
 
 fn inline_ptx(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let [text_operand, constraint_operand, operands, cpu] = &call.args[..] else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let text = string(cx, text_operand, "the PTX");
     let parts = match &operands.item {
@@ -229,7 +229,7 @@ fn inline_ptx(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let values: Option<Vec<Value>> = parts.iter().map(|part| cx.value(part)).collect();
     let result = cx.generic_type();
     let (Some(text), Some(mut values), Some(result)) = (text, values, result) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     if values.is_empty() {
         return cx.error(operands.loc, format!("{} takes at least one operand", call.what));
@@ -240,13 +240,13 @@ fn inline_ptx(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let types: Vec<DType> = values.iter().map(|&value| cx.ty(value).dtype).collect();
     let all: Vec<DType> = std::iter::once(result).chain(types.iter().copied()).collect();
     let Some(constraints) = constraints(cx, constraint_operand, &all) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let Some(shape) = cx.common_shape(&call.what, call.loc, &mut values) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let elements: Vec<Type> = types.into_iter().map(Type::scalar).collect();
-    let Some(cpu) = cx.elementwise_region(cpu, &elements, result) else { return cx.failed(call.loc) };
+    let Some(cpu) = cx.elementwise_region(cpu, &elements, result) else { return Operand::failed(call.loc) };
     let op = InlinePtx { text, constraints, args: values, cpu };
     cx.emit(op, Type::tile(result, shape), call.loc)
 }

@@ -349,26 +349,26 @@ fn fit(
 }
 
 fn load(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(pointer) = cx.pointer(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(pointer) = cx.pointer(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let (elem, mutable) = cx.func().slice(pointer.param);
     let mask = mask(cx, call.args.get(1), &pointer);
     let other = match call.args.get(2) {
         None => Ok(None),
         Some(operand) => element(cx, operand, &pointer, ["`other`"; 2]).map(Some),
     };
-    let (Ok(mask), Ok(other)) = (mask, other) else { return cx.failed(call.loc) };
+    let (Ok(mask), Ok(other)) = (mask, other) else { return Operand::failed(call.loc) };
     let access = pointer.access(mask);
     let load = Load { access, other, invariant: !mutable, cache: CacheHints::default() };
     cx.emit(load, Type::tile(elem, pointer.shape), call.loc)
 }
 
 fn store(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some((pointer, name)) = written(cx, call) else { return cx.failed(call.loc) };
+    let Some((pointer, name)) = written(cx, call) else { return Operand::failed(call.loc) };
     let what = format!("a value stored to `{name}`");
     let value = element(cx, &call.args[1], &pointer, [&what, "the value"]);
     let mask = mask(cx, call.args.get(2), &pointer);
-    let (Ok(value), Ok(mask)) = (value, mask) else { return cx.failed(call.loc) };
+    let (Ok(value), Ok(mask)) = (value, mask) else { return Operand::failed(call.loc) };
     let store = Store { access: pointer.access(mask), value, cache: CacheHints::default() };
     cx.push(store, vec![], call.loc);
-    cx.unit(call.loc)
+    Operand::unit(call.loc)
 }

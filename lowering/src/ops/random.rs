@@ -217,9 +217,9 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 ];
 
 fn stream(cx: &mut dyn TypingCx, call: &Call, form: RandomForm) -> Operand {
-    let Some((seed, offset)) = seed_and_offset(cx, call) else { return cx.failed(call.loc) };
+    let Some((seed, offset)) = seed_and_offset(cx, call) else { return Operand::failed(call.loc) };
     let value = element(cx, call, Random { seed, offset, pick: WordChoice::Own, form });
-    cx.operand(value, call.loc)
+    Operand::value(value, call.loc)
 }
 
 fn element(cx: &mut dyn TypingCx, call: &Call, random: Random) -> Value {
@@ -262,7 +262,7 @@ fn constant_like(cx: &mut dyn TypingCx, call: &Call, value: ConstantValue, like:
 }
 
 fn block(cx: &mut dyn TypingCx, call: &Call, form: RandomForm) -> Operand {
-    let Some((seed, offset)) = seed_and_offset(cx, call) else { return cx.failed(call.loc) };
+    let Some((seed, offset)) = seed_and_offset(cx, call) else { return Operand::failed(call.loc) };
     let wide = cx.convert(offset, DType::U64, call.loc);
     let low = cx.convert(wide, DType::U32, call.loc);
     let shift = constant_like(cx, call, ConstantValue::Int(32), wide);
@@ -276,7 +276,7 @@ fn words(cx: &mut dyn TypingCx, call: &Call, seed: Value, counter: [Value; 4], f
     let ty = cx.ty(counter[0]).with(form.dtype());
     let words =
         (0..4).map(|word| cx.emit(Philox { seed, counter, word, form }, ty.clone(), call.loc)).collect();
-    cx.wrap(Item::Tuple(words), call.loc)
+    Operand::new(Item::Tuple(words), call.loc)
 }
 
 fn philox(cx: &mut dyn TypingCx, call: &Call) -> Operand {
@@ -286,9 +286,9 @@ fn philox(cx: &mut dyn TypingCx, call: &Call) -> Operand {
         .map(|operand| cx.value_as(operand, DType::U32, "a word of the counter"))
         .collect();
     let counter: Option<Vec<Value>> = counter.into_iter().collect();
-    let (Some(seed), Some(mut counter)) = (seed, counter) else { return cx.failed(call.loc) };
+    let (Some(seed), Some(mut counter)) = (seed, counter) else { return Operand::failed(call.loc) };
     if cx.common_shape(&call.what, call.loc, &mut counter).is_none() {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     }
     let counter = [counter[0], counter[1], counter[2], counter[3]];
     words(cx, call, seed, counter, RandomForm::Bits)
@@ -296,7 +296,7 @@ fn philox(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 
 /// `sqrt(-2 ln(1 - u)) * sin(2 pi (v + 1/4))` for even offsets, without the quarter for odd ones.
 fn randn(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some((seed, offset)) = seed_and_offset(cx, call) else { return cx.failed(call.loc) };
+    let Some((seed, offset)) = seed_and_offset(cx, call) else { return Operand::failed(call.loc) };
     let [u, v] = [WordChoice::First, WordChoice::Second]
         .map(|pick| element(cx, call, Random { seed, offset, pick, form: RandomForm::Uniform }));
     let [one, minus_two, quarter, zero, tau] = [1.0, -2.0, 0.25, 0.0, std::f64::consts::TAU]
@@ -314,5 +314,5 @@ fn randn(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let angle = cx.row("mul", &[revolutions, tau], call.loc);
     let sine = cx.row("sin", &[angle], call.loc);
     let value = cx.row("mul", &[radius, sine], call.loc);
-    cx.operand(value, call.loc)
+    Operand::value(value, call.loc)
 }

@@ -194,7 +194,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
                 let axis = cx.ty(left).shape.rank();
                 joined(cx, call, [left, right], axis)
             }
-            None => cx.failed(call.loc),
+            None => Operand::failed(call.loc),
         },
     },
     Intrinsic {
@@ -292,7 +292,7 @@ fn pair(cx: &mut dyn TypingCx, call: &Call) -> Option<(Value, Value)> {
 
 fn joined(cx: &mut dyn TypingCx, call: &Call, [left, right]: [Value; 2], axis: usize) -> Operand {
     let ty = cx.ty(left).clone();
-    let Some(shape) = cx.legal(ty.shape.with(axis, 2), call.loc) else { return cx.failed(call.loc) };
+    let Some(shape) = cx.legal(ty.shape.with(axis, 2), call.loc) else { return Operand::failed(call.loc) };
     cx.emit(Join { left, right, axis }, Type::tile(ty.dtype, shape), call.loc)
 }
 
@@ -310,7 +310,7 @@ fn merged(shape: &Shape, axis: usize) -> Shape {
 }
 
 fn split(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     let axis = ty.shape.rank() - 1;
     if ty.shape[axis] != 2 {
@@ -321,7 +321,7 @@ fn split(cx: &mut dyn TypingCx, call: &Call) -> Operand {
         );
     }
     let parts = [0, 1].map(|index| indexed(cx, value, axis, index, call.loc));
-    cx.wrap(Item::Tuple(parts.to_vec()), call.loc)
+    Operand::new(Item::Tuple(parts.to_vec()), call.loc)
 }
 
 fn indexed(cx: &mut dyn TypingCx, value: Value, axis: usize, index: u32, loc: Loc) -> Operand {
@@ -330,7 +330,7 @@ fn indexed(cx: &mut dyn TypingCx, value: Value, axis: usize, index: u32, loc: Lo
 }
 
 fn interleave(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some((left, right)) = pair(cx, call) else { return cx.failed(call.loc) };
+    let Some((left, right)) = pair(cx, call) else { return Operand::failed(call.loc) };
     let shape = cx.ty(left).shape.clone();
     if shape.rank() == 0 {
         return cx.error(call.args[0].loc, format!("{} takes tiles, found scalars", call.what));
@@ -341,17 +341,17 @@ fn interleave(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 }
 
 fn cat(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some((left, right)) = same_shape(cx, call) else { return cx.failed(call.loc) };
+    let Some((left, right)) = same_shape(cx, call) else { return Operand::failed(call.loc) };
     let shape = cx.ty(left).shape.clone();
-    let Some(axis) = cx.axis(&call.args[2], shape.rank()) else { return cx.failed(call.loc) };
+    let Some(axis) = cx.axis(&call.args[2], shape.rank()) else { return Operand::failed(call.loc) };
     let stacked = joined(cx, call, [left, right], axis);
     reshaped(cx, &stacked, merged(&shape.with(axis, 2), axis))
 }
 
 fn flip(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
-    let Some(axis) = cx.axis(&call.args[1], ty.shape.rank()) else { return cx.failed(call.loc) };
+    let Some(axis) = cx.axis(&call.args[1], ty.shape.rank()) else { return Operand::failed(call.loc) };
     let extent = ty.shape[axis];
     if extent.is_power_of_two() {
         return cx.emit(Exchange { value, axis, mask: extent - 1 }, ty, call.loc);
@@ -394,9 +394,9 @@ pub(super) fn positions(cx: &mut dyn TypingCx, shape: &Shape, axis: usize, start
 fn gather(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let value = cx.tile(&call.args[0], &call.what);
     let index = cx.tile(&call.args[1], &call.what);
-    let (Some(value), Some(index)) = (value, index) else { return cx.failed(call.loc) };
+    let (Some(value), Some(index)) = (value, index) else { return Operand::failed(call.loc) };
     let (from, at) = (cx.ty(value).clone(), cx.ty(index).clone());
-    let Some(axis) = cx.axis(&call.args[2], from.shape.rank()) else { return cx.failed(call.loc) };
+    let Some(axis) = cx.axis(&call.args[2], from.shape.rank()) else { return Operand::failed(call.loc) };
     if !at.dtype.is_integer() {
         let text = format!("the indices of {} are integers, found {at}", call.what);
         return cx.error_help(call.args[1].loc, text, "convert them: `.to::<i32>()`");
@@ -416,12 +416,12 @@ fn gather(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 }
 
 fn slice(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let shape = cx.ty(value).shape.clone();
     let axis = cx.axis(&call.args[1], shape.rank());
     let start = cx.constant(&call.args[2], "the start of a slice");
     let end = cx.constant(&call.args[3], "the end of a slice");
-    let (Some(axis), Some(start), Some(end)) = (axis, start, end) else { return cx.failed(call.loc) };
+    let (Some(axis), Some(start), Some(end)) = (axis, start, end) else { return Operand::failed(call.loc) };
     let extent = i128::from(shape[axis]);
     if start < 0 || end > extent || start >= end {
         let loc = call.args[2].loc.to(call.args[3].loc);
@@ -431,7 +431,7 @@ fn slice(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let (start, end) = (start as u32, end as u32);
     let part = shape.without(axis).with(axis, end - start);
     if cx.legal(part, call.args[2].loc.to(call.args[3].loc)).is_none() {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     }
     sliced(cx, value, axis, [start, end], call.loc)
 }
@@ -447,7 +447,7 @@ pub(super) fn sliced(
     let ty = cx.ty(value).clone();
     let (extent, length) = (ty.shape[axis], end - start);
     if length == extent {
-        return cx.operand(value, loc);
+        return Operand::value(value, loc);
     }
     let parts = ty.shape.without(axis).with(axis, length).with(axis, extent / length);
     if extent.is_multiple_of(length) && start.is_multiple_of(length) && parts.rank() <= crate::ir::MAX_RANK {
@@ -460,11 +460,11 @@ pub(super) fn sliced(
 }
 
 fn index(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let shape = cx.ty(value).shape.clone();
     let axis = cx.axis(&call.args[1], shape.rank());
     let position = cx.constant(&call.args[2], "a place along an axis");
-    let (Some(axis), Some(position)) = (axis, position) else { return cx.failed(call.loc) };
+    let (Some(axis), Some(position)) = (axis, position) else { return Operand::failed(call.loc) };
     if !(0..i128::from(shape[axis])).contains(&position) {
         let text = format!("axis {axis} has places 0 to {}, found {position}", shape[axis] - 1);
         return cx.error(call.args[2].loc, text);

@@ -183,13 +183,13 @@ fn reduce(
     }
     let value = cx.tile(&call.args[0], &call.what);
     let keep = keep_dims(cx, call, 2);
-    let (Some(value), Some(keep)) = (value, keep) else { return cx.failed(call.loc) };
+    let (Some(value), Some(keep)) = (value, keep) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     if !cx.takes(call, &ty, class) {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     }
     let Some(axes) = reduced_axes(cx, call.args.get(1), ty.shape.rank()) else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     let dtype = result(ty.dtype);
     let input = cx.convert(value, dtype, call.loc);
@@ -265,7 +265,7 @@ impl ReduceBuilder {
                 shape = shape.with(axis, 1);
                 value = expand(cx, value, axis, Type::tile(dtype, shape.clone()), call);
             }
-            parts.push(cx.operand(value, call.loc));
+            parts.push(Operand::value(value, call.loc));
         }
         parts
     }

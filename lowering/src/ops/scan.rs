@@ -122,16 +122,16 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 
 /// `tl::associative_scan`
 fn with_function(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(inputs) = tiles(cx, call) else { return cx.failed(call.loc) };
+    let Some(inputs) = tiles(cx, call) else { return Operand::failed(call.loc) };
     let types: Vec<Type> = inputs.iter().map(|&input| cx.ty(input).clone()).collect();
     let along = scanned_axis(cx, call, [Some(&call.args[1]), call.args.get(3)], types[0].shape.rank());
     let elements: Vec<Type> = types.iter().map(|ty| Type::scalar(ty.dtype)).collect();
     let combine = cx.combine_region(&call.args[2], &elements);
-    let (Some((axis, reverse)), Some(block)) = (along, combine) else { return cx.failed(call.loc) };
+    let (Some((axis, reverse)), Some(block)) = (along, combine) else { return Operand::failed(call.loc) };
     let scan = Scan { combination: Combination { inputs, block }, axis, reverse };
     let results = cx.push(scan, types, call.loc);
-    let parts: Vec<Operand> = results.into_iter().map(|value| cx.operand(value, call.loc)).collect();
-    like_argument(cx, call, parts)
+    let parts: Vec<Operand> = results.into_iter().map(|value| Operand::value(value, call.loc)).collect();
+    like_argument(call, parts)
 }
 
 fn cumulative(
@@ -141,13 +141,13 @@ fn cumulative(
     class: Class,
     result: fn(DType) -> DType,
 ) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     if !cx.takes(call, &ty, class) {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     }
     let along = scanned_axis(cx, call, [call.args.get(1), call.args.get(2)], ty.shape.rank());
-    let Some((axis, reverse)) = along else { return cx.failed(call.loc) };
+    let Some((axis, reverse)) = along else { return Operand::failed(call.loc) };
     let dtype = result(ty.dtype);
     let input = cx.convert(value, dtype, call.loc);
     let combination = Combination::by_row(cx, row, input, call.loc);

@@ -311,20 +311,20 @@ pub(super) const METHODS: &[Intrinsic] = &[
 ];
 
 fn expand_dims(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let rank = cx.ty(value).shape.rank();
-    let Some(axis) = cx.axis(&call.args[1], rank + 1) else { return cx.failed(call.loc) };
+    let Some(axis) = cx.axis(&call.args[1], rank + 1) else { return Operand::failed(call.loc) };
     expand(cx, value, axis, call)
 }
 
 fn expand(cx: &mut dyn TypingCx, value: Value, axis: usize, call: &Call) -> Operand {
     let ty = cx.ty(value).clone();
-    let Some(shape) = cx.legal(ty.shape.with(axis, 1), call.loc) else { return cx.failed(call.loc) };
+    let Some(shape) = cx.legal(ty.shape.with(axis, 1), call.loc) else { return Operand::failed(call.loc) };
     cx.emit(ExpandDims { value, axis }, Type::tile(ty.dtype, shape), call.loc)
 }
 
 fn as_matrix(cx: &mut dyn TypingCx, call: &Call, axis: usize) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let shape = cx.ty(value).shape.clone();
     if shape.rank() != 1 {
         return cx.error_help(
@@ -339,19 +339,19 @@ fn as_matrix(cx: &mut dyn TypingCx, call: &Call, axis: usize) -> Operand {
 fn broadcast_to(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let value = cx.value(&call.args[0]);
     let shape = cx.shape(&call.args[1]);
-    let (Some(value), Some(shape)) = (value, shape) else { return cx.failed(call.loc) };
+    let (Some(value), Some(shape)) = (value, shape) else { return Operand::failed(call.loc) };
     let from = cx.ty(value).shape.clone();
     if from.broadcast(&shape).as_ref() != Some(&shape) {
         return cx.error(call.args[1].loc, format!("a tile of shape {from} does not broadcast to {shape}"));
     }
     let tile = cx.broadcast(value, &shape, call.loc);
-    cx.operand(tile, call.loc)
+    Operand::value(tile, call.loc)
 }
 
 fn reshape(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let value = cx.tile(&call.args[0], &call.what);
     let shape = cx.shape(&call.args[1]);
-    let (Some(value), Some(shape)) = (value, shape) else { return cx.failed(call.loc) };
+    let (Some(value), Some(shape)) = (value, shape) else { return Operand::failed(call.loc) };
     let from = cx.ty(value).clone();
     if from.shape.elements() != shape.elements() {
         return cx.error(
@@ -369,19 +369,19 @@ fn reshape(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 }
 
 fn ravel(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     if ty.shape.rank() == 1 {
-        return cx.operand(value, call.loc);
+        return Operand::value(value, call.loc);
     }
     let line = Shape::new(vec![ty.shape.elements() as u32]);
     cx.emit(Reshape { value }, Type::tile(ty.dtype, line), call.loc)
 }
 
 fn squeeze(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
-    let Some(axis) = cx.axis(&call.args[1], ty.shape.rank()) else { return cx.failed(call.loc) };
+    let Some(axis) = cx.axis(&call.args[1], ty.shape.rank()) else { return Operand::failed(call.loc) };
     if ty.shape[axis] != 1 {
         let text = format!(
             "{} takes an axis of extent 1, axis {axis} of {} has {}",
@@ -397,7 +397,7 @@ fn squeeze(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 }
 
 fn trans(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.tile(&call.args[0], &call.what) else { return cx.failed(call.loc) };
+    let Some(value) = cx.tile(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let rank = cx.ty(value).shape.rank();
     if rank < 2 {
         return cx.error_help(
@@ -414,7 +414,7 @@ fn trans(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 fn permute(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let value = cx.tile(&call.args[0], &call.what);
     let order = cx.constants(&call.args[1], "the order of axes");
-    let (Some(value), Some(order)) = (value, order) else { return cx.failed(call.loc) };
+    let (Some(value), Some(order)) = (value, order) else { return Operand::failed(call.loc) };
     let rank = cx.ty(value).shape.rank();
     let mut sorted = order.clone();
     sorted.sort_unstable();

@@ -20,8 +20,8 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         params: PARAMS,
         doc: "The elements in rising order along `axis`, falling with `descending` true. NaN counts as larger than every number; zeros of either sign are equal. The extent is a power of two; fill up with what belongs at the end. The axis may be left out where there is one.",
         check: |cx, call| match ordered(cx, call, false) {
-            Some(keys) => cx.operand(keys[0], call.loc),
-            None => cx.failed(call.loc),
+            Some(keys) => Operand::value(keys[0], call.loc),
+            None => Operand::failed(call.loc),
         },
     },
     Intrinsic {
@@ -32,8 +32,8 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         params: PARAMS,
         doc: "The places, as `i32`, from which the elements along `axis` come in rising order, falling with `descending` true: `tl::gather(x, tl::argsort(x), 0)` is sorted. Equal elements keep their order; NaN counts as larger than every number.",
         check: |cx, call| match ordered(cx, call, true) {
-            Some(keys) => cx.operand(keys[1], call.loc),
-            None => cx.failed(call.loc),
+            Some(keys) => Operand::value(keys[1], call.loc),
+            None => Operand::failed(call.loc),
         },
     },
     Intrinsic {
@@ -83,7 +83,7 @@ fn keys(cx: &mut dyn TypingCx, call: &Call, axis: Option<&Operand>) -> Option<(V
 fn topk(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let keys = keys(cx, call, call.args.get(2));
     let k = cx.constant(&call.args[1], "`k`");
-    let (Some((value, axis)), Some(k)) = (keys, k) else { return cx.failed(call.loc) };
+    let (Some((value, axis)), Some(k)) = (keys, k) else { return Operand::failed(call.loc) };
     let shape = cx.ty(value).shape.clone();
     let extent = i128::from(shape[axis]);
     if !(1..=extent).contains(&k) {
@@ -92,12 +92,12 @@ fn topk(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     }
     let k = k as u32;
     if cx.legal(shape.without(axis).with(axis, k), call.args[1].loc).is_none() {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     }
     let order = SortOrder { axis, descending: true, loc: call.loc };
     let sorted = order.sorted(cx, value, true);
     let parts = sorted.into_iter().map(|value| sliced(cx, value, axis, [0, k], call.loc)).collect();
-    cx.wrap(Item::Tuple(parts), call.loc)
+    Operand::new(Item::Tuple(parts), call.loc)
 }
 
 impl SortOrder {

@@ -343,7 +343,7 @@ pub(super) const METHODS: &[Intrinsic] = &[Intrinsic {
 }];
 
 fn grid_axis(cx: &mut dyn TypingCx, call: &Call, kind: fn(u8) -> Kind) -> Operand {
-    let Some(axis) = cx.constant(&call.args[0], "the grid axis") else { return cx.failed(call.loc) };
+    let Some(axis) = cx.constant(&call.args[0], "the grid axis") else { return Operand::failed(call.loc) };
     if !(0..3).contains(&axis) {
         return cx.error(call.args[0].loc, format!("a grid has axes 0, 1 and 2, found {axis}"));
     }
@@ -353,7 +353,7 @@ fn grid_axis(cx: &mut dyn TypingCx, call: &Call, kind: fn(u8) -> Kind) -> Operan
 fn arange(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let start = cx.constant(&call.args[0], "the start of a range");
     let end = cx.constant(&call.args[1], "the end of a range");
-    let (Some(start), Some(end)) = (start, end) else { return cx.failed(call.loc) };
+    let (Some(start), Some(end)) = (start, end) else { return Operand::failed(call.loc) };
     let (low, high) = DType::I32.range();
     if end <= start {
         return cx.error(call.loc, format!("{} needs start < end, found {start}..{end}", call.what));
@@ -361,7 +361,7 @@ fn arange(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     if start < low || end > high {
         return cx.error(call.loc, format!("{} gives `i32`, which cannot hold {start}..{end}", call.what));
     }
-    let Some(shape) = cx.legal_shape(&[end - start], call.loc) else { return cx.failed(call.loc) };
+    let Some(shape) = cx.legal_shape(&[end - start], call.loc) else { return Operand::failed(call.loc) };
     cx.emit(Arange { start: start as i32 }, Type::tile(DType::I32, shape), call.loc)
 }
 
@@ -372,24 +372,24 @@ fn full(cx: &mut dyn TypingCx, call: &Call) -> Operand {
         Some(dtype) => cx.value_as(&call.args[1], dtype, "the value of `tl::full`"),
         None => cx.value(&call.args[1]),
     };
-    let (Some(shape), Some(value)) = (shape, value) else { return cx.failed(call.loc) };
+    let (Some(shape), Some(value)) = (shape, value) else { return Operand::failed(call.loc) };
     if !cx.ty(value).is_scalar() {
         let found = cx.ty(value).clone();
         return cx
             .error(call.args[1].loc, format!("{} takes a scalar, found a tile of type {found}", call.what));
     }
     let tile = cx.splat(value, &shape, call.loc);
-    cx.operand(tile, call.loc)
+    Operand::value(tile, call.loc)
 }
 
 fn zeros(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let shape = cx.shape(&call.args[0]);
-    let (Some(shape), Some(dtype)) = (shape, cx.generic_type()) else { return cx.failed(call.loc) };
+    let (Some(shape), Some(dtype)) = (shape, cx.generic_type()) else { return Operand::failed(call.loc) };
     zero_tile(cx, dtype, &shape, call)
 }
 
 fn zeros_like(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(value) = cx.value(&call.args[0]) else { return cx.failed(call.loc) };
+    let Some(value) = cx.value(&call.args[0]) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     zero_tile(cx, ty.dtype, &ty.shape, call)
 }
@@ -397,15 +397,15 @@ fn zeros_like(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 fn zero_tile(cx: &mut dyn TypingCx, dtype: DType, shape: &Shape, call: &Call) -> Operand {
     let zero = cx.zero(dtype, call.loc);
     let tile = cx.splat(zero, shape, call.loc);
-    cx.operand(tile, call.loc)
+    Operand::value(tile, call.loc)
 }
 
 fn next_power_of_2(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let Some(n) = cx.constant(&call.args[0], "the argument of `tl::next_power_of_2`") else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     match u64::try_from(n).ok().and_then(u64::checked_next_power_of_two) {
-        Some(power) => cx.integer(i128::from(power), call.loc),
+        Some(power) => Operand::integer(i128::from(power), call.loc),
         None => cx.error(call.args[0].loc, format!("{n} has no next power of two")),
     }
 }

@@ -249,36 +249,12 @@ impl dyn TypingCx + '_ {
 
     pub fn error(&mut self, loc: Loc, message: impl Into<String>) -> Operand {
         self.report(loc, message.into(), None);
-        self.failed(loc)
+        Operand::failed(loc)
     }
 
     pub fn error_help(&mut self, loc: Loc, message: impl Into<String>, help: impl Into<String>) -> Operand {
         self.report(loc, message.into(), Some(help.into()));
-        self.failed(loc)
-    }
-
-    /// An operand for something already reported.
-    pub fn failed(&self, loc: Loc) -> Operand {
-        self.wrap(Item::Failed, loc)
-    }
-
-    // ---- operands
-
-    pub fn wrap(&self, item: Item, loc: Loc) -> Operand {
-        Operand { item, loc }
-    }
-
-    pub fn unit(&self, loc: Loc) -> Operand {
-        self.wrap(Item::Unit, loc)
-    }
-
-    pub fn operand(&self, value: Value, loc: Loc) -> Operand {
-        self.wrap(Item::Value(value), loc)
-    }
-
-    /// An integer known at build, without a type yet.
-    pub fn integer(&self, value: i128, loc: Loc) -> Operand {
-        self.wrap(Item::Literal(Literal::named(LiteralValue::Number(ConstantValue::Int(value)))), loc)
+        Operand::failed(loc)
     }
 
     // ---- building
@@ -290,11 +266,34 @@ impl dyn TypingCx + '_ {
     /// Builds an operation with one result.
     pub fn emit(&mut self, kind: impl Into<Kind>, ty: Type, loc: Loc) -> Operand {
         let value = self.push(kind, vec![ty], loc)[0];
-        self.operand(value, loc)
+        Operand::value(value, loc)
     }
 }
 
 impl Operand {
+    pub fn new(item: Item, loc: Loc) -> Operand {
+        Operand { item, loc }
+    }
+
+    /// For something already reported.
+    pub fn failed(loc: Loc) -> Operand {
+        Operand::new(Item::Failed, loc)
+    }
+
+    pub fn unit(loc: Loc) -> Operand {
+        Operand::new(Item::Unit, loc)
+    }
+
+    /// A tile or scalar.
+    pub fn value(value: Value, loc: Loc) -> Operand {
+        Operand::new(Item::Value(value), loc)
+    }
+
+    /// An integer known at build, without a type yet.
+    pub fn integer(value: i128, loc: Loc) -> Operand {
+        Operand::new(Item::Literal(Literal::named(LiteralValue::Number(ConstantValue::Int(value)))), loc)
+    }
+
     /// The slice parameter that it is.
     pub fn slice(&self) -> Option<ParamId> {
         match self.item {

@@ -278,8 +278,8 @@ pub(super) const METHODS: &[Intrinsic] = &[
 
 fn load(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let first = offsets(cx, &call.args[1..]);
-    let (Some(extents), Some(offsets)) = (cx.extents(call), first) else { return cx.failed(call.loc) };
-    let Some(memory) = call.args[0].view() else { return cx.failed(call.loc) };
+    let (Some(extents), Some(offsets)) = (cx.extents(call), first) else { return Operand::failed(call.loc) };
+    let Some(memory) = call.args[0].view() else { return Operand::failed(call.loc) };
     let tile = ViewTile { memory, offsets, extents: extents.clone() };
     let (elem, mutable) = cx.func().slice(tile.memory);
     let load = LoadView { tile, invariant: !mutable, cache: CacheHints::default() };
@@ -287,13 +287,13 @@ fn load(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 }
 
 fn store(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some((tile, value)) = written(cx, call) else { return cx.failed(call.loc) };
+    let Some((tile, value)) = written(cx, call) else { return Operand::failed(call.loc) };
     cx.push(StoreView { tile, value, cache: CacheHints::default() }, vec![], call.loc);
-    cx.unit(call.loc)
+    Operand::unit(call.loc)
 }
 
 fn atomic_add(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some((tile, value)) = written(cx, call) else { return cx.failed(call.loc) };
+    let Some((tile, value)) = written(cx, call) else { return Operand::failed(call.loc) };
     let ty = cx.ty(value).clone();
     if !AtomicChange::Add.takes(ty.dtype) {
         let known = list(DType::ALL.into_iter().filter(|&dtype| AtomicChange::Add.takes(dtype)));
@@ -304,11 +304,11 @@ fn atomic_add(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 
 fn view_scalar(cx: &mut dyn TypingCx, call: &Call, of: fn(&View) -> &Vec<Value>) -> Operand {
     let Some(view) = call.args[0].view().and_then(|memory| cx.func().view(memory)).cloned() else {
-        return cx.failed(call.loc);
+        return Operand::failed(call.loc);
     };
     match cx.axis(&call.args[1], view.rank()) {
-        Some(axis) => cx.operand(of(&view)[axis], call.loc),
-        None => cx.failed(call.loc),
+        Some(axis) => Operand::value(of(&view)[axis], call.loc),
+        None => Operand::failed(call.loc),
     }
 }
 

@@ -26,7 +26,7 @@ impl Check<'_> {
                 return match (value, otherwise) {
                     (true, _) => Operand { loc, ..self.block(then) },
                     (false, Some(otherwise)) => Operand { loc, ..self.block(otherwise) },
-                    (false, None) => self.unit(loc),
+                    (false, None) => Operand::unit(loc),
                 };
             }
             Item::Failed => return self.unconditional(then, otherwise, loc),
@@ -62,7 +62,7 @@ impl Check<'_> {
             self.block(block);
             self.poison(&slots, loc);
         }
-        self.failed(loc)
+        Operand::failed(loc)
     }
 
     pub(super) fn scalar_condition(&mut self, operand: &Operand, keyword: &str) -> Option<Value> {
@@ -113,7 +113,7 @@ impl Check<'_> {
         self.begin_block(vec![]);
         let else_value = match otherwise {
             Some(otherwise) => self.block(otherwise),
-            None => self.unit(loc),
+            None => Operand::unit(loc),
         };
         let after_else: Vec<Variable> = slots.iter().map(|&slot| self.scopes.get(slot).clone()).collect();
         let else_block = self.end_block(vec![]);
@@ -152,11 +152,11 @@ impl Check<'_> {
         let mut merged = merged.into_iter();
         let failed = |value: &Operand| matches!(value.item, Item::Failed);
         let value = if has_value {
-            merged.next().unwrap_or_else(|| self.failed(loc))
+            merged.next().unwrap_or_else(|| Operand::failed(loc))
         } else if value_is_missing || failed(&then_value) || failed(&else_value) {
-            self.failed(loc)
+            Operand::failed(loc)
         } else {
-            self.unit(loc)
+            Operand::unit(loc)
         };
         for (i, &slot) in slots.iter().enumerate() {
             let both = after_then[i].operand.is_some() && after_else[i].operand.is_some();
@@ -228,7 +228,7 @@ impl Check<'_> {
         let types: Vec<Type> = wanted.iter().flatten().map(|leaf| leaf.ty.clone()).collect();
         if then.yields.len() != types.len() || otherwise.yields.len() != types.len() {
             // A literal that does not fit was reported while closing.
-            return pairs.iter().map(|_| self.failed(loc)).collect();
+            return pairs.iter().map(|_| Operand::failed(loc)).collect();
         }
         let results = self.push(If { condition, then, otherwise }, types, loc);
         let mut results = results.into_iter();
@@ -238,7 +238,7 @@ impl Check<'_> {
             .map(|(pair, leaves)| {
                 let a = &pair.values[0];
                 if leaves.is_empty() && !matches!(a.item, Item::Tuple(_)) {
-                    return self.failed(a.loc);
+                    return Operand::failed(a.loc);
                 }
                 let values: Vec<Value> = results.by_ref().take(leaves.len()).collect();
                 self.rebuild(a, &mut values.into_iter())

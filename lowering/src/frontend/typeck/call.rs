@@ -17,7 +17,9 @@ impl Check<'_> {
         (args, first): (&[Expr], &str),
         loc: Loc,
     ) -> Operand {
-        let (Some(name), prefix) = (path.last(), &path[..path.len() - 1]) else { return self.failed(loc) };
+        let (Some(name), prefix) = (path.last(), &path[..path.len() - 1]) else {
+            return Operand::failed(loc);
+        };
         let text = name.unraw().to_string();
         let name_loc = Loc::of(name);
         let args: Vec<Operand> = args.iter().map(|arg| self.expr(arg)).collect();
@@ -29,7 +31,7 @@ impl Check<'_> {
                     let call = Call { name: text, what, name_loc, loc, args, text: first.into() };
                     Operand { loc, ..self.invoke(&callee, WrittenCall { call, generics }) }
                 }
-                Some(None) => self.failed(loc),
+                Some(None) => Operand::failed(loc),
                 None => self.unknown_call(path, loc),
             };
         }
@@ -47,7 +49,7 @@ impl Check<'_> {
             }
             let params: Vec<IntrinsicParam> = op.params.iter().map(|param| ops::required(param)).collect();
             if !self.arity(what, &params, args, *name_loc) {
-                return self.failed(*loc);
+                return Operand::failed(*loc);
             }
             let result = self.scalar(op, what, *loc, args);
             return Operand { loc: *loc, ..result };
@@ -58,7 +60,7 @@ impl Check<'_> {
         if !self.arity(what, function.params, args, *name_loc)
             || !self.generics(what, function.generic, &generics, *name_loc)
         {
-            return self.failed(*loc);
+            return Operand::failed(*loc);
         }
         self.apply(function, &call, &generics)
     }
@@ -181,7 +183,7 @@ impl Check<'_> {
                     None => self.error(name_loc, problem),
                 };
             }
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         if let Item::View(memory) = all[0].item {
             let (what, generics) = (format!("`.{text}`"), generics.to_vec());
@@ -195,7 +197,7 @@ impl Check<'_> {
         if !self.arity(&what, &method.params[1..], &all[1..], name_loc)
             || !self.generics(&what, method.generic, generics, name_loc)
         {
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         let call = Call { name: text, what, name_loc, loc, args: all, text: String::new() };
         self.apply(method, &call, generics)

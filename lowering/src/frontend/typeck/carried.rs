@@ -53,7 +53,7 @@ impl Check<'_> {
 
     pub(super) fn poison(&mut self, slots: &[Slot], loc: Loc) {
         for &slot in slots {
-            let failed = self.failed(loc);
+            let failed = Operand::failed(loc);
             self.scopes.get_mut(slot).operand = Some(failed);
         }
     }

@@ -54,7 +54,7 @@ impl Check<'_> {
         let errors = self.errors.len();
         let args = self.begin_block(types.to_vec());
         let outer = self.combine_region_start.replace(args[0].index());
-        let operands = args.iter().map(|&value| self.operand(value, operand.loc)).collect();
+        let operands = args.iter().map(|&value| Operand::value(value, operand.loc)).collect();
         let what = "this function".to_string();
         let call = Call {
             name: String::new(),
@@ -86,14 +86,14 @@ impl Check<'_> {
         loc: Loc,
     ) -> Option<Vec<Value>> {
         let (left, right) = args.split_at(types.len());
-        let element = |check: &Self, values: &[Value]| match values {
-            [value] => check.operand(*value, loc),
+        let element = |values: &[Value]| match values {
+            [value] => Operand::value(*value, loc),
             _ => {
-                let parts = values.iter().map(|&value| check.operand(value, loc)).collect();
-                check.wrap(Item::Tuple(parts), loc)
+                let parts = values.iter().map(|&value| Operand::value(value, loc)).collect();
+                Operand::new(Item::Tuple(parts), loc)
             }
         };
-        let args = vec![element(self, left), element(self, right)];
+        let args = vec![element(left), element(right)];
         let what = match callee {
             Callee::Declared { function, .. } => format!("`{}`", function.name),
             Callee::Closure { .. } => "this combination".to_string(),

@@ -25,9 +25,9 @@ impl Check<'_> {
                 self.numeric_literal(ConstantValue::Float(*value), suffix.as_deref(), loc)
             }
             ExprKind::Bool(value) => {
-                self.wrap(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc)
+                Operand::new(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc)
             }
-            ExprKind::Text(text) => self.wrap(Item::Text(text.clone()), loc),
+            ExprKind::Text(text) => Operand::new(Item::Text(text.clone()), loc),
             ExprKind::Path(path) => self.path(path, loc),
             ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
             ExprKind::Binary { op, op_loc, lhs, rhs } => {
@@ -50,24 +50,24 @@ impl Check<'_> {
                 match self.cast_type(&operand, ty) {
                     Some(CastTo::Type(dtype)) => self.cast(&operand, dtype, loc),
                     Some(CastTo::Constant) => Operand { loc, ..operand },
-                    None => self.failed(loc),
+                    None => Operand::failed(loc),
                 }
             }
             ExprKind::Call { path, generics, args, text } => self.call(path, generics, (args, text), loc),
             ExprKind::Method { receiver, name, generics, args } => {
                 self.method(receiver, name, generics, args, loc)
             }
-            ExprKind::Tuple(parts) if parts.is_empty() => self.unit(loc),
+            ExprKind::Tuple(parts) if parts.is_empty() => Operand::unit(loc),
             ExprKind::Tuple(parts) => {
                 let parts = parts.iter().map(|part| self.expr(part)).collect();
-                self.wrap(Item::Tuple(parts), loc)
+                Operand::new(Item::Tuple(parts), loc)
             }
             ExprKind::Part { tuple, index } => self.part(tuple, *index, loc),
             ExprKind::Field { base, name } => self.field(base, name, loc),
             ExprKind::Index { base, index } => self.indexed(base, index, loc),
             ExprKind::Array(items) => {
                 let items = items.iter().map(|item| self.expr(item)).collect();
-                self.wrap(Item::List(items), loc)
+                Operand::new(Item::List(items), loc)
             }
             ExprKind::If { condition, then, otherwise } => {
                 self.conditional(condition, then, otherwise.as_deref(), loc)
@@ -79,7 +79,7 @@ impl Check<'_> {
             ExprKind::Closure(closure) => self.closure(closure, loc),
             ExprKind::Exit(exit) => self.report_exit(exit, loc),
             ExprKind::Range { low, high, inclusive } => self.range(low, high, *inclusive, loc),
-            ExprKind::Error => self.failed(loc),
+            ExprKind::Error => Operand::failed(loc),
         }
     }
 
@@ -120,7 +120,7 @@ impl Check<'_> {
             let largest = super::names::largest(DType::F64);
             return self.error(loc, format!("this does not fit in f64, which holds up to {largest:e}"));
         }
-        self.wrap(Item::Literal(Literal::digits(value, dtype)), loc)
+        Operand::new(Item::Literal(Literal::digits(value, dtype)), loc)
     }
 
     /// `tuple.index`
@@ -134,7 +134,7 @@ impl Check<'_> {
                     self.error(loc, format!("this tuple has the parts `.0` to `.{last}`, found `.{index}`"))
                 }
             },
-            Item::Failed => self.failed(loc),
+            Item::Failed => Operand::failed(loc),
             _ => {
                 let found = self.describe(&tuple);
                 self.error(loc, format!("`.{index}` is a part of a tuple, found {found}"))
@@ -153,6 +153,6 @@ impl Check<'_> {
             unrolled: false,
             hints: ops::LoopHints::default(),
         };
-        self.wrap(Item::Range(range), loc)
+        Operand::new(Item::Range(range), loc)
     }
 }

@@ -19,7 +19,7 @@ impl Check<'_> {
         }
         let operand = self.expr(base);
         if matches!(operand.item, Item::Failed) {
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         let text = format!("`{name}` is not a field of {}", self.describe(&operand));
         let written_name = written_name(base);
@@ -53,7 +53,7 @@ impl Check<'_> {
             _ => "values here have methods and no fields".into(),
         };
         self.error_help(name_loc, text, help);
-        self.failed(loc)
+        Operand::failed(loc)
     }
 
     /// `base[index]`; always a mistake.
@@ -64,12 +64,12 @@ impl Check<'_> {
         {
             self.field(of, name, loc);
             self.expr(index);
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         let (operand, index) = (self.expr(base), self.expr(index));
         let written_name = written_name(base);
         let help = match &operand.item {
-            Item::Failed => return self.failed(loc),
+            Item::Failed => return Operand::failed(loc),
             Item::View(memory) => self.view_help(*memory),
             Item::Slice(_) => format!("read memory with `tl::load({written_name} + offsets, mask)`"),
             Item::Pointer(_) => "read memory with `tl::load(pointer, mask)`".into(),

@@ -128,7 +128,7 @@ impl Check<'_> {
     pub(super) fn function(&mut self, callee: Callee, loc: Loc) -> Operand {
         let id = CalleeId(self.callees.len() as u32);
         self.callees.push(callee);
-        self.wrap(Item::Function(id), loc)
+        Operand::new(Item::Function(id), loc)
     }
 
     /// The function that a value is.
@@ -167,7 +167,7 @@ impl Check<'_> {
             Callee::Closure { closure, environment } => {
                 let call = written.call;
                 if self.report_closure_arity(closure, environment, &call) {
-                    return self.failed(call.loc);
+                    return Operand::failed(call.loc);
                 }
                 let frame = Frame {
                     name: "a closure".into(),
@@ -197,14 +197,14 @@ impl Check<'_> {
     ) -> Operand {
         let call = &written.call;
         if self.report_recursion(function, call) || !self.check_arity(&function.params, call) {
-            return self.failed(call.loc);
+            return Operand::failed(call.loc);
         }
         let Some((types, consts)) = self.bind_generics(function, written) else {
-            return self.failed(call.loc);
+            return Operand::failed(call.loc);
         };
         let mut variables = HashMap::new();
         for (name, value) in consts {
-            let operand = self.wrap(Item::Literal(value.literal()), call.name_loc);
+            let operand = Operand::new(Item::Literal(value.literal()), call.name_loc);
             let assigned = Some(operand.loc);
             variables.insert(name, Variable { operand: Some(operand), mutable: false, assigned });
         }
@@ -214,7 +214,7 @@ impl Check<'_> {
             let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
             types.push(("Wide".into(), Some(wide)));
             for (name, value) in Check::library_names(dtype) {
-                let operand = Some(self.wrap(Item::Literal(ConstValue::Bool(value).literal()), call.loc));
+                let operand = Some(Operand::new(Item::Literal(ConstValue::Bool(value).literal()), call.loc));
                 variables.insert(name.into(), Variable { operand, mutable: false, assigned: Some(call.loc) });
             }
         }
@@ -240,14 +240,14 @@ impl Check<'_> {
     fn inline(&mut self, inlined: Inlined, call: &Call) -> Operand {
         let silent = call.args.iter().any(|arg| matches!(arg.item, Item::Failed));
         if silent || !self.check_arity(inlined.params, call) || self.report_excess(call) {
-            return self.failed(call.loc);
+            return Operand::failed(call.loc);
         }
         let name = inlined.frame.name.clone();
         self.frames.push(inlined.frame);
         let outer_items = std::mem::replace(&mut self.item_scope, inlined.item_scope);
         let outer_scopes = self.scopes.isolate();
         let outer_ended = std::mem::take(&mut self.ended);
-        let mut value = self.failed(call.loc);
+        let mut value = Operand::failed(call.loc);
         if let Some(args) = self.unify_args(inlined.params, call) {
             let before = self.errors.len();
             for (name, variable) in inlined.variables {
@@ -284,7 +284,7 @@ impl Check<'_> {
         }
         let loc = value.loc;
         self.unify(ty, &value, &format!("what {} gives", display_name(name)))
-            .unwrap_or_else(|| self.failed(loc))
+            .unwrap_or_else(|| Operand::failed(loc))
     }
 
     fn no_result(&mut self, value: Operand, name: &str) -> Operand {

@@ -127,7 +127,7 @@ impl Check<'_> {
         self.scopes.resume(tables);
         let literal = match operand.item {
             Item::Literal(literal) => literal,
-            Item::Failed => return self.failed(loc),
+            Item::Failed => return Operand::failed(loc),
             _ => {
                 let found = self.describe(&operand);
                 return self.error(loc, format!("the value of `{name}` is a constant, found {found}"));
@@ -145,7 +145,7 @@ impl Check<'_> {
                     Item::Literal(typed) => {
                         Operand { item: Item::Literal(Literal { digits: false, ..typed }), loc }
                     }
-                    _ => self.failed(loc),
+                    _ => Operand::failed(loc),
                 }
             }
             None => named,

@@ -22,7 +22,7 @@ impl Check<'_> {
     pub fn call_library(&mut self, name: &str, call: &Call) -> Operand {
         let operand = self.library_function(name, call.loc);
         let (Item::Function(id), Some(args)) = (operand.item, self.library_arguments(call)) else {
-            return self.failed(call.loc);
+            return Operand::failed(call.loc);
         };
         let callee = self.callee(id).clone();
         let outer = self.site.replace(call.loc);
@@ -55,7 +55,7 @@ impl Check<'_> {
                     let axis = axis.clone();
                     self.axis(&axis, rank)?;
                 }
-                None => args.push(self.integer(rank as i128 - 1, call.loc)),
+                None => args.push(Operand::integer(rank as i128 - 1, call.loc)),
             }
         }
         Some(args)

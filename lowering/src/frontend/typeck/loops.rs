@@ -44,7 +44,7 @@ impl Check<'_> {
         if range.unrolled {
             return self.unrolled_loop(var, (&range, range_loc), body, loc);
         }
-        let one = self.integer(1, range_loc);
+        let one = Operand::integer(1, range_loc);
         let step = range.step.as_deref().cloned().unwrap_or(one);
         let Some((dtype, [low, high, step])) = self.range_ends([&*range.low, &*range.high, &step], range_loc)
         else {
@@ -58,7 +58,7 @@ impl Check<'_> {
             let args = check.begin_block(args);
             check.scopes.enter();
             if let Some(var) = var {
-                let operand = check.operand(args[0], Loc::of(var));
+                let operand = Operand::value(args[0], Loc::of(var));
                 check.scopes.bind(&var.to_string(), operand, false);
             }
             LoopFrame {
@@ -179,7 +179,7 @@ impl Check<'_> {
             }
             self.scopes.enter();
             if let Some(var) = var {
-                let operand = self.integer(index, Loc::of(var));
+                let operand = Operand::integer(index, Loc::of(var));
                 self.scopes.bind(&var.to_string(), operand, false);
             }
             let before = self.errors.len();
@@ -241,7 +241,7 @@ impl Check<'_> {
         self.poison(&slots, loc);
         self.scopes.enter();
         if let Some(var) = var {
-            let failed = self.failed(loc);
+            let failed = Operand::failed(loc);
             self.scopes.bind(&var.to_string(), failed, false);
         }
         self.block(body);

@@ -147,14 +147,14 @@ impl Check<'_> {
     /// Binds generics and parameters.
     fn signature(&mut self, variant: &Variant) {
         for (name, value) in &variant.consts {
-            let operand = self.wrap(Item::Literal(value.literal()), self.builder.loc);
+            let operand = Operand::new(Item::Literal(value.literal()), self.builder.loc);
             self.scopes.bind(name, operand, false);
         }
         // A generic whose values were not declared was reported: errors that follow from it are not.
         for generic in &self.kernel.generics {
             let name = generic.name().to_string();
             if !self.scopes.is_bound(&name) && !variant.types.iter().any(|(own, _)| *own == name) {
-                let failed = self.failed(self.builder.loc);
+                let failed = Operand::failed(self.builder.loc);
                 self.scopes.bind(&name, failed, false);
             }
         }

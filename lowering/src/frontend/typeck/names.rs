@@ -15,7 +15,7 @@ impl Check<'_> {
             return self.variable(name);
         }
         if let Some(literal) = self.type_constant(path) {
-            return self.wrap(Item::Literal(literal), loc);
+            return Operand::new(Item::Literal(literal), loc);
         }
         if let Some(operand) = self.named_item(path) {
             return operand;
@@ -30,7 +30,7 @@ impl Check<'_> {
         let ty = path[path.len().saturating_sub(2)].to_string();
         if self.frame().type_param(&ty) == Some(None) {
             // The type was reported as unknown, or a call decides it.
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         if let [module, .., name] = path
             && module == "tl"
@@ -74,7 +74,7 @@ impl Check<'_> {
                     // One report is enough: an initial value fixes every use.
                     let known = self.unassigned.get(&slot).and_then(|&index| self.errors.iter().nth(index));
                     if known.is_some_and(|error| error.message == problem) {
-                        return self.failed(loc);
+                        return Operand::failed(loc);
                     }
                     self.unassigned.insert(slot, self.errors.len());
                     let help = format!("give it a first value where it is declared: `let mut {text} = ..;`");

@@ -25,43 +25,21 @@ impl Check<'_> {
 
     pub fn error(&mut self, loc: Loc, message: impl Into<String>) -> Operand {
         self.errors.push(loc, message);
-        self.failed(loc)
+        Operand::failed(loc)
     }
 
     pub fn error_help(&mut self, loc: Loc, message: impl Into<String>, help: impl Into<String>) -> Operand {
         self.errors.push_help(loc, message, help);
-        self.failed(loc)
+        Operand::failed(loc)
     }
 
     pub(super) fn report(&mut self, diagnostic: Diagnostic) -> Operand {
         let loc = diagnostic.loc;
         self.errors.add(diagnostic);
-        self.failed(loc)
-    }
-
-    /// An operand for something already reported.
-    pub fn failed(&self, loc: Loc) -> Operand {
-        self.wrap(Item::Failed, loc)
+        Operand::failed(loc)
     }
 
     // ---- operands
-
-    pub fn wrap(&self, item: Item, loc: Loc) -> Operand {
-        Operand { item, loc }
-    }
-
-    pub fn unit(&self, loc: Loc) -> Operand {
-        self.wrap(Item::Unit, loc)
-    }
-
-    pub fn operand(&self, value: Value, loc: Loc) -> Operand {
-        self.wrap(Item::Value(value), loc)
-    }
-
-    /// An integer known at build, without a type yet.
-    pub fn integer(&self, value: i128, loc: Loc) -> Operand {
-        self.wrap(Item::Literal(Literal::named(LiteralValue::Number(ConstantValue::Int(value)))), loc)
-    }
 
     // ---- building
 
@@ -73,7 +51,7 @@ impl Check<'_> {
     /// Builds an operation with one result.
     pub fn emit(&mut self, kind: impl Into<Kind>, ty: Type, loc: Loc) -> Operand {
         let value = self.push(kind, vec![ty], loc)[0];
-        self.operand(value, loc)
+        Operand::value(value, loc)
     }
 
     /// The operation that a call has just built, for a method after the call that sets an attribute of it.
@@ -427,13 +405,13 @@ impl Check<'_> {
             if dtype.overflows(value) {
                 // Reported as a literal that does not fit.
                 self.value_as(operand, dtype, "the value");
-                return self.failed(loc);
+                return Operand::failed(loc);
             }
-            return self.wrap(Item::Literal(literal.convert(dtype)), loc);
+            return Operand::new(Item::Literal(literal.convert(dtype)), loc);
         }
-        let Some(value) = self.value(operand) else { return self.failed(loc) };
+        let Some(value) = self.value(operand) else { return Operand::failed(loc) };
         let value = self.convert(value, dtype, loc);
-        self.operand(value, loc)
+        Operand::value(value, loc)
     }
 
     /// Converts a value that has another element type.

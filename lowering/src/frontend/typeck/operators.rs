@@ -65,7 +65,7 @@ impl Check<'_> {
             }
         }
         if !good {
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         let op = if and { BinaryOp::And } else { BinaryOp::Or };
         let flags = |operand: &Operand| match operand.item {
@@ -99,22 +99,22 @@ impl Check<'_> {
         args: &[Operand],
     ) -> Operand {
         if args.iter().any(|arg| matches!(arg.item, Item::Failed)) {
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         if let Some(folded) = self.const_fold(op, what, loc, args) {
             return folded;
         }
         let typed: Vec<&Operand> = args.iter().skip(usize::from(op.rule == TypeRule::Select)).collect();
         if self.report_class(op, what, &typed) {
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         let error_loc = if op.is_operator() { ErrorLoc::Here(loc) } else { ErrorLoc::Operand };
-        let Some(dtype) = self.common_type(what, error_loc, &typed) else { return self.failed(loc) };
+        let Some(dtype) = self.common_type(what, error_loc, &typed) else { return Operand::failed(loc) };
         if !op.class.contains(dtype) {
             return self.error(loc, format!("{what} takes {}, found {dtype}", op.class.describe()));
         }
         if self.report_amount(op, dtype, args) {
-            return self.failed(loc);
+            return Operand::failed(loc);
         }
         let mut values: Vec<Value> = vec![];
         for (i, arg) in args.iter().enumerate() {
@@ -126,10 +126,10 @@ impl Check<'_> {
             };
             match self.value_as(arg, wanted, &role) {
                 Some(value) => values.push(value),
-                None => return self.failed(loc),
+                None => return Operand::failed(loc),
             }
         }
-        let Some(shape) = self.common_shape(what, loc, &mut values) else { return self.failed(loc) };
+        let Some(shape) = self.common_shape(what, loc, &mut values) else { return Operand::failed(loc) };
         let result = if op.rule == TypeRule::Compare { DType::Bool } else { dtype };
         self.emit(Scalar::new(op, values), Type::tile(result, shape), loc)
     }
@@ -214,7 +214,7 @@ impl Check<'_> {
                 args.iter().skip(usize::from(op.rule == TypeRule::Select)).collect();
             let error_loc = if op.is_operator() { ErrorLoc::Here(loc) } else { ErrorLoc::Operand };
             let Some(dtype) = self.common_type(what, error_loc, &operands) else {
-                return Some(self.failed(loc));
+                return Some(Operand::failed(loc));
             };
             dtype
         };
@@ -234,7 +234,7 @@ impl Check<'_> {
         } else {
             let inputs: Vec<i128> = literals.iter().map(|literal| literal.as_int()).collect::<Option<_>>()?;
             if self.report_amount(op, known.unwrap_or(DType::I64), args) {
-                return Some(self.failed(loc));
+                return Some(Operand::failed(loc));
             }
             if let Some(dtype) = known
                 && let Some(lost) = overflow(op, &inputs, dtype)
@@ -257,7 +257,7 @@ impl Check<'_> {
         let digits = literals.iter().all(|literal| literal.digits);
         let dtype = if op.rule == TypeRule::Compare { None } else { known };
         let complement = literals.iter().any(|literal| literal.complement);
-        Some(self.wrap(Item::Literal(Literal { value, dtype, digits, complement }), loc))
+        Some(Operand::new(Item::Literal(Literal { value, dtype, digits, complement }), loc))
     }
 }
 

@@ -72,9 +72,9 @@ impl Check<'_> {
 
     /// `slice + offset`
     fn point_into(&mut self, param: ParamId, by: &Operand) -> Operand {
-        let Some(offset) = self.offset(by, DType::I32) else { return self.failed(by.loc) };
+        let Some(offset) = self.offset(by, DType::I32) else { return Operand::failed(by.loc) };
         let shape = self.ty(offset).shape.clone();
-        self.wrap(Item::Pointer(Pointer { param, offset, shape }), by.loc)
+        Operand::new(Item::Pointer(Pointer { param, offset, shape }), by.loc)
     }
 
     /// The operand as element offsets; a bare literal becomes `literal_type` where it fits, else `i64`.
@@ -102,18 +102,18 @@ impl Check<'_> {
     fn move_pointer(&mut self, pointer: Pointer, by: &Operand, negative: bool, loc: Loc) -> Operand {
         let mut offset = pointer.offset;
         let own_type = self.ty(offset).dtype;
-        let Some(mut by_value) = self.offset(by, own_type) else { return self.failed(loc) };
+        let Some(mut by_value) = self.offset(by, own_type) else { return Operand::failed(loc) };
         if own_type != self.ty(by_value).dtype {
             offset = self.convert(offset, DType::I64, loc);
             by_value = self.convert(by_value, DType::I64, loc);
         }
         let mut values = [offset, by_value];
         let Some(shape) = self.common_shape("pointer arithmetic", loc, &mut values) else {
-            return self.failed(loc);
+            return Operand::failed(loc);
         };
         let row = scalar::row(if negative { "sub" } else { "add" }).expect("a row of the table");
         let ty = self.ty(values[0]).clone();
         let offset = self.push(Scalar::new(row, values.to_vec()), vec![ty], loc)[0];
-        self.wrap(Item::Pointer(Pointer { param: pointer.param, offset, shape }), loc)
+        Operand::new(Item::Pointer(Pointer { param: pointer.param, offset, shape }), loc)
     }
 }

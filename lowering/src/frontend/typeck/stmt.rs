@@ -36,9 +36,9 @@ impl Check<'_> {
             ) =>
             {
                 // The exit was reported.
-                self.failed(block.loc)
+                Operand::failed(block.loc)
             }
-            None => self.unit(block.loc),
+            None => Operand::unit(block.loc),
         };
         if let Some(outer) = outer {
             self.item_scope = outer;
@@ -60,7 +60,7 @@ impl Check<'_> {
                     && crate::frontend::syntax::is_scrutinee(name)
                     && self.report_scrutinee(operand)
                 {
-                    value = Some(self.failed(*loc));
+                    value = Some(Operand::failed(*loc));
                 }
                 match value {
                     Some(value) => self.bind(pattern, value),
@@ -86,7 +86,7 @@ impl Check<'_> {
 
     /// `let x: f32 = value`
     pub(super) fn annotated(&mut self, operand: &Operand, ty: &crate::frontend::syntax::TypeName) -> Operand {
-        let Some(dtype) = self.resolve_type(ty) else { return self.failed(operand.loc) };
+        let Some(dtype) = self.resolve_type(ty) else { return Operand::failed(operand.loc) };
         if let Item::Literal(literal) = operand.item
             && literal.dtype.is_none()
         {
@@ -99,14 +99,14 @@ impl Check<'_> {
                         }
                         value => value,
                     };
-                    self.wrap(Item::Literal(Literal { value, dtype: Some(dtype), ..literal }), operand.loc)
+                    Operand::new(Item::Literal(Literal { value, dtype: Some(dtype), ..literal }), operand.loc)
                 }
-                None => self.failed(operand.loc),
+                None => Operand::failed(operand.loc),
             };
         }
         match self.value_as(operand, dtype, "the value") {
-            Some(value) => self.operand(value, operand.loc),
-            None => self.failed(operand.loc),
+            Some(value) => Operand::value(value, operand.loc),
+            None => Operand::failed(operand.loc),
         }
     }
 
@@ -147,7 +147,7 @@ impl Check<'_> {
     /// Binds names to errors, so that their uses are not reported.
     fn bind_errors(&mut self, parts: &[Pattern], loc: Loc) {
         for part in parts {
-            let failed = self.failed(loc);
+            let failed = Operand::failed(loc);
             self.bind(part, failed);
         }
     }

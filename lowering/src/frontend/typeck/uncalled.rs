@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use proc_macro2::TokenStream;
 
-use super::Check;
 use super::function::Frame;
 use super::items::ItemScope;
+use super::{Check, Operand};
 use crate::frontend::syntax::{
     BlockExpr, FnItem, FnSource, GenericParam, Items, Kernel, KernelOptions, Pattern, ValueType,
 };
@@ -22,7 +22,7 @@ pub fn check_function(function: &Rc<FnItem>, items: Rc<Items>) -> Errors {
     let mut check = Check::new(&kernel, FuncBuilder::new(&mut func), Frame::uncalled(function), item_scope);
     for generic in &function.generics {
         if let GenericParam::Const { name, .. } = generic {
-            let unknown = check.failed(Loc::of(name));
+            let unknown = Operand::failed(Loc::of(name));
             check.scopes.bind(&name.to_string(), unknown, false);
         }
     }
@@ -73,7 +73,7 @@ impl Check<'_> {
         match pattern {
             Pattern::Ignore(_) => {}
             Pattern::Name { name, mutable } => {
-                let unknown = self.failed(loc);
+                let unknown = Operand::failed(loc);
                 self.scopes.bind(&name.to_string(), unknown, *mutable);
             }
             Pattern::Tuple { parts, .. } => parts.iter().for_each(|part| self.bind_errors_of(part, loc)),

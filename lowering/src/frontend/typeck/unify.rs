@@ -217,7 +217,7 @@ impl Check<'_> {
                     let unified: Vec<Option<Operand>> =
                         parts.iter().zip(found).map(|(part, found)| self.unify(part, found, what)).collect();
                     let unified: Option<Vec<Operand>> = unified.into_iter().collect();
-                    unified.map(|parts| self.wrap(Item::Tuple(parts), operand.loc))
+                    unified.map(|parts| Operand::new(Item::Tuple(parts), operand.loc))
                 }
                 Item::Tuple(found) => {
                     let text = format!("{what} is a tuple of {}, found one of {}", parts.len(), found.len());
@@ -253,7 +253,7 @@ impl Check<'_> {
                 };
                 let dtype = (dtype != DType::Bool).then_some(dtype);
                 let literal = Literal { value, dtype, ..literal };
-                Some(self.wrap(Item::Literal(literal), operand.loc))
+                Some(Operand::new(Item::Literal(literal), operand.loc))
             }
             Item::Literal(_) => self.value_as(operand, dtype, what).map(|_| operand.clone()),
             _ => self.expected(false, operand, what, wanted),

@@ -57,7 +57,7 @@ impl Check<'_> {
         let fits = method.generic == IntrinsicGeneric::Extents
             || self.generics(&call.what, method.generic, generics, call.name_loc);
         if !self.view_arity(method, memory, call) || !fits {
-            return self.failed(call.loc);
+            return Operand::failed(call.loc);
         }
         self.apply(method, call, generics)
     }
