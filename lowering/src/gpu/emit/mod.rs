@@ -45,7 +45,7 @@ use std::rc::Rc;
 use crate::analysis::alias::SliceAlias;
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::program_length::{LongestAxis, longest_axis};
-use crate::analysis::program_varying::varying_between_programs;
+use crate::analysis::program_varying::{Across, varying};
 use crate::gpu::layout::dot::DotOperand;
 use crate::gpu::layout::{Distributed, Layout};
 use crate::ir::axis_info::AxisInfo;
@@ -124,7 +124,7 @@ impl GpuPlan {
         }
         let alias = SliceAlias::analyze(&distributed.func, guards);
         let axes = AxisInfoMap::analyze(&distributed.func, assumptions);
-        let varying = varying_between_programs(&distributed.func);
+        let varying = varying(&distributed.func, Across::Programs);
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(smem.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::assign::{LayoutGraph, TileAccess};
 use crate::analysis::axis_info::AxisInfoMap;
-use crate::ir::{Block, Func, Value};
-use crate::ops::{Kind, MemAccess, Rotate, VectorStart};
+use crate::ir::Func;
+use crate::ops::{MemAccess, VectorStart};
 use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// The fewest bytes that are read as parts of two aligned vectors. Fewer bytes cost no less than single elements.
@@ -64,33 +64,6 @@ pub(super) fn legal_vector(func: &Func, place: &MemAccess, vector: u32) -> u32 {
     let shifted = place.shift.is_some_and(|shift| shift.start != VectorStart::Aligned);
     let bytes = vector * func.slice(place.param).0.bytes();
     if shifted && bytes < MIN_SHIFTED_BYTES { 1 } else { vector }
-}
-
-/// Values that depend on the program's index in the grid, or on a loop. The rotation of a row does not count.
-pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
-    let mut varying = HashSet::new();
-    fn visit(block: &Block, varying: &mut HashSet<Value>) {
-        for op in &block.ops {
-            let operation = op.kind.operation();
-            let operands = if let Kind::Rotate(Rotate { range, .. }) = op.kind {
-                vec![range]
-            } else {
-                operation.operands()
-            };
-            let varies = matches!(op.kind, Kind::ProgramId(_))
-                || operation.access().is_some()
-                || operands.iter().any(|operand| varying.contains(operand));
-            for nested in operation.blocks() {
-                varying.extend(&nested.args);
-                visit(nested, varying);
-            }
-            if varies || !operation.blocks().is_empty() {
-                varying.extend(&op.results);
-            }
-        }
-    }
-    visit(&func.body, &mut varying);
-    varying
 }
 
 /// The accesses of each class of values.

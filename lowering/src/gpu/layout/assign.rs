@@ -2,13 +2,10 @@
 //!
 //! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. The
 //! accumulators of dots get theirs first, as [`super::dot`] says; then the class with the most elements: its memory
-//! accesses
-//! choose, by the widest vector they can move. A layout propagates to adjacent classes through reductions, broadcasts
-//! and other views.
-//! A class that is as large and has accesses of its own chooses for itself. Cheap values made of ranges and scalars
-//! belong to no class: they are rematerialized in every layout that is asked for. Where two layouts meet, a [`Convert`]
-//! is
-//! inserted.
+//! accesses choose, by the widest vector they can move. A layout propagates to adjacent classes through reductions,
+//! broadcasts and other views. A class that is as large and has accesses of its own chooses for itself. Cheap values
+//! made of ranges and scalars belong to no class: they are rematerialized in every layout that is asked for. Where two
+//! layouts meet, a [`Convert`] is inserted.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{HashSet, VecDeque};
@@ -20,6 +17,7 @@ use super::smem_only::SmemOnlyTile;
 use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
 use crate::analysis::axis_info::AxisInfoMap;
+use crate::analysis::program_varying::{Across, varying};
 use crate::analysis::repeated_access::repeated;
 use crate::gpu::layout::coalesce_dot_stores;
 use crate::ir::layout_relation::{LayoutRelation, Reindex};
@@ -96,7 +94,7 @@ impl TileAccess {
 }
 
 fn accesses(func: &Func, alignment: Alignment, axes: &AxisInfoMap) -> Vec<TileAccess> {
-    let varying = access::varying_by_program(func);
+    let varying = varying(func, Across::ProgramsAndIterations);
     let mut found = vec![];
     let repeated = repeated(func);
     func.body.walk(&mut |op| {
