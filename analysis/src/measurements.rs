@@ -12,13 +12,12 @@
 //! }
 //! ```
 //!
-//! `name` joins the names of a model's operations by ` + ` where a check is wanted, and by ` ; ` those of launches that
-//! follow each other (`ops` where `name` is a label); `model` and `set` name the model and its extents, where a file has points of
-//! several; points of one name are one thing in its
-//! fused and unfused forms. `bytes` are those that must move, `flops` are counted as [`crate::kind`] does, `seconds` is the time of
-//! all launches together. `peer` says whose code it is, nothing where it is the library's. `unit` names the ceiling of its
-//! arithmetic (`f32`, `bf16`, ..), the ordinary units' `f32` if it is missing. `cache` is `cold` where the cache was
-//! overwritten before each run, and `warm` where runs follow each other.
+//! `name` joins the names of a model's operations by ` + ` where a check is wanted, and by ` ; ` those of launches that follow each
+//! other (`ops` where `name` is a label); `model` and `set` name the model and its extents, where a file has points of several;
+//! points of one name are one thing in its fused and unfused forms. `bytes` are those that must move, `flops` are counted as
+//! [`crate::kind`] does, `seconds` is the time of all launches together. `peer` says whose code it is, nothing where it is the
+//! library's. `unit` names the ceiling of its arithmetic (`f32`, `bf16`, ..), the ordinary units' `f32` if it is missing. `cache`
+//! is `cold` where the cache was overwritten before each run, and `warm` where runs follow each other.
 
 use std::collections::BTreeMap;
 use std::fs;

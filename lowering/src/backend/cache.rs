@@ -1,12 +1,9 @@
 //! A content-addressed cache: what was lowered once is not lowered again until something that goes into it changes.
 //!
 //! The key covers the tile IR of every specialization, the targets, and this compiler's own sources. Entries are files
-//! in the
-//! target directory of the build, written whole or not at all; an entry that cannot be read counts as missing. Entries
-//! of
-//! another compiler or of deleted kernels are never asked for again: the least recently used ones are removed where
-//! there are
-//! too many.
+//! in the target directory of the build, written whole or not at all; an entry that cannot be read counts as missing.
+//! Entries of another compiler or of deleted kernels are never asked for again: the least recently used ones are
+//! removed where there are too many.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

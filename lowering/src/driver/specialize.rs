@@ -1,9 +1,8 @@
 //! The specializations of a variant: the same kernel compiled for what its arguments may turn out to be.
 //!
 //! The *aligned* specialization relies on guards that the launcher checks: addresses and the integers in them divide
-//! evenly,
-//! no access leaves its slice, and elements along a view's last axis are contiguous. Where pointers are made with
-//! strides,
+//! evenly, no access leaves its slice, and elements along a view's last axis are contiguous. Where pointers are made
+//! with strides,
 //! *unit stride* specializations come before it: the same, with some of these strides taken for 1. Where several loops
 //! read a row
 //! in pieces, there is a *single iteration* one, for rows that fit in a piece. The *unaligned* specialization, also one

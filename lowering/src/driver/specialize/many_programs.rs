@@ -1,10 +1,8 @@
 //! The specialization for many programs whose loops read again what an earlier loop has read.
 //!
 //! Where programs are few, async copies are all that hides latency in the first of such loops. Where they are many,
-//! other
-//! programs do, and what the copies' ring buffers would take is left to the L1 cache, which serves the later loops. The
-//! launcher
-//! knows how many there are: one of the guards is their least number.
+//! other programs do, and what the copies' ring buffers would take is left to the L1 cache, which serves the later
+//! loops. The launcher knows how many there are: one of the guards is their least number.
 
 use super::{KernelRequests, aligned, register_limit};
 use crate::analysis::reread::has_rereads;

@@ -1,16 +1,12 @@
 //! Layouts in which stores take the results of dots.
 //!
 //! A thread holds two contiguous elements of a row of an accumulator at most. Stored in that layout, an instruction
-//! moves a
-//! quarter of what it can, and the lanes of a warp are scattered over eight rows. Such a store takes its tile in whole
-//! vectors
-//! along a row: the tile goes through shared memory once, and its addresses are computed for that layout. Only stores
-//! outside
-//! of loops do so: a loop with dots needs its shared memory, and its time.
+//! moves a quarter of what it can, and the lanes of a warp are scattered over eight rows. Such a store takes its tile
+//! in whole vectors along a row: the tile goes through shared memory once, and its addresses are computed for that
+//! layout. Only stores outside of loops do so: a loop with dots needs its shared memory, and its time.
 //!
 //! A tile that is read along one axis and written along another, as in a transpose, keeps the layout of its loads, and
-//! is
-//! stored in the one that suits the store.
+//! is stored in the one that suits the store.
 
 use std::collections::HashMap;
 

@@ -1,19 +1,14 @@
 //! Layouts of dot operands and accumulators.
 //!
 //! An mma instruction of a warp takes fragments: a small tile of A, of B and of the accumulator, of which every lane
-//! holds
-//! the elements that [`Fragment`] says. The result of a dot is laid out in such fragments, distributed over warps and
-//! then
-//! registers. Each operand follows the result's layout; warps that share its rows or columns hold the same elements. An
-//! extent below the instruction's is repeated: the lanes and registers beyond it hold copies of those within it, and so
-//! do
-//! their accumulators. Where there is no instruction, each thread multiplies blocks of its own by FMA. A warpgroup
-//! takes the
-//! fragments of one warp, sixteen rows for each of its four warps.
+//! holds the elements that [`Fragment`] says. The result of a dot is laid out in such fragments, distributed over warps
+//! and then registers. Each operand follows the result's layout; warps that share its rows or columns hold the same
+//! elements. An extent below the instruction's is repeated: the lanes and registers beyond it hold copies of those
+//! within it, and so do their accumulators. Where there is no instruction, each thread multiplies blocks of its own by
+//! FMA. A warpgroup takes the fragments of one warp, sixteen rows for each of its four warps.
 //!
 //! Everything here follows from the element type, the shapes and the number of warps. Emission chooses how an operand
-//! gets
-//! to its fragments.
+//! gets to its fragments.
 
 use super::access::Alignment;
 use super::assign::Distributed;

@@ -1,18 +1,13 @@
 //! Layouts as linear maps over bits.
 //!
 //! A tile of extents `odd * 2^k` is split into power-of-two blocks, one for each combination of the odd counts. Within
-//! a
-//! block, an element's coordinate is the exclusive or of the bases of the bits that are set in the register, lane and
-//! warp
-//! indices of the thread that holds it. Every block has the same layout; its registers follow those of the block
-//! before. A
-//! basis of zero means that the bit does not matter: the element is replicated.
+//! a block, an element's coordinate is the exclusive or of the bases of the bits that are set in the register, lane
+//! and warp indices of the thread that holds it. Every block has the same layout; its registers follow those of the
+//! block before. A basis of zero means that the bit does not matter: the element is replicated.
 //!
 //! Where the number of warps is no power of two either, `odd * 2^k` again, they form `odd` sets of `2^k` warps. Along
-//! an
-//! axis whose odd count is the number of sets, each set holds its own blocks; where there is no such axis, all sets
-//! hold
-//! the same.
+//! an axis whose odd count is the number of sets, each set holds its own blocks; where there is no such axis, all
+//! sets hold the same.
 //!
 //! Law: every element has a position, and all positions that map to its coordinate hold it.
 

@@ -1,6 +1,5 @@
 //! Layouts: which thread holds which element of a tile. Takes tile IR, gives the same IR with a layout for every tile
-//! value
-//! and a `Convert` where two layouts meet. Only conversions move elements between threads.
+//! value and a `Convert` where two layouts meet. Only conversions move elements between threads.
 //!
 //! - [`linear`]: the one layout type: a linear map from register, lane and warp bits to coordinates.
 //! - [`access`]: how wide a memory access may be.

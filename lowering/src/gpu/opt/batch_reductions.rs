@@ -1,8 +1,7 @@
 //! Independent reductions are moved next to each other, so that they share one barrier.
 //!
 //! `sum(x) / n` and then `sum(y) / n` wait for the other warps twice; only the division is between them. Pure
-//! operations that
-//! need the first result move behind the second reduction.
+//! operations that need the first result move behind the second reduction.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -2,8 +2,7 @@
 //!
 //! `mma` takes `f16`, to which 8-bit floats are upcast exactly: a dot of them is a dot of upcast operands. Where both
 //! are loaded in vectors along K, as rows and the weights of a linear layer are, the upcast waits until a warp has read
-//! its
-//! fragments. Loops then copy the bytes as they are, and shared memory holds half as much.
+//! its fragments. Loops then copy the bytes as they are, and shared memory holds half as much.
 
 use std::collections::HashMap;
 

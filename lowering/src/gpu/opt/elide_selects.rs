@@ -1,11 +1,9 @@
 //! Selects that only masked-off elements would notice are left out, or done once for many elements.
 //!
 //! A row that is shorter than its tile has its tail selected away before it is summed, and again where it is recomputed
-//! for
-//! the result. A row that was loaded as 0 beyond its mask and then shifted by a scalar stays 0 there if the scalar is
-//! selected:
-//! `select(mask, x - mean, 0)` is `x - select(mask, mean, 0)`, one select for each vector of the row. Where a value
-//! reaches nothing but stores under one mask, a select by that mask is its first operand.
+//! for the result. A row that was loaded as 0 beyond its mask and then shifted by a scalar stays 0 there if the scalar
+//! is selected: `select(mask, x - mean, 0)` is `x - select(mask, mean, 0)`, one select for each vector of the row.
+//! Where a value reaches nothing but stores under one mask, a select by that mask is its first operand.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,8 @@
 //! Loads that do not depend on a reduction are hoisted above it, so that memory latency is paid once: the parameters of
-//! a norm
-//! are in flight while its row is reduced.
+//! a norm are in flight while its row is reduced.
 //!
 //! What was loaded waits in registers, as few as its type needs. Programs of many warps and those that compute much
-//! have none
-//! to spare: the more of them run at once, the sooner large grids end.
+//! have none to spare: the more of them run at once, the sooner large grids end.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -2,8 +2,7 @@
 //!
 //! A row of `bf16` that is upcast, reduced, and used again after the reduction would wait for the result in twice the
 //! registers, and fewer blocks would fit on a multiprocessor. After every reduction this pass repeats the upcast: what
-//! was made
-//! from narrow tiles by cheap lanewise operations is recomputed from them at its next use, if they take fewer
+//! was made from narrow tiles by cheap lanewise operations is recomputed from them at its next use, if they take fewer
 //! registers. A sum of two rows waits as the sum.
 
 use std::collections::{HashMap, HashSet};

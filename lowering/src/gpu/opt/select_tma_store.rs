@@ -2,9 +2,8 @@
 //!
 //! A store becomes a [`TmaStore`] if its tile is a matrix of the size of a wgmma result and is made of one, if it runs
 //! once, and if no other operation accesses its view. As with TMA loads ([`crate::gpu::opt::select_wgmma`]), the tile
-//! begins
-//! at a multiple of 16 bytes. A swizzled row of shared memory holds columns of one warpgroup only; of a transposed
-//! wgmma, two rows side by side hold a warpgroup's share of a row.
+//! begins at a multiple of 16 bytes. A swizzled row of shared memory holds columns of one warpgroup only; of a
+//! transposed wgmma, two rows side by side hold a warpgroup's share of a row.
 
 use std::collections::HashMap;
 

@@ -1,12 +1,10 @@
 //! Selects dots that warpgroups do (wgmma) on tiles that TMA loads.
 //!
 //! A dot becomes a [`WarpGroupDot`] if wgmma has an instruction for its types and extents, if operand B is a tile of a
-//! view or
-//! the transpose of one, and if scalars alone say where the tile begins: a producer warp can then issue the loads.
-//! Along
-//! the last axis the tile must be known to begin at a multiple of 16 bytes; a TMA load from elsewhere is an illegal
-//! instruction. Operand A may be a view tile too (SS), or a tile in registers (RS). Such a dot is in no loop, or in an
-//! outermost one.
+//! view or the transpose of one, and if scalars alone say where the tile begins: a producer warp can then issue the
+//! loads. Along the last axis the tile must be known to begin at a multiple of 16 bytes; a TMA load from elsewhere is
+//! an illegal instruction. Operand A may be a view tile too (SS), or a tile in registers (RS). Such a dot is in no
+//! loop, or in an outermost one.
 
 use std::collections::HashMap;
 

@@ -2,8 +2,7 @@
 //!
 //! `l = l * alpha + sum(tile, 1)`, or without `alpha`, adds over lanes in each iteration of a loop with wgmma, and each
 //! iteration waits for that. All of it is linear, so every lane may add up what it holds itself: the loop then carries
-//! as many
-//! partial sums of a row as there are lanes along it, and they are reduced behind the loop.
+//! as many partial sums of a row as there are lanes along it, and they are reduced behind the loop.
 
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
