@@ -6,7 +6,6 @@
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias`, the bias a scalar or one for each column |
 //! | [`linear_combination`], [`fusion_flags`] | `alpha * x + beta * y + gamma * z`; a bias and ReLU, each behind a flag at build time |
 //! | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`] | matmul of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; its heuristic; its kernels |
-//! | [`gemv`](mod@gemv) | products of one row |
 //! | [`norm_linear`](mod@norm_linear) | LayerNorm or RMSNorm and the linear layer behind it, in one kernel where rows are few |
 //! | [`linear_norm`](mod@linear_norm) | a linear layer and the norm behind it, with an [`activation`], in one kernel where rows of the result are short |
 //! | [`linear_rope`](mod@linear_rope) | queries, keys and values of tokens, rotated by their positions, in one kernel where they are few |
@@ -49,7 +48,7 @@
 //! | `rope` | [`rope`], [`packed_qkv`](mod@packed_qkv) | |
 //! | `attention` | [`attention`](mod@attention), [`attention_decode`], [`attention_reference`] | `dropout` |
 //! | `rotary-attention` | [`rotary_attention`](mod@rotary_attention) | `attention`, `rope` |
-//! | `matmul` | [`gemv`](mod@gemv), [`matmul`], [`matmul_heuristic`], [`matmul_tiles`], [`split_matmul`] | `elementwise` |
+//! | `matmul` | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`], [`split_matmul`] | `elementwise` |
 //! | `layers` | [`attention_projection`](mod@attention_projection), [`decoder_layer`], [`feed_forward`], [`linear_norm`](mod@linear_norm), [`linear_rope`](mod@linear_rope), [`norm_linear`](mod@norm_linear) | `attention`, `elementwise`, `matmul`, `norms`, `rope` |
 //! | `quantization` | [`quantize`](mod@quantize) | |
 //! | `quantized-matmul` | [`quantized_matmul`], [`quantized_tiles`] | `matmul` |
@@ -119,8 +118,6 @@ pub mod form;
 pub mod fusion_flags;
 #[cfg(feature = "gating")]
 pub mod gating;
-#[cfg(feature = "matmul")]
-pub mod gemv;
 #[cfg(feature = "norms")]
 pub mod group_norm;
 #[cfg(feature = "norms")]
@@ -284,7 +281,7 @@ kernels! {
         rotary_attention::rotate_heads,
     ]
     feature = "matmul" => [
-        gemv::gemv,
+        matmul_tiles::gemv,
         matmul_tiles::matmul,
         matmul_tiles::matmul_f32,
         matmul_tiles::matmul_small,

@@ -26,7 +26,6 @@ use dsl_runtime::{DType, Error, Result, trace_choice};
 
 use crate::activation;
 use crate::form::Form;
-use crate::gemv::{GEMV, Gemv};
 use crate::linear_combination::LinearCombination;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
 pub use crate::matmul_operands::{Matrices, MatricesMut};
@@ -35,11 +34,13 @@ use crate::matmul_operands::{
 };
 use crate::matmul_tf32;
 use crate::matmul_tiles::{
-    matmul, matmul_f32, matmul_small, matmul_split_k, matmul_warp_split_k, reduce_split_k,
+    gemv, matmul, matmul_f32, matmul_small, matmul_split_k, matmul_warp_split_k, reduce_split_k,
 };
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
-use crate::split_matmul::{self, REDUCE, REDUCE_SMALL_N, SKINNY_M64, SKINNY_N16, SKINNY_N32, SMALL_N};
+use crate::split_matmul::{
+    self, REDUCE, REDUCE_SMALL_N, SKINNY_M64, SKINNY_N16, SKINNY_N32, SMALL_N, gemv_block,
+};
 
 /// The extents of a matmul: `m` rows, `k` terms for each element, `n` columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -408,7 +409,8 @@ macro_rules! multiply_16bit {
         {
             fn config(on: impl LaunchOn, of: &MatmulOperands<'_, $T>, out: [usize; 3]) -> Config {
                 if of.is_gemv(on, out) {
-                    return Config { block: GEMV, split_k: 1, copies: [false; 2] };
+                    let block = gemv_block(of.a.shape()[2]);
+                    return Config { block, split_k: 1, copies: [false; 2] };
                 }
                 if let Some(tile) = of.skinny_tile(on, out) {
                     return Config { block: Block { tile, k: SKINNY_K }, split_k: 1, copies: [false; 2] };
@@ -448,10 +450,11 @@ macro_rules! multiply_16bit {
                     (of, config.block.tile.count(shape));
                 let has_residual = residual.shape()[1] > 0;
                 match config.block {
-                    GEMV => {
-                        let (x, weight, residual) = (a.matrix(0), b.matrix(0).permute([1, 0]), residual.matrix(0));
-                        let out = out.reshape([1, shape[2]])?;
-                        Gemv { x, weight, bias, residual, alpha, act }.launch(on, out)
+                    Block { tile: Tile { rows: 1, .. }, .. } if shape[0] * shape[1] == 1 => {
+                        let (a, weight) = (a.matrix(0), b.matrix(0).permute([1, 0]));
+                        dispatch_block!(config.block, [1 x 8 x 512, 1 x 2 x 1024], |_M, N, K| {
+                            gemv::<$T, N, K>(a, weight, bias, residual, out, alpha, act).grid(programs).launch(on)
+                        })
                     }
                     LARGEST if !has_residual => {
                         matmul::<$T, ACT, 128, 256, 64>(a, b, bias, out, alpha).grid(programs).launch(on)

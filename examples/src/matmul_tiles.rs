@@ -162,6 +162,28 @@ pub(crate) mod kernels {
         out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
     }
 
+    /// As [`matmul_small()`], of a single row (GEMV): a program computes `N` elements in steps of `K`, with `weight` as `[n, k]`, K-major. The time is
+    /// that of reading it. Products are added element by element and reduced once behind the loop; `mma` tiles would be empty but for a row.
+    /// All programs read `a`, which the first-level cache serves.
+    #[fuse_kernel(T = [f16, bf16], configs = [{ N: 8, K: 512 }, { N: 2, K: 1024 }], num_warps = 4)]
+    pub fn gemv<T: Float, const N: usize, const K: usize>(
+        a: &View<T, 2>,
+        weight: &View<T, 2>,
+        bias: &View<T, 2>,
+        residual: &View<T, 3>,
+        out: &mut View<T, 3>,
+        alpha: f32,
+        act: i32,
+    ) {
+        let col = tl::program_id(0) * N;
+        let mut acc = tl::zeros::<f32>([N, K]);
+        for start in (0..a.shape(1)).step_by(K) {
+            acc += weight.load::<N, K>(col, start).to::<f32>() * a.load::<1, K>(0, start).to::<f32>();
+        }
+        let y = epilogue::<T, 1, N>(tl::sum(acc, 1).row(), bias, residual, alpha, act, 0, 0, col);
+        out.store(tl::reshape(y.to::<T>(), [1, 1, N]), 0, 0, col);
+    }
+
     /// As [`matmul_small()`], of few rows and columns: the `WARPS` warps split K, each computes a whole tile from its slice, so that it
     /// reads rows of operand A for all columns at once. The slices are the second axis of `a` and `b`.
     #[fuse_kernel(T = [f16, bf16], WARPS = [4], M = [16], N = [16], K = [128], num_warps = WARPS, num_stages = 3)]
@@ -356,6 +378,6 @@ pub(crate) mod kernels {
 }
 
 pub use kernels::{
-    align_both, align_rows, matmul, matmul_f32, matmul_small, matmul_split_k, matmul_tf32,
+    align_both, align_rows, gemv, matmul, matmul_f32, matmul_small, matmul_split_k, matmul_tf32,
     matmul_tf32_split_k, matmul_warp_split_k, reduce_split_k, transpose_rows,
 };

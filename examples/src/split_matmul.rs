@@ -6,6 +6,8 @@
 //! of splits follows from the extents and the number of SMs alone, and they are added in one order: the same result to the bit, run
 //! after run.
 //!
+//! A single row is a matrix-vector product, whose programs have the blocks of [`gemv_block`].
+//!
 //! **Rounding.** That of a matmul without a split: a split has fewer terms, and there are fewer splits than terms of one.
 //!
 //! **Source.** Partial sums in parallel: Osama and others, *Stream-K*, 2023, arXiv:2301.03598, section 3.
@@ -13,6 +15,7 @@
 use dsl_runtime::prelude::*;
 
 use crate::matmul::Tile;
+use crate::matmul_heuristic::Block;
 
 /// The skinny tiles: of up to 16 rows where the other tiles are too few for the SMs, of more columns, and of up to 64 rows.
 pub(crate) const SKINNY_N16: Tile = Tile { rows: 16, cols: 16 };
@@ -43,6 +46,12 @@ pub(crate) const MAX_OVERSHOOT: usize = (MAX_SPLIT_K + 1) * 128;
 pub fn split_k(out: [usize; 3], k: usize, sm_count: usize) -> usize {
     let idle_sms = sm_count / SPLIT_K_TILE.count(out).max(1);
     idle_sms.min(k / MIN_SPLIT_TERMS).clamp(1, MAX_SPLIT_K)
+}
+
+/// The block of a single row: rows of up to 2048 elements take more columns in shorter steps, so that several steps are left to pipeline.
+pub(crate) fn gemv_block(k: usize) -> Block {
+    let (cols, k) = if k <= 2048 { (8, 512) } else { (2, 1024) };
+    Block { tile: Tile { rows: 1, cols }, k }
 }
 
 /// The skinny tile, of those that exist, for a matmul on a GPU whose rows have so many bytes along `k`.

@@ -2,8 +2,8 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::SILU;
-use fused_kernels::gemv::gemv;
 use fused_kernels::matmul::{self, Epilogue, Extents};
+use fused_kernels::matmul_tiles::gemv;
 use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
@@ -29,14 +29,15 @@ fn a_row_times_a_matrix() {
                 [&x, &columns, &bias, &residual].map(|of| shifted(device, of, shift));
             let [x, weight] =
                 [x.slice(shift..).view([1, k]).unwrap(), weight.slice(shift..).view([n, k]).unwrap()];
-            let [bias, residual] = [&bias, &residual].map(|of| of.slice(shift..).view([1, n]).unwrap());
-            let none = bias.slice(1, ..0);
-            let [bias, residual] = if adds { [bias, residual] } else { [none, none] };
+            let bias = bias.slice(shift..).view([1, n]).unwrap();
+            let residual = residual.slice(shift..).view([1, 1, n]).unwrap();
+            let (bias, residual) =
+                if adds { (bias, residual) } else { (bias.slice(1, ..0), residual.slice(1, ..0)) };
             macro_rules! check {
                 ($N:literal, $K:literal) => {
                     let mut out = Guarded::<bf16>::new(device, n, shift);
                     let mut output = out.output();
-                    let result = output.view_mut([1, n]).unwrap();
+                    let result = output.view_mut([1, 1, n]).unwrap();
                     let call =
                         gemv::<bf16, $N, $K>(x, weight, bias, residual, result, epilogue.alpha, SILU as i32);
                     call.grid(n.div_ceil($N)).launch(&device).unwrap();

@@ -11,6 +11,14 @@ use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::ops::{EvictionPolicy, Load};
 
+/// The cache operator of copies that the first-level cache serves: the only one of fewer than 16 bytes.
+const THROUGH_L1: &str = "ca";
+
+/// The cache operator of copies that are read once: past the first-level cache where there is such an instruction.
+fn streaming_operator(width: u32) -> &'static str {
+    if width == 16 { "cg" } else { THROUGH_L1 }
+}
+
 /// One `cp.async`, not yet issued.
 pub(super) struct AsyncCopy {
     text: String,
@@ -42,8 +50,9 @@ impl Gpu<'_> {
     /// The copies of one load.
     pub(super) fn thread_copies(&mut self, b: &mut Builder, load: &Load, to: BufferSlot) -> Vec<AsyncCopy> {
         let pitch = self.pitch(width(self.func, load));
-        let reused = self.is_reused(load);
-        self.chunk_copies(b, load, reused, |_, chunk| (to.base, to.offset + chunk as u32 * pitch))
+        let operator =
+            if self.is_reused(load) { THROUGH_L1 } else { streaming_operator(width(self.func, load)) };
+        self.chunk_copies(b, load, operator, |_, chunk| (to.base, to.offset + chunk as u32 * pitch))
     }
 
     /// The copies of a tile: each thread copies the elements that the layout of the load gives it.
@@ -61,7 +70,9 @@ impl Gpu<'_> {
         let load = smem_operand::copy_load(&self.plan.distributed, op, load);
         let vector = load.access.vector as usize;
         let mut copies =
-            self.chunk_copies(b, &load, false, |b, chunk| addresses.at(b, layout.register(chunk * vector)));
+            self.chunk_copies(b, &load, streaming_operator(width(self.func, &load)), |b, chunk| {
+                addresses.at(b, layout.register(chunk * vector))
+            });
         if let Some(writer) = self.writer(b, Some(layout)) {
             copies.iter_mut().for_each(|copy| copy.and_predicate(b, writer));
         }
@@ -77,13 +88,12 @@ impl Gpu<'_> {
         !varies || self.layout(access.offset).replicated_warps() > 0
     }
 
-    /// The copies of a load, to an address and a byte offset for each chunk. Those of elements that are reused go through the first-level
-    /// cache.
+    /// The copies of a load, to an address and a byte offset for each chunk.
     fn chunk_copies(
         &mut self,
         b: &mut Builder,
         load: &Load,
-        reused: bool,
+        cache_operator: &str,
         mut to: impl FnMut(&mut Builder, usize) -> (Val, u32),
     ) -> Vec<AsyncCopy> {
         let dtype = self.func.slice(load.access.param).0;
@@ -112,7 +122,6 @@ impl Gpu<'_> {
                 operands.push(policy);
                 constraints.push("l");
             }
-            let cache_operator = if width == 16 && !reused { "cg" } else { "ca" };
             let cached = if policy.is_some() { ".L2::cache_hint" } else { "" };
             let text = format!(
                 "cp.async.{cache_operator}.shared.global{cached} [$0 + {start}], [$1], {width}{size}{hint};"
