@@ -2,11 +2,11 @@
 """Our kernels beside Triton, torch.compile, PyTorch and a plain copy, on the same tensors in one process.
 
     cargo run --release --example export -- kernels
-    python3 bench/compare.py --kernels kernels --out results.json
+    python3 bench/compare.py --kernels kernels
     python3 bench/compare.py --only softmax --only layer_norm --limit 300 --no-compile
-    python3 bench/compare.py --limit 500 --resume --out results.json    # again and again, until nothing is left
-    python3 bench/compare.py --group norms --sweep --dtype bf16 --out sweep.json
-    python3 bench/compare.py --group norms --graphs --out graphs.json
+    python3 bench/compare.py --limit 500 --resume    # again and again, until nothing is left
+    python3 bench/compare.py --group norms --sweep --dtype bf16
+    python3 bench/compare.py --group norms --graphs
 
 Needs an NVIDIA GPU, PyTorch, Triton and cuda-python (cuda.bindings). Each result is first compared with float64, in
 outputs filled with NaN. Then the contenders alternate, round after round, so that a drift of clocks meets all of them
@@ -14,15 +14,16 @@ alike; the L2 cache is overwritten before each run, and each run is timed by its
 are made: the device waits for them. Times are medians.
 torch.compile runs as `max-autotune-no-cudagraphs`: a graph would copy its inputs in each run; it is left out of a case for
 which it takes longer than --compile-limit. With --limit no case is begun after so many seconds, and what was measured by
-then is reported; with --resume the cases that --out already has are not measured again. With --graphs the shapes have few
+then is reported; with --resume the cases that the report has are not measured again. With --graphs the shapes have few
 rows and are in warm caches: a time is then that of one launch of a hundred in a CUDA graph, beside a kernel that does nothing.
+The report goes to bench/results/<gpu>, under the names of what was chosen or as --what says.
 """
 
 import argparse
 import contextlib
-import datetime
 import json
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -30,6 +31,7 @@ import time
 import torch
 
 import exported
+import report
 from entry import NAMES, Entry, nothing, triton
 from kernels import ENTRIES, GROUPS
 
@@ -274,7 +276,7 @@ def measure(entry, case, options):
     if options.graphs:
         runs[EMPTY] = nothing
     times = (time_graphs if options.graphs else time_all)(runs, options.rounds, options.warmup)
-    traffic, median = entry.traffic(args), {name: quantile(ordered, 0.5) for name, ordered in times.items()}
+    traffic, flops, median = entry.traffic(args), entry.flops(case), {name: quantile(ordered, 0.5) for name, ordered in times.items()}
     best_peer = min((median[name] for name in median if name not in (OURS, FLOOR, EMPTY)), default=float("nan"))
     size, dtype = entry.size(case)
     rows = []
@@ -284,6 +286,7 @@ def measure(entry, case, options):
             "kernel": entry.name, "group": entry.group, "shape": entry.label(case), "size": size, "dtype": dtype,
             "contender": name, "us": median[name], "p20": quantile(ordered, 0.2), "p80": quantile(ordered, 0.8),
             "min": ordered[0], "runs": len(ordered), "gb_per_s": traffic / median[name] / 1e3, "bytes": traffic,
+            **({"tflops": flops / median[name] / 1e6} if flops and name != FLOOR else {}),
             "of_best_peer": best_peer / median[name], "of_copy": median[FLOOR] / median[name],
             "max_error": error[0] if error else None, "share_of_bound": error[1] if error else None,
         })
@@ -311,13 +314,11 @@ def summary(rows):
     return "\n".join(lines)
 
 
-def write(options, machine, rows):
-    """The report as JSON, after each case: a run that is cut short leaves what it measured."""
-    if not options.out:
-        return
-    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    report = {"machine": machine, "when": now, "rounds": options.rounds, "rows": rows}
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
+def chosen_words(options):
+    """What was chosen, as the name of a report: `library` is all of it."""
+    words = [*(options.group or ()), *(options.only or ()), *filter(None, (options.dtype, options.shape))]
+    words += ["sweep"] * options.sweep + ["graphs"] * options.graphs
+    return re.sub("[^a-z0-9_.]+", "-", "-".join(words).lower()) or "library"
 
 
 def measured_before(options):
@@ -331,7 +332,8 @@ def parse_options():
     beside = pathlib.Path(__file__).resolve().parent.parent / "kernels"
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", type=pathlib.Path, default=beside, help="folder with the exported kernels")
-    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
+    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write instead of one in bench/results/<gpu>")
+    parser.add_argument("--what", help="name of the report in bench/results/<gpu>")
     parser.add_argument("--only", action="append", choices=[entry.name for entry in ENTRIES], help="only this operation")
     parser.add_argument("--group", action="append", choices=GROUPS, help="only this group")
     parser.add_argument("--shape", help="only cases whose label has this in it, such as `x 4096 bf16`")
@@ -345,14 +347,11 @@ def parse_options():
     parser.add_argument("--ptx", action="store_true", help="load PTX where there is a cubin")
     parser.add_argument("--check", action="store_true", help="check small shapes and measure nothing")
     parser.add_argument("--no-check", action="store_true", help="measure, and check no small shapes")
-    parser.add_argument("--resume", action="store_true", help="keep what --out holds and measure the other cases")
+    parser.add_argument("--resume", action="store_true", help="keep what the report holds and measure the other cases")
     parser.add_argument("--compile-limit", type=float, default=120, help="seconds for torch.compile of a case")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes a while")
     parser.add_argument("--list", action="store_true", help="name the operations and cases, and do nothing")
-    options = parser.parse_args()
-    if options.resume and not options.out:
-        parser.error("--resume needs --out")
-    return options
+    return parser.parse_args()
 
 
 def chosen(options):
@@ -388,6 +387,7 @@ def main():
         return
     begin = time.monotonic()
     machine = start(options)
+    report.place(options, machine, options.what or chosen_words(options))
     if options.graphs:
         # The default stream cannot be captured.
         torch.cuda.set_stream(torch.cuda.Stream())
@@ -407,7 +407,8 @@ def main():
                     left.append(f"{entry.name} {entry.label(case)}")
                     continue
                 rows += measure(entry, case, options)
-                write(options, machine, rows)
+                # After each case: a run that is cut short leaves what it measured.
+                report.write(options.out, machine, rows, rounds=options.rounds)
                 torch._dynamo.reset()
                 torch.cuda.empty_cache()
         except Mismatch as mismatch:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The time of every configuration of a matmul, on shapes drawn at random, and the library's model fitted to that.
 
-    python3 bench/configs.py --kernels kernels --seed 1 --out configs.json
-    python3 bench/configs.py --fit configs-h100.json configs-h200.json
+    python3 bench/configs.py --kernels kernels --seed 1
+    python3 bench/configs.py --fit bench/results/h100/configs-1128.json bench/results/h200/configs-1127.json
 
 The first measures every block, split-K count and copy of misaligned operands beside cuBLAS, as `sweep.py` does, and checks each against
 a matmul in f32. The second needs NumPy and SciPy and no GPU: it fits the model of `matmul_heuristic` to such files and says how
@@ -17,6 +17,7 @@ import random
 import time
 
 import heuristic
+import report
 from heuristic import BLOCKS, PARTS, kernels
 
 
@@ -51,6 +52,7 @@ def measure(options):
     from entry import BF16
 
     machine, begin, rows = start(options), time.monotonic(), []
+    report.place(options, machine, "configs", options.seed)
     for number in range(options.count):
         if time.monotonic() - begin > options.limit:
             break
@@ -75,7 +77,7 @@ def measure(options):
             runs[name] = run
         times = {name: quantile(of, 0.5) for name, of in time_all(runs, options.rounds, 2).items()}
         rows.append({"layout": layout, "extents": [m, k, n], "aligned": aligned, "by_columns": by_columns, "us": times})
-        options.out.write_text(json.dumps({"machine": machine, "seed": options.seed, "rows": rows}) + "\n")
+        report.write(options.out, machine, rows, seed=options.seed, rounds=options.rounds)
         torch.cuda.empty_cache()
     print(f"{len(rows)} products in {options.out}")
 
@@ -148,7 +150,7 @@ def fit(files):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", type=pathlib.Path, help="folder with the exported kernels")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("configs.json"), help="JSON file to write")
+    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write instead of one in bench/results/<gpu>")
     parser.add_argument("--seed", type=int, default=0, help="what shapes are drawn from")
     parser.add_argument("--count", type=int, default=200, help="products")
     parser.add_argument("--limit", type=float, default=150, help="begin none after so many seconds")

@@ -83,6 +83,10 @@ class Entry:
         """Bytes that must be moved."""
         raise NotImplementedError
 
+    def flops(self, case):
+        """Operations of its matmuls, where they bound it."""
+        return None
+
     @staticmethod
     def compute(*inputs):
         """The results in PyTorch's operations: what torch.compile gets."""

@@ -3,7 +3,7 @@
 and torch.compile.
 
     cargo build --release -p fused-kernels --example transformer
-    python3 bench/layers.py --binary target/release/examples/transformer --out layers.json --measurements analysis/measured
+    python3 bench/layers.py --binary target/release/examples/transformer --measurements analysis/measured
     python3 bench/layers.py --model 8b --tokens 16 --mode max-autotune-no-cudagraphs
 
 The library's times are those of the example, which compares its two forms with each other; its kernels are compared with
@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 
 import compare
+import report
 from compare import quantile, start, time_all
 from entry import BF16, normal
 
@@ -126,10 +127,11 @@ def main():
     parser.add_argument("--mode", help="of torch.compile; its default without")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a run of the example")
-    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write instead of one in bench/results/<gpu>")
     parser.add_argument("--measurements", type=pathlib.Path, help="a folder for what the analyzer compares its predictions with")
     options = parser.parse_args()
     machine, rows = start(options), []
+    report.place(options, machine, "-".join(filter(None, ("layers", options.mode))))
     print(", ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
     for model in options.model or MODELS:
         for tokens in options.tokens or TOKENS:
@@ -146,8 +148,7 @@ def main():
                 shown = ", ".join(f"{name} {us:.1f}" for name, us in peers.items())
                 print(f"{model} {tokens} {part}: {launches} launches {fused:.1f} us; {apart_launches} {apart:.1f}; {shown}",
                       flush=True)
-            if options.out:
-                options.out.write_text(json.dumps({**machine, "mode": options.mode, "rows": rows}, indent=1) + "\n")
+            report.write(options.out, machine, rows, mode=options.mode, rounds=options.rounds)
             del layer
             torch.cuda.empty_cache()
 

@@ -3,9 +3,9 @@
 torch.compile and Triton, at the sizes of the documents on fusion.
 
     cargo run --release --example export -- kernels
-    python3 bench/pairs.py --kernels kernels --out pairs.json --roofline roofline.json
+    python3 bench/pairs.py --kernels kernels --roofline roofline.json
     python3 bench/pairs.py --only add_mul_100m --only layer_norm --ncu
-    python3 bench/pairs.py --limit 500 --resume --out pairs.json    # again and again, until nothing is left
+    python3 bench/pairs.py --limit 500 --resume    # again and again, until nothing is left
     cargo run --release -p fuse-analysis -- roofline roofline.json --out roofline
 
 Measures as `compare.py` does: each result is first compared with float64, in outputs filled with NaN; then the forms
@@ -18,7 +18,6 @@ difference from what a document expects has a reason beside it.
 
 import argparse
 import csv
-import datetime
 import json
 import pathlib
 import shlex
@@ -30,6 +29,7 @@ import types
 
 import torch
 
+import report
 from compare import (FLOOR, OURS, Mismatch, check_all, contenders, deviations, into_outputs, measured_before, prepare,
                      quantile, start, time_all)
 from pair_cases import PAIRS
@@ -301,10 +301,7 @@ def summary(rows):
 
 def write(options, machine, rows):
     """Both files, after each pair: a run that is cut short leaves what it measured."""
-    if options.out:
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        report = {"machine": machine, "when": now, "rounds": options.rounds, "rows": rows}
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    report.write(options.out, machine, rows, rounds=options.rounds)
     if options.roofline:
         options.roofline.write_text(json.dumps(roofline(machine, rows), indent=1) + "\n")
 
@@ -313,13 +310,13 @@ def parse_options():
     beside = pathlib.Path(__file__).resolve().parent.parent / "kernels"
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kernels", type=pathlib.Path, default=beside, help="folder with the exported kernels")
-    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
+    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write instead of one in bench/results/<gpu>")
     parser.add_argument("--roofline", type=pathlib.Path, help="JSON file to write for `fuse-analysis roofline`")
     parser.add_argument("--only", action="append", choices=[pair.name for pair in PAIRS], help="only this pair")
     parser.add_argument("--limit", type=float, help="begin no pair after so many seconds")
     parser.add_argument("--rounds", type=int, default=100, help="timed runs of each form")
     parser.add_argument("--warmup", type=int, default=20, help="runs before that")
-    parser.add_argument("--resume", action="store_true", help="keep what --out holds and measure the other pairs")
+    parser.add_argument("--resume", action="store_true", help="keep what the report holds and measure the other pairs")
     parser.add_argument("--ncu", action="store_true", help="count bytes of DRAM too, where ncu is on the PATH")
     parser.add_argument("--form", choices=(FUSED, UNFUSED, PYTORCH), help="the form that --once runs")
     parser.add_argument("--once", action="store_true", help="run one form of one pair once, and report nothing")
@@ -329,8 +326,6 @@ def parse_options():
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes a while")
     parser.add_argument("--list", action="store_true", help="name the pairs and their shapes, and do nothing")
     options = parser.parse_args()
-    if options.resume and not options.out:
-        parser.error("--resume needs --out")
     if options.once and not (options.form and options.only and len(options.only) == 1):
         parser.error("--once needs --form and one --only")
     return options
@@ -373,6 +368,7 @@ def main():
     if options.once:
         run_once(pairs[0], options.form, options)
         return
+    report.place(options, machine, "pairs-dram" if options.ncu else "pairs")
     print(", ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
     if options.ncu and not shutil.which("ncu"):
         print("note: no DRAM bytes: there is no ncu on the PATH", flush=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Pictures of what `compare.py --sweep --out sweep.json` measured: bandwidth against size, one line for each contender.
+"""Pictures of what `compare.py --sweep` measured: bandwidth against size, one line for each contender.
 
-    python3 bench/plot.py sweep.json --to docs/pictures
+    python3 bench/plot.py bench/results/h200/norms-bf16-sweep.json --to docs/pictures
 
 Writes one SVG for each operation and element type. Needs matplotlib.
 """

@@ -2,9 +2,9 @@
 """Ports of Triton kernels beside their originals: the same algorithm, the same tiles and warps, no tuning on either side.
 
     cargo run --release -p fuse-ports --example export_ports -- ports
-    python3 bench/ports.py --kernels ports --out ports.json
+    python3 bench/ports.py --kernels ports
     python3 bench/ports.py --only matmul --only rope --rounds 50 --limit 300
-    python3 bench/ports.py --limit 500 --resume --out ports.json    # again and again, until nothing is left
+    python3 bench/ports.py --limit 500 --resume    # again and again, until nothing is left
 
 Needs an NVIDIA GPU, PyTorch, Triton and cuda-python (cuda.bindings). Both versions are first compared with float64 in
 outputs filled with NaN. Then they alternate, round after round; the L2 cache is overwritten before each run, and each run is
@@ -12,7 +12,6 @@ timed by itself with device events. Times are medians. What does not run, or is 
 """
 
 import argparse
-import datetime
 import json
 import math
 import pathlib
@@ -30,6 +29,7 @@ import port_elementwise
 import port_movement
 import port_products
 import port_rows
+import report
 from compare import deviations, into_outputs, prepare, quantile, start, time_all, within
 
 PORTS = [*port_elementwise.PORTS, *port_rows.PORTS, *port_channels.PORTS, *port_products.PORTS, *port_attention.PORTS,
@@ -133,11 +133,8 @@ def summary(rows):
 
 def write(options, machine, rows, failed):
     """The report as JSON, after each case: a run that is cut short leaves what it measured."""
-    if options.out:
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        report = {"machine": machine, "when": now, "rounds": options.rounds, "rows": rows, "failed": failed,
-                  "geometric_mean": geometric_mean([row["of_triton"] for row in rows if row["of_triton"]])}
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    mean = geometric_mean([row["of_triton"] for row in rows if row["of_triton"]])
+    report.write(options.out, machine, rows, rounds=options.rounds, geometric_mean=mean, failed=failed)
 
 
 def parse_options():
@@ -145,19 +142,16 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", type=pathlib.Path, default=beside, help="folder with the exported ports")
     parser.add_argument("--library", action="store_true", help="the library's kernels are in that folder too: measure them beside")
-    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
+    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write instead of one in bench/results/<gpu>")
     parser.add_argument("--only", action="append", choices=[port.name for port in PORTS], help="only this kernel")
     parser.add_argument("--limit", type=float, help="begin no case after so many seconds")
     parser.add_argument("--rounds", type=int, default=50, help="timed runs of each version")
     parser.add_argument("--warmup", type=int, default=10, help="runs before that")
-    parser.add_argument("--resume", action="store_true", help="keep what --out holds, and measure what it does not name")
+    parser.add_argument("--resume", action="store_true", help="keep what the report holds, and measure what it does not name")
     parser.add_argument("--arch", help="load this architecture, such as sm_80, instead of the latest")
     parser.add_argument("--ptx", action="store_true", help="load PTX where there is a cubin")
     parser.add_argument("--list", action="store_true", help="name the kernels and cases, and do nothing")
-    options = parser.parse_args()
-    if options.resume and not options.out:
-        parser.error("--resume needs --out")
-    return options
+    return parser.parse_args()
 
 
 def chosen(options, rows, failed):
@@ -181,10 +175,11 @@ def main():
             print(f"{port.name} {port.label(case)}")
         return
     begin, left = time.monotonic(), []
+    machine = start(options)
+    report.place(options, machine, "ports")
     if options.resume and options.out.exists():
         before = json.loads(options.out.read_text())
         rows, failed = before["rows"], before["failed"]
-    machine = start(options)
     print(", ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
     try:
         for port, case in chosen(options, rows, dict(failed)):

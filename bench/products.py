@@ -69,6 +69,9 @@ class Matmul(Entry):
     def size(self, case):
         return case[0], NAMES[case[3]]
 
+    def flops(self, case):
+        return 2 * math.prod(case[:3])
+
     def make(self, case, shift=0):
         m, k, n, dtype = case
         return {"a": normal(m * k, dtype, 1, shift).view(m, k), "b": normal(k * n, dtype, 2, shift).view(k, n),
@@ -208,6 +211,9 @@ class QuantizedMatmul(Entry):
     def size(self, case):
         return case[0], NAMES[self.dtype]
 
+    def flops(self, case):
+        return 2 * math.prod(case)
+
     def make(self, case, shift=0):
         m, k, n = case
         a, b = (normal(rows * k, F32, seed).view(rows, k) for rows, seed in ((m, 1), (n, 2)))
@@ -336,6 +342,10 @@ class Attention(Entry):
 
     def size(self, case):
         return case[1], NAMES[case[3]]
+
+    def flops(self, case):
+        heads, length, d, _ = case
+        return (2 if self.causal else 4) * heads * length**2 * d
 
     def make(self, case, shift=0):
         heads, length, d, dtype = case

@@ -2,7 +2,7 @@
 """The library on shapes drawn at random: matmuls beside cuBLAS, rows beside a copy of as many bytes, attention beside cuDNN.
 
     cargo run --release --example export -- kernels
-    python3 bench/sweep.py --kernels kernels --seed 1 --out sweep.json
+    python3 bench/sweep.py --kernels kernels --seed 1
     python3 bench/sweep.py --group matmul --count 100 --limit 300
 
 Needs what `compare.py` needs, and measures as it does: results are first compared with float64 in outputs filled with NaN, the
@@ -13,8 +13,6 @@ the peer's time as a share of ours: the median, the tenth percentile, and the wo
 
 import argparse
 import contextlib
-import datetime
-import json
 import math
 import pathlib
 import random
@@ -32,6 +30,7 @@ import fused_norms
 import heuristic
 import norms
 import products
+import report
 import softmax
 from compare import Mismatch, deviations, into_outputs, prepare, quantile, start, time_all
 from entry import BF16, F32, NAMES, Launch, cdiv
@@ -286,20 +285,11 @@ def summary(rows):
     return "\n".join(lines)
 
 
-def write(options, machine, rows, failed):
-    """The report as JSON, after each case: a run that is cut short leaves what it measured."""
-    if options.out:
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        report = {"machine": machine, "when": now, "seed": options.seed, "rounds": options.rounds, "rows": rows,
-                  "failed": failed}
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
-
-
 def parse_options():
     beside = pathlib.Path(__file__).resolve().parent.parent / "kernels"
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", type=pathlib.Path, default=beside, help="folder with the exported kernels")
-    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
+    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write instead of one in bench/results/<gpu>")
     parser.add_argument("--seed", type=int, default=0, help="what shapes are drawn from")
     parser.add_argument("--count", type=int, default=40, help="cases of each group")
     parser.add_argument("--group", action="append", choices=list(GROUPS), help="only this group")
@@ -320,6 +310,7 @@ def main():
             print(f"{group}: {entry.name} {entry.label(case)}")
         return
     begin, machine, rows, failed, left = time.monotonic(), start(options), [], {}, 0
+    report.place(options, machine, "-".join(["sweep", *(options.group or ())]), options.seed)
     print(", ".join(f"{key} {value}" for key, value in machine.items()) + f", seed {options.seed}", flush=True)
     for group, entry, case, peer in cases(options):
         if options.limit and time.monotonic() - begin > options.limit:
@@ -335,7 +326,8 @@ def main():
         except (Exception, SystemExit) as error:  # One case that cannot is no reason to stop.
             failed[label] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             print(f"FAILED: {label}: {failed[label]}", flush=True)
-        write(options, machine, rows, failed)
+        # After each case: a run that is cut short leaves what it measured.
+        report.write(options.out, machine, rows, seed=options.seed, rounds=options.rounds, failed=failed)
         torch.cuda.empty_cache()
     if rows:
         print("\n" + summary(rows))
