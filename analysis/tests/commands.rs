@@ -261,7 +261,7 @@ fn predictions_beside_measurements() {
         expect![[r#"
             check of add + mul
             NVIDIA H200
-            docs/performance.md, memory-bound kernels on an H200: 100 Mi f32, medians of 100
+            book/src/performance.md, add_mul: 100 Mi f32, medians of 100
             of the library's, 1 of 1 bound by memory are within 15 % of the prediction
             of other code's, 2 of 2 bound by memory are within 15 % of the prediction
 
@@ -278,7 +278,7 @@ fn predictions_beside_measurements() {
         expect![[r#"
             check of LayerNorm + GELU
             NVIDIA H200
-            docs/performance.md, the whole library: 32768 x 4096 bf16, medians of 11
+            book/src/performance.md, layer_norm and layer_norm_gelu: 32768 x 4096 bf16, medians of 11
             of the library's, 2 of 2 bound by memory are within 15 % of the prediction
             of other code's, 0 of 3 bound by memory are within 15 % of the prediction
 

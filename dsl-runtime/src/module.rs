@@ -47,7 +47,7 @@ impl Occupancy {
 
     /// The blocks of a persistent launch of so many programs of equal time: none runs more of them than with as
     /// many blocks as there are, so fewer do where they all end at once, which leaves the others more power and memory
-    /// (docs/performance.md). Blocks that share a multiprocessor are as many as there is room for.
+    /// (docs/decisions/0044). Blocks that share a multiprocessor are as many as there is room for.
     pub fn balanced_blocks(self, programs: u32) -> u32 {
         let most = programs.min(self.resident_blocks());
         if self.blocks_per_multiprocessor > 1 || most == 0 {

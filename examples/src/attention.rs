@@ -165,7 +165,7 @@ pub fn attention<T: Float, const MASK_MODE: usize, const D: usize, const M: usiz
             tl::maximum(m_i, tl::max(scores, 1) * scale)
         };
         // Probabilities of up to 2^8 are as exact, so `m_i` may lag the maximum by 8, and the accumulator is seldom rescaled.
-        // Where D is 128 an iteration does not wait for that (docs/performance.md).
+        // Where D is 128 an iteration does not wait for that (docs/decisions/0054).
         let m_next = if D == 128 { m_next } else { tl::select(m_next - m_i <= 8.0, m_i, m_next) };
         // A row whose keys are all masked so far has no maximum to subtract.
         let m_safe = tl::select(m_next == f32::NEG_INFINITY, 0.0, m_next);

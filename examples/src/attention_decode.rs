@@ -53,7 +53,7 @@ struct SplitTile {
 /// `query + r % period`, whose position is `first_position` behind it, and of head `r / period` of those that read the key head.
 /// With `SCORE_MOD` there may be a `softcap`, which is else 0, and slopes of `[key_heads, group]`, which have else no
 /// elements. Writes the results if `out` has elements, with the axes of `q`; else partial accumulators, and for each row its
-/// maximum and its sum. Async copies of more stages would only wait for each other (docs/performance.md).
+/// maximum and its sum. Async copies of more stages would only wait for each other (docs/decisions/0068).
 #[fuse_kernel(
     T = [f16, bf16], num_warps = 4,
     configs = [

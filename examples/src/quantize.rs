@@ -320,7 +320,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
     }
 
     /// Whether two blocks of a cluster take a long row, or one program takes row after row. Norms of many rows are slower in pairs, RMSNorm and
-    /// what is not read in vectors (docs/performance.md).
+    /// what is not read in vectors (docs/decisions/0008).
     fn in_cta_pairs(&self, on: impl LaunchOn, rows: usize) -> bool {
         let few = rows <= FEW_ROWS * on.parallelism();
         on.has_clusters() && (NORM == PLAIN || few || NORM != RMS && self.cols.is_multiple_of(16))

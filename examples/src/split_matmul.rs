@@ -21,7 +21,7 @@ use crate::matmul_heuristic::Block;
 pub(crate) const SKINNY_N16: Tile = Tile { rows: 16, cols: 16 };
 pub(crate) const SKINNY_N32: Tile = Tile { rows: 16, cols: 32 };
 pub(crate) const SKINNY_M64: Tile = Tile { rows: 64, cols: 64 };
-/// Bytes along `k` up to which one program is faster than a split and its reduction (docs/performance.md).
+/// Bytes along `k` up to which one program is faster than a split and its reduction (docs/decisions/0063).
 const NO_SPLIT_BYTES: usize = 8192;
 /// The tile of split-K.
 pub(crate) const SPLIT_K_TILE: Tile = Tile { rows: 64, cols: 128 };

@@ -23,7 +23,7 @@ fn measured(value: f64, source: &str) -> Ceiling {
 
 /// The GPU die of H100 and H200 is the same: only their memories differ.
 fn hopper(data_sheet: &str) -> BTreeMap<String, Ceiling> {
-    let attained = format!("{data_sheet}; measured: products of 4096^3 and larger, docs/performance.md");
+    let attained = format!("{data_sheet}; measured: products of 4096^3 and larger, book/src/performance.md");
     let tensor = [
         ("f16", both(989e12, 800e12, &attained)),
         ("bf16", both(989e12, 800e12, &attained)),

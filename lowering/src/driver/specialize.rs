@@ -454,7 +454,7 @@ fn plan(
 }
 
 /// Programs of one warp that share a block: blocks launch at a limited rate. Larger programs have one block each, so
-/// that a multiprocessor takes the next one as soon as its threads are free (docs/performance.md).
+/// that a multiprocessor takes the next one as soon as its threads are free (docs/decisions/0003).
 const SMALL_PROGRAMS: u32 = 4;
 
 /// The alignment of each slice for the accesses that were chosen, and the multiple that its length must be: one

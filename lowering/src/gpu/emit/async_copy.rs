@@ -37,7 +37,7 @@ const DEFAULT_TILE_STAGES: u32 = 3;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
 const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
 /// Up to this size a ring has a slot to spare. Beyond, its memory serves better as L1 cache, and the third of three
-/// long rows in flight only waits for the others (docs/performance.md).
+/// long rows in flight only waits for the others (docs/decisions/0011).
 const MAX_SPARE_SLOT_BYTES: u32 = 64 * 1024;
 
 /// The asynchronous copies of a loop.

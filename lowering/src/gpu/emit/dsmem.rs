@@ -1,7 +1,7 @@
 //! Distributed shared memory: what the blocks of a cluster that run one program store to each other, and where they
 //! wait for it.
 //!
-//! A barrier of the cluster is slow, for it orders all memory and empties the L1 cache (docs/performance.md). Stores
+//! A barrier of the cluster is slow, for it orders all memory and empties the L1 cache (docs/decisions/0009). Stores
 //! that arrive at an `mbarrier` of the block they go to (`st.async`) order nothing else.
 
 use crate::gpu::emit::barrier::init_mbarriers;

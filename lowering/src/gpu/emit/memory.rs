@@ -303,7 +303,7 @@ impl Gpu<'_> {
 const WIDEST: u32 = 16;
 
 /// The `evict_last` policy of loads: their lines outlive the written ones, which are then evicted in the order of the
-/// stores. Worth 2 to 4 % of a copy's bandwidth on an H200 (docs/performance.md).
+/// stores. Worth 2 to 4 % of a copy's bandwidth on an H200 (docs/decisions/0001).
 pub(super) fn evict_last_policy(b: &mut Builder) -> Val {
     let text = "createpolicy.fractional.L2::evict_last.b64 $0;";
     b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]

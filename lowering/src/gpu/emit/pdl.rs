@@ -3,7 +3,7 @@
 //! On GPUs that have it (`griddepcontrol`, capability 9.0) a kernel may be launched while the one before it still
 //! runs. Its blocks start when the last ones of that kernel end, compute addresses, and wait before they access any
 //! memory until the writes of that kernel are visible. Blocks do not let the next kernel start before they end: on an
-//! H200 that takes a multiprocessor 160 ns a block, one after the other (docs/performance.md). Older GPUs get the
+//! H200 that takes a multiprocessor 160 ns a block, one after the other (docs/decisions/0024). Older GPUs get the
 //! same code without the instruction ([`INSTRUCTION_PREFIX`]).
 //!
 //! A kernel that did not wait could end before the one before it, and the next kernel, which waits for one kernel

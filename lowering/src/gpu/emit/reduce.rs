@@ -344,7 +344,7 @@ impl PendingReduction<'_> {
             (mbarrier, gpu.expect_remote(b, mbarrier, writers * results.len() as u32 * bytes))
         });
         // Lanes along the reduced axes hold equal elements; warps along them hold partial results of their own. In a loop each
-        // such lane stores to one block; outside loops one lane stores to all as quickly (docs/performance.md).
+        // such lane stores to one block; outside loops one lane stores to all as quickly (docs/decisions/0010).
         let in_loop = mbarrier.is_some() && gpu.iteration.is_some();
         let lane_per_block = if in_loop { gpu.remote_store_lanes(folded.replicated_lanes()) } else { None };
         let block = lane_per_block.map(|lanes| compress(b, gpu.lane, lanes));

@@ -32,7 +32,7 @@ impl Distributed {
 }
 
 /// Bytes that one thread reads from memory: enough loads in flight to cover the latency of memory, few enough registers
-/// to keep several blocks on a multiprocessor (docs/performance.md).
+/// to keep several blocks on a multiprocessor (docs/decisions/0003).
 const BYTES_PER_THREAD: u64 = 64;
 /// The same in a cluster, whose CTAs wait for each other: the more clusters fit, the better. Unaligned rows take more
 /// registers, so that no more of them would fit.
