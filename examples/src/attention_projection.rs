@@ -7,7 +7,7 @@
 //!
 //! **Forms.** In [`Form::Fused`] a program takes a block of queries of a sequence and a tile of columns, head after head: it runs the online
 //! softmax over blocks of keys, and then the dot of the head's normalized rows and the head's rows of `Wo` into an accumulator of the result.
-//! Heads are added in order by one program: no atomics, the same result to the bit, run after run. As measured (docs/performance.md) it
+//! Heads are added in order by one program: no atomics, the same result to the bit, run after run. As measured (docs/decisions/0169) it
 //! pays where
 //! - a row of the result is one tile of columns: each further tile's program computes attention again;
 //! - there are up to [`MAX_KEYS`] keys: with more, attention is most of the work, and the separate form does it in larger blocks, with

@@ -6,7 +6,7 @@
 //!
 //! **Forms.** In [`Form::Fused`] a program has whole rows of the result in its accumulator, up to [`MAX_COLS`] columns: its epilogue takes the
 //! mean of a row, then the mean of its squared deviations, and writes the norm. Columns past a row count in neither. Every program reads
-//! all of `W`, and there are as many programs as tiles of rows: 64 rows, 16 where rows are few. As measured (docs/performance.md) that
+//! all of `W`, and there are as many programs as tiles of rows: 64 rows, 16 where rows are few. As measured (docs/decisions/0170) that
 //! pays where tiles of 64 rows occupy half of the SMs, or where `W` is small enough for one program to read it in the time of a
 //! launch; [`LinearNorm::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] with the bias and the residual in its epilogue, and a kernel
 //! for norm and activation. `FUSE_TRACE=1` says which.

@@ -11,7 +11,7 @@
 //! the extent. Rows of operands that begin within 32-byte sectors of memory read a fourth more out of L2.
 //!
 //! **Numbers.** Fitted by `bench/configs.py` to 5900 times of 300 random products on an H100, those near the best of a product above
-//! all (`docs/performance.md`, "A product of any shape"): half of all estimates are within 7 % of the time. Only their order counts.
+//! all (`docs/decisions/0132`): half of all estimates are within 7 % of the time. Only their order counts.
 //! The time of a byte of memory is from 752 products on an H100 and an H200.
 //!
 //! `f32` is multiplied by FMA on every device. The blocks on an SM share its multiply-adds: an iteration takes as long as theirs, and no

@@ -7,7 +7,7 @@
 //! **Forms.** [`Form::Fused`] is one kernel: it accumulates a row's statistics in the main loop of the matmul, and scales the accumulator.
 //! Every program of a row computes them again, so this pays for few rows, where the time is that of reading the weights: the
 //! separate norm would be a launch and a wait. [`Form::Separate`] is a norm and a [`Matmul`], which has the larger tiles. [`NormLinear::launch`] takes the fused form of
-//! up to [`FEW_ROWS`] rows on a GPU; `FUSE_TRACE=1` says which. docs/performance.md has the measurement.
+//! up to [`FEW_ROWS`] rows on a GPU; `FUSE_TRACE=1` says which. docs/decisions/0159 has the measurement.
 //!
 //! **Traffic.** The fused form reads `x` and `W'` and writes `out` once: `(rows * k + k * n + rows * n) * size_of::<T>()` bytes. The
 //! separate form writes the normalized rows and reads them again, `2 * rows * k * size_of::<T>()` bytes more.

@@ -22,7 +22,7 @@ use crate::report::HostRecord;
 use crate::slice::{SharedBytes, UniqueBytes};
 
 /// Chunks per thread: enough that a slow chunk does not leave the other threads idle at the end, and that threads work
-/// near each other in memory (docs/performance.md).
+/// near each other in memory (docs/decisions/0180).
 const CHUNKS_PER_THREAD: u64 = 64;
 
 /// Approximate cost of forking work to other threads and joining them.

@@ -249,7 +249,7 @@ fn prepare<'g>(
 }
 
 /// Bytes that all programs load from which on multicast pays for the microsecond and a half by which clusters start later
-/// (docs/performance.md).
+/// (docs/decisions/0137).
 const MULTICAST_BYTES: u64 = 48 << 20;
 
 /// Whether to launch a specialization in clusters with multicast loads: where rows of its loads are not sector-aligned, and L2 bounds

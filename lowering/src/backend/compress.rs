@@ -4,7 +4,7 @@ use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec;
 use serde::{Deserialize, Serialize};
 
-/// The compression level that takes little of a build's time; higher ones save 1 % more (docs/performance.md).
+/// The compression level that takes little of a build's time; higher ones save 1 % more (docs/decisions/0177).
 const LEVEL: u8 = 6;
 
 /// Bytes as DEFLATE packs them (RFC 1951).

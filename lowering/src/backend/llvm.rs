@@ -141,7 +141,7 @@ impl Drop for LlvmModule {
 }
 
 /// The pass pipeline after emission, run once for all targets that code is printed for. It is the part of `default<O3>`
-/// that changes such code; the rest took half of the time and changed nothing (docs/performance.md). It has no
+/// that changes such code; the rest took half of the time and changed nothing (docs/decisions/0176). It has no
 /// vectorization and no unrolling: emission already chose the vectors and unrolled what pays, and one order of
 /// operations on every target is worth more than what a second pass finds.
 const PASSES: &CStr = c"always-inline,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm<allowspeculation>),gvn,dse,instcombine<no-verify-fixpoint>,adce,simplifycfg),globaldce";
@@ -151,7 +151,7 @@ const PASSES: &CStr = c"always-inline,function(sroa<modify-cfg>,early-cse<memssa
 pub enum StrengthReduction {
     Always,
     /// LLVM 22 takes the difference of each pair of addresses in a block, which is three quarters of the time that large modules take in
-    /// all (docs/performance.md).
+    /// all (docs/decisions/0174).
     IfSmall,
 }
 

@@ -1,9 +1,9 @@
 //! TMA loads that two blocks of a cluster issue for each other (multicast).
 //!
-//! L2 coalesces requests of several multiprocessors for one line, but not for parts of its 32-byte sectors. Views whose rows are a
-//! multiple of 16 bytes and none of 32 apart therefore read twice as much out of L2 (docs/performance.md, "Rows that begin within
-//! sectors"). The launcher runs such a kernel in clusters of two blocks: each block loads half of the rows of a box that both
-//! programs take, into the shared memory of both.
+//! L2 coalesces requests of several multiprocessors for one line, but not for parts of its 32-byte sectors. Views whose rows are
+//! a multiple of 16 bytes and none of 32 apart therefore read twice as much out of L2 (docs/decisions/0137). The launcher runs
+//! such a kernel in clusters of two blocks: each block loads half of the rows of a box that both programs take, into the shared
+//! memory of both.
 //!
 //! The blocks of a cluster run programs with neighboring numbers, and loops with equally many iterations. The producer warp
 //! computes the offsets of both programs to find the boxes they share. A stage's empty barrier waits for the consumer warps of
@@ -19,7 +19,7 @@ use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::types::Ty;
 
 /// Fewest results of a dot whose loads may be multicast. Smaller tiles are those of small dots: clusters seldom pay
-/// for them, and their code takes 2 % of their time before the first load (docs/performance.md, "Small products").
+/// for them, and their code takes 2 % of their time before the first load (docs/decisions/0136).
 const LEAST_RESULTS: u64 = 128 * 128;
 
 /// The mask of both blocks of a cluster.
