@@ -1,5 +1,6 @@
 //! The rules of the code that text alone can show. Each says why; the text that breaks one is printed with its place.
 
+mod cycles;
 mod decisions;
 mod families;
 mod layers;
