@@ -7,12 +7,13 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUmemPool_attribute, CUresult};
+use cudarc::driver::sys::{self, CUmemPool_attribute, CUresult};
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut,
     DeviceSlice, DriverError, result,
 };
 
+use crate::device_properties::DeviceProperties;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
@@ -27,21 +28,12 @@ pub(crate) struct CudaDevice {
     pub(crate) context: Arc<CudaContext>,
     /// The null stream.
     pub(crate) stream: Arc<CudaStream>,
-    pub(crate) name: String,
-    /// 90 for 9.0.
-    pub(crate) capability: u32,
-    /// The most shared memory a block can have, static and dynamic, in bytes.
-    pub(crate) shared_limit: u32,
-    pub(crate) multiprocessors: usize,
-    /// Whether the driver launches kernels before the one in front of them has ended, in graphs too.
-    pub(crate) supports_pdl: bool,
+    pub(crate) properties: DeviceProperties,
     pub(crate) modules: CodeTable,
     pub(crate) recent: Recent,
     pub(crate) pending: PendingReports,
     pub(crate) work_counters: WorkCounters,
     pub(crate) stream_order: StreamOrder,
-    /// While one thread records uses of buffers.
-    pub(crate) recording: Mutex<()>,
 }
 
 static DEVICES: Mutex<Vec<&'static CudaDevice>> = Mutex::new(Vec::new());
@@ -70,7 +62,8 @@ pub(crate) fn open(ordinal: usize) -> Result<&'static CudaDevice> {
     }
     let context = CudaContext::new(ordinal).map_err(Error::cuda("cuDevicePrimaryCtxRetain"))?;
     keep_freed_memory(&context)?;
-    register(&mut devices, context, StreamOrder::ours())
+    let stream_order = StreamOrder::ours(&context);
+    register(&mut devices, context, stream_order)
 }
 
 /// Has the memory pool of a context keep what is freed for the next allocation: by default a wait for the device gives it all back, and
@@ -95,7 +88,7 @@ pub(crate) fn adopt(context: &Arc<CudaContext>) -> Result<&'static CudaDevice> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     match devices.iter().find(|device| Arc::ptr_eq(&device.context, context)) {
         Some(device) => Ok(device),
-        None => register(&mut devices, context.clone(), StreamOrder::of_owner()),
+        None => register(&mut devices, context.clone(), StreamOrder::of_owner(context)),
     }
 }
 
@@ -104,35 +97,19 @@ fn register(
     context: Arc<CudaContext>,
     stream_order: StreamOrder,
 ) -> Result<&'static CudaDevice> {
-    let (major, minor) =
-        context.compute_capability().map_err(Error::cuda("cuDeviceGetAttribute(compute capability)"))?;
-    let shared_limit = context
-        .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-        .map_err(Error::cuda("cuDeviceGetAttribute(shared memory)"))?;
-    let multiprocessors = context
-        .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-        .map_err(Error::cuda("cuDeviceGetAttribute(multiprocessors)"))?;
     let device: &'static CudaDevice = Box::leak(Box::new(CudaDevice {
         stream: context.default_stream(),
-        name: context.name().map_err(Error::cuda("cuDeviceGetName"))?,
-        capability: (major * 10 + minor) as u32,
-        shared_limit: shared_limit as u32,
-        multiprocessors: multiprocessors as usize,
-        supports_pdl: driver_version()? >= PDL_DRIVER_VERSION,
+        properties: DeviceProperties::of(&context)?,
         modules: CodeTable::default(),
         recent: Recent::default(),
         pending: PendingReports::default(),
         work_counters: WorkCounters::default(),
         stream_order,
-        recording: Mutex::new(()),
         context,
     }));
     devices.push(device);
     Ok(device)
 }
-
-/// The first CUDA version whose graphs have edges that a kernel need not wait at.
-const PDL_DRIVER_VERSION: i32 = 12030;
 
 /// Bytes of the widest access of a thread, at a multiple of which it is aligned.
 const VECTOR_BYTES: usize = 16;
@@ -140,7 +117,13 @@ const VECTOR_BYTES: usize = 16;
 impl CudaDevice {
     /// `cuda:0`
     pub(crate) fn label(&self) -> String {
-        format!("cuda:{}", self.context.ordinal())
+        self.properties.label()
+    }
+
+    /// A stream beside the default one.
+    pub(crate) fn new_stream(&self) -> Result<Arc<CudaStream>> {
+        self.stream_order.track()?;
+        self.context.new_stream().map_err(Error::cuda("cuStreamCreate"))
     }
 
     pub(crate) fn owns(&self, context: &Arc<CudaContext>) -> bool {
@@ -216,7 +199,7 @@ impl CudaDevice {
         if !memory.is_empty() {
             // The copy records a read; this one before it waits for those of other streams.
             let (_, read) = memory.device_ptr(stream);
-            self.release([MemoryUse::on_alloc_stream(stream, read)]);
+            self.stream_order.release([MemoryUse::on_alloc_stream(stream, read)]);
             stream.memcpy_dtod(memory, &mut copy).map_err(|error| self.failed("cuMemcpyDtoDAsync", error))?;
         }
         Ok(copy)
@@ -250,12 +233,12 @@ impl CudaDevice {
         self.context.bind_to_thread().map_err(|error| self.failed("cuCtxSetCurrent", error))?;
         let alloc_stream = view.stream().clone();
         let (address, written) = view.device_ptr_mut(stream);
-        let written = self.begin(stream, &alloc_stream, written)?;
+        let written = self.stream_order.begin(stream, &alloc_stream, written)?;
         let (from, read) = copy.device_ptr(stream);
         // SAFETY: both are of this context, which is current, and as long as each other: the one is a copy of the
         // other.
         let copied = unsafe { result::memcpy_dtod_async(address, from, copy.len(), stream.cu_stream()) };
-        self.release([written, MemoryUse::on_alloc_stream(stream, read)]);
+        self.stream_order.release([written, MemoryUse::on_alloc_stream(stream, read)]);
         copied.map_err(|error| self.failed("cuMemcpyDtoDAsync", error))
     }
 
@@ -297,7 +280,7 @@ pub(crate) fn download<T: Element>(view: &CudaView<'_, u8>) -> Result<Vec<T>> {
     let (address, read) = view.device_ptr(stream);
     // SAFETY: the view holds `len` elements, and `target` lives until the stream is synchronized below.
     let copied = unsafe { result::memcpy_dtoh_async(target, address, stream.cu_stream()) };
-    device.release([MemoryUse::on_alloc_stream(stream, read)]);
+    device.stream_order.release([MemoryUse::on_alloc_stream(stream, read)]);
     copied.map_err(|error| device.failed("cuMemcpyDtoHAsync", error))?;
     device.synchronize_stream(stream)?;
     if T::DTYPE == DType::Bool {
@@ -322,17 +305,6 @@ pub(crate) fn download_bytes(view: &CudaViewMut<'_, u8>) -> Result<Vec<u8>> {
         device.synchronize_stream(&stream)?;
     }
     Ok(host)
-}
-
-/// The CUDA version that the driver is made for, 12080 for 12.8.
-pub(crate) fn driver_version() -> Result<i32> {
-    if !libcuda::is_present() {
-        return Err(Error::NoDriver);
-    }
-    let mut version = 0;
-    // SAFETY: the library is there, and `version` lives for the call.
-    unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(Error::cuda("cuDriverGetVersion"))?;
-    Ok(version)
 }
 
 /// The time between two events of one stream, in milliseconds; waits for both.

@@ -73,7 +73,7 @@ impl Device {
     pub fn name(&self) -> String {
         match self.0 {
             Backend::Cpu => format!("CPU, {}, {} threads", cpu::level(), rayon::current_num_threads()),
-            Backend::Cuda(cuda) => cuda.name.clone(),
+            Backend::Cuda(cuda) => cuda.properties.name.clone(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Device {
     pub fn capability(&self) -> Option<u32> {
         match self.0 {
             Backend::Cpu => None,
-            Backend::Cuda(cuda) => Some(cuda.capability),
+            Backend::Cuda(cuda) => Some(cuda.properties.capability),
         }
     }
 

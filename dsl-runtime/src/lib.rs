@@ -119,6 +119,7 @@ mod buffer;
 mod cuda;
 mod device;
 mod device_print;
+mod device_properties;
 mod dtype;
 mod error;
 mod f8;

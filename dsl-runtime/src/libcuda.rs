@@ -6,7 +6,10 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
+use cudarc::driver::sys;
 use libloading::Library;
+
+use crate::error::{Error, Result};
 
 /// In the order of the bindings, so that both load the same file.
 const NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so", "libcuda.so.1"] };
@@ -51,6 +54,17 @@ pub(crate) unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
     unsafe { library()?.get::<F>(name) }.ok().map(|symbol| *symbol)
 }
 
+/// The CUDA version that the driver is made for, 12080 for 12.8.
+pub(crate) fn driver_version() -> Result<i32> {
+    if !is_present() {
+        return Err(Error::NoDriver);
+    }
+    let mut version = 0;
+    // SAFETY: the library is there, and `version` lives for the call.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(Error::cuda("cuDriverGetVersion"))?;
+    Ok(version)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +86,6 @@ mod tests {
         let mut found = 0;
         // SAFETY: `found` lives for the call.
         let status = unsafe { version(&mut found) };
-        assert_eq!((status, Ok(found)), (0, crate::cuda::driver_version()));
+        assert_eq!((status, Ok(found)), (0, driver_version()));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cudarc::driver::sys::{self, CUdeviceptr, CUfunction_attribute, CUresult};
 use cudarc::driver::{DriverError, result};
 
-use crate::cuda::CudaDevice;
+use crate::device_properties::DeviceProperties;
 use crate::error::{Error, Result, format_bytes, reason};
 use crate::kernel::{Arch, Kernel, Module, Packed, Specialization, Variant};
 use crate::report::REPORT_GLOBAL;
@@ -87,7 +87,7 @@ impl Entry {
         &self,
         kernel: &'static Kernel,
         variant: &'static Variant,
-        device: &CudaDevice,
+        device: &DeviceProperties,
     ) -> Result<&LoadedEntry> {
         if let Some(loaded) = self.loaded.get() {
             return Ok(loaded);
@@ -142,7 +142,7 @@ impl Variant {
 pub(crate) fn code(
     kernel: &'static Kernel,
     variant: &'static Variant,
-    device: &CudaDevice,
+    device: &DeviceProperties,
 ) -> Result<VariantCode> {
     let entries = entries(variant, device.capability);
     if entries.is_empty() {
@@ -180,7 +180,7 @@ fn entries(variant: &'static Variant, capability: u32) -> Vec<Entry> {
 fn load(
     kernel: &'static Kernel,
     variant: &'static Variant,
-    device: &CudaDevice,
+    device: &DeviceProperties,
     modules: &[&'static Module],
 ) -> Result<LoadedEntry> {
     let mut first_failure = None;
@@ -239,7 +239,7 @@ struct LoadedModule {
 fn link_entry(
     kernel: &'static Kernel,
     variant: &'static Variant,
-    device: &CudaDevice,
+    device: &DeviceProperties,
     taken: LoadedModule,
 ) -> Result<LoadedEntry> {
     let LoadedModule { module, handle, name } = taken;
@@ -273,7 +273,7 @@ fn link_entry(
 fn occupancy(
     function: sys::CUfunction,
     specialization: &Specialization,
-    device: &CudaDevice,
+    device: &DeviceProperties,
 ) -> Result<Occupancy, DriverError> {
     // SAFETY: the function's module was loaded and is never unloaded.
     let each = unsafe {

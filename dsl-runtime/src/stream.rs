@@ -35,7 +35,7 @@ struct GpuStream {
 
 impl Drop for GpuStream {
     fn drop(&mut self) {
-        self.device.retire_stream(&self.stream);
+        self.device.stream_order.retire_stream(&self.stream);
     }
 }
 
@@ -72,7 +72,7 @@ impl Stream {
     /// A CUDA error.
     pub fn from_cuda(stream: Arc<CudaStream>) -> Result<Stream> {
         let device = crate::cuda::adopt(stream.context())?;
-        device.track()?;
+        device.stream_order.track()?;
         Ok(Stream::cuda(device, stream))
     }
 
@@ -128,7 +128,7 @@ pub trait LaunchOn: sealed::SealedTarget + Copy {
     fn has_clusters(&self) -> bool {
         match self.target().on {
             On::Cpu => false,
-            On::Cuda(device, _) => device.capability == 90,
+            On::Cuda(device, _) => device.properties.capability == 90,
         }
     }
 
@@ -137,7 +137,7 @@ pub trait LaunchOn: sealed::SealedTarget + Copy {
     fn shared_bytes(&self) -> Option<usize> {
         match self.target().on {
             On::Cpu => None,
-            On::Cuda(device, _) => Some(device.shared_limit as usize),
+            On::Cuda(device, _) => Some(device.properties.shared_limit as usize),
         }
     }
 
@@ -181,7 +181,7 @@ impl On<'_> {
     pub fn parallelism(self) -> usize {
         match self {
             On::Cpu => rayon::current_num_threads(),
-            On::Cuda(device, _) => device.multiprocessors,
+            On::Cuda(device, _) => device.properties.multiprocessors,
         }
     }
 }

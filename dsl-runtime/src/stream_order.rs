@@ -12,29 +12,26 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use cudarc::driver::sys::{CUevent_wait_flags, CUstream, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, SyncOnDrop, result};
 
-use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
 
-/// Who decides whether `cudarc` records events in a context.
-pub(crate) enum StreamOrder {
-    /// We do: a stream keeps the context in the mode, which it would leave when its last stream is dropped, even with
-    /// work of that stream still in flight.
-    Ours(Mutex<Option<Arc<CudaStream>>>),
-    Owner(Mutex<Vec<CrossStreamUse>>),
+/// The order of the streams of one context.
+pub(crate) struct StreamOrder {
+    context: Arc<CudaContext>,
+    owner: ContextOwner,
+    /// While one thread records uses of buffers.
+    recording: Mutex<()>,
 }
 
-impl StreamOrder {
-    pub(crate) fn ours() -> StreamOrder {
-        StreamOrder::Ours(Mutex::default())
-    }
-
-    pub(crate) fn of_owner() -> StreamOrder {
-        StreamOrder::Owner(Mutex::default())
-    }
+/// Who decides whether `cudarc` records events in a context.
+enum ContextOwner {
+    /// We do: a stream keeps the context in the mode, which it would leave when its last stream is dropped, even with
+    /// work of that stream still in flight.
+    Us(Mutex<Option<Arc<CudaStream>>>),
+    Other(Mutex<Vec<CrossStreamUse>>),
 }
 
 /// A stream used memory of another one while `cudarc` recorded events.
-pub(crate) struct CrossStreamUse {
+struct CrossStreamUse {
     by: StreamHandle,
     alloc_stream: Weak<CudaStream>,
 }
@@ -121,16 +118,24 @@ fn is_captured(stream: &CudaStream) -> Result<bool, DriverError> {
     Ok(stream.capture_status()? != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
-impl CudaDevice {
-    /// A stream beside the default one.
-    pub(crate) fn new_stream(&self) -> Result<Arc<CudaStream>> {
-        self.track()?;
-        self.context.new_stream().map_err(Error::cuda("cuStreamCreate"))
+impl StreamOrder {
+    /// Of a context that we opened.
+    pub(crate) fn ours(context: &Arc<CudaContext>) -> StreamOrder {
+        StreamOrder::new(context, ContextOwner::Us(Mutex::default()))
+    }
+
+    /// Of a context that someone else made.
+    pub(crate) fn of_owner(context: &Arc<CudaContext>) -> StreamOrder {
+        StreamOrder::new(context, ContextOwner::Other(Mutex::default()))
+    }
+
+    fn new(context: &Arc<CudaContext>, owner: ContextOwner) -> StreamOrder {
+        StreamOrder { context: context.clone(), owner, recording: Mutex::new(()) }
     }
 
     /// From now on memory of a context of ours keeps track of its uses.
     pub(crate) fn track(&self) -> Result<()> {
-        if let StreamOrder::Ours(tracking) = &self.stream_order {
+        if let ContextOwner::Us(tracking) = &self.owner {
             let mut tracking = tracking.lock().unwrap_or_else(PoisonError::into_inner);
             if tracking.is_none() {
                 *tracking = Some(self.context.new_stream().map_err(Error::cuda("cuStreamCreate"))?);
@@ -148,7 +153,7 @@ impl CudaDevice {
         done: SyncOnDrop<'g>,
     ) -> Result<MemoryUse<'g>> {
         let mut used = MemoryUse { done, by, alloc_stream: StreamHandle::of(alloc_stream) };
-        let StreamOrder::Owner(cross_uses) = &self.stream_order else { return Ok(used) };
+        let ContextOwner::Other(cross_uses) = &self.owner else { return Ok(used) };
         if used.alloc_stream.is(by) {
             return Ok(used);
         }
@@ -191,7 +196,7 @@ impl CudaDevice {
     pub(crate) fn release<'g>(&self, uses: impl IntoIterator<Item = MemoryUse<'g>>) {
         let managed = self.context.is_managing_stream_synchronization();
         let recording = managed.then(|| self.recording.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut alloc_streams = AllocStreams { device: self, event: None, waiting: Vec::new() };
+        let mut alloc_streams = AllocStreams { order: self, event: None, waiting: Vec::new() };
         for MemoryUse { done, by, alloc_stream } in uses {
             if managed && let SyncOnDrop::Record(Some((event, stream))) = &done {
                 self.context.record_err(stream.wait(event));
@@ -205,7 +210,7 @@ impl CudaDevice {
     /// That a stream will not be launched on any more. Its owner may drop it, and with its last stream a context stops to
     /// wait for events of work that is still in flight.
     pub(crate) fn retire_stream(&self, stream: &CudaStream) {
-        let StreamOrder::Owner(cross_uses) = &self.stream_order else { return };
+        let ContextOwner::Other(cross_uses) = &self.owner else { return };
         let mut cross_uses = cross_uses.lock().unwrap_or_else(PoisonError::into_inner);
         let by = StreamHandle::of(stream);
         let retired: Vec<CrossStreamUse> =
@@ -238,8 +243,8 @@ impl CudaDevice {
 }
 
 /// The allocation streams of the memory that one launch uses.
-struct AllocStreams<'d> {
-    device: &'d CudaDevice,
+struct AllocStreams<'o> {
+    order: &'o StreamOrder,
     /// That the launch has run.
     event: Option<CudaEvent>,
     /// Those that wait for it.
@@ -249,8 +254,8 @@ struct AllocStreams<'d> {
 impl AllocStreams<'_> {
     /// Makes the allocation stream wait for what was launched on `by`.
     fn make_wait(&mut self, by: &CudaStream, alloc_stream: StreamHandle) -> Result<(), DriverError> {
-        let context = &self.device.context;
-        let ours = matches!(self.device.stream_order, StreamOrder::Ours(_));
+        let context = &self.order.context;
+        let ours = matches!(self.order.owner, ContextOwner::Us(_));
         if ours
             || alloc_stream.is(by)
             || self.waiting.contains(&alloc_stream)

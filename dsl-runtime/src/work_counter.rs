@@ -116,9 +116,9 @@ mod tests {
     use cudarc::driver::sys::CUgraphInstantiate_flags;
 
     use super::*;
-    use crate::cuda::driver_version;
     use crate::device::Backend;
     use crate::launch::{exclusive, gpu};
+    use crate::libcuda::driver_version;
 
     #[test]
     fn each_stream_has_one_counter_for_good() {

@@ -169,7 +169,7 @@ impl<H: GraphBuffers> Graph<H> {
                     unsafe { result::graph::launch(graph.raw(), stream.cu_stream()) }
                         .map_err(|error| device.failed("cuGraphLaunch", error))
                 });
-                device.release(uses);
+                device.stream_order.release(uses);
                 launched?;
                 for launch in recorded {
                     device.recent.note(launch.kernel);
@@ -278,7 +278,7 @@ pub(crate) fn unique_range(bytes: &UniqueBytes<'_>, on: On<'_>) -> Option<Memory
 /// The default stream, which is never captured, does the waiting that comes with asking for an address.
 fn gpu_range(device: &'static CudaDevice, view: &impl DevicePtr<u8>, writes: bool) -> MemoryRange {
     let (start, done) = view.device_ptr(&device.stream);
-    device.release([MemoryUse::on_alloc_stream(&device.stream, done)]);
+    device.stream_order.release([MemoryUse::on_alloc_stream(&device.stream, done)]);
     MemoryRange { start, bytes: view.len() as u64, writes }
 }
 
@@ -299,6 +299,6 @@ fn used<'h>(
             return Ok(None);
         }
     };
-    let used = device.begin(stream, &home, done)?;
+    let used = device.stream_order.begin(stream, &home, done)?;
     Ok(Some((MemoryRange { start, bytes: bytes as u64, writes }, used)))
 }

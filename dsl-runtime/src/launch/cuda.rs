@@ -78,7 +78,7 @@ pub(super) fn launch<'g>(
 ) -> Result<()> {
     let LaunchStream { device, stream, .. } = launch_stream;
     let launched = enqueue(call, launch_stream, args, frame);
-    device.release(frame.uses.iter_mut().filter_map(Option::take));
+    device.stream_order.release(frame.uses.iter_mut().filter_map(Option::take));
     let record = launched?;
     device.recent.note(call.kernel);
     if let Some(record) = record {
@@ -101,7 +101,7 @@ pub(super) fn record<'g>(
     frame: &mut LaunchFrame<'_, 'g>,
 ) -> Result<Option<CUdeviceptr>> {
     let launched = enqueue(call, launch_stream, args, frame);
-    launch_stream.device.release(frame.uses.iter_mut().filter_map(Option::take));
+    launch_stream.device.stream_order.release(frame.uses.iter_mut().filter_map(Option::take));
     launched
 }
 
@@ -112,7 +112,7 @@ pub(super) fn trace<'g>(
     frame: &mut LaunchFrame<'_, 'g>,
 ) -> Result<Trace> {
     let chosen = prepare(call, launch_stream, args, frame);
-    launch_stream.device.release(frame.uses.iter_mut().filter_map(Option::take));
+    launch_stream.device.stream_order.release(frame.uses.iter_mut().filter_map(Option::take));
     Ok(describe(call, launch_stream.device, frame.kernel_args, &chosen?))
 }
 
@@ -181,8 +181,9 @@ fn prepare<'g>(
     let LaunchStream { device, stream, captured } = launch_stream;
     let ordering_stream = if captured { &device.stream } else { stream };
     device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
-    let code =
-        device.modules.get_or_load(call.variant, || module::code(call.kernel, call.variant, device))?;
+    let code = device
+        .modules
+        .get_or_load(call.variant, || module::code(call.kernel, call.variant, &device.properties))?;
     for (i, arg) in args.iter_mut().enumerate() {
         let (alloc_stream, (address, done)) = match &mut arg.value {
             ArgValue::Shared(SharedBytes::Cuda(view)) => {
@@ -202,7 +203,7 @@ fn prepare<'g>(
             }
         };
         frame.kernel_args[i] = KernelArg::Slice { address, len: arg.len };
-        frame.uses[i] = Some(device.begin(ordering_stream, &alloc_stream, done)?);
+        frame.uses[i] = Some(device.stream_order.begin(ordering_stream, &alloc_stream, done)?);
     }
     let launch_args = LaunchArgs { kernel_args: frame.kernel_args, grid: call.grid };
     for entry in &code.entries {
@@ -212,9 +213,10 @@ fn prepare<'g>(
         if !holds {
             continue;
         }
-        let multicast = pays_multicast(call, entry.specialization, &launch_args, device.multiprocessors);
+        let multicast =
+            pays_multicast(call, entry.specialization, &launch_args, device.properties.multiprocessors);
         if encode(call, entry.specialization, &launch_args, multicast, frame.maps).is_ok() {
-            let loaded = entry.load(call.kernel, call.variant, device)?;
+            let loaded = entry.load(call.kernel, call.variant, &device.properties)?;
             if let Ok(function) = loaded.function() {
                 let specialization = entry.specialization;
                 // Only now: waiting for the arguments may have made the stream part of a capture.

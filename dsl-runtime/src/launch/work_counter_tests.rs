@@ -3,9 +3,9 @@
 
 use super::cuda_tests::{GENERAL, ONE_EACH, SM_80, module};
 use super::*;
-use crate::cuda::driver_version;
 use crate::dtype::DType;
 use crate::kernel::{Param, ParamKind, Specialization};
+use crate::libcuda::driver_version;
 use crate::{Buffer, Device, SliceMut};
 
 /// A program adds 1 to its element of `out`, and a block of the specialization with a counter 1 to the element behind those. Some

@@ -15,6 +15,7 @@ use super::{Decision, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
+use crate::libcuda::driver_version;
 use crate::stream::On;
 
 /// A call whose variant is to be chosen.
@@ -302,9 +303,9 @@ impl TuneRequest<'_> {
         let place = match self.on {
             On::Cpu => Place { device: Device::cpu().name(), capability: None, driver: None },
             On::Cuda(device, _) => Place {
-                device: device.name.clone(),
-                capability: Some(device.capability),
-                driver: Some(crate::cuda::driver_version()?),
+                device: device.properties.name.clone(),
+                capability: Some(device.properties.capability),
+                driver: Some(driver_version()?),
             },
         };
         let candidates = self.space.candidates.iter().map(|variant| Candidate::new(variant)).collect();
