@@ -12,9 +12,10 @@ use rayon::iter::ParallelIterator;
 use rayon::slice::ParallelSliceMut;
 
 use crate::cuda::{CudaDevice, elapsed_ms};
+use crate::device::On;
 use crate::error::{Error, Result};
 use crate::host::HostMemory;
-use crate::stream::{LaunchOn, On};
+use crate::stream::LaunchOn;
 
 /// How long to measure, and on what caches.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -6,12 +6,12 @@ use std::ops::RangeBounds;
 use cudarc::driver::CudaSlice;
 
 use crate::cuda;
-use crate::device::{Backend, Device};
+use crate::device::{Backend, Device, On};
 use crate::dtype::Element;
 use crate::error::Result;
 use crate::host::HostMemory;
-use crate::slice::{Slice, SliceMut};
-use crate::stream::On;
+use crate::slice::{Slice, SliceMut, resolve};
+use crate::view::{View, ViewMut};
 
 /// Elements in the memory of a device, made by [`Device::upload`] or [`Device::zeros`].
 ///
@@ -148,7 +148,7 @@ impl<T: Element> Buffer<T> {
     /// If the range does not lie within the buffer.
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
-        let (first, last) = crate::slice::resolve(range, self.len());
+        let (first, last) = resolve(range, self.len());
         match &mut self.memory {
             Memory::Host(host) => SliceMut::from(&mut host[first..last]),
             Memory::Cuda(memory) => SliceMut::from(memory.slice_mut(first..last)),
@@ -161,7 +161,7 @@ impl<T: Element> Buffer<T> {
     /// If `mid` is beyond the end.
     #[track_caller]
     pub fn split_at_mut(&mut self, mid: usize) -> (SliceMut<'_, T>, SliceMut<'_, T>) {
-        crate::slice::resolve(..mid, self.len());
+        resolve(..mid, self.len());
         match &mut self.memory {
             Memory::Host(host) => {
                 let (head, tail) = host.split_at_mut(mid);
@@ -215,6 +215,78 @@ impl<T: Element> Buffer<T> {
             Memory::Cuda(memory) => Ok(memory),
             Memory::Host(_) => Err(self),
         }
+    }
+}
+
+impl Device {
+    /// A copy of host memory; it is complete on return.
+    ///
+    /// # Errors
+    /// If there is not enough memory; a CUDA error.
+    pub fn upload<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
+        Buffer::upload(*self, elements)
+    }
+
+    /// A buffer of `len` zeros (`false` for `bool`).
+    ///
+    /// # Errors
+    /// If there is not enough memory; a CUDA error.
+    pub fn zeros<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::zeros(*self, len)
+    }
+}
+
+impl<T: Element> Buffer<T> {
+    /// The first elements in row-major order.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn view<const R: usize>(&self, shape: [usize; R]) -> Result<View<'_, T, R>> {
+        View::new(self, shape)
+    }
+
+    /// The elements at index times stride, summed over the axes.
+    ///
+    /// # Errors
+    /// If one lies outside of the buffer.
+    pub fn view_strided<const R: usize>(
+        &self,
+        shape: [usize; R],
+        strides: [usize; R],
+    ) -> Result<View<'_, T, R>> {
+        View::strided(self, shape, strides)
+    }
+
+    /// The first elements in row-major order, to write.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn view_mut<const R: usize>(&mut self, shape: [usize; R]) -> Result<ViewMut<'_, T, R>> {
+        ViewMut::new(self, shape)
+    }
+
+    /// The elements at index times stride, summed over the axes, to write.
+    ///
+    /// # Errors
+    /// Those of [`ViewMut::strided`].
+    pub fn view_strided_mut<const R: usize>(
+        &mut self,
+        shape: [usize; R],
+        strides: [usize; R],
+    ) -> Result<ViewMut<'_, T, R>> {
+        ViewMut::strided(self, shape, strides)
+    }
+}
+
+impl<'a, T: Element> From<&'a Buffer<T>> for Slice<'a, T> {
+    fn from(buffer: &'a Buffer<T>) -> Self {
+        buffer.slice(..)
+    }
+}
+
+impl<'a, T: Element> From<&'a mut Buffer<T>> for SliceMut<'a, T> {
+    fn from(buffer: &'a mut Buffer<T>) -> Self {
+        buffer.slice_mut(..)
     }
 }
 

@@ -3,14 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cudarc::driver::CudaContext;
+use cudarc::driver::{CudaContext, CudaStream};
 
-use crate::buffer::Buffer;
+use crate::cpu_level::level;
 use crate::cuda::{self, CudaDevice};
-use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::launch::cpu;
-use crate::stream::{LaunchOn, Stream};
 
 /// A CUDA GPU, or this CPU.
 ///
@@ -72,7 +69,7 @@ impl Device {
     /// Such as `NVIDIA H200` or `CPU, x86-64-v3, 16 threads`.
     pub fn name(&self) -> String {
         match self.0 {
-            Backend::Cpu => format!("CPU, {}, {} threads", cpu::level(), rayon::current_num_threads()),
+            Backend::Cpu => format!("CPU, {}, {} threads", level(), rayon::current_num_threads()),
             Backend::Cuda(cuda) => cuda.properties.name.clone(),
         }
     }
@@ -92,7 +89,7 @@ impl Device {
 
     /// A GPU's multiprocessors; the threads that kernels run on on this CPU.
     pub fn parallelism(&self) -> usize {
-        self.target().on.parallelism()
+        self.on().parallelism()
     }
 
     /// A GPU's context, for everything that the `cudarc` crate can do with it.
@@ -100,42 +97,6 @@ impl Device {
         match self.0 {
             Backend::Cpu => None,
             Backend::Cuda(cuda) => Some(&cuda.context),
-        }
-    }
-
-    /// A copy of host memory; it is complete on return.
-    ///
-    /// # Errors
-    /// If there is not enough memory; a CUDA error.
-    pub fn upload<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
-        Buffer::upload(*self, elements)
-    }
-
-    /// A buffer of `len` zeros (`false` for `bool`).
-    ///
-    /// # Errors
-    /// If there is not enough memory; a CUDA error.
-    pub fn zeros<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        Buffer::zeros(*self, len)
-    }
-
-    /// The default stream: the one that launches on the device itself go to.
-    pub fn stream(&self) -> Stream {
-        match self.0 {
-            Backend::Cpu => Stream::cpu(),
-            Backend::Cuda(cuda) => Stream::cuda(cuda, cuda.stream.clone()),
-        }
-    }
-
-    /// A stream whose work can overlap with that of others. Launches that share a buffer, one of them to write it, still
-    /// run in the order in which they were made, whatever their streams.
-    ///
-    /// # Errors
-    /// A CUDA error.
-    pub fn new_stream(&self) -> Result<Stream> {
-        match self.0 {
-            Backend::Cpu => Ok(Stream::cpu()),
-            Backend::Cuda(cuda) => Ok(Stream::cuda(cuda, cuda.new_stream()?)),
         }
     }
 
@@ -156,6 +117,14 @@ impl Device {
 
     pub(crate) fn backend(&self) -> Backend {
         self.0
+    }
+
+    /// With its default stream.
+    pub(crate) fn on(&self) -> On<'static> {
+        match self.0 {
+            Backend::Cpu => On::Cpu,
+            Backend::Cuda(device) => On::Cuda(device, &device.stream),
+        }
     }
 }
 
@@ -184,6 +153,30 @@ impl fmt::Display for Device {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} ({})", self.name())
+    }
+}
+
+/// A device and one of its streams.
+#[derive(Clone, Copy)]
+pub(crate) enum On<'s> {
+    Cpu,
+    Cuda(&'static CudaDevice, &'s Arc<CudaStream>),
+}
+
+impl On<'_> {
+    /// The same device, and its default stream.
+    pub fn without_stream(self) -> On<'static> {
+        match self {
+            On::Cpu => On::Cpu,
+            On::Cuda(device, _) => On::Cuda(device, &device.stream),
+        }
+    }
+
+    pub fn parallelism(self) -> usize {
+        match self {
+            On::Cpu => rayon::current_num_threads(),
+            On::Cuda(device, _) => device.properties.multiprocessors,
+        }
     }
 }
 

@@ -116,6 +116,7 @@ pub mod tune;
 
 mod artifact;
 mod buffer;
+mod cpu_level;
 mod cuda;
 mod device;
 mod device_print;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaView, CudaViewMut, DeviceSlice};
 
-use crate::buffer::Buffer;
 use crate::cuda;
 use crate::dtype::Element;
 use crate::error::{Error, Result};
@@ -52,7 +51,7 @@ enum Owner<'a, T> {
 /// drop((first, second));
 /// ```
 ///
-/// Parts of one buffer that do not overlap are fine: [`Buffer::split_at_mut`].
+/// Parts of one buffer that do not overlap are fine: [`Buffer::split_at_mut`](crate::Buffer::split_at_mut).
 pub struct SliceMut<'a, T: Element>(Unique<'a, T>);
 
 enum Unique<'a, T> {
@@ -342,12 +341,6 @@ impl<'a, T: Element> From<&'a Vec<T>> for Slice<'a, T> {
     }
 }
 
-impl<'a, T: Element> From<&'a Buffer<T>> for Slice<'a, T> {
-    fn from(buffer: &'a Buffer<T>) -> Self {
-        buffer.slice(..)
-    }
-}
-
 impl<'a, T: Element> From<&'a CudaSlice<T>> for Slice<'a, T> {
     fn from(memory: &'a CudaSlice<T>) -> Self {
         Slice(Shared::Cuda { owner: Owner::Slice(memory), start: 0, len: memory.len() })
@@ -387,12 +380,6 @@ impl<'a, T: Element> From<&'a mut Vec<T>> for SliceMut<'a, T> {
     }
 }
 
-impl<'a, T: Element> From<&'a mut Buffer<T>> for SliceMut<'a, T> {
-    fn from(buffer: &'a mut Buffer<T>) -> Self {
-        buffer.slice_mut(..)
-    }
-}
-
 impl<'a, T: Element> From<&'a mut CudaSlice<T>> for SliceMut<'a, T> {
     fn from(memory: &'a mut CudaSlice<T>) -> Self {
         SliceMut(Unique::Cuda(memory.as_view_mut()))
@@ -414,7 +401,7 @@ impl<'a, T: Element> From<&'a mut SliceMut<'_, T>> for SliceMut<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
+    use crate::{Buffer, Device};
 
     fn host<'a>(slice: impl Into<Slice<'a, i32>>) -> &'a [i32] {
         slice.into().as_host().unwrap()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 
 use crate::cuda::CudaDevice;
-use crate::device::{Backend, Device};
+use crate::device::{Backend, Device, On};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::graph::Recorder;
@@ -107,6 +107,28 @@ impl Stream {
     }
 }
 
+impl Device {
+    /// The default stream: the one that launches on the device itself go to.
+    pub fn stream(&self) -> Stream {
+        match self.backend() {
+            Backend::Cpu => Stream::cpu(),
+            Backend::Cuda(cuda) => Stream::cuda(cuda, cuda.stream.clone()),
+        }
+    }
+
+    /// A stream whose work can overlap with that of others. Launches that share a buffer, one of them to write it, still
+    /// run in the order in which they were made, whatever their streams.
+    ///
+    /// # Errors
+    /// A CUDA error.
+    pub fn new_stream(&self) -> Result<Stream> {
+        match self.backend() {
+            Backend::Cpu => Ok(Stream::cpu()),
+            Backend::Cuda(cuda) => Ok(Stream::cuda(cuda, cuda.new_stream()?)),
+        }
+    }
+}
+
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.backend {
@@ -146,7 +168,8 @@ pub trait LaunchOn: sealed::SealedTarget + Copy {
     /// # Errors
     /// If there is not enough memory; a CUDA error.
     fn temporary<T: Element>(&self, len: usize) -> Result<Temporary<T>> {
-        Temporary::new(self.target(), len)
+        let Target { on, recorder } = self.target();
+        Temporary::new(on, recorder, len)
     }
 
     /// How many programs run at once: a GPU's multiprocessors, or the threads of the CPU.
@@ -163,29 +186,6 @@ pub struct Target<'s> {
     pub(crate) recorder: Option<&'s Arc<Recorder>>,
 }
 
-#[derive(Clone, Copy)]
-pub(crate) enum On<'s> {
-    Cpu,
-    Cuda(&'static CudaDevice, &'s Arc<CudaStream>),
-}
-
-impl On<'_> {
-    /// The same device, and its default stream.
-    pub fn without_stream(self) -> On<'static> {
-        match self {
-            On::Cpu => On::Cpu,
-            On::Cuda(device, _) => On::Cuda(device, &device.stream),
-        }
-    }
-
-    pub fn parallelism(self) -> usize {
-        match self {
-            On::Cpu => rayon::current_num_threads(),
-            On::Cuda(device, _) => device.properties.multiprocessors,
-        }
-    }
-}
-
 mod sealed {
     pub trait SealedTarget {}
     impl SealedTarget for &crate::Device {}
@@ -194,11 +194,7 @@ mod sealed {
 
 impl LaunchOn for &Device {
     fn target(&self) -> Target<'_> {
-        let on = match self.backend() {
-            Backend::Cpu => On::Cpu,
-            Backend::Cuda(device) => On::Cuda(device, &device.stream),
-        };
-        Target { on, recorder: None }
+        Target { on: self.on(), recorder: None }
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
+use crate::device::On;
 use crate::dtype::Element;
 use crate::error::Result;
 use crate::graph::Recorder;
 use crate::slice::{Slice, SliceMut};
-use crate::stream::Target;
 
 /// A workspace of launches, made by [`LaunchOn::temporary`](crate::LaunchOn::temporary). Its initial contents are
 /// unspecified. It may be dropped as soon as the launches are made: it is freed in the order of its stream, and a graph owns it
@@ -19,8 +19,8 @@ pub struct Temporary<T: Element> {
 }
 
 impl<T: Element> Temporary<T> {
-    pub(crate) fn new(target: Target<'_>, len: usize) -> Result<Self> {
-        let Target { on, recorder } = target;
+    /// On a stream, which `recorder` records where it is being captured.
+    pub(crate) fn new(on: On<'_>, recorder: Option<&Arc<Recorder>>, len: usize) -> Result<Self> {
         let mut buffer = match recorder {
             // A graph's launches find it where it is now.
             Some(_) => Buffer::uninit(on.without_stream(), len)?,

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod executable;
+mod memory_range;
 mod recorder;
 
 #[cfg(test)]
@@ -10,19 +11,23 @@ mod tests;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUstreamCaptureMode;
-use cudarc::driver::{CudaStream, DevicePtr, DeviceSlice, result};
+use cudarc::driver::{CudaStream, DeviceSlice, result};
 
 use crate::cuda::CudaDevice;
+use crate::device::On;
 use crate::error::{Error, Result};
+use crate::launch::blocking;
 use crate::slice::{SharedBytes, UniqueBytes};
-use crate::stream::{On, Stream};
+use crate::stream::Stream;
 use crate::stream_order::MemoryUse;
 
 pub use buffers::GraphBuffers;
-pub(crate) use recorder::{MemoryRange, RecordedLaunch, RecordedWork, Recorder};
+pub(crate) use memory_range::{MemoryRange, shared_range, unique_range};
+pub(crate) use recorder::{RecordedLaunch, RecordedWork, Recorder};
 
 use buffers::RegionBytes;
 use executable::Executable;
+use memory_range::exposed_range;
 use recorder::{Temporaries, check_owned};
 
 /// Launches that were recorded, with the memory they use. Made by [`Stream::capture`].
@@ -177,7 +182,7 @@ impl<H: GraphBuffers> Graph<H> {
                         device.pending.note((launch.kernel, launch.variant), record, stream);
                     }
                 }
-                if crate::launch::blocking() { device.synchronize_stream(stream) } else { Ok(()) }
+                if blocking() { device.synchronize_stream(stream) } else { Ok(()) }
             }
         }
     }
@@ -234,52 +239,6 @@ fn range(region: RegionBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
         RegionBytes::Shared(bytes) => shared_range(&bytes, on),
         RegionBytes::Unique(bytes) => exposed_range(bytes, on),
     }
-}
-
-/// The range of memory to write, for launches that use it by its address.
-fn exposed_range(mut bytes: UniqueBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
-    if let UniqueBytes::Host(bytes) = &mut bytes {
-        // The addresses that launches recorded before stand for this borrow from now on.
-        bytes.as_mut_ptr().expose_provenance();
-    }
-    unique_range(&bytes, on)
-}
-
-/// The range of memory to read, without making any stream wait for it; `None` if it is on another device.
-pub(crate) fn shared_range(bytes: &SharedBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
-    match (bytes, on) {
-        (SharedBytes::Host(bytes), On::Cpu) => Some(MemoryRange {
-            start: bytes.as_ptr().expose_provenance() as u64,
-            bytes: bytes.len() as u64,
-            writes: false,
-        }),
-        (SharedBytes::Cuda(view), On::Cuda(device, _)) => {
-            let context = crate::slice::context_of(view);
-            device.owns(context).then(|| gpu_range(device, view, false))
-        }
-        _ => None,
-    }
-}
-
-/// The range of memory to write.
-pub(crate) fn unique_range(bytes: &UniqueBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
-    match (bytes, on) {
-        (UniqueBytes::Host(bytes), On::Cpu) => {
-            Some(MemoryRange { start: bytes.as_ptr().addr() as u64, bytes: bytes.len() as u64, writes: true })
-        }
-        (UniqueBytes::Cuda(view), On::Cuda(device, _)) => {
-            let context = crate::slice::context_of(view);
-            device.owns(context).then(|| gpu_range(device, view, true))
-        }
-        _ => None,
-    }
-}
-
-/// The default stream, which is never captured, does the waiting that comes with asking for an address.
-fn gpu_range(device: &'static CudaDevice, view: &impl DevicePtr<u8>, writes: bool) -> MemoryRange {
-    let (start, done) = view.device_ptr(&device.stream);
-    device.stream_order.release([MemoryUse::on_alloc_stream(&device.stream, done)]);
-    MemoryRange { start, bytes: view.len() as u64, writes }
 }
 
 /// A use of memory by a graph on a stream, which waits for those before it.

@@ -4,27 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::CUdeviceptr;
 
+use super::buffers::GraphBuffers;
+use super::memory_range::{MemoryRange, exposed_range};
+use crate::device::On;
 use crate::error::{Error, Result};
-use crate::graph::{GraphBuffers, exposed_range};
 use crate::kernel::{Kernel, Variant};
+use crate::launch::cpu::Replay;
 use crate::slice::UniqueBytes;
-use crate::stream::On;
-
-/// Addresses that a launch uses, or that a graph owns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MemoryRange {
-    pub(crate) start: u64,
-    pub(crate) bytes: u64,
-    pub(crate) writes: bool,
-}
-
-impl MemoryRange {
-    /// Whether all of `used` lies within it and may be used so.
-    fn covers(&self, used: &MemoryRange) -> bool {
-        let inside = used.start >= self.start && used.start + used.bytes <= self.start + self.bytes;
-        inside && (self.writes || !used.writes)
-    }
-}
 
 /// A launch that was recorded.
 pub(crate) struct RecordedLaunch {
@@ -38,7 +24,7 @@ pub(crate) struct RecordedLaunch {
 /// What a graph launch executes.
 pub(crate) enum RecordedWork {
     /// On the CPU, all of it.
-    Host(crate::launch::cpu::Replay),
+    Host(Replay),
     /// On a GPU the graph's node does it; the address of its failure record is read later, if the code has one.
     Cuda(Option<CUdeviceptr>),
 }

@@ -1,11 +1,10 @@
 //! [`Arg`]: one argument of a launch, without its Rust type.
 
-use crate::device::Device;
+use crate::device::{Device, On};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, param_type};
 use crate::kernel::{Kernel, ParamKind, Variant};
 use crate::slice::{SharedBytes, Slice, SliceMut, UniqueBytes, context_of};
-use crate::stream::On;
 use crate::view::{View, ViewMut, launch_strides};
 
 /// An argument: borrowed memory or a number.

@@ -6,6 +6,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::Device;
+use crate::cpu_level::level;
 use crate::dtype::{DType, f16};
 use crate::kernel::{Host, HostEntry, Level, Param, ParamKind};
 
@@ -271,17 +272,17 @@ fn the_best_code_for_the_processor_runs() {
     }
     let mut out = [0u32];
     launch_levels(0, &mut out).launch(&Device::cpu()).unwrap();
-    let expected = match cpu::level() {
+    let expected = match level() {
         Level::Baseline => 1,
         Level::V3 => 3,
         Level::V4 => 4,
     };
     assert_eq!(out, [expected]);
     let trace = launch_levels(0, &mut out).trace(&Device::cpu()).unwrap();
-    assert_eq!(trace.to_string(), format!("levels [T = f32] on cpu, {}: 1 x 1 x 1 programs", cpu::level()));
+    assert_eq!(trace.to_string(), format!("levels [T = f32] on cpu, {}: 1 x 1 x 1 programs", level()));
     let missing = launch_levels(1, &mut out).launch(&Device::cpu()).unwrap_err();
     let expected =
-        format!("kernel `levels` [T = f32] has no code for this CPU ({}): none was built", cpu::level());
+        format!("kernel `levels` [T = f32] has no code for this CPU ({}): none was built", level());
     assert_eq!(missing.to_string(), expected);
 }
 

@@ -11,10 +11,11 @@ use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUresult};
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, DriverError};
 
 use super::arg::{Arg, ArgValue};
+use super::call::KernelCall;
 use super::driver::{self, LaunchConfig};
+use super::environment::{blocking, tracing};
 use super::tensor_map::{CuTensorMap, EncodeFailure};
 use super::trace::{SpecializationTrace, Trace, narrow, print};
-use super::{KernelCall, blocking, tracing};
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
 use crate::guard::{KernelArg, LaunchArgs};

@@ -5,10 +5,13 @@
 //! asked for or the variant is to be chosen by measured time.
 
 mod arg;
+mod call;
 pub(crate) mod cpu;
 mod cuda;
 mod driver;
+mod environment;
 mod param;
+mod run;
 mod tensor_map;
 mod trace;
 mod trials;
@@ -26,17 +29,20 @@ mod work_counter_tests;
 pub(crate) use cuda_tests::{exclusive, gpu};
 
 pub use arg::{Arg, ViewArgs};
+pub(crate) use environment::blocking;
 pub use param::{IntoSlice, IntoSliceMut, IntoView, IntoViewMut};
 pub use trace::{NarrowAccess, SpecializationTrace, Trace, trace_choice};
 
+use crate::device::On;
 use crate::error::{Error, Result};
-use crate::graph::{self, MemoryRange, RecordedLaunch, RecordedWork};
-use crate::grid::{Grid, IntoGrid};
+use crate::grid::IntoGrid;
 use crate::guard::KernelArg;
 use crate::kernel::{Kernel, MAX_MAPS, Variant};
 use crate::select_variant::Chosen;
-use crate::stream::{LaunchOn, On, Target};
+use crate::stream::{LaunchOn, Target};
 use crate::tune::{self, TuneRequest, TuningSpace};
+use call::{GridSpec, KernelCall};
+use run::run;
 use trials::TrialCalls;
 
 /// A call of a kernel that was not made yet: give it a [`grid`](Launch::grid), then [`launch`](Launch::launch) it.
@@ -64,35 +70,6 @@ impl VariantSelection {
     fn failed(error: Error) -> VariantSelection {
         VariantSelection::Failed(Box::new(error))
     }
-}
-
-/// The grid of a launch.
-enum GridSpec<'a> {
-    Missing,
-    Fixed(Grid),
-    /// A function of the chosen variant.
-    PerVariant(Box<dyn Fn(Chosen) -> Grid + Send + Sync + 'a>),
-}
-
-impl GridSpec<'_> {
-    fn of(&self, kernel: &'static Kernel, variant: &'static Variant, on: On<'_>) -> Result<[u32; 3]> {
-        match self {
-            GridSpec::Missing => Err(Error::NoGrid { kernel: kernel.name }),
-            GridSpec::Fixed(grid) => grid.check(kernel),
-            GridSpec::PerVariant(grid) => {
-                grid(Chosen { kernel, variant, parallelism: on.parallelism() }).check(kernel)
-            }
-        }
-    }
-}
-
-/// A launch whose grid is known, without its arguments.
-#[derive(Clone, Copy)]
-struct KernelCall {
-    kernel: &'static Kernel,
-    variant: &'static Variant,
-    /// In programs.
-    grid: [u32; 3],
 }
 
 impl<'a, const N: usize> Launch<'a, N> {
@@ -227,96 +204,4 @@ impl<'a, const N: usize> Launch<'a, N> {
         arg::check(self.kernel, variant, &self.args, on)?;
         Ok(KernelCall { kernel: self.kernel, variant, grid: self.grid_spec.of(self.kernel, variant, on)? })
     }
-}
-
-/// Runs a call whose arguments were checked.
-fn run<'g, const N: usize>(call: KernelCall, target: Target<'g>, args: &'g mut [Arg<'_>; N]) -> Result<()> {
-    let Target { on, recorder } = target;
-    let used = match recorder {
-        Some(recorder) => {
-            let used = used(call, on, args);
-            recorder.check(call.kernel, &used)?;
-            used
-        }
-        None => Vec::new(),
-    };
-    let mut values = ArgStorage::<u64, N>::filled(0);
-    let work = match on {
-        On::Cpu if recorder.is_some() => {
-            RecordedWork::Host(cpu::Replay::new(call, args, values.as_mut_slice())?)
-        }
-        On::Cpu => return cpu::launch(call, args, values.as_mut_slice()),
-        On::Cuda(device, stream) => {
-            let mut pointers = ArgStorage::<_, N>::filled(std::ptr::null_mut());
-            let mut frame = cuda::LaunchFrame {
-                kernel_args: &mut [KernelArg::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
-                uses: &mut [const { None }; N],
-                values: values.as_mut_slice(),
-                maps: &mut [const { None }; MAX_MAPS],
-                pointers: pointers.as_mut_slice(),
-            };
-            let launch_stream = cuda::LaunchStream { device, stream, captured: recorder.is_some() };
-            if recorder.is_none() {
-                return cuda::launch(call, launch_stream, args, &mut frame);
-            }
-            RecordedWork::Cuda(cuda::record(call, launch_stream, args, &mut frame)?)
-        }
-    };
-    if let Some(recorder) = recorder {
-        recorder.push(RecordedLaunch { kernel: call.kernel, variant: call.variant, used, work });
-    }
-    Ok(())
-}
-
-/// The memory that a launch uses, by parameter.
-fn used(call: KernelCall, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, MemoryRange)> {
-    let pairs = call.kernel.params.iter().zip(args);
-    let ranges = pairs.filter_map(|(param, arg)| {
-        let range = match &arg.value {
-            arg::ArgValue::Shared(bytes) => graph::shared_range(bytes, on),
-            arg::ArgValue::Unique(bytes) => graph::unique_range(bytes, on),
-            arg::ArgValue::Scalar(_) => None,
-        };
-        range.map(|range| (param.name, range))
-    });
-    ranges.collect()
-}
-
-/// Storage for the values of `N` parameters, at most two each, of the grid, a work counter and tensor maps.
-#[repr(C)]
-struct ArgStorage<T, const N: usize> {
-    params: [[T; 2]; N],
-    grid: [T; 3],
-    counter: T,
-    maps: [T; MAX_MAPS],
-}
-
-impl<T: Copy, const N: usize> ArgStorage<T, N> {
-    fn filled(value: T) -> Self {
-        ArgStorage { params: [[value; 2]; N], grid: [value; 3], counter: value, maps: [value; MAX_MAPS] }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: `repr(C)` lays out the fields one after the other; all of it is `T`, so there is no padding, and the
-        // borrow covers them all.
-        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), 2 * N + 3 + 1 + MAX_MAPS) }
-    }
-}
-
-/// Whether a variable of the environment is set to something but 0, read once.
-macro_rules! flag {
-    ($name:literal) => {{
-        static SET: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-        *SET.get_or_init(|| std::env::var_os($name).is_some_and(|value| !value.is_empty() && value != "0"))
-    }};
-}
-
-/// Whether each launch prints a line.
-fn tracing() -> bool {
-    flag!("FUSE_TRACE")
-}
-
-/// Whether each launch waits for its kernel.
-pub(crate) fn blocking() -> bool {
-    flag!("FUSE_LAUNCH_BLOCKING")
 }

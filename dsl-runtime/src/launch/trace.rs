@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::environment::tracing;
 use crate::error::{format_bytes, format_label};
 use crate::kernel::{Access, Param, Specialization};
 
@@ -134,7 +135,7 @@ pub(super) fn print(trace: &Trace) {
 
 /// Prints what a function that launches several kernels chose, as a line of `FUSE_TRACE=1`: `fuse: norm_linear: Fused, 16 rows`.
 pub fn trace_choice(operation: &str, choice: fmt::Arguments<'_>) {
-    if super::tracing() {
+    if tracing() {
         eprintln!("fuse: {operation}: {choice}");
     }
 }

@@ -4,12 +4,14 @@ use cudarc::driver::CudaSlice;
 use cudarc::driver::sys::CUstreamCaptureStatus;
 
 use super::arg::{Arg, ArgValue};
-use super::{GridSpec, KernelCall, run};
+use super::call::{GridSpec, KernelCall};
+use super::run::run;
 use crate::bench::{BenchOptions, BenchWork, Clock, CpuClock, CudaClock};
+use crate::device::On;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
 use crate::slice::UniqueBytes;
-use crate::stream::{On, Target};
+use crate::stream::Target;
 use crate::tune::{self, Output, Ready, Trials};
 
 /// One call, to be run as each of several variants.

@@ -8,10 +8,10 @@ use super::record::Folder;
 use super::search::{Limits, Trials};
 use super::tuner::{Ready, TunableCall, TuneMode, TuneRequest, Tuner};
 use super::{Output, Source, TuningSpace};
+use crate::device::On;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
-use crate::stream::On;
 
 const fn variant(label: &'static str, source: u64) -> Variant {
     Variant { label, types: &[], consts: &[], dtypes: &[], source, modules: &[], hosts: &[], sites: &[] }

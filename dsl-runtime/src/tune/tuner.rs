@@ -8,15 +8,14 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 
 use etcetera::BaseStrategy;
 
+use super::decision::{Decision, Source};
 use super::record::{self, Candidate, Folder, Place, Shipped, TuningRecord};
 use super::search::{Limits, SearchOutcome, TrialResult, Trials, search};
 use super::space::TuningSpace;
-use super::{Decision, Source};
-use crate::device::Device;
+use crate::device::{Device, On};
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
 use crate::libcuda::driver_version;
-use crate::stream::On;
 
 /// A call whose variant is to be chosen.
 #[derive(Clone, Copy)]

@@ -9,7 +9,6 @@ mod batch;
 use std::fmt;
 use std::ops::RangeBounds;
 
-use crate::buffer::Buffer;
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::slice::{Slice, SliceMut, resolve};
@@ -19,7 +18,7 @@ const LIMIT: usize = 1 << 40;
 
 /// Memory with a shape of `R` axes, to read: a matrix, its transpose, every other row of it, one row repeated.
 ///
-/// Made by `.view(shape)` and `.view_strided(shape, strides)` of a [`Buffer`] or [`Slice`], or here of what turns into one.
+/// Made by `.view(shape)` and `.view_strided(shape, strides)` of a [`Buffer`](crate::Buffer) or [`Slice`], or here of what turns into one.
 /// Strides are in elements and may be 0, which repeats the elements along the axis.
 ///
 /// ```
@@ -253,48 +252,6 @@ impl<'a, T: Element> Slice<'a, T> {
 }
 
 impl<T: Element> SliceMut<'_, T> {
-    /// The first elements in row-major order, to write.
-    ///
-    /// # Errors
-    /// If there are too few.
-    pub fn view_mut<const R: usize>(&mut self, shape: [usize; R]) -> Result<ViewMut<'_, T, R>> {
-        ViewMut::new(self, shape)
-    }
-
-    /// The elements at index times stride, summed over the axes, to write.
-    ///
-    /// # Errors
-    /// Those of [`ViewMut::strided`].
-    pub fn view_strided_mut<const R: usize>(
-        &mut self,
-        shape: [usize; R],
-        strides: [usize; R],
-    ) -> Result<ViewMut<'_, T, R>> {
-        ViewMut::strided(self, shape, strides)
-    }
-}
-
-impl<T: Element> Buffer<T> {
-    /// The first elements in row-major order.
-    ///
-    /// # Errors
-    /// If there are too few.
-    pub fn view<const R: usize>(&self, shape: [usize; R]) -> Result<View<'_, T, R>> {
-        View::new(self, shape)
-    }
-
-    /// The elements at index times stride, summed over the axes.
-    ///
-    /// # Errors
-    /// If one lies outside of the buffer.
-    pub fn view_strided<const R: usize>(
-        &self,
-        shape: [usize; R],
-        strides: [usize; R],
-    ) -> Result<View<'_, T, R>> {
-        View::strided(self, shape, strides)
-    }
-
     /// The first elements in row-major order, to write.
     ///
     /// # Errors
