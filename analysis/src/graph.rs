@@ -5,66 +5,16 @@
 //! kept: nothing is fused with it, and the rest is analyzed.
 
 mod builder;
+mod params;
+mod tensor_type;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::Serialize;
+pub use builder::{GraphBuilder, Operation};
+pub use params::Params;
+pub use tensor_type::TensorType;
 
-pub use builder::{GraphBuilder, Operation, Params};
-
-use crate::dtype::DType;
 use crate::kind::{Kind, Operands, Pattern};
-
-/// The shape and the element type of a tensor. A shape without extents is a scalar.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TensorType {
-    /// The extents, the slowest first.
-    pub shape: Vec<u64>,
-    /// The type of an element.
-    pub dtype: DType,
-}
-
-impl TensorType {
-    /// A tensor of this shape and type.
-    pub fn new(shape: impl Into<Vec<u64>>, dtype: DType) -> TensorType {
-        TensorType { shape: shape.into(), dtype }
-    }
-
-    /// How many elements there are: 0 where an extent is 0, 1 where there are no extents.
-    pub fn elements(&self) -> u64 {
-        self.shape.iter().product()
-    }
-
-    /// The bytes of all elements.
-    pub fn bytes(&self) -> u64 {
-        self.elements() * self.dtype.bytes()
-    }
-
-    /// The last extent, the length of a row; 1 where there are none.
-    pub fn row_len(&self) -> u64 {
-        self.shape.last().copied().unwrap_or(1)
-    }
-
-    /// The bytes, unless they are beyond 64 bits.
-    pub(crate) fn checked_bytes(&self) -> Option<u64> {
-        if self.shape.contains(&0) {
-            return Some(0);
-        }
-        self.shape.iter().try_fold(self.dtype.bytes(), |bytes, &extent| bytes.checked_mul(extent))
-    }
-
-    pub(crate) fn shape_text(&self) -> String {
-        let extents = self.shape.iter().map(u64::to_string).collect::<Vec<_>>();
-        format!("[{}]", extents.join(", "))
-    }
-}
-
-impl fmt::Display for TensorType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.shape_text(), self.dtype)
-    }
-}
 
 /// The index of a tensor in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,11 +102,6 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Begins a graph.
-    pub fn builder(name: &str) -> GraphBuilder {
-        GraphBuilder::new(name)
-    }
-
     /// Its name, for reports.
     pub fn name(&self) -> &str {
         &self.name

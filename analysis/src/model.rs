@@ -27,20 +27,19 @@
 //! `groups`, `k`, `sizes`, `dtype`, `transposed`, `materialize`, `tf32`. `[[document]]` says what a document expects of a group, for
 //! reports to show beside the result: `ops`, `decision`, `score`, `source`.
 
+mod file;
 mod order;
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
-
-use serde::de::{Deserialize as De, Deserializer, MapAccess, SeqAccess, Visitor, value};
-use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::dims::{Dims, Extent};
+use crate::dims::Dims;
 use crate::dtype::DType;
 use crate::error::{GraphError, ModelError, ModelErrors};
-use crate::graph::{Graph, GraphBuilder, Operation, Params, TensorType};
+use crate::graph::{Graph, GraphBuilder, TensorType};
+
+pub use file::Expectation;
+
+use file::{Declared, Entry, File};
 
 /// A model file that was read.
 #[derive(Clone, Debug)]
@@ -51,130 +50,6 @@ pub struct Model {
     pub dims: Dims,
     /// What documents expect of it.
     pub documents: Vec<Expectation>,
-}
-
-/// What a document expects of a group of operations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Expectation {
-    /// The operations.
-    pub ops: Vec<String>,
-    /// `fuse` or `keep separate`, perhaps with a condition.
-    pub decision: String,
-    /// The score that the document gives.
-    #[serde(default)]
-    pub score: Option<f64>,
-    /// The document.
-    #[serde(default)]
-    pub source: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    dtype: Option<Spanned<String>>,
-    #[serde(default)]
-    outputs: Vec<Spanned<String>>,
-    #[serde(default)]
-    dims: BTreeMap<String, Extent>,
-    #[serde(default)]
-    inputs: BTreeMap<String, Spanned<Declared>>,
-    #[serde(default)]
-    weights: BTreeMap<String, Spanned<Declared>>,
-    #[serde(default)]
-    tensors: BTreeMap<String, Spanned<Declared>>,
-    #[serde(default)]
-    op: Vec<Entry>,
-    #[serde(default)]
-    document: Vec<Expectation>,
-}
-
-/// A shape, or a shape with a type.
-struct Declared {
-    shape: Vec<Extent>,
-    dtype: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    shape: Vec<Extent>,
-    dtype: Option<String>,
-}
-
-impl<'de> De<'de> for Declared {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Declared, D::Error> {
-        struct Reader<'de>(PhantomData<&'de ()>);
-
-        impl<'de> Visitor<'de> for Reader<'de> {
-            type Value = Declared;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a shape, such as [\"tokens\", 64], or { shape = [..], dtype = \"..\" }")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Declared, A::Error> {
-                let shape = De::deserialize(value::SeqAccessDeserializer::new(list))?;
-                Ok(Declared { shape, dtype: None })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Declared, A::Error> {
-                let table = Table::deserialize(value::MapAccessDeserializer::new(map))?;
-                Ok(Declared { shape: table.shape, dtype: table.dtype })
-            }
-        }
-
-        deserializer.deserialize_any(Reader(PhantomData))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    name: Spanned<String>,
-    kind: String,
-    #[serde(default)]
-    inputs: Vec<String>,
-    #[serde(default)]
-    outputs: Vec<String>,
-    heads: Option<Extent>,
-    kv_heads: Option<Extent>,
-    #[serde(default)]
-    causal: bool,
-    groups: Option<Extent>,
-    k: Option<Extent>,
-    #[serde(default)]
-    sizes: Vec<Extent>,
-    dtype: Option<String>,
-    #[serde(default)]
-    transposed: bool,
-    #[serde(default)]
-    materialize: bool,
-    #[serde(default)]
-    tf32: bool,
-}
-
-impl Entry {
-    fn operation(&self, dims: &Dims) -> Result<Operation, String> {
-        let value = |extent: &Option<Extent>| extent.as_ref().map(|extent| dims.value(extent)).transpose();
-        let params = Params {
-            heads: value(&self.heads)?,
-            kv_heads: value(&self.kv_heads)?,
-            causal: self.causal,
-            groups: value(&self.groups)?,
-            k: value(&self.k)?,
-            sizes: self.sizes.iter().map(|extent| dims.value(extent)).collect::<Result<_, _>>()?,
-            dtype: self.dtype.as_deref().map(str::parse).transpose()?,
-            transposed: self.transposed,
-            materialize: self.materialize,
-            tf32: self.tf32,
-        };
-        let operation = Operation::new(self.name.get_ref(), &self.kind);
-        Ok(operation.reads(&self.inputs).writes(&self.outputs).params(params))
-    }
 }
 
 /// Reads a model; `set` overrides named extents.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ceiling, Device};
+use super::ceilings::{Ceiling, Device};
 
 const H200_DATA_SHEET: &str = "NVIDIA H200 data sheet, without sparsity";
 /// PyTorch's kernels, so they are independent of the library.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use multiversion::multiversion;
 use rayon::prelude::*;
 
-use super::{Ceiling, Device};
+use super::ceilings::{Ceiling, Device};
 
 /// Larger than the caches of the CPUs that this was tried on.
 const COPY_ELEMENTS: usize = 32 << 20;

@@ -2,35 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Graph, Op, OpId, OpKind, Origin, Tensor, TensorId, TensorType};
+use super::{Graph, Op, OpId, OpKind, Origin, Params, Tensor, TensorId, TensorType};
 use crate::dtype::DType;
 use crate::error::GraphError;
 use crate::kind::{self, Operands};
-
-/// What else kinds of operations want to know. Each names the parameters that it reads in its formula.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Params {
-    /// Query heads of an attention; heads of a norm of heads.
-    pub heads: Option<u64>,
-    /// Key and value heads, as many as query heads if not given.
-    pub kv_heads: Option<u64>,
-    /// Whether queries see no later keys.
-    pub causal: bool,
-    /// Groups of channels.
-    pub groups: Option<u64>,
-    /// How many are chosen.
-    pub k: Option<u64>,
-    /// Extents of the parts of a split; of a reshape, those of its result.
-    pub sizes: Vec<u64>,
-    /// The type of what is made, where it does not follow.
-    pub dtype: Option<DType>,
-    /// Whether operand B is stored as `[n, k]`.
-    pub transposed: bool,
-    /// Whether a view is copied where it is not fused.
-    pub materialize: bool,
-    /// Whether a matmul of `f32` runs on tensor cores as `tf32`.
-    pub tf32: bool,
-}
 
 /// An operation to add: its name, its kind, and the names of what it reads and makes.
 #[derive(Clone, Debug)]
@@ -73,8 +48,15 @@ pub struct GraphBuilder {
     kept: BTreeSet<String>,
 }
 
+impl Graph {
+    /// Begins a graph.
+    pub fn builder(name: &str) -> GraphBuilder {
+        GraphBuilder::new(name)
+    }
+}
+
 impl GraphBuilder {
-    pub(super) fn new(name: &str) -> GraphBuilder {
+    fn new(name: &str) -> GraphBuilder {
         let graph =
             Graph { name: name.to_owned(), tensors: Vec::new(), ops: Vec::new(), names: BTreeMap::new() };
         GraphBuilder { graph, declared: BTreeMap::new(), kept: BTreeSet::new() }

@@ -1,7 +1,7 @@
 //! What is computed for each element on its own.
 
+use super::declaration::{Kind, Operands, Pattern, Shapes};
 use super::shapes::{self, count};
-use super::{Kind, Operands, Pattern, Shapes};
 use crate::dtype::DType;
 use crate::graph::TensorType;
 

@@ -1,6 +1,7 @@
 //! Matmul and attention.
 
-use super::{Kind, Operands, Pattern, shapes};
+use super::declaration::{Kind, Operands, Pattern};
+use super::shapes;
 
 /// The registers of a thread that the accumulators of the largest tiles take: 128 by 256 elements for 256 threads.
 const MATMUL_ACCUMULATORS: u32 = 128;

@@ -1,7 +1,7 @@
 //! What moves elements or looks at them by another shape, and computes nothing.
 
+use super::declaration::{Kind, Operands, Pattern};
 use super::shapes::{self, count};
-use super::{Kind, Operands, Pattern};
 use crate::graph::TensorType;
 
 /// Views and gathers. A view costs nothing, unless its parameter `materialize` says that it is copied where it is not fused.

@@ -1,7 +1,7 @@
 //! What needs all elements of a row, a group or a column.
 
+use super::declaration::{Kind, Operands, Pattern, Shapes};
 use super::shapes::{self, count};
-use super::{Kind, Operands, Pattern, Shapes};
 use crate::dtype::DType;
 use crate::graph::TensorType;
 

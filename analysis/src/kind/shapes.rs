@@ -1,6 +1,6 @@
 //! The rules for shapes and types that kinds share. A rule says what does not fit by the names and the types of both sides.
 
-use super::{Named, Operands};
+use super::declaration::{Named, Operands};
 use crate::dtype::DType;
 use crate::graph::TensorType;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Entry;
+use super::file::Entry;
 
 /// Places of operations in the file.
 pub(super) struct Ordered {
