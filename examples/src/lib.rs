@@ -139,6 +139,10 @@ pub mod masked_softmax;
 #[cfg(feature = "matmul")]
 pub mod matmul;
 #[cfg(feature = "matmul")]
+mod matmul_block;
+#[cfg(feature = "matmul")]
+mod matmul_dispatch;
+#[cfg(feature = "matmul")]
 pub mod matmul_heuristic;
 #[cfg(feature = "matmul")]
 mod matmul_operands;

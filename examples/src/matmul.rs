@@ -22,25 +22,24 @@
 //! **Source.** Tiles and their order: Tillet, Kung, Cox, *Triton*, 2019, doi:10.1145/3315508.3329973.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Error, Result, trace_choice};
+use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::activation;
 use crate::form::Form;
 use crate::linear_combination::LinearCombination;
-use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
+use crate::matmul_block::Block;
+pub use crate::matmul_block::Tile;
+pub use crate::matmul_dispatch::MatmulOperands;
+use crate::matmul_dispatch::{CHECKS, dispatch_block, launch_split_k, problem};
+use crate::matmul_heuristic::{Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
 pub use crate::matmul_operands::{Matrices, MatricesMut};
-use crate::matmul_operands::{
-    OperandCopy, SECTOR, copy_operands, is_aligned, is_column_major, is_within_sectors,
-};
+use crate::matmul_operands::{OperandCopy, SECTOR, copy_operands};
 use crate::matmul_tf32;
 use crate::matmul_tiles::{
     gemv, matmul, matmul_f32, matmul_small, matmul_split_k, matmul_warp_split_k, reduce_split_k,
 };
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
-use crate::split_matmul::{
-    self, REDUCE, REDUCE_SMALL_N, SKINNY_M64, SKINNY_N16, SKINNY_N32, SMALL_N, gemv_block,
-};
+use crate::split_matmul::{self, REDUCE, REDUCE_SMALL_N, SKINNY_N16, SMALL_N, gemv_block};
 
 /// The extents of a matmul: `m` rows, `k` terms for each element, `n` columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,29 +50,6 @@ pub struct Extents {
     pub k: usize,
     /// Columns of operand B and of the result.
     pub n: usize,
-}
-
-/// The rows and columns of the result that a program computes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tile {
-    /// Rows of the result.
-    pub rows: usize,
-    /// Columns of the result.
-    pub cols: usize,
-}
-
-impl Tile {
-    /// The number of tiles of results of `m x n` elements.
-    pub fn count(self, [batches, m, n]: [usize; 3]) -> usize {
-        batches * m.div_ceil(self.rows) * n.div_ceil(self.cols)
-    }
-
-    /// The tile for results of `m x n` elements, of a large and a small one: the large one where a small one does not cover
-    /// all rows or columns, and where large ones occupy three of four SMs or CPUs.
-    pub fn of([large, small]: [Tile; 2], [batches, m, n]: [usize; 3], parallelism: usize) -> Tile {
-        let fills = m > small.rows && n > small.cols && 4 * large.count([batches, m, n]) >= 3 * parallelism;
-        if fills { large } else { small }
-    }
 }
 
 /// The matmul of two matrices, or of two batches of as many:
@@ -225,8 +201,6 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     }
 }
 
-const CHECKS: Checks = Checks("matmul");
-
 /// Whether the residual of a matmul of so many contiguous rows with `weight` is faster in a launch of its own: tiles that have
 /// registers for it are smaller.
 pub(crate) fn adds_separately<T: Float>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> bool {
@@ -234,64 +208,6 @@ pub(crate) fn adds_separately<T: Float>(on: impl LaunchOn, rows: usize, weight: 
     let lines = [(k * bytes).is_multiple_of(16), !(k * bytes).is_multiple_of(SECTOR)];
     let problem = problem([1, rows, n], lines, &weight.matrices(), true);
     bytes == 2 && rows * n > 0 && on.has_clusters() && problem.adds_separately(on.parallelism())
-}
-
-/// The problem of the heuristic: of operand A whether its lines are aligned and whether they begin within sectors, operand B, and
-/// whether there is a residual.
-fn problem<T: Float>(
-    out: [usize; 3],
-    [is_a_aligned, is_a_within]: [bool; 2],
-    b: &View<'_, T, 3>,
-    has_residual: bool,
-) -> Problem {
-    let ([b_batches, k, _], bytes) = (b.shape(), size_of::<T>());
-    Problem {
-        out,
-        k,
-        b_batches,
-        bytes,
-        aligned: [is_a_aligned, is_aligned(b)],
-        within_sectors: [is_a_within, is_within_sectors(b)],
-        b_is_k_major: is_column_major(b),
-        has_residual,
-        unaligned_out: !(out[2] * bytes).is_multiple_of(16),
-    }
-}
-
-/// The checked operands of a matmul and its epilogue.
-#[derive(Clone, Copy)]
-pub struct MatmulOperands<'a, T: Float> {
-    pub(crate) a: View<'a, T, 3>,
-    pub(crate) b: View<'a, T, 3>,
-    pub(crate) bias: View<'a, T, 2>,
-    pub(crate) residual: View<'a, T, 3>,
-    pub(crate) alpha: f32,
-    pub(crate) tf32: bool,
-}
-
-impl<T: Float> MatmulOperands<'_, T> {
-    /// The problem of the heuristic.
-    pub(crate) fn problem(&self, out: [usize; 3]) -> Problem {
-        problem(out, [is_aligned(&self.a), is_within_sectors(&self.a)], &self.b, self.residual.shape()[1] > 0)
-    }
-
-    /// Whether it is a single row on a GPU with K-major weights that are read in vectors.
-    fn is_gemv(&self, on: impl LaunchOn, out: [usize; 3]) -> bool {
-        let ([_, _, a_inner], [_, b_inner, col]) = (self.a.strides(), self.b.strides());
-        let is_row = out[0] == 1 && out[1] == 1 && self.b.shape()[0] == 1 && a_inner == 1;
-        is_row && on.shared_bytes().is_some() && split_matmul::in_vectors([col, b_inner], size_of::<T>())
-    }
-
-    /// The tile of a skinny matmul, if both operands are K-major, and if it is faster than split-K.
-    fn skinny_tile(&self, on: impl LaunchOn, out: [usize; 3]) -> Option<Tile> {
-        let ([_, _, k], bytes) = (self.a.shape(), size_of::<T>());
-        let ([a_batch, row, inner], [b_batch, b_inner, col]) = (self.a.strides(), self.b.strides());
-        let lines = [[row, inner], [col, b_inner], [a_batch, 1], [b_batch, 1], [out[2], 1]];
-        let fits = lines.into_iter().all(|strides| split_matmul::in_vectors(strides, bytes));
-        let tile = split_matmul::skinny_tile(on, out, k * bytes, &[SKINNY_N16, SKINNY_N32, SKINNY_M64])
-            .filter(|_| fits)?;
-        (split_matmul::workspace_len(on, out, k, Some(tile), bytes) == 0).then_some(tile)
-    }
 }
 
 /// Rows cut into slices along K, which are the second axis.
@@ -335,70 +251,6 @@ pub trait Multiply<const ACT: usize>: Float {
         out: ViewMut<'_, Self, 3>,
     ) -> Result<()>;
 }
-
-/// Dispatches a block to the launch with its constants, among those that are listed.
-macro_rules! dispatch_block {
-    ($block:expr, [$($M:literal x $N:literal x $K:literal),*], |$m:ident, $n:ident, $k:ident| $launch:expr) => {
-        match ($block.tile.rows, $block.tile.cols, $block.k) {
-            $(
-                ($M, $N, $K) => {
-                    const $m: usize = $M;
-                    const $n: usize = $N;
-                    const $k: usize = $K;
-                    $launch
-                }
-            )*
-            _ => Err($crate::matmul::no_block($block)),
-        }
-    };
-}
-
-pub(crate) use dispatch_block;
-pub(crate) fn no_block(Block { tile: Tile { rows, cols }, k }: Block) -> Error {
-    CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product"))
-}
-
-/// Split-K with its reduction, with blocks that are listed, or with this kernel.
-macro_rules! launch_split_k {
-    ($T:ty, $on:ident, $of:ident, $out:ident, $config:ident, $blocks:tt, $act:expr) => {
-        $crate::matmul::launch_split_k!($T, $on, $of, $out, $config, act = $act, |block, a, b, out, steps| {
-            dispatch_block!(block, $blocks, |M, N, K| matmul_split_k::<$T, M, N, K>(a, b, out, steps)
-                .grid((block.tile.count($out.shape()), $config.split_k))
-                .launch($on))
-        })
-    };
-    ($T:ty, $on:ident, $of:ident, $out:ident, $config:ident, act = $act:expr,
-     |$block:ident, $a:ident, $b:ident, $partials:ident, $k_steps:ident| $launch:expr) => {{
-        let MatmulOperands { a: $a, b: $b, bias, residual, alpha, .. } = $of;
-        let ([batches, m, n], Config { block: $block, split_k, .. }) = ($out.shape(), $config);
-        let $k_steps = $a.shape()[2].div_ceil(split_k).div_ceil($block.k) as i32;
-        let shape = [split_k, batches, m, n];
-        let mut workspace = $on.temporary::<f32>(shape.iter().product())?;
-        let $partials = ViewMut::new(workspace.slice_mut(), shape)?;
-        $launch?;
-        let (partials, act) = (workspace.slice().view(shape)?, $act);
-        if n <= SMALL_N {
-            let programs = REDUCE_SMALL_N.count($out.shape());
-            reduce_split_k::<$T, { REDUCE_SMALL_N.rows }, { REDUCE_SMALL_N.cols }>(
-                partials, bias, residual, $out, alpha, act,
-            )
-            .grid(programs)
-            .launch($on)
-        } else if batches * m * n <= REDUCE.rows * REDUCE.cols * $on.parallelism() {
-            // More programs where rows are few.
-            let programs = Tile { rows: 1, ..REDUCE }.count($out.shape());
-            reduce_split_k::<$T, 1, { REDUCE.cols }>(partials, bias, residual, $out, alpha, act)
-                .grid(programs)
-                .launch($on)
-        } else {
-            let programs = REDUCE.count($out.shape());
-            reduce_split_k::<$T, { REDUCE.rows }, { REDUCE.cols }>(partials, bias, residual, $out, alpha, act)
-                .grid(programs)
-                .launch($on)
-        }
-    }};
-}
-pub(crate) use launch_split_k;
 
 macro_rules! multiply_16bit {
     ($($T:ty),*) => {$(

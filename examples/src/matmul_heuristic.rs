@@ -21,17 +21,9 @@
 
 use dsl_runtime::prelude::*;
 
-use crate::matmul::Tile;
+pub use crate::matmul_block::Block;
+use crate::matmul_block::Tile;
 use crate::split_matmul;
-
-/// The tile of a program, and the extent along K of an iteration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Block {
-    /// Rows and columns of the result.
-    pub tile: Tile,
-    /// `BLOCK_K`
-    pub k: usize,
-}
 
 /// How a matmul is launched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Result, Temporary};
 
-use crate::matmul::Tile;
+use crate::matmul_block::Tile;
 use crate::matmul_tiles::{align_both, align_rows, transpose_rows};
 use crate::split_matmul::{self, SMALL_N};
 

@@ -7,8 +7,9 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::matmul::{MatmulOperands, Tile, dispatch_block, launch_split_k};
-use crate::matmul_heuristic::{Block, Config, Problem};
+use crate::matmul_block::{Block, Tile};
+use crate::matmul_dispatch::{MatmulOperands, dispatch_block, launch_split_k};
+use crate::matmul_heuristic::{Config, Problem};
 use crate::matmul_operands::{copies_of, is_column_major};
 use crate::matmul_tiles::{matmul_tf32, matmul_tf32_split_k, reduce_split_k};
 use crate::split_matmul::{REDUCE, REDUCE_SMALL_N, SMALL_N};

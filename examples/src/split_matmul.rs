@@ -14,8 +14,7 @@
 
 use dsl_runtime::prelude::*;
 
-use crate::matmul::Tile;
-use crate::matmul_heuristic::Block;
+use crate::matmul_block::{Block, Tile};
 
 /// The skinny tiles: of up to 16 rows where the other tiles are too few for the SMs, of more columns, and of up to 64 rows.
 pub(crate) const SKINNY_N16: Tile = Tile { rows: 16, cols: 16 };

@@ -57,7 +57,7 @@ pub struct Device {
     /// The bytes of that cache.
     #[serde(default)]
     pub l2_bytes: u64,
-    /// Of tensor cores, in operations a second, by the type of the operands; `tf32` beside the names of [`DType`].
+    /// Of tensor cores, in operations a second, by the type of the operands; `tf32` beside the names of [`DType`](crate::dtype::DType).
     #[serde(default)]
     pub tensor: BTreeMap<String, Ceiling>,
     /// Of ordinary units, in operations a second; `f32` must be there.

@@ -2,7 +2,7 @@
 //!
 //! Takes a [`Slice`] or [`SliceMut`] with a shape and strides in elements, and checks once that every index inside the
 //! shape is an element of the memory, and of a view to write that no two are the same one. Kernels rely on it: their
-//! accesses compare indices with the shape alone. What they take of a view is [`ViewArgs`].
+//! accesses compare indices with the shape alone. What they take of a view is [`ViewArgs`](crate::ViewArgs).
 
 mod batch;
 
