@@ -1,7 +1,8 @@
 //! CUDA devices: one context per device and process, its default stream, its memory, the code loaded into it.
 //!
 //! Takes ordinals or contexts, gives [`CudaDevice`]s that live as long as the process. Everything that can only be asked
-//! of a driver is asked here, in `module` or in `launch`; without a driver each entry returns [`Error::NoDriver`].
+//! of a driver is asked here, in what this file imports or in `launch`; without a driver each entry returns
+//! [`Error::NoDriver`].
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
