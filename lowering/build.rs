@@ -1,10 +1,12 @@
-//! Hashes this crate's sources: a change to the compiler makes every cached result stale. Its tests are not part of it.
+//! Hashes the sources of the compiler, in this crate and in `tile-ir`: a change makes every cached result stale. Tests are
+//! not part of it.
 
 use std::fs;
 use std::path::Path;
 
 fn main() {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    visit(Path::new("../tile-ir/src"), &mut hash);
     visit(Path::new("src"), &mut hash);
     println!("cargo::rustc-env=FUSE_COMPILER_HASH={hash:016x}");
 }

@@ -24,6 +24,6 @@ pub(crate) fn is_method(item: &TokenStream) -> bool {
     FILES.with_borrow_mut(|files| {
         let text = files.entry(path).or_insert_with_key(|path| std::fs::read_to_string(path).ok());
         text.as_ref()
-            .is_some_and(|text| lowering::frontend::syntax::is_in_impl_or_trait(text, line, column - 1))
+            .is_some_and(|text| tile_ir::frontend::syntax::is_in_impl_or_trait(text, line, column - 1))
     })
 }

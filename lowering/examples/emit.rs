@@ -6,11 +6,11 @@
 use lowering::backend::StageTexts;
 use lowering::backend::nvptx::{self, Arch};
 use lowering::driver::specialize::{KernelRequests, specializations};
-use lowering::frontend::syntax;
-use lowering::frontend::typeck;
 use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Session;
-use lowering::support::diagnostic::Errors;
+use tile_ir::frontend::syntax;
+use tile_ir::frontend::typeck;
+use tile_ir::support::diagnostic::Errors;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();

@@ -8,12 +8,12 @@ use lowering::backend::llvm::{LlvmModule, StrengthReduction};
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit as cpu_emit;
 use lowering::driver::specialize::{KernelRequests, specializations};
-use lowering::frontend::syntax;
-use lowering::frontend::typeck::{self, Variant};
 use lowering::gpu::emit as gpu_emit;
 use lowering::mlir::{Machine, Session};
-use lowering::support::diagnostic::Errors;
-use lowering::transform::legalize_index::{BoundsPolicy, legalize_index};
+use tile_ir::frontend::syntax;
+use tile_ir::frontend::typeck::{self, Variant};
+use tile_ir::support::diagnostic::Errors;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 const SOURCE: &str = include_str!("../src/tests/layer_norm.txt");
 const RUNS: usize = 15;

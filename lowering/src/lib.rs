@@ -3,19 +3,13 @@
 //! [`compile`] is the whole of it; ARCHITECTURE.md has the map. The library runs without rustc and without a GPU: its
 //! input and output are `proc_macro2` tokens.
 
-pub mod analysis;
 pub mod backend;
 pub mod cpu;
 pub mod devtools;
 pub mod driver;
 mod expand;
-pub mod frontend;
 pub mod gpu;
-pub mod ir;
 pub mod mlir;
-pub mod ops;
-pub mod support;
-pub mod transform;
 
 pub use devtools::fuzzgen::random_programs;
 pub use devtools::op_table::op_table;

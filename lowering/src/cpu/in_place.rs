@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::ir::{Block, Func, Op, Value};
-use crate::ops::Kind;
+use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ops::Kind;
 
 /// For each result that can share the buffer of a loop's argument, that argument.
 pub(crate) fn in_place(func: &Func) -> HashMap<Value, Value> {

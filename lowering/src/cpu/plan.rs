@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ops::{Effect, Kind};
+
 use crate::cpu::emit::emitter;
 use crate::cpu::in_place::in_place;
-use crate::ir::{Block, Func, Op, Value};
-use crate::ops::{Effect, Kind};
 
 /// Recomputing this much for each element is cheaper than a store and a load.
 const MAX_RECOMPUTE_COST: u32 = 8;

@@ -8,9 +8,8 @@
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
-
-use crate::ops::scalar::{ORACLE_SOURCE, Oracle, ScalarOp, TABLE, TypeRule};
-use crate::support::dtype::{Class, DType};
+use tile_ir::ops::scalar::{ORACLE_SOURCE, Oracle, ScalarOp, TABLE, TypeRule};
+use tile_ir::support::dtype::{Class, DType};
 
 /// Rows that one kernel computes: they share class, rule and number of operands.
 struct TableGroup {

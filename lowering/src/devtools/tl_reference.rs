@@ -5,13 +5,12 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
-
-use crate::frontend::syntax::{BinaryOp, UnaryOp};
-use crate::ir::MAX_RANK;
-use crate::ops::scalar::{HalfPolicy, ScalarOp, TABLE, TypeRule};
-use crate::ops::{self, Intrinsic, IntrinsicGeneric, IntrinsicParam, Returns};
-use crate::support::diagnostic::list;
-use crate::support::dtype::{Class, DType};
+use tile_ir::frontend::syntax::{BinaryOp, UnaryOp};
+use tile_ir::ir::MAX_RANK;
+use tile_ir::ops::scalar::{HalfPolicy, ScalarOp, TABLE, TypeRule};
+use tile_ir::ops::{self, Intrinsic, IntrinsicGeneric, IntrinsicParam, Returns};
+use tile_ir::support::diagnostic::list;
+use tile_ir::support::dtype::{Class, DType};
 
 /// The kernel around an example, which replaces `EXAMPLE`.
 pub const EXAMPLE_KERNEL: &str = "#[fuse_kernel(BLOCK = [64])]

@@ -1,11 +1,11 @@
 //! The artifacts of a variant: its specializations and their code.
 
 use serde::{Deserialize, Serialize};
+use tile_ir::ops::Site;
 
 use crate::backend::compress::Deflated;
 use crate::backend::ptxas::Cubin;
 use crate::gpu::specialization::Specialization;
-use crate::ops::Site;
 
 /// Everything known about one variant after lowering.
 #[derive(Debug)]

@@ -3,6 +3,21 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use tile_ir::frontend::syntax::Kernel;
+use tile_ir::frontend::typeck;
+use tile_ir::frontend::typeck::Variant;
+use tile_ir::ir;
+use tile_ir::ir::Func;
+use tile_ir::support::diagnostic::{Diagnostic, Errors};
+use tile_ir::transform::check_overflow::check_overflow;
+use tile_ir::transform::contract_floats::contract_floats;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
+use tile_ir::transform::split_full_tiles::split_full_tiles;
+use tile_ir::transform::strength_reduce::strength_reduce;
+use tile_ir::transform::transpose_operands::transpose_operands;
+use tile_ir::transform::unit_stride::{assume_unit_strides, unit_strides};
+use tile_ir::transform::view_strides::assume_contiguous;
+
 use crate::backend::StageTexts;
 use crate::backend::cache::{ArtifactCache, CacheKey};
 use crate::backend::compress::Deflated;
@@ -21,23 +36,9 @@ use crate::driver::specialize::{KernelRequests, specializations};
 use crate::driver::variant_errors::{
     MergedErrors, internal_error, report_spills, too_few_registers, too_many_elements,
 };
-use crate::frontend::syntax::Kernel;
-use crate::frontend::typeck;
-use crate::frontend::typeck::Variant;
 use crate::gpu::emit::{MAX_SHARED_BYTES, SmemOverflow, SmemRequest};
 use crate::gpu::specialization::Specialization;
-use crate::ir;
-use crate::ir::Func;
 use crate::mlir::{Session, report};
-use crate::support::diagnostic::{Diagnostic, Errors};
-use crate::transform::check_overflow::check_overflow;
-use crate::transform::contract_floats::contract_floats;
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
-use crate::transform::split_full_tiles::split_full_tiles;
-use crate::transform::strength_reduce::strength_reduce;
-use crate::transform::transpose_operands::transpose_operands;
-use crate::transform::unit_stride::{assume_unit_strides, unit_strides};
-use crate::transform::view_strides::assume_contiguous;
 
 /// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
 pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";

@@ -225,7 +225,7 @@ fn stages(text: &str) -> Result<Vec<DumpStage>, String> {
     text.split(',')
         .map(|name| {
             DumpStage::ALL.into_iter().find(|stage| stage.name() == name.trim()).ok_or_else(|| {
-                let known = crate::support::diagnostic::list(DumpStage::ALL.map(DumpStage::name));
+                let known = tile_ir::support::diagnostic::list(DumpStage::ALL.map(DumpStage::name));
                 format!("FUSE_DUMP names `{}`: stages are {known}, or all", name.trim())
             })
         })
@@ -239,7 +239,7 @@ fn injection(text: &str) -> Result<Option<Injection>, String> {
     }
     let found = Injection::ALL.into_iter().find(|injection| injection.name() == text);
     found.map(Some).ok_or_else(|| {
-        let known = crate::support::diagnostic::list(Injection::ALL.map(Injection::name));
+        let known = tile_ir::support::diagnostic::list(Injection::ALL.map(Injection::name));
         format!("FUSE_INJECT names `{text}`: failures are {known}")
     })
 }

@@ -23,12 +23,26 @@ mod vector_width;
 
 use std::collections::HashMap;
 
+use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::analysis::reread::unpipeline_rereads;
+use tile_ir::frontend::syntax::Kernel;
+use tile_ir::frontend::typeck::{Settings, Variant};
+use tile_ir::ir::assumption::Assumption;
+use tile_ir::ir::guard::{Guard, Symbol};
+use tile_ir::ir::{Func, ParamId, ParamKind};
+use tile_ir::ops::{Kind, VectorStart};
+use tile_ir::support::dtype::DType;
+use tile_ir::transform::defer_scale::defer_scale;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
+use tile_ir::transform::read_unrotated::read_unrotated;
+use tile_ir::transform::rotate_rows::rotate_rows;
+use tile_ir::transform::single_iteration::single_iteration;
+use tile_ir::transform::transpose_operands::transpose_operands;
+use tile_ir::transform::unit_stride::{assume_unit_strides, unit_strides};
+use tile_ir::transform::view_strides::assume_contiguous;
+
 use self::names::{ORDERS, ScalarNames, SpecializationNames, UNIT_STRIDES, UnitStrides};
 use self::vector_width::{Widened, accesses, extents, needed_multiples, needed_signs};
-use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use crate::analysis::reread::unpipeline_rereads;
-use crate::frontend::syntax::Kernel;
-use crate::frontend::typeck::{Settings, Variant};
 use crate::gpu::emit::{GpuPlan, SmemOverflow};
 use crate::gpu::layout::ThreadConfig;
 use crate::gpu::layout::access::Alignment;
@@ -44,20 +58,7 @@ use crate::gpu::opt::remat_ranges::remat_ranges;
 use crate::gpu::opt::select_wgmma::select_wgmma;
 use crate::gpu::opt::thread_local_reductions::keep_thread_local;
 use crate::gpu::specialization::{Gpus, Specialization};
-use crate::ir::assumption::Assumption;
-use crate::ir::guard::{Guard, Symbol};
-use crate::ir::{Func, ParamId, ParamKind};
 use crate::mlir::Limit;
-use crate::ops::{Kind, VectorStart};
-use crate::support::dtype::DType;
-use crate::transform::defer_scale::defer_scale;
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
-use crate::transform::read_unrotated::read_unrotated;
-use crate::transform::rotate_rows::rotate_rows;
-use crate::transform::single_iteration::single_iteration;
-use crate::transform::transpose_operands::transpose_operands;
-use crate::transform::unit_stride::{assume_unit_strides, unit_strides};
-use crate::transform::view_strides::assume_contiguous;
 
 /// The launch settings that the user asked for.
 #[derive(Clone, Copy, Default, Debug)]

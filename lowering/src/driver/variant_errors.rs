@@ -1,13 +1,14 @@
 //! Diagnostics of a kernel, merged over its variants and stages.
 
+use tile_ir::frontend::syntax::Kernel;
+use tile_ir::frontend::typeck;
+use tile_ir::frontend::typeck::Variant;
+use tile_ir::support::diagnostic::{Diagnostic, Errors, Loc, count};
+
 use crate::backend::nvptx::Arch;
 use crate::driver::artifact::LoweredVariant;
 use crate::driver::compile::entry_name;
-use crate::frontend::syntax::Kernel;
-use crate::frontend::typeck;
-use crate::frontend::typeck::Variant;
 use crate::gpu::specialization::Specialization;
-use crate::support::diagnostic::{Diagnostic, Errors, Loc, count};
 
 /// Mistakes of several variants: one that all share is reported once, one that only some have names them. Errors on the
 /// same tokens of another variant are the same mistake, whatever types or extents they name.

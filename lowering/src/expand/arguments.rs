@@ -2,9 +2,9 @@
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
+use tile_ir::frontend::syntax::{Kernel, ParamType, ViewType};
 
 use super::launcher::element;
-use crate::frontend::syntax::{Kernel, ParamType, ViewType};
 
 /// The parameters of a launcher and what it does with them.
 #[derive(Default)]

@@ -2,6 +2,12 @@
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
+use tile_ir::frontend::syntax::{Kernel, ParamType, TypeName};
+use tile_ir::frontend::typeck::{ConstValue, Variant};
+use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
+use tile_ir::ops::Site;
+use tile_ir::support::diagnostic::Loc;
+use tile_ir::support::dtype::DType;
 
 use super::Expansion;
 use crate::backend::compress::Deflated;
@@ -9,15 +15,9 @@ use crate::backend::host_asm::Family;
 use crate::backend::nvptx::Arch;
 use crate::driver::artifact::GpuModule;
 use crate::driver::compile::{HOST_ENTRY, entry_name};
-use crate::frontend::syntax::{Kernel, ParamType, TypeName};
-use crate::frontend::typeck::{ConstValue, Variant};
 use crate::gpu::emit::{Multicast, TensorMap};
 use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
 use crate::gpu::specialization::Specialization;
-use crate::ir::guard::{Guard, Symbol, SymbolicSum};
-use crate::ops::Site;
-use crate::support::diagnostic::Loc;
-use crate::support::dtype::DType;
 
 /// A `Variant` without code.
 pub(super) fn empty_variant(kernel: &Kernel, variant: &Variant) -> TokenStream {

@@ -9,9 +9,8 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
-
-use crate::frontend::syntax::{ConstItem, FnSource, GenericParam, Kernel, Pattern, ValueType};
-use crate::ops::{self, Intrinsic};
+use tile_ir::frontend::syntax::{ConstItem, FnSource, GenericParam, Kernel, Pattern, ValueType};
+use tile_ir::ops::{self, Intrinsic};
 
 /// The kernel's body as code that a language server can resolve.
 pub(super) fn function(kernel: &Kernel) -> TokenStream {
@@ -28,7 +27,7 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
 
 /// A function that kernels call, for a language server: a stub by its name, which takes whatever tiles and scalars a call
 /// has, and its body as written.
-pub(super) fn module_function(function: &crate::frontend::syntax::FnItem) -> TokenStream {
+pub(super) fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
     let (name, source) = (&function.name, &function.source);
     let (generics, inputs, output) =
         (&source.generics, complete(source.inputs.clone()), complete(source.output.clone()));
@@ -93,7 +92,7 @@ pub(super) fn outline(source: &FnSource) -> TokenStream {
 }
 
 /// As [`imports`], for a function that kernels call.
-pub(super) fn function_imports(function: &crate::frontend::syntax::FnItem) -> TokenStream {
+pub(super) fn function_imports(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
     let source = &function.source;
     let texts = [&source.generics, &source.inputs, &source.output, &source.body];
     mentioned(texts, &function.generics)
@@ -268,12 +267,13 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::support::diagnostic::Errors;
+    use tile_ir::support::diagnostic::Errors;
 
     fn check(source: &str, make: fn(&Kernel) -> TokenStream, expected: Expect) {
         let mut errors = Errors::new();
         let item: TokenStream = source.parse().expect("tokens");
-        let kernel = crate::frontend::syntax::parse(TokenStream::new(), item, &mut errors).expect("a kernel");
+        let kernel =
+            tile_ir::frontend::syntax::parse(TokenStream::new(), item, &mut errors).expect("a kernel");
         expected.assert_eq(&make(&kernel).to_string());
     }
 

@@ -2,14 +2,14 @@
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
-
-use super::arguments::{LauncherArguments, MemoryParam, slice_type, view_type};
-use crate::frontend::syntax::{
+use tile_ir::frontend::syntax::{
     ConstType, GenericParam, Kernel, KernelParam, ParamType, Tune, TypeName, expects_outline_lint,
 };
-use crate::frontend::typeck::{ConstValue, Variant};
-use crate::support::diagnostic::{Loc, list};
-use crate::support::dtype::{Class, DType};
+use tile_ir::frontend::typeck::{ConstValue, Variant};
+use tile_ir::support::diagnostic::{Loc, list};
+use tile_ir::support::dtype::{Class, DType};
+
+use super::arguments::{LauncherArguments, MemoryParam, slice_type, view_type};
 
 /// The expression by which the launcher chooses a generic from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenStream> {
@@ -429,7 +429,7 @@ fn declared_text(kernel: &Kernel, variants: &[Variant]) -> String {
     if kernel.options.configs.is_empty() {
         let lists = kernel.options.lists.iter().map(|declared| {
             let values =
-                declared.values.iter().map(|value| crate::frontend::syntax::describe_value(&value.kind));
+                declared.values.iter().map(|value| tile_ir::frontend::syntax::describe_value(&value.kind));
             format!("{} = {}", declared.name, list(values))
         });
         return lists.collect::<Vec<_>>().join("; ");

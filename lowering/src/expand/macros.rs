@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use proc_macro2::TokenStream;
+use tile_ir::frontend::syntax::{self, Items};
+use tile_ir::frontend::typeck;
+use tile_ir::support::diagnostic::{Errors, Loc};
 
 use crate::driver::compile::lower_variants;
 use crate::driver::options::{BuildOptions, Effort};
 use crate::expand::{self, Expansion};
-use crate::frontend::syntax::{self, Items};
-use crate::frontend::typeck;
-use crate::support::diagnostic::{Errors, Loc};
 
 /// Expands `#[fuse_kernel(attribute)] item` as the environment says.
 pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {

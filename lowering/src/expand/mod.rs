@@ -12,11 +12,11 @@ pub mod macros;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
+use tile_ir::frontend::syntax::{FnItem, Items, Kernel};
+use tile_ir::frontend::typeck::Variant;
 
 use crate::driver::artifact::LoweredVariant;
 use crate::driver::options::{BuildOptions, VARIABLES};
-use crate::frontend::syntax::{FnItem, Items, Kernel};
-use crate::frontend::typeck::Variant;
 
 /// A kernel and what the compiler made of it.
 pub struct Expansion<'a> {

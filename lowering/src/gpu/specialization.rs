@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use tile_ir::ir::ParamId;
+use tile_ir::ir::guard::Guard;
+use tile_ir::support::diagnostic::Loc;
+use tile_ir::support::limits::MAX_ACCESS_BYTES;
+
 use crate::gpu::emit::GpuPlan;
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
-use crate::ir::ParamId;
-use crate::ir::guard::Guard;
 use crate::mlir::report;
-use crate::support::diagnostic::Loc;
-use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// A kernel compiled for the GPU under guards.
 #[derive(Debug)]

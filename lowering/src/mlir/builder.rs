@@ -291,8 +291,8 @@ impl<'c> Builder<'c> {
         }
         let elem = self.mlir_type(Ty::scalar(ty.elem));
         let rounded = match ty.elem {
-            Elem::F16 => crate::support::dtype::to_f16(value).to_f64(),
-            Elem::BF16 => crate::support::dtype::to_bf16(value).to_f64(),
+            Elem::F16 => tile_ir::support::dtype::to_f16(value).to_f64(),
+            Elem::BF16 => tile_ir::support::dtype::to_bf16(value).to_f64(),
             Elem::F32 => f64::from(value as f32),
             _ => value,
         };

@@ -4,11 +4,12 @@
 //! library functions to convert them, which kernels do not have, so conversion is integer arithmetic here, or F16C
 //! instructions.
 
+use tile_ir::support::dtype::DType;
+
 use super::builder::{Builder, FloatPredicate, IntPredicate, Rounding, Val};
 use super::f8;
 use super::machine::{Machine, Vectors};
 use super::types::{Elem, Ty};
-use crate::support::dtype::DType;
 
 /// The register type of an element of `dtype`.
 pub fn elem(dtype: DType, machine: Machine) -> Elem {

@@ -3,14 +3,15 @@
 //!
 //! Emissions stand in the rows themselves (`ops/scalar.rs`), as names of this folder.
 
+use tile_ir::ir::{Block, Func, Value};
+use tile_ir::ops::scalar::{ArithKind, HalfPolicy, Scalar, ScalarOp, TypeRule, for_each_lanewise};
+use tile_ir::ops::{Bitcast, Cast, Kind};
+use tile_ir::support::dtype::DType;
+
 use super::builder::{Builder, Val};
 use super::cast::{cast, narrow_half, widen_half};
 use super::machine::Machine;
 use super::{lanes, math, rounding};
-use crate::ir::{Block, Func, Value};
-use crate::ops::scalar::{ArithKind, HalfPolicy, Scalar, ScalarOp, TypeRule, for_each_lanewise};
-use crate::ops::{Bitcast, Cast, Kind};
-use crate::support::dtype::DType;
 
 /// How a row is built, the same for both targets.
 pub struct Emission {

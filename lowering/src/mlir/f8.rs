@@ -4,11 +4,12 @@
 //! half of an `f16`. Rounding is to nearest even, and saturates. GPUs from capability 8.9 on have instructions,
 //! for two values at a time; elsewhere it is integer arithmetic on whole vectors.
 
+use tile_ir::support::dtype::{DType, F8_NAN, Float8Format};
+
 use super::builder::{Asm, Builder, IntPredicate, Val};
 use super::cast;
 use super::machine::Machine;
 use super::types::{Elem, Ty};
-use crate::support::dtype::{DType, F8_NAN, Float8Format};
 
 /// The first capability with conversions of 8-bit floats.
 const CAPABILITY: u32 = 89;

@@ -3,10 +3,11 @@
 //! Element types say how the bits are read (signed, unsigned, float); the machine type of a `bool` is `i1`. 16-bit
 //! floats reach these functions only on the GPU, which computes in them; elsewhere they were widened before.
 
+use tile_ir::support::dtype::DType;
+
 use super::builder::{Builder, FloatPredicate, IntPredicate, Val};
 use super::machine::Machine;
 use super::types::Elem;
-use crate::support::dtype::DType;
 
 pub fn add(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
     if dtype.is_float() { b.fadd(args[0], args[1]) } else { b.add(args[0], args[1]) }

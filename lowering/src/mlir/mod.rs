@@ -15,16 +15,16 @@ pub mod session;
 pub mod shared;
 pub mod types;
 
+use tile_ir::ops::ConstantValue;
+use tile_ir::support::dtype;
+use tile_ir::support::dtype::DType;
+
 pub use builder::{AccessFlags, Asm, BranchArm, Builder, FloatPredicate, IntPredicate, LoopPart, Val};
 pub use machine::{Machine, Vectors};
 pub use session::{
     Argument, ArgumentKind, BuiltModule, EntryKind, Limit, ModuleBuilder, Session, memory_pointer,
 };
 pub use types::{Elem, Space, Ty};
-
-use crate::ops::ConstantValue;
-use crate::support::dtype;
-use crate::support::dtype::DType;
 
 /// A constant of the language as a machine value of type `ty`, which holds elements of type `elem`.
 pub fn constant(b: &mut Builder, value: ConstantValue, elem: DType, ty: Ty) -> Val {

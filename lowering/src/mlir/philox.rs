@@ -1,9 +1,10 @@
 //! Philox-4x32-10 on machine values, scalars or vectors alike.
 
+use tile_ir::ops::RandomForm;
+
 use super::builder::{Asm, Builder, Val};
 use super::machine::Machine;
 use super::types::{Elem, Ty};
-use crate::ops::RandomForm;
 
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];

@@ -8,10 +8,11 @@
 //! Code gives the source location of an operation by its line relative to the kernel's name, so that moving a kernel in its file
 //! changes nothing in its code.
 
+use tile_ir::ir::{Func, Op};
+use tile_ir::ops::Effect;
+
 use super::builder::{AccessFlags, Builder, Val};
 use super::types::{Elem, Ty};
-use crate::ir::{Func, Op};
-use crate::ops::Effect;
 
 /// The name of a GPU module's record.
 pub const GLOBAL: &str = "fuse_report";

@@ -1,10 +1,11 @@
 //! Rounding to integers, and the fused multiply-add: an instruction where the CPU has one, and
 //! arithmetic where LLVM would call a library that kernels do not have (x86-64 before SSE4.1 and FMA).
 
+use tile_ir::support::dtype::DType;
+
 use super::builder::{Builder, FloatPredicate, IntPredicate, Rounding, Val};
 use super::machine::{Machine, Vectors};
 use super::types::Elem;
-use crate::support::dtype::DType;
 
 /// A CPU of which nothing is known but its family.
 pub const BASELINE: Machine = Machine::Host(Vectors::Baseline);

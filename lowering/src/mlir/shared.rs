@@ -1,10 +1,11 @@
 //! Code that both emitters share: the trip count of a loop, the tree of a reduction.
 
+use tile_ir::ir::Func;
+use tile_ir::ops::{Combination, For};
+
 use super::builder::{Builder, IntPredicate, Val};
 use super::elementwise::inline;
 use super::types::{Elem, Ty};
-use crate::ir::Func;
-use crate::ops::{Combination, For};
 
 /// The trip count of a loop, in 64 bits, and its step in the variable's own type: `ceil((high - low) / step)`, or
 /// `floor((high - low) / step) + 1` of a closed range, without overflow. `runs` says that it runs at least once.
@@ -36,15 +37,22 @@ pub fn loop_variable(b: &mut Builder, index: Val, low: Val, step: Val) -> Val {
 /// One element, or one vector of elements, of every input of a combination.
 pub type CombinedElement = Vec<Val>;
 
-impl Combination {
+/// Emits a combination of elements.
+pub trait EmitCombination {
     /// Combines two elements.
-    pub fn apply(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> CombinedElement {
+    fn apply(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> CombinedElement;
+
+    /// Combines pairs, then pairs of pairs: a tree with short chains and small errors.
+    fn reduce_tree(&self, func: &Func, b: &mut Builder, elements: Vec<CombinedElement>) -> CombinedElement;
+}
+
+impl EmitCombination for Combination {
+    fn apply(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> CombinedElement {
         let args: Vec<Val> = left.iter().chain(right).copied().collect();
         inline(b, func, &self.block, &args)
     }
 
-    /// Combines pairs, then pairs of pairs: a tree with short chains and small errors.
-    pub fn reduce_tree(
+    fn reduce_tree(
         &self,
         func: &Func,
         b: &mut Builder,

@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use quote::ToTokens;
+use tile_ir::frontend::syntax;
+use tile_ir::frontend::syntax::Kernel;
+use tile_ir::frontend::typeck;
+use tile_ir::support::diagnostic::Errors;
 
 use super::site::{Site, lowering_alone};
 use crate::backend::compress::Deflated;
@@ -18,12 +22,8 @@ use crate::backend::ptxas::Resources;
 use crate::driver::artifact::LoweredVariant;
 use crate::driver::compile::{entry_name, lower_variants};
 use crate::driver::options::BuildOptions;
-use crate::frontend::syntax;
-use crate::frontend::syntax::Kernel;
-use crate::frontend::typeck;
 use crate::gpu::emit::pdl;
 use crate::mlir::Limit;
-use crate::support::diagnostic::Errors;
 
 /// The assembler of the numbers in `registers.txt`; another one allocates registers differently.
 const MEASURED_WITH: &str = "V13.0.88";

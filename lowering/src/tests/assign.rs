@@ -1,10 +1,11 @@
 //! Operands have the layouts that their operation asks for.
 
+use tile_ir::ops::Kind;
+
 use super::func;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::required_layouts;
-use crate::ops::Kind;
 
 /// Checks loops and dots of every specialization; gives how many of either there are.
 #[track_caller]

@@ -1,6 +1,7 @@
 //! Atomic operations: their PTX, which threads execute them, and their results on the CPU.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
 
 use super::run::{Arg, run};
 use super::site::lowering_beside;
@@ -9,7 +10,6 @@ use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir;
 use crate::mlir::Session;
 
 /// The atomic instructions of the general specialization, and the broadcast of the old values to other threads.

@@ -2,11 +2,10 @@
 //! property that it states.
 
 use proptest::prelude::*;
-
-use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use crate::ir::{Func, ParamKind, Value};
-use crate::ops::{ConstantValue, Kind};
-use crate::support::dtype::DType;
+use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::ir::{Func, ParamKind, Value};
+use tile_ir::ops::{ConstantValue, Kind};
+use tile_ir::support::dtype::DType;
 
 /// An index expression over a program id, an argument and a range, as source.
 fn expression() -> impl Strategy<Value = String> {

@@ -1,12 +1,12 @@
 //! Bounds checks of a specialization's accesses, and the guards and unit strides that remove them.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir::guard::{Guard, WithNames};
+use tile_ir::transform::strength_reduce::strength_reduce;
 
 use super::{first, func};
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::gpu::specialization::Specialization;
-use crate::ir::guard::{Guard, WithNames};
-use crate::transform::strength_reduce::strength_reduce;
 
 /// The accesses of the aligned specialization, each with its bounds check and vector width; and its guards.
 fn check(source: &str, expected: Expect) {

@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
+use tile_ir::ir::Func;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::func;
 use super::site::lowering_beside;
@@ -14,9 +16,7 @@ use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit::CpuPlan;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir::Func;
 use crate::mlir::Session;
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// Twice the statements may take four times as long, with a margin for noise.
 const MAX_GROWTH: f64 = 6.0;

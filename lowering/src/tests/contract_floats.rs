@@ -1,16 +1,16 @@
 //! Contraction of float formulas, and selects under a branch for full tiles.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
+use tile_ir::ir::Func;
+use tile_ir::transform::contract_floats::contract_floats;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
+use tile_ir::transform::split_full_tiles::split_full_tiles;
 
 use super::func;
 use super::math::ulps;
 use super::run::{Arg, load_plan};
 use crate::cpu::emit::CpuPlan;
-use crate::ir;
-use crate::ir::Func;
-use crate::transform::contract_floats::contract_floats;
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
-use crate::transform::split_full_tiles::split_full_tiles;
 
 fn check_contracted(body: &str, expected: Expect) {
     let func = func(&format!(

@@ -2,12 +2,12 @@
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use tile_ir::ir::Shape;
+use tile_ir::support::dtype::DType;
 
 use super::layout::{blocked, shape};
 use crate::gpu::emit::convert::{SmemTile, vector};
 use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
-use crate::ir::Shape;
-use crate::support::dtype::DType;
 
 /// Layouts of a shape as the compiler derives them: blocked, permuted, of a reduction's result, reshaped.
 fn derived(shape: Shape) -> BoxedStrategy<Layout> {

@@ -1,6 +1,8 @@
 //! Operations of debug builds, and the launcher's checks of assumptions.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
+use tile_ir::support::diagnostic::source_text;
 
 use super::site::lowering_beside;
 use super::specialization::print;
@@ -10,9 +12,7 @@ use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir;
 use crate::mlir::Session;
-use crate::support::diagnostic::source_text;
 
 const ALL: &str = "#[fuse_kernel(num_warps = 1)]
     fn k(x: &[f32], h: &[bf16], out: &mut [f32], n: i32, flag: bool) {

@@ -1,17 +1,17 @@
 //! Scales of scores: joined, and deferred until after maxima.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
+use tile_ir::ir::Func;
+use tile_ir::ir::guard::WithNames;
+use tile_ir::transform::contract_floats::contract_floats;
+use tile_ir::transform::defer_scale::defer_scale;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
+use tile_ir::transform::split_full_tiles::split_full_tiles;
 
 use super::func;
 use super::run::{Arg, load_plan};
 use crate::cpu::emit::CpuPlan;
-use crate::ir;
-use crate::ir::Func;
-use crate::ir::guard::WithNames;
-use crate::transform::contract_floats::contract_floats;
-use crate::transform::defer_scale::defer_scale;
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
-use crate::transform::split_full_tiles::split_full_tiles;
 
 /// A loop of scores `s`, of which `body` makes weights.
 fn kernel(body: &str) -> Func {

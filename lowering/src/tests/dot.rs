@@ -5,6 +5,10 @@ use std::collections::HashSet;
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use tile_ir::ir::{Shape, Type};
+use tile_ir::ops::{DotOperand, InputPrecision, Kind};
+use tile_ir::support::dtype::DType;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::layout::check_covers;
 use super::run::{Arg, load};
@@ -17,14 +21,10 @@ use crate::cpu::emit::CpuPlan;
 use crate::driver::specialize::specializations;
 use crate::gpu::emit::smem_operand::{LineOrder, OperandTile};
 use crate::gpu::layout::dot::{
-    DotMethod, DotOperand, MmaShape, WarpTiling, fma_acc_layout, method, mma_acc_layout, mma_operand_layout,
+    DotMethod, MmaShape, WarpTiling, fma_acc_layout, method, mma_acc_layout, mma_operand_layout,
 };
 use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
-use crate::ir::{Shape, Type};
 use crate::mlir::Session;
-use crate::ops::{InputPrecision, Kind};
-use crate::support::dtype::DType;
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 // ---- layouts
 

@@ -1,10 +1,10 @@
 //! `return`, `break`, `continue` and `match`: their lowering, and that it behaves as in Rust.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
 
 use super::run::{Arg, run};
 use super::{func, mistakes, render};
-use crate::ir;
 
 fn kernel(statements: &str) -> String {
     format!(

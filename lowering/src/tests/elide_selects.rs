@@ -1,11 +1,11 @@
 //! Selects that only masked-off elements would notice.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
 
 use super::func;
 use super::run::{Arg, load_bodies};
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir;
 
 /// A kernel that loads under `i < n`, after layout.
 fn check_unmasked(body: &str, expected: Expect) {

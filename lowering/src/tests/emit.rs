@@ -1,6 +1,7 @@
 //! The output of the emitters: MLIR for the GPU and for the CPU, and the PTX and assembly from it.
 
 use expect_test::{Expect, expect};
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::site::lowering_beside;
 use super::{first, lines_with, ptx};
@@ -11,7 +12,6 @@ use crate::backend::nvptx::Arch;
 use crate::cpu::emit as cpu_emit;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::{Machine, Session, Vectors};
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// The aligned specialization of a kernel for the GPU: MLIR and PTX.
 fn check_gpu(source: &str, expected: [Expect; 2]) {

@@ -1,10 +1,10 @@
 //! Functions in kernels: nested ones, closures, and combine functions.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
 
 use super::run::{Arg, run};
 use super::{func, mistakes, render};
-use crate::ir;
 
 /// The tile IR of a kernel's body.
 fn check_body(statements: &str, expected: Expect) {

@@ -1,9 +1,10 @@
 //! Random programs through every stage that does no I/O, at every number of warps.
 
+use tile_ir::ir;
+
 use super::func;
 use crate::devtools::fuzzgen::generate;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir;
 
 #[test]
 fn random_programs_have_layouts() {

@@ -2,12 +2,12 @@
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use tile_ir::analysis::bounds::{BoundsDecision, BoundsDecisions};
+use tile_ir::analysis::polynomial::Polynomials;
+use tile_ir::ir::guard::{Guard, WithNames};
+use tile_ir::ops::Kind;
 
 use super::{func, view_tiles};
-use crate::analysis::bounds::{BoundsDecision, BoundsDecisions};
-use crate::analysis::polynomial::Polynomials;
-use crate::ir::guard::{Guard, WithNames};
-use crate::ops::Kind;
 
 /// Terms of offsets and masks.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,12 +1,12 @@
 //! Loops with warpgroup dots, and the persistent blocks that run their programs.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
 
 use super::{first, lines_with, ptx};
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::specializations;
 use crate::gpu::specialization::Specialization;
-use crate::ir;
 
 /// Rows of sums of rows of `c`, weighted by products, and the sum of each row's weights.
 const WEIGHED: &str = "#[fuse_kernel(num_warps = 8)]

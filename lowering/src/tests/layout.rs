@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
+use tile_ir::ir::Shape;
 
 use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
-use crate::ir::Shape;
 
 /// Extents of a power of two times an odd number.
 fn extent() -> impl Strategy<Value = u32> {

@@ -1,18 +1,18 @@
 //! Views: parameters, view tiles, and the accesses that they are lowered to.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
+use tile_ir::ir::Func;
+use tile_ir::ir::guard::WithNames;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
+use tile_ir::transform::view_strides::assume_contiguous;
 
 use super::site::lowering_beside;
 use super::{func, lines_with, mistakes, ptx, render, specialization};
 use crate::backend::nvptx::Arch;
 use crate::driver::compile::host_plan;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir;
-use crate::ir::Func;
-use crate::ir::guard::WithNames;
 use crate::mlir::{Machine, Session, Vectors};
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
-use crate::transform::view_strides::assume_contiguous;
 
 fn names(func: &Func) -> Vec<String> {
     func.params.iter().map(|param| param.name.clone()).collect()

@@ -2,6 +2,8 @@
 //! that the operation table publishes, and exact where a value is special.
 
 use expect_test::expect;
+use tile_ir::ops::scalar;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::func;
 use super::oracle::{self, Scaled};
@@ -15,8 +17,6 @@ use crate::backend::nvptx::Arch;
 use crate::cpu::emit::CpuPlan;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::Session;
-use crate::ops::scalar;
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 const CHUNK: usize = 1 << 16;
 

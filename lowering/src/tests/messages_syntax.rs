@@ -2,12 +2,12 @@
 
 use expect_test::{Expect, expect};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use tile_ir::frontend::syntax;
+use tile_ir::frontend::typeck;
+use tile_ir::support::diagnostic::Errors;
 
 use super::{mistakes, module, render};
 use crate::compile_method;
-use crate::frontend::syntax;
-use crate::frontend::typeck;
-use crate::support::diagnostic::Errors;
 
 fn check_errors(source: &str, expected: Expect) {
     expected.assert_eq(&render(&mistakes(source), source));

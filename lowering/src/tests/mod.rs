@@ -60,6 +60,12 @@ mod view_tiles;
 mod wgmma;
 
 use proc_macro2::{TokenStream, TokenTree};
+use tile_ir::frontend::syntax;
+use tile_ir::frontend::typeck as checker;
+use tile_ir::frontend::typeck::Variant;
+use tile_ir::ir;
+use tile_ir::ir::Func;
+use tile_ir::support::diagnostic::Errors;
 
 use self::site::lowering_beside;
 use crate::backend::StageTexts;
@@ -67,14 +73,8 @@ use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::driver::variant_errors::MergedErrors;
-use crate::frontend::syntax;
-use crate::frontend::typeck as checker;
-use crate::frontend::typeck::Variant;
 use crate::gpu::specialization::Specialization;
-use crate::ir;
-use crate::ir::Func;
 use crate::mlir::Session;
-use crate::support::diagnostic::Errors;
 
 /// Splits `#[fuse_kernel(..)] fn ..` into the attribute's and the function's tokens.
 fn tokens(source: &str) -> (TokenStream, TokenStream) {

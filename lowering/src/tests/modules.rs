@@ -1,10 +1,10 @@
 //! Modules marked `#[fuse_module]`: their functions, constants and enums, as their kernels see them.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
 
 use super::{module, render};
 use crate::driver::options::BuildOptions;
-use crate::ir;
 
 /// The tile IR of a module's kernels.
 fn check_module(source: &str, expected: Expect) {

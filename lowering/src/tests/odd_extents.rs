@@ -1,8 +1,9 @@
 //! Tiles whose extents are not powers of two through analysis and layout, shape operations included.
 
+use tile_ir::ir;
+
 use super::func;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir;
 
 const SOURCE: &str = "
 #[fuse_kernel(T = [ELEM])]

@@ -1,6 +1,7 @@
 //! The code that reports an out-of-bounds access, beside the code without it.
 
 use expect_test::expect;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::first;
 use crate::backend::StageTexts;
@@ -9,7 +10,6 @@ use crate::backend::nvptx::Arch;
 use crate::cpu::emit as cpu_emit;
 use crate::driver::specialize::specializations;
 use crate::mlir::{Machine, Session, Vectors, report};
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// The MLIR of a kernel's general specialization.
 fn gpu(source: &str, reports: bool) -> String {

@@ -1,10 +1,9 @@
 //! Nothing a user can write makes the compiler panic: depth, length, extremes. Random tokens are in `fuzz/garbage.rs`.
 
 use proc_macro2::TokenStream;
-
-use crate::frontend::syntax;
-use crate::frontend::typeck;
-use crate::support::diagnostic::Errors;
+use tile_ir::frontend::syntax;
+use tile_ir::frontend::typeck;
+use tile_ir::support::diagnostic::Errors;
 
 /// Parses and checks tokens; what matters is that it returns.
 pub(super) fn survive(attribute: TokenStream, item: TokenStream) -> usize {
@@ -12,7 +11,7 @@ pub(super) fn survive(attribute: TokenStream, item: TokenStream) -> usize {
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.len() };
     for variant in typeck::variants(&kernel, &mut errors).iter().take(2) {
         match typeck::check(&kernel, variant) {
-            Ok(checked) => crate::ir::verify(&checked.func).expect("what checks is valid"),
+            Ok(checked) => tile_ir::ir::verify(&checked.func).expect("what checks is valid"),
             Err(found) => errors.extend(found),
         }
     }

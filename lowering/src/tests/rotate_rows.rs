@@ -1,12 +1,12 @@
 //! Misaligned rows.
 
 use expect_test::expect;
+use tile_ir::ir;
 
 use super::run::{Arg, load_bodies};
 use super::{func, ptx_of};
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir;
 
 /// A row in one tile: loaded, summed, offset by a value per column, stored.
 const ROW: &str = "#[fuse_kernel]

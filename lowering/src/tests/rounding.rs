@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use expect_test::{Expect, expect};
 use half::{bf16, f16};
+use tile_ir::support::dtype::{DType, Float8Format, to_f16};
 
 use super::run::{Arg, run};
 use super::site::lowering_beside;
@@ -13,7 +14,6 @@ use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::Session;
-use crate::support::dtype::{DType, Float8Format, to_f16};
 
 /// What the aligned specialization of a kernel does between its loads and its stores.
 fn check_arithmetic(source: &str, arch: Arch, expected: Expect) {

@@ -3,16 +3,17 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tile_ir::ir::Func;
+use tile_ir::ir::guard::Guard;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
+
 use super::func;
 use super::site::lowering_beside;
 use crate::backend::host_asm;
 use crate::backend::host_asm::{CpuLevel, Family};
 use crate::cpu::emit::CpuPlan;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::ir::Func;
-use crate::ir::guard::Guard;
 use crate::mlir::Session;
-use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// A launch argument: eight bytes for each slot.
 pub enum Arg<'a> {

@@ -1,12 +1,12 @@
 //! Specializations after layout: layouts, vector widths, guards.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
+use tile_ir::ir::guard::WithNames;
 
 use super::{first, func};
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::gpu::specialization::Specialization;
-use crate::ir;
-use crate::ir::guard::WithNames;
 use crate::mlir::Limit;
 
 /// The tile IR of a specialization with its layouts, its block, and its guards.

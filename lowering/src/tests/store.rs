@@ -1,6 +1,10 @@
 //! Stores of dots: which go through shared memory once, for whole vectors along a row, and where that memory is.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
+use tile_ir::ir::Shape;
+use tile_ir::ops::InputPrecision;
+use tile_ir::support::dtype::DType;
 
 use super::{first, lines_with, ptx};
 use crate::backend::nvptx::Arch;
@@ -8,10 +12,6 @@ use crate::driver::specialize::specializations;
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::dot::{DotMethod, WarpTiling, method, mma_acc_layout, wgmma_acc_layout};
-use crate::ir;
-use crate::ir::Shape;
-use crate::ops::InputPrecision;
-use crate::support::dtype::DType;
 
 const STORE: &str = "tl::store(out + rows.col() * n + cols.row(), sum.to::<bf16>());";
 

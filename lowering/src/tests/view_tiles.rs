@@ -1,12 +1,13 @@
 //! View tiles on the CPU: of many extents, with random arguments, as the host code and as each GPU specialization whose
 //! guards hold runs them.
 
+use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
+use tile_ir::ir::{Func, ParamKind};
+use tile_ir::transform::legalize_index::BoundsPolicy;
+
 use super::func;
 use super::run::{Arg, Loaded, load_bodies_of, load_plan};
 use crate::driver::compile::host_plan;
-use crate::ir::guard::{Guard, Symbol, SymbolicSum};
-use crate::ir::{Func, ParamKind};
-use crate::transform::legalize_index::BoundsPolicy;
 
 /// A random number generator.
 struct Random(u64);

@@ -1,6 +1,10 @@
 //! Warpgroup dots of operands that TMA loads.
 
 use expect_test::{Expect, expect};
+use tile_ir::ir;
+use tile_ir::ir::Shape;
+use tile_ir::ir::guard::WithNames;
+use tile_ir::transform::transpose_operands::transpose_operands;
 
 use super::layout::check_covers;
 use super::{first, lines_with, ptx, ptx_of};
@@ -10,10 +14,6 @@ use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::{wgmma_a_layout, wgmma_acc_layout, wgmma_fragments};
 use crate::gpu::layout::warpgroup::WarpGroupTiling;
 use crate::gpu::specialization::Specialization;
-use crate::ir;
-use crate::ir::Shape;
-use crate::ir::guard::WithNames;
-use crate::transform::transpose_operands::transpose_operands;
 
 // ---- layouts
 

@@ -1,24 +1,25 @@
 //! Atomic operations, one element after the other.
 
+use tile_ir::ir::Op;
+use tile_ir::ops::{Atomic, AtomicChange};
+use tile_ir::support::dtype::DType;
+
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, CpuEmit, Host, Val};
-use crate::ir::Op;
 use crate::mlir::builder::AtomicKind;
 use crate::mlir::{cast, lanes};
-use crate::ops::{Atomic, AtomicChange};
-use crate::support::dtype::DType;
 
 impl CpuEmit for Atomic {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let result = op.results[0];
         let shape = host.func.ty(result).shape.clone();
         if shape.rank() == 0 {
-            let before = self.element(host, b, op, &Point::scalar());
+            let before = change_element(self, host, b, op, &Point::scalar());
             host.define(result, before);
             return;
         }
         host.each_element(b, &shape, &mut |host, b, point| {
-            let before = self.element(host, b, op, point);
+            let before = change_element(self, host, b, op, point);
             host.write_buffer(b, result, point, before);
         });
     }
@@ -28,80 +29,78 @@ impl CpuEmit for Atomic {
     }
 }
 
-impl Atomic {
-    /// Updates one element and returns its old value, or 0.
-    fn element(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
-        let dtype = host.dtype(self.value);
-        let value = host.at(b, self.value, point);
-        let compare = self.compare.map(|compare| host.at(b, compare, point));
-        let (index, mask) = host.locate_element(b, &self.access, point);
-        let slice = host.slice(self.access.param);
-        let change = |b: &mut Builder| {
-            let pointer = b.offset(slice.pointer, index, dtype.bytes());
-            vec![self.change(b, pointer, (compare, value), dtype)]
-        };
-        match host.predicate(b, op, mask, index) {
-            Some(predicate) => b.if_else(predicate, &[value.ty], change, |b| vec![b.zero(value.ty)])[0],
-            None => change(b)[0],
-        }
+/// Updates one element and returns its old value, or 0.
+fn change_element(atomic: &Atomic, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+    let dtype = host.dtype(atomic.value);
+    let value = host.at(b, atomic.value, point);
+    let compare = atomic.compare.map(|compare| host.at(b, compare, point));
+    let (index, mask) = host.locate_element(b, &atomic.access, point);
+    let slice = host.slice(atomic.access.param);
+    let change = |b: &mut Builder| {
+        let pointer = b.offset(slice.pointer, index, dtype.bytes());
+        vec![change(atomic, b, pointer, (compare, value), dtype)]
+    };
+    match host.predicate(b, op, mask, index) {
+        Some(predicate) => b.if_else(predicate, &[value.ty], change, |b| vec![b.zero(value.ty)])[0],
+        None => change(b)[0],
     }
+}
 
-    fn change(
-        &self,
-        b: &mut Builder,
-        pointer: Val,
-        (compare, value): (Option<Val>, Val),
-        dtype: DType,
-    ) -> Val {
-        let int = value.ty.with(value.ty.elem.as_int());
-        let signed = dtype.is_signed();
-        let kind = match self.change {
-            AtomicChange::Add if dtype.is_half() => return add_half(b, pointer, value, dtype),
-            AtomicChange::Max | AtomicChange::Min if dtype.is_float() => {
-                return self.extreme(b, pointer, value);
-            }
-            AtomicChange::CompareExchange => {
-                let compare = compare.expect("the verifier checks it");
-                let [compare, value_bits] = [compare, value].map(|x| b.bitcast(x, int));
-                let before = b.compare_exchange(pointer, compare, value_bits);
-                return b.bitcast(before, value.ty);
-            }
-            AtomicChange::Add if dtype.is_float() => AtomicKind::FloatAdd,
-            AtomicChange::Add => AtomicKind::Add,
-            AtomicChange::Max if signed => AtomicKind::Max,
-            AtomicChange::Max => AtomicKind::UnsignedMax,
-            AtomicChange::Min if signed => AtomicKind::Min,
-            AtomicChange::Min => AtomicKind::UnsignedMin,
-            AtomicChange::And => AtomicKind::And,
-            AtomicChange::Or => AtomicKind::Or,
-            AtomicChange::Xor => AtomicKind::Xor,
-            AtomicChange::Exchange => AtomicKind::Exchange,
-        };
-        if self.change == AtomicChange::Exchange {
-            let bits = b.bitcast(value, int);
-            let before = b.atomic(kind, pointer, bits);
+fn change(
+    atomic: &Atomic,
+    b: &mut Builder,
+    pointer: Val,
+    (compare, value): (Option<Val>, Val),
+    dtype: DType,
+) -> Val {
+    let int = value.ty.with(value.ty.elem.as_int());
+    let signed = dtype.is_signed();
+    let kind = match atomic.change {
+        AtomicChange::Add if dtype.is_half() => return add_half(b, pointer, value, dtype),
+        AtomicChange::Max | AtomicChange::Min if dtype.is_float() => {
+            return extreme(atomic, b, pointer, value);
+        }
+        AtomicChange::CompareExchange => {
+            let compare = compare.expect("the verifier checks it");
+            let [compare, value_bits] = [compare, value].map(|x| b.bitcast(x, int));
+            let before = b.compare_exchange(pointer, compare, value_bits);
             return b.bitcast(before, value.ty);
         }
-        b.atomic(kind, pointer, value)
+        AtomicChange::Add if dtype.is_float() => AtomicKind::FloatAdd,
+        AtomicChange::Add => AtomicKind::Add,
+        AtomicChange::Max if signed => AtomicKind::Max,
+        AtomicChange::Max => AtomicKind::UnsignedMax,
+        AtomicChange::Min if signed => AtomicKind::Min,
+        AtomicChange::Min => AtomicKind::UnsignedMin,
+        AtomicChange::And => AtomicKind::And,
+        AtomicChange::Or => AtomicKind::Or,
+        AtomicChange::Xor => AtomicKind::Xor,
+        AtomicChange::Exchange => AtomicKind::Exchange,
+    };
+    if atomic.change == AtomicChange::Exchange {
+        let bits = b.bitcast(value, int);
+        let before = b.atomic(kind, pointer, bits);
+        return b.bitcast(before, value.ty);
     }
+    b.atomic(kind, pointer, value)
+}
 
-    /// The larger or smaller of two floats by their bits: see [`lanes::extreme_bits`].
-    fn extreme(&self, b: &mut Builder, pointer: Val, value: Val) -> Val {
-        let largest = self.change == AtomicChange::Max;
-        let (bits, negative) = lanes::extreme_bits(b, value, largest);
-        let [signed, unsigned] = if largest {
-            [AtomicKind::Max, AtomicKind::UnsignedMin]
-        } else {
-            [AtomicKind::Min, AtomicKind::UnsignedMax]
-        };
-        let before = b.if_else(
-            negative,
-            &[bits.ty],
-            |b| vec![b.atomic(unsigned, pointer, bits)],
-            |b| vec![b.atomic(signed, pointer, bits)],
-        )[0];
-        b.bitcast(before, value.ty)
-    }
+/// The larger or smaller of two floats by their bits: see [`lanes::extreme_bits`].
+fn extreme(atomic: &Atomic, b: &mut Builder, pointer: Val, value: Val) -> Val {
+    let largest = atomic.change == AtomicChange::Max;
+    let (bits, negative) = lanes::extreme_bits(b, value, largest);
+    let [signed, unsigned] = if largest {
+        [AtomicKind::Max, AtomicKind::UnsignedMin]
+    } else {
+        [AtomicKind::Min, AtomicKind::UnsignedMax]
+    };
+    let before = b.if_else(
+        negative,
+        &[bits.ty],
+        |b| vec![b.atomic(unsigned, pointer, bits)],
+        |b| vec![b.atomic(signed, pointer, bits)],
+    )[0];
+    b.bitcast(before, value.ty)
 }
 
 /// Adds in `f32` and rounds, in a compare-exchange loop.

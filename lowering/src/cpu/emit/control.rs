@@ -1,11 +1,12 @@
 //! Loops and branches. Carried tiles live in buffers: the body reads its arguments from them, and its yields are stored
 //! back at its end.
 
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::{For, If, While};
+
 use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
-use crate::ir::{Op, Value};
 use crate::mlir::builder::{BranchArm, LoopPart};
 use crate::mlir::shared::{loop_variable, trip_count};
-use crate::ops::{For, If, While};
 
 impl Host<'_> {
     fn is_tile(&self, value: Value) -> bool {

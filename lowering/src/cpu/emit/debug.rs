@@ -1,9 +1,10 @@
 //! Assertions and output of a debug build, element after element in row-major order.
 
+use tile_ir::ir::Op;
+use tile_ir::ops::{Assert, Print};
+
 use crate::cpu::emit::nest::{Point, flat_index, store_elements};
 use crate::cpu::emit::{AccessFlags, Builder, CpuEmit, Host, Ty, Val, report};
-use crate::ir::Op;
-use crate::ops::{Assert, Print};
 
 impl CpuEmit for Assert {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
@@ -57,12 +58,12 @@ impl CpuEmit for Print {
         if shape.rank() == 0 {
             let point = Point { coords: vec![], axis: 0, lanes: 1 };
             let index = b.int(Ty::I64, 0);
-            self.element(host, b, &point, (line, index));
+            print_element(self, host, b, &point, (line, index));
             return;
         }
         host.each_element(b, &shape, &mut |host, b, point| {
             let index = flat_index(b, &shape, &point.coords);
-            self.element(host, b, point, (line, index));
+            print_element(self, host, b, point, (line, index));
         });
     }
 
@@ -71,34 +72,31 @@ impl CpuEmit for Print {
     }
 }
 
-impl Print {
-    fn element(&self, host: &mut Host, b: &mut Builder, point: &Point, (line, index): (Val, Val)) {
-        let mask = self.mask.map(|mask| host.at(b, mask, point));
-        let values: Vec<Val> = self.values.iter().map(|&value| host.at(b, value, point)).collect();
-        let print = |b: &mut Builder| {
-            let site = b.int(Ty::I32, i64::from(self.site));
-            let mut words = vec![(report::LINE_SITE, site)];
-            words.extend((report::LINE_PROGRAM..).step_by(4).zip(host.program));
-            for (at, word) in words {
-                let pointer = b.offset_bytes(line, at);
-                b.store(word, pointer, AccessFlags::aligned(4));
-            }
-            let pointer = b.offset_bytes(line, report::LINE_INDEX);
-            b.store(index, pointer, AccessFlags::aligned(8));
-            for ((&value, element), at) in
-                self.values.iter().zip(values).zip((report::LINE_VALUES..).step_by(8))
-            {
-                let pointer = b.offset_bytes(line, at);
-                store_elements(b, element, pointer, host.dtype(value));
-            }
-            let record = host.record.expect("code that prints has a record");
-            let pointer = b.offset_bytes(record, report::PRINT);
-            let function = b.load(pointer, record.ty, AccessFlags::aligned(8));
-            b.call_address(function, &[record, line]);
-        };
-        match mask {
-            Some(mask) => b.if_then(mask, print),
-            None => print(b),
+fn print_element(print: &Print, host: &mut Host, b: &mut Builder, point: &Point, (line, index): (Val, Val)) {
+    let mask = print.mask.map(|mask| host.at(b, mask, point));
+    let values: Vec<Val> = print.values.iter().map(|&value| host.at(b, value, point)).collect();
+    let print = |b: &mut Builder| {
+        let site = b.int(Ty::I32, i64::from(print.site));
+        let mut words = vec![(report::LINE_SITE, site)];
+        words.extend((report::LINE_PROGRAM..).step_by(4).zip(host.program));
+        for (at, word) in words {
+            let pointer = b.offset_bytes(line, at);
+            b.store(word, pointer, AccessFlags::aligned(4));
         }
+        let pointer = b.offset_bytes(line, report::LINE_INDEX);
+        b.store(index, pointer, AccessFlags::aligned(8));
+        for ((&value, element), at) in print.values.iter().zip(values).zip((report::LINE_VALUES..).step_by(8))
+        {
+            let pointer = b.offset_bytes(line, at);
+            store_elements(b, element, pointer, host.dtype(value));
+        }
+        let record = host.record.expect("code that prints has a record");
+        let pointer = b.offset_bytes(record, report::PRINT);
+        let function = b.load(pointer, record.ty, AccessFlags::aligned(8));
+        b.call_address(function, &[record, line]);
+    };
+    match mask {
+        Some(mask) => b.if_then(mask, print),
+        None => print(b),
     }
 }

@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 
+use tile_ir::ir::{Func, Op, Shape, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::{Dot, InputPrecision, Kind};
+use tile_ir::support::dtype::DType;
+
 use crate::cpu::emit::nest::{LANES, Point};
 use crate::cpu::emit::prefetch::Prefetch;
 use crate::cpu::emit::{AccessFlags, Builder, CpuEmit, Host, Ty, Val};
-use crate::gpu::layout::dot::DotOperand;
-use crate::ir::{Func, Op, Shape, Value};
 use crate::mlir::{Machine, Vectors, cast, rounding};
-use crate::ops::{Dot, InputPrecision, Kind};
-use crate::support::dtype::DType;
 
 /// The most accumulator vectors of a block, of four-byte elements, which leave registers for the operands: among sixteen
 /// registers of half a vector, and among 32 of a whole one.

@@ -1,14 +1,15 @@
 //! Pointwise operations: elements are computed from the operands' elements at the same point.
 
-use crate::cpu::emit::nest::{Point, splat};
-use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
-use crate::ir::Op;
-use crate::mlir::builder::IntPredicate;
-use crate::mlir::{cast, constant, elementwise};
-use crate::ops::{
+use tile_ir::ir::Op;
+use tile_ir::ops::{
     Arange, AxisHint, Bitcast, Cast, Constant, Convert, InlinePtx, Length, NumPrograms, ProgramId,
     RangeOrder, RematBarrier, Rotate, Scalar, Splat,
 };
+
+use crate::cpu::emit::nest::{Point, splat};
+use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
+use crate::mlir::builder::IntPredicate;
+use crate::mlir::{cast, constant, elementwise};
 
 impl CpuEmit for Constant {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {

@@ -5,14 +5,15 @@
 
 use std::collections::HashMap;
 
+use tile_ir::frontend::syntax::BinaryOp;
+use tile_ir::ir::axis_info::AxisInfo;
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::scalar::ArithKind;
+use tile_ir::ops::{AddView, Kind, Load, LoadView, MemAccess, Store, StoreView, TmaStore, WarpGroupDot};
+
 use crate::cpu::emit::nest::{Point, load_elements, store_elements};
 use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val, report};
-use crate::frontend::syntax::BinaryOp;
-use crate::ir::axis_info::AxisInfo;
-use crate::ir::{Op, Value};
 use crate::mlir::IntPredicate;
-use crate::ops::scalar::ArithKind;
-use crate::ops::{AddView, Kind, Load, LoadView, MemAccess, Store, StoreView, TmaStore, WarpGroupDot};
 
 /// The elements of an access at a point.
 struct PointAccess {
@@ -248,7 +249,7 @@ impl CpuEmit for Load {
             };
         }
         if found.indices.is_some() {
-            return self.element_by_element(host, b, op, point, &found, other);
+            return element_by_element(self, host, b, op, point, &found, other);
         }
         let vector_access = |b: &mut Builder| {
             let pointer = b.offset(slice.pointer, found.first, bytes);
@@ -258,7 +259,7 @@ impl CpuEmit for Load {
         let inside = host.in_bounds(b, &self.access, found.first, point.lanes);
         let Some(whole) = b.both(whole, inside) else { return vector_access(b)[0] };
         let by_element = |b: &mut Builder| {
-            vec![host.scope(|host| self.element_by_element(host, b, op, point, &found, other))]
+            vec![host.scope(|host| element_by_element(self, host, b, op, point, &found, other))]
         };
         b.if_else(whole, &[ty], vector_access, by_element)[0]
     }
@@ -268,36 +269,34 @@ impl CpuEmit for Load {
     }
 }
 
-impl Load {
-    /// Lane by lane; inactive ones are from `other`.
-    fn element_by_element(
-        &self,
-        host: &mut Host,
-        b: &mut Builder,
-        op: &Op,
-        point: &Point,
-        found: &PointAccess,
-        other: Val,
-    ) -> Val {
-        let dtype = host.dtype(op.results[0]);
-        let slice = host.slice(self.access.param);
-        let (end, mask) = host.active_lanes(b, self.access.mask, point);
-        let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
-        b.for_range([start, end, one], &[other], |b, lane, carried| {
-            let index = found.index(b, lane);
-            let mask = mask.map(|mask| b.extract_at(mask, lane));
-            let predicate = host.predicate(b, op, mask, index);
-            let load = |b: &mut Builder| {
-                let pointer = b.offset(slice.pointer, index, dtype.bytes());
-                let element = load_elements(b, pointer, dtype, 0);
-                vec![b.insert_at(carried[0], element, lane)]
-            };
-            match predicate {
-                Some(predicate) => b.if_else(predicate, &[other.ty], load, |_| vec![carried[0]]),
-                None => load(b),
-            }
-        })[0]
-    }
+/// Lane by lane; inactive ones are from `other`.
+fn element_by_element(
+    load: &Load,
+    host: &mut Host,
+    b: &mut Builder,
+    op: &Op,
+    point: &Point,
+    found: &PointAccess,
+    other: Val,
+) -> Val {
+    let dtype = host.dtype(op.results[0]);
+    let slice = host.slice(load.access.param);
+    let (end, mask) = host.active_lanes(b, load.access.mask, point);
+    let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
+    b.for_range([start, end, one], &[other], |b, lane, carried| {
+        let index = found.index(b, lane);
+        let mask = mask.map(|mask| b.extract_at(mask, lane));
+        let predicate = host.predicate(b, op, mask, index);
+        let load = |b: &mut Builder| {
+            let pointer = b.offset(slice.pointer, index, dtype.bytes());
+            let element = load_elements(b, pointer, dtype, 0);
+            vec![b.insert_at(carried[0], element, lane)]
+        };
+        match predicate {
+            Some(predicate) => b.if_else(predicate, &[other.ty], load, |_| vec![carried[0]]),
+            None => load(b),
+        }
+    })[0]
 }
 
 impl PointAccess {
@@ -316,9 +315,9 @@ impl CpuEmit for Store {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = host.func.ty(self.access.offset).shape.clone();
         if shape.rank() == 0 {
-            return self.store(host, b, op, &Point::scalar());
+            return store_point(self, host, b, op, &Point::scalar());
         }
-        host.each(b, &shape, &mut |host, b, point| self.store(host, b, op, point));
+        host.each(b, &shape, &mut |host, b, point| store_point(self, host, b, op, point));
     }
 
     fn is_statement(&self) -> bool {
@@ -326,49 +325,47 @@ impl CpuEmit for Store {
     }
 }
 
-impl Store {
-    fn store(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) {
-        let dtype = host.dtype(self.value);
-        let bytes = dtype.bytes();
-        let elements = host.at(b, self.value, point);
-        let found = host.locate(b, &self.access, point);
-        let slice = host.slice(self.access.param);
-        let put = |b: &mut Builder, element: Val, index: Val| {
-            let pointer = b.offset(slice.pointer, index, bytes);
-            store_elements(b, element, pointer, dtype);
-        };
-        if point.lanes == 1 {
-            let predicate = host.predicate(b, op, found.mask, found.first);
-            return b.guarded(predicate, |b| put(b, elements, found.first));
-        }
-        let element_by_element = |host: &mut Host, b: &mut Builder| {
-            let (end, mask) = host.active_lanes(b, self.access.mask, point);
-            let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
-            b.for_range([start, end, one], &[], |b, lane, _| {
-                let index = found.index(b, lane);
-                let mask = mask.map(|mask| b.extract_at(mask, lane));
-                let element = b.extract_at(elements, lane);
-                let predicate = host.predicate(b, op, mask, index);
-                b.guarded(predicate, |b| put(b, element, index));
-                vec![]
-            });
-        };
-        if found.indices.is_some() {
-            return element_by_element(host, b);
-        }
-        let whole = self.access.mask.map(|mask| host.all_active(b, mask, point));
-        let inside = host.in_bounds(b, &self.access, found.first, point.lanes);
-        let Some(whole) = b.both(whole, inside) else { return put(b, elements, found.first) };
-        let vector_access = |b: &mut Builder| {
-            put(b, elements, found.first);
-            vec![]
-        };
-        let by_element = |b: &mut Builder| {
-            host.scope(|host| element_by_element(host, b));
-            vec![]
-        };
-        b.if_else(whole, &[], vector_access, by_element);
+fn store_point(store: &Store, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) {
+    let dtype = host.dtype(store.value);
+    let bytes = dtype.bytes();
+    let elements = host.at(b, store.value, point);
+    let found = host.locate(b, &store.access, point);
+    let slice = host.slice(store.access.param);
+    let put = |b: &mut Builder, element: Val, index: Val| {
+        let pointer = b.offset(slice.pointer, index, bytes);
+        store_elements(b, element, pointer, dtype);
+    };
+    if point.lanes == 1 {
+        let predicate = host.predicate(b, op, found.mask, found.first);
+        return b.guarded(predicate, |b| put(b, elements, found.first));
     }
+    let element_by_element = |host: &mut Host, b: &mut Builder| {
+        let (end, mask) = host.active_lanes(b, store.access.mask, point);
+        let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
+        b.for_range([start, end, one], &[], |b, lane, _| {
+            let index = found.index(b, lane);
+            let mask = mask.map(|mask| b.extract_at(mask, lane));
+            let element = b.extract_at(elements, lane);
+            let predicate = host.predicate(b, op, mask, index);
+            b.guarded(predicate, |b| put(b, element, index));
+            vec![]
+        });
+    };
+    if found.indices.is_some() {
+        return element_by_element(host, b);
+    }
+    let whole = store.access.mask.map(|mask| host.all_active(b, mask, point));
+    let inside = host.in_bounds(b, &store.access, found.first, point.lanes);
+    let Some(whole) = b.both(whole, inside) else { return put(b, elements, found.first) };
+    let vector_access = |b: &mut Builder| {
+        put(b, elements, found.first);
+        vec![]
+    };
+    let by_element = |b: &mut Builder| {
+        host.scope(|host| element_by_element(host, b));
+        vec![]
+    };
+    b.if_else(whole, &[], vector_access, by_element);
 }
 
 /// `transform::legalize_index` has lowered them to loads, stores and atomics; `gpu::opt` makes the others for GPUs alone.

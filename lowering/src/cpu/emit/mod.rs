@@ -24,15 +24,16 @@ mod view;
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use crate::ir::guard::Guard;
-use crate::ir::{Block, Func, Op, Param, ParamId, ParamKind, Value};
+use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::ir::guard::Guard;
+use tile_ir::ir::{Block, Func, Op, Param, ParamId, ParamKind, Value};
+use tile_ir::ops::for_each_op;
+
 use crate::mlir::builder::{Builder, IntPredicate, Val};
 use crate::mlir::cast;
 use crate::mlir::session::{Argument, ArgumentKind, EntryKind, ModuleBuilder};
 use crate::mlir::types::{Elem, Space, Ty};
 use crate::mlir::{AccessFlags, report, rounding};
-use crate::ops::for_each_op;
 
 use crate::cpu::emit::nest::Point;
 pub use crate::cpu::plan::ScratchPlan;
@@ -83,9 +84,9 @@ pub trait CpuEmit {
 macro_rules! emitters {
     ($($name:ident),* $(,)?) => {
         /// The emission of an operation for a CPU thread.
-        pub fn emitter(kind: &crate::ops::Kind) -> &dyn CpuEmit {
+        pub fn emitter(kind: &tile_ir::ops::Kind) -> &dyn CpuEmit {
             match kind {
-                $(crate::ops::Kind::$name(op) => op,)*
+                $(tile_ir::ops::Kind::$name(op) => op,)*
             }
         }
     };
@@ -280,8 +281,12 @@ fn choose(
 }
 
 /// How a scalar argument is passed: 16-bit floats as their bits, a `bool` as a byte.
-fn argument_type(dtype: crate::support::dtype::DType) -> Ty {
-    if dtype == crate::support::dtype::DType::Bool { Ty::I8 } else { cast::scalar(dtype, rounding::BASELINE) }
+fn argument_type(dtype: tile_ir::support::dtype::DType) -> Ty {
+    if dtype == tile_ir::support::dtype::DType::Bool {
+        Ty::I8
+    } else {
+        cast::scalar(dtype, rounding::BASELINE)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -321,7 +326,7 @@ impl<'a> Host<'a> {
                 ParamKind::Slice { .. } => slices.push(Some(HostSlice { pointer: next(), length: next() })),
                 ParamKind::Scalar { value, dtype } => {
                     let mut argument = next();
-                    if dtype == crate::support::dtype::DType::Bool {
+                    if dtype == tile_ir::support::dtype::DType::Bool {
                         let zero = b.int(Ty::I8, 0);
                         argument = b.icmp(IntPredicate::Ne, argument, zero);
                     }
@@ -383,7 +388,7 @@ impl<'a> Host<'a> {
         self.slices[param.index()].expect("memory operations name slices")
     }
 
-    fn dtype(&self, value: Value) -> crate::support::dtype::DType {
+    fn dtype(&self, value: Value) -> tile_ir::support::dtype::DType {
         self.func.ty(value).dtype
     }
 

@@ -1,10 +1,11 @@
 //! Loop nests over the elements of a tile, and the elements of any value at a point of one.
 
+use tile_ir::ir::{Shape, Value};
+use tile_ir::support::dtype::DType;
+
 use crate::cpu::emit::emitter;
 use crate::cpu::emit::{AccessFlags, Builder, Elem, Host, Ty, Val};
-use crate::ir::{Shape, Value};
 use crate::mlir::IntPredicate;
-use crate::support::dtype::DType;
 
 /// Lanes of a vector of elements, of whatever size: the same on every CPU, so that a reduction adds in the same order.
 pub(super) const LANES: u32 = 16;

@@ -3,11 +3,12 @@
 
 use std::collections::HashSet;
 
+use tile_ir::ir::{Block, Shape, Value, backward_slice};
+use tile_ir::ops::{Effect, MemAccess};
+
 use crate::cpu::emit::emitter;
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, Host, Ty, Val};
-use crate::ir::{Block, Shape, Value, backward_slice};
-use crate::ops::{Effect, MemAccess};
 
 /// Bytes of a cache line.
 const LINE: u32 = 64;

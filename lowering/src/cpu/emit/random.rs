@@ -1,10 +1,11 @@
 //! Random numbers: one block of Philox for four contiguous lanes.
 
+use tile_ir::ir::Op;
+use tile_ir::ops::{Philox, Random};
+
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, CpuEmit, Host, Val};
-use crate::ir::Op;
 use crate::mlir::{IntPredicate, philox};
-use crate::ops::{Philox, Random};
 
 /// Recomputing a block costs as much as this many plain instructions.
 const COST: u32 = 64;
@@ -44,7 +45,7 @@ impl CpuEmit for Random {
         } else {
             let (counter, own) = philox::counter_of(b, offset, signed, is_negative);
             let words = philox::block(b, key, counter);
-            self.select_word(b, words, own)
+            select_word(self, b, words, own)
         };
         philox::convert(b, word, self.form)
     }
@@ -54,18 +55,16 @@ impl CpuEmit for Random {
     }
 }
 
-impl Random {
-    /// Selects word `own` of each lane's block.
-    fn select_word(&self, b: &mut Builder, words: [Val; 4], own: Val) -> Val {
-        let picked = [0, 1, 2, 3].map(|own| words[self.pick.word(own)]);
-        let (zero, one) = (b.int(own.ty, 0), b.int(own.ty, 1));
-        let low = b.and(own, one);
-        let is_odd = b.icmp(IntPredicate::Ne, low, zero);
-        let is_upper = b.icmp(IntPredicate::Ugt, own, one);
-        let lower = b.select(is_odd, picked[1], picked[0]);
-        let upper = b.select(is_odd, picked[3], picked[2]);
-        b.select(is_upper, upper, lower)
-    }
+/// Selects word `own` of each lane's block.
+fn select_word(random: &Random, b: &mut Builder, words: [Val; 4], own: Val) -> Val {
+    let picked = [0, 1, 2, 3].map(|own| words[random.pick.word(own)]);
+    let (zero, one) = (b.int(own.ty, 0), b.int(own.ty, 1));
+    let low = b.and(own, one);
+    let is_odd = b.icmp(IntPredicate::Ne, low, zero);
+    let is_upper = b.icmp(IntPredicate::Ugt, own, one);
+    let lower = b.select(is_odd, picked[1], picked[0]);
+    let upper = b.select(is_odd, picked[3], picked[2]);
+    b.select(is_upper, upper, lower)
 }
 
 /// `a0 b0 c0 d0 a1 b1 ..`

@@ -1,10 +1,11 @@
 //! Elements from other positions of a tile.
 
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::{Exchange, Gather, Index, Join};
+
 use crate::cpu::emit::nest::{Point, lane_points, load_elements};
 use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val};
-use crate::ir::{Func, Op, Value};
 use crate::mlir::IntPredicate;
-use crate::ops::{Exchange, Gather, Index, Join};
 
 impl CpuEmit for Join {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
@@ -64,14 +65,14 @@ impl CpuEmit for Gather {
         let index = host.at(b, self.index, point);
         let index = if signed { b.sext(index, Elem::I64) } else { b.zext(index, Elem::I64) };
         if point.lanes == 1 {
-            return self.look_up(host, b, index, point);
+            return look_up(self, host, b, index, point);
         }
         let elements: Vec<Val> = lane_points(b, point)
             .iter()
             .enumerate()
             .map(|(lane, point)| {
                 let index = b.extract(index, lane as u16);
-                self.look_up(host, b, index, point)
+                look_up(self, host, b, index, point)
             })
             .collect();
         b.pack(&elements)
@@ -86,16 +87,14 @@ impl CpuEmit for Gather {
     }
 }
 
-impl Gather {
-    fn look_up(&self, host: &mut Host, b: &mut Builder, index: Val, point: &Point) -> Val {
-        let ty = host.func.ty(self.value).clone();
-        let (zero, extent) = (b.int(Ty::I64, 0), b.int(Ty::I64, i64::from(ty.shape[self.axis])));
-        let inside = b.icmp(IntPredicate::Ult, index, extent);
-        let mut coords = point.coords.clone();
-        coords[self.axis] = b.select(inside, index, zero);
-        let pointer = host.buffer_pointer(b, self.value, &coords);
-        let value = load_elements(b, pointer, ty.dtype, 0);
-        let nothing = if value.ty.elem.is_float() { b.float(value.ty, 0.0) } else { b.int(value.ty, 0) };
-        b.select(inside, value, nothing)
-    }
+fn look_up(gather: &Gather, host: &mut Host, b: &mut Builder, index: Val, point: &Point) -> Val {
+    let ty = host.func.ty(gather.value).clone();
+    let (zero, extent) = (b.int(Ty::I64, 0), b.int(Ty::I64, i64::from(ty.shape[gather.axis])));
+    let inside = b.icmp(IntPredicate::Ult, index, extent);
+    let mut coords = point.coords.clone();
+    coords[gather.axis] = b.select(inside, index, zero);
+    let pointer = host.buffer_pointer(b, gather.value, &coords);
+    let value = load_elements(b, pointer, ty.dtype, 0);
+    let nothing = if value.ty.elem.is_float() { b.float(value.ty, 0.0) } else { b.int(value.ty, 0) };
+    b.select(inside, value, nothing)
 }

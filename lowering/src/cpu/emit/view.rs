@@ -1,9 +1,10 @@
 //! The same elements at other coordinates.
 
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::{Broadcast, ExpandDims, Permute, Reshape};
+
 use crate::cpu::emit::nest::{Point, flat_index, lane_points, load_elements, splat};
 use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
-use crate::ir::{Func, Op, Value};
-use crate::ops::{Broadcast, ExpandDims, Permute, Reshape};
 
 impl CpuEmit for Broadcast {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
@@ -57,7 +58,7 @@ impl CpuEmit for Reshape {
     /// has too.
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         if let Some(kept) = self.kept_axes(host.func, op.results[0]) {
-            return self.at_kept_axes(host, b, &kept, point);
+            return at_kept_axes(self, host, b, &kept, point);
         }
         let shape = host.func.ty(op.results[0]).shape.clone();
         let dtype = host.dtype(self.value);
@@ -90,14 +91,18 @@ impl CpuEmit for Reshape {
     }
 }
 
-impl Reshape {
-    /// The operand's elements at the result's coordinates along the axes that stay.
-    fn at_kept_axes(&self, host: &mut Host, b: &mut Builder, kept: &[Option<usize>], point: &Point) -> Val {
-        let zero = b.int(Ty::I64, 0);
-        let coords = kept.iter().map(|new| new.map_or(zero, |new| point.coords[new])).collect();
-        let axis = kept.iter().position(|new| *new == Some(point.axis)).filter(|_| point.lanes > 1);
-        let lanes = if axis.is_some() { point.lanes } else { 1 };
-        let elements = host.at(b, self.value, &Point { coords, axis: axis.unwrap_or(0), lanes });
-        if lanes == point.lanes { elements } else { splat(b, elements, point) }
-    }
+/// The operand's elements at the result's coordinates along the axes that stay.
+fn at_kept_axes(
+    reshape: &Reshape,
+    host: &mut Host,
+    b: &mut Builder,
+    kept: &[Option<usize>],
+    point: &Point,
+) -> Val {
+    let zero = b.int(Ty::I64, 0);
+    let coords = kept.iter().map(|new| new.map_or(zero, |new| point.coords[new])).collect();
+    let axis = kept.iter().position(|new| *new == Some(point.axis)).filter(|_| point.lanes > 1);
+    let lanes = if axis.is_some() { point.lanes } else { 1 };
+    let elements = host.at(b, reshape.value, &Point { coords, axis: axis.unwrap_or(0), lanes });
+    if lanes == point.lanes { elements } else { splat(b, elements, point) }
 }

@@ -4,12 +4,13 @@
 //! other programs do, and what the copies' ring buffers would take is left to the L1 cache, which serves the later
 //! loops. The launcher knows how many there are: one of the guards is their least number.
 
+use tile_ir::analysis::reread::has_rereads;
+use tile_ir::ir::Func;
+use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
+
 use super::{KernelRequests, aligned, register_limit};
-use crate::analysis::reread::has_rereads;
 use crate::gpu::emit::SmemOverflow;
 use crate::gpu::specialization::{Gpus, Specialization};
-use crate::ir::Func;
-use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 
 /// So many programs that several are resident wherever a GPU has room for one.
 const MIN_PROGRAMS: i64 = 1024;

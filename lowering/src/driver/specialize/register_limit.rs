@@ -4,14 +4,15 @@
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
+use tile_ir::ir::{Block, Func, Op, Value, backward_slice};
+use tile_ir::ops::{Kind, Load, MemAccess};
+
 use crate::gpu::emit::async_copy::prefetched_values;
 use crate::gpu::emit::registers_of_each;
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
 use crate::gpu::layout::dot;
-use crate::ir::{Block, Func, Op, Value, backward_slice};
 use crate::mlir::Limit;
-use crate::ops::{Kind, Load, MemAccess};
 
 /// Bytes of a register.
 const REGISTER_BYTES: u32 = 4;

@@ -2,15 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use crate::analysis::non_negative::Signs;
+use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::analysis::non_negative::Signs;
+use tile_ir::ir::guard::Guard;
+use tile_ir::ir::{Block, Func, ParamId, ParamKind, Value, backward_slice};
+use tile_ir::ops::{Kind, MemAccess};
+use tile_ir::support::limits::MAX_ACCESS_BYTES;
+use tile_ir::transform::unit_stride::integers;
+
 use crate::gpu::layout::access;
 use crate::gpu::layout::access::Alignment;
-use crate::ir::guard::Guard;
-use crate::ir::{Block, Func, ParamId, ParamKind, Value, backward_slice};
-use crate::ops::{Kind, MemAccess};
-use crate::support::limits::MAX_ACCESS_BYTES;
-use crate::transform::unit_stride::integers;
 
 /// Which accesses ask for guards that widen them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

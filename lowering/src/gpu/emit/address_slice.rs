@@ -3,11 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tile_ir::ir::layout_relation::LayoutRelation;
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::{Effect, For, Kind, Load, Operation};
+
 use crate::gpu::emit::emitter;
 use crate::gpu::layout::Distributed;
-use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Op, Value};
-use crate::ops::{Effect, For, Kind, Load, Operation};
 
 /// The fewest elements for each loaded index.
 const MIN_ELEMENTS_PER_INDEX: u64 = 8;

@@ -1,11 +1,12 @@
 //! The arguments of a kernel entry.
 
+use tile_ir::ir::{Func, ParamKind};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::GpuPlan;
-use crate::ir::{Func, ParamKind};
 use crate::mlir::session::{Argument, ArgumentKind};
 use crate::mlir::types::{Elem, Space, Ty};
 use crate::mlir::{Machine, cast};
-use crate::support::dtype::DType;
 
 /// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of the
 /// tile counter if there is one, and tensor maps.

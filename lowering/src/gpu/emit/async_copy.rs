@@ -13,6 +13,10 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ops::{Effect, For, Kind, Load, Operation};
+use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
+
 use crate::gpu::emit::address_slice::AddressSlice;
 use crate::gpu::emit::cp_async::AsyncCopy;
 use crate::gpu::emit::smem_alloc::SmemRing;
@@ -20,12 +24,9 @@ use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::smem_operand::{OperandStage, OperandTile};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, MAX_SHARED_BYTES, MIN_SHARED_BYTES, statement};
 use crate::gpu::layout::Distributed;
-use crate::ir::{Block, Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::Ty;
-use crate::ops::{Effect, For, Kind, Load, Operation};
-use crate::support::limits::MIN_ASYNC_COPY_BYTES;
 
 /// Stages, where the user does not say.
 const DEFAULT_STAGES: u32 = 4;

@@ -4,15 +4,16 @@
 //! The accumulator is in use from the first iteration to the last. An iteration's smem operands are released when the
 //! next dot was issued and all but that one have completed.
 
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::{For, Kind, is_zero};
+
 use crate::gpu::emit::async_copy::IterationSpace;
-use crate::gpu::emit::dot::wgmma::AfterIssue;
+use crate::gpu::emit::dot::wgmma::{self, AfterIssue};
 use crate::gpu::emit::warp_specialize::PipelineState;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
-use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
-use crate::ops::{For, Kind, WarpGroupDot, is_zero};
 
 /// The index of the dot in the body of such a loop, and of the accumulator among the carried values.
 pub(super) struct AccumulatorLoop {
@@ -77,9 +78,9 @@ impl Gpu<'_> {
                     }
                 }
                 let accumulates = b.icmp(IntPredicate::Sgt, index, zero);
-                let mut issued = dot.issue(gpu, b, op, (Some(accumulates), AfterIssue::Continue));
-                WarpGroupDot::wait_group(b, &mut issued, 1, &[]);
-                dot.define(gpu, op, &issued);
+                let mut issued = wgmma::issue(dot, gpu, b, op, (Some(accumulates), AfterIssue::Continue));
+                wgmma::wait_group(b, &mut issued, 1, &[]);
+                wgmma::define(gpu, op, &issued);
                 gpu.set_pipeline_state(body, previous);
                 b.if_then(accumulates, |b| gpu.consumer_release(b, dot, op));
                 let next = gpu.next_pipeline_state(b, pipeline, body, current);
@@ -91,7 +92,7 @@ impl Gpu<'_> {
         let [last, next] = [&states[..2], &states[2..]].map(PipelineState::of);
         let mut results = results.to_vec();
         let ran = (!self.runs(body)).then(|| b.icmp(IntPredicate::Sgt, trip_count, zero));
-        let accs = WarpGroupDot::wait_all(b, &results[range.clone()], ran);
+        let accs = wgmma::wait_all(b, &results[range.clone()], ran);
         results.splice(range, accs);
         self.set_pipeline_state(body, last);
         b.guarded(ran, |b| self.consumer_release(b, dot, op));

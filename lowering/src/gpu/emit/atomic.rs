@@ -1,17 +1,18 @@
 //! Emission of atomic operations. Of the threads that hold an element one changes it, and broadcasts the old value to the
 //! others.
 
+use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ops::{Atomic, AtomicChange, MemoryOrder};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
 use crate::gpu::emit::{Asm, Builder, Gpu, ShuffleMode, statement};
 use crate::gpu::layout::{Distributed, Layout};
-use crate::ir::{Block, Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, lanes};
-use crate::ops::{Atomic, AtomicChange, MemoryOrder};
-use crate::support::dtype::DType;
 
 /// The first capability with atomic addition of `bf16`.
 const ADDS_BF16: u32 = 90;

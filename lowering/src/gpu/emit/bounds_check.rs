@@ -1,10 +1,11 @@
 //! Bounds checks: the comparison of an access's offsets with its slice, where bounds are not proven before launch.
 
+use tile_ir::ops::MemAccess;
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::MemAccess;
-use crate::support::dtype::DType;
 
 /// The bounds that the offsets of an access are compared with.
 pub(super) struct BoundsCheck {

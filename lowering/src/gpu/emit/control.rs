@@ -1,5 +1,8 @@
 //! Emission of loops and branches. Control flow is uniform over the threads of a program, so barriers may stand inside.
 
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::{For, If, While};
+
 use crate::gpu::emit::async_copy::{CopyPlan, IterationSpace, StartedLoop};
 use crate::gpu::emit::async_mma::AccumulatorLoop;
 use crate::gpu::emit::dot::invariant_operand;
@@ -8,11 +11,9 @@ use crate::gpu::emit::smem_alloc::SmemRing;
 use crate::gpu::emit::warp_specialize::PipelineState;
 use crate::gpu::emit::{Builder, Gpu};
 use crate::gpu::layout::Distributed;
-use crate::ir::{Op, Value};
 use crate::mlir::builder::{BranchArm, LoopPart, Val};
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
-use crate::ops::{For, If, While};
 
 impl Gpu<'_> {
     /// The registers of several values, one after the other.
@@ -33,32 +34,30 @@ impl Gpu<'_> {
     }
 }
 
-impl For {
-    /// The results, if this is a loop whose iterations overlap.
-    fn emit_overlapped(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        iterations: IterationSpace,
-    ) -> Option<Vec<Val>> {
-        let chain = gpu.chained_dots(self);
-        let acc_loop =
-            AccumulatorLoop::new(gpu.func, self).filter(|_| gpu.plan.pipeline().overlaps_iterations(self));
-        if chain.is_none() && acc_loop.is_none() {
-            return None;
-        }
-        let distributed = &gpu.plan.distributed;
-        let (outer, overlaps) = (gpu.iteration, std::mem::replace(&mut gpu.iterations_overlap, true));
-        gpu.membar.enter_loop(distributed, &self.body);
-        let results = match (chain, acc_loop) {
-            (Some(chain), _) => gpu.chained_loop(b, op, (self, &chain), iterations),
-            (None, acc_loop) => gpu.async_mma_loop(b, (self, &acc_loop?), iterations),
-        };
-        gpu.membar.leave_loop(distributed, &self.body);
-        (gpu.iteration, gpu.iterations_overlap) = (outer, overlaps);
-        Some(results)
+/// The results, if this is a loop whose iterations overlap.
+fn emit_overlapped(
+    body: &For,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    iterations: IterationSpace,
+) -> Option<Vec<Val>> {
+    let chain = gpu.chained_dots(body);
+    let acc_loop =
+        AccumulatorLoop::new(gpu.func, body).filter(|_| gpu.plan.pipeline().overlaps_iterations(body));
+    if chain.is_none() && acc_loop.is_none() {
+        return None;
     }
+    let distributed = &gpu.plan.distributed;
+    let (outer, overlaps) = (gpu.iteration, std::mem::replace(&mut gpu.iterations_overlap, true));
+    gpu.membar.enter_loop(distributed, &body.body);
+    let results = match (chain, acc_loop) {
+        (Some(chain), _) => gpu.chained_loop(b, op, (body, &chain), iterations),
+        (None, acc_loop) => gpu.async_mma_loop(b, (body, &acc_loop?), iterations),
+    };
+    gpu.membar.leave_loop(distributed, &body.body);
+    (gpu.iteration, gpu.iterations_overlap) = (outer, overlaps);
+    Some(results)
 }
 
 impl GpuEmit for For {
@@ -78,7 +77,7 @@ impl GpuEmit for For {
         let plan = gpu.plan;
         let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.has_ring(self));
         if pipeline.is_some()
-            && let Some(results) = self.emit_overlapped(gpu, b, op, started.iterations)
+            && let Some(results) = emit_overlapped(self, gpu, b, op, started.iterations)
         {
             gpu.define_all(&op.results, &results);
             gpu.release_resident(b, self);

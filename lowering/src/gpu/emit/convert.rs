@@ -1,17 +1,18 @@
 //! Emission of layout conversions, by the method that `layout::conversion` chose: registers, shuffles or shared memory.
 
+use tile_ir::ir::{Op, Shape, Value};
+use tile_ir::ops::{Convert, Reshape};
+use tile_ir::support::dtype::DType;
+use tile_ir::support::limits::MAX_ACCESS_BYTES;
+
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
 use crate::gpu::emit::{Builder, Gpu, ShuffleMode};
 use crate::gpu::layout::conversion::Shuffle;
 use crate::gpu::layout::linear::LANE_BITS;
 use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
-use crate::ir::{Op, Shape, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::{Convert, Reshape};
-use crate::support::dtype::DType;
-use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// A tile in shared memory: the stride along each axis, in elements.
 pub(crate) struct SmemTile {

@@ -1,15 +1,16 @@
 //! Asynchronous copies as PTX: a `cp.async` for each chunk of a load, with its predicate, its cache operator, and zeros for what is
 //! masked.
 
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::{EvictionPolicy, Load};
+
 use crate::gpu::emit::async_copy::{BufferSlot, width};
 use crate::gpu::emit::memory::VectorWords;
 use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::smem_operand::{OperandStage, TileAddresses};
 use crate::gpu::emit::{Builder, Gpu, statement};
-use crate::ir::{Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::{EvictionPolicy, Load};
 
 /// The cache operator of copies that the first-level cache serves: the only one of fewer than 16 bytes.
 const THROUGH_L1: &str = "ca";

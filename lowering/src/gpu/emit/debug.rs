@@ -3,14 +3,15 @@
 //! A failed assertion writes the module's report record. `print` is CUDA's `vprintf`: a format in global memory, and the
 //! arguments promoted as C does, one behind the other on the thread's stack.
 
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::{Assert, Print, Site};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, ModuleBuilder, Space, cast, report};
 use crate::gpu::layout::Layout;
-use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{AccessFlags, Val};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Assert, Print, Site};
-use crate::support::dtype::DType;
 
 /// Whether a function prints anything.
 pub(super) fn prints(func: &Func) -> bool {
@@ -132,33 +133,33 @@ impl GpuEmit for Print {
                 (mask, writer) => mask.or(writer),
             };
             match active {
-                Some(active) => b.if_then(active, |b| gpu.scope(|gpu| self.line(gpu, b, (buffer, register)))),
-                None => self.line(gpu, b, (buffer, register)),
+                Some(active) => {
+                    b.if_then(active, |b| gpu.scope(|gpu| print_line(self, gpu, b, (buffer, register))))
+                }
+                None => print_line(self, gpu, b, (buffer, register)),
             }
         }
     }
 }
 
-impl Print {
-    fn line(&self, gpu: &mut Gpu, b: &mut Builder, (buffer, register): (Val, usize)) {
-        let like = self.values.first().copied().or(self.mask);
-        let mut arguments = gpu.program.to_vec();
-        arguments.extend(gpu.element(b, like, register));
-        for &value in &self.values {
-            let dtype = gpu.func.ty(value).dtype;
-            let element = gpu.registers(value)[register];
-            arguments.push(promoted(b, element, dtype));
-        }
-        let mut next = 0u32;
-        for argument in arguments {
-            let bytes = argument.ty.elem.bits() / 8;
-            let offset = next.next_multiple_of(bytes);
-            let pointer = b.offset_bytes(buffer, offset as i32);
-            b.store(argument, pointer, AccessFlags::aligned(bytes));
-            next = offset + bytes;
-        }
-        let format = b.address_of(&format_name(&gpu.entry, self.site), Space::Global);
-        let format = b.generic(format);
-        b.call_declared("vprintf", &[format, buffer], Ty::I32);
+fn print_line(print: &Print, gpu: &mut Gpu, b: &mut Builder, (buffer, register): (Val, usize)) {
+    let like = print.values.first().copied().or(print.mask);
+    let mut arguments = gpu.program.to_vec();
+    arguments.extend(gpu.element(b, like, register));
+    for &value in &print.values {
+        let dtype = gpu.func.ty(value).dtype;
+        let element = gpu.registers(value)[register];
+        arguments.push(promoted(b, element, dtype));
     }
+    let mut next = 0u32;
+    for argument in arguments {
+        let bytes = argument.ty.elem.bits() / 8;
+        let offset = next.next_multiple_of(bytes);
+        let pointer = b.offset_bytes(buffer, offset as i32);
+        b.store(argument, pointer, AccessFlags::aligned(bytes));
+        next = offset + bytes;
+    }
+    let format = b.address_of(&format_name(&gpu.entry, print.site), Space::Global);
+    let format = b.generic(format);
+    b.call_declared("vprintf", &[format, buffer], Ty::I32);
 }

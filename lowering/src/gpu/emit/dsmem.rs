@@ -4,15 +4,16 @@
 //! A barrier of the cluster is slow, for it orders all memory and empties the L1 cache (docs/decisions/0009). Stores
 //! that arrive at an `mbarrier` of the block they go to (`st.async`) order nothing else.
 
+use tile_ir::ir::{Block, Op};
+use tile_ir::ops::Effect;
+
 use crate::gpu::emit::barrier::init_mbarriers;
 use crate::gpu::emit::emitter;
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, GpuPlan, IntPredicate, ShuffleMode, statement};
 use crate::gpu::layout::Distributed;
-use crate::ir::{Block, Op};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Space, Ty};
-use crate::ops::Effect;
 
 /// Whether an operation writes what other blocks of the cluster may see, or waits for them.
 fn has_cluster_effect(distributed: &Distributed, op: &Op) -> bool {

@@ -1,15 +1,16 @@
 //! Histograms: bins in shared memory, with an atomic addition for each element.
 
+use tile_ir::ir::Op;
+use tile_ir::ops::Histogram;
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::store;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::gpu::layout::Distributed;
-use crate::ir::Op;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::Histogram;
-use crate::support::dtype::DType;
 
 impl GpuEmit for Histogram {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
@@ -38,7 +39,7 @@ impl GpuEmit for Histogram {
         b.guarded(writer, clear);
         gpu.barrier(b);
         gpu.membar.write(scratch);
-        self.count_in_shared(gpu, b, base, counts.shape()[0]);
+        count_in_shared(self, gpu, b, base, counts.shape()[0]);
         gpu.barrier(b);
         gpu.membar.read(scratch);
         let registers = gpu.read_smem_tile(b, op, base, &SmemTile::dense(counts.shape()));
@@ -46,23 +47,21 @@ impl GpuEmit for Histogram {
     }
 }
 
-impl Histogram {
-    /// Adds one for each element, in one of the threads that hold it.
-    fn count_in_shared(&self, gpu: &mut Gpu, b: &mut Builder, base: Val, bins: u32) {
-        let layout = gpu.layout(self.value).clone();
-        let writer = gpu.writer(b, Some(&layout));
-        let (one, bins) = (b.int(Ty::I32, 1), b.int(Ty::I32, i64::from(bins)));
-        for &bin in gpu.registers(self.value).iter() {
-            let inside = b.icmp(IntPredicate::Ult, bin, bins);
-            let counts = writer.map_or(inside, |writer| b.and(inside, writer));
-            b.if_then(counts, |b| {
-                let pointer = b.offset(base, bin, 4);
-                let space = if gpu.plan.blocks() == 1 { "shared" } else { "shared::cluster" };
-                let text = format!("red.{space}.add.u32 [$0], $1;");
-                gpu.for_each_cta(b, [pointer], |b, [pointer]| {
-                    statement(b, &text, "l,r", &[pointer, one], &[]);
-                });
+/// Adds one for each element, in one of the threads that hold it.
+fn count_in_shared(histogram: &Histogram, gpu: &mut Gpu, b: &mut Builder, base: Val, bins: u32) {
+    let layout = gpu.layout(histogram.value).clone();
+    let writer = gpu.writer(b, Some(&layout));
+    let (one, bins) = (b.int(Ty::I32, 1), b.int(Ty::I32, i64::from(bins)));
+    for &bin in gpu.registers(histogram.value).iter() {
+        let inside = b.icmp(IntPredicate::Ult, bin, bins);
+        let counts = writer.map_or(inside, |writer| b.and(inside, writer));
+        b.if_then(counts, |b| {
+            let pointer = b.offset(base, bin, 4);
+            let space = if gpu.plan.blocks() == 1 { "shared" } else { "shared::cluster" };
+            let text = format!("red.{space}.add.u32 [$0], $1;");
+            gpu.for_each_cta(b, [pointer], |b, [pointer]| {
+                statement(b, &text, "l,r", &[pointer, one], &[]);
             });
-        }
+        });
     }
 }

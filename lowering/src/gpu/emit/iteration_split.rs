@@ -7,15 +7,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::frontend::syntax::BinaryOp;
+use tile_ir::frontend::syntax::BinaryOp;
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::scalar::ArithKind;
+use tile_ir::ops::{Cast, Effect, For, Kind, Scalar};
+
 use crate::gpu::emit::async_copy::IterationSpace;
 use crate::gpu::emit::warp_specialize::depends_on;
 use crate::gpu::emit::{Builder, Gpu};
-use crate::ir::{Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::scalar::ArithKind;
-use crate::ops::{Cast, Effect, For, Kind, Scalar};
 
 /// Larger constants are left alone, and so are more terms: no sum of them overflows.
 const MAX_MAGNITUDE: i128 = 1 << 60;

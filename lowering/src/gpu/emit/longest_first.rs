@@ -7,7 +7,8 @@
 //! limited, for its programs read memory of their own, which the L2 cache has to hold while contiguous programs read
 //! it too.
 
-use crate::analysis::program_length::LongestAxis;
+use tile_ir::analysis::program_length::LongestAxis;
+
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::types::{Elem, Ty};

@@ -4,11 +4,12 @@
 //! the access may conflict with one of another thread since the last barrier, in shared memory or in a slice that the
 //! kernel writes. It never emits a barrier itself.
 
-use crate::analysis::alias::SliceAlias;
+use tile_ir::analysis::alias::SliceAlias;
+use tile_ir::ir::{Block, Value};
+use tile_ir::ops::{Effect, MemAccess};
+
 use crate::gpu::emit::smem_alloc::{Interval, SmemAllocation};
 use crate::gpu::layout::Distributed;
-use crate::ir::{Block, Value};
-use crate::ops::{Effect, MemAccess};
 
 /// An access that may conflict with those of other threads.
 #[derive(Clone, Copy, PartialEq, Debug)]

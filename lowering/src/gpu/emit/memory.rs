@@ -4,18 +4,19 @@
 mod readable_range;
 mod shifted;
 
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::{
+    AddView, CacheHints, CacheModifier, Effect, EvictionPolicy, For, Kind, Load, LoadView, MemAccess,
+    Operation, Store, StoreView,
+};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::bounds_check::{BoundsCheck, Farthest, widen};
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate, Space, report, statement};
 use crate::gpu::layout::Layout;
-use crate::ir::{Op, Value};
 use crate::mlir::builder::{AccessFlags, Val};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{
-    AddView, CacheHints, CacheModifier, Effect, EvictionPolicy, For, Kind, Load, LoadView, MemAccess,
-    Operation, Store, StoreView,
-};
-use crate::support::dtype::DType;
 
 /// The words one instruction moves.
 #[derive(Clone, Copy)]

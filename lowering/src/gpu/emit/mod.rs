@@ -42,21 +42,22 @@ mod warp_specialize;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use crate::analysis::alias::SliceAlias;
-use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use crate::analysis::program_length::{LongestAxis, longest_axis};
-use crate::analysis::program_varying::{Across, varying};
-use crate::gpu::layout::dot::DotOperand;
+use tile_ir::analysis::alias::SliceAlias;
+use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
+use tile_ir::analysis::program_varying::{Across, varying};
+use tile_ir::ir::axis_info::AxisInfo;
+use tile_ir::ir::guard::Guard;
+use tile_ir::ir::{Block, Func, Op, ParamKind, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::{EvictionPolicy, Kind};
+
 use crate::gpu::layout::{Distributed, Layout};
-use crate::ir::axis_info::AxisInfo;
-use crate::ir::guard::Guard;
-use crate::ir::{Block, Func, Op, ParamKind, Value};
 use crate::mlir::builder::{Builder, IntPredicate, Val};
 use crate::mlir::cast;
 use crate::mlir::session::{EntryKind, Limit, ModuleBuilder};
 use crate::mlir::types::{Space, Ty};
 use crate::mlir::{Asm, Machine, report};
-use crate::ops::{EvictionPolicy, Kind};
 
 use crate::gpu::emit::arguments::arguments;
 use crate::gpu::emit::async_copy::{BufferSlot, PendingCopies, StartedLoop};
@@ -328,7 +329,7 @@ impl<'a> Gpu<'a> {
                 ParamKind::Slice { .. } => slices.push(Some(SliceArg { pointer: next(), length: next() })),
                 ParamKind::Scalar { value, dtype } => {
                     let mut argument = next();
-                    if dtype == crate::support::dtype::DType::Bool {
+                    if dtype == tile_ir::support::dtype::DType::Bool {
                         let zero = b.int(Ty::I8, 0);
                         argument = b.icmp(IntPredicate::Ne, argument, zero);
                     }
@@ -538,7 +539,7 @@ impl<'a> Gpu<'a> {
         cast::scalar(self.func.ty(value).dtype, Machine::Nvptx)
     }
 
-    fn slice(&self, param: crate::ir::ParamId) -> SliceArg {
+    fn slice(&self, param: tile_ir::ir::ParamId) -> SliceArg {
         self.slices[param.index()].expect("memory operations name slices")
     }
 

@@ -2,23 +2,24 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::frontend::syntax::BinaryOp;
+use tile_ir::frontend::syntax::BinaryOp;
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::for_each_op;
+use tile_ir::ops::scalar::{ArithKind, HalfPolicy};
+use tile_ir::ops::{
+    Arange, AxisHint, Bitcast, Broadcast, Cast, Constant, ExpandDims, InlinePtx, Length, NumPrograms,
+    Operation, Permute, ProgramId, RematBarrier, Scalar, Splat,
+};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::packed_cast;
 use crate::gpu::emit::smem_alloc::SmemRing;
 use crate::gpu::emit::{Asm, Builder, Gpu, IndexJoin, Registers};
 use crate::gpu::layout::{Coord, Distributed, Layout};
-use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
-use crate::ops::for_each_op;
-use crate::ops::scalar::{ArithKind, HalfPolicy};
-use crate::ops::{
-    Arange, AxisHint, Bitcast, Broadcast, Cast, Constant, ExpandDims, InlinePtx, Length, NumPrograms,
-    Operation, Permute, ProgramId, RematBarrier, Scalar, Splat,
-};
-use crate::support::dtype::DType;
 
 /// How an operation is emitted for a GPU thread.
 pub trait GpuEmit {
@@ -58,9 +59,9 @@ pub trait GpuEmit {
 macro_rules! emitters {
     ($($name:ident),* $(,)?) => {
         /// How an operation becomes code of a GPU thread.
-        pub fn emitter(kind: &crate::ops::Kind) -> &dyn GpuEmit {
+        pub fn emitter(kind: &tile_ir::ops::Kind) -> &dyn GpuEmit {
             match kind {
-                $(crate::ops::Kind::$name(op) => op,)*
+                $(tile_ir::ops::Kind::$name(op) => op,)*
             }
         }
     };
@@ -137,19 +138,19 @@ impl GpuEmit for Scalar {
                     b.unpack(result)
                 })
                 .collect()
-        } else if let Some(registers) = self.with_fast_path(b, &args, dtype) {
+        } else if let Some(registers) = with_fast_path(self, b, &args, dtype) {
             registers
         } else {
             // Equal elements are computed once: a mask that is constant over a vector, a broadcast scalar.
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
             let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
             let compares = matches!(self.op.arith, ArithKind::Compare(_));
-            let is_mask = gpu.func.ty(op.results[0]).dtype == DType::Bool && self.has_signed_operands(gpu);
-            let by_difference = compares && self.has_difference(gpu, &args);
+            let is_mask = gpu.func.ty(op.results[0]).dtype == DType::Bool && has_signed_operands(self, gpu);
+            let by_difference = compares && has_difference(self, gpu, &args);
             let clamped = compares
                 && !by_difference
                 && gpu.rows.rotated
-                && self.has_clamped_difference(gpu, &args, repeats);
+                && has_clamped_difference(self, gpu, &args, repeats);
             (0..count)
                 .map(|register| {
                     let first = register - register % repeats;
@@ -172,7 +173,7 @@ impl GpuEmit for Scalar {
                             let limit = b.int(base.ty, -constant);
                             elementwise::applied(b, self, &[base, limit], dtype)
                         }
-                        _ if clamped => self.clamped_comparison(gpu, b, &operands),
+                        _ if clamped => clamped_comparison(self, gpu, b, &operands),
                         ArithKind::Select if operands[2].id() == b.zero(operands[2].ty).id() => {
                             gpu.select_or_zero(b, operands[0], operands[1])
                         }
@@ -201,94 +202,89 @@ const MIN_FAST_PATH_ELEMENTS: usize = 32;
 /// Elements of one branch: all of its results and operands are live in registers across it.
 const FAST_PATH_CHUNK: usize = 16;
 
-impl Scalar {
-    /// An operation on many elements of a thread with a cheaper form where all operands are small, such as `tanh` as a cap of
-    /// attention scores.
-    fn with_fast_path(&self, b: &mut Builder, args: &[Registers], dtype: DType) -> Option<Vec<Val>> {
-        let common = elementwise::emission(self.op).common.filter(|_| dtype == DType::F32)?;
-        let mut seen = HashSet::new();
-        let operands: Vec<Val> =
-            args[0].iter().copied().filter(|operand| seen.insert(operand.id())).collect();
-        if operands.len() < MIN_FAST_PATH_ELEMENTS {
-            return None;
-        }
-        let mut results = vec![];
-        for operands in operands.chunks(FAST_PATH_CHUNK) {
-            let magnitudes: Vec<Val> = operands.iter().map(|&operand| b.fabs(operand)).collect();
-            let larger = |one: Val, other: Val| b.op("llvm.intr.maxnum", &[one, other], one.ty);
-            let largest = magnitudes.into_iter().reduce(larger)?;
-            let limit = b.float(largest.ty, common.below);
-            let are_common = b.fcmp(FloatPredicate::Olt, largest, limit);
-            let types = vec![largest.ty; operands.len()];
-            results.extend(b.branch(are_common, &types, |b, arm| {
-                let apply = |&operand| match arm {
-                    BranchArm::Then => (common.lanes)(b, operand),
-                    BranchArm::Else => elementwise::applied(b, self, &[operand], dtype),
-                };
-                operands.iter().map(apply).collect()
-            }));
-        }
-        let results: HashMap<usize, Val> = operands.iter().map(|operand| operand.id()).zip(results).collect();
-        Some(args[0].iter().map(|operand| results[&operand.id()]).collect())
+/// An operation on many elements of a thread with a cheaper form where all operands are small, such as `tanh` as a cap of
+/// attention scores.
+fn with_fast_path(scalar: &Scalar, b: &mut Builder, args: &[Registers], dtype: DType) -> Option<Vec<Val>> {
+    let common = elementwise::emission(scalar.op).common.filter(|_| dtype == DType::F32)?;
+    let mut seen = HashSet::new();
+    let operands: Vec<Val> = args[0].iter().copied().filter(|operand| seen.insert(operand.id())).collect();
+    if operands.len() < MIN_FAST_PATH_ELEMENTS {
+        return None;
     }
+    let mut results = vec![];
+    for operands in operands.chunks(FAST_PATH_CHUNK) {
+        let magnitudes: Vec<Val> = operands.iter().map(|&operand| b.fabs(operand)).collect();
+        let larger = |one: Val, other: Val| b.op("llvm.intr.maxnum", &[one, other], one.ty);
+        let largest = magnitudes.into_iter().reduce(larger)?;
+        let limit = b.float(largest.ty, common.below);
+        let are_common = b.fcmp(FloatPredicate::Olt, largest, limit);
+        let types = vec![largest.ty; operands.len()];
+        results.extend(b.branch(are_common, &types, |b, arm| {
+            let apply = |&operand| match arm {
+                BranchArm::Then => (common.lanes)(b, operand),
+                BranchArm::Else => elementwise::applied(b, scalar, &[operand], dtype),
+            };
+            operands.iter().map(apply).collect()
+        }));
+    }
+    let results: HashMap<usize, Val> = operands.iter().map(|operand| operand.id()).zip(results).collect();
+    Some(args[0].iter().map(|operand| results[&operand.id()]).collect())
+}
 
-    fn has_signed_operands(&self, gpu: &Gpu) -> bool {
-        matches!(gpu.func.ty(self.args[0]).dtype, DType::Bool | DType::I32)
-    }
+fn has_signed_operands(scalar: &Scalar, gpu: &Gpu) -> bool {
+    matches!(gpu.func.ty(scalar.args[0]).dtype, DType::Bool | DType::I32)
+}
 
-    /// Whether this ordered comparison of `i32` values can compare their clamped difference with a constant, and many registers
-    /// share that difference: one register then replaces all of theirs.
-    fn has_clamped_difference(&self, gpu: &Gpu, args: &[Registers], repeats: usize) -> bool {
-        let [left, right] = args else { return false };
-        let order = matches!(
-            self.op.arith,
-            ArithKind::Compare(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
-        );
-        if !order || gpu.func.ty(self.args[0]).dtype != DType::I32 {
-            return false;
-        }
-        let pairs = left.iter().zip(right.iter()).step_by(repeats);
-        let bases: Vec<(usize, usize)> = pairs
-            .map(|(&a, &b)| (gpu.base_and_constant(a).0.id(), gpu.base_and_constant(b).0.id()))
-            .collect();
-        let distinct: HashSet<_> = bases.iter().collect();
-        distinct.len() * MIN_CLAMPED_COMPARISONS <= bases.len()
+/// Whether this ordered comparison of `i32` values can compare their clamped difference with a constant, and many registers
+/// share that difference: one register then replaces all of theirs.
+fn has_clamped_difference(scalar: &Scalar, gpu: &Gpu, args: &[Registers], repeats: usize) -> bool {
+    let [left, right] = args else { return false };
+    let order = matches!(
+        scalar.op.arith,
+        ArithKind::Compare(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
+    );
+    if !order || gpu.func.ty(scalar.args[0]).dtype != DType::I32 {
+        return false;
     }
+    let pairs = left.iter().zip(right.iter()).step_by(repeats);
+    let bases: Vec<(usize, usize)> =
+        pairs.map(|(&a, &b)| (gpu.base_and_constant(a).0.id(), gpu.base_and_constant(b).0.id())).collect();
+    let distinct: HashSet<_> = bases.iter().collect();
+    distinct.len() * MIN_CLAMPED_COMPARISONS <= bases.len()
+}
 
-    /// The comparison by a saturating difference: where it would overflow it is beyond every constant.
-    fn clamped_comparison(&self, gpu: &mut Gpu, b: &mut Builder, operands: &[Val]) -> Val {
-        let dtype = DType::I32;
-        let (right, end) = gpu.base_and_constant(operands[1]);
-        let (base, constant) = gpu.base_and_constant(operands[0]);
-        let limit = end - constant;
-        if limit.abs() >= i64::from(i32::MAX) {
-            return elementwise::applied(b, self, operands, dtype);
-        }
-        let distance = b.op("llvm.intr.ssub.sat", &[base, right], Ty::I32);
-        let limit = b.int(Ty::I32, limit);
-        elementwise::applied(b, self, &[distance, limit], dtype)
+/// The comparison by a saturating difference: where it would overflow it is beyond every constant.
+fn clamped_comparison(scalar: &Scalar, gpu: &mut Gpu, b: &mut Builder, operands: &[Val]) -> Val {
+    let dtype = DType::I32;
+    let (right, end) = gpu.base_and_constant(operands[1]);
+    let (base, constant) = gpu.base_and_constant(operands[0]);
+    let limit = end - constant;
+    if limit.abs() >= i64::from(i32::MAX) {
+        return elementwise::applied(b, scalar, operands, dtype);
     }
+    let distance = b.op("llvm.intr.ssub.sat", &[base, right], Ty::I32);
+    let limit = b.int(Ty::I32, limit);
+    elementwise::applied(b, scalar, &[distance, limit], dtype)
+}
 
-    /// Whether this comparison of `i32` values can compare their difference with a constant: it does not overflow, and
-    /// several registers share it.
-    fn has_difference(&self, gpu: &Gpu, args: &[Registers]) -> bool {
-        let [left, right] = args else { return false };
-        if gpu.func.ty(self.args[0]).dtype != DType::I32 {
-            return false;
-        }
-        let pairs = left.iter().zip(right.iter());
-        let offsets: Vec<_> =
-            pairs.map(|(&a, &b)| (gpu.base_and_constant(a), gpu.base_and_constant(b))).collect();
-        let bases: HashSet<(usize, usize)> =
-            offsets.iter().map(|((a, _), (b, _))| (a.id(), b.id())).collect();
-        let [a, b] = [self.args[0], self.args[1]].map(|arg| gpu.info(arg).range);
-        let (low, high) = DType::I32.range();
-        let fits = |&((_, p), (_, q)): &((Val, i64), (Val, i64))| {
-            let constant = i128::from(q) - i128::from(p);
-            a.0.saturating_sub(b.1) + constant >= low && a.1.saturating_sub(b.0) + constant <= high
-        };
-        bases.len() < offsets.len() && offsets.iter().all(fits)
+/// Whether this comparison of `i32` values can compare their difference with a constant: it does not overflow, and
+/// several registers share it.
+fn has_difference(scalar: &Scalar, gpu: &Gpu, args: &[Registers]) -> bool {
+    let [left, right] = args else { return false };
+    if gpu.func.ty(scalar.args[0]).dtype != DType::I32 {
+        return false;
     }
+    let pairs = left.iter().zip(right.iter());
+    let offsets: Vec<_> =
+        pairs.map(|(&a, &b)| (gpu.base_and_constant(a), gpu.base_and_constant(b))).collect();
+    let bases: HashSet<(usize, usize)> = offsets.iter().map(|((a, _), (b, _))| (a.id(), b.id())).collect();
+    let [a, b] = [scalar.args[0], scalar.args[1]].map(|arg| gpu.info(arg).range);
+    let (low, high) = DType::I32.range();
+    let fits = |&((_, p), (_, q)): &((Val, i64), (Val, i64))| {
+        let constant = i128::from(q) - i128::from(p);
+        a.0.saturating_sub(b.1) + constant >= low && a.1.saturating_sub(b.0) + constant <= high
+    };
+    bases.len() < offsets.len() && offsets.iter().all(fits)
 }
 
 impl GpuEmit for Cast {

@@ -9,20 +9,21 @@
 
 use std::collections::HashSet;
 
+use tile_ir::ir::layout_relation::LayoutRelation;
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::scalar::ArithKind;
+use tile_ir::ops::{Cast, Convert, Effect, For, Kind, OperandA, Scalar, WarpGroupDot};
+
 use crate::gpu::emit::async_copy::IterationSpace;
-use crate::gpu::emit::dot::wgmma::AfterIssue;
+use crate::gpu::emit::dot::wgmma::{self, AfterIssue};
 use crate::gpu::emit::iteration_split::{LoopBranches, MainLoop};
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::warp_specialize::{MmaOrder, PipelineState};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, Registers, statement};
 use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
-use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
-use crate::ops::scalar::ArithKind;
-use crate::ops::{Cast, Convert, Effect, For, Kind, OperandA, Scalar, WarpGroupDot};
 
 /// Fewest registers of an accumulator for each scale, where it is tested first whether all scales are 1.
 const MIN_ELEMENTS_PER_SCALE: usize = 16;
@@ -362,7 +363,7 @@ impl Gpu<'_> {
         if self.uses_ping_pong() {
             self.order_mma(b, MmaOrder::Wait);
         }
-        let mut qk = qk_dot.issue(self, b, &ops[chain.qk], (None, AfterIssue::Continue));
+        let mut qk = wgmma::issue(qk_dot, self, b, &ops[chain.qk], (None, AfterIssue::Continue));
         // The PV stage of the iteration before: its values replace those of this iteration meanwhile.
         let saved: Vec<(Value, Option<Registers>)> =
             chain.live_across.iter().map(|&value| (value, self.values.get(&value).cloned())).collect();
@@ -371,7 +372,7 @@ impl Gpu<'_> {
         for (_, op) in ops.iter().enumerate().filter(|(i, _)| chain.is_before_pv(*i)) {
             self.rescale_acc(b, op);
         }
-        let mut pv = pv_dot.issue(self, b, &ops[chain.pv], (None, AfterIssue::Continue));
+        let mut pv = wgmma::issue(pv_dot, self, b, &ops[chain.pv], (None, AfterIssue::Continue));
         if self.uses_ping_pong() {
             self.order_mma(b, MmaOrder::Arrive);
         }
@@ -382,8 +383,8 @@ impl Gpu<'_> {
             };
         }
         self.set_pipeline_state(body, current);
-        WarpGroupDot::wait_group(b, &mut qk, 1, &[]);
-        qk_dot.complete(self, b, &ops[chain.qk], &qk);
+        wgmma::wait_group(b, &mut qk, 1, &[]);
+        wgmma::complete(qk_dot, self, b, &ops[chain.qk], &qk);
         for (op, _) in
             ops.iter().zip(&chain.stages).skip(chain.qk + 1).filter(|(_, stage)| **stage == ChainStage::Qk)
         {
@@ -391,10 +392,10 @@ impl Gpu<'_> {
         }
         // The downcast overwrites the registers that PV reads, so it waits.
         let wide = self.flatten(&chain.downcast_inputs);
-        let wide = WarpGroupDot::wait_group(b, &mut pv, 0, &wide);
+        let wide = wgmma::wait_group(b, &mut pv, 0, &wide);
         self.define_all(&chain.downcast_inputs, &wide);
         self.set_pipeline_state(body, previous);
-        pv_dot.complete(self, b, &ops[chain.pv], &pv);
+        wgmma::complete(pv_dot, self, b, &ops[chain.pv], &pv);
         self.set_pipeline_state(body, current);
         for (op, _) in ops.iter().zip(&chain.stages).filter(|(_, stage)| **stage == ChainStage::Downcast) {
             self.op(b, op);

@@ -1,13 +1,14 @@
 //! Packed conversions of one thread's elements: as many at a time as an instruction takes.
 
+use tile_ir::ops::{Cast, Kind};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::{Asm, Builder, Ty};
 use crate::gpu::layout::Distributed;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Elem;
 use crate::mlir::{cast, f8};
-use crate::ops::{Cast, Kind};
-use crate::support::dtype::DType;
 
 /// The elements as another type.
 pub(super) fn cast(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec<Val> {

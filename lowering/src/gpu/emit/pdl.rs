@@ -18,13 +18,14 @@
 
 use std::collections::HashSet;
 
+use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ops::{Effect, Kind};
+
 use crate::gpu::emit::async_copy::CopyPlan;
 use crate::gpu::emit::emitter;
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::Distributed;
 use crate::gpu::opt::hoist_loads::registers;
-use crate::ir::{Block, Op, Value};
-use crate::ops::{Effect, Kind};
 
 /// The prefix of the instructions of this module, each in a line of its own.
 pub const INSTRUCTION_PREFIX: &str = "griddepcontrol.";

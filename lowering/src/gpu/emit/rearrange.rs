@@ -1,16 +1,17 @@
 //! Emission of join, index, exchange and gather: within the thread where it holds the elements, by shuffles within the
 //! warp, else through shared memory.
 
+use tile_ir::ir::{Op, Shape, Value};
+use tile_ir::ops::{Exchange, Gather, Index, Join};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Coord, Distributed, Layout, Segment};
-use crate::ir::{Op, Shape, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Exchange, Gather, Index, Join};
-use crate::support::dtype::DType;
 
 /// The bits of a coordinate along an axis: of registers, lanes and warps.
 #[derive(Default)]
@@ -114,7 +115,7 @@ impl GpuEmit for Index {
             })
             .collect();
         if all.warps != 0 {
-            return self.through_smem(gpu, b, op, (&result, &registers), [all, at]);
+            return index_through_smem(self, gpu, b, op, (&result, &registers), [all, at]);
         }
         if all.lanes != 0 {
             let (others, own) =
@@ -129,28 +130,26 @@ impl GpuEmit for Index {
     }
 }
 
-impl Index {
-    /// Through shared memory, from the threads that hold the index: these registers, which have the result's layout.
-    fn through_smem(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        (result, registers): (&Layout, &[Val]),
-        [all, at]: [CoordBits; 2],
-    ) {
-        let ty = gpu.func.ty(op.results[0]).clone();
-        let tile = smem_tile(&ty.shape, ty.dtype);
-        let writer = gpu.writer(b, Some(gpu.layout(self.value)));
-        let own = gpu.is_thread(b, [all.lanes, all.warps], [at.lanes, at.warps]);
-        let holds = b.both(writer, own);
-        let base = gpu.exchange_through_scratch(b, op, |gpu, b, base| {
-            gpu.write_registers(b, (result, registers, ty.dtype), holds, (&tile, base))
-        });
-        let registers =
-            if ty.is_scalar() { load(b, base, ty.dtype, 1) } else { gpu.read_smem_tile(b, op, base, &tile) };
-        gpu.define(op.results[0], registers);
-    }
+/// Through shared memory, from the threads that hold the index: these registers, which have the result's layout.
+fn index_through_smem(
+    index: &Index,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    (result, registers): (&Layout, &[Val]),
+    [all, at]: [CoordBits; 2],
+) {
+    let ty = gpu.func.ty(op.results[0]).clone();
+    let tile = smem_tile(&ty.shape, ty.dtype);
+    let writer = gpu.writer(b, Some(gpu.layout(index.value)));
+    let own = gpu.is_thread(b, [all.lanes, all.warps], [at.lanes, at.warps]);
+    let holds = b.both(writer, own);
+    let base = gpu.exchange_through_scratch(b, op, |gpu, b, base| {
+        gpu.write_registers(b, (result, registers, ty.dtype), holds, (&tile, base))
+    });
+    let registers =
+        if ty.is_scalar() { load(b, base, ty.dtype, 1) } else { gpu.read_smem_tile(b, op, base, &tile) };
+    gpu.define(op.results[0], registers);
 }
 
 impl GpuEmit for Exchange {
@@ -165,7 +164,7 @@ impl GpuEmit for Exchange {
         let values = gpu.registers(self.value);
         let bits = CoordBits::new(&layout, self.axis, self.mask);
         if bits.warps != 0 {
-            return self.through_smem(gpu, b, op);
+            return exchange_through_smem(self, gpu, b, op);
         }
         let register_of = layout.registers_by_coord();
         let distance = Coord::along(self.axis, bits.registers);
@@ -180,24 +179,22 @@ impl GpuEmit for Exchange {
     }
 }
 
-impl Exchange {
-    fn through_smem(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let layout = gpu.layout(op.results[0]).clone();
-        let ty = gpu.func.ty(self.value).clone();
-        let tile = SmemTile::padded(&ty.shape, ty.dtype);
-        let base = gpu.write_to_scratch(b, op, self.value, &tile);
-        let mask = b.int(Ty::I32, i64::from(self.mask));
-        let registers = (0..layout.register_count())
-            .map(|register| {
-                let pointer = tile.pointer(b, base, ty.dtype, |b, axis| {
-                    let coord = gpu.coord(b, &layout, register, axis);
-                    if axis == self.axis { b.xor(coord, mask) } else { coord }
-                });
-                load(b, pointer, ty.dtype, 1)[0]
-            })
-            .collect();
-        gpu.define(op.results[0], registers);
-    }
+fn exchange_through_smem(exchange: &Exchange, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+    let layout = gpu.layout(op.results[0]).clone();
+    let ty = gpu.func.ty(exchange.value).clone();
+    let tile = SmemTile::padded(&ty.shape, ty.dtype);
+    let base = gpu.write_to_scratch(b, op, exchange.value, &tile);
+    let mask = b.int(Ty::I32, i64::from(exchange.mask));
+    let registers = (0..layout.register_count())
+        .map(|register| {
+            let pointer = tile.pointer(b, base, ty.dtype, |b, axis| {
+                let coord = gpu.coord(b, &layout, register, axis);
+                if axis == exchange.axis { b.xor(coord, mask) } else { coord }
+            });
+            load(b, pointer, ty.dtype, 1)[0]
+        })
+        .collect();
+    gpu.define(op.results[0], registers);
 }
 
 impl GpuEmit for Gather {

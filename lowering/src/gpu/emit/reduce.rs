@@ -1,6 +1,10 @@
 //! Emission of reductions: within the thread, then across lanes by shuffles, then across warps through shared memory with
 //! one barrier, after which every thread reads all partial results. All threads that hold a result hold the same bits.
 
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::{Kind, Reduce};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::smem_alloc::{Interval, MBARRIER_BYTES, SmemAllocation};
@@ -8,12 +12,9 @@ use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Distributed, Layout};
 use crate::gpu::opt::batch_reductions::reduced_warps;
-use crate::ir::{Op, Value};
 use crate::mlir::builder::{AccessFlags, Val};
-use crate::mlir::shared::CombinedElement;
+use crate::mlir::shared::{CombinedElement, EmitCombination};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Kind, Reduce};
-use crate::support::dtype::DType;
 
 /// Independent chains in which a thread reduces its registers: enough to hide the latency of one addition.
 const CHAINS: usize = 4;
@@ -99,7 +100,7 @@ pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
             let Kind::Reduce(reduce) = &op.kind else { unreachable!("`batch_size` counted reductions") };
             let layout = gpu.layout(reduce.combination.inputs[0]).clone();
             let folded = layout.without(&reduce.axes);
-            let results = reduce.within_warps(gpu, b, &layout, &folded);
+            let results = within_warps(reduce, gpu, b, &layout, &folded);
             PendingReduction { reduce, op, layout, folded, results }
         })
         .collect();
@@ -150,144 +151,147 @@ struct PartialResults {
     mbarrier: Option<(Val, Val)>,
 }
 
-impl Reduce {
-    /// Reduces the elements of each warp.
-    fn within_warps(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        layout: &Layout,
-        folded: &Layout,
-    ) -> Vec<CombinedElement> {
-        // A combination of the user's is computed as written.
-        b.accumulating = self.combination.commutes();
-        let mut results = self.reduce_registers(gpu, b, layout, folded);
-        self.across_lanes(gpu, b, folded.replicated_lanes() & !layout.replicated_lanes(), &mut results);
-        b.accumulating = false;
-        results
-    }
+/// Reduces the elements of each warp.
+fn within_warps(
+    reduce: &Reduce,
+    gpu: &Gpu,
+    b: &mut Builder,
+    layout: &Layout,
+    folded: &Layout,
+) -> Vec<CombinedElement> {
+    // A combination of the user's is computed as written.
+    b.accumulating = reduce.combination.commutes();
+    let mut results = reduce_registers(reduce, gpu, b, layout, folded);
+    across_lanes(reduce, gpu, b, folded.replicated_lanes() & !layout.replicated_lanes(), &mut results);
+    b.accumulating = false;
+    results
+}
 
-    /// Reduces across lanes that differ in these bits of their index: all of them then hold the same.
-    fn across_lanes(&self, gpu: &Gpu, b: &mut Builder, bits: u32, results: &mut [CombinedElement]) {
-        for bit in (0..5).filter(|bit| bits >> bit & 1 == 1) {
-            let distance = b.int(Ty::I32, 1 << bit);
-            for element in results.iter_mut() {
-                let others: Vec<Val> = element
-                    .iter()
-                    .map(|&value| gpu.shuffle(b, value, ShuffleMode::Butterfly, distance))
-                    .collect();
-                *element = self.combine_exchanged(gpu, b, 1 << bit, element, &others);
+/// Reduces across lanes that differ in these bits of their index: all of them then hold the same.
+fn across_lanes(reduce: &Reduce, gpu: &Gpu, b: &mut Builder, bits: u32, results: &mut [CombinedElement]) {
+    for bit in (0..5).filter(|bit| bits >> bit & 1 == 1) {
+        let distance = b.int(Ty::I32, 1 << bit);
+        for element in results.iter_mut() {
+            let others: Vec<Val> = element
+                .iter()
+                .map(|&value| gpu.shuffle(b, value, ShuffleMode::Butterfly, distance))
+                .collect();
+            *element = combine_exchanged(reduce, gpu, b, 1 << bit, element, &others);
+        }
+    }
+}
+
+/// Combines an element of this thread with that of the lane at `distance`. A combination that is not symmetric bit by bit
+/// takes the lower lane's first, so that both lanes hold the same.
+fn combine_exchanged(
+    reduce: &Reduce,
+    gpu: &Gpu,
+    b: &mut Builder,
+    distance: i64,
+    own: &[Val],
+    other: &[Val],
+) -> CombinedElement {
+    if reduce.combination.commutes() {
+        return reduce.combination.apply(gpu.func, b, own, other);
+    }
+    let distance = b.int(Ty::I32, distance);
+    let bit = b.and(gpu.lane, distance);
+    let zero = b.int(Ty::I32, 0);
+    let lower = b.icmp(IntPredicate::Eq, bit, zero);
+    let left: CombinedElement =
+        own.iter().zip(other).map(|(&own, &other)| b.select(lower, own, other)).collect();
+    let right: CombinedElement =
+        own.iter().zip(other).map(|(&own, &other)| b.select(lower, other, own)).collect();
+    reduce.combination.apply(gpu.func, b, &left, &right)
+}
+
+/// Each result register, reduced from the registers of this thread that belong to it.
+fn reduce_registers(
+    reduce: &Reduce,
+    gpu: &Gpu,
+    b: &mut Builder,
+    layout: &Layout,
+    folded: &Layout,
+) -> Vec<CombinedElement> {
+    let inputs: Vec<_> = reduce.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
+    let register_of = folded.registers_by_coord();
+    let mut members: Vec<Vec<usize>> = vec![vec![]; folded.register_count()];
+    for register in 0..layout.register_count() {
+        let coord =
+            reduce.axes.iter().rev().fold(layout.register(register), |coord, &axis| coord.remove(axis));
+        members[register_of[&coord]].push(register);
+    }
+    members
+        .iter()
+        .map(|registers| {
+            let elements = registers
+                .iter()
+                .map(|&register| inputs.iter().map(|input| input[register]).collect())
+                .collect();
+            reduce_elements(reduce, gpu, b, elements)
+        })
+        .collect()
+}
+
+/// The elements in runs by their masks, if those are few; else all in one run.
+fn masked_runs(reduce: &Reduce, gpu: &Gpu, elements: Vec<CombinedElement>) -> Vec<MaskedRun> {
+    let mut runs: Vec<MaskedRun> = vec![];
+    for element in &elements {
+        let masked = match element[..] {
+            // Any such combination of zeros is 0.
+            [value] if reduce.combination.commutes() => gpu.mask_of(value),
+            _ => None,
+        };
+        let (mask, element) = match masked {
+            Some((mask, value)) => (Some(mask), vec![value]),
+            None => (None, element.clone()),
+        };
+        match runs.last_mut() {
+            Some(run) if run.mask.map(|mask| mask.id()) == mask.map(|mask| mask.id()) => {
+                run.elements.push(element);
             }
+            _ => runs.push(MaskedRun { mask, elements: vec![element] }),
         }
     }
+    if 2 * runs.len() > elements.len() { vec![MaskedRun { mask: None, elements }] } else { runs }
+}
 
-    /// Combines an element of this thread with that of the lane at `distance`. A combination that is not symmetric bit by bit
-    /// takes the lower lane's first, so that both lanes hold the same.
-    fn combine_exchanged(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        distance: i64,
-        own: &[Val],
-        other: &[Val],
-    ) -> CombinedElement {
-        if self.combination.commutes() {
-            return self.combination.apply(gpu.func, b, own, other);
-        }
-        let distance = b.int(Ty::I32, distance);
-        let bit = b.and(gpu.lane, distance);
-        let zero = b.int(Ty::I32, 0);
-        let lower = b.icmp(IntPredicate::Eq, bit, zero);
-        let left: CombinedElement =
-            own.iter().zip(other).map(|(&own, &other)| b.select(lower, own, other)).collect();
-        let right: CombinedElement =
-            own.iter().zip(other).map(|(&own, &other)| b.select(lower, other, own)).collect();
-        self.combination.apply(gpu.func, b, &left, &right)
-    }
-
-    /// Each result register, reduced from the registers of this thread that belong to it.
-    fn reduce_registers(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        layout: &Layout,
-        folded: &Layout,
-    ) -> Vec<CombinedElement> {
-        let inputs: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
-        let register_of = folded.registers_by_coord();
-        let mut members: Vec<Vec<usize>> = vec![vec![]; folded.register_count()];
-        for register in 0..layout.register_count() {
-            let coord =
-                self.axes.iter().rev().fold(layout.register(register), |coord, &axis| coord.remove(axis));
-            members[register_of[&coord]].push(register);
-        }
-        members
-            .iter()
-            .map(|registers| {
-                let elements = registers
-                    .iter()
-                    .map(|&register| inputs.iter().map(|input| input[register]).collect())
-                    .collect();
-                self.reduce_elements(gpu, b, elements)
-            })
-            .collect()
-    }
-
-    /// The elements in runs by their masks, if those are few; else all in one run.
-    fn runs(&self, gpu: &Gpu, elements: Vec<CombinedElement>) -> Vec<MaskedRun> {
-        let mut runs: Vec<MaskedRun> = vec![];
-        for element in &elements {
-            let masked = match element[..] {
-                // Any such combination of zeros is 0.
-                [value] if self.combination.commutes() => gpu.mask_of(value),
-                _ => None,
-            };
-            let (mask, element) = match masked {
-                Some((mask, value)) => (Some(mask), vec![value]),
-                None => (None, element.clone()),
-            };
-            match runs.last_mut() {
-                Some(run) if run.mask.map(|mask| mask.id()) == mask.map(|mask| mask.id()) => {
-                    run.elements.push(element);
+/// Reduces a thread's elements that belong to one result. Elements that one mask makes 0 are reduced unmasked, and 0 is
+/// selected once for all of them.
+fn reduce_elements(
+    reduce: &Reduce,
+    gpu: &Gpu,
+    b: &mut Builder,
+    elements: Vec<CombinedElement>,
+) -> CombinedElement {
+    let chains = if gpu.iterations_overlap { CHAINS_OVERLAPPED } else { CHAINS };
+    let runs = masked_runs(reduce, gpu, elements);
+    let chains_per_run = chains.div_ceil(runs.len());
+    let mut folded = vec![];
+    for runs in runs.chunks(chains) {
+        let mut partials: Vec<Vec<CombinedElement>> = vec![vec![]; runs.len()];
+        // Interleaved, so that the additions of one run hide the latency of another's.
+        for i in 0..runs.iter().map(|run| run.elements.len()).max().unwrap_or(0) {
+            for (run, partials) in runs.iter().zip(&mut partials) {
+                let Some(next) = run.elements.get(i) else { continue };
+                match partials.get_mut(i % chains_per_run) {
+                    Some(partial) => *partial = reduce.combination.apply(gpu.func, b, partial, next),
+                    None => partials.push(next.clone()),
                 }
-                _ => runs.push(MaskedRun { mask, elements: vec![element] }),
             }
         }
-        if 2 * runs.len() > elements.len() { vec![MaskedRun { mask: None, elements }] } else { runs }
-    }
-
-    /// Reduces a thread's elements that belong to one result. Elements that one mask makes 0 are reduced unmasked, and 0 is
-    /// selected once for all of them.
-    fn reduce_elements(&self, gpu: &Gpu, b: &mut Builder, elements: Vec<CombinedElement>) -> CombinedElement {
-        let chains = if gpu.iterations_overlap { CHAINS_OVERLAPPED } else { CHAINS };
-        let runs = self.runs(gpu, elements);
-        let chains_per_run = chains.div_ceil(runs.len());
-        let mut folded = vec![];
-        for runs in runs.chunks(chains) {
-            let mut partials: Vec<Vec<CombinedElement>> = vec![vec![]; runs.len()];
-            // Interleaved, so that the additions of one run hide the latency of another's.
-            for i in 0..runs.iter().map(|run| run.elements.len()).max().unwrap_or(0) {
-                for (run, partials) in runs.iter().zip(&mut partials) {
-                    let Some(next) = run.elements.get(i) else { continue };
-                    match partials.get_mut(i % chains_per_run) {
-                        Some(partial) => *partial = self.combination.apply(gpu.func, b, partial, next),
-                        None => partials.push(next.clone()),
-                    }
+        for (run, partials) in runs.iter().zip(partials) {
+            let total = reduce.combination.reduce_tree(gpu.func, b, partials);
+            folded.push(match run.mask {
+                Some(mask) => {
+                    let zero = b.zero(total[0].ty);
+                    vec![b.select(mask, total[0], zero)]
                 }
-            }
-            for (run, partials) in runs.iter().zip(partials) {
-                let total = self.combination.reduce_tree(gpu.func, b, partials);
-                folded.push(match run.mask {
-                    Some(mask) => {
-                        let zero = b.zero(total[0].ty);
-                        vec![b.select(mask, total[0], zero)]
-                    }
-                    None => total,
-                });
-            }
+                None => total,
+            });
         }
-        self.combination.reduce_tree(gpu.func, b, folded)
     }
+    reduce.combination.reduce_tree(gpu.func, b, folded)
 }
 
 /// Elements of a thread that one mask makes 0, unmasked; or any, without a mask.
@@ -417,7 +421,7 @@ impl PendingReduction<'_> {
                 combination.reduce_tree(gpu.func, b, rows)
             })
             .collect();
-        self.reduce.across_lanes(gpu, b, lanes, &mut results);
+        across_lanes(self.reduce, gpu, b, lanes, &mut results);
         b.accumulating = false;
         results
     }

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
-use crate::frontend::syntax::BinaryOp;
+use tile_ir::frontend::syntax::BinaryOp;
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::scalar::{ArithKind, Scalar};
+use tile_ir::ops::{Kind, RangeOrder, Rotate, RowCut};
+
 use crate::gpu::emit::operation::{GpuEmit, opaque};
 use crate::gpu::emit::{Builder, Gpu, IndexJoin, IntPredicate};
 use crate::gpu::layout::Layout;
-use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::scalar::{ArithKind, Scalar};
-use crate::ops::{Kind, RangeOrder, Rotate, RowCut};
 
 impl GpuEmit for Rotate {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {

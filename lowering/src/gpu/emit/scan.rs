@@ -5,15 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use tile_ir::ir::Op;
+use tile_ir::ops::Scan;
+
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{compress, load, store};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Coord, Distributed, Layout, Segment};
-use crate::ir::Op;
 use crate::mlir::builder::Val;
-use crate::mlir::shared::CombinedElement;
+use crate::mlir::shared::{CombinedElement, EmitCombination};
 use crate::mlir::types::Ty;
-use crate::ops::Scan;
 
 /// The combination of all elements before some elements; where the condition does not hold there are none.
 #[derive(Clone)]
@@ -74,71 +75,75 @@ impl WarpTotals {
     }
 }
 
-impl Scan {
-    /// `before`, where it holds, then `element`.
-    fn apply_offset(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        before: &ScanOffset,
-        element: &CombinedElement,
-    ) -> CombinedElement {
-        let both = self.combination.apply(gpu.func, b, &before.element, element);
-        match before.holds {
-            None => both,
-            Some(holds) => both.iter().zip(element).map(|(&both, &own)| b.select(holds, both, own)).collect(),
-        }
+/// `before`, where it holds, then `element`.
+fn apply_offset(
+    scan: &Scan,
+    gpu: &Gpu,
+    b: &mut Builder,
+    before: &ScanOffset,
+    element: &CombinedElement,
+) -> CombinedElement {
+    let both = scan.combination.apply(gpu.func, b, &before.element, element);
+    match before.holds {
+        None => both,
+        Some(holds) => both.iter().zip(element).map(|(&both, &own)| b.select(holds, both, own)).collect(),
     }
+}
 
-    /// `before`, then the offset so far.
-    fn join_offsets(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        before: &ScanOffset,
-        offset: Option<&ScanOffset>,
-    ) -> ScanOffset {
-        let Some(offset) = offset else { return before.clone() };
-        let both = self.combination.apply(gpu.func, b, &before.element, &offset.element);
-        // Where only one of the two holds, the result is that one.
-        let select =
-            |b: &mut Builder, holds: Option<Val>, yes: &CombinedElement, no: &CombinedElement| match holds {
-                None => yes.clone(),
-                Some(holds) => yes.iter().zip(no).map(|(&yes, &no)| b.select(holds, yes, no)).collect(),
-            };
-        let inner = select(b, offset.holds, &both, &before.element);
-        let element = select(b, before.holds, &inner, &offset.element);
-        let holds = before.holds.zip(offset.holds).map(|(one, other)| b.or(one, other));
-        ScanOffset { element, holds }
-    }
+/// `before`, then the offset so far.
+fn join_offsets(
+    scan: &Scan,
+    gpu: &Gpu,
+    b: &mut Builder,
+    before: &ScanOffset,
+    offset: Option<&ScanOffset>,
+) -> ScanOffset {
+    let Some(offset) = offset else { return before.clone() };
+    let both = scan.combination.apply(gpu.func, b, &before.element, &offset.element);
+    // Where only one of the two holds, the result is that one.
+    let select =
+        |b: &mut Builder, holds: Option<Val>, yes: &CombinedElement, no: &CombinedElement| match holds {
+            None => yes.clone(),
+            Some(holds) => yes.iter().zip(no).map(|(&yes, &no)| b.select(holds, yes, no)).collect(),
+        };
+    let inner = select(b, offset.holds, &both, &before.element);
+    let element = select(b, before.holds, &inner, &offset.element);
+    let holds = before.holds.zip(offset.holds).map(|(one, other)| b.or(one, other));
+    ScanOffset { element, holds }
+}
 
-    /// The scan's order of a list.
-    fn ordered<T>(&self, mut list: Vec<T>) -> Vec<T> {
-        if self.reverse {
-            list.reverse();
-        }
-        list
+/// The scan's order of a list.
+fn ordered<T>(scan: &Scan, mut list: Vec<T>) -> Vec<T> {
+    if scan.reverse {
+        list.reverse();
     }
+    list
+}
 
-    /// How many groups a thread has when the coordinate bits below `first` are scanned.
-    fn group_count(&self, layout: &Layout, first: u32) -> u32 {
-        let mut keys: Vec<(Coord, u32)> =
-            (0..layout.register_count()).map(|register| self.key(layout, register, first)).collect();
-        keys.sort();
-        keys.dedup();
-        keys.len() as u32
-    }
+/// How many groups a thread has when the coordinate bits below `first` are scanned.
+fn group_count(scan: &Scan, layout: &Layout, first: u32) -> u32 {
+    let mut keys: Vec<(Coord, u32)> =
+        (0..layout.register_count()).map(|register| group_key(scan, layout, register, first)).collect();
+    keys.sort();
+    keys.dedup();
+    keys.len() as u32
+}
 
-    fn key(&self, layout: &Layout, register: usize, first: u32) -> (Coord, u32) {
-        let coord = layout.register(register);
-        (coord.remove(self.axis), coord.get(self.axis) >> first << first)
-    }
+fn group_key(scan: &Scan, layout: &Layout, register: usize, first: u32) -> (Coord, u32) {
+    let coord = layout.register(register);
+    (coord.remove(scan.axis), coord.get(scan.axis) >> first << first)
+}
 
-    /// Bytes of one input's totals in a segment of warps.
-    fn total_bytes(&self, distributed: &Distributed, input: usize, groups: u32, totals: &WarpTotals) -> u32 {
-        let size = distributed.func.ty(self.combination.inputs[input]).dtype.bytes();
-        (groups * totals.slots() * size).next_multiple_of(16)
-    }
+/// Bytes of one input's totals in a segment of warps.
+fn total_bytes(
+    scan: &Scan,
+    distributed: &Distributed,
+    input: usize,
+    groups: u32,
+    totals: &WarpTotals,
+) -> u32 {
+    let size = distributed.func.ty(scan.combination.inputs[input]).dtype.bytes();
+    (groups * totals.slots() * size).next_multiple_of(16)
 }
 
 impl GpuEmit for Scan {
@@ -147,9 +152,9 @@ impl GpuEmit for Scan {
         let bytes = |segment: &Segment| match segment {
             Segment::Warps { first, warps } => {
                 let totals = WarpTotals::new(layout, self.axis, warps);
-                let groups = self.group_count(layout, *first);
+                let groups = group_count(self, layout, *first);
                 (0..self.combination.inputs.len())
-                    .map(|i| self.total_bytes(distributed, i, groups, &totals))
+                    .map(|i| total_bytes(self, distributed, i, groups, &totals))
                     .sum()
             }
             Segment::Registers { .. } | Segment::Lanes { .. } | Segment::Blocks { .. } => 0,
@@ -167,7 +172,7 @@ impl GpuEmit for Scan {
             .map(|register| {
                 let leaf = ScanLeaf { registers: vec![register], offset: None };
                 (
-                    self.key(&layout, register, 0),
+                    group_key(self, &layout, register, 0),
                     ScanGroup { leaves: vec![leaf], total: elements[register].clone() },
                 )
             })
@@ -178,23 +183,23 @@ impl GpuEmit for Scan {
             let is_last = i + 1 == segments.len();
             match segment {
                 Segment::Registers { first, bits } => {
-                    groups = self.join(gpu, b, groups, first + bits, &mut elements);
+                    groups = join_groups(self, gpu, b, groups, first + bits, &mut elements);
                 }
-                Segment::Blocks { .. } => groups = self.join(gpu, b, groups, 31, &mut elements),
+                Segment::Blocks { .. } => groups = join_groups(self, gpu, b, groups, 31, &mut elements),
                 Segment::Lanes { lane, bits, .. } => {
-                    self.across_lanes(gpu, b, &mut groups, (*lane, *bits), is_last)
+                    across_lanes(self, gpu, b, &mut groups, (*lane, *bits), is_last)
                 }
                 Segment::Warps { warps, .. } => {
                     let totals = WarpTotals::new(&layout, self.axis, warps);
                     let are_first = leaves(&groups).all(|leaf| leaf.offset.is_none());
-                    let is_later = self.across_warps(gpu, b, op, &mut groups, (warps, &totals));
+                    let is_later = across_warps(self, gpu, b, op, &mut groups, (warps, &totals));
                     later = (is_last && are_first).then_some(is_later);
                 }
             }
         }
         let elements = match later {
-            Some(later) => self.apply_offsets_in_later_warps(gpu, b, later, &mut groups, elements),
-            None => self.apply_offsets(gpu, b, &groups, elements),
+            Some(later) => apply_offsets_in_later_warps(self, gpu, b, later, &mut groups, elements),
+            None => apply_offsets(self, gpu, b, &groups, elements),
         };
         for (input, &result) in op.results.iter().enumerate() {
             gpu.define(result, elements.iter().map(|element| element[input]).collect());
@@ -202,233 +207,230 @@ impl GpuEmit for Scan {
     }
 }
 
-impl Scan {
-    /// Every element combined with the offset of its leaf.
-    fn apply_offsets(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        groups: &ScanGroups,
-        mut elements: Vec<CombinedElement>,
-    ) -> Vec<CombinedElement> {
-        for leaf in leaves(groups) {
-            let Some(offset) = &leaf.offset else { continue };
-            for &register in &leaf.registers {
-                elements[register] = self.apply_offset(gpu, b, offset, &elements[register]);
-            }
-        }
-        elements
-    }
-
-    /// The same where the only offsets are those of the warps before this one, so that all hold or none: one branch for all
-    /// elements, not a select for each.
-    fn apply_offsets_in_later_warps(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        is_later: Val,
-        groups: &mut ScanGroups,
-        elements: Vec<CombinedElement>,
-    ) -> Vec<CombinedElement> {
-        let offsets =
-            groups.values_mut().flat_map(|group| &mut group.leaves).filter_map(|leaf| leaf.offset.as_mut());
-        offsets.for_each(|offset| offset.holds = None);
-        let flat: Vec<Val> = elements.iter().flatten().copied().collect();
-        let types: Vec<Ty> = flat.iter().map(|value| value.ty).collect();
-        let yes =
-            |b: &mut Builder| self.apply_offsets(gpu, b, groups, elements).into_iter().flatten().collect();
-        let results = b.if_else(is_later, &types, yes, |_| flat);
-        results.chunks(self.combination.inputs.len()).map(<[Val]>::to_vec).collect()
-    }
-
-    /// Joins the groups of a thread that differ in coordinate bits below `end` alone.
-    fn join(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        groups: ScanGroups,
-        end: u32,
-        elements: &mut [CombinedElement],
-    ) -> ScanGroups {
-        let mut lists: BTreeMap<(Coord, u32), Vec<ScanGroup>> = BTreeMap::new();
-        for ((line, along), group) in groups {
-            lists.entry((line, along >> end << end)).or_default().push(group);
-        }
-        lists .into_iter() .map(|(key, list)| { let list = self.ordered(list); let single = |group: &ScanGroup| matches!(group.leaves.as_slice(), [ScanLeaf { registers, offset: None }] if registers.len() == 1); let group = if list.iter().all(single) { self.scan_registers(gpu, b, list, elements) } else { self.concatenate(gpu, b, list) }; (key, group) }) .collect()
-    }
-
-    /// A serial scan of single registers.
-    fn scan_registers(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        list: Vec<ScanGroup>,
-        elements: &mut [CombinedElement],
-    ) -> ScanGroup {
-        let registers: Vec<usize> = list.iter().flat_map(|group| group.leaves[0].registers.clone()).collect();
-        for pair in registers.windows(2) {
-            elements[pair[1]] = self.combination.apply(gpu.func, b, &elements[pair[0]], &elements[pair[1]]);
-        }
-        let total = elements[registers[registers.len() - 1]].clone();
-        ScanGroup { leaves: vec![ScanLeaf { registers, offset: None }], total }
-    }
-
-    /// Runs one after the other, each with the totals of those before it as offset.
-    fn concatenate(&self, gpu: &Gpu, b: &mut Builder, list: Vec<ScanGroup>) -> ScanGroup {
-        let mut list = list.into_iter();
-        let mut joined = list.next().expect("a group has members");
-        for group in list {
-            let before = ScanOffset { element: joined.total.clone(), holds: None };
-            for leaf in group.leaves {
-                let offset = self.join_offsets(gpu, b, &before, leaf.offset.as_ref());
-                joined.leaves.push(ScanLeaf { offset: Some(offset), ..leaf });
-            }
-            joined.total = self.combination.apply(gpu.func, b, &joined.total, &group.total);
-        }
-        joined
-    }
-
-    /// Kogge and Stone's scan of the totals over `bits` lane bits from `lane` on.
-    fn across_lanes(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        groups: &mut ScanGroups,
-        (lane, bits): (u32, u32),
-        is_last: bool,
-    ) {
-        let field = b.int(Ty::I32, i64::from(((1u32 << bits) - 1) << lane));
-        let along = b.and(gpu.lane, field);
-        let (zero, end) = (b.int(Ty::I32, 0), field);
-        // Whether there is a lane at that distance before this one, and its index.
-        let before = |b: &mut Builder, distance: u32| {
-            let distance = b.int(Ty::I32, i64::from(distance << lane));
-            if self.reverse {
-                let room = b.sub(end, along);
-                (b.icmp(IntPredicate::Uge, room, distance), b.add(gpu.lane, distance))
-            } else {
-                (b.icmp(IntPredicate::Uge, along, distance), b.sub(gpu.lane, distance))
-            }
-        };
-        for group in groups.values_mut() {
-            for bit in 0..bits {
-                let (holds, source) = before(b, 1 << bit);
-                let element = read(gpu, b, &group.total, source);
-                group.total =
-                    self.apply_offset(gpu, b, &ScanOffset { element, holds: Some(holds) }, &group.total);
-            }
-            let (holds, source) = before(b, 1);
-            let offset = ScanOffset { element: read(gpu, b, &group.total, source), holds: Some(holds) };
-            for leaf in &mut group.leaves {
-                leaf.offset = Some(self.join_offsets(gpu, b, &offset, leaf.offset.as_ref()));
-            }
-            if !is_last {
-                let rest = b.sub(gpu.lane, along);
-                let edge = if self.reverse { zero } else { end };
-                let last = b.add(rest, edge);
-                group.total = read(gpu, b, &group.total, last);
-            }
+/// Every element combined with the offset of its leaf.
+fn apply_offsets(
+    scan: &Scan,
+    gpu: &Gpu,
+    b: &mut Builder,
+    groups: &ScanGroups,
+    mut elements: Vec<CombinedElement>,
+) -> Vec<CombinedElement> {
+    for leaf in leaves(groups) {
+        let Some(offset) = &leaf.offset else { continue };
+        for &register in &leaf.registers {
+            elements[register] = apply_offset(scan, gpu, b, offset, &elements[register]);
         }
     }
+    elements
+}
 
-    /// Every warp writes the totals of its groups, and all read those of the warps along the axis. Returns whether there is a
-    /// warp before this one.
-    fn across_warps(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        groups: &mut ScanGroups,
-        (warps, totals): (&[u32], &WarpTotals),
-    ) -> Val {
-        let scratch = gpu.smem.scratch(op.results[0]);
-        let base = gpu.smem_base();
-        let dtypes: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
-        let own = warps.iter().map(|bit| 1 << bit).sum();
-        let warp = compress(b, gpu.warp, own);
-        let lane = compress(b, gpu.lane, totals.lanes);
-        let other = compress(b, gpu.warp, totals.others);
-        let lanes = b.int(Ty::I32, 1 << totals.lanes.count_ones());
-        let row = b.mul(other, lanes);
-        let row = b.add(row, lane);
-        // The totals of the first group's warps, for each input; those of group `g` are `group_offset` further on.
-        let mut start = scratch.start;
-        let mut rows = vec![];
-        for (input, dtype) in dtypes.iter().enumerate() {
-            let pitch = b.int(Ty::I32, i64::from(totals.warps * dtype.bytes()));
-            let offset = b.mul(row, pitch);
-            let pointer = b.offset(base, offset, 1);
-            rows.push(b.offset_bytes(pointer, start as i32));
-            start += self.total_bytes(&gpu.plan.distributed, input, groups.len() as u32, totals);
-        }
-        let group_offset =
-            |group: usize, input: usize| (group as u32 * totals.slots() * dtypes[input].bytes()) as i32;
-        gpu.before_write(b, scratch);
-        let write = |b: &mut Builder| {
-            for (g, group) in groups.values().enumerate() {
-                for (input, &value) in group.total.iter().enumerate() {
-                    let size = b.int(Ty::I32, i64::from(dtypes[input].bytes()));
-                    let within = b.mul(warp, size);
-                    let pointer = b.offset(rows[input], within, 1);
-                    let pointer = b.offset_bytes(pointer, group_offset(g, input));
-                    let dtype = dtypes[input];
-                    gpu.for_each_cta(b, [pointer], |b, [pointer]| {
-                        store(b, &[value], dtype, pointer, dtype.bytes())
-                    });
-                }
-            }
-        };
-        let writer = gpu.first_of(b, totals.same_total, 0);
-        b.guarded(writer, write);
-        gpu.barrier(b);
-        gpu.membar.read(scratch);
-        let first = if self.reverse { totals.warps - 1 } else { 0 };
-        let first = b.int(Ty::I32, i64::from(first));
-        let is_later = b.icmp(IntPredicate::Ne, warp, first);
-        for (g, group) in groups.values_mut().enumerate() {
-            let columns: Vec<Vec<Val>> = (0..dtypes.len())
-                .map(|input| {
-                    let pointer = b.offset_bytes(rows[input], group_offset(g, input));
-                    load(b, pointer, dtypes[input], totals.warps as usize)
-                })
-                .collect();
-            self.offset_by_warps(gpu, b, group, &columns, (warp, is_later));
-        }
-        is_later
+/// The same where the only offsets are those of the warps before this one, so that all hold or none: one branch for all
+/// elements, not a select for each.
+fn apply_offsets_in_later_warps(
+    scan: &Scan,
+    gpu: &Gpu,
+    b: &mut Builder,
+    is_later: Val,
+    groups: &mut ScanGroups,
+    elements: Vec<CombinedElement>,
+) -> Vec<CombinedElement> {
+    let offsets =
+        groups.values_mut().flat_map(|group| &mut group.leaves).filter_map(|leaf| leaf.offset.as_mut());
+    offsets.for_each(|offset| offset.holds = None);
+    let flat: Vec<Val> = elements.iter().flatten().copied().collect();
+    let types: Vec<Ty> = flat.iter().map(|value| value.ty).collect();
+    let yes = |b: &mut Builder| apply_offsets(scan, gpu, b, groups, elements).into_iter().flatten().collect();
+    let results = b.if_else(is_later, &types, yes, |_| flat);
+    results.chunks(scan.combination.inputs.len()).map(<[Val]>::to_vec).collect()
+}
+
+/// Joins the groups of a thread that differ in coordinate bits below `end` alone.
+fn join_groups(
+    scan: &Scan,
+    gpu: &Gpu,
+    b: &mut Builder,
+    groups: ScanGroups,
+    end: u32,
+    elements: &mut [CombinedElement],
+) -> ScanGroups {
+    let mut lists: BTreeMap<(Coord, u32), Vec<ScanGroup>> = BTreeMap::new();
+    for ((line, along), group) in groups {
+        lists.entry((line, along >> end << end)).or_default().push(group);
     }
+    lists .into_iter() .map(|(key, list)| { let list = ordered(scan, list); let single = |group: &ScanGroup| matches!(group.leaves.as_slice(), [ScanLeaf { registers, offset: None }] if registers.len() == 1); let group = if list.iter().all(single) { scan_registers(scan, gpu, b, list, elements) } else { concatenate(scan, gpu, b, list) }; (key, group) }) .collect()
+}
 
-    /// Adds the totals of the warps before this one to a group's offsets.
-    fn offset_by_warps(
-        &self,
-        gpu: &Gpu,
-        b: &mut Builder,
-        group: &mut ScanGroup,
-        columns: &[Vec<Val>],
-        (warp, is_later): (Val, Val),
-    ) {
-        let count = columns[0].len();
-        let order = self.ordered((0..count).collect());
-        let total = |w: usize| -> CombinedElement { columns.iter().map(|column| column[w]).collect() };
-        let mut total_so_far = total(order[0]);
-        let mut before = total_so_far.clone();
-        for (i, &w) in order.iter().enumerate().skip(1) {
-            if i > 1 {
-                let index = b.int(Ty::I32, w as i64);
-                let is_own = b.icmp(IntPredicate::Eq, warp, index);
-                before = total_so_far
-                    .iter()
-                    .zip(&before)
-                    .map(|(&total_so_far, &before)| b.select(is_own, total_so_far, before))
-                    .collect();
-            }
-            total_so_far = self.combination.apply(gpu.func, b, &total_so_far, &total(w));
+/// A serial scan of single registers.
+fn scan_registers(
+    scan: &Scan,
+    gpu: &Gpu,
+    b: &mut Builder,
+    list: Vec<ScanGroup>,
+    elements: &mut [CombinedElement],
+) -> ScanGroup {
+    let registers: Vec<usize> = list.iter().flat_map(|group| group.leaves[0].registers.clone()).collect();
+    for pair in registers.windows(2) {
+        elements[pair[1]] = scan.combination.apply(gpu.func, b, &elements[pair[0]], &elements[pair[1]]);
+    }
+    let total = elements[registers[registers.len() - 1]].clone();
+    ScanGroup { leaves: vec![ScanLeaf { registers, offset: None }], total }
+}
+
+/// Runs one after the other, each with the totals of those before it as offset.
+fn concatenate(scan: &Scan, gpu: &Gpu, b: &mut Builder, list: Vec<ScanGroup>) -> ScanGroup {
+    let mut list = list.into_iter();
+    let mut joined = list.next().expect("a group has members");
+    for group in list {
+        let before = ScanOffset { element: joined.total.clone(), holds: None };
+        for leaf in group.leaves {
+            let offset = join_offsets(scan, gpu, b, &before, leaf.offset.as_ref());
+            joined.leaves.push(ScanLeaf { offset: Some(offset), ..leaf });
         }
-        let offset = ScanOffset { element: before, holds: Some(is_later) };
+        joined.total = scan.combination.apply(gpu.func, b, &joined.total, &group.total);
+    }
+    joined
+}
+
+/// Kogge and Stone's scan of the totals over `bits` lane bits from `lane` on.
+fn across_lanes(
+    scan: &Scan,
+    gpu: &Gpu,
+    b: &mut Builder,
+    groups: &mut ScanGroups,
+    (lane, bits): (u32, u32),
+    is_last: bool,
+) {
+    let field = b.int(Ty::I32, i64::from(((1u32 << bits) - 1) << lane));
+    let along = b.and(gpu.lane, field);
+    let (zero, end) = (b.int(Ty::I32, 0), field);
+    // Whether there is a lane at that distance before this one, and its index.
+    let before = |b: &mut Builder, distance: u32| {
+        let distance = b.int(Ty::I32, i64::from(distance << lane));
+        if scan.reverse {
+            let room = b.sub(end, along);
+            (b.icmp(IntPredicate::Uge, room, distance), b.add(gpu.lane, distance))
+        } else {
+            (b.icmp(IntPredicate::Uge, along, distance), b.sub(gpu.lane, distance))
+        }
+    };
+    for group in groups.values_mut() {
+        for bit in 0..bits {
+            let (holds, source) = before(b, 1 << bit);
+            let element = read(gpu, b, &group.total, source);
+            group.total =
+                apply_offset(scan, gpu, b, &ScanOffset { element, holds: Some(holds) }, &group.total);
+        }
+        let (holds, source) = before(b, 1);
+        let offset = ScanOffset { element: read(gpu, b, &group.total, source), holds: Some(holds) };
         for leaf in &mut group.leaves {
-            leaf.offset = Some(self.join_offsets(gpu, b, &offset, leaf.offset.as_ref()));
+            leaf.offset = Some(join_offsets(scan, gpu, b, &offset, leaf.offset.as_ref()));
         }
-        group.total = total_so_far;
+        if !is_last {
+            let rest = b.sub(gpu.lane, along);
+            let edge = if scan.reverse { zero } else { end };
+            let last = b.add(rest, edge);
+            group.total = read(gpu, b, &group.total, last);
+        }
     }
+}
+
+/// Every warp writes the totals of its groups, and all read those of the warps along the axis. Returns whether there is a
+/// warp before this one.
+fn across_warps(
+    scan: &Scan,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    groups: &mut ScanGroups,
+    (warps, totals): (&[u32], &WarpTotals),
+) -> Val {
+    let scratch = gpu.smem.scratch(op.results[0]);
+    let base = gpu.smem_base();
+    let dtypes: Vec<_> = scan.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
+    let own = warps.iter().map(|bit| 1 << bit).sum();
+    let warp = compress(b, gpu.warp, own);
+    let lane = compress(b, gpu.lane, totals.lanes);
+    let other = compress(b, gpu.warp, totals.others);
+    let lanes = b.int(Ty::I32, 1 << totals.lanes.count_ones());
+    let row = b.mul(other, lanes);
+    let row = b.add(row, lane);
+    // The totals of the first group's warps, for each input; those of group `g` are `group_offset` further on.
+    let mut start = scratch.start;
+    let mut rows = vec![];
+    for (input, dtype) in dtypes.iter().enumerate() {
+        let pitch = b.int(Ty::I32, i64::from(totals.warps * dtype.bytes()));
+        let offset = b.mul(row, pitch);
+        let pointer = b.offset(base, offset, 1);
+        rows.push(b.offset_bytes(pointer, start as i32));
+        start += total_bytes(scan, &gpu.plan.distributed, input, groups.len() as u32, totals);
+    }
+    let group_offset =
+        |group: usize, input: usize| (group as u32 * totals.slots() * dtypes[input].bytes()) as i32;
+    gpu.before_write(b, scratch);
+    let write = |b: &mut Builder| {
+        for (g, group) in groups.values().enumerate() {
+            for (input, &value) in group.total.iter().enumerate() {
+                let size = b.int(Ty::I32, i64::from(dtypes[input].bytes()));
+                let within = b.mul(warp, size);
+                let pointer = b.offset(rows[input], within, 1);
+                let pointer = b.offset_bytes(pointer, group_offset(g, input));
+                let dtype = dtypes[input];
+                gpu.for_each_cta(b, [pointer], |b, [pointer]| {
+                    store(b, &[value], dtype, pointer, dtype.bytes())
+                });
+            }
+        }
+    };
+    let writer = gpu.first_of(b, totals.same_total, 0);
+    b.guarded(writer, write);
+    gpu.barrier(b);
+    gpu.membar.read(scratch);
+    let first = if scan.reverse { totals.warps - 1 } else { 0 };
+    let first = b.int(Ty::I32, i64::from(first));
+    let is_later = b.icmp(IntPredicate::Ne, warp, first);
+    for (g, group) in groups.values_mut().enumerate() {
+        let columns: Vec<Vec<Val>> = (0..dtypes.len())
+            .map(|input| {
+                let pointer = b.offset_bytes(rows[input], group_offset(g, input));
+                load(b, pointer, dtypes[input], totals.warps as usize)
+            })
+            .collect();
+        offset_by_warps(scan, gpu, b, group, &columns, (warp, is_later));
+    }
+    is_later
+}
+
+/// Adds the totals of the warps before this one to a group's offsets.
+fn offset_by_warps(
+    scan: &Scan,
+    gpu: &Gpu,
+    b: &mut Builder,
+    group: &mut ScanGroup,
+    columns: &[Vec<Val>],
+    (warp, is_later): (Val, Val),
+) {
+    let count = columns[0].len();
+    let order = ordered(scan, (0..count).collect());
+    let total = |w: usize| -> CombinedElement { columns.iter().map(|column| column[w]).collect() };
+    let mut total_so_far = total(order[0]);
+    let mut before = total_so_far.clone();
+    for (i, &w) in order.iter().enumerate().skip(1) {
+        if i > 1 {
+            let index = b.int(Ty::I32, w as i64);
+            let is_own = b.icmp(IntPredicate::Eq, warp, index);
+            before = total_so_far
+                .iter()
+                .zip(&before)
+                .map(|(&total_so_far, &before)| b.select(is_own, total_so_far, before))
+                .collect();
+        }
+        total_so_far = scan.combination.apply(gpu.func, b, &total_so_far, &total(w));
+    }
+    let offset = ScanOffset { element: before, holds: Some(is_later) };
+    for leaf in &mut group.leaves {
+        leaf.offset = Some(join_offsets(scan, gpu, b, &offset, leaf.offset.as_ref()));
+    }
+    group.total = total_so_far;
 }
 
 /// The element that another lane holds.

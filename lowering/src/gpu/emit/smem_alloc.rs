@@ -9,15 +9,16 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ops::Kind;
+use tile_ir::support::diagnostic::Loc;
+
 use crate::gpu::emit::MAX_SHARED_BYTES;
 use crate::gpu::emit::emitter;
 use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::warp_specialize;
 use crate::gpu::emit::warp_specialize::TmaPipeline;
 use crate::gpu::layout::Distributed;
-use crate::ir::{Block, Op, Value};
-use crate::ops::Kind;
-use crate::support::diagnostic::Loc;
 
 /// Scratch up to this size gets addresses of its own.
 const SMALL: u32 = 1024;

@@ -9,19 +9,21 @@
 
 use std::collections::HashMap;
 
+use tile_ir::ir::layout_relation::LayoutRelation;
+use tile_ir::ir::layout_relation::Reindex;
+use tile_ir::ir::{Block, Func, Op, Shape, Type, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::{Dot, For, Kind, Load, MemAccess, is_zero};
+use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
+
 use crate::gpu::emit::address_slice::AddressSlice;
 use crate::gpu::emit::dot::{inner_axis, outer_axis, reads_matrices};
 use crate::gpu::emit::smem_alloc::SmemAllocation;
 use crate::gpu::emit::{Builder, Gpu};
-use crate::gpu::layout::dot::{DotMethod, DotOperand, method};
+use crate::gpu::layout::dot::{DotMethod, method};
 use crate::gpu::layout::{Coord, Distributed, Layout, SmemOnlyTile};
-use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::layout_relation::Reindex;
-use crate::ir::{Block, Func, Op, Shape, Type, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Space, Ty};
-use crate::ops::{Dot, For, Kind, Load, MemAccess, is_zero};
-use crate::support::limits::MIN_ASYNC_COPY_BYTES;
 
 /// Bytes of a chunk: of one copy, and of a row of a matrix.
 pub(super) const CHUNK_BYTES: u32 = 16;

@@ -1,9 +1,10 @@
 //! Which element of a tile a thread's register holds, and which of its replicas writes it.
 
+use tile_ir::ir::Value;
+
 use crate::gpu::emit::coordinates::runs;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::gpu::layout::Layout;
-use crate::ir::Value;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 

@@ -1,5 +1,5 @@
 //! Warp specialization: a producer warp issues TMA loads, consumer warpgroups issue the dots
-//! ([`crate::ops::WarpGroupDot`]).
+//! ([`tile_ir::ops::WarpGroupDot`]).
 //!
 //! This module is the plan: which tiles are loaded, by which tensor maps, and where they and their barriers are in
 //! shared memory. Tiles that differ from iteration to iteration go to a ring of stages. Others are resident: loaded
@@ -29,9 +29,9 @@ pub(super) use self::tma_store::bits;
 use crate::gpu::emit::smem_alloc::MBARRIER_BYTES;
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
-use crate::ir::{Block, Func, Op, ParamId, Value, backward_slice};
-use crate::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
-use crate::support::dtype::DType;
+use tile_ir::ir::{Block, Func, Op, ParamId, Value, backward_slice};
+use tile_ir::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
+use tile_ir::support::dtype::DType;
 
 /// Shared memory that a block with TMA loads may ask for.
 pub(super) const MAX_BYTES: u32 = 227 * 1024;

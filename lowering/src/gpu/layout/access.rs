@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tile_ir::analysis::axis_info::AxisInfoMap;
+use tile_ir::ir::Func;
+use tile_ir::ops::{MemAccess, VectorStart};
+use tile_ir::support::limits::MAX_ACCESS_BYTES;
+
 use super::assign::{LayoutGraph, TileAccess};
-use crate::analysis::axis_info::AxisInfoMap;
-use crate::ir::Func;
-use crate::ops::{MemAccess, VectorStart};
-use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// The fewest bytes that are read as parts of two aligned vectors. Fewer bytes cost no less than single elements.
 pub const MIN_SHIFTED_BYTES: u32 = 8;

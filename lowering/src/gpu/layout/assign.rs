@@ -10,19 +10,20 @@
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{HashSet, VecDeque};
 
+use tile_ir::analysis::axis_info::AxisInfoMap;
+use tile_ir::analysis::program_varying::{Across, varying};
+use tile_ir::analysis::repeated_access::repeated;
+use tile_ir::ir::layout_relation::{LayoutRelation, Reindex};
+use tile_ir::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::{Convert, Effect, Kind, MemAccess};
+
 use super::access::{self, AccessWidth, Alignment};
-use super::dot::DotOperand;
 use super::linear::Layout;
 use super::smem_only::SmemOnlyTile;
 use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
-use crate::analysis::axis_info::AxisInfoMap;
-use crate::analysis::program_varying::{Across, varying};
-use crate::analysis::repeated_access::repeated;
 use crate::gpu::layout::coalesce_dot_stores;
-use crate::ir::layout_relation::{LayoutRelation, Reindex};
-use crate::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
-use crate::ops::{Convert, Effect, Kind, MemAccess};
 
 /// A function whose every tile value has a layout.
 #[derive(Debug)]
@@ -355,13 +356,13 @@ impl Chooser<'_> {
                 let (operand, result) = (self.graph.class(link.operand), self.graph.class(link.result));
                 let (next, derived) = if operand == class && !self.layouts.contains_key(&result) {
                     let derived = match &link.kind {
-                        LinkKind::View(view) => view.result(&layout),
+                        LinkKind::View(view) => layout.after_reindex(view),
                         LinkKind::Reduce(axes) => Some(layout.without(axes)),
                     };
                     (result, derived)
                 } else if result == class && !self.layouts.contains_key(&operand) {
                     let derived = match &link.kind {
-                        LinkKind::View(view) => view.operand(&layout),
+                        LinkKind::View(view) => layout.before_reindex(view),
                         LinkKind::Reduce(_) => None,
                     };
                     (operand, derived)
@@ -522,7 +523,7 @@ fn operand_layouts(
         }
         LayoutRelation::View(view) => {
             let operands = operation.operands().into_iter().filter(tile);
-            match result.and_then(|result| view.operand(&result)) {
+            match result.and_then(|result| result.before_reindex(&view)) {
                 Some(layout) => operands.map(|operand| (operand, layout.clone())).collect(),
                 None => vec![],
             }

@@ -10,13 +10,14 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::repeated_access::repeated;
+use tile_ir::analysis::repeated_access::repeated;
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::MemAccess;
+
 use crate::gpu::layout::access;
 use crate::gpu::layout::access::AccessWidth;
 use crate::gpu::layout::assign::{LayoutGraph, LayoutSite};
 use crate::gpu::layout::linear::Layout;
-use crate::ir::{Op, Value};
-use crate::ops::MemAccess;
 
 /// Bytes of a tile beyond which it is stored in its own layout.
 const MAX_BYTES: u64 = 64 * 1024;

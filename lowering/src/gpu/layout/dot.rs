@@ -10,13 +10,14 @@
 //! Everything here follows from the element type, the shapes and the number of warps. Emission chooses how an operand
 //! gets to its fragments.
 
+use tile_ir::ir::{Block, Func, Op, Shape, Value};
+use tile_ir::ops::{Dot, DotOperand, InputPrecision, Kind, WarpGroupDot};
+use tile_ir::support::dtype::DType;
+
 use super::access::Alignment;
 use super::assign::Distributed;
 use super::linear::{Coord, LANE_BITS, Layout, odd};
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
-use crate::ir::{Block, Func, Op, Shape, Value};
-use crate::ops::{Dot, InputPrecision, Kind, WarpGroupDot};
-use crate::support::dtype::DType;
 
 /// What a bit of a register or lane index adds to the coordinate along one of a matrix's two axes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,33 +121,6 @@ pub fn method(elem: DType, input: InputPrecision) -> DotMethod {
         (8, _) => DotMethod::Mma(&M8N8K4),
         (_, InputPrecision::Tf32 | InputPrecision::Tf32x3) => DotMethod::Mma(&M16N8K8),
         (_, InputPrecision::Ieee) => DotMethod::Fma,
-    }
-}
-
-/// An operand of a dot.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum DotOperand {
-    A,
-    B,
-}
-
-impl DotOperand {
-    pub const ALL: [DotOperand; 2] = [DotOperand::A, DotOperand::B];
-}
-
-impl Dot {
-    pub fn operand(&self, which: DotOperand) -> Value {
-        match which {
-            DotOperand::A => self.a,
-            DotOperand::B => self.b,
-        }
-    }
-
-    pub fn operand_mut(&mut self, which: DotOperand) -> &mut Value {
-        match which {
-            DotOperand::A => &mut self.a,
-            DotOperand::B => &mut self.b,
-        }
     }
 }
 
@@ -464,7 +438,7 @@ fn warp_tiling(func: &Func) -> WarpTiling {
 
 /// Marks what is made of dots in a block; whether a reduction or dot takes any of it.
 fn feeds_dot_or_reduce(func: &Func, block: &Block, made: &mut [bool]) -> bool {
-    use crate::ir::layout_relation::LayoutRelation;
+    use tile_ir::ir::layout_relation::LayoutRelation;
     let mut found = false;
     for op in &block.ops {
         let operation = op.kind.operation();

@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use crate::ir::{MAX_RANK, Shape};
+use tile_ir::ir::{MAX_RANK, Shape};
 
 /// Lanes of a warp, as bits.
 pub const LANE_BITS: usize = 5;

@@ -2,11 +2,12 @@
 //! along the scan axis, which it scans by itself; lanes are distributed over the other axes as long as there are
 //! elements.
 
+use tile_ir::ir::{Func, Shape};
+use tile_ir::ops::Kind;
+use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
+
 use super::assign::LayoutGraph;
 use super::linear::{LANE_BITS, Layout};
-use crate::ir::{Func, Shape};
-use crate::ops::Kind;
-use crate::support::limits::MIN_ASYNC_COPY_BYTES;
 
 /// The one axis along which elements of a class are scanned.
 pub(super) fn axis(func: &Func, graph: &LayoutGraph, class: usize) -> Option<usize> {

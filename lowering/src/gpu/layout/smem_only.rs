@@ -1,6 +1,6 @@
 //! Tiles that are in shared memory alone.
 
-use crate::ir::Value;
+use tile_ir::ir::Value;
 
 /// A view of a load whose tile a loop copies to shared memory, as an operand of dots.
 #[derive(Clone, Debug)]

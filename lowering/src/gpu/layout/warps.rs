@@ -1,8 +1,9 @@
 //! The threads of a program: how many warps it has where the user does not say, and in how many CTAs they are.
 
+use tile_ir::ir::Func;
+
 use super::access::Alignment;
 use super::assign::{Distributed, TileAccess};
-use crate::ir::Func;
 
 /// What the target decides about threads, and what the user asks for.
 #[derive(Clone, Copy, Debug)]

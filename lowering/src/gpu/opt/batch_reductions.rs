@@ -6,12 +6,13 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use tile_ir::ir::layout_relation::LayoutRelation;
+use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ops::{Effect, Kind};
+
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
 use crate::gpu::opt::remat_narrow::used_values;
-use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Block, Func, Op, Value};
-use crate::ops::{Effect, Kind};
 
 /// Reorders every block.
 pub fn batch_reductions(distributed: &mut Distributed) {

@@ -6,13 +6,14 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::ir::{Block, Func, Op, Value, dce};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::{Dot, Kind, Permute, Reshape};
+use tile_ir::support::limits::MAX_ACCESS_BYTES;
+
 use crate::gpu::layout::access::{Alignment, width};
-use crate::gpu::layout::dot::DotOperand;
 use crate::gpu::opt::select_wgmma::upcast_source;
-use crate::ir::{Block, Func, Op, Value, dce};
-use crate::ops::{Dot, Kind, Permute, Reshape};
-use crate::support::limits::MAX_ACCESS_BYTES;
 
 /// K must be a multiple of this: that of the instruction for bytes.
 const K_MULTIPLE: u32 = 32;

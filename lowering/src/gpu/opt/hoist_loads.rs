@@ -7,11 +7,12 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use tile_ir::ir::layout_relation::LayoutRelation;
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::{Effect, Kind, Load};
+
 use crate::gpu::layout::assign::Distributed;
 use crate::gpu::opt::batch_reductions::crosses_warps;
-use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, Op, Value};
-use crate::ops::{Effect, Kind, Load};
 
 /// Registers of a thread for loads before the first reduction, those that were there already included.
 const MAX_REGISTERS: u32 = 48;

@@ -3,12 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::{Convert, Dot, Kind};
+use tile_ir::support::diagnostic::Loc;
+
 use crate::gpu::layout::assign::Distributed;
-use crate::gpu::layout::dot::{DotMethod, DotOperand, method, mma_operand_layout};
+use crate::gpu::layout::dot::{DotMethod, method, mma_operand_layout};
 use crate::gpu::layout::{Conversion, Layout, conversion};
-use crate::ir::{Block, Op, Value};
-use crate::ops::{Convert, Dot, Kind};
-use crate::support::diagnostic::Loc;
 
 /// The most bytes of an operand that a thread holds through a loop.
 const MAX_BYTES: u32 = 128;

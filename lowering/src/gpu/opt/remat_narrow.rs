@@ -7,12 +7,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tile_ir::ir::layout_relation::LayoutRelation;
+use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ops::{Effect, Kind, RematBarrier};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::layout::assign::Distributed;
 use crate::gpu::opt::batch_reductions::shares_barrier_with_next;
-use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Block, Func, Op, Value};
-use crate::ops::{Effect, Kind, RematBarrier};
-use crate::support::dtype::DType;
 
 /// Registers of one thread below which a tile may as well wait wide.
 const MIN_REGISTERS: usize = 16;

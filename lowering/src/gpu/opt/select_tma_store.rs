@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::AxisInfoMap;
+use tile_ir::analysis::axis_info::AxisInfoMap;
+use tile_ir::ir::{Func, Op, ParamId, Shape, Value, backward_slice};
+use tile_ir::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
+
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::gpu::opt::select_wgmma::TMA_ALIGNMENT;
-use crate::ir::{Func, Op, ParamId, Shape, Value, backward_slice};
-use crate::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
 
 /// The positions of such stores in the function's body, each with its TMA store. Of each wgmma it is known whether its
 /// transpose is computed.

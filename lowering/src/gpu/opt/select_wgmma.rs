@@ -8,20 +8,21 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::ir::assumption::Assumption;
+use tile_ir::ir::guard::{Guard, Symbol};
+use tile_ir::ir::{Block, Func, Op, Value, backward_slice, dce};
+use tile_ir::ops::{
+    CacheModifier, Cast, Dot, Effect, For, InputPrecision, Kind, OperandA, SmemOperand, ViewTile,
+    WarpGroupDot,
+};
+use tile_ir::support::dtype::DType;
+use tile_ir::transform::transpose_operands::view_block;
+
 use crate::gpu::layout::warpgroup::{
     MAX_WGMMA_N, SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling,
 };
 use crate::gpu::opt::select_tma_store;
-use crate::ir::assumption::Assumption;
-use crate::ir::guard::{Guard, Symbol};
-use crate::ir::{Block, Func, Op, Value, backward_slice, dce};
-use crate::ops::{
-    CacheModifier, Cast, Dot, Effect, For, InputPrecision, Kind, OperandA, SmemOperand, ViewTile,
-    WarpGroupDot,
-};
-use crate::support::dtype::DType;
-use crate::transform::transpose_operands::view_block;
 
 /// The rows of a tile are a multiple of this.
 const SMEM_ROW_MULTIPLE: u32 = 16;

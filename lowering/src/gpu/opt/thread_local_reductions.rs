@@ -4,12 +4,13 @@
 //! iteration waits for that. All of it is linear, so every lane may add up what it holds itself: the loop then carries
 //! as many partial sums of a row as there are lanes along it, and they are reduced behind the loop.
 
+use tile_ir::ir::{Func, Op, Shape, Type, Value, definition};
+use tile_ir::ops::scalar::{ArithKind, row};
+use tile_ir::ops::{Broadcast, ExpandDims, For, Kind, Reduce, Reshape, Scalar, ScalarOp, is_zero};
+use tile_ir::support::diagnostic::Loc;
+
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::assign::Distributed;
-use crate::ir::{Func, Op, Shape, Type, Value, definition};
-use crate::ops::scalar::{ArithKind, row};
-use crate::ops::{Broadcast, ExpandDims, For, Kind, Reduce, Reshape, Scalar, ScalarOp, is_zero};
-use crate::support::diagnostic::Loc;
 
 /// A loop-carried row sum.
 struct CarriedReduction {

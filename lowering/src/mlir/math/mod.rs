@@ -20,10 +20,11 @@ mod root;
 mod tanh;
 mod trig;
 
+use tile_ir::support::dtype::DType;
+
 use super::builder::{Builder, Val};
 use super::machine::Machine;
 use super::types::Ty;
-use crate::support::dtype::DType;
 
 pub use tanh::{NEAR_TANH, near_tanh_f32};
 

@@ -2,6 +2,15 @@
 
 use std::time::Duration;
 
+use tile_ir::frontend::syntax;
+use tile_ir::frontend::typeck;
+use tile_ir::frontend::typeck::Variant;
+use tile_ir::ir;
+use tile_ir::ir::Func;
+use tile_ir::support::diagnostic::Errors;
+use tile_ir::support::dtype::DType;
+use tile_ir::transform::legalize_index::BoundsPolicy;
+
 use super::element::Element;
 use super::evaluate::{Contents, Launch, evaluate};
 use super::generate::launch;
@@ -13,19 +22,11 @@ use crate::backend::nvptx::Arch;
 use crate::cpu::emit::CpuPlan;
 use crate::driver::compile::host_plan;
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::frontend::syntax;
-use crate::frontend::typeck;
-use crate::frontend::typeck::Variant;
 use crate::gpu::specialization::Specialization;
-use crate::ir;
-use crate::ir::Func;
 use crate::mlir::Session;
-use crate::support::diagnostic::Errors;
-use crate::support::dtype::DType;
 use crate::tests::run::{Arg, Loaded, levels, load_levels, load_plan};
 use crate::tests::view_tiles::holds;
 use crate::tests::{render, tokens};
-use crate::transform::legalize_index::BoundsPolicy;
 
 /// Launches of each kernel, each with its own arguments.
 const LAUNCHES: u64 = 3;

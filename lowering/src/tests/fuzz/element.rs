@@ -4,7 +4,7 @@
 //! in 64 bits; everywhere else a value wraps to its type. So an integer element has two values, and [`Element::leaf`]
 //! forgets the exact one.
 
-use crate::support::dtype::DType;
+use tile_ir::support::dtype::DType;
 
 /// An element of a tile.
 #[derive(Clone, Copy, Debug)]

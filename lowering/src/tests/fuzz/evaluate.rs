@@ -1,9 +1,10 @@
 //! The reference evaluator: statement by statement, element by element.
 
+use tile_ir::support::dtype::DType;
+
 use super::element::{CONSTANT_SHIFT, Element, cast, compare, lanewise, wrap};
 use super::program::{Block, Combine, Node, Op, Pair, Program, Range, RangeForm, Statement, Type};
 use super::tile::{Tile, count, indices};
-use crate::support::dtype::DType;
 
 /// The arguments of a launch.
 #[derive(Clone, Debug)]

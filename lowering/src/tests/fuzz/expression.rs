@@ -1,10 +1,11 @@
 //! Random expressions of a wanted type.
 
+use tile_ir::support::dtype::DType;
+
 use super::element::{Element, max_value, wrap};
 use super::generate::{Generator, MAX_STORED, PROGRAM_STRIDE, Variable};
 use super::program::{Combine, Memory, Node, Op, Type};
 use super::tile::count;
-use crate::support::dtype::DType;
 
 const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
 

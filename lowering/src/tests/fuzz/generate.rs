@@ -1,5 +1,7 @@
 //! Random kernels: declarations and statements. The same seed gives the same kernel.
 
+use tile_ir::support::dtype::DType;
+
 use super::element::{Element, max_value, min_value, round, wrap};
 use super::evaluate::{Contents, Launch};
 use super::program::{
@@ -7,7 +9,6 @@ use super::program::{
 };
 use super::tile::count;
 use crate::devtools::fuzzgen::SplitMix64;
-use crate::support::dtype::DType;
 
 /// The distance between the elements that one program writes and those of the next.
 pub const PROGRAM_STRIDE: i128 = 2048;

@@ -1,7 +1,8 @@
 //! The AST of a random kernel, which can be printed, evaluated and shrunk.
 
+use tile_ir::support::dtype::DType;
+
 use super::element::Element;
-use crate::support::dtype::DType;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Type {

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use tile_ir::support::dtype::DType;
+
 use super::element::Element;
 use super::program::{Block, Node, Op, Program, Statement, Type};
 use super::watch::{Counts, FROM, Finding, SECONDS, WITHOUT, Work, worker};
-use crate::support::dtype::DType;
 
 /// How long shrinking may take.
 const TIME_LIMIT: Duration = Duration::from_secs(300);

@@ -9,17 +9,18 @@
 
 use std::collections::HashMap;
 
+use tile_ir::ir::{Op, Type};
+use tile_ir::ops::Dot;
+use tile_ir::ops::DotOperand;
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands, inner_axis, moved, outer_axis};
 use crate::gpu::emit::reduce::load;
-use crate::gpu::layout::dot::DotOperand;
 use crate::gpu::layout::{Coord, Layout};
-use crate::ir::{Op, Type};
 use crate::mlir::builder::Val;
 use crate::mlir::rounding;
 use crate::mlir::types::Ty;
-use crate::ops::Dot;
-use crate::support::dtype::DType;
 
 /// An operand in shared memory, as a thread reads its part.
 struct SmemRows {
@@ -95,96 +96,93 @@ fn back_and_forth(layout: &Layout, columns: usize) -> Vec<(usize, Coord)> {
     registers
 }
 
-impl Dot {
-    fn lines(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        side: DotOperand,
-        op: &Op,
-        staged: Option<(&StagedOperand, Val)>,
-    ) -> SmemRows {
-        let layout = gpu.layout(op.results[0]).clone();
-        let ty = gpu.func.ty(self.operand(side)).clone();
-        let rank = ty.shape.rank();
-        let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
-        let mut lines: Vec<Coord> =
-            (0..layout.register_count()).map(|register| layout.register(register).set(inner, 0)).collect();
-        lines.sort();
-        lines.dedup();
-        let (pointer, strides, swapped) = match staged {
-            Some((StagedOperand { staging, .. }, base)) => {
-                let zero = b.int(Ty::I32, 0);
-                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
-                    if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
-                });
-                (pointer, staging.strides.clone(), staging.swapped)
-            }
-            None => {
-                let lines = gpu.smem_rows(b, self.operand(side), (&layout, inner));
-                let (pointer, strides) = lines.expect("what was not written was copied");
-                (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
-            }
-        };
-        let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
-        SmemRows { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped }
-    }
-
-    pub(super) fn by_thread(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        (staged_operands, bases): (&StagedOperands, [Option<Val>; 2]),
-        accs: Vec<Val>,
-    ) -> Vec<Val> {
-        let layout = gpu.layout(op.results[0]).clone();
-        let [left, right] = DotOperand::ALL.map(|side| {
-            let staged = staged_operands.staged[side as usize].as_ref();
-            self.lines(gpu, b, side, op, staged.zip(bases[side as usize]))
-        });
-        let order = back_and_forth(&layout, left.inner);
-        let inner = self.inner(gpu.func);
-        let steps = 1 << inner.trailing_zeros().min(STEPS.trailing_zeros());
-        let multiply = |b: &mut Builder, pointers: [Val; 2], mut accs: Vec<Val>| {
-            let (rows, columns) = (left.read(b, pointers[0], steps), right.read(b, pointers[1], steps));
-            for (rows, columns) in rows.iter().zip(&columns) {
-                for &(register, coord) in &order {
-                    let (row, column) =
-                        (rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]);
-                    accs[register] = rounding::multiply_add(b, [row, column, accs[register]], left.dtype);
-                }
-            }
-            accs
-        };
-        // As many steps of an iteration as there is room for.
-        let unrolled = (UNROLLED / accs.len()).next_power_of_two() as u32;
-        let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
-        let part = |b: &mut Builder, pointers: [Val; 2], step: u32, accs: Vec<Val>| {
-            let at = |lines: &SmemRows, from: Val, b: &mut Builder| {
-                b.offset_bytes(from, (lines.pitch() * step) as i32)
-            };
-            let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
-            multiply(b, pointers, accs)
-        };
-        let parts = || (0..together).step_by(steps as usize);
-        if together == inner {
-            let all = parts().len();
-            return parts().enumerate().fold(accs, |accs, (number, step)| {
-                let accs = part(b, [left.pointer, right.pointer], step, accs);
-                gpu.issue_pending(b, op.results[0], (number + 1, all));
-                accs
+fn operand_lines(
+    dot: &Dot,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    side: DotOperand,
+    op: &Op,
+    staged: Option<(&StagedOperand, Val)>,
+) -> SmemRows {
+    let layout = gpu.layout(op.results[0]).clone();
+    let ty = gpu.func.ty(dot.operand(side)).clone();
+    let rank = ty.shape.rank();
+    let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
+    let mut lines: Vec<Coord> =
+        (0..layout.register_count()).map(|register| layout.register(register).set(inner, 0)).collect();
+    lines.sort();
+    lines.dedup();
+    let (pointer, strides, swapped) = match staged {
+        Some((StagedOperand { staging, .. }, base)) => {
+            let zero = b.int(Ty::I32, 0);
+            let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
+                if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
             });
+            (pointer, staging.strides.clone(), staging.swapped)
         }
-        gpu.issue_pending(b, op.results[0], (1, 1));
-        let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
-        b.for_range(bounds, &accs, |b, index, accs| {
-            let pointers = [&left, &right].map(|lines| {
-                let pitch = b.int(Ty::I32, i64::from(lines.pitch() * together));
-                let bytes = b.mul_nsw(index, pitch);
-                b.offset(lines.pointer, bytes, 1)
-            });
-            parts().fold(accs.to_vec(), |accs, step| part(b, pointers, step, accs))
-        })
+        None => {
+            let lines = gpu.smem_rows(b, dot.operand(side), (&layout, inner));
+            let (pointer, strides) = lines.expect("what was not written was copied");
+            (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
+        }
+    };
+    let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
+    SmemRows { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped }
+}
+
+pub(super) fn by_thread(
+    dot: &Dot,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    (staged_operands, bases): (&StagedOperands, [Option<Val>; 2]),
+    accs: Vec<Val>,
+) -> Vec<Val> {
+    let layout = gpu.layout(op.results[0]).clone();
+    let [left, right] = DotOperand::ALL.map(|side| {
+        let staged = staged_operands.staged[side as usize].as_ref();
+        operand_lines(dot, gpu, b, side, op, staged.zip(bases[side as usize]))
+    });
+    let order = back_and_forth(&layout, left.inner);
+    let inner = dot.inner(gpu.func);
+    let steps = 1 << inner.trailing_zeros().min(STEPS.trailing_zeros());
+    let multiply = |b: &mut Builder, pointers: [Val; 2], mut accs: Vec<Val>| {
+        let (rows, columns) = (left.read(b, pointers[0], steps), right.read(b, pointers[1], steps));
+        for (rows, columns) in rows.iter().zip(&columns) {
+            for &(register, coord) in &order {
+                let (row, column) = (rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]);
+                accs[register] = rounding::multiply_add(b, [row, column, accs[register]], left.dtype);
+            }
+        }
+        accs
+    };
+    // As many steps of an iteration as there is room for.
+    let unrolled = (UNROLLED / accs.len()).next_power_of_two() as u32;
+    let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
+    let part = |b: &mut Builder, pointers: [Val; 2], step: u32, accs: Vec<Val>| {
+        let at = |lines: &SmemRows, from: Val, b: &mut Builder| {
+            b.offset_bytes(from, (lines.pitch() * step) as i32)
+        };
+        let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
+        multiply(b, pointers, accs)
+    };
+    let parts = || (0..together).step_by(steps as usize);
+    if together == inner {
+        let all = parts().len();
+        return parts().enumerate().fold(accs, |accs, (number, step)| {
+            let accs = part(b, [left.pointer, right.pointer], step, accs);
+            gpu.issue_pending(b, op.results[0], (number + 1, all));
+            accs
+        });
     }
+    gpu.issue_pending(b, op.results[0], (1, 1));
+    let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
+    b.for_range(bounds, &accs, |b, index, accs| {
+        let pointers = [&left, &right].map(|lines| {
+            let pitch = b.int(Ty::I32, i64::from(lines.pitch() * together));
+            let bytes = b.mul_nsw(index, pitch);
+            b.offset(lines.pointer, bytes, 1)
+        });
+        parts().fold(accs.to_vec(), |accs, step| part(b, pointers, step, accs))
+    })
 }

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::{For, Kind};
+
 use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands};
 use crate::gpu::layout::Distributed;
-use crate::gpu::layout::dot::DotOperand;
-use crate::ir::{Op, Value};
 use crate::mlir::builder::Val;
-use crate::ops::{For, Kind};
 
 /// As [`Distributed::kept`].
 type InvariantOperands = HashMap<(Value, DotOperand), Value>;

@@ -12,23 +12,22 @@ mod wgmma_statement;
 
 use std::collections::HashMap;
 
+use tile_ir::ir::{Func, Op, Type, Value};
+use tile_ir::ops::{Dot, DotOperand, InputPrecision};
+use tile_ir::support::dtype::DType;
+
 use super::{Asm, Builder, Gpu, statement};
 use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::smem_operand::TileAddresses;
-use crate::gpu::layout::dot::{
-    DotMethod, DotOperand, Fragment, M16N8K16, MmaShape, method, mma_operand_layout,
-};
+use crate::gpu::layout::dot::{DotMethod, Fragment, M16N8K16, MmaShape, method, mma_operand_layout};
 use crate::gpu::layout::linear::LANE_BITS;
 use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
-use crate::ir::{Func, Op, Type, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::mlir::{f8, lanes};
-use crate::ops::{Dot, InputPrecision};
-use crate::support::dtype::DType;
 
 /// The scratch memory of an operand.
 struct StagedOperand {
@@ -127,9 +126,9 @@ impl GpuEmit for Dot {
         };
         let accs = match method(gpu.func.ty(self.a).dtype, self.input) {
             DotMethod::Mma(instruction) => {
-                self.by_warp(gpu, b, op, (instruction, &staged_operands, bases), accs)
+                by_warp(self, gpu, b, op, (instruction, &staged_operands, bases), accs)
             }
-            DotMethod::Fma => self.by_thread(gpu, b, op, (&staged_operands, bases), accs),
+            DotMethod::Fma => fma::by_thread(self, gpu, b, op, (&staged_operands, bases), accs),
         };
         gpu.define(op.results[0], accs);
     }
@@ -434,109 +433,107 @@ fn moved(b: &mut Builder, pointer: Val, strides: &[u32], dtype: DType, coord: Co
     b.offset_bytes(pointer, (elements * dtype.bytes()) as i32)
 }
 
-impl Dot {
-    fn by_warp(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        (instruction, staged_operands, bases): (&MmaShape, &StagedOperands, [Option<Val>; 2]),
-        mut accs: Vec<Val>,
-    ) -> Vec<Val> {
-        let layout = gpu.layout(op.results[0]).clone();
-        let rank = layout.shape().rank();
-        let [mut left, mut right] = DotOperand::ALL
-            .map(|side| self.source(gpu, b, (side, instruction), &layout, (staged_operands, bases)));
-        let places = layout.registers_by_coord();
-        let offsets = instruction.acc.offsets(layout.shape());
-        let tiles = fragments(&layout, &instruction.acc);
-        let (mut lefts, mut rights) = (Fragments::new(), Fragments::new());
-        let steps = (0..self.inner(gpu.func)).step_by(instruction.k as usize);
-        let mmas: Vec<(u32, Coord)> =
-            steps.flat_map(|step| tiles.iter().map(move |&tile| (step, tile))).collect();
-        // Fragments of later mma instructions are being read meanwhile.
-        let lead = if left.is_copied() || right.is_copied() { LEAD } else { 0 };
-        let mut due = mmas.iter();
-        for (number, &(step, tile)) in mmas.iter().enumerate() {
-            let missing = (number + 1 + lead).min(mmas.len()) - (mmas.len() - due.len());
-            for &(step, tile) in due.by_ref().take(missing) {
-                left.words(b, tile.set(rank - 1, step), &mut lefts);
-                right.words(b, tile.set(rank - 2, step), &mut rights);
-            }
-            let a = left.words(b, tile.set(rank - 1, step), &mut lefts);
-            let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
-            let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
-            let before: Vec<Val> = own.iter().map(|&register| accs[register]).collect();
-            // The smallest products first: their sum is added to what is larger.
-            let rests = [
-                a.rest.as_ref().map(|rest| [rest, &b_words.words]),
-                b_words.rest.as_ref().map(|rest| [&a.words, rest]),
-            ];
-            let all = rests.into_iter().flatten().chain([[&a.words, &b_words.words]]);
-            let after = all
-                .fold(before, |sum, [a, b_words]| multiply(b, (instruction, left.dtype), [a, b_words, &sum]));
-            own.into_iter().zip(after).for_each(|(register, sum)| accs[register] = sum);
-            gpu.issue_pending(b, op.results[0], (number + 1, mmas.len()));
+fn by_warp(
+    dot: &Dot,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    (instruction, staged_operands, bases): (&MmaShape, &StagedOperands, [Option<Val>; 2]),
+    mut accs: Vec<Val>,
+) -> Vec<Val> {
+    let layout = gpu.layout(op.results[0]).clone();
+    let rank = layout.shape().rank();
+    let [mut left, mut right] = DotOperand::ALL
+        .map(|side| fragment_source(dot, gpu, b, (side, instruction), &layout, (staged_operands, bases)));
+    let places = layout.registers_by_coord();
+    let offsets = instruction.acc.offsets(layout.shape());
+    let tiles = fragments(&layout, &instruction.acc);
+    let (mut lefts, mut rights) = (Fragments::new(), Fragments::new());
+    let steps = (0..dot.inner(gpu.func)).step_by(instruction.k as usize);
+    let mmas: Vec<(u32, Coord)> =
+        steps.flat_map(|step| tiles.iter().map(move |&tile| (step, tile))).collect();
+    // Fragments of later mma instructions are being read meanwhile.
+    let lead = if left.is_copied() || right.is_copied() { LEAD } else { 0 };
+    let mut due = mmas.iter();
+    for (number, &(step, tile)) in mmas.iter().enumerate() {
+        let missing = (number + 1 + lead).min(mmas.len()) - (mmas.len() - due.len());
+        for &(step, tile) in due.by_ref().take(missing) {
+            left.words(b, tile.set(rank - 1, step), &mut lefts);
+            right.words(b, tile.set(rank - 2, step), &mut rights);
         }
-        accs
+        let a = left.words(b, tile.set(rank - 1, step), &mut lefts);
+        let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
+        let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
+        let before: Vec<Val> = own.iter().map(|&register| accs[register]).collect();
+        // The smallest products first: their sum is added to what is larger.
+        let rests = [
+            a.rest.as_ref().map(|rest| [rest, &b_words.words]),
+            b_words.rest.as_ref().map(|rest| [&a.words, rest]),
+        ];
+        let all = rests.into_iter().flatten().chain([[&a.words, &b_words.words]]);
+        let after =
+            all.fold(before, |sum, [a, b_words]| multiply(b, (instruction, left.dtype), [a, b_words, &sum]));
+        own.into_iter().zip(after).for_each(|(register, sum)| accs[register] = sum);
+        gpu.issue_pending(b, op.results[0], (number + 1, mmas.len()));
     }
+    accs
+}
 
-    fn source(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        (side, instruction): (DotOperand, &MmaShape),
-        sum: &Layout,
-        (staged_operands, bases): (&StagedOperands, [Option<Val>; 2]),
-    ) -> FragmentSource {
-        let value = self.operand(side);
-        let ty = gpu.func.ty(value).clone();
-        let to = mma_operand_layout(instruction, side, &ty.shape, sum);
-        let fragment = instruction.operand(side);
-        let inner = inner_axis(ty.shape.rank(), side);
-        let outer = outer_axis(ty.shape.rank(), side);
-        let (dtype, input) = (ty.dtype, self.input);
-        let offsets = fragment.offsets(&ty.shape);
-        if let Some(fast) = gpu.smem_fast_axis(value) {
-            let LdmatrixRows { lanes, transposed, pair } =
-                LdmatrixRows::new((instruction, side), &ty, fast, &to).expect("matrices are copied");
-            let lanes = Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()).with_sets(to.sets());
-            let places = gpu.smem_fragments(b, value, &lanes);
-            return FragmentSource {
-                dtype,
-                input,
-                offsets,
-                inner,
-                outer,
-                place: FragmentPlace::Copied { places, transposed, pair },
-            };
-        }
-        let place = match (&staged_operands.staged[side as usize], bases[side as usize]) {
-            (Some(StagedOperand { staging, .. }), Some(base)) => {
-                let strides = staging.strides.clone();
-                let pointed = LdmatrixRows::new((instruction, side), &ty, staging.fast, &to);
-                let from = match &pointed {
-                    Some(pointed) => {
-                        Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()).with_sets(to.sets())
-                    }
-                    None => to,
-                };
-                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
-                match pointed {
-                    Some(LdmatrixRows { transposed, pair, .. }) => {
-                        FragmentPlace::Matrices { pointer, strides, transposed, pair }
-                    }
-                    None => FragmentPlace::Memory { pointer, strides, fast: staging.fast },
-                }
-            }
-            // The thread has what it needs, in other registers perhaps.
-            _ => FragmentPlace::Registers {
-                values: gpu.registers(value).to_vec(),
-                places: gpu.layout(value).registers_by_coord(),
-            },
+fn fragment_source(
+    dot: &Dot,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    (side, instruction): (DotOperand, &MmaShape),
+    sum: &Layout,
+    (staged_operands, bases): (&StagedOperands, [Option<Val>; 2]),
+) -> FragmentSource {
+    let value = dot.operand(side);
+    let ty = gpu.func.ty(value).clone();
+    let to = mma_operand_layout(instruction, side, &ty.shape, sum);
+    let fragment = instruction.operand(side);
+    let inner = inner_axis(ty.shape.rank(), side);
+    let outer = outer_axis(ty.shape.rank(), side);
+    let (dtype, input) = (ty.dtype, dot.input);
+    let offsets = fragment.offsets(&ty.shape);
+    if let Some(fast) = gpu.smem_fast_axis(value) {
+        let LdmatrixRows { lanes, transposed, pair } =
+            LdmatrixRows::new((instruction, side), &ty, fast, &to).expect("matrices are copied");
+        let lanes = Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()).with_sets(to.sets());
+        let places = gpu.smem_fragments(b, value, &lanes);
+        return FragmentSource {
+            dtype,
+            input,
+            offsets,
+            inner,
+            outer,
+            place: FragmentPlace::Copied { places, transposed, pair },
         };
-        FragmentSource { dtype, input, offsets, inner, outer, place }
     }
+    let place = match (&staged_operands.staged[side as usize], bases[side as usize]) {
+        (Some(StagedOperand { staging, .. }), Some(base)) => {
+            let strides = staging.strides.clone();
+            let pointed = LdmatrixRows::new((instruction, side), &ty, staging.fast, &to);
+            let from = match &pointed {
+                Some(pointed) => {
+                    Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()).with_sets(to.sets())
+                }
+                None => to,
+            };
+            let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
+            match pointed {
+                Some(LdmatrixRows { transposed, pair, .. }) => {
+                    FragmentPlace::Matrices { pointer, strides, transposed, pair }
+                }
+                None => FragmentPlace::Memory { pointer, strides, fast: staging.fast },
+            }
+        }
+        // The thread has what it needs, in other registers perhaps.
+        _ => FragmentPlace::Registers {
+            values: gpu.registers(value).to_vec(),
+            places: gpu.layout(value).registers_by_coord(),
+        },
+    };
+    FragmentSource { dtype, input, offsets, inner, outer, place }
 }
 
 /// The first element of each fragment of a thread.

@@ -1,5 +1,10 @@
 //! Warpgroup dots (`wgmma`), which read operands from shared memory as TMA wrote them, with its 128-byte swizzle.
 
+use tile_ir::ir::{Op, Shape, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::{OperandA, SmemOperand, WarpGroupDot};
+use tile_ir::support::dtype::DType;
+
 use crate::gpu::emit::dot::wgmma_statement::WgmmaStatement;
 use crate::gpu::emit::dot::{outer_axis, per_word};
 use crate::gpu::emit::memory::pack;
@@ -7,13 +12,10 @@ use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::warp_specialize::bits;
 use crate::gpu::emit::{Gpu, Space, statement};
 use crate::gpu::layout::Coord;
-use crate::gpu::layout::dot::{DotOperand, wgmma_fragments};
+use crate::gpu::layout::dot::wgmma_fragments;
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
-use crate::ir::{Op, Shape, Value};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{OperandA, SmemOperand, WarpGroupDot};
-use crate::support::dtype::DType;
 
 /// Rows whose chunks are swizzled together.
 pub(super) const SWIZZLED: u32 = 8;
@@ -94,10 +96,10 @@ pub(in crate::gpu::emit) struct IssuedWgmma {
 impl GpuEmit for WarpGroupDot {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         if self.promotes() {
-            return self.promoted(gpu, b, op);
+            return promoted(self, gpu, b, op);
         }
-        let issued = self.issue(gpu, b, op, (None, AfterIssue::Wait));
-        self.complete(gpu, b, op, &issued);
+        let issued = issue(self, gpu, b, op, (None, AfterIssue::Wait));
+        complete(self, gpu, b, op, &issued);
     }
 }
 
@@ -116,186 +118,181 @@ pub(in crate::gpu::emit) enum AfterIssue {
     Continue,
 }
 
-impl WarpGroupDot {
-    /// Issues the dot, after a wait for its operands. With `again` it adds to the accumulator only if this holds.
-    pub(in crate::gpu::emit) fn issue(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        (again, then): (Option<Val>, AfterIssue),
-    ) -> IssuedWgmma {
-        self.issue_steps(gpu, b, op, WgmmaSteps { steps: 0..self.inner(), acc: self.acc, again, then })
-    }
+/// Issues the dot, after a wait for its operands. With `again` it adds to the accumulator only if this holds.
+pub(in crate::gpu::emit) fn issue(
+    dot: &WarpGroupDot,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    (again, then): (Option<Val>, AfterIssue),
+) -> IssuedWgmma {
+    issue_steps(dot, gpu, b, op, WgmmaSteps { steps: 0..dot.inner(), acc: dot.acc, again, then })
+}
 
-    /// The dot in parts of K, each with an accumulator of its own, which is then added in the type of the result.
-    fn promoted(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let (inner, most) = (self.inner(), self.promotion_interval());
-        let mut accs = self.acc.map(|acc| gpu.registers(acc).to_vec());
-        for first in (0..inner).step_by(most as usize) {
-            let steps = first..inner.min(first + most);
-            let issued = self.issue_steps(
-                gpu,
-                b,
-                op,
-                WgmmaSteps { steps, acc: None, again: None, then: AfterIssue::Wait },
-            );
-            if first + most >= inner {
-                gpu.consumer_release(b, self, op);
-            }
-            self.define(gpu, op, &issued);
-            let own = gpu.registers(op.results[0]).to_vec();
-            accs = Some(match accs {
-                Some(accs) => accs.into_iter().zip(own).map(|(sum, own)| b.fadd(sum, own)).collect(),
-                None => own,
-            });
-        }
-        gpu.define(op.results[0], accs.expect("a product has a part"));
-    }
-
-    fn issue_steps(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: WgmmaSteps) -> IssuedWgmma {
-        let WgmmaSteps { steps, acc, again, then } = part;
-        let dtype = self.dtype(gpu.func);
-        let at_once = WGMMA_K_BYTES / dtype.bytes();
-        let layout = gpu.layout(op.results[0]).clone();
-        let [inner, columns] = self.b.extents();
-        let shape = self.dot_shape(layout.shape());
-        let rows = shape[0];
-        let groups = WarpGroupTiling::new(rows, gpu.plan.distributed.num_warps);
-        let [row_group, column_group] = gpu.warpgroup_position(b, groups);
-        let sets: Vec<u32> = (0..rows).step_by((WGMMA_M * groups.along_rows) as usize).collect();
-        gpu.consumer_wait(b, self);
-        let left = match &self.a {
-            OperandA::Smem(staged) if gpu.preloaded_words(staged).is_some() => {
-                WgmmaA::Registers(gpu.preloaded_words(staged).cloned().expect("it was seen"))
-            }
-            OperandA::Smem(staged) if self.a_in_fragments(gpu.func).is_some() => {
-                WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
-            }
-            OperandA::Smem(staged) => {
-                WgmmaA::Smem(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M)))
-            }
-            OperandA::Regs(value) => {
-                WgmmaA::Registers(gpu.operand_a_words(b, *value, &sets, (inner, at_once)))
-            }
-        };
-        let columns = columns / groups.along_columns;
-        let right = gpu.matrix(b, &self.b, DotOperand::B, (column_group, columns));
-        let places = layout.registers_by_coord();
-        let [fragment, _] = wgmma_fragments();
-        let offsets = fragment.offsets(&shape);
-        let lists: Vec<Vec<usize>> = sets
-            .iter()
-            .map(|&row| {
-                let fragments = (0..columns).step_by(8).map(|column| Coord::along(0, row).set(1, column));
-                fragments.flat_map(|first| offsets.iter().map(move |offset| first.plus(*offset))).collect()
-            })
-            .map(|coords: Vec<Coord>| coords.iter().map(|&coord| places[&self.place(coord)]).collect())
-            .collect();
-        let instruction = WgmmaShape { columns, inner: at_once, dtype };
-        let mut accs: Option<Vec<Val>> = acc.map(|acc| {
-            let registers = gpu.registers(acc);
-            lists.iter().flatten().map(|&register| registers[register]).collect()
-        });
-        let mut words = vec![];
-        let all: Vec<u32> = steps.clone().step_by(at_once as usize).collect();
-        // Operands that threads load for a step come while the wgmma of the step before runs.
-        let parts: Vec<&[u32]> =
-            if matches!(left, WgmmaA::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
-        for (number, part) in parts.iter().enumerate() {
-            let fragments = left.fragments(b, &sets, part, at_once);
-            words.extend(fragments.iter().flatten().flatten().flatten());
-            let mut asm = WgmmaStatement::new(&lists, accs.as_deref());
-            asm.add_if(b, again.filter(|_| number == 0));
-            for (place, &step) in part.iter().enumerate() {
-                for (set, &row) in sets.iter().enumerate() {
-                    let left = match (&left, &fragments) {
-                        (WgmmaA::Smem(matrix), _) => {
-                            asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
-                        }
-                        (_, fragments) => {
-                            let fragments = fragments.as_ref().expect("words of a factor in registers");
-                            asm.fragment(&fragments[set][place])
-                        }
-                    };
-                    let right = asm.matrix("right", &right, right.step(step));
-                    let adds = match (step == steps.start, acc, again) {
-                        (true, None, _) => "none",
-                        (true, Some(_), Some(_)) => "again",
-                        _ => "all",
-                    };
-                    asm.multiply(&instruction, set, [left, right], adds);
-                }
-            }
-            let then = if number + 1 == parts.len() { then } else { AfterIssue::Continue };
-            accs = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
-        }
-        IssuedWgmma { accs: accs.expect("a product has a step"), lists, words }
-    }
-
-    /// The shape of `a · b`, whose result has this one.
-    fn dot_shape(&self, result: &Shape) -> Shape {
-        if self.transposed { Shape::new([result[1], result[0]]) } else { result.clone() }
-    }
-
-    /// Where an element of `a · b` is in the result.
-    fn place(&self, coord: Coord) -> Coord {
-        if self.transposed { coord.unpermute(&[1, 0]) } else { coord }
-    }
-
-    /// Waits until no more than the last `pending` issued wgmma groups are in flight. `unread` values are not used
-    /// before; returns them.
-    pub(in crate::gpu::emit) fn wait_group(
-        b: &mut Builder,
-        issued: &mut IssuedWgmma,
-        pending: u32,
-        unread: &[Val],
-    ) -> Vec<Val> {
-        let changed: Vec<Val> = issued.accs.iter().chain(unread).copied().collect();
-        let text = format!("wgmma.wait_group.sync.aligned {pending};");
-        // Registers that wgmma reads stay as they are until then.
-        let mut waited = in_place(b, &text, &changed, &issued.words);
-        let unread = waited.split_off(issued.accs.len());
-        issued.accs = waited;
-        unread
-    }
-
-    /// Waits for accumulators in flight; all are 0 if nothing was issued. One statement, so that they stay in their
-    /// registers, and a branch, because ptxas makes a selection of each move with a predicate.
-    pub(in crate::gpu::emit) fn wait_all(b: &mut Builder, accs: &[Val], any: Option<Val>) -> Vec<Val> {
-        let Some(any) = any else {
-            return in_place(b, "wgmma.wait_group.sync.aligned 0;", accs, &[]);
-        };
-        let any = b.zext(any, Elem::I32);
-        // Read operands come behind the accumulators, which are listed twice.
-        let count = accs.len();
-        let cleared: String = (0..count).map(|i| format!("mov.b32 ${i}, 0;\n")).collect();
-        let text = format!(
-            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n\
-             @any bra.uni ADDED;\n{cleared}ADDED:\n}}",
-            2 * count
+/// The dot in parts of K, each with an accumulator of its own, which is then added in the type of the result.
+fn promoted(dot: &WarpGroupDot, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+    let (inner, most) = (dot.inner(), dot.promotion_interval());
+    let mut accs = dot.acc.map(|acc| gpu.registers(acc).to_vec());
+    for first in (0..inner).step_by(most as usize) {
+        let steps = first..inner.min(first + most);
+        let issued = issue_steps(
+            dot,
+            gpu,
+            b,
+            op,
+            WgmmaSteps { steps, acc: None, again: None, then: AfterIssue::Wait },
         );
-        in_place(b, &text, accs, &[any])
+        if first + most >= inner {
+            gpu.consumer_release(b, dot, op);
+        }
+        define(gpu, op, &issued);
+        let own = gpu.registers(op.results[0]).to_vec();
+        accs = Some(match accs {
+            Some(accs) => accs.into_iter().zip(own).map(|(sum, own)| b.fadd(sum, own)).collect(),
+            None => own,
+        });
     }
+    gpu.define(op.results[0], accs.expect("a product has a part"));
+}
 
-    /// Defines the result and releases the operands.
-    pub(in crate::gpu::emit) fn complete(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        issued: &IssuedWgmma,
-    ) {
-        gpu.consumer_release(b, self, op);
-        self.define(gpu, op, issued);
+fn issue_steps(dot: &WarpGroupDot, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: WgmmaSteps) -> IssuedWgmma {
+    let WgmmaSteps { steps, acc, again, then } = part;
+    let dtype = dot.dtype(gpu.func);
+    let at_once = WGMMA_K_BYTES / dtype.bytes();
+    let layout = gpu.layout(op.results[0]).clone();
+    let [inner, columns] = dot.b.extents();
+    let shape = dot_shape(dot, layout.shape());
+    let rows = shape[0];
+    let groups = WarpGroupTiling::new(rows, gpu.plan.distributed.num_warps);
+    let [row_group, column_group] = gpu.warpgroup_position(b, groups);
+    let sets: Vec<u32> = (0..rows).step_by((WGMMA_M * groups.along_rows) as usize).collect();
+    gpu.consumer_wait(b, dot);
+    let left = match &dot.a {
+        OperandA::Smem(staged) if gpu.preloaded_words(staged).is_some() => {
+            WgmmaA::Registers(gpu.preloaded_words(staged).cloned().expect("it was seen"))
+        }
+        OperandA::Smem(staged) if dot.a_in_fragments(gpu.func).is_some() => {
+            WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
+        }
+        OperandA::Smem(staged) => WgmmaA::Smem(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M))),
+        OperandA::Regs(value) => WgmmaA::Registers(gpu.operand_a_words(b, *value, &sets, (inner, at_once))),
+    };
+    let columns = columns / groups.along_columns;
+    let right = gpu.matrix(b, &dot.b, DotOperand::B, (column_group, columns));
+    let places = layout.registers_by_coord();
+    let [fragment, _] = wgmma_fragments();
+    let offsets = fragment.offsets(&shape);
+    let lists: Vec<Vec<usize>> = sets
+        .iter()
+        .map(|&row| {
+            let fragments = (0..columns).step_by(8).map(|column| Coord::along(0, row).set(1, column));
+            fragments.flat_map(|first| offsets.iter().map(move |offset| first.plus(*offset))).collect()
+        })
+        .map(|coords: Vec<Coord>| coords.iter().map(|&coord| places[&place_in_result(dot, coord)]).collect())
+        .collect();
+    let instruction = WgmmaShape { columns, inner: at_once, dtype };
+    let mut accs: Option<Vec<Val>> = acc.map(|acc| {
+        let registers = gpu.registers(acc);
+        lists.iter().flatten().map(|&register| registers[register]).collect()
+    });
+    let mut words = vec![];
+    let all: Vec<u32> = steps.clone().step_by(at_once as usize).collect();
+    // Operands that threads load for a step come while the wgmma of the step before runs.
+    let parts: Vec<&[u32]> =
+        if matches!(left, WgmmaA::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
+    for (number, part) in parts.iter().enumerate() {
+        let fragments = left.fragments(b, &sets, part, at_once);
+        words.extend(fragments.iter().flatten().flatten().flatten());
+        let mut asm = WgmmaStatement::new(&lists, accs.as_deref());
+        asm.add_if(b, again.filter(|_| number == 0));
+        for (place, &step) in part.iter().enumerate() {
+            for (set, &row) in sets.iter().enumerate() {
+                let left = match (&left, &fragments) {
+                    (WgmmaA::Smem(matrix), _) => {
+                        asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
+                    }
+                    (_, fragments) => {
+                        let fragments = fragments.as_ref().expect("words of a factor in registers");
+                        asm.fragment(&fragments[set][place])
+                    }
+                };
+                let right = asm.matrix("right", &right, right.step(step));
+                let adds = match (step == steps.start, acc, again) {
+                    (true, None, _) => "none",
+                    (true, Some(_), Some(_)) => "again",
+                    _ => "all",
+                };
+                asm.multiply(&instruction, set, [left, right], adds);
+            }
+        }
+        let then = if number + 1 == parts.len() { then } else { AfterIssue::Continue };
+        accs = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
     }
+    IssuedWgmma { accs: accs.expect("a product has a step"), lists, words }
+}
 
-    pub(in crate::gpu::emit) fn define(&self, gpu: &mut Gpu, op: &Op, issued: &IssuedWgmma) {
-        let IssuedWgmma { accs, lists, .. } = issued;
-        let mut registers = vec![accs[0]; gpu.register_count(op.results[0])];
-        lists.iter().flatten().zip(accs).for_each(|(&register, &sum)| registers[register] = sum);
-        gpu.define(op.results[0], registers);
-    }
+/// The shape of `a · b`, whose result has this one.
+fn dot_shape(dot: &WarpGroupDot, result: &Shape) -> Shape {
+    if dot.transposed { Shape::new([result[1], result[0]]) } else { result.clone() }
+}
+
+/// Where an element of `a · b` is in the result.
+fn place_in_result(dot: &WarpGroupDot, coord: Coord) -> Coord {
+    if dot.transposed { coord.unpermute(&[1, 0]) } else { coord }
+}
+
+/// Waits until no more than the last `pending` issued wgmma groups are in flight. `unread` values are not used
+/// before; returns them.
+pub(in crate::gpu::emit) fn wait_group(
+    b: &mut Builder,
+    issued: &mut IssuedWgmma,
+    pending: u32,
+    unread: &[Val],
+) -> Vec<Val> {
+    let changed: Vec<Val> = issued.accs.iter().chain(unread).copied().collect();
+    let text = format!("wgmma.wait_group.sync.aligned {pending};");
+    // Registers that wgmma reads stay as they are until then.
+    let mut waited = in_place(b, &text, &changed, &issued.words);
+    let unread = waited.split_off(issued.accs.len());
+    issued.accs = waited;
+    unread
+}
+
+/// Waits for accumulators in flight; all are 0 if nothing was issued. One statement, so that they stay in their
+/// registers, and a branch, because ptxas makes a selection of each move with a predicate.
+pub(in crate::gpu::emit) fn wait_all(b: &mut Builder, accs: &[Val], any: Option<Val>) -> Vec<Val> {
+    let Some(any) = any else {
+        return in_place(b, "wgmma.wait_group.sync.aligned 0;", accs, &[]);
+    };
+    let any = b.zext(any, Elem::I32);
+    // Read operands come behind the accumulators, which are listed twice.
+    let count = accs.len();
+    let cleared: String = (0..count).map(|i| format!("mov.b32 ${i}, 0;\n")).collect();
+    let text = format!(
+        "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n\
+         @any bra.uni ADDED;\n{cleared}ADDED:\n}}",
+        2 * count
+    );
+    in_place(b, &text, accs, &[any])
+}
+
+/// Defines the result and releases the operands.
+pub(in crate::gpu::emit) fn complete(
+    dot: &WarpGroupDot,
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    issued: &IssuedWgmma,
+) {
+    gpu.consumer_release(b, dot, op);
+    define(gpu, op, issued);
+}
+
+pub(in crate::gpu::emit) fn define(gpu: &mut Gpu, op: &Op, issued: &IssuedWgmma) {
+    let IssuedWgmma { accs, lists, .. } = issued;
+    let mut registers = vec![accs[0]; gpu.register_count(op.results[0])];
+    lists.iter().flatten().zip(accs).for_each(|(&register, &sum)| registers[register] = sum);
+    gpu.define(op.results[0], registers);
 }
 
 /// A statement that changes registers where they are, and reads words.

@@ -1,9 +1,10 @@
 //! Where in a slice a misaligned vector can be read as the two aligned vectors around it.
 
+use tile_ir::ops::MemAccess;
+
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::MemAccess;
 
 /// The addresses at which a vector can be read as two aligned ones.
 pub(super) struct ReadableRange {

@@ -7,16 +7,17 @@
 
 use std::collections::HashMap;
 
+use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ops::{Effect, Kind, Load, MemAccess, Operation, Shift, VectorStart};
+use tile_ir::support::dtype::DType;
+
 use super::readable_range::ReadableRange;
 use super::{LoadStatement, Modifiers, StoreStatement, VectorWords, pack, unpack};
 use crate::gpu::emit::operation::opaque;
 use crate::gpu::emit::rotated_rows::RowEnd;
 use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate};
-use crate::ir::{Block, Op, Value};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Effect, Kind, Load, MemAccess, Operation, Shift, VectorStart};
-use crate::support::dtype::DType;
 
 /// Bytes of a word.
 const WORD: u32 = 4;

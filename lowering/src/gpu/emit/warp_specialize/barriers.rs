@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use tile_ir::ir::Value;
+use tile_ir::ops::For;
+
 use super::{MBARRIER_BYTES, TmaPipeline, TmaRing};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
-use crate::ir::Value;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::For;
 
 /// The mbarriers of a buffer: `full` when TMA has filled it, `empty` when consumers have released it.
 #[derive(Clone, Copy)]

@@ -3,16 +3,17 @@
 //! With several warpgroups the dots alternate (ping-pong): one warpgroup issues its dots while the others work on
 //! their results.
 
+use tile_ir::ir::Op;
+use tile_ir::ops::{For, Kind, OperandA, SmemOperand, WarpGroupDot};
+
 use super::barriers::BarrierPair;
 use super::{DotBuffers, TmaLoad};
 use crate::gpu::emit::barrier::warp_barrier;
 use crate::gpu::emit::dot::wgmma::OperandWords;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
-use crate::ir::Op;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::{For, Kind, OperandA, SmemOperand, WarpGroupDot};
 
 /// A warpgroup's step in the order of dots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

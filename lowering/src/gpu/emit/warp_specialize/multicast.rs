@@ -12,9 +12,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tile_ir::ir::{Func, Op, Value};
+
 use super::{MBARRIER_BYTES, Multicast, TmaLoad, TmaPipeline, TmaRing, depends_on, varies_by_program};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, Registers, statement};
-use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::types::Ty;
 

@@ -2,6 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::{For, Kind};
+
 use super::barriers::{BarrierPair, PipelineState};
 use super::multicast::{Peer, load_box, multicast_box};
 use super::{TmaLoad, TmaPipeline, TmaRing, depends_on};
@@ -9,11 +12,9 @@ use crate::gpu::emit::emitter;
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
 use crate::gpu::opt::select_wgmma::MAX_TMA_EXTENT;
-use crate::ir::{Op, Value};
 use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{For, Kind};
 
 impl Gpu<'_> {
     /// Issues the loads of a program.

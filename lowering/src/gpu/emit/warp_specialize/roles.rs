@@ -1,5 +1,7 @@
 //! The roles of warps: consumer warpgroups, and one more warpgroup of which one thread of one warp is the producer.
 
+use tile_ir::ops::{Kind, OperandA};
+
 use super::consumer::MmaOrder;
 use super::tile_scheduler::WORK_TILE_STAGES;
 use super::{
@@ -11,7 +13,6 @@ use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use crate::mlir::Limit;
 use crate::mlir::builder::BranchArm;
 use crate::mlir::types::Ty;
-use crate::ops::{Kind, OperandA};
 
 /// Registers of a consumer thread after `setmaxnreg`, where a producer thread keeps `producer_registers`. All threads
 /// start with the same number, as many as fit or as the user allows, and their total does not grow. `None` where one

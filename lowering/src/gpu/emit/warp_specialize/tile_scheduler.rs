@@ -11,17 +11,18 @@
 
 use std::collections::HashMap;
 
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::scalar::ArithKind;
+use tile_ir::ops::{Kind, Scalar};
+
 use super::barriers::{BarrierPair, PipelineProgress, PipelineState};
 use super::{MBARRIER_BYTES, TmaPipeline, varies_by_program};
 use crate::gpu::emit::barrier::warp_barrier;
 use crate::gpu::emit::{Gpu, IntPredicate, statement};
 use crate::gpu::opt::select_wgmma::is_scalar_arithmetic;
-use crate::ir::{Func, Op, Value};
 use crate::mlir::builder::{BranchArm, Builder, LoopPart, Val};
 use crate::mlir::lanes;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::scalar::ArithKind;
-use crate::ops::{Kind, Scalar};
 
 /// Work tiles that are published before consumers take them.
 pub(super) const WORK_TILE_STAGES: u32 = 2;

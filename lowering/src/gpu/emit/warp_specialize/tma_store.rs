@@ -4,6 +4,10 @@
 //! Each warpgroup has buffers for two chunks, of as many rows as one wgmma has and as many columns as a swizzled row
 //! holds. It writes there when TMA has read what was there before.
 
+use tile_ir::ir::{Func, Op, ParamId, Shape};
+use tile_ir::ops::TmaStore;
+use tile_ir::support::dtype::DType;
+
 use super::{SWIZZLE_ROW_BYTES, TmaPipeline};
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
@@ -11,11 +15,8 @@ use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::dot::wgmma_fragments;
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
 use crate::gpu::layout::{Coord, Distributed};
-use crate::ir::{Func, Op, ParamId, Shape};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::TmaStore;
-use crate::support::dtype::DType;
 
 /// Rows and columns of the matrices of which `stmatrix` writes four.
 const MATRIX: u32 = 8;
@@ -110,7 +111,7 @@ impl GpuEmit for TmaStore {
         if self.transposed {
             shares.reverse();
         }
-        let origin = self.tile_origin(gpu, b, shares);
+        let origin = tile_origin(self, gpu, b, shares);
         let writer = if self.transposed {
             FragmentWriter::of_transpose(gpu, b, gpu.func.ty(self.value).dtype, address)
         } else {
@@ -121,7 +122,7 @@ impl GpuEmit for TmaStore {
         for (round, chunks) in origins.chunks(MAX_CHUNKS).enumerate() {
             // Threads of a transpose write to one of two chunks.
             let own = if self.transposed { &chunks[..1] } else { chunks };
-            let values: Vec<Vec<Val>> = own.iter().map(|&chunk| self.elements(gpu, chunk, width)).collect();
+            let values: Vec<Vec<Val>> = own.iter().map(|&chunk| elements(self, gpu, chunk, width)).collect();
             if round > 0 {
                 // Computed while TMA reads the chunks before.
                 b.sink(&values.concat());
@@ -149,37 +150,35 @@ impl GpuEmit for TmaStore {
     }
 }
 
-impl TmaStore {
-    /// The elements of this thread in the chunk that begins at a row and column: [`THREAD_ELEMENTS`] of each
-    /// [`MATRIX`] columns; of a transpose in chunks side by side, of each [`MATRIX`] rows.
-    fn elements(&self, gpu: &Gpu, [row, column]: [u32; 2], width: u32) -> Vec<Val> {
-        let layout = gpu.layout(self.value);
-        let (values, registers) = (gpu.registers(self.value), layout.registers_by_coord());
-        let [fragment, _] = wgmma_fragments();
-        let (first, width, order) =
-            if self.transposed { ([column, row], WGMMA_M, [1, 0]) } else { ([row, column], width, [0, 1]) };
-        let shape = Shape::new(order.map(|axis| layout.shape()[axis]));
-        let offsets = fragment.offsets(&shape);
-        let columns = (first[1]..first[1] + width).step_by(MATRIX as usize);
-        let fragments = columns.map(|column| Coord::along(0, first[0]).set(1, column));
-        fragments
-            .flat_map(|first| offsets.iter().map(move |&offset| first.plus(offset)))
-            .map(|coord| values[registers[&coord.unpermute(&order)]])
-            .collect()
-    }
+/// The elements of this thread in the chunk that begins at a row and column: [`THREAD_ELEMENTS`] of each
+/// [`MATRIX`] columns; of a transpose in chunks side by side, of each [`MATRIX`] rows.
+fn elements(store: &TmaStore, gpu: &Gpu, [row, column]: [u32; 2], width: u32) -> Vec<Val> {
+    let layout = gpu.layout(store.value);
+    let (values, registers) = (gpu.registers(store.value), layout.registers_by_coord());
+    let [fragment, _] = wgmma_fragments();
+    let (first, width, order) =
+        if store.transposed { ([column, row], WGMMA_M, [1, 0]) } else { ([row, column], width, [0, 1]) };
+    let shape = Shape::new(order.map(|axis| layout.shape()[axis]));
+    let offsets = fragment.offsets(&shape);
+    let columns = (first[1]..first[1] + width).step_by(MATRIX as usize);
+    let fragments = columns.map(|column| Coord::along(0, first[0]).set(1, column));
+    fragments
+        .flat_map(|first| offsets.iter().map(move |&offset| first.plus(offset)))
+        .map(|coord| values[registers[&coord.unpermute(&order)]])
+        .collect()
+}
 
-    /// The coordinates of this warpgroup's part of the tile in the view.
-    fn tile_origin(&self, gpu: &mut Gpu, b: &mut Builder, shares: [(Val, u32); 2]) -> Vec<Val> {
-        let mut origin: Vec<Val> =
-            self.tile.offsets.iter().map(|&offset| gpu.tma_coordinate(b, offset)).collect();
-        let matrix = origin.len() - 2;
-        for (begin, (warpgroup, share)) in origin[matrix..].iter_mut().zip(shares) {
-            let share = b.int(Ty::I32, i64::from(share));
-            let offset = b.mul_nsw(warpgroup, share);
-            *begin = b.add(*begin, offset);
-        }
-        origin
+/// The coordinates of this warpgroup's part of the tile in the view.
+fn tile_origin(store: &TmaStore, gpu: &mut Gpu, b: &mut Builder, shares: [(Val, u32); 2]) -> Vec<Val> {
+    let mut origin: Vec<Val> =
+        store.tile.offsets.iter().map(|&offset| gpu.tma_coordinate(b, offset)).collect();
+    let matrix = origin.len() - 2;
+    for (begin, (warpgroup, share)) in origin[matrix..].iter_mut().zip(shares) {
+        let share = b.int(Ty::I32, i64::from(share));
+        let offset = b.mul_nsw(warpgroup, share);
+        *begin = b.add(*begin, offset);
     }
+    origin
 }
 
 /// Issues the TMA store of a chunk, in the thread for which `condition` holds.

@@ -44,3 +44,10 @@ pub enum Reindex {
         to: Shape,
     },
 }
+
+impl Reindex {
+    /// Whether the operand's layout follows from any layout of the result.
+    pub fn is_invertible(&self) -> bool {
+        !matches!(self, Reindex::Reshape { .. })
+    }
+}

@@ -194,7 +194,7 @@ macro_rules! table {
 include!("oracle.rs");
 
 /// The source of what the oracles are written with, for the generated tests.
-pub(crate) const ORACLE_SOURCE: &str = include_str!("oracle.rs");
+pub const ORACLE_SOURCE: &str = include_str!("oracle.rs");
 
 /// The least and the greatest value of a type.
 fn extremes(dtype: DType) -> (ConstantValue, ConstantValue) {
@@ -208,6 +208,7 @@ fn extremes(dtype: DType) -> (ConstantValue, ConstantValue) {
 /// Hands every row to a macro: what a stage does for all of them is a table that it expands. A row begins with how it is
 /// built, which only `mlir` reads: `lanes` of any operands, and where there is a cheaper way for small ones, `common`.
 #[rustfmt::skip]
+#[macro_export]
 macro_rules! for_each_lanewise { ($table:ident) => { $table! {
     /// The sum. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     add: BINARY {
@@ -446,7 +447,7 @@ macro_rules! for_each_lanewise { ($table:ident) => { $table! {
     }
 } } }
 
-pub(crate) use for_each_lanewise;
+pub use for_each_lanewise;
 
 for_each_lanewise!(table);
 

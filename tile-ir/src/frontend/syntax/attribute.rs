@@ -432,7 +432,7 @@ fn report_duplicates(name: &Ident, values: &[VariantValue], errors: &mut Errors)
 }
 
 /// How a message writes a declared value.
-pub(crate) fn describe(kind: &VariantKind) -> String {
+pub fn describe(kind: &VariantKind) -> String {
     match kind {
         VariantKind::Type(dtype) => dtype.to_string(),
         VariantKind::Int(value) => value.to_string(),

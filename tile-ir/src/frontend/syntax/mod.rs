@@ -21,12 +21,13 @@ mod module;
 mod values;
 
 pub use ast::*;
-pub(crate) use attribute::{OPTIONS, SETTINGS, describe as describe_value, nearest_name};
+pub use attribute::describe as describe_value;
+pub(crate) use attribute::{OPTIONS, SETTINGS, nearest_name};
 pub use enclosing::is_in_impl_or_trait;
 pub(crate) use foreign_types::element_type;
 pub(crate) use function::{CONSTANTS, parse_items};
 pub(crate) use item::const_range;
 pub use item::{has_receiver, parse, parse_method, syntax_error, without_body};
-pub(crate) use lints::expects_outline_lint;
+pub use lints::expects_outline_lint;
 pub(crate) use match_lowering::is_scrutinee;
 pub use module::{FuseModule, ModuleItem, parse as parse_module};

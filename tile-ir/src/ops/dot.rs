@@ -21,6 +21,33 @@ pub struct Dot {
     pub input: InputPrecision,
 }
 
+/// An operand of a dot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DotOperand {
+    A,
+    B,
+}
+
+impl DotOperand {
+    pub const ALL: [DotOperand; 2] = [DotOperand::A, DotOperand::B];
+}
+
+impl Dot {
+    pub fn operand(&self, which: DotOperand) -> Value {
+        match which {
+            DotOperand::A => self.a,
+            DotOperand::B => self.b,
+        }
+    }
+
+    pub fn operand_mut(&mut self, which: DotOperand) -> &mut Value {
+        match which {
+            DotOperand::A => &mut self.a,
+            DotOperand::B => &mut self.b,
+        }
+    }
+}
+
 /// The precision of operands of `f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum InputPrecision {

@@ -21,7 +21,7 @@ type PairsAcrossIterations = HashSet<(Value, MemAccess, MemAccess)>;
 
 /// Pairs of accesses to one slice that are disjoint, where one of them writes.
 #[derive(Clone, Debug)]
-pub(crate) struct SliceAlias {
+pub struct SliceAlias {
     /// Disjoint within one iteration of the loops around them.
     within_iteration: Rc<Pairs>,
     /// Disjoint in different iterations of the loop with this variable.

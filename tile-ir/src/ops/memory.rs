@@ -52,12 +52,12 @@ pub enum VectorStart {
 }
 
 impl MemAccess {
-    pub(crate) fn operands(&self) -> Vec<Value> {
+    pub fn operands(&self) -> Vec<Value> {
         self.base.into_iter().chain([self.offset]).chain(self.mask).chain(self.misalignment()).collect()
     }
 
     /// The distance of vectors from aligned addresses, in elements.
-    pub(crate) fn misalignment(&self) -> Option<Value> {
+    pub fn misalignment(&self) -> Option<Value> {
         match self.shift?.start {
             VectorStart::Misaligned(elements) => elements,
             VectorStart::Aligned | VectorStart::Unrotated => None,

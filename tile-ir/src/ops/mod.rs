@@ -52,7 +52,7 @@ pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, RematBarrier};
 pub use debug::{Assert, Print, Site, records_source};
-pub use dot::{Dot, InputPrecision};
+pub use dot::{Dot, DotOperand, InputPrecision};
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
 pub use memory::{Load, MemAccess, Shift, Store, VectorStart};
@@ -230,6 +230,7 @@ macro_rules! operations {
 }
 
 /// Hands the name of every operation to a macro: what each stage does for all of them is a table that it expands.
+#[macro_export]
 macro_rules! for_each_op {
     ($table:ident) => {
         $table! {
@@ -278,7 +279,7 @@ macro_rules! for_each_op {
     };
 }
 
-pub(crate) use for_each_op;
+pub use for_each_op;
 
 for_each_op!(operations);
 
@@ -290,7 +291,7 @@ pub struct Intrinsic {
     pub params: &'static [IntrinsicParam],
     /// Markdown: what it computes, shapes, element types, NaN and rounding behavior.
     pub doc: &'static str,
-    /// Statements that use it, in a kernel with the names of [`crate::devtools::tl_reference::EXAMPLE_KERNEL`].
+    /// Statements that use it, in a kernel with the names of `lowering::devtools::tl_reference::EXAMPLE_KERNEL`.
     pub example: &'static str,
     pub returns: Returns,
     pub check: fn(&mut dyn TypingCx, &Call) -> Operand,

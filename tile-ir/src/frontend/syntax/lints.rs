@@ -35,7 +35,7 @@ fn lint_levels(attributes: &[syn::Attribute]) -> impl Iterator<Item = &syn::Attr
 
 /// Whether an attribute expects a lint that only the outline can cause: the function that a call of the kernel means
 /// has another body.
-pub(crate) fn expects_outline_lint(attribute: &syn::Attribute) -> bool {
+pub fn expects_outline_lint(attribute: &syn::Attribute) -> bool {
     const LINTS: [&str; 6] = [
         "unused_variables",
         "unused_mut",
