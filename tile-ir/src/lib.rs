@@ -8,4 +8,9 @@ pub mod frontend;
 pub mod ir;
 pub mod ops;
 pub mod support;
+#[doc(hidden)]
+pub mod testing;
 pub mod transform;
+
+#[cfg(test)]
+mod tests;

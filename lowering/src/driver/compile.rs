@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck;
-use tile_ir::frontend::typeck::Variant;
+use tile_ir::frontend::typeck::{MergedErrors, Variant};
 use tile_ir::ir;
 use tile_ir::ir::Func;
 use tile_ir::support::diagnostic::{Diagnostic, Errors};
@@ -33,9 +33,7 @@ use crate::backend::sandbox::Failure;
 use crate::driver::artifact::{GpuModule, LoweredVariant, VariantCode};
 use crate::driver::options::{BuildOptions, DumpStage, Effort};
 use crate::driver::specialize::{KernelRequests, specializations};
-use crate::driver::variant_errors::{
-    MergedErrors, internal_error, report_spills, too_few_registers, too_many_elements,
-};
+use crate::driver::variant_errors::{internal_error, report_spills, too_few_registers, too_many_elements};
 use crate::gpu::emit::{MAX_SHARED_BYTES, SmemOverflow, SmemRequest};
 use crate::gpu::specialization::Specialization;
 use crate::mlir::{Session, report};

@@ -1,54 +1,14 @@
-//! Diagnostics of a kernel, merged over its variants and stages.
+//! Diagnostics of a kernel's variants behind the checker.
 
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::Variant;
-use tile_ir::support::diagnostic::{Diagnostic, Errors, Loc, count};
+use tile_ir::support::diagnostic::{Diagnostic, Errors, Loc};
 
 use crate::backend::nvptx::Arch;
 use crate::driver::artifact::LoweredVariant;
 use crate::driver::compile::entry_name;
 use crate::gpu::specialization::Specialization;
-
-/// Mistakes of several variants: one that all share is reported once, one that only some have names them. Errors on the
-/// same tokens of another variant are the same mistake, whatever types or extents they name.
-#[derive(Default)]
-pub(crate) struct MergedErrors {
-    list: Vec<(Diagnostic, Vec<String>)>,
-}
-
-impl MergedErrors {
-    pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
-        let known = self.list.len();
-        let label = variant.to_string();
-        for (i, error) in errors.iter().enumerate() {
-            // Types may be named differently, so mistakes on the same tokens are matched by their order.
-            let nth = errors.iter().take(i).filter(|other| other.loc == error.loc).count();
-            match self.list[..known].iter_mut().filter(|(other, _)| other.loc == error.loc).nth(nth) {
-                Some((_, variants)) => variants.push(label.clone()),
-                None => self.list.push((error.clone(), vec![label.clone()])),
-            }
-        }
-    }
-
-    pub(crate) fn report(self, total: usize, errors: &mut Errors) {
-        for (mut error, variants) in self.list {
-            if variants.len() < total {
-                let others = match variants.len() - 1 {
-                    0 => String::new(),
-                    others => format!(" and {}", count(others, "other")),
-                };
-                let place = format!("in the variant {}{others}", variants[0]);
-                error.note = Some(match error.note {
-                    Some(note) => format!("{note}; {place}"),
-                    None => place,
-                });
-            }
-            errors.add(error);
-        }
-        errors.sort();
-    }
-}
 
 /// Each is an instruction at least: LLVM takes minutes for more, and hours for many more.
 const MAX_ELEMENTS: usize = 1 << 16;

@@ -1,8 +1,8 @@
 //! Operands have the layouts that their operation asks for.
 
 use tile_ir::ops::Kind;
+use tile_ir::testing::func;
 
-use super::func;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::required_layouts;

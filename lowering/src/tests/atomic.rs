@@ -2,10 +2,11 @@
 
 use expect_test::{Expect, expect};
 use tile_ir::ir;
+use tile_ir::testing::func;
 
+use super::first;
 use super::run::{Arg, run};
 use super::site::lowering_beside;
-use super::{first, func};
 use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;

@@ -2,9 +2,10 @@
 
 use expect_test::{Expect, expect};
 use tile_ir::ir::guard::{Guard, WithNames};
+use tile_ir::testing::func;
 use tile_ir::transform::strength_reduce::strength_reduce;
 
-use super::{first, func};
+use super::first;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::gpu::specialization::Specialization;
 

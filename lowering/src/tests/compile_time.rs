@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use tile_ir::ir::Func;
+use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-use super::func;
 use super::site::lowering_beside;
 use crate::backend::StageTexts;
 use crate::backend::host_asm;

@@ -3,10 +3,11 @@
 use expect_test::{Expect, expect};
 use tile_ir::ir;
 use tile_ir::support::diagnostic::source_text;
+use tile_ir::testing::func;
 
+use super::first;
 use super::site::lowering_beside;
 use super::specialization::print;
-use super::{first, func};
 use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;

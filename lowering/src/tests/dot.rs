@@ -8,12 +8,13 @@ use proptest::prelude::*;
 use tile_ir::ir::{Shape, Type};
 use tile_ir::ops::{DotOperand, InputPrecision, Kind};
 use tile_ir::support::dtype::DType;
+use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::layout::check_covers;
 use super::run::{Arg, load};
 use super::specialization::print;
-use super::{first, func, ptx, ptx_of};
+use super::{first, ptx, ptx_of};
 use crate::backend::host_asm;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx::Arch;

@@ -2,8 +2,8 @@
 
 use expect_test::{Expect, expect};
 use tile_ir::ir;
+use tile_ir::testing::func;
 
-use super::func;
 use super::run::{Arg, load_bodies};
 use crate::driver::specialize::{KernelRequests, specializations};
 

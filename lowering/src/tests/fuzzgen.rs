@@ -1,8 +1,8 @@
 //! Random programs through every stage that does no I/O, at every number of warps.
 
 use tile_ir::ir;
+use tile_ir::testing::func;
 
-use super::func;
 use crate::devtools::fuzzgen::generate;
 use crate::driver::specialize::{KernelRequests, specializations};
 

@@ -3,9 +3,9 @@
 
 use expect_test::expect;
 use tile_ir::ops::scalar;
+use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-use super::func;
 use super::oracle::{self, Scaled};
 use super::run::{Arg, Loaded, load};
 use super::site::lowering_beside;

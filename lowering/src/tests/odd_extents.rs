@@ -1,8 +1,8 @@
 //! Tiles whose extents are not powers of two through analysis and layout, shape operations included.
 
 use tile_ir::ir;
+use tile_ir::testing::func;
 
-use super::func;
 use crate::driver::specialize::{KernelRequests, specializations};
 
 const SOURCE: &str = "

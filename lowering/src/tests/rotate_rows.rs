@@ -2,9 +2,10 @@
 
 use expect_test::expect;
 use tile_ir::ir;
+use tile_ir::testing::func;
 
+use super::ptx_of;
 use super::run::{Arg, load_bodies};
-use super::{func, ptx_of};
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tile_ir::ir::Func;
 use tile_ir::ir::guard::Guard;
+use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-use super::func;
 use super::site::lowering_beside;
 use crate::backend::host_asm;
 use crate::backend::host_asm::{CpuLevel, Family};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use proc_macro2::{TokenStream, TokenTree};
+use tile_ir::testing::tokens;
 
-use super::tokens;
 use crate::compile_with;
 use crate::driver::options::BuildOptions;
 

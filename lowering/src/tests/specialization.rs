@@ -3,8 +3,9 @@
 use expect_test::{Expect, expect};
 use tile_ir::ir;
 use tile_ir::ir::guard::WithNames;
+use tile_ir::testing::func;
 
-use super::{first, func};
+use super::first;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::gpu::specialization::Specialization;
 use crate::mlir::Limit;

@@ -2,8 +2,8 @@
 
 use expect_test::{Expect, expect};
 use quote::ToTokens;
+use tile_ir::testing::{mistakes, render};
 
-use super::{mistakes, render};
 use crate::devtools::tl_reference::{EXAMPLE_KERNEL, examples, reference};
 
 #[test]

@@ -1,11 +1,10 @@
 //! View tiles on the CPU: of many extents, with random arguments, as the host code and as each GPU specialization whose
 //! guards hold runs them.
 
-use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
 use tile_ir::ir::{Func, ParamKind};
+use tile_ir::testing::{func, holds};
 use tile_ir::transform::legalize_index::BoundsPolicy;
 
-use super::func;
 use super::run::{Arg, Loaded, load_bodies_of, load_plan};
 use crate::driver::compile::host_plan;
 
@@ -148,36 +147,6 @@ impl Case {
             drop((args, memory));
             assert_eq!(out, wanted, "{extents:?}, {:?}: {self:?}", level.level);
         }
-    }
-}
-
-fn value(sum: &SymbolicSum, known: &[i64], grid: i64) -> i128 {
-    let factor = |symbol: &Symbol| match *symbol {
-        Symbol::Scalar(param) | Symbol::Length(param) => i128::from(known[param as usize]),
-        Symbol::Grid(0) => i128::from(grid),
-        Symbol::Grid(_) => 1,
-        Symbol::CeilDiv { scalar, by } => -(-i128::from(known[scalar as usize])).div_euclid(i128::from(by)),
-    };
-    sum.terms
-        .iter()
-        .map(|(number, factors)| i128::from(*number) * factors.iter().map(factor).product::<i128>())
-        .sum()
-}
-
-/// Whether a guard holds for these parameters, of slices their lengths, and for a grid of one axis. Allocations satisfy
-/// any alignment.
-pub(super) fn holds(guard: &Guard, known: &[i64], grid: i64) -> bool {
-    match guard {
-        Guard::Aligned { .. } => true,
-        Guard::Divisible { value: number, by } => {
-            value(&SymbolicSum { terms: vec![(1, vec![*number])] }, known, grid) % i128::from(*by) == 0
-        }
-        Guard::Equal { scalar, value } => known[*scalar as usize] == *value,
-        Guard::Magnitude { scalar, least, most } => {
-            let value = f32::from_bits(known[*scalar as usize] as u32);
-            f32::from(*least).exp2() <= value && value <= f32::from(*most).exp2()
-        }
-        Guard::AtMost { low, high } => value(low, known, grid) <= value(high, known, grid),
     }
 }
 

@@ -9,6 +9,7 @@ use tile_ir::ir;
 use tile_ir::ir::Func;
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::support::dtype::DType;
+use tile_ir::testing::{holds, render, tokens};
 use tile_ir::transform::legalize_index::BoundsPolicy;
 
 use super::element::Element;
@@ -25,8 +26,6 @@ use crate::driver::specialize::{KernelRequests, specializations};
 use crate::gpu::specialization::Specialization;
 use crate::mlir::Session;
 use crate::tests::run::{Arg, Loaded, levels, load_levels, load_plan};
-use crate::tests::view_tiles::holds;
-use crate::tests::{render, tokens};
 
 /// Launches of each kernel, each with its own arguments.
 const LAUNCHES: u64 = 3;

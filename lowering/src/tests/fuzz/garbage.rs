@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+use tile_ir::testing::survive;
 
 use super::generate;
 use super::token_list::{FlatToken, flatten, unflatten};
 use crate::devtools::fuzzgen::SplitMix64;
 use crate::driver::options::BuildOptions;
-use crate::tests::robustness::survive;
 use crate::tests::site::Site;
 use crate::{compile_module_with, compile_with};
 

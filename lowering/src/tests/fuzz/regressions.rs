@@ -1,6 +1,7 @@
 //! Regression tests of bugs that random kernels found, each shrunk.
 
-use crate::tests::func;
+use tile_ir::testing::func;
+
 use crate::tests::run::{Arg, load, load_bodies_of};
 
 /// Runs host code and all GPU specializations without guards on `x`; returns the results, which must agree.

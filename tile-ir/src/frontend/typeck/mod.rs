@@ -17,6 +17,7 @@ mod function;
 mod items;
 mod library;
 mod loops;
+mod merged_errors;
 mod names;
 mod operand;
 mod operators;
@@ -45,6 +46,7 @@ use function::{Callee, Frame};
 use items::ItemScope;
 use scope::Scopes;
 
+pub use merged_errors::MergedErrors;
 pub use settings::{Settings, maxnreg_loc};
 pub use uncalled::check_function;
 pub use variants::{ConstValue, Variant, variants};

@@ -2,12 +2,12 @@
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use tile_ir::analysis::bounds::{BoundsDecision, BoundsDecisions};
-use tile_ir::analysis::polynomial::Polynomials;
-use tile_ir::ir::guard::{Guard, WithNames};
-use tile_ir::ops::Kind;
 
-use super::{func, view_tiles};
+use crate::analysis::bounds::{BoundsDecision, BoundsDecisions};
+use crate::analysis::polynomial::Polynomials;
+use crate::ir::guard::{Guard, WithNames};
+use crate::ops::Kind;
+use crate::testing::{func, holds, try_func};
 
 /// Terms of offsets and masks.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -160,7 +160,7 @@ fn guards(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Guard>> {
         mask.join(" & "),
     );
     // Comparisons that always hold, and constants alone, may be refused.
-    let func = super::try_func(&source)?;
+    let func = try_func(&source)?;
     let polynomials = Polynomials::analyze(&func);
     let decisions = BoundsDecisions::analyze(&func, &polynomials);
     let mut found = None;
@@ -179,7 +179,7 @@ proptest! { #![proptest_config(ProptestConfig::with_cases(1500))]
 
 #[test] fn guarded_accesses_are_in_bounds(offset in terms(), mask in prop::collection::vec(comparison(), 1..4)) { let Some(guards) = guards(&offset, &mask) else { return Ok(()) };
 // Only the first slice is accessed.
-let agrees = |guard: &Guard, at: &At| view_tiles::holds(guard, &[at.len, 1000, 1000, at.n, at.stride], at.grid); for launch in launches().filter(|launch| guards.iter().all(|guard| agrees(guard, launch))) { for at in elements(launch).filter(|at| mask.iter().all(|comparison| mask_holds(comparison, at))) { let place = offset.value(&at); prop_assert!((0..at.len).contains(&place), "{} at {at:?}, given {guards:?}", offset.text()); } } } }
+let agrees = |guard: &Guard, at: &At| holds(guard, &[at.len, 1000, 1000, at.n, at.stride], at.grid); for launch in launches().filter(|launch| guards.iter().all(|guard| agrees(guard, launch))) { for at in elements(launch).filter(|at| mask.iter().all(|comparison| mask_holds(comparison, at))) { let place = offset.value(&at); prop_assert!((0..at.len).contains(&place), "{} at {at:?}, given {guards:?}", offset.text()); } } } }
 
 /// Rows that are indexed by remainders, clamps and loaded values, and view tiles that begin before the first row.
 fn decisions(source: &str, expected: Expect) {

@@ -1,9 +1,9 @@
 //! Source to tile IR.
 
 use expect_test::{Expect, expect};
-use tile_ir::ir;
 
-use super::func;
+use crate::ir;
+use crate::testing::func;
 
 fn check_tile(source: &str, expected: Expect) {
     expected.assert_eq(&ir::print(&func(source), &|_| None));

@@ -1,13 +1,12 @@
 //! Offsets that loops carry.
 
 use expect_test::{Expect, expect};
-use tile_ir::analysis::non_negative::Signs;
-use tile_ir::ir;
-use tile_ir::ir::guard::{Guard, WithNames};
-use tile_ir::transform::strength_reduce::strength_reduce;
 
-use super::func;
-use super::view_tiles::holds;
+use crate::analysis::non_negative::Signs;
+use crate::ir;
+use crate::ir::guard::{Guard, WithNames};
+use crate::testing::{func, holds};
+use crate::transform::strength_reduce::strength_reduce;
 
 /// The loop of a kernel after the pass.
 fn check(body: &str, expected: Expect) {

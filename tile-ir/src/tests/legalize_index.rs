@@ -1,11 +1,11 @@
 //! Offsets and comparisons after index legalization, with the guards that they rely on.
 
 use expect_test::{Expect, expect};
-use tile_ir::ir;
-use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum, WithNames, strongest};
-use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-use super::func;
+use crate::ir;
+use crate::ir::guard::{Guard, Symbol, SymbolicSum, WithNames, strongest};
+use crate::testing::func;
+use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 fn check_legalized(source: &str, policy: BoundsPolicy, expected: Expect) {
     let mut func = func(source);

@@ -1,10 +1,9 @@
 //! Modules marked `#[fuse_module]`: their functions, constants and enums, as their kernels see them.
 
 use expect_test::{Expect, expect};
-use tile_ir::ir;
 
-use super::{module, render};
-use crate::driver::options::BuildOptions;
+use crate::ir;
+use crate::testing::{module, render};
 
 /// The tile IR of a module's kernels.
 fn check_module(source: &str, expected: Expect) {
@@ -151,64 +150,4 @@ fn mistakes_stand_where_they_are_made() {
                 help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`
         "#]],
     );
-}
-
-#[test]
-fn what_stays_of_a_module() {
-    let source = "#[doc = \"d\"] pub mod m {
-        use super::*;
-        #[fuse_fn] fn f(x: Tile<f32>) -> Tile<f32> { x }
-        const N: usize = 4;
-        #[cfg(test)] #[fuse_kernel] pub fn k(out: &mut [f32]) { tl::store(out, f(1.0)); }
-    }";
-    let read = |line: &[&str]| {
-        let line: Vec<String> = line.iter().map(|arg| arg.to_string()).collect();
-        BuildOptions::read(&line, &|_| None).expect("options")
-    };
-    let text = |effort| {
-        let options = BuildOptions { effort, ..read(&["rustc"]) };
-        let tokens =
-            crate::compile_module_with(Default::default(), source.parse().expect("tokens"), &options);
-        let file: syn::File = syn::parse2(tokens).expect("items");
-        let [syn::Item::Mod(module)] = file.items.as_slice() else { panic!("one module") };
-        let (_, items) = module.content.as_ref().expect("its content");
-        let heads = items.iter().map(|item| {
-            let text = quote::quote! { #item }.to_string();
-            let short: String = text.chars().take(100).collect();
-            format!("{}\n", short.trim_end())
-        });
-        heads.collect::<String>()
-    };
-    use crate::driver::options::Effort;
-    expect![[r#"
-        use super :: * ;
-        # [allow (unused_imports)] const _ : () = { use Tile as _ ; } ;
-        # [allow (nonstandard_style , unused_braces , unused_parens , unused_qualifications , unused_results
-        const N : usize = 4 ;
-        # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
-        # [cfg (test)] # [doc = "What the build left of the kernel [`k`](fn@k)."] # [allow (non_snake_case ,
-        # [cfg (test)] # [allow (unused_imports)] const _ : () = { use tl as _ ; } ;
-        # [cfg (test)] # [allow (nonstandard_style , unused_braces , unused_parens , unused_qualifications ,
-        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_ARCH
-        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_PTXA
-        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_BOUN
-        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DEFL
-        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("CUDA_HOME
-        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DUMP
-        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DUMP
-        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_INJE
-        # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
-    "#]]
-    .assert_eq(&text(Effort::Check));
-    expect![[r#"
-        use super :: * ;
-        # [allow (warnings , clippy :: all)] fn f (x : impl :: dsl_runtime :: tl :: Operand) -> :: dsl_runti
-        # [allow (warnings , clippy :: all)] const _ : () = { fn body (x : Tile) -> Tile { x } } ;
-        const N : usize = 4 ;
-        # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
-        # [cfg (test)] # [doc = "What the build left of the kernel [`k`](fn@k)."] # [allow (non_snake_case ,
-        # [cfg (test)] # [allow (warnings , clippy :: all)] const _ : () = { fn body (out : & mut [f32]) { t
-        # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
-    "#]]
-    .assert_eq(&text(Effort::Signature));
 }

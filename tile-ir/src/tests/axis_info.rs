@@ -2,10 +2,12 @@
 //! property that it states.
 
 use proptest::prelude::*;
-use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
-use tile_ir::ir::{Func, ParamKind, Value};
-use tile_ir::ops::{ConstantValue, Kind};
-use tile_ir::support::dtype::DType;
+
+use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use crate::ir::{Func, ParamKind, Value};
+use crate::ops::{ConstantValue, Kind};
+use crate::support::dtype::DType;
+use crate::testing::try_func;
 
 /// An index expression over a program id, an argument and a range, as source.
 fn expression() -> impl Strategy<Value = String> {
@@ -82,7 +84,7 @@ proptest! {
             }}"
         );
         // Constants alone may overflow or fold to something that is no index: the checker says so, which is its own test.
-        let Some(func) = super::try_func(&source) else { return Ok(()) };
+        let Some(func) = try_func(&source) else { return Ok(()) };
         let ParamKind::Scalar { value: argument, .. } = func.params[1].kind else { unreachable!("n is a scalar") };
         let mut assumptions = LaunchAssumptions::default();
         if n % 16 == 0 {

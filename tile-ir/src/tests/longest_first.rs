@@ -1,8 +1,7 @@
 //! Programs whose loops have the most iterations.
 
-use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
-
-use super::func;
+use crate::analysis::program_length::{LongestAxis, longest_axis};
+use crate::testing::func;
 
 fn found(bounds: &str) -> Option<LongestAxis> {
     found_with("", bounds, "16")

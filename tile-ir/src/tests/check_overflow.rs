@@ -1,11 +1,11 @@
 //! The law of integers: what a debug build asserts of a kernel's integers, and what it does not.
 
 use expect_test::{Expect, expect};
-use tile_ir::ir;
-use tile_ir::ops::Site;
-use tile_ir::transform::check_overflow::check_overflow;
 
-use super::func;
+use crate::ir;
+use crate::ops::Site;
+use crate::testing::func;
+use crate::transform::check_overflow::check_overflow;
 
 /// The overflows that are reported, in the order of their use: what is attempted, and on which line.
 fn check_reports(statements: &str, expected: Expect) {

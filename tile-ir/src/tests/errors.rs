@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::{mistakes, render};
+use crate::testing::{mistakes, render};
 
 /// Every mistake of a kernel.
 fn check_errors(source: &str, expected: Expect) {

@@ -2,12 +2,11 @@
 
 use expect_test::{Expect, expect};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
-use tile_ir::frontend::syntax;
-use tile_ir::frontend::typeck;
-use tile_ir::support::diagnostic::Errors;
 
-use super::{mistakes, module, render};
-use crate::compile_method;
+use crate::frontend::syntax;
+use crate::frontend::typeck;
+use crate::support::diagnostic::Errors;
+use crate::testing::{mistakes, module, render};
 
 fn check_errors(source: &str, expected: Expect) {
     expected.assert_eq(&render(&mistakes(source), source));
@@ -262,13 +261,6 @@ fn a_loop_over_patterns_has_its_name() {
             help: `while` takes a condition
     "#]],
     );
-}
-
-#[test]
-fn a_kernel_is_no_method() {
-    let method = |text: &str| compile_method(text.parse().expect("tokens")).to_string();
-    expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] pub fn k < 'fuse , const N : usize > (& self , argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 >) -> :: dsl_runtime :: Launch < 'fuse , 1 > { :: core :: unreachable ! () }"#]].assert_eq(&method("pub fn k<const N: usize>(&self, x: &[f32]) { tl::undefined(); }"));
-    expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] fn k < 'fuse , > (argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 > , argument_1 : :: core :: primitive :: i32) -> :: dsl_runtime :: Launch < 'fuse , 2 > { :: core :: unreachable ! () }"#]].assert_eq(&method("fn k(x: &[f32], n: i32) {}"));
 }
 
 #[test]

@@ -1,22 +1,7 @@
-//! Nothing a user can write makes the compiler panic: depth, length, extremes. Random tokens are in `fuzz/garbage.rs`.
+//! Nothing a user can write makes the compiler panic: depth, length, extremes. Random tokens are in
+//! `lowering/src/tests/fuzz/garbage.rs`.
 
-use proc_macro2::TokenStream;
-use tile_ir::frontend::syntax;
-use tile_ir::frontend::typeck;
-use tile_ir::support::diagnostic::Errors;
-
-/// Parses and checks tokens; what matters is that it returns.
-pub(super) fn survive(attribute: TokenStream, item: TokenStream) -> usize {
-    let mut errors = Errors::new();
-    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.len() };
-    for variant in typeck::variants(&kernel, &mut errors).iter().take(2) {
-        match typeck::check(&kernel, variant) {
-            Ok(checked) => tile_ir::ir::verify(&checked.func).expect("what checks is valid"),
-            Err(found) => errors.extend(found),
-        }
-    }
-    errors.len()
-}
+use crate::testing::survive;
 
 fn survive_text(attribute: &str, item: &str) -> usize {
     survive(attribute.parse().expect("tokens"), item.parse().expect("tokens"))

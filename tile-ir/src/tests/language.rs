@@ -1,10 +1,10 @@
 //! Every construct of the language, at ranks 1 to 3 and on every element type: source in, tile IR out.
 
 use expect_test::{Expect, expect};
-use tile_ir::ir;
-use tile_ir::support::dtype::DType;
 
-use super::{func, mistakes, render};
+use crate::ir;
+use crate::support::dtype::DType;
+use crate::testing::{func, mistakes, render};
 
 /// The tile IR of statements in a kernel that has one of each kind of parameter.
 fn check_body(statements: &str, expected: Expect) {

@@ -1,0 +1,155 @@
+//! What tests of this crate and of `lowering` share: kernels from source to tile IR, and their mistakes as text.
+//!
+//! It is no feature of the crate: `lowering` would then be built twice, for its tests and for the macro.
+
+use proc_macro2::{TokenStream, TokenTree};
+
+use crate::frontend::syntax::{self, Kernel};
+use crate::frontend::typeck::{self, MergedErrors, Variant};
+use crate::ir::guard::{Guard, Symbol, SymbolicSum};
+use crate::ir::{self, Func};
+use crate::support::diagnostic::Errors;
+
+/// Splits `#[fuse_kernel(..)] fn ..` into the attribute's and the function's tokens.
+pub fn tokens(source: &str) -> (TokenStream, TokenStream) {
+    let mut all: Vec<TokenTree> = source.parse::<TokenStream>().expect("tokens").into_iter().collect();
+    let item = all.split_off(2);
+    let attribute = match &all[1] {
+        TokenTree::Group(group) => match group.stream().into_iter().nth(1) {
+            Some(TokenTree::Group(arguments)) => arguments.stream(),
+            _ => TokenStream::new(),
+        },
+        _ => panic!("an attribute comes first"),
+    };
+    (attribute, item.into_iter().collect())
+}
+
+/// The first variant of a kernel, if it checks.
+pub fn try_func(source: &str) -> Option<Func> {
+    let (attribute, item) = tokens(source);
+    let mut errors = Errors::new();
+    let kernel = syntax::parse(attribute, item, &mut errors)?;
+    let variants: Vec<Variant> = typeck::variants(&kernel, &mut errors);
+    Some(typeck::check(&kernel, variants.first()?).ok()?.func)
+}
+
+/// Every mistake of a kernel, those of its variants together, as a build reports them.
+pub fn mistakes(source: &str) -> Errors {
+    let (attribute, item) = tokens(source);
+    let mut errors = Errors::new();
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors };
+    let variants = typeck::variants(&kernel, &mut errors);
+    let mut found = MergedErrors::default();
+    for variant in &variants {
+        if let Err(list) = typeck::check(&kernel, variant) {
+            found.add(variant, list);
+        }
+    }
+    found.report(variants.len(), &mut errors);
+    errors
+}
+
+/// The kernels of a module marked `#[fuse_module]`, checked for their first variants, and every mistake found.
+pub fn module(source: &str) -> (Vec<Func>, Errors) {
+    let mut errors = Errors::new();
+    let tokens = source.parse::<TokenStream>().expect("tokens");
+    let mut funcs = vec![];
+    let Some(module) = syntax::parse_module(TokenStream::new(), tokens, &mut errors) else {
+        return (funcs, errors);
+    };
+    for part in module.parts {
+        let syntax::ModuleItem::Kernel { attribute, item, .. } = part else { continue };
+        let Some(mut kernel) = syntax::parse(attribute, item, &mut errors) else { continue };
+        kernel.items = module.items.clone();
+        let variants = typeck::variants(&kernel, &mut errors);
+        let mut found = MergedErrors::default();
+        for (i, variant) in variants.iter().enumerate() {
+            match typeck::check(&kernel, variant) {
+                Ok(checked) if i == 0 => {
+                    ir::verify(&checked.func).expect("valid tile IR");
+                    funcs.push(checked.func);
+                }
+                Ok(_) => {}
+                Err(list) => found.add(variant, list),
+            }
+        }
+        found.report(variants.len(), &mut errors);
+    }
+    (funcs, errors)
+}
+
+/// The first variant of a kernel, checked.
+pub fn func(source: &str) -> Func {
+    first_variant(source).0
+}
+
+/// The first variant of a kernel, checked, with the kernel and the choices of the variant.
+pub fn first_variant(source: &str) -> (Func, Kernel, Variant) {
+    let (attribute, item) = tokens(source);
+    let mut errors = Errors::new();
+    let kernel = syntax::parse(attribute, item, &mut errors).expect("a kernel");
+    let variant = typeck::variants(&kernel, &mut errors).into_iter().next();
+    assert!(errors.is_empty(), "{errors:?}");
+    let variant = variant.expect("a variant");
+    let checked =
+        typeck::check(&kernel, &variant).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
+    ir::verify(&checked.func).expect("valid tile IR");
+    (checked.func, kernel, variant)
+}
+
+/// Mistakes with the tokens of their spans.
+pub fn render(errors: &Errors, source: &str) -> String {
+    errors
+        .iter()
+        .map(|error| {
+            let (from, to) = (error.loc.start.start(), error.loc.end.end());
+            let line: Vec<char> = source.lines().nth(from.line - 1).unwrap_or_default().chars().collect();
+            let end = if from.line == to.line { to.column } else { line.len() };
+            let cut: String = line[from.column.min(end)..end].iter().collect();
+            format!("{}: `{cut}`: {}\n", from.line, error.text().replace('\n', "\n    "))
+        })
+        .collect()
+}
+
+/// Parses and checks tokens; what matters is that it returns.
+pub fn survive(attribute: TokenStream, item: TokenStream) -> usize {
+    let mut errors = Errors::new();
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.len() };
+    for variant in typeck::variants(&kernel, &mut errors).iter().take(2) {
+        match typeck::check(&kernel, variant) {
+            Ok(checked) => ir::verify(&checked.func).expect("what checks is valid"),
+            Err(found) => errors.extend(found),
+        }
+    }
+    errors.len()
+}
+
+fn value(sum: &SymbolicSum, known: &[i64], grid: i64) -> i128 {
+    let factor = |symbol: &Symbol| match *symbol {
+        Symbol::Scalar(param) | Symbol::Length(param) => i128::from(known[param as usize]),
+        Symbol::Grid(0) => i128::from(grid),
+        Symbol::Grid(_) => 1,
+        Symbol::CeilDiv { scalar, by } => -(-i128::from(known[scalar as usize])).div_euclid(i128::from(by)),
+    };
+    sum.terms
+        .iter()
+        .map(|(number, factors)| i128::from(*number) * factors.iter().map(factor).product::<i128>())
+        .sum()
+}
+
+/// Whether a guard holds for these parameters, of slices their lengths, and for a grid of one axis. Allocations satisfy
+/// any alignment.
+pub fn holds(guard: &Guard, known: &[i64], grid: i64) -> bool {
+    match guard {
+        Guard::Aligned { .. } => true,
+        Guard::Divisible { value: number, by } => {
+            value(&SymbolicSum { terms: vec![(1, vec![*number])] }, known, grid) % i128::from(*by) == 0
+        }
+        Guard::Equal { scalar, value } => known[*scalar as usize] == *value,
+        Guard::Magnitude { scalar, least, most } => {
+            let value = f32::from_bits(known[*scalar as usize] as u32);
+            f32::from(*least).exp2() <= value && value <= f32::from(*most).exp2()
+        }
+        Guard::AtMost { low, high } => value(low, known, grid) <= value(high, known, grid),
+    }
+}
