@@ -1,6 +1,8 @@
 //! The artifacts of a variant: its specializations and their code.
 
 use serde::{Deserialize, Serialize};
+use tile_ir::frontend::syntax::Kernel;
+use tile_ir::frontend::typeck::Variant;
 use tile_ir::ops::Site;
 
 use crate::backend::compress::Deflated;
@@ -38,4 +40,17 @@ pub struct GpuModule {
     pub specialization: usize,
     pub ptx: Deflated,
     pub cubin: Option<Cubin>,
+}
+
+/// `layer_norm_bf16_1024_aligned`
+pub fn entry_name(kernel: &Kernel, variant: &Variant, specialization: &Specialization) -> String {
+    let types = variant.types.iter().map(|(_, dtype)| dtype.to_string());
+    let consts = variant.consts.iter().map(|(_, value)| value.to_string().replace('-', "minus_"));
+    let parts: Vec<String> = std::iter::once(kernel.name.to_string())
+        .chain(types)
+        .chain(consts)
+        .chain(variant.named.iter().map(|(name, value)| format!("{name}_{value}")))
+        .chain([specialization.name.to_string()])
+        .collect();
+    parts.join("_")
 }

@@ -30,7 +30,7 @@ use crate::backend::ptxas;
 use crate::backend::ptxas::Cubin;
 use crate::backend::sandbox;
 use crate::backend::sandbox::Failure;
-use crate::driver::artifact::{GpuModule, LoweredVariant, VariantCode};
+use crate::driver::artifact::{GpuModule, LoweredVariant, VariantCode, entry_name};
 use crate::driver::options::{BuildOptions, DumpStage, Effort};
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::driver::variant_errors::{internal_error, report_spills, too_few_registers, too_many_elements};
@@ -287,19 +287,6 @@ fn lower(
 fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, String> {
     std::fs::create_dir_all(work).map_err(|error| format!("{}: {error}", work.display()))?;
     ptxas::assemble(ptxas, arch, ptx, work)
-}
-
-/// `layer_norm_bf16_1024_aligned`
-pub fn entry_name(kernel: &Kernel, variant: &Variant, specialization: &Specialization) -> String {
-    let types = variant.types.iter().map(|(_, dtype)| dtype.to_string());
-    let consts = variant.consts.iter().map(|(_, value)| value.to_string().replace('-', "minus_"));
-    let parts: Vec<String> = std::iter::once(kernel.name.to_string())
-        .chain(types)
-        .chain(consts)
-        .chain(variant.named.iter().map(|(name, value)| format!("{name}_{value}")))
-        .chain([specialization.name.to_string()])
-        .collect();
-    parts.join("_")
 }
 
 // ---- dumps

@@ -6,8 +6,7 @@ use tile_ir::frontend::typeck::Variant;
 use tile_ir::support::diagnostic::{Diagnostic, Errors, Loc};
 
 use crate::backend::nvptx::Arch;
-use crate::driver::artifact::LoweredVariant;
-use crate::driver::compile::entry_name;
+use crate::driver::artifact::{LoweredVariant, entry_name};
 use crate::gpu::specialization::Specialization;
 
 /// Each is an instruction at least: LLVM takes minutes for more, and hours for many more.

@@ -2,9 +2,8 @@
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use tile_ir::frontend::syntax::{Kernel, ParamType, ViewType};
-
-use super::launcher::element;
+use tile_ir::frontend::syntax::{GenericParam, Kernel, ParamType, TypeName, ViewType};
+use tile_ir::support::dtype::DType;
 
 /// The parameters of a launcher and what it does with them.
 #[derive(Default)]
@@ -92,5 +91,33 @@ impl MemoryParam {
             ty: quote! { ::dsl_runtime::#ty<'fuse, #generics> },
             convert: quote! { ::dsl_runtime::#into::convert },
         }
+    }
+}
+
+/// The element type, or type parameter, that the user wrote; `None` for a name that is neither.
+pub(super) fn element(kernel: &Kernel, ty: &TypeName) -> Option<TokenStream> {
+    let own =
+        |generic: &&GenericParam| matches!(generic, GenericParam::Type { name, .. } if *name == ty.name);
+    match kernel.generics.iter().find(own) {
+        Some(generic) => {
+            let mut name = generic.name().clone();
+            name.set_span(ty.loc.start);
+            Some(quote! { #name })
+        }
+        None => DType::parse(&ty.name).map(|dtype| spanned_path(dtype, ty.loc.start)),
+    }
+}
+
+/// The path of an element type, for code that cannot rely on what the user imported.
+pub(super) fn element_path(dtype: DType) -> TokenStream {
+    spanned_path(dtype, Span::call_site())
+}
+
+fn spanned_path(dtype: DType, span: Span) -> TokenStream {
+    let name = Ident::new(dtype.name(), span);
+    if dtype.is_half() || dtype.is_f8() {
+        quote! { ::dsl_runtime::#name }
+    } else {
+        quote! { ::core::primitive::#name }
     }
 }

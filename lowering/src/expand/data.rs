@@ -9,15 +9,23 @@ use tile_ir::ops::Site;
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
 
-use super::Expansion;
 use crate::backend::compress::Deflated;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx::Arch;
-use crate::driver::artifact::GpuModule;
-use crate::driver::compile::{HOST_ENTRY, entry_name};
+use crate::driver::artifact::{GpuModule, LoweredVariant, entry_name};
+use crate::driver::compile::HOST_ENTRY;
+use crate::driver::options::BuildOptions;
 use crate::gpu::emit::{Multicast, TensorMap};
 use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
 use crate::gpu::specialization::Specialization;
+
+/// A kernel and what the compiler made of it.
+pub struct Expansion<'a> {
+    pub kernel: &'a Kernel,
+    pub variants: &'a [Variant],
+    pub lowered: &'a [LoweredVariant],
+    pub options: &'a BuildOptions,
+}
 
 /// A `Variant` without code.
 pub(super) fn empty_variant(kernel: &Kernel, variant: &Variant) -> TokenStream {

@@ -1,15 +1,15 @@
 //! The function a user calls, and the traits that make an undeclared variant a compile error at the call.
 
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use tile_ir::frontend::syntax::{
-    ConstType, GenericParam, Kernel, KernelParam, ParamType, Tune, TypeName, expects_outline_lint,
+    ConstType, GenericParam, Kernel, KernelParam, ParamType, Tune, expects_outline_lint,
 };
 use tile_ir::frontend::typeck::{ConstValue, Variant};
 use tile_ir::support::diagnostic::{Loc, list};
 use tile_ir::support::dtype::{Class, DType};
 
-use super::arguments::{LauncherArguments, MemoryParam, slice_type, view_type};
+use super::arguments::{LauncherArguments, MemoryParam, element, element_path, slice_type, view_type};
 
 /// The expression by which the launcher chooses a generic from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenStream> {
@@ -39,34 +39,6 @@ fn bound_path(class: Class) -> TokenStream {
         Class::Integer => quote! { ::dsl_runtime::Integer },
         Class::Number => quote! { ::dsl_runtime::Number },
         _ => quote! { ::dsl_runtime::Element },
-    }
-}
-
-/// The element type, or type parameter, that the user wrote; `None` for a name that is neither.
-pub(super) fn element(kernel: &Kernel, ty: &TypeName) -> Option<TokenStream> {
-    let own =
-        |generic: &&GenericParam| matches!(generic, GenericParam::Type { name, .. } if *name == ty.name);
-    match kernel.generics.iter().find(own) {
-        Some(generic) => {
-            let mut name = generic.name().clone();
-            name.set_span(ty.loc.start);
-            Some(quote! { #name })
-        }
-        None => DType::parse(&ty.name).map(|dtype| spanned_path(dtype, ty.loc.start)),
-    }
-}
-
-/// The path of an element type, for code that cannot rely on what the user imported.
-pub(super) fn element_path(dtype: DType) -> TokenStream {
-    spanned_path(dtype, Span::call_site())
-}
-
-fn spanned_path(dtype: DType, span: Span) -> TokenStream {
-    let name = Ident::new(dtype.name(), span);
-    if dtype.is_half() || dtype.is_f8() {
-        quote! { ::dsl_runtime::#name }
-    } else {
-        quote! { ::core::primitive::#name }
     }
 }
 

@@ -9,7 +9,8 @@ use tile_ir::support::diagnostic::{Errors, Loc};
 
 use crate::driver::compile::lower_variants;
 use crate::driver::options::{BuildOptions, Effort};
-use crate::expand::{self, Expansion};
+use crate::expand;
+use crate::expand::data::Expansion;
 
 /// Expands `#[fuse_kernel(attribute)] item` as the environment says.
 pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {

@@ -15,16 +15,8 @@ use quote::quote;
 use tile_ir::frontend::syntax::{FnItem, Items, Kernel};
 use tile_ir::frontend::typeck::Variant;
 
-use crate::driver::artifact::LoweredVariant;
-use crate::driver::options::{BuildOptions, VARIABLES};
-
-/// A kernel and what the compiler made of it.
-pub struct Expansion<'a> {
-    pub kernel: &'a Kernel,
-    pub variants: &'a [Variant],
-    pub lowered: &'a [LoweredVariant],
-    pub options: &'a BuildOptions,
-}
+use self::data::Expansion;
+use crate::driver::options::VARIABLES;
 
 /// The whole expansion.
 pub fn expand(expansion: &Expansion) -> TokenStream {

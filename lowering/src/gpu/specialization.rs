@@ -8,8 +8,8 @@ use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
 
 use crate::gpu::emit::GpuPlan;
+use crate::gpu::layout::Distributed;
 use crate::gpu::layout::Layout;
-use crate::gpu::layout::assign::Distributed;
 use crate::mlir::report;
 
 /// A kernel compiled for the GPU under guards.

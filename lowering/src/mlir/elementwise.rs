@@ -9,7 +9,8 @@ use tile_ir::ops::{Bitcast, Cast, Kind};
 use tile_ir::support::dtype::DType;
 
 use super::builder::{Builder, Val};
-use super::cast::{cast, narrow_half, widen_half};
+use super::cast::cast;
+use super::half;
 use super::machine::Machine;
 use super::{lanes, math, rounding};
 
@@ -66,9 +67,9 @@ pub fn scalar(b: &mut Builder, op: &ScalarOp, args: &[Val], dtype: DType) -> Val
     if !dtype.is_half() || native || moves_bits {
         return lanes(b, args, dtype);
     }
-    let wide: Vec<Val> = args.iter().map(|&arg| widen_half(b, arg, dtype)).collect();
+    let wide: Vec<Val> = args.iter().map(|&arg| half::widen(b, arg, dtype)).collect();
     let result = lanes(b, &wide, DType::F32);
-    if op.rule == TypeRule::Compare { result } else { narrow_half(b, result, dtype) }
+    if op.rule == TypeRule::Compare { result } else { half::narrow(b, result, dtype) }
 }
 
 /// Applies a row; index arithmetic known to stay in range gets `nsw`.
@@ -98,7 +99,7 @@ pub fn inline(b: &mut Builder, func: &Func, block: &Block, args: &[Val]) -> Vec<
                 super::cast::bitcast(b, values[value], func.ty(op.results[0]).dtype)
             }
             Kind::Constant(constant) => {
-                let ty = super::cast::scalar(func.ty(op.results[0]).dtype, b.machine);
+                let ty = super::machine::scalar(func.ty(op.results[0]).dtype, b.machine);
                 super::constant(b, constant.value, func.ty(op.results[0]).dtype, super::Ty { lanes, ..ty })
             }
             other => panic!("a combination holds lanewise operations, found {}", other.operation().name()),

@@ -7,8 +7,9 @@
 use tile_ir::support::dtype::{DType, F8_NAN, Float8Format};
 
 use super::builder::{Asm, Builder, IntPredicate, Val};
-use super::cast;
+use super::half;
 use super::machine::Machine;
+use super::machine::elem;
 use super::types::{Elem, Ty};
 
 /// The first capability with conversions of 8-bit floats.
@@ -137,14 +138,14 @@ pub fn widen(b: &mut Builder, value: Val, from: DType) -> Val {
     if in_pairs(b) && !value.ty.is_vector() {
         let pair = b.zext(value, Elem::I16);
         let halves = widen_pair(b, pair, from);
-        return cast::widen_half(b, halves[0], DType::F16);
+        return half::widen(b, halves[0], DType::F16);
     }
     if from == DType::F8E5M2 {
         let wide = b.zext(value, Elem::I16);
         let eight = b.int(wide.ty, 8);
         let half = b.shl(wide, eight);
-        let half = b.bitcast(half, half.ty.with(cast::elem(DType::F16, b.machine)));
-        return cast::widen_half(b, half, DType::F16);
+        let half = b.bitcast(half, half.ty.with(elem(DType::F16, b.machine)));
+        return half::widen(b, half, DType::F16);
     }
     let bits = b.zext(value, Elem::I32);
     let int = |b: &mut Builder, constant: i64| b.int(bits.ty, constant);

@@ -110,3 +110,13 @@ fn imports_run_one_way() {
     let gone: Vec<_> = known.difference(&found).collect();
     assert!(gone.is_empty(), "these imports are gone: take them off the list\n{gone:?}");
 }
+
+#[test]
+fn zz_debug() {
+    let modules = super::modules::Modules::read();
+    for (file, imports) in modules.imports() {
+        for import in imports {
+            println!("EDGE {file} {import}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod cycles;
 mod decisions;
 mod families;
 mod layers;
+mod modules;
 mod words;
 
 use std::fs;

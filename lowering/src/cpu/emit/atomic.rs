@@ -7,7 +7,7 @@ use tile_ir::support::dtype::DType;
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, CpuEmit, Host, Val};
 use crate::mlir::builder::AtomicKind;
-use crate::mlir::{cast, lanes};
+use crate::mlir::{half, lanes};
 
 impl CpuEmit for Atomic {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
@@ -107,11 +107,11 @@ fn extreme(atomic: &Atomic, b: &mut Builder, pointer: Val, value: Val) -> Val {
 fn add_half(b: &mut Builder, pointer: Val, value: Val, dtype: DType) -> Val {
     let zero = b.int(value.ty, 0);
     let first = b.compare_exchange(pointer, zero, zero);
-    let wide = cast::widen_half(b, value, dtype);
+    let wide = half::widen(b, value, dtype);
     b.retry(first, |b, before| {
-        let sum = cast::widen_half(b, before, dtype);
+        let sum = half::widen(b, before, dtype);
         let sum = b.fadd_strict(sum, wide);
-        let sum = cast::narrow_half(b, sum, dtype);
+        let sum = half::narrow(b, sum, dtype);
         b.compare_exchange(pointer, before, sum)
     })
 }

@@ -11,7 +11,7 @@ use tile_ir::support::dtype::DType;
 use crate::cpu::emit::nest::{LANES, Point};
 use crate::cpu::emit::prefetch::Prefetch;
 use crate::cpu::emit::{AccessFlags, Builder, CpuEmit, Host, Ty, Val};
-use crate::mlir::{Machine, Vectors, cast, rounding};
+use crate::mlir::{Machine, Vectors, cast, machine, rounding};
 
 /// The most accumulator vectors of a block, of four-byte elements, which leave registers for the operands: among sixteen
 /// registers of half a vector, and among 32 of a whole one.
@@ -177,7 +177,7 @@ impl Host<'_> {
             });
             vec![]
         });
-        let vector = Ty { lanes: LANES as u16, ..Ty::scalar(cast::elem(extents.dtype, b.machine)) };
+        let vector = Ty { lanes: LANES as u16, ..Ty::scalar(machine::elem(extents.dtype, b.machine)) };
         let columns: Vec<Val> = (0..LANES)
             .map(|i| {
                 let pointer = b.offset_bytes(square, (i * LANES * bytes) as i32);
@@ -388,7 +388,7 @@ impl MatrixDot<'_> {
         let first = self.extents.index(b, DotOperand::B, [zero, column]);
         let b_panel = b.offset(self.operands[1], first, bytes);
         let steps = if is_baseline(b) { 1 } else { (1u32 << inner.trailing_zeros()).min(K_STEPS) };
-        let elem = Ty::scalar(cast::elem(dtype, b.machine));
+        let elem = Ty::scalar(machine::elem(dtype, b.machine));
         let vector = Ty { lanes: if lanes == 1 { 0 } else { lanes as u16 }, ..elem };
         let bounds = [0, inner, steps].map(|bound| b.int(Ty::I64, i64::from(bound)));
         b.for_range(bounds, &accs, |b, index, accs| {

@@ -30,7 +30,7 @@ use tile_ir::ir::{Block, Func, Op, Param, ParamId, ParamKind, Value};
 use tile_ir::ops::for_each_op;
 
 use crate::mlir::builder::{Builder, IntPredicate, Val};
-use crate::mlir::cast;
+use crate::mlir::machine;
 use crate::mlir::session::{Argument, ArgumentKind, EntryKind, ModuleBuilder};
 use crate::mlir::types::{Elem, Space, Ty};
 use crate::mlir::{AccessFlags, report, rounding};
@@ -285,7 +285,7 @@ fn argument_type(dtype: tile_ir::support::dtype::DType) -> Ty {
     if dtype == tile_ir::support::dtype::DType::Bool {
         Ty::I8
     } else {
-        cast::scalar(dtype, rounding::BASELINE)
+        machine::scalar(dtype, rounding::BASELINE)
     }
 }
 
@@ -394,6 +394,6 @@ impl<'a> Host<'a> {
 
     /// The machine type of one element of `value`.
     fn elem_type(&self, b: &Builder, value: Value) -> Ty {
-        cast::scalar(self.dtype(value), b.machine)
+        machine::scalar(self.dtype(value), b.machine)
     }
 }

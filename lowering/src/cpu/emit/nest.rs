@@ -267,7 +267,7 @@ pub(super) fn flat_index(b: &mut Builder, shape: &Shape, coords: &[Val]) -> Val 
 
 /// `lanes` contiguous elements (0 for one scalar); a `bool` is a byte in memory.
 pub(super) fn load_elements(b: &mut Builder, pointer: Val, dtype: DType, lanes: u16) -> Val {
-    let elem = if dtype == DType::Bool { Elem::I8 } else { crate::mlir::cast::elem(dtype, b.machine) };
+    let elem = if dtype == DType::Bool { Elem::I8 } else { crate::mlir::machine::elem(dtype, b.machine) };
     let loaded = b.load(pointer, Ty { elem, lanes }, AccessFlags::aligned(dtype.bytes()));
     if dtype == DType::Bool {
         let zero = b.int(loaded.ty, 0);

@@ -9,8 +9,8 @@ use tile_ir::ops::{Kind, Load, MemAccess};
 
 use crate::gpu::emit::async_copy::prefetched_values;
 use crate::gpu::emit::registers_of_each;
+use crate::gpu::layout::Distributed;
 use crate::gpu::layout::Layout;
-use crate::gpu::layout::assign::Distributed;
 use crate::gpu::layout::dot;
 use crate::mlir::Limit;
 

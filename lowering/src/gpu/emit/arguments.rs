@@ -6,7 +6,7 @@ use tile_ir::support::dtype::DType;
 use crate::gpu::emit::GpuPlan;
 use crate::mlir::session::{Argument, ArgumentKind};
 use crate::mlir::types::{Elem, Space, Ty};
-use crate::mlir::{Machine, cast};
+use crate::mlir::{Machine, machine};
 
 /// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of the
 /// tile counter if there is one, and tensor maps.
@@ -25,7 +25,7 @@ pub(super) fn arguments(func: &Func, plan: &GpuPlan) -> Vec<Argument> {
                 list.push(plain(Ty::I64));
             }
             ParamKind::Scalar { dtype: DType::Bool, .. } => list.push(plain(Ty::I8)),
-            ParamKind::Scalar { dtype, .. } => list.push(plain(cast::scalar(dtype, Machine::Nvptx))),
+            ParamKind::Scalar { dtype, .. } => list.push(plain(machine::scalar(dtype, Machine::Nvptx))),
         }
     }
     list.extend([plain(Ty::I32); 3]);

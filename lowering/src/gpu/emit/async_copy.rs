@@ -18,7 +18,7 @@ use tile_ir::ops::{Effect, For, Kind, Load, Operation};
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
 use crate::gpu::emit::address_slice::AddressSlice;
-use crate::gpu::emit::cp_async::AsyncCopy;
+use crate::gpu::emit::cp_async::{AsyncCopy, BufferSlot, width};
 use crate::gpu::emit::smem_alloc::SmemRing;
 use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::smem_operand::{OperandStage, OperandTile};
@@ -58,13 +58,6 @@ pub(super) struct CopyPlan<'a> {
     stage_bytes: u32,
     /// Slots of the ring: as many as stages, or one less.
     slots: u32,
-}
-
-/// Where a thread finds the elements of a load: an address in shared memory and a byte offset.
-#[derive(Clone, Copy)]
-pub(super) struct BufferSlot {
-    pub base: Val,
-    pub offset: u32,
 }
 
 impl CopyPlan<'_> {
@@ -217,10 +210,6 @@ impl CopyPlan<'_> {
 /// Commits the copies issued so far as one group.
 fn commit_group(b: &mut Builder) {
     statement(b, "cp.async.commit_group;", "~{memory}", &[], &[]);
-}
-
-pub(super) fn width(func: &Func, load: &Load) -> u32 {
-    load.access.vector * func.slice(load.access.param).0.bytes()
 }
 
 /// Bytes that all threads of a block copy for a load in an iteration.

@@ -8,7 +8,8 @@ use tile_ir::ir::{Func, Op, Value};
 use tile_ir::ops::{For, Kind, is_zero};
 
 use crate::gpu::emit::async_copy::IterationSpace;
-use crate::gpu::emit::dot::wgmma::{self, AfterIssue};
+use crate::gpu::emit::dot::wgmma;
+use crate::gpu::emit::dot::wgmma_statement::AfterIssue;
 use crate::gpu::emit::warp_specialize::PipelineState;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::Val;

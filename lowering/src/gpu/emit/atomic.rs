@@ -12,7 +12,7 @@ use crate::gpu::emit::{Asm, Builder, Gpu, ShuffleMode, statement};
 use crate::gpu::layout::{Distributed, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::mlir::{cast, lanes};
+use crate::mlir::{half, lanes};
 
 /// The first capability with atomic addition of `bf16`.
 const ADDS_BF16: u32 = 90;
@@ -286,15 +286,15 @@ impl AtomicElement<'_> {
     /// Adds in `f32`, rounds, and retries the compare-and-swap until no other thread changed the element in between.
     fn add_bf16(&self, b: &mut Builder) -> Val {
         let ty = self.value.ty;
-        let wide = cast::widen_half(b, self.value, DType::BF16);
+        let wide = half::widen(b, self.value, DType::BF16);
         let run = |b: &mut Builder| {
             let zero = b.int(Ty::I16, 0);
             let first = self.compare_and_swap(b, [zero, zero]);
             let before = b.retry(first, |b, before| {
                 let old = b.bitcast(before, ty);
-                let old = cast::widen_half(b, old, DType::BF16);
+                let old = half::widen(b, old, DType::BF16);
                 let sum = b.fadd_strict(old, wide);
-                let sum = cast::narrow_half(b, sum, DType::BF16);
+                let sum = half::narrow(b, sum, DType::BF16);
                 let sum = b.bitcast(sum, Ty::I16);
                 self.compare_and_swap(b, [before, sum])
             });

@@ -1,6 +1,5 @@
 //! Emission of barriers between a program's warps, and of `mbarrier` initialization.
 
-use crate::gpu::emit::dsmem;
 use crate::gpu::emit::smem_alloc::Interval;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::mlir::builder::Val;
@@ -11,7 +10,7 @@ impl Gpu<'_> {
     pub(super) fn barrier(&mut self, b: &mut Builder) {
         let num_warps = self.plan.distributed.num_warps;
         if self.plan.blocks() > 1 {
-            dsmem::barrier(b);
+            cluster_barrier(b);
         } else if num_warps == 1 {
             warp_barrier(b);
         } else if self.plan.pipeline.is_some() {
@@ -64,4 +63,10 @@ pub(super) fn block_barrier(b: &mut Builder) {
 fn named_barrier(b: &mut Builder, id: u32, num_warps: u32) {
     let operands = [id, num_warps * 32].map(|operand| b.int(Ty::I32, i64::from(operand)));
     b.effect_with("nvvm.barrier", &operands, &[("operandSegmentSizes", "array<i32: 1, 1, 0>")]);
+}
+
+/// Waits for all threads of the cluster, and makes what they wrote visible.
+fn cluster_barrier(b: &mut Builder) {
+    b.effect_with("nvvm.cluster.arrive", &[], &[("aligned", "unit")]);
+    b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
 }

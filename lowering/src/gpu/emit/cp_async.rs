@@ -1,16 +1,22 @@
 //! Asynchronous copies as PTX: a `cp.async` for each chunk of a load, with its predicate, its cache operator, and zeros for what is
 //! masked.
 
-use tile_ir::ir::{Op, Value};
+use tile_ir::ir::{Func, Op, Value};
 use tile_ir::ops::{EvictionPolicy, Load};
 
-use crate::gpu::emit::async_copy::{BufferSlot, width};
 use crate::gpu::emit::memory::VectorWords;
 use crate::gpu::emit::smem_operand;
 use crate::gpu::emit::smem_operand::{OperandStage, TileAddresses};
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
+
+/// Where a thread finds the elements of a load: an address in shared memory and a byte offset.
+#[derive(Clone, Copy)]
+pub(super) struct BufferSlot {
+    pub base: Val,
+    pub offset: u32,
+}
 
 /// The cache operator of copies that the first-level cache serves: the only one of fewer than 16 bytes.
 const THROUGH_L1: &str = "ca";
@@ -154,4 +160,9 @@ impl Gpu<'_> {
             })
             .collect()
     }
+}
+
+/// Bytes that one copy of a load moves.
+pub(super) fn width(func: &Func, load: &Load) -> u32 {
+    load.access.vector * func.slice(load.access.param).0.bytes()
 }

@@ -8,9 +8,10 @@ use tile_ir::ops::{Assert, Print, Site};
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::operation::GpuEmit;
-use crate::gpu::emit::{Builder, Gpu, ModuleBuilder, Space, cast, report};
+use crate::gpu::emit::{Builder, Gpu, ModuleBuilder, Space, report};
 use crate::gpu::layout::Layout;
 use crate::mlir::builder::{AccessFlags, Val};
+use crate::mlir::cast;
 use crate::mlir::types::{Elem, Ty};
 
 /// Whether a function prints anything.

@@ -44,12 +44,6 @@ pub(super) fn warp_of(plan: &GpuPlan, b: &mut Builder, block_warp: Val, block: &
     b.or(first, block_warp)
 }
 
-/// Waits for all threads of the cluster, and makes what they wrote visible.
-pub(super) fn barrier(b: &mut Builder) {
-    b.effect_with("nvvm.cluster.arrive", &[], &[("aligned", "unit")]);
-    b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
-}
-
 impl Gpu<'_> {
     /// Arrives at the cluster barrier: this block has started.
     pub(super) fn arrive_cluster(&mut self, b: &mut Builder) {

@@ -54,13 +54,14 @@ use tile_ir::ops::{EvictionPolicy, Kind};
 
 use crate::gpu::layout::{Distributed, Layout};
 use crate::mlir::builder::{Builder, IntPredicate, Val};
-use crate::mlir::cast;
+use crate::mlir::machine;
 use crate::mlir::session::{EntryKind, Limit, ModuleBuilder};
 use crate::mlir::types::{Space, Ty};
 use crate::mlir::{Asm, Machine, report};
 
 use crate::gpu::emit::arguments::arguments;
-use crate::gpu::emit::async_copy::{BufferSlot, PendingCopies, StartedLoop};
+use crate::gpu::emit::async_copy::{PendingCopies, StartedLoop};
+use crate::gpu::emit::cp_async::BufferSlot;
 use crate::gpu::emit::membar::Membar;
 use crate::gpu::emit::smem_alloc::SmemAllocation;
 pub use crate::gpu::emit::smem_alloc::{SmemOverflow, SmemRequest};
@@ -536,7 +537,7 @@ impl<'a> Gpu<'a> {
 
     /// The machine type of a register of `value`.
     fn register_type(&self, value: Value) -> Ty {
-        cast::scalar(self.func.ty(value).dtype, Machine::Nvptx)
+        machine::scalar(self.func.ty(value).dtype, Machine::Nvptx)
     }
 
     fn slice(&self, param: tile_ir::ir::ParamId) -> SliceArg {

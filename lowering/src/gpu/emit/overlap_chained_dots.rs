@@ -15,7 +15,8 @@ use tile_ir::ops::scalar::ArithKind;
 use tile_ir::ops::{Cast, Convert, Effect, For, Kind, OperandA, Scalar, WarpGroupDot};
 
 use crate::gpu::emit::async_copy::IterationSpace;
-use crate::gpu::emit::dot::wgmma::{self, AfterIssue};
+use crate::gpu::emit::dot::wgmma;
+use crate::gpu::emit::dot::wgmma_statement::AfterIssue;
 use crate::gpu::emit::iteration_split::{LoopBranches, MainLoop};
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::warp_specialize::{MmaOrder, PipelineState};

@@ -259,7 +259,7 @@ impl OperandFinder<'_> {
                 let func = &self.distributed.func;
                 let axes: Vec<Option<usize>> = (0..func.ty(result).shape.rank()).map(Some).collect();
                 let fast = fast_axis(self.distributed, load, result);
-                let by_chunks = crate::gpu::emit::async_copy::width(func, load) == CHUNK_BYTES;
+                let by_chunks = crate::gpu::emit::cp_async::width(func, load) == CHUNK_BYTES;
                 // Element by element there would be more copies than are saved, where there are others.
                 let one_by_one = !by_chunks && func.ty(result).dtype.bytes() >= MIN_ASYNC_COPY_BYTES;
                 let swizzled = by_chunks.then_some(None);

@@ -1,13 +1,9 @@
 //! How many contiguous elements one memory instruction may move, and along which axis.
 
-use std::collections::{HashMap, HashSet};
-
 use tile_ir::analysis::axis_info::AxisInfoMap;
 use tile_ir::ir::Func;
 use tile_ir::ops::{MemAccess, VectorStart};
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
-
-use super::assign::{LayoutGraph, TileAccess};
 
 /// The fewest bytes that are read as parts of two aligned vectors. Fewer bytes cost no less than single elements.
 pub const MIN_SHIFTED_BYTES: u32 = 8;
@@ -65,21 +61,4 @@ pub(super) fn legal_vector(func: &Func, place: &MemAccess, vector: u32) -> u32 {
     let shifted = place.shift.is_some_and(|shift| shift.start != VectorStart::Aligned);
     let bytes = vector * func.slice(place.param).0.bytes();
     if shifted && bytes < MIN_SHIFTED_BYTES { 1 } else { vector }
-}
-
-/// The accesses of each class of values.
-pub(super) fn by_class<'a>(
-    func: &Func,
-    graph: &LayoutGraph,
-    accesses: &'a [TileAccess],
-) -> HashMap<usize, Vec<&'a TileAccess>> {
-    let mut found: HashMap<usize, Vec<&TileAccess>> = HashMap::new();
-    for access in accesses {
-        let laid_out = access.values.iter().filter(|&&value| graph.has_layout(func, value));
-        let classes: HashSet<usize> = laid_out.map(|&value| graph.class(value)).collect();
-        for class in classes {
-            found.entry(class).or_default().push(access);
-        }
-    }
-    found
 }

@@ -7,41 +7,22 @@
 //! made of ranges and scalars belong to no class: they are rematerialized in every layout that is asked for. Where two
 //! layouts meet, a [`Convert`] is inserted.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
-use std::collections::{HashSet, VecDeque};
 
 use tile_ir::analysis::axis_info::AxisInfoMap;
-use tile_ir::analysis::program_varying::{Across, varying};
-use tile_ir::analysis::repeated_access::repeated;
-use tile_ir::ir::layout_relation::{LayoutRelation, Reindex};
+use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::{Convert, Effect, Kind, MemAccess};
+use tile_ir::ops::{Convert, Kind, MemAccess};
 
-use super::access::{self, AccessWidth, Alignment};
+use super::access::{self};
+use super::distributed::Distributed;
+use super::layout_graph::{LayoutGraph, LinkKind};
 use super::linear::Layout;
-use super::smem_only::SmemOnlyTile;
+use super::tile_access::{LayoutSite, TileAccess, accesses, by_class};
 use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
 use crate::gpu::layout::coalesce_dot_stores;
-
-/// A function whose every tile value has a layout.
-#[derive(Debug)]
-pub struct Distributed {
-    pub func: Func,
-    pub layouts: HashMap<Value, Layout>,
-    /// Warps of a program.
-    pub num_warps: u32,
-    /// CTAs that these warps belong to: the upper bits of the warp index are the CTA.
-    pub num_ctas: u32,
-    /// The user's `num_stages`, where a loop has none of its own.
-    pub num_stages: Option<u32>,
-    /// Tiles that are in shared memory alone, as operands of dots: loops copy them there.
-    pub smem_only: HashMap<Value, SmemOnlyTile>,
-    /// Operands that are written to shared memory before a loop: from the dot's result and the operand to the loop's
-    /// induction variable.
-    pub invariant_operands: HashMap<(Value, DotOperand), Value>,
-}
 
 /// Gives every tile value a layout, inserting conversions.
 pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Distributed {
@@ -53,7 +34,7 @@ pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Dis
     let chosen = Chooser {
         site,
         graph: &graph,
-        accesses: access::by_class(func, &graph, &accesses),
+        accesses: by_class(func, &graph, &accesses),
         num_warps,
         max_following: 0,
         layouts: HashMap::new(),
@@ -63,216 +44,6 @@ pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Dis
     let num_stages = threads.num_stages;
     let (smem_only, invariant_operands) = (HashMap::new(), HashMap::new());
     Distributed { func, layouts, num_warps, num_ctas, num_stages, smem_only, invariant_operands }
-}
-
-/// The function whose layouts are chosen, with what is known about it.
-#[derive(Clone, Copy)]
-pub(in crate::gpu) struct LayoutSite<'a> {
-    pub func: &'a Func,
-    pub axes: &'a AxisInfoMap,
-    pub alignment: Alignment,
-    pub num_ctas: u32,
-}
-
-/// A memory access of a tile, by which a layout is chosen.
-pub(in crate::gpu) struct TileAccess {
-    /// Values whose class it belongs to: its data, offsets, mask and `other`.
-    pub(in crate::gpu) values: Vec<Value>,
-    shape: Shape,
-    width: AccessWidth,
-    elem_bytes: u32,
-    /// Whether its addresses differ between programs: streaming traffic, not a table that stays in the cache.
-    pub(in crate::gpu) streams: bool,
-    pub(in crate::gpu) reads: bool,
-    /// Whether it is in a loop: it runs more often than others.
-    repeats: bool,
-}
-
-impl TileAccess {
-    pub(in crate::gpu) fn bytes(&self) -> u64 {
-        self.shape.elements() * u64::from(self.elem_bytes)
-    }
-}
-
-fn accesses(func: &Func, alignment: Alignment, axes: &AxisInfoMap) -> Vec<TileAccess> {
-    let varying = varying(func, Across::ProgramsAndIterations);
-    let mut found = vec![];
-    let repeated = repeated(func);
-    func.body.walk(&mut |op| {
-        let operation = op.kind.operation();
-        let tile = |place: &&MemAccess| !func.ty(place.offset).is_scalar();
-        let Some(place) = operation.access().filter(tile) else { return };
-        let shape = func.ty(place.offset).shape.clone();
-        let values = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
-        let streams =
-            varying.contains(&place.offset) || place.base.is_some_and(|base| varying.contains(&base));
-        let width = access::width(func, axes, place, alignment);
-        let elem_bytes = func.slice(place.param).0.bytes();
-        let reads = operation.effect() != Effect::Write;
-        let repeats = repeated.contains(place);
-        found.push(TileAccess { values, shape, width, elem_bytes, streams, reads, repeats });
-    });
-    found
-}
-
-// ---- classes
-
-/// Which values share a layout, and how classes relate.
-pub(in crate::gpu) struct LayoutGraph {
-    /// Union-find over value indices; `None` for scalars and for cheap values that are recomputed.
-    parent: Vec<usize>,
-    cheap: Vec<bool>,
-    links: Vec<LayoutLink>,
-}
-
-/// A relation between the layouts of two values.
-struct LayoutLink {
-    operand: Value,
-    result: Value,
-    kind: LinkKind,
-}
-
-enum LinkKind {
-    View(Reindex),
-    Reduce(Vec<usize>),
-}
-
-impl LayoutGraph {
-    fn new(func: &Func) -> LayoutGraph {
-        let count = func.value_count();
-        let mut graph =
-            LayoutGraph { parent: (0..count).collect(), cheap: vec![false; count], links: vec![] };
-        graph.mark_cheap(func, &func.body, &HashSet::new());
-        let pinned = graph.pinned(func);
-        graph.cheap.fill(false);
-        graph.mark_cheap(func, &func.body, &pinned);
-        graph.connect(func, &func.body);
-        // Path compression: later finds take one step.
-        graph.parent = (0..count).map(|index| graph.find(index)).collect();
-        graph
-    }
-
-    /// Cheap values that need one layout after all: the operand of a store or reduction that takes nothing else, the
-    /// operand of a reshape, whose layout does not always follow from the result's, and the table of a gather.
-    fn pinned(&self, func: &Func) -> HashSet<Value> {
-        let mut pinned = HashSet::new();
-        func.body.walk(&mut |op| {
-            let operation = op.kind.operation();
-            let tiles = || operation.operands().into_iter().filter(|&operand| !func.ty(operand).is_scalar());
-            let anchored = tiles().any(|operand| !self.cheap[operand.index()]);
-            let first = |pins: bool| if pins { tiles().take(1).collect() } else { vec![] };
-            let pins: Vec<Value> = match operation.layout_relation(func, &op.results) {
-                LayoutRelation::Reduce { .. } => first(!anchored),
-                LayoutRelation::Lanewise { .. } => first(op.results.is_empty() && !anchored),
-                LayoutRelation::View(view) => first(!view.is_invertible()),
-                // What lies anyhow has to lie somehow.
-                LayoutRelation::Tied(groups) => {
-                    tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
-                }
-                LayoutRelation::Dot { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
-                LayoutRelation::WarpGroup { .. } | LayoutRelation::Free => tiles().collect(),
-                LayoutRelation::Source => vec![],
-            };
-            pinned.extend(pins);
-        });
-        pinned
-    }
-
-    pub(in crate::gpu) fn has_layout(&self, func: &Func, value: Value) -> bool {
-        !func.ty(value).is_scalar() && !self.cheap[value.index()]
-    }
-
-    fn find(&self, mut index: usize) -> usize {
-        while self.parent[index] != index {
-            index = self.parent[index];
-        }
-        index
-    }
-
-    pub(in crate::gpu) fn class(&self, value: Value) -> usize {
-        self.find(value.index())
-    }
-
-    fn unite(&mut self, a: Value, b: Value) {
-        let (a, b) = (self.class(a), self.class(b));
-        self.parent[b.max(a)] = a.min(b);
-    }
-
-    fn mark_cheap(&mut self, func: &Func, block: &Block, pinned: &HashSet<Value>) {
-        for op in &block.ops {
-            let operation = op.kind.operation();
-            for nested in operation.blocks() {
-                self.mark_cheap(func, nested, pinned);
-            }
-            let recomputable = match operation.layout_relation(func, &op.results) {
-                LayoutRelation::Source => true,
-                LayoutRelation::Lanewise { cheap } => cheap,
-                LayoutRelation::View(view) => view.is_invertible(),
-                LayoutRelation::Reduce { .. }
-                | LayoutRelation::Tied(_)
-                | LayoutRelation::Dot { .. }
-                | LayoutRelation::WarpGroup { .. }
-                | LayoutRelation::Free => false,
-            };
-            let from_cheap = operation
-                .operands()
-                .iter()
-                .all(|&operand| func.ty(operand).is_scalar() || self.cheap[operand.index()]);
-            if recomputable && from_cheap && operation.effect() == Effect::Pure {
-                for result in op.results.iter().filter(|result| !pinned.contains(result)) {
-                    self.cheap[result.index()] = true;
-                }
-            }
-        }
-    }
-
-    fn connect(&mut self, func: &Func, block: &Block) {
-        for op in &block.ops {
-            let operation = op.kind.operation();
-            for nested in operation.blocks() {
-                self.connect(func, nested);
-            }
-            let tiles = |values: Vec<Value>, graph: &LayoutGraph| -> Vec<Value> {
-                values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
-            };
-            match operation.layout_relation(func, &op.results) {
-                LayoutRelation::Source | LayoutRelation::WarpGroup { .. } | LayoutRelation::Free => {}
-                LayoutRelation::Lanewise { .. } => {
-                    let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
-                    self.unite_all(&tiles(all, self));
-                }
-                LayoutRelation::Tied(groups) => {
-                    for group in groups {
-                        self.unite_all(&tiles(group, self));
-                    }
-                }
-                LayoutRelation::Dot { acc } => {
-                    self.unite_all(&tiles(acc.into_iter().chain(op.results.iter().copied()).collect(), self));
-                }
-                LayoutRelation::View(view) => {
-                    for operand in tiles(operation.operands(), self) {
-                        let kind = LinkKind::View(view.clone());
-                        self.links.push(LayoutLink { operand, result: op.results[0], kind });
-                    }
-                }
-                LayoutRelation::Reduce { axes } => {
-                    let inputs = tiles(operation.operands(), self);
-                    self.unite_all(&inputs);
-                    let results = tiles(op.results.clone(), self);
-                    self.unite_all(&results);
-                    if let (Some(&operand), Some(&result)) = (inputs.first(), results.first()) {
-                        self.links.push(LayoutLink { operand, result, kind: LinkKind::Reduce(axes) });
-                    }
-                }
-            }
-        }
-    }
-
-    fn unite_all(&mut self, values: &[Value]) {
-        for pair in values.windows(2) {
-            self.unite(pair[0], pair[1]);
-        }
-    }
 }
 
 // ---- choosing
@@ -457,7 +228,7 @@ impl Demands<'_> {
     }
 
     fn want(&mut self, value: Value, layout: Layout) {
-        if !self.func.ty(value).is_scalar() && self.graph.cheap[value.index()] {
+        if !self.func.ty(value).is_scalar() && self.graph.is_cheap(value) {
             let list = self.wanted.entry(value).or_default();
             if !list.contains(&layout) {
                 list.push(layout);
@@ -467,7 +238,7 @@ impl Demands<'_> {
 
     fn operand_layouts(&self, op: &Op) -> Vec<(Value, Layout)> {
         let results: Vec<Layout> = match op.results.first() {
-            Some(&result) if self.graph.cheap[result.index()] => {
+            Some(&result) if self.graph.is_cheap(result) => {
                 self.wanted.get(&result).cloned().unwrap_or_default()
             }
             _ => vec![],
@@ -575,9 +346,10 @@ impl Rebuilder<'_> {
     }
 
     fn op(&mut self, builder: &mut FuncBuilder, op: Op) {
-        let cheap = op.results.first().is_some_and(|result| {
-            !self.site.func.ty(*result).is_scalar() && self.graph.cheap[result.index()]
-        });
+        let cheap = op
+            .results
+            .first()
+            .is_some_and(|result| !self.site.func.ty(*result).is_scalar() && self.graph.is_cheap(*result));
         if cheap {
             for layout in self.wanted.get(&op.results[0]).cloned().unwrap_or_default() {
                 self.copy(builder, &op, layout);

@@ -16,8 +16,9 @@ use tile_ir::ops::MemAccess;
 
 use crate::gpu::layout::access;
 use crate::gpu::layout::access::AccessWidth;
-use crate::gpu::layout::assign::{LayoutGraph, LayoutSite};
+use crate::gpu::layout::layout_graph::LayoutGraph;
 use crate::gpu::layout::linear::Layout;
+use crate::gpu::layout::tile_access::LayoutSite;
 
 /// Bytes of a tile beyond which it is stored in its own layout.
 const MAX_BYTES: u64 = 64 * 1024;

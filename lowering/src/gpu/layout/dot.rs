@@ -15,7 +15,7 @@ use tile_ir::ops::{Dot, DotOperand, InputPrecision, Kind, WarpGroupDot};
 use tile_ir::support::dtype::DType;
 
 use super::access::Alignment;
-use super::assign::Distributed;
+use super::distributed::Distributed;
 use super::linear::{Coord, LANE_BITS, Layout, odd};
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
 

@@ -7,10 +7,13 @@
 //! - `bit_order`: the order of registers, lanes and warps along one axis.
 //! - `coalesce_dot_stores`: layouts in which stores take the results of dots.
 //! - [`conversion`]: how a conversion is done: not at all, by registers, shuffles or shared memory.
+//! - [`distributed`]: what all of this gives.
 //! - [`dot`]: layouts of dot operands and accumulators, as mma and wgmma instructions take them.
+//! - `layout_graph`: which values share a layout.
 //! - `reindex`: layouts through views, which hold the same elements at other coordinates.
 //! - `scan`: layouts of tiles that are scanned along an axis.
 //! - `smem_only`: tiles that are in shared memory alone.
+//! - `tile_access`: the accesses by which layouts are chosen.
 //! - `warps`: how many warps a program has where the user does not say, and in how many CTAs they are.
 
 pub mod access;
@@ -18,17 +21,21 @@ pub mod assign;
 mod bit_order;
 mod coalesce_dot_stores;
 pub mod conversion;
+pub mod distributed;
 pub mod dot;
+mod layout_graph;
 pub mod linear;
 pub mod reindex;
 mod scan;
 mod smem_only;
+mod tile_access;
 pub mod warpgroup;
 mod warps;
 
-pub use assign::{Distributed, distribute};
+pub use assign::distribute;
 pub use bit_order::Segment;
 pub use conversion::{Conversion, conversion};
+pub use distributed::Distributed;
 pub use linear::{Coord, Layout};
 pub use smem_only::SmemOnlyTile;
 pub use warps::ThreadConfig;

@@ -6,7 +6,7 @@ use tile_ir::ir::{Func, Shape};
 use tile_ir::ops::Kind;
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
-use super::assign::LayoutGraph;
+use super::layout_graph::LayoutGraph;
 use super::linear::{LANE_BITS, Layout};
 
 /// The one axis along which elements of a class are scanned.

@@ -3,7 +3,8 @@
 use tile_ir::ir::Func;
 
 use super::access::Alignment;
-use super::assign::{Distributed, TileAccess};
+use super::distributed::Distributed;
+use super::tile_access::TileAccess;
 
 /// What the target decides about threads, and what the user asks for.
 #[derive(Clone, Copy, Debug)]

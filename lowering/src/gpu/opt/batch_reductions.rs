@@ -10,9 +10,8 @@ use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Func, Op, Value};
 use tile_ir::ops::{Effect, Kind};
 
+use crate::gpu::layout::Distributed;
 use crate::gpu::layout::Layout;
-use crate::gpu::layout::assign::Distributed;
-use crate::gpu::opt::remat_narrow::used_values;
 
 /// Reorders every block.
 pub fn batch_reductions(distributed: &mut Distributed) {
@@ -96,4 +95,15 @@ pub(crate) fn shares_barrier_with_next(func: &Func, op: &Op, next: Option<&Op>) 
             && reduces(next)
             && !next.kind.operation().operands().iter().any(|value| op.results.contains(value))
     })
+}
+
+/// The values that an operation and those in its blocks use.
+pub(crate) fn used_values(op: &Op) -> Vec<Value> {
+    let operation = op.kind.operation();
+    let mut used = operation.operands();
+    for block in operation.blocks() {
+        used.extend(&block.yields);
+        used.extend(block.ops.iter().flat_map(used_values));
+    }
+    used
 }

@@ -11,7 +11,7 @@ use tile_ir::ir::{Block, Func, Op, Value, dce};
 use tile_ir::ops::scalar::{ArithKind, Scalar};
 use tile_ir::ops::{Cast, Kind, Load, MemAccess, RematBarrier, is_zero};
 
-use crate::gpu::layout::assign::Distributed;
+use crate::gpu::layout::Distributed;
 
 /// A thread holds a scalar for each vector of its share of a row; with more of them than this, fewer blocks would fit
 /// on a multiprocessor.

@@ -11,7 +11,7 @@ use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Func, Op, Value};
 use tile_ir::ops::{Effect, Kind, Load};
 
-use crate::gpu::layout::assign::Distributed;
+use crate::gpu::layout::Distributed;
 use crate::gpu::opt::batch_reductions::crosses_warps;
 
 /// Registers of a thread for loads before the first reduction, those that were there already included.

@@ -8,7 +8,7 @@ use tile_ir::ops::DotOperand;
 use tile_ir::ops::{Convert, Dot, Kind};
 use tile_ir::support::diagnostic::Loc;
 
-use crate::gpu::layout::assign::Distributed;
+use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::{DotMethod, method, mma_operand_layout};
 use crate::gpu::layout::{Conversion, Layout, conversion};
 

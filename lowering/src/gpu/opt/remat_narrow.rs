@@ -12,8 +12,8 @@ use tile_ir::ir::{Block, Func, Op, Value};
 use tile_ir::ops::{Effect, Kind, RematBarrier};
 use tile_ir::support::dtype::DType;
 
-use crate::gpu::layout::assign::Distributed;
-use crate::gpu::opt::batch_reductions::shares_barrier_with_next;
+use crate::gpu::layout::Distributed;
+use crate::gpu::opt::batch_reductions::{shares_barrier_with_next, used_values};
 
 /// Registers of one thread below which a tile may as well wait wide.
 const MIN_REGISTERS: usize = 16;
@@ -224,17 +224,6 @@ impl Distributed {
         self.layouts.insert(value, layout);
         value
     }
-}
-
-/// The values that an operation and those in its blocks use.
-pub(crate) fn used_values(op: &Op) -> Vec<Value> {
-    let operation = op.kind.operation();
-    let mut used = operation.operands();
-    for block in operation.blocks() {
-        used.extend(&block.yields);
-        used.extend(block.ops.iter().flat_map(used_values));
-    }
-    used
 }
 
 fn replace(op: &mut Op, current_copy: &HashMap<Value, Value>) {

@@ -7,7 +7,7 @@ use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Func, Op, Value, substitute_in};
 use tile_ir::ops::{Effect, Kind, Operation};
 
-use crate::gpu::layout::assign::Distributed;
+use crate::gpu::layout::Distributed;
 
 /// Rematerializes ranges in the branches of loops with wgmma.
 pub fn remat_ranges(distributed: &mut Distributed) {

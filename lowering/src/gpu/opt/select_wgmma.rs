@@ -22,15 +22,12 @@ use tile_ir::transform::transpose_operands::view_block;
 use crate::gpu::layout::warpgroup::{
     MAX_WGMMA_N, SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling,
 };
-use crate::gpu::opt::select_tma_store;
+use crate::gpu::opt::select_tma_store::{self, TMA_ALIGNMENT};
 
 /// The rows of a tile are a multiple of this.
 const SMEM_ROW_MULTIPLE: u32 = 16;
 /// The most rows of a box that one TMA instruction loads.
 const MAX_TMA_BOX_ROWS: u32 = 256;
-/// The alignment of the address and strides of a view that TMA accesses, in bytes.
-pub(crate) const TMA_ALIGNMENT: u32 = 16;
-
 /// The longest axis of a view that TMA accesses: a box that begins at its end is out of bounds, at a multiple of the
 /// alignment.
 pub const MAX_TMA_EXTENT: i64 = (1 << 31) - 256;

@@ -9,8 +9,8 @@ use tile_ir::ops::scalar::{ArithKind, row};
 use tile_ir::ops::{Broadcast, ExpandDims, For, Kind, Reduce, Reshape, Scalar, ScalarOp, is_zero};
 use tile_ir::support::diagnostic::Loc;
 
+use crate::gpu::layout::Distributed;
 use crate::gpu::layout::Layout;
-use crate::gpu::layout::assign::Distributed;
 
 /// A loop-carried row sum.
 struct CarriedReduction {

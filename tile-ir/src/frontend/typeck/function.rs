@@ -6,13 +6,10 @@ use std::rc::Rc;
 
 use super::items::ItemScope;
 use super::scope::Variable;
-use super::{Call, CalleeId, Check, ConstValue, Item, Operand, Variant, WrittenCall};
+use super::{Call, CalleeId, Check, ConstValue, Item, MAX_DEPTH, Operand, Variant, WrittenCall};
 use crate::frontend::syntax::{BlockExpr, Closure, FnItem, FunctionParam, GenericParam, Kernel, ValueType};
 use crate::support::diagnostic::{Diagnostic, Loc, count};
 use crate::support::dtype::DType;
-
-/// How many expressions may be around a call, those of its callers included: the checker recurses.
-pub(super) const MAX_DEPTH: u32 = 1000;
 
 /// How many calls may nest.
 const MAX_CALLS: usize = 64;

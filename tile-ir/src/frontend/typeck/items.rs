@@ -116,7 +116,7 @@ impl Check<'_> {
                 "a kernel knows constants made of literals, operators and other constants",
             );
         };
-        if self.depth > super::function::MAX_DEPTH {
+        if self.depth > super::MAX_DEPTH {
             return self.error(loc, format!("the value of `{name}` is made of itself"));
         }
         // Its names resolve where it is declared.

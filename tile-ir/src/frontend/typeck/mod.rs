@@ -28,6 +28,7 @@ mod stmt;
 mod typing_cx;
 mod uncalled;
 mod unify;
+mod variant;
 mod variants;
 mod view;
 
@@ -47,9 +48,13 @@ use items::ItemScope;
 use scope::Scopes;
 
 pub use merged_errors::MergedErrors;
-pub use settings::{Settings, maxnreg_loc};
+pub use settings::maxnreg_loc;
 pub use uncalled::check_function;
-pub use variants::{ConstValue, Variant, variants};
+pub use variant::{ConstValue, Settings, Variant};
+pub use variants::variants;
+
+/// How many expressions may be around a call, those of its callers included: the checker recurses.
+const MAX_DEPTH: u32 = 1000;
 
 /// A call, and what stands between `::<` and `>`.
 struct WrittenCall {

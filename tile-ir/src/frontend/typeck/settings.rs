@@ -2,24 +2,9 @@
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
-use super::variants::{ConstValue, Variant};
+use super::variant::{ConstValue, Settings, Variant};
 use crate::frontend::syntax::{Config, GenericParam, Kernel, ParamType, SETTINGS, VariantKind, VariantValue};
 use crate::support::diagnostic::{Errors, Loc};
-
-/// How one variant is compiled; the compiler chooses what is not set.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Settings {
-    /// Warps of a block: of a program, unless several blocks run it.
-    pub num_warps: Option<u32>,
-    /// Blocks of a cluster that run one program together, where the GPU has clusters.
-    pub num_ctas: Option<u32>,
-    /// Iterations of a loop whose loads are in flight at once on a GPU, for loops without `num_stages` of their own; 1 does
-    /// not software-pipeline.
-    pub num_stages: Option<u32>,
-    /// The most registers of a thread, `.maxnreg`, except in the general specialization beside another one. 255 is no
-    /// limit.
-    pub maxnreg: Option<u32>,
-}
 
 /// The values that a setting may have, and its field.
 struct SettingRule {

@@ -1,59 +1,15 @@
 //! The variants that a kernel declares: the Cartesian product of its lists, for each config.
 
-use std::fmt;
-
 use proc_macro2::Ident;
 
-use super::settings::{Settings, is_setting, named_settings, report_tune, settings};
+use super::settings::{is_setting, named_settings, report_tune, settings};
+use super::variant::{ConstValue, Variant};
 use crate::frontend::syntax::{
     Config, ConstType, GenericParam, Kernel, OPTIONS, VariantKind, VariantValue, const_range, describe_value,
     nearest_name,
 };
 use crate::support::diagnostic::{Errors, Loc, list};
 use crate::support::dtype::DType;
-
-/// One choice of every generic, in the order of the generics.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Variant {
-    pub types: Vec<(String, DType)>,
-    pub consts: Vec<(String, ConstValue)>,
-    pub settings: Settings,
-    /// The settings in its config, for its label, if configs are autotuned.
-    pub named: Vec<(String, i128)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConstValue {
-    Int(i128),
-    Bool(bool),
-}
-
-impl fmt::Display for ConstValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConstValue::Int(value) => write!(f, "{value}"),
-            ConstValue::Bool(value) => write!(f, "{value}"),
-        }
-    }
-}
-
-impl fmt::Display for Variant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let types = self.types.iter().map(|(name, dtype)| format!("{name} = {dtype}"));
-        let consts = self.consts.iter().map(|(name, value)| format!("{name} = {value}"));
-        let named = self.named.iter().map(|(name, value)| format!("{name} = {value}"));
-        f.write_str(&types.chain(consts).chain(named).collect::<Vec<_>>().join(", "))
-    }
-}
-
-impl Variant {
-    /// Whether every call that selects one selects the other. Without `tune` calls select by generics alone.
-    fn is_indistinguishable_from(&self, other: &Variant, kernel: &Kernel) -> bool {
-        self.types == other.types
-            && self.consts == other.consts
-            && (kernel.options.tune.is_none() || self.settings == other.settings)
-    }
-}
 
 /// The most variants a kernel may declare: each is compiled, and each is a row of the binary.
 const MAX_VARIANTS: usize = 1024;

@@ -8,7 +8,7 @@
 mod fma;
 pub mod invariant_operand;
 pub(super) mod wgmma;
-mod wgmma_statement;
+pub(super) mod wgmma_statement;
 
 use std::collections::HashMap;
 

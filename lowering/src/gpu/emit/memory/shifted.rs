@@ -12,7 +12,8 @@ use tile_ir::ops::{Effect, Kind, Load, MemAccess, Operation, Shift, VectorStart}
 use tile_ir::support::dtype::DType;
 
 use super::readable_range::ReadableRange;
-use super::{LoadStatement, Modifiers, StoreStatement, VectorWords, pack, unpack};
+use super::statement::{LoadStatement, Modifiers, StoreStatement};
+use super::words::{VectorWords, pack, unpack};
 use crate::gpu::emit::operation::opaque;
 use crate::gpu::emit::rotated_rows::RowEnd;
 use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate};

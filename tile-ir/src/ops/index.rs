@@ -1,0 +1,43 @@
+//! The elements at one position along an axis.
+
+use super::{Operation, expect_types};
+use crate::ir::layout_relation::LayoutRelation;
+use crate::ir::{Func, Type, Value};
+
+/// The elements at one position along an axis, which goes away.
+#[derive(Clone, Copy, Debug)]
+pub struct Index {
+    pub value: Value,
+    pub axis: usize,
+    pub index: u32,
+}
+
+impl Operation for Index {
+    fn name(&self) -> &'static str {
+        "index"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("index {} axis {} at {}", name(self.value), self.axis, self.index)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(self.value);
+        if self.axis >= ty.shape.rank() || self.index >= ty.shape[self.axis] {
+            return Err(format!("place {} along axis {} of {}", self.index, self.axis, ty.shape));
+        }
+        expect_types("the result", func.ty(results[0]), &Type::tile(ty.dtype, ty.shape.without(self.axis)))
+    }
+
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Reduce { axes: vec![self.axis] }
+    }
+}
