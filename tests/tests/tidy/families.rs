@@ -62,8 +62,10 @@ fn a_family_enables_those_that_it_imports() {
         let text = read(&format!("src/{module}.rs"));
         let shared = families.is_empty();
         assert!(!shared || !text.contains("#[fuse_"), "{module} has kernels and no family");
-        let imported: BTreeSet<String> =
-            imports(&text).iter().filter_map(|path| path.split('/').next().map(str::to_string)).collect();
+        let imported: BTreeSet<String> = imports(&text, "crate")
+            .iter()
+            .filter_map(|path| path.split('/').next().map(str::to_string))
+            .collect();
         let needed = imported.iter().filter_map(|path| modules.get_key_value(path.as_str()));
         for (import, any_of) in needed.filter(|(_, any_of)| !any_of.is_empty()) {
             let lacks =

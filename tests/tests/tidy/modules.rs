@@ -65,8 +65,7 @@ impl Modules {
 
     /// The file that defines what a path in a module names; none for a module, and for what other crates define.
     fn definition(&self, own: &[String], path: &[String], seen: &mut BTreeSet<Path>) -> Option<&str> {
-        let (path, module) = (self.absolute(own, path)?, ());
-        let () = module;
+        let path = self.absolute(own, path)?;
         if !seen.insert(path.clone()) {
             return None;
         }
@@ -245,4 +244,37 @@ fn tokens(text: &str) -> Vec<String> {
         }
     }
     found
+}
+
+#[test]
+fn names_are_followed_to_their_files() {
+    let source = |path: &str, text: &str| Source { path: path.into(), text: text.into() };
+    let modules = Modules::of(vec![
+        source(
+            "tile-ir/src/ir/mod.rs",
+            "pub mod value;\npub use value::{Value, Type as Ty};\npub struct Func;",
+        ),
+        source(
+            "tile-ir/src/ir/value.rs",
+            "use super::Func; // use super::Nothing\npub struct Value; pub struct Type;",
+        ),
+        source(
+            "lowering/src/emit.rs",
+            "use tile_ir::ir::{self, Ty};\nfn f(x: ir::Func) { \"crate::lib::y\"; }",
+        ),
+        source(
+            "lowering/src/lib.rs",
+            "mod emit;\nfn g() { emit::f() }\n#[cfg(test)]\nmod tests { use tile_ir::ir::Ty; }",
+        ),
+    ]);
+    let imports = modules.imports();
+    let expected: [(&str, &[&str]); 4] = [
+        ("lowering/src/emit.rs", &["tile-ir/src/ir/mod.rs", "tile-ir/src/ir/value.rs"]),
+        ("lowering/src/lib.rs", &["lowering/src/emit.rs"]),
+        ("tile-ir/src/ir/mod.rs", &[]),
+        ("tile-ir/src/ir/value.rs", &["tile-ir/src/ir/mod.rs"]),
+    ];
+    for (file, files) in expected {
+        assert_eq!(imports[file].iter().copied().collect::<Vec<_>>(), files, "{file}");
+    }
 }

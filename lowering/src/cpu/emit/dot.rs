@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 
 use tile_ir::ir::{Func, Op, Shape, Value};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::{Dot, InputPrecision, Kind};
+use tile_ir::ops::{Dot, DotOperand, InputPrecision, Kind};
 use tile_ir::support::dtype::DType;
 
 use crate::cpu::emit::nest::{LANES, Point};

@@ -49,8 +49,7 @@ use tile_ir::analysis::program_varying::{Across, varying};
 use tile_ir::ir::axis_info::AxisInfo;
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Block, Func, Op, ParamKind, Value};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::{EvictionPolicy, Kind};
+use tile_ir::ops::{DotOperand, EvictionPolicy, Kind};
 
 use crate::gpu::layout::{Distributed, Layout};
 use crate::mlir::builder::{Builder, IntPredicate, Val};

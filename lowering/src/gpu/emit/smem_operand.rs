@@ -12,8 +12,7 @@ use std::collections::HashMap;
 use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::layout_relation::Reindex;
 use tile_ir::ir::{Block, Func, Op, Shape, Type, Value};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::{Dot, For, Kind, Load, MemAccess, is_zero};
+use tile_ir::ops::{Dot, DotOperand, For, Kind, Load, MemAccess, is_zero};
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
 use crate::gpu::emit::address_slice::AddressSlice;

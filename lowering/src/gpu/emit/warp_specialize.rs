@@ -22,6 +22,10 @@ mod tma_store;
 
 use std::collections::HashMap;
 
+use tile_ir::ir::{Block, Func, Op, ParamId, Value, backward_slice};
+use tile_ir::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
+use tile_ir::support::dtype::DType;
+
 pub(super) use self::barriers::{PipelineProgress, PipelineState};
 pub(super) use self::consumer::MmaOrder;
 use self::tma_store::EpilogueBuffers;
@@ -29,9 +33,6 @@ pub(super) use self::tma_store::bits;
 use crate::gpu::emit::smem_alloc::MBARRIER_BYTES;
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
-use tile_ir::ir::{Block, Func, Op, ParamId, Value, backward_slice};
-use tile_ir::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
-use tile_ir::support::dtype::DType;
 
 /// Shared memory that a block with TMA loads may ask for.
 pub(super) const MAX_BYTES: u32 = 227 * 1024;

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::ir::{Block, Func, Op, Value, dce};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::{Dot, Kind, Permute, Reshape};
+use tile_ir::ops::{Dot, DotOperand, Kind, Permute, Reshape};
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
 
 use crate::gpu::layout::access::{Alignment, width};

@@ -4,8 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::{Block, Op, Value};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::{Convert, Dot, Kind};
+use tile_ir::ops::{Convert, Dot, DotOperand, Kind};
 use tile_ir::support::diagnostic::Loc;
 
 use crate::gpu::layout::Distributed;

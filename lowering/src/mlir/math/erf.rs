@@ -12,7 +12,8 @@
 //! A GPU takes 19 instructions, one of them `ex2.approx.ftz`.
 
 use super::exp::exp2_normal;
-use super::{Builder, Val, at_least, at_most, copysign, gpu, gpu_approximation, less, polynomial};
+use super::formula::{at_least, at_most, copysign, gpu, gpu_approximation, less, polynomial};
+use crate::mlir::{Builder, Val};
 
 /// `erf(x) / x - 1` in `x^2`, up to 0.85.
 const NEAR_F32: &[f64] = &[

@@ -18,11 +18,11 @@
 //! ulp beside its own error; the multiplication with `2^n` rounds only subnormal results, which an argument below -87.3
 //! has as it should.
 
-use super::{
-    Builder, ROUND_F32, Val, at_least, at_most, fma_by, gpu, gpu_approximation, gpu_each, less, polynomial,
+use super::formula::{
+    ROUND_F32, at_least, at_most, fma_by, fma_to, gpu, gpu_approximation, gpu_each, less, polynomial,
     round_scaled,
 };
-use crate::mlir::{Asm, Elem, Ty};
+use crate::mlir::{Asm, Builder, Elem, Ty, Val};
 
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
 
@@ -142,7 +142,7 @@ fn exp2_parts(b: &mut Builder, x: Val, power: &[f64]) -> (Val, Val) {
     let (bits, n) = round_scaled(b, x, 1.0);
     let f = b.fsub_strict(x, n);
     let p = polynomial(b, f, power);
-    (super::fma_to(b, f, p, 1.0), bits)
+    (fma_to(b, f, p, 1.0), bits)
 }
 
 /// `2^x` where that is a normal number: for use inside of other functions.

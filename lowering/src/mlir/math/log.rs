@@ -14,8 +14,8 @@
 //! Near 1, where `e` is 0, only the last addition to `f` rounds in full. GPUs use the same polynomials: their
 //! `lg2.approx` has an absolute error near 1, and here answers for 0, negative numbers, infinity and NaN alone.
 
-use super::{Builder, Val, fma_by, gpu, gpu_approximation, polynomial};
-use crate::mlir::{Elem, FloatPredicate, IntPredicate};
+use super::formula::{fma_by, gpu, gpu_approximation, less, polynomial};
+use crate::mlir::{Builder, Elem, FloatPredicate, IntPredicate, Val};
 
 /// `(log(1 + f) - f) / f^2`.
 const LOG_F32: &[f64] = &[
@@ -54,7 +54,7 @@ struct LogParts {
 }
 
 fn parts_f32(b: &mut Builder, x: Val) -> LogParts {
-    let subnormal = super::less(b, x, f64::from(f32::MIN_POSITIVE));
+    let subnormal = less(b, x, f64::from(f32::MIN_POSITIVE));
     let factor = b.float(x.ty, 8_388_608.0);
     let larger = b.fmul_strict(x, factor);
     let normal = b.select(subnormal, larger, x);
@@ -129,7 +129,7 @@ const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10];
 const LOG2_E: [f64; 2] = [1.4426946640014648, 3.768874985636099e-07];
 
 fn parts_f64(b: &mut Builder, x: Val) -> LogParts {
-    let subnormal = super::less(b, x, f64::MIN_POSITIVE);
+    let subnormal = less(b, x, f64::MIN_POSITIVE);
     let factor = b.float(x.ty, 2.0f64.powi(54));
     let larger = b.fmul_strict(x, factor);
     let normal = b.select(subnormal, larger, x);

@@ -8,8 +8,7 @@
 //! It is code for one lane at a time, under a branch that is taken when any lane needs it. The window is picked by
 //! selecting, so that no memory is needed.
 
-use super::{Builder, Val};
-use crate::mlir::{Elem, IntPredicate, Ty};
+use crate::mlir::{Builder, Elem, IntPredicate, Ty, Val};
 
 /// `2/pi` in words of 32 bits, after a word of zeros.
 const TWO_OVER_PI_32: [i64; 8] =

@@ -8,7 +8,8 @@
 //! end, so that the function is odd to the bit.
 
 use super::exp::{exp_f64, exp2_normal};
-use super::{Builder, Val, at_most, copysign, gpu, gpu_approximation, less, polynomial};
+use super::formula::{at_most, copysign, fma_by, gpu, gpu_approximation, less, polynomial};
+use crate::mlir::{Builder, Val};
 use std::f64::consts::LOG2_E;
 
 /// Where the polynomial of `f32` ends.
@@ -82,7 +83,7 @@ fn far_gpu(b: &mut Builder, magnitude: Val) -> Val {
     let power = gpu_approximation(b, "ex2", exponent);
     let sum = b.fadd_strict(power, one);
     let quotient = gpu_approximation(b, "rcp", sum);
-    super::fma_by(b, quotient, -2.0, one)
+    fma_by(b, quotient, -2.0, one)
 }
 
 fn far_f32(b: &mut Builder, magnitude: Val) -> Val {

@@ -14,8 +14,9 @@
 //!
 //! Larger arguments are the business of [`super::reduce`].
 
-use super::{Builder, Val, fma_by, fused, less, polynomial, reduce, round_scaled};
-use crate::mlir::{Elem, IntPredicate};
+use super::formula::{fma_by, fma_to, fused, less, polynomial, round_scaled};
+use super::reduce;
+use crate::mlir::{Builder, Elem, IntPredicate, Val};
 use std::f64::consts::FRAC_2_PI;
 
 /// `pi/2` as a sum of three `f32`.
@@ -86,8 +87,8 @@ fn sine_f32(b: &mut Builder, x: Val, quadrants: i64) -> (Val, Val) {
     let cube = b.fmul_strict(square, r);
     let sine = b.fma(cube, s, r);
     let c = polynomial(b, square, F32.cos);
-    let c = super::fma_to(b, square, c, -0.5);
-    let cosine = super::fma_to(b, square, c, 1.0);
+    let c = fma_to(b, square, c, -0.5);
+    let cosine = fma_to(b, square, c, 1.0);
     choose(b, quadrant, quadrants, [sine, cosine])
 }
 

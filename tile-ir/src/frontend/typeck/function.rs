@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::items::ItemScope;
-use super::scope::Variable;
+use super::scope::{ItemScope, Variable};
 use super::{Call, CalleeId, Check, ConstValue, Item, MAX_DEPTH, Operand, Variant, WrittenCall};
 use crate::frontend::syntax::{BlockExpr, Closure, FnItem, FunctionParam, GenericParam, Kernel, ValueType};
 use crate::support::diagnostic::{Diagnostic, Loc, count};

@@ -4,51 +4,13 @@ use std::rc::Rc;
 
 use proc_macro2::Ident;
 
+use super::scope::ItemScope;
 use super::{Callee, Check, Item, Literal, Operand};
-use crate::frontend::syntax::{ConstItem, FnItem, Items};
+use crate::frontend::syntax::{ConstItem, Items};
 use crate::ir::Value;
 use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
-
-/// The items of a block or module, and those around it.
-#[derive(Debug)]
-pub struct ItemScope {
-    items: Rc<Items>,
-    outer: Option<Rc<ItemScope>>,
-}
-
-impl ItemScope {
-    pub(super) fn of(items: Rc<Items>, outer: Option<Rc<ItemScope>>) -> Rc<ItemScope> {
-        Rc::new(ItemScope { items, outer })
-    }
-
-    fn levels(self: &Rc<Self>) -> impl Iterator<Item = &Rc<ItemScope>> {
-        std::iter::successors(Some(self), |level| level.outer.as_ref())
-    }
-
-    /// Whether they are declared in a body.
-    pub(super) fn is_nested(&self) -> bool {
-        self.outer.is_some()
-    }
-
-    /// The names of functions, and of constants that have one name.
-    pub(super) fn names(self: &Rc<Self>) -> Vec<String> {
-        let constants = self.levels().flat_map(|level| &level.items.constants);
-        let named = constants.filter(|constant| constant.path.len() == 1);
-        named.map(|constant| constant.path[0].to_string()).chain(self.functions()).collect()
-    }
-
-    pub(super) fn function(&self, name: &str) -> Option<Rc<FnItem>> {
-        self.items.functions.iter().find(|function| function.name == name).cloned()
-    }
-
-    /// The names of functions.
-    pub(super) fn functions(self: &Rc<Self>) -> Vec<String> {
-        let functions = self.levels().flat_map(|level| &level.items.functions);
-        functions.map(|function| function.name.to_string()).collect()
-    }
-}
 
 impl Check<'_> {
     /// Enters a block's own items, if there are any; returns the outer scope.

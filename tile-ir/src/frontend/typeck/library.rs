@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::items::ItemScope;
+use super::scope::ItemScope;
 use super::{Call, Callee, Check, Item, Operand, WrittenCall};
 use crate::frontend::syntax;
 use crate::frontend::syntax::Items;

@@ -44,8 +44,7 @@ use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
 
 use function::{Callee, Frame};
-use items::ItemScope;
-use scope::Scopes;
+use scope::{ItemScope, Scopes};
 
 pub use merged_errors::MergedErrors;
 pub use settings::maxnreg_loc;

@@ -1,8 +1,10 @@
 //! Names in scope.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::Operand;
+use crate::frontend::syntax::{FnItem, Items};
 use crate::ir::Value;
 use crate::support::diagnostic::Loc;
 
@@ -121,5 +123,44 @@ impl Scopes {
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tables.iter().flat_map(|table| table.keys()).map(String::as_str)
+    }
+}
+
+/// The items of a block or module, and those around it.
+#[derive(Debug)]
+pub struct ItemScope {
+    pub(super) items: Rc<Items>,
+    pub(super) outer: Option<Rc<ItemScope>>,
+}
+
+impl ItemScope {
+    pub(super) fn of(items: Rc<Items>, outer: Option<Rc<ItemScope>>) -> Rc<ItemScope> {
+        Rc::new(ItemScope { items, outer })
+    }
+
+    pub(super) fn levels(self: &Rc<Self>) -> impl Iterator<Item = &Rc<ItemScope>> {
+        std::iter::successors(Some(self), |level| level.outer.as_ref())
+    }
+
+    /// Whether they are declared in a body.
+    pub(super) fn is_nested(&self) -> bool {
+        self.outer.is_some()
+    }
+
+    /// The names of functions, and of constants that have one name.
+    pub(super) fn names(self: &Rc<Self>) -> Vec<String> {
+        let constants = self.levels().flat_map(|level| &level.items.constants);
+        let named = constants.filter(|constant| constant.path.len() == 1);
+        named.map(|constant| constant.path[0].to_string()).chain(self.functions()).collect()
+    }
+
+    pub(super) fn function(&self, name: &str) -> Option<Rc<FnItem>> {
+        self.items.functions.iter().find(|function| function.name == name).cloned()
+    }
+
+    /// The names of functions.
+    pub(super) fn functions(self: &Rc<Self>) -> Vec<String> {
+        let functions = self.levels().flat_map(|level| &level.items.functions);
+        functions.map(|function| function.name.to_string()).collect()
     }
 }

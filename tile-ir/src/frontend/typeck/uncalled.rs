@@ -5,7 +5,7 @@ use std::rc::Rc;
 use proc_macro2::TokenStream;
 
 use super::function::Frame;
-use super::items::ItemScope;
+use super::scope::ItemScope;
 use super::{Check, Operand};
 use crate::frontend::syntax::{
     BlockExpr, FnItem, FnSource, GenericParam, Items, Kernel, KernelOptions, Pattern, ValueType,

@@ -10,8 +10,7 @@
 use std::collections::HashMap;
 
 use tile_ir::ir::{Op, Type};
-use tile_ir::ops::Dot;
-use tile_ir::ops::DotOperand;
+use tile_ir::ops::{Dot, DotOperand};
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::convert::SmemTile;

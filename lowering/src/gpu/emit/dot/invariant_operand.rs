@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 
 use tile_ir::ir::{Op, Value};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::{For, Kind};
+use tile_ir::ops::{DotOperand, For, Kind};
 
 use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands};
 use crate::gpu::layout::Distributed;

@@ -1,8 +1,7 @@
 //! Warpgroup dots (`wgmma`), which read operands from shared memory as TMA wrote them, with its 128-byte swizzle.
 
 use tile_ir::ir::{Op, Shape, Value};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::{OperandA, SmemOperand, WarpGroupDot};
+use tile_ir::ops::{DotOperand, OperandA, SmemOperand, WarpGroupDot};
 
 use crate::gpu::emit::dot::wgmma_statement::{
     AfterIssue, SmemDescriptor, WgmmaShape, WgmmaStatement, field, letter,
