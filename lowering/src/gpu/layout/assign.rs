@@ -15,7 +15,7 @@ use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
 use tile_ir::ops::{Convert, Kind, MemAccess};
 
-use super::access::{self};
+use super::access;
 use super::distributed::Distributed;
 use super::layout_graph::{LayoutGraph, LinkKind};
 use super::linear::Layout;
