@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use super::{is_test, sources};
 
 pub use circles::{Graph, circles, shown};
+pub use modules::imports;
 
 /// The crates whose files do so; those of the compiler have layers.
 const CRATES: [&str; 4] = ["dsl-runtime/src/", "analysis/src/", "examples/src/", "dsl-macros/src/"];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::modules::{CRATES, Modules};
+use super::cycles::{self, Graph, circles, shown};
 use super::{Source, is_test, sources};
 
 /// The folders of the compiler from the lowest up: each imports those before it. A line is one layer, whose folders may import each other.
@@ -25,6 +25,9 @@ const LAYERS: &[&[&str]] = &[
     &["lowering/src/expand"],
     &["lowering/src/devtools"],
 ];
+
+/// The crates of the compiler: the folder of their sources, and what they are called in paths.
+pub const CRATES: [(&str, &str); 2] = [("tile-ir/src/", "tile_ir"), ("lowering/src/", "lowering")];
 
 /// Imports that still run the other way, and what would end them. The list only gets shorter.
 const UPWARD: &[(&str, &str, &str)] = &[];
@@ -159,68 +162,37 @@ fn imports_run_one_way() {
     assert!(gone.is_empty(), "these imports are gone: take them off the list\n{gone:?}");
 }
 
-/// Files that import each other in a circle, one after the other, none of which is `declared`.
-fn circle<'a>(
-    imports: &BTreeMap<&'a str, BTreeSet<&'a str>>,
-    files: &BTreeSet<&'a str>,
-    declared: &BTreeSet<&str>,
-) -> Option<Vec<&'a str>> {
-    let mut left: BTreeSet<&str> = files.iter().copied().filter(|file| !declared.contains(file)).collect();
-    // A file that imports none of those left is in no circle.
-    let next = |file: &str, left: &BTreeSet<&'a str>| {
-        imports[file].iter().copied().find(|other| left.contains(other))
-    };
-    while let Some(last) = left.iter().copied().find(|file| next(file, &left).is_none()) {
-        left.remove(last);
-    }
-    let mut path = vec![left.first().copied()?];
-    loop {
-        let file = next(path[path.len() - 1], &left).expect("every file left imports another one");
-        if let Some(start) = path.iter().position(|before| *before == file) {
-            return Some(path.split_off(start));
-        }
-        path.push(file);
-    }
-}
-
-#[test]
-fn circles_are_found() {
-    let edges =
-        [("a", vec!["b"]), ("b", vec!["c", "d"]), ("c", vec!["d"]), ("d", vec!["b"]), ("e", vec!["a"])];
-    let imports: BTreeMap<&str, BTreeSet<&str>> =
-        edges.into_iter().map(|(file, imports)| (file, imports.into_iter().collect())).collect();
-    let files = imports.keys().copied().collect();
-    assert_eq!(circle(&imports, &files, &BTreeSet::new()), Some(vec!["b", "c", "d"]));
-    assert_eq!(circle(&imports, &files, &["c"].into()), Some(vec!["b", "d"]));
-    assert_eq!(circle(&imports, &files, &["d"].into()), None);
-}
-
 #[test]
 fn files_of_a_layer_import_in_no_other_circle() {
-    let modules = Modules::read();
-    let imports = modules.imports();
     let declared: BTreeSet<&str> = CIRCLES.iter().map(|(file, _)| *file).collect();
+    let files = sources(&["rs"]);
+    let mut imports = Graph::new();
+    for source in CRATES.map(|(source, _)| source) {
+        let own = files.iter().filter(|file| !is_test(&file.path));
+        let own = own.filter_map(|file| Some((file.path.strip_prefix(source)?, file.text.as_str())));
+        let place = |file: &String| format!("{source}{file}");
+        let found = cycles::imports(own);
+        imports.extend(found.iter().map(|(file, others)| (place(file), others.iter().map(place).collect())));
+    }
     for layer in LAYERS {
-        let files: BTreeSet<&str> = imports
-            .keys()
-            .copied()
-            .filter(|file| folder(file).is_some_and(|own| layer.contains(&own)))
-            .collect();
-        assert!(!files.is_empty(), "{layer:?} has no files");
-        let circle_without = |declared: &BTreeSet<&str>| circle(&imports, &files, declared);
-        let found = circle_without(&declared);
-        assert!(
-            found.is_none(),
-            "files that import each other in a circle cannot be read one after the other: move what they share\n{found:#?}"
-        );
-        for file in declared.iter().filter(|file| files.contains(*file)) {
+        let is_own = |file: &str| folder(file).is_some_and(|own| layer.contains(&own));
+        let circles_without = |declared: &BTreeSet<&str>| {
+            let is_left = |file: &&String| is_own(file) && !declared.contains(file.as_str());
+            let left = imports.iter().filter(|(file, _)| is_left(file));
+            let left: Graph = left
+                .map(|(file, others)| (file.clone(), others.iter().filter(is_left).cloned().collect()))
+                .collect();
+            circles(&left).iter().map(|circle| shown(&left, circle)).collect::<Vec<_>>()
+        };
+        assert!(imports.keys().any(|file| is_own(file)), "{layer:?} has no files");
+        let found = circles_without(&declared);
+        let why = "files that import each other can only be understood together: move what they share";
+        assert!(found.is_empty(), "{why}\n{}", found.join("\n"));
+        for file in declared.iter().filter(|file| is_own(file)) {
             let others = declared.iter().copied().filter(|other| other != file).collect();
-            assert!(
-                circle_without(&others).is_some(),
-                "{file} is in no circle any more: take it off the list"
-            );
+            assert!(!circles_without(&others).is_empty(), "{file} is in no circle: take it off the list");
         }
     }
-    let missing: Vec<&&str> = declared.iter().filter(|file| !imports.contains_key(*file)).collect();
+    let missing: Vec<&&str> = declared.iter().filter(|file| !imports.contains_key(**file)).collect();
     assert!(missing.is_empty(), "there is no {missing:?}");
 }

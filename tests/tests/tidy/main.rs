@@ -4,14 +4,13 @@ mod cycles;
 mod decisions;
 mod families;
 mod layers;
-mod modules;
 mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use modules::CRATES;
+use layers::CRATES;
 
 /// The folder of the workspace.
 fn root() -> &'static Path {
