@@ -109,7 +109,7 @@ fn say(line: &str) {
 }
 
 /// The kernels of a source file and of its `#[fuse_module]` modules, as the macros get them.
-fn kernels(source: &str) -> Vec<Kernel> {
+pub fn kernels(source: &str) -> Vec<Kernel> {
     let file = syn::parse_file(source).expect("a source file");
     let mut errors = Errors::new();
     let mut kernels = vec![];

@@ -30,6 +30,7 @@ mod library;
 mod math;
 mod odd_extents;
 mod oracle;
+mod parse;
 mod pdl;
 mod random;
 mod report;

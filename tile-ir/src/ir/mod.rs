@@ -16,9 +16,13 @@ pub mod assumption;
 pub mod axis_info;
 pub mod guard;
 pub mod layout_relation;
+mod lexer;
+mod parse;
 pub mod polynomial;
 mod print;
+mod reader;
 mod rewrite;
+pub mod text;
 mod verify;
 
 use std::collections::{HashMap, HashSet};
@@ -29,7 +33,10 @@ use crate::ops::{Kind, Site};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
+pub use lexer::ParseError;
+pub use parse::parse;
 pub use print::print;
+pub use reader::TextReader;
 pub use rewrite::{
     FuncBuilder, Rewriter, ScopedMap, cse_and_dce, dce, strip_debug, substitute, substitute_in,
 };
@@ -246,6 +253,31 @@ pub struct View {
 impl View {
     /// Above every extent and stride: offsets within a tile do not overflow 64 bits.
     pub const LIMIT: i128 = 1 << 40;
+
+    /// The view of a memory whose extents and strides are the scalars that follow it, if they are.
+    pub fn of_params(params: &[Param], memory: ParamId, rank: usize) -> Option<View> {
+        let following = params.get(memory.index() + 1..memory.index() + 1 + 2 * rank)?;
+        let scalars: Option<Vec<Value>> = following
+            .iter()
+            .map(|param| match param.kind {
+                ParamKind::Scalar { value, dtype: DType::I64 } => Some(value),
+                ParamKind::Scalar { .. } | ParamKind::Slice { .. } => None,
+            })
+            .collect();
+        let mut shape = scalars?;
+        let strides = shape.split_off(rank);
+        Some(View { memory, shape, strides, transposed: false })
+    }
+
+    /// Swaps the last two axes.
+    pub fn transpose(&mut self) {
+        for scalars in [&mut self.shape, &mut self.strides] {
+            if let [.., row, column] = &mut scalars[..] {
+                std::mem::swap(row, column);
+            }
+        }
+        self.transposed = !self.transposed;
+    }
 
     pub fn rank(&self) -> usize {
         self.shape.len()

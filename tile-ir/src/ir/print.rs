@@ -1,14 +1,17 @@
-//! Tile IR as text. Values are numbered in the order they are printed, so that a difference is a difference in meaning.
+//! Tile IR as text, which [`super::parse`] reads. Values are numbered in the order they are printed, so that a difference is
+//! a difference in meaning.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use super::{Block, Func, Op, ParamId, ParamKind, Value};
+use super::parse::UNDEFINED;
+use super::{Block, Func, Op, Param, ParamId, ParamKind, Value, View};
 use crate::ir::guard::WithNames;
 
-/// Prints a function; `note` may add text after an operation's line (a layout, a width).
+/// Prints a function; `note` may add a comment to an operation's line (a layout, a width).
 pub fn print(func: &Func, note: &dyn Fn(&Op) -> Option<String>) -> String {
-    let mut printer = Printer { func, note, names: HashMap::new(), out: String::new() };
+    let (names, defined) = (HashMap::new(), HashSet::new());
+    let mut printer = Printer { func, note, names, count: 0, defined, out: String::new() };
     printer.func();
     printer.out
 }
@@ -17,13 +20,29 @@ struct Printer<'f> {
     func: &'f Func,
     note: &'f dyn Fn(&Op) -> Option<String>,
     names: HashMap<Value, usize>,
+    /// How many numbers were given.
+    count: usize,
+    defined: HashSet<Value>,
     out: String,
 }
 
 impl Printer<'_> {
     fn name(&mut self, value: Value) -> String {
-        let next = self.names.len();
-        format!("%{}", self.names.entry(value).or_insert(next))
+        let number = *self.names.entry(value).or_insert_with(|| {
+            self.count += 1;
+            self.count - 1
+        });
+        format!("%{number}")
+    }
+
+    /// The names of values where they are defined. Blocks beside each other may define a value each, by two names.
+    fn define(&mut self, values: &[Value]) -> String {
+        for value in values {
+            if !self.defined.insert(*value) {
+                self.names.remove(value);
+            }
+        }
+        self.names(values)
     }
 
     fn names(&mut self, values: &[Value]) -> String {
@@ -32,24 +51,14 @@ impl Printer<'_> {
 
     fn func(&mut self) {
         let func = self.func;
-        let params: Vec<String> = func
-            .params
-            .iter()
-            .enumerate()
-            .map(|(position, param)| match &param.kind {
-                ParamKind::Slice { elem, mutable } => {
-                    let reference = if *mutable { "&mut " } else { "&" };
-                    let memory = match func.view(ParamId(position as u32)) {
-                        Some(view) => format!("View<{elem}, {}>", view.rank()),
-                        None => format!("[{elem}]"),
-                    };
-                    format!("{}: {reference}{memory}", param.name)
-                }
-                ParamKind::Scalar { value, dtype } => {
-                    format!("{} {}: {dtype}", self.name(*value), param.name)
-                }
-            })
-            .collect();
+        // Scalars are numbered before what views have instead of them.
+        for param in &func.params {
+            if let ParamKind::Scalar { value, .. } = param.kind {
+                self.name(value);
+            }
+        }
+        let params: Vec<String> =
+            func.params.iter().enumerate().map(|(position, param)| self.param(position, param)).collect();
         let reports = if func.reports { " reports" } else { "" };
         let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
         let assumptions: Vec<String> = func
@@ -69,6 +78,50 @@ impl Printer<'_> {
         self.out += "}\n";
     }
 
+    fn param(&mut self, position: usize, param: &Param) -> String {
+        match &param.kind {
+            ParamKind::Slice { elem, mutable } => {
+                let reference = if *mutable { "&mut " } else { "&" };
+                let memory = match self.func.view(ParamId(position as u32)) {
+                    Some(view) => format!("View<{elem}, {}>{}", view.rank(), self.other_extents(view)),
+                    None => format!("[{elem}]"),
+                };
+                format!("{}: {reference}{memory}", param.name)
+            }
+            ParamKind::Scalar { value, dtype } => {
+                format!("{} {}: {dtype}", self.name(*value), param.name)
+            }
+        }
+    }
+
+    /// What a view has that does not follow from its parameters.
+    fn other_extents(&mut self, view: &View) -> String {
+        let mut own = View::of_params(&self.func.params, view.memory, view.rank());
+        if let Some(own) = own.as_mut().filter(|_| view.transposed) {
+            own.transpose();
+        }
+        let mut text = if view.transposed { " transposed".to_string() } else { String::new() };
+        let own = own.as_ref();
+        let pairs = [
+            ("shape", &view.shape, own.map(|own| &own.shape)),
+            ("stride", &view.strides, own.map(|own| &own.strides)),
+        ];
+        for (word, values, own) in pairs {
+            if own != Some(values) {
+                let values: Vec<String> = values.iter().map(|&value| self.outer(value)).collect();
+                text += &format!(" {word}({})", values.join(", "));
+            }
+        }
+        text
+    }
+
+    /// The name of a scalar parameter or of a value that the body defines outside of nested blocks.
+    fn outer(&mut self, value: Value) -> String {
+        let is_defined =
+            self.func.scalar_parameter(value).is_some() || self.func.body.definition(value).is_some();
+        if is_defined { self.name(value) } else { UNDEFINED.into() }
+    }
+
     fn block(&mut self, block: &Block, depth: usize) {
         for op in &block.ops {
             self.op(op, depth);
@@ -81,8 +134,7 @@ impl Printer<'_> {
         // Operands are named before results, so that numbers grow down the page.
         let func = self.func;
         let text = operation.text(func, &mut |value| self.name(value));
-        let blocks = operation.blocks();
-        let results = self.names(&op.results);
+        let results = self.define(&op.results);
         let types: Vec<String> = op.results.iter().map(|&value| self.func.ty(value).to_string()).collect();
         self.out += &indent;
         if !op.results.is_empty() {
@@ -92,13 +144,12 @@ impl Printer<'_> {
         if !op.results.is_empty() {
             let _ = write!(self.out, " : {}", types.join(", "));
         }
-        if let Some(note) = (self.note)(op) {
-            let _ = write!(self.out, "  // {note}");
-        }
-        for block in blocks {
-            let args = self.names(&block.args);
-            let _ =
-                if args.is_empty() { writeln!(self.out, " {{") } else { writeln!(self.out, " {{ |{args}|") };
+        let mut note = (self.note)(op).map(|note| format!("  ; {note}")).unwrap_or_default();
+        for block in operation.blocks() {
+            let args = self.define(&block.args);
+            let args = if args.is_empty() { args } else { format!(" |{args}|") };
+            let _ = writeln!(self.out, " {{{args}{note}");
+            note.clear();
             self.block(block, depth + 1);
             if !block.yields.is_empty() {
                 let yields = self.names(&block.yields);
@@ -106,6 +157,6 @@ impl Printer<'_> {
             }
             let _ = write!(self.out, "{indent}}}");
         }
-        self.out += "\n";
+        let _ = writeln!(self.out, "{note}");
     }
 }

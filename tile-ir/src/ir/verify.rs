@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Block, Func, ParamKind, Value, shape_problem};
+use super::{Block, Func, Op, ParamKind, Value, shape_problem};
 
 /// Checks the laws; the error says which operation breaks which.
 pub fn verify(func: &Func) -> Result<(), String> {
@@ -23,6 +23,16 @@ pub fn verify(func: &Func) -> Result<(), String> {
         return Err("a kernel's body takes and yields nothing".into());
     }
     verifier.block(&func.body)
+}
+
+/// Checks the laws of an operation by itself, once its blocks have the right arguments.
+pub(super) fn verify_operation(func: &Func, op: &Op) -> Result<(), String> {
+    let operation = op.kind.operation();
+    let (count, found) = (operation.result_count(), op.results.len());
+    if count != found {
+        return Err(format!("{}: gives {count} results, found {found}", operation.name()));
+    }
+    operation.verify(func, &op.results).map_err(|what| format!("{}: {what}", operation.name()))
 }
 
 struct Verifier<'f> {
@@ -56,9 +66,7 @@ impl Verifier<'_> {
             if let Some(outside) = outside {
                 self.defined = outside;
             }
-            if let Err(what) = operation.verify(self.func, &op.results) {
-                return fail(what);
-            }
+            verify_operation(self.func, op)?;
             for &result in &op.results {
                 self.define(result)?;
             }

@@ -6,7 +6,8 @@ use super::{
     Effect, Intrinsic, IntrinsicGeneric, IntrinsicParam, Operation, Returns, expect_types, optional, required,
 };
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, Type, Value};
+use crate::ir::text::{FieldText, OperationText, TextWriter};
+use crate::ir::{Func, ParseError, TextReader, Type, Value};
 use crate::ops::MemAccess;
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
@@ -72,6 +73,22 @@ impl MemoryScope {
 }
 
 impl AtomicChange {
+    const ALL: [AtomicChange; 8] = [
+        AtomicChange::Add,
+        AtomicChange::Max,
+        AtomicChange::Min,
+        AtomicChange::And,
+        AtomicChange::Or,
+        AtomicChange::Xor,
+        AtomicChange::Exchange,
+        AtomicChange::CompareExchange,
+    ];
+
+    /// The one of this name.
+    fn of(name: &str) -> Option<AtomicChange> {
+        AtomicChange::ALL.into_iter().find(|change| change.name() == name)
+    }
+
     fn name(self) -> &'static str {
         match self {
             AtomicChange::Add => "atomic_add",
@@ -111,11 +128,65 @@ pub struct Atomic {
     pub scope: MemoryScope,
 }
 
-impl Operation for Atomic {
+impl FieldText for MemoryOrder {
+    fn write(&self, out: &mut TextWriter) {
+        out.word(self.name());
+    }
+
+    fn read(input: &mut TextReader) -> Result<MemoryOrder, ParseError> {
+        input.one_of(&MemoryOrder::ALL.map(|order| (order.name(), order)))
+    }
+}
+
+impl FieldText for MemoryScope {
+    fn write(&self, out: &mut TextWriter) {
+        out.word(self.name());
+    }
+
+    fn read(input: &mut TextReader) -> Result<MemoryScope, ParseError> {
+        input.one_of(&MemoryScope::ALL.map(|scope| (scope.name(), scope)))
+    }
+}
+
+impl OperationText for Atomic {
     fn name(&self) -> &'static str {
         self.change.name()
     }
 
+    fn write(&self, out: &mut TextWriter) {
+        if let Some(compare) = self.compare {
+            compare.write(out);
+            out.push(",");
+        }
+        self.value.write(out);
+        out.push(",");
+        self.access.write(out);
+        out.attribute("order", &self.order);
+        out.attribute("scope", &self.scope);
+    }
+
+    fn is_named(name: &str) -> bool {
+        AtomicChange::of(name).is_some()
+    }
+
+    fn read(name: &str, input: &mut TextReader) -> Result<Atomic, ParseError> {
+        let change = AtomicChange::of(name).ok_or_else(|| input.unexpected())?;
+        let compare = if change == AtomicChange::CompareExchange {
+            let compare = input.value()?;
+            input.expect(",")?;
+            Some(compare)
+        } else {
+            None
+        };
+        let value = input.value()?;
+        input.expect(",")?;
+        let access = MemAccess::read(input)?;
+        let (order, scope) = (input.attribute("order")?, input.attribute("scope")?);
+        Ok(Atomic { change, access, compare, value, order, scope })
+    }
+}
+
+impl Operation for Atomic {
     fn operands(&self) -> Vec<Value> {
         self.access.operands().into_iter().chain(self.compare).chain([self.value]).collect()
     }
@@ -130,15 +201,7 @@ impl Operation for Atomic {
         Effect::Write
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let access = self.access.text(func, name);
-        let compare = self.compare.map(|compare| format!(" if {}", name(compare))).unwrap_or_default();
-        let order = format!("{} {}", self.order.name(), self.scope.name());
-        format!("{} {order} {access}{compare} with {}", self.change.name(), name(self.value))
-    }
-
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        let [result] = results else { return Err("gives one result".into()) };
         let (elem, mutable) = func.slice(self.access.param);
         if !mutable {
             return Err("the slice is read-only".into());
@@ -150,7 +213,7 @@ impl Operation for Atomic {
             return Err("compares where it should not, or the reverse".into());
         }
         let ty = func.ty(self.value);
-        for other in self.compare.into_iter().chain([*result]) {
+        for other in self.compare.into_iter().chain([results[0]]) {
             expect_types("the type", func.ty(other), ty)?;
         }
         self.access.verify(func, ty)

@@ -10,6 +10,7 @@ use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
 /// The value, with a hint about it; only in `unchecked` kernels.
@@ -32,22 +33,15 @@ enum AxisHintKind {
     Constant,
 }
 
-impl Operation for AxisHint {
-    fn name(&self) -> &'static str {
-        "axis_hint"
-    }
+syntax!(AxisHint: "axis_hint" value [multiple] [contiguous] [constant]);
 
+impl Operation for AxisHint {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.value = change(self.value);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let AxisHint { value, multiple, contiguous, constant } = self;
-        format!("axis_hint {} multiple {multiple} contiguous {contiguous} constant {constant}", name(*value))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

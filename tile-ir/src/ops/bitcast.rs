@@ -4,6 +4,7 @@ use super::typing::{Call, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
+use crate::ops::syntax::syntax;
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
 
@@ -13,11 +14,9 @@ pub struct Bitcast {
     pub value: Value,
 }
 
-impl Operation for Bitcast {
-    fn name(&self) -> &'static str {
-        "bitcast"
-    }
+syntax!(Bitcast: "bitcast" value);
 
+impl Operation for Bitcast {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }

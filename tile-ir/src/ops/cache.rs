@@ -2,6 +2,8 @@
 
 use super::typing::{Call, Operand, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Returns, required};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{ParseError, TextReader};
 
 /// Which caches an access of a GPU goes through.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -36,22 +38,46 @@ pub struct CacheHints {
     pub no_allocate: bool,
 }
 
-impl CacheHints {
-    /// As printed IR says it, with a space before.
-    pub(super) fn text(self) -> String {
-        let modifier = match self.modifier {
-            CacheModifier::All => "",
-            CacheModifier::Global => " cache_global",
-            CacheModifier::Streaming => " streaming",
-            CacheModifier::Through => " write_through",
-            CacheModifier::Volatile => " volatile",
-        };
-        let eviction = match self.eviction {
-            EvictionPolicy::Normal => "",
-            EvictionPolicy::First => " evict_first",
-            EvictionPolicy::Last => " evict_last",
-        };
-        format!("{modifier}{eviction}{}", if self.no_allocate { " no_allocate" } else { "" })
+impl CacheModifier {
+    /// Those that are said; [`CacheModifier::All`] is not.
+    const NAMED: [(&str, CacheModifier); 4] = [
+        ("cache_global", CacheModifier::Global),
+        ("streaming", CacheModifier::Streaming),
+        ("write_through", CacheModifier::Through),
+        ("volatile", CacheModifier::Volatile),
+    ];
+}
+
+impl EvictionPolicy {
+    /// Those that are said; [`EvictionPolicy::Normal`] is not.
+    const NAMED: [(&str, EvictionPolicy); 2] =
+        [("evict_first", EvictionPolicy::First), ("evict_last", EvictionPolicy::Last)];
+}
+
+/// The word of a choice, if it has one.
+fn write_word<T: PartialEq>(out: &mut TextWriter, choice: &T, named: &[(&str, T)]) {
+    if let Some((word, _)) = named.iter().find(|(_, one)| one == choice) {
+        out.word(word);
+    }
+}
+
+/// The choice whose word comes next, if one does.
+fn read_word<T: Copy + Default>(input: &mut TextReader, named: &[(&str, T)]) -> T {
+    named.iter().find(|(word, _)| input.take(word)).map_or_else(T::default, |&(_, choice)| choice)
+}
+
+/// A word for each hint that is given.
+impl FieldText for CacheHints {
+    fn write(&self, out: &mut TextWriter) {
+        write_word(out, &self.modifier, &CacheModifier::NAMED);
+        write_word(out, &self.eviction, &EvictionPolicy::NAMED);
+        out.attribute("no_allocate", &self.no_allocate);
+    }
+
+    fn read(input: &mut TextReader) -> Result<CacheHints, ParseError> {
+        let modifier = read_word(input, &CacheModifier::NAMED);
+        let eviction = read_word(input, &EvictionPolicy::NAMED);
+        Ok(CacheHints { modifier, eviction, no_allocate: input.attribute("no_allocate")? })
     }
 }
 

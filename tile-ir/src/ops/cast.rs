@@ -9,6 +9,7 @@ use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Value};
+use crate::ops::syntax::syntax;
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
@@ -18,11 +19,9 @@ pub struct Cast {
     pub value: Value,
 }
 
-impl Operation for Cast {
-    fn name(&self) -> &'static str {
-        "cast"
-    }
+syntax!(Cast: "cast" value);
 
+impl Operation for Cast {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }

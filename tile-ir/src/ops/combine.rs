@@ -4,7 +4,8 @@ use super::scalar::{ArithKind, ScalarOp};
 use super::typing::TypingCx;
 use super::{ConstantValue, Kind, expect_types};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
-use crate::ir::{Block, Func, Op, Shape, Type, Value};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Block, Func, Op, ParseError, Shape, TextReader, Type, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
@@ -15,6 +16,17 @@ pub struct Combination {
     /// Takes two elements of every input, left ones first, and yields one of each; it uses nothing from outside and is
     /// associative.
     pub block: Block,
+}
+
+/// Its inputs; the block is one of the operation's.
+impl FieldText for Combination {
+    fn write(&self, out: &mut TextWriter) {
+        self.inputs.write(out);
+    }
+
+    fn read(input: &mut TextReader) -> Result<Combination, ParseError> {
+        Ok(Combination { inputs: input.list(TextReader::value)?, block: Block::default() })
+    }
 }
 
 impl Combination {
@@ -30,9 +42,9 @@ impl Combination {
         self.inputs.iter_mut().for_each(|input| *input = change(*input));
     }
 
-    pub(super) fn text(&self, name: &mut dyn FnMut(Value) -> String) -> String {
-        let inputs: Vec<String> = self.inputs.iter().map(|&input| name(input)).collect();
-        inputs.join(", ")
+    /// The types of the block's arguments.
+    pub(super) fn block_args(&self, func: &Func) -> Vec<Type> {
+        self.inputs.iter().chain(&self.inputs).map(|&input| Type::scalar(func.ty(input).dtype)).collect()
     }
 
     pub fn shape<'f>(&self, func: &'f Func) -> &'f Shape {

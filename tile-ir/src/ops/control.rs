@@ -4,7 +4,9 @@ use super::typing::{Call, Item, Operand, Range, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Block, Func, Type, Value};
+use crate::ir::text::{FieldText, OperationText, TextWriter};
+use crate::ir::{Block, Func, ParseError, TextReader, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
 /// `for i in low, low + step .. high` with carried values, or `..=high`. A step below 1 counts as 1; the loop variable
@@ -60,9 +62,43 @@ fn tied(lists: &[&[Value]]) -> Vec<Vec<Value>> {
     (0..lists[0].len()).map(|i| lists.iter().map(|list| list[i]).collect()).collect()
 }
 
-impl Operation for For {
+impl OperationText for For {
     fn name(&self) -> &'static str {
         "for"
+    }
+
+    fn write(&self, out: &mut TextWriter) {
+        self.low.write(out);
+        out.push(if self.closed { "..=" } else { ".." });
+        out.name(self.high);
+        out.attribute("step", &self.step);
+        out.attribute("carry", &self.inits);
+        out.attribute("num_stages", &self.hints.num_stages);
+        out.attribute("unroll", &self.hints.unroll);
+    }
+
+    fn is_named(name: &str) -> bool {
+        name == "for"
+    }
+
+    fn read(_: &str, input: &mut TextReader) -> Result<For, ParseError> {
+        let low = input.value()?;
+        let closed = input.one_of(&[("..", false), ("..=", true)])?;
+        let high = input.value()?;
+        let (step, inits) = (input.attribute("step")?, input.attribute("carry")?);
+        let (num_stages, unroll) = (input.attribute("num_stages")?, input.attribute("unroll")?);
+        let hints = LoopHints { num_stages, unroll };
+        Ok(For { low, high, step, closed, inits, body: Block::default(), hints })
+    }
+}
+
+impl Operation for For {
+    fn result_count(&self) -> usize {
+        self.inits.len()
+    }
+
+    fn block_args(&self, func: &Func, _: usize) -> Vec<Type> {
+        [self.low].iter().chain(&self.inits).map(|&value| func.ty(value).clone()).collect()
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -81,16 +117,6 @@ impl Operation for For {
 
     fn blocks_mut(&mut self) -> Vec<&mut Block> {
         vec![&mut self.body]
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let dots = if self.closed { "..=" } else { ".." };
-        let range = format!("for {}{dots}{} step {}", name(self.low), name(self.high), name(self.step));
-        let inits: Vec<String> = self.inits.iter().map(|&init| name(init)).collect();
-        let carry = if inits.is_empty() { String::new() } else { format!(" carry {}", inits.join(", ")) };
-        let stages = self.hints.num_stages.map(|n| format!(" num_stages {n}")).unwrap_or_default();
-        let unroll = self.hints.unroll.map(|n| format!(" unroll {n}")).unwrap_or_default();
-        range + &carry + &stages + &unroll
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -125,9 +151,11 @@ impl Operation for For {
     }
 }
 
+syntax!(If: "if" condition {then: Block::default()} {otherwise: Block::default()});
+
 impl Operation for If {
-    fn name(&self) -> &'static str {
-        "if"
+    fn result_count(&self) -> usize {
+        self.then.yields.len()
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -164,9 +192,15 @@ impl Operation for If {
     }
 }
 
+syntax!(While: "while" ["carry" inits] {test: Block::default()} {body: Block::default()});
+
 impl Operation for While {
-    fn name(&self) -> &'static str {
-        "while"
+    fn result_count(&self) -> usize {
+        self.inits.len()
+    }
+
+    fn block_args(&self, func: &Func, _: usize) -> Vec<Type> {
+        self.inits.iter().map(|&value| func.ty(value).clone()).collect()
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -188,11 +222,6 @@ impl Operation for While {
     fn effect(&self) -> Effect {
         // Removing a loop that might not end would change what the kernel does.
         Effect::Write
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let inits: Vec<String> = self.inits.iter().map(|&init| name(init)).collect();
-        format!("while carry {}", inits.join(", "))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

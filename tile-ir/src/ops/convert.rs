@@ -3,6 +3,7 @@
 use super::{Operation, expect_types};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
+use crate::ops::syntax::syntax;
 
 macro_rules! same_tile {
     ($(#[doc = $doc:literal])+ $name:ident, $text:literal, $relation:expr) => {
@@ -12,11 +13,9 @@ macro_rules! same_tile {
             pub value: Value,
         }
 
-        impl Operation for $name {
-            fn name(&self) -> &'static str {
-                $text
-            }
+        syntax!($name: $text value);
 
+        impl Operation for $name {
             fn operands(&self) -> Vec<Value> {
                 vec![self.value]
             }

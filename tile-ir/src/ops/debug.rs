@@ -8,7 +8,8 @@ use super::{
     Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required, scalar,
 };
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, Shape, Type, Value};
+use crate::ir::text::{FieldText, OperationText, TextWriter};
+use crate::ir::{Func, ParseError, Shape, TextReader, Type, Value};
 use crate::support::dtype::DType;
 use crate::support::operator::UnaryOp;
 
@@ -40,6 +41,9 @@ pub enum Site {
 }
 
 impl Site {
+    /// The verbs of [`Site::Overflow`].
+    pub const VERBS: [&str; 5] = ["add", "subtract", "multiply", "negate", "sum"];
+
     pub fn shape(&self) -> Shape {
         match self {
             Site::Assert { shape, .. } | Site::Overflow { shape, .. } | Site::Print { shape, .. } => {
@@ -68,13 +72,61 @@ pub struct Print {
     pub site: u32,
 }
 
+/// The index of a new site.
+fn add_site(input: &mut TextReader, site: Site) -> u32 {
+    input.func.sites.push(site);
+    input.func.sites.len() as u32 - 1
+}
+
 fn site_of(func: &Func, site: u32) -> Result<&Site, String> {
     func.sites.get(site as usize).ok_or_else(|| format!("there is no site {site}"))
 }
 
-impl Operation for Assert {
+impl OperationText for Assert {
     fn name(&self) -> &'static str {
         "device_assert"
+    }
+
+    fn write(&self, out: &mut TextWriter) {
+        self.holds.write(out);
+        match site_of(out.func, self.site) {
+            Ok(Site::Assert { condition, message, .. }) => {
+                out.attribute("condition", condition);
+                out.attribute("message", message);
+            }
+            Ok(Site::Assume { condition }) => out.attribute("assume", condition),
+            Ok(Site::Overflow { verb, dtype, .. }) => {
+                out.word("overflow");
+                out.word(verb);
+                out.word(dtype.name());
+            }
+            Ok(Site::Print { .. }) | Err(_) => {}
+        }
+    }
+
+    fn is_named(name: &str) -> bool {
+        name == "device_assert"
+    }
+
+    fn read(_: &str, input: &mut TextReader) -> Result<Assert, ParseError> {
+        let holds = input.value()?;
+        let shape = input.func.ty(holds).shape.clone();
+        let site = if input.take("assume") {
+            Site::Assume { condition: input.string()? }
+        } else if input.take("overflow") {
+            let verb = input.one_of(&Site::VERBS.map(|verb| (verb, verb)))?;
+            Site::Overflow { verb, dtype: input.dtype()?, shape }
+        } else {
+            let condition = input.attribute("condition")?;
+            Site::Assert { condition, message: input.attribute("message")?, shape }
+        };
+        Ok(Assert { holds, site: add_site(input, site) })
+    }
+}
+
+impl Operation for Assert {
+    fn result_count(&self) -> usize {
+        0
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -89,18 +141,7 @@ impl Operation for Assert {
         Effect::Write
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let text = match site_of(func, self.site) {
-            Ok(Site::Assert { condition, message, .. }) => format!("device_assert {condition:?} {message:?}"),
-            Ok(Site::Assume { condition }) => format!("assume {condition:?}"),
-            Ok(Site::Overflow { verb, dtype, .. }) => format!("no_overflow {verb} {dtype}"),
-            Ok(Site::Print { .. }) | Err(_) => self.name().into(),
-        };
-        format!("{text} {}", name(self.holds))
-    }
-
-    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        expect_types("the number of results", results.len(), 0)?;
+    fn verify(&self, func: &Func, _: &[Value]) -> Result<(), String> {
         let site = site_of(func, self.site)?;
         if matches!(site, Site::Print { .. }) {
             return Err(format!("site {} is of a print", self.site));
@@ -117,9 +158,37 @@ impl Operation for Assert {
     }
 }
 
-impl Operation for Print {
+impl OperationText for Print {
     fn name(&self) -> &'static str {
         "device_print"
+    }
+
+    fn write(&self, out: &mut TextWriter) {
+        self.values.write(out);
+        if let Ok(Site::Print { label, .. }) = site_of(out.func, self.site) {
+            out.attribute("label", label);
+        }
+        out.attribute("mask", &self.mask);
+    }
+
+    fn is_named(name: &str) -> bool {
+        name == "device_print"
+    }
+
+    fn read(_: &str, input: &mut TextReader) -> Result<Print, ParseError> {
+        let values = Vec::read(input)?;
+        let label = input.attribute("label")?;
+        let mask: Option<Value> = input.attribute("mask")?;
+        let shape = values.first().or(mask.as_ref()).map(|&value| input.func.ty(value).shape.clone());
+        let dtypes = values.iter().map(|&value| input.func.ty(value).dtype).collect();
+        let site = add_site(input, Site::Print { label, shape: shape.unwrap_or_default(), dtypes });
+        Ok(Print { values, mask, site })
+    }
+}
+
+impl Operation for Print {
+    fn result_count(&self) -> usize {
+        0
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -135,19 +204,7 @@ impl Operation for Print {
         Effect::Write
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let label = match site_of(func, self.site) {
-            Ok(Site::Print { label, .. }) => label.as_str(),
-            Ok(Site::Assert { .. } | Site::Assume { .. } | Site::Overflow { .. }) | Err(_) => "",
-        };
-        let values: Vec<String> = self.values.iter().map(|&value| name(value)).collect();
-        let mask = self.mask.map(|mask| format!(" mask {}", name(mask))).unwrap_or_default();
-        let space = if values.is_empty() { "" } else { " " };
-        format!("device_print {label:?}{space}{}{mask}", values.join(", "))
-    }
-
-    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        expect_types("the number of results", results.len(), 0)?;
+    fn verify(&self, func: &Func, _: &[Value]) -> Result<(), String> {
         let Site::Print { shape, dtypes, .. } = site_of(func, self.site)? else {
             return Err(format!("site {} is of an assertion", self.site));
         };

@@ -4,7 +4,9 @@ use super::atomic::choice;
 use super::typing::{Call, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, optional, required};
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, Shape, Type, Value};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Func, ParseError, Shape, TextReader, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
 
@@ -71,6 +73,24 @@ impl InputPrecision {
     }
 }
 
+impl FieldText for InputPrecision {
+    fn write(&self, out: &mut TextWriter) {
+        out.word(self.name());
+    }
+
+    fn read(input: &mut TextReader) -> Result<InputPrecision, ParseError> {
+        input.one_of(&InputPrecision::NAMES)
+    }
+
+    fn absent() -> Option<InputPrecision> {
+        Some(InputPrecision::default())
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == InputPrecision::default()
+    }
+}
+
 /// What K of dots in TF32 is a multiple of.
 const TF32_K_MULTIPLE: u32 = 8;
 
@@ -118,11 +138,9 @@ impl Dot {
     }
 }
 
-impl Operation for Dot {
-    fn name(&self) -> &'static str {
-        "dot"
-    }
+syntax!(Dot: "dot" a, b ["add" acc] [imprecise] ["precision" input]);
 
+impl Operation for Dot {
     fn operands(&self) -> Vec<Value> {
         [self.a, self.b].into_iter().chain(self.acc).collect()
     }
@@ -131,13 +149,6 @@ impl Operation for Dot {
         self.a = change(self.a);
         self.b = change(self.b);
         self.acc = self.acc.map(change);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let operands = format!("dot {}, {}", name(self.a), name(self.b));
-        let with_acc = self.acc.map_or(operands.clone(), |acc| format!("{operands} add {}", name(acc)));
-        let text = self.imprecise.map_or(with_acc.clone(), |most| format!("{with_acc} imprecise {most}"));
-        if self.input == InputPrecision::Ieee { text } else { format!("{text} {}", self.input.name()) }
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

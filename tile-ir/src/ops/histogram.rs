@@ -7,6 +7,7 @@ use super::{
 };
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
 /// Counts of the integers from 0 on; others are not counted.
@@ -16,11 +17,9 @@ pub struct Histogram {
     pub value: Value,
 }
 
-impl Operation for Histogram {
-    fn name(&self) -> &'static str {
-        "histogram"
-    }
+syntax!(Histogram: "histogram" value);
 
+impl Operation for Histogram {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }

@@ -3,6 +3,7 @@
 use super::{Operation, expect_types};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Type, Value};
+use crate::ops::syntax::syntax;
 
 /// The elements at one position along an axis, which goes away.
 #[derive(Clone, Copy, Debug)]
@@ -12,21 +13,15 @@ pub struct Index {
     pub index: u32,
 }
 
-impl Operation for Index {
-    fn name(&self) -> &'static str {
-        "index"
-    }
+syntax!(Index: "index" value [axis] ["at" index]);
 
+impl Operation for Index {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.value = change(self.value);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("index {} axis {} at {}", name(self.value), self.axis, self.index)
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

@@ -4,6 +4,7 @@ use super::typing::{Call, Item, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
 
@@ -19,9 +20,11 @@ pub struct InlinePtx {
     pub cpu: Block,
 }
 
+syntax!(InlinePtx: "inline_ptx" args [text] [constraints] {cpu: Block::default()});
+
 impl Operation for InlinePtx {
-    fn name(&self) -> &'static str {
-        "inline_ptx"
+    fn block_args(&self, func: &Func, _: usize) -> Vec<Type> {
+        self.args.iter().map(|&arg| Type::scalar(func.ty(arg).dtype)).collect()
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -38,11 +41,6 @@ impl Operation for InlinePtx {
 
     fn blocks_mut(&mut self) -> Vec<&mut Block> {
         vec![&mut self.cpu]
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let args: Vec<String> = self.args.iter().map(|&arg| name(arg)).collect();
-        format!("inline_ptx {:?} {:?} {}", self.text, self.constraints, args.join(", "))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

@@ -4,7 +4,9 @@ use super::cache::{CacheHints, CacheModifier};
 use super::typing::{Call, Operand, Pointer, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, ParamId, ParamKind, Type, Value};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Func, ParamId, ParamKind, ParseError, TextReader, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
 /// What a memory operation accesses: `base + offset` elements from the start of the slice, for elements whose mask holds.
@@ -51,6 +53,82 @@ pub enum VectorStart {
     Unrotated,
 }
 
+/// `slice[base + offset]`, and attributes.
+impl FieldText for MemAccess {
+    fn write(&self, out: &mut TextWriter) {
+        self.param.write(out);
+        out.push("[");
+        if let Some(base) = self.base {
+            out.name(base);
+            out.push(" + ");
+        }
+        out.name(self.offset);
+        out.push("]");
+        out.attribute("mask", &self.mask);
+        out.attribute("inside", &!self.bounded);
+        out.attribute("vector", &Some(self.vector).filter(|&vector| vector != 1));
+        if let Some(shift) = &self.shift {
+            shift.write(out);
+        }
+    }
+
+    fn read(input: &mut TextReader) -> Result<MemAccess, ParseError> {
+        let param = input.memory()?;
+        input.expect("[")?;
+        let first = input.value()?;
+        let (base, offset) = if input.take("+") { (Some(first), input.value()?) } else { (None, first) };
+        input.expect("]")?;
+        let mask = input.attribute("mask")?;
+        let inside: bool = input.attribute("inside")?;
+        let vector: Option<u32> = input.attribute("vector")?;
+        let shift = if Shift::STARTS.iter().any(|word| input.begins(word)) {
+            Some(Shift::read(input)?)
+        } else {
+            None
+        };
+        Ok(MemAccess { param, base, offset, mask, bounded: !inside, vector: vector.unwrap_or(1), shift })
+    }
+}
+
+impl Shift {
+    /// The words of where vectors start, by [`VectorStart`].
+    const STARTS: [&str; 3] = ["rotated", "misaligned", "unrotated"];
+}
+
+impl FieldText for Shift {
+    fn write(&self, out: &mut TextWriter) {
+        let [aligned, misaligned, unrotated] = Shift::STARTS;
+        match self.start {
+            VectorStart::Aligned => out.word(aligned),
+            VectorStart::Misaligned(elements) => {
+                out.word(misaligned);
+                elements.write(out);
+            }
+            VectorStart::Unrotated => out.word(unrotated),
+        }
+        out.attribute("elements", &self.elements);
+        out.attribute("limit", &self.limit);
+        out.attribute("interval", &self.interval);
+        out.attribute("one_sided", &self.one_sided);
+    }
+
+    fn read(input: &mut TextReader) -> Result<Shift, ParseError> {
+        let [aligned, misaligned, unrotated] = Shift::STARTS;
+        let named = [
+            (aligned, VectorStart::Aligned),
+            (misaligned, VectorStart::Misaligned(None)),
+            (unrotated, VectorStart::Unrotated),
+        ];
+        let mut start = input.one_of(&named)?;
+        if start == VectorStart::Misaligned(None) && input.begins_value() {
+            start = VectorStart::Misaligned(Some(input.value()?));
+        }
+        let (elements, limit) = (input.attribute("elements")?, input.attribute("limit")?);
+        let (interval, one_sided) = (input.attribute("interval")?, input.attribute("one_sided")?);
+        Ok(Shift { elements, limit, start, interval, one_sided })
+    }
+}
+
 impl MemAccess {
     pub fn operands(&self) -> Vec<Value> {
         self.base.into_iter().chain([self.offset]).chain(self.mask).chain(self.misalignment()).collect()
@@ -71,25 +149,6 @@ impl MemAccess {
         if let Some(Shift { start: VectorStart::Misaligned(Some(elements)), .. }) = &mut self.shift {
             *elements = change(*elements);
         }
-    }
-
-    pub(super) fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let param = &func.params[self.param.index()].name;
-        let base = self.base.map(|base| format!("{} + ", name(base))).unwrap_or_default();
-        let offset = name(self.offset);
-        let mask = self.mask.map(|mask| format!(" mask {}", name(mask))).unwrap_or_default();
-        let bounded = if self.bounded { "" } else { " inside" };
-        let vector = if self.vector == 1 { String::new() } else { format!(" vector {}", self.vector) };
-        let shifted = match self.shift {
-            Some(Shift { start: VectorStart::Aligned, .. }) => " rotated".into(),
-            Some(Shift { start: VectorStart::Misaligned(Some(elements)), .. }) => {
-                format!(" misaligned {}", name(elements))
-            }
-            Some(Shift { start: VectorStart::Misaligned(None), .. }) => " misaligned".into(),
-            Some(Shift { start: VectorStart::Unrotated, .. }) => " unrotated".into(),
-            None => String::new(),
-        };
-        format!("{param}[{base}{offset}]{mask}{bounded}{vector}{shifted}")
     }
 
     pub(super) fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
@@ -133,9 +192,12 @@ pub struct Store {
     pub cache: CacheHints,
 }
 
+syntax!(Load: "load" access [other] cache {invariant: false});
+
 impl Operation for Load {
-    fn name(&self) -> &'static str {
-        "load"
+    fn infer(&mut self, func: &Func, _: &[Value]) {
+        let (_, mutable) = func.slice(self.access.param);
+        self.invariant = !mutable;
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -152,15 +214,11 @@ impl Operation for Load {
         if merges { Effect::Pure } else { Effect::Read }
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let access = self.access.text(func, name);
-        let other = self.other.map(|other| format!(" other {}", name(other))).unwrap_or_default();
-        format!("load {access}{other}{}", self.cache.text())
-    }
-
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let ty = func.ty(results[0]);
         self.access.verify(func, ty)?;
+        let (_, mutable) = func.slice(self.access.param);
+        expect_types("whether nothing writes the slice", self.invariant, !mutable)?;
         match self.other {
             Some(other) => expect_types("`other`", func.ty(other), ty),
             None => Ok(()),
@@ -188,9 +246,11 @@ impl Operation for Load {
     }
 }
 
+syntax!(Store: "store" value, access cache);
+
 impl Operation for Store {
-    fn name(&self) -> &'static str {
-        "store"
+    fn result_count(&self) -> usize {
+        0
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -206,15 +266,7 @@ impl Operation for Store {
         Effect::Write
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let access = self.access.text(func, name);
-        format!("store {access} = {}{}", name(self.value), self.cache.text())
-    }
-
-    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        if !results.is_empty() {
-            return Err("gives no result".into());
-        }
+    fn verify(&self, func: &Func, _: &[Value]) -> Result<(), String> {
         let (_, mutable) = func.slice(self.access.param);
         if !mutable {
             return Err("the slice is read-only".into());

@@ -31,6 +31,7 @@ mod scan;
 mod shape;
 mod sort;
 mod source;
+mod syntax;
 mod tma_store;
 pub mod typing;
 mod view;
@@ -41,7 +42,8 @@ use std::fmt::Debug;
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
-use crate::ir::{Block, Func, Value};
+use crate::ir::text::OperationText;
+use crate::ir::{Block, Func, ParseError, TextReader, Type, Value};
 use typing::{Call, Operand, TypingCx};
 
 pub use atomic::{Atomic, AtomicChange, MemoryOrder, MemoryScope};
@@ -82,10 +84,7 @@ pub enum Effect {
 }
 
 /// What every operation of the tile IR answers for itself.
-pub trait Operation: Debug {
-    /// The name it prints under.
-    fn name(&self) -> &'static str;
-
+pub trait Operation: OperationText + Debug {
     /// The values it takes, those of nested blocks left out.
     fn operands(&self) -> Vec<Value>;
 
@@ -109,11 +108,20 @@ pub trait Operation: Debug {
         Effect::Pure
     }
 
-    /// Its line of printed IR between the results and their types.
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let _ = func;
-        let operands: Vec<String> = self.operands().into_iter().map(name).collect();
-        format!("{} {}", self.name(), operands.join(", "))
+    /// How many results it gives.
+    fn result_count(&self) -> usize {
+        1
+    }
+
+    /// The types of the arguments of one of its blocks.
+    fn block_args(&self, func: &Func, block: usize) -> Vec<Type> {
+        let _ = (func, block);
+        vec![]
+    }
+
+    /// Fills in what its text leaves out because it follows from the types of operands and results.
+    fn infer(&mut self, func: &Func, results: &[Value]) {
+        let _ = (func, results);
     }
 
     /// The operation's own laws, beyond those every operation obeys.
@@ -221,6 +229,14 @@ macro_rules! operations {
                     $(Kind::$name(op) => op,)*
                 }
             }
+        }
+
+        /// Reads an operation behind its name, if there is one of this name.
+        pub(crate) fn read_operation(name: &str, input: &mut TextReader) -> Option<Result<Kind, ParseError>> {
+            $(if $name::is_named(name) {
+                return Some($name::read(name, input).map(Kind::$name));
+            })*
+            None
         }
 
         $(impl From<$name> for Kind {

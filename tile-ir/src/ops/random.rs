@@ -8,7 +8,9 @@ use super::typing::{Call, Item, Operand, TypingCx};
 use super::{ConstantValue, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, Type, Value};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Func, ParseError, TextReader, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
 /// How a word is converted.
@@ -26,6 +28,19 @@ impl RandomForm {
             RandomForm::Bits => DType::U32,
             RandomForm::Uniform => DType::F32,
         }
+    }
+}
+
+impl FieldText for RandomForm {
+    fn write(&self, out: &mut TextWriter) {
+        out.word(match self {
+            RandomForm::Bits => "bits",
+            RandomForm::Uniform => "uniform",
+        });
+    }
+
+    fn read(input: &mut TextReader) -> Result<RandomForm, ParseError> {
+        input.one_of(&[("bits", RandomForm::Bits), ("uniform", RandomForm::Uniform)])
     }
 }
 
@@ -51,6 +66,38 @@ impl WordChoice {
     }
 }
 
+impl FieldText for WordChoice {
+    fn write(&self, out: &mut TextWriter) {
+        out.word(match self {
+            WordChoice::Own => "own",
+            WordChoice::First => "first",
+            WordChoice::Second => "second",
+        });
+    }
+
+    fn read(input: &mut TextReader) -> Result<WordChoice, ParseError> {
+        let named = [("own", WordChoice::Own), ("first", WordChoice::First), ("second", WordChoice::Second)];
+        input.one_of(&named)
+    }
+}
+
+/// The words of a counter.
+impl FieldText for [Value; 4] {
+    fn write(&self, out: &mut TextWriter) {
+        self.to_vec().write(out);
+    }
+
+    fn read(input: &mut TextReader) -> Result<[Value; 4], ParseError> {
+        let first = input.value()?;
+        let mut words = [first; 4];
+        for word in &mut words[1..] {
+            input.expect(",")?;
+            *word = input.value()?;
+        }
+        Ok(words)
+    }
+}
+
 /// An element of a seed's stream for every offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Random {
@@ -73,11 +120,9 @@ pub struct Philox {
     pub form: RandomForm,
 }
 
-impl Operation for Random {
-    fn name(&self) -> &'static str {
-        "random"
-    }
+syntax!(Random: "random" seed, offset [form] ["word" pick]);
 
+impl Operation for Random {
     fn operands(&self) -> Vec<Value> {
         vec![self.seed, self.offset]
     }
@@ -85,10 +130,6 @@ impl Operation for Random {
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.seed = change(self.seed);
         self.offset = change(self.offset);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("random {:?} {:?} {}, {}", self.form, self.pick, name(self.seed), name(self.offset))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -109,11 +150,9 @@ impl Operation for Random {
     }
 }
 
-impl Operation for Philox {
-    fn name(&self) -> &'static str {
-        "philox"
-    }
+syntax!(Philox: "philox" seed, counter [form] [word]);
 
+impl Operation for Philox {
     fn operands(&self) -> Vec<Value> {
         [self.seed].into_iter().chain(self.counter).collect()
     }
@@ -121,11 +160,6 @@ impl Operation for Philox {
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.seed = change(self.seed);
         self.counter = self.counter.map(change);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let counter: Vec<String> = self.counter.iter().map(|&word| name(word)).collect();
-        format!("philox {:?} word {} {}, {}", self.form, self.word, name(self.seed), counter.join(", "))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

@@ -8,6 +8,7 @@ use super::{
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::layout_relation::Reindex;
 use crate::ir::{Func, Shape, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
@@ -35,11 +36,9 @@ pub struct Gather {
     pub axis: usize,
 }
 
-impl Operation for Join {
-    fn name(&self) -> &'static str {
-        "join"
-    }
+syntax!(Join: "join" left, right [axis]);
 
+impl Operation for Join {
     fn operands(&self) -> Vec<Value> {
         vec![self.left, self.right]
     }
@@ -47,10 +46,6 @@ impl Operation for Join {
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.left = change(self.left);
         self.right = change(self.right);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("join {}, {} axis {}", name(self.left), name(self.right), self.axis)
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -67,21 +62,15 @@ impl Operation for Join {
     }
 }
 
-impl Operation for Exchange {
-    fn name(&self) -> &'static str {
-        "exchange"
-    }
+syntax!(Exchange: "exchange" value [axis] ["by" mask]);
 
+impl Operation for Exchange {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.value = change(self.value);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("exchange {} axis {} by {}", name(self.value), self.axis, self.mask)
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -103,11 +92,9 @@ impl Operation for Exchange {
     }
 }
 
-impl Operation for Gather {
-    fn name(&self) -> &'static str {
-        "gather"
-    }
+syntax!(Gather: "gather" value, index [axis]);
 
+impl Operation for Gather {
     fn operands(&self) -> Vec<Value> {
         vec![self.value, self.index]
     }
@@ -115,10 +102,6 @@ impl Operation for Gather {
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.value = change(self.value);
         self.index = change(self.index);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("gather {} axis {} at {}", name(self.value), self.axis, name(self.index))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

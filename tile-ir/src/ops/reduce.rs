@@ -5,6 +5,7 @@ use super::{Combination, ExpandDims, Intrinsic, IntrinsicGeneric, Operation, Ret
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Shape, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::{Class, DType};
 
 /// Reduces `axes` of all inputs together. The combination is commutative; the order of reduction is unspecified but fixed for
@@ -23,9 +24,15 @@ impl Reduce {
     }
 }
 
+syntax!(Reduce: "reduce" combination [axes]);
+
 impl Operation for Reduce {
-    fn name(&self) -> &'static str {
-        "reduce"
+    fn result_count(&self) -> usize {
+        self.combination.inputs.len()
+    }
+
+    fn block_args(&self, func: &Func, _: usize) -> Vec<Type> {
+        self.combination.block_args(func)
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -48,14 +55,10 @@ impl Operation for Reduce {
         true
     }
 
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("reduce {} axes {:?}", self.combination.text(name), self.axes)
-    }
-
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let shape = self.combination.shape(func);
         if self.axes.is_empty()
-            || !self.axes.is_sorted()
+            || !self.axes.is_sorted_by(|before, axis| before < axis)
             || self.axes.iter().any(|&axis| axis >= shape.rank())
         {
             return Err(format!("axes {:?} of a tile of shape {shape}", self.axes));

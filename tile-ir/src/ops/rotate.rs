@@ -4,7 +4,9 @@ use super::{Operation, expect_types};
 use crate::ir::axis_info::{Axis, AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
-use crate::ir::{Func, Type, Value};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Func, ParseError, TextReader, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
 /// The indices `0, 1, ..` below a tile's extent `n`, in an order for which a row that starts `by` elements behind a multiple of `limit`
@@ -44,6 +46,28 @@ impl RangeOrder {
     }
 }
 
+impl FieldText for RangeOrder {
+    fn write(&self, out: &mut TextWriter) {
+        match self {
+            RangeOrder::Wrapped { by } => out.attribute("by", by),
+            RangeOrder::Cut(RowCut { head, whole, bound }) => {
+                out.attribute("head", head);
+                out.attribute("whole", whole);
+                out.attribute("bound", bound);
+            }
+        }
+    }
+
+    fn read(input: &mut TextReader) -> Result<RangeOrder, ParseError> {
+        if input.begins("by") {
+            return Ok(RangeOrder::Wrapped { by: input.attribute("by")? });
+        }
+        let head = input.attribute("head")?;
+        let (whole, bound) = (input.attribute("whole")?, input.attribute("bound")?);
+        Ok(RangeOrder::Cut(RowCut { head, whole, bound }))
+    }
+}
+
 /// Where a row is cut: three `i32` scalars.
 #[derive(Clone, Copy, Debug)]
 pub struct RowCut {
@@ -55,11 +79,9 @@ pub struct RowCut {
     pub bound: Value,
 }
 
-impl Operation for Rotate {
-    fn name(&self) -> &'static str {
-        "rotate"
-    }
+syntax!(Rotate: "rotate" range [limit] order);
 
+impl Operation for Rotate {
     fn operands(&self) -> Vec<Value> {
         let scalars: Vec<Value> = { self.order }.scalars_mut().into_iter().map(|scalar| *scalar).collect();
         std::iter::once(self.range).chain(scalars).collect()

@@ -10,7 +10,8 @@ use super::{ConstantValue, Effect, Operation};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
-use crate::ir::{Func, Value};
+use crate::ir::text::{FieldText, OperationText, TextWriter};
+use crate::ir::{Func, ParseError, TextReader, Value};
 use crate::support::dtype::{Class, DType};
 use crate::support::operator::{BinaryOp, UnaryOp};
 
@@ -510,11 +511,27 @@ impl Scalar {
     }
 }
 
-impl Operation for Scalar {
+impl OperationText for Scalar {
     fn name(&self) -> &'static str {
         self.op.name
     }
 
+    fn write(&self, out: &mut TextWriter) {
+        self.args.write(out);
+        out.attribute("exact", &self.exact);
+    }
+
+    fn is_named(name: &str) -> bool {
+        row(name).is_some()
+    }
+
+    fn read(name: &str, input: &mut TextReader) -> Result<Scalar, ParseError> {
+        let args = input.list(TextReader::value)?;
+        Ok(Scalar { exact: input.attribute("exact")?, ..Scalar::named(name, args) })
+    }
+}
+
+impl Operation for Scalar {
     fn operands(&self) -> Vec<Value> {
         self.args.clone()
     }
@@ -525,12 +542,6 @@ impl Operation for Scalar {
 
     fn effect(&self) -> Effect {
         Effect::Pure
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let args: Vec<String> = self.args.iter().map(|&arg| name(arg)).collect();
-        let exact = if self.exact { " exact" } else { "" };
-        format!("{}{exact} {}", self.op.name, args.join(", "))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

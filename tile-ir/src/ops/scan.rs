@@ -6,6 +6,7 @@ use super::{Combination, Intrinsic, IntrinsicGeneric, Operation, Returns, option
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Block, Func, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::{Class, DType};
 
 /// Combines all inputs along `axis`: an element of a result is the combination of the inputs' elements from the first
@@ -17,9 +18,15 @@ pub struct Scan {
     pub reverse: bool,
 }
 
+syntax!(Scan: "scan" combination [axis] [reverse]);
+
 impl Operation for Scan {
-    fn name(&self) -> &'static str {
-        "scan"
+    fn result_count(&self) -> usize {
+        self.combination.inputs.len()
+    }
+
+    fn block_args(&self, func: &Func, _: usize) -> Vec<Type> {
+        self.combination.block_args(func)
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -40,11 +47,6 @@ impl Operation for Scan {
 
     fn isolated(&self) -> bool {
         true
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let reverse = if self.reverse { " reverse" } else { "" };
-        format!("scan {} axis {}{reverse}", self.combination.text(name), self.axis)
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

@@ -7,6 +7,7 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::layout_relation::Reindex;
 use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Func, Shape, Type, Value};
+use crate::ops::syntax::syntax;
 
 /// Repeats a tile along the axes where it has extent 1.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +35,9 @@ pub struct Permute {
     pub order: Vec<usize>,
 }
 
-impl Operation for Broadcast {
-    fn name(&self) -> &'static str {
-        "broadcast"
-    }
+syntax!(Broadcast: "broadcast" value);
 
+impl Operation for Broadcast {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }
@@ -73,11 +72,9 @@ impl Operation for Broadcast {
     }
 }
 
-impl Operation for ExpandDims {
-    fn name(&self) -> &'static str {
-        "expand_dims"
-    }
+syntax!(ExpandDims: "expand_dims" value [axis]);
 
+impl Operation for ExpandDims {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }
@@ -86,12 +83,11 @@ impl Operation for ExpandDims {
         self.value = change(self.value);
     }
 
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("expand_dims {} axis {}", name(self.value), self.axis)
-    }
-
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let from = func.ty(self.value);
+        if self.axis > from.shape.rank() {
+            return Err(format!("axis {} beside {}", self.axis, from.shape));
+        }
         expect_types(
             "the result",
             func.ty(results[0]),
@@ -127,11 +123,9 @@ impl Reshape {
     }
 }
 
-impl Operation for Reshape {
-    fn name(&self) -> &'static str {
-        "reshape"
-    }
+syntax!(Reshape: "reshape" value);
 
+impl Operation for Reshape {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }
@@ -165,21 +159,15 @@ impl Operation for Reshape {
     }
 }
 
-impl Operation for Permute {
-    fn name(&self) -> &'static str {
-        "permute"
-    }
+syntax!(Permute: "permute" value [order]);
 
+impl Operation for Permute {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.value = change(self.value);
-    }
-
-    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("permute {} order {:?}", name(self.value), self.order)
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

@@ -6,7 +6,9 @@ use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::guard::Symbol;
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::polynomial::{Atom, Polynomial, PolynomialEnv};
-use crate::ir::{Func, ParamId, ParamKind, Shape, Type, Value};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Func, ParamId, ParamKind, ParseError, Shape, TextReader, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
 /// A constant of a known element type.
@@ -35,6 +37,30 @@ pub fn is_zero<'k>(defined: impl Fn(Value) -> Option<&'k Kind>, value: Value) ->
     matches!(defined(scalar), Some(Kind::Constant(constant)) if constant.value.is_zero())
 }
 
+/// Floats have all their digits; a NaN with other bits than the usual ones is written as its bits.
+impl FieldText for ConstantValue {
+    fn write(&self, out: &mut TextWriter) {
+        match self {
+            ConstantValue::Float(value) if value.is_nan() && value.to_bits() != f64::NAN.to_bits() => {
+                out.word(&format!("{:#x}", value.to_bits()));
+            }
+            ConstantValue::Int(_) | ConstantValue::Float(_) => out.word(&self.to_string()),
+        }
+    }
+
+    fn read(input: &mut TextReader) -> Result<ConstantValue, ParseError> {
+        input.number(|text| {
+            if let Some(bits) = text.strip_prefix("0x") {
+                return u64::from_str_radix(bits, 16).ok().map(f64::from_bits).map(ConstantValue::Float);
+            }
+            match text.parse() {
+                Ok(value) => Some(ConstantValue::Int(value)),
+                Err(_) => text.parse().ok().map(ConstantValue::Float),
+            }
+        })
+    }
+}
+
 impl std::fmt::Display for ConstantValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -50,20 +76,14 @@ pub struct Constant {
     pub value: ConstantValue,
 }
 
-impl Operation for Constant {
-    fn name(&self) -> &'static str {
-        "constant"
-    }
+syntax!(Constant: "constant" value);
 
+impl Operation for Constant {
     fn operands(&self) -> Vec<Value> {
         vec![]
     }
 
     fn map(&mut self, _: &mut dyn FnMut(Value) -> Value) {}
-
-    fn text(&self, _: &Func, _: &mut dyn FnMut(Value) -> String) -> String {
-        format!("constant {}", self.value)
-    }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let ty = func.ty(results[0]);
@@ -117,21 +137,15 @@ pub struct Length {
 }
 
 macro_rules! nullary {
-    ($ty:ident, $name:literal, $dtype:expr, |$self:ident, $func:ident| $text:expr, $low:expr, |$env:ident| $high:expr, $atom:expr) => {
-        impl Operation for $ty {
-            fn name(&self) -> &'static str {
-                $name
-            }
+    ($ty:ident, $field:ident, $name:literal, $dtype:expr, |$self:ident| $low:expr, |$env:ident| $high:expr, $atom:expr) => {
+        syntax!($ty: $name $field);
 
+        impl Operation for $ty {
             fn operands(&self) -> Vec<Value> {
                 vec![]
             }
 
             fn map(&mut self, _: &mut dyn FnMut(Value) -> Value) {}
-
-            fn text(&$self, $func: &Func, _: &mut dyn FnMut(Value) -> String) -> String {
-                $text
-            }
 
             fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
                 expect_types("the result", func.ty(results[0]), &Type::scalar($dtype))
@@ -155,28 +169,28 @@ macro_rules! nullary {
 
 nullary!(
     ProgramId,
+    axis,
     "program_id",
     DType::I32,
-    |self, _func| format!("program_id {}", self.axis),
-    0,
+    |self| 0,
     |env| env.most_programs(self.axis).map_or(i32::MAX.into(), |most| most - 1),
     Atom::Program(self.axis)
 );
 nullary!(
     NumPrograms,
+    axis,
     "num_programs",
     DType::I32,
-    |self, _func| format!("num_programs {}", self.axis),
-    1,
+    |self| 1,
     |env| env.most_programs(self.axis).unwrap_or(i32::MAX.into()),
     Atom::Known(Symbol::Grid(self.axis))
 );
 nullary!(
     Length,
+    param,
     "length",
     DType::I64,
-    |self, func| format!("length {}", func.params[self.param.index()].name),
-    0,
+    |self| 0,
     |_env| i64::MAX.into(),
     Atom::Known(Symbol::Length(self.param.0))
 );
@@ -187,20 +201,14 @@ pub struct Arange {
     pub start: i32,
 }
 
-impl Operation for Arange {
-    fn name(&self) -> &'static str {
-        "arange"
-    }
+syntax!(Arange: "arange" start);
 
+impl Operation for Arange {
     fn operands(&self) -> Vec<Value> {
         vec![]
     }
 
     fn map(&mut self, _: &mut dyn FnMut(Value) -> Value) {}
-
-    fn text(&self, _: &Func, _: &mut dyn FnMut(Value) -> String) -> String {
-        format!("arange {}", self.start)
-    }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let ty = func.ty(results[0]);
@@ -228,11 +236,9 @@ pub struct Splat {
     pub value: Value,
 }
 
-impl Operation for Splat {
-    fn name(&self) -> &'static str {
-        "splat"
-    }
+syntax!(Splat: "splat" value);
 
+impl Operation for Splat {
     fn operands(&self) -> Vec<Value> {
         vec![self.value]
     }

@@ -3,6 +3,7 @@
 use super::{Effect, Operation, ViewTile, expect_types};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Shape, Type, Value};
+use crate::ops::syntax::syntax;
 
 /// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: the consumer warpgroups
 /// write it to shared memory, and TMA copies it from there. The frontend never makes this operation;
@@ -15,9 +16,17 @@ pub struct TmaStore {
     pub transposed: bool,
 }
 
+syntax!(TmaStore: "tma_store" value, tile [transposed]);
+
 impl Operation for TmaStore {
-    fn name(&self) -> &'static str {
-        "tma_store"
+    fn result_count(&self) -> usize {
+        0
+    }
+
+    fn infer(&mut self, func: &Func, _: &[Value]) {
+        let matrix = &func.ty(self.value).shape;
+        let outer = self.tile.offsets.len().saturating_sub(matrix.rank());
+        self.tile.extents = Shape::new([&vec![1; outer], &matrix[..]].concat());
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -33,14 +42,9 @@ impl Operation for TmaStore {
         Effect::Write
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let tile = self.tile.text(func, name);
-        format!("tma_store {tile} = {}", name(self.value))
-    }
-
-    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        if !results.is_empty() {
-            return Err("gives no result".into());
+    fn verify(&self, func: &Func, _: &[Value]) -> Result<(), String> {
+        if self.tile.extents.rank() < 2 {
+            return Err(format!("a block of shape {}", self.tile.extents));
         }
         let (outer, matrix) = self.tile.extents.split_at(self.tile.extents.rank() - 2);
         let ty = func.ty(self.value);

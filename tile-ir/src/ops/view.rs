@@ -10,7 +10,9 @@ use super::{
     MemoryScope, Operation, Returns, Store, each_axis, expect_types, required,
 };
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, ParamId, Shape, Type, Value, View};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Func, ParamId, ParseError, Shape, TextReader, Type, Value, View};
+use crate::ops::syntax::syntax;
 use crate::support::diagnostic::{axes, list};
 use crate::support::dtype::DType;
 
@@ -24,14 +26,27 @@ pub struct ViewTile {
     pub extents: Shape,
 }
 
+/// `view(offsets)`; the extents follow from the tile.
+impl FieldText for ViewTile {
+    fn write(&self, out: &mut TextWriter) {
+        self.memory.write(out);
+        out.push("(");
+        out.names(&self.offsets);
+        out.push(")");
+    }
+
+    fn read(input: &mut TextReader) -> Result<ViewTile, ParseError> {
+        let memory = input.view()?;
+        input.expect("(")?;
+        let offsets = input.list(TextReader::value)?;
+        input.expect(")")?;
+        Ok(ViewTile { memory, offsets, extents: Shape::default() })
+    }
+}
+
 impl ViewTile {
     pub(super) fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.offsets.iter_mut().for_each(|offset| *offset = change(*offset));
-    }
-
-    pub(super) fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let offsets: Vec<String> = self.offsets.iter().map(|&offset| name(offset)).collect();
-        format!("{}({})", func.params[self.memory.index()].name, offsets.join(", "))
     }
 
     pub(super) fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
@@ -76,9 +91,13 @@ pub struct AddView {
     pub scope: MemoryScope,
 }
 
+syntax!(LoadView: "load_view" tile cache {invariant: false});
+
 impl Operation for LoadView {
-    fn name(&self) -> &'static str {
-        "load_view"
+    fn infer(&mut self, func: &Func, results: &[Value]) {
+        self.tile.extents = results.first().map(|&result| func.ty(result).shape.clone()).unwrap_or_default();
+        let (_, mutable) = func.slice(self.tile.memory);
+        self.invariant = !mutable;
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -94,11 +113,9 @@ impl Operation for LoadView {
         if merges { Effect::Pure } else { Effect::Read }
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("load_view {}{}", self.tile.text(func, name), self.cache.text())
-    }
-
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let (_, mutable) = func.slice(self.tile.memory);
+        expect_types("whether nothing writes the view", self.invariant, !mutable)?;
         self.tile.verify(func, func.ty(results[0]))
     }
 
@@ -124,9 +141,15 @@ impl Operation for LoadView {
     }
 }
 
+syntax!(StoreView: "store_view" value, tile cache);
+
 impl Operation for StoreView {
-    fn name(&self) -> &'static str {
-        "store_view"
+    fn result_count(&self) -> usize {
+        0
+    }
+
+    fn infer(&mut self, func: &Func, _: &[Value]) {
+        self.tile.extents = func.ty(self.value).shape.clone();
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -142,15 +165,7 @@ impl Operation for StoreView {
         Effect::Write
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let tile = self.tile.text(func, name);
-        format!("store_view {tile} = {}{}", name(self.value), self.cache.text())
-    }
-
-    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        if !results.is_empty() {
-            return Err("gives no result".into());
-        }
+    fn verify(&self, func: &Func, _: &[Value]) -> Result<(), String> {
         self.tile.verify_written(func, func.ty(self.value))
     }
 
@@ -176,9 +191,11 @@ impl Operation for StoreView {
     }
 }
 
+syntax!(AddView: "add_view" value, tile [order] [scope]);
+
 impl Operation for AddView {
-    fn name(&self) -> &'static str {
-        "add_view"
+    fn infer(&mut self, func: &Func, _: &[Value]) {
+        self.tile.extents = func.ty(self.value).shape.clone();
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -194,16 +211,9 @@ impl Operation for AddView {
         Effect::Write
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let (order, scope) = (self.order.name(), self.scope.name());
-        let tile = self.tile.text(func, name);
-        format!("add_view {order} {scope} {tile} with {}", name(self.value))
-    }
-
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        let [result] = results else { return Err("gives one result".into()) };
         let ty = func.ty(self.value);
-        expect_types("the result", func.ty(*result), ty)?;
+        expect_types("the result", func.ty(results[0]), ty)?;
         if !AtomicChange::Add.takes(ty.dtype) {
             return Err(format!("does not take {}", ty.dtype));
         }

@@ -2,7 +2,9 @@
 
 use super::{Operation, ViewTile, expect_types};
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, Shape, Type, Value};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Func, ParseError, Shape, TextReader, Type, Value};
+use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
 /// `a · b + acc`, as [`super::Dot`] has it, by warpgroups; operands of `f32` in TF32. Operand B is a block of a view, and
@@ -34,6 +36,41 @@ pub struct SmemOperand {
     pub transposed: bool,
 }
 
+/// `[16, 64] of view(offsets)`, behind `transposed` if it is.
+impl FieldText for SmemOperand {
+    fn write(&self, out: &mut TextWriter) {
+        if self.transposed {
+            out.word("transposed");
+        }
+        out.word(&self.tile.extents.to_string());
+        out.word("of");
+        self.tile.write(out);
+    }
+
+    fn read(input: &mut TextReader) -> Result<SmemOperand, ParseError> {
+        let transposed = input.take("transposed");
+        let extents = input.shape()?;
+        input.expect("of")?;
+        Ok(SmemOperand { tile: ViewTile { extents, ..ViewTile::read(input)? }, transposed })
+    }
+}
+
+impl FieldText for OperandA {
+    fn write(&self, out: &mut TextWriter) {
+        match self {
+            OperandA::Regs(value) => value.write(out),
+            OperandA::Smem(operand) => operand.write(out),
+        }
+    }
+
+    fn read(input: &mut TextReader) -> Result<OperandA, ParseError> {
+        if input.begins_value() {
+            return input.value().map(OperandA::Regs);
+        }
+        SmemOperand::read(input).map(OperandA::Smem)
+    }
+}
+
 impl SmemOperand {
     /// The transpose of the operand.
     pub fn transpose(self) -> SmemOperand {
@@ -50,11 +87,6 @@ impl SmemOperand {
     pub fn extents(&self) -> [u32; 2] {
         let [rows, columns] = self.lines();
         if self.transposed { [columns, rows] } else { [rows, columns] }
-    }
-
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let kind = if self.transposed { "transposed " } else { "" };
-        format!("{kind}{} of {}", self.tile.extents, self.tile.text(func, name))
     }
 
     fn dtype(&self, func: &Func) -> DType {
@@ -116,11 +148,9 @@ impl WarpGroupDot {
     }
 }
 
-impl Operation for WarpGroupDot {
-    fn name(&self) -> &'static str {
-        "warp_group_dot"
-    }
+syntax!(WarpGroupDot: "warp_group_dot" a, b ["add" acc] [imprecise] [transposed]);
 
+impl Operation for WarpGroupDot {
     fn operands(&self) -> Vec<Value> {
         let offsets = self.smem_operands().flat_map(|operand| operand.tile.offsets.iter().copied());
         self.tile().into_iter().chain(offsets).chain(self.acc).collect()
@@ -134,26 +164,19 @@ impl Operation for WarpGroupDot {
         self.acc = self.acc.map(change);
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let a = match &self.a {
-            OperandA::Regs(value) => name(*value),
-            OperandA::Smem(operand) => operand.text(func, name),
-        };
-        let operands = format!("warp_group_dot {a}, {}", self.b.text(func, name));
-        let dot = if self.transposed { format!("{operands} transposed") } else { operands };
-        let with_acc = self.acc.map_or(dot.clone(), |acc| format!("{dot} add {}", name(acc)));
-        self.imprecise.map_or(with_acc.clone(), |most| format!("{with_acc} imprecise {most}"))
-    }
-
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         for operand in self.smem_operands() {
             let block = Type::tile(operand.dtype(func), operand.tile.extents.clone());
             operand.tile.verify(func, &block)?;
+            if operand.tile.extents.rank() < 2 {
+                return Err(format!("an operand of shape {}", operand.tile.extents));
+            }
         }
         let a = match &self.a {
             OperandA::Regs(value) => func.ty(*value).clone(),
             OperandA::Smem(operand) => Type::tile(operand.dtype(func), Shape::new(operand.extents())),
         };
+        expect_types("the rank of operand A", a.shape.rank(), 2)?;
         let [inner, columns] = self.b.extents();
         expect_types("operand A's element type", a.dtype, self.dtype(func))?;
         expect_types("the inner extent", a.shape[1], inner)?;

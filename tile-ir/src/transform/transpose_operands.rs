@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::ir::{Func, Op, ParamId, Rewriter, Shape, Type, Value};
+use crate::ir::{Func, Op, ParamId, Rewriter, Shape, Type, Value, View};
 use crate::ops::{Kind, LoadView, Permute, Reshape, ViewTile};
 
 /// The most views that may be row- or column-major: each one doubles the specializations.
@@ -56,12 +56,7 @@ fn is_matrix(extents: &Shape) -> bool {
 /// The function with these views read as column-major.
 fn column_major(func: &Func, views: &[ParamId]) -> Func {
     let mut func = func.clone();
-    for view in func.views.iter_mut().filter(|view| views.contains(&view.memory)) {
-        let last = view.rank() - 1;
-        view.shape.swap(last - 1, last);
-        view.strides.swap(last - 1, last);
-        view.transposed = true;
-    }
+    func.views.iter_mut().filter(|view| views.contains(&view.memory)).for_each(View::transpose);
     Rewriter::default().run(&mut func, &mut |_, builder, mut op| {
         let Kind::LoadView(load) = &mut op.kind else { return builder.append(op) };
         if !views.contains(&load.tile.memory) {

@@ -1,0 +1,208 @@
+//! Fields of operations as text: what is written is read again.
+
+use super::lexer::ParseError;
+use super::reader::TextReader;
+use super::{Func, ParamId, Value};
+
+/// An operation as text: `name operands attributes`. `ops::syntax` makes both ways of one declaration.
+pub trait OperationText {
+    /// The name it is written under.
+    fn name(&self) -> &'static str;
+
+    /// Writes what stands between its name and its types.
+    fn write(&self, out: &mut TextWriter);
+
+    /// Whether operations of this type are written under a name.
+    fn is_named(name: &str) -> bool
+    where
+        Self: Sized;
+
+    /// Reads what was written behind a name; blocks are empty, and [`crate::ops::Operation::infer`] fills in what follows
+    /// from types.
+    fn read(name: &str, input: &mut TextReader) -> Result<Self, ParseError>
+    where
+        Self: Sized;
+
+    /// The operation, with names for its operands.
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let mut out = TextWriter { func, name, text: self.name().into() };
+        self.write(&mut out);
+        out.text
+    }
+}
+
+/// Where operations are written to.
+pub struct TextWriter<'a> {
+    pub func: &'a Func,
+    name: &'a mut dyn FnMut(Value) -> String,
+    text: String,
+}
+
+impl TextWriter<'_> {
+    pub fn push(&mut self, text: &str) {
+        self.text += text;
+    }
+
+    /// Behind a space.
+    pub fn word(&mut self, word: &str) {
+        self.text.push(' ');
+        self.text += word;
+    }
+
+    /// The name of a value.
+    pub fn name(&mut self, value: Value) {
+        self.text += &(self.name)(value);
+    }
+
+    /// The names of values, with commas between them.
+    pub fn names(&mut self, values: &[Value]) {
+        for (i, &value) in values.iter().enumerate() {
+            self.text += if i > 0 { ", " } else { "" };
+            self.name(value);
+        }
+    }
+
+    /// An attribute: a word, and the field behind it.
+    pub fn attribute(&mut self, word: &str, field: &impl FieldText) {
+        if !field.is_absent() {
+            self.word(word);
+            field.write(self);
+        }
+    }
+}
+
+/// A field of an operation as text.
+pub trait FieldText: Sized {
+    /// Writes it, behind a space.
+    fn write(&self, out: &mut TextWriter);
+
+    fn read(input: &mut TextReader) -> Result<Self, ParseError>;
+
+    /// The field of an operation whose text does not have the field's word, if the word may be left out.
+    fn absent() -> Option<Self> {
+        None
+    }
+
+    /// Whether it is [`FieldText::absent`].
+    fn is_absent(&self) -> bool {
+        false
+    }
+}
+
+impl FieldText for Value {
+    fn write(&self, out: &mut TextWriter) {
+        out.push(" ");
+        out.name(*self);
+    }
+
+    fn read(input: &mut TextReader) -> Result<Value, ParseError> {
+        input.value()
+    }
+}
+
+/// A list that may be empty.
+impl FieldText for Vec<Value> {
+    fn write(&self, out: &mut TextWriter) {
+        if !self.is_empty() {
+            out.push(" ");
+            out.names(self);
+        }
+    }
+
+    fn read(input: &mut TextReader) -> Result<Vec<Value>, ParseError> {
+        if input.begins_value() { input.list(TextReader::value) } else { Ok(vec![]) }
+    }
+
+    fn absent() -> Option<Vec<Value>> {
+        Some(vec![])
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl<T: FieldText> FieldText for Option<T> {
+    fn write(&self, out: &mut TextWriter) {
+        if let Some(field) = self {
+            field.write(out);
+        }
+    }
+
+    fn read(input: &mut TextReader) -> Result<Option<T>, ParseError> {
+        T::read(input).map(Some)
+    }
+
+    fn absent() -> Option<Option<T>> {
+        Some(None)
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+/// Whether its word is there.
+impl FieldText for bool {
+    fn write(&self, _: &mut TextWriter) {}
+
+    fn read(_: &mut TextReader) -> Result<bool, ParseError> {
+        Ok(true)
+    }
+
+    fn absent() -> Option<bool> {
+        Some(false)
+    }
+
+    fn is_absent(&self) -> bool {
+        !self
+    }
+}
+
+macro_rules! integers {
+    ($($ty:ident)*) => {
+        $(impl FieldText for $ty {
+            fn write(&self, out: &mut TextWriter) {
+                out.word(&self.to_string());
+            }
+
+            fn read(input: &mut TextReader) -> Result<$ty, ParseError> {
+                input.integer()
+            }
+        })*
+    };
+}
+
+integers!(u8 u32 u64 i32 usize);
+
+/// Axes.
+impl FieldText for Vec<usize> {
+    fn write(&self, out: &mut TextWriter) {
+        out.word(&format!("{self:?}"));
+    }
+
+    fn read(input: &mut TextReader) -> Result<Vec<usize>, ParseError> {
+        input.bracketed()
+    }
+}
+
+impl FieldText for String {
+    fn write(&self, out: &mut TextWriter) {
+        out.word(&format!("{self:?}"));
+    }
+
+    fn read(input: &mut TextReader) -> Result<String, ParseError> {
+        input.string()
+    }
+}
+
+/// The memory of a slice or a view, by its name.
+impl FieldText for ParamId {
+    fn write(&self, out: &mut TextWriter) {
+        out.word(&out.func.params[self.index()].name);
+    }
+
+    fn read(input: &mut TextReader) -> Result<ParamId, ParseError> {
+        input.memory()
+    }
+}
