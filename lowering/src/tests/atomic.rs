@@ -165,8 +165,8 @@ fn an_atomic_operation_prints_its_order() {
           %5 = splat %4 : i32[64]
           %6 = constant 2 : i32
           %7 = splat %6 : i32[64]
-          %8 = atomic_cas acquire gpu out[%1] mask %3 if %5 with %7 : i32[64]
-          %9 = atomic_min acq_rel sys out[%1] with %8 : i32[64]
+          %8 = atomic_cas %5, %7, out[%1] mask %3 order acquire scope gpu : i32[64]
+          %9 = atomic_min %8, out[%1] order acq_rel scope sys : i32[64]
         }
     "#]]
     .assert_eq(&ir::print(&func, &|_| None));

@@ -42,25 +42,25 @@ fn operations_quote_what_was_written() {
           %8 = ge %5, %7 : bool[32]
           %9 = not %4 : bool[32]
           %10 = or %8, %9 : bool[32]
-          device_assert "v >=0.0" "below 0" %10
+          device_assert %10 condition "v >=0.0" message "below 0"
           %11 = constant 3 : i32
           %12 = ne %0, %11 : bool
           %13 = or %1, %12 : bool
-          device_assert "flag || n != 3" "" %13
+          device_assert %13 condition "flag || n != 3" message ""
           %14 = constant 0 : i32
           %15 = constant 1 : i32
           for %14..%0 step %15 { |%16|
             %17 = constant 8 : i32
             %18 = lt %16, %17 : bool
-            assume "j < 8" %18
+            device_assert %18 assume "j < 8"
           }
           %19 = load h[%2] : bf16[32]
           %20 = cast %0 : i64
           %21 = splat %20 : i64[32]
           %22 = splat %1 : bool[32]
-          device_print "100% \"x\"" %5, %19, %21, %22 mask %4
-          device_print "here"
-          store out[%2] mask %4 = %5
+          device_print %5, %19, %21, %22 label "100% \"x\"" mask %4
+          device_print label "here"
+          store %5, out[%2] mask %4
         }
     "#]]
     .assert_eq(&ir::print(&func(ALL), &|_| None));
@@ -201,8 +201,8 @@ fn remainders_run_where_their_divisor_is_positive() {
         &PERIODIC.replace("ASSUMPTION", ""),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 period: i32) {
-            %4 = load x[%3] inside vector 4 : f32[256]
-            store out[%1] inside vector 4 = %4
+            %4 = load x[%3] inside vector 4 : f32[256]  ; reg(1 2 128) lane(4 8 16 32 64) warp()
+            store %4, out[%1] inside vector 4
             x is 16-byte aligned
             out is 16-byte aligned
             4 divides period
@@ -215,8 +215,8 @@ fn remainders_run_where_their_divisor_is_positive() {
         &PERIODIC.replace("ASSUMPTION", "tl::assume(period > 0);"),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 period: i32) assuming 1 <= period {
-            %4 = load x[%3] inside vector 4 : f32[256]
-            store out[%1] inside vector 4 = %4
+            %4 = load x[%3] inside vector 4 : f32[256]  ; reg(1 2 128) lane(4 8 16 32 64) warp()
+            store %4, out[%1] inside vector 4
             x is 16-byte aligned
             out is 16-byte aligned
             4 divides period
@@ -229,8 +229,8 @@ fn remainders_run_where_their_divisor_is_positive() {
         &PERIODIC.replace("ASSUMPTION", "tl::assume(period >= 1 && period % 64 == 0 && 4096 >= period);"),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 period: i32) assuming 1 <= period and 64 divides period and period <= 4096 {
-            %4 = load x[%3] inside vector 4 : f32[256]
-            store out[%1] inside vector 4 = %4
+            %4 = load x[%3] inside vector 4 : f32[256]  ; reg(1 2 128) lane(4 8 16 32 64) warp()
+            store %4, out[%1] inside vector 4
             x is 16-byte aligned
             out is 16-byte aligned
             64 divides period
@@ -255,8 +255,8 @@ fn an_assumed_grid_bounds_program_ids() {
         kernel,
         expect![[r#"
         kernel k(x: &[f32], out: &mut [f32], %0 n: u32) assuming num_programs(0) <= 65535 and n <= 1000 {
-        %10 = load x[%9] inside vector 4 : f32[256]
-        store out[%13 + %4] inside vector 4 = %10
+        %10 = load x[%9] inside vector 4 : f32[256]  ; reg(1 2 128) lane(4 8 16 32 64) warp()
+        store %10, out[%13 + %4] inside vector 4
         x is 16-byte aligned
         out is 16-byte aligned
         num_programs(0) <= 65535
@@ -267,8 +267,8 @@ fn an_assumed_grid_bounds_program_ids() {
         &kernel.replace("(0) <=", "(1) <="),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 n: u32) assuming num_programs(1) <= 65535 and n <= 1000 {
-            %10 = load x[%9] inside vector 4 : f32[256]
-            store out[%13 + %4] inside vector 4 = %10
+            %10 = load x[%9] inside vector 4 : f32[256]  ; reg(1 2 128) lane(4 8 16 32 64) warp()
+            store %10, out[%13 + %4] inside vector 4
             x is 16-byte aligned
             out is 16-byte aligned
             -1 + 256 * num_programs(0) <= 2147483647
@@ -295,8 +295,8 @@ fn assumptions_that_no_launcher_can_check_are_dropped() {
         kernel,
         expect![[r#"
         kernel k(x: &[f32], at: &[i32], out: &mut [f32], %0 n: i32, %1 m: i32, %2 a: f32) {
-        %4 = load x[%3] inside vector 2 : f32[64]
-        store out[%3] inside vector 2 = %4
+        %4 = load x[%3] inside vector 2 : f32[64]  ; reg(1) lane(2 4 8 16 32) warp()
+        store %4, out[%3] inside vector 2
         x is 8-byte aligned
         out is 8-byte aligned
         64 <= x.len()
@@ -317,7 +317,7 @@ fn contradictory_assumptions_are_never_relied_on() {
         kernel,
         expect![[r#"
             kernel k(out: &mut [f32], %0 n: i32) assuming 9 <= n and n <= 2 and num_programs(1) <= 0 {
-            store out[%3] inside vector 2 = %5
+            store %5, out[%3] inside vector 2
             out is 8-byte aligned
             4 divides n
             1 <= n

@@ -310,37 +310,37 @@ fn an_accumulator_stays_in_its_registers() {
         expect![[r#"
         aligned: 4 warps, 1 programs a block, 12288 bytes shared
         kernel product(a: &[f16], b: &[f16], out: &mut [f32], %0 k: i32) {
-          %1 = arange 0 : i32[32]  // reg(1 8) lane(2 4 - - -) warp(16 -)
-          %2 = arange 0 : i32[32]  // reg(8) lane(- - 1 2 4) warp(- 16)
-          %3 = arange 0 : i32[32]  // reg(1 2 4) lane(8 16 - - -) warp(- -)
-          %4 = arange 0 : i32[32]  // reg() lane(- - 1 2 4) warp(8 16)
+          %1 = arange 0 : i32[32]  ; reg(1 8) lane(2 4 - - -) warp(16 -)
+          %2 = arange 0 : i32[32]  ; reg(8) lane(- - 1 2 4) warp(- 16)
+          %3 = arange 0 : i32[32]  ; reg(1 2 4) lane(8 16 - - -) warp(- -)
+          %4 = arange 0 : i32[32]  ; reg() lane(- - 1 2 4) warp(8 16)
           %5 = constant 0.0 : f32
-          %6 = splat %5 : f32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+          %6 = splat %5 : f32[32, 32]  ; reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
           %7 = constant 0 : i32
           %8 = constant 32 : i32
-          %9 = for %7..%0 step %8 carry %6 : f32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0) { |%10, %11|
-            %12 = expand_dims %4 axis 1 : i32[32, 1]  // reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
-            %13 = splat %0 : i32[32, 1]  // reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
-            %14 = mul exact %12, %13 : i32[32, 1]  // reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
-            %15 = broadcast %14 : i32[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+          %9 = for %7..%0 step %8 carry %6 : f32[32, 32] { |%10, %11|  ; reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+            %12 = expand_dims %4 axis 1 : i32[32, 1]  ; reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
+            %13 = splat %0 : i32[32, 1]  ; reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
+            %14 = mul %12, %13 exact : i32[32, 1]  ; reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
+            %15 = broadcast %14 : i32[32, 32]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
             %16 = cast %10 : i64
-            %17 = expand_dims %3 axis 0 : i32[1, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 - - -) warp(- -)
-            %18 = broadcast %17 : i32[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
-            %19 = add exact %15, %18 : i32[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
-            %20 = load a[%16 + %19] inside vector 8 : f16[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
-            %21 = load b[%16 + %19] inside vector 8 : f16[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
-            %22 = permute %21 order [1, 0] : f16[32, 32]  // reg(1@0 2@0 4@0) lane(8@0 16@0 1@1 2@1 4@1) warp(8@1 16@1)
-            %23 = dot %20, %22 add %11 : f32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+            %17 = expand_dims %3 axis 0 : i32[1, 32]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 - - -) warp(- -)
+            %18 = broadcast %17 : i32[32, 32]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %19 = add %15, %18 exact : i32[32, 32]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %20 = load a[%16 + %19] inside vector 8 : f16[32, 32]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %21 = load b[%16 + %19] inside vector 8 : f16[32, 32]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %22 = permute %21 order [1, 0] : f16[32, 32]  ; reg(1@0 2@0 4@0) lane(8@0 16@0 1@1 2@1 4@1) warp(8@1 16@1)
+            %23 = dot %20, %22 add %11 : f32[32, 32]  ; reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
             yield %23
           }
-          %24 = expand_dims %2 axis 1 : i32[32, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
-          %25 = splat %8 : i32[32, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
-          %26 = expand_dims %1 axis 0 : i32[1, 32]  // reg(1@1 8@1) lane(2@1 4@1 - - -) warp(16@1 -)
-          %27 = broadcast %26 : i32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
-          %28 = mul exact %24, %25 : i32[32, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
-          %29 = broadcast %28 : i32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
-          %30 = add exact %29, %27 : i32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
-          store out[%30] inside vector 2 = %9
+          %24 = expand_dims %2 axis 1 : i32[32, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
+          %25 = splat %8 : i32[32, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
+          %26 = expand_dims %1 axis 0 : i32[1, 32]  ; reg(1@1 8@1) lane(2@1 4@1 - - -) warp(16@1 -)
+          %27 = broadcast %26 : i32[32, 32]  ; reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+          %28 = mul %24, %25 exact : i32[32, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
+          %29 = broadcast %28 : i32[32, 32]  ; reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+          %30 = add %29, %27 exact : i32[32, 32]  ; reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+          store %9, out[%30] inside vector 2
         }
         a is 16-byte aligned
         b is 16-byte aligned
@@ -362,52 +362,52 @@ fn an_invariant_operand_is_converted_before_the_loop() {
         expect![[r#"
         aligned: 4 warps, 1 programs a block, 58368 bytes shared
         kernel chain(q: &[bf16], k: &[bf16], v: &[bf16], out: &mut [f32], %0 n: i32) {
-          %1 = arange 0 : i32[64]  // reg(1 8 16 32) lane(2 4 - - -) warp(- -)
-          %2 = arange 0 : i32[64]  // reg(1 2 4) lane(8 16 32 - -) warp(- -)
-          %3 = arange 0 : i32[64]  // reg(8) lane(- - 1 2 4) warp(16 32)
-          %4 = arange 0 : i32[64]  // reg(16 32) lane(- - - 1 2) warp(4 8)
-          %5 = expand_dims %3 axis 1 : i32[64, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
-          %6 = expand_dims %4 axis 1 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+          %1 = arange 0 : i32[64]  ; reg(1 8 16 32) lane(2 4 - - -) warp(- -)
+          %2 = arange 0 : i32[64]  ; reg(1 2 4) lane(8 16 32 - -) warp(- -)
+          %3 = arange 0 : i32[64]  ; reg(8) lane(- - 1 2 4) warp(16 32)
+          %4 = arange 0 : i32[64]  ; reg(16 32) lane(- - - 1 2) warp(4 8)
+          %5 = expand_dims %3 axis 1 : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+          %6 = expand_dims %4 axis 1 : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
           %7 = constant 64 : i32
-          %8 = splat %7 : i32[64, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
-          %9 = splat %7 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
-          %10 = expand_dims %1 axis 0 : i32[1, 64]  // reg(1@1 8@1 16@1 32@1) lane(2@1 4@1 - - -) warp(- -)
-          %11 = expand_dims %2 axis 0 : i32[1, 64]  // reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 - -) warp(- -)
-          %12 = broadcast %10 : i32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %13 = broadcast %11 : i32[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-          %14 = mul exact %5, %8 : i32[64, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
-          %15 = mul exact %6, %9 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
-          %16 = broadcast %14 : i32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %17 = broadcast %15 : i32[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-          %18 = add exact %16, %12 : i32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %19 = add exact %17, %13 : i32[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-          %20 = load q[%19] inside vector 8 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+          %8 = splat %7 : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+          %9 = splat %7 : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+          %10 = expand_dims %1 axis 0 : i32[1, 64]  ; reg(1@1 8@1 16@1 32@1) lane(2@1 4@1 - - -) warp(- -)
+          %11 = expand_dims %2 axis 0 : i32[1, 64]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 - -) warp(- -)
+          %12 = broadcast %10 : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %13 = broadcast %11 : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+          %14 = mul %5, %8 exact : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+          %15 = mul %6, %9 exact : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+          %16 = broadcast %14 : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %17 = broadcast %15 : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+          %18 = add %16, %12 exact : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %19 = add %17, %13 exact : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+          %20 = load q[%19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
           %21 = constant 0.0 : f32
-          %22 = splat %21 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %22 = splat %21 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
           %23 = constant 0 : i32
           %24 = constant 1 : i32
-          %25 = convert_layout %20 : bf16[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %26 = for %23..%0 step %24 carry %22 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0) { |%27, %28|
+          %25 = convert_layout %20 : bf16[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %26 = for %23..%0 step %24 carry %22 : f32[64, 64] { |%27, %28|  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
             %29 = cast %27 : i64
             %30 = constant 4096 : i64
             %31 = mul %29, %30 : i64
-            %32 = load k[%31 + %19] inside vector 8 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-            %33 = permute %32 order [1, 0] : bf16[64, 64]  // reg(1@0 2@0 4@0 16@1 32@1) lane(8@0 16@0 32@0 1@1 2@1) warp(4@1 8@1)
-            %34 = dot %25, %33 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %35 = reduce %34 axes [1] : f32[64]  // reg(8) lane(- - 1 2 4) warp(16 32) { |%36, %37|
+            %32 = load k[%31 + %19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            %33 = permute %32 order [1, 0] : bf16[64, 64]  ; reg(1@0 2@0 4@0 16@1 32@1) lane(8@0 16@0 32@0 1@1 2@1) warp(4@1 8@1)
+            %34 = dot %25, %33 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %35 = reduce %34 axes [1] : f32[64] { |%36, %37|  ; reg(8) lane(- - 1 2 4) warp(16 32)
               %38 = maximum %36, %37 : f32
               yield %38
             }
-            %39 = expand_dims %35 axis 1 : f32[64, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
-            %40 = broadcast %39 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %41 = sub %34, %40 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %42 = exp2 %41 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %43 = cast %42 : bf16[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %44 = load v[%31 + %19] inside vector 8 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-            %45 = dot %43, %44 add %28 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %39 = expand_dims %35 axis 1 : f32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+            %40 = broadcast %39 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %41 = sub %34, %40 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %42 = exp2 %41 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %43 = cast %42 : bf16[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %44 = load v[%31 + %19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            %45 = dot %43, %44 add %28 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
             yield %45
           }
-          store out[%18] inside vector 2 = %26
+          store %26, out[%18] inside vector 2
         }
         q is 16-byte aligned
         k is 16-byte aligned
@@ -615,42 +615,42 @@ fn dots_of_other_types_share_a_tile() {
         expect![[r#"
             aligned: 1 warps, 4 programs a block, 18432 bytes shared
             kernel k(x: &[f64], y: &[f16], out: &mut [f32]) {
-              %0 = arange 0 : i32[16]  // reg(1 8) lane(2 4 - - -) warp()
-              %1 = arange 0 : i32[16]  // reg(1 2 4) lane(8 - - - -) warp()
-              %2 = arange 0 : i32[16]  // reg(1) lane(2 4 8 - -) warp()
-              %3 = arange 0 : i32[16]  // reg(8) lane(- - 1 2 4) warp()
-              %4 = arange 0 : i32[16]  // reg() lane(- 1 2 4 8) warp()
-              %5 = arange 0 : i32[16]  // reg(4 8) lane(- - - 1 2) warp()
-              %6 = expand_dims %3 axis 1 : i32[16, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp()
-              %7 = expand_dims %4 axis 1 : i32[16, 1]  // reg() lane(- 1@0 2@0 4@0 8@0) warp()
-              %8 = expand_dims %5 axis 1 : i32[16, 1]  // reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
+              %0 = arange 0 : i32[16]  ; reg(1 8) lane(2 4 - - -) warp()
+              %1 = arange 0 : i32[16]  ; reg(1 2 4) lane(8 - - - -) warp()
+              %2 = arange 0 : i32[16]  ; reg(1) lane(2 4 8 - -) warp()
+              %3 = arange 0 : i32[16]  ; reg(8) lane(- - 1 2 4) warp()
+              %4 = arange 0 : i32[16]  ; reg() lane(- 1 2 4 8) warp()
+              %5 = arange 0 : i32[16]  ; reg(4 8) lane(- - - 1 2) warp()
+              %6 = expand_dims %3 axis 1 : i32[16, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp()
+              %7 = expand_dims %4 axis 1 : i32[16, 1]  ; reg() lane(- 1@0 2@0 4@0 8@0) warp()
+              %8 = expand_dims %5 axis 1 : i32[16, 1]  ; reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
               %9 = constant 16 : i32
-              %10 = splat %9 : i32[16, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp()
-              %11 = splat %9 : i32[16, 1]  // reg() lane(- 1@0 2@0 4@0 8@0) warp()
-              %12 = splat %9 : i32[16, 1]  // reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
-              %13 = expand_dims %0 axis 0 : i32[1, 16]  // reg(1@1 8@1) lane(2@1 4@1 - - -) warp()
-              %14 = expand_dims %1 axis 0 : i32[1, 16]  // reg(1@1 2@1 4@1) lane(8@1 - - - -) warp()
-              %15 = expand_dims %2 axis 0 : i32[1, 16]  // reg(1@1) lane(2@1 4@1 8@1 - -) warp()
-              %16 = broadcast %13 : i32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
-              %17 = broadcast %14 : i32[16, 16]  // reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
-              %18 = broadcast %15 : i32[16, 16]  // reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
-              %19 = mul exact %6, %10 : i32[16, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp()
-              %20 = mul exact %7, %11 : i32[16, 1]  // reg() lane(- 1@0 2@0 4@0 8@0) warp()
-              %21 = mul exact %8, %12 : i32[16, 1]  // reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
-              %22 = broadcast %19 : i32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
-              %23 = broadcast %20 : i32[16, 16]  // reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
-              %24 = broadcast %21 : i32[16, 16]  // reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
-              %25 = add exact %22, %16 : i32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
-              %26 = add exact %23, %17 : i32[16, 16]  // reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
-              %27 = add exact %24, %18 : i32[16, 16]  // reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
-              %28 = load x[%27] inside vector 2 : f64[16, 16]  // reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
-              %29 = load y[%26] inside vector 8 : f16[16, 16]  // reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
-              %30 = dot %28, %28 : f64[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
-              %31 = cast %30 : f32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
-              %32 = convert_layout %31 : f32[16, 16]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp()
-              %33 = dot %29, %29 add %32 : f32[16, 16]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp()
-              %34 = convert_layout %33 : f32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
-              store out[%25] inside vector 2 = %34
+              %10 = splat %9 : i32[16, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp()
+              %11 = splat %9 : i32[16, 1]  ; reg() lane(- 1@0 2@0 4@0 8@0) warp()
+              %12 = splat %9 : i32[16, 1]  ; reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
+              %13 = expand_dims %0 axis 0 : i32[1, 16]  ; reg(1@1 8@1) lane(2@1 4@1 - - -) warp()
+              %14 = expand_dims %1 axis 0 : i32[1, 16]  ; reg(1@1 2@1 4@1) lane(8@1 - - - -) warp()
+              %15 = expand_dims %2 axis 0 : i32[1, 16]  ; reg(1@1) lane(2@1 4@1 8@1 - -) warp()
+              %16 = broadcast %13 : i32[16, 16]  ; reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %17 = broadcast %14 : i32[16, 16]  ; reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
+              %18 = broadcast %15 : i32[16, 16]  ; reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
+              %19 = mul %6, %10 exact : i32[16, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp()
+              %20 = mul %7, %11 exact : i32[16, 1]  ; reg() lane(- 1@0 2@0 4@0 8@0) warp()
+              %21 = mul %8, %12 exact : i32[16, 1]  ; reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
+              %22 = broadcast %19 : i32[16, 16]  ; reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %23 = broadcast %20 : i32[16, 16]  ; reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
+              %24 = broadcast %21 : i32[16, 16]  ; reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
+              %25 = add %22, %16 exact : i32[16, 16]  ; reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %26 = add %23, %17 exact : i32[16, 16]  ; reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
+              %27 = add %24, %18 exact : i32[16, 16]  ; reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
+              %28 = load x[%27] inside vector 2 : f64[16, 16]  ; reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
+              %29 = load y[%26] inside vector 8 : f16[16, 16]  ; reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
+              %30 = dot %28, %28 : f64[16, 16]  ; reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %31 = cast %30 : f32[16, 16]  ; reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %32 = convert_layout %31 : f32[16, 16]  ; reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %33 = dot %29, %29 add %32 : f32[16, 16]  ; reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %34 = convert_layout %33 : f32[16, 16]  ; reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              store %34, out[%25] inside vector 2
             }
             x is 16-byte aligned
             y is 16-byte aligned

@@ -43,7 +43,7 @@ fn a_select_by_the_mask_of_its_only_store_is_elided() {
               %11 = constant 2.0 : f32
               %12 = splat %11 : f32[128]
               %13 = mul %8, %12 : f32[128]
-              store out[%2] mask %4 inside vector 4 = %13
+              store %13, out[%2] mask %4 inside vector 4
             }
         "#]],
     );
@@ -60,13 +60,13 @@ fn a_select_by_the_mask_of_its_only_store_is_elided() {
               %5 = load x[%2] mask %4 inside vector 4 : f32[128]
               %6 = constant 7.0 : f32
               %7 = splat %6 : f32[128]
-              store out[%2] mask %4 inside vector 4 = %5
+              store %5, out[%2] mask %4 inside vector 4
               %8 = constant 0 : i32
               %9 = gt %1, %8 : bool
               if %9 {
                 %10 = exp %5 : f32[128]
                 %11 = constant 128 : i64
-                store out[%11 + %2] mask %4 inside vector 4 = %10
+                store %10, out[%11 + %2] mask %4 inside vector 4
               } {
               }
             }
@@ -94,7 +94,7 @@ fn the_operand_of_a_reduction_is_selected() {
               }
               %13 = splat %9 : f32[128]
               %14 = mul %8, %13 : f32[128]
-              store out[%2] mask %4 inside vector 4 = %14
+              store %14, out[%2] mask %4 inside vector 4
             }
         "#]],
     );
@@ -115,7 +115,7 @@ fn the_operand_of_another_store_is_selected() {
               %8 = constant 7.0 : f32
               %9 = splat %8 : f32[128]
               %10 = select %4, %7, %9 : f32[128]
-              store out[%2] mask %6 inside vector 4 = %10
+              store %10, out[%2] mask %6 inside vector 4
             }
         "#]],
     );
@@ -130,7 +130,7 @@ fn the_operand_of_another_store_is_selected() {
               %6 = constant 7.0 : f32
               %7 = splat %6 : f32[128]
               %8 = select %4, %5, %7 : f32[128]
-              store out[%2] inside vector 4 = %8
+              store %8, out[%2] inside vector 4
             }
         "#]],
     );
@@ -149,12 +149,12 @@ fn the_operand_of_another_store_is_selected() {
               %8 = constant 7.0 : f32
               %9 = splat %8 : f32[128]
               %10 = select %4, %7, %9 : f32[128]
-              store out[%2] mask %4 inside vector 4 = %10
+              store %10, out[%2] mask %4 inside vector 4
               %11 = constant 3.0 : f32
               %12 = splat %11 : f32[128]
               %13 = mul %10, %12 : f32[128]
               %14 = constant 128 : i64
-              store out[%14 + %2] mask %6 inside vector 4 = %13
+              store %13, out[%14 + %2] mask %6 inside vector 4
             }
         "#]],
     );
@@ -177,7 +177,7 @@ fn a_select_by_another_mask_stays() {
               %10 = constant 8.0 : f32
               %11 = splat %10 : f32[128]
               %12 = select %6, %7, %11 : f32[128]
-              store out[%2] mask %4 inside vector 4 = %12
+              store %12, out[%2] mask %4 inside vector 4
             }
         "#]],
     );
@@ -206,7 +206,7 @@ fn a_loop_carried_value_is_selected() {
                 %16 = select %4, %13, %15 : f32[128]
                 yield %16
               }
-              store out[%2] mask %4 inside vector 4 = %8
+              store %8, out[%2] mask %4 inside vector 4
             }
         "#]],
     );
@@ -226,7 +226,7 @@ fn an_address_is_selected() {
               %6 = constant 0 : i32
               %7 = splat %6 : i32[128]
               %8 = select %4, %2, %7 : i32[128]
-              store out[%8] mask %4 = %5
+              store %5, out[%8] mask %4
             }
         "#]],
     );
@@ -260,7 +260,7 @@ fn of_a_row_less_a_scalar_the_scalar_is_selected() {
               }
               %20 = splat %16 : f32[128]
               %21 = mul %14, %20 : f32[128]
-              store out[%2] mask %4 inside vector 4 = %21
+              store %21, out[%2] mask %4 inside vector 4
             }
         "#]],
     );
@@ -305,7 +305,7 @@ fn what_is_not_0_beyond_its_mask_is_selected_itself() {
               %28 = select %4, %27, %15 : f32[128]
               %29 = add %26, %28 : f32[128]
               %30 = constant 128 : i64
-              store out[%30 + %2] inside vector 4 = %29
+              store %29, out[%30 + %2] inside vector 4
             }
         "#]],
     );

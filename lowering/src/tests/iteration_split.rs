@@ -60,8 +60,8 @@ fn lanes_carry_partial_sums() {
         expect![[r#"
         %28, %29 = for %22..%20 step %26 carry %27, %24 : f32[128, 4], f32[128, 64] { |%30, %31, %32|
         %55 = reduce %54 axes [1, 3] : f32[128, 4] { |%56, %57|
-        %67 = reduce %28 axes [1] : f32[128] { |%56, %57|
-        tma_store out(%70, %71) = %29
+        %67 = reduce %28 axes [1] : f32[128] { |%68, %69|
+        tma_store %29, out(%73, %74)
     "#]],
     );
     check_sums(
@@ -69,8 +69,8 @@ fn lanes_carry_partial_sums() {
         expect![[r#"
         %28, %29 = for %22..%20 step %26 carry %27, %24 : f32[128, 4], f32[128, 64] { |%30, %31, %32|
         %53 = reduce %52 axes [1, 3] : f32[128, 4] { |%54, %55|
-        %63 = reduce %28 axes [1] : f32[128] { |%54, %55|
-        tma_store out(%66, %67) = %29
+        %63 = reduce %28 axes [1] : f32[128] { |%64, %65|
+        tma_store %29, out(%69, %70)
     "#]],
     );
     check_sums(
@@ -79,8 +79,8 @@ fn lanes_carry_partial_sums() {
             %28, %29 = for %22..%20 step %26 carry %27, %24 : f32[128, 4], f32[128, 64] { |%30, %31, %32|
             %52 = reduce %42 axes [1] : f32[128] { |%53, %54|
             %57 = reduce %56 axes [1, 3] : f32[128, 4] { |%58, %59|
-            %70 = reduce %28 axes [1] : f32[128] { |%58, %59|
-            tma_store out(%73, %74) = %29
+            %70 = reduce %28 axes [1] : f32[128] { |%71, %72|
+            tma_store %29, out(%76, %77)
         "#]],
     );
 }

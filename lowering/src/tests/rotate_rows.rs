@@ -130,11 +130,11 @@ fn loops_are_rotated_for_their_own_accesses() {
     let text = ir::print(&body.plan.distributed.func, &|_| None);
     let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
     expect![[r#"
-        %41 = load x[%40 + %11] mask %35 inside vector 4 rotated : u16[256]
-        %45 = load w[%39 + %11] mask %35 inside vector 4 misaligned %15 other %44 : u16[256]
-        %63 = load x[%62 + %20] mask %58 inside vector 4 misaligned %24 : u16[256]
-        %67 = load w[%61 + %20] mask %58 inside vector 4 misaligned %26 other %66 : u16[256]
-        store out[%74 + %20] mask %58 inside vector 4 rotated = %71"#]]
+        %41 = load x[%40 + %11] mask %35 inside vector 4 rotated elements 8 limit 8 interval one_sided : u16[256]
+        %45 = load w[%39 + %11] mask %35 inside vector 4 misaligned %15 elements 8 limit 8 interval one_sided other %44 : u16[256]
+        %63 = load x[%62 + %20] mask %58 inside vector 4 misaligned %24 elements 8 limit 8 interval one_sided : u16[256]
+        %67 = load w[%61 + %20] mask %58 inside vector 4 misaligned %26 elements 8 limit 8 interval one_sided other %66 : u16[256]
+        store %71, out[%74 + %20] mask %58 inside vector 4 rotated elements 8 limit 8 interval one_sided"#]]
     .assert_eq(&accesses.join("\n"));
 }
 
@@ -166,9 +166,9 @@ fn rows_move_in_vectors() {
     let text = ir::print(&body.plan.distributed.func, &|_| None);
     let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
     expect![[r#"
-        %29 = load x[%28 + %19] mask %25 inside vector 8 rotated : u16[256]
-        %33 = load w[%19] mask %25 inside vector 8 misaligned %23 other %32 : u16[256]
-        store out[%28 + %19] mask %25 inside vector 8 rotated = %37"#]]
+        %29 = load x[%28 + %19] mask %25 inside vector 8 rotated elements 8 limit 8 interval one_sided : u16[256]
+        %33 = load w[%19] mask %25 inside vector 8 misaligned %23 elements 8 limit 8 interval one_sided other %32 : u16[256]
+        store %37, out[%28 + %19] mask %25 inside vector 8 rotated elements 8 limit 8 interval one_sided"#]]
     .assert_eq(&accesses.join("\n"));
     let text = ptx_of(ROW, Arch::SM_90A, |body| body.name == "unaligned");
     let counts = [
@@ -201,7 +201,7 @@ fn rows_of_a_tile_are_read_in_vectors() {
     let body = body.iter().find(|body| body.name == "odd").expect("a body for rows that begin anywhere");
     let text = ir::print(&body.plan.distributed.func, &|_| None);
     let loads: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("load x")).collect();
-    expect!["%30 = load x[%25 + %29] mask %17 inside vector 8 unrotated : u16[8, 128]"]
+    expect!["%30 = load x[%25 + %29] mask %17 inside vector 8 unrotated elements 8 limit 8 : u16[8, 128]"]
         .assert_eq(&loads.join("\n"));
     let text = ptx_of(source, Arch::SM_90A, |body| body.name == "odd");
     let counts = ["ld.global.L2::cache_hint.v4.b32", "shr.u32"]

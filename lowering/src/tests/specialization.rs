@@ -233,50 +233,50 @@ fn a_narrow_row_stays_narrow_across_its_reductions() {
             aligned: 4 warps, 1 programs a block, 32 bytes shared
             kernel layer_norm(x: &[bf16], gamma: &[bf16], beta: &[bf16], out: &mut [bf16], %0 n_cols: i32, %1 eps: f32) {
               %2 = program_id 0 : i32
-              %3 = arange 0 : i32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %4 = splat %0 : i32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %5 = lt %3, %4 : bool[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %3 = arange 0 : i32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %4 = splat %0 : i32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %5 = lt %3, %4 : bool[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
               %6 = cast %2 : i64
               %7 = cast %0 : i64
               %8 = mul %6, %7 : i64
-              %9 = load x[%8 + %3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %10 = cast %9 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %11 = load gamma[%3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %12 = load beta[%3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %9 = load x[%8 + %3] mask %5 inside vector 8 : bf16[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %10 = cast %9 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %11 = load gamma[%3] mask %5 inside vector 8 : bf16[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %12 = load beta[%3] mask %5 inside vector 8 : bf16[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
               %13 = reduce %10 axes [0] : f32 { |%14, %15|
                 %16 = add %14, %15 : f32
                 yield %16
               }
               %17 = cast %0 : f32
               %18 = div %13, %17 : f32
-              %19 = splat %18 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %20 = remat_barrier %9 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %21 = cast %20 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %19 = splat %18 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %20 = remat_barrier %9 : bf16[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %21 = cast %20 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
               %22 = constant 0.0 : f32
-              %23 = splat %22 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %24 = select %5, %19, %23 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %25 = sub %21, %24 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %26 = mul %25, %25 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %23 = splat %22 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %24 = select %5, %19, %23 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %25 = sub %21, %24 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %26 = mul %25, %25 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
               %27 = reduce %26 axes [0] : f32 { |%28, %29|
                 %30 = add %28, %29 : f32
                 yield %30
               }
               %31 = div %27, %17 : f32
-              %32 = remat_barrier %11 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %33 = cast %32 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %34 = remat_barrier %12 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %35 = cast %34 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %32 = remat_barrier %11 : bf16[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %33 = cast %32 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %34 = remat_barrier %12 : bf16[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %35 = cast %34 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
               %36 = add %31, %1 : f32
               %37 = rsqrt %36 : f32
-              %38 = splat %37 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %39 = remat_barrier %20 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %40 = cast %39 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %41 = sub %40, %24 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %42 = mul %41, %38 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %43 = mul %42, %33 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %44 = add %43, %35 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              %45 = cast %44 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-              store out[%8 + %3] mask %5 inside vector 8 = %45
+              %38 = splat %37 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %39 = remat_barrier %20 : bf16[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %40 = cast %39 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %41 = sub %40, %24 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %42 = mul %41, %38 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %43 = mul %42, %33 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %44 = add %43, %35 : f32[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %45 = cast %44 : bf16[4096]  ; reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              store %45, out[%8 + %3] mask %5 inside vector 8
             }
             x is 16-byte aligned
             gamma is 16-byte aligned
@@ -360,30 +360,30 @@ fn a_matrix_is_transposed_through_shared_memory() {
         expect![[r#"
             aligned: 4 warps, 1 programs a block, 8304 bytes shared
             kernel transpose(x: &[f32], out: &mut [f32]) {
-              %0 = arange 0 : i32[32]  // reg(1 2) lane(4 8 16 - -) warp(- -)
-              %1 = arange 0 : i32[32]  // reg(8 16) lane(- - - - 1) warp(2 4)
-              %2 = arange 0 : i32[64]  // reg(16 32) lane(- - - 1 2) warp(4 8)
-              %3 = arange 0 : i32[64]  // reg(1 2) lane(4 8 16 32 -) warp(- -)
-              %4 = expand_dims %1 axis 1 : i32[32, 1]  // reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
+              %0 = arange 0 : i32[32]  ; reg(1 2) lane(4 8 16 - -) warp(- -)
+              %1 = arange 0 : i32[32]  ; reg(8 16) lane(- - - - 1) warp(2 4)
+              %2 = arange 0 : i32[64]  ; reg(16 32) lane(- - - 1 2) warp(4 8)
+              %3 = arange 0 : i32[64]  ; reg(1 2) lane(4 8 16 32 -) warp(- -)
+              %4 = expand_dims %1 axis 1 : i32[32, 1]  ; reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
               %5 = constant 64 : i32
-              %6 = splat %5 : i32[32, 1]  // reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
-              %7 = expand_dims %3 axis 0 : i32[1, 64]  // reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 -) warp(- -)
-              %8 = broadcast %7 : i32[32, 64]  // reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
-              %9 = mul exact %4, %6 : i32[32, 1]  // reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
-              %10 = broadcast %9 : i32[32, 64]  // reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
-              %11 = add exact %10, %8 : i32[32, 64]  // reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
-              %12 = load x[%11] inside vector 4 : f32[32, 64]  // reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
-              %13 = expand_dims %2 axis 1 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %6 = splat %5 : i32[32, 1]  ; reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
+              %7 = expand_dims %3 axis 0 : i32[1, 64]  ; reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 -) warp(- -)
+              %8 = broadcast %7 : i32[32, 64]  ; reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
+              %9 = mul %4, %6 exact : i32[32, 1]  ; reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
+              %10 = broadcast %9 : i32[32, 64]  ; reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
+              %11 = add %10, %8 exact : i32[32, 64]  ; reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
+              %12 = load x[%11] inside vector 4 : f32[32, 64]  ; reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
+              %13 = expand_dims %2 axis 1 : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
               %14 = constant 32 : i32
-              %15 = splat %14 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
-              %16 = expand_dims %0 axis 0 : i32[1, 32]  // reg(1@1 2@1) lane(4@1 8@1 16@1 - -) warp(- -)
-              %17 = broadcast %16 : i32[64, 32]  // reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
-              %18 = convert_layout %12 : f32[32, 64]  // reg(1@0 2@0 16@1 32@1) lane(4@0 8@0 16@0 1@1 2@1) warp(4@1 8@1)
-              %19 = permute %18 order [1, 0] : f32[64, 32]  // reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
-              %20 = mul exact %13, %15 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
-              %21 = broadcast %20 : i32[64, 32]  // reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
-              %22 = add exact %21, %17 : i32[64, 32]  // reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
-              store out[%22] inside vector 4 = %19
+              %15 = splat %14 : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %16 = expand_dims %0 axis 0 : i32[1, 32]  ; reg(1@1 2@1) lane(4@1 8@1 16@1 - -) warp(- -)
+              %17 = broadcast %16 : i32[64, 32]  ; reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
+              %18 = convert_layout %12 : f32[32, 64]  ; reg(1@0 2@0 16@1 32@1) lane(4@0 8@0 16@0 1@1 2@1) warp(4@1 8@1)
+              %19 = permute %18 order [1, 0] : f32[64, 32]  ; reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
+              %20 = mul %13, %15 exact : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %21 = broadcast %20 : i32[64, 32]  ; reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
+              %22 = add %21, %17 exact : i32[64, 32]  ; reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
+              store %19, out[%22] inside vector 4
             }
             x is 16-byte aligned
             out is 16-byte aligned
@@ -492,21 +492,21 @@ fn a_step_that_may_be_below_1_implies_no_alignment() {
         expect![[r#"
         aligned: 1 warps, 4 programs a block, 8192 bytes shared
         kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 step: i32) {
-          %2 = arange 0 : i32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+          %2 = arange 0 : i32[128]  ; reg(32 64) lane(1 2 4 8 16) warp()
           %3 = constant 0.0 : f32
-          %4 = splat %3 : f32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+          %4 = splat %3 : f32[128]  ; reg(32 64) lane(1 2 4 8 16) warp()
           %5 = constant 0 : i32
-          %6 = for %5..%0 step %1 carry %4 : f32[128]  // reg(32 64) lane(1 2 4 8 16) warp() { |%7, %8|
-            %9 = splat %7 : i32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
-            %10 = add %9, %2 : i32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
-            %11 = splat %0 : i32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
-            %12 = lt %10, %11 : bool[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+          %6 = for %5..%0 step %1 carry %4 : f32[128] { |%7, %8|  ; reg(32 64) lane(1 2 4 8 16) warp()
+            %9 = splat %7 : i32[128]  ; reg(32 64) lane(1 2 4 8 16) warp()
+            %10 = add %9, %2 : i32[128]  ; reg(32 64) lane(1 2 4 8 16) warp()
+            %11 = splat %0 : i32[128]  ; reg(32 64) lane(1 2 4 8 16) warp()
+            %12 = lt %10, %11 : bool[128]  ; reg(32 64) lane(1 2 4 8 16) warp()
             %13 = cast %7 : i64
-            %14 = load x[%13 + %2] mask %12 inside : f32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
-            %15 = add %8, %14 : f32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+            %14 = load x[%13 + %2] mask %12 inside : f32[128]  ; reg(32 64) lane(1 2 4 8 16) warp()
+            %15 = add %8, %14 : f32[128]  ; reg(32 64) lane(1 2 4 8 16) warp()
             yield %15
           }
-          store out[%2] inside = %6
+          store %6, out[%2] inside
         }
         126 + n <= 2147483647
         n <= x.len()
@@ -520,21 +520,21 @@ fn a_step_that_may_be_below_1_implies_no_alignment() {
         kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 step: i32) assuming 1 <= step {
           %2 = constant 0 : i32
           %3 = gt %1, %2 : bool
-          assume "step > 0" %3
-          %4 = arange 0 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+          device_assert %3 assume "step > 0"
+          %4 = arange 0 : i32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
           %5 = constant 0.0 : f32
-          %6 = splat %5 : f32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
-          %7 = for %2..%0 step %1 carry %6 : f32[128]  // reg(1 2) lane(4 8 16 32 64) warp() { |%8, %9|
-            %10 = splat %8 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
-            %11 = add %10, %4 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
-            %12 = splat %0 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
-            %13 = lt %11, %12 : bool[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+          %6 = splat %5 : f32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
+          %7 = for %2..%0 step %1 carry %6 : f32[128] { |%8, %9|  ; reg(1 2) lane(4 8 16 32 64) warp()
+            %10 = splat %8 : i32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
+            %11 = add %10, %4 : i32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
+            %12 = splat %0 : i32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
+            %13 = lt %11, %12 : bool[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
             %14 = cast %8 : i64
-            %15 = load x[%14 + %4] mask %13 inside vector 4 : f32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
-            %16 = add %9, %15 : f32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+            %15 = load x[%14 + %4] mask %13 inside vector 4 : f32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
+            %16 = add %9, %15 : f32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
             yield %16
           }
-          store out[%4] inside vector 4 = %7
+          store %7, out[%4] inside vector 4
         }
         x is 16-byte aligned
         out is 16-byte aligned

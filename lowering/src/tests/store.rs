@@ -54,20 +54,20 @@ fn a_narrow_dot_is_stored_in_whole_vectors() {
         STORE,
         expect![[r#"
         aligned: 9728 bytes shared
-        %32 = convert_layout %28 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-        store out[%31] inside vector 8 = %32
+        %32 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+        store %32, out[%31] inside vector 8
         general: 10240 bytes shared
-        store out[%36] = %26
+        store %26, out[%36]
     "#]],
     );
     check_stored(
         "tl::store(out + rows.col() * n + cols.row(), sum.to::<bf16>(), cols.row() < n);",
         expect![[r#"
             aligned: 9728 bytes shared
-            %35 = convert_layout %28 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-            store out[%34] mask %31 inside vector 8 = %35
+            %35 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            store %35, out[%34] mask %31 inside vector 8
             general: 10240 bytes shared
-            store out[%40] mask %30 = %27
+            store %27, out[%40] mask %30
         "#]],
     );
 }
@@ -79,9 +79,9 @@ fn a_wide_dot_is_stored_in_its_layout() {
         "tl::store(wide + rows.col() * n + cols.row(), sum);",
         expect![[r#"
         aligned: 9728 bytes shared
-        store wide[%32] inside vector 2 = %27
+        store %27, wide[%32] inside vector 2
         general: 10240 bytes shared
-        store wide[%35] = %25
+        store %25, wide[%35]
     "#]],
     );
 }
@@ -93,29 +93,29 @@ fn other_dots_are_stored_in_their_layout() {
         &format!("for _ in 0..n {{ {STORE} }}"),
         expect![[r#"
         aligned: 9728 bytes shared
-        store out[%36] inside vector 2 = %33
+        store %33, out[%36] inside vector 2
         general: 10240 bytes shared
-        store out[%39] = %29
+        store %29, out[%39]
     "#]],
     );
     check_stored(
         "tl::store(out + tl::load(at + rows).col() + cols.row(), sum.to::<bf16>());",
         expect![[r#"
             aligned: 10240 bytes shared
-            %29 = convert_layout %28 : i64[64]  // reg(8 16) lane(- - 1 2 4) warp(- 32)
-            store out[%35] = %27
+            %29 = convert_layout %28 : i64[64]  ; reg(8 16) lane(- - 1 2 4) warp(- 32)
+            store %27, out[%35]
             general: 10752 bytes shared
-            %29 = convert_layout %28 : i64[64]  // reg(8 16) lane(- - 1 2 4) warp(- 32)
-            store out[%35] = %27
+            %29 = convert_layout %28 : i64[64]  ; reg(8 16) lane(- - 1 2 4) warp(- 32)
+            store %27, out[%35]
         "#]],
     );
     check_stored(
         "tl::store(out + rows.col() + cols.row() * 64, sum.to::<bf16>());",
         expect![[r#"
         aligned: 9728 bytes shared
-        store out[%33] inside = %30
+        store %30, out[%33] inside
         general: 10240 bytes shared
-        store out[%33] = %30
+        store %30, out[%33]
     "#]],
     );
 }
@@ -126,14 +126,14 @@ fn blocks_of_a_cluster_store_in_the_layout_of_the_dot() {
     let source = product(STORE).replace("num_warps = 4", "num_warps = 4, num_ctas = 2");
     expect![[r#"
         aligned: 9728 bytes shared
-        store out[%33] inside vector 2 = %30
+        store %30, out[%33] inside vector 2
         general: 10240 bytes shared
-        store out[%36] = %26
+        store %26, out[%36]
         aligned.one_block: 9728 bytes shared
-        %32 = convert_layout %28 : bf16[64, 64]  // reg(1@1 2@1 4@1 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0 16@0)
-        store out[%31] inside vector 8 = %32
+        %32 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0 16@0)
+        store %32, out[%31] inside vector 8
         general.one_block: 10240 bytes shared
-        store out[%36] = %26
+        store %26, out[%36]
     "#]].assert_eq(&stored(&source));
 }
 

@@ -282,7 +282,7 @@ fn tf32_dots_use_wgmma() {
         format!("{}: {lines}{}", body.name, maps.collect::<String>())
     });
     expect![[r#"
-        tensor: %26 = warp_group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) transposed add %20 : f32[128, 64]
+        tensor: %26 = warp_group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) add %20 transposed : f32[128, 64]
             [32, 32] tf32: true
             [128, 32] tf32: true
             [64, 32] tf32: false
@@ -294,7 +294,7 @@ fn tf32_dots_use_wgmma() {
             [32, 32] tf32: true
             [64, 32] tf32: true
             [64, 32] tf32: false
-        tensor_odd: %26 = warp_group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) transposed add %20 : f32[128, 64]
+        tensor_odd: %26 = warp_group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) add %20 transposed : f32[128, 64]
             [32, 32] tf32: true
             [128, 32] tf32: true
         tensor_nt_odd: %26 = warp_group_dot [128, 32] of a(%23, %19), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
@@ -303,15 +303,15 @@ fn tf32_dots_use_wgmma() {
         tensor_tt_odd: %26 = warp_group_dot transposed [32, 128] of a(%19, %23), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
             [32, 32] tf32: true
             [64, 32] tf32: true
-        aligned: %88 = dot %56, %87 add %20 tf32 : f32[128, 64]
-        odd: %88 = dot %56, %87 add %20 tf32 : f32[128, 64]
-        aligned_tn: %89 = dot %57, %88 add %20 tf32 : f32[128, 64]
-        odd_tn: %88 = dot %56, %87 add %20 tf32 : f32[128, 64]
-        aligned_nt: %87 = dot %55, %86 add %20 tf32 : f32[128, 64]
-        odd_nt: %87 = dot %55, %86 add %20 tf32 : f32[128, 64]
-        aligned_tt: %90 = dot %57, %89 add %20 tf32 : f32[128, 64]
-        odd_tt: %90 = dot %57, %89 add %20 tf32 : f32[128, 64]
-        general: %106 = dot %70, %105 add %20 tf32 : f32[128, 64]
+        aligned: %88 = dot %56, %87 add %20 precision tf32 : f32[128, 64]
+        odd: %88 = dot %56, %87 add %20 precision tf32 : f32[128, 64]
+        aligned_tn: %89 = dot %57, %88 add %20 precision tf32 : f32[128, 64]
+        odd_tn: %88 = dot %56, %87 add %20 precision tf32 : f32[128, 64]
+        aligned_nt: %87 = dot %55, %86 add %20 precision tf32 : f32[128, 64]
+        odd_nt: %87 = dot %55, %86 add %20 precision tf32 : f32[128, 64]
+        aligned_tt: %90 = dot %57, %89 add %20 precision tf32 : f32[128, 64]
+        odd_tt: %90 = dot %57, %89 add %20 precision tf32 : f32[128, 64]
+        general: %106 = dot %70, %105 add %20 precision tf32 : f32[128, 64]
     "#]].assert_eq(&products.collect::<String>());
 }
 

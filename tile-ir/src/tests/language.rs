@@ -35,7 +35,7 @@ fn programs() {
               %7 = mul %5, %6 : i32
               %8 = add %4, %7 : i32
               %9 = constant 0 : i32
-              store all[%9] = %8
+              store %8, all[%9]
             }
         "#]],
     );
@@ -63,7 +63,7 @@ fn tiles_of_constants() {
               %16 = mul %13, %15 : f32[64]
               %17 = add %10, %16 : f32[64]
               %18 = add %11, %17 : f32[64]
-              store out[%4] = %18
+              store %18, out[%4]
             }
         "#]],
     );
@@ -94,14 +94,14 @@ fn pointers() {
               %17 = add %16, %4 : i32[64]
               %18 = load i[%14] : i32[64]
               %19 = cast %18 : f32[64]
-              store out[%17] = %19
+              store %19, out[%17]
               %20 = constant 0 : i32
               %21 = load i[%20] : i32
               %22 = cast %21 : f32
               %23 = length x : i64
               %24 = cast %23 : f32
               %25 = add %22, %24 : f32
-              store out[%20] = %25
+              store %25, out[%20]
             }
         "#]],
     );
@@ -141,9 +141,9 @@ fn masks_and_others_broadcast() {
               %25 = lt %4, %19 : bool[64]
               %26 = expand_dims %25 axis 0 : bool[1, 64]
               %27 = broadcast %26 : bool[4, 64]
-              store all[%12] mask %27 = %24
+              store %24, all[%12] mask %27
               %28 = splat %21 : i32[64]
-              store all[%4] mask %18 = %28
+              store %28, all[%4] mask %18
             }
         "#]],
     );
@@ -201,7 +201,7 @@ fn operators() {
               %43 = ge %31, %42 : bool[64]
               %44 = and %40, %43 : bool[64]
               %45 = or %38, %44 : bool[64]
-              store all[%4] mask %45 = %31
+              store %31, all[%4] mask %45
             }
         "#]],
     );
@@ -242,7 +242,7 @@ fn compound_assignment() {
               %29 = xor %26, %28 : i32[64]
               %30 = shl %29, %7 : i32[64]
               %31 = shr %30, %10 : i32[64]
-              store all[%4] = %31
+              store %31, all[%4]
             }
         "#]],
     );
@@ -269,7 +269,7 @@ fn scalars_and_logic() {
                 %13 = neg %0 : i32
                 yield %13
               }
-              store all[%4] mask %11 = %12
+              store %12, all[%4] mask %11
             }
         "#]],
     );
@@ -338,7 +338,7 @@ fn lanewise_functions() {
               %53 = cdiv %0, %52 : i32
               %54 = splat %53 : i32[64]
               %55 = lt %4, %54 : bool[64]
-              store out[%4] mask %55 = %51
+              store %51, out[%4] mask %55
             }
         "#]],
     );
@@ -368,7 +368,7 @@ fn casts() {
               %16 = splat %15 : i64[64]
               %17 = add %14, %16 : i64[64]
               %18 = cast %17 : i32[64]
-              store all[%4] = %18
+              store %18, all[%4]
             }
         "#]],
     );
@@ -401,7 +401,7 @@ fn shapes() {
               %16 = permute %15 order [0, 2, 1] : i32[4, 16, 2]
               %17 = arange 0 : i32[128]
               %18 = reshape %17 : i32[4, 16, 2]
-              store all[%18] = %16
+              store %16, all[%18]
               %19 = expand_dims %4 axis 0 : i32[1, 64]
               %20 = expand_dims %4 axis 1 : i32[64, 1]
               %21 = splat %0 : i32[64, 1]
@@ -414,7 +414,7 @@ fn shapes() {
               %28 = broadcast %26 : i32[64, 64]
               %29 = broadcast %27 : i32[64, 64]
               %30 = add %28, %29 : i32[64, 64]
-              store all[%25] = %30
+              store %30, all[%25]
             }
         "#]],
     );
@@ -486,7 +486,7 @@ fn reductions() {
               %56 = cast %52 : f32
               %57 = add %47, %56 : f32
               %58 = constant 0 : i32
-              store out[%58] = %57
+              store %57, out[%58]
               %59 = constant 1 : i32
               %60 = permute %6 order [0, 2, 1] : f16[2, 8, 4]
               %61 = cast %60 : f32[2, 8, 4]
@@ -507,7 +507,7 @@ fn reductions() {
               %76 = expand_dims %75 axis 1 : f32[1, 1]
               %77 = expand_dims %76 axis 2 : f32[1, 1, 1]
               %78 = broadcast %77 : f32[1, 8, 1]
-              store out[%70] = %78
+              store %78, out[%70]
               %79 = expand_dims %4 axis 0 : i32[1, 64]
               %80 = constant 2 : i32
               %81 = splat %80 : i32[1, 64]
@@ -520,7 +520,7 @@ fn reductions() {
                 yield %89
               }
               %90 = expand_dims %86 axis 0 : f32[1, 64]
-              store out[%82] = %90
+              store %90, out[%82]
             }
         "#]],
     );
@@ -588,7 +588,7 @@ fn loops_over_ranges() {
               }
               %47 = cast %33 : i32
               %48 = add %41, %47 : i32
-              store all[%4] = %48
+              store %48, all[%4]
             }
         "#]],
     );
@@ -649,7 +649,7 @@ fn loops_inside_loops() {
               }
               %40 = splat %11 : f32[64]
               %41 = mul %10, %40 : f32[64]
-              store out[%4] = %41
+              store %41, out[%4]
             }
         "#]],
     );
@@ -689,13 +689,13 @@ fn branches() {
               } {
                 yield %4
               }
-              store all[%12] = %12
+              store %12, all[%12]
               %16 = add %7, %9 : i32
               %17 = constant 2 : i32
               %18 = mul %16, %17 : i32
               %19 = cast %18 : f32
               %20 = add %10, %19 : f32
-              store out[%5] = %20
+              store %20, out[%5]
             }
         "#]],
     );
@@ -716,7 +716,7 @@ fn tuples_and_shadowing() {
               %7 = mul %5, %6 : i32
               %8 = sub %5, %7 : i32
               %9 = constant 0 : i32
-              store all[%9] = %8
+              store %8, all[%9]
             }
         "#]],
     );
@@ -740,10 +740,10 @@ fn constants() {
               %8 = lt %5, %7 : bool[64]
               %9 = constant 86 : i32
               %10 = splat %9 : i32[64]
-              store all[%4] mask %8 = %10
+              store %10, all[%4] mask %8
               %11 = constant 0 : i32
               %12 = constant 256 : i32
-              store all[%11] = %12
+              store %12, all[%11]
             }
         "#]],
     );
@@ -789,30 +789,30 @@ fn every_element_type_at_every_rank() {
         7: `>`: comparison operators cannot be chained
         bool at rank 3:
         7: `>`: comparison operators cannot be chained
-        i8 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        i8 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        i8 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        i16 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        i16 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        i16 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        i32 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        i32 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        i32 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        i64 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        i64 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        i64 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        u8 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        u8 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        u8 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        u16 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        u16 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        u16 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        u32 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        u32 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        u32 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        u64 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        u64 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        u64 at rank 3: 24 lines,  store out[%3] mask %5 = %22
+        i8 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        i8 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        i8 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        i16 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        i16 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        i16 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        i32 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        i32 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        i32 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        i64 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        i64 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        i64 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        u8 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        u8 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        u8 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        u16 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        u16 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        u16 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        u32 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        u32 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        u32 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        u64 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        u64 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        u64 at rank 3: 24 lines,  store %22, out[%3] mask %5
         f8e4m3 at rank 1:
         6: `y`: `*` takes numbers, found f8e4m3
             help: 8-bit floats are stored and converted: `.to::<f32>()`
@@ -843,18 +843,18 @@ fn every_element_type_at_every_rank() {
             help: 8-bit floats are stored and converted: `.to::<f32>()`
         6: `y`: `/` takes numbers, found f8e5m2
             help: 8-bit floats are stored and converted: `.to::<f32>()`
-        f16 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        f16 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        f16 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        bf16 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        bf16 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        bf16 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        f32 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        f32 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        f32 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-        f64 at rank 1: 22 lines,  store out[%2] mask %4 = %20
-        f64 at rank 2: 30 lines,  store out[%9] mask %11 = %28
-        f64 at rank 3: 24 lines,  store out[%3] mask %5 = %22
+        f16 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        f16 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        f16 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        bf16 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        bf16 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        bf16 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        f32 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        f32 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        f32 at rank 3: 24 lines,  store %22, out[%3] mask %5
+        f64 at rank 1: 22 lines,  store %20, out[%2] mask %4
+        f64 at rank 2: 30 lines,  store %28, out[%9] mask %11
+        f64 at rank 3: 24 lines,  store %22, out[%3] mask %5
     "#]]
     .assert_eq(&report);
 }

@@ -42,7 +42,7 @@ fn one_comparison_at_launch_bounds_every_access() {
               %10 = constant 1024 : i64
               %11 = mul %9, %10 : i64
               %12 = load x[%11 + %4] mask %8 inside : f32[1024]
-              store out[%11 + %4] mask %8 inside = %12
+              store %12, out[%11 + %4] mask %8 inside
             }
             -1 + 1024 * num_programs(0) <= 2147483647
             n <= x.len()
@@ -74,7 +74,7 @@ fn rows_indexed_from_the_end_are_inside_too() {
               %9 = mul %7, %8 : i64
               %10 = load x[%9 + %2] inside : f32[1024]
               %11 = mul %6, %8 : i64
-              store out[%11 + %2] inside = %10
+              store %10, out[%11 + %2] inside
             }
             1024 * num_programs(0) <= 1024 * n
             1024 * n <= x.len()
@@ -116,7 +116,7 @@ fn a_row_of_a_loaded_index_is_inside_where_its_mask_bounds_it() {
               %17 = load x[%12 + %3] mask %16 inside : f32[1024]
               %18 = constant 1024 : i64
               %19 = mul %4, %18 : i64
-              store out[%19 + %3] inside = %17
+              store %17, out[%19 + %3] inside
             }
             num_programs(0) <= ids.len()
             0 <= n
@@ -149,7 +149,7 @@ fn without_guards_the_kernel_compares() {
           %12 = splat %11 : i32[1024]
           %13 = lt %2, %12 : bool[1024]
           %14 = load x[%5 + %2] mask %13 : f32[1024]
-          store out[%5 + %2] mask %13 = %14
+          store %14, out[%5 + %2] mask %13
         }
     "#]],
     );
@@ -199,7 +199,7 @@ fn a_matrix_is_bounded_by_its_last_element() {
               %28 = expand_dims %6 axis 1 : i32[64, 1]
               %29 = cast %2 : i64
               %30 = mul %27, %29 : i64
-              %31 = mul exact %28, %24 : i32[64, 1]
+              %31 = mul %28, %24 exact : i32[64, 1]
               %32 = broadcast %31 : i32[64, 128]
               %33 = cast %9 : i64
               %34 = constant 128 : i64
@@ -207,12 +207,12 @@ fn a_matrix_is_bounded_by_its_last_element() {
               %36 = expand_dims %12 axis 0 : i32[1, 128]
               %37 = broadcast %36 : i32[64, 128]
               %38 = add %30, %35 : i64
-              %39 = add exact %32, %37 : i32[64, 128]
+              %39 = add %32, %37 exact : i32[64, 128]
               %40 = load x[%38 + %39] mask %23 inside : f32[64, 128]
               %41 = constant 2.0 : f32
               %42 = splat %41 : f32[64, 128]
               %43 = mul %40, %42 : f32[64, 128]
-              store out[%38 + %39] mask %23 inside = %43
+              store %43, out[%38 + %39] mask %23 inside
             }
             -1 + 64 * num_programs(0) <= 2147483647
             -1 + 128 * num_programs(1) <= 2147483647
@@ -277,7 +277,7 @@ fn without_guards_a_stride_is_64_bits_wide() {
           %46 = constant 2.0 : f32
           %47 = splat %46 : f32[64, 128]
           %48 = mul %45, %47 : f32[64, 128]
-          store out[%35 + %44] mask %32 = %48
+          store %48, out[%35 + %44] mask %32
         }
     "#]],
     );
@@ -314,7 +314,7 @@ fn a_loop_over_chunks_and_a_gather() {
                 %14 = cast %0 : i64
                 %15 = mul %13, %14 : i64
                 %16 = add %15, %10 : i64
-                store out[%16 + %5] mask %9 inside = %12
+                store %12, out[%16 + %5] mask %9 inside
               }
             }
             254 + n <= 2147483647
@@ -346,7 +346,7 @@ fn what_could_wrap_is_checked_at_launch() {
               %8 = splat %2 : i64[256]
               %9 = lt %7, %8 : bool[256]
               %10 = load x[%3 + %4] mask %9 inside : f32[256]
-              store out[%3 + %4] mask %9 inside = %10
+              store %10, out[%3 + %4] mask %9 inside
             }
             0 <= a
             0 <= b
@@ -380,7 +380,7 @@ fn subtracted_terms_are_compared_with_the_others() {
               %12 = sub %9, %11 : i64
               %13 = add %10, %12 : i64
               %14 = load x[%13 + %2] mask %5 inside : f32[64]
-              store out[%2] inside = %14
+              store %14, out[%2] inside
             }
             0 <= d
             gate <= d
@@ -419,7 +419,7 @@ fn rows_distributed_over_programs_are_bounded_by_the_last() {
                 %16 = add %9, %15 : f32[64]
                 yield %16
               }
-              store out[%2] inside = %7
+              store %7, out[%2] inside
             }
             0 <= n_cols
             n_rows * n_cols <= x.len()
@@ -448,7 +448,7 @@ fn a_remainder_is_below_a_guarded_divisor() {
               %8 = cast %1 : i64
               %9 = mul %7, %8 : i64
               %10 = load x[%9 + %2] mask %6 inside : f32[64]
-              store out[%2] inside = %10
+              store %10, out[%2] inside
             }
             0 <= n_cols
             1 <= rows
@@ -476,7 +476,7 @@ fn a_comparison_that_no_guard_bounds_is_in_64_bits() {
               %5 = constant 64 : i64
               %6 = mul %4, %5 : i64
               %7 = sub %3, %6 : i64
-              %8 = neg exact %2 : i32[64]
+              %8 = neg %2 exact : i32[64]
               %9 = constant 0 : i64
               %10 = sub %9, %7 : i64
               %11 = constant -64 : i64
@@ -493,7 +493,7 @@ fn a_comparison_that_no_guard_bounds_is_in_64_bits() {
               %22 = lt %8, %21 : bool[64]
               %23 = and %16, %22 : bool[64]
               %24 = load x[%7 + %8] mask %23 inside : f32[64]
-              store out[%2] inside = %24
+              store %24, out[%2] inside
             }
             n <= x.len()
             64 <= out.len()

@@ -65,7 +65,7 @@ fn functions_constants_and_enums() {
               %8 = mul %2, %7 : f32[64]
               %9 = select %5, %8, %2 : f32[64]
               %10 = cast %9 : f16[64]
-              store out[%0] = %10
+              store %10, out[%0]
             }
             kernel apply_to_f32(out: &mut [f32]) {
               %0 = arange 0 : i32[64]
@@ -73,7 +73,7 @@ fn functions_constants_and_enums() {
               %2 = constant 0.0 : f32
               %3 = splat %2 : f32[64]
               %4 = maximum %1, %3 : f32[64]
-              store out[%0] = %4
+              store %4, out[%0]
             }
         "#]],
     );

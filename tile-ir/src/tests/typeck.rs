@@ -36,7 +36,7 @@ fn add_mul() {
               %11 = load z[%6] mask %8 : f32[1024]
               %12 = add %9, %10 : f32[1024]
               %13 = mul %12, %11 : f32[1024]
-              store out[%6] mask %8 = %13
+              store %13, out[%6] mask %8
             }
         "#]],
     );
@@ -102,7 +102,7 @@ fn layer_norm() {
               %38 = mul %37, %31 : f32[1024]
               %39 = add %38, %33 : f32[1024]
               %40 = cast %39 : bf16[1024]
-              store out[%8] mask %5 = %40
+              store %40, out[%8] mask %5
             }
         "#]],
     );
@@ -165,7 +165,7 @@ fn loops_carry_scalars_tiles_and_pointers() {
               %37 = add %7, %33 : f32
               %38 = cast %8 : f32
               %39 = add %37, %38 : f32
-              store out[%4] = %39
+              store %39, out[%4]
             }
         "#]],
     );
