@@ -18,6 +18,7 @@ mod effort;
 mod elide_selects;
 mod emit;
 mod expansion;
+mod filetests;
 mod flags;
 mod fold;
 mod functions;

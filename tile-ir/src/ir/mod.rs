@@ -3,7 +3,7 @@
 //! A [`Func`] is a list of parameters and a [`Block`] of operations in SSA form with structured control flow. Every
 //! [`Value`] is a tile of one element type and a fixed shape; a scalar is a tile of rank 0 and is the same for the
 //! whole program. There are no pointers: a memory operation names a slice parameter and element offsets into it, or a
-//! [`View`] and where in it a block begins.
+//! [`View`] and where in it a block begins. [`print`] writes a function as text, and [`parse`] reads it.
 //!
 //! Laws, checked by [`verify`]:
 //! - a value is defined once, before its uses, in the same or an enclosing block;

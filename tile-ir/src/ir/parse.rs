@@ -26,7 +26,7 @@ use super::lexer::{ParseError, Token, TokenKind};
 use super::reader::TextReader;
 use super::verify::verify_operation;
 use super::{Block, Func, Op, Param, ParamId, ParamKind, Type, Value, View, verify};
-use crate::ops::{Kind, read_operation};
+use crate::ops::{Kind, expect_types, read_operation};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
@@ -48,6 +48,10 @@ struct ViewText<'t> {
     transposed: bool,
     shape: Option<Vec<Token<'t>>>,
     strides: Option<Vec<Token<'t>>>,
+}
+
+fn expect_count(place: Token, of: &str, found: usize, wanted: usize) -> Result<(), ParseError> {
+    expect_types(&format!("the number of {of}"), found, wanted).map_err(|what| place.error(what))
 }
 
 /// What stands for a value that is nowhere defined any more.
@@ -145,10 +149,7 @@ impl<'t> TextReader<'t> {
     fn other_extents(&mut self, text: &ViewText<'t>) -> Result<(), ParseError> {
         for (names, is_shape) in [(&text.shape, true), (&text.strides, false)] {
             let Some(names) = names else { continue };
-            if names.len() != text.rank {
-                let found = names.len();
-                return Err(text.name.error(format!("a view of {} axes, found {found} values", text.rank)));
-            }
+            expect_count(text.name, "values", names.len(), text.rank)?;
             let mut values = vec![];
             for &name in names {
                 let is_defined = name.text != UNDEFINED;
@@ -228,9 +229,7 @@ impl<'t> TextReader<'t> {
         self.expect(":")?;
         let start = self.token();
         let types = self.list(TextReader::ty)?;
-        if types.len() != names.len() {
-            return Err(start.error(format!("expected {} types, found {}", names.len(), types.len())));
-        }
+        expect_count(start, "types", types.len(), names.len())?;
         Ok(types.into_iter().map(|ty| self.func.value(ty)).collect())
     }
 
@@ -255,10 +254,7 @@ impl<'t> TextReader<'t> {
             args = self.list(TextReader::value_name)?;
             self.expect("|")?;
         }
-        if args.len() != types.len() {
-            let (expected, found) = (types.len(), args.len());
-            return Err(start.error(format!("the block takes {expected} arguments, found {found}")));
-        }
+        expect_count(start, "the block's arguments", args.len(), types.len())?;
         let args = args.into_iter().zip(types).map(|(arg, ty)| {
             let value = self.func.value(ty);
             self.define(arg, value)

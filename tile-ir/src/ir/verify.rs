@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Block, Func, Op, ParamKind, Value, shape_problem};
+use crate::ops::expect_types;
 
 /// Checks the laws; the error says which operation breaks which.
 pub fn verify(func: &Func) -> Result<(), String> {
@@ -28,11 +29,9 @@ pub fn verify(func: &Func) -> Result<(), String> {
 /// Checks the laws of an operation by itself, once its blocks have the right arguments.
 pub(super) fn verify_operation(func: &Func, op: &Op) -> Result<(), String> {
     let operation = op.kind.operation();
-    let (count, found) = (operation.result_count(), op.results.len());
-    if count != found {
-        return Err(format!("{}: gives {count} results, found {found}", operation.name()));
-    }
-    operation.verify(func, &op.results).map_err(|what| format!("{}: {what}", operation.name()))
+    expect_types("the number of results", op.results.len(), operation.result_count())
+        .and_then(|()| operation.verify(func, &op.results))
+        .map_err(|what| format!("{}: {what}", operation.name()))
 }
 
 struct Verifier<'f> {
