@@ -75,8 +75,8 @@ impl Renumbered<'_> {
     fn op(&mut self, old: &Op) -> Op {
         let mut kind = old.kind.clone();
         kind.operation_mut().map(&mut |value| self.values[&value]);
-        if let Kind::Assert(ir_site) = &mut kind {
-            ir_site.site = self.site(ir_site.site);
+        if let Kind::Assert(assert) = &mut kind {
+            assert.site = self.site(assert.site);
         }
         if let Kind::Print(print) = &mut kind {
             print.site = self.site(print.site);
@@ -96,8 +96,8 @@ impl Renumbered<'_> {
 
 /// Checks that two texts are one; they are too long to print.
 fn check_same(first: &str, second: &str) {
-    let lines = first.lines().zip(second.lines()).enumerate();
-    let difference = lines.map(|(number, lines)| (number, lines)).find(|(_, (a, b))| a != b);
+    let mut lines = first.lines().zip(second.lines()).enumerate();
+    let difference = lines.find(|(_, (a, b))| a != b);
     let before: Vec<&str> = first.lines().take(difference.map_or(0, |(number, _)| number)).collect();
     let before = before[before.len().saturating_sub(20)..].join("\n");
     assert!(first == second, "{before}\n{difference:?}");
