@@ -260,6 +260,8 @@ fn views_have_their_extents_and_strides() {
     check_text_error(&view(""), expect!["none"]);
     check_text_error(&view(" stride(_)"), expect!["none"]);
     check_text_error(&view(" stride(%n, %s)"), expect!["1:10: the number of values is 2, expected 1"]);
+    let tile = view(" stride(%t)").replace("{\n", "{\n%t = arange 0 : i32[4]\n");
+    check_text_error(&tile, expect!["1:1: an extent or a stride is i32[4], expected i64"]);
     check_text_error(&view(" stride(%t)"), expect!["1:34: `%t` is not defined here"]);
     check_text_error(
         &view("").replace("i64)", "i32)"),

@@ -146,21 +146,24 @@ impl<'t> TextReader<'t> {
         Ok(names)
     }
 
+    /// Gives a view the extents and strides that are written behind it.
     fn other_extents(&mut self, text: &ViewText<'t>) -> Result<(), ParseError> {
-        for (names, is_shape) in [(&text.shape, true), (&text.strides, false)] {
-            let Some(names) = names else { continue };
-            expect_count(text.name, "values", names.len(), text.rank)?;
-            let mut values = vec![];
-            for &name in names {
-                let is_defined = name.text != UNDEFINED;
-                let fresh = Type::scalar(DType::I64);
-                values.push(if is_defined { self.known(name)? } else { self.func.value(fresh) });
-            }
-            let view = self.func.views.iter_mut().find(|view| view.memory == text.memory);
-            let view = view.expect("a view for each of these texts");
-            *(if is_shape { &mut view.shape } else { &mut view.strides }) = values;
-        }
+        let shape = text.shape.as_ref().map(|names| self.view_scalars(text, names)).transpose()?;
+        let strides = text.strides.as_ref().map(|names| self.view_scalars(text, names)).transpose()?;
+        let view = self.func.views.iter_mut().find(|view| view.memory == text.memory);
+        let view = view.expect("a view for each of these texts");
+        view.shape = shape.unwrap_or_else(|| view.shape.clone());
+        view.strides = strides.unwrap_or_else(|| view.strides.clone());
         Ok(())
+    }
+
+    fn view_scalars(&mut self, view: &ViewText<'t>, names: &[Token<'t>]) -> Result<Vec<Value>, ParseError> {
+        expect_count(view.name, "values", names.len(), view.rank)?;
+        let scalar = |&name: &Token<'t>| {
+            let fresh = Type::scalar(DType::I64);
+            if name.text == UNDEFINED { Ok(self.func.value(fresh)) } else { self.known(name) }
+        };
+        names.iter().map(scalar).collect()
     }
 
     fn assumption(&mut self) -> Result<(), ParseError> {

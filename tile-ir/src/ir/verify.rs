@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{Block, Func, Op, ParamKind, Value, shape_problem};
+use super::{Block, Func, Op, ParamKind, Type, Value, shape_problem};
 use crate::ops::expect_types;
+use crate::support::dtype::DType;
 
 /// Checks the laws; the error says which operation breaks which.
 pub fn verify(func: &Func) -> Result<(), String> {
@@ -12,6 +13,12 @@ pub fn verify(func: &Func) -> Result<(), String> {
         let shape: Vec<i128> = ty.shape.iter().map(|&extent| i128::from(extent)).collect();
         if let Some(problem) = shape_problem(&shape) {
             return Err(format!("value of type {ty}: {problem}"));
+        }
+    }
+    for view in &func.views {
+        expect_types("the number of a view's strides", view.strides.len(), view.rank())?;
+        for &scalar in view.shape.iter().chain(&view.strides) {
+            expect_types("an extent or a stride", func.ty(scalar), &Type::scalar(DType::I64))?;
         }
     }
     let mut verifier = Verifier { func, defined: HashSet::new() };
