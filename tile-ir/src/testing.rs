@@ -2,6 +2,9 @@
 //!
 //! It is no feature of the crate: `lowering` would then be built twice, for its tests and for the macro.
 
+pub mod file_test;
+pub mod round_trip;
+
 use proc_macro2::{TokenStream, TokenTree};
 
 use crate::frontend::syntax::{self, Kernel};

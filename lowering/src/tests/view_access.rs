@@ -35,7 +35,7 @@ fn the_aligned_specialization_moves_vectors() {
         COPY,
         expect![[r#"
         aligned: 2 warps, 1 programs a block, 0 bytes shared
-        kernel copy(x: &View<f16, 2>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<f16, 2>, %4 out.shape(0): i64, %5 out.shape(1): i64, %6 out.stride(0): i64, %7 out.stride(1): i64) {
+        kernel copy(x: &View<f16, 2> stride(%2, _), %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<f16, 2> stride(%6, _), %4 out.shape(0): i64, %5 out.shape(1): i64, %6 out.stride(0): i64, %7 out.stride(1): i64) {
           %8 = program_id 0 : i32
           %9 = program_id 1 : i32
           %10 = cast %8 : i64
@@ -46,62 +46,62 @@ fn the_aligned_specialization_moves_vectors() {
           %15 = constant 128 : i64
           %16 = mul %14, %15 : i64
           %17 = add %13, %16 : i64
-          %18 = arange 0 : i32[16]  // reg(4 8) lane(- - - - 1) warp(2)
+          %18 = arange 0 : i32[16]  ; reg(4 8) lane(- - - - 1) warp(2)
           %19 = cast %2 : i32
-          %20 = splat %19 : i32[16]  // reg(4 8) lane(- - - - 1) warp(2)
-          %21 = mul exact %18, %20 : i32[16]  // reg(4 8) lane(- - - - 1) warp(2)
-          %22 = expand_dims %21 axis 1 : i32[16, 1]  // reg(4@0 8@0) lane(- - - - 1@0) warp(2@0)
-          %23 = broadcast %22 : i32[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
-          %24 = arange 0 : i32[128]  // reg(1 2 4) lane(8 16 32 64 -) warp(-)
-          %25 = expand_dims %24 axis 0 : i32[1, 128]  // reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 64@1 -) warp(-)
-          %26 = broadcast %25 : i32[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
-          %27 = add exact %23, %26 : i32[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %20 = splat %19 : i32[16]  ; reg(4 8) lane(- - - - 1) warp(2)
+          %21 = mul %18, %20 exact : i32[16]  ; reg(4 8) lane(- - - - 1) warp(2)
+          %22 = expand_dims %21 axis 1 : i32[16, 1]  ; reg(4@0 8@0) lane(- - - - 1@0) warp(2@0)
+          %23 = broadcast %22 : i32[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %24 = arange 0 : i32[128]  ; reg(1 2 4) lane(8 16 32 64 -) warp(-)
+          %25 = expand_dims %24 axis 0 : i32[1, 128]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 64@1 -) warp(-)
+          %26 = broadcast %25 : i32[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %27 = add %23, %26 exact : i32[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
           %28 = sub %0, %12 : i64
           %29 = constant -64 : i64
           %30 = constant 64 : i64
           %31 = maximum %28, %29 : i64
           %32 = minimum %31, %30 : i64
           %33 = cast %32 : i32
-          %34 = splat %33 : i32[16]  // reg(4 8) lane(- - - - 1) warp(2)
-          %35 = lt %18, %34 : bool[16]  // reg(4 8) lane(- - - - 1) warp(2)
-          %36 = expand_dims %35 axis 1 : bool[16, 1]  // reg(4@0 8@0) lane(- - - - 1@0) warp(2@0)
-          %37 = broadcast %36 : bool[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %34 = splat %33 : i32[16]  ; reg(4 8) lane(- - - - 1) warp(2)
+          %35 = lt %18, %34 : bool[16]  ; reg(4 8) lane(- - - - 1) warp(2)
+          %36 = expand_dims %35 axis 1 : bool[16, 1]  ; reg(4@0 8@0) lane(- - - - 1@0) warp(2@0)
+          %37 = broadcast %36 : bool[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
           %38 = sub %1, %16 : i64
           %39 = maximum %38, %29 : i64
           %40 = minimum %39, %15 : i64
           %41 = cast %40 : i32
-          %42 = splat %41 : i32[128]  // reg(1 2 4) lane(8 16 32 64 -) warp(-)
-          %43 = lt %24, %42 : bool[128]  // reg(1 2 4) lane(8 16 32 64 -) warp(-)
-          %44 = expand_dims %43 axis 0 : bool[1, 128]  // reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 64@1 -) warp(-)
-          %45 = broadcast %44 : bool[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
-          %46 = and %37, %45 : bool[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
-          %47 = load x[%17 + %27] mask %46 inside vector 8 evict_first : f16[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %42 = splat %41 : i32[128]  ; reg(1 2 4) lane(8 16 32 64 -) warp(-)
+          %43 = lt %24, %42 : bool[128]  ; reg(1 2 4) lane(8 16 32 64 -) warp(-)
+          %44 = expand_dims %43 axis 0 : bool[1, 128]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 64@1 -) warp(-)
+          %45 = broadcast %44 : bool[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %46 = and %37, %45 : bool[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %47 = load x[%17 + %27] mask %46 inside vector 8 evict_first : f16[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
           %48 = mul %12, %6 : i64
           %49 = add %48, %16 : i64
           %50 = cast %6 : i32
-          %51 = splat %50 : i32[16]  // reg(4 8) lane(- - - - 1) warp(2)
-          %52 = mul exact %18, %51 : i32[16]  // reg(4 8) lane(- - - - 1) warp(2)
-          %53 = expand_dims %52 axis 1 : i32[16, 1]  // reg(4@0 8@0) lane(- - - - 1@0) warp(2@0)
-          %54 = broadcast %53 : i32[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
-          %55 = add exact %54, %26 : i32[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %51 = splat %50 : i32[16]  ; reg(4 8) lane(- - - - 1) warp(2)
+          %52 = mul %18, %51 exact : i32[16]  ; reg(4 8) lane(- - - - 1) warp(2)
+          %53 = expand_dims %52 axis 1 : i32[16, 1]  ; reg(4@0 8@0) lane(- - - - 1@0) warp(2@0)
+          %54 = broadcast %53 : i32[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %55 = add %54, %26 exact : i32[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
           %56 = sub %4, %12 : i64
           %57 = maximum %56, %29 : i64
           %58 = minimum %57, %30 : i64
           %59 = cast %58 : i32
-          %60 = splat %59 : i32[16]  // reg(4 8) lane(- - - - 1) warp(2)
-          %61 = lt %18, %60 : bool[16]  // reg(4 8) lane(- - - - 1) warp(2)
-          %62 = expand_dims %61 axis 1 : bool[16, 1]  // reg(4@0 8@0) lane(- - - - 1@0) warp(2@0)
-          %63 = broadcast %62 : bool[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %60 = splat %59 : i32[16]  ; reg(4 8) lane(- - - - 1) warp(2)
+          %61 = lt %18, %60 : bool[16]  ; reg(4 8) lane(- - - - 1) warp(2)
+          %62 = expand_dims %61 axis 1 : bool[16, 1]  ; reg(4@0 8@0) lane(- - - - 1@0) warp(2@0)
+          %63 = broadcast %62 : bool[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
           %64 = sub %5, %16 : i64
           %65 = maximum %64, %29 : i64
           %66 = minimum %65, %15 : i64
           %67 = cast %66 : i32
-          %68 = splat %67 : i32[128]  // reg(1 2 4) lane(8 16 32 64 -) warp(-)
-          %69 = lt %24, %68 : bool[128]  // reg(1 2 4) lane(8 16 32 64 -) warp(-)
-          %70 = expand_dims %69 axis 0 : bool[1, 128]  // reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 64@1 -) warp(-)
-          %71 = broadcast %70 : bool[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
-          %72 = and %63, %71 : bool[16, 128]  // reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
-          store out[%49 + %55] mask %72 inside vector 8 = %47
+          %68 = splat %67 : i32[128]  ; reg(1 2 4) lane(8 16 32 64 -) warp(-)
+          %69 = lt %24, %68 : bool[128]  ; reg(1 2 4) lane(8 16 32 64 -) warp(-)
+          %70 = expand_dims %69 axis 0 : bool[1, 128]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 64@1 -) warp(-)
+          %71 = broadcast %70 : bool[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          %72 = and %63, %71 : bool[16, 128]  ; reg(1@1 2@1 4@1 4@0 8@0) lane(8@1 16@1 32@1 64@1 1@0) warp(2@0)
+          store %47, out[%49 + %55] mask %72 inside vector 8
         }
         x is 16-byte aligned
         out is 16-byte aligned
@@ -163,18 +163,18 @@ fn view_tiles_in_a_loop_are_pipelined() {
         }",
         expect![[r#"
             aligned: 1 warps, 4 programs a block, 8192 bytes shared
-            kernel k(x: &View<f32, 2>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<f32, 1>, %4 out.shape(0): i64, %5 out.stride(0): i64) {
+            kernel k(x: &View<f32, 2> stride(%2, _), %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<f32, 1>, %4 out.shape(0): i64, %5 out.stride(0): i64) {
               %6 = constant 0.0 : f32
-              %7 = splat %6 : f32[1, 128]  // reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
+              %7 = splat %6 : f32[1, 128]  ; reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
               %8 = constant 0 : i64
               %9 = constant 128 : i64
-              %10 = for %8..%1 step %9 carry %7 : f32[1, 128]  // reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp() { |%11, %12|
+              %10 = for %8..%1 step %9 carry %7 : f32[1, 128] { |%11, %12|  ; reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
                 %13 = program_id 0 : i32
                 %14 = cast %13 : i64
                 %15 = mul %14, %2 : i64
                 %16 = add %15, %11 : i64
-                %17 = arange 0 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
-                %18 = expand_dims %17 axis 0 : i32[1, 128]  // reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
+                %17 = arange 0 : i32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
+                %18 = expand_dims %17 axis 0 : i32[1, 128]  ; reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
                 %19 = lt %14, %0 : bool
                 %20 = sub %1, %11 : i64
                 %21 = constant -64 : i64
@@ -183,14 +183,14 @@ fn view_tiles_in_a_loop_are_pipelined() {
                 %24 = cast %23 : i32
                 %25 = constant 0 : i32
                 %26 = select %19, %24, %25 : i32
-                %27 = splat %26 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
-                %28 = lt %17, %27 : bool[128]  // reg(1 2) lane(4 8 16 32 64) warp()
-                %29 = expand_dims %28 axis 0 : bool[1, 128]  // reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
-                %30 = load x[%16 + %18] mask %29 inside vector 4 : f32[1, 128]  // reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
-                %31 = add %12, %30 : f32[1, 128]  // reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
+                %27 = splat %26 : i32[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
+                %28 = lt %17, %27 : bool[128]  ; reg(1 2) lane(4 8 16 32 64) warp()
+                %29 = expand_dims %28 axis 0 : bool[1, 128]  ; reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
+                %30 = load x[%16 + %18] mask %29 inside vector 4 : f32[1, 128]  ; reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
+                %31 = add %12, %30 : f32[1, 128]  ; reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 64@1) warp()
                 yield %31
               }
-              %32 = reduce %10 axes [1] : f32[1]  // reg() lane(- - - - -) warp() { |%33, %34|
+              %32 = reduce %10 axes [1] : f32[1] { |%33, %34|  ; reg() lane(- - - - -) warp()
                 %35 = add %33, %34 : f32
                 yield %35
               }
@@ -198,10 +198,10 @@ fn view_tiles_in_a_loop_are_pipelined() {
               %37 = cast %36 : i64
               %38 = mul %37, %5 : i64
               %39 = constant 0 : i32
-              %40 = splat %39 : i32[1]  // reg() lane(- - - - -) warp()
+              %40 = splat %39 : i32[1]  ; reg() lane(- - - - -) warp()
               %41 = lt %37, %4 : bool
-              %42 = splat %41 : bool[1]  // reg() lane(- - - - -) warp()
-              store out[%38 + %40] mask %42 inside = %32
+              %42 = splat %41 : bool[1]  ; reg() lane(- - - - -) warp()
+              store %32, out[%38 + %40] mask %42 inside
             }
             x is 16-byte aligned
             x.stride(1) is 1
@@ -229,11 +229,11 @@ fn a_column_is_read_at_any_stride() {
               %12 = mul %10, %11 : i64
               %13 = mul %12, %2 : i64
               %14 = constant 0 : i64
-              %15 = arange 0 : i32[32]  // reg() lane(1 2 4 8 16) warp()
+              %15 = arange 0 : i32[32]  ; reg() lane(1 2 4 8 16) warp()
               %16 = cast %2 : i32
-              %17 = splat %16 : i32[32]  // reg() lane(1 2 4 8 16) warp()
-              %18 = mul exact %15, %17 : i32[32]  // reg() lane(1 2 4 8 16) warp()
-              %19 = expand_dims %18 axis 1 : i32[32, 1]  // reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
+              %17 = splat %16 : i32[32]  ; reg() lane(1 2 4 8 16) warp()
+              %18 = mul %15, %17 exact : i32[32]  ; reg() lane(1 2 4 8 16) warp()
+              %19 = expand_dims %18 axis 1 : i32[32, 1]  ; reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
               %20 = lt %14, %1 : bool
               %21 = sub %0, %12 : i64
               %22 = constant -64 : i64
@@ -242,25 +242,25 @@ fn a_column_is_read_at_any_stride() {
               %25 = minimum %24, %23 : i64
               %26 = cast %25 : i32
               %27 = select %20, %26, %9 : i32
-              %28 = splat %27 : i32[32]  // reg() lane(1 2 4 8 16) warp()
-              %29 = lt %15, %28 : bool[32]  // reg() lane(1 2 4 8 16) warp()
-              %30 = expand_dims %29 axis 1 : bool[32, 1]  // reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
-              %31 = load x[%13 + %19] mask %30 inside : f32[32, 1]  // reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
+              %28 = splat %27 : i32[32]  ; reg() lane(1 2 4 8 16) warp()
+              %29 = lt %15, %28 : bool[32]  ; reg() lane(1 2 4 8 16) warp()
+              %30 = expand_dims %29 axis 1 : bool[32, 1]  ; reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
+              %31 = load x[%13 + %19] mask %30 inside : f32[32, 1]  ; reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
               %32 = mul %12, %6 : i64
               %33 = cast %6 : i32
-              %34 = splat %33 : i32[32]  // reg() lane(1 2 4 8 16) warp()
-              %35 = mul exact %15, %34 : i32[32]  // reg() lane(1 2 4 8 16) warp()
-              %36 = expand_dims %35 axis 1 : i32[32, 1]  // reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
+              %34 = splat %33 : i32[32]  ; reg() lane(1 2 4 8 16) warp()
+              %35 = mul %15, %34 exact : i32[32]  ; reg() lane(1 2 4 8 16) warp()
+              %36 = expand_dims %35 axis 1 : i32[32, 1]  ; reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
               %37 = lt %14, %5 : bool
               %38 = sub %4, %12 : i64
               %39 = maximum %38, %22 : i64
               %40 = minimum %39, %23 : i64
               %41 = cast %40 : i32
               %42 = select %37, %41, %9 : i32
-              %43 = splat %42 : i32[32]  // reg() lane(1 2 4 8 16) warp()
-              %44 = lt %15, %43 : bool[32]  // reg() lane(1 2 4 8 16) warp()
-              %45 = expand_dims %44 axis 1 : bool[32, 1]  // reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
-              store out[%32 + %36] mask %45 inside = %31
+              %43 = splat %42 : i32[32]  ; reg() lane(1 2 4 8 16) warp()
+              %44 = lt %15, %43 : bool[32]  ; reg() lane(1 2 4 8 16) warp()
+              %45 = expand_dims %44 axis 1 : bool[32, 1]  ; reg() lane(1@0 2@0 4@0 8@0 16@0) warp()
+              store %31, out[%32 + %36] mask %45 inside
             }
             31 * x.stride(0) <= 2147483647
             31 * out.stride(0) <= 2147483647

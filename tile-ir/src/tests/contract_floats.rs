@@ -44,7 +44,7 @@ fn exp_of_a_rounded_value_becomes_exp2() {
         %17 = splat %16 : f32[4, 8]
         %18 = mul %15, %17 : f32[4, 8]
         %19 = exp2 %18 : f32[4, 8]
-        store out[%10] = %19
+        store %19, out[%10]
         }"#]],
     );
     check_contracted(
@@ -61,7 +61,7 @@ fn exp_of_a_rounded_value_becomes_exp2() {
         %20 = splat %19 : f32[4, 8]
         %21 = fma %11, %20, %17 : f32[4, 8]
         %22 = exp2 %21 : f32[4, 8]
-        store out[%10] = %22
+        store %22, out[%10]
         }"#]],
     );
     check_contracted(
@@ -72,7 +72,7 @@ fn exp_of_a_rounded_value_becomes_exp2() {
         %14 = splat %13 : f32[4, 8]
         %15 = mul %11, %14 : f32[4, 8]
         %16 = exp2 %15 : f32[4, 8]
-        store out[%10] = %16
+        store %16, out[%10]
         }"#]],
     );
     check_contracted(
@@ -99,7 +99,7 @@ fn exp_of_a_rounded_value_becomes_exp2() {
             %29 = splat %28 : f32[4, 8]
             %30 = fma %18, %29, %27 : f32[4, 8]
             %31 = exp2 %30 : f32[4, 8]
-            store out[%10] = %31
+            store %31, out[%10]
             }"#]],
     );
 }
@@ -114,7 +114,7 @@ fn exp_of_an_exact_value_stays() {
         %13 = neg %11 : f32[4, 8]
         %14 = exp %13 : f32[4, 8]
         %15 = add %12, %14 : f32[4, 8]
-        store out[%10] = %15
+        store %15, out[%10]
         }"#]],
     );
 }
@@ -127,7 +127,7 @@ fn division_by_a_constant_becomes_multiplication() {
         %12 = constant 0.3333333432674408 : f32
         %13 = splat %12 : f32[4, 8]
         %14 = mul %11, %13 : f32[4, 8]
-        store out[%10] = %14
+        store %14, out[%10]
         }"#]],
     );
     // Its reciprocal is no normal number.
@@ -137,7 +137,7 @@ fn division_by_a_constant_becomes_multiplication() {
         %12 = constant 1e-39 : f32
         %13 = splat %12 : f32[4, 8]
         %14 = div %11, %13 : f32[4, 8]
-        store out[%10] = %14
+        store %14, out[%10]
         }"#]],
     );
 }
@@ -223,7 +223,7 @@ fn division_by_a_value_per_row_becomes_multiplication() {
         %13 = expand_dims %12 axis 1 : f32[4, 1]
         %14 = broadcast %13 : f32[4, 8]
         %15 = div %11, %14 : f32[4, 8]
-        store out[%10] = %15
+        store %15, out[%10]
         }"#]],
     );
     check_contracted(
@@ -245,7 +245,7 @@ fn division_by_a_value_per_row_becomes_multiplication() {
         %25 = mul %11, %24 : f32[4, 8]
         %26 = splat %21 : f32[4, 8]
         %27 = mul %25, %26 : f32[4, 8]
-        store out[%10] = %27
+        store %27, out[%10]
         }"#]],
     );
     let wide = func(
@@ -280,7 +280,7 @@ fn division_by_a_value_per_row_becomes_multiplication() {
         %31 = mul %10, %30 : f32[4, 32]
         %32 = broadcast %27 : f32[4, 32]
         %33 = mul %31, %32 : f32[4, 32]
-        store out[%9] = %33
+        store %33, out[%9]
         }"#]],
     );
     // One divisor for each element, and a scalar.
@@ -296,7 +296,7 @@ fn division_by_a_value_per_row_becomes_multiplication() {
         %18 = div %17, %0 : f32
         %19 = splat %18 : f32[4, 8]
         %20 = add %15, %19 : f32[4, 8]
-        store out[%10] = %20
+        store %20, out[%10]
         }"#]],
     );
 }

@@ -38,7 +38,7 @@ fn scaled(body: &str) -> String {
     ir::verify(&func).expect("valid tile IR");
     let text = ir::print(&func, &|_| None);
     let begin = text.find("dot").expect("a product");
-    let end = text.rfind("store out").expect("a store behind the loop");
+    let end = text.rfind("store %").expect("a store behind the loop");
     let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let guards = guards.iter().map(|guard| WithNames(guard, &names).to_string());
     let lines = text[begin..end].lines().skip(1).map(|line| line.trim().to_string());

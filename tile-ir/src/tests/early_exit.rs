@@ -40,15 +40,15 @@ fn what_follows_an_early_return_is_the_other_branch() {
               if %2 {
               } {
                 %3 = constant 1.0 : f32
-                store out[%1] = %3
+                store %3, out[%1]
                 %4 = constant 0 : i32
                 %5 = eq %1, %4 : bool
                 if %5 {
                   %6 = constant 2.0 : f32
-                  store out[%4] = %6
+                  store %6, out[%4]
                 } {
                   %7 = constant 3.0 : f32
-                  store out[%1] = %7
+                  store %7, out[%1]
                 }
               }
             }
@@ -89,7 +89,7 @@ fn loops_with_exits() {
                     yield %20
                   } {
                     %21 = constant 1.0 : f32
-                    store out[%13] = %21
+                    store %21, out[%13]
                     yield %11
                   }
                   yield %19

@@ -47,10 +47,10 @@ fn a_function_takes_the_types_and_shapes_of_each_call() {
               %9 = add %1, %8 : f32
               %10 = splat %9 : f32[64]
               %11 = add %7, %10 : f32[64]
-              store out[%2] = %11
+              store %11, out[%2]
               %12 = expand_dims %2 axis 1 : i32[64, 1]
               %13 = mul %12, %12 : i32[64, 1]
-              store all[%12] = %13
+              store %13, all[%12]
             }
         "#]],
     );
@@ -75,12 +75,12 @@ fn closures_capture_variables() {
               %8 = add %6, %7 : f32[64]
               %9 = mul %8, %5 : f32[64]
               %10 = add %9, %7 : f32[64]
-              store out[%2] = %10
+              store %10, out[%2]
               %11 = constant 0 : i32
               %12 = load out[%11] : f32
               %13 = exp %12 : f32
               %14 = exp %13 : f32
-              store out[%11] = %14
+              store %14, out[%11]
             }
         "#]],
     );
@@ -127,12 +127,12 @@ fn reductions_by_functions() {
               %33 = add %32, %14 : f32
               %34 = add %33, %15 : f32
               %35 = constant 0 : i32
-              store out[%35] = %34
+              store %34, out[%35]
               %36 = reduce %3 axes [0] : f32 { |%37, %38|
                 %39 = maximum %37, %38 : f32
                 yield %39
               }
-              store out[%35] = %36
+              store %36, out[%35]
             }
         "#]],
     );
@@ -157,14 +157,14 @@ fn a_combine_region_has_its_own_constants() {
                 yield %12
               }
               %13 = constant 0 : i32
-              store out[%13] = %7
+              store %7, out[%13]
               %14 = scan %6 axis 0 : f32[64] { |%15, %16|
                 %17 = constant 2.0 : f32
                 %18 = mul %15, %17 : f32
                 %19 = add %18, %16 : f32
                 yield %19
               }
-              store out[%2] = %14
+              store %14, out[%2]
             }
         "#]],
     );
@@ -195,7 +195,7 @@ fn positions() {
             yield %22, %23
           }
           %24 = constant 0 : i32
-          store all[%24] = %5
+          store %5, all[%24]
         }
     "#]],
     );

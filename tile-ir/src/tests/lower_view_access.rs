@@ -51,7 +51,7 @@ fn a_view_tile_is_one_operation_until_it_is_lowered() {
           %12 = constant 128 : i32
           %13 = mul %11, %12 : i32
           %14 = load_view x(%10, %13) evict_first : f16[16, 128]
-          store_view out(%10, %13) = %14
+          store_view %14, out(%10, %13)
         }
     "#]],
     );
@@ -137,7 +137,7 @@ fn elements_outside_the_shape_are_masked() {
           %78 = expand_dims %77 axis 0 : bool[1, 128]
           %79 = broadcast %78 : bool[16, 128]
           %80 = and %71, %79 : bool[16, 128]
-          store out[%54 + %63] mask %80 inside = %51
+          store %51, out[%54 + %63] mask %80 inside
         }
     "#]],
     );
@@ -145,7 +145,7 @@ fn elements_outside_the_shape_are_masked() {
         COPY,
         BoundsPolicy::Guarded,
         expect![[r#"
-        kernel copy(x: &View<f16, 2>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<f16, 2>, %4 out.shape(0): i64, %5 out.shape(1): i64, %6 out.stride(0): i64, %7 out.stride(1): i64) {
+        kernel copy(x: &View<f16, 2> stride(%2, _), %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.stride(0): i64, %3 x.stride(1): i64, out: &mut View<f16, 2> stride(%6, _), %4 out.shape(0): i64, %5 out.shape(1): i64, %6 out.stride(0): i64, %7 out.stride(1): i64) {
           %8 = program_id 0 : i32
           %9 = program_id 1 : i32
           %10 = cast %8 : i64
@@ -159,13 +159,13 @@ fn elements_outside_the_shape_are_masked() {
           %18 = arange 0 : i32[16]
           %19 = cast %2 : i32
           %20 = splat %19 : i32[16]
-          %21 = mul exact %18, %20 : i32[16]
+          %21 = mul %18, %20 exact : i32[16]
           %22 = expand_dims %21 axis 1 : i32[16, 1]
           %23 = broadcast %22 : i32[16, 128]
           %24 = arange 0 : i32[128]
           %25 = expand_dims %24 axis 0 : i32[1, 128]
           %26 = broadcast %25 : i32[16, 128]
-          %27 = add exact %23, %26 : i32[16, 128]
+          %27 = add %23, %26 exact : i32[16, 128]
           %28 = sub %0, %12 : i64
           %29 = constant -64 : i64
           %30 = constant 64 : i64
@@ -190,10 +190,10 @@ fn elements_outside_the_shape_are_masked() {
           %49 = add %48, %16 : i64
           %50 = cast %6 : i32
           %51 = splat %50 : i32[16]
-          %52 = mul exact %18, %51 : i32[16]
+          %52 = mul %18, %51 exact : i32[16]
           %53 = expand_dims %52 axis 1 : i32[16, 1]
           %54 = broadcast %53 : i32[16, 128]
-          %55 = add exact %54, %26 : i32[16, 128]
+          %55 = add %54, %26 exact : i32[16, 128]
           %56 = sub %4, %12 : i64
           %57 = maximum %56, %29 : i64
           %58 = minimum %57, %30 : i64
@@ -211,7 +211,7 @@ fn elements_outside_the_shape_are_masked() {
           %70 = expand_dims %69 axis 0 : bool[1, 128]
           %71 = broadcast %70 : bool[16, 128]
           %72 = and %63, %71 : bool[16, 128]
-          store out[%49 + %55] mask %72 inside = %47
+          store %47, out[%49 + %55] mask %72 inside
         }
         x.stride(1) is 1
         out.stride(1) is 1
@@ -282,7 +282,7 @@ fn an_axis_of_extent_one_masks_the_whole_tile() {
           %61 = lt %20, %60 : bool[64]
           %62 = expand_dims %61 axis 0 : bool[1, 64]
           %63 = expand_dims %62 axis 1 : bool[1, 1, 64]
-          store out[%46 + %50] mask %63 inside = %43
+          store %43, out[%46 + %50] mask %63 inside
         }
     "#]],
     );
@@ -290,7 +290,7 @@ fn an_axis_of_extent_one_masks_the_whole_tile() {
         source,
         BoundsPolicy::Guarded,
         expect![[r#"
-        kernel k(x: &View<f32, 3>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.shape(2): i64, %3 x.stride(0): i64, %4 x.stride(1): i64, %5 x.stride(2): i64, out: &mut View<f32, 3>, %6 out.shape(0): i64, %7 out.shape(1): i64, %8 out.shape(2): i64, %9 out.stride(0): i64, %10 out.stride(1): i64, %11 out.stride(2): i64, %12 batch: i32, %13 start: i64) {
+        kernel k(x: &View<f32, 3> stride(%3, %4, _), %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.shape(2): i64, %3 x.stride(0): i64, %4 x.stride(1): i64, %5 x.stride(2): i64, out: &mut View<f32, 3> stride(%9, %10, %14), %6 out.shape(0): i64, %7 out.shape(1): i64, %8 out.shape(2): i64, %9 out.stride(0): i64, %10 out.stride(1): i64, %11 out.stride(2): i64, %12 batch: i32, %13 start: i64) {
           %14 = constant 1 : i64
           %15 = constant 0 : i32
           %16 = cast %12 : i64
@@ -328,7 +328,7 @@ fn an_axis_of_extent_one_masks_the_whole_tile() {
           %48 = lt %21, %47 : bool[64]
           %49 = expand_dims %48 axis 0 : bool[1, 64]
           %50 = expand_dims %49 axis 1 : bool[1, 1, 64]
-          store out[%39 + %23] mask %50 inside = %37
+          store %37, out[%39 + %23] mask %50 inside
         }
         x.stride(2) is 1
         out.stride(2) is 1
@@ -365,7 +365,7 @@ fn unsigned_offsets_do_not_become_negative() {
               %17 = splat %16 : i32[32]
               %18 = lt %3, %17 : bool[32]
               %19 = load x[%7 + %10] mask %18 inside : f32[32]
-              store out[%3] = %19
+              store %19, out[%3]
             }
         "#]],
     );
@@ -385,11 +385,11 @@ fn extents_and_strides_of_views_are_arguments() {
               %7 = rem %1, %6 : i64
               %8 = constant 0 : i64
               %9 = eq %7, %8 : bool
-              assume "x.shape(1) % 16 == 0" %9
+              device_assert %9 assume "x.shape(1) % 16 == 0"
               %10 = mul %0, %2 : i64
               %11 = splat %10 : i64[1]
               %12 = constant 0 : i32
-              store_view out(%12) = %11
+              store_view %11, out(%12)
             }
         "#]],
     );
@@ -408,7 +408,7 @@ fn a_view_takes_an_atomic_add() {
         kernel k(x: &[f32], out: &mut View<f32, 1>, %0 out.shape(0): i64, %1 out.stride(0): i64, %2 start: i32) {
           %3 = arange 0 : i32[32]
           %4 = load x[%3] : f32[32]
-          %5 = add_view relaxed cta out(%2) with %4 : f32[32]
+          %5 = add_view %4, out(%2) order relaxed scope cta : f32[32]
         }
     "#]],
     );
@@ -416,7 +416,7 @@ fn a_view_takes_an_atomic_add() {
         source,
         BoundsPolicy::Guarded,
         expect![[r#"
-        kernel k(x: &[f32], out: &mut View<f32, 1>, %0 out.shape(0): i64, %1 out.stride(0): i64, %2 start: i32) {
+        kernel k(x: &[f32], out: &mut View<f32, 1> stride(_), %0 out.shape(0): i64, %1 out.stride(0): i64, %2 start: i32) {
           %3 = arange 0 : i32[32]
           %4 = load x[%3] inside : f32[32]
           %5 = cast %2 : i64
@@ -428,7 +428,7 @@ fn a_view_takes_an_atomic_add() {
           %11 = cast %10 : i32
           %12 = splat %11 : i32[32]
           %13 = lt %3, %12 : bool[32]
-          %14 = atomic_add relaxed cta out[%5 + %3] mask %13 inside with %4 : f32[32]
+          %14 = atomic_add %4, out[%5 + %3] mask %13 inside order relaxed scope cta : f32[32]
         }
         out.stride(0) is 1
         32 <= x.len()
@@ -457,7 +457,7 @@ fn functions_take_views() {
               %13 = constant 2.0 : f32
               %14 = splat %13 : f32[4, 8]
               %15 = mul %12, %14 : f32[4, 8]
-              store_view out(%10, %11) = %15
+              store_view %15, out(%10, %11)
             }
         "#]],
     );
