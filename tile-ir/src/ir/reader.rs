@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::lexer::{ParseError, Token, TokenKind, tokens, unquoted};
-use super::text::FieldText;
 use super::{Func, ParamId, ParamKind, Shape, Type, Value, shape_problem};
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
@@ -154,11 +153,6 @@ impl<'t> TextReader<'t> {
         let numbers = if self.begins("]") { vec![] } else { self.list(TextReader::integer)? };
         self.expect("]")?;
         Ok(numbers)
-    }
-
-    /// An attribute: a word with a field behind it.
-    pub fn attribute<T: FieldText>(&mut self, word: &str) -> Result<T, ParseError> {
-        if self.take(word) { T::read(self) } else { T::absent().ok_or_else(|| self.unexpected()) }
     }
 
     // ---- values

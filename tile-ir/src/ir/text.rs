@@ -71,6 +71,13 @@ impl TextWriter<'_> {
     }
 }
 
+impl TextReader<'_> {
+    /// An attribute: a word with a field behind it.
+    pub fn attribute<T: FieldText>(&mut self, word: &str) -> Result<T, ParseError> {
+        if self.take(word) { T::read(self) } else { T::absent().ok_or_else(|| self.unexpected()) }
+    }
+}
+
 /// A field of an operation as text.
 pub trait FieldText: Sized {
     /// Writes it, behind a space.
