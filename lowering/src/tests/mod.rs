@@ -4,6 +4,7 @@ mod assemble;
 mod assign;
 mod async_copy;
 mod atomic;
+mod book;
 mod bounded;
 mod cache;
 mod cluster;

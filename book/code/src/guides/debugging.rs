@@ -1,0 +1,31 @@
+//! A kernel that says what it computes.
+
+use dsl_runtime::prelude::*;
+
+// ANCHOR: kernel
+#[fuse_kernel(BLOCK = [64])]
+pub fn log_of_sums<const BLOCK: usize>(x: &[f32], out: &mut [f32], n_cols: i32) {
+    tl::static_assert(BLOCK >= 32, "a warp has 32 lanes");
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask);
+    tl::static_print(x);
+    tl::device_assert(x >= 0.0, "the logarithm wants positive numbers", mask);
+    let sum = tl::sum(x, 0);
+    tl::device_print("sum", sum);
+    tl::store(out + row, tl::log(sum));
+}
+// ANCHOR_END: kernel
+
+// ANCHOR: overflow
+/// `out[0]` is the factorial of `n`.
+#[fuse_kernel]
+pub fn factorial(out: &mut [i32], n: i32) {
+    let mut product = 1;
+    for i in 1..n + 1 {
+        product *= i;
+    }
+    tl::store(out, product);
+}
+// ANCHOR_END: overflow

@@ -1,0 +1,7 @@
+//! The code of the guides.
+
+pub mod debugging;
+pub mod masks;
+pub mod tiles;
+pub mod tuning;
+pub mod views;

@@ -1,0 +1,39 @@
+//! A kernel with configs.
+
+use dsl_runtime::prelude::*;
+
+// ANCHOR: kernel
+#[fuse_kernel(
+    configs = [{ BLOCK: 512, num_warps: 4 }, { BLOCK: 2048, num_warps: 8 }, { BLOCK: 2048, maxnreg: 64 }],
+    tune(key = [n]),
+)]
+pub fn double<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let x = tl::load(x + offsets, offsets < n);
+    tl::store(out + offsets, x + x, offsets < n);
+}
+// ANCHOR_END: kernel
+
+// ANCHOR: launch
+/// `x + x`, by the config that was fastest for as many elements.
+pub fn double_into(on: &Stream, x: &Buffer<f32>, out: &mut Buffer<f32>) -> dsl_runtime::Result<()> {
+    let n = x.len();
+    double(x, out, n as i32).grid_by(move |chosen| n.div_ceil(chosen.constant("BLOCK"))).launch(on)
+}
+// ANCHOR_END: launch
+
+// ANCHOR: only
+/// The same by one config, which nothing is measured for.
+pub fn double_by(
+    device: &Device,
+    config: &str,
+    x: &Buffer<f32>,
+    out: &mut Buffer<f32>,
+) -> dsl_runtime::Result<()> {
+    let n = x.len();
+    double(x, out, n as i32)
+        .only(config)
+        .grid_by(move |chosen| n.div_ceil(chosen.constant("BLOCK")))
+        .launch(device)
+}
+// ANCHOR_END: only
