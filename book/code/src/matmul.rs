@@ -3,7 +3,7 @@
 use dsl_runtime::prelude::*;
 
 // ANCHOR: kernel
-#[fuse_kernel(M = [64], N = [64], K = [32], num_warps = 4, num_stages = 3)]
+#[fuse_kernel(M = [64], N = [64], K = [64], num_warps = 4, num_stages = 3)]
 pub fn matmul<const M: usize, const N: usize, const K: usize>(
     a: &View<bf16, 2>,
     b: &View<bf16, 2>,
@@ -28,7 +28,7 @@ pub fn product(
 ) -> dsl_runtime::Result<Vec<bf16>> {
     let (a, b) = (device.upload(a)?, device.upload(b)?);
     let mut c = device.zeros::<bf16>(m * n)?;
-    matmul::<64, 64, 32>(a.view([m, k])?, b.view([k, n])?, c.view_mut([m, n])?)
+    matmul::<64, 64, 64>(a.view([m, k])?, b.view([k, n])?, c.view_mut([m, n])?)
         .grid((m.div_ceil(64), n.div_ceil(64)))
         .launch(device)?;
     c.download()
@@ -45,7 +45,7 @@ pub fn product_transposed(
 ) -> dsl_runtime::Result<Vec<bf16>> {
     let (a, b) = (device.upload(a)?, device.upload(b)?);
     let mut c = device.zeros::<bf16>(m * n)?;
-    matmul::<64, 64, 32>(a.view([m, k])?, b.view([n, k])?.permute([1, 0]), c.view_mut([m, n])?)
+    matmul::<64, 64, 64>(a.view([m, k])?, b.view([n, k])?.permute([1, 0]), c.view_mut([m, n])?)
         .grid((m.div_ceil(64), n.div_ceil(64)))
         .launch(device)?;
     c.download()

@@ -23,7 +23,7 @@ fn reference(a: &[bf16], b: &[bf16], [m, k, n]: [usize; 3]) -> Vec<Expected> {
 fn products_of_any_extents() {
     let _alone = alone();
     for device in devices() {
-        for shape @ [m, k, n] in [[64, 32, 64], [70, 50, 90], [1, 1, 1], [128, 256, 192]] {
+        for shape @ [m, k, n] in [[64, 64, 64], [70, 50, 90], [1, 1, 1], [128, 256, 192]] {
             let (a, b) = (numbers::<bf16>(m * k, 4), numbers::<bf16>(k * n, 5));
             assert_close(&product(&device, &a, &b, shape).unwrap(), &reference(&a, &b, shape));
         }
