@@ -6,5 +6,6 @@ pub mod guides;
 pub mod layer_norm;
 pub mod matmul;
 pub mod mistakes;
+pub mod readme;
 pub mod softmax;
 pub mod vector_add;

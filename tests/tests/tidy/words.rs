@@ -1,4 +1,4 @@
-//! The words of the code: those of the field. docs/glossary.md defines them.
+//! The words of the code: those of the field. book/src/glossary.md defines them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -123,7 +123,7 @@ fn broken(reason: impl Fn(&str) -> Option<String>) -> Vec<String> {
 fn no_identifier_has_a_retired_word() {
     let retired: BTreeMap<&str, &str> = RETIRED.iter().copied().collect();
     let found = broken(|word| retired.get(word).map(|instead| format!("write {instead}")));
-    let why = "somebody who knows Triton, CUTLASS, FlashAttention, LLVM or CUDA looks for the field's word; docs/glossary.md has it";
+    let why = "somebody who knows Triton, CUTLASS, FlashAttention, LLVM or CUDA looks for the field's word; book/src/glossary.md has it";
     assert!(found.is_empty(), "{why}\n{}", found.join("\n"));
 }
 
