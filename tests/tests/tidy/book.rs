@@ -10,8 +10,7 @@ const PAGES: &str = "book/src/";
 
 /// The pages of the book, without its summary.
 fn pages() -> impl Iterator<Item = Source> {
-    let is_page =
-        |source: &Source| source.path.starts_with(PAGES) && !source.path.ends_with("/SUMMARY.md");
+    let is_page = |source: &Source| source.path.starts_with(PAGES) && !source.path.ends_with("/SUMMARY.md");
     sources(&["md"]).into_iter().filter(is_page)
 }
 
@@ -86,9 +85,9 @@ fn links_between_documents_lead_somewhere() {
             let there = root().join(&target);
             let has_heading = || {
                 let text = fs::read_to_string(&there).unwrap_or_default();
-                text.lines().filter(|line| line.starts_with('#')).any(|line| {
-                    fragment(line.trim_start_matches('#').trim()) == heading
-                })
+                text.lines()
+                    .filter(|line| line.starts_with('#'))
+                    .any(|line| fragment(line.trim_start_matches('#').trim()) == heading)
             };
             if !there.exists() || !heading.is_empty() && !has_heading() {
                 lost.push(format!("{path}: {link}"));
@@ -111,7 +110,8 @@ fn includes() -> Vec<Include> {
         for rest in text.split("{{#").skip(1) {
             let inside = rest.split_once("}}").expect("an include ends").0;
             let target = inside.strip_prefix("include ").unwrap_or_else(|| panic!("{path}: {inside}"));
-            let (file, anchor) = target.split_once(':').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+            let (file, anchor) =
+                target.split_once(':').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
             let (page, anchor) = (path.clone(), anchor.map(str::to_string));
             found.push(Include { file: beside(&path, file), page, anchor });
         }

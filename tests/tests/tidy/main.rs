@@ -276,9 +276,9 @@ fn the_tile_ir_is_built_and_tested_without_llvm() {
 fn every_module_says_what_it_is() {
     let files = sources(&["rs"]);
     // What rustc says of these has their line numbers.
-    let written = files
-        .iter()
-        .filter(|source| !["tests/ui/", "book/code/mistakes/"].iter().any(|own| source.path.starts_with(own)));
+    let written = files.iter().filter(|source| {
+        !["tests/ui/", "book/code/mistakes/"].iter().any(|own| source.path.starts_with(own))
+    });
     let silent: Vec<&str> = written
         .filter(|source| !source.text.is_empty() && !source.text.starts_with("//"))
         .map(|source| source.path.as_str())

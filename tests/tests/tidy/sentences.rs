@@ -74,8 +74,11 @@ fn without_target(index: usize, text: &str) -> &str {
 #[test]
 fn sentences_are_found() {
     let text = "# A heading\n\nOne `a b c` word. Two [words](to.md) here,\ne.g. more.\n- An item.\n\n| a | table |\n```\ncode here\n```\n";
-    let all: Vec<String> =
-        paragraphs(text).iter().flat_map(|paragraph| sentences(paragraph)).filter(|s| !s.is_empty()).collect();
+    let all: Vec<String> = paragraphs(text)
+        .iter()
+        .flat_map(|paragraph| sentences(paragraph))
+        .filter(|s| !s.is_empty())
+        .collect();
     assert_eq!(all, ["One code word. ", "Two words here, e.g. more. ", "An item. "]);
 }
 

@@ -2,6 +2,7 @@
 
 use dsl_runtime::prelude::*;
 use fuse_book::layer_norm::LayerNorm;
+use fuse_book::readme::normalized;
 
 use crate::check::{BRAIN, Expected, SINGLE, assert_close, numbers, to_f64};
 use crate::devices::{alone, devices};
@@ -43,4 +44,20 @@ fn each_row_is_normalized() {
             assert_close(&out.download().unwrap(), &expected);
         }
     }
+}
+
+#[test]
+fn the_readme_s_kernel_normalizes_rows() {
+    let _alone = alone();
+    let n_cols = 1500;
+    let (x, gamma, beta) =
+        (numbers::<f32>(3 * n_cols, 6), numbers::<f32>(n_cols, 7), numbers::<f32>(n_cols, 8));
+    let expected: Vec<Expected> =
+        to_f64(&x).chunks(n_cols).flat_map(|row| reference(row, &gamma, &beta)).collect();
+    // An `f32` result is not rounded to `bf16`.
+    let expected: Vec<Expected> = expected
+        .into_iter()
+        .map(|Expected { value, within }| Expected { value, within: within - BRAIN * value.abs() })
+        .collect();
+    assert_close(&normalized(&x, &gamma, &beta).unwrap(), &expected);
 }
