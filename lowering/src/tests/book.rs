@@ -1,11 +1,16 @@
 //! What the compiler makes of the kernels of the book, in the files that its pages include.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
 use expect_test::{ExpectFile, expect_file};
 
 use super::specialization::print;
 use super::{first, func, module};
 use crate::driver::specialize::specializations;
 use crate::ir;
+use crate::ops::is_function;
 
 /// The lines of a file between the marks of an anchor, other marks left out.
 fn anchored(text: &str, anchor: &str) -> String {
@@ -53,4 +58,30 @@ fn layouts_of_a_page() {
     let specializations = specializations(&func, requests).expect("bodies that fit");
     expect_file!["../../../book/code/output/vector_add.layout"]
         .assert_eq(&print(&specializations[0], &params));
+}
+
+/// The text of every page below a folder.
+fn pages(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).expect("a folder of pages") {
+        let path = entry.expect("a readable folder").path();
+        if path.is_dir() {
+            pages(&path, text);
+        } else {
+            text.push_str(&fs::read_to_string(&path).expect("a page"));
+        }
+    }
+}
+
+#[test]
+fn pages_name_functions_that_exist() {
+    let mut text = String::new();
+    pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src"), &mut text);
+    let name = |rest: &str| -> String {
+        rest.chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '_').collect()
+    };
+    let named: BTreeSet<String> =
+        text.split("tl::").skip(1).map(name).filter(|name| !name.is_empty()).collect();
+    assert!(named.contains("load"), "pages name functions");
+    let unknown: Vec<&String> = named.iter().filter(|name| !is_function(name)).collect();
+    assert!(unknown.is_empty(), "no function of `tl::`: {unknown:?}");
 }
