@@ -1,87 +1,20 @@
-//! What the compiler makes of the kernels of the book, in the files that its pages include.
+//! The layouts that the book shows, of a kernel of its pages.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+use expect_test::expect_file;
 
-use expect_test::{ExpectFile, expect_file};
-
+use super::first;
 use super::specialization::print;
-use super::{first, func, module};
 use crate::driver::specialize::specializations;
-use crate::ir;
-use crate::ops::is_function;
-
-/// The lines of a file between the marks of an anchor, other marks left out.
-fn anchored(text: &str, anchor: &str) -> String {
-    let after = text.split_once(&format!("// ANCHOR: {anchor}\n")).expect("the anchor begins").1;
-    let between = after.split_once(&format!("// ANCHOR_END: {anchor}\n")).expect("the anchor ends").0;
-    let lines = between.lines().filter(|line| !line.contains("// ANCHOR"));
-    lines.map(|line| format!("{line}\n")).collect()
-}
-
-/// The kernel of a page, from its attribute on.
-fn kernel(text: &str) -> String {
-    let source = anchored(text, "kernel");
-    source[source.find("#[fuse_").expect("an attribute")..].to_string()
-}
-
-fn check_tile(page: &str, expected: ExpectFile) {
-    expected.assert_eq(&ir::print(&func(&kernel(page)), &|_| None));
-}
 
 const VECTOR_ADD: &str = include_str!("../../../book/code/src/vector_add.rs");
-const SOFTMAX: &str = include_str!("../../../book/code/src/softmax.rs");
-const MATMUL: &str = include_str!("../../../book/code/src/matmul.rs");
-const LAYER_NORM: &str = include_str!("../../../book/code/src/layer_norm.rs");
-
-#[test]
-fn tile_ir_of_pages() {
-    check_tile(VECTOR_ADD, expect_file!["../../../book/code/output/vector_add.tile"]);
-    check_tile(SOFTMAX, expect_file!["../../../book/code/output/softmax.tile"]);
-    check_tile(MATMUL, expect_file!["../../../book/code/output/matmul.tile"]);
-}
-
-#[test]
-fn functions_of_a_page_are_inlined() {
-    let source = kernel(LAYER_NORM);
-    let source = source.split_once("\npub use ").expect("the module ends").0;
-    let (funcs, errors) = module(source);
-    assert!(errors.is_empty(), "{errors:?}");
-    expect_file!["../../../book/code/output/layer_norm.tile"].assert_eq(&ir::print(&funcs[0], &|_| None));
-}
 
 #[test]
 fn layouts_of_a_page() {
-    let (func, requests) = first(&kernel(VECTOR_ADD));
+    let kernel = VECTOR_ADD.find("#[fuse_kernel").expect("an attribute");
+    let source = VECTOR_ADD[kernel..].split_once("// ANCHOR_END: kernel").expect("the anchor ends").0;
+    let (func, requests) = first(source);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let specializations = specializations(&func, requests).expect("bodies that fit");
     expect_file!["../../../book/code/output/vector_add.layout"]
         .assert_eq(&print(&specializations[0], &params));
-}
-
-/// The text of every page below a folder.
-fn pages(folder: &Path, text: &mut String) {
-    for entry in fs::read_dir(folder).expect("a folder of pages") {
-        let path = entry.expect("a readable folder").path();
-        if path.is_dir() {
-            pages(&path, text);
-        } else {
-            text.push_str(&fs::read_to_string(&path).expect("a page"));
-        }
-    }
-}
-
-#[test]
-fn pages_name_functions_that_exist() {
-    let mut text = String::new();
-    pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src"), &mut text);
-    let name = |rest: &str| -> String {
-        rest.chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '_').collect()
-    };
-    let named: BTreeSet<String> =
-        text.split("tl::").skip(1).map(name).filter(|name| !name.is_empty()).collect();
-    assert!(named.contains("load"), "pages name functions");
-    let unknown: Vec<&String> = named.iter().filter(|name| !is_function(name)).collect();
-    assert!(unknown.is_empty(), "no function of `tl::`: {unknown:?}");
 }

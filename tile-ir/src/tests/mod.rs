@@ -2,6 +2,7 @@
 //! `UPDATE_EXPECT=1 cargo test` blesses.
 
 mod axis_info;
+mod book;
 mod check_overflow;
 mod contract_floats;
 mod defer_scale;
