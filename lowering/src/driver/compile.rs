@@ -119,7 +119,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     split_full_tiles(&mut func);
     contract_floats(&mut func);
     ir::verify(&func).map_err(|what| internal("contract", what))?;
-    let requests = KernelRequests::of(kernel, variant);
+    let disabled_passes = options.disabled_passes;
+    let requests = KernelRequests { disabled_passes, ..KernelRequests::of(kernel, variant) };
     let specializations = specializations(&func, requests).map_err(|SmemOverflow(too_large)| {
         let mut errors = Errors::new();
         for SmemRequest { loc, bytes } in too_large {
@@ -132,7 +133,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     })?;
     too_many_elements(&specializations)?;
     for specialization in &specializations {
-        ir::verify(&specialization.plan.distributed.func).map_err(|what| internal("layout", what))?;
+        ir::verify(&specialization.plan.schedule.distributed.func)
+            .map_err(|what| internal("layout", what))?;
     }
     let bounds = if kernel.options.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
     let host = options.family.map(|_| host_plan(&func, bounds));
@@ -315,13 +317,21 @@ fn dump_tiles(func: &Func, specializations: &[Specialization], variant: &Variant
     if options.dump.contains(&DumpStage::Tile) {
         write_dump(&dump_path(&func.name, variant, "tile", options), &ir::print(func, &|_| None));
     }
+    if options.dump.contains(&DumpStage::Schedule) {
+        for specialization in specializations {
+            let text = specialization.plan.schedule.to_string();
+            let what = format!("{}.schedule", specialization.label());
+            write_dump(&dump_path(&func.name, variant, &what, options), &text);
+        }
+    }
     if options.dump.contains(&DumpStage::Layout) {
         for specialization in specializations {
-            let distributed = &specialization.plan.distributed;
+            let plan = &specialization.plan;
+            let distributed = &plan.schedule.distributed;
             let layouts = |op: &ir::Op| {
                 op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
             };
-            let text = ir::print(&distributed.func, &layouts);
+            let text = ir::print(&plan.laid_out, &layouts);
             let path = dump_path(&func.name, variant, &format!("{}.layout", specialization.label()), options);
             write_dump(&path, &text);
         }

@@ -9,6 +9,7 @@ use crate::backend::host_asm::Family;
 use crate::backend::inject::Injection;
 use crate::backend::nvptx::Arch;
 use crate::backend::sandbox;
+use crate::gpu::schedule::passes::DisabledPasses;
 
 /// The variables that the result of an expansion depends on.
 pub const VARIABLES: &[&str] = &[
@@ -18,6 +19,7 @@ pub const VARIABLES: &[&str] = &[
     "FUSE_DEFLATE",
     "CUDA_HOME",
     "FUSE_DUMP",
+    "FUSE_PASSES",
     "FUSE_DUMP_DIR",
     "FUSE_INJECT",
 ];
@@ -27,6 +29,7 @@ pub const VARIABLES: &[&str] = &[
 pub enum DumpStage {
     Tile,
     Layout,
+    Schedule,
     Mlir,
     Llvm,
     Ptx,
@@ -34,9 +37,10 @@ pub enum DumpStage {
 }
 
 impl DumpStage {
-    pub const ALL: [DumpStage; 6] = [
+    pub const ALL: [DumpStage; 7] = [
         DumpStage::Tile,
         DumpStage::Layout,
+        DumpStage::Schedule,
         DumpStage::Mlir,
         DumpStage::Llvm,
         DumpStage::Ptx,
@@ -47,6 +51,7 @@ impl DumpStage {
         match self {
             DumpStage::Tile => "tile",
             DumpStage::Layout => "layout",
+            DumpStage::Schedule => "schedule",
             DumpStage::Mlir => "mlir",
             DumpStage::Llvm => "llvm",
             DumpStage::Ptx => "ptx",
@@ -79,6 +84,8 @@ pub struct BuildOptions {
     /// Whether programs embed GPU code deflated, unless `FUSE_DEFLATE` is 0: a package that is compressed as a whole gets
     /// smaller without.
     pub deflate: bool,
+    /// Passes of the GPU schedule that `FUSE_PASSES` leaves out.
+    pub disabled_passes: DisabledPasses,
     pub dump: Vec<DumpStage>,
     pub dump_dir: PathBuf,
     /// Where artifacts are cached between builds.
@@ -139,6 +146,8 @@ impl BuildOptions {
             ptxas: None,
             report: switch("FUSE_BOUNDS_REPORT", &text)?.unwrap_or_else(|| debug_assertions(args)),
             deflate: switch("FUSE_DEFLATE", &text)?.unwrap_or(true),
+            disabled_passes: DisabledPasses::parse(&text("FUSE_PASSES"))
+                .map_err(|what| format!("FUSE_PASSES: {what}"))?,
             dump: stages(&text("FUSE_DUMP"))?,
             dump_dir: dump_dir.or(beside_target).unwrap_or(temporary),
             cache_dir: target_dir.map(|dir| dir.join("fuse-cache")),

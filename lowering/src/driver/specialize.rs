@@ -43,11 +43,11 @@ use tile_ir::transform::view_strides::assume_contiguous;
 
 use self::names::{ORDERS, ScalarNames, SpecializationNames, UNIT_STRIDES, UnitStrides};
 use self::vector_width::{Widened, accesses, extents, needed_multiples, needed_signs};
-use crate::gpu::emit::{GpuPlan, SmemOverflow};
-use crate::gpu::layout::ThreadConfig;
+use crate::gpu::emit::{GpuPlan, PlanRequest, SmemOverflow};
+use crate::gpu::layout::Distributed;
 use crate::gpu::layout::access::Alignment;
 use crate::gpu::layout::assign::distribute;
-use crate::gpu::layout::dot;
+use crate::gpu::layout::{ThreadConfig, dot};
 use crate::gpu::opt::batch_reductions::batch_reductions;
 use crate::gpu::opt::delay_fp8_upcast::delay_fp8_upcast;
 use crate::gpu::opt::elide_selects::elide_selects;
@@ -57,6 +57,7 @@ use crate::gpu::opt::remat_narrow::remat_narrow;
 use crate::gpu::opt::remat_ranges::remat_ranges;
 use crate::gpu::opt::select_wgmma::select_wgmma;
 use crate::gpu::opt::thread_local_reductions::keep_thread_local;
+use crate::gpu::schedule::passes::DisabledPasses;
 use crate::gpu::specialization::{Gpus, Specialization};
 use crate::mlir::Limit;
 
@@ -74,6 +75,8 @@ pub struct KernelRequests {
     pub programs: Option<u32>,
     /// No bounds checks: the launcher is unsafe.
     pub unchecked: bool,
+    /// Passes of the schedule that are left out.
+    pub disabled_passes: DisabledPasses,
 }
 
 impl KernelRequests {
@@ -81,7 +84,7 @@ impl KernelRequests {
     pub fn of(kernel: &Kernel, variant: &Variant) -> KernelRequests {
         let Settings { num_warps, num_ctas, num_stages, maxnreg } = variant.settings;
         let unchecked = kernel.options.unchecked;
-        KernelRequests { num_warps, num_ctas, num_stages, maxnreg, unchecked, programs: None }
+        KernelRequests { num_warps, num_ctas, num_stages, maxnreg, unchecked, ..KernelRequests::default() }
     }
 }
 
@@ -105,7 +108,7 @@ const MAX_WARPS: u32 = 32;
 /// The number of accesses with bounds checks.
 fn bounds_checks(plan: &GpuPlan) -> usize {
     let mut count = 0;
-    plan.distributed.func.body.walk(&mut |op| {
+    plan.laid_out.body.walk(&mut |op| {
         count += usize::from(op.kind.operation().access().is_some_and(|place| place.bounded));
     });
     count
@@ -374,7 +377,7 @@ fn vectorized(
     let assumptions = needed_multiples(&func, assumed, widened);
     delay_fp8_upcast(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
-    let mut guards = alignment_guards(&plan.distributed.func);
+    let mut guards = alignment_guards(&plan.laid_out);
     guards.extend(strides);
     for (position, param) in func.params.iter().enumerate() {
         if let ParamKind::Scalar { value, .. } = param.kind
@@ -403,7 +406,7 @@ fn unaligned(mut func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<G
         read_unrotated(&mut func, &assumptions);
     }
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
-    let mut guards = alignment_guards(&plan.distributed.func);
+    let mut guards = alignment_guards(&plan.laid_out);
     guards.extend(strides);
     let assumed = func.assumptions.iter().map(Assumption::guard);
     for guard in bounds.into_iter().chain(assumed) {
@@ -420,7 +423,7 @@ fn rotated(func: Func, requests: KernelRequests) -> Result<Option<(GpuPlan, Vec<
     let (plan, guards) =
         unaligned(func, KernelRequests { maxnreg: Some(register_limit::MAX_REGISTERS), ..requests })?;
     let mut rotates = false;
-    plan.distributed.func.body.walk(&mut |op| rotates |= matches!(op.kind, Kind::Rotate(_)));
+    plan.laid_out.body.walk(&mut |op| rotates |= matches!(op.kind, Kind::Rotate(_)));
     Ok(rotates.then_some((plan, guards)))
 }
 
@@ -449,9 +452,11 @@ fn plan(
     remat_ranges(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
-    let mut plan = GpuPlan::new(distributed, programs, assumptions, guards)?;
-    plan.limit = register_limit::registers(requests.maxnreg, &plan.distributed, plan.threads());
-    Ok(plan)
+    let limit = |distributed: &Distributed, threads| {
+        register_limit::registers(requests.maxnreg, distributed, threads)
+    };
+    let disabled_passes = requests.disabled_passes;
+    GpuPlan::new(distributed, PlanRequest { programs, assumptions, guards, limit: &limit, disabled_passes })
 }
 
 /// Programs of one warp that share a block: blocks launch at a limited rate. Larger programs have one block each, so

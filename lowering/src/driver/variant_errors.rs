@@ -91,7 +91,8 @@ pub(crate) fn report_spills(
                 );
                 let help = format!(
                     "smaller tiles or more warps leave a thread less to keep; `num_warps` is {} here",
-                    specialization.plan.distributed.num_warps / specialization.plan.distributed.num_ctas
+                    specialization.plan.schedule.distributed.num_warps
+                        / specialization.plan.schedule.distributed.num_ctas
                 );
                 errors.push_help(Loc::of(&kernel.name), text, help);
                 break;

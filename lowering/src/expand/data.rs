@@ -15,8 +15,8 @@ use crate::backend::nvptx::Arch;
 use crate::driver::artifact::{GpuModule, LoweredVariant, entry_name};
 use crate::driver::compile::HOST_ENTRY;
 use crate::driver::options::BuildOptions;
-use crate::gpu::emit::{Multicast, TensorMap};
 use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
+use crate::gpu::schedule::{Multicast, TensorMap};
 use crate::gpu::specialization::Specialization;
 
 /// A kernel and what the compiler made of it.

@@ -4,4 +4,5 @@
 pub mod emit;
 pub mod layout;
 pub mod opt;
+pub mod schedule;
 pub mod specialization;

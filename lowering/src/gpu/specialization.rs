@@ -8,7 +8,6 @@ use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
 
 use crate::gpu::emit::GpuPlan;
-use crate::gpu::layout::Distributed;
 use crate::gpu::layout::Layout;
 use crate::mlir::report;
 
@@ -71,7 +70,7 @@ impl Specialization {
 
     /// The elements that a thread computes or moves, loops counted once; and where most of them are, with how many.
     pub fn elements(&self) -> (usize, Option<(Loc, usize)>) {
-        let Distributed { func, layouts, .. } = &self.plan.distributed;
+        let (func, layouts) = (&self.plan.laid_out, &self.plan.schedule.distributed.layouts);
         let (mut total, mut most) = (0usize, None);
         func.body.walk(&mut |op| {
             let own = op.kind.operation().access().map(|place| place.offset);
@@ -88,7 +87,7 @@ impl Specialization {
     /// The accesses of tiles by source line, each with the bytes that one instruction of a thread moves, 0 for TMA. Of
     /// several on a line the narrowest.
     pub fn accesses(&self) -> Vec<VectorAccess> {
-        let func = &self.plan.distributed.func;
+        let func = &self.plan.laid_out;
         let mut found: BTreeMap<(usize, ParamId), u32> = BTreeMap::new();
         let mut add = |loc: Loc, param: ParamId, bytes: u32| {
             let known = found.entry((loc.line(), param)).or_insert(bytes);
@@ -115,6 +114,6 @@ impl Specialization {
 
     /// Whether the code has a record for a failure.
     pub fn reports(&self) -> bool {
-        report::reports(&self.plan.distributed.func)
+        report::reports(&self.plan.laid_out)
     }
 }

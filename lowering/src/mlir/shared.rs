@@ -7,24 +7,49 @@ use super::builder::{Builder, IntPredicate, Val};
 use super::elementwise::inline;
 use super::types::{Elem, Ty};
 
-/// The trip count of a loop, in 64 bits, and its step in the variable's own type: `ceil((high - low) / step)`, or
-/// `floor((high - low) / step) + 1` of a closed range, without overflow. `runs` says that it runs at least once.
-pub fn trip_count(b: &mut Builder, body: &For, [low, high, step]: [Val; 3], runs: bool) -> (Val, Val) {
-    let one = b.int(step.ty, 1);
-    let step = b.op("llvm.intr.smax", &[step, one], step.ty);
-    let distance = b.sub(high, low);
-    let last = if body.closed { distance } else { b.sub(distance, one) };
-    let whole = b.udiv(last, step);
-    let whole = b.zext(whole, Elem::I64);
-    let one = b.int(Ty::I64, 1);
-    let count = b.add(whole, one);
-    if runs {
-        return (count, step);
+/// The range of a loop.
+#[derive(Clone, Copy)]
+pub struct LoopRange {
+    pub low: Val,
+    pub high: Val,
+    pub step: Val,
+    pub closed: bool,
+    /// Whether it is known to have an iteration.
+    pub runs: bool,
+}
+
+impl LoopRange {
+    /// The range of a loop with these ends and step.
+    pub fn of(body: &For, [low, high, step]: [Val; 3]) -> LoopRange {
+        LoopRange { low, high, step, closed: body.closed, runs: false }
     }
-    let reaches = if body.closed { IntPredicate::Sle } else { IntPredicate::Slt };
-    let runs = b.icmp(reaches, low, high);
-    let zero = b.int(Ty::I64, 0);
-    (b.select(runs, count, zero), step)
+
+    /// The trip count, in 64 bits, and the step in the variable's own type: `ceil((high - low) / step)`, or
+    /// `floor((high - low) / step) + 1` of a closed range, without overflow.
+    pub fn trip_count(self, b: &mut Builder) -> (Val, Val) {
+        let LoopRange { low, high, step, closed, runs } = self;
+        let one = b.int(step.ty, 1);
+        let step = at_least_one(b, step);
+        let distance = b.sub(high, low);
+        let last = if closed { distance } else { b.sub(distance, one) };
+        let whole = b.udiv(last, step);
+        let whole = b.zext(whole, Elem::I64);
+        let one = b.int(Ty::I64, 1);
+        let count = b.add(whole, one);
+        if runs {
+            return (count, step);
+        }
+        let reaches = if closed { IntPredicate::Sle } else { IntPredicate::Slt };
+        let runs = b.icmp(reaches, low, high);
+        let zero = b.int(Ty::I64, 0);
+        (b.select(runs, count, zero), step)
+    }
+}
+
+/// The step of a loop: one below 1 counts as 1.
+pub fn at_least_one(b: &mut Builder, step: Val) -> Val {
+    let one = b.int(step.ty, 1);
+    b.op("llvm.intr.smax", &[step, one], step.ty)
 }
 
 /// The loop variable of one iteration.

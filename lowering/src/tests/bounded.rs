@@ -18,7 +18,7 @@ fn check(source: &str, expected: Expect) {
         specializations(&func, KernelRequests::default()).expect("specializations that fit");
     let specialization = &specializations[0];
     let mut text = String::new();
-    specialization.plan.distributed.func.body.walk(&mut |op| {
+    specialization.plan.laid_out.body.walk(&mut |op| {
         let Some(access) = op.kind.operation().access() else { return };
         let check = if access.bounded { "compared" } else { "inside" };
         text += &format!(
@@ -278,7 +278,7 @@ fn check_unit_strides(source: &str, expected: Expect) {
     for specialization in specializations(&func, KernelRequests::default()).expect("specializations that fit")
     {
         let mut widths: Vec<String> = vec![];
-        specialization.plan.distributed.func.body.walk(&mut |op| {
+        specialization.plan.laid_out.body.walk(&mut |op| {
             let access = op.kind.operation().access();
             widths.extend(access.map(|access| format!("{} {}", params[access.param.index()], access.vector)));
         });

@@ -255,8 +255,8 @@ fn an_accumulator_is_tiled_in_squares() {
         );
         let (func, requests) = first(&source);
         let specializations = specializations(&func, requests).expect("bodies that fit");
-        let (dot, layouts) = (Cell::new(None), &specializations[0].plan.distributed.layouts);
-        specializations[0].plan.distributed.func.body.walk(&mut |op| {
+        let (dot, layouts) = (Cell::new(None), &specializations[0].plan.schedule.distributed.layouts);
+        specializations[0].plan.laid_out.body.walk(&mut |op| {
             if matches!(op.kind, Kind::Dot(_)) {
                 dot.set(Some(op.results[0]));
             }

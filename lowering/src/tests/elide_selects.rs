@@ -20,7 +20,7 @@ fn check_unmasked(body: &str, expected: Expect) {
     );
     let specializations =
         specializations(&func(&source), KernelRequests::default()).expect("bodies that fit");
-    let func = &specializations[0].plan.distributed.func;
+    let func = &specializations[0].plan.laid_out;
     ir::verify(func).expect("valid tile IR");
     expected.assert_eq(&ir::print(func, &|_| None));
 }

@@ -20,7 +20,7 @@ fn random_programs_have_layouts() {
                 ..KernelRequests::default()
             };
             for specialization in specializations(&func, requests).expect("little shared memory") {
-                ir::verify(&specialization.plan.distributed.func).expect("valid tile IR");
+                ir::verify(&specialization.plan.laid_out).expect("valid tile IR");
             }
         }
     }

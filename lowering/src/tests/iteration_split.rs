@@ -49,7 +49,7 @@ const TOTAL: &str = "total = total * 0.5 + tl::sum(weights, 1);";
 
 /// The reductions of the first body.
 fn check_sums(changes: &[[&str; 2]], expected: Expect) {
-    let text = ir::print(&tensor(changes).plan.distributed.func, &|_| None);
+    let text = ir::print(&tensor(changes).plan.laid_out, &|_| None);
     expected.assert_eq(&lines_with(&text, &["reduce", "for ", "carry", "tma_store"]));
 }
 
@@ -95,7 +95,7 @@ fn other_sums_are_carried_whole() {
         [TOTAL, "total = total * total + tl::sum(weights, 1);"],
     ];
     for case in cases {
-        let text = ir::print(&tensor(&[case]).plan.distributed.func, &|_| None);
+        let text = ir::print(&tensor(&[case]).plan.laid_out, &|_| None);
         assert!(!text.contains("axes [1, 3]"), "{case:?}: {text}");
     }
 }

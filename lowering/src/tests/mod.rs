@@ -41,6 +41,7 @@ mod rounding;
 mod run;
 mod sandbox;
 mod scan;
+mod schedule_simulator;
 mod site;
 mod slsr;
 mod specialization;

@@ -31,7 +31,7 @@ fn every_shape_has_a_layout() {
                     ..KernelRequests::default()
                 };
                 for specialization in specializations(&func, requests).expect("little shared memory") {
-                    ir::verify(&specialization.plan.distributed.func).expect("valid tile IR");
+                    ir::verify(&specialization.plan.laid_out).expect("valid tile IR");
                 }
             }
         }
@@ -57,6 +57,6 @@ fn k<T: Element>(x: &[T], out: &mut [T]) {{
         specializations(&func, KernelRequests { num_warps: Some(4), ..KernelRequests::default() })
             .expect("little shared memory")
     {
-        ir::verify(&specialization.plan.distributed.func).expect("valid tile IR");
+        ir::verify(&specialization.plan.laid_out).expect("valid tile IR");
     }
 }

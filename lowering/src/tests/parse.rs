@@ -34,7 +34,8 @@ fn check_stages(func: &Func, requests: KernelRequests) {
     }
     // A kernel whose blocks would take too much shared memory has none.
     for specialization in specializations(func, requests).unwrap_or_default() {
-        check_round_trip(&specialization.plan.distributed.func);
+        check_round_trip(&specialization.plan.laid_out);
+        check_round_trip(&specialization.plan.schedule.distributed.func);
     }
 }
 

@@ -127,7 +127,7 @@ fn loops_are_rotated_for_their_own_accesses() {
     let body = specializations(&func(&source), KernelRequests::default()).expect("bodies that fit");
     let body =
         body.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
-    let text = ir::print(&body.plan.distributed.func, &|_| None);
+    let text = ir::print(&body.plan.laid_out, &|_| None);
     let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
     expect![[r#"
         %41 = load x[%40 + %11] mask %35 inside vector 4 rotated elements 8 limit 8 interval one_sided : u16[256]
@@ -163,7 +163,7 @@ fn rows_move_in_vectors() {
     let body = specializations(&func, KernelRequests::default()).expect("bodies that fit");
     let body =
         body.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
-    let text = ir::print(&body.plan.distributed.func, &|_| None);
+    let text = ir::print(&body.plan.laid_out, &|_| None);
     let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
     expect![[r#"
         %29 = load x[%28 + %19] mask %25 inside vector 8 rotated elements 8 limit 8 interval one_sided : u16[256]
@@ -199,7 +199,7 @@ fn rows_of_a_tile_are_read_in_vectors() {
     }";
     let body = specializations(&func(source), KernelRequests::default()).expect("bodies that fit");
     let body = body.iter().find(|body| body.name == "odd").expect("a body for rows that begin anywhere");
-    let text = ir::print(&body.plan.distributed.func, &|_| None);
+    let text = ir::print(&body.plan.laid_out, &|_| None);
     let loads: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("load x")).collect();
     expect!["%30 = load x[%25 + %29] mask %17 inside vector 8 unrotated elements 8 limit 8 : u16[8, 128]"]
         .assert_eq(&loads.join("\n"));
@@ -220,16 +220,12 @@ fn rows_of_a_tile_are_read_in_vectors() {
         .replace("tl::sum(x, 1)", "tl::sum(all, 1)");
     let body = specializations(&func(&in_loop), KernelRequests::default()).expect("bodies that fit");
     assert!(body.iter().any(|body| body.name == "odd"));
-    assert!(
-        body.iter().all(|body| !ir::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
-    );
+    assert!(body.iter().all(|body| !ir::print(&body.plan.laid_out, &|_| None).contains(" unrotated")));
     // Stores of the same layout keep contiguous elements in adjacent threads.
     let stored = source.replace(
         "tl::store(sums",
         "tl::store(sums + ((rows * n).col() + i.row()), x, mask);\n tl::store(sums",
     );
     let body = specializations(&func(&stored), KernelRequests::default()).expect("bodies that fit");
-    assert!(
-        body.iter().all(|body| !ir::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
-    );
+    assert!(body.iter().all(|body| !ir::print(&body.plan.laid_out, &|_| None).contains(" unrotated")));
 }

@@ -82,7 +82,7 @@ pub fn load_bodies(source: &str) -> Vec<Vec<Loaded>> {
 /// The same with what each body relies on.
 pub fn load_bodies_of(func: &Func) -> Vec<(Vec<Guard>, Vec<Loaded>)> {
     let specializations = specializations(func, KernelRequests::default()).expect("bodies that fit");
-    specializations.into_iter().map(|body| (body.guards, loaded(body.plan.distributed.func))).collect()
+    specializations.into_iter().map(|body| (body.guards, loaded(body.plan.laid_out))).collect()
 }
 
 fn loaded(func: Func) -> Vec<Loaded> {

@@ -13,7 +13,7 @@ use crate::mlir::Limit;
 /// The tile IR of a specialization with its layouts, its block, and its guards.
 pub fn print(specialization: &Specialization, params: &[String]) -> String {
     let plan = &specialization.plan;
-    let distributed = &plan.distributed;
+    let distributed = &plan.schedule.distributed;
     ir::verify(&distributed.func).expect("valid tile IR");
     let layouts = |op: &ir::Op| {
         op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
@@ -51,7 +51,7 @@ fn narrow_rows_in_loops_stay_narrow_across_scalar_reductions() {
             }";
         let func = func(&source.replace("SUM", sum));
         let specializations = specializations(&func, KernelRequests::default()).expect("bodies that fit");
-        ir::print(&specializations[0].plan.distributed.func, &|_| None).matches("= remat_barrier").count()
+        ir::print(&specializations[0].plan.laid_out, &|_| None).matches("= remat_barrier").count()
     };
     assert_eq!(barriers("tl::sum(x)"), 1);
     assert_eq!(barriers("tl::sum(x, 1).col()"), 0);
@@ -469,7 +469,7 @@ fn a_long_chain_is_not_rematerialized() {
     let specializations =
         specializations(&func(&source), KernelRequests::default()).expect("bodies that fit");
     let mut names = vec![];
-    specializations[0].plan.distributed.func.body.walk(&mut |op| names.push(op.kind.operation().name()));
+    specializations[0].plan.laid_out.body.walk(&mut |op| names.push(op.kind.operation().name()));
     assert_eq!(names.iter().filter(|name| **name == "add").count(), 12 + 1, "{names:?}");
     assert!(!names.contains(&"hold"), "{names:?}");
 }

@@ -35,9 +35,10 @@ fn stored(source: &str) -> String {
     specializations
         .iter()
         .map(|body| {
-            let func = &body.plan.distributed.func;
-            let layout =
-                |op: &ir::Op| Some(body.plan.distributed.layouts.get(op.results.first()?)?.to_string());
+            let func = &body.plan.laid_out;
+            let layout = |op: &ir::Op| {
+                Some(body.plan.schedule.distributed.layouts.get(op.results.first()?)?.to_string())
+            };
             let lines = lines_with(&ir::print(func, &layout), &["convert_layout", "store ", "atomic"]);
             format!("{}: {} bytes shared\n{lines}", body.label(), body.plan.shared_bytes())
         })

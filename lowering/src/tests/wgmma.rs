@@ -158,7 +158,7 @@ fn all_specializations(source: &str) -> Vec<Specialization> {
 fn check_products(cases: &[&[[&str; 2]]], expected: Expect) {
     let products = |changes: &&[[&str; 2]]| {
         let first = all_specializations(&changed(changes)).remove(0);
-        let lines = lines_with(&ir::print(&first.plan.distributed.func, &|_| None), &["dot "]);
+        let lines = lines_with(&ir::print(&first.plan.laid_out, &|_| None), &["dot "]);
         format!("{}: {lines}", first.name)
     };
     expected.assert_eq(&cases.iter().map(products).collect::<String>());
@@ -276,7 +276,7 @@ fn tf32_dots_use_wgmma() {
         [", sum);", ", sum).input_precision(\"tf32\");"],
     ]);
     let products = all_specializations(&source).into_iter().map(|body| {
-        let lines = lines_with(&ir::print(&body.plan.distributed.func, &|_| None), &["dot "]);
+        let lines = lines_with(&ir::print(&body.plan.laid_out, &|_| None), &["dot "]);
         let maps =
             body.plan.tensor_maps().iter().map(|map| format!("    {:?} tf32: {}\n", map.block, map.tf32));
         format!("{}: {lines}{}", body.name, maps.collect::<String>())
@@ -387,7 +387,7 @@ fn column_major_operands_are_loaded_in_their_layout() {
         let strides: Vec<String> = strides.filter(|fact| fact.contains("stride")).collect();
         let maps: Vec<String> =
             body.plan.tensor_maps().iter().map(|map| map.transposed.to_string()).collect();
-        let products = lines_with(&ir::print(&body.plan.distributed.func, &|_| None), &["dot "]);
+        let products = lines_with(&ir::print(&body.plan.laid_out, &|_| None), &["dot "]);
         format!("{}: {}; transposed {}\n{products}", body.name, strides.join(", "), maps.join(", "))
     };
     expect![[r#"

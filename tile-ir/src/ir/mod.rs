@@ -35,7 +35,7 @@ use crate::support::dtype::DType;
 
 pub use lexer::ParseError;
 pub use parse::parse;
-pub use print::print;
+pub use print::{ValueNames, print};
 pub use reader::TextReader;
 pub use rewrite::{
     FuncBuilder, Rewriter, ScopedMap, cse_and_dce, dce, strip_debug, substitute, substitute_in,
@@ -171,34 +171,76 @@ fn extent_problem(extent: i128) -> Option<String> {
     ))
 }
 
-/// Element type and shape.
+/// Element type and shape, and where the elements are.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Type {
     pub dtype: DType,
     pub shape: Shape,
+    pub storage: Storage,
+}
+
+/// Where the elements of a value are. All values of tile IR are in registers; the others are a GPU schedule's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Storage {
+    /// Registers of threads, by the value's layout.
+    #[default]
+    Registers,
+    /// Registers of threads, packed into 32-bit words.
+    Words,
+    /// A buffer in shared memory with so many stages.
+    Smem { stages: u32 },
+    /// `mbarrier` objects in shared memory, one a stage. So many arrivals complete a phase, `cluster` in each block of the cluster.
+    Mbarrier { stages: u32, arrivals: u32, cluster: bool },
+    /// A pipeline state: the stage that is next and the parity of its phase.
+    Pipe { stages: u32 },
 }
 
 impl Type {
     pub fn scalar(dtype: DType) -> Type {
-        Type { dtype, shape: Shape::scalar() }
+        Type { dtype, shape: Shape::scalar(), storage: Storage::Registers }
     }
 
     pub fn tile(dtype: DType, shape: Shape) -> Type {
-        Type { dtype, shape }
+        Type { dtype, shape, storage: Storage::Registers }
+    }
+
+    /// A pipeline state over so many stages.
+    pub fn pipe(stages: u32) -> Type {
+        Type::scalar(DType::I32).stored(Storage::Pipe { stages })
+    }
+
+    /// `mbarrier` objects, one a stage.
+    pub fn mbarriers(stages: u32, arrivals: u32, cluster: bool) -> Type {
+        Type::scalar(DType::U64).stored(Storage::Mbarrier { stages, arrivals, cluster })
+    }
+
+    /// The same elements elsewhere.
+    pub fn stored(&self, storage: Storage) -> Type {
+        Type { storage, ..self.clone() }
     }
 
     pub fn is_scalar(&self) -> bool {
-        self.shape.rank() == 0
+        self.shape.rank() == 0 && self.storage == Storage::Registers
     }
 
     pub fn with(&self, dtype: DType) -> Type {
-        Type { dtype, shape: self.shape.clone() }
+        Type { dtype, ..self.clone() }
     }
 }
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_scalar() { write!(f, "{}", self.dtype) } else { write!(f, "{}{}", self.dtype, self.shape) }
+        match self.storage {
+            Storage::Registers if self.is_scalar() => write!(f, "{}", self.dtype),
+            Storage::Registers => write!(f, "{}{}", self.dtype, self.shape),
+            Storage::Words => write!(f, "words<{}{}>", self.dtype, self.shape),
+            Storage::Smem { stages } => write!(f, "smem<{}{}, stages {stages}>", self.dtype, self.shape),
+            Storage::Mbarrier { stages, arrivals, cluster } => {
+                let each = if cluster { " a_block" } else { "" };
+                write!(f, "mbar<stages {stages}, arrivals {arrivals}{each}>")
+            }
+            Storage::Pipe { stages } => write!(f, "pipe<{stages}>"),
+        }
     }
 }
 

@@ -16,6 +16,33 @@ pub fn print(func: &Func, note: &dyn Fn(&Op) -> Option<String>) -> String {
     printer.out
 }
 
+/// The names under which a function prints its values.
+#[derive(Clone, Debug)]
+pub struct ValueNames {
+    names: HashMap<Value, usize>,
+}
+
+impl ValueNames {
+    pub fn new(func: &Func) -> ValueNames {
+        let (names, defined) = (HashMap::new(), HashSet::new());
+        let mut printer = Printer { func, note: &|_| None, names, count: 0, defined, out: String::new() };
+        printer.func();
+        ValueNames { names: printer.names }
+    }
+
+    /// A value's name; one that is not printed has another kind of name.
+    pub fn name(&self, value: Value) -> String {
+        self.names.get(&value).map_or_else(|| format!("{value:?}"), |name| format!("%{name}"))
+    }
+
+    /// An operation's line, without types and blocks.
+    pub fn op(&self, func: &Func, op: &Op) -> String {
+        let text = op.kind.operation().text(func, &mut |value| self.name(value));
+        let results: Vec<String> = op.results.iter().map(|&result| self.name(result)).collect();
+        if results.is_empty() { text } else { format!("{} = {text}", results.join(", ")) }
+    }
+}
+
 struct Printer<'f> {
     func: &'f Func,
     note: &'f dyn Fn(&Op) -> Option<String>,

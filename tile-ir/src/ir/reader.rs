@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::lexer::{ParseError, Token, TokenKind, tokens, unquoted};
-use super::{Func, ParamId, ParamKind, Shape, Type, Value, shape_problem};
+use super::{Func, ParamId, ParamKind, Shape, Storage, Type, Value, shape_problem};
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
 
@@ -192,6 +192,31 @@ impl<'t> TextReader<'t> {
     }
 
     pub(super) fn ty(&mut self) -> Result<Type, ParseError> {
+        let ty = if self.take("smem") {
+            self.expect("<")?;
+            let tile = self.tile_type()?;
+            self.expect(",")?;
+            tile.stored(Storage::Smem { stages: self.attribute("stages")? })
+        } else if self.take("words") {
+            self.expect("<")?;
+            self.tile_type()?.stored(Storage::Words)
+        } else if self.take("pipe") {
+            self.expect("<")?;
+            Type::pipe(self.integer()?)
+        } else if self.take("mbar") {
+            self.expect("<")?;
+            let stages = self.attribute("stages")?;
+            self.expect(",")?;
+            let (arrivals, cluster) = (self.attribute("arrivals")?, self.take("a_block"));
+            Type::mbarriers(stages, arrivals, cluster)
+        } else {
+            return self.tile_type();
+        };
+        self.expect(">")?;
+        Ok(ty)
+    }
+
+    fn tile_type(&mut self) -> Result<Type, ParseError> {
         let dtype = self.dtype()?;
         let shape = if self.begins("[") { self.shape()? } else { Shape::scalar() };
         Ok(Type::tile(dtype, shape))

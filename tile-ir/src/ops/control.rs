@@ -38,6 +38,14 @@ pub struct If {
     pub condition: Value,
     pub then: Block,
     pub otherwise: Block,
+    /// Whether dots are in flight from one iteration of a loop inside to the next; only a GPU's schedule says so.
+    pub overlapped: bool,
+}
+
+impl If {
+    pub fn new(condition: Value, then: Block, otherwise: Block) -> If {
+        If { condition, then, otherwise, overlapped: false }
+    }
 }
 
 /// `while` with carried values: `test` takes them and yields the condition, `body` takes and yields them.
@@ -151,7 +159,7 @@ impl Operation for For {
     }
 }
 
-syntax!(If: "if" condition {then: Block::default()} {otherwise: Block::default()});
+syntax!(If: "if" condition [overlapped] {then: Block::default()} {otherwise: Block::default()});
 
 impl Operation for If {
     fn result_count(&self) -> usize {

@@ -28,6 +28,7 @@ mod reduce;
 mod rotate;
 pub mod scalar;
 mod scan;
+pub mod schedule;
 mod shape;
 mod sort;
 mod source;
@@ -66,6 +67,12 @@ pub use reduce::Reduce;
 pub use rotate::{RangeOrder, Rotate, RowCut};
 pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
+pub use schedule::{
+    Barrier, DotWait, ExpectTx, Induction, IterationBound, Loop, MbarAlloc, MbarArrive, MbarArriveForPeer,
+    MbarInit, MbarWait, MmaOrder, Pack, PdlWait, PeerShares, PipeNext, PipeStart, Poison, Publish,
+    RescaleRows, SmemAlloc, SmemLoadWords, StoreWait, TileQuotient, TmaLoad, TripCount, Unpack, WarpBarrier,
+    WarpSpecialize, Wgmma, WorkTiles,
+};
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
 pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
 pub use tma_store::TmaStore;
@@ -291,6 +298,37 @@ macro_rules! for_each_op {
             Dot,
             WarpGroupDot,
             TmaStore,
+            SmemAlloc,
+            MbarAlloc,
+            MbarInit,
+            MbarWait,
+            MbarArrive,
+            MbarArriveForPeer,
+            ExpectTx,
+            WarpBarrier,
+            Barrier,
+            PdlWait,
+            MmaOrder,
+            PipeStart,
+            PipeNext,
+            SmemLoadWords,
+            Poison,
+            Pack,
+            Unpack,
+            TmaLoad,
+            StoreWait,
+            Wgmma,
+            DotWait,
+            RescaleRows,
+            TripCount,
+            Induction,
+            Loop,
+            IterationBound,
+            WarpSpecialize,
+            WorkTiles,
+            Publish,
+            TileQuotient,
+            PeerShares,
             Assert,
             Print,
         }

@@ -32,7 +32,7 @@ macro_rules! syntax {
             }
         }
     };
-    (@write $self:ident $out:ident) => {};
+    (@write $self:ident $out:ident) => { let _ = &$out; };
     (@write $self:ident $out:ident , $($rest:tt)*) => {
         $out.push(",");
         crate::ops::syntax::syntax!(@write $self $out $($rest)*);
@@ -52,9 +52,10 @@ macro_rules! syntax {
     (@write $self:ident $out:ident {$field:ident: $value:expr} $($rest:tt)*) => {
         crate::ops::syntax::syntax!(@write $self $out $($rest)*);
     };
-    (@read $input:ident $op:ident [$($fields:ident)*]) => {
+    (@read $input:ident $op:ident [$($fields:ident)*]) => {{
+        let _ = &$input;
         Ok($op { $($fields),* })
-    };
+    }};
     (@read $input:ident $op:ident [$($fields:ident)*] , $($rest:tt)*) => {{
         $input.expect(",")?;
         crate::ops::syntax::syntax!(@read $input $op [$($fields)*] $($rest)*)

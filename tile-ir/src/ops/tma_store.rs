@@ -2,7 +2,7 @@
 
 use super::{Effect, Operation, ViewTile, expect_types};
 use crate::ir::layout_relation::LayoutRelation;
-use crate::ir::{Func, Shape, Type, Value};
+use crate::ir::{Func, Shape, Storage, Type, Value};
 use crate::ops::syntax::syntax;
 
 /// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: the consumer warpgroups
@@ -14,9 +14,13 @@ pub struct TmaStore {
     pub value: Value,
     /// Whether the warpgroups hold the transpose of the dot ([`super::WarpGroupDot::transposed`]).
     pub transposed: bool,
+    /// Once it is scheduled: the epilogue buffer, of which each warpgroup has a stage.
+    pub through: Option<Value>,
+    /// Once it is scheduled: the index of the tensor map.
+    pub map: Option<usize>,
 }
 
-syntax!(TmaStore: "tma_store" value, tile [transposed]);
+syntax!(TmaStore: "tma_store" value, tile [transposed] [through] [map]);
 
 impl Operation for TmaStore {
     fn result_count(&self) -> usize {
@@ -30,12 +34,13 @@ impl Operation for TmaStore {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.tile.offsets.iter().copied().chain([self.value]).collect()
+        self.tile.offsets.iter().copied().chain([self.value]).chain(self.through).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.tile.map(change);
         self.value = change(self.value);
+        self.through = self.through.map(change);
     }
 
     fn effect(&self) -> Effect {
@@ -50,6 +55,11 @@ impl Operation for TmaStore {
         let ty = func.ty(self.value);
         expect_types("the matrix", &ty.shape, &Shape::new(matrix.to_vec()))?;
         expect_types("the extent of the other axes", outer.iter().product(), 1)?;
+        if let Some(buffer) = self.through
+            && !matches!(func.ty(buffer).storage, Storage::Smem { .. })
+        {
+            return Err(format!("the epilogue buffer is of type {}", func.ty(buffer)));
+        }
         self.tile.verify_written(func, &Type::tile(ty.dtype, self.tile.extents.clone()))
     }
 

@@ -118,7 +118,7 @@ impl FullTileSplit<'_, '_> {
         let selected = self.builder.one(Scalar { args, ..scalar.clone() }, ty);
         let then = self.builder.end(vec![selected]);
         let otherwise = Block { yields: vec![kept], ..Block::default() };
-        Some(If { condition: partial, then, otherwise }.into())
+        Some(If::new(partial, then, otherwise).into())
     }
 
     fn kind(&self, value: Value) -> Option<&Kind> {

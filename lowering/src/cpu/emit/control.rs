@@ -6,7 +6,7 @@ use tile_ir::ops::{For, If, While};
 
 use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
 use crate::mlir::builder::{BranchArm, LoopPart};
-use crate::mlir::shared::{loop_variable, trip_count};
+use crate::mlir::shared::{LoopRange, loop_variable};
 
 impl Host<'_> {
     fn is_tile(&self, value: Value) -> bool {
@@ -67,7 +67,7 @@ impl Host<'_> {
 impl CpuEmit for For {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let ends = [self.low, self.high, self.step].map(|value| host.scalar(value));
-        let (low, (count, step)) = (ends[0], trip_count(b, self, ends, false));
+        let (low, (count, step)) = (ends[0], LoopRange::of(self, ends).trip_count(b));
         let args = &self.body.args[1..];
         host.copy_tiles(b, &self.inits, args, None);
         let inits = host.scalars_of(&self.inits);

@@ -9,7 +9,7 @@ use tile_ir::frontend::syntax::BinaryOp;
 use tile_ir::ir::axis_info::AxisInfo;
 use tile_ir::ir::{Op, Value};
 use tile_ir::ops::scalar::ArithKind;
-use tile_ir::ops::{AddView, Kind, Load, LoadView, MemAccess, Store, StoreView, TmaStore, WarpGroupDot};
+use tile_ir::ops::{Kind, Load, MemAccess, Store};
 
 use crate::cpu::emit::nest::{Point, load_elements, store_elements};
 use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val, report};
@@ -367,10 +367,3 @@ fn store_point(store: &Store, host: &mut Host, b: &mut Builder, op: &Op, point: 
     };
     b.if_else(whole, &[], vector_access, by_element);
 }
-
-/// `transform::legalize_index` has lowered them to loads, stores and atomics; `gpu::opt` makes the others for GPUs alone.
-macro_rules! never_emitted {
-    ($($op:ident),*) => {$(impl CpuEmit for $op {})*};
-}
-
-never_emitted!(LoadView, StoreView, AddView, WarpGroupDot, TmaStore);

@@ -11,6 +11,7 @@ mod atomic;
 mod control;
 mod debug;
 mod dot;
+mod gpu_only;
 mod histogram;
 mod lanes;
 mod memory;

@@ -8,10 +8,8 @@ use tile_ir::ir::{Block, Func, Op, Value, backward_slice};
 use tile_ir::ops::{Kind, Load, MemAccess};
 
 use crate::gpu::emit::async_copy::prefetched_values;
-use crate::gpu::emit::registers_of_each;
-use crate::gpu::layout::Distributed;
-use crate::gpu::layout::Layout;
-use crate::gpu::layout::dot;
+use crate::gpu::layout::{Distributed, Layout, dot};
+use crate::gpu::schedule::warp_specialize::registers::registers_of_each;
 use crate::mlir::Limit;
 
 /// Bytes of a register.

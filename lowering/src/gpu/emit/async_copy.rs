@@ -25,7 +25,7 @@ use crate::gpu::emit::smem_operand::{OperandStage, OperandTile};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, MAX_SHARED_BYTES, MIN_SHARED_BYTES, statement};
 use crate::gpu::layout::Distributed;
 use crate::mlir::builder::Val;
-use crate::mlir::shared::{loop_variable, trip_count};
+use crate::mlir::shared::{LoopRange, loop_variable};
 use crate::mlir::types::Ty;
 
 /// Stages, where the user does not say.
@@ -280,7 +280,7 @@ impl Gpu<'_> {
     /// A loop's asynchronous copies, if there is shared memory for them.
     pub(super) fn copy_plan<'b>(&self, body: &'b For) -> Option<CopyPlan<'b>> {
         let ring = self.smem.ring(body.body.args[0])?;
-        let plan = CopyPlan::new(&self.plan.distributed, body)?;
+        let plan = CopyPlan::new(&self.plan.schedule.distributed, body)?;
         let slots = ring.bytes / plan.stage_bytes;
         let stages = if plan.tiles.is_empty() { plan.stages } else { slots };
         Some(CopyPlan { slots, stages, ..plan })
@@ -289,7 +289,7 @@ impl Gpu<'_> {
     /// Computes a loop's trip count and issues the prologue copies.
     pub(super) fn start_loop(&mut self, b: &mut Builder, body: &For) -> StartedLoop {
         let ends = [body.low, body.high, body.step].map(|value| self.scalar(value));
-        let (lower, (trip_count, step)) = (ends[0], trip_count(b, body, ends, false));
+        let (lower, (trip_count, step)) = (ends[0], LoopRange::of(body, ends).trip_count(b));
         let iterations = IterationSpace { lower, step, trip_count };
         let ring_start = match self.copy_plan(body) {
             Some(plan) => self.issue_prologue_copies(b, body, &plan, iterations),
@@ -391,7 +391,7 @@ impl Gpu<'_> {
         for (tile, stage) in self.operand_stages(b, plan, slots) {
             self.operand_stages.insert(tile, stage);
         }
-        for (op, _, slot) in plan.buffer_slots(&self.plan.distributed, slots) {
+        for (op, _, slot) in plan.buffer_slots(&self.plan.schedule.distributed, slots) {
             self.prefetched.insert(op.results[0], slot);
         }
         if plan.slots == 1 {
@@ -463,7 +463,7 @@ impl Gpu<'_> {
             for op in &plan.addresses {
                 gpu.op(b, op);
             }
-            for (_, load, slot) in plan.buffer_slots(&gpu.plan.distributed, slots) {
+            for (_, load, slot) in plan.buffer_slots(&gpu.plan.schedule.distributed, slots) {
                 copies.extend(gpu.thread_copies(b, load, slot));
             }
             for (&(op, load, _), (_, stage)) in plan.tiles.iter().zip(gpu.operand_stages(b, plan, slots)) {
@@ -488,7 +488,7 @@ impl Gpu<'_> {
 
     /// Bytes between the vectors of a thread.
     pub(super) fn pitch(&self, width: u32) -> u32 {
-        self.plan.distributed.warps_per_cta() * 32 * width
+        self.plan.schedule.distributed.warps_per_cta() * 32 * width
     }
 
     /// The tiles of an iteration, by the addresses of its slot.
@@ -498,7 +498,7 @@ impl Gpu<'_> {
         plan: &CopyPlan,
         slots: &[Val],
     ) -> Vec<(Value, OperandStage)> {
-        let distributed = &self.plan.distributed;
+        let distributed = &self.plan.schedule.distributed;
         let tiles = plan.tiles.iter().map(|&(op, load, start)| {
             let start = b.int(Ty::I32, i64::from(start));
             let address = b.add(*slots.last().expect("a ring with tiles has an address"), start);

@@ -96,7 +96,7 @@ impl GpuEmit for Atomic {
             before = broadcast(gpu, b, op, before);
             // A barrier orders other threads' later accesses behind this thread's operation.
             let acquires = matches!(self.order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
-            if acquires && idle_warps(&gpu.plan.distributed, op) == 0 {
+            if acquires && idle_warps(&gpu.plan.schedule.distributed, op) == 0 {
                 gpu.barrier(b);
             }
         }
@@ -319,21 +319,23 @@ impl AtomicElement<'_> {
 fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Val> {
     let result = op.results[0];
     let dtype = gpu.func.ty(result).dtype;
-    let idle_lanes = gpu.plan.distributed.layouts.get(&result).map_or(31, Layout::replicated_lanes);
+    let idle_lanes = gpu.plan.schedule.distributed.layouts.get(&result).map_or(31, Layout::replicated_lanes);
     if idle_lanes != 0 {
         let active = b.int(Ty::I32, i64::from(31 & !idle_lanes));
         let source = b.and(gpu.lane, active);
         before = before.into_iter().map(|value| gpu.shuffle(b, value, ShuffleMode::Index, source)).collect();
     }
-    let idle_warps = idle_warps(&gpu.plan.distributed, op);
+    let idle_warps = idle_warps(&gpu.plan.schedule.distributed, op);
     if idle_warps == 0 {
         return before;
     }
     let scratch = gpu.smem.scratch(result);
     let base = gpu.smem_base();
-    let num_warps = gpu.plan.distributed.num_warps;
-    let (five, active) =
-        (b.int(Ty::I32, 5), b.int(Ty::I32, i64::from(gpu.plan.distributed.warp_bits() & !idle_warps)));
+    let num_warps = gpu.plan.schedule.distributed.num_warps;
+    let (five, active) = (
+        b.int(Ty::I32, 5),
+        b.int(Ty::I32, i64::from(gpu.plan.schedule.distributed.warp_bits() & !idle_warps)),
+    );
     let warp = b.and(gpu.warp, active);
     let row = b.shl(warp, five);
     let slot = b.add(row, gpu.lane);

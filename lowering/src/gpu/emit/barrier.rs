@@ -8,12 +8,12 @@ use crate::mlir::types::Ty;
 impl Gpu<'_> {
     /// Waits for the other warps of this program, and makes what they wrote visible.
     pub(super) fn barrier(&mut self, b: &mut Builder) {
-        let num_warps = self.plan.distributed.num_warps;
+        let num_warps = self.plan.schedule.distributed.num_warps;
         if self.plan.blocks() > 1 {
             cluster_barrier(b);
         } else if num_warps == 1 {
             warp_barrier(b);
-        } else if self.plan.pipeline.is_some() {
+        } else if self.plan.is_warp_specialized() {
             named_barrier(b, 1, num_warps);
         } else if self.plan.programs == 1 {
             block_barrier(b);

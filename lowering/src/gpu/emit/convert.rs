@@ -173,7 +173,7 @@ impl GpuEmit for Convert {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let (from, to) = layouts(&gpu.plan.distributed, self.value, op);
+        let (from, to) = layouts(&gpu.plan.schedule.distributed, self.value, op);
         let ty = gpu.func.ty(self.value).clone();
         let values = gpu.registers(self.value);
         let registers = match conversion(from, to) {
@@ -200,7 +200,7 @@ impl GpuEmit for Reshape {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let (from, to) = layouts(&gpu.plan.distributed, self.value, op);
+        let (from, to) = layouts(&gpu.plan.schedule.distributed, self.value, op);
         let (old, new) = (from.shape().clone(), to.shape().clone());
         if from.reshape(&new).as_ref() == Some(to) {
             return gpu.define_reindexed(op, self.value, |coord| coord.reshape(&new, &old));

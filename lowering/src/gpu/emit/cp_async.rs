@@ -74,7 +74,7 @@ impl Gpu<'_> {
         let offset = to.tile.offset_of(b, |b, axis| self.thread_coord(b, layout, axis));
         let first = b.add(to.address, offset);
         let mut addresses = TileAddresses::new(to.tile.clone(), first);
-        let load = smem_operand::copy_load(&self.plan.distributed, op, load);
+        let load = smem_operand::copy_load(&self.plan.schedule.distributed, op, load);
         let vector = load.access.vector as usize;
         let mut copies =
             self.chunk_copies(b, &load, streaming_operator(width(self.func, &load)), |b, chunk| {

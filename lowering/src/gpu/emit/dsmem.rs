@@ -39,7 +39,7 @@ pub(super) fn warp_of(plan: &GpuPlan, b: &mut Builder, block_warp: Val, block: &
     let [mask, shift] = [blocks - 1, blocks.ilog2()].map(|number| b.int(Ty::I32, i64::from(number)));
     let rank = b.and(*block, mask);
     *block = b.lshr(*block, shift);
-    let below = b.int(Ty::I32, i64::from(plan.distributed.warps_per_cta().ilog2()));
+    let below = b.int(Ty::I32, i64::from(plan.schedule.distributed.warps_per_cta().ilog2()));
     let first = b.shl(rank, below);
     b.or(first, block_warp)
 }
@@ -55,7 +55,7 @@ impl Gpu<'_> {
 
     /// Waits before an operation that other blocks of the cluster may notice, until all have started.
     pub(super) fn wait_cluster(&mut self, b: &mut Builder, op: &Op) {
-        if self.cluster_wait_pending && has_cluster_effect(&self.plan.distributed, op) {
+        if self.cluster_wait_pending && has_cluster_effect(&self.plan.schedule.distributed, op) {
             b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
             self.cluster_wait_pending = false;
         }
@@ -85,7 +85,7 @@ impl Gpu<'_> {
         if addresses.is_empty() {
             return;
         }
-        let (base, warps) = (self.smem_base(), self.plan.distributed.warps_per_cta());
+        let (base, warps) = (self.smem_base(), self.plan.schedule.distributed.warps_per_cta());
         let first = self.first_of(b, 31, warps - 1);
         b.guarded(first, |b| {
             init_mbarriers(b, base, addresses.into_iter().map(|address| (address, warps)));

@@ -22,7 +22,7 @@ const MAX_GROUP_PROGRAMS: i64 = 512;
 impl Gpu<'_> {
     /// Assigns a program to each block in this order. Persistent blocks use the order themselves.
     pub(super) fn reorder_programs(&mut self, b: &mut Builder) {
-        let has_one = self.plan.pipeline.is_none() && self.plan.programs == 1 && self.plan.blocks() == 1;
+        let has_one = !self.plan.persistent() && self.plan.programs == 1 && self.plan.blocks() == 1;
         if self.longest_axis.is_some_and(LongestAxis::changes_order) && has_one {
             let ([x, y, z], own) = (self.grid, self.program);
             let rows = b.mul(y, z);

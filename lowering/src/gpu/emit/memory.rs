@@ -7,7 +7,9 @@ mod statement;
 mod words;
 
 use tile_ir::ir::{Op, Value};
-use tile_ir::ops::{AddView, Effect, For, Kind, Load, LoadView, MemAccess, Operation, Store, StoreView};
+use tile_ir::ops::{
+    AddView, Effect, For, Kind, Load, LoadView, MemAccess, Operation, Store, StoreView, WarpGroupDot,
+};
 use tile_ir::support::dtype::DType;
 
 use self::statement::{LoadStatement, Modifiers, StoreStatement};
@@ -265,4 +267,4 @@ macro_rules! expanded {
     )*};
 }
 
-expanded!(LoadView, StoreView, AddView);
+expanded!(LoadView, StoreView, AddView, WarpGroupDot);

@@ -8,7 +8,6 @@
 mod address_slice;
 mod arguments;
 pub(crate) mod async_copy;
-mod async_mma;
 mod atomic;
 mod barrier;
 mod bounds_check;
@@ -20,12 +19,10 @@ mod debug;
 mod dot;
 mod dsmem;
 mod histogram;
-mod iteration_split;
 mod longest_first;
 mod membar;
 mod memory;
 mod operation;
-mod overlap_chained_dots;
 mod packed_cast;
 pub(crate) mod pdl;
 mod random;
@@ -33,11 +30,11 @@ mod rearrange;
 mod reduce;
 mod rotated_rows;
 mod scan;
+mod schedule;
 mod smem_alloc;
 pub(crate) mod smem_operand;
 mod threads;
 mod warp_shuffle;
-mod warp_specialize;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -48,26 +45,28 @@ use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
 use tile_ir::analysis::program_varying::{Across, varying};
 use tile_ir::ir::axis_info::AxisInfo;
 use tile_ir::ir::guard::Guard;
-use tile_ir::ir::{Block, Func, Op, ParamKind, Value};
-use tile_ir::ops::{DotOperand, EvictionPolicy, Kind};
-
-use crate::gpu::layout::{Distributed, Layout};
-use crate::mlir::builder::{Builder, IntPredicate, Val};
-use crate::mlir::machine;
-use crate::mlir::session::{EntryKind, Limit, ModuleBuilder};
-use crate::mlir::types::{Space, Ty};
-use crate::mlir::{Asm, Machine, report};
+use tile_ir::ir::{Block, Func, Op, ParamKind, Storage, Value};
+use tile_ir::ops::{DotOperand, EvictionPolicy, Kind, WarpSpecialize};
 
 use crate::gpu::emit::arguments::arguments;
 use crate::gpu::emit::async_copy::{PendingCopies, StartedLoop};
 use crate::gpu::emit::cp_async::BufferSlot;
+use crate::gpu::emit::dot::wgmma::IssuedWgmma;
 use crate::gpu::emit::membar::Membar;
+use crate::gpu::emit::schedule::{CurrentWorkTile, SmemBufferAddress};
 use crate::gpu::emit::smem_alloc::SmemAllocation;
-pub use crate::gpu::emit::smem_alloc::{SmemOverflow, SmemRequest};
 use crate::gpu::emit::smem_operand::OperandStage;
 use crate::gpu::emit::warp_shuffle::ShuffleMode;
-pub use crate::gpu::emit::warp_specialize::{Multicast, TensorMap, registers_of_each};
-use crate::gpu::emit::warp_specialize::{PipelineProgress, TmaPipeline};
+use crate::gpu::layout::{Distributed, Layout};
+use crate::gpu::schedule::passes::{self, DisabledPasses};
+use crate::gpu::schedule::tma_pipeline::{PRODUCER_WARPS, TmaPipeline};
+use crate::gpu::schedule::{Schedule, Setup, TensorMap};
+use crate::mlir::builder::{Builder, IntPredicate, Val};
+use crate::mlir::session::{EntryKind, Limit, ModuleBuilder};
+use crate::mlir::types::{Space, Ty};
+use crate::mlir::{Asm, Machine, machine, report};
+
+pub use crate::gpu::emit::smem_alloc::{SmemOverflow, SmemRequest};
 pub use operation::{GpuEmit, emitter};
 
 /// The name of the block's shared memory.
@@ -83,15 +82,16 @@ pub type Registers = Rc<Vec<Val>>;
 /// A specialization of a kernel, ready to be emitted.
 #[derive(Debug)]
 pub struct GpuPlan {
-    pub distributed: Distributed,
-    /// Axis info of the distributed function's integers.
-    axes: AxisInfoMap,
+    pub schedule: Schedule,
+    /// The pass behind which the schedule breaks a law, and which.
+    pub schedule_error: Option<String>,
+    /// The function before it was scheduled.
+    pub laid_out: Func,
     /// Programs that one block runs.
     pub programs: u32,
+    threads: u32,
     /// The register limit for ptxas.
     pub limit: Option<Limit>,
-    /// View tiles that a producer warp loads by TMA.
-    pipeline: Option<TmaPipeline>,
     /// Shared memory of one program.
     smem: SmemAllocation,
     /// Which accesses of slices are disjoint.
@@ -102,13 +102,20 @@ pub struct GpuPlan {
     uses_pdl: bool,
 }
 
+/// What a plan is made for.
+pub struct PlanRequest<'a> {
+    /// Programs that share a block, if they fit.
+    pub programs: u32,
+    pub assumptions: &'a LaunchAssumptions,
+    pub guards: &'a [Guard],
+    /// The register limit for ptxas, by the distributed function and the threads of a block.
+    pub limit: &'a dyn Fn(&Distributed, u32) -> Option<Limit>,
+    pub disabled_passes: DisabledPasses,
+}
+
 impl GpuPlan {
-    pub fn new(
-        mut distributed: Distributed,
-        programs: u32,
-        assumptions: &LaunchAssumptions,
-        guards: &[Guard],
-    ) -> Result<GpuPlan, SmemOverflow> {
+    pub fn new(mut distributed: Distributed, request: PlanRequest) -> Result<GpuPlan, SmemOverflow> {
+        let PlanRequest { programs, assumptions, guards, limit, disabled_passes } = request;
         let mut pipeline = TmaPipeline::new(&distributed);
         if pipeline.is_none() {
             distributed.smem_only = smem_operand::find(&distributed);
@@ -123,20 +130,41 @@ impl GpuPlan {
         while smem_operand::drop_without_ring(&mut distributed, &smem) {
             smem = SmemAllocation::new(&distributed, None)?;
         }
-        let alias = SliceAlias::analyze(&distributed.func, guards);
         let axes = AxisInfoMap::analyze(&distributed.func, assumptions);
-        let varying = varying(&distributed.func, Across::Programs);
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(smem.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
-        let uses_pdl = pdl::uses_pdl(&distributed, pipeline.is_some());
         let programs = programs.min(fitting);
-        Ok(GpuPlan { programs, limit: None, distributed, axes, pipeline, smem, alias, varying, uses_pdl })
+        let uses_pdl = pdl::uses_pdl(&distributed, pipeline.is_some());
+        let producer_warps = if pipeline.is_some() { PRODUCER_WARPS } else { 0 };
+        let threads = (distributed.warps_per_cta() * programs + producer_warps) * 32;
+        let limit = limit(&distributed, threads);
+        let laid_out = distributed.func.clone();
+        let mut schedule = Schedule::new(distributed, axes);
+        schedule.pipeline = pipeline;
+        let max_registers = limit.and_then(Limit::registers);
+        schedule.setup = Setup { max_registers, uses_scratch: smem.is_scratch_used(), uses_pdl };
+        let schedule_error = passes::run(&mut schedule, disabled_passes).err();
+        smem.add_copies(schedule.copies());
+        let alias = SliceAlias::analyze(&schedule.distributed.func, guards);
+        let varying = varying(&schedule.distributed.func, Across::Programs);
+        Ok(GpuPlan {
+            schedule,
+            schedule_error,
+            laid_out,
+            programs,
+            threads,
+            limit,
+            smem,
+            alias,
+            varying,
+            uses_pdl,
+        })
     }
 
     /// Whether GPUs of other capabilities get other code.
     pub fn differs_by_capability(&self) -> bool {
-        let func = &self.distributed.func;
+        let func = &self.laid_out;
         let mut differs = false;
         func.body.walk(&mut |op| differs |= emitter(&op.kind).differs_by_capability(func, op));
         differs
@@ -144,23 +172,34 @@ impl GpuPlan {
 
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
-        let producer = if self.pipeline.is_some() { warp_specialize::PRODUCER_WARPS } else { 0 };
-        (self.distributed.warps_per_cta() * self.programs + producer) * 32
+        self.threads
     }
 
     /// The tensor maps that it takes behind the grid's extents.
     pub fn tensor_maps(&self) -> &[TensorMap] {
-        self.pipeline.as_ref().map_or(&[], |pipeline| &pipeline.maps)
+        &self.schedule.tensor_maps
     }
 
     /// Whether a block runs several programs, one after the other.
     pub fn persistent(&self) -> bool {
-        self.pipeline.is_some()
+        self.is_warp_specialized()
+    }
+
+    /// Whether warps have roles.
+    fn is_warp_specialized(&self) -> bool {
+        self.roles().is_some()
+    }
+
+    /// The roles of warps in its schedule.
+    fn roles(&self) -> Option<&WarpSpecialize> {
+        let ops = &self.schedule.distributed.func.body.ops;
+        ops.iter().find_map(|op| if let Kind::WarpSpecialize(roles) = &op.kind { Some(roles) } else { None })
     }
 
     /// Whether the tile scheduler takes them from a counter, whose address stands behind the grid's extents.
     pub fn is_dynamic_persistent(&self) -> bool {
-        self.pipeline.as_ref().is_some_and(|pipeline| pipeline.is_dynamic)
+        let is_dynamic = |op: &Op| matches!(&op.kind, Kind::WorkTiles(tiles) if tiles.dynamic);
+        self.roles().is_some_and(|roles| roles.producer.ops.iter().any(is_dynamic))
     }
 
     /// Whether it waits for the kernel before it, on GPUs that let it start earlier.
@@ -170,7 +209,7 @@ impl GpuPlan {
 
     /// Whether its warp count may be no power of two: warps exchange nothing but whole tiles in layout conversions.
     pub fn allows_any_warp_count(&self) -> bool {
-        let distributed = &self.distributed;
+        let distributed = &self.schedule.distributed;
         let mut allows = true;
         distributed.func.body.walk(&mut |op| {
             let converts = matches!(op.kind, Kind::Convert(_) | Kind::RematBarrier(_));
@@ -183,13 +222,9 @@ impl GpuPlan {
         allows
     }
 
-    fn pipeline(&self) -> &TmaPipeline {
-        self.pipeline.as_ref().expect("products of blocks come with copies")
-    }
-
     /// Blocks that run one program.
     pub fn blocks(&self) -> u32 {
-        self.distributed.num_ctas
+        self.schedule.distributed.num_ctas
     }
 
     /// Dynamic shared memory of a block, in bytes.
@@ -199,7 +234,7 @@ impl GpuPlan {
 
     /// Adds the kernel to a module under the name `entry`.
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
-        let func = &self.distributed.func;
+        let func = &self.schedule.distributed.func;
         let arguments = arguments(func, self);
         let kind = EntryKind::Kernel { threads: self.threads(), blocks: self.blocks(), limit: self.limit };
         debug::declare_formats(module, func, entry);
@@ -215,7 +250,7 @@ impl GpuPlan {
 /// Declares what the kernels of a module share.
 pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p GpuPlan> + Clone) {
     module.dynamic_shared(SHARED);
-    let mut funcs = plans.map(|plan| &plan.distributed.func);
+    let mut funcs = plans.map(|plan| &plan.schedule.distributed.func);
     if funcs.clone().any(report::reports) {
         module.global(report::GLOBAL, report::BYTES);
     }
@@ -287,14 +322,14 @@ pub struct Gpu<'a> {
     pdl_wait_pending: bool,
     /// Whether the launch has clusters of two blocks, for kernels with multicast loads.
     clustered: Option<Val>,
-    /// The pipeline states of the TMA loads.
-    progress: PipelineProgress,
-    /// Conditions that are false in the iterations of the main loop.
-    false_conditions: Vec<Value>,
-    /// Loop-invariant TMA loads that were waited for before the loop that reads them.
-    waited_copies: HashSet<usize>,
-    /// Those of them that are operand A of a dot, in registers.
-    rs_operands: HashMap<usize, dot::wgmma::OperandWords>,
+    /// Where buffers in shared memory and barriers are.
+    buffers: HashMap<Value, SmemBufferAddress>,
+    /// Where this warpgroup is in dots whose operands are waited for, by their results.
+    dot_positions: HashMap<Value, [Val; 2]>,
+    /// Dots that were issued and not waited for, by their results.
+    in_flight: HashMap<Value, IssuedWgmma>,
+    /// The program that the producer is at.
+    work_tile: Option<CurrentWorkTile>,
     /// Whether the iterations of the loop around overlap.
     iterations_overlap: bool,
     /// Loads of the current iteration that were prefetched by asynchronous copies.
@@ -319,7 +354,7 @@ pub struct Gpu<'a> {
 
 impl<'a> Gpu<'a> {
     fn new(plan: &'a GpuPlan, b: &mut Builder, args: &[Val]) -> Gpu<'a> {
-        let func = &plan.distributed.func;
+        let func = &plan.schedule.distributed.func;
         let mut values = HashMap::new();
         let mut slices = vec![];
         let mut rest = args.iter().copied();
@@ -346,7 +381,7 @@ impl<'a> Gpu<'a> {
         let lane = b.and(thread, thirty_one);
         let block_warp = b.lshr(thread, five);
         let zero = b.int(Ty::I32, 0);
-        let num_warps = plan.distributed.num_warps;
+        let num_warps = plan.schedule.distributed.num_warps;
         let (warp, program_in_block) = if plan.programs == 1 {
             (block_warp, zero)
         } else {
@@ -372,7 +407,7 @@ impl<'a> Gpu<'a> {
         });
         let evict_first_policy = evicts_first.then(|| memory::evict_first_policy(b));
         let length = slices.iter().flatten().next().map(|slice| slice.length);
-        let multiplied = length.filter(|_| packed_cast::widens_many(&plan.distributed));
+        let multiplied = length.filter(|_| packed_cast::widens_many(&plan.schedule.distributed));
         let bf16_multiplier = multiplied.map(|length| packed_cast::bf16_multiplier(b, length));
         Gpu {
             plan,
@@ -397,13 +432,14 @@ impl<'a> Gpu<'a> {
             smem_base: None,
             iteration: None,
             clustered: None,
-            progress: PipelineProgress::default(),
-            false_conditions: vec![],
-            waited_copies: HashSet::new(),
-            rs_operands: HashMap::new(),
+            buffers: HashMap::new(),
+            dot_positions: HashMap::new(),
+            in_flight: HashMap::new(),
+            work_tile: None,
             iterations_overlap: false,
-            pdl_wait_pending: plan.uses_pdl(),
-            cluster_wait_pending: plan.blocks() > 1 && dsmem::needs_cluster(&plan.distributed, &func.body),
+            pdl_wait_pending: plan.uses_pdl() && !plan.is_warp_specialized(),
+            cluster_wait_pending: plan.blocks() > 1
+                && dsmem::needs_cluster(&plan.schedule.distributed, &func.body),
             prefetched: HashMap::new(),
             operand_stages: HashMap::new(),
             invariant_operands: HashMap::new(),
@@ -412,7 +448,7 @@ impl<'a> Gpu<'a> {
             evict_last_policy,
             evict_first_policy,
             bf16_multiplier,
-            longest_axis: longest_axis(func),
+            longest_axis: longest_axis(&plan.laid_out),
         }
     }
 
@@ -425,10 +461,7 @@ impl<'a> Gpu<'a> {
             self.smem_base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
         }
         self.arrive_cluster(b);
-        let (body, plan) = (&self.func.body, self.plan);
-        if let Some(pipeline) = &plan.pipeline {
-            return self.specialize_warps(b, pipeline, |gpu, b| gpu.block(b, body));
-        }
+        let body = &self.func.body;
         if self.plan.programs == 1 {
             self.block(b, body);
         } else {
@@ -459,6 +492,7 @@ impl<'a> Gpu<'a> {
                 self.wait_cluster(b, &block.ops[next]);
                 reduce::emit(self, b, &block.ops[next..next + count]);
             } else {
+                self.position_before_waits(b, &block.ops[next..]);
                 self.op(b, &block.ops[next]);
             }
             for i in next..next + count {
@@ -477,13 +511,8 @@ impl<'a> Gpu<'a> {
 
     fn op(&mut self, b: &mut Builder, op: &Op) {
         self.pdl_wait_before(b, op);
-        let tile_scalars = self.plan.pipeline.as_ref().map_or(&[][..], |pipeline| &pipeline.tile_scalars);
-        let copied = &self.plan.distributed.smem_only;
-        if op
-            .results
-            .first()
-            .is_some_and(|result| tile_scalars.contains(result) || copied.contains_key(result))
-        {
+        let copied = &self.plan.schedule.distributed.smem_only;
+        if op.results.first().is_some_and(|result| copied.contains_key(result)) {
             return;
         }
         self.wait_cluster(b, op);
@@ -527,11 +556,23 @@ impl<'a> Gpu<'a> {
     }
 
     fn layout(&self, value: Value) -> &'a Layout {
-        self.plan.distributed.layouts.get(&value).unwrap_or_else(|| panic!("{value:?} has no layout"))
+        self.plan
+            .schedule
+            .distributed
+            .layouts
+            .get(&value)
+            .unwrap_or_else(|| panic!("{value:?} has no layout"))
     }
 
     fn register_count(&self, value: Value) -> usize {
-        if self.func.ty(value).is_scalar() { 1 } else { self.layout(value).register_count() }
+        let ty = self.func.ty(value);
+        match ty.storage {
+            Storage::Registers if ty.is_scalar() => 1,
+            Storage::Registers => self.layout(value).register_count(),
+            Storage::Words => self.word_types(value).len(),
+            Storage::Pipe { .. } => 2,
+            Storage::Smem { .. } | Storage::Mbarrier { .. } => 0,
+        }
     }
 
     /// The machine type of a register of `value`.
@@ -590,7 +631,7 @@ impl<'a> Gpu<'a> {
 
     /// The axis info of an integer value.
     fn info(&self, value: Value) -> AxisInfo {
-        self.plan.axes.get(self.func, value)
+        self.plan.schedule.info(value)
     }
 }
 

@@ -74,8 +74,10 @@ pub(super) fn widens_many(distributed: &Distributed) -> bool {
     let func = &distributed.func;
     let (mut widens, mut multiplies) = (false, false);
     func.body.walk(&mut |op| {
-        multiplies |=
-            matches!(op.kind, Kind::Philox(_) | Kind::Random(_) | Kind::Dot(_) | Kind::WarpGroupDot(_));
+        multiplies |= matches!(
+            op.kind,
+            Kind::Philox(_) | Kind::Random(_) | Kind::Dot(_) | Kind::WarpGroupDot(_) | Kind::Wgmma(_)
+        );
         if let Kind::Cast(Cast { value }) = op.kind {
             let layout = distributed.layouts.get(&value);
             let is_many = layout.is_some_and(|layout| layout.register_count() >= MIN_MULTIPLIED);

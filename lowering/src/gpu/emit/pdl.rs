@@ -44,6 +44,10 @@ const MAX_NARROW_REGISTERS: u32 = 4;
 
 /// Whether an operation may access memory outside of the block, or has another effect than its results.
 fn has_memory_effect(op: &Op) -> bool {
+    // Barriers are in shared memory.
+    if matches!(op.kind, Kind::SmemAlloc(_) | Kind::MbarAlloc(_) | Kind::MbarInit(_) | Kind::PdlWait(_)) {
+        return false;
+    }
     let operation = op.kind.operation();
     operation.access().is_some()
         || operation.effect() != Effect::Pure

@@ -7,11 +7,12 @@ use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::operation::GpuEmit;
-use crate::gpu::emit::smem_alloc::{Interval, MBARRIER_BYTES, SmemAllocation};
+use crate::gpu::emit::smem_alloc::{Interval, SmemAllocation};
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::{Distributed, Layout};
 use crate::gpu::opt::batch_reductions::reduced_warps;
+use crate::gpu::schedule::MBARRIER_BYTES;
 use crate::mlir::builder::{AccessFlags, Val};
 use crate::mlir::shared::{CombinedElement, EmitCombination};
 use crate::mlir::types::{Elem, Ty};
@@ -335,7 +336,7 @@ impl PendingReduction<'_> {
             let elements: Vec<Val> =
                 (0..results.len()).map(|register| element_offset(gpu, b, folded, register, pitch)).collect();
             offsets.push((start, elements));
-            start += partial_bytes(&gpu.plan.distributed, reduce, input);
+            start += partial_bytes(&gpu.plan.schedule.distributed, reduce, input);
         }
         let mbarrier = gpu.smem.mbarrier(op.results[0]).map(|start| {
             let first = b.offset_bytes(gpu.smem_base(), start as i32);
@@ -358,7 +359,8 @@ impl PendingReduction<'_> {
             layout.replicated_warps(),
         );
         // A block that holds all elements of its results stores to no other.
-        let crosses_blocks = (warps | layout.replicated_warps()) & gpu.plan.distributed.cta_bits() != 0;
+        let crosses_blocks =
+            (warps | layout.replicated_warps()) & gpu.plan.schedule.distributed.cta_bits() != 0;
         let write = |b: &mut Builder| {
             for (register, element) in results.iter().enumerate() {
                 for (input, &value) in element.iter().enumerate() {

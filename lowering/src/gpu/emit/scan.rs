@@ -362,7 +362,7 @@ fn across_warps(
         let offset = b.mul(row, pitch);
         let pointer = b.offset(base, offset, 1);
         rows.push(b.offset_bytes(pointer, start as i32));
-        start += total_bytes(scan, &gpu.plan.distributed, input, groups.len() as u32, totals);
+        start += total_bytes(scan, &gpu.plan.schedule.distributed, input, groups.len() as u32, totals);
     }
     let group_offset =
         |group: usize, input: usize| (group as u32 * totals.slots() * dtypes[input].bytes()) as i32;

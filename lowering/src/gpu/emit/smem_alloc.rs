@@ -13,19 +13,15 @@ use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::Kind;
 use tile_ir::support::diagnostic::Loc;
 
-use crate::gpu::emit::MAX_SHARED_BYTES;
-use crate::gpu::emit::emitter;
-use crate::gpu::emit::smem_operand;
-use crate::gpu::emit::warp_specialize;
-use crate::gpu::emit::warp_specialize::TmaPipeline;
+use crate::gpu::emit::{MAX_SHARED_BYTES, emitter, smem_operand};
 use crate::gpu::layout::Distributed;
+use crate::gpu::schedule::MBARRIER_BYTES;
+use crate::gpu::schedule::tma_pipeline::{self, TmaPipeline};
 
 /// Scratch up to this size gets addresses of its own.
 const SMALL: u32 = 1024;
 /// Such intervals take at most this much together.
 const SMALL_TOTAL: u32 = 8192;
-/// An `mbarrier` object.
-pub(super) const MBARRIER_BYTES: u32 = 8;
 
 /// Bytes of shared memory, from the start of the program's part.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -192,7 +188,7 @@ impl SmemAllocation {
         match pipeline {
             Some(pipeline) => {
                 smem.bytes = pipeline.assign_smem(next.max(last));
-                if smem.bytes > warp_specialize::MAX_BYTES {
+                if smem.bytes > tma_pipeline::MAX_BYTES {
                     let (loc, bytes) = (distributed.func.loc, smem.bytes);
                     return Err(SmemOverflow(vec![SmemRequest { loc, bytes }]));
                 }
@@ -272,6 +268,21 @@ impl SmemAllocation {
     /// Whether the operation that defines `value` has one buffer for even and one for odd iterations of the loop around it.
     pub fn is_double_buffered(&self, value: Value) -> bool {
         self.double_buffered.contains(&value)
+    }
+
+    /// Copies of operations use the memory of the operation whose copy they are, each pair given by results.
+    pub fn add_copies(&mut self, copies: impl Iterator<Item = (Value, Value)>) {
+        for (copy, origin) in copies {
+            if let Some(&interval) = self.scratch.get(&origin) {
+                self.scratch.insert(copy, interval);
+            }
+            if let Some(&mbarrier) = self.mbarriers.get(&origin) {
+                self.mbarriers.insert(copy, mbarrier);
+            }
+            if self.double_buffered.contains(&origin) {
+                Rc::make_mut(&mut self.double_buffered).insert(copy);
+            }
+        }
     }
 
     /// Whether an interval is the scratch of such an operation.

@@ -55,7 +55,7 @@ pub(crate) struct OperandTile {
 
 impl OperandTile {
     /// Rows along `fast`, one after the other.
-    pub fn new(Type { dtype, shape }: &Type, fast: usize, order: LineOrder) -> OperandTile {
+    pub fn new(Type { dtype, shape, .. }: &Type, fast: usize, order: LineOrder) -> OperandTile {
         let line = shape[fast] * dtype.bytes();
         let is_swizzled = line.is_power_of_two() && order == LineOrder::Swizzled;
         let chunks = line.div_ceil(CHUNK_BYTES);
@@ -344,7 +344,7 @@ fn reshaped(axes: &[Option<usize>], from: &Shape, to: &Shape) -> Option<Vec<Opti
 impl Gpu<'_> {
     /// The axis of the matrix rows of an operand, if it is in shared memory.
     pub(super) fn smem_fast_axis(&self, value: Value) -> Option<usize> {
-        let copied = self.plan.distributed.smem_only.get(&value)?;
+        let copied = self.plan.schedule.distributed.smem_only.get(&value)?;
         copied.axes.iter().position(|&axis| axis == Some(self.operand_stages[&copied.load].fast))
     }
 
@@ -356,7 +356,7 @@ impl Gpu<'_> {
         value: Value,
         (result, inner): (&Layout, usize),
     ) -> Option<(Val, Vec<u32>)> {
-        let copied = self.plan.distributed.smem_only.get(&value)?;
+        let copied = self.plan.schedule.distributed.smem_only.get(&value)?;
         let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
         let tile = tile.viewed(&copied.axes);
         let zero = b.int(Ty::I32, 0);
@@ -369,7 +369,7 @@ impl Gpu<'_> {
 
     /// Addresses of the fragments of an operand in the current tile, by the layout of the row addresses of lanes.
     pub(super) fn smem_fragments(&mut self, b: &mut Builder, value: Value, lanes: &Layout) -> TileAddresses {
-        let copied = &self.plan.distributed.smem_only[&value];
+        let copied = &self.plan.schedule.distributed.smem_only[&value];
         let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
         let tile = tile.viewed(&copied.axes);
         let offset = tile.offset_of(b, |b, axis| self.thread_coord(b, lanes, axis));

@@ -50,7 +50,7 @@ impl Gpu<'_> {
     pub(super) fn writer(&self, b: &mut Builder, layout: Option<&Layout>) -> Option<Val> {
         match layout {
             Some(layout) => self.first_of(b, layout.replicated_lanes(), layout.replicated_warps()),
-            None => self.first_of(b, 31, self.plan.distributed.warp_bits()),
+            None => self.first_of(b, 31, self.plan.schedule.distributed.warp_bits()),
         }
     }
 

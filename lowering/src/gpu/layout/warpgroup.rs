@@ -1,5 +1,7 @@
 //! The shapes of `wgmma`, the matrix instruction of a warpgroup, and how warpgroups tile the result of a dot.
 
+use tile_ir::support::dtype::DType;
+
 /// Warps of a warpgroup.
 pub const WARPGROUP_WARPS: u32 = 4;
 /// M of a wgmma instruction.
@@ -28,4 +30,18 @@ impl WarpGroupTiling {
         let along_rows = (1..=warpgroups).rev().find(even).unwrap_or(1);
         WarpGroupTiling { along_rows, along_columns: warpgroups / along_rows }
     }
+}
+
+/// The most words of operand A that a thread preloads for a loop, and for how many warpgroups there are registers.
+const MAX_PRELOADED_WORDS: u32 = 32;
+const MAX_PRELOAD_WARPGROUPS: u32 = 2;
+
+/// How many words a thread would preload of an operand A with these lines for a dot of so many rows; `None` where they are too many.
+pub fn preload_word_count(dtype: DType, lines: [u32; 2], rows: u32, num_warps: u32) -> Option<u32> {
+    let tiling = WarpGroupTiling::new(rows, num_warps);
+    let [_, inner] = lines;
+    let words = rows / (WGMMA_M * tiling.along_rows) * inner / 4;
+    let few =
+        words <= MAX_PRELOADED_WORDS && tiling.along_rows * tiling.along_columns <= MAX_PRELOAD_WARPGROUPS;
+    (dtype.is_half() && few).then_some(words)
 }

@@ -54,7 +54,7 @@ pub(crate) fn tma_stores(
             && *cache == CacheHints::default()
             && accesses[&window.memory] == 1
             && axes.get(func, start).divisor.is_multiple_of((TMA_ALIGNMENT / bytes).into());
-        fits.then(|| TmaStore { tile: window.clone(), value, transposed })
+        fits.then(|| TmaStore { tile: window.clone(), value, transposed, through: None, map: None })
     };
     func.body.ops.iter().enumerate().filter_map(|(position, op)| Some((position, of(op)?))).collect()
 }

@@ -64,7 +64,7 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
         }
     };
     for specialization in &specializations {
-        ir::verify(&specialization.plan.distributed.func)
+        ir::verify(&specialization.plan.laid_out)
             .map_err(|what| format!("the {} body is not valid: {what}", specialization.name))?;
         gpu_code(specialization)?;
     }
@@ -76,7 +76,7 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
         .iter()
         .filter(|specialization| specialization.name != "tensor")
         .map(|specialization| {
-            (specialization, load_levels(&CpuPlan::new(specialization.plan.distributed.func.clone()), &best))
+            (specialization, load_levels(&CpuPlan::new(specialization.plan.laid_out.clone()), &best))
         })
         .collect();
     for number in 0..LAUNCHES {

@@ -230,7 +230,7 @@ impl Check<'_> {
             // A literal that does not fit was reported while closing.
             return pairs.iter().map(|_| Operand::failed(loc)).collect();
         }
-        let results = self.push(If { condition, then, otherwise }, types, loc);
+        let results = self.push(If::new(condition, then, otherwise), types, loc);
         let mut results = results.into_iter();
         pairs
             .iter()

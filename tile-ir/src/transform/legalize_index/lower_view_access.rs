@@ -140,7 +140,7 @@ impl IndexLegalizer {
 
     /// A row as a tile in which it runs along one axis and is the same along the others.
     fn along(&mut self, builder: &mut FuncBuilder, row: Value, axis: usize, shape: &Shape) -> Value {
-        let Type { dtype, shape: mut own } = builder.func.ty(row).clone();
+        let Type { dtype, shape: mut own, .. } = builder.func.ty(row).clone();
         let mut value = row;
         for other in (0..shape.rank()).filter(|&other| other != axis) {
             own = own.with(other, 1);

@@ -14,7 +14,7 @@ use tile_ir::ops::{Dot, DotOperand};
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::convert::SmemTile;
-use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands, inner_axis, moved, outer_axis};
+use crate::gpu::emit::dot::{Builder, Gpu, ScratchOperand, ScratchOperands, inner_axis, moved, outer_axis};
 use crate::gpu::emit::reduce::load;
 use crate::gpu::layout::{Coord, Layout};
 use crate::mlir::builder::Val;
@@ -101,7 +101,7 @@ fn operand_lines(
     b: &mut Builder,
     side: DotOperand,
     op: &Op,
-    staged: Option<(&StagedOperand, Val)>,
+    staged: Option<(&ScratchOperand, Val)>,
 ) -> SmemRows {
     let layout = gpu.layout(op.results[0]).clone();
     let ty = gpu.func.ty(dot.operand(side)).clone();
@@ -112,7 +112,7 @@ fn operand_lines(
     lines.sort();
     lines.dedup();
     let (pointer, strides, swapped) = match staged {
-        Some((StagedOperand { staging, .. }, base)) => {
+        Some((ScratchOperand { staging, .. }, base)) => {
             let zero = b.int(Ty::I32, 0);
             let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
                 if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
@@ -134,7 +134,7 @@ pub(super) fn by_thread(
     gpu: &mut Gpu,
     b: &mut Builder,
     op: &Op,
-    (staged_operands, bases): (&StagedOperands, [Option<Val>; 2]),
+    (staged_operands, bases): (&ScratchOperands, [Option<Val>; 2]),
     accs: Vec<Val>,
 ) -> Vec<Val> {
     let layout = gpu.layout(op.results[0]).clone();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tile_ir::ir::{Op, Value};
 use tile_ir::ops::{DotOperand, For, Kind};
 
-use crate::gpu::emit::dot::{Builder, Gpu, StagedOperand, StagedOperands};
+use crate::gpu::emit::dot::{Builder, Gpu, ScratchOperand, ScratchOperands};
 use crate::gpu::layout::Distributed;
 use crate::mlir::builder::Val;
 
@@ -42,7 +42,7 @@ struct InvariantOperand {
     result: Value,
     side: DotOperand,
     value: Value,
-    staged: StagedOperand,
+    staged: ScratchOperand,
 }
 
 /// The operands of the dots in a loop.
@@ -51,7 +51,7 @@ fn dot_operands(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> 
     body.body.walk(&mut |op| {
         let Kind::Dot(dot) = &op.kind else { return };
         for (side, staged) in
-            DotOperand::ALL.into_iter().zip(StagedOperands::new(distributed, dot, op).staged)
+            DotOperand::ALL.into_iter().zip(ScratchOperands::new(distributed, dot, op).staged)
         {
             let operand =
                 |staged| InvariantOperand { result: op.results[0], side, value: dot.operand(side), staged };
@@ -77,7 +77,7 @@ pub(in crate::gpu::emit) fn scratch(distributed: &Distributed, body: &For) -> u3
 impl Gpu<'_> {
     /// Writes a loop's invariant operands to shared memory.
     pub(in crate::gpu::emit) fn write_invariant_operands(&mut self, b: &mut Builder, body: &For, op: &Op) {
-        let distributed = &self.plan.distributed;
+        let distributed = &self.plan.schedule.distributed;
         let list = of_loop(distributed, body);
         if list.is_empty() {
             return;

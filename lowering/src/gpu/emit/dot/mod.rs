@@ -30,26 +30,26 @@ use crate::mlir::types::Ty;
 use crate::mlir::{f8, lanes};
 
 /// The scratch memory of an operand.
-struct StagedOperand {
+struct ScratchOperand {
     /// `None` where the loop around has written it before.
     start: Option<u32>,
     staging: SmemTile,
 }
 
-impl StagedOperand {
+impl ScratchOperand {
     fn bytes(&self, distributed: &Distributed, value: Value) -> u32 {
         (self.staging.elements * distributed.func.ty(value).dtype.bytes()).next_multiple_of(16)
     }
 }
 
 /// The operands of a dot that go through shared memory.
-struct StagedOperands {
-    staged: [Option<StagedOperand>; 2],
+struct ScratchOperands {
+    staged: [Option<ScratchOperand>; 2],
     bytes: u32,
 }
 
-impl StagedOperands {
-    fn new(distributed: &Distributed, dot: &Dot, op: &Op) -> StagedOperands {
+impl ScratchOperands {
+    fn new(distributed: &Distributed, dot: &Dot, op: &Op) -> ScratchOperands {
         let sum = &distributed.layouts[&op.results[0]];
         let mut bytes = 0;
         let staged = DotOperand::ALL.map(|side| {
@@ -70,7 +70,7 @@ impl StagedOperands {
                     DotMethod::Mma(_) => SmemTile::along(&ty.shape, ty.dtype, fast_axis(from, side)),
                     DotMethod::Fma => fma::staging(ty, side, sum),
                 };
-                let mut staged = StagedOperand { start: None, staging };
+                let mut staged = ScratchOperand { start: None, staging };
                 if !distributed.invariant_operands.contains_key(&(op.results[0], side)) {
                     staged.start = Some(bytes);
                     bytes += staged.bytes(distributed, value);
@@ -78,7 +78,7 @@ impl StagedOperands {
                 staged
             })
         });
-        StagedOperands { staged, bytes }
+        ScratchOperands { staged, bytes }
     }
 }
 
@@ -107,7 +107,7 @@ fn fast_axis(from: &Layout, side: DotOperand) -> usize {
 
 impl GpuEmit for Dot {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        StagedOperands::new(distributed, self, op).bytes
+        ScratchOperands::new(distributed, self, op).bytes
     }
 
     fn differs_by_capability(&self, func: &Func, _: &Op) -> bool {
@@ -115,7 +115,7 @@ impl GpuEmit for Dot {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let staged_operands = StagedOperands::new(&gpu.plan.distributed, self, op);
+        let staged_operands = ScratchOperands::new(&gpu.plan.schedule.distributed, self, op);
         let bases = gpu.stage(b, self, op, &staged_operands);
         let accs = match self.acc {
             Some(acc) => gpu.registers(acc).to_vec(),
@@ -141,7 +141,7 @@ impl Gpu<'_> {
         b: &mut Builder,
         dot: &Dot,
         op: &Op,
-        staged_operands: &StagedOperands,
+        staged_operands: &ScratchOperands,
     ) -> [Option<Val>; 2] {
         let kept = DotOperand::ALL.map(|side| self.invariant_operands.get(&(op.results[0], side)).copied());
         if staged_operands.bytes == 0 {
@@ -438,7 +438,7 @@ fn by_warp(
     gpu: &mut Gpu,
     b: &mut Builder,
     op: &Op,
-    (instruction, staged_operands, bases): (&MmaShape, &StagedOperands, [Option<Val>; 2]),
+    (instruction, staged_operands, bases): (&MmaShape, &ScratchOperands, [Option<Val>; 2]),
     mut accs: Vec<Val>,
 ) -> Vec<Val> {
     let layout = gpu.layout(op.results[0]).clone();
@@ -485,7 +485,7 @@ fn fragment_source(
     b: &mut Builder,
     (side, instruction): (DotOperand, &MmaShape),
     sum: &Layout,
-    (staged_operands, bases): (&StagedOperands, [Option<Val>; 2]),
+    (staged_operands, bases): (&ScratchOperands, [Option<Val>; 2]),
 ) -> FragmentSource {
     let value = dot.operand(side);
     let ty = gpu.func.ty(value).clone();
@@ -510,7 +510,7 @@ fn fragment_source(
         };
     }
     let place = match (&staged_operands.staged[side as usize], bases[side as usize]) {
-        (Some(StagedOperand { staging, .. }), Some(base)) => {
+        (Some(ScratchOperand { staging, .. }), Some(base)) => {
             let strides = staging.strides.clone();
             let pointed = LdmatrixRows::new((instruction, side), &ty, staging.fast, &to);
             let from = match &pointed {

@@ -1,31 +1,99 @@
 //! Warpgroup dots (`wgmma`), which read operands from shared memory as TMA wrote them, with its 128-byte swizzle.
 
-use tile_ir::ir::{Op, Shape, Value};
-use tile_ir::ops::{DotOperand, OperandA, SmemOperand, WarpGroupDot};
-
-use crate::gpu::emit::dot::wgmma_statement::{
-    AfterIssue, SmemDescriptor, WgmmaShape, WgmmaStatement, field, letter,
-};
+use crate::gpu::emit::dot::wgmma_statement::WgmmaStatement;
 use crate::gpu::emit::dot::{outer_axis, per_word};
 use crate::gpu::emit::memory::pack;
-use crate::gpu::emit::operation::GpuEmit;
-use crate::gpu::emit::warp_specialize::bits;
+use crate::gpu::emit::schedule::bits;
 use crate::gpu::emit::{Gpu, Space, statement};
 use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::wgmma_fragments;
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};
+use tile_ir::ir::{Shape, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::schedule::AfterIssue;
+use tile_ir::support::dtype::DType;
+
+/// Rows whose chunks are swizzled together.
+pub(super) const SWIZZLED: u32 = 8;
 
 /// The row and the K step of each word of a fragment of operand A in TF32, from the lane's own on.
 const TF32_OPERAND_A: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
 
+/// A shared memory descriptor: an operand tile as the instruction reads it.
+pub(super) struct SmemDescriptor {
+    /// The lower word of the descriptor of the warpgroup's first instruction.
+    pub descriptor: Val,
+    /// Whether the tile is MN-major: elements along K are one row after the other.
+    pub mn_major: bool,
+    /// The rows of a chunk that is one swizzled row wide.
+    lines: u32,
+    /// Elements of a swizzled row.
+    width: u32,
+}
+
+/// The field of a descriptor for a number of bytes.
+fn field(bytes: u32) -> i64 {
+    i64::from(bytes >> 4)
+}
+
+impl SmemDescriptor {
+    /// The offset of the K step at `step`, in units of the descriptor.
+    fn step(&self, step: u32) -> i64 {
+        let bytes = if self.mn_major {
+            step * SWIZZLE_ROW_BYTES
+        } else {
+            step / self.width * self.lines * SWIZZLE_ROW_BYTES
+                + step % self.width * (SWIZZLE_ROW_BYTES / self.width)
+        };
+        field(bytes)
+    }
+
+    /// Bytes to the rows (or columns) of the result from `first` on, a multiple of a swizzled row where these are
+    /// along it.
+    fn distance(&self, first: u32) -> u32 {
+        if self.mn_major {
+            first / self.width * self.lines * SWIZZLE_ROW_BYTES
+        } else {
+            first * SWIZZLE_ROW_BYTES
+        }
+    }
+}
+
 /// The words of each step of an operand A, for each of the warpgroup's sets of rows.
 pub(in crate::gpu::emit) type OperandWords = Vec<Vec<Vec<Val>>>;
 
-/// The most words of operand A that a thread preloads for a loop, and for how many warpgroups there are registers.
-const MAX_PRELOADED_WORDS: u32 = 32;
-const MAX_PRELOAD_WARPGROUPS: u32 = 2;
+/// A stage of a tile in shared memory that a dot reads.
+#[derive(Clone, Copy)]
+pub(in crate::gpu::emit) struct StagedTile {
+    /// Where the first stage starts, and bytes from one stage to the next.
+    pub start: u32,
+    pub stride: u32,
+    pub stage: Val,
+    /// Rows, and elements of a row.
+    pub lines: [u32; 2],
+    pub dtype: DType,
+    /// Whether the operand is the transpose of the tile.
+    pub transposed: bool,
+}
+
+impl StagedTile {
+    /// The extents of the operand.
+    fn extents(&self) -> [u32; 2] {
+        let [rows, columns] = self.lines;
+        if self.transposed { [columns, rows] } else { [rows, columns] }
+    }
+}
+
+/// Where operand A is before the dot.
+pub(in crate::gpu::emit) enum WgmmaSource {
+    /// A tile in registers.
+    Regs(Value),
+    /// Words in registers.
+    Words(OperandWords),
+    Smem(StagedTile),
+}
 
 /// Operand A where the instructions read it from.
 enum WgmmaA {
@@ -50,199 +118,175 @@ pub(in crate::gpu::emit) struct IssuedWgmma {
     words: Vec<Val>,
 }
 
-impl GpuEmit for WarpGroupDot {
-    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        if self.promotes() {
-            return promoted(self, gpu, b, op);
-        }
-        let issued = issue(self, gpu, b, op, (None, AfterIssue::Wait));
-        complete(self, gpu, b, op, &issued);
+/// A dot over some K steps, whose operands have arrived.
+pub(in crate::gpu::emit) struct WgmmaIssue {
+    pub a: WgmmaSource,
+    pub b: StagedTile,
+    pub acc: Option<Value>,
+    /// It adds to `acc` only if this holds.
+    pub again: Option<Val>,
+    pub k: [u32; 2],
+    /// The result, which may be the transpose of `a · b`.
+    pub result: Value,
+    pub transposed: bool,
+    pub then: AfterIssue,
+}
+
+impl WgmmaIssue {
+    /// The rows of `a · b`.
+    fn rows(&self, gpu: &Gpu) -> u32 {
+        self.dot_shape(gpu.layout(self.result).shape())[0]
     }
-}
 
-/// These K steps of a dot, added to `acc`; with `again` only if this holds.
-struct WgmmaSteps {
-    steps: std::ops::Range<u32>,
-    acc: Option<Value>,
-    again: Option<Val>,
-    then: AfterIssue,
-}
+    /// How warpgroups tile `a · b`.
+    pub fn tiling(&self, gpu: &Gpu) -> WarpGroupTiling {
+        WarpGroupTiling::new(self.rows(gpu), gpu.plan.schedule.distributed.num_warps)
+    }
 
-/// Issues the dot, after a wait for its operands. With `again` it adds to the accumulator only if this holds.
-pub(in crate::gpu::emit) fn issue(
-    dot: &WarpGroupDot,
-    gpu: &mut Gpu,
-    b: &mut Builder,
-    op: &Op,
-    (again, then): (Option<Val>, AfterIssue),
-) -> IssuedWgmma {
-    issue_steps(dot, gpu, b, op, WgmmaSteps { steps: 0..dot.inner(), acc: dot.acc, again, then })
-}
+    /// K of an instruction.
+    fn at_once(&self) -> u32 {
+        WGMMA_K_BYTES / self.b.dtype.bytes()
+    }
 
-/// The dot in parts of K, each with an accumulator of its own, which is then added in the type of the result.
-fn promoted(dot: &WarpGroupDot, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-    let (inner, most) = (dot.inner(), dot.promotion_interval());
-    let mut accs = dot.acc.map(|acc| gpu.registers(acc).to_vec());
-    for first in (0..inner).step_by(most as usize) {
-        let steps = first..inner.min(first + most);
-        let issued = issue_steps(
-            dot,
-            gpu,
-            b,
-            op,
-            WgmmaSteps { steps, acc: None, again: None, then: AfterIssue::Wait },
-        );
-        if first + most >= inner {
-            gpu.consumer_release(b, dot, op);
-        }
-        define(gpu, op, &issued);
-        let own = gpu.registers(op.results[0]).to_vec();
-        accs = Some(match accs {
-            Some(accs) => accs.into_iter().zip(own).map(|(sum, own)| b.fadd(sum, own)).collect(),
-            None => own,
+    /// Issues the dot in a warpgroup at this position.
+    pub fn issue(&self, gpu: &mut Gpu, b: &mut Builder, [row_group, column_group]: [Val; 2]) -> IssuedWgmma {
+        let groups = self.tiling(gpu);
+        let step_by = (WGMMA_M * groups.along_rows) as usize;
+        let sets: Vec<u32> = (0..self.rows(gpu)).step_by(step_by).collect();
+        let left = self.operand_a(gpu, b, &sets, row_group);
+        let columns = self.b.extents()[1] / groups.along_columns;
+        let right = gpu.matrix(b, &self.b, DotOperand::B, (column_group, columns));
+        let lists = self.accumulator_lists(gpu, &sets, columns);
+        let instruction = WgmmaShape { columns, inner: self.at_once(), dtype: self.b.dtype };
+        let mut accs: Option<Vec<Val>> = self.acc.map(|acc| {
+            let registers = gpu.registers(acc);
+            lists.iter().flatten().map(|&register| registers[register]).collect()
         });
+        let mut words = vec![];
+        let all: Vec<u32> = (self.k[0]..self.k[1]).step_by(self.at_once() as usize).collect();
+        // Operands that threads load for a step come while the wgmma of the step before runs.
+        let parts: Vec<&[u32]> =
+            if matches!(left, WgmmaA::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
+        for (number, part) in parts.iter().enumerate() {
+            let fragments = left.fragments(b, &sets, part, self.at_once());
+            words.extend(fragments.iter().flatten().flatten().flatten());
+            let mut asm = WgmmaStatement::new(&lists, accs.as_deref());
+            asm.add_if(b, self.again.filter(|_| number == 0));
+            for (place, &step) in part.iter().enumerate() {
+                for (set, &row) in sets.iter().enumerate() {
+                    let left = match (&left, &fragments) {
+                        (WgmmaA::Smem(matrix), _) => {
+                            asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
+                        }
+                        (_, fragments) => {
+                            let fragments = fragments.as_ref().expect("words of a factor in registers");
+                            asm.fragment(&fragments[set][place])
+                        }
+                    };
+                    let right = asm.matrix("right", &right, right.step(step));
+                    asm.multiply(&instruction, set, [left, right], self.adds(step));
+                }
+            }
+            let then = if number + 1 == parts.len() { self.then } else { AfterIssue::Continue };
+            accs = Some(asm.finish(b, gpu.register_type(self.result), then));
+        }
+        IssuedWgmma { accs: accs.expect("a product has a step"), lists, words }
     }
-    gpu.define(op.results[0], accs.expect("a product has a part"));
-}
 
-fn issue_steps(dot: &WarpGroupDot, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: WgmmaSteps) -> IssuedWgmma {
-    let WgmmaSteps { steps, acc, again, then } = part;
-    let dtype = dot.dtype(gpu.func);
-    let at_once = WGMMA_K_BYTES / dtype.bytes();
-    let layout = gpu.layout(op.results[0]).clone();
-    let [inner, columns] = dot.b.extents();
-    let shape = dot_shape(dot, layout.shape());
-    let rows = shape[0];
-    let groups = WarpGroupTiling::new(rows, gpu.plan.distributed.num_warps);
-    let [row_group, column_group] = gpu.warpgroup_position(b, groups);
-    let sets: Vec<u32> = (0..rows).step_by((WGMMA_M * groups.along_rows) as usize).collect();
-    gpu.consumer_wait(b, dot);
-    let left = match &dot.a {
-        OperandA::Smem(staged) if gpu.preloaded_words(staged).is_some() => {
-            WgmmaA::Registers(gpu.preloaded_words(staged).cloned().expect("it was seen"))
-        }
-        OperandA::Smem(staged) if dot.a_in_fragments(gpu.func).is_some() => {
-            WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
-        }
-        OperandA::Smem(staged) => WgmmaA::Smem(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M))),
-        OperandA::Regs(value) => WgmmaA::Registers(gpu.operand_a_words(b, *value, &sets, (inner, at_once))),
-    };
-    let columns = columns / groups.along_columns;
-    let right = gpu.matrix(b, &dot.b, DotOperand::B, (column_group, columns));
-    let places = layout.registers_by_coord();
-    let [fragment, _] = wgmma_fragments();
-    let offsets = fragment.offsets(&shape);
-    let lists: Vec<Vec<usize>> = sets
-        .iter()
-        .map(|&row| {
-            let fragments = (0..columns).step_by(8).map(|column| Coord::along(0, row).set(1, column));
-            fragments.flat_map(|first| offsets.iter().map(move |offset| first.plus(*offset))).collect()
-        })
-        .map(|coords: Vec<Coord>| coords.iter().map(|&coord| places[&place_in_result(dot, coord)]).collect())
-        .collect();
-    let instruction = WgmmaShape { columns, inner: at_once, dtype };
-    let mut accs: Option<Vec<Val>> = acc.map(|acc| {
-        let registers = gpu.registers(acc);
-        lists.iter().flatten().map(|&register| registers[register]).collect()
-    });
-    let mut words = vec![];
-    let all: Vec<u32> = steps.clone().step_by(at_once as usize).collect();
-    // Operands that threads load for a step come while the wgmma of the step before runs.
-    let parts: Vec<&[u32]> =
-        if matches!(left, WgmmaA::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
-    for (number, part) in parts.iter().enumerate() {
-        let fragments = left.fragments(b, &sets, part, at_once);
-        words.extend(fragments.iter().flatten().flatten().flatten());
-        let mut asm = WgmmaStatement::new(&lists, accs.as_deref());
-        asm.add_if(b, again.filter(|_| number == 0));
-        for (place, &step) in part.iter().enumerate() {
-            for (set, &row) in sets.iter().enumerate() {
-                let left = match (&left, &fragments) {
-                    (WgmmaA::Smem(matrix), _) => {
-                        asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
-                    }
-                    (_, fragments) => {
-                        let fragments = fragments.as_ref().expect("words of a factor in registers");
-                        asm.fragment(&fragments[set][place])
-                    }
-                };
-                let right = asm.matrix("right", &right, right.step(step));
-                let adds = match (step == steps.start, acc, again) {
-                    (true, None, _) => "none",
-                    (true, Some(_), Some(_)) => "again",
-                    _ => "all",
-                };
-                asm.multiply(&instruction, set, [left, right], adds);
+    /// Where the instructions read operand A from.
+    fn operand_a(&self, gpu: &mut Gpu, b: &mut Builder, sets: &[u32], row_group: Val) -> WgmmaA {
+        match &self.a {
+            WgmmaSource::Words(words) => WgmmaA::Registers(words.clone()),
+            WgmmaSource::Smem(staged) if staged.transposed && staged.dtype == DType::F32 => {
+                WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
+            }
+            WgmmaSource::Smem(staged) => {
+                WgmmaA::Smem(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M)))
+            }
+            WgmmaSource::Regs(value) => {
+                let inner = self.b.extents()[0];
+                WgmmaA::Registers(gpu.operand_a_words(b, *value, sets, (inner, self.at_once())))
             }
         }
-        let then = if number + 1 == parts.len() { then } else { AfterIssue::Continue };
-        accs = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
     }
-    IssuedWgmma { accs: accs.expect("a product has a step"), lists, words }
+
+    /// The registers of each set of rows, as the instruction lists them.
+    fn accumulator_lists(&self, gpu: &Gpu, sets: &[u32], columns: u32) -> Vec<Vec<usize>> {
+        let layout = gpu.layout(self.result);
+        let places = layout.registers_by_coord();
+        let [fragment, _] = wgmma_fragments();
+        let offsets = fragment.offsets(&self.dot_shape(layout.shape()));
+        let of_set = |&row: &u32| {
+            let fragments = (0..columns).step_by(8).map(|column| Coord::along(0, row).set(1, column));
+            let coords = fragments.flat_map(|first| offsets.iter().map(move |offset| first.plus(*offset)));
+            coords.map(|coord| places[&self.place(coord)]).collect()
+        };
+        sets.iter().map(of_set).collect()
+    }
+
+    /// The predicate by which the instructions of a step add to the accumulator.
+    fn adds(&self, step: u32) -> &'static str {
+        match (step == self.k[0], self.acc, self.again) {
+            (true, None, _) => "none",
+            (true, Some(_), Some(_)) => "again",
+            _ => "all",
+        }
+    }
+
+    /// The shape of `a · b`, whose result has this one.
+    fn dot_shape(&self, result: &Shape) -> Shape {
+        if self.transposed { Shape::new([result[1], result[0]]) } else { result.clone() }
+    }
+
+    /// Where an element of `a · b` is in the result.
+    fn place(&self, coord: Coord) -> Coord {
+        if self.transposed { coord.unpermute(&[1, 0]) } else { coord }
+    }
 }
 
-/// The shape of `a · b`, whose result has this one.
-fn dot_shape(dot: &WarpGroupDot, result: &Shape) -> Shape {
-    if dot.transposed { Shape::new([result[1], result[0]]) } else { result.clone() }
+impl IssuedWgmma {
+    /// Waits until no more than the last `pending` issued wgmma groups are in flight. `unread` values are not used
+    /// before; returns them.
+    pub fn wait_group(&mut self, b: &mut Builder, pending: u32, unread: &[Val]) -> Vec<Val> {
+        let changed: Vec<Val> = self.accs.iter().chain(unread).copied().collect();
+        let text = format!("wgmma.wait_group.sync.aligned {pending};");
+        // Registers that wgmma reads stay as they are until then.
+        let mut waited = in_place(b, &text, &changed, &self.words);
+        let unread = waited.split_off(self.accs.len());
+        self.accs = waited;
+        unread
+    }
+
+    /// Defines a result of the dot.
+    pub fn define(&self, gpu: &mut Gpu, result: Value) {
+        let mut registers = vec![self.accs[0]; gpu.register_count(result)];
+        self.lists.iter().flatten().zip(&self.accs).for_each(|(&register, &acc)| registers[register] = acc);
+        gpu.define(result, registers);
+    }
 }
 
-/// Where an element of `a · b` is in the result.
-fn place_in_result(dot: &WarpGroupDot, coord: Coord) -> Coord {
-    if dot.transposed { coord.unpermute(&[1, 0]) } else { coord }
-}
-
-/// Waits until no more than the last `pending` issued wgmma groups are in flight. `unread` values are not used
-/// before; returns them.
-pub(in crate::gpu::emit) fn wait_group(
+/// Waits for accumulators in flight, until no more than the last `pending` groups are; all are 0 if nothing was issued.
+/// One statement, so that they stay in their registers, and a branch, because ptxas makes a selection of each move with
+/// a predicate.
+pub(in crate::gpu::emit) fn wait_all(
     b: &mut Builder,
-    issued: &mut IssuedWgmma,
+    accs: &[Val],
     pending: u32,
-    unread: &[Val],
+    any: Option<Val>,
 ) -> Vec<Val> {
-    let changed: Vec<Val> = issued.accs.iter().chain(unread).copied().collect();
-    let text = format!("wgmma.wait_group.sync.aligned {pending};");
-    // Registers that wgmma reads stay as they are until then.
-    let mut waited = in_place(b, &text, &changed, &issued.words);
-    let unread = waited.split_off(issued.accs.len());
-    issued.accs = waited;
-    unread
-}
-
-/// Waits for accumulators in flight; all are 0 if nothing was issued. One statement, so that they stay in their
-/// registers, and a branch, because ptxas makes a selection of each move with a predicate.
-pub(in crate::gpu::emit) fn wait_all(b: &mut Builder, accs: &[Val], any: Option<Val>) -> Vec<Val> {
+    let wait = format!("wgmma.wait_group.sync.aligned {pending};");
     let Some(any) = any else {
-        return in_place(b, "wgmma.wait_group.sync.aligned 0;", accs, &[]);
+        return in_place(b, &wait, accs, &[]);
     };
     let any = b.zext(any, Elem::I32);
     // Read operands come behind the accumulators, which are listed twice.
     let count = accs.len();
     let cleared: String = (0..count).map(|i| format!("mov.b32 ${i}, 0;\n")).collect();
     let text = format!(
-        "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n\
-         @any bra.uni ADDED;\n{cleared}ADDED:\n}}",
+        "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\n{wait}\n@any bra.uni ADDED;\n{cleared}ADDED:\n}}",
         2 * count
     );
     in_place(b, &text, accs, &[any])
-}
-
-/// Defines the result and releases the operands.
-pub(in crate::gpu::emit) fn complete(
-    dot: &WarpGroupDot,
-    gpu: &mut Gpu,
-    b: &mut Builder,
-    op: &Op,
-    issued: &IssuedWgmma,
-) {
-    gpu.consumer_release(b, dot, op);
-    define(gpu, op, issued);
-}
-
-pub(in crate::gpu::emit) fn define(gpu: &mut Gpu, op: &Op, issued: &IssuedWgmma) {
-    let IssuedWgmma { accs, lists, .. } = issued;
-    let mut registers = vec![accs[0]; gpu.register_count(op.results[0])];
-    lists.iter().flatten().zip(accs).for_each(|(&register, &sum)| registers[register] = sum);
-    gpu.define(op.results[0], registers);
 }
 
 /// A statement that changes registers where they are, and reads words.
@@ -286,6 +330,11 @@ impl StridedFragment {
     }
 }
 
+/// The register of a statement that holds a value.
+pub(super) fn letter(ty: Ty) -> &'static str {
+    if ty.elem.is_float() { "f" } else { "r" }
+}
+
 impl Gpu<'_> {
     /// The position of the warpgroup of this warp along rows and columns of the result.
     pub(in crate::gpu::emit) fn warpgroup_position(
@@ -302,17 +351,26 @@ impl Gpu<'_> {
         [b.urem(group, along_rows), b.udiv(group, along_rows)]
     }
 
+    /// The address of a stage in shared memory, an `i32`.
+    fn staged_address(&self, b: &mut Builder, staged: &StagedTile) -> Val {
+        let base = b.op("llvm.ptrtoint", &[self.smem_base()], Ty::I32);
+        let [start, bytes] = [staged.start, staged.stride].map(|index| b.int(Ty::I32, i64::from(index)));
+        let first = b.add(base, start);
+        let distance = b.mul_nsw(staged.stage, bytes);
+        b.add(first, distance)
+    }
+
     /// The descriptor of an operand tile, of which each warpgroup reads so many rows or columns of the result.
     fn matrix(
         &mut self,
         b: &mut Builder,
-        staged: &SmemOperand,
+        staged: &StagedTile,
         side: DotOperand,
         (group, share): (Val, u32),
     ) -> SmemDescriptor {
-        let place = self.smem_operand_address(b, staged);
-        let [lines, _] = staged.lines();
-        let width = SWIZZLE_ROW_BYTES / self.func.slice(staged.tile.memory).0.bytes();
+        let place = self.staged_address(b, staged);
+        let [lines, _] = staged.lines;
+        let width = SWIZZLE_ROW_BYTES / staged.dtype.bytes();
         let mn_major = match side {
             DotOperand::A => staged.transposed,
             DotOperand::B => !staged.transposed,
@@ -332,32 +390,20 @@ impl Gpu<'_> {
         matrix
     }
 
-    /// How many words a thread would preload of operand A for a dot of so many rows; `None` where they are too many.
-    pub(in crate::gpu::emit) fn preload_word_count(&self, staged: &SmemOperand, rows: u32) -> Option<u32> {
-        let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
-        let [_, inner] = staged.lines();
-        let words = rows / (WGMMA_M * groups.along_rows) * inner / 4;
-        let is_half = self.func.slice(staged.tile.memory).0.is_half();
-        let few = words <= MAX_PRELOADED_WORDS
-            && groups.along_rows * groups.along_columns <= MAX_PRELOAD_WARPGROUPS;
-        (is_half && few).then_some(words)
-    }
-
-    /// These words, loaded from shared memory.
-    pub(in crate::gpu::emit) fn preload_words(
+    /// The words of an operand A for a dot of so many rows, loaded from shared memory.
+    pub(in crate::gpu::emit) fn load_operand_words(
         &mut self,
         b: &mut Builder,
-        staged: &SmemOperand,
+        staged: &StagedTile,
         rows: u32,
-    ) -> Option<OperandWords> {
-        self.preload_word_count(staged, rows)?;
-        let groups = WarpGroupTiling::new(rows, self.plan.distributed.num_warps);
-        let [lines, inner] = staged.lines();
-        let dtype = self.func.slice(staged.tile.memory).0;
+    ) -> OperandWords {
+        let groups = WarpGroupTiling::new(rows, self.plan.schedule.distributed.num_warps);
+        let [lines, inner] = staged.lines;
+        let dtype = staged.dtype;
         let (width, at_once) = (SWIZZLE_ROW_BYTES / dtype.bytes(), WGMMA_K_BYTES / dtype.bytes());
         let each = WGMMA_M * groups.along_rows;
         let [row_group, _] = self.warpgroup_position(b, groups);
-        let address = self.smem_operand_address(b, staged);
+        let address = self.staged_address(b, staged);
         let bytes = b.int(Ty::I32, i64::from(WGMMA_M * SWIZZLE_ROW_BYTES));
         let distance = b.mul_nsw(row_group, bytes);
         let address = b.add(address, distance);
@@ -372,15 +418,15 @@ impl Gpu<'_> {
         };
         let steps = || (0..inner).step_by(at_once as usize);
         let sets = (0..rows).step_by(each as usize);
-        Some(sets.map(|row| steps().map(|step| load(row, step)).collect()).collect())
+        sets.map(|row| steps().map(|step| load(row, step)).collect()).collect()
     }
 
     /// The addresses of this thread in an MN-major operand A of `f32`. Two elements of a warp share a bank: rows of
     /// 128 bytes begin at the same one, and four of them swizzle the 16-byte chunks of which eight rows take two.
-    fn gathered(&mut self, b: &mut Builder, staged: &SmemOperand, row_group: Val) -> StridedFragment {
-        let [lines, _] = staged.lines();
+    fn gathered(&mut self, b: &mut Builder, staged: &StagedTile, row_group: Val) -> StridedFragment {
+        let [lines, _] = staged.lines;
         let width = SWIZZLE_ROW_BYTES / 4;
-        let block = self.smem_operand_address(b, staged);
+        let block = self.staged_address(b, staged);
         let piece = lines * SWIZZLE_ROW_BYTES;
         let each = b.int(Ty::I32, i64::from(WGMMA_M / width * piece));
         let group = b.mul_nsw(row_group, each);
@@ -421,5 +467,28 @@ impl Gpu<'_> {
         };
         let steps = || (0..inner).step_by(at_once as usize);
         sets.iter().map(|&row| steps().map(|step| words(row, step)).collect()).collect()
+    }
+}
+
+pub(super) struct WgmmaShape {
+    columns: u32,
+    /// The K extent of the instruction.
+    inner: u32,
+    dtype: DType,
+}
+
+impl WgmmaShape {
+    /// Its name, and what follows the operands: their signs and, where there is a choice, whether they are MN-major.
+    pub(super) fn text(&self, mn_major: &str) -> [String; 2] {
+        let (sum, factor, rest) = match self.dtype {
+            DType::I8 => ("s32", "s8", String::new()),
+            DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
+            DType::F8E5M2 => ("f32", "e5m2", ", 1, 1".into()),
+            DType::F32 => ("f32", "tf32", ", 1, 1".into()),
+            DType::F16 => ("f32", "f16", format!(", 1, 1{mn_major}")),
+            _ => ("f32", "bf16", format!(", 1, 1{mn_major}")),
+        };
+        let WgmmaShape { columns, inner, .. } = self;
+        [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
     }
 }

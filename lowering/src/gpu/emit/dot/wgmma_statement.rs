@@ -1,14 +1,11 @@
 //! The PTX of a warpgroup's dot: `wgmma` instructions, their fence and their commit, as one statement.
 
-use tile_ir::support::dtype::DType;
-
+use crate::gpu::emit::dot::wgmma::{SWIZZLED, SmemDescriptor, WgmmaShape, letter};
 use crate::gpu::emit::statement;
 use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};
-
-/// Rows whose chunks are swizzled together.
-pub(super) const SWIZZLED: u32 = 8;
+use tile_ir::ops::schedule::AfterIssue;
 
 /// The upper word of a descriptor: rows of 128 bytes are swizzled, and the stride between groups of swizzled rows.
 const DESCRIPTOR_HIGH: u32 = 1 << 30 | (SWIZZLED * SWIZZLE_ROW_BYTES) >> 4;
@@ -17,81 +14,6 @@ const DESCRIPTOR_HIGH: u32 = 1 << 30 | (SWIZZLED * SWIZZLE_ROW_BYTES) >> 4;
 pub(super) struct WgmmaOperand {
     text: String,
     mn_major: Option<bool>,
-}
-
-/// A shared memory descriptor: an operand tile as the instruction reads it.
-pub(super) struct SmemDescriptor {
-    /// The lower word of the descriptor of the warpgroup's first instruction.
-    pub descriptor: Val,
-    /// Whether the tile is MN-major: elements along K are one row after the other.
-    pub mn_major: bool,
-    /// The rows of a chunk that is one swizzled row wide.
-    pub(super) lines: u32,
-    /// Elements of a swizzled row.
-    pub(super) width: u32,
-}
-
-/// The field of a descriptor for a number of bytes.
-pub(super) fn field(bytes: u32) -> i64 {
-    i64::from(bytes >> 4)
-}
-
-impl SmemDescriptor {
-    /// The offset of the K step at `step`, in units of the descriptor.
-    pub(super) fn step(&self, step: u32) -> i64 {
-        let bytes = if self.mn_major {
-            step * SWIZZLE_ROW_BYTES
-        } else {
-            step / self.width * self.lines * SWIZZLE_ROW_BYTES
-                + step % self.width * (SWIZZLE_ROW_BYTES / self.width)
-        };
-        field(bytes)
-    }
-
-    /// Bytes to the rows (or columns) of the result from `first` on, a multiple of a swizzled row where these are
-    /// along it.
-    pub(super) fn distance(&self, first: u32) -> u32 {
-        if self.mn_major {
-            first / self.width * self.lines * SWIZZLE_ROW_BYTES
-        } else {
-            first * SWIZZLE_ROW_BYTES
-        }
-    }
-}
-
-/// What follows after the issue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::gpu::emit) enum AfterIssue {
-    Wait,
-    Continue,
-}
-
-/// The register of a statement that holds a value.
-pub(super) fn letter(ty: Ty) -> &'static str {
-    if ty.elem.is_float() { "f" } else { "r" }
-}
-
-pub(super) struct WgmmaShape {
-    pub(super) columns: u32,
-    /// The K extent of the instruction.
-    pub(super) inner: u32,
-    pub(super) dtype: DType,
-}
-
-impl WgmmaShape {
-    /// Its name, and what follows the operands: their signs and, where there is a choice, whether they are MN-major.
-    pub(super) fn text(&self, mn_major: &str) -> [String; 2] {
-        let (sum, factor, rest) = match self.dtype {
-            DType::I8 => ("s32", "s8", String::new()),
-            DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
-            DType::F8E5M2 => ("f32", "e5m2", ", 1, 1".into()),
-            DType::F32 => ("f32", "tf32", ", 1, 1".into()),
-            DType::F16 => ("f32", "f16", format!(", 1, 1{mn_major}")),
-            _ => ("f32", "bf16", format!(", 1, 1{mn_major}")),
-        };
-        let WgmmaShape { columns, inner, .. } = self;
-        [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
-    }
 }
 
 /// One PTX statement of wgmma instructions.

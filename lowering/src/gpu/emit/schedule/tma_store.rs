@@ -4,109 +4,36 @@
 //! Each warpgroup has buffers for two chunks, of as many rows as one wgmma has and as many columns as a swizzled row
 //! holds. It writes there when TMA has read what was there before.
 
-use tile_ir::ir::{Func, Op, ParamId, Shape};
-use tile_ir::ops::TmaStore;
-use tile_ir::support::dtype::DType;
-
-use super::{SWIZZLE_ROW_BYTES, TmaPipeline};
+use super::SmemBufferAddress;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, statement};
+use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::wgmma_fragments;
-use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
-use crate::gpu::layout::{Coord, Distributed};
+use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M};
+use crate::gpu::schedule::epilogue::{CHUNK_BYTES, MAX_CHUNKS, StoreChunks};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
+use tile_ir::ir::{Op, Shape};
+use tile_ir::ops::{Kind, TmaStore};
+use tile_ir::support::dtype::DType;
 
 /// Rows and columns of the matrices of which `stmatrix` writes four.
 const MATRIX: u32 = 8;
 /// Elements of a thread in as many columns as one of them has: two of one row, two of another.
 const THREAD_ELEMENTS: usize = 4;
-/// Bytes of a chunk.
-const CHUNK_BYTES: u32 = WGMMA_M * SWIZZLE_ROW_BYTES;
-/// Chunks that a warpgroup has buffers for.
-const MAX_CHUNKS: usize = 2;
 /// The named barrier of the first warpgroup, behind those of the MMA order.
 const FIRST_STORE_BARRIER: u32 = 8;
 
-/// Shared memory of TMA stores, and their tensor maps.
-#[derive(Clone, Default, Debug)]
-pub(super) struct EpilogueBuffers {
-    /// The tensor maps of stored views.
-    maps: Vec<(ParamId, usize)>,
-    /// The buffers of all warpgroups.
-    pub bytes: u32,
-    pub start: u32,
-}
-
-impl EpilogueBuffers {
-    /// The indices of the tensor maps.
-    pub(super) fn maps(&self) -> impl Iterator<Item = usize> {
-        self.maps.iter().map(|&(_, map)| map)
-    }
-}
-
-/// A tile in chunks.
-struct StoreChunks {
-    tiling: WarpGroupTiling,
-    /// The first row and column of each chunk of the first warpgroup.
-    origins: Vec<[u32; 2]>,
-    /// Columns of a chunk.
-    width: u32,
-    /// Columns, of a transpose rows, of a warpgroup.
-    share: u32,
-}
-
-/// Chunks side by side of a transpose: of the rows of a warpgroup's dot.
-const TRANSPOSED_CHUNKS: u32 = WGMMA_M * 4 / SWIZZLE_ROW_BYTES;
-
-impl StoreChunks {
-    fn new(func: &Func, store: &TmaStore, num_warps: u32) -> StoreChunks {
-        let ty = func.ty(store.value);
-        let [rows, columns] = [ty.shape[0], ty.shape[1]];
-        if store.transposed {
-            return StoreChunks::of_transpose([rows, columns], num_warps);
-        }
-        let tiling = WarpGroupTiling::new(rows, num_warps);
-        let (width, share) = (SWIZZLE_ROW_BYTES / ty.dtype.bytes(), columns / tiling.along_columns);
-        let sets = (0..rows).step_by((WGMMA_M * tiling.along_rows) as usize);
-        let columns = || (0..share).step_by(width as usize);
-        let origins = sets.flat_map(|row| columns().map(move |column| [row, column])).collect();
-        StoreChunks { tiling, origins, width, share }
-    }
-
-    fn of_transpose([rows, columns]: [u32; 2], num_warps: u32) -> StoreChunks {
-        let tiling = WarpGroupTiling::new(columns, num_warps);
-        let (width, share) = (WGMMA_M / TRANSPOSED_CHUNKS, rows / tiling.along_columns);
-        let each = WGMMA_M as usize;
-        let sets = (0..columns).step_by(each * tiling.along_rows as usize);
-        let halves = |column: u32| (0..TRANSPOSED_CHUNKS).map(move |half| column + half * width);
-        let rows = || (0..share).step_by(each);
-        let origins =
-            sets.flat_map(|set| rows().flat_map(move |row| halves(set).map(move |column| [row, column])));
-        StoreChunks { tiling, origins: origins.collect(), width, share }
-    }
-}
-
-impl TmaPipeline {
-    /// Adds a tensor map and epilogue buffers for a store.
-    pub(super) fn add_store(&mut self, distributed: &Distributed, store: &TmaStore) {
-        let StoreChunks { tiling, origins, width, .. } =
-            StoreChunks::new(&distributed.func, store, distributed.num_warps);
-        let map = self.tensor_map(&distributed.func, &store.tile, [WGMMA_M, width], false);
-        self.epilogue.maps.push((store.tile.memory, map));
-        let own = origins.len().min(MAX_CHUNKS) as u32 * CHUNK_BYTES;
-        self.epilogue.bytes = self.epilogue.bytes.max(tiling.along_rows * tiling.along_columns * own);
-    }
-}
-
 impl GpuEmit for TmaStore {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
-        let num_warps = gpu.plan.distributed.num_warps;
+        let num_warps = gpu.plan.schedule.distributed.num_warps;
         let StoreChunks { tiling, origins, width, share } = StoreChunks::new(gpu.func, self, num_warps);
         let [row_group, column_group] = gpu.warpgroup_position(b, tiling);
         let warpgroup = gpu.warpgroup(b);
-        let address = gpu.epilogue_buffer(b, warpgroup);
+        let buffer = self.through.expect("the schedule gives a TMA store its buffer");
+        let SmemBufferAddress { start, stride } = gpu.buffer(buffer);
+        let address = gpu.at(b, start, warpgroup, stride);
         let mut shares = [(row_group, WGMMA_M), (column_group, share)];
         if self.transposed {
             shares.reverse();
@@ -118,7 +45,7 @@ impl GpuEmit for TmaStore {
             FragmentWriter::new(gpu, b, gpu.func.ty(self.value).dtype, address)
         };
         let first = gpu.first_of(b, 31, WARPGROUP_WARPS - 1).expect("a warpgroup has many threads");
-        let map = gpu.store_map(self.tile.memory);
+        let map = gpu.tensor_maps[self.map.expect("the schedule gives a TMA store its map")];
         for (round, chunks) in origins.chunks(MAX_CHUNKS).enumerate() {
             // Threads of a transpose write to one of two chunks.
             let own = if self.transposed { &chunks[..1] } else { chunks };
@@ -334,38 +261,20 @@ impl Gpu<'_> {
         offsets.into_iter().reduce(|offset, more| b.add_nsw(offset, more)).expect("there are four")
     }
 
-    /// Waits until TMA has read the epilogue buffers: shared memory goes when the last thread of a block ends.
-    pub(super) fn wait_tma_store_reads(&self, b: &mut Builder) {
-        if self.plan.pipeline().epilogue.bytes > 0 {
-            statement(b, "cp.async.bulk.wait_group.read 0;", "~{memory}", &[], &[]);
-        }
-    }
-
     /// Waits until the TMA stores of this thread are in memory.
     pub(in crate::gpu::emit) fn wait_tma_stores(&self, b: &mut Builder) {
-        if self.plan.pipeline.as_ref().is_some_and(|pipeline| pipeline.epilogue.bytes > 0) {
+        let mut stores = false;
+        self.func.body.walk(&mut |op| stores |= matches!(op.kind, Kind::TmaStore(_)));
+        if stores {
             statement(b, "cp.async.bulk.wait_group 0;", "~{memory}", &[], &[]);
         }
-    }
-
-    /// The epilogue buffers of a warpgroup.
-    fn epilogue_buffer(&self, b: &mut Builder, warpgroup: Val) -> Val {
-        let TmaPipeline { epilogue, .. } = self.plan.pipeline();
-        let tiling = self.plan.distributed.num_warps / WARPGROUP_WARPS;
-        self.at(b, epilogue.start, warpgroup, epilogue.bytes / tiling)
-    }
-
-    fn store_map(&self, memory: ParamId) -> Val {
-        let mut maps = self.plan.pipeline().epilogue.maps.iter();
-        let (_, map) = maps.find(|(own, _)| *own == memory).expect("a stored tile has a tensor map");
-        self.tensor_maps[*map]
     }
 
     /// Waits for the other warps of this warpgroup.
     fn warpgroup_barrier(&self, b: &mut Builder, warpgroup: Val) {
         let threads = WARPGROUP_WARPS * 32;
         // A barrier whose number is not a constant would reserve all sixteen for the block.
-        if self.plan.distributed.num_warps == WARPGROUP_WARPS {
+        if self.plan.schedule.distributed.num_warps == WARPGROUP_WARPS {
             let text = format!("bar.sync {FIRST_STORE_BARRIER}, {threads};");
             statement(b, &text, "~{memory}", &[], &[]);
             return;

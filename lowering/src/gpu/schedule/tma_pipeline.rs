@@ -1,41 +1,24 @@
-//! Warp specialization: a producer warp issues TMA loads, consumer warpgroups issue the dots
-//! ([`tile_ir::ops::WarpGroupDot`]).
+//! The plan of a warp-specialized kernel: which tiles TMA loads and stores, by which tensor maps, and where their buffers and
+//! barriers are in shared memory.
 //!
-//! This module is the plan: which tiles are loaded, by which tensor maps, and where they and their barriers are in
-//! shared memory. Tiles that differ from iteration to iteration go to a ring of stages. Others are resident: loaded
-//! once for a work tile, to buffers of their own. The loads of a stage that are released together form a barrier
-//! group. Each barrier group of a stage, and each resident buffer, has a full and an empty barrier: TMA completes a
-//! phase of the full one, and every consumer warp arrives at the empty one after its last dot. The producer computes
-//! trip counts and tile offsets by itself ([`producer`]).
-//!
-//! A block is persistent: the loads of its next program are in flight while results of the current one are stored.
-//! Programs of equal length are assigned statically, others come from a counter ([`tile_scheduler`]). Results may
-//! leave through shared memory by TMA stores ([`tma_store`]).
-
-mod barriers;
-mod consumer;
-mod multicast;
-mod producer;
-mod roles;
-mod tile_scheduler;
-mod tma_store;
+//! Tiles that differ from iteration to iteration go to a ring of stages. Others are resident: loaded once for a work tile, to
+//! buffers of their own. The loads of a stage that are released together form a barrier group. Each barrier group of a stage, and
+//! each resident buffer, has a full and an empty barrier.
 
 use std::collections::HashMap;
 
-use tile_ir::ir::{Block, Func, Op, ParamId, Value, backward_slice};
+use crate::gpu::layout::Distributed;
+use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
+use crate::gpu::schedule::epilogue::EpilogueBuffers;
+use crate::gpu::schedule::tile_scalars;
+use crate::gpu::schedule::work_tiles::WorkTileLayout;
+use crate::gpu::schedule::{MBARRIER_BYTES, TensorMap};
+use tile_ir::ir::{Block, Func, Op, Value, backward_slice};
 use tile_ir::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
 use tile_ir::support::dtype::DType;
 
-pub(super) use self::barriers::{PipelineProgress, PipelineState};
-pub(super) use self::consumer::MmaOrder;
-use self::tma_store::EpilogueBuffers;
-pub(super) use self::tma_store::bits;
-use crate::gpu::emit::smem_alloc::MBARRIER_BYTES;
-use crate::gpu::layout::Distributed;
-use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
-
 /// Shared memory that a block with TMA loads may ask for.
-pub(super) const MAX_BYTES: u32 = 227 * 1024;
+pub const MAX_BYTES: u32 = 227 * 1024;
 /// Stages where the user does not say: at least so many where there is room, and more where that takes no room from
 /// another block.
 const DEFAULT_STAGES: u32 = 4;
@@ -44,103 +27,68 @@ const MAX_STAGES: u32 = 8;
 const SM_SHARED_BYTES: u32 = 228 * 1024;
 const RESERVED_BLOCK_BYTES: u32 = 1024;
 /// The warps of the warpgroup of which one is the producer.
-pub(super) const PRODUCER_WARPS: u32 = WARPGROUP_WARPS;
-/// Registers of a multiprocessor.
-const SM_REGISTERS: u32 = 64 * 1024;
-/// Registers are assigned to the threads of a warp in multiples of these.
-const REGISTER_STEP: u32 = 8;
-/// The most registers that each of a block's threads can have.
-pub fn registers_of_each(threads: u32) -> u32 {
-    SM_REGISTERS / threads / REGISTER_STEP * REGISTER_STEP
-}
-
-/// Registers of a producer thread, and the fewest it can do with.
-const PRODUCER_REGISTERS: [u32; 2] = [32, 24];
-/// Preloaded words of operand A from which on consumers get all registers that the producer can give. More registers
-/// than a loop needs make `ptxas` choose another order, which took 4 % longer.
-const MANY_PRELOADED_WORDS: u32 = 32;
+pub const PRODUCER_WARPS: u32 = WARPGROUP_WARPS;
 /// Alignment of TMA buffers in shared memory.
-const ALIGNMENT: u32 = 1024;
-
-/// A tensor map: the box of a TMA load or store in a view.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TensorMap {
-    pub memory: ParamId,
-    pub block: Vec<u32>,
-    /// Whether the box's last two axes are the parameter's exchanged.
-    pub transposed: bool,
-    /// Whether TMA rounds elements of `f32` to TF32, halves to even.
-    pub tf32: bool,
-    /// What a program loads by it, if the blocks of a cluster may load halves of each box for each other ([`multicast`]).
-    pub multicast: Option<Multicast>,
-}
-
-/// Loads of a loop: along an axis of the box, so many elements and bytes in an iteration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Multicast {
-    pub axis: u32,
-    pub step: u32,
-    pub bytes: u32,
-}
+pub const ALIGNMENT: u32 = 1024;
 
 /// A TMA load of a view tile.
 #[derive(Clone, Debug)]
-struct TmaLoad {
-    tile: ViewTile,
-    bytes: u32,
-    map: usize,
+pub struct TmaLoad {
+    pub tile: ViewTile,
+    pub bytes: u32,
+    pub map: usize,
     /// Offset in a stage of its ring, or in shared memory.
-    start: u32,
+    pub start: u32,
     /// The result of the last dot of an iteration that reads it.
-    last_use: Value,
+    pub last_use: Value,
     /// The variable of the loop around that dot.
-    last_loop: Option<Value>,
+    pub last_loop: Option<Value>,
     /// Whether the blocks of a cluster may load it for each other.
-    multicast: bool,
+    pub multicast: bool,
 }
 
 impl TmaLoad {
     /// Whether this operation is the last to read the tile, and in no loop.
-    fn ends_with(&self, op: &Op) -> bool {
+    pub fn ends_with(&self, op: &Op) -> bool {
         self.last_use == op.results[0] && self.last_loop.is_none()
     }
 }
 
 /// All loads and stores of a kernel, and where their buffers and barriers are.
 #[derive(Clone, Default, Debug)]
-pub(super) struct TmaPipeline {
+pub struct TmaPipeline {
     /// Loaded once for each program.
-    resident: Vec<TmaLoad>,
+    pub resident: Vec<TmaLoad>,
     /// Stages of resident buffers: the next program's tiles may be loaded while this one's are in use.
-    resident_stages: u32,
-    rings: Vec<TmaRing>,
+    pub resident_stages: u32,
+    pub rings: Vec<TmaRing>,
     pub maps: Vec<TensorMap>,
-    epilogue: EpilogueBuffers,
+    pub epilogue: EpilogueBuffers,
     /// Whether programs differ in length, so that a counter schedules them (dynamic persistent).
     pub is_dynamic: bool,
     /// Quotients of a program that the producer computes for all warps, because divisions take long.
     pub tile_scalars: Vec<Value>,
     /// Where published work tiles start, with their barriers behind them.
-    work_tiles: u32,
+    pub work_tiles: u32,
     /// Where the barriers of resident buffers start.
-    resident_barriers: u32,
+    pub resident_barriers: u32,
 }
 
 /// The loads of a loop, in a ring of stages.
 #[derive(Clone, Debug)]
-struct TmaRing {
-    variable: Value,
-    loads: Vec<TmaLoad>,
-    stages: u32,
+pub struct TmaRing {
+    pub variable: Value,
+    pub loads: Vec<TmaLoad>,
+    pub stages: u32,
     /// Whether the user said how many.
-    is_requested: bool,
-    start: u32,
-    barriers: u32,
+    pub is_requested: bool,
+    pub start: u32,
+    pub barriers: u32,
 }
 
 impl TmaRing {
     /// The loads of a stage in barrier groups, each filled and released together.
-    fn barrier_groups(&self) -> Vec<Vec<usize>> {
+    pub fn barrier_groups(&self) -> Vec<Vec<usize>> {
         let mut groups: Vec<Vec<usize>> = vec![];
         for (index, load) in self.loads.iter().enumerate() {
             match groups.iter_mut().find(|group| self.loads[group[0]].last_use == load.last_use) {
@@ -152,18 +100,18 @@ impl TmaRing {
     }
 
     /// The barrier group of a load.
-    fn group_of(&self, index: usize) -> usize {
+    pub fn group_of(&self, index: usize) -> usize {
         let found = self.barrier_groups().iter().position(|group| group.contains(&index));
         found.expect("each load is in a barrier group")
     }
 
     /// The last dot that reads a barrier group.
-    fn last_use_of(&self, group: usize) -> Value {
+    pub fn last_use_of(&self, group: usize) -> Value {
         self.loads[self.barrier_groups()[group][0]].last_use
     }
 
     /// Bytes of one stage.
-    fn stage_bytes(&self) -> u32 {
+    pub fn stage_bytes(&self) -> u32 {
         self.loads.iter().map(|load| load.bytes).sum()
     }
 
@@ -174,7 +122,7 @@ impl TmaRing {
 
 /// Buffers that a dot reads: a barrier group of a ring, or a resident buffer.
 #[derive(Clone, Copy)]
-enum DotBuffers<'p> {
+pub enum DotBuffers<'p> {
     Ring(&'p TmaRing, usize),
     Resident(usize),
 }
@@ -195,7 +143,7 @@ impl TmaPipeline {
         if distributed.num_ctas == 1 {
             pipeline.mark_multicast(&distributed.func, &definitions);
         }
-        pipeline.tile_scalars = tile_scheduler::quotients(&distributed.func, &definitions);
+        pipeline.tile_scalars = tile_scalars::quotients(&distributed.func, &definitions);
         (!pipeline.maps.is_empty()).then_some(pipeline)
     }
 
@@ -262,7 +210,7 @@ impl TmaPipeline {
     }
 
     /// The index of the tensor map for boxes of so many rows and columns of a view.
-    fn tensor_map(&mut self, func: &Func, tile: &ViewTile, matrix: [u32; 2], tf32: bool) -> usize {
+    pub fn tensor_map(&mut self, func: &Func, tile: &ViewTile, matrix: [u32; 2], tf32: bool) -> usize {
         let mut block = vec![1; tile.extents.rank()];
         let outer = block.len() - 2;
         block[outer..].copy_from_slice(&matrix);
@@ -364,18 +312,24 @@ impl TmaPipeline {
         self.resident_barriers = next;
         next += 2 * MBARRIER_BYTES * self.resident_stages * self.resident.len() as u32;
         self.work_tiles = next.next_multiple_of(16);
-        self.smem_end()
+        let work_tiles = self.work_tile_layout();
+        if self.is_dynamic { work_tiles.dynamic_end() } else { work_tiles.static_end() }
+    }
+
+    /// Where work tiles are published.
+    pub fn work_tile_layout(&self) -> WorkTileLayout {
+        WorkTileLayout { address: self.work_tiles, scalars: self.tile_scalars.len() as u32 }
     }
 
     /// The load of a view tile: in the ring of a loop, or resident.
-    fn find(&self, tile: &ViewTile) -> (Option<&TmaRing>, usize) {
+    pub fn find(&self, tile: &ViewTile) -> (Option<&TmaRing>, usize) {
         let of = |loads: &[TmaLoad]| loads.iter().position(|load| load.tile == *tile);
         let ringed = self.rings.iter().find_map(|ring| Some((Some(ring), of(&ring.loads)?)));
         ringed.unwrap_or_else(|| (None, of(&self.resident).expect("an operand of a dot is loaded")))
     }
 
     /// The buffers that a dot reads, each barrier group once.
-    fn buffers_of(&self, dot: &WarpGroupDot) -> Vec<DotBuffers<'_>> {
+    pub fn buffers_of(&self, dot: &WarpGroupDot) -> Vec<DotBuffers<'_>> {
         let mut loads: Vec<DotBuffers> = vec![];
         for operand in dot.smem_operands() {
             let buffers = match self.find(&operand.tile) {
@@ -397,23 +351,13 @@ impl TmaPipeline {
         loads
     }
 
-    fn ring_of(&self, variable: Value) -> Option<&TmaRing> {
+    pub fn ring_of(&self, variable: Value) -> Option<&TmaRing> {
         self.rings.iter().find(|ring| ring.variable == variable)
-    }
-
-    /// Whether loads of an iteration can be in flight while those of the one before are in use.
-    pub fn overlaps_iterations(&self, body: &For) -> bool {
-        self.ring_of(body.body.args[0]).is_some_and(|ring| ring.stages > 1)
-    }
-
-    /// Whether a loop has a ring.
-    pub fn has_ring(&self, body: &For) -> bool {
-        self.ring_of(body.body.args[0]).is_some()
     }
 }
 
 /// Whether a scalar differs from program to program.
-fn varies_by_program(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
+pub fn varies_by_program(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
     backward_slice(value, definitions)
         .iter()
         .filter_map(|value| definitions.get(value))
@@ -421,6 +365,6 @@ fn varies_by_program(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
 }
 
 /// Whether a scalar is computed from a loop's variable.
-pub(super) fn depends_on(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
+pub fn depends_on(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
     backward_slice(value, definitions).contains(&variable)
 }

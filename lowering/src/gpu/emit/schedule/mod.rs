@@ -1,0 +1,19 @@
+//! Emission of the operations of a schedule, one by one: each says where it stands and what it does, and nothing is decided here.
+//!
+//! A pipeline state is two registers, stage and phase. A tile of words is its words. Buffers in shared memory and `mbarrier` objects
+//! have no registers: their addresses are constants.
+
+mod barriers;
+mod buffers;
+mod cluster;
+mod loops;
+mod rescale;
+mod roles;
+mod tma;
+pub(super) mod tma_store;
+mod wgmma;
+mod work_tiles;
+
+pub(super) use buffers::{PipelineState, SmemBufferAddress};
+pub(super) use tma_store::bits;
+pub(super) use work_tiles::CurrentWorkTile;

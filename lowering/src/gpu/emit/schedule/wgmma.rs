@@ -1,0 +1,93 @@
+//! Dots of warpgroups that run asynchronously, and waits for them.
+
+use crate::gpu::emit::dot::wgmma::{OperandWords, WgmmaIssue, WgmmaSource, wait_all};
+use crate::gpu::emit::operation::GpuEmit;
+use crate::gpu::emit::{Builder, Gpu};
+use crate::gpu::layout::warpgroup::{WGMMA_K_BYTES, WarpGroupTiling};
+use crate::mlir::builder::Val;
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::schedule::{AfterIssue, WgmmaOperandA};
+use tile_ir::ops::{DotWait, Kind, Wgmma};
+
+/// 32-bit words of a fragment of operand A.
+const FRAGMENT_WORDS: usize = 4;
+
+impl Gpu<'_> {
+    /// Words of an operand A in lists of each set of rows and each step.
+    fn operand_words(&self, value: Value) -> OperandWords {
+        let (words, ty) = (self.registers(value), self.func.ty(value));
+        let steps = ty.shape[1] * ty.dtype.bytes() / WGMMA_K_BYTES;
+        let fragments: Vec<Vec<Val>> = words.chunks(FRAGMENT_WORDS).map(<[Val]>::to_vec).collect();
+        fragments.chunks(steps as usize).map(<[Vec<Val>]>::to_vec).collect()
+    }
+
+    /// Where operations begin with waits for the operands of a dot, finds this warpgroup's position first: its index comes from a
+    /// shuffle, which takes its time before the wait and not behind it.
+    pub(in crate::gpu::emit) fn position_before_waits(&mut self, b: &mut Builder, ops: &[Op]) {
+        let waits = ops.iter().take_while(|op| matches!(op.kind, Kind::MbarWait(_))).count();
+        if let Some(op) = ops.get(waits)
+            && let Kind::Wgmma(dot) = &op.kind
+            && waits > 0
+            && !self.dot_positions.contains_key(&op.results[0])
+        {
+            let position = self.warpgroup_position(b, tiling(dot, self, op.results[0]));
+            self.dot_positions.insert(op.results[0], position);
+        }
+    }
+}
+
+/// How warpgroups tile `a · b`.
+fn tiling(dot: &Wgmma, gpu: &Gpu, result: Value) -> WarpGroupTiling {
+    let shape = &gpu.func.ty(result).shape;
+    let rows = if dot.transposed { shape[1] } else { shape[0] };
+    WarpGroupTiling::new(rows, gpu.plan.schedule.distributed.num_warps)
+}
+
+impl GpuEmit for Wgmma {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let result = op.results[0];
+        let a = match self.a {
+            WgmmaOperandA::Regs(value) => WgmmaSource::Regs(value),
+            WgmmaOperandA::Words(value) => WgmmaSource::Words(gpu.operand_words(value)),
+            WgmmaOperandA::Smem(staged) => WgmmaSource::Smem(gpu.staged_operand(staged)),
+        };
+        let issue = WgmmaIssue {
+            a,
+            b: gpu.staged_operand(self.b),
+            acc: self.acc,
+            again: self.accumulates.map(|condition| gpu.scalar(condition)),
+            k: self.k,
+            result,
+            transposed: self.transposed,
+            then: self.then,
+        };
+        let known = gpu.dot_positions.remove(&result);
+        let position = known.unwrap_or_else(|| gpu.warpgroup_position(b, tiling(self, gpu, result)));
+        let issued = issue.issue(gpu, b, position);
+        issued.define(gpu, result);
+        if self.then == AfterIssue::Continue {
+            gpu.in_flight.insert(result, issued);
+        }
+    }
+}
+
+impl GpuEmit for DotWait {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let (dot, unread) = (self.values[0], &self.values[1..]);
+        match gpu.in_flight.remove(&dot) {
+            // What the dot reads stays in its registers until then.
+            Some(mut issued) if self.issued_if.is_none() => {
+                let unread = gpu.flatten(unread);
+                let unread = issued.wait_group(b, self.pending, &unread);
+                issued.define(gpu, op.results[0]);
+                gpu.define_all(&op.results[1..], &unread);
+            }
+            _ => {
+                let values = gpu.flatten(&self.values);
+                let issued = self.issued_if.map(|condition| gpu.scalar(condition));
+                let waited = wait_all(b, &values, self.pending, issued);
+                gpu.define_all(&op.results, &waited);
+            }
+        }
+    }
+}

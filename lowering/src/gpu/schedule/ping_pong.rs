@@ -1,0 +1,60 @@
+//! Lets the warpgroups issue their chained dots in turn: one issues, while the others work on their results (FlashAttention-3's
+//! ping-pong).
+//!
+//! Legal where
+//! 1. a program has several consumer warpgroups;
+//! 2. each of them runs the same iterations: what a loop's range is computed from is the same in all warps of a program;
+//! 3. a warpgroup waits for its turn once in each iteration, and lets the next one begin once;
+//! 4. before the first program, the last warpgroup lets the first one begin.
+
+use super::Schedule;
+use super::loops::DotGroup;
+use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
+use tile_ir::ir::{Block, Op};
+use tile_ir::ops::schedule::{AfterIssue, MmaOrderStep};
+use tile_ir::ops::{Kind, MmaOrder};
+use tile_ir::support::diagnostic::Loc;
+
+/// Orders the dots of overlapped loops with two of them, where a program has several warpgroups.
+pub fn ping_pong(schedule: &mut Schedule) {
+    if schedule.distributed.num_warps / WARPGROUP_WARPS > 1 {
+        order_dots(&mut schedule.distributed.func.body);
+    }
+}
+
+/// Whether dots of the block are in an order now.
+fn order_dots(block: &mut Block) -> bool {
+    let mut any = false;
+    for op in &mut block.ops {
+        if let Kind::WarpSpecialize(roles) = &mut op.kind {
+            if order_dots(&mut roles.consumer) {
+                roles.consumer.ops.insert(0, step(op.loc, MmaOrderStep::Init));
+            }
+            continue;
+        }
+        for nested in op.kind.operation_mut().blocks_mut() {
+            any |= order_dots(nested);
+        }
+        if let Kind::Loop(body) = &mut op.kind {
+            any |= body.overlapped && order_chain(&mut body.body);
+        }
+    }
+    any
+}
+
+/// Orders the two dots of an iteration, if both are asynchronous.
+fn order_chain(body: &mut Block) -> bool {
+    let Ok([first, second]) = <[DotGroup; 2]>::try_from(DotGroup::all(&body.ops)) else { return false };
+    let both = [&first, &second].map(|group| group.wgmma(&body.ops).then == AfterIssue::Continue);
+    if both != [true; 2] {
+        return false;
+    }
+    let loc = body.ops[first.dot].loc;
+    body.ops.insert(second.dot + 1, step(loc, MmaOrderStep::Arrive));
+    body.ops.insert(first.range().start, step(loc, MmaOrderStep::Wait));
+    true
+}
+
+fn step(loc: Loc, step: MmaOrderStep) -> Op {
+    Op { kind: MmaOrder { step }.into(), results: vec![], loc }
+}
