@@ -42,6 +42,7 @@ mod run;
 mod sandbox;
 mod scan;
 mod schedule_simulator;
+mod scheduled_kernels;
 mod site;
 mod slsr;
 mod specialization;

@@ -185,7 +185,10 @@ impl ScheduleBuilder<'_> {
 
     /// Releases the operands of a dot when the next one was issued.
     fn in_flight_loop(&mut self, acc: Value, state: Value) -> [Value; 2] {
-        let (count, ends) = self.loop_over_k(vec![acc, state, state], |own, args| {
+        // The first dot does not add to it.
+        let undefined = self.b.one(Poison, tile(DType::F32));
+        debug_assert_eq!(self.b.func.ty(undefined), self.b.func.ty(acc));
+        let (count, ends) = self.loop_over_k(vec![undefined, state, state], |own, args| {
             let &[_, iteration, acc, before, pipe] = args else { panic!("an iteration has five arguments") };
             own.effect(MbarWait { barrier: own.stage(own.full, pipe) });
             let behind_first = own.is_positive(iteration);
@@ -245,17 +248,12 @@ fn small(i: usize) -> f64 {
     (i * 7 % 11) as f64 - 5.0
 }
 
-/// A launch with two by two tiles and so many iterations.
+/// A launch with two by two tiles and so many iterations, on one block.
 fn launch(func: &Func, iterations: usize) -> Launch {
     let (rows, inner) = (2 * EXTENT as usize, iterations * EXTENT as usize);
-    let mut launch = Launch::new([2, 2, 1], WARPS);
-    launch.blocks = 3;
+    let launch = Launch::new([2, 2, 1], WARPS);
     let operands = launch.view(func, ("a", &[rows, inner]), small).view(func, ("b", &[inner, rows]), small);
     operands.view(func, ("out", &[rows, rows]), |_| -1.0)
-}
-
-fn check(scheduled: &Func, laid_out: &Func, iterations: usize) -> Result<(), String> {
-    check_schedule(scheduled, laid_out, &launch(laid_out, iterations), 0.0).map_err(|fault| fault.0)
 }
 
 #[test]
@@ -275,9 +273,14 @@ fn a_schedule_does_what_the_kernel_does() {
     let laid_out = func(PRODUCT);
     for dots in [Dots::Waited, Dots::InFlight] {
         let scheduled = scheduled(&laid_out, dots);
+        verify_schedule(&scheduled, WARPS).expect("a schedule that obeys the laws");
         for iterations in [0, 1, STAGES - 1, STAGES, STAGES + 3] {
-            check(&scheduled, &laid_out, iterations as usize)
-                .unwrap_or_else(|what| panic!("{iterations}: {what}"));
+            for blocks in [1, 3] {
+                let mut launch = launch(&laid_out, iterations as usize);
+                launch.blocks = blocks;
+                check_schedule(&scheduled, &laid_out, &launch, 0.0)
+                    .unwrap_or_else(|fault| panic!("{iterations} iterations, {blocks} blocks: {fault}"));
+            }
         }
     }
 }
@@ -355,7 +358,8 @@ fn check_errors(dots: Dots, cases: &[(&str, &dyn Fn(&mut Func))], expected: Expe
         plant(&mut broken);
         ir::verify(&broken).expect("a function that obeys the laws of tile IR");
         let verified = verify_schedule(&broken, WARPS);
-        let simulated = check(&broken, &laid_out, STAGES as usize + 3);
+        let launch = launch(&laid_out, STAGES as usize + 3);
+        let simulated = check_schedule(&broken, &laid_out, &launch, 0.0).map_err(|fault| fault.0);
         assert!(verified.is_err() || simulated.is_err(), "{name} is not found");
         let texts = [verified, simulated].map(|result| result.err().unwrap_or("nothing".into()));
         let [verifier, simulator] = texts.map(|text| text.replace('\n', "\n    "));
@@ -382,7 +386,38 @@ fn missing_and_misplaced_waits_are_found() {
             }),
             ("nothing is published", &|func| without!(func, Producer, Publish)),
         ],
-        expect![[r#""#]],
+        expect![[r#"
+            consumers do not wait
+              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 async`: reads a stage of %12 without a wait on its full barrier
+              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 async` reads stage 0 of %12, into which nothing was loaded
+            the producer does not wait
+              verifier: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14`: fills a stage without a wait on its empty barrier
+              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+            consumers do not release
+              verifier: `mbar_wait %15[%31]`: the producer waits, and nobody else arrives there
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `mbar_wait %14[%53]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+                consumer warpgroup 1: `mbar_wait %14[%53]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+            a release before the dot
+              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 async`: reads a stage of %12 behind its release
+              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+            a release before the wait for the dot
+              verifier: `mbar_arrive %15[%53]`: releases a stage while `%55 = wgmma %12[%53], %13[%53] add %52 async` may read it
+              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+            loads before the wait
+              verifier: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14`: fills a stage without a wait on its empty barrier
+              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+            the wait leaves the dot in flight
+              verifier: `mbar_arrive %15[%53]`: releases a stage while `%55 = wgmma %12[%53], %13[%53] add %52 async` may read it
+              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+            nothing is published
+              verifier: nothing
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `work_tiles consumer static at 65536 carry %34` waits for a work tile that is not published
+                consumer warpgroup 1: `work_tiles consumer static at 65536 carry %34` waits for a work tile that is not published
+        "#]],
     );
 }
 
@@ -412,7 +447,50 @@ fn wrong_phases_and_counts_are_found() {
                 each!(func, Consumer, MbarWait, |wait| wait.barrier.buffer = empty);
             }),
         ],
-        expect![[r#""#]],
+        expect![[r#"
+            the producer starts as a consumer
+              verifier: nothing
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `mbar_wait %14[%53]` waits for stage 0, phase 0: 1 arrivals and 0 bytes are missing
+                consumer warpgroup 1: `mbar_wait %14[%53]` waits for stage 0, phase 0: 1 arrivals and 0 bytes are missing
+            consumers start as the producer
+              verifier: nothing
+              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 async` reads stage 0 of %12, into which nothing was loaded
+            consumers stay at a stage
+              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 async`: reads a stage of %12 behind its release
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `work_tiles consumer static at 65536 carry %34` waits for a work tile that is not published
+                consumer warpgroup 1: `work_tiles consumer static at 65536 carry %34` waits for a work tile that is not published
+            too few arrivals release a stage
+              verifier: a phase of %15 takes 4 arrivals, and consumer arrives 8 times
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 4 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `mbar_wait %14[%53]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+                consumer warpgroup 1: `mbar_wait %14[%53]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+            too many arrivals release a stage
+              verifier: a phase of %15 takes 12 arrivals, and consumer arrives 8 times
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 4 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `mbar_wait %14[%53]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+                consumer warpgroup 1: `mbar_wait %14[%53]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+            more bytes are expected
+              verifier: `mbar_expect %14[%31] bytes 4160`: 64 of these bytes are not loaded
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `mbar_wait %14[%53]` waits for stage 0, phase 0: 0 arrivals and 64 bytes are missing
+                consumer warpgroup 1: `mbar_wait %14[%53]` waits for stage 0, phase 0: 0 arrivals and 64 bytes are missing
+            fewer bytes are expected
+              verifier: `tma_load b(%32, %25) map 1 -> %13[%31] signal %14`: loads 2048 bytes more than are expected
+              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 async` reads stage 0 of %13, into which nothing was loaded
+            consumers wait for the release
+              verifier: `mbar_wait %15[%53]`: the consumer waits, and nobody else arrives there
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `mbar_wait %15[%53]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 1: `mbar_wait %15[%53]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+        "#]],
     );
 }
 
@@ -444,7 +522,26 @@ fn errors_of_dots_in_flight_are_found() {
                 each!(func, Consumer, Wgmma, |dot| dot.accumulates = None);
             }),
         ],
-        expect![[r#""#]],
+        expect![[r#"
+            the release is of this iteration
+              verifier: `mbar_arrive %15[%56] if %59`: releases a stage while `%60 = wgmma %12[%56], %13[%56] add %54 if %59 async` may read it
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `mbar_wait %14[%56]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+                consumer warpgroup 1: `mbar_wait %14[%56]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+            two dots stay in flight
+              verifier: `mbar_arrive %15[%55] if %59`: releases a stage while `%60 = wgmma %12[%56], %13[%56] add %54 if %59 async` may read it
+              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%60 = wgmma %12[%56], %13[%56] add %54 if %59 async`
+            the first release is of no dot
+              verifier: nothing
+              simulator: deadlock
+                producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
+                consumer warpgroup 0: `mbar_wait %14[%56]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+                consumer warpgroup 1: `mbar_wait %14[%56]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
+            the first dot adds to what is there
+              verifier: nothing
+              simulator: consumer warpgroup 0: `%60 = wgmma %12[%56], %13[%56] add %54 async` adds to poison
+        "#]],
     );
 }
 
@@ -468,13 +565,35 @@ fn buffers_and_registers_fit() {
         Dots::Waited,
         &[
             ("overlapping stages", &|func| place(func, 0, 0, BYTES)),
-            ("a buffer over barriers", &|func| place(func, 0, 40960 - BYTES, 65536)),
+            ("a buffer over barriers", &|func| place(func, 0, 39936, 65536)),
             ("a misaligned buffer", &|func| place(func, 0, 16, 2 * BYTES)),
             ("a buffer over the work tiles", &|func| place(func, 0, 65536, 2 * BYTES)),
             ("buffers that do not fit", &|func| place(func, 0, 131072, 65536)),
             ("too many registers", &|func| registers(func, [40, 240])),
             ("an odd number of registers", &|func| registers(func, [24, 236])),
         ],
-        expect![[r#""#]],
+        expect![[r#"
+            overlapping stages
+              verifier: stage 1 of %12 at 2048..4096 overlaps stage 0 of %13 at 2048
+              simulator: nothing
+            a buffer over barriers
+              verifier: stage 0 of %12 at 39936..41984 overlaps %14 at 40960
+              simulator: nothing
+            a misaligned buffer
+              verifier: `%12 = smem_alloc at 16 stride 4096`: stage 0 is at 16, no multiple of 1024
+              simulator: nothing
+            a buffer over the work tiles
+              verifier: the work tiles at 65536..65568 overlaps stage 0 of %12 at 65536
+              simulator: nothing
+            buffers that do not fit
+              verifier: stage 2 of %12 ends at 264192, behind the 232448 bytes of shared memory
+              simulator: nothing
+            too many registers
+              verifier: `warp_specialize producer registers 40 consumer registers 240`: all threads have 66560 registers, more than 65536
+              simulator: nothing
+            an odd number of registers
+              verifier: `warp_specialize producer registers 24 consumer registers 236`: a thread cannot have 236 registers
+              simulator: nothing
+        "#]],
     );
 }

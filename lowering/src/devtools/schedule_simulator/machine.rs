@@ -302,7 +302,7 @@ impl<'f> SimulatedGpu<'f> {
             Ok(Step::Entered | Step::Blocked) => Ok(()),
             Err(what) => {
                 let text = self.shared.names.op(self.shared.func, op);
-                Err(ScheduleFault(format!("{}: `{text}` {what}", agent.name())))
+                Err(ScheduleFault(format!("{}: `{text}` {what}", self.name(&self.agents[which]))))
             }
         }
     }
@@ -313,15 +313,24 @@ impl<'f> SimulatedGpu<'f> {
         let roles = waiting.filter(|agent| !agent.forked).map(|agent| {
             let op = agent.position().map(|op| self.shared.names.op(self.shared.func, op));
             let on = agent.blocked.as_ref().map(|(_, on)| on.as_str()).unwrap_or_default();
-            format!("\n{}: `{}` waits for {on}", agent.name(), op.unwrap_or_default())
+            format!("\n{}: `{}` waits for {on}", self.name(agent), op.unwrap_or_default())
         });
         ScheduleFault(format!("deadlock{}", roles.collect::<String>()))
+    }
+
+    /// An agent by its role, and its block if there are several.
+    fn name(&self, agent: &Agent) -> String {
+        if self.shared.ctas.len() > 1 {
+            format!("block {}, {}", agent.cta, agent.name())
+        } else {
+            agent.name()
+        }
     }
 
     /// What an agent must not leave behind.
     fn check_end_of(&self, which: usize) -> Result<(), ScheduleFault> {
         let agent = &self.agents[which];
-        let fault = |what: String| Err(ScheduleFault(format!("{}: ends {what}", agent.name())));
+        let fault = |what: String| Err(ScheduleFault(format!("{}: ends {what}", self.name(agent))));
         if let Some(dot) = agent.dots.get(agent.complete_dots) {
             let text = self.shared.names.op(self.shared.func, dot.op);
             return fault(format!("while `{text}` is in flight"));

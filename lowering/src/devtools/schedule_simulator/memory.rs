@@ -101,7 +101,8 @@ impl Launch {
 
     /// The grid coordinates of a program.
     pub(super) fn coordinates(&self, index: u32) -> [u32; 3] {
-        let [x, y, _] = self.grid;
+        // A block without a program is at the first one's coordinates.
+        let [x, y, _] = self.grid.map(|programs| programs.max(1));
         [index % x, index / x % y, index / x / y]
     }
 }

@@ -97,7 +97,7 @@ impl<'f> Cx<'_, 'f> {
             Datum::InFlight(dot) => {
                 self.agent.dots[*dot].result.clone().ok_or_else(|| "adds to a later dot".to_string())
             }
-            Datum::Pipe(_) | Datum::Poison => Err("adds to what is no accumulator".into()),
+            Datum::Pipe(_) | Datum::Poison => Err("adds to poison".into()),
         }
     }
 
@@ -128,6 +128,9 @@ impl Simulate for Wgmma {
         let counts =
             self.accumulates.map_or(Ok(true), |counts| Ok::<_, String>(cx.tile(counts)?.is_true()))?;
         let acc = self.acc.filter(|_| counts).map(|acc| cx.datum(acc)).transpose()?;
+        if let Some(Datum::Poison | Datum::Pipe(_)) = acc {
+            return Err("adds to poison".into());
+        }
         let mut dot = IssuedDot { op, dot: self, operands: [a, b], acc, reads, result: None };
         if cx.shared.is_early() {
             cx.fetch_operands(&mut dot)?;
