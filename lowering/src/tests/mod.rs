@@ -41,6 +41,7 @@ mod rounding;
 mod run;
 mod sandbox;
 mod scan;
+mod schedule_passes;
 mod schedule_simulator;
 mod scheduled_kernels;
 mod site;

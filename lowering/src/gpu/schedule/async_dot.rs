@@ -57,10 +57,10 @@ impl<'a> AccumulatorLoop<'a> {
         let pipes = group.pipes(schedule, ops);
         let rings = RingPipe::all(schedule, body.body).into_iter().filter(|ring| pipes.contains(&ring.arg));
         let rings: Vec<RingPipe> = rings.collect();
-        let releases_rings = ops[group.releases()].iter().all(|op| match &op.kind {
-            Kind::MbarArrive(arrive) => rings.iter().any(|ring| ring.arg == arrive.barrier.pipe),
-            _ => false,
-        });
+        let is_ring = |pipe: Value| rings.iter().any(|ring| ring.arg == pipe);
+        let releases_rings = ops[group.releases()]
+            .iter()
+            .all(|op| matches!(&op.kind, Kind::MbarArrive(arrive) if is_ring(arrive.barrier.pipe)));
         let fits = releases_rings && !rings.is_empty() && rings.iter().all(|ring| ring.stages > 1);
         let counted = matches!(defined(body.body.end), Some(Kind::TripCount(count)) if count.runs);
         let runs = counted && is_zero(defined, body.body.first);

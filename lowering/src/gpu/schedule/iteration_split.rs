@@ -56,9 +56,9 @@ impl LoopBranches {
     /// `None` where there are none, or some that are not of this kind.
     fn new(schedule: &Schedule, body: LoopOp, definitions: &Definitions) -> Option<LoopBranches> {
         let index = body.body.body.args[0];
-        let (value, variable) = body.ops().iter().find_map(|op| match &op.kind {
-            Kind::Induction(variable) if variable.index == index => Some((op.results[0], *variable)),
-            _ => None,
+        let (value, variable) = body.ops().iter().find_map(|op| {
+            let Kind::Induction(variable) = &op.kind else { return None };
+            (variable.index == index).then_some((op.results[0], *variable))
         })?;
         let mut branches = LoopBranches { variable, conditions: HashSet::new(), comparisons: vec![] };
         let walk = SplitWalk { schedule, variable: value, inner: body.body.body.defined(), definitions };

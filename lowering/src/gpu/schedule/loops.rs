@@ -55,10 +55,8 @@ fn replace_in(
         for nested in op.kind.operation_mut().blocks_mut() {
             replace_in(schedule, nested, replace);
         }
-        let replaced = match &op.kind {
-            Kind::Loop(body) => replace(schedule, LoopOp { op: &op, body }),
-            _ => None,
-        };
+        let replaced =
+            if let Kind::Loop(body) = &op.kind { replace(schedule, LoopOp { op: &op, body }) } else { None };
         match replaced {
             Some(ops) => block.ops.extend(ops),
             None => block.ops.push(op),
