@@ -7,7 +7,7 @@ use crate::devtools::schedule_simulator::{Launch, check_schedule};
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::gpu::schedule::passes::DisabledPasses;
 use crate::gpu::specialization::Specialization;
-use crate::ir::Func;
+use tile_ir::ir::Func;
 
 /// Sums differ by the order of their additions, and by no more.
 const TOLERANCE: f64 = 1e-5;
