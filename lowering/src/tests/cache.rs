@@ -237,11 +237,13 @@ fn a_dump_has_the_requested_stages() {
             fill.N32.aligned.layout: kernel fill(out: &mut [f32]) {
             fill.N32.aligned.ll: define ptx_kernel void @fill_32_aligned(ptr addrspace(1) %0, i64 %1, i32 %2, i32 %3, i32 %4) #0 {
             fill.N32.aligned.mlir: llvm.func @fill_32_aligned(%arg0: !llvm.ptr<1>, %arg1: i64, %arg2: i32, %arg3: i32, %arg4: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
+            fill.N32.aligned.schedule: kernel fill(out: &mut [f32]) {
             fill.N32.aligned.sm_80.ptx: // .globl	fill_32_aligned
             fill.N32.aligned.sm_90a.ptx: // .globl	fill_32_aligned
             fill.N32.general.layout: kernel fill(out: &mut [f32]) {
             fill.N32.general.ll: define ptx_kernel void @fill_32_general(ptr addrspace(1) %0, i64 %1, i32 %2, i32 %3, i32 %4) #0 {
             fill.N32.general.mlir: llvm.func @fill_32_general(%arg0: !llvm.ptr<1>, %arg1: i64, %arg2: i32, %arg3: i32, %arg4: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
+            fill.N32.general.schedule: kernel fill(out: &mut [f32]) {
             fill.N32.general.sm_80.ptx: // .globl	fill_32_general
             fill.N32.general.sm_90a.ptx: // .globl	fill_32_general
             fill.N32.host.baseline.ll: define internal void @FUSE_HOST_ENTRY_AT_LEVEL_program(ptr noalias %0, i64 %1, i32 %2, i32 %3, i32 %4, i32 %5, i32 %6, i32 %7, ptr noalias %8) {

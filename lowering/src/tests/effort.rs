@@ -117,7 +117,7 @@ fn variables_that_cannot_be_understood() {
     check_variable(
         "FUSE_DUMP",
         "tile,ptxx",
-        expect!["FUSE_DUMP names `ptxx`: stages are tile, layout, mlir, llvm, ptx and asm, or all"],
+        expect!["FUSE_DUMP names `ptxx`: stages are tile, layout, schedule, mlir, llvm, ptx and asm, or all"],
     );
     check_variable(
         "FUSE_INJECT",

@@ -388,11 +388,11 @@ fn missing_and_misplaced_waits_are_found() {
         ],
         expect![[r#"
             consumers do not wait
-              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 async`: reads a stage of %12 without a wait on its full barrier
-              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 async` reads stage 0 of %12, into which nothing was loaded
+              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async`: reads a stage of %12 without a wait on its full barrier
+              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async` reads stage 0 of %12, into which nothing was loaded
             the producer does not wait
-              verifier: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14`: fills a stage without a wait on its empty barrier
-              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+              verifier: `tma_load a(%21, %32) map 0 to %12[%31] signal %14`: fills a stage without a wait on its empty barrier
+              simulator: producer: `tma_load a(%21, %32) map 0 to %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async`
             consumers do not release
               verifier: `mbar_wait %15[%31]`: the producer waits, and nobody else arrives there
               simulator: deadlock
@@ -400,23 +400,23 @@ fn missing_and_misplaced_waits_are_found() {
                 consumer warpgroup 0: `mbar_wait %14[%53]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
                 consumer warpgroup 1: `mbar_wait %14[%53]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
             a release before the dot
-              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 async`: reads a stage of %12 behind its release
-              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async`: reads a stage of %12 behind its release
+              simulator: producer: `tma_load a(%21, %32) map 0 to %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async`
             a release before the wait for the dot
-              verifier: `mbar_arrive %15[%53]`: releases a stage while `%55 = wgmma %12[%53], %13[%53] add %52 async` may read it
-              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+              verifier: `mbar_arrive %15[%53]`: releases a stage while `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async` may read it
+              simulator: producer: `tma_load a(%21, %32) map 0 to %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async`
             loads before the wait
-              verifier: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14`: fills a stage without a wait on its empty barrier
-              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+              verifier: `tma_load a(%21, %32) map 0 to %12[%31] signal %14`: fills a stage without a wait on its empty barrier
+              simulator: producer: `tma_load a(%21, %32) map 0 to %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async`
             the wait leaves the dot in flight
-              verifier: `mbar_arrive %15[%53]`: releases a stage while `%55 = wgmma %12[%53], %13[%53] add %52 async` may read it
-              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 async`
+              verifier: `mbar_arrive %15[%53]`: releases a stage while `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async` may read it
+              simulator: producer: `tma_load a(%21, %32) map 0 to %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async`
             nothing is published
               verifier: nothing
               simulator: deadlock
                 producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
-                consumer warpgroup 0: `work_tiles consumer static at 65536 carry %34` waits for a work tile that is not published
-                consumer warpgroup 1: `work_tiles consumer static at 65536 carry %34` waits for a work tile that is not published
+                consumer warpgroup 0: `work_tiles consumer at 65536 carry %34` waits for a work tile that is not published
+                consumer warpgroup 1: `work_tiles consumer at 65536 carry %34` waits for a work tile that is not published
         "#]],
     );
 }
@@ -456,13 +456,13 @@ fn wrong_phases_and_counts_are_found() {
                 consumer warpgroup 1: `mbar_wait %14[%53]` waits for stage 0, phase 0: 1 arrivals and 0 bytes are missing
             consumers start as the producer
               verifier: nothing
-              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 async` reads stage 0 of %12, into which nothing was loaded
+              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async` reads stage 0 of %12, into which nothing was loaded
             consumers stay at a stage
-              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 async`: reads a stage of %12 behind its release
+              verifier: `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async`: reads a stage of %12 behind its release
               simulator: deadlock
                 producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
-                consumer warpgroup 0: `work_tiles consumer static at 65536 carry %34` waits for a work tile that is not published
-                consumer warpgroup 1: `work_tiles consumer static at 65536 carry %34` waits for a work tile that is not published
+                consumer warpgroup 0: `work_tiles consumer at 65536 carry %34` waits for a work tile that is not published
+                consumer warpgroup 1: `work_tiles consumer at 65536 carry %34` waits for a work tile that is not published
             too few arrivals release a stage
               verifier: a phase of %15 takes 4 arrivals, and consumer arrives 8 times
               simulator: deadlock
@@ -482,8 +482,8 @@ fn wrong_phases_and_counts_are_found() {
                 consumer warpgroup 0: `mbar_wait %14[%53]` waits for stage 0, phase 0: 0 arrivals and 64 bytes are missing
                 consumer warpgroup 1: `mbar_wait %14[%53]` waits for stage 0, phase 0: 0 arrivals and 64 bytes are missing
             fewer bytes are expected
-              verifier: `tma_load b(%32, %25) map 1 -> %13[%31] signal %14`: loads 2048 bytes more than are expected
-              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 async` reads stage 0 of %13, into which nothing was loaded
+              verifier: `tma_load b(%32, %25) map 1 to %13[%31] signal %14`: loads 2048 bytes more than are expected
+              simulator: consumer warpgroup 0: `%55 = wgmma %12[%53], %13[%53] add %52 k 0..32 async` reads stage 0 of %13, into which nothing was loaded
             consumers wait for the release
               verifier: `mbar_wait %15[%53]`: the consumer waits, and nobody else arrives there
               simulator: deadlock
@@ -524,14 +524,14 @@ fn errors_of_dots_in_flight_are_found() {
         ],
         expect![[r#"
             the release is of this iteration
-              verifier: `mbar_arrive %15[%56] if %59`: releases a stage while `%60 = wgmma %12[%56], %13[%56] add %54 if %59 async` may read it
+              verifier: `mbar_arrive %15[%56] if %59`: releases a stage while `%60 = wgmma %12[%56], %13[%56] add %54 if %59 k 0..32 async` may read it
               simulator: deadlock
                 producer: `mbar_wait %15[%31]` waits for stage 0, phase 0: 8 arrivals and 0 bytes are missing
                 consumer warpgroup 0: `mbar_wait %14[%56]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
                 consumer warpgroup 1: `mbar_wait %14[%56]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
             two dots stay in flight
-              verifier: `mbar_arrive %15[%55] if %59`: releases a stage while `%60 = wgmma %12[%56], %13[%56] add %54 if %59 async` may read it
-              simulator: producer: `tma_load a(%21, %32) map 0 -> %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%60 = wgmma %12[%56], %13[%56] add %54 if %59 async`
+              verifier: `mbar_arrive %15[%55] if %59`: releases a stage while `%60 = wgmma %12[%56], %13[%56] add %54 if %59 k 0..32 async` may read it
+              simulator: producer: `tma_load a(%21, %32) map 0 to %12[%31] signal %14` refills stage 0 of %12 without having waited for its release behind `%60 = wgmma %12[%56], %13[%56] add %54 if %59 k 0..32 async`
             the first release is of no dot
               verifier: nothing
               simulator: deadlock
@@ -540,7 +540,7 @@ fn errors_of_dots_in_flight_are_found() {
                 consumer warpgroup 1: `mbar_wait %14[%56]` waits for stage 0, phase 1: 1 arrivals and 0 bytes are missing
             the first dot adds to what is there
               verifier: nothing
-              simulator: consumer warpgroup 0: `%60 = wgmma %12[%56], %13[%56] add %54 async` adds to poison
+              simulator: consumer warpgroup 0: `%60 = wgmma %12[%56], %13[%56] add %54 k 0..32 async` adds to poison
         "#]],
     );
 }
@@ -589,10 +589,10 @@ fn buffers_and_registers_fit() {
               verifier: stage 2 of %12 ends at 264192, behind the 232448 bytes of shared memory
               simulator: nothing
             too many registers
-              verifier: `warp_specialize producer registers 40 consumer registers 240`: all threads have 66560 registers, more than 65536
+              verifier: `warp_specialize producer_registers 40 consumer_registers 240`: all threads have 66560 registers, more than 65536
               simulator: nothing
             an odd number of registers
-              verifier: `warp_specialize producer registers 24 consumer registers 236`: a thread cannot have 236 registers
+              verifier: `warp_specialize producer_registers 24 consumer_registers 236`: a thread cannot have 236 registers
               simulator: nothing
         "#]],
     );
