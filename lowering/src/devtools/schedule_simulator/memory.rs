@@ -79,6 +79,12 @@ impl Launch {
         let count: usize = shape.iter().product();
         let elements = Elements::of(func.slice(param).0, (0..count).map(|i| Number::Float(element(i))));
         let (mut shape, mut strides) = (shape.to_vec(), row_major(shape));
+        // Extents and strides are the parameters behind the memory, though the function may know one of them as a constant.
+        for (param, &number) in func.params[param.index() + 1..].iter().zip(shape.iter().chain(&strides)) {
+            if let ParamKind::Scalar { value, .. } = param.kind {
+                self.scalars.insert(value, Number::Int(number as i128));
+            }
+        }
         let view = func.view(param).unwrap_or_else(|| panic!("{name} is no view"));
         if view.transposed {
             let rank = shape.len();
@@ -92,6 +98,19 @@ impl Launch {
         }
         self.memory.insert(param, GlobalMemory { elements, shape, strides });
         self
+    }
+
+    /// The scalar arguments as integers and the lengths of slices, by the position of the parameter.
+    pub fn known(&self, func: &Func) -> Vec<i64> {
+        let params = func.params.iter().enumerate().map(|(position, param)| match param.kind {
+            ParamKind::Scalar { value, .. } => {
+                self.scalars.get(&value).map_or(0, |number| number.int() as i64)
+            }
+            ParamKind::Slice { .. } => {
+                self.memory.get(&ParamId(position as u32)).map_or(0, |memory| memory.elements.len() as i64)
+            }
+        });
+        params.collect()
     }
 
     /// How many programs there are.
