@@ -16,6 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &["tile-ir/src/transform"],
     &["lowering/src/gpu/layout"],
     &["lowering/src/gpu/opt"],
+    &["lowering/src/gpu/schedule"],
     &["lowering/src/mlir"],
     &["lowering/src/cpu"],
     &["lowering/src/gpu/emit"],
@@ -63,10 +64,6 @@ const CIRCLES: &[(&str, &str)] = &[
     (
         "lowering/src/gpu/emit/smem_operand.rs",
         "how a loop copies an operand depends on how dots read it, and the other way",
-    ),
-    (
-        "lowering/src/gpu/emit/warp_specialize.rs",
-        "a pipeline's plan consists of those of its parts, which emit by the whole",
     ),
     (
         "lowering/src/gpu/emit/dot/mod.rs",

@@ -19,6 +19,7 @@ mod debug;
 mod dot;
 mod dsmem;
 mod histogram;
+mod indices;
 mod longest_first;
 mod membar;
 mod memory;
@@ -52,6 +53,7 @@ use crate::gpu::emit::arguments::arguments;
 use crate::gpu::emit::async_copy::{PendingCopies, StartedLoop};
 use crate::gpu::emit::cp_async::BufferSlot;
 use crate::gpu::emit::dot::wgmma::IssuedWgmma;
+use crate::gpu::emit::indices::IndexJoin;
 use crate::gpu::emit::membar::Membar;
 use crate::gpu::emit::schedule::{CurrentWorkTile, SmemBufferAddress};
 use crate::gpu::emit::smem_alloc::SmemAllocation;
@@ -273,13 +275,6 @@ struct CseScope {
     threads: HashMap<(Layout, usize), Val>,
     indices: HashMap<(IndexJoin, usize, usize), Val>,
     pointers: HashMap<(usize, usize), Val>,
-}
-
-/// How two indices become one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum IndexJoin {
-    Sum,
-    Difference,
 }
 
 /// The state of emitting one kernel.
@@ -586,42 +581,6 @@ impl<'a> Gpu<'a> {
 
     fn innermost_cse(&mut self) -> &mut CseScope {
         self.cse.last_mut().expect("the outermost region stays open")
-    }
-
-    /// `base + constant`, recorded for [`Gpu::base_and_constant`].
-    fn add_constant(&mut self, b: &mut Builder, base: Val, constant: i64) -> Val {
-        if constant == 0 {
-            return base;
-        }
-        let amount = b.int(base.ty, constant);
-        let value = b.add_nsw(base, amount);
-        self.constant_offsets.insert(value.id(), (base, constant));
-        value
-    }
-
-    /// A value as a base plus a constant.
-    fn base_and_constant(&self, value: Val) -> (Val, i64) {
-        self.constant_offsets.get(&value.id()).copied().unwrap_or((value, 0))
-    }
-
-    /// The sum of two indices, or their difference; their constants stay constants.
-    fn join_indices(&mut self, b: &mut Builder, join: IndexJoin, left: Val, right: Val) -> Val {
-        let ((x, p), (y, q)) = (self.base_and_constant(left), self.base_and_constant(right));
-        let key = (join, x.id(), y.id());
-        let known = self.cse.iter().rev().find_map(|scope| scope.indices.get(&key)).copied();
-        let base = known.unwrap_or_else(|| {
-            let base = match join {
-                IndexJoin::Sum => b.add_nsw(x, y),
-                IndexJoin::Difference => b.sub_nsw(x, y),
-            };
-            self.innermost_cse().indices.insert(key, base);
-            base
-        });
-        let index = self.add_constant(b, base, if join == IndexJoin::Sum { p + q } else { p - q });
-        if let Some(&is_head) = self.rows.heads.get(&left.id()).or_else(|| self.rows.heads.get(&right.id())) {
-            self.rows.heads.insert(index.id(), is_head);
-        }
-        index
     }
 
     /// The start of this program's shared memory.

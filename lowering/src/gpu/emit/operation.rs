@@ -12,10 +12,11 @@ use tile_ir::ops::{
 };
 use tile_ir::support::dtype::DType;
 
+use crate::gpu::emit::indices::IndexJoin;
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::packed_cast;
 use crate::gpu::emit::smem_alloc::SmemRing;
-use crate::gpu::emit::{Asm, Builder, Gpu, IndexJoin, Registers};
+use crate::gpu::emit::{Asm, Builder, Gpu, Registers};
 use crate::gpu::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
 use crate::mlir::types::{Elem, Ty};

@@ -7,8 +7,9 @@ use tile_ir::ir::{Func, Op, Value};
 use tile_ir::ops::scalar::{ArithKind, Scalar};
 use tile_ir::ops::{Kind, RangeOrder, Rotate, RowCut};
 
+use crate::gpu::emit::indices::IndexJoin;
 use crate::gpu::emit::operation::{GpuEmit, opaque};
-use crate::gpu::emit::{Builder, Gpu, IndexJoin, IntPredicate};
+use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::gpu::layout::Layout;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;

@@ -13,7 +13,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Multicast;
-use super::tma_pipeline::{TmaLoad, TmaPipeline, TmaRing, depends_on, varies_by_program};
+use super::tma_pipeline::{PipelinedLoad, TmaPipeline, TmaRing, depends_on, varies_by_program};
 use tile_ir::ir::{Func, Op, Value};
 
 /// Fewest results of a dot whose loads may be multicast. Smaller tiles are those of small dots: clusters seldom pay
@@ -31,12 +31,12 @@ impl TmaPipeline {
     /// Marks the loads that may be multicast: of large tiles, in loops with equally many iterations in all programs, by tensor maps of
     /// nothing else. Where a program also loads something once, as attention does, and for TF32 the producer warp has no registers for it.
     pub fn mark_multicast(&mut self, func: &Func, definitions: &HashMap<Value, &Op>) {
-        let results = |load: &TmaLoad| func.ty(load.last_use).shape.elements();
+        let results = |load: &PipelinedLoad| func.ty(load.last_use).shape.elements();
         let small = self.rings.iter().flat_map(|ring| &ring.loads).any(|load| results(load) < LEAST_RESULTS);
         if small || self.is_dynamic || !self.resident.is_empty() || self.maps.iter().any(|map| map.tf32) {
             return;
         }
-        let same_for_peers = |load: &TmaLoad, variable| {
+        let same_for_peers = |load: &PipelinedLoad, variable| {
             !load.tile.offsets.iter().any(|&offset| {
                 depends_on(offset, variable, definitions) && varies_by_program(offset, definitions)
             })

@@ -33,7 +33,7 @@ pub const ALIGNMENT: u32 = 1024;
 
 /// A TMA load of a view tile.
 #[derive(Clone, Debug)]
-pub struct TmaLoad {
+pub struct PipelinedLoad {
     pub tile: ViewTile,
     pub bytes: u32,
     pub map: usize,
@@ -47,7 +47,7 @@ pub struct TmaLoad {
     pub multicast: bool,
 }
 
-impl TmaLoad {
+impl PipelinedLoad {
     /// Whether this operation is the last to read the tile, and in no loop.
     pub fn ends_with(&self, op: &Op) -> bool {
         self.last_use == op.results[0] && self.last_loop.is_none()
@@ -58,7 +58,7 @@ impl TmaLoad {
 #[derive(Clone, Default, Debug)]
 pub struct TmaPipeline {
     /// Loaded once for each program.
-    pub resident: Vec<TmaLoad>,
+    pub resident: Vec<PipelinedLoad>,
     /// Stages of resident buffers: the next program's tiles may be loaded while this one's are in use.
     pub resident_stages: u32,
     pub rings: Vec<TmaRing>,
@@ -78,7 +78,7 @@ pub struct TmaPipeline {
 #[derive(Clone, Debug)]
 pub struct TmaRing {
     pub variable: Value,
-    pub loads: Vec<TmaLoad>,
+    pub loads: Vec<PipelinedLoad>,
     pub stages: u32,
     /// Whether the user said how many.
     pub is_requested: bool,
@@ -194,7 +194,7 @@ impl TmaPipeline {
         let elem = dtype.bytes();
         let [rows, columns] = operand.lines();
         let bytes = rows * columns * elem;
-        loads.push(TmaLoad {
+        loads.push(PipelinedLoad {
             tile: tile.clone(),
             bytes,
             map: 0,
@@ -222,12 +222,12 @@ impl TmaPipeline {
         })
     }
 
-    fn loads_mut(&mut self) -> impl Iterator<Item = &mut TmaLoad> {
+    fn loads_mut(&mut self) -> impl Iterator<Item = &mut PipelinedLoad> {
         self.resident.iter_mut().chain(self.rings.iter_mut().flat_map(|ring| &mut ring.loads))
     }
 
     /// The loads of a loop.
-    fn ring_loads(&mut self, distributed: &Distributed, body: &For) -> &mut Vec<TmaLoad> {
+    fn ring_loads(&mut self, distributed: &Distributed, body: &For) -> &mut Vec<PipelinedLoad> {
         let variable = body.body.args[0];
         let position = self.rings.iter().position(|ring| ring.variable == variable).unwrap_or_else(|| {
             let requested = body.hints.num_stages.or(distributed.num_stages);
@@ -323,7 +323,7 @@ impl TmaPipeline {
 
     /// The load of a view tile: in the ring of a loop, or resident.
     pub fn find(&self, tile: &ViewTile) -> (Option<&TmaRing>, usize) {
-        let of = |loads: &[TmaLoad]| loads.iter().position(|load| load.tile == *tile);
+        let of = |loads: &[PipelinedLoad]| loads.iter().position(|load| load.tile == *tile);
         let ringed = self.rings.iter().find_map(|ring| Some((Some(ring), of(&ring.loads)?)));
         ringed.unwrap_or_else(|| (None, of(&self.resident).expect("an operand of a dot is loaded")))
     }

@@ -7,6 +7,7 @@
 
 mod fma;
 pub mod invariant_operand;
+mod smem_descriptor;
 pub(super) mod wgmma;
 pub(super) mod wgmma_statement;
 

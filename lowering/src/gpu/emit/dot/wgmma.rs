@@ -1,6 +1,12 @@
 //! Warpgroup dots (`wgmma`), which read operands from shared memory as TMA wrote them, with its 128-byte swizzle.
 
-use crate::gpu::emit::dot::wgmma_statement::WgmmaStatement;
+use tile_ir::ir::{Shape, Value};
+use tile_ir::ops::DotOperand;
+use tile_ir::ops::schedule::AfterIssue;
+use tile_ir::support::dtype::DType;
+
+use crate::gpu::emit::dot::smem_descriptor::{SmemDescriptor, field};
+use crate::gpu::emit::dot::wgmma_statement::{WgmmaShape, WgmmaStatement, letter};
 use crate::gpu::emit::dot::{outer_axis, per_word};
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::schedule::bits;
@@ -10,56 +16,9 @@ use crate::gpu::layout::dot::wgmma_fragments;
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};
-use tile_ir::ir::{Shape, Value};
-use tile_ir::ops::DotOperand;
-use tile_ir::ops::schedule::AfterIssue;
-use tile_ir::support::dtype::DType;
-
-/// Rows whose chunks are swizzled together.
-pub(super) const SWIZZLED: u32 = 8;
 
 /// The row and the K step of each word of a fragment of operand A in TF32, from the lane's own on.
 const TF32_OPERAND_A: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
-
-/// A shared memory descriptor: an operand tile as the instruction reads it.
-pub(super) struct SmemDescriptor {
-    /// The lower word of the descriptor of the warpgroup's first instruction.
-    pub descriptor: Val,
-    /// Whether the tile is MN-major: elements along K are one row after the other.
-    pub mn_major: bool,
-    /// The rows of a chunk that is one swizzled row wide.
-    lines: u32,
-    /// Elements of a swizzled row.
-    width: u32,
-}
-
-/// The field of a descriptor for a number of bytes.
-fn field(bytes: u32) -> i64 {
-    i64::from(bytes >> 4)
-}
-
-impl SmemDescriptor {
-    /// The offset of the K step at `step`, in units of the descriptor.
-    fn step(&self, step: u32) -> i64 {
-        let bytes = if self.mn_major {
-            step * SWIZZLE_ROW_BYTES
-        } else {
-            step / self.width * self.lines * SWIZZLE_ROW_BYTES
-                + step % self.width * (SWIZZLE_ROW_BYTES / self.width)
-        };
-        field(bytes)
-    }
-
-    /// Bytes to the rows (or columns) of the result from `first` on, a multiple of a swizzled row where these are
-    /// along it.
-    fn distance(&self, first: u32) -> u32 {
-        if self.mn_major {
-            first / self.width * self.lines * SWIZZLE_ROW_BYTES
-        } else {
-            first * SWIZZLE_ROW_BYTES
-        }
-    }
-}
 
 /// The words of each step of an operand A, for each of the warpgroup's sets of rows.
 pub(in crate::gpu::emit) type OperandWords = Vec<Vec<Vec<Val>>>;
@@ -330,11 +289,6 @@ impl StridedFragment {
     }
 }
 
-/// The register of a statement that holds a value.
-pub(super) fn letter(ty: Ty) -> &'static str {
-    if ty.elem.is_float() { "f" } else { "r" }
-}
-
 impl Gpu<'_> {
     /// The position of the warpgroup of this warp along rows and columns of the result.
     pub(in crate::gpu::emit) fn warpgroup_position(
@@ -467,28 +421,5 @@ impl Gpu<'_> {
         };
         let steps = || (0..inner).step_by(at_once as usize);
         sets.iter().map(|&row| steps().map(|step| words(row, step)).collect()).collect()
-    }
-}
-
-pub(super) struct WgmmaShape {
-    columns: u32,
-    /// The K extent of the instruction.
-    inner: u32,
-    dtype: DType,
-}
-
-impl WgmmaShape {
-    /// Its name, and what follows the operands: their signs and, where there is a choice, whether they are MN-major.
-    pub(super) fn text(&self, mn_major: &str) -> [String; 2] {
-        let (sum, factor, rest) = match self.dtype {
-            DType::I8 => ("s32", "s8", String::new()),
-            DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
-            DType::F8E5M2 => ("f32", "e5m2", ", 1, 1".into()),
-            DType::F32 => ("f32", "tf32", ", 1, 1".into()),
-            DType::F16 => ("f32", "f16", format!(", 1, 1{mn_major}")),
-            _ => ("f32", "bf16", format!(", 1, 1{mn_major}")),
-        };
-        let WgmmaShape { columns, inner, .. } = self;
-        [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
     }
 }

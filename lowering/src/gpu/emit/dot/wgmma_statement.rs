@@ -1,11 +1,12 @@
 //! The PTX of a warpgroup's dot: `wgmma` instructions, their fence and their commit, as one statement.
 
-use crate::gpu::emit::dot::wgmma::{SWIZZLED, SmemDescriptor, WgmmaShape, letter};
+use crate::gpu::emit::dot::smem_descriptor::{SWIZZLED, SmemDescriptor};
 use crate::gpu::emit::statement;
 use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};
 use tile_ir::ops::schedule::AfterIssue;
+use tile_ir::support::dtype::DType;
 
 /// The upper word of a descriptor: rows of 128 bytes are swizzled, and the stride between groups of swizzled rows.
 const DESCRIPTOR_HIGH: u32 = 1 << 30 | (SWIZZLED * SWIZZLE_ROW_BYTES) >> 4;
@@ -115,4 +116,33 @@ impl WgmmaStatement {
         let operands: Vec<Val> = self.operands.into_iter().chain(self.before).collect();
         statement(b, &text, &constraints.join(","), &operands, &vec![sum; results])
     }
+}
+
+/// The shape of a `wgmma` instruction, and its operands' type.
+pub(super) struct WgmmaShape {
+    pub columns: u32,
+    /// The K extent of the instruction.
+    pub inner: u32,
+    pub dtype: DType,
+}
+
+impl WgmmaShape {
+    /// Its name, and what follows the operands: their signs and, where there is a choice, whether they are MN-major.
+    pub(super) fn text(&self, mn_major: &str) -> [String; 2] {
+        let (sum, factor, rest) = match self.dtype {
+            DType::I8 => ("s32", "s8", String::new()),
+            DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
+            DType::F8E5M2 => ("f32", "e5m2", ", 1, 1".into()),
+            DType::F32 => ("f32", "tf32", ", 1, 1".into()),
+            DType::F16 => ("f32", "f16", format!(", 1, 1{mn_major}")),
+            _ => ("f32", "bf16", format!(", 1, 1{mn_major}")),
+        };
+        let WgmmaShape { columns, inner, .. } = self;
+        [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
+    }
+}
+
+/// The register of a statement that holds a value.
+pub(super) fn letter(ty: Ty) -> &'static str {
+    if ty.elem.is_float() { "f" } else { "r" }
 }

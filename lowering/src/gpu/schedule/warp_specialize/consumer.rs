@@ -12,14 +12,13 @@ use tile_ir::ops::scalar::binary;
 use tile_ir::ops::schedule::{AfterIssue, Role, Stage, StagedOperand, WgmmaOperandA};
 use tile_ir::ops::{
     Barrier, Constant, ConstantValue, For, Induction, Kind, Loop, MbarArrive, MbarWait, OperandA, PipeNext,
-    Scalar, SmemLoadWords, SmemOperand, StoreWait, TmaStore, TripCount, WarpBarrier, WarpGroupDot, Wgmma,
-    WorkTiles,
+    Scalar, SmemLoadWords, SmemOperand, StoreWait, TripCount, WarpBarrier, WarpGroupDot, Wgmma, WorkTiles,
 };
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
 
 /// The operations of the consumers for one program.
-struct Program<'a> {
+struct ConsumerProgram<'a> {
     by: &'a Specializer<'a>,
     ops: Vec<Op>,
     pipes: Pipes,
@@ -48,12 +47,13 @@ impl Specializer<'_> {
         });
         let uses = uses.collect();
         let (ops_before, waited, words) = (vec![], HashSet::new(), HashMap::new());
-        let mut program = Program { by: self, ops: ops_before, pipes: args.clone(), uses, waited, words };
+        let mut program =
+            ConsumerProgram { by: self, ops: ops_before, pipes: args.clone(), uses, waited, words };
         body.ops.into_iter().for_each(|op| program.op(schedule, op));
         if schedule.setup.uses_scratch {
             schedule.effect(&mut program.ops, self.loc, Barrier);
         }
-        let Program { ops: mut own, mut pipes, .. } = program;
+        let ConsumerProgram { ops: mut own, mut pipes, .. } = program;
         pipes.resident = pipes
             .resident
             .map(|pipe| schedule.one(&mut own, self.loc, PipeNext { pipe }, schedule.ty(pipe).clone()));
@@ -78,22 +78,25 @@ impl Specializer<'_> {
     }
 }
 
-impl Program<'_> {
-    fn op(&mut self, schedule: &mut Schedule, op: Op) {
+impl ConsumerProgram<'_> {
+    fn op(&mut self, schedule: &mut Schedule, mut op: Op) {
         let is_published =
             op.results.first().is_some_and(|result| self.by.pipeline.tile_scalars.contains(result));
-        match op.kind {
-            _ if is_published => {}
-            Kind::WarpGroupDot(dot) => self.dot(schedule, &dot, op.results[0], op.loc),
-            Kind::For(body) => self.for_loop(schedule, body, op.results, op.loc),
-            Kind::TmaStore(store) => {
-                let maps = &self.by.pipeline.epilogue.maps;
-                let map = maps.iter().find(|(memory, _)| *memory == store.tile.memory).map(|&(_, map)| map);
-                let store = TmaStore { through: self.by.buffers.epilogue, map, ..store };
-                self.ops.push(Op { kind: store.into(), ..op });
-            }
-            _ => self.ops.push(op),
+        if is_published {
+            return;
         }
+        if let Kind::WarpGroupDot(dot) = &op.kind {
+            return self.dot(schedule, dot, op.results[0], op.loc);
+        }
+        if let Kind::For(body) = op.kind {
+            return self.for_loop(schedule, body, op.results, op.loc);
+        }
+        if let Kind::TmaStore(store) = &mut op.kind {
+            let maps = &self.by.pipeline.epilogue.maps;
+            let map = maps.iter().find(|(memory, _)| *memory == store.tile.memory);
+            (store.through, store.map) = (self.by.buffers.epilogue, map.map(|&(_, map)| map));
+        }
+        self.ops.push(op);
     }
 
     /// A loop: with a ring by the index of the iteration, with its pipeline state carried.

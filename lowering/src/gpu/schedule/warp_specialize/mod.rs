@@ -20,7 +20,7 @@ pub mod registers;
 use std::collections::HashMap;
 
 use super::Schedule;
-use super::tma_pipeline::{TmaLoad, TmaPipeline, TmaRing};
+use super::tma_pipeline::{PipelinedLoad, TmaPipeline, TmaRing};
 use super::work_tiles::WORK_TILE_STAGES;
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, preload_word_count};
 use tile_ir::ir::{Op, Shape, Storage, Type, Value};
@@ -154,7 +154,7 @@ fn allocate(schedule: &mut Schedule, ops: &mut Vec<Op>, pipeline: &TmaPipeline, 
 fn buffer(
     schedule: &mut Schedule,
     ops: &mut Vec<Op>,
-    (load, stages): (&TmaLoad, u32),
+    (load, stages): (&PipelinedLoad, u32),
     place: SmemAlloc,
     loc: Loc,
 ) -> Value {

@@ -7,14 +7,14 @@ use std::collections::{HashMap, HashSet};
 use super::{Pipes, Specializer, resident_pipe};
 use crate::gpu::schedule::Schedule;
 use crate::gpu::schedule::copy::Copies;
-use crate::gpu::schedule::tma_pipeline::{TmaLoad, TmaRing, depends_on};
+use crate::gpu::schedule::tma_pipeline::{TmaRing, depends_on};
 use tile_ir::frontend::syntax::BinaryOp;
 use tile_ir::ir::{Block, Op, Type, Value};
 use tile_ir::ops::scalar::{ArithKind, binary};
 use tile_ir::ops::schedule::{Role, Stage};
 use tile_ir::ops::{
     Constant, ConstantValue, ExpectTx, For, Induction, Kind, Loop, MbarArriveForPeer, MbarWait, PeerShares,
-    PipeNext, Publish, Scalar, TileQuotient, TmaLoad as TmaLoadOp, TripCount, ViewTile, WorkTiles,
+    PipeNext, Publish, Scalar, TileQuotient, TmaLoad, TripCount, ViewTile, WorkTiles,
 };
 use tile_ir::support::dtype::DType;
 
@@ -26,7 +26,7 @@ struct Peer {
 }
 
 /// The operations of the producer for one program.
-struct Program<'a> {
+struct ProducerProgram<'a> {
     by: &'a Specializer<'a>,
     definitions: HashMap<Value, &'a Op>,
     ops: Vec<Op>,
@@ -40,7 +40,7 @@ impl Specializer<'_> {
         let inits = self.start(schedule, &mut ops, Role::Producer).flatten();
         let args = self.pipe_args(schedule);
         let definitions = self.definitions.iter().map(|(&value, op)| (value, op)).collect();
-        let mut program = Program { by: self, definitions, ops: vec![], copies: Copies::default() };
+        let mut program = ProducerProgram { by: self, definitions, ops: vec![], copies: Copies::default() };
         let scalars = program.tile_scalars(schedule);
         let types = scalars.iter().map(|&scalar| schedule.ty(scalar).dtype).collect();
         schedule.effect(&mut program.ops, self.loc, Publish { scalars });
@@ -60,7 +60,7 @@ impl Specializer<'_> {
     }
 }
 
-impl Program<'_> {
+impl ProducerProgram<'_> {
     /// A scalar in the producer: computed here if it is not known.
     fn scalar(&mut self, schedule: &mut Schedule, value: Value) -> Value {
         if !self.copies.contains(value)
@@ -112,7 +112,7 @@ impl Program<'_> {
         if !pipeline.has_multicast() {
             return None;
         }
-        let mut inner = Program {
+        let mut inner = ProducerProgram {
             by: self.by,
             definitions: self.definitions.clone(),
             ops: vec![],
@@ -149,7 +149,7 @@ impl Program<'_> {
             schedule.effect(&mut self.ops, loc, MbarWait { barrier: empty });
             schedule.effect(&mut self.ops, loc, ExpectTx { barrier: full, bytes: load.bytes });
             let to = Stage { buffer: self.by.buffers.resident[index], pipe: resident_pipe(&pipes) };
-            let copy = TmaLoadOp { tile, to, signal: full.buffer, map: load.map, shared: None };
+            let copy = TmaLoad { tile, to, signal: full.buffer, map: load.map, shared: None };
             schedule.effect(&mut self.ops, loc, copy);
         }
         for op in &body.ops {
@@ -229,11 +229,11 @@ impl Program<'_> {
         schedule.effect(&mut self.ops, loc, MbarWait { barrier: empty });
         schedule.effect(&mut self.ops, loc, ExpectTx { barrier: full, bytes });
         for &index in loads {
-            let load: &TmaLoad = &ring.loads[index];
+            let load = &ring.loads[index];
             let tile = self.view_tile(schedule, &load.tile);
             let to = Stage { buffer: self.by.buffers.rings[which][index], pipe };
             let shared = peer.and_then(|peer| peer.shared.get(&(which, index)).copied());
-            let copy = TmaLoadOp { tile, to, signal: full.buffer, map: load.map, shared };
+            let copy = TmaLoad { tile, to, signal: full.buffer, map: load.map, shared };
             schedule.effect(&mut self.ops, loc, copy);
         }
     }
