@@ -69,6 +69,10 @@ const CIRCLES: &[(&str, &str)] = &[
         "lowering/src/gpu/emit/dot/mod.rs",
         "a dot chooses its method, which reads the operands that the dot has staged",
     ),
+    (
+        "lowering/src/gpu/schedule/verify.rs",
+        "a schedule is verified role by role, and what is found in a role names operations as the schedule prints them",
+    ),
     ("lowering/src/driver/specialize.rs", "a specialization is the aligned one with other requests"),
 ];
 

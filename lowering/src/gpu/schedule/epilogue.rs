@@ -2,8 +2,6 @@
 //!
 //! Each warpgroup has buffers for two chunks, of as many rows as one wgmma has and as many columns as a swizzled row holds.
 
-use super::tma_pipeline::TmaPipeline;
-use crate::gpu::layout::Distributed;
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_M, WarpGroupTiling};
 use tile_ir::ir::{Func, ParamId};
 use tile_ir::ops::TmaStore;
@@ -68,17 +66,5 @@ impl StoreChunks {
         let origins =
             sets.flat_map(|set| rows().flat_map(move |row| halves(set).map(move |column| [row, column])));
         StoreChunks { tiling, origins: origins.collect(), width, share }
-    }
-}
-
-impl TmaPipeline {
-    /// Adds a tensor map and epilogue buffers for a store.
-    pub fn add_store(&mut self, distributed: &Distributed, store: &TmaStore) {
-        let StoreChunks { tiling, origins, width, .. } =
-            StoreChunks::new(&distributed.func, store, distributed.num_warps);
-        let map = self.tensor_map(&distributed.func, &store.tile, [WGMMA_M, width], false);
-        self.epilogue.maps.push((store.tile.memory, map));
-        let own = origins.len().min(MAX_CHUNKS) as u32 * CHUNK_BYTES;
-        self.epilogue.bytes = self.epilogue.bytes.max(tiling.along_rows * tiling.along_columns * own);
     }
 }

@@ -1,5 +1,5 @@
-//! Splits the iterations of an overlapped loop into those before, in and behind the main loop, which takes none of the loop's branches.
-//! It has none of them, and the code before and after a branch is scheduled together.
+//! Splits the iterations of an overlapped loop into prologue, main loop and epilogue. The main loop takes none of the loop's branches,
+//! so it has none, and the code before and after a branch is scheduled together.
 //!
 //! A branch may depend on several comparisons of the loop variable with invariants, any of which takes it. The main loop is between
 //! the last iteration where one of the upper bounds holds and the first where one of the lower bounds does.

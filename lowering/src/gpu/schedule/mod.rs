@@ -31,9 +31,7 @@ use tile_ir::support::diagnostic::Loc;
 
 pub use tensor_map::{Multicast, TensorMap};
 use tma_pipeline::TmaPipeline;
-
-/// An `mbarrier` object.
-pub const MBARRIER_BYTES: u32 = 8;
+pub use work_tiles::MBARRIER_BYTES;
 
 /// A distributed function that is being scheduled.
 #[derive(Debug)]

@@ -12,8 +12,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Multicast;
-use super::tma_pipeline::{PipelinedLoad, TmaPipeline, TmaRing, depends_on, varies_by_program};
+use super::tensor_map::Multicast;
+use super::tile_scalars::varies_by_program;
+use super::tma_pipeline::{PipelinedLoad, TmaPipeline, TmaRing, depends_on};
 use tile_ir::ir::{Func, Op, Value};
 
 /// Fewest results of a dot whose loads may be multicast. Smaller tiles are those of small dots: clusters seldom pay

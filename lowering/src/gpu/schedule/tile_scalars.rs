@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::tma_pipeline::varies_by_program;
 use crate::gpu::opt::select_wgmma::is_scalar_arithmetic;
-use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ir::{Func, Op, Value, backward_slice};
 use tile_ir::ops::scalar::ArithKind;
 use tile_ir::ops::{Kind, Scalar};
 
@@ -24,4 +23,12 @@ pub fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<Value> {
             && is_scalar_arithmetic(func, definitions, result, None)
     });
     ops.map(|op| op.results[0]).collect()
+}
+
+/// Whether a scalar differs from program to program.
+pub fn varies_by_program(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
+    backward_slice(value, definitions)
+        .iter()
+        .filter_map(|value| definitions.get(value))
+        .any(|op| matches!(op.kind, Kind::ProgramId(_)) || op.kind.operation().access().is_some())
 }

@@ -8,13 +8,13 @@
 use std::collections::HashMap;
 
 use crate::gpu::layout::Distributed;
-use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS};
-use crate::gpu::schedule::epilogue::EpilogueBuffers;
-use crate::gpu::schedule::tile_scalars;
-use crate::gpu::schedule::work_tiles::WorkTileLayout;
-use crate::gpu::schedule::{MBARRIER_BYTES, TensorMap};
+use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M};
+use crate::gpu::schedule::epilogue::{CHUNK_BYTES, EpilogueBuffers, MAX_CHUNKS, StoreChunks};
+use crate::gpu::schedule::tensor_map::TensorMap;
+use crate::gpu::schedule::tile_scalars::{self, varies_by_program};
+use crate::gpu::schedule::work_tiles::{MBARRIER_BYTES, WorkTileLayout};
 use tile_ir::ir::{Block, Func, Op, Value, backward_slice};
-use tile_ir::ops::{For, Kind, SmemOperand, ViewTile, WarpGroupDot};
+use tile_ir::ops::{For, Kind, SmemOperand, TmaStore, ViewTile, WarpGroupDot};
 use tile_ir::support::dtype::DType;
 
 /// Shared memory that a block with TMA loads may ask for.
@@ -222,6 +222,16 @@ impl TmaPipeline {
         })
     }
 
+    /// Adds a tensor map and epilogue buffers for a store.
+    fn add_store(&mut self, distributed: &Distributed, store: &TmaStore) {
+        let StoreChunks { tiling, origins, width, .. } =
+            StoreChunks::new(&distributed.func, store, distributed.num_warps);
+        let map = self.tensor_map(&distributed.func, &store.tile, [WGMMA_M, width], false);
+        self.epilogue.maps.push((store.tile.memory, map));
+        let own = origins.len().min(MAX_CHUNKS) as u32 * CHUNK_BYTES;
+        self.epilogue.bytes = self.epilogue.bytes.max(tiling.along_rows * tiling.along_columns * own);
+    }
+
     fn loads_mut(&mut self) -> impl Iterator<Item = &mut PipelinedLoad> {
         self.resident.iter_mut().chain(self.rings.iter_mut().flat_map(|ring| &mut ring.loads))
     }
@@ -354,14 +364,6 @@ impl TmaPipeline {
     pub fn ring_of(&self, variable: Value) -> Option<&TmaRing> {
         self.rings.iter().find(|ring| ring.variable == variable)
     }
-}
-
-/// Whether a scalar differs from program to program.
-pub fn varies_by_program(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
-    backward_slice(value, definitions)
-        .iter()
-        .filter_map(|value| definitions.get(value))
-        .any(|op| matches!(op.kind, Kind::ProgramId(_)) || op.kind.operation().access().is_some())
 }
 
 /// Whether a scalar is computed from a loop's variable.

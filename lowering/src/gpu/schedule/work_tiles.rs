@@ -1,8 +1,8 @@
 //! Where the producer publishes work tiles to the consumers in shared memory: the tiles of [`WORK_TILE_STAGES`] stages, a full
 //! barrier of each, an empty barrier of each, and a slot for the tile counter's last index.
 
-use super::MBARRIER_BYTES;
-
+/// An `mbarrier` object.
+pub const MBARRIER_BYTES: u32 = 8;
 /// Work tiles that are published before consumers take them.
 pub const WORK_TILE_STAGES: u32 = 2;
 /// Bytes of a work tile's index and coordinates.

@@ -1,4 +1,4 @@
-//! The programs that a persistent block runs one after the other, the first by its own index.
+//! The tile scheduler: the programs that a persistent block runs one after the other, the first by its own index.
 //!
 //! The next index is as many further as there are blocks, or comes from a counter in global memory, which the producer takes as soon as
 //! it begins a program. A block counts once for each program that it runs, so the counter has wrapped to 0 when the last one ends.
