@@ -73,6 +73,14 @@ const CIRCLES: &[(&str, &str)] = &[
         "lowering/src/gpu/schedule/verify.rs",
         "a schedule is verified role by role, and what is found in a role names operations as the schedule prints them",
     ),
+    (
+        "lowering/src/devtools/schedule_simulator/agent.rs",
+        "an agent has what it waits for and holds, and operations are its steps",
+    ),
+    (
+        "lowering/src/devtools/schedule_simulator/machine.rs",
+        "a machine consists of agents, and a step of an agent reads and changes the machine",
+    ),
     ("lowering/src/driver/specialize.rs", "a specialization is the aligned one with other requests"),
 ];
 

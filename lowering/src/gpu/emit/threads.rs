@@ -89,3 +89,10 @@ pub(super) fn lowest_lanes(bits: u32, count: u32) -> Option<u32> {
     let lowest: u32 = (0..5).map(|bit| 1 << bit).filter(|bit| bits & bit != 0).take(count as usize).sum();
     (lowest.count_ones() == count).then_some(lowest)
 }
+
+/// So many bits of an integer, from one on.
+pub(super) fn bits(b: &mut Builder, of: Val, from: u32, count: u32) -> Val {
+    let [shift, mask] = [from, (1 << count) - 1].map(|number| b.int(Ty::I32, i64::from(number)));
+    let shifted = b.lshr(of, shift);
+    b.and(shifted, mask)
+}

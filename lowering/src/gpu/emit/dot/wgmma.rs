@@ -9,7 +9,7 @@ use crate::gpu::emit::dot::smem_descriptor::{SmemDescriptor, field};
 use crate::gpu::emit::dot::wgmma_statement::{WgmmaShape, WgmmaStatement, letter};
 use crate::gpu::emit::dot::{outer_axis, per_word};
 use crate::gpu::emit::memory::pack;
-use crate::gpu::emit::schedule::bits;
+use crate::gpu::emit::threads::bits;
 use crate::gpu::emit::{Gpu, Space, statement};
 use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::wgmma_fragments;

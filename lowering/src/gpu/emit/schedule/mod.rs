@@ -10,10 +10,9 @@ mod loops;
 mod rescale;
 mod roles;
 mod tma;
-pub(super) mod tma_store;
+mod tma_store;
 mod wgmma;
 mod work_tiles;
 
 pub(super) use buffers::{PipelineState, SmemBufferAddress};
-pub(super) use tma_store::bits;
 pub(super) use work_tiles::CurrentWorkTile;

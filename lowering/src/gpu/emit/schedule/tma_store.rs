@@ -7,6 +7,7 @@
 use super::SmemBufferAddress;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
+use crate::gpu::emit::threads::bits;
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::wgmma_fragments;
@@ -202,13 +203,6 @@ impl FragmentWriter {
             }
         }
     }
-}
-
-/// So many bits of an integer, from one on.
-pub(in crate::gpu::emit) fn bits(b: &mut Builder, of: Val, from: u32, count: u32) -> Val {
-    let [shift, mask] = [from, (1 << count) - 1].map(|number| b.int(Ty::I32, i64::from(number)));
-    let shifted = b.lshr(of, shift);
-    b.and(shifted, mask)
 }
 
 impl Gpu<'_> {
