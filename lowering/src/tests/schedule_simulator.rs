@@ -349,8 +349,11 @@ fn with_arrivals(func: &mut Func, which: usize, arrivals: u32) {
     ir::substitute(func, old, new);
 }
 
+/// An error by name, and what plants it.
+type PlantedError<'a> = (&'a str, &'a dyn Fn(&mut Func));
+
 /// What the verifier and the simulator say of a product with an error.
-fn check_errors(dots: Dots, cases: &[(&str, &dyn Fn(&mut Func))], expected: Expect) {
+fn check_errors(dots: Dots, cases: &[PlantedError], expected: Expect) {
     let laid_out = func(PRODUCT);
     let mut found = String::new();
     for (name, plant) in cases {
