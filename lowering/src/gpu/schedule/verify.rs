@@ -218,7 +218,7 @@ impl ScheduleVerifier<'_> {
             let Storage::Mbarrier { arrivals, .. } = self.func.ty(barrier).storage else { continue };
             // One thread is the producer; of consumers one of each warp arrives.
             let of_role = |role: &&str| if *role == Role::Consumer.name() { self.num_warps } else { 1 };
-            let expected: u32 = roles.iter().map(|role| of_role(role)).sum();
+            let expected: u32 = roles.iter().map(of_role).sum();
             if arrivals != expected {
                 let roles: Vec<&str> = roles.iter().copied().collect();
                 return Err(format!(
