@@ -34,7 +34,8 @@ use crate::driver::artifact::{GpuModule, LoweredVariant, VariantCode, entry_name
 use crate::driver::options::{BuildOptions, DumpStage, Effort};
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::driver::variant_errors::{internal_error, report_spills, too_few_registers, too_many_elements};
-use crate::gpu::emit::{MAX_SHARED_BYTES, SmemOverflow, SmemRequest};
+use crate::gpu::emit::{SmemOverflow, SmemRequest};
+use crate::gpu::schedule::MAX_SHARED_BYTES;
 use crate::gpu::specialization::Specialization;
 use crate::mlir::{Session, report};
 

@@ -13,7 +13,8 @@ fn check_operands(source: &str) -> usize {
     let mut checked = 0;
     for specialization in specializations(&func(source), KernelRequests::default()).expect("specializations")
     {
-        let Distributed { func, layouts, .. } = &specialization.plan.schedule.distributed;
+        let Distributed { layouts, .. } = &specialization.plan.schedule.distributed;
+        let func = &specialization.plan.laid_out;
         func.body.walk(&mut |op| {
             if let Kind::For(body) = &op.kind {
                 for (init, arg) in body.inits.iter().zip(&body.body.args[1..]) {

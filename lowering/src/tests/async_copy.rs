@@ -217,7 +217,7 @@ fn a_large_stage_refills_its_own_slot() {
             ld.shared.v4.b32 {%r18, %r19, %r20, %r21}, [%r13 + 16384];
             ld.shared.v4.b32 {%r22, %r23, %r24, %r25}, [%r13 + 32768];
             ld.shared.v4.b32 {%r26, %r27, %r28, %r29}, [%r13 + 49152];
-            bar.warp.sync -1;
+            bar.warp.sync 	-1;
             cp.async.cg.shared.global.L2::cache_hint [%r13 + 0], [%rd20], 16, %rd13;
             cp.async.cg.shared.global.L2::cache_hint [%r13 + 16384], [%rd21], 16, %rd13;
             cp.async.cg.shared.global.L2::cache_hint [%r13 + 32768], [%rd22], 16, %rd13;

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use tile_ir::ir::{Shape, Type};
+use tile_ir::ops::schedule::{LineOrder, OperandTile};
 use tile_ir::ops::{DotOperand, InputPrecision, Kind};
 use tile_ir::support::dtype::DType;
 use tile_ir::testing::func;
@@ -20,7 +21,6 @@ use crate::backend::host_asm::Family;
 use crate::backend::nvptx::Arch;
 use crate::cpu::emit::CpuPlan;
 use crate::driver::specialize::specializations;
-use crate::gpu::emit::smem_operand::{LineOrder, OperandTile};
 use crate::gpu::layout::dot::{
     DotMethod, MmaShape, WarpTiling, fma_acc_layout, method, mma_acc_layout, mma_operand_layout,
 };
@@ -208,8 +208,8 @@ fn operand_tiles_use_all_banks() {
         let tile = OperandTile::new(&ty, fast, LineOrder::Swizzled);
         let piece = 16 / dtype.bytes();
         let at = |line: u32, column: u32| Coord::along(1 - fast, line).plus(Coord::along(fast, column));
-        let place = |coord| {
-            let (within, beyond) = tile.distance(coord);
+        let place = |coord: Coord| {
+            let (within, beyond) = tile.distance(|axis| coord.get(axis));
             within + beyond
         };
         let [lines, columns] = [shape[1 - fast], shape[fast]];
@@ -218,10 +218,10 @@ fn operand_tiles_use_all_banks() {
             (0..lines).flat_map(|line| (0..columns).step_by(piece as usize).map(move |c| (line, c)))
         {
             let own = place(at(line, column));
-            assert!(own + 16 <= tile.bytes() && own % 16 == 0 && seen.insert(own), "{shape:?} {dtype}");
+            assert!(own + 16 <= tile.bytes && own % 16 == 0 && seen.insert(own), "{shape:?} {dtype}");
             // The parts of a coordinate that has no bit twice.
             let [low, high] = [7, !7].map(|mask| at(line & mask, column & mask));
-            let (within, beyond) = tile.distance(high);
+            let (within, beyond) = tile.distance(|axis| high.get(axis));
             assert_eq!((place(low) ^ within) + beyond, own, "{shape:?} {dtype} {line} {column}");
             let banks = |coords: &mut dyn Iterator<Item = Coord>| {
                 coords.map(|coord| place(coord) / 16 % 8).collect::<HashSet<u32>>().len()

@@ -46,6 +46,7 @@ mod schedule_simulator;
 mod scheduled_kernels;
 mod site;
 mod slsr;
+mod software_pipeline;
 mod specialization;
 mod store;
 mod tl_reference;

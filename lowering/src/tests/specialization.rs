@@ -14,7 +14,7 @@ use crate::mlir::Limit;
 pub fn print(specialization: &Specialization, params: &[String]) -> String {
     let plan = &specialization.plan;
     let distributed = &plan.schedule.distributed;
-    ir::verify(&distributed.func).expect("valid tile IR");
+    ir::verify(&plan.laid_out).expect("valid tile IR");
     let layouts = |op: &ir::Op| {
         op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
     };
@@ -26,7 +26,7 @@ pub fn print(specialization: &Specialization, params: &[String]) -> String {
         distributed.num_warps,
         plan.programs,
         plan.shared_bytes(),
-        ir::print(&distributed.func, &layouts)
+        ir::print(&plan.laid_out, &layouts)
     )
 }
 

@@ -62,10 +62,6 @@ const CIRCLES: &[(&str, &str)] = &[
         "shared memory is the sum of requests, and who asks gets an address from it",
     ),
     (
-        "lowering/src/gpu/emit/smem_operand.rs",
-        "how a loop copies an operand depends on how dots read it, and the other way",
-    ),
-    (
         "lowering/src/gpu/emit/dot/mod.rs",
         "a dot chooses its method, which reads the operands that the dot has staged",
     ),

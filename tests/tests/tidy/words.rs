@@ -240,7 +240,7 @@ const CONCEPTS: &[(&str, &str)] = &[
     ("epilogue", "lowering/src/gpu/schedule/iteration_split.rs"),
     ("rematerialize", "lowering/src/gpu/opt/remat_narrow.rs"),
     ("rematerialize", "lowering/src/gpu/opt/remat_ranges.rs"),
-    ("software pipeline", "lowering/src/gpu/emit/async_copy.rs"),
+    ("software pipeline", "lowering/src/gpu/schedule/software_pipeline/mod.rs"),
     ("tile scheduler", "lowering/src/gpu/emit/schedule/work_tiles.rs"),
     ("membar", "lowering/src/gpu/emit/membar.rs"),
     ("swizzle", "lowering/src/gpu/emit/dot/wgmma.rs"),

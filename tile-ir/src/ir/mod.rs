@@ -193,6 +193,10 @@ pub enum Storage {
     Mbarrier { stages: u32, arrivals: u32, cluster: bool },
     /// A pipeline state: the stage that is next and the parity of its phase.
     Pipe { stages: u32 },
+    /// A slot of a ring that threads copy to, as so many addresses of a thread.
+    Slot { addresses: u32 },
+    /// Copies of a thread that are prepared and not yet started.
+    Copies,
 }
 
 impl Type {
@@ -207,6 +211,16 @@ impl Type {
     /// A pipeline state over so many stages.
     pub fn pipe(stages: u32) -> Type {
         Type::scalar(DType::I32).stored(Storage::Pipe { stages })
+    }
+
+    /// A slot as so many addresses.
+    pub fn slot(addresses: u32) -> Type {
+        Type::scalar(DType::I32).stored(Storage::Slot { addresses })
+    }
+
+    /// Copies that are prepared.
+    pub fn copies() -> Type {
+        Type::scalar(DType::I32).stored(Storage::Copies)
     }
 
     /// `mbarrier` objects, one a stage.
@@ -240,6 +254,8 @@ impl fmt::Display for Type {
                 write!(f, "mbar<stages {stages}, arrivals {arrivals}{each}>")
             }
             Storage::Pipe { stages } => write!(f, "pipe<{stages}>"),
+            Storage::Slot { addresses } => write!(f, "slot<{addresses}>"),
+            Storage::Copies => write!(f, "copies"),
         }
     }
 }

@@ -203,6 +203,11 @@ impl<'t> TextReader<'t> {
         } else if self.take("pipe") {
             self.expect("<")?;
             Type::pipe(self.integer()?)
+        } else if self.take("slot") {
+            self.expect("<")?;
+            Type::slot(self.integer()?)
+        } else if self.take("copies") {
+            return Ok(Type::copies());
         } else if self.take("mbar") {
             self.expect("<")?;
             let stages = self.attribute("stages")?;

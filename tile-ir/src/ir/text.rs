@@ -182,16 +182,21 @@ macro_rules! integers {
 
 integers!(u8 u32 u64 i32 usize);
 
-/// Axes.
-impl FieldText for Vec<usize> {
-    fn write(&self, out: &mut TextWriter) {
-        out.word(&format!("{self:?}"));
-    }
+macro_rules! lists {
+    ($($ty:ident)*) => {
+        $(impl FieldText for Vec<$ty> {
+            fn write(&self, out: &mut TextWriter) {
+                out.word(&format!("{self:?}"));
+            }
 
-    fn read(input: &mut TextReader) -> Result<Vec<usize>, ParseError> {
-        input.bracketed()
-    }
+            fn read(input: &mut TextReader) -> Result<Vec<$ty>, ParseError> {
+                input.bracketed()
+            }
+        })*
+    };
 }
+
+lists!(u32 usize);
 
 impl FieldText for String {
     fn write(&self, out: &mut TextWriter) {

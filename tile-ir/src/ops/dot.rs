@@ -21,6 +21,8 @@ pub struct Dot {
     /// The most products of 8-bit floats that may be accumulated with fewer digits than the type has.
     pub imprecise: Option<u32>,
     pub input: InputPrecision,
+    /// Copies that a schedule prepared, which are started among its instructions.
+    pub interleaved: Option<Value>,
 }
 
 /// An operand of a dot.
@@ -138,17 +140,18 @@ impl Dot {
     }
 }
 
-syntax!(Dot: "dot" a, b ["add" acc] [imprecise] ["precision" input]);
+syntax!(Dot: "dot" a, b ["add" acc] [imprecise] ["precision" input] ["interleave" interleaved]);
 
 impl Operation for Dot {
     fn operands(&self) -> Vec<Value> {
-        [self.a, self.b].into_iter().chain(self.acc).collect()
+        [self.a, self.b].into_iter().chain(self.acc).chain(self.interleaved).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.a = change(self.a);
         self.b = change(self.b);
-        self.acc = self.acc.map(change);
+        self.acc = self.acc.map(&mut *change);
+        self.interleaved = self.interleaved.map(change);
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -165,6 +168,9 @@ impl Operation for Dot {
         }
         let wanted = Type::tile(types.accumulator, shape);
         expect_types("the result", func.ty(results[0]), &wanted)?;
+        if let Some(copies) = self.interleaved {
+            expect_types("what it interleaves", func.ty(copies), &Type::copies())?;
+        }
         self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
     }
 
@@ -278,7 +284,11 @@ fn dot(cx: &mut dyn TypingCx, call: &Call) -> Operand {
         let elem = operand_type(cx.ty(operand).dtype);
         cx.convert(operand, elem, call.loc)
     });
-    cx.emit(Dot { a, b, acc, imprecise: None, input: InputPrecision::Ieee }, result, call.loc)
+    cx.emit(
+        Dot { a, b, acc, imprecise: None, input: InputPrecision::Ieee, interleaved: None },
+        result,
+        call.loc,
+    )
 }
 
 /// The type of the dot of two tiles, if they match.

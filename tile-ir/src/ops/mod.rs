@@ -68,10 +68,11 @@ pub use rotate::{RangeOrder, Rotate, RowCut};
 pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
 pub use schedule::{
-    Barrier, DotWait, ExpectTx, Induction, IterationBound, Loop, MbarAlloc, MbarArrive, MbarArriveForPeer,
-    MbarInit, MbarWait, MmaOrder, Pack, PdlWait, PeerShares, PipeNext, PipeStart, Poison, Publish,
-    RescaleRows, SmemAlloc, SmemLoadWords, StoreWait, TileQuotient, TmaLoad, TripCount, Unpack, WarpBarrier,
-    WarpSpecialize, Wgmma, WorkTiles,
+    AsyncCopy, AsyncGroup, AsyncWait, Barrier, DotWait, ExpectTx, Induction, IterationBound, Loop, MbarAlloc,
+    MbarArrive, MbarArriveForPeer, MbarInit, MbarWait, MmaOrder, Pack, PdlWait, PeerShares, PipeNext,
+    PipeStart, Poison, Publish, RescaleRows, RingStart, SlotAt, SlotLoad, SlotStep, SlotTile, SmemAlloc,
+    SmemLoadWords, StoreWait, TileQuotient, TmaLoad, TripCount, Unpack, WarpBarrier, WarpSpecialize, Wgmma,
+    WorkTiles,
 };
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
 pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
@@ -329,6 +330,14 @@ macro_rules! for_each_op {
             Publish,
             TileQuotient,
             PeerShares,
+            RingStart,
+            SlotAt,
+            SlotStep,
+            AsyncCopy,
+            AsyncGroup,
+            AsyncWait,
+            SlotLoad,
+            SlotTile,
             Assert,
             Print,
         }

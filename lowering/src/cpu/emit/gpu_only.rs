@@ -13,4 +13,5 @@ never_emitted! {
     WarpBarrier, Barrier, PdlWait, MmaOrder, PipeStart, PipeNext, SmemLoadWords, Poison, Pack, Unpack,
     TmaLoad, StoreWait, Wgmma, DotWait, RescaleRows, TripCount, Induction,
     Loop, IterationBound, WarpSpecialize, WorkTiles, Publish, TileQuotient, PeerShares,
+    RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad, SlotTile,
 }

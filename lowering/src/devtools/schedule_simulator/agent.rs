@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::clock::{ClockEntry, VectorClock};
+use super::copies::{CopiedElement, CopyState, SlotIndex, TileInSlot};
 use super::machine::Cx;
 use super::number::Number;
 use super::tile::TileValue;
@@ -47,6 +48,10 @@ pub enum Datum {
     Pipe(PipeState),
     /// The result of an asynchronous dot, by its index among the issued ones.
     InFlight(usize),
+    /// A slot that threads copy to, a tile in one, and copies that are prepared.
+    Slot(SlotIndex),
+    TileInSlot(Rc<TileInSlot>),
+    Copies(Rc<Vec<CopiedElement>>),
     /// A tile that nobody may read.
     Poison,
 }
@@ -88,6 +93,7 @@ pub struct Agent<'f> {
     pub changes: HashMap<usize, usize>,
     /// Offsets of this program, while those of its peer are computed.
     pub offsets: Vec<i128>,
+    pub copies: CopyState,
     /// What it waits for, and what had happened when it began to.
     pub blocked: Option<(u64, String)>,
 }
@@ -113,6 +119,7 @@ impl<'f> Agent<'f> {
             taken: 0,
             changes: HashMap::new(),
             offsets: vec![],
+            copies: CopyState::default(),
             blocked: None,
         }
     }
@@ -200,7 +207,9 @@ impl<'f> Cx<'_, 'f> {
         let name = || self.shared.names.name(value);
         match self.datum(value)? {
             Datum::Tile(tile) => Ok(tile),
+            Datum::TileInSlot(of) => Ok(Rc::new(self.tile_in_slot(value, &of)?)),
             Datum::Pipe(_) => Err(format!("{} is a pipeline state", name())),
+            Datum::Slot(_) | Datum::Copies(_) => Err(format!("{} is no tile", name())),
             Datum::InFlight(dot) => {
                 let dot = self.shared.names.op(self.shared.func, self.agent.dots[dot].op);
                 Err(format!("reads {}, the result of `{dot}`, without a dot_wait behind it", name()))
@@ -212,9 +221,12 @@ impl<'f> Cx<'_, 'f> {
     pub fn pipe(&self, value: Value) -> Result<PipeState, String> {
         match self.datum(value)? {
             Datum::Pipe(state) => Ok(state),
-            Datum::Tile(_) | Datum::InFlight(_) | Datum::Poison => {
-                Err(format!("{} is no pipeline state", self.shared.names.name(value)))
-            }
+            Datum::Tile(_)
+            | Datum::InFlight(_)
+            | Datum::Slot(_)
+            | Datum::TileInSlot(_)
+            | Datum::Copies(_)
+            | Datum::Poison => Err(format!("{} is no pipeline state", self.shared.names.name(value))),
         }
     }
 

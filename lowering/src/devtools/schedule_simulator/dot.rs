@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
+use super::agent::Step;
+use super::machine::Cx;
 use super::number::round_tf32;
 use super::simulate::{Inputs, Simulate};
 use super::tile::{Elements, TileValue};
+use tile_ir::ir::Op;
 use tile_ir::ops::{Dot, InputPrecision};
 use tile_ir::support::dtype::DType;
 
@@ -68,6 +71,15 @@ impl Product<'_> {
 }
 
 impl Simulate for Dot {
+    /// The copies that it interleaves may be done before it reads any operand.
+    fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
+        cx.start_prepared(self.interleaved)?;
+        let operands = [self.a, self.b].into_iter().chain(self.acc).map(|operand| cx.tile(operand));
+        let operands = operands.collect::<Result<_, String>>()?;
+        let results = self.evaluate(&Inputs { func: cx.shared.func, op, operands })?;
+        cx.define(op, results)
+    }
+
     fn evaluate(&self, inputs: &Inputs) -> Result<Vec<TileValue>, String> {
         let (a, b, acc) = (&inputs.operands[0], &inputs.operands[1], inputs.operands.get(2));
         let shape = inputs.shape();

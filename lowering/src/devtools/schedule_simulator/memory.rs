@@ -209,6 +209,18 @@ impl Cx<'_, '_> {
         Ok(positions)
     }
 
+    /// The elements of an access, over those for which its mask does not hold.
+    pub fn read_elements(&mut self, access: &MemAccess, mut others: TileValue) -> Result<TileValue, String> {
+        let positions = self.accessed(access)?;
+        let memory = self.memory(access.param)?;
+        for (i, position) in positions.into_iter().enumerate() {
+            if let Some(position) = position {
+                others.elements.set(i, memory.elements.get(position));
+            }
+        }
+        Ok(others)
+    }
+
     /// Runs a change of memory that must be done once, though each warpgroup of a role is simulated with whole tiles: the first one
     /// does it, the others take its result.
     fn once(
@@ -258,17 +270,11 @@ impl Simulate for NumPrograms {
 impl Simulate for Load {
     fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
         let ty = cx.shared.func.ty(op.results[0]).clone();
-        let positions = cx.accessed(&self.access)?;
-        let mut tile = match self.other {
+        let others = match self.other {
             Some(other) => (*cx.tile(other)?).clone(),
             None => TileValue::zeros(&ty),
         };
-        let memory = cx.memory(self.access.param)?;
-        for (i, position) in positions.into_iter().enumerate() {
-            if let Some(position) = position {
-                tile.elements.set(i, memory.elements.get(position));
-            }
-        }
+        let tile = cx.read_elements(&self.access, others)?;
         cx.define(op, vec![tile])
     }
 }

@@ -10,7 +10,7 @@
 //! - [`simulate`]: what each operation does.
 //! - [`clock`]: what has happened before what, so that a race shows in every run.
 //! - `compute`, `combine`, `dot`, `memory`, `control`: tile IR.
-//! - `smem`, `barrier`, `wgmma`: what is asynchronous.
+//! - `smem`, `barrier`, `wgmma`, `copies`: what is asynchronous.
 
 pub mod agent;
 mod barrier;
@@ -18,6 +18,7 @@ mod clock;
 mod combine;
 mod compute;
 mod control;
+mod copies;
 mod dot;
 pub mod machine;
 mod memory;

@@ -98,6 +98,7 @@ impl<'f> Cx<'_, 'f> {
                 self.agent.dots[*dot].result.clone().ok_or_else(|| "adds to a later dot".to_string())
             }
             Datum::Pipe(_) | Datum::Poison => Err("adds to poison".into()),
+            Datum::Slot(_) | Datum::TileInSlot(_) | Datum::Copies(_) => Err("adds to what is no tile".into()),
         }
     }
 
@@ -107,7 +108,12 @@ impl<'f> Cx<'_, 'f> {
             Datum::InFlight(dot) => {
                 self.agent.dots[dot].result.clone().map_or(Datum::InFlight(dot), Datum::Tile)
             }
-            Datum::Tile(_) | Datum::Pipe(_) | Datum::Poison => datum,
+            Datum::Tile(_)
+            | Datum::Pipe(_)
+            | Datum::Slot(_)
+            | Datum::TileInSlot(_)
+            | Datum::Copies(_)
+            | Datum::Poison => datum,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use tile_ir::ir::{Block, Func, Op, Value, backward_slice};
 use tile_ir::ops::{Kind, Load, MemAccess};
 
-use crate::gpu::emit::async_copy::prefetched_values;
 use crate::gpu::layout::{Distributed, Layout, dot};
+use crate::gpu::schedule::software_pipeline::plan::prefetched_values;
 use crate::gpu::schedule::warp_specialize::registers::registers_of_each;
 use crate::mlir::Limit;
 

@@ -1,13 +1,11 @@
 //! Emission of loops and branches. Control flow is uniform over the threads of a program, so barriers may stand inside.
 
-use crate::gpu::emit::async_copy::{CopyPlan, IterationSpace, StartedLoop};
 use crate::gpu::emit::dot::invariant_operand;
 use crate::gpu::emit::operation::GpuEmit;
-use crate::gpu::emit::smem_alloc::SmemRing;
 use crate::gpu::emit::{Builder, Gpu};
 use crate::gpu::layout::Distributed;
 use crate::mlir::builder::{BranchArm, LoopPart, Val};
-use crate::mlir::shared::loop_variable;
+use crate::mlir::shared::{LoopRange, loop_variable};
 use crate::mlir::types::Ty;
 use tile_ir::ir::{Op, Storage, Value};
 use tile_ir::ops::{For, If, While};
@@ -31,46 +29,34 @@ impl Gpu<'_> {
             Storage::Registers => vec![self.register_type(value); self.register_count(value)],
             Storage::Words => self.word_types(value),
             Storage::Pipe { .. } => vec![Ty::I32; 2],
-            Storage::Smem { .. } | Storage::Mbarrier { .. } => vec![],
+            Storage::Slot { addresses } => vec![Ty::I32; addresses as usize],
+            Storage::Smem { .. } | Storage::Mbarrier { .. } | Storage::Copies => vec![],
         };
         values.iter().flat_map(types).collect()
     }
 }
 
 impl GpuEmit for For {
-    fn ring(&self, distributed: &Distributed) -> Option<SmemRing> {
-        CopyPlan::new(distributed, self).map(|copy_plan| copy_plan.ring(distributed))
-    }
-
     fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        invariant_operand::scratch(distributed, self)
+        invariant_operand::scratch(distributed, &self.body)
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let started =
-            gpu.hoisted_prologues.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start_loop(b, self));
-        let StartedLoop { iterations: IterationSpace { lower, step, trip_count }, ring_start } = &started;
-        gpu.write_invariant_operands(b, self, op);
-        let copy_plan = gpu.copy_plan(self);
-        let mut inits = gpu.flatten(&self.inits);
+        let ends = [self.low, self.high, self.step].map(|value| gpu.scalar(value));
+        let (trip_count, step) = LoopRange::of(self, ends).trip_count(b);
+        gpu.write_invariant_operands(b, &self.body, op);
+        let inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
-        let own = inits.len();
-        inits.extend(ring_start);
         gpu.membar.enter_loop(&gpu.plan.schedule.distributed, &self.body);
         let outer = gpu.iteration;
-        let results = b.for_range([zero, *trip_count, one], &inits, |b, index, carried| {
+        let results = b.for_range([zero, trip_count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
                 gpu.iteration = Some(index);
-                let (carried, slots) = carried.split_at(own);
-                let next = copy_plan
-                    .as_ref()
-                    .map(|copy_plan| gpu.begin_iteration(b, self, copy_plan, &started, index, slots))
-                    .unwrap_or_default();
-                let variable = loop_variable(b, index, *lower, *step);
+                let variable = loop_variable(b, index, ends[0], step);
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
-                gpu.emit_iteration(b, self, copy_plan.as_ref(), started.iterations, index, slots);
-                gpu.flatten(&self.body.yields).into_iter().chain(next).collect()
+                gpu.block(b, &self.body);
+                gpu.flatten(&self.body.yields)
             })
         });
         gpu.iteration = outer;

@@ -192,11 +192,7 @@ impl GpuEmit for Reshape {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let (from, to) = layouts(distributed, self.value, op);
         let ty = distributed.func.ty(self.value);
-        if from.reshape(to.shape()).as_ref() == Some(to) {
-            0
-        } else {
-            ty.shape.elements() as u32 * ty.dtype.bytes()
-        }
+        if from.keeps_elements_as(to) { 0 } else { ty.shape.elements() as u32 * ty.dtype.bytes() }
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {

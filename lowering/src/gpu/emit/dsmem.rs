@@ -5,7 +5,7 @@
 //! that arrive at an `mbarrier` of the block they go to (`st.async`) order nothing else.
 
 use tile_ir::ir::{Block, Op};
-use tile_ir::ops::Effect;
+use tile_ir::ops::{Effect, Kind};
 
 use crate::gpu::emit::barrier::init_mbarriers;
 use crate::gpu::emit::emitter;
@@ -20,7 +20,7 @@ fn has_cluster_effect(distributed: &Distributed, op: &Op) -> bool {
     let operation = op.kind.operation();
     let emit = emitter(&op.kind);
     emit.scratch(distributed, op) > 0
-        || emit.ring(distributed).is_some()
+        || matches!(op.kind, Kind::AsyncWait(_))
         || operation.access().is_some() && operation.effect() == Effect::Write
         || operation.blocks().iter().any(|block| needs_cluster(distributed, block))
 }

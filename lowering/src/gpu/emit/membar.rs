@@ -5,8 +5,9 @@
 //! kernel writes. It never emits a barrier itself.
 
 use tile_ir::analysis::alias::SliceAlias;
-use tile_ir::ir::{Block, Value};
-use tile_ir::ops::{Effect, MemAccess};
+use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ops::schedule::{CopyRing, loop_variable};
+use tile_ir::ops::{Effect, Kind, MemAccess};
 
 use crate::gpu::emit::smem_alloc::{Interval, SmemAllocation};
 use crate::gpu::layout::Distributed;
@@ -41,6 +42,11 @@ pub(super) enum WhichIteration {
 }
 
 impl MemoryEffect {
+    fn of_ring(ring: CopyRing) -> MemoryEffect {
+        let interval = Interval { start: ring.start, bytes: ring.bytes };
+        MemoryEffect::Ring { interval, shape: ring.shape }
+    }
+
     fn conflicts(&self, other: &MemoryEffect) -> bool {
         match (self, other) {
             (
@@ -84,9 +90,8 @@ impl<'a> Membar<'a> {
     }
 
     /// Records that a loop uses its ring; true when a barrier must come before it.
-    pub fn use_ring(&mut self, variable: Value) -> bool {
-        let (interval, shape) = self.smem.rings[&variable];
-        self.record(MemoryEffect::Ring { interval, shape })
+    pub fn use_ring(&mut self, ring: CopyRing) -> bool {
+        self.record(MemoryEffect::of_ring(ring))
     }
 
     /// Every warp has waited for a message from all others: their earlier accesses to shared memory are done. Their stores to
@@ -187,15 +192,9 @@ impl<'a> Membar<'a> {
 
     fn effects_of_iterations(&self, distributed: &Distributed, body: &Block) -> Vec<MemoryEffect> {
         let mut effects = vec![];
-        self.effects_of(distributed, body, body.args.first().copied(), &mut effects);
-        effects.extend(self.ring_of(body));
+        self.effects_of(distributed, body, loop_variable(body), &mut effects);
+        effects.extend(ring_of(body));
         effects
-    }
-
-    /// The ring of the loop with this body, if it has one.
-    fn ring_of(&self, body: &Block) -> Option<MemoryEffect> {
-        let (interval, shape) = *self.smem.rings.get(body.args.first()?)?;
-        Some(MemoryEffect::Ring { interval, shape })
     }
 
     fn effects_of(
@@ -216,7 +215,7 @@ impl<'a> Membar<'a> {
                 // It may not run at all.
                 let mut own = vec![];
                 self.effects_of(distributed, nested, variable, &mut own);
-                effects.extend(self.ring_of(nested));
+                effects.extend(ring_of(nested));
                 effects.extend(own);
             }
             if let Some(access) = operation.access()
@@ -231,4 +230,10 @@ impl<'a> Membar<'a> {
             }
         }
     }
+}
+
+/// The ring of the loop with this body, if it has one.
+fn ring_of(body: &Block) -> Option<MemoryEffect> {
+    let ring = |op: &Op| if let Kind::AsyncWait(wait) = &op.kind { Some(wait.ring) } else { None };
+    body.ops.iter().find_map(ring).map(MemoryEffect::of_ring)
 }

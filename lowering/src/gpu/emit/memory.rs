@@ -8,7 +8,7 @@ mod words;
 
 use tile_ir::ir::{Op, Value};
 use tile_ir::ops::{
-    AddView, Effect, For, Kind, Load, LoadView, MemAccess, Operation, Store, StoreView, WarpGroupDot,
+    AddView, Effect, For, Kind, Load, LoadView, Loop, MemAccess, Operation, Store, StoreView, WarpGroupDot,
 };
 use tile_ir::support::dtype::DType;
 
@@ -159,7 +159,7 @@ impl Gpu<'_> {
         let mut is_yielded = false;
         if self.func.ty(value).is_scalar() {
             self.func.body.walk(&mut |op| {
-                if let Kind::For(For { body, .. }) = &op.kind {
+                if let Kind::For(For { body, .. }) | Kind::Loop(Loop { body, .. }) = &op.kind {
                     is_yielded |= body.yields.contains(&value) && body.uses(value) == 1;
                 }
             });
@@ -182,14 +182,6 @@ impl GpuEmit for Load {
         let vector = self.access.vector as usize;
         let words = VectorWords::of(self.access.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
-        if let Some(slot) = gpu.prefetched.remove(&op.results[0]) {
-            let others = |b: &mut Builder, i: usize| {
-                other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype))
-            };
-            let loaded = gpu.load_prefetched(b, self, slot, others);
-            let registers = loaded.iter().flat_map(|words| unpack(b, words, dtype, vector)).collect();
-            return gpu.define(op.results[0], registers);
-        }
         gpu.order(b, &self.access, false);
         let is_never_written = self.effect() == Effect::Pure;
         let invariant = is_never_written && !gpu.plan.uses_pdl();

@@ -5,16 +5,13 @@
 //! barrier and its own part of shared memory. Or a cluster of blocks runs one program: each thread then writes shared
 //! results to every block of the cluster, and each block reads its own copy.
 
-mod address_slice;
 mod arguments;
-pub(crate) mod async_copy;
 mod atomic;
 mod barrier;
 mod bounds_check;
 mod control;
 pub(crate) mod convert;
 mod coordinates;
-mod cp_async;
 mod debug;
 mod dot;
 mod dsmem;
@@ -33,36 +30,31 @@ mod rotated_rows;
 mod scan;
 mod schedule;
 mod smem_alloc;
-pub(crate) mod smem_operand;
 mod threads;
 mod warp_shuffle;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use tile_ir::analysis::alias::SliceAlias;
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
-use tile_ir::analysis::program_varying::{Across, varying};
 use tile_ir::ir::axis_info::AxisInfo;
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Block, Func, Op, ParamKind, Storage, Value};
 use tile_ir::ops::{DotOperand, EvictionPolicy, Kind, WarpSpecialize};
 
 use crate::gpu::emit::arguments::arguments;
-use crate::gpu::emit::async_copy::{PendingCopies, StartedLoop};
-use crate::gpu::emit::cp_async::BufferSlot;
 use crate::gpu::emit::dot::wgmma::IssuedWgmma;
 use crate::gpu::emit::indices::IndexJoin;
 use crate::gpu::emit::membar::Membar;
-use crate::gpu::emit::schedule::{CurrentWorkTile, SmemBufferAddress};
-use crate::gpu::emit::smem_alloc::SmemAllocation;
-use crate::gpu::emit::smem_operand::OperandStage;
+use crate::gpu::emit::schedule::{CopyInstruction, CurrentWorkTile, SlotTileAddress, SmemBufferAddress};
+use crate::gpu::emit::smem_alloc::{SmemAllocation, StagedCopies};
 use crate::gpu::emit::warp_shuffle::ShuffleMode;
 use crate::gpu::layout::{Distributed, Layout};
 use crate::gpu::schedule::passes::{self, DisabledPasses};
 use crate::gpu::schedule::tma_pipeline::{PRODUCER_WARPS, TmaPipeline};
-use crate::gpu::schedule::{Schedule, Setup, TensorMap};
+use crate::gpu::schedule::{MAX_SHARED_BYTES, Schedule, Setup, TensorMap, smem_operand};
 use crate::mlir::builder::{Builder, IntPredicate, Val};
 use crate::mlir::session::{EntryKind, Limit, ModuleBuilder};
 use crate::mlir::types::{Space, Ty};
@@ -73,11 +65,6 @@ pub use operation::{GpuEmit, emitter};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
-/// Shared memory of a block on the supported architectures (sm_80: 163 KB, sm_90: 227 KB).
-pub const MAX_SHARED_BYTES: u32 = 163 * 1024;
-/// Shared memory of a block on every GPU that runs this code (sm_86 and sm_89: 99 KB).
-const MIN_SHARED_BYTES: u32 = 99 * 1024;
-
 /// The registers of a tile, or the one value of a scalar.
 pub type Registers = Rc<Vec<Val>>;
 
@@ -98,8 +85,6 @@ pub struct GpuPlan {
     smem: SmemAllocation,
     /// Which accesses of slices are disjoint.
     alias: SliceAlias,
-    /// Values that may differ between programs.
-    varying: HashSet<Value>,
     /// Whether it may be launched while the kernel before it still runs, on GPUs with programmatic dependent launch.
     uses_pdl: bool,
 }
@@ -119,18 +104,23 @@ impl GpuPlan {
     pub fn new(mut distributed: Distributed, request: PlanRequest) -> Result<GpuPlan, SmemOverflow> {
         let PlanRequest { programs, assumptions, guards, limit, disabled_passes } = request;
         let mut pipeline = TmaPipeline::new(&distributed);
-        if pipeline.is_none() {
+        let pipelines_loops = pipeline.is_none() && !disabled_passes.contains("software_pipeline");
+        if pipelines_loops {
             distributed.smem_only = smem_operand::find(&distributed);
+        }
+        if pipeline.is_none() {
             distributed.invariant_operands = dot::invariant_operand::find(&distributed);
         }
-        let mut allocated = SmemAllocation::new(&distributed, pipeline.as_mut());
+        let without_tma = || if pipelines_loops { StagedCopies::Rings } else { StagedCopies::Nothing };
+        let copies = pipeline.as_mut().map_or_else(without_tma, StagedCopies::Tma);
+        let mut allocated = SmemAllocation::new(&distributed, copies);
         if allocated.is_err() && !distributed.invariant_operands.is_empty() {
             distributed.invariant_operands.clear();
-            allocated = SmemAllocation::new(&distributed, None);
+            allocated = SmemAllocation::new(&distributed, without_tma());
         }
         let mut smem = allocated?;
-        while smem_operand::drop_without_ring(&mut distributed, &smem) {
-            smem = SmemAllocation::new(&distributed, None)?;
+        while smem_operand::drop_without_ring(&mut distributed, &smem.rings) {
+            smem = SmemAllocation::new(&distributed, StagedCopies::Rings)?;
         }
         let axes = AxisInfoMap::analyze(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
@@ -144,24 +134,16 @@ impl GpuPlan {
         let laid_out = distributed.func.clone();
         let mut schedule = Schedule::new(distributed, axes);
         schedule.pipeline = pipeline;
+        schedule.rings = std::mem::take(&mut smem.rings);
+        let pipelines_loops = !schedule.rings.is_empty();
         let max_registers = limit.and_then(Limit::registers);
         schedule.setup = Setup { max_registers, uses_scratch: smem.is_scratch_used(), uses_pdl };
         let schedule_error = passes::run(&mut schedule, disabled_passes).err();
         smem.add_copies(schedule.copies());
-        let alias = SliceAlias::analyze(&schedule.distributed.func, guards);
-        let varying = varying(&schedule.distributed.func, Across::Programs);
-        Ok(GpuPlan {
-            schedule,
-            schedule_error,
-            laid_out,
-            programs,
-            threads,
-            limit,
-            smem,
-            alias,
-            varying,
-            uses_pdl,
-        })
+        // A software pipeline leaves the accesses of slices that the kernel writes as they were.
+        let accesses = if pipelines_loops { &laid_out } else { &schedule.distributed.func };
+        let alias = SliceAlias::analyze(accesses, guards);
+        Ok(GpuPlan { schedule, schedule_error, laid_out, programs, threads, limit, smem, alias, uses_pdl })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -327,16 +309,14 @@ pub struct Gpu<'a> {
     work_tile: Option<CurrentWorkTile>,
     /// Whether the iterations of the loop around overlap.
     iterations_overlap: bool,
-    /// Loads of the current iteration that were prefetched by asynchronous copies.
-    prefetched: HashMap<Value, BufferSlot>,
-    /// Those of them that are operands of dots, read from shared memory.
-    operand_stages: HashMap<Value, OperandStage>,
+    /// The tiles of slots that dots read.
+    slot_tiles: HashMap<Value, SlotTileAddress>,
+    /// The copies of the group that is being emitted.
+    open_group: VecDeque<CopyInstruction>,
+    /// Copies that are still to be issued by a dot.
+    prepared_copies: HashMap<Value, VecDeque<CopyInstruction>>,
     /// The addresses of invariant operands that a loop reads from shared memory.
     invariant_operands: HashMap<(Value, DotOperand), Val>,
-    /// Asynchronous copies that are still to be issued.
-    pending_copies: Option<PendingCopies>,
-    /// Loops whose prologue was emitted before the operations in front of them, by their variable.
-    hoisted_prologues: HashMap<Value, StartedLoop>,
     /// The `evict_last` policy of wide loads.
     evict_last_policy: Val,
     /// The `evict_first` policy, if any access asks for it.
@@ -435,11 +415,10 @@ impl<'a> Gpu<'a> {
             pdl_wait_pending: plan.uses_pdl() && !plan.is_warp_specialized(),
             cluster_wait_pending: plan.blocks() > 1
                 && dsmem::needs_cluster(&plan.schedule.distributed, &func.body),
-            prefetched: HashMap::new(),
-            operand_stages: HashMap::new(),
+            slot_tiles: HashMap::new(),
+            open_group: VecDeque::new(),
+            prepared_copies: HashMap::new(),
             invariant_operands: HashMap::new(),
-            pending_copies: None,
-            hoisted_prologues: HashMap::new(),
             evict_last_policy,
             evict_first_policy,
             bf16_multiplier,
@@ -468,18 +447,6 @@ impl<'a> Gpu<'a> {
     }
 
     fn block(&mut self, b: &mut Builder, block: &Block) {
-        self.block_with(b, block, |_, _, _| ());
-    }
-
-    /// `after` is called behind each operation with its index.
-    fn block_with(
-        &mut self,
-        b: &mut Builder,
-        block: &Block,
-        mut after: impl FnMut(&mut Self, &mut Builder, usize),
-    ) {
-        // The first loop's prologue copies are in flight while the operations before it wait.
-        let early = async_copy::earliest_prefetch(self, block);
         let mut next = 0;
         while next < block.ops.len() {
             let count = reduce::batch_size(self.smem, &block.ops[next..]);
@@ -490,26 +457,12 @@ impl<'a> Gpu<'a> {
                 self.position_before_waits(b, &block.ops[next..]);
                 self.op(b, &block.ops[next]);
             }
-            for i in next..next + count {
-                if let Some((last, body)) = early
-                    && last == i
-                {
-                    self.pdl_wait(b);
-                    let started = self.start_loop(b, body);
-                    self.hoisted_prologues.insert(body.body.args[0], started);
-                }
-                after(self, b, i);
-            }
             next += count;
         }
     }
 
     fn op(&mut self, b: &mut Builder, op: &Op) {
         self.pdl_wait_before(b, op);
-        let copied = &self.plan.schedule.distributed.smem_only;
-        if op.results.first().is_some_and(|result| copied.contains_key(result)) {
-            return;
-        }
         self.wait_cluster(b, op);
         emitter(&op.kind).emit(self, b, op);
     }
@@ -566,7 +519,8 @@ impl<'a> Gpu<'a> {
             Storage::Registers => self.layout(value).register_count(),
             Storage::Words => self.word_types(value).len(),
             Storage::Pipe { .. } => 2,
-            Storage::Smem { .. } | Storage::Mbarrier { .. } => 0,
+            Storage::Slot { addresses } => addresses as usize,
+            Storage::Smem { .. } | Storage::Mbarrier { .. } | Storage::Copies => 0,
         }
     }
 

@@ -15,7 +15,6 @@ use tile_ir::support::dtype::DType;
 use crate::gpu::emit::indices::IndexJoin;
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::packed_cast;
-use crate::gpu::emit::smem_alloc::SmemRing;
 use crate::gpu::emit::{Asm, Builder, Gpu, Registers};
 use crate::gpu::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
@@ -33,11 +32,6 @@ pub trait GpuEmit {
         false
     }
 
-    /// Whether it is code of the user that no analysis understands.
-    fn is_opaque(&self) -> bool {
-        false
-    }
-
     /// Shared memory it needs while it runs, in bytes.
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let _ = (distributed, op);
@@ -48,12 +42,6 @@ pub trait GpuEmit {
     fn uses_remote_stores(&self, distributed: &Distributed) -> bool {
         let _ = distributed;
         false
-    }
-
-    /// Shared memory for asynchronous copies of its loop; without room the loop is not pipelined.
-    fn ring(&self, distributed: &Distributed) -> Option<SmemRing> {
-        let _ = distributed;
-        None
     }
 }
 
@@ -410,10 +398,6 @@ impl GpuEmit for AxisHint {
 }
 
 impl GpuEmit for InlinePtx {
-    fn is_opaque(&self) -> bool {
-        true
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let args: Vec<_> = self.args.iter().map(|&arg| gpu.registers(arg)).collect();
         let ty = gpu.register_type(op.results[0]);

@@ -18,14 +18,14 @@
 
 use std::collections::HashSet;
 
-use tile_ir::ir::{Block, Op, Value};
-use tile_ir::ops::{Effect, Kind};
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::Kind;
 
-use crate::gpu::emit::async_copy::CopyPlan;
-use crate::gpu::emit::emitter;
 use crate::gpu::emit::{Builder, Gpu, statement};
 use crate::gpu::layout::Distributed;
 use crate::gpu::opt::hoist_loads::registers;
+use crate::gpu::schedule::pdl::has_memory_effect;
+use crate::gpu::schedule::software_pipeline::plan::CopyPlan;
 
 /// The prefix of the instructions of this module, each in a line of its own.
 pub const INSTRUCTION_PREFIX: &str = "griddepcontrol.";
@@ -41,19 +41,6 @@ const MAX_UNREDUCED_REGISTERS: u32 = 16;
 /// Bytes of a wide access of a thread, and registers that may be loaded by narrower ones.
 const WIDE_ACCESS_BYTES: u32 = 8;
 const MAX_NARROW_REGISTERS: u32 = 4;
-
-/// Whether an operation may access memory outside of the block, or has another effect than its results.
-fn has_memory_effect(op: &Op) -> bool {
-    // Barriers are in shared memory.
-    if matches!(op.kind, Kind::SmemAlloc(_) | Kind::MbarAlloc(_) | Kind::MbarInit(_) | Kind::PdlWait(_)) {
-        return false;
-    }
-    let operation = op.kind.operation();
-    operation.access().is_some()
-        || operation.effect() != Effect::Pure
-        || emitter(&op.kind).is_opaque()
-        || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(has_memory_effect))
-}
 
 /// Whether a kernel uses PDL. One with TMA loads does, unless its consumers load in loops: loads that are not
 /// invariant take registers from accumulators.

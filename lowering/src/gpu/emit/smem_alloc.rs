@@ -11,12 +11,15 @@ use std::rc::Rc;
 
 use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::Kind;
+use tile_ir::ops::schedule::OperandTile;
 use tile_ir::support::diagnostic::Loc;
 
-use crate::gpu::emit::{MAX_SHARED_BYTES, emitter, smem_operand};
+use crate::gpu::emit::emitter;
 use crate::gpu::layout::Distributed;
-use crate::gpu::schedule::MBARRIER_BYTES;
+use crate::gpu::schedule::software_pipeline::plan::CopyPlan;
+use crate::gpu::schedule::software_pipeline::ring::{AllocatedRing, SmemRing};
 use crate::gpu::schedule::tma_pipeline::{self, TmaPipeline};
+use crate::gpu::schedule::{MAX_SHARED_BYTES, MBARRIER_BYTES};
 
 /// Scratch up to this size gets addresses of its own.
 const SMALL: u32 = 1024;
@@ -47,16 +50,13 @@ pub struct SmemRequest {
     pub bytes: u32,
 }
 
-/// Shared memory for the asynchronous copies of a loop.
-#[derive(Clone)]
-pub struct SmemRing {
-    /// The possible sizes, the best first.
-    pub bytes: Vec<u32>,
-    /// The possible ends of shared memory then, the best first.
-    pub limits: &'static [u32],
-    /// Identifies which thread uses which bytes, if each thread uses bytes of its own: rings of the same shape may follow each
-    /// other without a barrier.
-    pub shape: Option<u64>,
+/// What is copied to shared memory besides the scratch of operations.
+pub(super) enum StagedCopies<'a> {
+    /// View tiles by TMA.
+    Tma(&'a mut TmaPipeline),
+    /// The rings of software-pipelined loops.
+    Rings,
+    Nothing,
 }
 
 /// Scratch memory in two lists: of the operations up to the end of the last loop and the last warpgroup dot, and of those
@@ -148,16 +148,13 @@ pub(super) struct SmemAllocation {
     /// not wait until all threads have read the results of the one before it.
     double_buffered: Rc<HashSet<Value>>,
     /// By the loop's variable.
-    pub(super) rings: HashMap<Value, (Interval, Option<u64>)>,
+    pub(super) rings: HashMap<Value, AllocatedRing>,
     bytes: u32,
 }
 
 impl SmemAllocation {
-    /// With `pipeline` the stages of its view tiles get addresses too.
-    pub fn new(
-        distributed: &Distributed,
-        pipeline: Option<&mut TmaPipeline>,
-    ) -> Result<SmemAllocation, SmemOverflow> {
+    /// With the stages or the rings of what is copied.
+    pub fn new(distributed: &Distributed, copies: StagedCopies) -> Result<SmemAllocation, SmemOverflow> {
         let mut with_mbarrier = vec![];
         distributed.func.body.walk(&mut |op| {
             if emitter(&op.kind).uses_remote_stores(distributed) {
@@ -185,20 +182,21 @@ impl SmemAllocation {
             rings: HashMap::new(),
             bytes: next.max(last),
         };
-        match pipeline {
-            Some(pipeline) => {
+        match copies {
+            StagedCopies::Tma(pipeline) => {
                 smem.bytes = pipeline.assign_smem(next.max(last));
                 if smem.bytes > tma_pipeline::MAX_BYTES {
                     let (loc, bytes) = (distributed.func.loc, smem.bytes);
                     return Err(SmemOverflow(vec![SmemRequest { loc, bytes }]));
                 }
             }
-            None => {
+            StagedCopies::Rings => {
                 smem.assign_rings(distributed, &distributed.func.body, next.next_multiple_of(16));
                 // The start of the next program's shared memory.
-                let alignment = if distributed.smem_only.is_empty() { 1 } else { smem_operand::ALIGNMENT };
+                let alignment = if distributed.smem_only.is_empty() { 1 } else { OperandTile::ALIGNMENT };
                 smem.bytes = smem.bytes.next_multiple_of(alignment);
             }
+            StagedCopies::Nothing => {}
         }
         Ok(smem)
     }
@@ -206,14 +204,17 @@ impl SmemAllocation {
     /// Assigns the rings of a block's loops, where there is room: loops that run one after the other share addresses.
     fn assign_rings(&mut self, distributed: &Distributed, block: &Block, start: u32) {
         for op in &block.ops {
-            let ring = emitter(&op.kind).ring(distributed).and_then(|SmemRing { bytes, limits, shape }| {
+            let body = if let Kind::For(body) = &op.kind { Some(body) } else { None };
+            let plan = body.and_then(|body| CopyPlan::new(distributed, body));
+            let ring = plan.and_then(|plan| {
+                let SmemRing { bytes, limits, shape } = plan.ring(distributed);
                 let start =
-                    if shape.is_none() { start.next_multiple_of(smem_operand::ALIGNMENT) } else { start };
+                    if shape.is_none() { start.next_multiple_of(OperandTile::ALIGNMENT) } else { start };
                 let fits = |limit: &u32| bytes.iter().find(|&&bytes| start.saturating_add(bytes) <= *limit);
                 let bytes = *limits.iter().find_map(fits)?;
-                Some((Interval { start, bytes }, shape))
+                Some(AllocatedRing { start, bytes, shape })
             });
-            let end = ring.map_or(start, |(interval, _)| interval.start + interval.bytes);
+            let end = ring.map_or(start, |ring| ring.start + ring.bytes);
             for nested in op.kind.operation().blocks() {
                 if let Some(ring) = ring {
                     self.rings.insert(nested.args[0], ring);
@@ -222,11 +223,6 @@ impl SmemAllocation {
                 self.assign_rings(distributed, nested, end);
             }
         }
-    }
-
-    /// The ring of the loop with this variable, if there was room.
-    pub fn ring(&self, variable: Value) -> Option<Interval> {
-        self.rings.get(&variable).map(|(interval, _)| *interval)
     }
 
     /// Shared memory of one program.

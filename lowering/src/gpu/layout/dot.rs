@@ -10,7 +10,7 @@
 //! Everything here follows from the element type, the shapes and the number of warps. Emission chooses how an operand
 //! gets to its fragments.
 
-use tile_ir::ir::{Block, Func, Op, Shape, Value};
+use tile_ir::ir::{Block, Func, Op, Shape, Type, Value};
 use tile_ir::ops::{Dot, DotOperand, InputPrecision, Kind, WarpGroupDot};
 use tile_ir::support::dtype::DType;
 
@@ -121,6 +121,32 @@ pub fn method(elem: DType, input: InputPrecision) -> DotMethod {
         (8, _) => DotMethod::Mma(&M8N8K4),
         (_, InputPrecision::Tf32 | InputPrecision::Tf32x3) => DotMethod::Mma(&M16N8K8),
         (_, InputPrecision::Ieee) => DotMethod::Fma,
+    }
+}
+
+/// The K axis of an operand.
+pub fn inner_axis(rank: usize, side: DotOperand) -> usize {
+    match side {
+        DotOperand::A => rank - 1,
+        DotOperand::B => rank - 2,
+    }
+}
+
+/// The axis that the operand shares with the result.
+pub fn outer_axis(rank: usize, side: DotOperand) -> usize {
+    match side {
+        DotOperand::A => rank - 2,
+        DotOperand::B => rank - 1,
+    }
+}
+
+/// Whether the instruction reads rows of 16 bytes along `fast`.
+pub fn reads_matrices(side: DotOperand, ty: &Type, fast: usize) -> bool {
+    let transposed = fast != inner_axis(ty.shape.rank(), side);
+    match ty.dtype.bytes() {
+        1 | 4 => !transposed,
+        2 => !transposed || ty.shape[fast].is_multiple_of(8),
+        _ => false,
     }
 }
 

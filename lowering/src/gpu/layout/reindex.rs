@@ -5,6 +5,11 @@ use tile_ir::ir::layout_relation::Reindex;
 use super::linear::Layout;
 
 impl Layout {
+    /// Whether threads keep their elements, in the order of their registers, if a tile of this layout is reshaped to one of that.
+    pub fn keeps_elements_as(&self, reshaped: &Layout) -> bool {
+        self.reshape(reshaped.shape()).as_ref() == Some(reshaped)
+    }
+
     /// The operand's layout for this layout of the result.
     pub fn before_reindex(&self, reindex: &Reindex) -> Option<Layout> {
         match reindex {

@@ -11,7 +11,11 @@ mod loops;
 pub mod multicast;
 pub mod overlap_chained_dots;
 pub mod passes;
+pub mod pdl;
 pub mod ping_pong;
+pub mod smem_limits;
+pub mod smem_operand;
+pub mod software_pipeline;
 pub mod tensor_map;
 pub mod tile_scalars;
 pub mod tma_pipeline;
@@ -29,6 +33,8 @@ use tile_ir::ir::{Op, Type, Value, print};
 use tile_ir::ops::{For, Kind};
 use tile_ir::support::diagnostic::Loc;
 
+pub use smem_limits::MAX_SHARED_BYTES;
+use software_pipeline::ring::AllocatedRing;
 pub use tensor_map::{Multicast, TensorMap};
 use tma_pipeline::TmaPipeline;
 pub use work_tiles::MBARRIER_BYTES;
@@ -46,6 +52,8 @@ pub struct Schedule {
     pub tensor_maps: Vec<TensorMap>,
     /// What TMA loads and stores, until a pass has made it so.
     pub pipeline: Option<TmaPipeline>,
+    /// Shared memory for the copies of loops, by their variables, until a pass has pipelined them.
+    pub rings: HashMap<Value, AllocatedRing>,
     /// What the plan of a kernel says besides.
     pub setup: Setup,
 }
@@ -71,6 +79,7 @@ impl Schedule {
             original_values,
             tensor_maps: vec![],
             pipeline: None,
+            rings: HashMap::new(),
             setup: Setup::default(),
         }
     }

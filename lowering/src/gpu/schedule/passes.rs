@@ -37,6 +37,7 @@ define_passes! {
     ping_pong optional: "let warpgroups issue chained dots in turn",
     async_dot optional: "issue the dot of the next iteration while that of this one runs",
     iteration_split optional: "split overlapped loops into iterations with and without branches",
+    software_pipeline optional: "copy the loads of later iterations to shared memory while this one runs",
 }
 
 /// Optional passes that are turned off.
@@ -69,15 +70,20 @@ impl DisabledPasses {
         DisabledPasses(optional.fold(0, |set, (position, _)| set | 1 << position))
     }
 
-    fn contains(self, position: usize) -> bool {
+    /// Whether the pass of this name is turned off.
+    pub fn contains(self, name: &str) -> bool {
+        PASSES.iter().position(|pass| pass.name == name).is_some_and(|position| self.has(position))
+    }
+
+    fn has(self, position: usize) -> bool {
         self.0 >> position & 1 == 1
     }
 }
 
 /// Runs the passes that are not turned off. The error names the pass behind which the function breaks a law.
 pub fn run(schedule: &mut Schedule, disabled: DisabledPasses) -> Result<(), String> {
-    for (position, pass) in PASSES.iter().enumerate().filter(|&(position, _)| !disabled.contains(position)) {
-        debug_assert!(pass.optional || !disabled.contains(position));
+    for (position, pass) in PASSES.iter().enumerate().filter(|&(position, _)| !disabled.has(position)) {
+        debug_assert!(pass.optional || !disabled.has(position));
         (pass.run)(schedule);
         let Distributed { func, num_warps, .. } = &schedule.distributed;
         let obeys = verify(func).and_then(|()| verify_schedule(func, *num_warps));

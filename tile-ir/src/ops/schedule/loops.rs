@@ -6,7 +6,7 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, OperationText, TextWriter};
 use crate::ir::{Block, Func, ParseError, TextReader, Type, Value};
 use crate::ops::syntax::syntax;
-use crate::ops::{For, expect_types};
+use crate::ops::{For, Kind, expect_types};
 use crate::support::dtype::DType;
 
 /// The trip count of a `for` over this range.
@@ -179,6 +179,13 @@ impl Operation for Loop {
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
         LayoutRelation::Free
     }
+}
+
+/// The variable of the loop with this body: the first argument, or what follows from it if that is the index of the iteration.
+pub fn loop_variable(body: &Block) -> Option<Value> {
+    let first = *body.args.first()?;
+    let induction = body.ops.iter().find(|op| matches!(&op.kind, Kind::Induction(own) if own.index == first));
+    Some(induction.map_or(first, |op| op.results[0]))
 }
 
 /// The first iteration in which the loop variable plus `terms` is at least 0, or above 0 if `strict`; terms that are subtracted are

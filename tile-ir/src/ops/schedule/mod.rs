@@ -6,7 +6,9 @@
 
 mod barriers;
 mod buffers;
+mod copies;
 mod loops;
+mod operand_tile;
 mod roles;
 mod tma;
 mod wgmma;
@@ -19,7 +21,12 @@ pub use barriers::{
     WarpBarrier,
 };
 pub use buffers::{MbarAlloc, Pack, PipeNext, PipeStart, Poison, SmemAlloc, SmemLoadWords, Stage, Unpack};
-pub use loops::{Induction, IterationBound, Loop, TripCount};
+pub use copies::{
+    AsyncCopy, AsyncGroup, AsyncWait, CopyCache, CopyRing, CopyTarget, GroupIssue, MaskedElements, RingStart,
+    SlotAt, SlotLoad, SlotNeighbor, SlotStep, SlotTile, ThreadPart,
+};
+pub use loops::{Induction, IterationBound, Loop, TripCount, loop_variable};
+pub use operand_tile::{CHUNK_BYTES, LineOrder, OperandTile, RowBits};
 pub use roles::{PeerShares, Publish, Role, TileQuotient, WarpSpecialize, WorkTiles};
 pub use tma::{StoreWait, TmaLoad};
 pub use wgmma::{AfterIssue, DotWait, RescaleRows, StagedOperand, Wgmma, WgmmaOperandA};
@@ -138,13 +145,17 @@ fn is_mbarrier(storage: Storage) -> bool {
     matches!(storage, Storage::Mbarrier { .. })
 }
 
+fn is_slot(storage: Storage) -> bool {
+    matches!(storage, Storage::Slot { .. })
+}
+
 /// The stages of a buffer, of barriers or of a pipeline state.
 pub fn stages(func: &Func, value: Value) -> Option<u32> {
     match func.ty(value).storage {
         Storage::Smem { stages } | Storage::Mbarrier { stages, .. } | Storage::Pipe { stages } => {
             Some(stages)
         }
-        Storage::Registers | Storage::Words => None,
+        Storage::Registers | Storage::Words | Storage::Slot { .. } | Storage::Copies => None,
     }
 }
 

@@ -14,8 +14,10 @@ use tile_ir::ops::{Dot, DotOperand};
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::convert::SmemTile;
-use crate::gpu::emit::dot::{Builder, Gpu, ScratchOperand, ScratchOperands, inner_axis, moved, outer_axis};
+use crate::gpu::emit::dot::{Builder, Gpu, ScratchOperand, ScratchOperands, moved};
 use crate::gpu::emit::reduce::load;
+use crate::gpu::emit::schedule::SmemRowAddress;
+use crate::gpu::layout::dot::{inner_axis, outer_axis};
 use crate::gpu::layout::{Coord, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::rounding;
@@ -121,7 +123,7 @@ fn operand_lines(
         }
         None => {
             let lines = gpu.smem_rows(b, dot.operand(side), (&layout, inner));
-            let (pointer, strides) = lines.expect("what was not written was copied");
+            let SmemRowAddress { pointer, strides } = lines.expect("what was not written was copied");
             (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
         }
     };
@@ -166,15 +168,16 @@ pub(super) fn by_thread(
         multiply(b, pointers, accs)
     };
     let parts = || (0..together).step_by(steps as usize);
+    let mut interleaved = gpu.take_copies(dot.interleaved);
     if together == inner {
         let all = parts().len();
         return parts().enumerate().fold(accs, |accs, (number, step)| {
             let accs = part(b, [left.pointer, right.pointer], step, accs);
-            gpu.issue_pending(b, op.results[0], (number + 1, all));
+            interleaved.issue(b, number + 1, all);
             accs
         });
     }
-    gpu.issue_pending(b, op.results[0], (1, 1));
+    interleaved.issue(b, 1, 1);
     let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
     b.for_range(bounds, &accs, |b, index, accs| {
         let pointers = [&left, &right].map(|lines| {

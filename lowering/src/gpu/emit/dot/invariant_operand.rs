@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use tile_ir::ir::{Op, Value};
-use tile_ir::ops::{DotOperand, For, Kind};
+use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ops::schedule::loop_variable;
+use tile_ir::ops::{DotOperand, Kind};
 
 use crate::gpu::emit::dot::{Builder, Gpu, ScratchOperand, ScratchOperands};
 use crate::gpu::layout::Distributed;
@@ -21,18 +22,18 @@ pub(in crate::gpu::emit) fn find(distributed: &Distributed) -> InvariantOperands
             if let Kind::For(body) = &op.kind
                 && !op.results.is_empty()
             {
-                in_loop(distributed, body, &mut invariants);
+                in_loop(distributed, &body.body, &mut invariants);
             }
         });
     }
     invariants
 }
 
-fn in_loop(distributed: &Distributed, body: &For, invariants: &mut InvariantOperands) {
-    let inside = body.body.defined();
+fn in_loop(distributed: &Distributed, body: &Block, invariants: &mut InvariantOperands) {
+    let inside = body.defined();
     for InvariantOperand { result, side, value, .. } in dot_operands(distributed, body) {
         if !inside.contains(&value) {
-            invariants.entry((result, side)).or_insert(body.body.args[0]);
+            invariants.entry((result, side)).or_insert(body.args[0]);
         }
     }
 }
@@ -46,9 +47,9 @@ struct InvariantOperand {
 }
 
 /// The operands of the dots in a loop.
-fn dot_operands(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
+fn dot_operands(distributed: &Distributed, body: &Block) -> Vec<InvariantOperand> {
     let mut found = vec![];
-    body.body.walk(&mut |op| {
+    body.walk(&mut |op| {
         let Kind::Dot(dot) = &op.kind else { return };
         for (side, staged) in
             DotOperand::ALL.into_iter().zip(ScratchOperands::new(distributed, dot, op).staged)
@@ -62,21 +63,23 @@ fn dot_operands(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> 
 }
 
 /// The invariant operands of a loop.
-fn of_loop(distributed: &Distributed, body: &For) -> Vec<InvariantOperand> {
+fn of_loop(distributed: &Distributed, body: &Block) -> Vec<InvariantOperand> {
+    let variable = loop_variable(body);
     let is_invariant = |operand: &InvariantOperand| {
-        distributed.invariant_operands.get(&(operand.result, operand.side)) == Some(&body.body.args[0])
+        let own = distributed.invariant_operands.get(&(operand.result, operand.side));
+        own.is_some() && own.copied() == variable
     };
     dot_operands(distributed, body).into_iter().filter(is_invariant).collect()
 }
 
 /// Shared memory for the invariant operands of a loop.
-pub(in crate::gpu::emit) fn scratch(distributed: &Distributed, body: &For) -> u32 {
+pub(in crate::gpu::emit) fn scratch(distributed: &Distributed, body: &Block) -> u32 {
     of_loop(distributed, body).iter().map(|operand| operand.staged.bytes(distributed, operand.value)).sum()
 }
 
 impl Gpu<'_> {
     /// Writes a loop's invariant operands to shared memory.
-    pub(in crate::gpu::emit) fn write_invariant_operands(&mut self, b: &mut Builder, body: &For, op: &Op) {
+    pub(in crate::gpu::emit) fn write_invariant_operands(&mut self, b: &mut Builder, body: &Block, op: &Op) {
         let distributed = &self.plan.schedule.distributed;
         let list = of_loop(distributed, body);
         if list.is_empty() {

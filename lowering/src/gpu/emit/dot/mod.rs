@@ -13,7 +13,7 @@ pub(super) mod wgmma_statement;
 
 use std::collections::HashMap;
 
-use tile_ir::ir::{Func, Op, Type, Value};
+use tile_ir::ir::{Func, Op, Storage, Type, Value};
 use tile_ir::ops::{Dot, DotOperand, InputPrecision};
 use tile_ir::support::dtype::DType;
 
@@ -22,8 +22,11 @@ use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::load;
-use crate::gpu::emit::smem_operand::TileAddresses;
-use crate::gpu::layout::dot::{DotMethod, Fragment, M16N8K16, MmaShape, method, mma_operand_layout};
+use crate::gpu::emit::schedule::TileAddresses;
+use crate::gpu::layout::dot::{
+    DotMethod, Fragment, M16N8K16, MmaShape, inner_axis, method, mma_operand_layout, outer_axis,
+    reads_matrices,
+};
 use crate::gpu::layout::linear::LANE_BITS;
 use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
 use crate::mlir::builder::Val;
@@ -55,7 +58,7 @@ impl ScratchOperands {
         let mut bytes = 0;
         let staged = DotOperand::ALL.map(|side| {
             let value = dot.operand(side);
-            if distributed.smem_only.contains_key(&value) {
+            if is_in_smem(distributed, value) {
                 return None;
             }
             let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
@@ -83,20 +86,9 @@ impl ScratchOperands {
     }
 }
 
-/// The K axis of an operand.
-pub(super) fn inner_axis(rank: usize, side: DotOperand) -> usize {
-    match side {
-        DotOperand::A => rank - 1,
-        DotOperand::B => rank - 2,
-    }
-}
-
-/// The axis that the operand shares with the result.
-pub(super) fn outer_axis(rank: usize, side: DotOperand) -> usize {
-    match side {
-        DotOperand::A => rank - 2,
-        DotOperand::B => rank - 1,
-    }
+/// Whether a loop copies an operand to shared memory alone.
+fn is_in_smem(distributed: &Distributed, value: Value) -> bool {
+    distributed.smem_only.contains_key(&value) || distributed.func.ty(value).storage != Storage::Registers
 }
 
 /// The axis along which an operand is written at its widest; where that is all one, K.
@@ -384,16 +376,6 @@ fn matrices(
     statement(b, &text, &constraints, &[place], &vec![Ty::I32; count])
 }
 
-/// Whether the instruction reads rows of 16 bytes along `fast`.
-pub(super) fn reads_matrices(side: DotOperand, ty: &Type, fast: usize) -> bool {
-    let transposed = fast != inner_axis(ty.shape.rank(), side);
-    match ty.dtype.bytes() {
-        1 | 4 => !transposed,
-        2 => !transposed || ty.shape[fast].is_multiple_of(8),
-        _ => false,
-    }
-}
-
 /// How a fragment is read as matrices: the rows that the lanes point at.
 struct LdmatrixRows {
     lanes: [Coord; LANE_BITS],
@@ -453,6 +435,7 @@ fn by_warp(
     let steps = (0..dot.inner(gpu.func)).step_by(instruction.k as usize);
     let mmas: Vec<(u32, Coord)> =
         steps.flat_map(|step| tiles.iter().map(move |&tile| (step, tile))).collect();
+    let mut interleaved = gpu.take_copies(dot.interleaved);
     // Fragments of later mma instructions are being read meanwhile.
     let lead = if left.is_copied() || right.is_copied() { LEAD } else { 0 };
     let mut due = mmas.iter();
@@ -475,7 +458,7 @@ fn by_warp(
         let after =
             all.fold(before, |sum, [a, b_words]| multiply(b, (instruction, left.dtype), [a, b_words, &sum]));
         own.into_iter().zip(after).for_each(|(register, sum)| accs[register] = sum);
-        gpu.issue_pending(b, op.results[0], (number + 1, mmas.len()));
+        interleaved.issue(b, number + 1, mmas.len());
     }
     accs
 }

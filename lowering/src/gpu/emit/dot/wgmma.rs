@@ -5,14 +5,14 @@ use tile_ir::ops::DotOperand;
 use tile_ir::ops::schedule::AfterIssue;
 use tile_ir::support::dtype::DType;
 
+use crate::gpu::emit::dot::per_word;
 use crate::gpu::emit::dot::smem_descriptor::{SmemDescriptor, field};
 use crate::gpu::emit::dot::wgmma_statement::{WgmmaShape, WgmmaStatement, letter};
-use crate::gpu::emit::dot::{outer_axis, per_word};
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::threads::bits;
 use crate::gpu::emit::{Gpu, Space, statement};
 use crate::gpu::layout::Coord;
-use crate::gpu::layout::dot::wgmma_fragments;
+use crate::gpu::layout::dot::{outer_axis, wgmma_fragments};
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};

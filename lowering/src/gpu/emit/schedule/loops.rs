@@ -1,7 +1,9 @@
 //! Loops by the index of the iteration.
 
+use crate::gpu::emit::dot::invariant_operand;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu};
+use crate::gpu::layout::Distributed;
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{LoopRange, at_least_one, loop_variable};
 use crate::mlir::types::{Elem, Ty};
@@ -27,7 +29,12 @@ impl GpuEmit for Induction {
 }
 
 impl GpuEmit for Loop {
+    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
+        invariant_operand::scratch(distributed, &self.body)
+    }
+
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        gpu.write_invariant_operands(b, &self.body, op);
         let inits = gpu.flatten(&self.inits);
         let ends = [self.first, self.end].map(|end| {
             let end = gpu.scalar(end);

@@ -6,7 +6,9 @@
 mod barriers;
 mod buffers;
 mod cluster;
+mod copies;
 mod loops;
+mod operand_tile;
 mod rescale;
 mod roles;
 mod tma;
@@ -15,4 +17,6 @@ mod wgmma;
 mod work_tiles;
 
 pub(super) use buffers::{PipelineState, SmemBufferAddress};
+pub(super) use copies::CopyInstruction;
+pub(super) use operand_tile::{SlotTileAddress, SmemRowAddress, TileAddresses};
 pub(super) use work_tiles::CurrentWorkTile;

@@ -62,7 +62,7 @@ no_flow! {
     Load, Store, Atomic, LoadView, StoreView, AddView, InlinePtx, AxisHint, Reduce, Convert, RematBarrier, Random, Philox, Scan, Join,
     Index, Exchange, Gather, Histogram, Dot, WarpGroupDot, SmemAlloc, MbarAlloc, MbarInit, MbarArriveForPeer, PdlWait, MmaOrder,
     PipeStart, PipeNext, Poison, Pack, Unpack, RescaleRows, TripCount, Induction, IterationBound, WarpSpecialize, Publish,
-    TileQuotient, PeerShares, Assert, Print,
+    TileQuotient, PeerShares, RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad, SlotTile, Assert, Print,
 }
 
 impl<'f> RoleFlow<'_, 'f> {

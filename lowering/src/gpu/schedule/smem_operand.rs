@@ -9,150 +9,22 @@
 
 use std::collections::HashMap;
 
-use tile_ir::ir::layout_relation::LayoutRelation;
-use tile_ir::ir::layout_relation::Reindex;
-use tile_ir::ir::{Block, Func, Op, Shape, Type, Value};
+use tile_ir::ir::layout_relation::{LayoutRelation, Reindex};
+use tile_ir::ir::{Block, Func, Op, Shape, Value};
+use tile_ir::ops::schedule::{CHUNK_BYTES, LineOrder, OperandTile};
 use tile_ir::ops::{Dot, DotOperand, For, Kind, Load, MemAccess, is_zero};
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
-use crate::gpu::emit::address_slice::AddressSlice;
-use crate::gpu::emit::dot::{inner_axis, outer_axis, reads_matrices};
-use crate::gpu::emit::smem_alloc::SmemAllocation;
-use crate::gpu::emit::{Builder, Gpu};
-use crate::gpu::layout::dot::{DotMethod, method};
-use crate::gpu::layout::{Coord, Distributed, Layout, SmemOnlyTile};
-use crate::mlir::builder::Val;
-use crate::mlir::types::{Elem, Space, Ty};
+use crate::gpu::layout::dot::{DotMethod, inner_axis, method, outer_axis, reads_matrices};
+use crate::gpu::layout::{Distributed, SmemOnlyTile};
+use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
+use crate::gpu::schedule::software_pipeline::async_load::{can_copy_async, width};
+use crate::gpu::schedule::software_pipeline::ring::AllocatedRing;
 
-/// Bytes of a chunk: of one copy, and of a row of a matrix.
-pub(super) const CHUNK_BYTES: u32 = 16;
-/// Bytes of all banks.
-const BANK_ROW_BYTES: u32 = 128;
-/// Alignment of a tile, within which chunks are swizzled.
-pub(super) const ALIGNMENT: u32 = BANK_ROW_BYTES;
-
-/// How the rows of a tile are laid out.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LineOrder {
-    /// Chunks are swizzled by the index of the row.
-    Swizzled,
-    /// In order.
-    Plain,
-    /// Elements are copied one by one from rows along another axis.
-    Transposed,
-}
-
-/// A tile in shared memory.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct OperandTile {
-    /// Bytes between contiguous elements along each axis.
-    strides: Vec<u32>,
-    bytes: u32,
-    /// The bits of an offset that are its row, as a shift and a mask; none where rows have an odd number of chunks
-    /// instead.
-    rows: Option<(u32, u32)>,
-}
-
-impl OperandTile {
-    /// Rows along `fast`, one after the other.
-    pub fn new(Type { dtype, shape, .. }: &Type, fast: usize, order: LineOrder) -> OperandTile {
-        let line = shape[fast] * dtype.bytes();
-        let is_swizzled = line.is_power_of_two() && order == LineOrder::Swizzled;
-        let chunks = line.div_ceil(CHUNK_BYTES);
-        // With an odd number of chunks, neighbors across the rows are in different banks.
-        let pitch = if is_swizzled || order == LineOrder::Plain { chunks } else { chunks | 1 } * CHUNK_BYTES;
-        let mut strides = vec![dtype.bytes(); shape.rank()];
-        let mut stride = pitch;
-        for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
-            strides[axis] = stride;
-            stride *= shape[axis];
-        }
-        let rows = is_swizzled.then(|| {
-            (
-                line.max(BANK_ROW_BYTES).ilog2(),
-                (line / CHUNK_BYTES).clamp(1, BANK_ROW_BYTES / CHUNK_BYTES) - 1,
-            )
-        });
-        OperandTile { strides, bytes: stride.next_multiple_of(ALIGNMENT), rows }
-    }
-
-    /// The tile of a load.
-    pub fn of(distributed: &Distributed, op: &Op, load: &Load) -> OperandTile {
-        let (fast, order) = order(distributed, op, load);
-        OperandTile::new(distributed.func.ty(op.results[0]), fast, order)
-    }
-
-    /// The same tile by the axes of a view of it.
-    fn viewed(&self, axes: &[Option<usize>]) -> OperandTile {
-        let strides = axes.iter().map(|axis| axis.map_or(0, |axis| self.strides[axis])).collect();
-        OperandTile { strides, ..self.clone() }
-    }
-
-    pub fn bytes(&self) -> u32 {
-        self.bytes
-    }
-
-    /// The offset of an element: what is xored to the offset of the thread's first element, and what is added then.
-    pub fn distance(&self, coord: Coord) -> (u32, u32) {
-        let offset: u32 =
-            self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum();
-        let Some((shift, mask)) = self.rows else { return (0, offset) };
-        let swizzled = offset ^ ((offset >> shift & mask) * CHUNK_BYTES);
-        let within = mask * CHUNK_BYTES;
-        (swizzled & within, swizzled & !within)
-    }
-
-    /// The offset of a coordinate that is only known at run time.
-    pub fn offset_of(&self, b: &mut Builder, mut coord: impl FnMut(&mut Builder, usize) -> Val) -> Val {
-        let mut offset = b.int(Ty::I32, 0);
-        for (axis, &stride) in self.strides.iter().enumerate().filter(|(_, stride)| **stride != 0) {
-            let coord = coord(b, axis);
-            let stride = b.int(Ty::I32, i64::from(stride));
-            let part = b.mul_nsw(coord, stride);
-            offset = b.add_nsw(offset, part);
-        }
-        let Some((shift, mask)) = self.rows.filter(|(_, mask)| *mask > 0) else { return offset };
-        let [shift, mask, chunk_bits] =
-            [shift, mask, CHUNK_BYTES.ilog2()].map(|constant| b.int(Ty::I32, constant.into()));
-        let row = b.lshr(offset, shift);
-        let row = b.and(row, mask);
-        let row = b.shl(row, chunk_bits);
-        b.xor(offset, row)
-    }
-}
-
-/// The tile of a load in the current iteration.
-#[derive(Clone)]
-pub(super) struct OperandStage {
-    pub tile: OperandTile,
-    pub fast: usize,
-    /// Where it starts in shared memory.
-    pub address: Val,
-}
-
-/// Addresses in a tile from a thread's first element on.
-pub(super) struct TileAddresses {
-    tile: OperandTile,
-    first: Val,
-    /// The first address with each offset that was xored to it.
-    known: HashMap<u32, Val>,
-}
-
-impl TileAddresses {
-    pub fn new(tile: OperandTile, first: Val) -> TileAddresses {
-        TileAddresses { tile, first, known: HashMap::from([(0, first)]) }
-    }
-
-    /// An address, and a byte offset.
-    pub fn at(&mut self, b: &mut Builder, coord: Coord) -> (Val, u32) {
-        let (within, beyond) = self.tile.distance(coord);
-        let first = self.first;
-        let address = *self.known.entry(within).or_insert_with(|| {
-            let within = b.int(Ty::I32, within.into());
-            b.xor(first, within)
-        });
-        (address, beyond)
-    }
+/// The tile of a load.
+pub fn operand_tile(distributed: &Distributed, op: &Op, load: &Load) -> OperandTile {
+    let (fast, order) = order(distributed, op, load);
+    OperandTile::new(distributed.func.ty(op.results[0]), fast, order)
 }
 
 /// The axis of the rows of a load's tile, and their order.
@@ -165,16 +37,16 @@ fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, LineOrder) 
     }
 }
 
-/// A load as its elements are copied to its tile: by vectors, or one by one if the rows of memory are along another
+/// What a load reads, as its elements are copied to its tile: by vectors, or one by one if the rows of memory are along another
 /// axis.
-pub(super) fn copy_load(distributed: &Distributed, op: &Op, load: &Load) -> Load {
+pub fn copy_access(distributed: &Distributed, op: &Op, load: &Load) -> MemAccess {
     let (_, order) = order(distributed, op, load);
     let vector = if order == LineOrder::Transposed { 1 } else { load.access.vector };
-    Load { access: MemAccess { vector, ..load.access }, ..*load }
+    MemAccess { vector, ..load.access }
 }
 
 /// The axis along which a load's elements are contiguous in memory.
-pub(super) fn fast_axis(distributed: &Distributed, load: &Load, result: Value) -> usize {
+pub fn fast_axis(distributed: &Distributed, load: &Load, result: Value) -> usize {
     let layout = &distributed.layouts[&result];
     let along =
         (0..layout.shape().rank()).rev().find(|&axis| layout.thread_contiguity(axis) >= load.access.vector);
@@ -182,7 +54,7 @@ pub(super) fn fast_axis(distributed: &Distributed, load: &Load, result: Value) -
 }
 
 /// Finds the smem operands of loops.
-pub(super) fn find(distributed: &Distributed) -> HashMap<Value, SmemOnlyTile> {
+pub fn find(distributed: &Distributed) -> HashMap<Value, SmemOnlyTile> {
     let mut finder = OperandFinder { distributed, uses: uses(&distributed.func), found: HashMap::new() };
     if distributed.num_ctas == 1 {
         distributed.func.body.walk(&mut |op| {
@@ -195,17 +67,17 @@ pub(super) fn find(distributed: &Distributed) -> HashMap<Value, SmemOnlyTile> {
 }
 
 /// Whether an operation is a dot of a smem operand.
-pub(super) fn is_smem_dot(distributed: &Distributed, op: &Op) -> bool {
+pub fn is_smem_dot(distributed: &Distributed, op: &Op) -> bool {
     let Kind::Dot(dot) = &op.kind else { return false };
     DotOperand::ALL.into_iter().any(|side| distributed.smem_only.contains_key(&dot.operand(side)))
 }
 
 /// Drops the smem operands of loops that have no ring.
-pub(super) fn drop_without_ring(distributed: &mut Distributed, shared: &SmemAllocation) -> bool {
+pub fn drop_without_ring(distributed: &mut Distributed, rings: &HashMap<Value, AllocatedRing>) -> bool {
     let mut dropped = vec![];
     distributed.func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind
-            && shared.ring(body.body.args[0]).is_none()
+            && !rings.contains_key(&body.body.args[0])
         {
             dropped.extend(body.body.ops.iter().flat_map(|op| op.results.first().copied()));
         }
@@ -258,7 +130,7 @@ impl OperandFinder<'_> {
                 let func = &self.distributed.func;
                 let axes: Vec<Option<usize>> = (0..func.ty(result).shape.rank()).map(Some).collect();
                 let fast = fast_axis(self.distributed, load, result);
-                let by_chunks = crate::gpu::emit::cp_async::width(func, load) == CHUNK_BYTES;
+                let by_chunks = width(func, load) == CHUNK_BYTES;
                 // Element by element there would be more copies than are saved, where there are others.
                 let one_by_one = !by_chunks && func.ty(result).dtype.bytes() >= MIN_ASYNC_COPY_BYTES;
                 let swizzled = by_chunks.then_some(None);
@@ -276,7 +148,7 @@ impl OperandFinder<'_> {
         let func = &self.distributed.func;
         // By its definition in the loop or in the outermost block.
         let defined = |value| body.body.definition(value).or_else(|| func.body.definition(value));
-        crate::gpu::emit::async_copy::can_copy_async(func, load)
+        can_copy_async(func, load)
             && load.other.is_none_or(|other| is_zero(defined, other))
             && self.distributed.layouts[&result].is_disjoint()
     }
@@ -339,41 +211,4 @@ fn reshaped(axes: &[Option<usize>], from: &Shape, to: &Shape) -> Option<Vec<Opti
     let kept = from.kept_axes(to)?;
     let find = |axis| kept.iter().position(|&new| new == Some(axis)).and_then(|old| axes[old]);
     Some((0..to.rank()).map(find).collect())
-}
-
-impl Gpu<'_> {
-    /// The axis of the matrix rows of an operand, if it is in shared memory.
-    pub(super) fn smem_fast_axis(&self, value: Value) -> Option<usize> {
-        let copied = self.plan.schedule.distributed.smem_only.get(&value)?;
-        copied.axes.iter().position(|&axis| axis == Some(self.operand_stages[&copied.load].fast))
-    }
-
-    /// Where a thread's rows of an operand start in the current tile, and bytes between elements along each axis: by
-    /// the layout of the result, and from the first element along K.
-    pub(super) fn smem_rows(
-        &mut self,
-        b: &mut Builder,
-        value: Value,
-        (result, inner): (&Layout, usize),
-    ) -> Option<(Val, Vec<u32>)> {
-        let copied = self.plan.schedule.distributed.smem_only.get(&value)?;
-        let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
-        let tile = tile.viewed(&copied.axes);
-        let zero = b.int(Ty::I32, 0);
-        let offset = tile
-            .offset_of(b, |b, axis| if axis == inner { zero } else { self.thread_coord(b, result, axis) });
-        let first = b.add(address, offset);
-        let pointer = b.op("llvm.inttoptr", &[first], Ty::scalar(Elem::Ptr(Space::Shared)));
-        Some((pointer, tile.strides))
-    }
-
-    /// Addresses of the fragments of an operand in the current tile, by the layout of the row addresses of lanes.
-    pub(super) fn smem_fragments(&mut self, b: &mut Builder, value: Value, lanes: &Layout) -> TileAddresses {
-        let copied = &self.plan.schedule.distributed.smem_only[&value];
-        let OperandStage { tile, address, .. } = self.operand_stages[&copied.load].clone();
-        let tile = tile.viewed(&copied.axes);
-        let offset = tile.offset_of(b, |b, axis| self.thread_coord(b, lanes, axis));
-        let first = b.add(address, offset);
-        TileAddresses::new(tile, first)
-    }
 }

@@ -5,16 +5,15 @@ use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Op, Value};
-use tile_ir::ops::{Effect, For, Kind, Load, Operation};
+use tile_ir::ops::{Effect, For, Kind, Load, Operation, Reshape};
 
-use crate::gpu::emit::emitter;
 use crate::gpu::layout::Distributed;
 
 /// The fewest elements for each loaded index.
 const MIN_ELEMENTS_PER_INDEX: u64 = 8;
 
 /// Finds the operations that compute a value from the loop variable and from values outside of the loop alone.
-pub(super) struct AddressSlice<'a> {
+pub struct AddressSlice<'a> {
     distributed: &'a Distributed,
     body: &'a For,
     /// The operation that defines each value, by its index in the body.
@@ -62,6 +61,13 @@ impl AddressSlice<'_> {
         load.effect() == Effect::Pure && !func.reports && indices * MIN_ELEMENTS_PER_INDEX <= elements
     }
 
+    /// Whether threads keep their elements.
+    fn keeps_elements(&self, op: &Op) -> bool {
+        let Kind::Reshape(Reshape { value, .. }) = op.kind else { return true };
+        let layouts = &self.distributed.layouts;
+        layouts[&value].keeps_elements_as(&layouts[&op.results[0]])
+    }
+
     fn is_arithmetic(&self, op: &Op) -> bool {
         let operation = op.kind.operation();
         let func = &self.distributed.func;
@@ -79,6 +85,6 @@ impl AddressSlice<'_> {
             && operation.effect() == Effect::Pure
             && operation.access().is_none()
             && operation.blocks().is_empty()
-            && emitter(&op.kind).scratch(self.distributed, op) == 0
+            && self.keeps_elements(op)
     }
 }

@@ -1,0 +1,250 @@
+//! The iterations of a loop with a ring: the wait for their copies, the copies of a later one, and what reads them.
+
+use std::collections::HashSet;
+
+use tile_ir::frontend::syntax::BinaryOp;
+use tile_ir::ir::{Block, Op, Storage, Type, Value, substitute_in};
+use tile_ir::ops::scalar::binary;
+use tile_ir::ops::schedule::{CopyCache, CopyTarget, GroupIssue, MaskedElements, SlotNeighbor, ThreadPart};
+use tile_ir::ops::{
+    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Induction, Kind, Load, Loop, MemAccess, Operation, Scalar,
+    SlotLoad, SlotStep, SlotTile, WarpBarrier,
+};
+use tile_ir::support::diagnostic::Loc;
+use tile_ir::support::dtype::DType;
+
+use super::ring_loop::{Fill, Pipeliner, RingLoop, StartedLoop, index_type};
+use crate::gpu::layout::SmemOnlyTile;
+use crate::gpu::schedule::copy::Copies;
+use crate::gpu::schedule::software_pipeline::plan::{CopiedLoad, CopiedTile};
+use crate::gpu::schedule::{Schedule, smem_operand};
+
+/// A group of copies, and the comparison before it.
+pub(super) struct CopyGroup {
+    before: Op,
+    group: AsyncGroup,
+}
+
+impl CopyGroup {
+    pub(super) fn issue(self, schedule: &mut Schedule, ops: &mut Vec<Op>, loc: Loc) {
+        ops.push(self.before);
+        schedule.effect(ops, loc, self.group);
+    }
+
+    /// The copies as a value that a dot takes.
+    fn prepare(self, schedule: &mut Schedule, ops: &mut Vec<Op>, loc: Loc) -> Value {
+        ops.push(self.before);
+        let group = AsyncGroup { issue: GroupIssue::ByDot, ..self.group };
+        schedule.one(ops, loc, group, Type::copies())
+    }
+}
+
+/// What an iteration begins with.
+struct IterationStart {
+    /// Values in shared memory alone, each with the tile that dots read.
+    tiles: Vec<(Value, Value)>,
+    /// Copies that a dot issues.
+    interleaved: Option<Value>,
+    next_slot: Value,
+}
+
+impl Pipeliner<'_> {
+    /// The loop behind its prologue.
+    pub(super) fn iterations(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, started: StartedLoop) {
+        let RingLoop { op, body, plan, .. } = ring_loop;
+        let first = self.constant(ops, ring_loop, 0);
+        let slot_type = self.schedule.ty(started.first_slot).clone();
+        let index = self.schedule.value(index_type());
+        let slot = self.schedule.value(slot_type.clone());
+        let mut own = vec![];
+        let start = self.begin(&mut own, ring_loop, started, Fill { index, slot });
+        let variable = body.body.args[0];
+        let induction = Induction { index, low: body.low, step: body.step };
+        own.push(Op { kind: induction.into(), results: vec![variable], loc: op.loc });
+        let last_read = plan.refills_own_slot().then(|| plan.last_read(body));
+        for (position, rewritten) in self.rewritten(&body.body).into_iter().enumerate() {
+            own.extend(rewritten.into_iter().filter_map(|op| self.reading_slot(ring_loop, slot, &start, op)));
+            if last_read == Some(position) {
+                // A copy is not ordered behind what its own thread has read, but for a barrier.
+                self.schedule.effect(&mut own, op.loc, WarpBarrier);
+                let fill = self.prefetched(&mut own, ring_loop, Fill { index, slot });
+                self.group(ring_loop, started, fill).issue(self.schedule, &mut own, op.loc);
+            }
+        }
+        let args = [index].into_iter().chain(body.body.args[1..].iter().copied()).chain([slot]).collect();
+        let yields = body.body.yields.iter().copied().chain([start.next_slot]).collect();
+        let inits = body.inits.iter().copied().chain([started.first_slot]).collect();
+        let results = op.results.iter().copied().chain([self.schedule.value(slot_type)]).collect();
+        let body = Block { args, ops: own, yields };
+        let end = started.trip_count;
+        let pipelined = Loop { first, end, inits, body, narrow: false, overlapped: false };
+        ops.push(Op { kind: pipelined.into(), results, loc: op.loc });
+    }
+
+    /// Waits for the copies of an iteration, and fills the slot before its own with those of a later one.
+    fn begin(
+        &mut self,
+        ops: &mut Vec<Op>,
+        ring_loop: &RingLoop,
+        started: StartedLoop,
+        own: Fill,
+    ) -> IterationStart {
+        let RingLoop { op: Op { loc, .. }, plan, ring, .. } = ring_loop;
+        let (ring, loc, has_tiles) = (*ring, *loc, !plan.tiles.is_empty());
+        let beside = |to| SlotStep { slot: own.slot, first: started.first_slot, ring, to };
+        let slot_type = self.schedule.ty(own.slot).clone();
+        let mut interleaved = None;
+        if has_tiles {
+            self.schedule.effect(ops, loc, AsyncWait { pending: ring.slots - 2, ring });
+            self.schedule.effect(ops, loc, Barrier);
+        }
+        if !plan.refills_own_slot() {
+            let slot = self.schedule.one(ops, loc, beside(SlotNeighbor::Previous), slot_type.clone());
+            let fill = Fill { slot, ..self.prefetched(ops, ring_loop, own) };
+            let group = self.group(ring_loop, started, fill);
+            match plan.interleaving_dot() {
+                Some(_) => interleaved = Some(group.prepare(self.schedule, ops, loc)),
+                None => group.issue(self.schedule, ops, loc),
+            }
+        }
+        if !has_tiles {
+            self.schedule.effect(ops, loc, AsyncWait { pending: ring.slots - 1, ring });
+        }
+        let tiles = self.tiles(ops, ring_loop, own.slot);
+        let next_slot = if ring.slots == 1 {
+            own.slot
+        } else {
+            self.schedule.one(ops, loc, beside(SlotNeighbor::Next), slot_type)
+        };
+        IterationStart { tiles, interleaved, next_slot }
+    }
+
+    /// The iteration whose copies are issued in this one, to the same slot.
+    fn prefetched(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, own: Fill) -> Fill {
+        let distance = self.constant(ops, ring_loop, ring_loop.plan.stages - 1);
+        let add = Scalar::new(binary(BinaryOp::Add), vec![own.index, distance]);
+        Fill { index: self.schedule.one(ops, ring_loop.op.loc, add, index_type()), ..own }
+    }
+
+    /// The copies of an iteration, if there is one with this index.
+    pub(super) fn group(&mut self, ring_loop: &RingLoop, started: StartedLoop, fill: Fill) -> CopyGroup {
+        let RingLoop { op: Op { loc, .. }, body, plan, .. } = ring_loop;
+        let mut before = vec![];
+        let exists = Scalar::new(binary(BinaryOp::Lt), vec![fill.index, started.trip_count]);
+        let only_if = self.schedule.one(&mut before, *loc, exists, Type::scalar(DType::Bool));
+        let mut copies = Copies::default();
+        let variable = copies.fresh(self.schedule, &body.body.args[..1]);
+        let induction = Induction { index: fill.index, low: body.low, step: body.step };
+        let mut ops = vec![Op { kind: induction.into(), results: variable, loc: *loc }];
+        ops.extend(plan.addresses.iter().map(|op| copies.op(self.schedule, op)));
+        let of_threads = plan.thread_parts(&self.schedule.distributed, fill.slot);
+        for (CopiedLoad { load, .. }, part) in of_threads {
+            let through = if self.is_reused(&load.access) { CopyCache::All } else { CopyCache::Global };
+            let to = CopyTarget::Thread(part);
+            let copy = AsyncCopy { from: load.access, to, hints: load.cache, through };
+            self.copy(&mut ops, *loc, &copies, copy);
+        }
+        let targets: Vec<Value> =
+            plan.tiles.iter().map(|copied| self.target(&mut ops, *loc, copied, fill.slot)).collect();
+        for (CopiedTile { op, load, .. }, tile) in plan.tiles.iter().zip(targets) {
+            let from = smem_operand::copy_access(&self.schedule.distributed, op, load);
+            let to = CopyTarget::Tile(tile);
+            let copy = AsyncCopy { from, to, hints: load.cache, through: CopyCache::Global };
+            self.copy(&mut ops, *loc, &copies, copy);
+        }
+        let body = Block { ops, ..Block::default() };
+        CopyGroup { before: before.remove(0), group: AsyncGroup { only_if, issue: GroupIssue::Now, body } }
+    }
+
+    /// A copy of values of another iteration.
+    fn copy(&mut self, ops: &mut Vec<Op>, loc: Loc, copies: &Copies, mut copy: AsyncCopy) {
+        copy.map(&mut |value| copies.get(value));
+        self.schedule.effect(ops, loc, copy);
+    }
+
+    /// The tile of a load in a slot.
+    fn target(&mut self, ops: &mut Vec<Op>, loc: Loc, copied: &CopiedTile, slot: Value) -> Value {
+        let result = copied.op.results[0];
+        let fast = smem_operand::fast_axis(&self.schedule.distributed, copied.load, result);
+        let tile = SlotTile { slot, offset: copied.offset, tile: copied.tile.clone(), fast };
+        let ty = self.schedule.ty(result).stored(Storage::Smem { stages: 1 });
+        self.schedule.one(ops, loc, tile, ty)
+    }
+
+    /// Whether a multiprocessor copies the same elements several times: each of some warps does, or every program. The second-level
+    /// cache would be asked for few lines by all of them, at a fraction of its bandwidth.
+    fn is_reused(&self, access: &MemAccess) -> bool {
+        let varies = |value: Value| self.varying.contains(&value);
+        let varies = varies(access.offset) || access.base.is_some_and(varies);
+        !varies || self.schedule.distributed.layouts[&access.offset].replicated_warps() > 0
+    }
+
+    /// The tiles of a slot that dots read.
+    fn tiles(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, slot: Value) -> Vec<(Value, Value)> {
+        let mut read = HashSet::new();
+        ring_loop.body.body.walk(&mut |op| {
+            if matches!(op.kind, Kind::Dot(_)) {
+                read.extend(op.kind.operation().operands());
+            }
+        });
+        let mut tiles = vec![];
+        for copied in &ring_loop.plan.tiles {
+            let distributed = &self.schedule.distributed;
+            let result = copied.op.results[0];
+            let fast = smem_operand::fast_axis(distributed, copied.load, result);
+            let of_load = |view: &SmemOnlyTile| view.load == result;
+            let mut views: Vec<(Value, Vec<Option<usize>>)> = distributed
+                .smem_only
+                .iter()
+                .filter(|(value, view)| of_load(view) && read.contains(value))
+                .map(|(&value, view)| (value, view.axes.clone()))
+                .collect();
+            views.sort_by_key(|(value, _)| *value);
+            for (value, axes) in views {
+                let (offset, tile) = (copied.offset, copied.tile.viewed(&axes));
+                let along = axes.iter().position(|&axis| axis == Some(fast));
+                let fast = along.expect("dots read along the rows of memory or across them");
+                let ty = self.schedule.ty(value).stored(Storage::Smem { stages: 1 });
+                let operand =
+                    self.schedule.one(ops, ring_loop.op.loc, SlotTile { slot, offset, tile, fast }, ty);
+                tiles.push((value, operand));
+            }
+        }
+        tiles
+    }
+
+    /// An operation of the body that reads a slot where it loaded before; none if nothing is left of it.
+    fn reading_slot(&self, ring_loop: &RingLoop, slot: Value, start: &IterationStart, op: Op) -> Option<Op> {
+        let mut block = Block { ops: vec![op], ..Block::default() };
+        self.drop_smem_only(&mut block);
+        let tile_of =
+            |value| start.tiles.iter().find(|(own, _)| *own == value).map_or(value, |&(_, tile)| tile);
+        substitute_in(&mut block, &tile_of);
+        let mut op = block.ops.pop()?;
+        let parts = ring_loop.plan.thread_parts(&self.schedule.distributed, slot);
+        let part = parts.into_iter().find(|(copied, _)| copied.op.results == op.results);
+        if let (Kind::Load(load), Some((_, part))) = (&op.kind, part) {
+            op.kind = slot_load(load, part).into();
+        }
+        if let Kind::Dot(dot) = &mut op.kind
+            && ring_loop.plan.interleaving_dot() == op.results.first().copied()
+        {
+            dot.interleaved = start.interleaved;
+        }
+        Some(op)
+    }
+
+    /// Drops what only names tiles in shared memory: dots read these themselves.
+    fn drop_smem_only(&self, block: &mut Block) {
+        let smem_only = &self.schedule.distributed.smem_only;
+        block.ops.retain(|op| op.results.first().is_none_or(|result| !smem_only.contains_key(result)));
+        for op in &mut block.ops {
+            op.kind.operation_mut().blocks_mut().into_iter().for_each(|nested| self.drop_smem_only(nested));
+        }
+    }
+}
+
+fn slot_load(load: &Load, part: ThreadPart) -> SlotLoad {
+    let masked = load.access.mask.zip(load.other).map(|(mask, other)| MaskedElements { mask, other });
+    SlotLoad { part, vector: load.access.vector, masked }
+}

@@ -1,0 +1,235 @@
+//! Which loads of a loop are copied asynchronously, and the ring of slots that they need.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ops::schedule::{CHUNK_BYTES, CopyRing, OperandTile, ThreadPart};
+use tile_ir::ops::{Effect, For, Kind, Load, Operation};
+
+use crate::gpu::layout::Distributed;
+use crate::gpu::schedule::smem_limits::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
+use crate::gpu::schedule::smem_operand;
+use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
+use crate::gpu::schedule::software_pipeline::async_load::{can_copy_async, width};
+use crate::gpu::schedule::software_pipeline::ring::{AllocatedRing, SmemRing};
+
+/// Stages, where the user does not say.
+const DEFAULT_STAGES: u32 = 4;
+/// The largest ring that is ours to choose, for each thread and in all: enough threads should fit a multiprocessor.
+const DEFAULT_BYTES_PER_THREAD: u32 = 256;
+const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
+/// Stages of a loop with tiles that dots read, where the user does not say.
+const DEFAULT_TILE_STAGES: u32 = 3;
+/// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
+const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
+/// Up to this size a ring has a slot to spare. Beyond, its memory serves better as L1 cache, and the third of three
+/// long rows in flight only waits for the others (docs/performance.md).
+const MAX_SPARE_SLOT_BYTES: u32 = 64 * 1024;
+
+/// A load that is copied.
+#[derive(Clone, Copy)]
+pub struct CopiedLoad<'a> {
+    pub op: &'a Op,
+    pub load: &'a Load,
+}
+
+/// A load of a tile that all threads read.
+#[derive(Clone)]
+pub struct CopiedTile<'a> {
+    pub op: &'a Op,
+    pub load: &'a Load,
+    /// From the start of a slot.
+    pub offset: u32,
+    pub tile: OperandTile,
+}
+
+/// The asynchronous copies of a loop.
+pub struct CopyPlan<'a> {
+    /// The operations that compute the addresses, in program order.
+    pub addresses: Vec<&'a Op>,
+    /// Loads whose elements each thread copies for itself.
+    pub loads: Vec<CopiedLoad<'a>>,
+    pub tiles: Vec<CopiedTile<'a>>,
+    /// The first dot of a tile, which issues copies among its instructions.
+    dot: Option<Value>,
+    pub stages: u32,
+    /// Whether the user said how many.
+    is_requested: bool,
+    /// Bytes of one stage.
+    stage_bytes: u32,
+    /// Slots of the ring: as many as stages, or one less.
+    slots: u32,
+}
+
+impl<'a> CopyPlan<'a> {
+    pub fn new(distributed: &Distributed, body: &'a For) -> Option<CopyPlan<'a>> {
+        let requested = body.hints.num_stages.or(distributed.num_stages);
+        let func = &distributed.func;
+        let address_slice = AddressSlice::new(distributed, body);
+        let mut candidates = vec![];
+        for (index, op) in body.body.ops.iter().enumerate() {
+            if let Kind::Load(load) = &op.kind
+                && can_copy_async(func, load)
+                && let Some(slice) = address_slice.slice(load)
+            {
+                candidates.push((index, op, load, slice));
+            }
+        }
+        // Loads whose values index other loads are repeated when the copies of their iteration are issued.
+        let index_loads: HashSet<usize> = candidates.iter().flat_map(|(.., slice)| slice).copied().collect();
+        candidates.retain(|(index, ..)| !index_loads.contains(index));
+        let mut sliced = HashSet::new();
+        let mut loads = vec![];
+        let mut tile_loads = vec![];
+        let mut stage_bytes = 0;
+        for (_, op, load, slice) in candidates {
+            sliced.extend(slice);
+            if distributed.smem_only.contains_key(&op.results[0]) {
+                tile_loads.push((op, load));
+            } else {
+                stage_bytes += block_bytes(distributed, op, load);
+                loads.push(CopiedLoad { op, load });
+            }
+        }
+        let mut tiles = vec![];
+        for (op, load) in tile_loads {
+            let offset = stage_bytes.next_multiple_of(OperandTile::ALIGNMENT);
+            let tile = smem_operand::operand_tile(distributed, op, load);
+            stage_bytes = offset + tile.bytes;
+            tiles.push(CopiedTile { op, load, offset, tile });
+        }
+        // Loads that cannot be copied use the L1 cache, whose memory the ring would take.
+        let others = body
+            .body
+            .ops
+            .iter()
+            .any(|op| matches!(&op.kind, Kind::Load(load) if load.effect() == Effect::Read));
+        if others && requested.is_none() && tiles.is_empty() {
+            return None;
+        }
+        // The widest first, so that each is aligned.
+        loads.sort_by_key(|copied| std::cmp::Reverse(width(func, copied.load)));
+        // Registers limit the occupancy of loops with dots: one iteration ahead is always affordable.
+        let has_dot = body.body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
+        let min_bytes = if has_dot { 2 * stage_bytes } else { 0 };
+        let max_bytes = MAX_DEFAULT_RING_BYTES
+            .min(min_bytes.max(DEFAULT_BYTES_PER_THREAD * 32 * distributed.warps_per_cta()));
+        let fitting_stages = max_bytes.checked_div(stage_bytes)?;
+        let stages = requested.unwrap_or(if tiles.is_empty() {
+            DEFAULT_STAGES.min(fitting_stages)
+        } else {
+            DEFAULT_TILE_STAGES
+        });
+        let ops = body.body.ops.iter().enumerate();
+        let addresses = ops.filter(|(i, _)| sliced.contains(i)).map(|(_, op)| op).collect();
+        let is_requested = requested.is_some();
+        // Many small copies would each keep an address and a mask in registers until they are issued.
+        let by_chunks = tiles.iter().all(|copied| width(func, copied.load) == CHUNK_BYTES);
+        let dot = body.body.ops.iter().find(|op| by_chunks && smem_operand::is_smem_dot(distributed, op));
+        let dot = dot.map(|op| op.results[0]);
+        (stages > 1).then_some(CopyPlan {
+            addresses,
+            loads,
+            tiles,
+            dot,
+            stages,
+            is_requested,
+            stage_bytes,
+            slots: stages,
+        })
+    }
+
+    /// The tiles that each thread copies for itself.
+    pub fn thread_values(&self) -> impl Iterator<Item = Value> {
+        self.loads.iter().flat_map(|copied| copied.op.results.iter().copied())
+    }
+
+    /// The plan in the shared memory that it has got.
+    pub fn within(self, ring: AllocatedRing) -> Self {
+        let slots = ring.bytes / self.stage_bytes;
+        let stages = if self.tiles.is_empty() { self.stages } else { slots };
+        CopyPlan { slots, stages, ..self }
+    }
+
+    /// The ring there.
+    pub fn copy_ring(&self, AllocatedRing { start, bytes, shape }: AllocatedRing) -> CopyRing {
+        CopyRing { start, bytes, slots: self.slots, slot_bytes: self.stage_bytes, shape }
+    }
+
+    /// The dot that issues the copies of a later iteration among its instructions. Loaded addresses must not be loaded for an
+    /// iteration beyond the last one, so a branch is around such copies.
+    pub fn interleaving_dot(&self) -> Option<Value> {
+        let has_indirect_addresses = self.addresses.iter().any(|op| matches!(op.kind, Kind::Load(_)));
+        self.dot.filter(|_| !has_indirect_addresses)
+    }
+
+    /// Whether an iteration's copies overwrite the slot it has just read.
+    pub fn refills_own_slot(&self) -> bool {
+        self.slots < self.stages
+    }
+
+    /// The last operation of the body that reads a copied tile.
+    pub fn last_read(&self, body: &For) -> usize {
+        let reads = |op: &Op| self.loads.iter().any(|copied| copied.op.results == op.results);
+        body.body.ops.iter().rposition(reads).expect("what is copied ahead is read")
+    }
+
+    /// The ring in shared memory.
+    pub fn ring(&self, distributed: &Distributed) -> SmemRing {
+        let mut hasher = DefaultHasher::new();
+        for CopiedLoad { op, load } in &self.loads {
+            (width(&distributed.func, load), block_bytes(distributed, op, load)).hash(&mut hasher);
+        }
+        let ring_bytes = |slots: u32| slots.saturating_mul(self.stage_bytes);
+        if self.tiles.is_empty() {
+            let full = ring_bytes(self.stages);
+            let bytes = if full <= MAX_SPARE_SLOT_BYTES { full } else { ring_bytes(self.stages - 1) };
+            return SmemRing {
+                bytes: vec![bytes],
+                limits: &[MAX_SHARED_BYTES],
+                shape: Some(hasher.finish()),
+            };
+        }
+        // Two blocks on a multiprocessor are worth more than a third slot, and so is to fit on any GPU.
+        let limits: &[u32] = if self.is_requested { &[MAX_SHARED_BYTES] } else { &SMEM_LIMITS };
+        SmemRing { bytes: (2..=self.stages).rev().map(ring_bytes).collect(), limits, shape: None }
+    }
+
+    /// The widths of its copies, each once.
+    pub fn widths(&self, func: &Func) -> Vec<u32> {
+        let mut widths: Vec<u32> = self.loads.iter().map(|copied| width(func, copied.load)).collect();
+        widths.dedup();
+        widths
+    }
+
+    /// Each load of threads with its place in a slot.
+    pub fn thread_parts(&self, distributed: &Distributed, slot: Value) -> Vec<(CopiedLoad<'a>, ThreadPart)> {
+        let widths = self.widths(&distributed.func);
+        let mut offset = 0;
+        let mut found = vec![];
+        for &copied in &self.loads {
+            let CopiedLoad { op, load } = copied;
+            let address = widths.iter().position(|&known| known == width(&distributed.func, load));
+            found.push((copied, ThreadPart { slot, address: address.expect("a width of the list"), offset }));
+            offset += block_bytes(distributed, op, load);
+        }
+        found
+    }
+}
+
+/// Bytes that all threads of a block copy for a load in an iteration.
+fn block_bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
+    let registers = distributed.layouts[&op.results[0]].register_count() as u32;
+    registers / load.access.vector * width(&distributed.func, load) * distributed.warps_per_cta() * 32
+}
+
+/// The tiles that a loop copies asynchronously.
+pub fn prefetched_values(distributed: &Distributed, body: &For) -> HashSet<Value> {
+    let plan = CopyPlan::new(distributed, body);
+    let tiles = |plan: &CopyPlan| {
+        let of_block = plan.tiles.iter().flat_map(|copied| copied.op.results.clone());
+        plan.thread_values().chain(of_block).collect()
+    };
+    plan.as_ref().map(tiles).unwrap_or_default()
+}

@@ -1,0 +1,21 @@
+//! The shared memory that the copies of a loop ask for, and what they have got.
+
+/// Shared memory for the asynchronous copies of a loop.
+#[derive(Clone)]
+pub struct SmemRing {
+    /// The possible sizes, the best first.
+    pub bytes: Vec<u32>,
+    /// The possible ends of shared memory then, the best first.
+    pub limits: &'static [u32],
+    /// Identifies which thread uses which bytes, if each thread uses bytes of its own: rings of the same shape may follow each
+    /// other without a barrier.
+    pub shape: Option<u64>,
+}
+
+/// The shared memory that a loop's ring has got.
+#[derive(Clone, Copy, Debug)]
+pub struct AllocatedRing {
+    pub start: u32,
+    pub bytes: u32,
+    pub shape: Option<u64>,
+}
