@@ -58,10 +58,6 @@ const CIRCLES: &[(&str, &str)] = &[
         "`Gpu` holds what loops, dots and pipelines have under way, and each emits by it",
     ),
     (
-        "lowering/src/gpu/emit/smem_alloc.rs",
-        "shared memory is the sum of requests, and who asks gets an address from it",
-    ),
-    (
         "lowering/src/gpu/emit/dot/mod.rs",
         "a dot chooses its method, which reads the operands that the dot has staged",
     ),
