@@ -29,6 +29,7 @@ use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::{Settings, Variant};
 use tile_ir::ir::assumption::Assumption;
 use tile_ir::ir::guard::{Guard, Symbol};
+use tile_ir::ir::pass::PassRunner;
 use tile_ir::ir::{Func, ParamId, ParamKind};
 use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
@@ -63,7 +64,7 @@ use crate::mlir::Limit;
 
 /// The launch settings that the user asked for.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct KernelRequests {
+pub struct KernelRequests<'a> {
     pub num_warps: Option<u32>,
     pub num_ctas: Option<u32>,
     /// Iterations of a loop whose loads are in flight at once.
@@ -77,11 +78,13 @@ pub struct KernelRequests {
     pub unchecked: bool,
     /// Passes of the schedule that are left out.
     pub disabled_passes: DisabledPasses,
+    /// Who runs the passes, and tells of each of them.
+    pub runner: PassRunner<'a>,
 }
 
-impl KernelRequests {
+impl KernelRequests<'_> {
     /// The settings of a variant in its attribute.
-    pub fn of(kernel: &Kernel, variant: &Variant) -> KernelRequests {
+    pub fn of(kernel: &Kernel, variant: &Variant) -> KernelRequests<'static> {
         let Settings { num_warps, num_ctas, num_stages, maxnreg } = variant.settings;
         let unchecked = kernel.options.unchecked;
         KernelRequests { num_warps, num_ctas, num_stages, maxnreg, unchecked, ..KernelRequests::default() }
@@ -131,7 +134,7 @@ fn specializations_for(
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut func = original.clone();
-    let scale_guards = defer_scale(&mut func);
+    let scale_guards = requests.runner.run("defer_scale", &mut func, defer_scale);
     let mut specializations = guarded_specializations(&func, requests, gpus)?;
     specializations
         .iter_mut()
@@ -150,7 +153,11 @@ fn guarded_specializations(
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut specializations = vec![];
-    let columns = if gpus == Gpus::All { transpose_operands(func) } else { vec![] };
+    let columns = if gpus == Gpus::All {
+        requests.runner.derive("transpose_operands", func, transpose_operands)
+    } else {
+        vec![]
+    };
     let mut orders: Vec<(&Func, SpecializationNames)> =
         std::iter::once(func).chain(&columns).zip(ORDERS).collect();
     if gpus == Gpus::All {
@@ -187,7 +194,8 @@ fn guarded_specializations(
         guards.extend(equal);
         specializations.push(Specialization { name: odd, plan, guards, gpus: others });
     }
-    if let Some((straight, iteration_guards)) = single_iteration(func) {
+    let straight = requests.runner.derive("single_iteration", func, single_iteration);
+    if let Some((straight, iteration_guards)) = straight {
         let (plan, mut guards) = aligned(straight.clone(), requests)?;
         guards.extend(iteration_guards.iter().cloned());
         specializations.push(Specialization { name: "single_turn", plan, guards, gpus: others });
@@ -271,7 +279,8 @@ fn bounds_policy(requests: KernelRequests, otherwise: BoundsPolicy) -> BoundsPol
 
 fn general(func: &Func, requests: KernelRequests) -> Result<GpuPlan, SmemOverflow> {
     let mut func = func.clone();
-    legalize_index(&mut func, bounds_policy(requests, BoundsPolicy::Masked));
+    let policy = bounds_policy(requests, BoundsPolicy::Masked);
+    requests.runner.run("legalize_index", &mut func, |func| legalize_index(func, policy));
     let mut plan = plan(&func, Alignment::Element, requests, &LaunchAssumptions::default(), &[])?;
     // Where operands of bytes are gathered one by one, ptxas keeps 32 values in registers and spills the others unless
     // it knows how few blocks are enough.
@@ -299,7 +308,9 @@ fn wgmma_plan(
     let with = |num_warps: u32, results: DotResults| {
         let requests = KernelRequests { num_warps: Some(num_warps), programs: Some(1), ..requests };
         let mut staged = func.clone();
-        let tma_guards = select_wgmma(&mut staged, num_warps, results == DotResults::Tma);
+        let stores = results == DotResults::Tma;
+        let select = |func: &mut Func| select_wgmma(func, num_warps, stores);
+        let tma_guards = requests.runner.run("select_wgmma", &mut staged, select);
         if tma_guards.is_empty() {
             return None;
         }
@@ -370,12 +381,11 @@ fn vectorized(
     requests: KernelRequests,
     widened: Widened,
 ) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
-    let strides = assume_contiguous(&mut func);
-    let bounds = legalize_index(&mut func, bounds_policy(requests, BoundsPolicy::Guarded));
+    let (strides, bounds) = legalized(&mut func, requests);
     let assumed = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
     let (assumed, signs) = needed_signs(&func, assumed, widened);
     let assumptions = needed_multiples(&func, assumed, widened);
-    delay_fp8_upcast(&mut func, &assumptions);
+    requests.runner.run("delay_fp8_upcast", &mut func, |func| delay_fp8_upcast(func, &assumptions));
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
     let mut guards = alignment_guards(&plan.laid_out);
     guards.extend(strides);
@@ -396,14 +406,20 @@ fn vectorized(
     Ok((plan, guards))
 }
 
+/// Makes accesses legal under guards: those of contiguous views, and those of bounds.
+fn legalized(func: &mut Func, requests: KernelRequests) -> (Vec<Guard>, Vec<Guard>) {
+    let strides = requests.runner.run("view_strides", func, assume_contiguous);
+    let policy = bounds_policy(requests, BoundsPolicy::Guarded);
+    (strides, requests.runner.run("legalize_index", func, |func| legalize_index(func, policy)))
+}
+
 /// The same without divisibility: rows are rotated, or elements move one by one, contiguous ones by adjacent threads.
 fn unaligned(mut func: Func, requests: KernelRequests) -> Result<(GpuPlan, Vec<Guard>), SmemOverflow> {
-    let strides = assume_contiguous(&mut func);
-    let bounds = legalize_index(&mut func, bounds_policy(requests, BoundsPolicy::Guarded));
+    let (strides, bounds) = legalized(&mut func, requests);
     let assumptions = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
-    rotate_rows(&mut func, &assumptions);
+    requests.runner.run("rotate_rows", &mut func, |func| rotate_rows(func, &assumptions));
     if !has_dot(&func, |_| true) {
-        read_unrotated(&mut func, &assumptions);
+        requests.runner.run("read_unrotated", &mut func, |func| read_unrotated(func, &assumptions));
     }
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
     let mut guards = alignment_guards(&plan.laid_out);
@@ -427,6 +443,17 @@ fn rotated(func: Func, requests: KernelRequests) -> Result<Option<(GpuPlan, Vec<
     Ok(rotates.then_some((plan, guards)))
 }
 
+/// What `gpu::opt` does to a function with layouts, in this order.
+const GPU_PASSES: [(&str, fn(&mut Distributed)); 7] = [
+    ("hoist_operand_conversion", hoist_operand_conversions),
+    ("batch_reductions", batch_reductions),
+    ("hoist_loads", hoist_loads),
+    ("remat_narrow", remat_narrow),
+    ("elide_selects", elide_selects),
+    ("thread_local_reductions", keep_thread_local),
+    ("remat_ranges", remat_ranges),
+];
+
 fn plan(
     func: &Func,
     alignment: Alignment,
@@ -434,29 +461,26 @@ fn plan(
     assumptions: &LaunchAssumptions,
     guards: &[Guard],
 ) -> Result<GpuPlan, SmemOverflow> {
-    let KernelRequests { num_warps, num_stages, .. } = requests;
+    let KernelRequests { num_warps, num_stages, disabled_passes, runner, .. } = requests;
     let num_ctas = requests.num_ctas.unwrap_or(1);
     let threads = ThreadConfig { num_warps, num_ctas, num_stages, alignment };
     let mut func = func.clone();
     if num_stages.is_none() {
-        unpipeline_rereads(&mut func);
+        requests.runner.run("unpipeline_rereads", &mut func, unpipeline_rereads);
     }
     let axes = AxisInfoMap::analyze(&func, assumptions);
     let mut distributed = distribute(&func, threads, &axes);
-    hoist_operand_conversions(&mut distributed);
-    batch_reductions(&mut distributed);
-    hoist_loads(&mut distributed);
-    remat_narrow(&mut distributed);
-    elide_selects(&mut distributed);
-    keep_thread_local(&mut distributed);
-    remat_ranges(&mut distributed);
+    for (name, pass) in GPU_PASSES {
+        runner.run(name, &mut distributed, pass);
+    }
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
     let limit = |distributed: &Distributed, threads| {
         register_limit::registers(requests.maxnreg, distributed, threads)
     };
-    let disabled_passes = requests.disabled_passes;
-    GpuPlan::new(distributed, PlanRequest { programs, assumptions, guards, limit: &limit, disabled_passes })
+    let limit = &limit;
+    let request = PlanRequest { programs, assumptions, guards, limit, disabled_passes, runner };
+    GpuPlan::new(distributed, request)
 }
 
 /// Programs of one warp that share a block: blocks launch at a limited rate. Larger programs have one block each, so

@@ -9,6 +9,8 @@ use tile_ir::testing::file_test::{
     PassTest, Request, changed, check_files, rewritten, rewritten_under_guards, text,
 };
 
+mod schedule;
+
 use crate::gpu::layout::access::Alignment;
 use crate::gpu::layout::{Distributed, ThreadConfig, distribute};
 use crate::gpu::opt::batch_reductions::batch_reductions;
@@ -25,7 +27,8 @@ use crate::gpu::opt::thread_local_reductions::keep_thread_local;
 fn distributed(func: &Func, request: &Request) -> Distributed {
     let alignments = [("checked", Alignment::Checked), ("element", Alignment::Element)];
     let alignment = request.one_of("alignment", &alignments);
-    let threads = ThreadConfig { num_warps: Some(request.warps()), num_ctas: 1, num_stages: None, alignment };
+    let num_stages = request.number("stages");
+    let threads = ThreadConfig { num_warps: Some(request.warps()), num_ctas: 1, num_stages, alignment };
     distribute(func, threads, &AxisInfoMap::analyze(func, &LaunchAssumptions::of(func)))
 }
 
@@ -61,6 +64,12 @@ const PASSES: &[PassTest] = &[
         rewritten_under_guards(func, |func| select_wgmma(func, request.warps(), false))
     }),
     ("thread_local_reductions", |func, request| optimized(func, request, keep_thread_local)),
+    ("warp_specialize", schedule::scheduled),
+    ("overlap_chained_dots", schedule::scheduled),
+    ("ping_pong", schedule::scheduled),
+    ("async_dot", schedule::scheduled),
+    ("iteration_split", schedule::scheduled),
+    ("software_pipeline", schedule::scheduled),
 ];
 
 #[test]

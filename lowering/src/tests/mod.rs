@@ -66,7 +66,7 @@ use crate::gpu::specialization::Specialization;
 use crate::mlir::Session;
 
 /// The first variant of a kernel, checked, and the requests of its attribute.
-fn first(source: &str) -> (Func, KernelRequests) {
+fn first(source: &str) -> (Func, KernelRequests<'static>) {
     let (func, kernel, variant) = first_variant(source);
     let requests = KernelRequests::of(&kernel, &variant);
     (func, requests)

@@ -237,7 +237,7 @@ fn scheduled(laid_out: &Func, dots: Dots) -> Func {
     let mut own = ScheduleBuilder { b, operands, full, empty, inner };
     own.effect(MbarInit { barriers: vec![full, empty], prefetched: vec![] });
     let (producer, consumer) = (own.producer(), own.consumer(dots));
-    own.effect(WarpSpecialize { producer, consumer, registers: Some([24, 240]) });
+    own.effect(WarpSpecialize { producer, consumer, warpgroups: 1, registers: Some([24, 240]) });
     own.b.finish();
     ir::verify(&func).expect("a function that obeys the laws of tile IR");
     func
@@ -592,10 +592,10 @@ fn buffers_and_registers_fit() {
               verifier: stage 2 of %12 ends at 264192, behind the 232448 bytes of shared memory
               simulator: nothing
             too many registers
-              verifier: `warp_specialize producer_registers 40 consumer_registers 240`: all threads have 66560 registers, more than 65536
+              verifier: `warp_specialize`: all threads have 66560 registers, more than 65536
               simulator: nothing
             an odd number of registers
-              verifier: `warp_specialize producer_registers 24 consumer_registers 236`: a thread cannot have 236 registers
+              verifier: `warp_specialize`: a thread cannot have 236 registers
               simulator: nothing
         "#]],
     );

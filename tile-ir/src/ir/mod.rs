@@ -18,6 +18,7 @@ pub mod guard;
 pub mod layout_relation;
 mod lexer;
 mod parse;
+pub mod pass;
 pub mod polynomial;
 mod print;
 mod reader;

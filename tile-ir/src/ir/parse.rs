@@ -7,7 +7,7 @@
 //! view       = ["transposed"] ["shape" "(" values ")"] ["stride" "(" values ")"]
 //! assumption = number "divides" name | number "<=" name | name "<=" number | "num_programs" "(" axis ")" "<=" number
 //! block      = "{" ["|" values "|"] {operation} ["yield" values] "}"
-//! operation  = [values "="] name operands {attribute} [":" types] {block}
+//! operation  = [values "="] name operands {attribute} [":" types] ({block} | "{" {header block} "}")
 //! attribute  = word [operand]
 //! type       = dtype ["[" extents "]"]
 //! ```
@@ -237,7 +237,12 @@ impl<'t> TextReader<'t> {
     }
 
     fn blocks(&mut self, kind: &mut Kind) -> Result<(), ParseError> {
+        let has_headers = kind.operation().has_block_headers();
+        if has_headers {
+            self.expect("{")?;
+        }
         for index in 0..kind.operation().blocks().len() {
+            kind.operation_mut().read_block_header(index, self)?;
             let types = kind.operation().block_args(&self.func, index);
             let isolated = kind.operation().isolated();
             let inside = if isolated { HashMap::new() } else { self.names.clone() };
@@ -246,7 +251,7 @@ impl<'t> TextReader<'t> {
             self.names = outside;
             *kind.operation_mut().blocks_mut().swap_remove(index) = block;
         }
-        Ok(())
+        if has_headers { self.expect("}") } else { Ok(()) }
     }
 
     fn block(&mut self, types: Vec<Type>) -> Result<Block, ParseError> {

@@ -172,18 +172,34 @@ impl Printer<'_> {
             let _ = write!(self.out, " : {}", types.join(", "));
         }
         let mut note = (self.note)(op).map(|note| format!("  ; {note}")).unwrap_or_default();
-        for block in operation.blocks() {
-            let args = self.define(&block.args);
-            let args = if args.is_empty() { args } else { format!(" |{args}|") };
-            let _ = writeln!(self.out, " {{{args}{note}");
-            note.clear();
-            self.block(block, depth + 1);
-            if !block.yields.is_empty() {
-                let yields = self.names(&block.yields);
-                let _ = writeln!(self.out, "{indent}  yield {yields}");
+        if operation.has_block_headers() {
+            let _ = writeln!(self.out, " {{{note}");
+            for (index, block) in operation.blocks().into_iter().enumerate() {
+                let _ = write!(self.out, "{indent}  {}", operation.block_header(func, index));
+                self.nested(block, depth + 1, "");
+                self.out.push('\n');
             }
-            let _ = write!(self.out, "{indent}}}");
+            let _ = writeln!(self.out, "{indent}}}");
+            return;
+        }
+        for block in operation.blocks() {
+            self.nested(block, depth, &note);
+            note.clear();
         }
         let _ = writeln!(self.out, "{note}");
+    }
+
+    /// A block of an operation in braces, behind what stands in its line.
+    fn nested(&mut self, block: &Block, depth: usize, note: &str) {
+        let indent = "  ".repeat(depth);
+        let args = self.define(&block.args);
+        let args = if args.is_empty() { args } else { format!(" |{args}|") };
+        let _ = writeln!(self.out, " {{{args}{note}");
+        self.block(block, depth + 1);
+        if !block.yields.is_empty() {
+            let yields = self.names(&block.yields);
+            let _ = writeln!(self.out, "{indent}  yield {yields}");
+        }
+        let _ = write!(self.out, "{indent}}}");
     }
 }

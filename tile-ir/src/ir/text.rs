@@ -23,6 +23,26 @@ pub trait OperationText {
     where
         Self: Sized;
 
+    /// Whether its blocks stand below each other in braces, each behind a header.
+    fn has_block_headers(&self) -> bool {
+        false
+    }
+
+    /// Writes what stands in front of one of its blocks.
+    fn write_block_header(&self, _index: usize, _out: &mut TextWriter) {}
+
+    /// Reads the same.
+    fn read_block_header(&mut self, _index: usize, _input: &mut TextReader) -> Result<(), ParseError> {
+        Ok(())
+    }
+
+    /// The header of a block; no value is named there.
+    fn block_header(&self, func: &Func, index: usize) -> String {
+        let mut out = TextWriter { func, name: &mut |value| format!("{value:?}"), text: String::new() };
+        self.write_block_header(index, &mut out);
+        out.text
+    }
+
     /// The operation, with names for its operands.
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let mut out = TextWriter { func, name, text: self.name().into() };

@@ -11,6 +11,8 @@
 //! ; the whole output, or `unchanged`, and the guards that it relies on
 //! ```
 //!
+//! With `source=kernel` the function is a kernel in Rust, `#[fuse_kernel] fn ..`.
+//!
 //! Whoever writes one leaves the output out and runs the test with `UPDATE_EXPECT=1`, which writes it.
 
 use std::collections::BTreeMap;
@@ -19,13 +21,15 @@ use std::path::{Path, PathBuf};
 
 use crate::ir::guard::{Guard, WithNames};
 use crate::ir::{self, Func};
+use crate::testing::first_variant;
 use crate::transform::legalize_index::BoundsPolicy;
 
 /// A pass by its name: it takes a function and what a file asks for, and gives the output.
 pub type PassTest = (&'static str, fn(&Func, &Request) -> String);
 
-/// How tight bounds are, and for passes after layout the number of warps and what is known of addresses.
-const OPTIONS: [&str; 3] = ["bounds", "warps", "alignment"];
+/// How tight bounds are, and for passes after layout the number of warps and what is known of addresses; for those of the schedule
+/// what the file is, and the stages of its loops.
+const OPTIONS: [&str; 5] = ["bounds", "warps", "alignment", "source", "stages"];
 
 /// What the first line of a file asks for: `; test pass option=value ..`.
 pub struct Request<'t> {
@@ -34,6 +38,11 @@ pub struct Request<'t> {
 }
 
 impl Request<'_> {
+    /// The pass of the file's folder.
+    pub fn pass(&self) -> &str {
+        self.pass
+    }
+
     /// One of several values of an option; the first one where it is not there.
     pub fn one_of<T: Copy>(&self, option: &str, values: &[(&str, T)]) -> T {
         let Some(given) = self.options.get(option) else { return values[0].1 };
@@ -51,7 +60,11 @@ impl Request<'_> {
     }
 
     pub fn warps(&self) -> u32 {
-        self.options.get("warps").map_or(4, |warps| warps.parse().expect("a number of warps"))
+        self.number("warps").unwrap_or(4)
+    }
+
+    pub fn number(&self, option: &str) -> Option<u32> {
+        self.options.get(option).map(|number| number.parse().unwrap_or_else(|_| panic!("{option}={number}")))
     }
 }
 
@@ -112,11 +125,21 @@ fn request(file: &str) -> Request<'_> {
     Request { pass, options }
 }
 
+/// A kernel in Rust below the comments.
+fn kernel(given: &str) -> Func {
+    let lines = given.lines().filter(|line| !line.starts_with(';'));
+    first_variant(&lines.map(|line| format!("{line}\n")).collect::<String>()).0
+}
+
 /// The output that a file should have: that of its pass, or of the folder `parse` the error.
 fn output(given: &str, (name, pass): &PassTest) -> String {
     let request = request(given);
     assert_eq!(request.pass, *name, "the folder is that of the pass");
-    let output = match ir::parse(given) {
+    let parsed = match request.options.get("source") {
+        Some(&"kernel") => Ok(kernel(given)),
+        _ => ir::parse(given),
+    };
+    let output = match parsed {
         Ok(func) => pass(&func, &request),
         Err(error) if *name == "parse" => format!("{error}\n"),
         Err(error) => panic!("{error}"),

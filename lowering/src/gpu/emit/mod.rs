@@ -41,6 +41,7 @@ use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
 use tile_ir::ir::axis_info::AxisInfo;
 use tile_ir::ir::guard::Guard;
+use tile_ir::ir::pass::PassRunner;
 use tile_ir::ir::{Block, Func, Op, ParamKind, Storage, Value};
 use tile_ir::ops::{DotOperand, EvictionPolicy, Kind, WarpSpecialize};
 
@@ -98,11 +99,12 @@ pub struct PlanRequest<'a> {
     /// The register limit for ptxas, by the distributed function and the threads of a block.
     pub limit: &'a dyn Fn(&Distributed, u32) -> Option<Limit>,
     pub disabled_passes: DisabledPasses,
+    pub runner: PassRunner<'a>,
 }
 
 impl GpuPlan {
     pub fn new(mut distributed: Distributed, request: PlanRequest) -> Result<GpuPlan, SmemOverflow> {
-        let PlanRequest { programs, assumptions, guards, limit, disabled_passes } = request;
+        let PlanRequest { programs, assumptions, guards, limit, disabled_passes, runner } = request;
         let mut pipeline = TmaPipeline::new(&distributed);
         let pipelines_loops = pipeline.is_none() && !disabled_passes.contains("software_pipeline");
         if pipelines_loops {
@@ -138,7 +140,7 @@ impl GpuPlan {
         let pipelines_loops = !schedule.rings.is_empty();
         let max_registers = limit.and_then(Limit::registers);
         schedule.setup = Setup { max_registers, uses_scratch: smem.is_scratch_used(), uses_pdl };
-        let schedule_error = passes::run(&mut schedule, disabled_passes).err();
+        let schedule_error = passes::run(&mut schedule, disabled_passes, runner).err();
         smem.add_copies(schedule.copies());
         // A software pipeline leaves the accesses of slices that the kernel writes as they were.
         let accesses = if pipelines_loops { &laid_out } else { &schedule.distributed.func };

@@ -25,3 +25,9 @@ pub struct Distributed {
     /// induction variable.
     pub invariant_operands: HashMap<(Value, DotOperand), Value>,
 }
+
+impl AsRef<Func> for Distributed {
+    fn as_ref(&self) -> &Func {
+        &self.func
+    }
+}

@@ -5,10 +5,11 @@
 //! the last iteration where one of the upper bounds holds and the first where one of the lower bounds does.
 //!
 //! Legal where
-//! 1. each branch's condition is such a comparison, or an `or` of them;
-//! 2. what is compared is the loop variable plus or minus invariants, computed in signed integers that do not wrap;
-//! 3. the invariants can be computed before the loop: from no carried value and no memory;
-//! 4. all of them are small enough that no sum of them overflows 64 bits.
+//! 1. the loop overlaps its iterations, and has a variable that begins and steps outside of it;
+//! 2. each branch's condition is such a comparison, or an `or` of them;
+//! 3. what is compared is the loop variable plus or minus invariants, computed in signed integers that do not wrap;
+//! 4. the invariants can be computed before the loop: from no carried value and no memory;
+//! 5. all of them are small enough that no sum of them overflows 64 bits.
 
 use std::collections::{HashMap, HashSet};
 

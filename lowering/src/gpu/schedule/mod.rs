@@ -29,7 +29,7 @@ use std::fmt;
 use crate::gpu::layout::{Distributed, Layout};
 use tile_ir::analysis::axis_info::AxisInfoMap;
 use tile_ir::ir::axis_info::AxisInfo;
-use tile_ir::ir::{Op, Type, Value, print};
+use tile_ir::ir::{Func, Op, Type, Value, print};
 use tile_ir::ops::{For, Kind};
 use tile_ir::support::diagnostic::Loc;
 
@@ -157,6 +157,12 @@ impl Schedule {
     /// Appends an operation without a result.
     pub fn effect(&mut self, ops: &mut Vec<Op>, loc: Loc, kind: impl Into<Kind>) {
         self.push(ops, loc, kind, &[]);
+    }
+}
+
+impl AsRef<Func> for Schedule {
+    fn as_ref(&self) -> &Func {
+        &self.distributed.func
     }
 }
 

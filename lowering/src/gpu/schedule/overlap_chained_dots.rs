@@ -300,7 +300,7 @@ impl<'a> ChainedDots<'a> {
         schedule.layout(scales).map_or(1, |layout| layout.registers_by_coord().len())
     }
 
-    /// The tile and the scales of its rows, if an operation multiplies them and has few scales.
+    /// The tile and the scales of its rows, if an operation multiplies them and has few scales: a warp then asks whether all are 1.
     fn row_scales(&self, schedule: &Schedule, op: &Op) -> Option<RescaleRows> {
         let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return None };
         if row.arith != ArithKind::Mul || schedule.ty(op.results[0]).dtype != DType::F32 {

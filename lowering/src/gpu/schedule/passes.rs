@@ -3,6 +3,7 @@
 use super::Schedule;
 use super::verify::verify_schedule;
 use crate::gpu::layout::Distributed;
+use tile_ir::ir::pass::PassRunner;
 use tile_ir::ir::verify;
 use tile_ir::support::diagnostic::list;
 
@@ -11,7 +12,7 @@ pub struct Pass {
     pub name: &'static str,
     pub summary: &'static str,
     pub optional: bool,
-    run: fn(&mut Schedule),
+    pub run: fn(&mut Schedule),
 }
 
 /// Declares the passes in their order, from their modules: each has a function of the module's name.
@@ -81,10 +82,10 @@ impl DisabledPasses {
 }
 
 /// Runs the passes that are not turned off. The error names the pass behind which the function breaks a law.
-pub fn run(schedule: &mut Schedule, disabled: DisabledPasses) -> Result<(), String> {
+pub fn run(schedule: &mut Schedule, disabled: DisabledPasses, runner: PassRunner) -> Result<(), String> {
     for (position, pass) in PASSES.iter().enumerate().filter(|&(position, _)| !disabled.has(position)) {
         debug_assert!(pass.optional || !disabled.has(position));
-        (pass.run)(schedule);
+        runner.run(pass.name, schedule, pass.run);
         let Distributed { func, num_warps, .. } = &schedule.distributed;
         let obeys = verify(func).and_then(|()| verify_schedule(func, *num_warps));
         obeys.map_err(|what| format!("{}: {what}", pass.name))?;

@@ -1,11 +1,13 @@
 //! Lets the warpgroups issue their chained dots in turn: one issues, while the others work on their results (FlashAttention-3's
 //! ping-pong).
 //!
+//! A warpgroup waits for its turn once in each iteration, and lets the next one begin once. Before the first program, the last warpgroup
+//! lets the first one begin. Each runs the same iterations: the scalars that a loop's range is computed from are the same in all of them.
+//!
 //! Legal where
 //! 1. a program has several consumer warpgroups;
-//! 2. each of them runs the same iterations: what a loop's range is computed from is the same in all warps of a program;
-//! 3. a warpgroup waits for its turn once in each iteration, and lets the next one begin once;
-//! 4. before the first program, the last warpgroup lets the first one begin.
+//! 2. the loop is one of the consumers, and overlaps its iterations;
+//! 3. its body issues two dots, and waits for neither at once.
 
 use super::Schedule;
 use super::loops::DotGroup;
@@ -17,8 +19,15 @@ use tile_ir::support::diagnostic::Loc;
 
 /// Orders the dots of overlapped loops with two of them, where a program has several warpgroups.
 pub fn ping_pong(schedule: &mut Schedule) {
-    if schedule.distributed.num_warps / WARPGROUP_WARPS > 1 {
-        order_dots(&mut schedule.distributed.func.body);
+    if schedule.distributed.num_warps / WARPGROUP_WARPS <= 1 {
+        return;
+    }
+    for op in &mut schedule.distributed.func.body.ops {
+        if let Kind::WarpSpecialize(roles) = &mut op.kind
+            && order_dots(&mut roles.consumer)
+        {
+            roles.consumer.ops.insert(0, step(op.loc, MmaOrderStep::Init));
+        }
     }
 }
 
@@ -26,12 +35,6 @@ pub fn ping_pong(schedule: &mut Schedule) {
 fn order_dots(block: &mut Block) -> bool {
     let mut any = false;
     for op in &mut block.ops {
-        if let Kind::WarpSpecialize(roles) = &mut op.kind {
-            if order_dots(&mut roles.consumer) {
-                roles.consumer.ops.insert(0, step(op.loc, MmaOrderStep::Init));
-            }
-            continue;
-        }
         for nested in op.kind.operation_mut().blocks_mut() {
             any |= order_dots(nested);
         }

@@ -113,7 +113,7 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
 }
 
 /// Parse and check; a generated kernel has no mistakes.
-fn front(source: &str) -> Result<(Func, KernelRequests), String> {
+fn front(source: &str) -> Result<(Func, KernelRequests<'static>), String> {
     let (attribute, item) = tokens(source);
     let mut errors = Errors::new();
     let render_errors = |errors: &Errors| format!("refused:\n{}", render(errors, source));

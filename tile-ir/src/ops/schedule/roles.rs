@@ -8,6 +8,9 @@ use crate::ops::syntax::syntax;
 use crate::ops::{Effect, expect_types};
 use crate::support::dtype::DType;
 
+/// Warps of the producer.
+const PRODUCER_WARPS: u32 = 1;
+
 /// What warps do in a warp-specialized kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -18,6 +21,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// In the order of their blocks.
+    pub const ALL: [Role; 2] = [Role::Producer, Role::Consumer];
+
     pub fn name(self) -> &'static str {
         match self {
             Role::Producer => "producer",
@@ -26,11 +32,13 @@ impl Role {
     }
 }
 
-/// Runs two blocks at once, each in warps of its own, which meet only at barriers.
+/// Runs two blocks at once, each in warps of its own, which meet only at barriers: one warp is the producer.
 #[derive(Clone, Debug)]
 pub struct WarpSpecialize {
     pub producer: Block,
     pub consumer: Block,
+    /// Warpgroups of the consumers.
+    pub warpgroups: u32,
     /// Registers of a thread of each role, where they are not the same.
     pub registers: Option<[u32; 2]>,
 }
@@ -40,22 +48,57 @@ impl OperationText for WarpSpecialize {
         "warp_specialize"
     }
 
-    fn write(&self, out: &mut TextWriter) {
-        if let Some([producer, consumer]) = self.registers {
-            out.attribute("producer_registers", &producer);
-            out.attribute("consumer_registers", &consumer);
-        }
-    }
+    fn write(&self, _: &mut TextWriter) {}
 
     fn is_named(name: &str) -> bool {
         name == "warp_specialize"
     }
 
-    fn read(_: &str, input: &mut TextReader) -> Result<WarpSpecialize, ParseError> {
-        let producer: Option<u32> = input.attribute("producer_registers")?;
-        let consumer: Option<u32> = input.attribute("consumer_registers")?;
-        let registers = producer.zip(consumer).map(|(producer, consumer)| [producer, consumer]);
-        Ok(WarpSpecialize { producer: Block::default(), consumer: Block::default(), registers })
+    fn read(_: &str, _: &mut TextReader) -> Result<WarpSpecialize, ParseError> {
+        let (producer, consumer) = (Block::default(), Block::default());
+        Ok(WarpSpecialize { producer, consumer, warpgroups: 0, registers: None })
+    }
+
+    fn has_block_headers(&self) -> bool {
+        true
+    }
+
+    /// `producer(warps 1, registers 24)`, `consumer(warpgroups 2, registers 240)`; registers stand at both or at none.
+    fn write_block_header(&self, index: usize, out: &mut TextWriter) {
+        let role = Role::ALL[index];
+        let warps = match role {
+            Role::Producer => format!("warps {PRODUCER_WARPS}"),
+            Role::Consumer => format!("warpgroups {}", self.warpgroups),
+        };
+        let registers = self.registers.map(|own| format!(", registers {}", own[index])).unwrap_or_default();
+        out.push(&format!("{}({warps}{registers})", role.name()));
+    }
+
+    fn read_block_header(&mut self, index: usize, input: &mut TextReader) -> Result<(), ParseError> {
+        let role = Role::ALL[index];
+        input.expect(role.name())?;
+        input.expect("(")?;
+        match role {
+            Role::Producer => {
+                input.expect("warps")?;
+                input.expect(&PRODUCER_WARPS.to_string())?;
+            }
+            Role::Consumer => {
+                input.expect("warpgroups")?;
+                self.warpgroups = input.integer()?;
+            }
+        }
+        if role == Role::Producer && input.take(",") {
+            self.registers = Some([0; 2]);
+            input.expect("registers")?;
+        } else if self.registers.is_some() {
+            input.expect(",")?;
+            input.expect("registers")?;
+        }
+        if let Some(registers) = &mut self.registers {
+            registers[index] = input.integer()?;
+        }
+        input.expect(")")
     }
 }
 
@@ -71,6 +114,9 @@ impl Operation for WarpSpecialize {
     }
 
     fn verify(&self, _: &Func, results: &[Value]) -> Result<(), String> {
+        if self.warpgroups == 0 {
+            return Err("there is no consumer".into());
+        }
         if results.is_empty() { Ok(()) } else { Err("gives no result".into()) }
     }
 
@@ -155,7 +201,7 @@ pub struct Publish {
     pub scalars: Vec<Value>,
 }
 
-syntax!(Publish: "publish" scalars);
+syntax!(Publish: "publish" [scalars]);
 
 impl Operation for Publish {
     operand_fields!(scalars);
@@ -242,7 +288,7 @@ impl FieldText for Role {
     }
 
     fn read(input: &mut TextReader) -> Result<Role, ParseError> {
-        input.one_of(&[Role::Producer, Role::Consumer].map(|role| (role.name(), role)))
+        input.one_of(&Role::ALL.map(|role| (role.name(), role)))
     }
 }
 

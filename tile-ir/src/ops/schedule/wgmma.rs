@@ -185,7 +185,8 @@ impl Operation for DotWait {
     ordered!();
 }
 
-/// A tile times scales of its rows. A warp whose scales are all 1 skips it.
+/// A tile times scales of its rows. A warp whose scales are all 1 skips it: who makes this operation has decided that they are few
+/// enough to be asked.
 #[derive(Clone, Copy, Debug)]
 pub struct RescaleRows {
     pub tile: Value,
@@ -198,6 +199,7 @@ impl Operation for RescaleRows {
     operand_fields!(tile, scales);
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the element type", func.ty(self.tile).dtype, DType::F32)?;
         expect_types("the scales", func.ty(self.scales), func.ty(self.tile))?;
         expect_types("the result", func.ty(results[0]), func.ty(self.tile))
     }

@@ -11,15 +11,16 @@
 //! landed, and no thread reads the slot of the iteration before, which the next copies overwrite.
 //!
 //! A loop with a ring becomes a prologue and a `loop` that carries its slot. The prologue stands as early in the block as its
-//! addresses allow, so that its copies are in flight while the operations before the loop wait. Legal where:
+//! addresses allow, so that its copies are in flight while the operations before the loop wait. No copy is of an iteration beyond the
+//! last one: a group is empty there, and so are its loads of indices. A slot is refilled when all that read it have done so: threads
+//! that read it themselves wait for their warp, and threads that read a tile wait for all others.
+//!
+//! Legal where
 //! 1. the address of a load follows from the loop's variable and from values outside of the loop (`address_slice`), by operations
 //!    that are cheap enough to do them again for another iteration;
 //! 2. nothing in the kernel writes what it reads;
-//! 3. `cp.async` can do it: by at least four bytes, with zeros for masked elements;
-//! 4. no copy is of an iteration beyond the last one: a group is empty there, and so are its loads of indices;
-//! 5. an iteration waits for its copies before it reads them, and a slot is refilled when all that read it have done so: threads
-//!    that read it themselves wait for their warp, and threads that read a tile wait for all others;
-//! 6. the ring has got shared memory.
+//! 3. `cp.async` can do it: by at least four bytes, and by vectors with zeros behind the end of a slice;
+//! 4. the ring has several stages, and has got shared memory for them.
 
 pub mod address_slice;
 pub mod async_load;

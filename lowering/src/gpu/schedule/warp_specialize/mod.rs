@@ -7,11 +7,15 @@
 //!
 //! A block is persistent: the loads of its next program are in flight while results of the current one are stored.
 //!
-//! Legal because:
-//! 1. the tiles' offsets and the loops' bounds are scalar arithmetic, which any thread can compute (`opt::select_wgmma`);
-//! 2. nothing in the kernel writes the loaded views (`LoadView::invariant`);
-//! 3. the producer fills a stage only behind a wait on its empty barrier, at which every consumer warp has arrived;
-//! 4. both roles run the same programs, loops and stages in the same order.
+//! The producer fills a stage only behind a wait on its empty barrier, at which every consumer warp has arrived. Both roles run the same
+//! programs, loops and stages in the same order.
+//!
+//! Legal where (`opt::select_wgmma` and the plan of the loads see to it)
+//! 1. an operand of a dot is a tile of a view, which TMA loads and wgmma reads;
+//! 2. the tile's offsets and the bounds of the loop around it are scalars that any thread can compute: from arguments, program ids and
+//!    memory that nothing writes;
+//! 3. nothing in the kernel writes the view (`LoadView::invariant`);
+//! 4. a stage of each buffer fits in shared memory.
 
 mod consumer;
 mod producer;
@@ -93,7 +97,8 @@ pub fn warp_specialize(schedule: &mut Schedule) {
     let consumer = specializer.consumer(schedule, body);
     let num_warps = schedule.distributed.num_warps;
     let registers = registers::role_registers(num_warps, schedule.setup.max_registers, words);
-    schedule.effect(&mut ops, loc, WarpSpecialize { producer, consumer, registers });
+    let warpgroups = num_warps / WARPGROUP_WARPS;
+    schedule.effect(&mut ops, loc, WarpSpecialize { producer, consumer, warpgroups, registers });
     schedule.distributed.func.body.ops = ops;
 }
 
