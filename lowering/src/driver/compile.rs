@@ -8,6 +8,7 @@ use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::{MergedErrors, Variant};
 use tile_ir::ir;
 use tile_ir::ir::Func;
+use tile_ir::ir::pass::PassRunner;
 use tile_ir::support::diagnostic::{Diagnostic, Errors};
 use tile_ir::transform::check_overflow::check_overflow;
 use tile_ir::transform::contract_floats::contract_floats;
@@ -115,11 +116,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
         check_overflow(&mut func);
     }
     ir::verify(&func).map_err(|what| internal("check", what))?;
-    strength_reduce(&mut func);
-    ir::verify(&func).map_err(|what| internal("induction", what))?;
-    split_full_tiles(&mut func);
-    contract_floats(&mut func);
-    ir::verify(&func).map_err(|what| internal("contract", what))?;
+    transform(&mut func, PassRunner::default())
+        .map_err(|InvalidBehind { pass, what }| internal(pass, what))?;
     let disabled_passes = options.disabled_passes;
     let requests = KernelRequests { disabled_passes, ..KernelRequests::of(kernel, variant) };
     let specializations = specializations(&func, requests).map_err(|SmemOverflow(too_large)| {
@@ -148,6 +146,28 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
     dump_tiles(&func, &specializations, variant, options);
     Ok(PreparedVariant { func, specializations, host, key, source })
+}
+
+/// What all specializations and the CPU share, in this order.
+const SHARED_PASSES: [(&str, fn(&mut Func)); 3] = [
+    ("strength_reduce", strength_reduce),
+    ("split_full_tiles", split_full_tiles),
+    ("contract_floats", contract_floats),
+];
+
+/// The pass behind which a function is not valid, and why.
+#[derive(Debug)]
+pub struct InvalidBehind {
+    pub pass: &'static str,
+    pub what: String,
+}
+
+/// Runs the passes that all specializations and the CPU share.
+pub fn transform(func: &mut Func, runner: PassRunner) -> Result<(), InvalidBehind> {
+    SHARED_PASSES.into_iter().try_for_each(|(pass, run)| {
+        runner.run(pass, func, run);
+        ir::verify(func).map_err(|what| InvalidBehind { pass, what })
+    })
 }
 
 /// A CPU plan of a kernel, and versions of it for contiguous elements where there are views, or pointers with strides.

@@ -64,15 +64,11 @@ const PASSES: &[PassTest] = &[
         rewritten_under_guards(func, |func| select_wgmma(func, request.warps(), false))
     }),
     ("thread_local_reductions", |func, request| optimized(func, request, keep_thread_local)),
-    ("warp_specialize", schedule::scheduled),
-    ("overlap_chained_dots", schedule::scheduled),
-    ("ping_pong", schedule::scheduled),
-    ("async_dot", schedule::scheduled),
-    ("iteration_split", schedule::scheduled),
-    ("software_pipeline", schedule::scheduled),
 ];
 
 #[test]
 fn passes_do_what_their_files_say() {
-    check_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests"), PASSES);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests");
+    check_files(&root, &[PASSES, &schedule::tests(&root)].concat());
+    schedule::check_laws(&root);
 }

@@ -6,7 +6,7 @@
 //! an illegal instruction. Operand A may be a view tile too (SS), or a tile in registers (RS). Such a dot is in no
 //! loop, or in an outermost one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::ir::assumption::Assumption;
@@ -40,7 +40,8 @@ pub fn select_wgmma(func: &mut Func, num_warps: u32, tma_stores: bool) -> Vec<Gu
     }
     let axes = AxisInfoMap::analyze(func, &LaunchAssumptions::of(func));
     let selector = WgmmaSelector { definitions: func.definitions(), axes, func, num_warps };
-    let mut found = HashMap::new();
+    // In the order of the function: so are the assumptions.
+    let mut found = BTreeMap::new();
     selector.block(&func.body, None, &mut found);
     let stores = if tma_stores {
         let dots = found.iter().map(|(result, dot)| (*result, dot.transposed)).collect();
@@ -66,7 +67,7 @@ pub fn select_wgmma(func: &mut Func, num_warps: u32, tma_stores: bool) -> Vec<Gu
     guards
 }
 
-fn replace(block: &mut Block, found: &mut HashMap<Value, WarpGroupDot>) {
+fn replace(block: &mut Block, found: &mut BTreeMap<Value, WarpGroupDot>) {
     for op in &mut block.ops {
         if let Some(dot) = op.results.first().and_then(|result| found.remove(result)) {
             op.kind = dot.into();
@@ -160,7 +161,7 @@ impl<'f> WgmmaSelector<'f> {
         &self,
         block: &Block,
         induction_variable: Option<Value>,
-        found: &mut HashMap<Value, WarpGroupDot>,
+        found: &mut BTreeMap<Value, WarpGroupDot>,
     ) {
         for op in &block.ops {
             if let Kind::Dot(dot) = &op.kind

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::ir::Func;
 use tile_ir::ir::pass::{PassObserver, PassRunner, RanPass};
-use tile_ir::testing::file_test::{Request, changed, text};
+use tile_ir::testing::file_test::{PassTest, Request, changed, text};
 
 use super::distributed;
 use crate::gpu::emit::{GpuPlan, PlanRequest, SmemOverflow};
@@ -30,8 +30,17 @@ enum Source {
     Kernel,
 }
 
+/// The tests of the schedule's passes: each optional one has some.
+pub fn tests(root: &Path) -> Vec<PassTest> {
+    tested_passes(root).map(|pass| -> PassTest { (pass.name, scheduled) }).collect()
+}
+
+fn tested_passes(root: &Path) -> impl Iterator<Item = &'static Pass> {
+    PASSES.iter().filter(|pass| pass.optional || root.join(pass.name).exists())
+}
+
 /// What the pass of a file makes of its function.
-pub fn scheduled(func: &Func, request: &Request) -> String {
+fn scheduled(func: &Func, request: &Request) -> String {
     let sources = [("schedule", Source::Schedule), ("tile", Source::Kernel), ("kernel", Source::Kernel)];
     match request.one_of("source", &sources) {
         Source::Schedule => of_schedule(func, request),
@@ -119,10 +128,9 @@ fn pass_file(name: &str) -> PathBuf {
     if file.exists() { file } else { folder.join(name).join("mod.rs") }
 }
 
-#[test]
-fn each_law_of_a_pass_has_a_function_that_breaks_it() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests");
-    for pass in PASSES.iter().filter(|pass| pass.optional || root.join(pass.name).exists()) {
+/// Checks that each law of a pass has a function that breaks it.
+pub fn check_laws(root: &Path) {
+    for pass in tested_passes(root) {
         let laws = laws(&pass_file(pass.name));
         assert!(!laws.is_empty(), "{}: it lists where it is legal", pass.name);
         assert!(laws.iter().copied().eq(1..=laws.len()), "{}: laws {laws:?}", pass.name);

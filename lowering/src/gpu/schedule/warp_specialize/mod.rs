@@ -27,7 +27,7 @@ use super::Schedule;
 use super::tma_pipeline::{PipelinedLoad, TmaPipeline, TmaRing};
 use super::work_tiles::WORK_TILE_STAGES;
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, preload_word_count};
-use tile_ir::ir::{Op, Shape, Storage, Type, Value};
+use tile_ir::ir::{Func, Op, Shape, Storage, Type, Value};
 use tile_ir::ops::schedule::{Role, Stage};
 use tile_ir::ops::{Kind, MbarAlloc, MbarInit, OperandA, PdlWait, PipeStart, SmemAlloc, WarpSpecialize};
 use tile_ir::support::diagnostic::Loc;
@@ -100,6 +100,18 @@ pub fn warp_specialize(schedule: &mut Schedule) {
     let warpgroups = num_warps / WARPGROUP_WARPS;
     schedule.effect(&mut ops, loc, WarpSpecialize { producer, consumer, warpgroups, registers });
     schedule.distributed.func.body.ops = ops;
+    forget_moved_extents(&mut schedule.distributed.func);
+}
+
+/// Extents and strides of views that a role computes now are nowhere defined for the whole function.
+fn forget_moved_extents(func: &mut Func) {
+    let mut views = std::mem::take(&mut func.views);
+    for value in views.iter_mut().flat_map(|view| view.shape.iter_mut().chain(&mut view.strides)) {
+        if func.scalar_parameter(*value).is_none() && func.body.definition(*value).is_none() {
+            *value = func.value(func.ty(*value).clone());
+        }
+    }
+    func.views = views;
 }
 
 /// The most words of operand A that a thread may preload.
