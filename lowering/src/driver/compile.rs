@@ -8,7 +8,7 @@ use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::{MergedErrors, Variant};
 use tile_ir::ir;
 use tile_ir::ir::Func;
-use tile_ir::ir::pass::PassRunner;
+use tile_ir::ir::pass::{NamedPass, PassRunner};
 use tile_ir::support::diagnostic::{Diagnostic, Errors};
 use tile_ir::transform::check_overflow::check_overflow;
 use tile_ir::transform::contract_floats::contract_floats;
@@ -149,7 +149,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
 }
 
 /// What all specializations and the CPU share, in this order.
-const SHARED_PASSES: [(&str, fn(&mut Func)); 3] = [
+const SHARED_PASSES: [NamedPass<Func>; 3] = [
     ("strength_reduce", strength_reduce),
     ("split_full_tiles", split_full_tiles),
     ("contract_floats", contract_floats),

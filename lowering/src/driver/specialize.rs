@@ -29,7 +29,7 @@ use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::{Settings, Variant};
 use tile_ir::ir::assumption::Assumption;
 use tile_ir::ir::guard::{Guard, Symbol};
-use tile_ir::ir::pass::PassRunner;
+use tile_ir::ir::pass::{NamedPass, PassRunner};
 use tile_ir::ir::{Func, ParamId, ParamKind};
 use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
@@ -444,7 +444,7 @@ fn rotated(func: Func, requests: KernelRequests) -> Result<Option<(GpuPlan, Vec<
 }
 
 /// What `gpu::opt` does to a function with layouts, in this order.
-const GPU_PASSES: [(&str, fn(&mut Distributed)); 7] = [
+const GPU_PASSES: [NamedPass<Distributed>; 7] = [
     ("hoist_operand_conversion", hoist_operand_conversions),
     ("batch_reductions", batch_reductions),
     ("hoist_loads", hoist_loads),

@@ -69,6 +69,8 @@ const PASSES: &[PassTest] = &[
 #[test]
 fn passes_do_what_their_files_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests");
-    check_files(&root, &[PASSES, &schedule::tests(&root)].concat());
-    schedule::check_laws(&root);
+    let has_row = |name: &str| PASSES.iter().any(|(own, _)| *own == name);
+    let scheduled: Vec<PassTest> = schedule::tests().filter(|(name, _)| !has_row(name)).collect();
+    check_files(&root, &[PASSES, &scheduled].concat());
+    scheduled.iter().for_each(|(pass, _)| schedule::check_laws(&root, pass));
 }

@@ -125,7 +125,7 @@ impl Cx<'_, '_> {
     }
 
     /// The block of a group has ended, or is left out.
-    fn end_group<'f>(&mut self, op: &'f Op) -> Result<Step, String> {
+    fn end_group(&mut self, op: &Op) -> Result<Step, String> {
         let copies = std::mem::take(&mut self.agent.copies.open);
         if op.results.is_empty() {
             self.agent.copies.start(copies);
