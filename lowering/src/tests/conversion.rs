@@ -6,7 +6,7 @@ use tile_ir::ir::Shape;
 use tile_ir::support::dtype::DType;
 
 use super::layout::{blocked, shape};
-use crate::gpu::emit::convert::{SmemTile, vector};
+use crate::gpu::layout::smem_tile::{SmemTile, vector};
 use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
 
 /// Layouts of a shape as the compiler derives them: blocked, permuted, of a reduction's result, reshaped.

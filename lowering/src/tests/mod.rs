@@ -30,6 +30,7 @@ mod iteration_split;
 mod layout;
 mod library;
 mod math;
+mod membar;
 mod odd_extents;
 mod oracle;
 mod parse;

@@ -87,7 +87,7 @@ fn check(source: &str, passes: &[&str], launches: &dyn Fn(&Func) -> Vec<(String,
 
 #[test]
 fn a_product_is_right_without_any_pass() {
-    check(PRODUCT, &["async_dot"], &|func| {
+    check(PRODUCT, &["async_dot", "position_before_waits"], &|func| {
         let launches = [0, 1, 2, 5].map(|iterations| {
             let inner = iterations.max(1) * 64;
             let mut launch = Launch::new([2, 1, 1], 4);

@@ -157,6 +157,7 @@ impl ScheduleBuilder<'_> {
             acc: Some(acc),
             accumulates,
             k: [0, EXTENT],
+            position: vec![],
             transposed: false,
             then,
         };

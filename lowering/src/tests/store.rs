@@ -9,9 +9,9 @@ use tile_ir::support::dtype::DType;
 use super::{first, lines_with, ptx};
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::specializations;
-use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::layout::Layout;
 use crate::gpu::layout::dot::{DotMethod, WarpTiling, method, mma_acc_layout, wgmma_acc_layout};
+use crate::gpu::layout::smem_tile::SmemTile;
 
 const STORE: &str = "tl::store(out + rows.col() * n + cols.row(), sum.to::<bf16>());";
 

@@ -242,11 +242,11 @@ const CONCEPTS: &[(&str, &str)] = &[
     ("rematerialize", "lowering/src/gpu/opt/remat_ranges.rs"),
     ("software pipeline", "lowering/src/gpu/schedule/software_pipeline/mod.rs"),
     ("tile scheduler", "lowering/src/gpu/emit/schedule/work_tiles.rs"),
-    ("membar", "lowering/src/gpu/emit/membar.rs"),
+    ("membar", "lowering/src/gpu/schedule/membar/mod.rs"),
     ("swizzle", "lowering/src/gpu/emit/dot/wgmma.rs"),
     ("online softmax", "examples/src/attention.rs"),
     ("split-k", "examples/src/split_matmul.rs"),
-    ("programmatic dependent launch", "lowering/src/gpu/emit/pdl.rs"),
+    ("programmatic dependent launch", "lowering/src/gpu/schedule/pdl.rs"),
 ];
 
 #[test]

@@ -68,11 +68,11 @@ pub use rotate::{RangeOrder, Rotate, RowCut};
 pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
 pub use schedule::{
-    AsyncCopy, AsyncGroup, AsyncWait, Barrier, DotWait, ExpectTx, Induction, IterationBound, Loop, MbarAlloc,
-    MbarArrive, MbarArriveForPeer, MbarInit, MbarWait, MmaOrder, Pack, PdlWait, PeerShares, PipeNext,
-    PipeStart, Poison, Publish, RescaleRows, RingStart, SlotAt, SlotLoad, SlotStep, SlotTile, SmemAlloc,
-    SmemLoadWords, StoreWait, TileQuotient, TmaLoad, TripCount, Unpack, WarpBarrier, WarpSpecialize, Wgmma,
-    WorkTiles,
+    AsyncCopy, AsyncGroup, AsyncWait, Barrier, ClusterArrive, ClusterWait, DotWait, ExpectTx, Induction,
+    IterationBound, Loop, MbarAlloc, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait, MmaOrder, Pack,
+    PdlWait, PeerShares, PipeNext, PipeStart, Poison, Publish, ReduceBatch, RescaleRows, RingStart, SlotAt,
+    SlotLoad, SlotStep, SlotTile, SmemAlloc, SmemLoadWords, StageOperands, StoreWait, TileQuotient, TmaLoad,
+    TripCount, Unpack, WarpBarrier, WarpSpecialize, WarpgroupPosition, Wgmma, WorkTiles,
 };
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
 pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
@@ -309,6 +309,8 @@ macro_rules! for_each_op {
             WarpBarrier,
             Barrier,
             PdlWait,
+            ClusterArrive,
+            ClusterWait,
             MmaOrder,
             PipeStart,
             PipeNext,
@@ -318,6 +320,7 @@ macro_rules! for_each_op {
             Unpack,
             TmaLoad,
             StoreWait,
+            WarpgroupPosition,
             Wgmma,
             DotWait,
             RescaleRows,
@@ -338,6 +341,8 @@ macro_rules! for_each_op {
             AsyncWait,
             SlotLoad,
             SlotTile,
+            ReduceBatch,
+            StageOperands,
             Assert,
             Print,
         }

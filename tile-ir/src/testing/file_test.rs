@@ -27,9 +27,9 @@ use crate::transform::legalize_index::BoundsPolicy;
 /// A pass by its name: it takes a function and what a file asks for, and gives the output.
 pub type PassTest = (&'static str, fn(&Func, &Request) -> String);
 
-/// How tight bounds are, and for passes after layout the number of warps and what is known of addresses; for those of the schedule
-/// what the file is, and the stages of its loops.
-const OPTIONS: [&str; 5] = ["bounds", "warps", "alignment", "source", "stages"];
+/// How tight bounds are, and for passes after layout the numbers of warps and of blocks, and what is known of addresses; for those of
+/// the schedule what the file is, and the stages of its loops.
+const OPTIONS: [&str; 6] = ["bounds", "warps", "blocks", "alignment", "source", "stages"];
 
 /// What the first line of a file asks for: `; test pass option=value ..`.
 pub struct Request<'t> {
@@ -61,6 +61,11 @@ impl Request<'_> {
 
     pub fn warps(&self) -> u32 {
         self.number("warps").unwrap_or(4)
+    }
+
+    /// Blocks that run one program.
+    pub fn blocks(&self) -> u32 {
+        self.number("blocks").unwrap_or(1)
     }
 
     pub fn number(&self, option: &str) -> Option<u32> {

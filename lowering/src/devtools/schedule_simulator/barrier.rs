@@ -8,8 +8,8 @@ use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use tile_ir::ir::{Op, Storage, Value};
 use tile_ir::ops::schedule::{MmaOrderStep, Stage, stages};
 use tile_ir::ops::{
-    Barrier, ExpectTx, MbarAlloc, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait, MmaOrder, PdlWait,
-    WarpBarrier,
+    Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarAlloc, MbarArrive, MbarArriveForPeer, MbarInit,
+    MbarWait, MmaOrder, PdlWait, WarpBarrier,
 };
 
 /// An `mbarrier` object.
@@ -231,11 +231,18 @@ impl Simulate for WarpBarrier {
     }
 }
 
-impl Simulate for PdlWait {
-    fn run<'f>(&'f self, _: &mut Cx<'_, 'f>, _: &'f Op) -> Result<Step, String> {
-        Ok(Step::Next)
-    }
+/// Waits for other kernels and for the start of other blocks, which a simulation has behind it.
+macro_rules! waits_for_nobody {
+    ($($name:ident),*) => {$(
+        impl Simulate for $name {
+            fn run<'f>(&'f self, _: &mut Cx<'_, 'f>, _: &'f Op) -> Result<Step, String> {
+                Ok(Step::Next)
+            }
+        }
+    )*};
 }
+
+waits_for_nobody!(PdlWait, ClusterArrive, ClusterWait);
 
 impl Cx<'_, '_> {
     fn named_barrier(&mut self, name: BarrierName) -> &mut NamedBarrier {

@@ -7,8 +7,8 @@ use super::machine::Cx;
 use super::number::round_tf32;
 use super::simulate::{Inputs, Simulate};
 use super::tile::{Elements, TileValue};
-use tile_ir::ir::Op;
-use tile_ir::ops::{Dot, InputPrecision};
+use tile_ir::ir::{Op, Value};
+use tile_ir::ops::{Dot, InputPrecision, StageOperands};
 use tile_ir::support::dtype::DType;
 
 /// What is multiplied: `[M, K]` and `[K, N]`, and which part of K.
@@ -67,6 +67,15 @@ impl Product<'_> {
             }
         }
         sums
+    }
+}
+
+impl Simulate for StageOperands {
+    /// What is written stays as it is.
+    fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
+        let values: Vec<Value> = self.staged.iter().map(|staged| staged.value).collect();
+        let tiles = cx.data(&values)?;
+        cx.define_data(op, tiles)
     }
 }
 

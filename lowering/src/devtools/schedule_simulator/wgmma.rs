@@ -3,15 +3,17 @@
 
 use std::rc::Rc;
 
-use super::agent::{Datum, PipeState, Step};
+use super::agent::{AgentRole, Datum, PipeState, Step};
 use super::control::zero_datum;
 use super::dot::{Product, matrix};
 use super::machine::Cx;
+use super::number::Number;
 use super::simulate::Simulate;
 use super::tile::TileValue;
+use crate::gpu::layout::warpgroup::WarpGroupTiling;
 use tile_ir::ir::{Op, Value};
 use tile_ir::ops::schedule::{AfterIssue, StagedOperand, WgmmaOperandA};
-use tile_ir::ops::{DotWait, OperandA, SmemOperand, WarpGroupDot, Wgmma};
+use tile_ir::ops::{DotWait, OperandA, SmemOperand, WarpGroupDot, WarpgroupPosition, Wgmma};
 use tile_ir::support::dtype::DType;
 
 /// An operand of an issued dot.
@@ -118,6 +120,22 @@ impl<'f> Cx<'_, 'f> {
     }
 }
 
+/// A warpgroup's position among those that tile so many rows, along rows and along columns.
+fn position(cx: &Cx, rows: u32) -> Result<[i128; 2], String> {
+    let AgentRole::Consumer { warpgroup } = cx.agent.role else {
+        return Err("only consumer warpgroups have a position in a dot".into());
+    };
+    let along_rows = i128::from(WarpGroupTiling::new(rows, cx.shared.launch.num_warps).along_rows);
+    Ok([warpgroup as i128 % along_rows, warpgroup as i128 / along_rows])
+}
+
+impl Simulate for WarpgroupPosition {
+    fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
+        let along = position(cx, self.rows)?;
+        cx.define(op, along.map(|at| TileValue::scalar(DType::I32, Number::Int(at))).to_vec())
+    }
+}
+
 impl Simulate for Wgmma {
     fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
         let mut reads = vec![];
@@ -131,6 +149,15 @@ impl Simulate for Wgmma {
         };
         let (b, read) = cx.staged(&self.b, op)?;
         reads.push(read);
+        if !self.position.is_empty() {
+            let shape = &cx.shared.func.ty(op.results[0]).shape;
+            let own = position(cx, if self.transposed { shape[1] } else { shape[0] })?;
+            for (along, own) in self.position.iter().zip(own) {
+                if cx.tile(*along)?.int() != own {
+                    return Err("its position is another warpgroup's".into());
+                }
+            }
+        }
         let counts =
             self.accumulates.map_or(Ok(true), |counts| Ok::<_, String>(cx.tile(counts)?.is_true()))?;
         let acc = self.acc.filter(|_| counts).map(|acc| cx.datum(acc)).transpose()?;

@@ -1,7 +1,7 @@
 //! Emission of atomic operations. Of the threads that hold an element one changes it, and broadcasts the old value to the
 //! others.
 
-use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ir::{Func, Op, Value};
 use tile_ir::ops::{Atomic, AtomicChange, MemoryOrder};
 use tile_ir::support::dtype::DType;
 
@@ -9,7 +9,8 @@ use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
 use crate::gpu::emit::{Asm, Builder, Gpu, ShuffleMode, statement};
-use crate::gpu::layout::{Distributed, Layout};
+use crate::gpu::layout::Layout;
+use crate::gpu::schedule::scratch::{idle_warps, is_used};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{half, lanes};
@@ -19,36 +20,7 @@ const ADDS_BF16: u32 = 90;
 /// The first capability with vector `red.add`.
 const ADDS_VECTORS: u32 = 90;
 
-/// Warp bits that do not select elements of an operation.
-fn idle_warps(distributed: &Distributed, op: &Op) -> u32 {
-    match distributed.layouts.get(&op.results[0]) {
-        Some(layout) => layout.replicated_warps(),
-        None => distributed.warp_bits(),
-    }
-}
-
-fn is_used(func: &Func, value: Value) -> bool {
-    fn within(block: &Block, value: Value) -> bool {
-        block.yields.contains(&value)
-            || block.ops.iter().any(|op| {
-                let operation = op.kind.operation();
-                operation.operands().contains(&value)
-                    || operation.blocks().iter().any(|block| within(block, value))
-            })
-    }
-    within(&func.body, value)
-}
-
 impl GpuEmit for Atomic {
-    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        let result = op.results[0];
-        if idle_warps(distributed, op) == 0 || !is_used(&distributed.func, result) {
-            return 0;
-        }
-        let registers = distributed.layouts.get(&result).map_or(1, Layout::register_count) as u32;
-        registers * 32 * distributed.num_warps * distributed.func.ty(result).dtype.bytes()
-    }
-
     fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
         let by_vectors = self.access.vector > 1 && can_add_vectors(self, func, op.results[0]);
         by_vectors || self.change == AtomicChange::Add && func.ty(self.value).dtype == DType::BF16
@@ -56,10 +28,6 @@ impl GpuEmit for Atomic {
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
-        if matches!(self.order, MemoryOrder::Release | MemoryOrder::AcqRel) {
-            gpu.release(b);
-        }
-        gpu.order(b, &self.access, true);
         let addresses = gpu.addresses(b, &self.access, dtype);
         let writer = gpu.writer(b, gpu.access_layout(&self.access));
         let values = gpu.registers(self.value);
@@ -94,24 +62,8 @@ impl GpuEmit for Atomic {
         gpu.report(b, op, &addresses);
         if used {
             before = broadcast(gpu, b, op, before);
-            // A barrier orders other threads' later accesses behind this thread's operation.
-            let acquires = matches!(self.order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
-            if acquires && idle_warps(&gpu.plan.schedule.distributed, op) == 0 {
-                gpu.barrier(b);
-            }
         }
         gpu.define(op.results[0], before);
-    }
-}
-
-impl Gpu<'_> {
-    /// Orders all earlier accesses of this program's threads before a release: an atomic operation releases the accesses of
-    /// its own thread, and of those that passed a barrier before it.
-    fn release(&mut self, b: &mut Builder) {
-        self.wait_tma_stores(b);
-        if self.membar.has_slice_effects() {
-            self.barrier(b);
-        }
     }
 }
 
@@ -329,7 +281,7 @@ fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> V
     if idle_warps == 0 {
         return before;
     }
-    let scratch = gpu.smem.scratch(result);
+    let scratch = gpu.scratch(result);
     let base = gpu.smem_base();
     let num_warps = gpu.plan.schedule.distributed.num_warps;
     let (five, active) = (
@@ -346,7 +298,6 @@ fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> V
             b.offset_bytes(first, offset as i32)
         })
         .collect();
-    gpu.before_write(b, scratch);
     let own = b.icmp(crate::gpu::emit::IntPredicate::Eq, gpu.warp, warp);
     b.if_then(own, |b| {
         for (&value, &pointer) in before.iter().zip(&pointers) {
@@ -354,6 +305,5 @@ fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> V
         }
     });
     gpu.barrier(b);
-    gpu.membar.read(scratch);
     pointers.iter().map(|&pointer| load(b, pointer, dtype, 1)[0]).collect()
 }

@@ -1,13 +1,12 @@
 //! Emission of barriers between a program's warps, and of `mbarrier` initialization.
 
-use crate::gpu::emit::smem_alloc::Interval;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 
 impl Gpu<'_> {
     /// Waits for the other warps of this program, and makes what they wrote visible.
-    pub(super) fn barrier(&mut self, b: &mut Builder) {
+    pub(super) fn barrier(&self, b: &mut Builder) {
         let num_warps = self.plan.schedule.distributed.num_warps;
         if self.plan.blocks() > 1 {
             cluster_barrier(b);
@@ -24,15 +23,6 @@ impl Gpu<'_> {
                 let own = b.icmp(IntPredicate::Eq, self.program_in_block, index);
                 b.if_then(own, |b| named_barrier(b, program + 1, num_warps));
             }
-        }
-        self.membar.after_barrier();
-    }
-
-    /// Emits the barrier that a write to an interval of shared memory needs: other threads may still read or write there.
-    pub(super) fn before_write(&mut self, b: &mut Builder, interval: Interval) {
-        if self.membar.write(interval) {
-            self.barrier(b);
-            self.membar.write(interval);
         }
     }
 }

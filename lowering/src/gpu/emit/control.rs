@@ -1,9 +1,7 @@
 //! Emission of loops and branches. Control flow is uniform over the threads of a program, so barriers may stand inside.
 
-use crate::gpu::emit::dot::invariant_operand;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu};
-use crate::gpu::layout::Distributed;
 use crate::mlir::builder::{BranchArm, LoopPart, Val};
 use crate::mlir::shared::{LoopRange, loop_variable};
 use crate::mlir::types::Ty;
@@ -37,17 +35,11 @@ impl Gpu<'_> {
 }
 
 impl GpuEmit for For {
-    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        invariant_operand::scratch(distributed, &self.body)
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let ends = [self.low, self.high, self.step].map(|value| gpu.scalar(value));
         let (trip_count, step) = LoopRange::of(self, ends).trip_count(b);
-        gpu.write_invariant_operands(b, &self.body, op);
         let inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
-        gpu.membar.enter_loop(&gpu.plan.schedule.distributed, &self.body);
         let outer = gpu.iteration;
         let results = b.for_range([zero, trip_count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
@@ -60,7 +52,6 @@ impl GpuEmit for For {
             })
         });
         gpu.iteration = outer;
-        gpu.membar.leave_loop(&gpu.plan.schedule.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }
 }
@@ -73,16 +64,10 @@ impl GpuEmit for If {
         let overlaps = gpu.iterations_overlap;
         let rematerializes = overlaps && !self.overlapped;
         gpu.iterations_overlap |= self.overlapped;
-        let before = gpu.membar.snapshot();
-        let mut after_then = vec![];
         let results = b.branch(condition, &types, |b, arm| {
             let own = match arm {
                 BranchArm::Then => &self.then,
-                BranchArm::Else => {
-                    after_then = gpu.membar.snapshot();
-                    gpu.membar.restore(before.clone());
-                    &self.otherwise
-                }
+                BranchArm::Else => &self.otherwise,
             };
             if rematerializes && !own.ops.is_empty() {
                 gpu.rematerialize(b, |gpu, b| gpu.block(b, own));
@@ -91,7 +76,6 @@ impl GpuEmit for If {
             }
             gpu.flatten(&own.yields)
         });
-        gpu.membar.join(after_then);
         gpu.iterations_overlap = overlaps;
         gpu.define_all(&op.results, &results);
     }
@@ -100,8 +84,6 @@ impl GpuEmit for If {
 impl GpuEmit for While {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let inits = gpu.flatten(&self.inits);
-        gpu.membar.enter_loop(&gpu.plan.schedule.distributed, &self.test);
-        gpu.membar.enter_loop(&gpu.plan.schedule.distributed, &self.body);
         let results = b.while_loop(&inits, |b, part, carried| {
             gpu.scope(|gpu| match part {
                 LoopPart::Test => {
@@ -116,8 +98,6 @@ impl GpuEmit for While {
                 }
             })
         });
-        gpu.membar.leave_loop(&gpu.plan.schedule.distributed, &self.test);
-        gpu.membar.leave_loop(&gpu.plan.schedule.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }
 }

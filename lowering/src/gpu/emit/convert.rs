@@ -1,139 +1,33 @@
 //! Emission of layout conversions, by the method that `layout::conversion` chose: registers, shuffles or shared memory.
 
-use tile_ir::ir::{Op, Shape, Value};
+use tile_ir::ir::{Op, Value};
 use tile_ir::ops::{Convert, Reshape};
 use tile_ir::support::dtype::DType;
-use tile_ir::support::limits::MAX_ACCESS_BYTES;
 
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
 use crate::gpu::emit::{Builder, Gpu, ShuffleMode};
 use crate::gpu::layout::conversion::Shuffle;
 use crate::gpu::layout::linear::LANE_BITS;
+use crate::gpu::layout::smem_tile::{SmemOffsets, SmemTile, vector, vector_along};
 use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 
-/// A tile in shared memory: the stride along each axis, in elements.
-pub(crate) struct SmemTile {
-    pub(crate) strides: Vec<u32>,
-    pub(crate) elements: u32,
-    /// The axis along which the elements of the tile are contiguous in memory.
-    pub(super) fast: usize,
-    padding: Option<Padding>,
-    /// Whether the two elements of each pair along `fast` are swapped.
-    pub(super) swapped: bool,
-    offsets: Option<SmemOffsets>,
-}
-
-/// `elements` of padding after every `1 << shift` along an axis.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Padding {
-    axis: usize,
-    shift: u32,
-    elements: u32,
-}
-
-/// Bytes of one shared-memory transaction: a word of each of 32 banks.
-const WAVEFRONT: u32 = 128;
-const WORD: u32 = 4;
-
-impl SmemTile {
-    /// Rows one after the other, each padded by 16 bytes so that a column is spread over different banks.
-    pub(crate) fn padded(shape: &Shape, dtype: DType) -> SmemTile {
-        SmemTile::along(shape, dtype, shape.rank() - 1)
-    }
-
-    /// The same with contiguous lines along another axis.
-    pub(super) fn along(shape: &Shape, dtype: DType, fast: usize) -> SmemTile {
-        let padding = if shape.rank() > 1 { 16 / dtype.bytes() } else { 0 };
-        SmemTile::new(shape, padding, fast, None)
-    }
-
-    /// Row-major without padding, so that another shape reads the same elements in order.
-    pub(crate) fn dense(shape: &Shape) -> SmemTile {
-        SmemTile::new(shape, 0, shape.rank() - 1, None)
-    }
-
-    /// Rows one after the other, so that writing a tile in layout `from` and reading it in layout `to` has few bank conflicts.
-    /// Rows that a warp writes at once may be a power of two apart, so that no padding of each row keeps them from the same
-    /// bank: then padding follows every few rows instead.
-    pub(crate) fn between(from: &Layout, to: &Layout, dtype: DType) -> SmemTile {
-        let shape = from.shape();
-        let padded = SmemTile::padded(shape, dtype);
-        let Some(axis) = shape.rank().checked_sub(2) else { return padded };
-        let fast = shape.rank() - 1;
-        let cost = |tile: &SmemTile| {
-            let writes = tile.wavefronts(from, dtype, vector_along(from, dtype, fast));
-            writes + tile.wavefronts(to, dtype, vector(to, dtype))
-        };
-        let vector = MAX_ACCESS_BYTES / dtype.bytes();
-        let padded_by =
-            |shift: u32| SmemTile::new(shape, 0, fast, Some(Padding { axis, shift, elements: vector }));
-        let shifts = 1..shape[axis].ilog2().max(1);
-        let best = shifts.map(padded_by).map(|tile| (cost(&tile), tile)).min_by_key(|(cost, _)| *cost);
-        best.filter(|(least, _)| 4 * least < 3 * cost(&padded)).map_or(padded, |(_, tile)| tile)
-    }
-
-    /// Wavefronts of a warp's accesses to the whole tile, `run` registers with one instruction.
-    pub(crate) fn wavefronts(&self, layout: &Layout, dtype: DType, run: usize) -> u32 {
-        let bytes = run as u32 * dtype.bytes();
-        let lanes_per_phase = (WAVEFRONT / bytes.max(WORD)).min(1 << LANE_BITS);
-        let lanes: Vec<u32> = (0..1 << LANE_BITS).collect();
-        let conflicts = |register: usize, lanes: &[u32]| {
-            let mut words: Vec<u32> = lanes
-                .iter()
-                .flat_map(|&lane| {
-                    let first = self.offset_of(layout.coord(register, lane, 0)) * dtype.bytes();
-                    first / WORD..(first + bytes).div_ceil(WORD)
-                })
-                .collect();
-            words.sort_unstable();
-            words.dedup();
-            let mut banks = [0; (WAVEFRONT / WORD) as usize];
-            words.iter().for_each(|word| banks[(word % (WAVEFRONT / WORD)) as usize] += 1);
-            banks.into_iter().max().unwrap_or(0)
-        };
-        let registers = (0..layout.register_count()).step_by(run);
-        registers
-            .map(|register| {
-                lanes.chunks(lanes_per_phase as usize).map(|lanes| conflicts(register, lanes)).sum::<u32>()
-            })
-            .sum()
-    }
-
-    fn new(shape: &Shape, row_padding: u32, fast: usize, padding: Option<Padding>) -> SmemTile {
-        let mut strides = vec![1; shape.rank()];
-        let mut stride = shape[fast] + row_padding;
-        for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
-            strides[axis] = stride;
-            stride *= shape[axis];
-            if let Some(padding) = padding.filter(|padding| padding.axis == axis) {
-                stride += ((shape[axis] - 1) >> padding.shift) * padding.elements;
-            }
-        }
-        SmemTile { strides, elements: stride, fast, padding, swapped: false, offsets: None }
-    }
-
-    /// The same, written at constant offsets from one address.
-    pub(super) fn with_constant_offsets(self) -> SmemTile {
-        SmemTile { offsets: Some(SmemOffsets::Constant), ..self }
-    }
-
-    /// The same with the two elements of each pair along `fast` swapped.
-    pub(super) fn swapped(self) -> SmemTile {
-        SmemTile { swapped: true, ..self }
-    }
-
-    /// The offset of the element at this coordinate, in elements.
-    pub(crate) fn offset_of(&self, coord: Coord) -> u32 {
-        let padding =
-            self.padding.map_or(0, |padding| (coord.get(padding.axis) >> padding.shift) * padding.elements);
-        self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum::<u32>() + padding
-    }
-
+/// The addresses of a tile in shared memory.
+pub(super) trait EmitSmemTile {
     /// The address of the element whose coordinate along each axis is `coord(b, axis)`.
-    pub(super) fn pointer(
+    fn pointer(
+        &self,
+        b: &mut Builder,
+        base: Val,
+        dtype: DType,
+        coord: impl FnMut(&mut Builder, usize) -> Val,
+    ) -> Val;
+}
+
+impl EmitSmemTile for SmemTile {
+    fn pointer(
         &self,
         b: &mut Builder,
         base: Val,
@@ -163,15 +57,6 @@ fn layouts<'a>(distributed: &'a Distributed, operand: Value, op: &Op) -> (&'a La
 }
 
 impl GpuEmit for Convert {
-    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        let (from, to) = layouts(distributed, self.value, op);
-        let ty = distributed.func.ty(self.value);
-        match conversion(from, to) {
-            Conversion::Registers(_) | Conversion::Shuffle(_) => 0,
-            Conversion::Shared => SmemTile::between(from, to, ty.dtype).elements * ty.dtype.bytes(),
-        }
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let (from, to) = layouts(&gpu.plan.schedule.distributed, self.value, op);
         let ty = gpu.func.ty(self.value).clone();
@@ -189,12 +74,6 @@ impl GpuEmit for Convert {
 }
 
 impl GpuEmit for Reshape {
-    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        let (from, to) = layouts(distributed, self.value, op);
-        let ty = distributed.func.ty(self.value);
-        if from.keeps_elements_as(to) { 0 } else { ty.shape.elements() as u32 * ty.dtype.bytes() }
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let (from, to) = layouts(&gpu.plan.schedule.distributed, self.value, op);
         let (old, new) = (from.shape().clone(), to.shape().clone());
@@ -293,13 +172,9 @@ impl Gpu<'_> {
         op: &Op,
         write: impl FnOnce(&mut Self, &mut Builder, Val),
     ) -> Val {
-        let scratch = self.smem.scratch(op.results[0]);
-        self.before_write(b, scratch);
-        let base = self.smem_base();
-        let base = b.offset_bytes(base, scratch.start as i32);
+        let base = self.scratch_address(b, op.results[0]);
         write(self, b, base);
         self.barrier(b);
-        self.membar.read(scratch);
         base
     }
 
@@ -390,32 +265,4 @@ impl Gpu<'_> {
         let offset = |register| (tile.offset_of(layout.register(register).xor(swap)) * dtype.bytes()) as i32;
         registers.map(|register| b.offset_bytes(first, offset(register))).collect()
     }
-}
-
-/// How the addresses of a thread's elements in shared memory are formed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SmemOffsets {
-    /// Each address is computed from coordinates.
-    Computed,
-    /// Constant offsets from the first: fragments have many small vectors, for which addresses of their own would take
-    /// registers.
-    Constant,
-}
-
-impl SmemOffsets {
-    /// For a tile of which one instruction writes `run` registers.
-    fn of(layout: &Layout, dtype: DType, run: usize) -> SmemOffsets {
-        let is_fragment = run > 1 && run as u32 * dtype.bytes() < 16 && layout.is_disjoint();
-        if is_fragment { SmemOffsets::Constant } else { SmemOffsets::Computed }
-    }
-}
-
-/// Registers that one instruction moves: contiguous elements along the last axis, up to 16 bytes.
-pub(crate) fn vector(layout: &Layout, dtype: DType) -> usize {
-    vector_along(layout, dtype, layout.shape().rank() - 1)
-}
-
-/// The same along another axis.
-fn vector_along(layout: &Layout, dtype: DType, axis: usize) -> usize {
-    layout.thread_contiguity(axis).min(16 / dtype.bytes()) as usize
 }

@@ -1,33 +1,14 @@
-//! Distributed shared memory: what the blocks of a cluster that run one program store to each other, and where they
+//! Distributed shared memory: what the blocks of a cluster that run one program store to each other, and how they
 //! wait for it.
 //!
 //! A barrier of the cluster is slow, for it orders all memory and empties the L1 cache (docs/decisions/0009). Stores
 //! that arrive at an `mbarrier` of the block they go to (`st.async`) order nothing else.
 
-use tile_ir::ir::{Block, Op};
-use tile_ir::ops::{Effect, Kind};
-
 use crate::gpu::emit::barrier::init_mbarriers;
-use crate::gpu::emit::emitter;
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, GpuPlan, IntPredicate, ShuffleMode, statement};
-use crate::gpu::layout::Distributed;
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Space, Ty};
-
-/// Whether an operation writes what other blocks of the cluster may see, or waits for them.
-fn has_cluster_effect(distributed: &Distributed, op: &Op) -> bool {
-    let operation = op.kind.operation();
-    let emit = emitter(&op.kind);
-    emit.scratch(distributed, op) > 0
-        || matches!(op.kind, Kind::AsyncWait(_))
-        || operation.access().is_some() && operation.effect() == Effect::Write
-        || operation.blocks().iter().any(|block| needs_cluster(distributed, block))
-}
-
-pub(super) fn needs_cluster(distributed: &Distributed, block: &Block) -> bool {
-    block.ops.iter().any(|op| has_cluster_effect(distributed, op))
-}
 
 /// The number of a thread's warp among those of its program, by that in its block. `block` is the block's number, and becomes
 /// the program's.
@@ -45,22 +26,6 @@ pub(super) fn warp_of(plan: &GpuPlan, b: &mut Builder, block_warp: Val, block: &
 }
 
 impl Gpu<'_> {
-    /// Arrives at the cluster barrier: this block has started.
-    pub(super) fn arrive_cluster(&mut self, b: &mut Builder) {
-        self.init_remote_barriers(b);
-        if self.cluster_wait_pending {
-            b.effect_with("nvvm.cluster.arrive.relaxed", &[], &[("aligned", "unit")]);
-        }
-    }
-
-    /// Waits before an operation that other blocks of the cluster may notice, until all have started.
-    pub(super) fn wait_cluster(&mut self, b: &mut Builder, op: &Op) {
-        if self.cluster_wait_pending && has_cluster_effect(&self.plan.schedule.distributed, op) {
-            b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
-            self.cluster_wait_pending = false;
-        }
-    }
-
     /// Emits something for addresses in shared memory, and for the same addresses in the other blocks of the cluster.
     pub(super) fn for_each_cta<const N: usize>(
         &self,
@@ -80,8 +45,8 @@ impl Gpu<'_> {
 
     /// Initializes the mbarriers at which stores of other blocks arrive: every warp of this block arrives once in
     /// each phase.
-    fn init_remote_barriers(&mut self, b: &mut Builder) {
-        let addresses = self.smem.mbarriers();
+    pub(super) fn init_remote_barriers(&mut self, b: &mut Builder) {
+        let addresses = self.plan.schedule.smem.mbarriers();
         if addresses.is_empty() {
             return;
         }
@@ -133,10 +98,9 @@ impl Gpu<'_> {
     }
 
     /// Waits until all expected bytes have arrived.
-    pub(super) fn wait_remote(&mut self, b: &mut Builder, barrier: Val, phase_token: Val) {
+    pub(super) fn wait_remote(&self, b: &mut Builder, barrier: Val, phase_token: Val) {
         let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
         statement(b, text, "l,l,~{memory}", &[barrier, phase_token], &[]);
-        self.membar.after_remote_wait();
     }
 }
 

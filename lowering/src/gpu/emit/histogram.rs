@@ -4,25 +4,17 @@ use tile_ir::ir::Op;
 use tile_ir::ops::Histogram;
 use tile_ir::support::dtype::DType;
 
-use crate::gpu::emit::convert::SmemTile;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::store;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
-use crate::gpu::layout::Distributed;
+use crate::gpu::layout::smem_tile::SmemTile;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 
 impl GpuEmit for Histogram {
-    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        distributed.func.ty(op.results[0]).shape.elements() as u32 * 4
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let counts = gpu.layout(op.results[0]).clone();
-        let scratch = gpu.smem.scratch(op.results[0]);
-        gpu.before_write(b, scratch);
-        let base = gpu.smem_base();
-        let base = b.offset_bytes(base, scratch.start as i32);
+        let base = gpu.scratch_address(b, op.results[0]);
         let zero = b.int(Ty::I32, 0);
         let starts: Vec<Val> = (0..counts.register_count())
             .map(|register| {
@@ -38,10 +30,8 @@ impl GpuEmit for Histogram {
         };
         b.guarded(writer, clear);
         gpu.barrier(b);
-        gpu.membar.write(scratch);
         count_in_shared(self, gpu, b, base, counts.shape()[0]);
         gpu.barrier(b);
-        gpu.membar.read(scratch);
         let registers = gpu.read_smem_tile(b, op, base, &SmemTile::dense(counts.shape()));
         gpu.define(op.results[0], registers);
     }

@@ -126,15 +126,6 @@ impl Gpu<'_> {
         pointer
     }
 
-    /// Emits a barrier where the access may conflict with one of another thread.
-    pub(super) fn order(&mut self, b: &mut Builder, access: &MemAccess, writes: bool) {
-        if self.func.slice(access.param).1 && self.membar.access_slice(*access, writes) {
-            let pending = self.membar.snapshot();
-            self.barrier(b);
-            self.membar.restore(pending);
-        }
-    }
-
     pub(super) fn access_layout(&self, access: &MemAccess) -> Option<&Layout> {
         (!self.func.ty(access.offset).is_scalar()).then(|| self.layout(access.offset))
     }
@@ -182,7 +173,6 @@ impl GpuEmit for Load {
         let vector = self.access.vector as usize;
         let words = VectorWords::of(self.access.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
-        gpu.order(b, &self.access, false);
         let is_never_written = self.effect() == Effect::Pure;
         let invariant = is_never_written && !gpu.plan.uses_pdl();
         if self.access.shift.is_some() && vector > 1 {
@@ -220,7 +210,6 @@ impl GpuEmit for Load {
 impl GpuEmit for Store {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
-        gpu.order(b, &self.access, true);
         let vector = self.access.vector as usize;
         if self.access.shift.is_some() && vector > 1 {
             let writer = gpu.writer(b, gpu.access_layout(&self.access));

@@ -18,7 +18,6 @@ mod dsmem;
 mod histogram;
 mod indices;
 mod longest_first;
-mod membar;
 mod memory;
 mod operation;
 mod packed_cast;
@@ -29,39 +28,39 @@ mod reduce;
 mod rotated_rows;
 mod scan;
 mod schedule;
-mod smem_alloc;
 mod threads;
 mod warp_shuffle;
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use tile_ir::analysis::alias::SliceAlias;
-use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
+use tile_ir::analysis::axis_info::LaunchAssumptions;
 use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
 use tile_ir::ir::axis_info::AxisInfo;
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::pass::PassRunner;
 use tile_ir::ir::{Block, Func, Op, ParamKind, Storage, Value};
-use tile_ir::ops::{DotOperand, EvictionPolicy, Kind, WarpSpecialize};
+use tile_ir::ops::{EvictionPolicy, Kind, WarpSpecialize};
 
 use crate::gpu::emit::arguments::arguments;
+use crate::gpu::emit::dot::StagedOperandTile;
 use crate::gpu::emit::dot::wgmma::IssuedWgmma;
 use crate::gpu::emit::indices::IndexJoin;
-use crate::gpu::emit::membar::Membar;
 use crate::gpu::emit::schedule::{CopyInstruction, CurrentWorkTile, SlotTileAddress, SmemBufferAddress};
-use crate::gpu::emit::smem_alloc::{SmemAllocation, StagedCopies};
 use crate::gpu::emit::warp_shuffle::ShuffleMode;
 use crate::gpu::layout::{Distributed, Layout};
 use crate::gpu::schedule::passes::{self, DisabledPasses};
-use crate::gpu::schedule::tma_pipeline::{PRODUCER_WARPS, TmaPipeline};
-use crate::gpu::schedule::{MAX_SHARED_BYTES, Schedule, Setup, TensorMap, smem_operand};
+use crate::gpu::schedule::plan::plan;
+use crate::gpu::schedule::scratch::allows_any_warp_count;
+use crate::gpu::schedule::smem_alloc::Interval;
+use crate::gpu::schedule::tma_pipeline::PRODUCER_WARPS;
+use crate::gpu::schedule::{Schedule, TensorMap};
 use crate::mlir::builder::{Builder, IntPredicate, Val};
 use crate::mlir::session::{EntryKind, Limit, ModuleBuilder};
 use crate::mlir::types::{Space, Ty};
 use crate::mlir::{Asm, Machine, machine, report};
 
-pub use crate::gpu::emit::smem_alloc::{SmemOverflow, SmemRequest};
+pub use crate::gpu::schedule::smem_alloc::{SmemOverflow, SmemRequest};
 pub use operation::{GpuEmit, emitter};
 
 /// The name of the block's shared memory.
@@ -82,12 +81,6 @@ pub struct GpuPlan {
     threads: u32,
     /// The register limit for ptxas.
     pub limit: Option<Limit>,
-    /// Shared memory of one program.
-    smem: SmemAllocation,
-    /// Which accesses of slices are disjoint.
-    alias: SliceAlias,
-    /// Whether it may be launched while the kernel before it still runs, on GPUs with programmatic dependent launch.
-    uses_pdl: bool,
 }
 
 /// What a plan is made for.
@@ -103,49 +96,18 @@ pub struct PlanRequest<'a> {
 }
 
 impl GpuPlan {
-    pub fn new(mut distributed: Distributed, request: PlanRequest) -> Result<GpuPlan, SmemOverflow> {
+    pub fn new(distributed: Distributed, request: PlanRequest) -> Result<GpuPlan, SmemOverflow> {
         let PlanRequest { programs, assumptions, guards, limit, disabled_passes, runner } = request;
-        let mut pipeline = TmaPipeline::new(&distributed);
-        let pipelines_loops = pipeline.is_none() && !disabled_passes.contains("software_pipeline");
-        if pipelines_loops {
-            distributed.smem_only = smem_operand::find(&distributed);
-        }
-        if pipeline.is_none() {
-            distributed.invariant_operands = dot::invariant_operand::find(&distributed);
-        }
-        let without_tma = || if pipelines_loops { StagedCopies::Rings } else { StagedCopies::Nothing };
-        let copies = pipeline.as_mut().map_or_else(without_tma, StagedCopies::Tma);
-        let mut allocated = SmemAllocation::new(&distributed, copies);
-        if allocated.is_err() && !distributed.invariant_operands.is_empty() {
-            distributed.invariant_operands.clear();
-            allocated = SmemAllocation::new(&distributed, without_tma());
-        }
-        let mut smem = allocated?;
-        while smem_operand::drop_without_ring(&mut distributed, &smem.rings) {
-            smem = SmemAllocation::new(&distributed, StagedCopies::Rings)?;
-        }
-        let axes = AxisInfoMap::analyze(&distributed.func, assumptions);
-        // Programs that share a block share its memory and its sixteen barriers.
-        let fitting = MAX_SHARED_BYTES.checked_div(smem.bytes()).unwrap_or(programs).max(1);
-        let fitting = 1 << fitting.min(8).ilog2();
-        let programs = programs.min(fitting);
-        let uses_pdl = pdl::uses_pdl(&distributed, pipeline.is_some());
-        let producer_warps = if pipeline.is_some() { PRODUCER_WARPS } else { 0 };
-        let threads = (distributed.warps_per_cta() * programs + producer_warps) * 32;
-        let limit = limit(&distributed, threads);
-        let laid_out = distributed.func.clone();
-        let mut schedule = Schedule::new(distributed, axes);
-        schedule.pipeline = pipeline;
-        schedule.rings = std::mem::take(&mut smem.rings);
-        let pipelines_loops = !schedule.rings.is_empty();
-        let max_registers = limit.and_then(Limit::registers);
-        schedule.setup = Setup { max_registers, uses_scratch: smem.is_scratch_used(), uses_pdl };
+        let mut schedule = plan(distributed, assumptions, disabled_passes)?;
+        schedule.guards = guards.to_vec();
+        let programs = schedule.smem.programs(programs);
+        let producer_warps = if schedule.pipeline.is_some() { PRODUCER_WARPS } else { 0 };
+        let threads = (schedule.distributed.warps_per_cta() * programs + producer_warps) * 32;
+        let limit = limit(&schedule.distributed, threads);
+        schedule.setup.max_registers = limit.and_then(Limit::registers);
+        let laid_out = schedule.distributed.func.clone();
         let schedule_error = passes::run(&mut schedule, disabled_passes, runner).err();
-        smem.add_copies(schedule.copies());
-        // A software pipeline leaves the accesses of slices that the kernel writes as they were.
-        let accesses = if pipelines_loops { &laid_out } else { &schedule.distributed.func };
-        let alias = SliceAlias::analyze(accesses, guards);
-        Ok(GpuPlan { schedule, schedule_error, laid_out, programs, threads, limit, smem, alias, uses_pdl })
+        Ok(GpuPlan { schedule, schedule_error, laid_out, programs, threads, limit })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -190,22 +152,12 @@ impl GpuPlan {
 
     /// Whether it waits for the kernel before it, on GPUs that let it start earlier.
     pub fn uses_pdl(&self) -> bool {
-        self.uses_pdl
+        self.schedule.setup.uses_pdl
     }
 
-    /// Whether its warp count may be no power of two: warps exchange nothing but whole tiles in layout conversions.
+    /// Whether its warp count may be no power of two.
     pub fn allows_any_warp_count(&self) -> bool {
-        let distributed = &self.schedule.distributed;
-        let mut allows = true;
-        distributed.func.body.walk(&mut |op| {
-            let converts = matches!(op.kind, Kind::Convert(_) | Kind::RematBarrier(_));
-            let along_axis = matches!(
-                op.kind,
-                Kind::Scan(_) | Kind::Index(_) | Kind::Exchange(_) | Kind::Gather(_) | Kind::Histogram(_)
-            );
-            allows &= converts || !along_axis && emitter(&op.kind).scratch(distributed, op) == 0;
-        });
-        allows
+        allows_any_warp_count(&self.schedule.distributed)
     }
 
     /// Blocks that run one program.
@@ -215,7 +167,7 @@ impl GpuPlan {
 
     /// Dynamic shared memory of a block, in bytes.
     pub fn shared_bytes(&self) -> u32 {
-        self.smem.bytes() * self.programs
+        self.schedule.smem.bytes() * self.programs
     }
 
     /// Adds the kernel to a module under the name `entry`.
@@ -289,22 +241,14 @@ pub struct Gpu<'a> {
     rows: rotated_rows::RotatedRows,
     /// Values that are 0 where a mask does not hold, with the mask and what they are elsewhere.
     masked: HashMap<usize, (Val, Val)>,
-    smem: &'a SmemAllocation,
-    membar: Membar<'a>,
     /// The start of this program's shared memory.
     smem_base: Option<Val>,
     /// The index of the current iteration of the loop around.
     iteration: Option<Val>,
-    /// Whether the other blocks of the cluster may not have started yet.
-    cluster_wait_pending: bool,
-    /// Whether the kernel before this one may still run.
-    pdl_wait_pending: bool,
     /// Whether the launch has clusters of two blocks, for kernels with multicast loads.
     clustered: Option<Val>,
     /// Where buffers in shared memory and barriers are.
     buffers: HashMap<Value, SmemBufferAddress>,
-    /// Where this warpgroup is in dots whose operands are waited for, by their results.
-    dot_positions: HashMap<Value, [Val; 2]>,
     /// Dots that were issued and not waited for, by their results.
     in_flight: HashMap<Value, IssuedWgmma>,
     /// The program that the producer is at.
@@ -317,8 +261,8 @@ pub struct Gpu<'a> {
     open_group: VecDeque<CopyInstruction>,
     /// Copies that are still to be issued by a dot.
     prepared_copies: HashMap<Value, VecDeque<CopyInstruction>>,
-    /// The addresses of invariant operands that a loop reads from shared memory.
-    invariant_operands: HashMap<(Value, DotOperand), Val>,
+    /// Operands of dots that were written to shared memory.
+    staged_operands: HashMap<Value, StagedOperandTile>,
     /// The `evict_last` policy of wide loads.
     evict_last_policy: Val,
     /// The `evict_first` policy, if any access asks for it.
@@ -404,23 +348,17 @@ impl<'a> Gpu<'a> {
             constant_offsets: HashMap::new(),
             rows: rotated_rows::RotatedRows::of(func),
             masked: HashMap::new(),
-            smem: &plan.smem,
-            membar: Membar::new(&plan.smem, &plan.alias),
             smem_base: None,
             iteration: None,
             clustered: None,
             buffers: HashMap::new(),
-            dot_positions: HashMap::new(),
             in_flight: HashMap::new(),
             work_tile: None,
             iterations_overlap: false,
-            pdl_wait_pending: plan.uses_pdl() && !plan.is_warp_specialized(),
-            cluster_wait_pending: plan.blocks() > 1
-                && dsmem::needs_cluster(&plan.schedule.distributed, &func.body),
             slot_tiles: HashMap::new(),
             open_group: VecDeque::new(),
             prepared_copies: HashMap::new(),
-            invariant_operands: HashMap::new(),
+            staged_operands: HashMap::new(),
             evict_last_policy,
             evict_first_policy,
             bf16_multiplier,
@@ -430,13 +368,14 @@ impl<'a> Gpu<'a> {
 
     fn run(&mut self, b: &mut Builder) {
         self.reorder_programs(b);
-        if self.smem.bytes() > 0 {
+        let bytes = self.plan.schedule.smem.bytes();
+        if bytes > 0 {
             let start = b.address_of(SHARED, Space::Shared);
-            let bytes = b.int(Ty::I32, i64::from(self.smem.bytes()));
+            let bytes = b.int(Ty::I32, i64::from(bytes));
             let offset = b.mul(self.program_in_block, bytes);
             self.smem_base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
         }
-        self.arrive_cluster(b);
+        self.init_remote_barriers(b);
         let body = &self.func.body;
         if self.plan.programs == 1 {
             self.block(b, body);
@@ -445,28 +384,10 @@ impl<'a> Gpu<'a> {
             let inside = b.icmp(IntPredicate::Ult, self.program[0], self.grid[0]);
             b.if_then(inside, |b| self.scope(|gpu| gpu.block(b, body)));
         }
-        self.pdl_wait(b);
     }
 
     fn block(&mut self, b: &mut Builder, block: &Block) {
-        let mut next = 0;
-        while next < block.ops.len() {
-            let count = reduce::batch_size(self.smem, &block.ops[next..]);
-            if count > 1 {
-                self.wait_cluster(b, &block.ops[next]);
-                reduce::emit(self, b, &block.ops[next..next + count]);
-            } else {
-                self.position_before_waits(b, &block.ops[next..]);
-                self.op(b, &block.ops[next]);
-            }
-            next += count;
-        }
-    }
-
-    fn op(&mut self, b: &mut Builder, op: &Op) {
-        self.pdl_wait_before(b, op);
-        self.wait_cluster(b, op);
-        emitter(&op.kind).emit(self, b, op);
+        block.ops.iter().for_each(|op| emitter(&op.kind).emit(self, b, op));
     }
 
     /// Runs `body` in a CSE scope of its own.
@@ -542,6 +463,16 @@ impl<'a> Gpu<'a> {
     /// The start of this program's shared memory.
     fn smem_base(&self) -> Val {
         self.smem_base.expect("scratch was planned")
+    }
+
+    /// The scratch memory of the operation that defines a value.
+    fn scratch(&self, value: Value) -> Interval {
+        self.plan.schedule.scratch(value).expect("scratch was planned")
+    }
+
+    /// The address of the scratch memory of the operation that defines a value.
+    fn scratch_address(&self, b: &mut Builder, value: Value) -> Val {
+        b.offset_bytes(self.smem_base(), self.scratch(value).start as i32)
     }
 
     /// The axis info of an integer value.

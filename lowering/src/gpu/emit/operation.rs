@@ -16,7 +16,7 @@ use crate::gpu::emit::indices::IndexJoin;
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::packed_cast;
 use crate::gpu::emit::{Asm, Builder, Gpu, Registers};
-use crate::gpu::layout::{Coord, Distributed, Layout};
+use crate::gpu::layout::{Coord, Layout};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
@@ -29,18 +29,6 @@ pub trait GpuEmit {
     /// Whether GPUs of other capabilities get other code.
     fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
         let _ = (func, op);
-        false
-    }
-
-    /// Shared memory it needs while it runs, in bytes.
-    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        let _ = (distributed, op);
-        0
-    }
-
-    /// Whether it stores to the other blocks of a cluster asynchronously, completing an `mbarrier` there.
-    fn uses_remote_stores(&self, distributed: &Distributed) -> bool {
-        let _ = distributed;
         false
     }
 }

@@ -1,64 +1,18 @@
 //! Emission of join, index, exchange and gather: within the thread where it holds the elements, by shuffles within the
 //! warp, else through shared memory.
 
-use tile_ir::ir::{Op, Shape, Value};
+use tile_ir::ir::Op;
 use tile_ir::ops::{Exchange, Gather, Index, Join};
-use tile_ir::support::dtype::DType;
 
-use crate::gpu::emit::convert::SmemTile;
+use crate::gpu::emit::convert::EmitSmemTile;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
-use crate::gpu::layout::{Coord, Distributed, Layout, Segment};
+use crate::gpu::layout::coord_bits::CoordBits;
+use crate::gpu::layout::smem_tile::SmemTile;
+use crate::gpu::layout::{Coord, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-
-/// The bits of a coordinate along an axis: of registers, lanes and warps.
-#[derive(Default)]
-struct CoordBits {
-    /// The bits that registers hold, blocks included.
-    registers: u32,
-    lanes: u32,
-    warps: u32,
-}
-
-impl CoordBits {
-    fn new(layout: &Layout, axis: usize, coord: u32) -> CoordBits {
-        let mut bits = CoordBits::default();
-        for segment in layout.segments(axis) {
-            match segment {
-                Segment::Registers { first, bits: count } => {
-                    bits.registers |= coord & (((1 << count) - 1) << first);
-                }
-                Segment::Blocks { first } => bits.registers |= coord >> first << first,
-                Segment::Lanes { first, lane, bits: count } => {
-                    bits.lanes |= (coord >> first & ((1 << count) - 1)) << lane;
-                }
-                Segment::Warps { first, warps } => {
-                    for (i, warp) in warps.iter().enumerate() {
-                        bits.warps |= (coord >> first >> i & 1) << warp;
-                    }
-                }
-            }
-        }
-        bits
-    }
-
-    /// All lanes and warps along the axis.
-    fn all(layout: &Layout, axis: usize) -> CoordBits {
-        CoordBits::new(layout, axis, u32::MAX)
-    }
-}
-
-/// The tile in shared memory for a tile of this shape, or a scalar.
-fn smem_tile(shape: &Shape, dtype: DType) -> SmemTile {
-    if shape.rank() == 0 { SmemTile::dense(&Shape::new(vec![1])) } else { SmemTile::padded(shape, dtype) }
-}
-
-fn tile_bytes(distributed: &Distributed, value: Value) -> u32 {
-    let ty = distributed.func.ty(value);
-    smem_tile(&ty.shape, ty.dtype).elements * ty.dtype.bytes()
-}
 
 impl GpuEmit for Join {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
@@ -95,11 +49,6 @@ impl GpuEmit for Join {
 }
 
 impl GpuEmit for Index {
-    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        let bits = CoordBits::all(&distributed.layouts[&self.value], self.axis);
-        if bits.warps == 0 { 0 } else { tile_bytes(distributed, op.results[0]) }
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(self.value).clone();
         let all = CoordBits::all(&layout, self.axis);
@@ -140,7 +89,7 @@ fn index_through_smem(
     [all, at]: [CoordBits; 2],
 ) {
     let ty = gpu.func.ty(op.results[0]).clone();
-    let tile = smem_tile(&ty.shape, ty.dtype);
+    let tile = SmemTile::of_tile_or_scalar(&ty.shape, ty.dtype);
     let writer = gpu.writer(b, Some(gpu.layout(index.value)));
     let own = gpu.is_thread(b, [all.lanes, all.warps], [at.lanes, at.warps]);
     let holds = b.both(writer, own);
@@ -153,12 +102,6 @@ fn index_through_smem(
 }
 
 impl GpuEmit for Exchange {
-    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        let layout = &distributed.layouts[&op.results[0]];
-        let bits = CoordBits::new(layout, self.axis, self.mask);
-        if bits.warps == 0 { 0 } else { tile_bytes(distributed, self.value) }
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let values = gpu.registers(self.value);
@@ -198,10 +141,6 @@ fn exchange_through_smem(exchange: &Exchange, gpu: &mut Gpu, b: &mut Builder, op
 }
 
 impl GpuEmit for Gather {
-    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        tile_bytes(distributed, self.value)
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.value).clone();

@@ -1,18 +1,18 @@
 //! Emission of reductions: within the thread, then across lanes by shuffles, then across warps through shared memory with
 //! one barrier, after which every thread reads all partial results. All threads that hold a result hold the same bits.
 
-use tile_ir::ir::{Op, Value};
-use tile_ir::ops::{Kind, Reduce};
+use tile_ir::ir::Op;
+use tile_ir::ops::{Kind, Reduce, ReduceBatch};
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::operation::GpuEmit;
-use crate::gpu::emit::smem_alloc::{Interval, SmemAllocation};
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
-use crate::gpu::layout::{Distributed, Layout};
+use crate::gpu::layout::Layout;
 use crate::gpu::opt::batch_reductions::reduced_warps;
 use crate::gpu::schedule::MBARRIER_BYTES;
+use crate::gpu::schedule::scratch::partial_bytes;
 use crate::mlir::builder::{AccessFlags, Val};
 use crate::mlir::shared::{CombinedElement, EmitCombination};
 use crate::mlir::types::{Elem, Ty};
@@ -28,77 +28,26 @@ const MAX_READ_BY_EACH_LANE: usize = 16;
 /// Such a share, where there are lanes enough: the 32-bit elements of one access.
 const SHARE: usize = 4;
 
-/// Whether partial results go to the other blocks of a cluster by asynchronous stores that complete an `mbarrier`, which
-/// takes no barrier of the cluster; every warp takes part.
-fn stores_remotely(distributed: &Distributed, reduce: &Reduce) -> bool {
-    let layout = layout_of(distributed, reduce);
-    let folded = layout.without(&reduce.axes);
-    let wide = |&input: &Value| distributed.func.ty(input).dtype.bytes() >= 4;
-    reduced_warps(layout, &folded) & distributed.cta_bits() != 0
-        && layout.replicated_warps() == 0
-        && reduce.combination.inputs.iter().all(wide)
-}
-
-fn layout_of<'a>(distributed: &'a Distributed, reduce: &Reduce) -> &'a Layout {
-    &distributed.layouts[&reduce.combination.inputs[0]]
-}
-
-/// Bytes of the partial results of one input.
-fn partial_bytes(distributed: &Distributed, reduce: &Reduce, input: usize) -> u32 {
-    let layout = layout_of(distributed, reduce);
-    let folded = layout.without(&reduce.axes);
-    let partials = 1 << reduced_warps(layout, &folded).count_ones();
-    let size = distributed.func.ty(reduce.combination.inputs[input]).dtype.bytes();
-    (folded.shape().elements() as u32 * partials * size).next_multiple_of(16)
-}
-
 impl GpuEmit for Reduce {
-    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        let layout = layout_of(distributed, self);
-        if reduced_warps(layout, &layout.without(&self.axes)) == 0 {
-            return 0;
-        }
-        (0..self.combination.inputs.len()).map(|input| partial_bytes(distributed, self, input)).sum()
-    }
-
-    fn uses_remote_stores(&self, distributed: &Distributed) -> bool {
-        stores_remotely(distributed, self)
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         emit(gpu, b, std::slice::from_ref(op));
     }
 }
 
-/// How many of these operations are reductions that share one barrier; 1 if there is nothing to share.
-pub(super) fn batch_size(smem: &SmemAllocation, ops: &[Op]) -> usize {
-    let scratch = |op: &Op| {
-        let reduces = matches!(op.kind, Kind::Reduce(_));
-        reduces.then(|| smem.scratch_if_any(op.results[0])).flatten()
-    };
-    let mut intervals: Vec<Interval> = vec![];
-    for (count, op) in ops.iter().enumerate() {
-        let depends_on_earlier =
-            |value: &Value| ops[..count].iter().any(|earlier| earlier.results.contains(value));
-        match scratch(op) {
-            Some(interval)
-                if !intervals.iter().any(|other| other.overlaps(&interval))
-                    && !op.kind.operation().operands().iter().any(depends_on_earlier) =>
-            {
-                intervals.push(interval);
-            }
-            _ => return count.max(1),
-        }
+impl GpuEmit for ReduceBatch {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        emit(gpu, b, &self.body.ops);
+        let registers = gpu.flatten(&self.body.yields);
+        gpu.define_all(&op.results, &registers);
     }
-    ops.len().max(1)
 }
 
-/// Emits independent reductions.
-pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
+/// Emits independent reductions, which share one barrier.
+fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
     let mut reductions: Vec<PendingReduction> = ops
         .iter()
         .map(|op| {
-            let Kind::Reduce(reduce) = &op.kind else { unreachable!("`batch_size` counted reductions") };
+            let Kind::Reduce(reduce) = &op.kind else { unreachable!("a batch consists of reductions") };
             let layout = gpu.layout(reduce.combination.inputs[0]).clone();
             let folded = layout.without(&reduce.axes);
             let results = within_warps(reduce, gpu, b, &layout, &folded);
@@ -107,10 +56,6 @@ pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
         .collect();
     let crosses_warps =
         |reduction: &PendingReduction| reduced_warps(&reduction.layout, &reduction.folded) != 0;
-    for reduction in reductions.iter().filter(|reduction| crosses_warps(reduction)) {
-        let scratch = gpu.smem.scratch(reduction.op.results[0]);
-        gpu.before_write(b, scratch);
-    }
     let written: Vec<Option<PartialResults>> = reductions
         .iter()
         .map(|reduction| crosses_warps(reduction).then(|| reduction.write(gpu, b)))
@@ -309,17 +254,18 @@ impl PendingReduction<'_> {
     /// Every warp writes its partial results.
     fn write(&self, gpu: &mut Gpu, b: &mut Builder) -> PartialResults {
         let PendingReduction { reduce, op, layout, folded, results } = self;
-        let scratch = gpu.smem.scratch(op.results[0]);
+        let scratch = gpu.scratch(op.results[0]);
         let warps = reduced_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
         let partial = compress(b, gpu.warp, warps);
         let dtypes = self.dtypes(gpu);
         // Even and odd iterations of a loop have buffers of their own.
-        let odd = gpu.iteration.filter(|_| gpu.smem.is_double_buffered(op.results[0])).map(|iteration| {
-            let iteration = b.trunc(iteration, Elem::I32);
-            let one = b.int(Ty::I32, 1);
-            b.and(iteration, one)
-        });
+        let odd =
+            gpu.iteration.filter(|_| gpu.plan.schedule.is_double_buffered(op.results[0])).map(|iteration| {
+                let iteration = b.trunc(iteration, Elem::I32);
+                let one = b.int(Ty::I32, 1);
+                b.and(iteration, one)
+            });
         let buffer_of_iteration = |b: &mut Builder, first: Val, distance: u32| match odd {
             Some(odd) => {
                 let distance = b.int(Ty::I32, i64::from(distance));
@@ -338,7 +284,7 @@ impl PendingReduction<'_> {
             offsets.push((start, elements));
             start += partial_bytes(&gpu.plan.schedule.distributed, reduce, input);
         }
-        let mbarrier = gpu.smem.mbarrier(op.results[0]).map(|start| {
+        let mbarrier = gpu.plan.schedule.mbarrier(op.results[0]).map(|start| {
             let first = b.offset_bytes(gpu.smem_base(), start as i32);
             buffer_of_iteration(b, first, MBARRIER_BYTES)
         });
@@ -394,8 +340,6 @@ impl PendingReduction<'_> {
 
     /// All threads read the partial results and reduce them, each warp for itself.
     fn read(&self, gpu: &mut Gpu, b: &mut Builder, written: &PartialResults) -> Vec<CombinedElement> {
-        let scratch = gpu.smem.scratch(self.op.results[0]);
-        gpu.membar.read(scratch);
         let partials = 1usize << reduced_warps(&self.layout, &self.folded).count_ones();
         let lanes = self.share_bits(partials);
         let share = partials >> lanes.count_ones();

@@ -11,7 +11,8 @@ use tile_ir::ops::Scan;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{compress, load, store};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
-use crate::gpu::layout::{Coord, Distributed, Layout, Segment};
+use crate::gpu::layout::warp_totals::{WarpTotals, group_key};
+use crate::gpu::layout::{Coord, Segment};
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{CombinedElement, EmitCombination};
 use crate::mlir::types::Ty;
@@ -40,39 +41,6 @@ type ScanGroups = BTreeMap<(Coord, u32), ScanGroup>;
 
 fn leaves(groups: &ScanGroups) -> impl Iterator<Item = &ScanLeaf> {
     groups.values().flat_map(|group| &group.leaves)
-}
-
-/// The layout of the warps' totals in shared memory: for each group and each value of the thread bits outside the scan so
-/// far, the totals of all warps are contiguous.
-struct WarpTotals {
-    /// Lane bits that were scanned, or are idle: of the lanes that differ in them one writes.
-    same_total: u32,
-    /// Lane bits that distinguish totals, and warp bits outside the segment.
-    lanes: u32,
-    others: u32,
-    /// Contiguous totals.
-    warps: u32,
-}
-
-impl WarpTotals {
-    fn new(layout: &Layout, axis: usize, segment: &[u32]) -> WarpTotals {
-        let first = segment.iter().map(|&bit| layout.warp_bases()[bit as usize].get(axis)).min().unwrap_or(0);
-        let scanned =
-            layout.lane_bases().iter().enumerate().filter(|(_, basis)| (1..first).contains(&basis.get(axis)));
-        let same_total = scanned.map(|(bit, _)| 1 << bit).sum::<u32>() | layout.replicated_lanes();
-        let own: u32 = segment.iter().map(|bit| 1 << bit).sum();
-        WarpTotals {
-            same_total,
-            lanes: 31 & !same_total,
-            others: (layout.num_warps() - 1) & !own,
-            warps: 1 << segment.len(),
-        }
-    }
-
-    /// Totals of one group.
-    fn slots(&self) -> u32 {
-        self.warps << (self.lanes.count_ones() + self.others.count_ones())
-    }
 }
 
 /// `before`, where it holds, then `element`.
@@ -120,48 +88,7 @@ fn ordered<T>(scan: &Scan, mut list: Vec<T>) -> Vec<T> {
     list
 }
 
-/// How many groups a thread has when the coordinate bits below `first` are scanned.
-fn group_count(scan: &Scan, layout: &Layout, first: u32) -> u32 {
-    let mut keys: Vec<(Coord, u32)> =
-        (0..layout.register_count()).map(|register| group_key(scan, layout, register, first)).collect();
-    keys.sort();
-    keys.dedup();
-    keys.len() as u32
-}
-
-fn group_key(scan: &Scan, layout: &Layout, register: usize, first: u32) -> (Coord, u32) {
-    let coord = layout.register(register);
-    (coord.remove(scan.axis), coord.get(scan.axis) >> first << first)
-}
-
-/// Bytes of one input's totals in a segment of warps.
-fn total_bytes(
-    scan: &Scan,
-    distributed: &Distributed,
-    input: usize,
-    groups: u32,
-    totals: &WarpTotals,
-) -> u32 {
-    let size = distributed.func.ty(scan.combination.inputs[input]).dtype.bytes();
-    (groups * totals.slots() * size).next_multiple_of(16)
-}
-
 impl GpuEmit for Scan {
-    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        let layout = &distributed.layouts[&self.combination.inputs[0]];
-        let bytes = |segment: &Segment| match segment {
-            Segment::Warps { first, warps } => {
-                let totals = WarpTotals::new(layout, self.axis, warps);
-                let groups = group_count(self, layout, *first);
-                (0..self.combination.inputs.len())
-                    .map(|i| total_bytes(self, distributed, i, groups, &totals))
-                    .sum()
-            }
-            Segment::Registers { .. } | Segment::Lanes { .. } | Segment::Blocks { .. } => 0,
-        };
-        layout.segments(self.axis).iter().map(bytes).max().unwrap_or(0)
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(self.combination.inputs[0]).clone();
         let inputs: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
@@ -190,6 +117,10 @@ impl GpuEmit for Scan {
                     across_lanes(self, gpu, b, &mut groups, (*lane, *bits), is_last)
                 }
                 Segment::Warps { warps, .. } => {
+                    // Other threads may still read the totals of an earlier segment.
+                    if segments[..i].iter().any(|earlier| matches!(earlier, Segment::Warps { .. })) {
+                        gpu.barrier(b);
+                    }
                     let totals = WarpTotals::new(&layout, self.axis, warps);
                     let are_first = leaves(&groups).all(|leaf| leaf.offset.is_none());
                     let is_later = across_warps(self, gpu, b, op, &mut groups, (warps, &totals));
@@ -344,7 +275,7 @@ fn across_warps(
     groups: &mut ScanGroups,
     (warps, totals): (&[u32], &WarpTotals),
 ) -> Val {
-    let scratch = gpu.smem.scratch(op.results[0]);
+    let scratch = gpu.scratch(op.results[0]);
     let base = gpu.smem_base();
     let dtypes: Vec<_> = scan.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
     let own = warps.iter().map(|bit| 1 << bit).sum();
@@ -362,11 +293,10 @@ fn across_warps(
         let offset = b.mul(row, pitch);
         let pointer = b.offset(base, offset, 1);
         rows.push(b.offset_bytes(pointer, start as i32));
-        start += total_bytes(scan, &gpu.plan.schedule.distributed, input, groups.len() as u32, totals);
+        start += totals.bytes(&gpu.plan.schedule.distributed, (scan, input), groups.len() as u32);
     }
     let group_offset =
         |group: usize, input: usize| (group as u32 * totals.slots() * dtypes[input].bytes()) as i32;
-    gpu.before_write(b, scratch);
     let write = |b: &mut Builder| {
         for (g, group) in groups.values().enumerate() {
             for (input, &value) in group.total.iter().enumerate() {
@@ -384,7 +314,6 @@ fn across_warps(
     let writer = gpu.first_of(b, totals.same_total, 0);
     b.guarded(writer, write);
     gpu.barrier(b);
-    gpu.membar.read(scratch);
     let first = if scan.reverse { totals.warps - 1 } else { 0 };
     let first = b.int(Ty::I32, i64::from(first));
     let is_later = b.icmp(IntPredicate::Ne, warp, first);

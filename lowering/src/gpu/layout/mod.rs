@@ -7,13 +7,17 @@
 //! - `bit_order`: the order of registers, lanes and warps along one axis.
 //! - `coalesce_dot_stores`: layouts in which stores take the results of dots.
 //! - [`conversion`]: how a conversion is done: not at all, by registers, shuffles or shared memory.
+//! - `coord_bits`: which bits of a coordinate registers, lanes and warps hold.
 //! - [`distributed`]: what all of this gives.
 //! - [`dot`]: layouts of dot operands and accumulators, as mma and wgmma instructions take them.
 //! - `layout_graph`: which values share a layout.
 //! - `reindex`: layouts through views, which hold the same elements at other coordinates.
 //! - `scan`: layouts of tiles that are scanned along an axis.
+//! - [`scratch_operands`]: operands of dots that go through shared memory.
 //! - `smem_only`: tiles that are in shared memory alone.
+//! - [`smem_tile`]: where an element of a tile in shared memory is.
 //! - `tile_access`: the accesses by which layouts are chosen.
+//! - [`warp_totals`]: what a scan along several warps keeps in shared memory.
 //! - `warps`: how many warps a program has where the user does not say, and in how many CTAs they are.
 
 pub mod access;
@@ -21,14 +25,18 @@ pub mod assign;
 mod bit_order;
 mod coalesce_dot_stores;
 pub mod conversion;
+pub mod coord_bits;
 pub mod distributed;
 pub mod dot;
 mod layout_graph;
 pub mod linear;
 pub mod reindex;
 mod scan;
+pub mod scratch_operands;
 mod smem_only;
+pub mod smem_tile;
 mod tile_access;
+pub mod warp_totals;
 pub mod warpgroup;
 mod warps;
 

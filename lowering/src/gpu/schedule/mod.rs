@@ -4,18 +4,27 @@
 //! one by one. [`passes`] lists the passes and their order. Each is right without the optional ones.
 
 pub mod async_dot;
+pub mod cluster_wait;
 pub mod copy;
 pub mod epilogue;
+pub mod invariant_operand;
 pub mod iteration_split;
 mod loops;
+pub mod membar;
 pub mod multicast;
 pub mod overlap_chained_dots;
 pub mod passes;
 pub mod pdl;
 pub mod ping_pong;
+pub mod plan;
+pub mod position_before_waits;
+pub mod reduce_batch;
+pub mod scratch;
+pub mod smem_alloc;
 pub mod smem_limits;
 pub mod smem_operand;
 pub mod software_pipeline;
+pub mod stage_operands;
 pub mod tensor_map;
 pub mod tile_scalars;
 pub mod tma_pipeline;
@@ -27,12 +36,15 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::gpu::layout::{Distributed, Layout};
+use tile_ir::analysis::alias::SliceAlias;
 use tile_ir::analysis::axis_info::AxisInfoMap;
 use tile_ir::ir::axis_info::AxisInfo;
+use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Func, Op, Type, Value, print};
 use tile_ir::ops::{For, Kind};
 use tile_ir::support::diagnostic::Loc;
 
+use smem_alloc::{Interval, SmemAllocation};
 pub use smem_limits::MAX_SHARED_BYTES;
 use software_pipeline::ring::AllocatedRing;
 pub use tensor_map::{Multicast, TensorMap};
@@ -54,6 +66,12 @@ pub struct Schedule {
     pub pipeline: Option<TmaPipeline>,
     /// Shared memory for the copies of loops, by their variables, until a pass has pipelined them.
     pub rings: HashMap<Value, AllocatedRing>,
+    /// Where scratch memory is, and the barriers of what uses it.
+    pub smem: SmemAllocation,
+    /// What a launch is checked for.
+    pub guards: Vec<Guard>,
+    /// Which accesses of slices are disjoint, from where on passes hide what that follows from.
+    pub alias: Option<SliceAlias>,
     /// What the plan of a kernel says besides.
     pub setup: Setup,
 }
@@ -80,6 +98,9 @@ impl Schedule {
             tensor_maps: vec![],
             pipeline: None,
             rings: HashMap::new(),
+            smem: SmemAllocation::default(),
+            guards: vec![],
+            alias: None,
             setup: Setup::default(),
         }
     }
@@ -90,9 +111,50 @@ impl Schedule {
         origin.or_else(|| (value.index() < self.original_values).then_some(value))
     }
 
-    /// Copies, each with its origin.
-    pub fn copies(&self) -> impl Iterator<Item = (Value, Value)> {
-        self.origins.iter().map(|(&copy, &origin)| (copy, origin))
+    /// The scratch memory of the operation that defines a value, if it has any.
+    pub fn scratch(&self, value: Value) -> Option<Interval> {
+        self.smem.scratch(self.origin(value).unwrap_or(value))
+    }
+
+    /// The operation that defines a value has the scratch memory of another one.
+    pub fn move_scratch(&mut self, from: Value, to: Value) {
+        let from = self.origin(from).unwrap_or(from);
+        self.smem.move_scratch(from, to);
+    }
+
+    /// The address of the `mbarrier` that the operation that defines a value waits at, if it has one.
+    pub fn mbarrier(&self, value: Value) -> Option<u32> {
+        self.smem.mbarrier(self.origin(value)?)
+    }
+
+    /// Whether the operation that defines a value has one buffer for even and one for odd iterations of the loop around it.
+    pub fn is_double_buffered(&self, value: Value) -> bool {
+        self.origin(value).is_some_and(|origin| self.smem.is_double_buffered(origin))
+    }
+
+    /// The scratch memory through which an operation exchanges elements; of a batch that of each of its reductions.
+    pub fn exchanges(&self, op: &Op) -> Vec<Interval> {
+        if let Kind::ReduceBatch(batch) = &op.kind {
+            return batch.body.ops.iter().flat_map(|op| self.exchanges(op)).collect();
+        }
+        op.results.first().and_then(|&result| self.scratch(result)).into_iter().collect()
+    }
+
+    /// Whether an operation that exchanges elements waits for them at an `mbarrier` of its own, and not at a barrier.
+    pub fn waits_remotely(&self, op: &Op) -> bool {
+        if let Kind::ReduceBatch(batch) = &op.kind {
+            return batch.body.ops.iter().all(|op| self.waits_remotely(op));
+        }
+        op.results.first().is_some_and(|&result| self.mbarrier(result).is_some())
+    }
+
+    /// Where the scratch memory of an operation is, as a comment on it.
+    fn note(&self, op: &Op) -> Option<String> {
+        let result = op.results.first().copied().filter(|_| !matches!(op.kind, Kind::ReduceBatch(_)))?;
+        let Interval { start, bytes } = self.scratch(result)?;
+        let buffers = if self.is_double_buffered(result) { ", two buffers" } else { "" };
+        let mbarrier = self.mbarrier(result).map(|address| format!(", mbarrier {address}"));
+        Some(format!("scratch {start}..{}{buffers}{}", start + bytes, mbarrier.unwrap_or_default()))
     }
 
     /// The axis info of an integer.
@@ -167,7 +229,7 @@ impl AsRef<Func> for Schedule {
 }
 
 impl fmt::Display for Schedule {
-    /// The tensor maps, then the function.
+    /// The tensor maps, then the function with the addresses of scratch memory.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let func = &self.distributed.func;
         for (index, TensorMap { memory, block, transposed, tf32, multicast }) in
@@ -179,6 +241,6 @@ impl fmt::Display for Schedule {
             flags.iter().filter(|(holds, _)| *holds).try_for_each(|(_, flag)| write!(f, " {flag}"))?;
             writeln!(f)?;
         }
-        write!(f, "{}", print(func, &|_| None))
+        write!(f, "{}", print(func, &|op| self.note(op)))
     }
 }

@@ -1,7 +1,7 @@
 //! The passes of the schedule in their order, which may be turned off by name.
 
 use super::Schedule;
-use super::verify::verify_schedule;
+use super::verify::{verify_barriers, verify_schedule};
 use crate::gpu::layout::Distributed;
 use tile_ir::ir::pass::PassRunner;
 use tile_ir::ir::verify;
@@ -39,6 +39,12 @@ define_passes! {
     async_dot optional: "issue the dot of the next iteration while that of this one runs",
     iteration_split optional: "split overlapped loops into iterations with and without branches",
     software_pipeline optional: "copy the loads of later iterations to shared memory while this one runs",
+    stage_operands required: "write what a loop's dots read and the loop does not change to shared memory before it",
+    position_before_waits optional: "find a warpgroup's position in a dot ahead of the waits for its operands",
+    reduce_batch optional: "let reductions side by side exchange partial results at one barrier",
+    pdl required: "wait for the kernel before this one ahead of the first access of memory",
+    cluster_wait required: "wait until all blocks of a cluster have started ahead of stores to them",
+    membar required: "put barriers where accesses of two threads may conflict",
 }
 
 /// Optional passes that are turned off.
@@ -90,5 +96,5 @@ pub fn run(schedule: &mut Schedule, disabled: DisabledPasses, runner: PassRunner
         let obeys = verify(func).and_then(|()| verify_schedule(func, *num_warps));
         obeys.map_err(|what| format!("{}: {what}", pass.name))?;
     }
-    Ok(())
+    verify_barriers(schedule)
 }

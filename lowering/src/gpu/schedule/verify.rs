@@ -10,6 +10,7 @@
 //! 6. A stage is read behind a wait on its full barrier and before its release ([`role`]).
 //! 7. The result of an asynchronous dot is read behind a wait for it, and so are the stages released that it reads ([`role`]).
 //! 8. A role ends without dots or stores in flight ([`role`]).
+//! 9. Behind the last pass, no access needs a barrier that does not stand before it ([`membar`](super::membar)).
 //!
 //! Errors name operations and values as the function prints them.
 
@@ -20,9 +21,10 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::role::RoleFlow;
-use super::MBARRIER_BYTES;
+use super::membar::{MissingBarrier, first_missing_barrier};
 use super::tma_pipeline::{ALIGNMENT, MAX_BYTES, PRODUCER_WARPS};
 use super::work_tiles::WorkTileLayout;
+use super::{MBARRIER_BYTES, Schedule};
 use tile_ir::ir::{Func, Op, Storage, Value, ValueNames};
 use tile_ir::ops::schedule::Role;
 use tile_ir::ops::{Kind, SmemAlloc, WarpSpecialize};
@@ -51,6 +53,19 @@ pub fn verify_schedule(func: &Func, num_warps: u32) -> Result<(), String> {
     flow.run(&roles.producer)?;
     flow.role = Role::Consumer;
     flow.run(&roles.consumer)
+}
+
+/// Checks law 9; the error says before which operation a barrier is missing.
+pub fn verify_barriers(schedule: &Schedule) -> Result<(), String> {
+    let place = match first_missing_barrier(schedule) {
+        None => return Ok(()),
+        Some(MissingBarrier::EndOfBlock) => "the end of a block".to_string(),
+        Some(MissingBarrier::Before(op)) => {
+            let func = &schedule.distributed.func;
+            format!("`{}`", ValueNames::new(func).op(func, op))
+        }
+    };
+    Err(format!("a barrier is missing before {place}"))
 }
 
 struct ScheduleVerifier<'f> {

@@ -170,6 +170,16 @@ wait_without_operands! {
     PdlWait, "pdl_wait"
 }
 
+wait_without_operands! {
+    /// Arrives at the barrier of the cluster: this block has started.
+    ClusterArrive, "cluster_arrive"
+}
+
+wait_without_operands! {
+    /// Waits until all blocks of the cluster have started.
+    ClusterWait, "cluster_wait"
+}
+
 /// A warpgroup's step in the order of dots (ping-pong).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MmaOrderStep {

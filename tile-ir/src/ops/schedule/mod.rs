@@ -9,7 +9,9 @@ mod buffers;
 mod copies;
 mod loops;
 mod operand_tile;
+mod reduce_batch;
 mod roles;
+mod stage_operands;
 mod tma;
 mod wgmma;
 
@@ -17,8 +19,8 @@ use super::Operation;
 use crate::ir::{Func, Storage, Value};
 
 pub use barriers::{
-    Barrier, ExpectTx, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait, MmaOrder, MmaOrderStep, PdlWait,
-    WarpBarrier,
+    Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait,
+    MmaOrder, MmaOrderStep, PdlWait, WarpBarrier,
 };
 pub use buffers::{MbarAlloc, Pack, PipeNext, PipeStart, Poison, SmemAlloc, SmemLoadWords, Stage, Unpack};
 pub use copies::{
@@ -27,9 +29,11 @@ pub use copies::{
 };
 pub use loops::{Induction, IterationBound, Loop, TripCount, loop_variable};
 pub use operand_tile::{CHUNK_BYTES, LineOrder, OperandTile, RowBits};
+pub use reduce_batch::ReduceBatch;
 pub use roles::{PeerShares, Publish, Role, TileQuotient, WarpSpecialize, WorkTiles};
-pub use tma::{StoreWait, TmaLoad};
-pub use wgmma::{AfterIssue, DotWait, RescaleRows, StagedOperand, Wgmma, WgmmaOperandA};
+pub use stage_operands::{StageOperands, StagedForm, StagedValue};
+pub use tma::{StoreWait, TmaLoad, WaitedStores};
+pub use wgmma::{AfterIssue, DotWait, RescaleRows, StagedOperand, WarpgroupPosition, Wgmma, WgmmaOperandA};
 
 /// A part of an operation that holds values.
 trait Operands {

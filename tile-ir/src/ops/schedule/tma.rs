@@ -1,7 +1,8 @@
 //! Copies by TMA.
 
 use super::{Operation, Stage, operand_fields, ordered};
-use crate::ir::{Func, Shape, Type, Value};
+use crate::ir::text::{FieldText, TextWriter};
+use crate::ir::{Func, ParseError, Shape, TextReader, Type, Value};
 use crate::ops::syntax::syntax;
 use crate::ops::{ViewTile, expect_types};
 use crate::support::dtype::DType;
@@ -59,11 +60,38 @@ impl Operation for TmaLoad {
     ordered!();
 }
 
-/// Waits until the TMA stores of this thread have read shared memory.
-#[derive(Clone, Copy, Debug)]
-pub struct StoreWait;
+/// How far the TMA stores of a thread are when a wait for them ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitedStores {
+    /// They have read shared memory, which may be written again.
+    Read,
+    /// They are in memory, where others may read them.
+    Written,
+}
 
-syntax!(StoreWait: "store_wait");
+impl FieldText for WaitedStores {
+    fn write(&self, _: &mut TextWriter) {}
+
+    fn read(_: &mut TextReader) -> Result<WaitedStores, ParseError> {
+        Ok(WaitedStores::Written)
+    }
+
+    fn absent() -> Option<WaitedStores> {
+        Some(WaitedStores::Read)
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == WaitedStores::Read
+    }
+}
+
+/// Waits for the TMA stores of this thread.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreWait {
+    pub until: WaitedStores,
+}
+
+syntax!(StoreWait: "store_wait" ["written" until]);
 
 impl Operation for StoreWait {
     operand_fields!();

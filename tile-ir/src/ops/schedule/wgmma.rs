@@ -8,6 +8,31 @@ use crate::ops::syntax::syntax;
 use crate::ops::{Effect, expect_types};
 use crate::support::dtype::DType;
 
+/// The position of this warpgroup among those that tile a dot's `a · b` of so many rows: along its rows, and along its columns.
+#[derive(Clone, Copy, Debug)]
+pub struct WarpgroupPosition {
+    pub rows: u32,
+}
+
+syntax!(WarpgroupPosition: "warpgroup_position" [rows]);
+
+impl Operation for WarpgroupPosition {
+    operand_fields!();
+
+    fn result_count(&self) -> usize {
+        2
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let mut results = results.iter();
+        results.try_for_each(|&result| expect_types("the result", func.ty(result), &Type::scalar(DType::I32)))
+    }
+
+    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
+        LayoutRelation::Source
+    }
+}
+
 /// A stage of a buffer as an operand, or its transpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StagedOperand {
@@ -84,6 +109,8 @@ pub struct Wgmma {
     pub accumulates: Option<Value>,
     /// The part of K.
     pub k: [u32; 2],
+    /// Where the warpgroup is in `a · b`, as [`WarpgroupPosition`] gives it; else the operation finds it itself.
+    pub position: Vec<Value>,
     /// Whether the result, and with it `acc`, is the transpose of `a · b`.
     pub transposed: bool,
     pub then: AfterIssue,
@@ -100,10 +127,10 @@ impl Wgmma {
     }
 }
 
-syntax!(Wgmma: "wgmma" a, b ["add" acc] ["if" accumulates] [k] [transposed] ["async" then]);
+syntax!(Wgmma: "wgmma" a, b ["add" acc] ["if" accumulates] [k] ["at" position] [transposed] ["async" then]);
 
 impl Operation for Wgmma {
-    operand_fields!(a, b, acc, accumulates);
+    operand_fields!(a, b, acc, accumulates, position);
 
     fn infer(&mut self, func: &Func, _: &[Value]) {
         if let WgmmaOperandA::Regs(value) = self.a
@@ -128,6 +155,12 @@ impl Operation for Wgmma {
             }
         };
         expect_types("the inner extent", own_inner, inner)?;
+        if !matches!(self.position.len(), 0 | 2) {
+            return Err("a position is a row and a column".into());
+        }
+        let mut positions = self.position.iter();
+        positions
+            .try_for_each(|&along| expect_types("a position", func.ty(along), &Type::scalar(DType::I32)))?;
         let [first, last] = self.k;
         if first >= last || last > inner {
             return Err(format!("the part {first}..{last} of K is not in 0..{inner}"));

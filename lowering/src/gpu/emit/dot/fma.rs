@@ -9,15 +9,16 @@
 
 use std::collections::HashMap;
 
-use tile_ir::ir::{Op, Type};
+use tile_ir::ir::Op;
 use tile_ir::ops::{Dot, DotOperand};
 use tile_ir::support::dtype::DType;
 
-use crate::gpu::emit::convert::SmemTile;
-use crate::gpu::emit::dot::{Builder, Gpu, ScratchOperand, ScratchOperands, moved};
+use crate::gpu::emit::convert::EmitSmemTile;
+use crate::gpu::emit::dot::{Builder, Gpu, OperandTiles, StagedOperandTile, moved};
 use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::schedule::SmemRowAddress;
 use crate::gpu::layout::dot::{inner_axis, outer_axis};
+use crate::gpu::layout::scratch_operands::held_together;
 use crate::gpu::layout::{Coord, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::rounding;
@@ -44,14 +45,6 @@ const STEPS: u32 = 4;
 /// Multiply-adds of a thread without a branch: the assembler reads ahead as far as that.
 const UNROLLED: usize = 1024;
 
-/// The layout of an operand in shared memory, if the result has layout `acc` in registers.
-pub(super) fn staging(ty: &Type, side: DotOperand, sum: &Layout) -> SmemTile {
-    let outer = outer_axis(ty.shape.rank(), side);
-    let staging = SmemTile::along(&ty.shape, ty.dtype, outer).with_constant_offsets();
-    let by_pairs = ty.dtype.bytes() == 4 && held_together(sum, outer) > 1;
-    if side == DotOperand::B && by_pairs { staging.swapped() } else { staging }
-}
-
 impl SmemRows {
     /// The elements of every row at each of `steps` K steps from the pointer on.
     fn read(&self, b: &mut Builder, pointer: Val, steps: u32) -> Vec<HashMap<Coord, Val>> {
@@ -76,12 +69,6 @@ impl SmemRows {
     }
 }
 
-/// How many contiguous elements along an axis a thread has, whatever registers they are in.
-fn held_together(layout: &Layout, axis: usize) -> usize {
-    let holds = |bit: &u32| layout.register_bases().contains(&Coord::along(axis, 1 << bit));
-    1 << (0..).take_while(holds).count()
-}
-
 /// The registers of a result with their coordinates, row by row, every other row from its end: any two consecutive
 /// FMAs share an element of one operand.
 fn back_and_forth(layout: &Layout, columns: usize) -> Vec<(usize, Coord)> {
@@ -103,7 +90,7 @@ fn operand_lines(
     b: &mut Builder,
     side: DotOperand,
     op: &Op,
-    staged: Option<(&ScratchOperand, Val)>,
+    staged: Option<&StagedOperandTile>,
 ) -> SmemRows {
     let layout = gpu.layout(op.results[0]).clone();
     let ty = gpu.func.ty(dot.operand(side)).clone();
@@ -114,12 +101,12 @@ fn operand_lines(
     lines.sort();
     lines.dedup();
     let (pointer, strides, swapped) = match staged {
-        Some((ScratchOperand { staging, .. }, base)) => {
+        Some(StagedOperandTile { tile, address }) => {
             let zero = b.int(Ty::I32, 0);
-            let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
+            let pointer = tile.pointer(b, *address, ty.dtype, |b, axis| {
                 if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
             });
-            (pointer, staging.strides.clone(), staging.swapped)
+            (pointer, tile.strides.clone(), tile.swapped)
         }
         None => {
             let lines = gpu.smem_rows(b, dot.operand(side), (&layout, inner));
@@ -136,14 +123,12 @@ pub(super) fn by_thread(
     gpu: &mut Gpu,
     b: &mut Builder,
     op: &Op,
-    (staged_operands, bases): (&ScratchOperands, [Option<Val>; 2]),
+    operands: &OperandTiles,
     accs: Vec<Val>,
 ) -> Vec<Val> {
     let layout = gpu.layout(op.results[0]).clone();
-    let [left, right] = DotOperand::ALL.map(|side| {
-        let staged = staged_operands.staged[side as usize].as_ref();
-        operand_lines(dot, gpu, b, side, op, staged.zip(bases[side as usize]))
-    });
+    let [left, right] =
+        DotOperand::ALL.map(|side| operand_lines(dot, gpu, b, side, op, operands[side as usize].as_ref()));
     let order = back_and_forth(&layout, left.inner);
     let inner = dot.inner(gpu.func);
     let steps = 1 << inner.trailing_zeros().min(STEPS.trailing_zeros());

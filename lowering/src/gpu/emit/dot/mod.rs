@@ -6,19 +6,19 @@
 //! their registers.
 
 mod fma;
-pub mod invariant_operand;
 mod smem_descriptor;
+mod stage_operands;
 pub(super) mod wgmma;
 pub(super) mod wgmma_statement;
 
 use std::collections::HashMap;
 
-use tile_ir::ir::{Func, Op, Storage, Type, Value};
+use tile_ir::ir::{Func, Op, Type};
 use tile_ir::ops::{Dot, DotOperand, InputPrecision};
 use tile_ir::support::dtype::DType;
 
 use super::{Asm, Builder, Gpu, statement};
-use crate::gpu::emit::convert::SmemTile;
+use crate::gpu::emit::convert::EmitSmemTile;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::load;
@@ -28,88 +28,20 @@ use crate::gpu::layout::dot::{
     reads_matrices,
 };
 use crate::gpu::layout::linear::LANE_BITS;
-use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
+use crate::gpu::layout::scratch_operands::{ScratchOperand, ScratchOperands};
+use crate::gpu::layout::smem_tile::SmemTile;
+use crate::gpu::layout::{Coord, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::mlir::{f8, lanes};
 
-/// The scratch memory of an operand.
-struct ScratchOperand {
-    /// `None` where the loop around has written it before.
-    start: Option<u32>,
-    staging: SmemTile,
-}
-
-impl ScratchOperand {
-    fn bytes(&self, distributed: &Distributed, value: Value) -> u32 {
-        (self.staging.elements * distributed.func.ty(value).dtype.bytes()).next_multiple_of(16)
-    }
-}
-
-/// The operands of a dot that go through shared memory.
-struct ScratchOperands {
-    staged: [Option<ScratchOperand>; 2],
-    bytes: u32,
-}
-
-impl ScratchOperands {
-    fn new(distributed: &Distributed, dot: &Dot, op: &Op) -> ScratchOperands {
-        let sum = &distributed.layouts[&op.results[0]];
-        let mut bytes = 0;
-        let staged = DotOperand::ALL.map(|side| {
-            let value = dot.operand(side);
-            if is_in_smem(distributed, value) {
-                return None;
-            }
-            let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
-            let held = match method(ty.dtype, dot.input) {
-                DotMethod::Mma(own) => {
-                    let to = mma_operand_layout(own, side, &ty.shape, sum);
-                    matches!(conversion(from, &to), Conversion::Registers(_))
-                }
-                DotMethod::Fma => false,
-            };
-            (!held).then(|| {
-                let staging = match method(ty.dtype, dot.input) {
-                    DotMethod::Mma(_) => SmemTile::along(&ty.shape, ty.dtype, fast_axis(from, side)),
-                    DotMethod::Fma => fma::staging(ty, side, sum),
-                };
-                let mut staged = ScratchOperand { start: None, staging };
-                if !distributed.invariant_operands.contains_key(&(op.results[0], side)) {
-                    staged.start = Some(bytes);
-                    bytes += staged.bytes(distributed, value);
-                }
-                staged
-            })
-        });
-        ScratchOperands { staged, bytes }
-    }
-}
-
-/// Whether a loop copies an operand to shared memory alone.
-fn is_in_smem(distributed: &Distributed, value: Value) -> bool {
-    distributed.smem_only.contains_key(&value) || distributed.func.ty(value).storage != Storage::Registers
-}
-
-/// The axis along which an operand is written at its widest; where that is all one, K.
-fn fast_axis(from: &Layout, side: DotOperand) -> usize {
-    let rank = from.shape().rank();
-    let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
-    if from.thread_contiguity(outer) > from.thread_contiguity(inner) { outer } else { inner }
-}
-
 impl GpuEmit for Dot {
-    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
-        ScratchOperands::new(distributed, self, op).bytes
-    }
-
     fn differs_by_capability(&self, func: &Func, _: &Op) -> bool {
         func.ty(self.a).dtype.is_f8() || self.input != InputPrecision::Ieee
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let staged_operands = ScratchOperands::new(&gpu.plan.schedule.distributed, self, op);
-        let bases = gpu.stage(b, self, op, &staged_operands);
+        let operands = gpu.stage(b, self, op);
         let accs = match self.acc {
             Some(acc) => gpu.registers(acc).to_vec(),
             None => {
@@ -118,43 +50,44 @@ impl GpuEmit for Dot {
             }
         };
         let accs = match method(gpu.func.ty(self.a).dtype, self.input) {
-            DotMethod::Mma(instruction) => {
-                by_warp(self, gpu, b, op, (instruction, &staged_operands, bases), accs)
-            }
-            DotMethod::Fma => fma::by_thread(self, gpu, b, op, (&staged_operands, bases), accs),
+            DotMethod::Mma(instruction) => by_warp(self, gpu, b, op, (instruction, &operands), accs),
+            DotMethod::Fma => fma::by_thread(self, gpu, b, op, &operands, accs),
         };
         gpu.define(op.results[0], accs);
     }
 }
 
 impl Gpu<'_> {
-    /// Writes the operands that need it to shared memory; returns where each starts.
-    fn stage(
-        &mut self,
-        b: &mut Builder,
-        dot: &Dot,
-        op: &Op,
-        staged_operands: &ScratchOperands,
-    ) -> [Option<Val>; 2] {
-        let kept = DotOperand::ALL.map(|side| self.invariant_operands.get(&(op.results[0], side)).copied());
-        if staged_operands.bytes == 0 {
-            return kept;
-        }
-        let place = self.smem.scratch(op.results[0]);
-        self.before_write(b, place);
-        let scratch = self.smem_base();
-        let bases = DotOperand::ALL.map(|side| {
-            let staged = staged_operands.staged[side as usize].as_ref()?;
-            let Some(start) = staged.start else { return kept[side as usize] };
-            let base = b.offset_bytes(scratch, (place.start + start) as i32);
-            self.write_smem_tile(b, dot.operand(side), &staged.staging, base);
-            Some(base)
+    /// Writes the operands that need it to shared memory; returns those that are there.
+    fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op) -> OperandTiles {
+        let ScratchOperands { staged, bytes } =
+            ScratchOperands::new(&self.plan.schedule.distributed, dot, op);
+        let operands = DotOperand::ALL.map(|side| {
+            let value = dot.operand(side);
+            let Some(ScratchOperand { start: Some(start), staging }) = &staged[side as usize] else {
+                return self.staged_operands.get(&value).cloned();
+            };
+            let place = self.scratch(op.results[0]);
+            let address = b.offset_bytes(self.smem_base(), (place.start + start) as i32);
+            self.write_smem_tile(b, value, staging, address);
+            Some(StagedOperandTile { tile: staging.clone(), address })
         });
-        self.barrier(b);
-        self.membar.read(place);
-        bases
+        if bytes > 0 {
+            self.barrier(b);
+        }
+        operands
     }
 }
+
+/// An operand in shared memory, and where it starts.
+#[derive(Clone)]
+pub(super) struct StagedOperandTile {
+    tile: SmemTile,
+    address: Val,
+}
+
+/// The operands of a dot that were written to shared memory.
+type OperandTiles = [Option<StagedOperandTile>; 2];
 
 /// An operand where a warp reads its fragments from.
 struct FragmentSource {
@@ -421,13 +354,13 @@ fn by_warp(
     gpu: &mut Gpu,
     b: &mut Builder,
     op: &Op,
-    (instruction, staged_operands, bases): (&MmaShape, &ScratchOperands, [Option<Val>; 2]),
+    (instruction, operands): (&MmaShape, &OperandTiles),
     mut accs: Vec<Val>,
 ) -> Vec<Val> {
     let layout = gpu.layout(op.results[0]).clone();
     let rank = layout.shape().rank();
-    let [mut left, mut right] = DotOperand::ALL
-        .map(|side| fragment_source(dot, gpu, b, (side, instruction), &layout, (staged_operands, bases)));
+    let [mut left, mut right] =
+        DotOperand::ALL.map(|side| fragment_source(dot, gpu, b, (side, instruction), &layout, operands));
     let places = layout.registers_by_coord();
     let offsets = instruction.acc.offsets(layout.shape());
     let tiles = fragments(&layout, &instruction.acc);
@@ -469,7 +402,7 @@ fn fragment_source(
     b: &mut Builder,
     (side, instruction): (DotOperand, &MmaShape),
     sum: &Layout,
-    (staged_operands, bases): (&ScratchOperands, [Option<Val>; 2]),
+    operands: &OperandTiles,
 ) -> FragmentSource {
     let value = dot.operand(side);
     let ty = gpu.func.ty(value).clone();
@@ -493,26 +426,26 @@ fn fragment_source(
             place: FragmentPlace::Copied { places, transposed, pair },
         };
     }
-    let place = match (&staged_operands.staged[side as usize], bases[side as usize]) {
-        (Some(ScratchOperand { staging, .. }), Some(base)) => {
-            let strides = staging.strides.clone();
-            let pointed = LdmatrixRows::new((instruction, side), &ty, staging.fast, &to);
+    let place = match &operands[side as usize] {
+        Some(StagedOperandTile { tile, address }) => {
+            let strides = tile.strides.clone();
+            let pointed = LdmatrixRows::new((instruction, side), &ty, tile.fast, &to);
             let from = match &pointed {
                 Some(pointed) => {
                     Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()).with_sets(to.sets())
                 }
                 None => to,
             };
-            let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
+            let pointer = tile.pointer(b, *address, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
             match pointed {
                 Some(LdmatrixRows { transposed, pair, .. }) => {
                     FragmentPlace::Matrices { pointer, strides, transposed, pair }
                 }
-                None => FragmentPlace::Memory { pointer, strides, fast: staging.fast },
+                None => FragmentPlace::Memory { pointer, strides, fast: tile.fast },
             }
         }
         // The thread has what it needs, in other registers perhaps.
-        _ => FragmentPlace::Registers {
+        None => FragmentPlace::Registers {
             values: gpu.registers(value).to_vec(),
             places: gpu.layout(value).registers_by_coord(),
         },

@@ -10,7 +10,10 @@ use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use tile_ir::ir::{Op, Storage, Value};
 use tile_ir::ops::schedule::MmaOrderStep;
-use tile_ir::ops::{Barrier, ExpectTx, MbarArrive, MbarInit, MbarWait, MmaOrder, PdlWait, WarpBarrier};
+use tile_ir::ops::{
+    Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarArrive, MbarInit, MbarWait, MmaOrder, PdlWait,
+    WarpBarrier,
+};
 
 /// The named barrier of the first warpgroup: 0 is the block's and 1 the program's.
 const FIRST_MMA_ORDER_BARRIER: u32 = 2;
@@ -160,8 +163,7 @@ impl GpuEmit for MmaOrder {
 }
 
 impl GpuEmit for PdlWait {
-    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
-        gpu.pdl_wait_pending = false;
+    fn emit(&self, _: &mut Gpu, b: &mut Builder, _: &Op) {
         statement(b, &format!("{INSTRUCTION_PREFIX}wait;"), "~{memory}", &[], &[]);
     }
 }
@@ -169,5 +171,17 @@ impl GpuEmit for PdlWait {
 impl GpuEmit for Barrier {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
         gpu.barrier(b);
+    }
+}
+
+impl GpuEmit for ClusterArrive {
+    fn emit(&self, _: &mut Gpu, b: &mut Builder, _: &Op) {
+        b.effect_with("nvvm.cluster.arrive.relaxed", &[], &[("aligned", "unit")]);
+    }
+}
+
+impl GpuEmit for ClusterWait {
+    fn emit(&self, _: &mut Gpu, b: &mut Builder, _: &Op) {
+        b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
     }
 }

@@ -183,10 +183,6 @@ fn last_slot(ring: CopyRing) -> i64 {
 
 impl GpuEmit for RingStart {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        if gpu.membar.use_ring(self.ring) {
-            gpu.barrier(b);
-            gpu.membar.use_ring(self.ring);
-        }
         let ring = b.offset_bytes(gpu.smem_base(), self.ring.start as i32);
         let five = b.int(Ty::I32, 5);
         let first = b.shl(gpu.block_warp, five);

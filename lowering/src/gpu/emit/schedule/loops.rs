@@ -1,9 +1,7 @@
 //! Loops by the index of the iteration.
 
-use crate::gpu::emit::dot::invariant_operand;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu};
-use crate::gpu::layout::Distributed;
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{LoopRange, at_least_one, loop_variable};
 use crate::mlir::types::{Elem, Ty};
@@ -29,22 +27,15 @@ impl GpuEmit for Induction {
 }
 
 impl GpuEmit for Loop {
-    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        invariant_operand::scratch(distributed, &self.body)
-    }
-
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        gpu.write_invariant_operands(b, &self.body, op);
         let inits = gpu.flatten(&self.inits);
         let ends = [self.first, self.end].map(|end| {
             let end = gpu.scalar(end);
             if self.narrow { b.trunc(end, Elem::I32) } else { end }
         });
         let one = b.int(ends[0].ty, 1);
-        let distributed = &gpu.plan.schedule.distributed;
         let (outer, overlaps) = (gpu.iteration, gpu.iterations_overlap);
         gpu.iterations_overlap |= self.overlapped;
-        gpu.membar.enter_loop(distributed, &self.body);
         let results = b.for_range([ends[0], ends[1], one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
                 let index = if self.narrow { b.zext(index, Elem::I64) } else { index };
@@ -56,7 +47,6 @@ impl GpuEmit for Loop {
             })
         });
         (gpu.iteration, gpu.iterations_overlap) = (outer, overlaps);
-        gpu.membar.leave_loop(distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }
 }

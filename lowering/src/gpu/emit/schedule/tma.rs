@@ -8,7 +8,7 @@ use crate::gpu::opt::select_wgmma::MAX_TMA_EXTENT;
 use crate::mlir::builder::{BranchArm, Val};
 use crate::mlir::types::{Elem, Ty};
 use tile_ir::ir::{Op, Value};
-use tile_ir::ops::schedule::Stage;
+use tile_ir::ops::schedule::{Stage, WaitedStores};
 use tile_ir::ops::{StoreWait, TmaLoad};
 
 /// The load of a tile: by which tensor map, of how many columns, from where and to where.
@@ -67,11 +67,6 @@ impl Gpu<'_> {
         let offset = b.op("llvm.intr.smin", &[offset, high_bound], Ty::I64);
         b.trunc(offset, Elem::I32)
     }
-
-    /// Waits until TMA has read the epilogue buffers: shared memory goes when the last thread of a block ends.
-    pub(in crate::gpu::emit) fn wait_tma_store_reads(&self, b: &mut Builder) {
-        statement(b, "cp.async.bulk.wait_group.read 0;", "~{memory}", &[], &[]);
-    }
 }
 
 impl GpuEmit for TmaLoad {
@@ -86,7 +81,11 @@ impl GpuEmit for TmaLoad {
 }
 
 impl GpuEmit for StoreWait {
-    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
-        gpu.wait_tma_store_reads(b);
+    fn emit(&self, _: &mut Gpu, b: &mut Builder, _: &Op) {
+        let text = match self.until {
+            WaitedStores::Read => "cp.async.bulk.wait_group.read 0;",
+            WaitedStores::Written => "cp.async.bulk.wait_group 0;",
+        };
+        statement(b, text, "~{memory}", &[], &[]);
     }
 }

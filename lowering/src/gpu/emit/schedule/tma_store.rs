@@ -16,7 +16,7 @@ use crate::gpu::schedule::epilogue::{CHUNK_BYTES, MAX_CHUNKS, StoreChunks};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use tile_ir::ir::{Op, Shape};
-use tile_ir::ops::{Kind, TmaStore};
+use tile_ir::ops::TmaStore;
 use tile_ir::support::dtype::DType;
 
 /// Rows and columns of the matrices of which `stmatrix` writes four.
@@ -253,15 +253,6 @@ impl Gpu<'_> {
         let scaled = [(pair, chunk), (line, length), (swizzled, sixteen), (within, four)];
         let offsets = scaled.map(|(number, by)| b.mul_nsw(number, by));
         offsets.into_iter().reduce(|offset, more| b.add_nsw(offset, more)).expect("there are four")
-    }
-
-    /// Waits until the TMA stores of this thread are in memory.
-    pub(in crate::gpu::emit) fn wait_tma_stores(&self, b: &mut Builder) {
-        let mut stores = false;
-        self.func.body.walk(&mut |op| stores |= matches!(op.kind, Kind::TmaStore(_)));
-        if stores {
-            statement(b, "cp.async.bulk.wait_group 0;", "~{memory}", &[], &[]);
-        }
     }
 
     /// Waits for the other warps of this warpgroup.

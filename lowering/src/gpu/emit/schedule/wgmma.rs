@@ -7,7 +7,7 @@ use crate::gpu::layout::warpgroup::{WGMMA_K_BYTES, WarpGroupTiling};
 use crate::mlir::builder::Val;
 use tile_ir::ir::{Op, Value};
 use tile_ir::ops::schedule::{AfterIssue, WgmmaOperandA};
-use tile_ir::ops::{DotWait, Kind, Wgmma};
+use tile_ir::ops::{DotWait, WarpgroupPosition, Wgmma};
 
 /// 32-bit words of a fragment of operand A.
 const FRAGMENT_WORDS: usize = 4;
@@ -20,27 +20,14 @@ impl Gpu<'_> {
         let fragments: Vec<Vec<Val>> = words.chunks(FRAGMENT_WORDS).map(<[Val]>::to_vec).collect();
         fragments.chunks(steps as usize).map(<[Vec<Val>]>::to_vec).collect()
     }
-
-    /// Where operations begin with waits for the operands of a dot, finds this warpgroup's position first: its index comes from a
-    /// shuffle, which takes its time before the wait and not behind it.
-    pub(in crate::gpu::emit) fn position_before_waits(&mut self, b: &mut Builder, ops: &[Op]) {
-        let waits = ops.iter().take_while(|op| matches!(op.kind, Kind::MbarWait(_))).count();
-        if let Some(op) = ops.get(waits)
-            && let Kind::Wgmma(dot) = &op.kind
-            && waits > 0
-            && !self.dot_positions.contains_key(&op.results[0])
-        {
-            let position = self.warpgroup_position(b, tiling(dot, self, op.results[0]));
-            self.dot_positions.insert(op.results[0], position);
-        }
-    }
 }
 
-/// How warpgroups tile `a · b`.
-fn tiling(dot: &Wgmma, gpu: &Gpu, result: Value) -> WarpGroupTiling {
-    let shape = &gpu.func.ty(result).shape;
-    let rows = if dot.transposed { shape[1] } else { shape[0] };
-    WarpGroupTiling::new(rows, gpu.plan.schedule.distributed.num_warps)
+impl GpuEmit for WarpgroupPosition {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let tiling = WarpGroupTiling::new(self.rows, gpu.plan.schedule.distributed.num_warps);
+        let position = gpu.warpgroup_position(b, tiling);
+        gpu.define_all(&op.results, &position);
+    }
 }
 
 impl GpuEmit for Wgmma {
@@ -61,8 +48,10 @@ impl GpuEmit for Wgmma {
             transposed: self.transposed,
             then: self.then,
         };
-        let known = gpu.dot_positions.remove(&result);
-        let position = known.unwrap_or_else(|| gpu.warpgroup_position(b, tiling(self, gpu, result)));
+        let position = match self.position[..] {
+            [row, column] => [row, column].map(|along| gpu.scalar(along)),
+            _ => gpu.warpgroup_position(b, issue.tiling(gpu)),
+        };
         let issued = issue.issue(gpu, b, position);
         issued.define(gpu, result);
         if self.then == AfterIssue::Continue {

@@ -29,6 +29,7 @@ pub mod plan;
 pub mod ring;
 mod ring_loop;
 
+use tile_ir::analysis::alias::SliceAlias;
 use tile_ir::analysis::program_varying::{Across, varying};
 use tile_ir::ir::{Block, Op};
 use tile_ir::ops::schedule::RingStart;
@@ -45,6 +46,8 @@ pub fn software_pipeline(schedule: &mut Schedule) {
     if rings.is_empty() {
         return;
     }
+    // The accesses of slices that the kernel writes stay as they are, but not the loops around them.
+    schedule.alias = Some(SliceAlias::analyze(&schedule.distributed.func, &schedule.guards));
     let varying = varying(&schedule.distributed.func, Across::Programs);
     let body = std::mem::take(&mut schedule.distributed.func.body);
     let waits_for_kernel = schedule.setup.uses_pdl;
@@ -114,8 +117,8 @@ impl Pipeliner<'_> {
         Some(RingLoop { op, body, plan, ring })
     }
 
-    /// Where the prologue of a block's first loop may stand, if that is known in the block. Reductions side by side are emitted
-    /// together and stay so.
+    /// Where the prologue of a block's first loop may stand, if that is known in the block. Reductions side by side stay so,
+    /// for they share a barrier.
     fn earliest_prologue(&self, block: &Block) -> Option<EarlyPrologue> {
         let has_blocks =
             |op: &Op| !op.kind.operation().blocks().is_empty() && !op.kind.operation().isolated();

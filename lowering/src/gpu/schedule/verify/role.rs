@@ -60,9 +60,9 @@ macro_rules! no_flow {
 no_flow! {
     Constant, ProgramId, NumPrograms, Length, Arange, Rotate, Splat, Scalar, Cast, Bitcast, Broadcast, ExpandDims, Reshape, Permute,
     Load, Store, Atomic, LoadView, StoreView, AddView, InlinePtx, AxisHint, Reduce, Convert, RematBarrier, Random, Philox, Scan, Join,
-    Index, Exchange, Gather, Histogram, Dot, WarpGroupDot, SmemAlloc, MbarAlloc, MbarInit, MbarArriveForPeer, PdlWait, MmaOrder,
+    Index, Exchange, Gather, Histogram, Dot, WarpGroupDot, SmemAlloc, MbarAlloc, MbarInit, MbarArriveForPeer, PdlWait, ClusterArrive, ClusterWait, MmaOrder,
     PipeStart, PipeNext, Poison, Pack, Unpack, RescaleRows, TripCount, Induction, IterationBound, WarpSpecialize, Publish,
-    TileQuotient, PeerShares, RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad, SlotTile, Assert, Print,
+    TileQuotient, PeerShares, WarpgroupPosition, RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad, SlotTile, ReduceBatch, StageOperands, Assert, Print,
 }
 
 impl<'f> RoleFlow<'_, 'f> {

@@ -9,7 +9,7 @@ use crate::gpu::schedule::tma_pipeline::DotBuffers;
 use tile_ir::frontend::syntax::BinaryOp;
 use tile_ir::ir::{Block, Op, Storage, Type, Value};
 use tile_ir::ops::scalar::binary;
-use tile_ir::ops::schedule::{AfterIssue, Role, Stage, StagedOperand, WgmmaOperandA};
+use tile_ir::ops::schedule::{AfterIssue, Role, Stage, StagedOperand, WaitedStores, WgmmaOperandA};
 use tile_ir::ops::{
     Barrier, Constant, ConstantValue, For, Induction, Kind, Loop, MbarArrive, MbarWait, OperandA, PipeNext,
     Scalar, SmemLoadWords, SmemOperand, StoreWait, TripCount, WarpBarrier, WarpGroupDot, Wgmma, WorkTiles,
@@ -72,7 +72,7 @@ impl Specializer<'_> {
         };
         schedule.effect(&mut ops, self.loc, work_tiles);
         if self.buffers.epilogue.is_some() {
-            schedule.effect(&mut ops, self.loc, StoreWait);
+            schedule.effect(&mut ops, self.loc, StoreWait { until: WaitedStores::Read });
         }
         Block { args: vec![], ops, yields: vec![] }
     }
@@ -192,6 +192,7 @@ impl ConsumerProgram<'_> {
             acc: dot.acc,
             accumulates: None,
             k: [0, dot.inner()],
+            position: vec![],
             transposed: dot.transposed,
             then: AfterIssue::Wait,
         };

@@ -1,20 +1,15 @@
-//! Which barriers are needed: hazards between memory accesses of different threads.
-//!
-//! Takes each access in the order of emission, and says whether a barrier must stand before it. A barrier is needed where
-//! the access may conflict with one of another thread since the last barrier, in shared memory or in a slice that the
-//! kernel writes. It never emits a barrier itself.
+//! Hazards: accesses of different threads since the last barrier that may conflict.
 
-use tile_ir::analysis::alias::SliceAlias;
 use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::schedule::{CopyRing, loop_variable};
 use tile_ir::ops::{Effect, Kind, MemAccess};
 
-use crate::gpu::emit::smem_alloc::{Interval, SmemAllocation};
-use crate::gpu::layout::Distributed;
+use crate::gpu::schedule::Schedule;
+use crate::gpu::schedule::smem_alloc::Interval;
 
 /// An access that may conflict with those of other threads.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum MemoryEffect {
+pub enum MemoryEffect {
     Shared {
         interval: Interval,
         writes: bool,
@@ -32,9 +27,9 @@ pub(super) enum MemoryEffect {
     },
 }
 
-/// When an access happened, relative to the code that is being emitted.
+/// When an access happened, relative to where the walk is.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum WhichIteration {
+pub enum WhichIteration {
     /// Once, in the current iteration of all loops around it.
     Current,
     /// In some iteration of the loop with this variable, if it has one.
@@ -76,17 +71,16 @@ impl MemoryEffect {
 }
 
 /// The memory effects since the last barrier.
-#[derive(Clone, Debug)]
-pub(super) struct Membar<'a> {
-    smem: &'a SmemAllocation,
-    alias: &'a SliceAlias,
+#[derive(Debug)]
+pub struct Hazards<'a> {
+    schedule: &'a Schedule,
     /// What threads may have accessed since the last barrier.
     pending: Vec<MemoryEffect>,
 }
 
-impl<'a> Membar<'a> {
-    pub fn new(smem: &'a SmemAllocation, alias: &'a SliceAlias) -> Membar<'a> {
-        Membar { smem, alias, pending: vec![] }
+impl<'a> Hazards<'a> {
+    pub fn new(schedule: &'a Schedule) -> Hazards<'a> {
+        Hazards { schedule, pending: vec![] }
     }
 
     /// Records that a loop uses its ring; true when a barrier must come before it.
@@ -131,11 +125,12 @@ impl<'a> Membar<'a> {
         else {
             return false;
         };
+        let Some(alias) = &self.schedule.alias else { return false };
         match (*r, *s) {
-            (WhichIteration::Current, WhichIteration::Current) => self.alias.are_disjoint(*a, *b),
+            (WhichIteration::Current, WhichIteration::Current) => alias.are_disjoint(*a, *b),
             (WhichIteration::Other(Some(variable)), WhichIteration::Current)
             | (WhichIteration::Current, WhichIteration::Other(Some(variable))) => {
-                self.alias.are_disjoint_across_iterations(variable, *a, *b)
+                alias.are_disjoint_across_iterations(variable, *a, *b)
             }
             _ => false,
         }
@@ -174,10 +169,11 @@ impl<'a> Membar<'a> {
 
     /// Adds what a loop's body may leave pending when it starts over: all effects behind the last wait in shared memory, every
     /// access to a slice that is written, and its own ring in spite of the body's waits.
-    pub fn enter_loop(&mut self, distributed: &Distributed, body: &Block) {
-        let mut effects = self.effects_of_iterations(distributed, body);
+    pub fn enter_loop(&mut self, body: &Block) {
+        let mut effects = self.effects_of_iterations(body);
         // An iteration uses the other buffer than the one before it.
-        let is_double_buffered = |interval: &Interval| self.smem.is_double_buffered_interval(interval);
+        let is_double_buffered =
+            |interval: &Interval| self.schedule.smem.is_double_buffered_interval(interval);
         effects.retain(
             |effect| !matches!(effect, MemoryEffect::Shared { interval, .. } if is_double_buffered(interval)),
         );
@@ -185,41 +181,39 @@ impl<'a> Membar<'a> {
     }
 
     /// Adds what a loop may leave pending behind itself; the body may not have run at all.
-    pub fn leave_loop(&mut self, distributed: &Distributed, body: &Block) {
-        let effects = self.effects_of_iterations(distributed, body);
+    pub fn leave_loop(&mut self, body: &Block) {
+        let effects = self.effects_of_iterations(body);
         self.join(effects);
     }
 
-    fn effects_of_iterations(&self, distributed: &Distributed, body: &Block) -> Vec<MemoryEffect> {
+    fn effects_of_iterations(&self, body: &Block) -> Vec<MemoryEffect> {
         let mut effects = vec![];
-        self.effects_of(distributed, body, loop_variable(body), &mut effects);
+        self.effects_of(body, loop_variable(body), &mut effects);
         effects.extend(ring_of(body));
         effects
     }
 
-    fn effects_of(
-        &self,
-        distributed: &Distributed,
-        block: &Block,
-        variable: Option<Value>,
-        effects: &mut Vec<MemoryEffect>,
-    ) {
+    fn effects_of(&self, block: &Block, variable: Option<Value>, effects: &mut Vec<MemoryEffect>) {
         for op in &block.ops {
             let operation = op.kind.operation();
-            if let Some(interval) = op.results.first().and_then(|result| self.smem.scratch_if_any(*result)) {
+            let exchanged: Vec<Interval> = self.schedule.exchanges(op);
+            if !exchanged.is_empty() {
                 // Between its writes and its reads every warp waits for all others.
                 effects.retain(|effect| matches!(effect, MemoryEffect::Slice { .. }));
-                effects.push(MemoryEffect::Shared { interval, writes: true });
+                effects.extend(
+                    exchanged.into_iter().map(|interval| MemoryEffect::Shared { interval, writes: true }),
+                );
             }
-            for nested in operation.blocks() {
+            let nested = if matches!(op.kind, Kind::ReduceBatch(_)) { vec![] } else { operation.blocks() };
+            for nested in nested {
                 // It may not run at all.
                 let mut own = vec![];
-                self.effects_of(distributed, nested, variable, &mut own);
+                self.effects_of(nested, variable, &mut own);
                 effects.extend(ring_of(nested));
                 effects.extend(own);
             }
             if let Some(access) = operation.access()
-                && distributed.func.slice(access.param).1
+                && self.schedule.distributed.func.slice(access.param).1
             {
                 let writes = operation.effect() == Effect::Write;
                 effects.push(MemoryEffect::Slice {

@@ -4,31 +4,34 @@
 //! each software-pipelined loop a ring. Scratch is live while its operation runs, so large intervals share addresses.
 //! Small intervals get addresses of their own while there is room, which saves the barrier between two uses. Scratch of
 //! operations behind the last loop reuses the memory of the loops' copies. It never decides where barriers stand
-//! ([`membar`](crate::gpu::emit::membar)).
+//! ([`membar`](super::membar)).
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 
 use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::Kind;
 use tile_ir::ops::schedule::OperandTile;
 use tile_ir::support::diagnostic::Loc;
 
-use crate::gpu::emit::emitter;
+use super::scratch::scratch_of;
+use super::smem_limits::MAX_SHARED_BYTES;
+use super::software_pipeline::plan::CopyPlan;
+use super::software_pipeline::ring::{AllocatedRing, SmemRing};
+use super::tma_pipeline::{self, TmaPipeline};
+use super::work_tiles::MBARRIER_BYTES;
 use crate::gpu::layout::Distributed;
-use crate::gpu::schedule::software_pipeline::plan::CopyPlan;
-use crate::gpu::schedule::software_pipeline::ring::{AllocatedRing, SmemRing};
-use crate::gpu::schedule::tma_pipeline::{self, TmaPipeline};
-use crate::gpu::schedule::{MAX_SHARED_BYTES, MBARRIER_BYTES};
 
 /// Scratch up to this size gets addresses of its own.
 const SMALL: u32 = 1024;
 /// Such intervals take at most this much together.
 const SMALL_TOTAL: u32 = 8192;
 
+/// Programs that a block runs side by side, each with barriers of its own.
+const MAX_PROGRAMS: u32 = 8;
+
 /// Bytes of shared memory, from the start of the program's part.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Interval {
+pub struct Interval {
     pub start: u32,
     pub bytes: u32,
 }
@@ -51,7 +54,7 @@ pub struct SmemRequest {
 }
 
 /// What is copied to shared memory besides the scratch of operations.
-pub(super) enum StagedCopies<'a> {
+pub enum StagedCopies<'a> {
     /// View tiles by TMA.
     Tma(&'a mut TmaPipeline),
     /// The rings of software-pipelined loops.
@@ -82,7 +85,7 @@ impl ScratchBytes {
                 // A view of a tile in shared memory moves nothing.
                 let moves =
                     op.results.first().is_none_or(|result| !distributed.smem_only.contains_key(result));
-                let bytes = if moves { emitter(&op.kind).scratch(distributed, op) } else { 0 };
+                let bytes = if moves { scratch_of(&op.kind).scratch(distributed, op) } else { 0 };
                 let bytes = bytes.next_multiple_of(16);
                 if bytes > MAX_SHARED_BYTES {
                     too_large.push(SmemRequest { loc: op.loc, bytes });
@@ -139,16 +142,16 @@ fn assign_intervals(
 }
 
 /// The shared memory of one program.
-#[derive(Clone, Debug)]
-pub(super) struct SmemAllocation {
+#[derive(Clone, Default, Debug)]
+pub struct SmemAllocation {
     scratch: HashMap<Value, Interval>,
     /// The address of an operation's `mbarrier`.
     mbarriers: HashMap<Value, u32>,
     /// Reductions with two buffers and two `mbarrier` objects for alternating iterations of a loop, so that an iteration need
     /// not wait until all threads have read the results of the one before it.
-    double_buffered: Rc<HashSet<Value>>,
+    double_buffered: HashSet<Value>,
     /// By the loop's variable.
-    pub(super) rings: HashMap<Value, AllocatedRing>,
+    pub rings: HashMap<Value, AllocatedRing>,
     bytes: u32,
 }
 
@@ -157,14 +160,14 @@ impl SmemAllocation {
     pub fn new(distributed: &Distributed, copies: StagedCopies) -> Result<SmemAllocation, SmemOverflow> {
         let mut with_mbarrier = vec![];
         distributed.func.body.walk(&mut |op| {
-            if emitter(&op.kind).uses_remote_stores(distributed) {
+            if scratch_of(&op.kind).uses_remote_stores(distributed) {
                 with_mbarrier.push(op.results[0]);
             }
         });
         let double_buffered = double_buffered(distributed);
         let needs = ScratchBytes::new(distributed, &double_buffered)?;
         let mut scratch = HashMap::new();
-        let mut lasting = HashSet::clone(&double_buffered);
+        let mut lasting = double_buffered.clone();
         distributed.func.body.walk(&mut |op| {
             lasting.extend(op.results.first().filter(|_| matches!(op.kind, Kind::For(_))));
         });
@@ -230,19 +233,27 @@ impl SmemAllocation {
         self.bytes
     }
 
+    /// How many of so many programs fit into a block: they share its memory and its sixteen barriers.
+    pub fn programs(&self, most: u32) -> u32 {
+        let fitting = MAX_SHARED_BYTES.checked_div(self.bytes).unwrap_or(most).max(1);
+        most.min(1 << fitting.min(MAX_PROGRAMS).ilog2())
+    }
+
     /// Whether any operation has scratch memory.
     pub fn is_scratch_used(&self) -> bool {
         !self.scratch.is_empty()
     }
 
     /// The scratch of the operation that defines `value`, if it needs any.
-    pub fn scratch_if_any(&self, value: Value) -> Option<Interval> {
+    pub fn scratch(&self, value: Value) -> Option<Interval> {
         self.scratch.get(&value).copied()
     }
 
-    /// The scratch of the operation that defines `value`.
-    pub fn scratch(&self, value: Value) -> Interval {
-        self.scratch[&value]
+    /// Moves the scratch of one operation to another, each by its result.
+    pub fn move_scratch(&mut self, from: Value, to: Value) {
+        if let Some(interval) = self.scratch.remove(&from) {
+            self.scratch.insert(to, interval);
+        }
     }
 
     /// The address of the `mbarrier` of the operation that defines `value`.
@@ -266,21 +277,6 @@ impl SmemAllocation {
         self.double_buffered.contains(&value)
     }
 
-    /// Copies of operations use the memory of the operation whose copy they are, each pair given by results.
-    pub fn add_copies(&mut self, copies: impl Iterator<Item = (Value, Value)>) {
-        for (copy, origin) in copies {
-            if let Some(&interval) = self.scratch.get(&origin) {
-                self.scratch.insert(copy, interval);
-            }
-            if let Some(&mbarrier) = self.mbarriers.get(&origin) {
-                self.mbarriers.insert(copy, mbarrier);
-            }
-            if self.double_buffered.contains(&origin) {
-                Rc::make_mut(&mut self.double_buffered).insert(copy);
-            }
-        }
-    }
-
     /// Whether an interval is the scratch of such an operation.
     pub fn is_double_buffered_interval(&self, interval: &Interval) -> bool {
         self.double_buffered.iter().any(|value| self.scratch[value] == *interval)
@@ -288,12 +284,12 @@ impl SmemAllocation {
 }
 
 /// Reductions directly in the body of an outermost loop, which run in each of its iterations.
-fn double_buffered(distributed: &Distributed) -> Rc<HashSet<Value>> {
+fn double_buffered(distributed: &Distributed) -> HashSet<Value> {
     let loops = distributed.func.body.ops.iter().filter_map(|op| {
         let Kind::For(op) = &op.kind else { return None };
         Some(&op.body.ops)
     });
-    let small = |op: &&Op| (1..=SMALL / 2).contains(&emitter(&op.kind).scratch(distributed, op));
+    let small = |op: &&Op| (1..=SMALL / 2).contains(&scratch_of(&op.kind).scratch(distributed, op));
     let reductions = loops.flatten().filter(|op| matches!(op.kind, Kind::Reduce(_))).filter(small);
-    Rc::new(reductions.map(|op| op.results[0]).collect())
+    reductions.map(|op| op.results[0]).collect()
 }

@@ -3,19 +3,18 @@
 
 use std::collections::HashMap;
 
-use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ir::{Block, Value};
 use tile_ir::ops::schedule::loop_variable;
 use tile_ir::ops::{DotOperand, Kind};
 
-use crate::gpu::emit::dot::{Builder, Gpu, ScratchOperand, ScratchOperands};
 use crate::gpu::layout::Distributed;
-use crate::mlir::builder::Val;
+use crate::gpu::layout::scratch_operands::{ScratchOperand, ScratchOperands};
 
-/// As [`Distributed::kept`].
+/// As [`Distributed::invariant_operands`].
 type InvariantOperands = HashMap<(Value, DotOperand), Value>;
 
 /// Finds them, each at the outermost loop that does not change it.
-pub(in crate::gpu::emit) fn find(distributed: &Distributed) -> InvariantOperands {
+pub fn find(distributed: &Distributed) -> InvariantOperands {
     let mut invariants = InvariantOperands::new();
     if distributed.num_ctas == 1 {
         distributed.func.body.walk(&mut |op| {
@@ -39,11 +38,11 @@ fn in_loop(distributed: &Distributed, body: &Block, invariants: &mut InvariantOp
 }
 
 /// An operand of a dot that goes through shared memory.
-struct InvariantOperand {
-    result: Value,
-    side: DotOperand,
-    value: Value,
-    staged: ScratchOperand,
+pub struct InvariantOperand {
+    pub result: Value,
+    pub side: DotOperand,
+    pub value: Value,
+    pub staged: ScratchOperand,
 }
 
 /// The operands of the dots in a loop.
@@ -63,7 +62,7 @@ fn dot_operands(distributed: &Distributed, body: &Block) -> Vec<InvariantOperand
 }
 
 /// The invariant operands of a loop.
-fn of_loop(distributed: &Distributed, body: &Block) -> Vec<InvariantOperand> {
+pub fn of_loop(distributed: &Distributed, body: &Block) -> Vec<InvariantOperand> {
     let variable = loop_variable(body);
     let is_invariant = |operand: &InvariantOperand| {
         let own = distributed.invariant_operands.get(&(operand.result, operand.side));
@@ -73,29 +72,6 @@ fn of_loop(distributed: &Distributed, body: &Block) -> Vec<InvariantOperand> {
 }
 
 /// Shared memory for the invariant operands of a loop.
-pub(in crate::gpu::emit) fn scratch(distributed: &Distributed, body: &Block) -> u32 {
+pub fn scratch(distributed: &Distributed, body: &Block) -> u32 {
     of_loop(distributed, body).iter().map(|operand| operand.staged.bytes(distributed, operand.value)).sum()
-}
-
-impl Gpu<'_> {
-    /// Writes a loop's invariant operands to shared memory.
-    pub(in crate::gpu::emit) fn write_invariant_operands(&mut self, b: &mut Builder, body: &Block, op: &Op) {
-        let distributed = &self.plan.schedule.distributed;
-        let list = of_loop(distributed, body);
-        if list.is_empty() {
-            return;
-        }
-        let place = self.smem.scratch(op.results[0]);
-        self.before_write(b, place);
-        let mut base = b.offset_bytes(self.smem_base(), place.start as i32);
-        let mut bases: Vec<((Value, DotOperand), Val)> = vec![];
-        for InvariantOperand { result, side, value, staged } in list {
-            self.write_smem_tile(b, value, &staged.staging, base);
-            bases.push(((result, side), base));
-            base = b.offset_bytes(base, staged.bytes(distributed, value) as i32);
-        }
-        self.barrier(b);
-        self.membar.read(place);
-        self.invariant_operands.extend(bases);
-    }
 }
