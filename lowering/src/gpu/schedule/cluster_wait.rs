@@ -1,8 +1,8 @@
 //! Waits until all blocks of a cluster that run one program have started, before one of them stores to another.
 //!
-//! Laws:
-//! 1. a block arrives first of all, and waits once;
-//! 2. the wait stands before the first operation whose effect other blocks may see.
+//! A block arrives first of all, and waits once. Legal where:
+//! 1. several blocks run a program;
+//! 2. there is an operation whose effect other blocks may see: the wait stands before the first one.
 
 use super::Schedule;
 use super::scratch::scratch_of;

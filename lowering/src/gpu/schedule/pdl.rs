@@ -16,9 +16,8 @@
 //! copies never move, and TMA loads come after all that a kernel initializes for them: a third of the time of a small
 //! matmul.
 //!
-//! Laws:
-//! 1. the wait stands before every operation that may access memory outside of the block;
-//! 2. there is one, also where nothing accesses memory: at the end.
+//! The wait stands before every operation that may access memory outside of the block, and at the end where there is none. Legal where:
+//! 1. the kernel does not lose more by loads that may not move ([`uses_pdl`]).
 
 use std::collections::HashSet;
 

@@ -2,7 +2,7 @@
 //!
 //! Legal where
 //! 1. the loop does not change the operand;
-//! 2. its memory has been planned for longer than the loop runs, and nothing else uses it.
+//! 2. one block runs the program, and its memory is planned for longer than the loop runs.
 
 use super::Schedule;
 use super::invariant_operand::{InvariantOperand, of_loop};

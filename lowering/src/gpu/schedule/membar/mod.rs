@@ -1,14 +1,15 @@
 //! Barriers where accesses of different threads may conflict (`membar`), and nowhere else.
 //!
 //! Takes the function in the order in which threads run it, with the accesses that wait for a barrier: to scratch memory, to rings of
-//! copies, and to slices that the kernel writes. A barrier stands before an operation whose access may conflict with one of another
-//! thread since the last barrier. Laws:
-//! 1. before a write to shared memory all threads have read what was there, and before a read all have written it;
-//! 2. accesses of two threads to a slice, one of which writes, have a barrier between them, unless they are disjoint (`alias`);
-//! 3. both hold from one iteration of a loop to the next, and where two ways meet;
-//! 4. an atomic operation that releases follows a barrier behind all earlier accesses of slices, and TMA stores that are in memory; one
-//!    that acquires, and whose own threads alone have its result, is followed by a barrier.
+//! copies, and to slices that the kernel writes. A barrier may stand anywhere, because control flow is the same in all threads of a
+//! program. It costs time, so one stands before an operation from one iteration of a loop to the next, and where two ways meet, as in
+//! straight code. Legal where, and put only where:
+//! 1. the operation accesses shared memory that another thread may have accessed since the last barrier, and one of both writes;
+//! 2. or it accesses a slice that another thread may have accessed, one of both writes, and the two may meet (`alias`);
+//! 3. or it is an atomic operation that releases what threads have accessed, or follows one that acquires, whose result each thread
+//!    has from its own.
 //!
+//! A release also waits until TMA stores are in memory.
 //! The barrier between what an operation writes to its scratch memory and what it reads from there is part of the operation.
 
 mod hazards;
