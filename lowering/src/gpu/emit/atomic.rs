@@ -274,7 +274,7 @@ fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> V
     let idle_lanes = gpu.plan.schedule.distributed.layouts.get(&result).map_or(31, Layout::replicated_lanes);
     if idle_lanes != 0 {
         let active = b.int(Ty::I32, i64::from(31 & !idle_lanes));
-        let source = b.and(gpu.lane, active);
+        let source = b.and(gpu.thread.lane, active);
         before = before.into_iter().map(|value| gpu.shuffle(b, value, ShuffleMode::Index, source)).collect();
     }
     let idle_warps = idle_warps(&gpu.plan.schedule.distributed, op);
@@ -288,9 +288,9 @@ fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> V
         b.int(Ty::I32, 5),
         b.int(Ty::I32, i64::from(gpu.plan.schedule.distributed.warp_bits() & !idle_warps)),
     );
-    let warp = b.and(gpu.warp, active);
+    let warp = b.and(gpu.thread.warp, active);
     let row = b.shl(warp, five);
-    let slot = b.add(row, gpu.lane);
+    let slot = b.add(row, gpu.thread.lane);
     let first = b.offset(base, slot, dtype.bytes());
     let pointers: Vec<Val> = (0..before.len() as u32)
         .map(|register| {
@@ -298,7 +298,7 @@ fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> V
             b.offset_bytes(first, offset as i32)
         })
         .collect();
-    let own = b.icmp(crate::gpu::emit::IntPredicate::Eq, gpu.warp, warp);
+    let own = b.icmp(crate::gpu::emit::IntPredicate::Eq, gpu.thread.warp, warp);
     b.if_then(own, |b| {
         for (&value, &pointer) in before.iter().zip(&pointers) {
             gpu.for_each_cta(b, [pointer], |b, [pointer]| store(b, &[value], dtype, pointer, dtype.bytes()));

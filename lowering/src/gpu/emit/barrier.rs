@@ -20,7 +20,7 @@ impl Gpu<'_> {
             // A barrier whose id is not a constant would reserve all sixteen for the block.
             for program in 0..self.plan.programs {
                 let index = b.int(Ty::I32, i64::from(program));
-                let own = b.icmp(IntPredicate::Eq, self.program_in_block, index);
+                let own = b.icmp(IntPredicate::Eq, self.thread.program_in_block, index);
                 b.if_then(own, |b| named_barrier(b, program + 1, num_warps));
             }
         }

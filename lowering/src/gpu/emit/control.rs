@@ -61,9 +61,9 @@ impl GpuEmit for If {
         let condition = gpu.scalar(self.condition);
         let types = gpu.types(&op.results);
         // What a branch computes from the thread's index takes registers from the dots in flight around it.
-        let overlaps = gpu.iterations_overlap;
+        let overlaps = gpu.in_flight.iterations_overlap;
         let rematerializes = overlaps && !self.overlapped;
-        gpu.iterations_overlap |= self.overlapped;
+        gpu.in_flight.iterations_overlap |= self.overlapped;
         let results = b.branch(condition, &types, |b, arm| {
             let own = match arm {
                 BranchArm::Then => &self.then,
@@ -76,7 +76,7 @@ impl GpuEmit for If {
             }
             gpu.flatten(&own.yields)
         });
-        gpu.iterations_overlap = overlaps;
+        gpu.in_flight.iterations_overlap = overlaps;
         gpu.define_all(&op.results, &results);
     }
 }

@@ -93,7 +93,7 @@ impl Gpu<'_> {
         let bits: Vec<Val> = (0..LANE_BITS)
             .map(|bit| {
                 let amount = b.int(Ty::I32, bit as i64);
-                let shifted = b.lshr(self.lane, amount);
+                let shifted = b.lshr(self.thread.lane, amount);
                 b.and(shifted, one)
             })
             .collect();

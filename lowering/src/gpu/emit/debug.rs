@@ -113,7 +113,7 @@ impl GpuEmit for Assert {
                 }
                 let length = b.int(Ty::I64, shape.elements() as i64);
                 let record = b.address_of(report::GLOBAL, Space::Global);
-                let element = report::ReportedElement { index, length, program: gpu.program };
+                let element = report::ReportedElement { index, length, program: gpu.program.coord };
                 report::write(b, record, (gpu.func, op), &element);
             });
         });
@@ -127,7 +127,7 @@ impl GpuEmit for Print {
         let mask = self.mask.map(|mask| gpu.registers(mask));
         let count = like.map_or(1, |value| gpu.register_count(value));
         let rank = like.map_or(0, |value| gpu.func.ty(value).shape.rank());
-        let buffer = b.stack((gpu.program.len() + rank + self.values.len()) as u32);
+        let buffer = b.stack((gpu.program.coord.len() + rank + self.values.len()) as u32);
         for register in 0..count {
             let active = match (mask.as_ref().map(|mask| mask[register]), writer) {
                 (Some(mask), Some(writer)) => Some(b.and(mask, writer)),
@@ -145,7 +145,7 @@ impl GpuEmit for Print {
 
 fn print_line(print: &Print, gpu: &mut Gpu, b: &mut Builder, (buffer, register): (Val, usize)) {
     let like = print.values.first().copied().or(print.mask);
-    let mut arguments = gpu.program.to_vec();
+    let mut arguments = gpu.program.coord.to_vec();
     arguments.extend(gpu.element(b, like, register));
     for &value in &print.values {
         let dtype = gpu.func.ty(value).dtype;
@@ -160,7 +160,7 @@ fn print_line(print: &Print, gpu: &mut Gpu, b: &mut Builder, (buffer, register):
         b.store(argument, pointer, AccessFlags::aligned(bytes));
         next = offset + bytes;
     }
-    let format = b.address_of(&format_name(&gpu.entry, print.site), Space::Global);
+    let format = b.address_of(&format_name(&gpu.entry.name, print.site), Space::Global);
     let format = b.generic(format);
     b.call_declared("vprintf", &[format, buffer], Ty::I32);
 }

@@ -60,7 +60,7 @@ impl Gpu<'_> {
     /// Expects `bytes` bytes for each warp of this block; returns the token of the phase to wait for.
     pub(super) fn expect_remote(&self, b: &mut Builder, barrier: Val, bytes: u32) -> Val {
         let zero = b.int(Ty::I32, 0);
-        let first = b.icmp(IntPredicate::Eq, self.lane, zero);
+        let first = b.icmp(IntPredicate::Eq, self.thread.lane, zero);
         let text = format!("@$2 mbarrier.arrive.expect_tx.shared::cta.b64 $0, [$1], {bytes};");
         let phase_token = statement(b, &text, "=l,l,b,~{memory}", &[barrier, first], &[Ty::I64])[0];
         self.shuffle(b, phase_token, ShuffleMode::Index, zero)

@@ -18,31 +18,33 @@ impl Gpu<'_> {
         }
         let amount = b.int(base.ty, constant);
         let value = b.add_nsw(base, amount);
-        self.constant_offsets.insert(value.id(), (base, constant));
+        self.facts.constant_offsets.insert(value.id(), (base, constant));
         value
     }
 
     /// A value as a base plus a constant.
     pub(super) fn base_and_constant(&self, value: Val) -> (Val, i64) {
-        self.constant_offsets.get(&value.id()).copied().unwrap_or((value, 0))
+        self.facts.constant_offsets.get(&value.id()).copied().unwrap_or((value, 0))
     }
 
     /// The sum of two indices, or their difference; their constants stay constants.
     pub(super) fn join_indices(&mut self, b: &mut Builder, join: IndexJoin, left: Val, right: Val) -> Val {
         let ((x, p), (y, q)) = (self.base_and_constant(left), self.base_and_constant(right));
         let key = (join, x.id(), y.id());
-        let known = self.cse.iter().rev().find_map(|scope| scope.indices.get(&key)).copied();
+        let known = self.cse.find(|scope| scope.indices.get(&key));
         let base = known.unwrap_or_else(|| {
             let base = match join {
                 IndexJoin::Sum => b.add_nsw(x, y),
                 IndexJoin::Difference => b.sub_nsw(x, y),
             };
-            self.innermost_cse().indices.insert(key, base);
+            self.cse.innermost().indices.insert(key, base);
             base
         });
         let index = self.add_constant(b, base, if join == IndexJoin::Sum { p + q } else { p - q });
-        if let Some(&is_head) = self.rows.heads.get(&left.id()).or_else(|| self.rows.heads.get(&right.id())) {
-            self.rows.heads.insert(index.id(), is_head);
+        if let Some(&is_head) =
+            self.facts.rows.heads.get(&left.id()).or_else(|| self.facts.rows.heads.get(&right.id()))
+        {
+            self.facts.rows.heads.insert(index.id(), is_head);
         }
         index
     }

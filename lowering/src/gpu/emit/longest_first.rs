@@ -23,8 +23,8 @@ impl Gpu<'_> {
     /// Assigns a program to each block in this order. Persistent blocks use the order themselves.
     pub(super) fn reorder_programs(&mut self, b: &mut Builder) {
         let has_one = !self.plan.persistent() && self.plan.programs == 1 && self.plan.blocks() == 1;
-        if self.longest_axis.is_some_and(LongestAxis::changes_order) && has_one {
-            let ([x, y, z], own) = (self.grid, self.program);
+        if self.plan.longest_axis.is_some_and(LongestAxis::changes_order) && has_one {
+            let ([x, y, z], own) = (self.entry.grid, self.program.coord);
             let rows = b.mul(y, z);
             let [wide_x, wide_rows] = [x, rows].map(|extent| b.zext(extent, Elem::I64));
             let all = b.mul(wide_x, wide_rows);
@@ -40,20 +40,20 @@ impl Gpu<'_> {
                 }
                 BranchArm::Else => own.to_vec(),
             });
-            self.program = [program[0], program[1], program[2]];
+            self.program.coord = [program[0], program[1], program[2]];
         }
     }
 
     /// The coordinates of a program by its index, the longest first; in hardware order where none is known to be
     /// longer.
     pub(super) fn longest_first(&self, b: &mut Builder, index: Val) -> [Val; 3] {
-        let Some(longest) = self.longest_axis else { return self.row_major(b, index) };
+        let Some(longest) = self.plan.longest_axis else { return self.row_major(b, index) };
         let mut coord =
             if longest.axis == 0 { self.grouped_by_axis(b, index) } else { self.row_major(b, index) };
         if longest.last {
             let axis = usize::from(longest.axis);
             let one = b.int(Ty::I32, 1);
-            let last = b.sub(self.grid[axis], one);
+            let last = b.sub(self.entry.grid[axis], one);
             coord[axis] = b.sub(last, coord[axis]);
         }
         coord
@@ -61,14 +61,14 @@ impl Gpu<'_> {
 
     /// In hardware order.
     pub(super) fn row_major(&self, b: &mut Builder, index: Val) -> [Val; 3] {
-        let [x, y, _] = self.grid;
+        let [x, y, _] = self.entry.grid;
         let rows = b.udiv(index, x);
         [b.urem(index, x), b.urem(rows, y), b.udiv(rows, y)]
     }
 
     /// Along the other axes first, in groups of equal size but for the last.
     fn grouped_by_axis(&self, b: &mut Builder, index: Val) -> [Val; 3] {
-        let [x, y, z] = self.grid;
+        let [x, y, z] = self.entry.grid;
         let others = b.mul(y, z);
         let [least, max_group] = [MIN_GROUP, MAX_GROUP_PROGRAMS].map(|constant| b.int(Ty::I32, constant));
         let max_group = b.udiv(max_group, x);

@@ -1,6 +1,7 @@
 //! Emission of loads and stores: elements packed into the widest words their addresses allow, moved by one predicated
 //! instruction.
 
+mod cache_policy;
 mod readable_range;
 mod shifted;
 mod statement;
@@ -12,14 +13,14 @@ use tile_ir::ops::{
 };
 use tile_ir::support::dtype::DType;
 
+pub(super) use self::cache_policy::CachePolicies;
 use self::statement::{LoadStatement, Modifiers, StoreStatement};
 pub(super) use self::words::{VectorWords, pack, unpack};
 use crate::gpu::emit::bounds_check::{BoundsCheck, Farthest, widen};
 use crate::gpu::emit::operation::GpuEmit;
-use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate, Space, report};
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, Space, report};
 use crate::gpu::layout::Layout;
 use crate::mlir::builder::{AccessFlags, Val};
-use crate::mlir::types::Ty;
 
 /// The addresses and predicates of an access, one of each for `vector` registers.
 pub(super) struct Addresses {
@@ -64,11 +65,11 @@ impl Gpu<'_> {
                     });
                 }
                 if let Some(end) = bound.end() {
-                    self.rows.less_than.insert(inside.id(), (offset, end));
+                    self.facts.rows.less_than.insert(inside.id(), (offset, end));
                 }
                 mask = Some(mask.map_or(inside, |mask| {
                     let both = b.and(mask, inside);
-                    self.rows.conjunctions.insert(both.id(), (mask, inside));
+                    self.facts.rows.conjunctions.insert(both.id(), (mask, inside));
                     both
                 }));
             }
@@ -102,7 +103,7 @@ impl Gpu<'_> {
             let index = bound.index(b, farthest.distance);
             let length = self.slice(access.param).length;
             let record = b.address_of(report::GLOBAL, Space::Global);
-            let element = report::ReportedElement { index, length, program: self.program };
+            let element = report::ReportedElement { index, length, program: self.program.coord };
             report::write(b, record, (self.func, op), &element);
         });
     }
@@ -117,31 +118,18 @@ impl Gpu<'_> {
         widen: &dyn Fn(&mut Builder, Val) -> Val,
     ) -> Val {
         let key = (start.id(), index.id());
-        if let Some(&known) = self.cse.iter().rev().find_map(|scope| scope.pointers.get(&key)) {
+        if let Some(known) = self.cse.find(|scope| scope.pointers.get(&key)) {
             return known;
         }
         let index = widen(b, index);
         let pointer = b.offset(start, index, bytes);
-        self.innermost_cse().pointers.insert(key, pointer);
+        self.cse.innermost().pointers.insert(key, pointer);
         pointer
     }
 
     pub(super) fn access_layout(&self, access: &MemAccess) -> Option<&Layout> {
         (!self.func.ty(access.offset).is_scalar()).then(|| self.layout(access.offset))
     }
-}
-
-/// The `evict_last` policy of loads: their lines outlive the written ones, which are then evicted in the order of the
-/// stores. Worth 2 to 4 % of a copy's bandwidth on an H200 (docs/decisions/0001).
-pub(super) fn evict_last_policy(b: &mut Builder) -> Val {
-    let text = "createpolicy.fractional.L2::evict_last.b64 $0;";
-    b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
-}
-
-/// The `evict_first` policy.
-pub(super) fn evict_first_policy(b: &mut Builder) -> Val {
-    let text = "createpolicy.fractional.L2::evict_first.b64 $0;";
-    b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
 }
 
 impl Gpu<'_> {
@@ -161,8 +149,8 @@ impl Gpu<'_> {
     /// The same address, divergent to ptxas. From a uniform address ptxas would load to a uniform register, and wait for the
     /// load at once.
     fn divergent(&self, b: &mut Builder, pointer: Val) -> Val {
-        let lane = self.opaque_to_ptxas(b, self.lane);
-        let zero = b.sub(lane, self.lane);
+        let lane = self.opaque_to_ptxas(b, self.thread.lane);
+        let zero = b.sub(lane, self.thread.lane);
         b.offset(pointer, zero, 1)
     }
 }

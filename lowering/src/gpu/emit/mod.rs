@@ -12,6 +12,7 @@ mod bounds_check;
 mod control;
 pub(crate) mod convert;
 mod coordinates;
+mod cse;
 mod debug;
 mod dot;
 mod dsmem;
@@ -22,6 +23,7 @@ mod memory;
 mod operation;
 mod packed_cast;
 pub(crate) mod pdl;
+mod program;
 mod random;
 mod rearrange;
 mod reduce;
@@ -29,9 +31,10 @@ mod rotated_rows;
 mod scan;
 mod schedule;
 mod threads;
+mod value_facts;
 mod warp_shuffle;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use tile_ir::analysis::axis_info::LaunchAssumptions;
@@ -39,14 +42,15 @@ use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
 use tile_ir::ir::axis_info::AxisInfo;
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::pass::PassRunner;
-use tile_ir::ir::{Block, Func, Op, ParamKind, Storage, Value};
-use tile_ir::ops::{EvictionPolicy, Kind, WarpSpecialize};
+use tile_ir::ir::{Block, Func, Op, ParamId, Storage, Value};
+use tile_ir::ops::{Kind, WarpSpecialize};
 
-use crate::gpu::emit::arguments::arguments;
-use crate::gpu::emit::dot::StagedOperandTile;
-use crate::gpu::emit::dot::wgmma::IssuedWgmma;
-use crate::gpu::emit::indices::IndexJoin;
-use crate::gpu::emit::schedule::{CopyInstruction, CurrentWorkTile, SlotTileAddress, SmemBufferAddress};
+use crate::gpu::emit::arguments::{KernelEntry, SliceArg, arguments};
+use crate::gpu::emit::cse::CommonValues;
+use crate::gpu::emit::program::RunningProgram;
+use crate::gpu::emit::schedule::{AsyncOperations, SmemAddresses};
+use crate::gpu::emit::threads::ThreadIndices;
+use crate::gpu::emit::value_facts::ValueFacts;
 use crate::gpu::emit::warp_shuffle::ShuffleMode;
 use crate::gpu::layout::{Distributed, Layout};
 use crate::gpu::schedule::passes::{self, DisabledPasses};
@@ -81,6 +85,8 @@ pub struct GpuPlan {
     threads: u32,
     /// The register limit for ptxas.
     pub limit: Option<Limit>,
+    /// The grid axis for longest-processing-time-first tile order.
+    longest_axis: Option<LongestAxis>,
 }
 
 /// What a plan is made for.
@@ -107,7 +113,8 @@ impl GpuPlan {
         schedule.setup.max_registers = limit.and_then(Limit::registers);
         let laid_out = schedule.distributed.func.clone();
         let schedule_error = passes::run(&mut schedule, disabled_passes, runner).err();
-        Ok(GpuPlan { schedule, schedule_error, laid_out, programs, threads, limit })
+        let longest_axis = longest_axis(&laid_out);
+        Ok(GpuPlan { schedule, schedule_error, laid_out, programs, threads, limit, longest_axis })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -178,9 +185,8 @@ impl GpuPlan {
         debug::declare_formats(module, func, entry);
         let entry_name = entry.to_string();
         module.function(entry, &arguments, &kind, move |b, args| {
-            let mut gpu = Gpu::new(self, b, args);
-            gpu.entry = entry_name;
-            gpu.run(b);
+            let entry = KernelEntry::read(self, &entry_name, b, args);
+            Gpu::new(self, b, entry).run(b);
         });
     }
 }
@@ -197,172 +203,42 @@ pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p G
     }
 }
 
-/// A slice parameter in the kernel.
-#[derive(Clone, Copy, Debug)]
-struct SliceArg {
-    pointer: Val,
-    length: Val,
-}
-
-/// Values that were emitted once and serve many registers.
-#[derive(Default)]
-struct CseScope {
-    /// This thread's coordinates, by layout and axis.
-    threads: HashMap<(Layout, usize), Val>,
-    indices: HashMap<(IndexJoin, usize, usize), Val>,
-    pointers: HashMap<(usize, usize), Val>,
-}
-
 /// The state of emitting one kernel.
 pub struct Gpu<'a> {
     plan: &'a GpuPlan,
-    /// The kernel's name in its module.
-    entry: String,
     func: &'a Func,
+    entry: KernelEntry,
     values: HashMap<Value, Registers>,
-    slices: Vec<Option<SliceArg>>,
-    tensor_maps: Vec<Val>,
-    grid: [Val; 3],
-    /// The address of the tile counter, or 0.
-    tile_counter: Option<Val>,
-    program: [Val; 3],
-    lane: Val,
-    /// This thread's warp within its program.
-    warp: Val,
-    /// This thread's warp among the program's warps in its block.
-    block_warp: Val,
-    /// The index of this program in its block.
-    program_in_block: Val,
-    /// Common subexpressions, one table for each open region: values emitted inside a branch do not dominate the code
-    /// outside it.
-    cse: Vec<CseScope>,
-    /// Values that are a base plus a constant, which then goes into the instruction's offset instead of a register.
-    constant_offsets: HashMap<usize, (Val, i64)>,
-    rows: rotated_rows::RotatedRows,
-    /// Values that are 0 where a mask does not hold, with the mask and what they are elsewhere.
-    masked: HashMap<usize, (Val, Val)>,
-    /// The start of this program's shared memory.
-    smem_base: Option<Val>,
+    thread: ThreadIndices,
+    program: RunningProgram,
+    cse: CommonValues,
+    facts: ValueFacts,
+    smem: SmemAddresses,
+    in_flight: AsyncOperations,
     /// The index of the current iteration of the loop around.
     iteration: Option<Val>,
-    /// Whether the launch has clusters of two blocks, for kernels with multicast loads.
-    clustered: Option<Val>,
-    /// Where buffers in shared memory and barriers are.
-    buffers: HashMap<Value, SmemBufferAddress>,
-    /// Dots that were issued and not waited for, by their results.
-    in_flight: HashMap<Value, IssuedWgmma>,
-    /// The program that the producer is at.
-    work_tile: Option<CurrentWorkTile>,
-    /// Whether the iterations of the loop around overlap.
-    iterations_overlap: bool,
-    /// The tiles of slots that dots read.
-    slot_tiles: HashMap<Value, SlotTileAddress>,
-    /// The copies of the group that is being emitted.
-    open_group: VecDeque<CopyInstruction>,
-    /// Copies that are still to be issued by a dot.
-    prepared_copies: HashMap<Value, VecDeque<CopyInstruction>>,
-    /// Operands of dots that were written to shared memory.
-    staged_operands: HashMap<Value, StagedOperandTile>,
-    /// The `evict_last` policy of wide loads.
-    evict_last_policy: Val,
-    /// The `evict_first` policy, if any access asks for it.
-    evict_first_policy: Option<Val>,
-    /// `2^16`, opaque to ptxas: multiplying by it moves the low half of a word up.
-    bf16_multiplier: Option<Val>,
-    /// The grid axis for longest-processing-time-first tile order.
-    longest_axis: Option<LongestAxis>,
 }
 
 impl<'a> Gpu<'a> {
-    fn new(plan: &'a GpuPlan, b: &mut Builder, args: &[Val]) -> Gpu<'a> {
+    fn new(plan: &'a GpuPlan, b: &mut Builder, entry: KernelEntry) -> Gpu<'a> {
         let func = &plan.schedule.distributed.func;
-        let mut values = HashMap::new();
-        let mut slices = vec![];
-        let mut rest = args.iter().copied();
-        let mut next = || rest.next().expect("as many arguments as `arguments` listed");
-        for param in &func.params {
-            match param.kind {
-                ParamKind::Slice { .. } => slices.push(Some(SliceArg { pointer: next(), length: next() })),
-                ParamKind::Scalar { value, dtype } => {
-                    let mut argument = next();
-                    if dtype == tile_ir::support::dtype::DType::Bool {
-                        let zero = b.int(Ty::I8, 0);
-                        argument = b.icmp(IntPredicate::Ne, argument, zero);
-                    }
-                    values.insert(value, Rc::new(vec![argument]));
-                    slices.push(None);
-                }
-            }
-        }
-        let grid = [next(), next(), next()];
-        let tile_counter = plan.is_dynamic_persistent().then(&mut next);
-        let tensor_maps = rest.collect();
-        let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
-        let (thirty_one, five) = (b.int(Ty::I32, 31), b.int(Ty::I32, 5));
-        let lane = b.and(thread, thirty_one);
-        let block_warp = b.lshr(thread, five);
-        let zero = b.int(Ty::I32, 0);
-        let num_warps = plan.schedule.distributed.num_warps;
-        let (warp, program_in_block) = if plan.programs == 1 {
-            (block_warp, zero)
-        } else {
-            let (mask, shift) =
-                (b.int(Ty::I32, i64::from(num_warps - 1)), b.int(Ty::I32, i64::from(num_warps.ilog2())));
-            (b.and(block_warp, mask), b.lshr(block_warp, shift))
-        };
-        let block_warp = if num_warps == 1 { zero } else { warp };
-        let axes = ["x", "y", "z"].map(|axis| format!("nvvm.read.ptx.sreg.ctaid.{axis}"));
-        let mut program =
-            [b.op(&axes[0], &[], Ty::I32), b.op(&axes[1], &[], Ty::I32), b.op(&axes[2], &[], Ty::I32)];
-        if plan.programs > 1 {
-            let count = b.int(Ty::I32, i64::from(plan.programs));
-            let first = b.mul_nsw(program[0], count);
-            program[0] = b.add_nsw(first, program_in_block);
-        }
-        let warp = dsmem::warp_of(plan, b, block_warp, &mut program[0]);
-        let evict_last_policy = memory::evict_last_policy(b);
-        let mut evicts_first = false;
-        func.body.walk(&mut |op| {
-            evicts_first |=
-                op.kind.operation().cache().is_some_and(|cache| cache.eviction == EvictionPolicy::First);
-        });
-        let evict_first_policy = evicts_first.then(|| memory::evict_first_policy(b));
-        let length = slices.iter().flatten().next().map(|slice| slice.length);
-        let multiplied = length.filter(|_| packed_cast::widens_many(&plan.schedule.distributed));
-        let bf16_multiplier = multiplied.map(|length| packed_cast::bf16_multiplier(b, length));
+        let scalars = entry.scalars.iter().map(|scalar| (scalar.value, Rc::new(vec![scalar.argument])));
+        let values = scalars.collect();
+        let mut thread = ThreadIndices::of_block(plan, b);
+        let program = RunningProgram::of_block(plan, b, &mut thread);
+        let cse = CommonValues::of_kernel(plan, b, entry.any_length());
         Gpu {
             plan,
-            entry: String::new(),
             func,
+            entry,
             values,
-            slices,
-            tensor_maps,
-            grid,
-            tile_counter,
+            thread,
             program,
-            lane,
-            warp,
-            block_warp,
-            program_in_block,
-            cse: vec![CseScope::default()],
-            constant_offsets: HashMap::new(),
-            rows: rotated_rows::RotatedRows::of(func),
-            masked: HashMap::new(),
-            smem_base: None,
+            cse,
+            facts: ValueFacts::of(func),
+            smem: SmemAddresses::default(),
+            in_flight: AsyncOperations::default(),
             iteration: None,
-            clustered: None,
-            buffers: HashMap::new(),
-            in_flight: HashMap::new(),
-            work_tile: None,
-            iterations_overlap: false,
-            slot_tiles: HashMap::new(),
-            open_group: VecDeque::new(),
-            prepared_copies: HashMap::new(),
-            staged_operands: HashMap::new(),
-            evict_last_policy,
-            evict_first_policy,
-            bf16_multiplier,
-            longest_axis: longest_axis(&plan.laid_out),
         }
     }
 
@@ -372,8 +248,8 @@ impl<'a> Gpu<'a> {
         if bytes > 0 {
             let start = b.address_of(SHARED, Space::Shared);
             let bytes = b.int(Ty::I32, i64::from(bytes));
-            let offset = b.mul(self.program_in_block, bytes);
-            self.smem_base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
+            let offset = b.mul(self.thread.program_in_block, bytes);
+            self.smem.base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
         }
         self.init_remote_barriers(b);
         let body = &self.func.body;
@@ -381,7 +257,7 @@ impl<'a> Gpu<'a> {
             self.block(b, body);
         } else {
             // The last block may have room for more programs than are left.
-            let inside = b.icmp(IntPredicate::Ult, self.program[0], self.grid[0]);
+            let inside = b.icmp(IntPredicate::Ult, self.program.coord[0], self.entry.grid[0]);
             b.if_then(inside, |b| self.scope(|gpu| gpu.block(b, body)));
         }
     }
@@ -392,22 +268,21 @@ impl<'a> Gpu<'a> {
 
     /// Runs `body` in a CSE scope of its own.
     fn scope<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
-        self.cse.push(CseScope::default());
+        self.cse.open_region();
         let result = body(self);
-        self.cse.pop();
+        self.cse.close_region();
         result
     }
 
     /// Rematerializes values that depend on the thread, so that LLVM does not hoist them out of the loop around, where they
     /// would take registers from the dots.
     fn rematerialize<R>(&mut self, b: &mut Builder, body: impl FnOnce(&mut Self, &mut Builder) -> R) -> R {
-        let before = [self.lane, self.warp, self.block_warp];
-        let same = |index| statement(b, "mov.b32 $0, $1;", "=r,r", &[index], &[Ty::I32])[0];
-        [self.lane, self.warp, self.block_warp] = before.map(same);
-        let known = std::mem::replace(&mut self.cse, vec![CseScope::default()]);
+        let before = self.thread;
+        self.thread = before.rematerialize(b);
+        let known = self.cse.forget();
         let result = body(self, b);
-        self.cse = known;
-        [self.lane, self.warp, self.block_warp] = before;
+        self.cse.restore(known);
+        self.thread = before;
         result
     }
 
@@ -452,17 +327,13 @@ impl<'a> Gpu<'a> {
         machine::scalar(self.func.ty(value).dtype, Machine::Nvptx)
     }
 
-    fn slice(&self, param: tile_ir::ir::ParamId) -> SliceArg {
-        self.slices[param.index()].expect("memory operations name slices")
-    }
-
-    fn innermost_cse(&mut self) -> &mut CseScope {
-        self.cse.last_mut().expect("the outermost region stays open")
+    fn slice(&self, param: ParamId) -> SliceArg {
+        self.entry.slice(param)
     }
 
     /// The start of this program's shared memory.
     fn smem_base(&self) -> Val {
-        self.smem_base.expect("scratch was planned")
+        self.smem.base.expect("scratch was planned")
     }
 
     /// The scratch memory of the operation that defines a value.

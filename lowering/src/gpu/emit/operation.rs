@@ -56,14 +56,14 @@ impl GpuEmit for Constant {
 
 impl GpuEmit for ProgramId {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
-        let program = gpu.program[usize::from(self.axis)];
+        let program = gpu.program.coord[usize::from(self.axis)];
         gpu.define(op.results[0], vec![program]);
     }
 }
 
 impl GpuEmit for NumPrograms {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
-        let extent = gpu.grid[usize::from(self.axis)];
+        let extent = gpu.entry.grid[usize::from(self.axis)];
         gpu.define(op.results[0], vec![extent]);
     }
 }
@@ -126,7 +126,7 @@ impl GpuEmit for Scalar {
             let by_difference = compares && has_difference(self, gpu, &args);
             let clamped = compares
                 && !by_difference
-                && gpu.rows.rotated
+                && gpu.facts.rows.rotated
                 && has_clamped_difference(self, gpu, &args, repeats);
             (0..count)
                 .map(|register| {
@@ -161,7 +161,7 @@ impl GpuEmit for Scalar {
                         _ => elementwise::applied(b, self, &operands, dtype),
                     });
                     if is_mask {
-                        gpu.rows.record(self, &operands, result);
+                        gpu.facts.rows.record(self, &operands, result);
                     }
                     result
                 })
@@ -268,7 +268,7 @@ impl GpuEmit for Cast {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let values = gpu.registers(self.value);
         let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
-        let registers = match gpu.bf16_multiplier {
+        let registers = match gpu.cse.bf16_multiplier {
             Some(multiplier) if packed_cast::is_bf16_to_f32(from, to) => {
                 packed_cast::widen(b, &values, multiplier)
             }
@@ -314,13 +314,13 @@ impl Gpu<'_> {
     pub(super) fn select_or_zero(&mut self, b: &mut Builder, mask: Val, value: Val) -> Val {
         let zero = b.zero(value.ty);
         let selected = b.select(mask, value, zero);
-        self.masked.insert(selected.id(), (mask, value));
+        self.facts.masked.insert(selected.id(), (mask, value));
         selected
     }
 
     /// The mask of a value that is 0 elsewhere, and the unmasked value.
     pub(super) fn mask_of(&self, value: Val) -> Option<(Val, Val)> {
-        self.masked.get(&value.id()).copied()
+        self.facts.masked.get(&value.id()).copied()
     }
 
     /// The unmasked values of two operands that one mask makes 0. Their product is 0 where they are.

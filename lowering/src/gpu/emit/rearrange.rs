@@ -27,7 +27,7 @@ impl GpuEmit for Join {
         let own = CoordBits::all(&layout, self.axis);
         // Which operand the thread takes, where threads hold the axis.
         let mut is_right = None;
-        for (source, mask) in [(gpu.lane, own.lanes), (gpu.warp, own.warps)] {
+        for (source, mask) in [(gpu.thread.lane, own.lanes), (gpu.thread.warp, own.warps)] {
             if mask != 0 {
                 let (mask, zero) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, 0));
                 let bit = b.and(source, mask);
@@ -69,7 +69,7 @@ impl GpuEmit for Index {
         if all.lanes != 0 {
             let (others, own) =
                 (b.int(Ty::I32, i64::from(31 & !all.lanes)), b.int(Ty::I32, i64::from(at.lanes)));
-            let lane = b.and(gpu.lane, others);
+            let lane = b.and(gpu.thread.lane, others);
             let lane = b.or(lane, own);
             for register in &mut registers {
                 *register = gpu.shuffle(b, *register, ShuffleMode::Index, lane);

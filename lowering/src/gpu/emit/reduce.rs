@@ -141,7 +141,7 @@ fn combine_exchanged(
         return reduce.combination.apply(gpu.func, b, own, other);
     }
     let distance = b.int(Ty::I32, distance);
-    let bit = b.and(gpu.lane, distance);
+    let bit = b.and(gpu.thread.lane, distance);
     let zero = b.int(Ty::I32, 0);
     let lower = b.icmp(IntPredicate::Eq, bit, zero);
     let left: CombinedElement =
@@ -210,7 +210,7 @@ fn reduce_elements(
     b: &mut Builder,
     elements: Vec<CombinedElement>,
 ) -> CombinedElement {
-    let chains = if gpu.iterations_overlap { CHAINS_OVERLAPPED } else { CHAINS };
+    let chains = if gpu.in_flight.iterations_overlap { CHAINS_OVERLAPPED } else { CHAINS };
     let runs = masked_runs(reduce, gpu, elements);
     let chains_per_run = chains.div_ceil(runs.len());
     let mut folded = vec![];
@@ -257,7 +257,7 @@ impl PendingReduction<'_> {
         let scratch = gpu.scratch(op.results[0]);
         let warps = reduced_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
-        let partial = compress(b, gpu.warp, warps);
+        let partial = compress(b, gpu.thread.warp, warps);
         let dtypes = self.dtypes(gpu);
         // Even and odd iterations of a loop have buffers of their own.
         let odd =
@@ -298,7 +298,7 @@ impl PendingReduction<'_> {
         // such lane stores to one block; outside loops one lane stores to all as quickly (docs/decisions/0010).
         let in_loop = mbarrier.is_some() && gpu.iteration.is_some();
         let lane_per_block = if in_loop { gpu.remote_store_lanes(folded.replicated_lanes()) } else { None };
-        let block = lane_per_block.map(|lanes| compress(b, gpu.lane, lanes));
+        let block = lane_per_block.map(|lanes| compress(b, gpu.thread.lane, lanes));
         let writer = gpu.first_of(
             b,
             folded.replicated_lanes() & !lane_per_block.unwrap_or_default(),
@@ -343,7 +343,7 @@ impl PendingReduction<'_> {
         let partials = 1usize << reduced_warps(&self.layout, &self.folded).count_ones();
         let lanes = self.share_bits(partials);
         let share = partials >> lanes.count_ones();
-        let share_index = (lanes != 0).then(|| compress(b, gpu.lane, lanes));
+        let share_index = (lanes != 0).then(|| compress(b, gpu.thread.lane, lanes));
         let (base, dtypes) = (written.base, self.dtypes(gpu));
         let combination = &self.reduce.combination;
         b.accumulating = combination.commutes();

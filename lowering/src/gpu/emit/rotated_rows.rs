@@ -21,7 +21,7 @@ impl GpuEmit for Rotate {
         let registers = match self.order {
             RangeOrder::Cut(cut) => {
                 let (indices, before) = gpu.cut_row(b, (self, cut), &range, &layout);
-                gpu.rows.cuts.insert(op.results[0], (cut.bound, before));
+                gpu.facts.rows.cuts.insert(op.results[0], (cut.bound, before));
                 indices
             }
             RangeOrder::Wrapped { by } => {
@@ -193,7 +193,7 @@ impl Gpu<'_> {
             let reaches_ends = !layout.is_disjoint()
                 || layout.register(chunk * run).get(0) + last_of_thread + run as u32 > extent - 2 * limit;
             if !reaches_ends {
-                self.rows.whole.insert(start.id(), WholeVector { offset: unskipped, holds: before });
+                self.facts.rows.whole.insert(start.id(), WholeVector { offset: unskipped, holds: before });
                 found.extend((0..values.len()).map(|i| self.add_constant(b, start, i as i64)));
                 below.extend(values.iter().map(|_| Some(before)));
                 continue;
@@ -219,19 +219,19 @@ impl Gpu<'_> {
                 let last = b.add_nsw(own, last);
                 let own = b.select(is_first, own, last);
                 let index = b.select(is_head, own, index);
-                self.rows.heads.insert(index.id(), is_head);
+                self.facts.rows.heads.insert(index.id(), is_head);
                 found.push(index);
                 below.push(None);
             }
             let bound = self.scalar(cut.bound);
             let is_whole = WholeVector { offset: unskipped, holds: before };
-            self.rows.whole.insert(found[at].id(), is_whole);
+            self.facts.rows.whole.insert(found[at].id(), is_whole);
             // A warp that always has an end would rematerialize its indices each time.
             if layout.num_warps() < MIN_WARPS {
                 continue;
             }
             let end = RowEnd { first, head, elements: whole, whole: is_whole, bound, limit, extent, is_end };
-            self.rows.row_ends.insert(found[at].id(), end);
+            self.facts.rows.row_ends.insert(found[at].id(), end);
         }
         (found, below)
     }
@@ -241,7 +241,7 @@ impl Gpu<'_> {
         if scalar.op.arith != ArithKind::Compare(BinaryOp::Lt) {
             return None;
         }
-        let (bound, below) = self.rows.cuts.get(&scalar.args[0])?;
+        let (bound, below) = self.facts.rows.cuts.get(&scalar.args[0])?;
         below.get(register)?.filter(|_| self.scalar(*bound).id() == operands[1].id())
     }
 }
@@ -249,9 +249,9 @@ impl Gpu<'_> {
 impl Gpu<'_> {
     /// The whole vector of a cut row that starts at an index, if the mask selects exactly whole vectors.
     pub(super) fn whole_vector(&self, index: Val, mask: Option<Val>) -> Option<WholeVector> {
-        let whole = self.rows.whole.get(&index.id())?;
+        let whole = self.facts.rows.whole.get(&index.id())?;
         let mut conjuncts = vec![];
-        self.rows.conjuncts(mask?, &mut conjuncts);
+        self.facts.rows.conjuncts(mask?, &mut conjuncts);
         conjuncts.iter().any(|conjunct| conjunct.id() == whole.holds.id()).then_some(*whole)
     }
 
@@ -266,9 +266,10 @@ impl Gpu<'_> {
         let mut shared = None;
         for (i, (index, mask)) in indices.iter().zip(masks).enumerate() {
             let mut conjuncts = vec![];
-            self.rows.conjuncts((*mask)?, &mut conjuncts);
+            self.facts.rows.conjuncts((*mask)?, &mut conjuncts);
             let is_bound = |conjunct: &Val| {
-                self.rows
+                self.facts
+                    .rows
                     .less_than
                     .get(&conjunct.id())
                     .is_some_and(|&(less, greater)| less.id() == index.id() && greater.id() == bound.id())
@@ -292,7 +293,7 @@ impl Gpu<'_> {
             .iter()
             .map(|mask| {
                 let mut found = vec![];
-                self.rows.conjuncts((*mask)?, &mut found);
+                self.facts.rows.conjuncts((*mask)?, &mut found);
                 Some(found)
             })
             .collect();
@@ -307,14 +308,14 @@ impl Gpu<'_> {
             if conjuncts.iter().all(|own| own[at].id() == conjunct.id()) {
                 continue;
             }
-            let &(less, greater) = self.rows.less_than.get(&conjunct.id())?;
+            let &(less, greater) = self.facts.rows.less_than.get(&conjunct.id())?;
             let room = |less: Val, greater: Val| {
                 let ((x, p), (y, q)) = (self.base_and_constant(less), self.base_and_constant(greater));
                 (x.id(), y.id(), q - p)
             };
             let (x, y, distance) = room(less, greater);
             for (i, own) in conjuncts.iter().enumerate() {
-                let &(less, greater) = self.rows.less_than.get(&own[at].id())?;
+                let &(less, greater) = self.facts.rows.less_than.get(&own[at].id())?;
                 if room(less, greater) != (x, y, distance - i as i64) {
                     return None;
                 }

@@ -232,16 +232,16 @@ fn across_lanes(
     is_last: bool,
 ) {
     let field = b.int(Ty::I32, i64::from(((1u32 << bits) - 1) << lane));
-    let along = b.and(gpu.lane, field);
+    let along = b.and(gpu.thread.lane, field);
     let (zero, end) = (b.int(Ty::I32, 0), field);
     // Whether there is a lane at that distance before this one, and its index.
     let before = |b: &mut Builder, distance: u32| {
         let distance = b.int(Ty::I32, i64::from(distance << lane));
         if scan.reverse {
             let room = b.sub(end, along);
-            (b.icmp(IntPredicate::Uge, room, distance), b.add(gpu.lane, distance))
+            (b.icmp(IntPredicate::Uge, room, distance), b.add(gpu.thread.lane, distance))
         } else {
-            (b.icmp(IntPredicate::Uge, along, distance), b.sub(gpu.lane, distance))
+            (b.icmp(IntPredicate::Uge, along, distance), b.sub(gpu.thread.lane, distance))
         }
     };
     for group in groups.values_mut() {
@@ -257,7 +257,7 @@ fn across_lanes(
             leaf.offset = Some(join_offsets(scan, gpu, b, &offset, leaf.offset.as_ref()));
         }
         if !is_last {
-            let rest = b.sub(gpu.lane, along);
+            let rest = b.sub(gpu.thread.lane, along);
             let edge = if scan.reverse { zero } else { end };
             let last = b.add(rest, edge);
             group.total = read(gpu, b, &group.total, last);
@@ -279,9 +279,9 @@ fn across_warps(
     let base = gpu.smem_base();
     let dtypes: Vec<_> = scan.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
     let own = warps.iter().map(|bit| 1 << bit).sum();
-    let warp = compress(b, gpu.warp, own);
-    let lane = compress(b, gpu.lane, totals.lanes);
-    let other = compress(b, gpu.warp, totals.others);
+    let warp = compress(b, gpu.thread.warp, own);
+    let lane = compress(b, gpu.thread.lane, totals.lanes);
+    let other = compress(b, gpu.thread.warp, totals.others);
     let lanes = b.int(Ty::I32, 1 << totals.lanes.count_ones());
     let row = b.mul(other, lanes);
     let row = b.add(row, lane);

@@ -1,12 +1,52 @@
-//! Which element of a tile a thread's register holds, and which of its replicas writes it.
+//! A thread's place in its program: which element of a tile its register holds, and which of its replicas writes it.
 
 use tile_ir::ir::Value;
 
 use crate::gpu::emit::coordinates::runs;
-use crate::gpu::emit::{Builder, Gpu, IntPredicate};
+use crate::gpu::emit::{Builder, Gpu, GpuPlan, IntPredicate, statement};
 use crate::gpu::layout::Layout;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
+
+/// Where this thread is in its program and its block.
+#[derive(Clone, Copy)]
+pub(super) struct ThreadIndices {
+    pub lane: Val,
+    /// This thread's warp within its program.
+    pub warp: Val,
+    /// This thread's warp among the program's warps in its block.
+    pub block_warp: Val,
+    /// The index of this program in its block.
+    pub program_in_block: Val,
+}
+
+impl ThreadIndices {
+    /// Where this block has all warps of a program.
+    pub fn of_block(plan: &GpuPlan, b: &mut Builder) -> ThreadIndices {
+        let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
+        let (thirty_one, five) = (b.int(Ty::I32, 31), b.int(Ty::I32, 5));
+        let lane = b.and(thread, thirty_one);
+        let warp = b.lshr(thread, five);
+        let zero = b.int(Ty::I32, 0);
+        let num_warps = plan.schedule.distributed.num_warps;
+        let (warp, program_in_block) = if plan.programs == 1 {
+            (warp, zero)
+        } else {
+            let (mask, shift) =
+                (b.int(Ty::I32, i64::from(num_warps - 1)), b.int(Ty::I32, i64::from(num_warps.ilog2())));
+            (b.and(warp, mask), b.lshr(warp, shift))
+        };
+        let block_warp = if num_warps == 1 { zero } else { warp };
+        ThreadIndices { lane, warp: block_warp, block_warp, program_in_block }
+    }
+
+    /// The same indices in registers of their own: to LLVM they have nothing to do with these.
+    pub fn rematerialize(self, b: &mut Builder) -> ThreadIndices {
+        let mut same = |index| statement(b, "mov.b32 $0, $1;", "=r,r", &[index], &[Ty::I32])[0];
+        let [lane, warp, block_warp] = [self.lane, self.warp, self.block_warp].map(&mut same);
+        ThreadIndices { lane, warp, block_warp, ..self }
+    }
+}
 
 impl Gpu<'_> {
     /// The coordinate along `axis` of a register of this thread.
@@ -25,11 +65,13 @@ impl Gpu<'_> {
     /// This thread's contribution to the coordinate along `axis`, an `i32`.
     pub(super) fn thread_coord(&mut self, b: &mut Builder, layout: &Layout, axis: usize) -> Val {
         let key = (layout.clone(), axis);
-        if let Some(&known) = self.cse.iter().rev().find_map(|scope| scope.threads.get(&key)) {
+        if let Some(known) = self.cse.find(|scope| scope.threads.get(&key)) {
             return known;
         }
         let mut coord = b.int(Ty::I32, 0);
-        for (source, bases) in [(self.lane, layout.lane_bases()), (self.warp, layout.warp_bases())] {
+        for (source, bases) in
+            [(self.thread.lane, layout.lane_bases()), (self.thread.warp, layout.warp_bases())]
+        {
             for run in runs(bases, axis) {
                 let term = run.extract(b, source);
                 coord = if layout.is_disjoint() { b.add_nsw(coord, term) } else { b.xor(coord, term) };
@@ -38,11 +80,11 @@ impl Gpu<'_> {
         if let Some((_, stride)) = layout.set_axis().filter(|(tiled, _)| *tiled == axis) {
             let (bits, stride) = (layout.warp_bases().len() as i64, i64::from(stride));
             let [bits, stride] = [bits, stride].map(|value| b.int(Ty::I32, value));
-            let set = b.lshr(self.warp, bits);
+            let set = b.lshr(self.thread.warp, bits);
             let term = b.mul_nsw(set, stride);
             coord = b.add_nsw(coord, term);
         }
-        self.innermost_cse().threads.insert(key, coord);
+        self.cse.innermost().threads.insert(key, coord);
         coord
     }
 
@@ -62,7 +104,8 @@ impl Gpu<'_> {
     /// Whether these bits of this thread's lane and warp have these values; `None` when there are no bits.
     pub(super) fn is_thread(&self, b: &mut Builder, masks: [u32; 2], values: [u32; 2]) -> Option<Val> {
         let mut all = None;
-        for ((source, mask), value) in [self.lane, self.warp].into_iter().zip(masks).zip(values) {
+        for ((source, mask), value) in [self.thread.lane, self.thread.warp].into_iter().zip(masks).zip(values)
+        {
             if mask != 0 {
                 let (mask, value) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, i64::from(value)));
                 let bits = b.and(source, mask);

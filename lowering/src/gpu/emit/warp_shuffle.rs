@@ -15,13 +15,13 @@ impl Gpu<'_> {
     /// The same value, opaque to ptxas: a shuffle that moves nothing. ptxas takes it for divergent if the operand was.
     pub(super) fn opaque_to_ptxas(&self, b: &mut Builder, value: Val) -> Val {
         let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
-        statement(b, text, "=r,r,r", &[value, self.lane], &[Ty::I32])[0]
+        statement(b, text, "=r,r,r", &[value, self.thread.lane], &[Ty::I32])[0]
     }
 
     /// The index of this thread's warpgroup.
     pub(super) fn warpgroup(&self, b: &mut Builder) -> Val {
         let shift = b.int(Ty::I32, i64::from(WARPGROUP_WARPS.ilog2()));
-        let warpgroup = b.lshr(self.warp, shift);
+        let warpgroup = b.lshr(self.thread.warp, shift);
         self.uniform(b, warpgroup)
     }
 

@@ -65,7 +65,7 @@ impl Gpu<'_> {
         let operands = DotOperand::ALL.map(|side| {
             let value = dot.operand(side);
             let Some(ScratchOperand { start: Some(start), staging }) = &staged[side as usize] else {
-                return self.staged_operands.get(&value).cloned();
+                return self.smem.staged_operands.get(&value).cloned();
             };
             let place = self.scratch(op.results[0]);
             let address = b.offset_bytes(self.smem_base(), (place.start + start) as i32);

@@ -15,7 +15,7 @@ impl GpuEmit for StageOperands {
             let tile = staged_tile(ty, staged);
             gpu.write_smem_tile(b, staged.value, &tile, address);
             let bytes = (tile.elements * ty.dtype.bytes()).next_multiple_of(16);
-            gpu.staged_operands.insert(result, StagedOperandTile { tile, address });
+            gpu.smem.staged_operands.insert(result, StagedOperandTile { tile, address });
             address = b.offset_bytes(address, bytes as i32);
         }
         gpu.barrier(b);

@@ -385,7 +385,7 @@ impl Gpu<'_> {
         let each = b.int(Ty::I32, i64::from(WGMMA_M / width * piece));
         let group = b.mul_nsw(row_group, each);
         let start = b.add_nsw(block, group);
-        let inner = bits(b, self.lane, 0, 2);
+        let inner = bits(b, self.thread.lane, 0, 2);
         let address = |&[row, step]: &[u32; 2]| {
             let step = b.int(Ty::I32, i64::from(step));
             let line = b.add_nsw(inner, step);

@@ -102,7 +102,7 @@ fn vectors(
                     partial,
                 };
             }
-            if let Some(end) = gpu.rows.row_ends.get(&offsets[0].id()).copied()
+            if let Some(end) = gpu.facts.rows.row_ends.get(&offsets[0].id()).copied()
                 && let Some(shared) = gpu.mask_besides_bound(b, offsets, masks, end.bound)
             {
                 let shared = b.both(shared, active);
@@ -142,7 +142,7 @@ fn vectors(
 /// Whether offsets are contiguous; `None` where they are known to be.
 fn are_contiguous(gpu: &Gpu, b: &mut Builder, shift: Shift, offsets: &[Val]) -> Option<Val> {
     let [first, last] = [offsets[0], offsets[offsets.len() - 1]];
-    if let Some(&is_head) = gpu.rows.heads.get(&first.id()) {
+    if let Some(&is_head) = gpu.facts.rows.heads.get(&first.id()) {
         return Some(b.not(is_head));
     }
     let distance = offsets.len() as i64 - 1;
@@ -151,7 +151,7 @@ fn are_contiguous(gpu: &Gpu, b: &mut Builder, shift: Shift, offsets: &[Val]) -> 
         return None;
     }
     // A smaller vector of the head may be misaligned.
-    if !gpu.rows.cuts.is_empty() && (offsets.len() as u32) < shift.limit {
+    if !gpu.facts.rows.cuts.is_empty() && (offsets.len() as u32) < shift.limit {
         return Some(b.int(Ty::I1, 0));
     }
     let found = b.sub(last, first);
@@ -228,14 +228,14 @@ pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<
     let (before, behind): (&[usize], &[usize]) = if at_once { (&rest, &[]) } else { (&[], &rest) };
     reads.read_whole(gpu, b, before, &mut words);
     reads.read_whole(gpu, b, &partial, &mut words);
-    let elements = gpu.rows.elements.remove(&op.results[0]).unwrap_or_else(|| {
+    let elements = gpu.facts.rows.elements.remove(&op.results[0]).unwrap_or_else(|| {
         let beside = loads_at_same_offsets(gpu, op, load);
         let others: Vec<ShiftedReads> =
             beside.iter().map(|(op, load)| ShiftedReads::new(gpu, b, op, load)).collect();
         let all: Vec<&ShiftedReads> = std::iter::once(&reads).chain(&others).collect();
         let mut found = ShiftedReads::read_partial(&all, gpu, b, &partial).into_iter();
         let own = found.next().expect("the load is the first of them");
-        gpu.rows.elements.extend(beside.iter().map(|(op, _)| op.results[0]).zip(found));
+        gpu.facts.rows.elements.extend(beside.iter().map(|(op, _)| op.results[0]).zip(found));
         own
     });
     reads.read_whole(gpu, b, behind, &mut words);

@@ -37,8 +37,8 @@ impl Modifiers {
         };
         let policy = match cache.eviction {
             EvictionPolicy::Normal => None,
-            EvictionPolicy::First => gpu.evict_first_policy,
-            EvictionPolicy::Last => Some(gpu.evict_last_policy),
+            EvictionPolicy::First => gpu.cse.policies.evict_first,
+            EvictionPolicy::Last => Some(gpu.cse.policies.evict_last),
         };
         let volatile = cache.modifier == CacheModifier::Volatile;
         Modifiers { volatile, cop, l1, policy: policy.filter(|_| !volatile) }
@@ -50,7 +50,7 @@ impl Modifiers {
         let streams =
             load.cache.modifier == CacheModifier::Streaming || load.cache.eviction == EvictionPolicy::First;
         if load.effect() == Effect::Pure && words.bytes == WIDEST && !streams {
-            modifiers.policy = Some(gpu.evict_last_policy);
+            modifiers.policy = Some(gpu.cse.policies.evict_last);
         }
         modifiers
     }

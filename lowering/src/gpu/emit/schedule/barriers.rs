@@ -43,7 +43,7 @@ impl Gpu<'_> {
     /// One thread of each warp arrives.
     pub(in crate::gpu::emit) fn arrive(&self, b: &mut Builder, barrier: Val) {
         let zero = b.int(Ty::I32, 0);
-        let first = b.icmp(IntPredicate::Eq, self.lane, zero);
+        let first = b.icmp(IntPredicate::Eq, self.thread.lane, zero);
         let text = "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];";
         statement(b, text, "l,b,~{memory}", &[barrier, first], &[]);
     }
@@ -113,7 +113,7 @@ impl Gpu<'_> {
 
 impl GpuEmit for MbarInit {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
-        let maps: Vec<Val> = self.prefetched.iter().map(|&map| gpu.tensor_maps[map]).collect();
+        let maps: Vec<Val> = self.prefetched.iter().map(|&map| gpu.entry.tensor_maps[map]).collect();
         let lists = self.barriers.iter().map(|&barrier| gpu.mbarrier_list(barrier));
         let (clustered, others): (Vec<_>, Vec<_>) = lists.partition(|&(_, cluster)| cluster);
         let [clustered, others] =

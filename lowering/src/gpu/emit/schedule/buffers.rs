@@ -55,7 +55,7 @@ impl PipelineState {
 impl Gpu<'_> {
     /// Where a buffer or a list of barriers is.
     pub(super) fn buffer(&self, buffer: Value) -> SmemBufferAddress {
-        self.buffers[&buffer]
+        self.smem.buffers[&buffer]
     }
 
     pub(super) fn pipe(&self, pipe: Value) -> PipelineState {
@@ -114,14 +114,14 @@ impl Gpu<'_> {
 impl GpuEmit for SmemAlloc {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let address = SmemBufferAddress { start: self.address, stride: self.stride };
-        gpu.buffers.insert(op.results[0], address);
+        gpu.smem.buffers.insert(op.results[0], address);
     }
 }
 
 impl GpuEmit for MbarAlloc {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let address = SmemBufferAddress { start: self.address, stride: MBARRIER_BYTES };
-        gpu.buffers.insert(op.results[0], address);
+        gpu.smem.buffers.insert(op.results[0], address);
     }
 }
 

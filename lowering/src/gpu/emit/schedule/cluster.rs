@@ -30,12 +30,12 @@ impl Gpu<'_> {
     pub(super) fn read_cluster_size(&mut self, b: &mut Builder) {
         let blocks = b.op("nvvm.read.ptx.sreg.cluster.nctarank", &[], Ty::I32);
         let two = b.int(Ty::I32, 2);
-        self.clustered = Some(b.icmp(IntPredicate::Eq, blocks, two));
+        self.program.clustered = Some(b.icmp(IntPredicate::Eq, blocks, two));
     }
 
     /// Initializes barriers at which both blocks of a cluster arrive, if there are clusters.
     pub(super) fn init_cluster_barriers(&self, b: &mut Builder, list: MbarrierList) {
-        let clustered = self.clustered.expect("it was read before");
+        let clustered = self.program.clustered.expect("it was read before");
         let [one, both] = [1, 2].map(|blocks| b.int(Ty::I32, i64::from(blocks * list.arrivals)));
         let arrivals = b.select(clustered, both, one);
         for (address, _) in list.each() {
@@ -47,7 +47,7 @@ impl Gpu<'_> {
 
     /// Waits for the other block of the cluster: until it has started, and before this one ends, whose shared memory the other writes.
     pub(super) fn sync_cluster(&self, b: &mut Builder) {
-        if self.clustered.is_some() {
+        if self.program.clustered.is_some() {
             let text = format!(
                 "{{\n{IF_CLUSTERED}@paired barrier.cluster.arrive;\n@paired barrier.cluster.wait;\n}}"
             );
@@ -64,7 +64,7 @@ impl Gpu<'_> {
         loads: usize,
         offsets: &mut dyn FnMut(&mut Self, &mut Builder) -> Vec<Vec<Val>>,
     ) -> PeerFlags {
-        let clustered = self.clustered.expect("barriers of a cluster were initialized");
+        let clustered = self.program.clustered.expect("barriers of a cluster were initialized");
         let one = b.int(Ty::I32, 1);
         let peer = b.xor(index, one);
         let exists = b.icmp(IntPredicate::Ult, peer, programs);
@@ -77,9 +77,9 @@ impl Gpu<'_> {
             };
             let coords = [index, peer].map(|index| self.program_at(b, index));
             let [own, other] = coords.map(|coord| {
-                let program = std::mem::replace(&mut self.program, coord);
+                let program = std::mem::replace(&mut self.program.coord, coord);
                 let offsets = self.scope(|gpu| offsets(gpu, b));
-                self.program = program;
+                self.program.coord = program;
                 offsets
             });
             let same = own.into_iter().zip(other).map(|(own, other)| {
@@ -116,7 +116,7 @@ impl Gpu<'_> {
     /// Releases the same stage of the other block of the cluster.
     pub(in crate::gpu::emit) fn arrive_at_peer(&self, b: &mut Builder, empty: Val) {
         let zero = b.int(Ty::I32, 0);
-        let first = b.icmp(IntPredicate::Eq, self.lane, zero);
+        let first = b.icmp(IntPredicate::Eq, self.thread.lane, zero);
         let text = format!(
             "{{\n.reg .b32 other;\n.reg .b64 far;\n{IF_CLUSTERED}and.pred paired, paired, $1;\nmov.u32 other, %cluster_ctarank;\n\
              xor.b32 other, other, 1;\n@paired mapa.shared::cluster.u64 far, $0, other;\n\
@@ -137,7 +137,7 @@ impl GpuEmit for MbarArriveForPeer {
 
 impl GpuEmit for PeerShares {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let tile = gpu.work_tile.expect("a producer has a work tile");
+        let tile = gpu.program.work_tile.expect("a producer has a work tile");
         let flags = gpu.peer_flags(b, [tile.index, tile.programs], self.counts.len(), &mut |gpu, b| {
             gpu.block(b, &self.offsets);
             let mut rest = gpu.flatten(&self.offsets.yields).into_iter();

@@ -79,14 +79,14 @@ impl InterleavedCopies {
 impl Gpu<'_> {
     /// Prepared copies, which are issued now.
     pub(in crate::gpu::emit) fn take_copies(&mut self, prepared: Option<Value>) -> InterleavedCopies {
-        InterleavedCopies(prepared.and_then(|value| self.prepared_copies.remove(&value)))
+        InterleavedCopies(prepared.and_then(|value| self.in_flight.prepared_copies.remove(&value)))
     }
 
     /// The copies in a block, behind what computes their addresses.
     fn collect_copies(&mut self, b: &mut Builder, block: &Block) -> VecDeque<CopyInstruction> {
-        let outer = std::mem::take(&mut self.open_group);
+        let outer = std::mem::take(&mut self.in_flight.open_group);
         self.scope(|gpu| gpu.block(b, block));
-        std::mem::replace(&mut self.open_group, outer)
+        std::mem::replace(&mut self.in_flight.open_group, outer)
     }
 
     /// Bytes between the vectors of a thread.
@@ -108,7 +108,7 @@ impl Gpu<'_> {
     /// The copies of a tile: each thread copies the elements that the layout of the offsets gives it.
     fn tile_copies(&mut self, b: &mut Builder, copy: &AsyncCopy, to: Value) -> Vec<CopyInstruction> {
         let layout = self.layout(copy.from.offset);
-        let SlotTileAddress { tile, address, .. } = self.slot_tiles[&to].clone();
+        let SlotTileAddress { tile, address, .. } = self.smem.slot_tiles[&to].clone();
         let offset = offset_in(&tile, b, |b, axis| self.thread_coord(b, layout, axis));
         let first = b.add(address, offset);
         let mut addresses = TileAddresses::new(tile, first);
@@ -133,8 +133,8 @@ impl Gpu<'_> {
         let width = self.copy_width(&copy.from);
         let cache_operator = cache_operator(copy.through, width);
         let policy = match copy.hints.eviction {
-            EvictionPolicy::First => self.evict_first_policy,
-            EvictionPolicy::Normal | EvictionPolicy::Last => Some(self.evict_last_policy),
+            EvictionPolicy::First => self.cse.policies.evict_first,
+            EvictionPolicy::Normal | EvictionPolicy::Last => Some(self.cse.policies.evict_last),
         };
         let mut copies = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
@@ -185,8 +185,8 @@ impl GpuEmit for RingStart {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let ring = b.offset_bytes(gpu.smem_base(), self.ring.start as i32);
         let five = b.int(Ty::I32, 5);
-        let first = b.shl(gpu.block_warp, five);
-        let thread = b.or(first, gpu.lane);
+        let first = b.shl(gpu.thread.block_warp, five);
+        let thread = b.or(first, gpu.thread.lane);
         let widths = self.widths.iter().map(|&width| {
             // Neighboring threads have contiguous elements.
             let width = b.int(Ty::I32, i64::from(width));
@@ -195,12 +195,12 @@ impl GpuEmit for RingStart {
         });
         let mut slot: Vec<Val> = widths.collect();
         // An address that differs from thread to thread, because a shuffle of a uniform value is uniform.
-        slot.extend(self.has_tiles.then(|| b.offset(ring, gpu.lane, 1)));
+        slot.extend(self.has_tiles.then(|| b.offset(ring, gpu.thread.lane, 1)));
         // ptxas must not see that the address is a uniform value plus the thread's own part: a copy with a cache
         // policy to such an address becomes an illegal instruction.
         let mut slot: Vec<Val> = slot.into_iter().map(|first| gpu.opaque_to_ptxas(b, first)).collect();
         for first in &mut slot[self.widths.len()..] {
-            *first = b.sub(*first, gpu.lane);
+            *first = b.sub(*first, gpu.thread.lane);
         }
         gpu.define(op.results[0], slot);
     }
@@ -237,7 +237,7 @@ impl GpuEmit for AsyncCopy {
             CopyTarget::Thread(part) => gpu.thread_copies(b, self, part),
             CopyTarget::Tile(tile) => gpu.tile_copies(b, self, tile),
         };
-        gpu.open_group.extend(copies);
+        gpu.in_flight.open_group.extend(copies);
     }
 }
 
@@ -253,7 +253,7 @@ impl GpuEmit for AsyncGroup {
         };
         let mut copies = gpu.collect_copies(b, &self.body);
         copies.iter_mut().for_each(|copy| copy.and_predicate(b, condition));
-        gpu.prepared_copies.insert(prepared, copies);
+        gpu.in_flight.prepared_copies.insert(prepared, copies);
     }
 }
 
@@ -295,6 +295,6 @@ impl GpuEmit for SlotTile {
         let slot = *gpu.registers(self.slot).last().expect("a slot with tiles has an address");
         let address = b.add(slot, start);
         let tile = SlotTileAddress { tile: self.tile.clone(), fast: self.fast, address };
-        gpu.slot_tiles.insert(op.results[0], tile);
+        gpu.smem.slot_tiles.insert(op.results[0], tile);
     }
 }

@@ -34,8 +34,8 @@ impl GpuEmit for Loop {
             if self.narrow { b.trunc(end, Elem::I32) } else { end }
         });
         let one = b.int(ends[0].ty, 1);
-        let (outer, overlaps) = (gpu.iteration, gpu.iterations_overlap);
-        gpu.iterations_overlap |= self.overlapped;
+        let (outer, overlaps) = (gpu.iteration, gpu.in_flight.iterations_overlap);
+        gpu.in_flight.iterations_overlap |= self.overlapped;
         let results = b.for_range([ends[0], ends[1], one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
                 let index = if self.narrow { b.zext(index, Elem::I64) } else { index };
@@ -46,7 +46,7 @@ impl GpuEmit for Loop {
                 gpu.flatten(&self.body.yields)
             })
         });
-        (gpu.iteration, gpu.iterations_overlap) = (outer, overlaps);
+        (gpu.iteration, gpu.in_flight.iterations_overlap) = (outer, overlaps);
         gpu.define_all(&op.results, &results);
     }
 }

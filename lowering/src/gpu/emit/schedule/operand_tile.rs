@@ -75,7 +75,7 @@ pub(in crate::gpu::emit) struct SmemRowAddress {
 impl Gpu<'_> {
     /// The axis of the matrix rows of an operand, if it is in shared memory.
     pub(in crate::gpu::emit) fn smem_fast_axis(&self, value: Value) -> Option<usize> {
-        self.slot_tiles.get(&value).map(|tile| tile.fast)
+        self.smem.slot_tiles.get(&value).map(|tile| tile.fast)
     }
 
     /// Where a thread's rows of an operand start: by the layout of the result, and from the first element along K.
@@ -85,7 +85,7 @@ impl Gpu<'_> {
         value: Value,
         (result, inner): (&Layout, usize),
     ) -> Option<SmemRowAddress> {
-        let SlotTileAddress { tile, address, .. } = self.slot_tiles.get(&value)?.clone();
+        let SlotTileAddress { tile, address, .. } = self.smem.slot_tiles.get(&value)?.clone();
         let zero = b.int(Ty::I32, 0);
         let offset =
             offset_in(
@@ -105,7 +105,7 @@ impl Gpu<'_> {
         value: Value,
         lanes: &Layout,
     ) -> TileAddresses {
-        let SlotTileAddress { tile, address, .. } = self.slot_tiles[&value].clone();
+        let SlotTileAddress { tile, address, .. } = self.smem.slot_tiles[&value].clone();
         let offset = offset_in(&tile, b, |b, axis| self.thread_coord(b, lanes, axis));
         let first = b.add(address, offset);
         TileAddresses::new(tile, first)

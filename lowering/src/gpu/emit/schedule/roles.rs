@@ -22,7 +22,7 @@ impl Gpu<'_> {
         produce: impl FnOnce(&mut Self, &mut Builder),
         consume: impl FnOnce(&mut Self, &mut Builder),
     ) {
-        let warp = self.uniform(b, self.block_warp);
+        let warp = self.uniform(b, self.thread.block_warp);
         let consumers = b.int(Ty::I32, i64::from(self.plan.schedule.distributed.num_warps));
         let is_producer = b.icmp(IntPredicate::Uge, warp, consumers);
         let (mut produce, mut consume) = (Some(produce), Some(consume));

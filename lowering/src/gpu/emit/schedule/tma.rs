@@ -32,13 +32,13 @@ impl Gpu<'_> {
         let mut boxes = vec![];
         for chunk in 0..load.columns / chunk_columns {
             let place = b.offset_bytes(load.to, (chunk * rows * SWIZZLE_ROW_BYTES) as i32);
-            let mut at = vec![place, self.tensor_maps[load.map], load.full];
+            let mut at = vec![place, self.entry.tensor_maps[load.map], load.full];
             at.extend(load.offsets.iter().rev());
             let distance = b.int(Ty::I32, i64::from(chunk * chunk_columns));
             at[3] = b.add(at[3], distance);
             boxes.push(at);
         }
-        let (Some(shared), Some(clustered)) = (load.shared, self.clustered) else {
+        let (Some(shared), Some(clustered)) = (load.shared, self.program.clustered) else {
             boxes.iter().for_each(|at| load_box(b, at));
             return;
         };

@@ -46,7 +46,7 @@ impl GpuEmit for TmaStore {
             FragmentWriter::new(gpu, b, gpu.func.ty(self.value).dtype, address)
         };
         let first = gpu.first_of(b, 31, WARPGROUP_WARPS - 1).expect("a warpgroup has many threads");
-        let map = gpu.tensor_maps[self.map.expect("the schedule gives a TMA store its map")];
+        let map = gpu.entry.tensor_maps[self.map.expect("the schedule gives a TMA store its map")];
         for (round, chunks) in origins.chunks(MAX_CHUNKS).enumerate() {
             // Threads of a transpose write to one of two chunks.
             let own = if self.transposed { &chunks[..1] } else { chunks };
@@ -139,7 +139,7 @@ impl FragmentWriter {
             gpu.matrix_row_addresses(b, address)
         } else {
             let [row, chunk, within] =
-                [(2, 3), (1, 1), (0, 1)].map(|(from, count)| bits(b, gpu.lane, from, count));
+                [(2, 3), (1, 1), (0, 1)].map(|(from, count)| bits(b, gpu.thread.lane, from, count));
             let eight = b.int(Ty::I32, 8);
             let offset = b.mul_nsw(within, eight);
             let start = b.offset(address, offset, 1);
@@ -151,7 +151,7 @@ impl FragmentWriter {
     /// For rows of a warpgroup that become columns of two chunks, 16 of each warp. No two elements of a warp share a
     /// bank: eight rows take two 16-byte chunks, which are swizzled differently in four rows, every other one.
     fn of_transpose(gpu: &Gpu, b: &mut Builder, dtype: DType, address: Val) -> FragmentWriter {
-        let (pair, two) = (bits(b, gpu.lane, 0, 2), b.int(Ty::I32, 2));
+        let (pair, two) = (bits(b, gpu.thread.lane, 0, 2), b.int(Ty::I32, 2));
         let first = b.mul_nsw(pair, two);
         // As a fragment has them: the second column of a pair, and the row eight behind.
         let addresses = [[0, 0], [0, 1], [8, 0], [8, 1]].map(|[row, column]| {
@@ -209,13 +209,13 @@ impl Gpu<'_> {
     /// The row addresses of a lane for `stmatrix` or `ldmatrix` of four matrices, two above each other and two beside
     /// them: for each pair of matrices of a row, where the warpgroup's rows of 128 bytes start at `address`.
     pub(in crate::gpu::emit) fn matrix_row_addresses(&self, b: &mut Builder, address: Val) -> Vec<Val> {
-        let [row, chunk] = [(0, 4), (4, 1)].map(|(from, count)| bits(b, self.lane, from, count));
+        let [row, chunk] = [(0, 4), (4, 1)].map(|(from, count)| bits(b, self.thread.lane, from, count));
         self.swizzled_row_addresses(b, address, [row, chunk])
     }
 
     /// Swizzled addresses in a row of this warp: of a 16-byte chunk, and of those two, four and six behind it.
     fn swizzled_row_addresses(&self, b: &mut Builder, address: Val, [row, chunk]: [Val; 2]) -> Vec<Val> {
-        let warp = bits(b, self.warp, 0, WARPGROUP_WARPS.ilog2());
+        let warp = bits(b, self.thread.warp, 0, WARPGROUP_WARPS.ilog2());
         let [sixteen, length] = [16, SWIZZLE_ROW_BYTES].map(|number| b.int(Ty::I32, i64::from(number)));
         let before = b.mul_nsw(warp, sixteen);
         let line = b.add_nsw(before, row);
@@ -242,8 +242,8 @@ impl Gpu<'_> {
         (row, chunk): (u32, u32),
         line: Val,
     ) -> Val {
-        let [odd, pair] = [0, 1].map(|from| bits(b, self.warp, from, 1));
-        let [within, next] = [(2, 2), (4, 1)].map(|(from, count)| bits(b, self.lane, from, count));
+        let [odd, pair] = [0, 1].map(|from| bits(b, self.thread.warp, from, 1));
+        let [within, next] = [(2, 2), (4, 1)].map(|(from, count)| bits(b, self.thread.lane, from, count));
         let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
         let [four, sixteen, length, chunk, behind] =
             [4, 16, SWIZZLE_ROW_BYTES, chunk, row / 4].map(|number| int(b, number));

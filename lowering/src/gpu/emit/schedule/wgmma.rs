@@ -55,7 +55,7 @@ impl GpuEmit for Wgmma {
         let issued = issue.issue(gpu, b, position);
         issued.define(gpu, result);
         if self.then == AfterIssue::Continue {
-            gpu.in_flight.insert(result, issued);
+            gpu.in_flight.dots.insert(result, issued);
         }
     }
 }
@@ -63,7 +63,7 @@ impl GpuEmit for Wgmma {
 impl GpuEmit for DotWait {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let (dot, unread) = (self.values[0], &self.values[1..]);
-        match gpu.in_flight.remove(&dot) {
+        match gpu.in_flight.dots.remove(&dot) {
             // What the dot reads stays in its registers until then.
             Some(mut issued) if self.issued_if.is_none() => {
                 let unread = gpu.flatten(unread);

@@ -51,7 +51,7 @@ pub(in crate::gpu::emit) struct CurrentWorkTile {
 impl Gpu<'_> {
     /// How many programs there are; the runtime sees to it that an `i32` counts them.
     pub(in crate::gpu::emit) fn program_count(&self, b: &mut Builder) -> Val {
-        let [x, y, z] = self.grid;
+        let [x, y, z] = self.entry.grid;
         let row = b.mul(x, y);
         b.mul(row, z)
     }
@@ -59,10 +59,10 @@ impl Gpu<'_> {
     /// The grid coordinates of the program with this index. Grids of one axis, and small ones, need no division; with
     /// a counter, grids have more.
     pub(in crate::gpu::emit) fn program_at(&self, b: &mut Builder, index: Val) -> [Val; 3] {
-        if self.tile_counter.is_some() {
+        if self.entry.tile_counter.is_some() {
             return self.longest_first(b, index);
         }
-        let in_first_row = b.icmp(IntPredicate::Ult, index, self.grid[0]);
+        let in_first_row = b.icmp(IntPredicate::Ult, index, self.entry.grid[0]);
         let coord = b.branch(in_first_row, &[Ty::I32; 3], |b, arm| match arm {
             BranchArm::Then => {
                 let zero = b.int(Ty::I32, 0);
@@ -102,7 +102,7 @@ impl Gpu<'_> {
         index: Val,
         programs: Val,
     ) -> Option<Val> {
-        let counter = self.tile_counter?;
+        let counter = self.entry.tile_counter?;
         let one = b.int(Ty::I32, 1);
         let last = b.sub(programs, one);
         let text = "{\n.reg .pred counts;\nsetp.ne.b64 counts, $1, 0;\nmov.b32 $0, $3;\n@counts atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;\n}";
@@ -207,12 +207,12 @@ fn consume(tiles: &WorkTiles, gpu: &mut Gpu, b: &mut Builder) {
             return vec![b.icmp(IntPredicate::Ult, index, programs)];
         }
         gpu.scope(|gpu| {
-            let own = std::mem::replace(&mut gpu.program, coord);
+            let own = std::mem::replace(&mut gpu.program.coord, coord);
             let state = PipelineState::of(&rest[..2]);
             gpu.define_all(tiles.states(), &rest[2..]);
             gpu.define_all(tiles.published(), &scalars);
             gpu.rematerialize(b, |gpu, b| gpu.block(b, &tiles.body));
-            gpu.program = own;
+            gpu.program.coord = own;
             let next = state.next(b, WORK_TILE_STAGES).flatten();
             let work = gpu.next_work(b, layout, state, &types).flatten();
             work.into_iter().chain(next).chain(gpu.flatten(&tiles.body.yields)).collect()
@@ -226,7 +226,7 @@ fn produce(tiles: &WorkTiles, gpu: &mut Gpu, b: &mut Builder) {
     let programs = gpu.program_count(b);
     let step = b.op("nvvm.read.ptx.sreg.nctaid.x", &[], Ty::I32);
     let state = PipelineState::first(b, Role::Producer);
-    let (own, outer) = (gpu.program, gpu.work_tile);
+    let (own, outer) = (gpu.program.coord, gpu.program.work_tile);
     let inits: Vec<Val> =
         [own[0]].into_iter().chain(state.flatten()).chain(gpu.flatten(&tiles.inits)).collect();
     let ends = b.while_loop(&inits, |b, part, carried| {
@@ -237,8 +237,8 @@ fn produce(tiles: &WorkTiles, gpu: &mut Gpu, b: &mut Builder) {
         let state = PipelineState::of(&carried[1..3]);
         gpu.scope(|gpu| {
             let count = gpu.advance_counter(b, index, programs);
-            gpu.program = gpu.program_at(b, index);
-            gpu.work_tile = Some(CurrentWorkTile { index, programs, layout, state });
+            gpu.program.coord = gpu.program_at(b, index);
+            gpu.program.work_tile = Some(CurrentWorkTile { index, programs, layout, state });
             gpu.define_all(tiles.states(), &carried[3..]);
             gpu.block(b, &tiles.body);
             let next = gpu.next_index(b, layout, (index, count), step);
@@ -250,7 +250,7 @@ fn produce(tiles: &WorkTiles, gpu: &mut Gpu, b: &mut Builder) {
     let scalars = published_types(tiles, gpu).into_iter().map(|ty| b.zero(ty)).collect();
     let end = WorkTile { index: ends[0], coord: [zero; 3], scalars };
     gpu.publish(b, layout, PipelineState::of(&ends[1..3]), end);
-    (gpu.program, gpu.work_tile) = (own, outer);
+    (gpu.program.coord, gpu.program.work_tile) = (own, outer);
 }
 
 /// The machine types of the scalars that the producer's body publishes.
@@ -275,9 +275,10 @@ impl GpuEmit for WorkTiles {
 
 impl GpuEmit for Publish {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
-        let CurrentWorkTile { index, layout, state, .. } = gpu.work_tile.expect("a producer has a work tile");
+        let CurrentWorkTile { index, layout, state, .. } =
+            gpu.program.work_tile.expect("a producer has a work tile");
         let scalars = gpu.flatten(&self.scalars);
-        gpu.publish(b, layout, state, WorkTile { index, coord: gpu.program, scalars });
+        gpu.publish(b, layout, state, WorkTile { index, coord: gpu.program.coord, scalars });
     }
 }
 
