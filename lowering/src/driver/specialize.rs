@@ -198,11 +198,11 @@ fn guarded_specializations(
     if let Some((straight, iteration_guards)) = straight {
         let (plan, mut guards) = aligned(straight.clone(), requests)?;
         guards.extend(iteration_guards.iter().cloned());
-        specializations.push(Specialization { name: "single_turn", plan, guards, gpus: others });
+        specializations.push(Specialization { name: "single_iteration", plan, guards, gpus: others });
         if let Some((plan, mut guards)) = rotated(straight, requests)? {
             guards.extend(iteration_guards);
             specializations.push(Specialization {
-                name: "single_turn_unaligned",
+                name: "single_iteration_unaligned",
                 plan,
                 guards,
                 gpus: others,

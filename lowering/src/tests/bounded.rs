@@ -436,8 +436,8 @@ fn a_row_that_fits_one_tile_is_read_once() {
             }
         }",
         expect![[r#"
-            single_turn: ; x 8, w 8, out 8
-            single_turn_unaligned: ; x 8, w 8, out 8
+            single_iteration: ; x 8, w 8, out 8
+            single_iteration_unaligned: ; x 8, w 8, out 8
             aligned: ; x 8, x 8, w 8, x 8, out 8
             unaligned: ; x 8, x 8, w 8, x 8, out 8
             general: ; x 1, x 1, w 1, x 1, out 1
@@ -482,8 +482,8 @@ fn many_programs_reread_rows_through_the_cache() {
             .collect::<String>()
     };
     expect![[r#"
-        single_turn: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
-        single_turn_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        single_iteration: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        single_iteration_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         many: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(255))
         aligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
@@ -491,8 +491,8 @@ fn many_programs_reread_rows_through_the_cache() {
     "#]]
     .assert_eq(&describe_all(4));
     expect![[r#"
-        single_turn: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
-        single_turn_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        single_iteration: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        single_iteration_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         many: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(128))
         aligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
