@@ -209,15 +209,12 @@ fn codes(
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
     let share = |worker: usize| missing.iter().copied().skip(worker).step_by(workers).collect::<Vec<usize>>();
     let fail = |index: usize, failure: &Failure| {
-        let stage =
-            failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
-        let reported = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
-        let output: String =
-            failure.output.lines().filter(|line| !reported(line)).map(|line| format!("{line}\n")).collect();
-        let path = save_input(&prepared[index], &variants[index], options);
-        let what = format!("{}\n{output}the tile IR is in {path}", failure.what);
-        let too_few = too_few_registers(kernel, &variants[index], &failure.what);
-        Box::new(too_few.unwrap_or_else(|| internal_error(kernel, &variants[index], stage, &what)))
+        lowering_error(
+            kernel,
+            &variants[index],
+            failure,
+            &save_input(&prepared[index], &variants[index], options),
+        )
     };
     let mut children = vec![];
     for worker in 0..workers {
@@ -232,19 +229,33 @@ fn codes(
         children.push((share(worker), child));
     }
     for (own, child) in children {
-        let lowered: Vec<VariantCode> = child.finish(options.limit).map_err(|failure| {
-            // The failing variant is the last one that reported a stage.
-            let reported = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
-            let index =
-                own.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == reported);
-            fail(index.unwrap_or(own[0]), &failure)
-        })?;
+        let lowered: Vec<VariantCode> = child
+            .finish(options.limit)
+            .map_err(|failure| fail(failed_variant(variants, &own, &failure), &failure))?;
         for (index, code) in own.into_iter().zip(lowered) {
             cache.put(prepared[index].key, &code);
             codes[index] = Some(code);
         }
     }
     Ok(codes.into_iter().flatten().collect())
+}
+
+/// What a child's failure at a variant is to the user; `input` is where its tile IR was saved.
+fn lowering_error(kernel: &Kernel, variant: &Variant, failure: &Failure, input: &str) -> Box<Diagnostic> {
+    let stage = failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
+    let reported = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
+    let output: String =
+        failure.output.lines().filter(|line| !reported(line)).map(|line| format!("{line}\n")).collect();
+    let what = format!("{}\n{output}the tile IR is in {input}", failure.what);
+    let too_few = too_few_registers(kernel, variant, &failure.what);
+    Box::new(too_few.unwrap_or_else(|| internal_error(kernel, variant, stage, &what)))
+}
+
+/// The variant at which a child failed, of those that it was to lower: the last one that it reported.
+fn failed_variant(variants: &[Variant], own: &[usize], failure: &Failure) -> usize {
+    let reported = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
+    let index = own.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == reported);
+    index.unwrap_or(own[0])
 }
 
 /// Lines with which a child reports its progress, should it not live to return.

@@ -113,28 +113,13 @@ impl BuildOptions {
         args: &[String],
         variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<BuildOptions, String> {
-        let value_of = |flag: &str| {
-            let joined =
-                args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
-            joined
-                .or_else(|| args.iter().position(|arg| arg == flag).and_then(|at| args.get(at + 1).cloned()))
-        };
+        let value_of = |flag| value_of(args, flag);
         let text = |name: &str| {
             variable(name).map(|value| value.to_string_lossy().trim().to_string()).unwrap_or_default()
         };
         let out_dir = value_of("--out-dir").map(PathBuf::from);
         let target_dir = out_dir.as_ref().and_then(|dir| Some(dir.parent()?.to_path_buf()));
-        let documents =
-            args.first().is_some_and(|name| Path::new(name).file_stem() == Some("rustdoc".as_ref()));
-        let links =
-            value_of("--emit").is_none_or(|kinds| kinds.split(',').any(|kind| kind.starts_with("link")));
-        let effort = if variable("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some() {
-            Effort::Signature
-        } else if links && !documents {
-            Effort::Full
-        } else {
-            Effort::Check
-        };
+        let effort = effort(args, variable);
         let triple = value_of("--target").unwrap_or_else(|| format!("{}-", std::env::consts::ARCH));
         let dump_dir = variable("FUSE_DUMP_DIR").map(PathBuf::from);
         let temporary = std::env::temp_dir().join("fuse-dump");
@@ -155,6 +140,26 @@ impl BuildOptions {
             limit: sandbox::LIMIT,
             inject: injection(&text("FUSE_INJECT"))?,
         })
+    }
+}
+
+/// The value of a flag on a command line, behind `=` or as the next argument.
+fn value_of(args: &[String], flag: &str) -> Option<String> {
+    let joined = args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
+    joined.or_else(|| args.iter().position(|arg| arg == flag).and_then(|at| args.get(at + 1).cloned()))
+}
+
+/// What whoever runs the macro wants of it.
+fn effort(args: &[String], variable: &dyn Fn(&str) -> Option<OsString>) -> Effort {
+    let documents = args.first().is_some_and(|name| Path::new(name).file_stem() == Some("rustdoc".as_ref()));
+    let links =
+        value_of(args, "--emit").is_none_or(|kinds| kinds.split(',').any(|kind| kind.starts_with("link")));
+    if variable("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some() {
+        Effort::Signature
+    } else if links && !documents {
+        Effort::Full
+    } else {
+        Effort::Check
     }
 }
 

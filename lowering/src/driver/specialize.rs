@@ -194,21 +194,7 @@ fn guarded_specializations(
         guards.extend(equal);
         specializations.push(Specialization { name: odd, plan, guards, gpus: others });
     }
-    let straight = requests.runner.derive("single_iteration", func, single_iteration);
-    if let Some((straight, iteration_guards)) = straight {
-        let (plan, mut guards) = aligned(straight.clone(), requests)?;
-        guards.extend(iteration_guards.iter().cloned());
-        specializations.push(Specialization { name: "single_iteration", plan, guards, gpus: others });
-        if let Some((plan, mut guards)) = rotated(straight, requests)? {
-            guards.extend(iteration_guards);
-            specializations.push(Specialization {
-                name: "single_iteration_unaligned",
-                plan,
-                guards,
-                gpus: others,
-            });
-        }
-    }
+    specializations.extend(single_iteration_specializations(func, requests, others)?);
     if strides.is_empty() {
         specializations.extend(many_programs::specialization(func, requests, others)?);
         let found = with_vectors(func, ORDERS[0].aligned, ORDERS[0].scalar)?;
@@ -235,6 +221,24 @@ fn guarded_specializations(
         specializations.push(Specialization { name: names.odd, plan, guards, gpus });
     }
     Ok(specializations)
+}
+
+/// The specializations for rows that one iteration holds, aligned ones first.
+fn single_iteration_specializations(
+    func: &Func,
+    requests: KernelRequests,
+    gpus: Gpus,
+) -> Result<Vec<Specialization>, SmemOverflow> {
+    let straight = requests.runner.derive("single_iteration", func, single_iteration);
+    let Some((straight, iteration_guards)) = straight else { return Ok(vec![]) };
+    let (plan, mut guards) = aligned(straight.clone(), requests)?;
+    guards.extend(iteration_guards.iter().cloned());
+    let mut found = vec![Specialization { name: "single_iteration", plan, guards, gpus }];
+    if let Some((plan, mut guards)) = rotated(straight, requests)? {
+        guards.extend(iteration_guards);
+        found.push(Specialization { name: "single_iteration_unaligned", plan, guards, gpus });
+    }
+    Ok(found)
 }
 
 /// Adds the specializations whose dots take tiles by TMA, first those that also store by TMA. Returns their names.

@@ -231,10 +231,9 @@ fn open(kernel: &Kernel, variants: &[Variant], tune: &Tune) -> TokenStream {
     }
 }
 
-/// Whether a variant meets the condition: expanded for each set of constants, which are items there, so that other
-/// items of their names do not matter.
-fn allows(kernel: &Kernel, variants: &[Variant], when: &TokenStream) -> TokenStream {
-    let decided: Vec<(&Ident, TokenStream)> = kernel
+/// The constants that the caller leaves open, with their types.
+fn decided_constants(kernel: &Kernel) -> Vec<(&Ident, TokenStream)> {
+    kernel
         .generics
         .iter()
         .filter(|generic| !named(kernel).any(|named| named.name() == generic.name()))
@@ -247,7 +246,13 @@ fn allows(kernel: &Kernel, variants: &[Variant], when: &TokenStream) -> TokenStr
             }
             GenericParam::Type { .. } => None,
         })
-        .collect();
+        .collect()
+}
+
+/// Whether a variant meets the condition: expanded for each set of constants, which are items there, so that other
+/// items of their names do not matter.
+fn allows(kernel: &Kernel, variants: &[Variant], when: &TokenStream) -> TokenStream {
+    let decided = decided_constants(kernel);
     let constants = |variant: &Variant| -> Vec<ConstValue> {
         let own =
             |name: &Ident| variant.consts.iter().find(|(other, _)| name == other).map(|(_, value)| *value);

@@ -28,7 +28,7 @@ fn files_import_each_other_in_one_direction() {
             .filter(|(file, _)| *file != "main.rs")
             .collect();
         assert!(inside.iter().any(|(file, _)| *file == "lib.rs"), "no crate in {folder}");
-        let graph = modules::imports(inside);
+        let graph = imports(inside);
         for circle in circles(&graph) {
             let paths: Vec<String> = circle.iter().map(|file| format!("{folder}{file}")).collect();
             match DECLARED.iter().position(|(declared, _)| paths == *declared) {
@@ -73,7 +73,7 @@ fn circles_are_found_and_shown() {
 
 /// The imports of a small crate, as lines `a.rs -> b.rs c.rs`.
 fn imports_of(files: &[(&str, &str)]) -> Vec<String> {
-    let graph = modules::imports(files.iter().copied());
+    let graph = imports(files.iter().copied());
     let line = |(file, imports): (&String, &BTreeSet<String>)| {
         format!("{file} -> {}", imports.iter().map(String::as_str).collect::<Vec<_>>().join(" "))
     };
@@ -167,6 +167,6 @@ fn a_circle_of_files_is_found() {
         ("b.rs", "use crate::c; pub fn f() { c::f() }"),
         ("c.rs", "pub fn f() -> crate::A {}"),
     ];
-    let graph = modules::imports(files);
+    let graph = imports(files);
     assert_eq!(shown(&graph, &circles(&graph)[0]), "a.rs -> b.rs -> c.rs -> a.rs");
 }

@@ -12,27 +12,16 @@ use crate::ops::Kind;
 /// Changes nothing where a loop carries a range; returns none where two ranges index one group.
 pub(crate) fn separate(func: &mut Func, ranges: &[Value], extent: u32) -> Vec<Value> {
     let row_groups = RowGroups::new(func, ranges, extent);
-    let mut ranges_of: BTreeMap<Value, Vec<Value>> = BTreeMap::new();
     let mut carried = false;
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let used: Vec<Value> =
-            operation.operands().into_iter().filter(|operand| ranges.contains(operand)).collect();
-        carried |= !used.is_empty()
+        carried |= operation.operands().iter().any(|operand| ranges.contains(operand))
             && matches!(operation.layout_relation(func, &op.results), LayoutRelation::Tied(_));
-        if let Some(group) = row_groups.of(op) {
-            ranges_of.entry(group).or_default().extend(used);
-        }
     });
     if carried {
         return if let [range] = ranges { vec![*range] } else { vec![] };
     }
-    let single =
-        |ranges: &[Value]| ranges.first().copied().filter(|first| ranges.iter().all(|range| range == first));
-    ranges_of.retain(|_, ranges| !ranges.is_empty());
-    let own: Option<Vec<(Value, Value)>> =
-        ranges_of.into_iter().map(|(group, ranges)| Some((group, single(&ranges)?))).collect();
-    let Some(own) = own else { return vec![] };
+    let Some(own) = row_groups.ranges_of_groups(func, ranges) else { return vec![] };
     let mut copies = HashMap::new();
     Rewriter::default().run(func, &mut |_, builder, mut op| {
         if let Some(&range) = op.results.first().filter(|value| ranges.contains(value)) {
@@ -58,6 +47,25 @@ struct RowGroups {
 }
 
 impl RowGroups {
+    /// The groups that one of these ranges indexes, each with that range; `None` where two index one.
+    fn ranges_of_groups(&self, func: &Func, ranges: &[Value]) -> Option<Vec<(Value, Value)>> {
+        let mut ranges_of: BTreeMap<Value, Vec<Value>> = BTreeMap::new();
+        func.body.walk(&mut |op| {
+            if let Some(group) = self.of(op) {
+                let operands = op.kind.operation().operands().into_iter();
+                ranges_of
+                    .entry(group)
+                    .or_default()
+                    .extend(operands.filter(|operand| ranges.contains(operand)));
+            }
+        });
+        ranges_of.retain(|_, ranges| !ranges.is_empty());
+        let single = |ranges: &[Value]| {
+            ranges.first().copied().filter(|first| ranges.iter().all(|range| range == first))
+        };
+        ranges_of.into_iter().map(|(group, ranges)| Some((group, single(&ranges)?))).collect()
+    }
+
     fn new(func: &Func, ranges: &[Value], extent: u32) -> RowGroups {
         let mut row_groups = RowGroups { parents: HashMap::new() };
         let mut uniform = HashSet::new();

@@ -86,6 +86,22 @@ impl RowAccess {
     }
 }
 
+/// Whether where any row starts depends on the iteration of a loop: these are pieces of rows.
+fn starts_by_iteration(rows: &[&RowAccess], definitions: &HashMap<Value, &Op>) -> bool {
+    let is_iteration = |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
+    rows.iter().any(|row| row.start.all_varying().iter().any(is_iteration))
+}
+
+/// The terms of a sum by scalars that are known where the function begins; `None` where one is not.
+fn terms(func: &Func, definitions: &HashMap<Value, &Op>, sum: &Polynomial) -> Option<Terms> {
+    let terms = sum.terms().map(|(atoms, coefficient)| {
+        let sources: Option<Vec<EntryScalar>> =
+            atoms.iter().map(|&atom| entry_scalar(func, definitions, atom)).collect();
+        Some((coefficient, sources?))
+    });
+    terms.collect()
+}
+
 impl RotationPlan {
     /// The plans of the row groups of a function whose tiles have the extent of the leading row; groups get ranges of their own.
     fn all(func: &mut Func, assumptions: &LaunchAssumptions) -> Vec<RotationPlan> {
@@ -133,14 +149,7 @@ impl RotationPlan {
         if start.as_constant() == Some(0) {
             return None;
         }
-        let terms = |sum: &Polynomial| -> Option<Terms> {
-            let terms = sum.terms().map(|(atoms, coefficient)| {
-                let sources: Option<Vec<EntryScalar>> =
-                    atoms.iter().map(|&atom| entry_scalar(func, definitions, atom)).collect();
-                Some((coefficient, sources?))
-            });
-            terms.collect()
-        };
+        let terms = |sum: &Polynomial| terms(func, definitions, sum);
         let first_element = terms(&start)?;
         let shifts = rows.iter().filter_map(|row| {
             let difference = misaligned(&row.start.sub(&leader.start));
@@ -161,9 +170,7 @@ impl RotationPlan {
             ((aligned || !row.writes) && shift.elements > 1).then_some((row.access, shift, difference))
         });
         let shifts: Vec<(MemAccess, Shift, Option<Terms>)> = shifts.collect();
-        let is_iteration =
-            |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
-        let is_chunked = rows.iter().any(|row| row.start.all_varying().iter().any(is_iteration));
+        let is_chunked = starts_by_iteration(rows, definitions);
         let bound = leader.access.mask.filter(|_| !is_chunked);
         let bound = bound.and_then(|mask| upper_bound(func, definitions, range, mask));
         Some(RotationPlan { range, start: first_element, shifts, limit, bound })

@@ -68,22 +68,22 @@ fn strided(func: &Func, guards: &[Guard], candidates: &[Value]) -> Vec<SliceStri
         LaunchAssumptions::of(func).with_guards(func, guards).with_signs(&Signs::analyze(func));
     divisible.multiples.extend(integers(func).map(|value| (value, DIVISOR)));
     let known = AxisInfoMap::analyze(func, &divisible);
-    let with_one = |&stride: &Value| {
-        let mut assumed = divisible.clone();
-        assumed.multiples.remove(&stride);
-        assumed.ranges.insert(stride, (1, 1));
-        (stride, AxisInfoMap::analyze(func, &assumed))
-    };
-    let assumed: Vec<(Value, AxisInfoMap)> = candidates.iter().map(with_one).collect();
+    let mut assumed: Vec<(Value, AxisInfoMap)> = vec![];
+    for &stride in candidates {
+        let mut with_one = divisible.clone();
+        with_one.multiples.remove(&stride);
+        with_one.ranges.insert(stride, (1, 1));
+        assumed.push((stride, AxisInfoMap::analyze(func, &with_one)));
+    }
     let mut slices: Vec<(ParamId, Vec<StrideAxis>, bool)> = vec![];
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let Some(access) = operation.access() else { return };
-        let contiguities = |axes: &AxisInfoMap| {
+        let contiguities = |axes: &AxisInfoMap| -> Vec<u64> {
             axes.get(func, access.offset).axes.iter().map(|axis| axis.contiguity).collect()
         };
-        let own: Vec<u64> = contiguities(&known);
-        if own.iter().any(|&contiguity| contiguity > 1) {
+        let own = contiguities(&known);
+        if own.iter().max() > Some(&1) {
             return;
         }
         let writes = matches!(operation.effect(), Effect::Write);
@@ -93,14 +93,19 @@ fn strided(func: &Func, guards: &[Guard], candidates: &[Value]) -> Vec<SliceStri
         for (_, strides, written) in slices.iter_mut().filter(|(slice, ..)| *slice == access.param) {
             *written |= writes;
             for (stride, axes) in &assumed {
-                let with_one: Vec<u64> = contiguities(axes);
-                let axis = with_one.iter().rposition(|&contiguity| contiguity > 1);
-                strides.extend(axis.map(|axis| (axis, *stride)).filter(|one| !strides.contains(one)));
+                let axis = contiguities(axes).iter().rposition(|&contiguity| contiguity > 1);
+                let axis = axis.filter(|&axis| !strides.contains(&(axis, *stride)));
+                strides.extend(axis.map(|axis| (axis, *stride)));
             }
         }
     });
+    distinct(slices.into_iter().map(|(_, strides, writes)| (strides, writes)))
+}
+
+/// The strides of slices, those of the last axis first, each list once; `true` says that one of its slices is written.
+fn distinct(slices: impl Iterator<Item = (Vec<StrideAxis>, bool)>) -> Vec<SliceStrides> {
     let mut found: Vec<SliceStrides> = vec![];
-    for (_, mut strides, writes) in slices {
+    for (mut strides, writes) in slices {
         strides.sort_by_key(|&(axis, _)| std::cmp::Reverse(axis));
         let mut seen = HashSet::new();
         let strides: Vec<Value> =

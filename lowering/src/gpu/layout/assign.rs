@@ -153,16 +153,21 @@ impl Chooser<'_> {
         }
     }
 
-    /// A blocked layout for the class's accesses.
-    fn choose(&self, class: usize) -> Layout {
-        let shape = self.shape(class).clone();
-        // Streaming accesses, and of them those that run most often.
+    /// The class's streaming accesses, and of them those that run most often; all where none does.
+    fn streams(&self, class: usize) -> Vec<&TileAccess> {
         let mut streams: Vec<&TileAccess> = self.accesses_of(class).collect();
         for more in [|access: &TileAccess| access.streams, |access: &TileAccess| access.repeats] {
             if streams.iter().any(|access| more(access)) {
                 streams.retain(|access| more(access));
             }
         }
+        streams
+    }
+
+    /// A blocked layout for the class's accesses.
+    fn choose(&self, class: usize) -> Layout {
+        let shape = self.shape(class).clone();
+        let streams = self.streams(class);
         // Of equals a read: a store that runs once can have a layout of its own.
         let leader = streams.iter().max_by_key(|a| (a.width.elements, a.bytes(), a.reads && !a.repeats));
         let fast = leader.map_or(shape.rank() - 1, |access| access.width.axis);
@@ -262,66 +267,69 @@ fn operand_layouts(
     op: &Op,
     copy: Option<&Layout>,
 ) -> Vec<(Value, Layout)> {
+    let classes = ClassLayouts { func, graph, chosen };
     let operation = op.kind.operation();
-    let tile = |value: &Value| !func.ty(*value).is_scalar();
-    let of = |value: Value| chosen.classes.get(&graph.class(value)).cloned();
-    let result = copy
-        .cloned()
-        .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
-    match operation.layout_relation(func, &op.results) {
-        LayoutRelation::Source | LayoutRelation::Free => vec![],
+    let result = op.results.first().filter(|result| classes.is_tile(**result));
+    let result = copy.cloned().or_else(|| result.and_then(|&result| classes.of(result)));
+    let mut operands = operation.operands();
+    operands.retain(|&operand| classes.is_tile(operand));
+    let common = match operation.layout_relation(func, &op.results) {
+        LayoutRelation::Source | LayoutRelation::Free => None,
         LayoutRelation::WarpGroup { transposed } => {
-            let layout_of =
-                |value| dot::wgmma_result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
-            operation.operands().into_iter().filter(tile).map(|value| (value, layout_of(value))).collect()
+            let of_result = |value| {
+                (value, dot::wgmma_result_layout(&func.ty(value).shape, transposed, chosen.num_warps))
+            };
+            return operands.into_iter().map(of_result).collect();
         }
         LayoutRelation::Dot { .. } => {
-            result.map(|layout| dot::required_layouts(func, op, &layout)).unwrap_or_default()
+            return result.map(|layout| dot::required_layouts(func, op, &layout)).unwrap_or_default();
         }
         LayoutRelation::Lanewise { .. } => {
-            let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
             // A store has no result: it takes the coalesced layout, the class layout of its operands, or any when all
             // are cheap.
-            let coalesced = || operation.access().and_then(|place| chosen.stores.get(place)).cloned();
-            let layout = result.or_else(coalesced).or_else(|| {
-                let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
-                anchor.and_then(of)
-            });
-            match layout {
-                Some(layout) => operands.into_iter().map(|operand| (operand, layout.clone())).collect(),
-                None => vec![],
-            }
+            let coalesced = operation.access().and_then(|place| chosen.stores.get(place)).cloned();
+            result.or(coalesced).or_else(|| classes.of_any(&operands))
         }
-        LayoutRelation::View(view) => {
-            let operands = operation.operands().into_iter().filter(tile);
-            match result.and_then(|result| result.before_reindex(&view)) {
-                Some(layout) => operands.map(|operand| (operand, layout.clone())).collect(),
-                None => vec![],
-            }
+        LayoutRelation::View(view) => result.and_then(|result| result.before_reindex(&view)),
+        LayoutRelation::Reduce { .. } => classes.of_any(&operands),
+        LayoutRelation::Tied(groups) => return classes.tied(&groups),
+    };
+    let Some(layout) = common else { return vec![] };
+    operands.into_iter().map(|operand| (operand, layout.clone())).collect()
+}
+
+/// The layouts that the classes of values have.
+struct ClassLayouts<'a> {
+    func: &'a Func,
+    graph: &'a LayoutGraph,
+    chosen: &'a ChosenLayouts,
+}
+
+impl ClassLayouts<'_> {
+    fn is_tile(&self, value: Value) -> bool {
+        !self.func.ty(value).is_scalar()
+    }
+
+    fn of(&self, value: Value) -> Option<Layout> {
+        self.chosen.classes.get(&self.graph.class(value)).cloned()
+    }
+
+    /// The layout of the first of these tiles that is not cheap.
+    fn of_any(&self, values: &[Value]) -> Option<Layout> {
+        let is_anchor = |value: &Value| self.is_tile(*value) && self.graph.has_layout(self.func, *value);
+        values.iter().copied().find(is_anchor).and_then(|anchor| self.of(anchor))
+    }
+
+    /// Those of groups whose values have one layout each. Operands, the first of each group, come first, in their order.
+    fn tied(&self, groups: &[Vec<Value>]) -> Vec<(Value, Layout)> {
+        let (mut operands, mut others) = (vec![], vec![]);
+        for group in groups {
+            let Some(layout) = self.of_any(group) else { continue };
+            let mut pairs = group.iter().map(|&value| (value, layout.clone()));
+            operands.extend(pairs.next());
+            others.extend(pairs);
         }
-        LayoutRelation::Reduce { .. } => {
-            let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
-            let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
-            match anchor.and_then(of) {
-                Some(layout) => operands.into_iter().map(|operand| (operand, layout.clone())).collect(),
-                None => vec![],
-            }
-        }
-        LayoutRelation::Tied(groups) => {
-            let laid_out = groups.iter().filter_map(|group| {
-                let anchor =
-                    group.iter().copied().find(|value| tile(value) && graph.has_layout(func, *value))?;
-                Some((group, of(anchor)?))
-            });
-            // Operands, the first of each group, come first, in their order.
-            let (mut operands, mut others) = (vec![], vec![]);
-            for (group, layout) in laid_out {
-                let mut pairs = group.iter().map(|&value| (value, layout.clone()));
-                operands.extend(pairs.next());
-                others.extend(pairs);
-            }
-            operands.into_iter().chain(others).collect()
-        }
+        operands.into_iter().chain(others).collect()
     }
 }
 

@@ -32,20 +32,13 @@ impl TmaPipeline {
     /// Marks the loads that may be multicast: of large tiles, in loops with equally many iterations in all programs, by tensor maps of
     /// nothing else. Where a program also loads something once, as attention does, and for TF32 the producer warp has no registers for it.
     pub fn mark_multicast(&mut self, func: &Func, definitions: &HashMap<Value, &Op>) {
-        let results = |load: &PipelinedLoad| func.ty(load.last_use).shape.elements();
-        let small = self.rings.iter().flat_map(|ring| &ring.loads).any(|load| results(load) < LEAST_RESULTS);
-        if small || self.is_dynamic || !self.resident.is_empty() || self.maps.iter().any(|map| map.tf32) {
+        if !self.has_room_for_multicast(func) {
             return;
         }
-        let same_for_peers = |load: &PipelinedLoad, variable| {
-            !load.tile.offsets.iter().any(|&offset| {
-                depends_on(offset, variable, definitions) && varies_by_program(offset, definitions)
-            })
-        };
         let ring_loads =
             self.rings.iter().flat_map(|ring| ring.loads.iter().map(|load| (ring.variable, load)));
         let (candidates, others): (Vec<_>, Vec<_>) =
-            ring_loads.partition(|&(variable, load)| same_for_peers(load, variable));
+            ring_loads.partition(|&(variable, load)| is_same_for_peers(load, variable, definitions));
         let others = others.into_iter().map(|(_, load)| load.map);
         let others: HashSet<usize> = others.chain(self.epilogue.maps()).collect();
         for (variable, load) in candidates.into_iter().filter(|(_, load)| !others.contains(&load.map)) {
@@ -60,7 +53,23 @@ impl TmaPipeline {
         }
     }
 
+    /// Whether tiles are large enough to be worth it, and the producer warp has the registers.
+    fn has_room_for_multicast(&self, func: &Func) -> bool {
+        let results = |load: &PipelinedLoad| func.ty(load.last_use).shape.elements();
+        let small = self.rings.iter().flat_map(|ring| &ring.loads).any(|load| results(load) < LEAST_RESULTS);
+        !small && !self.is_dynamic && self.resident.is_empty() && !self.maps.iter().any(|map| map.tf32)
+    }
+
     pub fn has_multicast(&self) -> bool {
         self.rings.iter().any(TmaRing::has_multicast)
     }
+}
+
+/// Whether both programs of a cluster load the same boxes in a loop with this variable.
+fn is_same_for_peers(load: &PipelinedLoad, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
+    !load
+        .tile
+        .offsets
+        .iter()
+        .any(|&offset| depends_on(offset, variable, definitions) && varies_by_program(offset, definitions))
 }

@@ -253,6 +253,19 @@ pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `tune(key = [..])`, `tun
 /// Integer settings of the attribute or of a config, which are no generics.
 pub(crate) const SETTINGS: [&str; 4] = ["num_warps", "num_ctas", "num_stages", "maxnreg"];
 
+/// Whether spills are among what `deny` names; reports all else.
+fn denies_spills(names: Vec<Ident>, errors: &mut Errors) -> bool {
+    let mut found = false;
+    for what in names {
+        if what == "spills" {
+            found = true;
+        } else {
+            errors.push_help(Loc::of(&what), format!("`deny({what})` is not known"), "`deny(spills)` is");
+        }
+    }
+    found
+}
+
 impl AttributeReader<'_> {
     fn add(&mut self, options: &mut KernelOptions, entry: ConfigEntry) {
         let ConfigEntry { name, value } = entry;
@@ -265,19 +278,7 @@ impl AttributeReader<'_> {
             ("unchecked", _) => errors.push(loc, "`unchecked` stands alone: it takes no value"),
             ("unreported", OptionValue::None) => options.unreported = true,
             ("unreported", _) => errors.push(loc, "`unreported` stands alone: it takes no value"),
-            ("deny", OptionValue::Arguments(names)) => {
-                for what in names {
-                    if what == "spills" {
-                        options.deny_spills = true;
-                    } else {
-                        errors.push_help(
-                            Loc::of(&what),
-                            format!("`deny({what})` is not known"),
-                            "`deny(spills)` is",
-                        );
-                    }
-                }
-            }
+            ("deny", OptionValue::Arguments(names)) => options.deny_spills |= denies_spills(names, errors),
             (setting, OptionValue::Single(expr)) if SETTINGS.contains(&setting) => {
                 options.settings.push((name, expr));
             }

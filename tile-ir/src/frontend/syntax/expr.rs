@@ -229,43 +229,11 @@ impl Parser<'_> {
             }
             syn::Expr::Paren(inner) => return Expr { loc, ..self.expr(&inner.expr) },
             syn::Expr::Group(inner) => return self.expr(&inner.expr),
-            syn::Expr::Unary(unary) => {
-                let op = match unary.op {
-                    syn::UnOp::Neg(_) => UnaryOp::Neg,
-                    syn::UnOp::Not(_) => UnaryOp::Not,
-                    _ => {
-                        return self.unsupported_help(
-                            expr,
-                            "dereferencing",
-                            "read memory with `tl::load(pointer, mask)`",
-                        );
-                    }
-                };
-                ExprKind::Unary { op, operand: Box::new(self.expr(&unary.expr)) }
-            }
+            syn::Expr::Unary(unary) => return self.unary(unary),
             syn::Expr::Binary(binary) => return self.binary(binary),
-            syn::Expr::Cast(cast) => {
-                let operand = Box::new(self.expr(&cast.expr));
-                match type_name(&cast.ty) {
-                    Some(ty) => ExprKind::Cast { operand, ty },
-                    None => {
-                        return self.unsupported_help(
-                            &cast.ty,
-                            "this type",
-                            "cast to an element type such as `f32`",
-                        );
-                    }
-                }
-            }
+            syn::Expr::Cast(cast) => return self.cast(cast),
             syn::Expr::Call(call) => return self.call(call),
-            syn::Expr::MethodCall(call) => {
-                let receiver = Box::new(self.expr(&call.receiver));
-                let generics = call.turbofish.as_ref().map_or(Some(vec![]), |args| self.generic_args(args));
-                let args =
-                    self.arguments(&call.args, ops::methods().find(|method| call.method == method.name));
-                let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
-                ExprKind::Method { receiver, name: call.method.clone(), generics, args }
-            }
+            syn::Expr::MethodCall(call) => return self.method_call(call),
             syn::Expr::Tuple(tuple) => {
                 ExprKind::Tuple(tuple.elems.iter().map(|part| self.expr(part)).collect())
             }
@@ -313,6 +281,39 @@ impl Parser<'_> {
             other => return self.name_unsupported(other),
         };
         Expr { kind, loc }
+    }
+
+    fn unary(&mut self, unary: &syn::ExprUnary) -> Expr {
+        let op = match unary.op {
+            syn::UnOp::Neg(_) => UnaryOp::Neg,
+            syn::UnOp::Not(_) => UnaryOp::Not,
+            _ => {
+                return self.unsupported_help(
+                    unary,
+                    "dereferencing",
+                    "read memory with `tl::load(pointer, mask)`",
+                );
+            }
+        };
+        let operand = Box::new(self.expr(&unary.expr));
+        Expr { kind: ExprKind::Unary { op, operand }, loc: Loc::of(unary) }
+    }
+
+    fn cast(&mut self, cast: &syn::ExprCast) -> Expr {
+        let operand = Box::new(self.expr(&cast.expr));
+        match type_name(&cast.ty) {
+            Some(ty) => Expr { kind: ExprKind::Cast { operand, ty }, loc: Loc::of(cast) },
+            None => self.unsupported_help(&cast.ty, "this type", "cast to an element type such as `f32`"),
+        }
+    }
+
+    fn method_call(&mut self, call: &syn::ExprMethodCall) -> Expr {
+        let loc = Loc::of(call);
+        let receiver = Box::new(self.expr(&call.receiver));
+        let generics = call.turbofish.as_ref().map_or(Some(vec![]), |args| self.generic_args(args));
+        let args = self.arguments(&call.args, ops::methods().find(|method| call.method == method.name));
+        let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
+        Expr { kind: ExprKind::Method { receiver, name: call.method.clone(), generics, args }, loc }
     }
 
     /// Reports Rust that a kernel cannot use.
