@@ -6,7 +6,7 @@
 //! of splits follows from the extents and the number of SMs alone, and they are added in one order: the same result to the bit, run
 //! after run.
 //!
-//! A single row is a matrix-vector product, whose programs have the blocks of [`gemv_block`].
+//! A single row is a matrix-vector product, whose programs have the blocks of `gemv_block`.
 //!
 //! **Rounding.** That of a matmul without a split: a split has fewer terms, and there are fewer splits than terms of one.
 //!
