@@ -4,8 +4,10 @@ mod book;
 mod cycles;
 mod decisions;
 mod families;
+mod functions;
 mod layers;
 mod sentences;
+mod tokens;
 mod words;
 
 use std::fs;

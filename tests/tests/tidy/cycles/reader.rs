@@ -1,6 +1,8 @@
 //! Reads the paths that a text of Rust names. Takes no account of what is outside of the text; tests, comments and
 //! texts in quotes name nothing.
 
+use crate::tokens::{Token, tokens};
+
 /// A path as the code writes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named {
@@ -23,103 +25,12 @@ pub enum How {
 
 /// All paths, single words among them.
 pub fn named(text: &str) -> Vec<Named> {
-    let tokens = tokens(text);
+    let tokens: Vec<Token> = tokens(text).into_iter().map(|placed| placed.token).collect();
     let mut reader = Reader { tokens: &tokens, at: 0, depth: 0, scopes: Vec::new(), found: Vec::new() };
     while reader.at < tokens.len() {
         reader.step();
     }
     reader.found
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Token {
-    Word(String),
-    /// `::`
-    Separator,
-    Sign(char),
-}
-
-/// What a text consists of, without comments and texts in quotes.
-fn tokens(text: &str) -> Vec<Token> {
-    let chars: Vec<char> = text.chars().collect();
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while let Some(&c) = chars.get(at) {
-        let next = chars.get(at + 1).copied();
-        match (c, next) {
-            ('/', Some('/')) => at = end_of_line(&chars, at),
-            ('/', Some('*')) => at = end_of_comment(&chars, at),
-            ('"', _) => at = end_of_text(&chars, at),
-            ('\'', Some('\\')) => at = (at + 3..chars.len()).find(|&i| chars[i] == '\'').unwrap_or(at) + 1,
-            ('\'', _) if chars.get(at + 2) == Some(&'\'') => at += 3,
-            (':', Some(':')) => {
-                tokens.push(Token::Separator);
-                at += 2;
-            }
-            _ if is_word(c) => {
-                let end = (at..chars.len()).find(|&i| !is_word(chars[i])).unwrap_or(chars.len());
-                let word: String = chars[at..end].iter().collect();
-                at = end_of_raw_text(&chars, end).filter(|_| word.ends_with('r')).unwrap_or(end);
-                if at == end {
-                    tokens.push(Token::Word(word));
-                }
-            }
-            _ => {
-                if !c.is_whitespace() {
-                    tokens.push(Token::Sign(c));
-                }
-                at += 1;
-            }
-        }
-    }
-    tokens
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-fn end_of_line(chars: &[char], at: usize) -> usize {
-    (at..chars.len()).find(|&i| chars[i] == '\n').unwrap_or(chars.len())
-}
-
-/// Comments may hold comments.
-fn end_of_comment(chars: &[char], mut at: usize) -> usize {
-    let mut depth = 0;
-    while at + 1 < chars.len() {
-        match (chars[at], chars[at + 1]) {
-            ('/', '*') => (depth, at) = (depth + 1, at + 2),
-            ('*', '/') => (depth, at) = (depth - 1, at + 2),
-            _ => at += 1,
-        }
-        if depth == 0 {
-            return at;
-        }
-    }
-    chars.len()
-}
-
-fn end_of_text(chars: &[char], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(&c) = chars.get(at) {
-        match c {
-            '\\' => at += 2,
-            '"' => return at + 1,
-            _ => at += 1,
-        }
-    }
-    chars.len()
-}
-
-/// The end of a raw text whose hashes and quote begin here.
-fn end_of_raw_text(chars: &[char], at: usize) -> Option<usize> {
-    let hashes = chars[at..].iter().take_while(|&&c| c == '#').count();
-    let begin = at + hashes + 1;
-    if chars.get(begin - 1) != Some(&'"') {
-        return None;
-    }
-    let ends = |&i: &usize| chars[i] == '"' && (1..=hashes).all(|back| chars.get(i + back) == Some(&'#'));
-    Some((begin..chars.len()).find(ends).map_or(chars.len(), |quote| quote + 1 + hashes))
 }
 
 struct Reader<'t> {

@@ -1,0 +1,186 @@
+//! Functions that can be read at once, and structs that hold few things.
+
+mod signatures;
+
+use std::collections::BTreeSet;
+
+use signatures::{Function, closures, functions, struct_fields};
+
+use super::{is_test, sources};
+
+/// The sources of the compiler and of what runs its kernels.
+const FOLDERS: [&str; 4] = ["lowering/src/", "tile-ir/src/", "dsl-macros/src/", "dsl-runtime/src/"];
+
+/// The most lines of a function, from `fn` to its closing brace.
+const LINES: usize = 80;
+
+/// The most closures in a function.
+const CLOSURES: usize = 10;
+
+/// The most fields of the struct that emits for the GPU.
+const GPU_FIELDS: usize = 12;
+
+/// Functions that still take tuples of unrelated things. The list only gets shorter.
+const PACKED: &[(&str, &str)] = &[
+    ("dsl-runtime/src/f8.rs", "round"),
+    ("lowering/src/backend/host_asm.rs", "emit_for"),
+    ("lowering/src/cpu/emit/atomic.rs", "change"),
+    ("lowering/src/cpu/emit/dot.rs", "operand_elements"),
+    ("lowering/src/cpu/emit/dot.rs", "pack_operand"),
+    ("lowering/src/cpu/emit/dot.rs", "pack_square"),
+    ("lowering/src/cpu/emit/dot.rs", "store"),
+    ("lowering/src/cpu/emit/memory.rs", "edge_of_definition"),
+    ("lowering/src/cpu/emit/memory.rs", "memoized_edge"),
+    ("lowering/src/cpu/emit/prefetch.rs", "in_next_iteration"),
+    ("lowering/src/cpu/emit/prefetch.rs", "prefetch"),
+    ("lowering/src/cpu/emit/scan.rs", "scan_step"),
+    ("lowering/src/devtools/schedule_simulator/memory.rs", "view"),
+    ("lowering/src/gpu/emit/convert.rs", "smem_pointers"),
+    ("lowering/src/gpu/emit/convert.rs", "write_registers"),
+    ("lowering/src/gpu/emit/debug.rs", "print_line"),
+    ("lowering/src/gpu/emit/dot/fma.rs", "by_thread"),
+    ("lowering/src/gpu/emit/dot/mod.rs", "by_warp"),
+    ("lowering/src/gpu/emit/dot/mod.rs", "fragment_source"),
+    ("lowering/src/gpu/emit/dot/mod.rs", "matrices"),
+    ("lowering/src/gpu/emit/dot/mod.rs", "multiply"),
+    ("lowering/src/gpu/emit/dot/mod.rs", "new"),
+    ("lowering/src/gpu/emit/dot/mod.rs", "once"),
+    ("lowering/src/gpu/emit/dot/wgmma.rs", "matrix"),
+    ("lowering/src/gpu/emit/memory/shifted.rs", "around"),
+    ("lowering/src/gpu/emit/memory/shifted.rs", "keep_prefix"),
+    ("lowering/src/gpu/emit/memory/shifted.rs", "select_active"),
+    ("lowering/src/gpu/emit/memory/shifted.rs", "store"),
+    ("lowering/src/gpu/emit/random.rs", "straddling_words"),
+    ("lowering/src/gpu/emit/rearrange.rs", "index_through_smem"),
+    ("lowering/src/gpu/emit/rotated_rows.rs", "cut_row"),
+    ("lowering/src/gpu/emit/rotated_rows.rs", "wrapped"),
+    ("lowering/src/gpu/emit/scan.rs", "across_warps"),
+    ("lowering/src/gpu/emit/schedule/operand_tile.rs", "smem_rows"),
+    ("lowering/src/gpu/emit/schedule/rescale.rs", "rescale_rows"),
+    ("lowering/src/gpu/emit/schedule/tma_store.rs", "issue_tma_store"),
+    ("lowering/src/gpu/emit/schedule/work_tiles.rs", "next_index"),
+    ("lowering/src/gpu/layout/dot.rs", "dot_layout"),
+    ("lowering/src/gpu/layout/scan.rs", "layout"),
+    ("lowering/src/gpu/opt/remat_ranges.rs", "rematerialize"),
+    ("lowering/src/gpu/opt/select_wgmma.rs", "has_instruction"),
+    ("lowering/src/gpu/opt/thread_local_reductions.rs", "rewrite"),
+    ("lowering/src/gpu/schedule/smem_operand.rs", "is_read_by_dot"),
+    ("lowering/src/gpu/schedule/verify/role.rs", "carried"),
+    ("lowering/src/gpu/schedule/warp_specialize/consumer.rs", "preload_operand_a"),
+    ("lowering/src/gpu/schedule/warp_specialize/consumer.rs", "ring_loop"),
+    ("lowering/src/gpu/schedule/warp_specialize/mod.rs", "buffer"),
+    ("lowering/src/gpu/schedule/warp_specialize/mod.rs", "initialize"),
+    ("lowering/src/gpu/schedule/warp_specialize/producer.rs", "ring_loop"),
+    ("lowering/src/mlir/builder.rs", "new"),
+    ("lowering/src/mlir/math/erf.rs", "joined"),
+    ("lowering/src/mlir/math/tanh.rs", "joined"),
+    ("lowering/src/mlir/report.rs", "write"),
+    ("tile-ir/src/frontend/syntax/attribute.rs", "config"),
+    ("tile-ir/src/frontend/typeck/branch.rs", "branch"),
+    ("tile-ir/src/frontend/typeck/call.rs", "call"),
+    ("tile-ir/src/frontend/typeck/loops.rs", "unrolled_loop"),
+    ("tile-ir/src/frontend/typeck/unify.rs", "const_argument"),
+    ("tile-ir/src/ops/sort.rs", "step"),
+    ("tile-ir/src/transform/legalize_index/lower_view_access.rs", "row_inside"),
+    ("tile-ir/src/transform/rotate_rows.rs", "is_interval"),
+];
+
+/// Fails with the place of each function of which `broken` has something to say.
+fn expect_of_functions(why: &str, mut broken: impl FnMut(&str, &Function) -> Option<String>) {
+    let mut found = Vec::new();
+    let mut count = 0;
+    for source in sources(&["rs"]) {
+        if is_test(&source.path) || !FOLDERS.iter().any(|folder| source.path.starts_with(folder)) {
+            continue;
+        }
+        for function in functions(&source.text) {
+            count += 1;
+            let said = broken(&source.path, &function);
+            found.extend(
+                said.map(|said| format!("{}:{}: `{}` {said}", source.path, function.line, function.name)),
+            );
+        }
+    }
+    assert!(count > 1000, "only {count} functions were found");
+    assert!(found.is_empty(), "{why}\n{}", found.join("\n"));
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let why = "who scrolls has forgotten the beginning: split it along its meaning";
+    expect_of_functions(why, |_, function| {
+        (function.lines > LINES).then(|| format!("has {} lines, more than {LINES}", function.lines))
+    });
+}
+
+#[test]
+fn functions_have_few_closures() {
+    let why = "many closures are a file of functions whose parameters nobody sees: name them as functions";
+    expect_of_functions(why, |_, function| {
+        let count = closures(&function.body);
+        (count > CLOSURES).then(|| format!("has {count} closures, more than {CLOSURES}"))
+    });
+}
+
+/// A range, a pair of coordinates or two operands are one thing, and so of one type. Elements of different types, or
+/// more than two, are parameters that hide from the limit on their number.
+#[test]
+fn a_tuple_parameter_is_one_thing() {
+    let why = "a tuple that packs unrelated things is a struct that was not named, or parameters that were not counted";
+    let mut found = BTreeSet::new();
+    expect_of_functions(why, |path, function| {
+        let packs = |elements: &&Vec<String>| elements.len() > 2 || elements[0] != elements[1];
+        let packed: Vec<String> =
+            function.tuples.iter().filter(packs).map(|types| types.join(", ")).collect();
+        let known = PACKED.iter().position(|&(file, name)| file == path && name == function.name);
+        let said = (!packed.is_empty()).then(|| format!("takes ({})", packed.join(") and (")));
+        if said.is_some() {
+            found.extend(known);
+        }
+        said.filter(|_| known.is_none())
+    });
+    let gone: Vec<_> = (0..PACKED.len()).filter(|at| !found.contains(at)).map(|at| PACKED[at]).collect();
+    assert!(gone.is_empty(), "these take none any more: take them off the list: {gone:?}");
+}
+
+#[test]
+fn what_emits_for_the_gpu_holds_few_things() {
+    let path = "lowering/src/gpu/emit/mod.rs";
+    let file = sources(&["rs"]).into_iter().find(|source| source.path == path).expect("the emitter");
+    let fields = struct_fields(&file.text, "Gpu").expect("a struct that emits for the GPU");
+    assert!(fields.contains(&"plan".to_string()), "{fields:?}");
+    let why = "every operation sees all of it: group what belongs together, with its own functions";
+    assert!(fields.len() <= GPU_FIELDS, "{why}\n{path}: `Gpu` has {} fields: {fields:?}", fields.len());
+}
+
+#[test]
+fn functions_are_taken_apart() {
+    let text = "
+impl<F: Fn(u32) -> u32> Kept<'_> for Own {
+    fn short(&self, b: &mut B, (x, y): (Val, &'a [Val]), any: &(dyn A + B)) -> u32;
+
+    pub fn longer<T: Fn(u32) -> u32>(at: &mut (Vec<(A, B)>, C, D), map: HashMap<A, B>) -> bool {
+        let a = |x: u32| x | 1;
+        let b = move || true;
+        matches!(x, Some('|') | None) || list.iter().map(|(i, _)| i).any(|i| |j| i == j)
+    }
+}
+#[cfg(test)]
+fn left_out() {}
+";
+    let found = functions(text);
+    let names: Vec<(&str, usize, usize)> =
+        found.iter().map(|own| (own.name.as_str(), own.line, own.lines)).collect();
+    assert_eq!(names, [("short", 3, 1), ("longer", 5, 5)]);
+    assert_eq!(found[0].tuples, [["Val", "& ' a [ Val ]"]]);
+    assert_eq!(found[1].tuples, [["Vec < ( A , B ) >", "C", "D"]]);
+    assert_eq!(found.iter().map(|own| closures(&own.body)).collect::<Vec<_>>(), [0, 5]);
+}
+
+#[test]
+fn fields_are_found() {
+    let text =
+        "struct A { own: u32 }\npub struct Gpu<'a> {\n  a: &'a A,\n  pub(super) b: Map<ir::B, (C, D)>,\n}";
+    assert_eq!(struct_fields(text, "Gpu"), Some(vec!["a".to_string(), "b".to_string()]));
+    assert_eq!(struct_fields(text, "B"), None);
+}
