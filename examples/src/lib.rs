@@ -36,7 +36,7 @@
 //!
 //! Kernels are compiled when the library is built, by the family: each is a feature, and all are on by default. With
 //! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`], [`form`]
-//! and [`reference`] belong to all.
+//! and [`reference`](mod@reference) belong to all.
 //!
 //! | feature | modules | turns on |
 //! | --- | --- | --- |
