@@ -288,12 +288,12 @@ fn across_warps(
     // The totals of the first group's warps, for each input; those of group `g` are `group_offset` further on.
     let mut start = scratch.start;
     let mut rows = vec![];
-    for (input, dtype) in dtypes.iter().enumerate() {
+    for &dtype in &dtypes {
         let pitch = b.int(Ty::I32, i64::from(totals.warps * dtype.bytes()));
         let offset = b.mul(row, pitch);
         let pointer = b.offset(base, offset, 1);
         rows.push(b.offset_bytes(pointer, start as i32));
-        start += totals.bytes(&gpu.plan.schedule.distributed, (scan, input), groups.len() as u32);
+        start += totals.bytes(dtype, groups.len() as u32);
     }
     let group_offset =
         |group: usize, input: usize| (group as u32 * totals.slots() * dtypes[input].bytes()) as i32;

@@ -1,8 +1,8 @@
 //! What a scan along several warps keeps in shared memory: the totals of each warp.
 
 use tile_ir::ops::Scan;
+use tile_ir::support::dtype::DType;
 
-use super::distributed::Distributed;
 use super::linear::{Coord, Layout};
 
 /// The layout of the warps' totals in shared memory: for each group and each value of the thread bits outside the scan so
@@ -36,10 +36,10 @@ impl WarpTotals {
     pub fn slots(&self) -> u32 {
         self.warps << (self.lanes.count_ones() + self.others.count_ones())
     }
-    /// Bytes of the totals of so many groups of one of a scan's inputs.
-    pub fn bytes(&self, distributed: &Distributed, (scan, input): (&Scan, usize), groups: u32) -> u32 {
-        let size = distributed.func.ty(scan.combination.inputs[input]).dtype.bytes();
-        (groups * self.slots() * size).next_multiple_of(16)
+
+    /// Bytes of the totals of so many groups, of one input with this type of elements.
+    pub fn bytes(&self, dtype: DType, groups: u32) -> u32 {
+        (groups * self.slots() * dtype.bytes()).next_multiple_of(16)
     }
 }
 

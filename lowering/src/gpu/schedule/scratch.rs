@@ -135,8 +135,8 @@ impl Scratch for Scan {
             Segment::Warps { first, warps } => {
                 let totals = WarpTotals::new(layout, self.axis, warps);
                 let groups = group_count(self, layout, *first);
-                let inputs = 0..self.combination.inputs.len();
-                inputs.map(|input| totals.bytes(distributed, (self, input), groups)).sum()
+                let inputs = self.combination.inputs.iter();
+                inputs.map(|&input| totals.bytes(distributed.func.ty(input).dtype, groups)).sum()
             }
             Segment::Registers { .. } | Segment::Lanes { .. } | Segment::Blocks { .. } => 0,
         };

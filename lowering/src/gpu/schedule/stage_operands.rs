@@ -48,25 +48,25 @@ fn before_loop(schedule: &mut Schedule, op: &mut Op) -> Option<Op> {
         let ty = schedule.ty(operand.value).clone().stored(Storage::Smem { stages: 1 });
         let result = schedule.value(ty);
         let blocks = op.kind.operation_mut().blocks_mut();
-        blocks.into_iter().for_each(|body| replace(body, (operand.result, operand.side), result));
+        blocks.into_iter().for_each(|body| replace(body, operand, result));
         results.push(result);
     }
     schedule.move_scratch(op.results[0], results[0]);
     Some(Op { kind: StageOperands { staged }.into(), results, loc: op.loc })
 }
 
-/// Gives the dot with a result another operand.
-fn replace(block: &mut Block, (dot, side): (Value, DotOperand), by: Value) {
+/// Gives the dot of an operand another value for it.
+fn replace(block: &mut Block, operand: &InvariantOperand, by: Value) {
     for op in &mut block.ops {
         if let Kind::Dot(own) = &mut op.kind
-            && op.results[0] == dot
+            && op.results[0] == operand.result
         {
-            match side {
+            match operand.side {
                 DotOperand::A => own.a = by,
                 DotOperand::B => own.b = by,
             }
         }
         let blocks = op.kind.operation_mut().blocks_mut();
-        blocks.into_iter().for_each(|block| replace(block, (dot, side), by));
+        blocks.into_iter().for_each(|block| replace(block, operand, by));
     }
 }
