@@ -4,6 +4,7 @@
 
 pub mod file_test;
 pub mod round_trip;
+pub mod sources;
 
 use proc_macro2::{TokenStream, TokenTree};
 

@@ -45,7 +45,7 @@ pub enum Error {
     /// The kernel has no GPU code that this device can run.
     #[error(
         "kernel `{kernel}`{} has no code for {device}, whose compute capability is {}: {}",
-        format_label(.variant), format_capability(*.capability), built_for(.built)
+        format_label(.variant), format_capability(*.capability), built_for_gpus(.built)
     )]
     NoCode {
         /// The kernel's name.
@@ -424,6 +424,14 @@ fn built_for(targets: &[String]) -> String {
         "none was built".to_string()
     } else {
         format!("built for {}", targets.join(", "))
+    }
+}
+
+fn built_for_gpus(architectures: &[String]) -> String {
+    if architectures.is_empty() {
+        "none was built; a build with FUSE_ARCH=none makes code for the CPU alone".to_string()
+    } else {
+        built_for(architectures)
     }
 }
 

@@ -47,7 +47,9 @@ fn code_that_is_not_there() {
     );
     check(
         code("", &[]),
-        expect!["kernel `attention` has no code for cuda:0, whose compute capability is 7.5: none was built"],
+        expect![
+            "kernel `attention` has no code for cuda:0, whose compute capability is 7.5: none was built; a build with FUSE_ARCH=none makes code for the CPU alone"
+        ],
     );
     check(
         Error::NoHostCode {

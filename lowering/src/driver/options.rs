@@ -290,6 +290,20 @@ mod tests {
     }
 
     #[test]
+    fn architectures_are_those_that_are_named() {
+        let named = |text: &str| {
+            let set = |name: &str| (name == "FUSE_ARCH").then(|| text.into());
+            BuildOptions::read(&words("rustc lib.rs"), &set).map(|options| options.archs)
+        };
+        assert_eq!(named(""), Ok(vec![Arch::SM_80, Arch::SM_90A]));
+        assert_eq!(named("none"), Ok(vec![]));
+        assert_eq!(named("sm_90a"), Ok(vec![Arch::SM_90A]));
+        assert_eq!(named("sm_90a, sm_80,sm_90a"), Ok(vec![Arch::SM_80, Arch::SM_90A]));
+        let message = "FUSE_ARCH names `none`: architectures are sm_80 and sm_90a, or none";
+        assert_eq!(named("sm_80,none"), Err(message.to_string()));
+    }
+
+    #[test]
     fn the_setting_wins_over_the_build() {
         let report = |line: &str, text: &str| {
             let set = |name: &str| (name == "FUSE_BOUNDS_REPORT").then(|| text.into());

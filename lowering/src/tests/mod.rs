@@ -1,6 +1,5 @@
 //! Tests of every stage: a small kernel's source in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
-mod assemble;
 mod assign;
 mod async_copy;
 mod atomic;

@@ -8,12 +8,12 @@ use tile_ir::ir::Func;
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::testing::func;
 use tile_ir::testing::round_trip::check_round_trip;
+use tile_ir::testing::sources::kernels;
 use tile_ir::transform::check_overflow::check_overflow;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 use tile_ir::transform::transpose_operands::transpose_operands;
 use tile_ir::transform::view_strides::assume_contiguous;
 
-use super::assemble::kernels;
 use super::fuzz::generate;
 use crate::driver::specialize::{KernelRequests, specializations};
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::compute::row;
 use super::number::Number;
 use super::simulate::{Inputs, Simulate, simulator};
-use super::tile::{Elements, TileValue, extents, for_each_index};
+use super::tile::{Elements, TileValue, extents, for_each_index, row_major};
 use tile_ir::ir::{Block, Func, Op, Value};
 use tile_ir::ops::{Combination, InlinePtx, Kind, Reduce, Scan};
 
@@ -75,14 +75,14 @@ impl Inputs<'_> {
         line: &[usize],
         mut partial: impl FnMut(usize, &[Number]),
     ) -> Result<(), String> {
-        let at = |position: usize| -> Vec<Number> {
-            self.operands.iter().map(|operand| operand.elements.get(position)).collect()
-        };
-        let mut acc = at(line[0]);
-        partial(line[0], &acc);
+        let at = |position: usize| self.operands.iter().map(move |operand| operand.elements.get(position));
+        // The accumulated numbers, and those of the next element behind them.
+        let mut args: Vec<Number> = at(line[0]).collect();
+        partial(line[0], &args);
         for &position in &line[1..] {
-            acc = apply(self.func, &combination.block, &[acc, at(position)].concat())?;
-            partial(position, &acc);
+            args.extend(at(position));
+            args = apply(self.func, &combination.block, &args)?;
+            partial(position, &args);
         }
         Ok(())
     }
@@ -96,12 +96,16 @@ fn empty_results(inputs: &Inputs) -> Vec<TileValue> {
 impl Simulate for Reduce {
     fn evaluate(&self, inputs: &Inputs) -> Result<Vec<TileValue>, String> {
         let operand = &inputs.operands[0];
-        let kept: Vec<usize> = (0..operand.shape.len()).filter(|axis| !self.axes.contains(axis)).collect();
+        let kept = (0..operand.shape.len()).filter(|axis| !self.axes.contains(axis));
         let mut results = empty_results(inputs);
+        let mut strides = vec![0; operand.shape.len()];
+        kept.zip(row_major(&results[0].shape)).for_each(|(axis, stride)| strides[axis] = stride);
         let mut lines = vec![vec![]; results[0].elements.len()];
+        let mut position = 0;
         for_each_index(&operand.shape, |index| {
-            let own: Vec<usize> = kept.iter().map(|&axis| index[axis]).collect();
-            lines[results[0].position(&own)].push(operand.position(index));
+            let target: usize = index.iter().zip(&strides).map(|(i, stride)| i * stride).sum();
+            lines[target].push(position);
+            position += 1;
         });
         for (target, line) in lines.iter().enumerate() {
             inputs.fold_line(&self.combination, line, |_, acc| {

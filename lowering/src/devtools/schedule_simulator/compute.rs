@@ -13,13 +13,22 @@ use tile_ir::ops::{
 };
 use tile_ir::support::dtype::DType;
 
+/// Operands of a row, at most.
+const MAX_ARGS: usize = 4;
+
+/// Values in place, so that an element costs no allocation.
+fn in_place<T: Copy + Default>(args: &[Number], value: impl Fn(Number) -> T) -> [T; MAX_ARGS] {
+    let mut values = [T::default(); MAX_ARGS];
+    values.iter_mut().zip(args).for_each(|(own, &arg)| *own = value(arg));
+    values
+}
+
 /// A row of the lanewise table on numbers of a type.
 pub fn row(op: &ScalarOp, dtype: DType, args: &[Number]) -> Result<Number, String> {
     let compares = op.rule == TypeRule::Compare;
     if dtype.is_float() {
         let oracle = op.float.as_ref().ok_or_else(|| format!("{} of floats has no oracle", op.name))?;
-        let args: Vec<f64> = args.iter().map(|arg| arg.float()).collect();
-        let value = (oracle.function)(&args);
+        let value = (oracle.function)(&in_place(args, Number::float)[..args.len()]);
         return Ok(if compares {
             Number::Int((value != 0.0).into())
         } else {
@@ -27,8 +36,7 @@ pub fn row(op: &ScalarOp, dtype: DType, args: &[Number]) -> Result<Number, Strin
         });
     }
     let oracle = op.int.as_ref().ok_or_else(|| format!("{} of integers has no oracle", op.name))?;
-    let args: Vec<i128> = args.iter().map(|arg| arg.int()).collect();
-    let value = (oracle.function)(&args, dtype);
+    let value = (oracle.function)(&in_place(args, Number::int)[..args.len()], dtype);
     Ok(Number::Int(if compares { value } else { dtype.wrap(value) }))
 }
 
@@ -36,7 +44,7 @@ pub fn row(op: &ScalarOp, dtype: DType, args: &[Number]) -> Result<Number, Strin
 fn row_of_tiles(op: &ScalarOp, dtype: DType, args: &[Rc<TileValue>]) -> Result<TileValue, String> {
     let compares = op.rule == TypeRule::Compare;
     let mut lane = vec![Number::Int(0); args.len()];
-    let mut numbers = vec![];
+    let mut numbers = Vec::with_capacity(args[0].elements.len());
     for position in 0..args[0].elements.len() {
         for (own, arg) in lane.iter_mut().zip(args) {
             *own = arg.elements.get(position);

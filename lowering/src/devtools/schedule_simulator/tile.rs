@@ -119,7 +119,7 @@ impl TileValue {
 
     /// The position of an index in row-major order.
     pub fn position(&self, index: &[usize]) -> usize {
-        index.iter().zip(row_major(&self.shape)).map(|(i, stride)| i * stride).sum()
+        index.iter().zip(&self.shape).fold(0, |position, (i, extent)| position * extent + i)
     }
 
     pub fn at(&self, index: &[usize]) -> Number {
@@ -145,6 +145,19 @@ impl TileValue {
         TileValue { shape: shape.to_vec(), elements }
     }
 
+    /// A tile of another shape, whose neighbors along each axis are so far apart here.
+    pub fn strided(&self, shape: &[usize], start: usize, strides: &[usize]) -> TileValue {
+        let mut sources = Vec::with_capacity(shape.iter().product());
+        for_each_index(shape, |index| {
+            sources.push(start + index.iter().zip(strides).map(|(i, stride)| i * stride).sum::<usize>());
+        });
+        let elements = match &self.elements {
+            Elements::Int(own) => Elements::Int(sources.iter().map(|&at| own[at]).collect()),
+            Elements::Float(own) => Elements::Float(sources.iter().map(|&at| own[at]).collect()),
+        };
+        TileValue { shape: shape.to_vec(), elements }
+    }
+
     /// The same elements in row-major order under another shape.
     pub fn reshaped(&self, shape: &[usize]) -> TileValue {
         TileValue { shape: shape.to_vec(), elements: self.elements.clone() }
@@ -155,23 +168,19 @@ impl TileValue {
         if self.shape == shape {
             return self.clone();
         }
-        let own = &self.shape;
-        self.gather(shape, |index| {
-            let pairs = own.iter().zip(&index[index.len() - own.len()..]);
-            Some(pairs.map(|(&extent, &i)| if extent == 1 { 0 } else { i }).collect())
-        })
+        let mut strides = vec![0; shape.len() - self.shape.len()];
+        let own = self.shape.iter().zip(row_major(&self.shape));
+        strides.extend(own.map(|(&extent, stride)| if extent == 1 { 0 } else { stride }));
+        self.strided(shape, 0, &strides)
     }
 
     /// The transpose of the last two axes.
     pub fn transposed(&self) -> TileValue {
         let rank = self.shape.len();
-        let mut shape = self.shape.clone();
+        let (mut shape, mut strides) = (self.shape.clone(), row_major(&self.shape));
         shape.swap(rank - 2, rank - 1);
-        self.gather(&shape, |index| {
-            let mut own = index.to_vec();
-            own.swap(rank - 2, rank - 1);
-            Some(own)
-        })
+        strides.swap(rank - 2, rank - 1);
+        self.strided(&shape, 0, &strides)
     }
 
     /// The positions of each line along an axis, the lines in row-major order of the other axes.

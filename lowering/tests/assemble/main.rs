@@ -1,0 +1,345 @@
+//! Every kernel of the library and of a corpus, in every variant and specialization, for every architecture: NVIDIA's
+//! assembler accepts it, no fast kernel spills, and its resources of a multiprocessor may only fall.
+//!
+//! Builds on machines without a GPU make no code for one: this test lowers all of it, in a process of its own, and in as many
+//! children as there are CPUs. Of the library it assembles what is for the latest architecture.
+
+mod ratchet;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lowering::backend::compress::Deflated;
+use lowering::backend::nvptx::Arch;
+use lowering::backend::ptxas;
+use lowering::backend::sandbox;
+use lowering::driver::artifact::{GpuModule, LoweredVariant, entry_name};
+use lowering::driver::compile::lower_variants;
+use lowering::driver::options::BuildOptions;
+use lowering::mlir::Limit;
+use serde::{Deserialize, Serialize};
+use tile_ir::frontend::syntax::Kernel;
+use tile_ir::frontend::typeck::{self, Variant};
+use tile_ir::support::diagnostic::Errors;
+use tile_ir::testing::sources::kernels;
+
+use ratchet::{EntryRecord, EntryResources, PtxHash, Table};
+
+/// The assembler of the numbers in `registers.txt`; another one allocates registers differently.
+const MEASURED_WITH: &str = "V13.0.88";
+
+/// The lowest PTX versions with sm_80, with cache policies and hints on it, with sm_90a, and with `st.async` and vector
+/// `red.add` there.
+const VERSIONS: [&str; 4] = ["7.0", "7.4", "8.0", "8.1"];
+
+/// The version of [`VERSIONS`] that a module should have.
+fn version(capability: u32, ptx: &str) -> &'static str {
+    let hints = ptx.contains("createpolicy") || ptx.contains("cache_hint");
+    match (capability, hints) {
+        (90, _)
+            if ["st.async", ".global.add.v", ".global.add.noftz.v"].iter().any(|new| ptx.contains(new)) =>
+        {
+            VERSIONS[3]
+        }
+        (90, _) => VERSIONS[2],
+        (_, true) => VERSIONS[1],
+        (_, false) => VERSIONS[0],
+    }
+}
+
+/// How long a child may take for one kernel.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// Where a kernel is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Origin {
+    Library,
+    /// A program that comes with the library.
+    Demo,
+    Corpus,
+}
+
+impl Origin {
+    /// Bytes that ptxas may spill by its own choice, to fit one more block; more where tiles are odd.
+    fn allowed_spill(self) -> u32 {
+        match self {
+            Origin::Library | Origin::Demo => 8,
+            Origin::Corpus => 24,
+        }
+    }
+
+    /// Whether modules are assembled; of all, PTX is made.
+    fn assembles(self, module: &GpuModule) -> bool {
+        match self {
+            Origin::Library => module.exact,
+            Origin::Demo => false,
+            Origin::Corpus => true,
+        }
+    }
+}
+
+/// What the children know.
+struct Assembler {
+    /// `None` where the tests are set to run without one.
+    ptxas: Option<PathBuf>,
+    /// Whether it is the one that the numbers were measured with, or there is none.
+    has_recorded_version: bool,
+    recorded: Table,
+}
+
+/// What a child found.
+#[derive(Default, Serialize, Deserialize)]
+struct Findings {
+    records: Vec<(String, EntryRecord)>,
+    spills: Vec<String>,
+    /// Entries that were assembled, because their PTX is not the recorded one.
+    assembled: usize,
+    /// Entries that should have been, where there is no assembler.
+    unassembled: Vec<String>,
+}
+
+impl Findings {
+    fn extend(&mut self, other: Findings) {
+        self.records.extend(other.records);
+        self.spills.extend(other.spills);
+        self.assembled += other.assembled;
+        self.unassembled.extend(other.unassembled);
+    }
+}
+
+/// Prints past the test harness, which captures the output of passing tests.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The assembler, and the numbers that it was measured with.
+fn assembler(recorded: Table) -> Assembler {
+    if std::env::var("FUSE_PTXAS").is_ok_and(|value| value == "none") {
+        return Assembler { ptxas: None, has_recorded_version: true, recorded };
+    }
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/ptxas/ptxas");
+    let found = ptxas::find().or_else(|| own.is_file().then_some(own));
+    let path = found.expect("no ptxas found: `scripts/ptxas` fetches one; FUSE_PTXAS=none assembles nothing");
+    let version = Command::new(&path).arg("--version").output().expect("ptxas runs").stdout;
+    let has_recorded_version = String::from_utf8_lossy(&version).contains(MEASURED_WITH);
+    Assembler { ptxas: Some(path), has_recorded_version, recorded }
+}
+
+impl Assembler {
+    /// What ptxas gave for this text, if that is recorded.
+    fn known(&self, name: &str, ptx: PtxHash) -> Option<Assembled> {
+        let recorded = self.recorded.get(name).filter(|_| self.has_recorded_version)?;
+        let EntryResources { registers, spilled_bytes, .. } = recorded.resources;
+        (recorded.ptx == Some(ptx)).then_some(Assembled { registers, spilled_bytes })
+    }
+}
+
+/// Whether a module waits for the previous kernel before it accesses memory, and has no `ld.global.nc`; `None` where it
+/// does not wait at all.
+fn waits_first(ptx: &str) -> Option<bool> {
+    let lines = || ptx.lines().map(str::trim_start);
+    let wait = lines().position(|line| line.starts_with("griddepcontrol.wait"))?;
+    // Declarations and parameters begin with a dot.
+    let accesses_memory = |line: &str| line.contains(".global") && !line.starts_with('.');
+    Some(!lines().take(wait).any(accesses_memory) && !lines().any(|line| line.contains(".nc.")))
+}
+
+fn text(ptx: &Deflated) -> String {
+    let bytes = ptx.unpack();
+    assert_eq!(bytes.len(), ptx.len);
+    String::from_utf8(bytes).expect("PTX is text")
+}
+
+/// A kernel whose variants are lowered.
+struct Subject<'a> {
+    kernel: &'a Kernel,
+    origin: Origin,
+    assembler: &'a Assembler,
+}
+
+impl Subject<'_> {
+    /// Lowers variants for every architecture.
+    fn lower(&self, variants: &[Variant], options: &BuildOptions) -> Vec<LoweredVariant> {
+        let mut errors = Errors::new();
+        let lowered = lower_variants(self.kernel, variants, options, &mut errors);
+        lowered.unwrap_or_else(|| panic!("{}: {errors:?}", self.kernel.name))
+    }
+
+    /// Lowers and assembles every variant.
+    fn findings(&self, options: &BuildOptions) -> Findings {
+        let mut errors = Errors::new();
+        let variants = typeck::variants(self.kernel, &mut errors);
+        assert!(errors.is_empty(), "{errors:?}");
+        let mut findings = Findings::default();
+        for (variant, lowered) in variants.iter().zip(&self.lower(&variants, options)) {
+            let of = |specialization| entry_name(self.kernel, variant, specialization);
+            let entries: Vec<String> = lowered.specializations.iter().map(of).collect();
+            for module in &lowered.code.modules {
+                self.record(&entries, lowered, module, &mut findings);
+            }
+        }
+        findings
+    }
+
+    /// Checks a module and records its entry's resources. An entry that spills and may not is a finding: anything in a
+    /// tensor specialization with TMA stores, and more than is allowed in an aligned one, for the latest architecture. Spills of
+    /// others, by ptxas's choice or for a long misaligned row, are in the ratchet.
+    fn record(
+        &self,
+        entries: &[String],
+        lowered: &LoweredVariant,
+        module: &GpuModule,
+        findings: &mut Findings,
+    ) {
+        let arch = Arch { capability: module.capability, exact: module.exact };
+        let entry = &entries[module.specialization];
+        let specialization = &lowered.specializations[module.specialization];
+        let (name, ptx) = (format!("{entry} {}", arch.name()), text(&module.ptx));
+        let found = ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
+        assert_eq!(found, version(module.capability, &ptx), "{name}");
+        let uses_pdl = specialization.plan.uses_pdl() && arch.has_pdl();
+        assert_eq!(waits_first(&ptx), uses_pdl.then_some(true), "{name}");
+        let mut others = entries.iter().filter(|other| *other != entry);
+        assert!(
+            others.all(|other| !ptx.contains(&format!(".entry {other}("))),
+            "{entry} is alone in its module"
+        );
+        let own = ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
+        let own = own.unwrap_or_else(|| panic!("{name} is in its module"));
+        let cap = own.lines().find_map(|line| line.strip_prefix(".maxnreg "));
+        let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
+        let asked = specialization.plan.limit.and_then(Limit::registers);
+        assert_eq!(cap, asked, "{name}: what the kernel asks for");
+        if !self.origin.assembles(module) {
+            return;
+        }
+        let hash = PtxHash::of(&ptx);
+        let assembled = if let Some(known) = self.assembler.known(&name, hash) {
+            known
+        } else if let Some(path) = &self.assembler.ptxas {
+            findings.assembled += 1;
+            assemble(path, arch, (entry, &ptx))
+        } else {
+            findings.unassembled.push(name);
+            return;
+        };
+        let Assembled { registers, spilled_bytes } = assembled;
+        let most = match specialization.name {
+            _ if self.kernel.options.deny_spills => 0,
+            // Those without TMA stores, and those for other orders, are in the ratchet.
+            name if name.starts_with("tensor") && !name.ends_with("odd") => 0,
+            "aligned" => self.origin.allowed_spill(),
+            _ => u32::MAX,
+        };
+        if spilled_bytes > most && module.exact {
+            findings.spills.push(format!("{name}: {spilled_bytes} bytes\n"));
+        }
+        assert!(cap.is_none_or(|cap| registers <= cap), "{name}: {registers} registers");
+        let of_block = registers.next_multiple_of(8) * specialization.plan.threads();
+        assert!(of_block <= 64 * 1024, "{name}: a multiprocessor has no room for a block");
+        let barriers = ["bar.sync", "barrier.cluster.wait"].map(|text| own.matches(text).count());
+        let barriers = barriers.iter().sum::<usize>() as u32;
+        let shared_bytes = specialization.plan.shared_bytes();
+        let resources = EntryResources { registers, shared_bytes, barriers, spilled_bytes };
+        findings.records.push((name, EntryRecord { resources, ptx: Some(hash) }));
+    }
+}
+
+/// What the assembler says of an entry.
+struct Assembled {
+    registers: u32,
+    spilled_bytes: u32,
+}
+
+fn assemble(ptxas: &Path, arch: Arch, (entry, ptx): (&str, &str)) -> Assembled {
+    let cubin = ptxas::assemble(ptxas, arch, ptx, &std::env::temp_dir());
+    let cubin = cubin.unwrap_or_else(|error| panic!("{entry}: {error}"));
+    assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {}", arch.name());
+    let used = cubin.resources.iter().find(|one| one.entry == *entry);
+    let used = used.unwrap_or_else(|| panic!("no report about {entry}"));
+    assert_eq!(used.static_shared_bytes, 0, "{entry}: shared memory is asked for at launch");
+    let spilled_bytes = used.spill_store_bytes.max(used.spill_load_bytes).max(used.stack_bytes);
+    Assembled { registers: used.registers, spilled_bytes }
+}
+
+/// The kernels of the Rust files in a folder, in an order.
+fn kernels_in(folder: &Path) -> Vec<Kernel> {
+    let entries = fs::read_dir(folder).expect("a folder of kernels");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    paths.sort();
+    paths.iter().flat_map(|path| kernels(&fs::read_to_string(path).expect("a source file"))).collect()
+}
+
+/// All kernels, by where they are from.
+fn every_kernel(root: &Path) -> Vec<(Origin, Kernel)> {
+    let corpus = fs::read_to_string(root.join("src/tests/corpus.txt")).expect("the corpus");
+    let sources = [
+        (Origin::Library, kernels_in(&root.join("../examples/src"))),
+        (Origin::Demo, kernels_in(&root.join("../examples/examples"))),
+        (Origin::Corpus, kernels(&corpus)),
+    ];
+    let with_origin =
+        |(origin, kernels): (Origin, Vec<Kernel>)| kernels.into_iter().map(move |kernel| (origin, kernel));
+    sources.into_iter().flat_map(with_origin).collect()
+}
+
+/// What a build without an assembler and without host code has.
+fn options() -> BuildOptions {
+    let line = ["rustc", "--crate-name", "kernels", "--emit=link", "-O"].map(str::to_string);
+    let options = BuildOptions::read(&line, &|_| None).expect("options");
+    BuildOptions { family: None, ..options }
+}
+
+#[test]
+fn every_kernel_assembles_within_its_recorded_resources() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("src/tests/registers.txt");
+    let assembler = assembler(ratchet::read(&path));
+    let kernels = every_kernel(root);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = |worker: usize| {
+        let mut findings = Findings::default();
+        let options = options();
+        for (origin, kernel) in kernels.iter().skip(worker).step_by(workers) {
+            // A child that is silent for long counts as hung.
+            say(&kernel.name.to_string());
+            let subject = Subject { kernel, origin: *origin, assembler: &assembler };
+            findings.extend(subject.findings(&options));
+        }
+        Ok(findings)
+    };
+    let start = |worker| sandbox::start(|| work(worker)).expect("a child");
+    let children: Vec<sandbox::Child> = (0..workers).map(start).collect();
+    let mut findings = Findings::default();
+    for child in children {
+        let found = child.finish::<Findings>(LIMIT);
+        findings.extend(found.unwrap_or_else(|failure| panic!("{}\n{}", failure.what, failure.output)));
+    }
+    assert!(findings.spills.is_empty(), "these spill:\n{}", findings.spills.concat());
+    let mut table: Table = findings.records.into_iter().collect();
+    if findings.assembled > 0 {
+        say(&format!("{} entries are not what was recorded, and were assembled", findings.assembled));
+    }
+    if !findings.unassembled.is_empty() {
+        say(&format!("NOT TESTED: {} entries, because FUSE_PTXAS=none", findings.unassembled.len()));
+        let recorded = |name: String| Some((name.clone(), *assembler.recorded.get(&name)?));
+        table.extend(findings.unassembled.into_iter().filter_map(recorded));
+    }
+    for entry in ["capped_256_num_warps_1_aligned", "capped_256_num_warps_2_maxnreg_40_aligned"] {
+        assert!(table.contains_key(&format!("{entry} sm_90a")), "configs differ in their settings");
+    }
+    assert!(
+        table.contains_key("add_mul_f32_1024_aligned sm_90a"),
+        "the library was found: {:?}",
+        table.keys()
+    );
+    if assembler.has_recorded_version {
+        ratchet::check(&table, &assembler.recorded, &path);
+    } else {
+        say(&format!("NOT TESTED: registers, which were measured with ptxas {MEASURED_WITH}"));
+    }
+}
