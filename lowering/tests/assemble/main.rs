@@ -18,8 +18,10 @@ use lowering::backend::ptxas;
 use lowering::backend::sandbox;
 use lowering::driver::artifact::{GpuModule, LoweredVariant, entry_name};
 use lowering::driver::compile::lower_variants;
-use lowering::driver::options::BuildOptions;
-use lowering::mlir::Limit;
+use lowering::driver::options::{BuildOptions, Effort};
+use lowering::gpu::emit::declare;
+use lowering::gpu::specialization::Specialization;
+use lowering::mlir::{Limit, Machine, Session};
 use serde::{Deserialize, Serialize};
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::{self, Variant};
@@ -181,7 +183,30 @@ impl Subject<'_> {
                 self.record(&entries, lowered, module, &mut findings);
             }
         }
+        self.report(&variants, options);
         findings
+    }
+
+    /// What a debug build adds, which reports accesses: every variant up to LLVM, and the first one to its end.
+    fn report(&self, variants: &[Variant], options: &BuildOptions) {
+        let options = BuildOptions { report: true, ..options.clone() };
+        self.lower(&variants[..1], &options);
+        let planned = BuildOptions { effort: Effort::Check, ..options };
+        let session = Session::new();
+        for lowered in self.lower(&variants[1..], &planned) {
+            for Specialization { plan, gpus, .. } in &lowered.specializations {
+                let forms = if plan.differs_by_capability() { planned.archs.len() } else { 1 };
+                let archs = planned.archs.iter().filter(|arch| gpus.include(arch.capability)).take(forms);
+                for arch in archs {
+                    let mut module = session.module(Machine::Nvptx);
+                    module.capability = arch.capability;
+                    declare(&mut module, std::iter::once(plan));
+                    plan.emit(&mut module, "entry");
+                    let lowered = module.finish().and_then(|built| built.lower().map(drop));
+                    lowered.unwrap_or_else(|error| panic!("{}: {error}", self.kernel.name));
+                }
+            }
+        }
     }
 
     /// Checks a module and records its entry's resources. An entry that spills and may not is a finding: anything in a
