@@ -1,7 +1,7 @@
 //! What rustc prints for each class of mistake, and for the wrong kernels of the book's pages. The words of every message are
 //! tested in `lowering`; here are the spans, and the messages that are rustc's own. `UPDATE_EXPECT=1` blesses.
 //!
-//! rustc checks each file alone, beside the runtime that cargo has built for the tests.
+//! rustc checks each file alone, beside the runtime as cargo has checked it.
 
 mod messages;
 
@@ -11,54 +11,58 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use messages::Messages;
+use messages::{CheckedFile, Messages};
 
-/// The runtime as cargo built it, with the folder of what it depends on.
-struct BuiltRuntime {
-    library: PathBuf,
+/// The metadata of what wrong files use, and the folder of what that depends on.
+struct Libraries {
+    libraries: Vec<(String, PathBuf)>,
     dependencies: PathBuf,
 }
 
-impl BuiltRuntime {
-    /// Asks cargo, which builds nothing when it has been built.
-    fn find() -> BuiltRuntime {
+impl Libraries {
+    /// Asks cargo, which makes metadata where there is none yet: no kernel is lowered for it.
+    fn find() -> Libraries {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let build = ["build", "--quiet", "--package", "dsl-runtime", "--message-format", "json"];
-        let output = Command::new(cargo).args(build).output().expect("cargo runs");
+        let check = ["check", "--quiet", "--package", "fuse-book", "--message-format", "json"];
+        let output = Command::new(cargo).args(check).output().expect("cargo runs");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        let messages = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let runtime = messages.filter(|message| message["target"]["name"] == "dsl_runtime").last();
-        let files = runtime.expect("an artifact of the runtime")["filenames"].clone();
-        let files = files.as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from);
-        // Cargo puts a copy of the library elsewhere, but the metadata stays beside what it needs.
-        let library = files.into_iter().find(|file| file.extension().is_some_and(|kind| kind == "rmeta"));
-        let library = library.expect("the runtime's metadata");
-        BuiltRuntime { dependencies: library.parent().expect("a folder").to_path_buf(), library }
+        let mut libraries = vec![];
+        for message in said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let name = message["target"]["name"].as_str().unwrap_or_default();
+            let file = message["filenames"][0].as_str().unwrap_or_default();
+            if ["dsl_runtime", "fuse_book"].contains(&name) && file.ends_with(".rmeta") {
+                libraries.push((name.to_string(), PathBuf::from(file)));
+            }
+        }
+        let [(_, first), _] = &libraries[..] else { panic!("two libraries, found {libraries:?}") };
+        Libraries { dependencies: first.parent().expect("a folder").to_path_buf(), libraries }
     }
 
-    /// What rustc says of a file of a crate, by its path there.
-    fn check(&self, root: &Path, file: &Path) -> Messages {
+    /// What rustc says of a file. Paths of the workspace are those that cargo has given rustc.
+    fn check(&self, workspace: &Path, file: CheckedFile) -> Messages {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let mut command = Command::new(rustc);
-        command.current_dir(root).args(["--edition=2024", "--crate-type=bin", "--error-format=json"]);
+        command.current_dir(workspace).args(["--edition=2024", "--crate-type=bin", "--error-format=json"]);
         command
             .args(["--check-cfg=cfg(docsrs,test)", "--emit=metadata", "--out-dir"])
             .arg(std::env::temp_dir());
         command.arg("-L").arg(format!("dependency={}", self.dependencies.display()));
-        command.arg("--extern").arg(format!("dsl_runtime={}", self.library.display()));
-        let output = command.arg(file).output().expect("rustc runs");
-        assert!(!output.status.success(), "{} has no mistake", file.display());
+        for (name, library) in &self.libraries {
+            command.arg("--extern").arg(format!("{name}={}", library.display()));
+        }
+        let output = command.arg(format!("{}/{}", file.krate, file.path)).output().expect("rustc runs");
+        assert!(!output.status.success(), "{} has no mistake", file.path);
         Messages::parse(&String::from_utf8_lossy(&output.stderr))
     }
 }
 
-/// The wrong files of a crate, by their paths there.
-fn wrong_files(root: &Path, folder: &str) -> Vec<PathBuf> {
+/// The wrong files in a folder of a crate, by their paths in the crate.
+fn wrong_files(root: &Path, folder: &str) -> Vec<String> {
     let entries = root.join(folder).read_dir().expect("a folder of wrong files");
     let names = entries.map(|entry| entry.expect("an entry").file_name());
-    let mut files: Vec<PathBuf> = names.map(|name| Path::new(folder).join(name)).collect();
-    files.retain(|file| file.extension().is_some_and(|kind| kind == "rs"));
+    let mut files: Vec<String> = names.map(|name| format!("{folder}/{}", name.display())).collect();
+    files.retain(|file| file.ends_with(".rs"));
     files.sort();
     assert!(!files.is_empty(), "{folder} has wrong files");
     files
@@ -68,18 +72,19 @@ fn wrong_files(root: &Path, folder: &str) -> Vec<PathBuf> {
 fn check(krate: &str, folder: &str) {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
     let root = workspace.join(krate);
-    let (runtime, files, next) = (BuiltRuntime::find(), wrong_files(&root, folder), AtomicUsize::new(0));
+    let (libraries, files, next) = (Libraries::find(), wrong_files(&root, folder), AtomicUsize::new(0));
     let bless = std::env::var_os("UPDATE_EXPECT").is_some();
     let differences = || {
         let mut differences = String::new();
-        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let found = runtime.check(&root, file).text(workspace);
-            let path = root.join(file).with_extension("stderr");
-            let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let file = CheckedFile { krate, path };
+            let found = libraries.check(workspace, file).text(file);
+            let text = root.join(path).with_extension("stderr");
+            let expected = std::fs::read_to_string(&text).unwrap_or_default();
             if found != expected && bless {
-                std::fs::write(&path, &found).expect("the expected text is written");
+                std::fs::write(&text, &found).expect("the expected text is written");
             } else if found != expected {
-                differences += &format!("{}\nexpected:\n{expected}\nfound:\n{found}\n", file.display());
+                differences += &format!("{path}\nexpected:\n{expected}\nfound:\n{found}\n");
             }
         }
         differences

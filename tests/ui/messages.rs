@@ -1,8 +1,26 @@
-//! rustc's messages as text that is the same on every machine, and does not change with the runtime's lines.
-
-use std::path::Path;
+//! rustc's messages as text that is the same on every machine, and does not change with the lines of other files.
 
 use serde_json::Value;
+
+/// The file that rustc has checked, by its path in a crate, and the crate's path in the workspace.
+#[derive(Clone, Copy)]
+pub struct CheckedFile<'a> {
+    pub krate: &'a str,
+    pub path: &'a str,
+}
+
+impl CheckedFile<'_> {
+    /// A place in a message as it is written, and whether it is in another file.
+    fn place(self, place: &str) -> (String, bool) {
+        let path = place.rsplitn(3, ':').last().unwrap_or_default();
+        match place.strip_prefix(self.krate).and_then(|place| place.strip_prefix('/')) {
+            Some(own) if own.starts_with(&format!("{}:", self.path)) => (own.to_string(), false),
+            Some(_) => (path[self.krate.len() + 1..].to_string(), true),
+            None if place.starts_with('/') => (path.to_string(), true),
+            None => (format!("$WORKSPACE/{path}"), true),
+        }
+    }
+}
 
 /// rustc's messages about one file, as it would print them.
 pub struct Messages(Vec<String>);
@@ -25,58 +43,61 @@ impl Messages {
     }
 
     /// All of them, in order.
-    pub fn text(&self, workspace: &Path) -> String {
-        let texts: Vec<String> = self.0.iter().map(|message| portable(message, workspace)).collect();
+    pub fn text(&self, file: CheckedFile) -> String {
+        let texts: Vec<String> = self.0.iter().map(|message| portable(message, file)).collect();
         texts.join("\n")
     }
 }
 
+/// The digits of a line number, right-aligned before the bar or the sign of a change.
+fn line_number(line: &str) -> Option<&str> {
+    let digits = line.trim_start().split(' ').next().unwrap_or_default();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let rest = line.trim_start().get(digits.len() + 1..).unwrap_or_default();
+    (is_number && rest.starts_with(['|', '+', '-', '~'])).then_some(digits)
+}
+
 /// A message without line numbers of other files, from which the width of its margin follows too.
-fn portable(message: &str, workspace: &Path) -> String {
-    let workspace = format!("{}/", workspace.display());
+fn portable(message: &str, file: CheckedFile) -> String {
     let mut lines = vec![];
-    let mut elsewhere = false;
-    let margin_of = |line: &str| line.find(|c: char| !c.is_ascii_digit() && c != ' ').unwrap_or(0);
+    let (mut elsewhere, mut widths) = (false, [0, 0]);
     for line in message.trim_end().lines() {
-        let margin = margin_of(line);
         if let Some((before, place)) = line.split_once("--> ").or_else(|| line.split_once("::: ")) {
             let arrow = &line[before.len()..line.len() - place.len()];
-            elsewhere = place.starts_with('/');
-            let place = place.replacen(&workspace, "$WORKSPACE/", 1);
-            let file = place.rsplitn(3, ':').last().unwrap_or_default();
-            lines.push(format!("{before}{arrow}{}", if elsewhere { file } else { &place }));
-        } else if elsewhere && line.starts_with(|c: char| c.is_ascii_digit()) {
-            lines.push(format!("{}{}", " ".repeat(margin), &line[margin..]));
+            let place;
+            (place, elsewhere) = file.place(&line[before.len() + arrow.len()..]);
+            lines.push(format!("{before}{arrow}{place}"));
+            continue;
+        }
+        elsewhere &= line.starts_with(' ') || line_number(line).is_some();
+        let Some(digits) = line_number(line) else {
+            lines.push(line.to_string());
+            continue;
+        };
+        // Numbers of this file, and all of them.
+        widths[1] = digits.len().max(widths[1]);
+        if elsewhere {
+            lines.push(line.replacen(digits, &" ".repeat(digits.len()), 1));
         } else {
-            elsewhere &= line.starts_with(' ');
+            widths[0] = digits.len().max(widths[0]);
             lines.push(line.to_string());
         }
     }
-    let digits = |line: &String| line.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
-    let wanted = lines.iter().map(digits).max().unwrap_or(0);
-    // A margin ends with a space behind the number, or before the arrow.
-    let arrow = lines.iter().find_map(|line| line.trim_start().starts_with("-->").then(|| margin_of(line)));
-    let surplus = arrow.map_or(0, |width| width.saturating_sub(wanted));
-    let narrow = |line: String| {
-        let digits = digits(&line);
-        let blank = line[digits..].find(|c| c != ' ').unwrap_or(line.len() - digits);
-        let own = blank > surplus && (digits > 0 || line.starts_with(' '));
-        if own { format!("{}{}\n", &line[..digits], &line[digits + surplus..]) } else { line + "\n" }
-    };
-    lines.into_iter().map(narrow).collect()
+    let surplus = " ".repeat(widths[1] - widths[0]);
+    lines.iter().map(|line| line.strip_prefix(&surplus).unwrap_or(line).to_string() + "\n").collect()
 }
 
 #[test]
 fn lines_of_other_files_do_not_matter() {
     let message = "error: no
-    --> ui/a.rs:36:2
+    --> tests/ui/a.rs:36:2
      |
-36   |     x
+  36 |     x
      |     ^
      = note: a
              b
 note: here
-    --> /w/lib.rs:1024:5
+    --> runtime/lib.rs:1024:5
      |
 1024 |     fn f()
      |        ^
@@ -89,10 +110,12 @@ note: here
    = note: a
            b
 note: here
-  --> $WORKSPACE/lib.rs
+  --> $WORKSPACE/runtime/lib.rs
    |
    |     fn f()
    |        ^
 ";
-    assert_eq!(portable(message, Path::new("/w")), expected);
+    let file = CheckedFile { krate: "tests", path: "ui/a.rs" };
+    assert_eq!(portable(message, file), expected);
+    assert_eq!(file.place("tests/src/b.rs:3:4"), ("src/b.rs".to_string(), true));
 }
