@@ -10,7 +10,7 @@ use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{load, store};
 use crate::gpu::emit::{Asm, Builder, Gpu, ShuffleMode, statement};
 use crate::gpu::layout::Layout;
-use crate::gpu::schedule::scratch::{idle_warps, is_used};
+use crate::gpu::schedule::scratch::idle_warps;
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{half, lanes};
@@ -32,7 +32,7 @@ impl GpuEmit for Atomic {
         let writer = gpu.writer(b, gpu.access_layout(&self.access));
         let values = gpu.registers(self.value);
         let compare = self.compare.map(|compare| gpu.registers(compare));
-        let used = is_used(gpu.func, op.results[0]);
+        let used = gpu.func.body.uses(op.results[0]) > 0;
         let mut before = vec![];
         let vector = self.access.vector as usize;
         let by_vectors =
@@ -70,7 +70,7 @@ impl GpuEmit for Atomic {
 /// Whether contiguous elements can be added by one instruction, each atomically; it returns no old values.
 fn can_add_vectors(atomic: &Atomic, func: &Func, result: Value) -> bool {
     let adds = matches!(func.ty(atomic.value).dtype, DType::F32 | DType::F16 | DType::BF16);
-    adds && atomic.change == AtomicChange::Add && !is_used(func, result)
+    adds && atomic.change == AtomicChange::Add && func.body.uses(result) == 0
 }
 
 /// `@p red.relaxed.gpu.global.add.v4.f32 [pointer], {a, b, c, d};`

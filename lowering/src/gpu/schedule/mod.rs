@@ -81,8 +81,6 @@ pub struct Schedule {
 pub struct Setup {
     /// Registers of a thread when a block starts, if there is a limit.
     pub max_registers: Option<u32>,
-    /// Whether operations exchange elements through scratch memory.
-    pub uses_scratch: bool,
     /// Whether it is launched while the kernel before it still runs.
     pub uses_pdl: bool,
 }

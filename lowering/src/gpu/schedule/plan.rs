@@ -36,7 +36,7 @@ pub fn plan(
     let axes = AxisInfoMap::analyze(&distributed.func, assumptions);
     let uses_pdl = uses_pdl(&distributed, pipeline.is_some());
     let mut schedule = Schedule::new(distributed, axes);
-    schedule.setup = Setup { uses_scratch: smem.is_scratch_used(), uses_pdl, ..Setup::default() };
+    schedule.setup = Setup { uses_pdl, ..Setup::default() };
     schedule.rings = std::mem::take(&mut smem.rings);
     (schedule.pipeline, schedule.smem) = (pipeline, smem);
     Ok(schedule)

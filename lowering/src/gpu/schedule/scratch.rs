@@ -3,7 +3,7 @@
 //! An operation that has it writes there, waits for the other warps, and reads. How it does so is emission's; where its memory is says
 //! [`smem_alloc`](super::smem_alloc), and which barrier stands before it [`membar`](super::membar).
 
-use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ir::{Op, Value};
 use tile_ir::ops::schedule::StagedValue;
 use tile_ir::ops::*;
 
@@ -184,23 +184,10 @@ pub fn idle_warps(distributed: &Distributed, op: &Op) -> u32 {
     }
 }
 
-/// Whether anything uses a value.
-pub fn is_used(func: &Func, value: Value) -> bool {
-    fn within(block: &Block, value: Value) -> bool {
-        block.yields.contains(&value)
-            || block.ops.iter().any(|op| {
-                let operation = op.kind.operation();
-                operation.operands().contains(&value)
-                    || operation.blocks().iter().any(|block| within(block, value))
-            })
-    }
-    within(&func.body, value)
-}
-
 impl Scratch for Atomic {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let result = op.results[0];
-        if idle_warps(distributed, op) == 0 || !is_used(&distributed.func, result) {
+        if idle_warps(distributed, op) == 0 || distributed.func.body.uses(result) == 0 {
             return 0;
         }
         let registers = distributed.layouts.get(&result).map_or(1, Layout::register_count) as u32;

@@ -1,7 +1,7 @@
 //! Reads the paths that a text of Rust names. Takes no account of what is outside of the text; tests, comments and
 //! texts in quotes name nothing.
 
-use crate::tokens::{Token, tokens};
+use crate::tokens::{Token, closing, tokens};
 
 /// A path as the code writes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,26 +79,10 @@ impl Reader<'_> {
 
     /// `#[cfg(test)]` takes what it stands before with it. Stops at the last token that was read.
     fn attribute(&mut self) {
-        let end = self.closing(self.at + 1);
+        let end = closing(&self.tokens, self.at + 1);
         let inside = &self.tokens[self.at..end];
         let has = |word: &str| inside.contains(&Token::Word(word.to_string()));
         self.at = if has("cfg") && has("test") && !has("not") { self.end_of_item(end + 1) } else { end };
-    }
-
-    /// Where the bracket that opens here is closed.
-    fn closing(&self, open: usize) -> usize {
-        let mut depth = 0;
-        for (at, token) in self.tokens.iter().enumerate().skip(open) {
-            match token {
-                Token::Sign('(' | '[' | '{') => depth += 1,
-                Token::Sign(')' | ']' | '}') => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return at;
-            }
-        }
-        self.tokens.len() - 1
     }
 
     /// The last token of the item, after attributes, that begins here.
@@ -109,8 +93,8 @@ impl Reader<'_> {
             match token {
                 Token::Word(word) if word == "use" => is_use = true,
                 Token::Sign(';') => return at,
-                Token::Sign('{') if !is_use => return self.closing(at),
-                Token::Sign('(' | '[' | '{') => at = self.closing(at),
+                Token::Sign('{') if !is_use => return closing(&self.tokens, at),
+                Token::Sign('(' | '[' | '{') => at = closing(&self.tokens, at),
                 _ => {}
             }
             at += 1;
@@ -122,7 +106,7 @@ impl Reader<'_> {
     fn visibility(&mut self) {
         self.at += 1;
         if self.sign(0, '(') {
-            self.at = self.closing(self.at) + 1;
+            self.at = closing(&self.tokens, self.at) + 1;
         }
         if self.word(0) == Some("use") {
             self.import(How::Exported);

@@ -1,6 +1,6 @@
 //! Reads functions and structs from a text of Rust: where they are, what they take, what they consist of.
 
-use crate::tokens::{PlacedToken, Token, tokens};
+use crate::tokens::{PlacedToken, Token, closing, tokens};
 
 /// A function, also within another one.
 pub struct Function {
@@ -161,22 +161,6 @@ fn end_of_generics(tokens: &[Token], open: usize) -> usize {
         }
         if depth == 0 {
             return at + 1;
-        }
-    }
-    tokens.len() - 1
-}
-
-/// Where the bracket that opens here is closed.
-fn closing(tokens: &[Token], open: usize) -> usize {
-    let mut depth = 0;
-    for (at, token) in tokens.iter().enumerate().skip(open) {
-        match token {
-            Token::Sign('(' | '[' | '{') => depth += 1,
-            Token::Sign(')' | ']' | '}') => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return at;
         }
     }
     tokens.len() - 1

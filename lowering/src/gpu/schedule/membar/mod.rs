@@ -23,7 +23,7 @@ use tile_ir::ops::{Atomic, Barrier, Effect, Kind, MemoryOrder, StoreWait};
 
 use self::hazards::Hazards;
 use super::Schedule;
-use super::scratch::{idle_warps, is_used};
+use super::scratch::idle_warps;
 use super::smem_alloc::Interval;
 
 /// The pass: see the module.
@@ -183,7 +183,7 @@ impl BarrierWalk<'_> {
         }
         if let Kind::Atomic(atomic) = &op.kind {
             self.has_acquired = acquires(atomic)
-                && is_used(func, op.results[0])
+                && func.body.uses(op.results[0]) > 0
                 && idle_warps(&self.schedule.distributed, op) == 0;
         }
         conflicts

@@ -50,7 +50,7 @@ impl Specializer<'_> {
         let mut program =
             ConsumerProgram { by: self, ops: ops_before, pipes: args.clone(), uses, waited, words };
         body.ops.into_iter().for_each(|op| program.op(schedule, op));
-        if schedule.setup.uses_scratch {
+        if schedule.smem.is_scratch_used() {
             schedule.effect(&mut program.ops, self.loc, Barrier);
         }
         let ConsumerProgram { ops: mut own, mut pipes, .. } = program;
