@@ -18,6 +18,14 @@ impl Backend {
             Backend::Cuda => Device::cuda(0),
         }
     }
+
+    /// Tiles along a side of a result, `per_gpu` on a GPU, that are more programs than it runs at once. A CPU has fewer threads.
+    pub fn tiles_in_turn(self, per_gpu: usize) -> usize {
+        match self {
+            Backend::Cpu => per_gpu.min(4),
+            Backend::Cuda => per_gpu,
+        }
+    }
 }
 
 impl fmt::Display for Backend {

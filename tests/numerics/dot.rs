@@ -75,7 +75,16 @@ impl Matrix {
 
     /// The matmul, of the given rows and columns: an empty inner extent says nothing of them.
     pub fn times(&self, other: &Matrix, [m, n, k]: [usize; 3]) -> Matrix {
-        Matrix::new(m, n, |row, column| (0..k).map(|i| self.at(row, i) * other.at(i, column)).sum())
+        let mut elements = vec![0.0; m * n];
+        for (row, sums) in elements.chunks_exact_mut(n.max(1)).enumerate() {
+            for i in 0..k {
+                let (x, with) = (self.at(row, i), &other.elements[i * other.columns..][..n]);
+                for (sum, y) in sums.iter_mut().zip(with) {
+                    *sum += x * y;
+                }
+            }
+        }
+        Matrix { columns: n, elements }
     }
 
     pub fn map(&self, change: impl Fn(f64) -> f64) -> Matrix {

@@ -46,15 +46,15 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// More programs than a GPU runs at once: blocks run some one after the other.
-fn many([m, n]: [usize; 2]) -> [usize; 2] {
-    let each = if m * n <= 64 * 64 { 20 } else { 12 };
+/// More programs than the device runs at once: blocks run some one after the other.
+fn many([m, n]: [usize; 2], backend: Backend) -> [usize; 2] {
+    let each = backend.tiles_in_turn(if m * n <= 64 * 64 { 20 } else { 12 });
     [each * m - 8, each * n]
 }
 
 /// No iteration, one and three.
 fn check_again(again: &'static RepeatedDot, backend: Backend) -> Result<(), Failed> {
-    let [m, n] = many(again.tile);
+    let [m, n] = many(again.tile, backend);
     let (a, b) = (whole(m, 64, 4, 1), whole(64, n, 4, 2));
     let dot = a.times(&b, [m, n, 64]);
     let operands: Vec<_> = [a, b].iter().map(|matrix| matrix.bits(dsl_runtime::DType::BF16)).collect();
@@ -73,6 +73,7 @@ fn check_again(again: &'static RepeatedDot, backend: Backend) -> Result<(), Fail
 fn check_added(added: &'static AccumulatedDots, backend: Backend) -> Result<(), Failed> {
     let AccumulatedDots { dtype, tile: [m, n, k], transposed: [a_transposed, b_transposed], stages, .. } =
         *added;
+    let [rows, columns] = many([m, n], backend);
     let sizes = [
         ([m, n, k], k),
         ([m, n, k], 0),
@@ -80,7 +81,7 @@ fn check_added(added: &'static AccumulatedDots, backend: Backend) -> Result<(), 
         ([m - 8, 2 * n - 8, stages * k], stages * k - k),
         ([m, n, 7 * k], 7 * k),
         ([m + 1, n - 1, k + 1], k + 1),
-        ([many([m, n])[0], many([m, n])[1], k + 8], k + 8),
+        ([rows, columns, k + 8], k + 8),
     ];
     for (i, (size, limit)) in sizes.into_iter().enumerate() {
         let [m, n, k] = size;
@@ -143,7 +144,9 @@ fn check_bytes(bytes: &'static ByteDots, backend: Backend) -> Result<(), Failed>
 
 fn check_turned(turned: &'static MaskedAttention, backend: Backend) -> Result<(), Failed> {
     let MaskedAttention { dtype, tile: [m, n, d], falling, .. } = *turned;
-    for [rows, count] in [[m, n], [m + 3, 3 * n + 5], [2 * m, 1], [3 * m - 1, 5 * n], [9600, n + 3]] {
+    // 9600 rows, in two batches, are more programs than a GPU runs at once.
+    let many = m * backend.tiles_in_turn(9600 / m);
+    for [rows, count] in [[m, n], [m + 3, 3 * n + 5], [2 * m, 1], [3 * m - 1, 5 * n], [many, n + 3]] {
         // Products are small enough for eight bits, and halves of sums for a float's.
         let matrices = [(rows, 1), (count, 1), (count, 3)]
             .map(|(rows, limit)| [1, 2].map(|batch| whole(rows, d, limit, (batch * rows + limit) as u64)));

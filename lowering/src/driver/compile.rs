@@ -272,6 +272,7 @@ fn lower(
 ) -> Result<VariantCode, String> {
     print_line(&format!("{VARIANT}{variant}"));
     let mut code = VariantCode::default();
+    let wants_stages = options.dump.iter().any(|stage| matches!(stage, DumpStage::Mlir | DumpStage::Llvm));
     if !options.archs.is_empty() {
         print_line(&format!("{STAGE}PTX"));
         if let Some(injection) = options.inject {
@@ -289,7 +290,12 @@ fn lower(
             if archs.is_empty() {
                 continue;
             }
-            let texts = nvptx::emit(session, &[(entry, specialization)], &archs, &mut stages)?;
+            let texts = nvptx::emit(
+                session,
+                &[(entry, specialization)],
+                &archs,
+                wants_stages.then_some(&mut stages),
+            )?;
             let stem = dump_path(&kernel.name.to_string(), variant, &specialization.label(), options);
             dump_gpu(&stages, &texts, &stem, options);
             for (arch, ptx) in texts {
@@ -308,9 +314,9 @@ fn lower(
     if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
         print_line(&format!("{STAGE}host assembly"));
         let mut stages = vec![];
-        let wanted = options.dump.iter().any(|stage| matches!(stage, DumpStage::Mlir | DumpStage::Llvm));
         let levels = (family, family.levels());
-        let texts = host_asm::emit_for(session, plan, HOST_ENTRY, levels, wanted.then_some(&mut stages))?;
+        let texts =
+            host_asm::emit_for(session, plan, HOST_ENTRY, levels, wants_stages.then_some(&mut stages))?;
         let stem = dump_path(&kernel.name.to_string(), variant, "host", options);
         dump_host(&stages, &texts, &stem, options);
         code.hosts = texts.into_iter().map(|(level, text)| (level.name().to_string(), text)).collect();

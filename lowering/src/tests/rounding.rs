@@ -9,7 +9,6 @@ use tile_ir::support::dtype::{DType, Float8Format, to_f16};
 use super::run::{Arg, run};
 use super::site::lowering_beside;
 use super::{first, ptx};
-use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
@@ -136,7 +135,7 @@ fn check_conversions(source: &str, arch: Arch, expected: Expect) {
         specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");
     let named = [("entry".into(), &specializations[0])];
     let archs = [Arch::SM_80, Arch::SM_90A];
-    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &archs, None).expect("PTX");
     let (_, ptx) = texts.iter().find(|(other, _)| *other == arch).expect("the architecture");
     let mut counts: Vec<(&str, usize)> = vec![];
     let body = ptx.lines().map(str::trim).skip_while(|line| !line.contains("ld.global"));
