@@ -73,14 +73,6 @@ const PACKED: &[(&str, &str)] = &[
     ("lowering/src/mlir/math/erf.rs", "joined"),
     ("lowering/src/mlir/math/tanh.rs", "joined"),
     ("lowering/src/mlir/report.rs", "write"),
-    ("tile-ir/src/frontend/syntax/attribute.rs", "config"),
-    ("tile-ir/src/frontend/typeck/branch.rs", "branch"),
-    ("tile-ir/src/frontend/typeck/call.rs", "call"),
-    ("tile-ir/src/frontend/typeck/loops.rs", "unrolled_loop"),
-    ("tile-ir/src/frontend/typeck/unify.rs", "const_argument"),
-    ("tile-ir/src/ops/sort.rs", "step"),
-    ("tile-ir/src/transform/legalize_index/lower_view_access.rs", "row_inside"),
-    ("tile-ir/src/transform/rotate_rows.rs", "is_interval"),
 ];
 
 /// Fails with the place of each function of which `broken` has something to say.

@@ -54,6 +54,16 @@ struct SortOrder {
     loc: Loc,
 }
 
+/// The comparators of one step of the network: each sorts a pair of positions.
+struct Comparators {
+    /// The positions of a pair differ by this.
+    mask: u32,
+    /// Whether a position is the lower one of its pair.
+    is_low: Value,
+    /// Whether a position's run is to rise; `None` in the last steps, where all do.
+    rises: Option<Value>,
+}
+
 fn ordered(cx: &mut dyn TypingCx, call: &Call, with_positions: bool) -> Option<Vec<Value>> {
     let descending = call.args.get(2).map_or(Some(false), |operand| cx.flag(operand, "`descending`"));
     let (value, axis) = keys(cx, call, call.args.get(1))?;
@@ -112,31 +122,25 @@ impl SortOrder {
                 let is_low = self.bit_is_clear(cx, range, bit);
                 // Runs alternate between rising and falling until the last, which is the whole axis.
                 let rises = (run < steps).then(|| self.bit_is_clear(cx, range, run));
-                keys = self.step(cx, &keys, 1 << bit, (is_low, rises));
+                keys = self.step(cx, &keys, &Comparators { mask: 1 << bit, is_low, rises });
             }
         }
         keys
     }
 
-    /// Compares and swaps every pair whose positions differ by `mask`.
-    fn step(
-        &self,
-        cx: &mut dyn TypingCx,
-        keys: &[Value],
-        mask: u32,
-        (is_low, rises): (Value, Option<Value>),
-    ) -> Vec<Value> {
+    /// Compares and swaps the keys of every pair.
+    fn step(&self, cx: &mut dyn TypingCx, keys: &[Value], pairs: &Comparators) -> Vec<Value> {
         let others: Vec<Value> = keys
             .iter()
             .map(|&value| {
                 let ty = cx.ty(value).clone();
-                cx.push(Exchange { value, axis: self.axis, mask }, vec![ty], self.loc)[0]
+                cx.push(Exchange { value, axis: self.axis, mask: pairs.mask }, vec![ty], self.loc)[0]
             })
             .collect();
         // Whether this position is to hold the first of the pair.
-        let holds_first = match rises {
-            Some(rises) => cx.row("eq", &[is_low, rises], self.loc),
-            None => is_low,
+        let holds_first = match pairs.rises {
+            Some(rises) => cx.row("eq", &[pairs.is_low, rises], self.loc),
+            None => pairs.is_low,
         };
         let other_first = self.before(cx, &others, keys);
         let own_first = self.before(cx, keys, &others);

@@ -154,12 +154,12 @@ impl RotationPlan {
         let shifts = rows.iter().filter_map(|row| {
             let difference = misaligned(&row.start.sub(&leader.start));
             let aligned = difference.as_constant() == Some(0);
-            let mut bounded_ends = [false; 2];
-            let interval = row
-                .access
-                .mask
-                .is_none_or(|mask| is_interval(func, definitions, (range, &mut bounded_ends), mask));
-            let one_sided = interval && bounded_ends != [true; 2] && !row.access.bounded;
+            let bounded_ends = match row.access.mask {
+                Some(mask) => bounded_ends(func, definitions, range, mask),
+                None => Some([false; 2]),
+            };
+            let interval = bounded_ends.is_some();
+            let one_sided = bounded_ends.is_some_and(|ends| ends != [true; 2]) && !row.access.bounded;
             let elements = limit.min(MAX_ACCESS_BYTES / row.bytes);
             let (start, difference) = if aligned {
                 (VectorStart::Aligned, None)
@@ -380,30 +380,31 @@ fn is_rematerializable(func: &Func, definitions: &HashMap<Value, &Op>, value: Va
             .all(|operand| is_rematerializable(func, definitions, operand, depth - 1))
 }
 
-/// Whether a mask is true on one interval of the range: comparisons of the range, offset by scalars, with scalars, and uniform
-/// conditions. Records which ends of the interval it bounds, lower and upper.
-fn is_interval(
+/// Which ends, lower and upper, a mask bounds of the one interval of the range that it is true on: comparisons of the range,
+/// offset by scalars, with scalars, and uniform conditions. `None` for any other mask.
+fn bounded_ends(
     func: &Func,
     definitions: &HashMap<Value, &Op>,
-    (range, bounded_ends): (Value, &mut [bool; 2]),
+    range: Value,
     mask: Value,
-) -> bool {
+) -> Option<[bool; 2]> {
     let mask = broadcast_source(definitions, mask);
     let uniform = |value: Value| !backward_slice(value, definitions).contains(&range);
     if uniform(mask) {
-        return true;
+        return Some([false; 2]);
     }
     let kind = |value: Value| definitions.get(&value).map(|op| &op.kind);
-    let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(mask) else { return false };
+    let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(mask) else { return None };
     let less = match op.arith {
         ArithKind::And => {
-            return args
-                .iter()
-                .all(|&part| is_interval(func, definitions, (range, &mut *bounded_ends), part));
+            return args.iter().try_fold([false; 2], |[lower, upper], &part| {
+                let own = bounded_ends(func, definitions, range, part)?;
+                Some([lower || own[0], upper || own[1]])
+            });
         }
         ArithKind::Compare(BinaryOp::Lt | BinaryOp::Le) => true,
         ArithKind::Compare(BinaryOp::Gt | BinaryOp::Ge) => false,
-        _ => return false,
+        _ => return None,
     };
     let is_range = |value| broadcast_source(definitions, value) == range;
     let is_offset_range = |value: Value| {
@@ -416,14 +417,13 @@ fn is_interval(
         op.arith == ArithKind::Add
             && (is_range(args[0]) && uniform(args[1]) || is_range(args[1]) && uniform(args[0]))
     };
-    let &[one, other] = &args[..] else { return false };
+    let &[one, other] = &args[..] else { return None };
     let below = match (is_offset_range(one) && uniform(other), is_offset_range(other) && uniform(one)) {
         (true, false) => less,
         (false, true) => !less,
-        _ => return false,
+        _ => return None,
     };
-    bounded_ends[usize::from(below)] = true;
-    func.ty(one).dtype.is_signed()
+    func.ty(one).dtype.is_signed().then_some([!below, below])
 }
 
 /// The value that is broadcast or expanded to this one.

@@ -294,6 +294,16 @@ pub struct Expr {
     pub loc: Loc,
 }
 
+/// A call of a function by its path.
+#[derive(Clone, Debug)]
+pub struct CallExpr {
+    pub path: Vec<Ident>,
+    pub generics: Vec<GenericArg>,
+    pub args: Vec<Expr>,
+    /// The first argument as written, for a function of `tl::` that says it.
+    pub text: String,
+}
+
 #[derive(Clone, Debug)]
 pub enum ExprKind {
     Int {
@@ -344,13 +354,7 @@ pub enum ExprKind {
         operand: Box<Expr>,
         ty: TypeName,
     },
-    Call {
-        path: Vec<Ident>,
-        generics: Vec<GenericArg>,
-        args: Vec<Expr>,
-        /// The first argument as written, for a function of `tl::` that says it.
-        text: String,
-    },
+    Call(CallExpr),
     Method {
         receiver: Box<Expr>,
         name: Ident,

@@ -20,6 +20,13 @@ struct ConfigEntry {
 /// `NAME: value` between the braces of a config.
 type ConfigEntries = Vec<(Ident, syn::Expr)>;
 
+/// A config as written: its values are still expressions.
+struct WrittenConfig {
+    entries: ConfigEntries,
+    /// From brace to brace.
+    loc: Loc,
+}
+
 enum OptionValue {
     None,
     Arguments(Vec<Ident>),
@@ -31,7 +38,7 @@ enum OptionValue {
     },
     /// `NAME = value` between parentheses.
     Settings(ConfigEntries),
-    Configs(Vec<(ConfigEntries, Loc)>),
+    Configs(Vec<WrittenConfig>),
 }
 
 /// The parser of the attribute's entries.
@@ -159,14 +166,14 @@ impl AttributeReader<'_> {
         Ok((name, value))
     }
 
-    fn configs(&mut self, input: ParseStream) -> syn::Result<Vec<(ConfigEntries, Loc)>> {
+    fn configs(&mut self, input: ParseStream) -> syn::Result<Vec<WrittenConfig>> {
         let content;
         bracketed!(content in input);
         Ok(self.separated(&content, |reader, content| {
             let fields;
             let brace = syn::braced!(fields in content);
             let entries = reader.separated(&fields, |reader, input| reader.field(input, Separator::Colon));
-            Ok((entries, Loc { start: brace.span.open(), end: brace.span.close() }))
+            Ok(WrittenConfig { entries, loc: Loc { start: brace.span.open(), end: brace.span.close() } })
         }))
     }
 
@@ -340,20 +347,20 @@ impl AttributeReader<'_> {
         }
     }
 
-    fn config(&mut self, (entries, loc): (ConfigEntries, Loc)) -> Config {
+    fn config(&mut self, config: WrittenConfig) -> Config {
         let read = |(name, expr): (Ident, syn::Expr)| {
             let wanted = self.generic(&name).cloned();
             variant_value(&expr, wanted.as_ref(), self.errors).map(|value| (name, value))
         };
-        let written = entries.len();
-        let entries: Vec<(Ident, VariantValue)> = entries.into_iter().filter_map(read).collect();
+        let written = config.entries.len();
+        let entries: Vec<(Ident, VariantValue)> = config.entries.into_iter().filter_map(read).collect();
         self.unreadable |= entries.len() < written;
         for (i, (name, value)) in entries.iter().enumerate() {
             if entries[..i].iter().any(|(other, _)| other == name) {
                 self.errors.push(value.loc, format!("`{name}` is given twice in this config"));
             }
         }
-        Config { entries, loc }
+        Config { entries, loc: config.loc }
     }
 }
 

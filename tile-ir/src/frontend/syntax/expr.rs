@@ -425,7 +425,7 @@ impl Parser<'_> {
         let quoted = path.last().is_some_and(|name| records_source(&name.to_string()));
         let text = call.args.first().filter(|_| quoted).map(|arg| source_text(arg.to_token_stream()));
         let text = text.unwrap_or_default();
-        Expr { kind: ExprKind::Call { path, generics, args, text }, loc }
+        Expr { kind: ExprKind::Call(CallExpr { path, generics, args, text }), loc }
     }
 
     /// The arguments of a call of `function`, if it is one of the language that has names for them.

@@ -33,7 +33,7 @@ impl Check<'_> {
             _ => {}
         }
         match self.scalar_condition(&condition, "if") {
-            Some(condition) => self.branch((condition, origin), then, otherwise, loc),
+            Some(value) => self.branch(BranchCondition { value, origin }, then, otherwise, loc),
             None => self.unconditional(then, otherwise, loc),
         }
     }
@@ -95,7 +95,7 @@ impl Check<'_> {
 
     fn branch(
         &mut self,
-        (condition, origin): (Value, BranchOrigin),
+        BranchCondition { value: condition, origin }: BranchCondition,
         then: &BlockExpr,
         otherwise: Option<&BlockExpr>,
         loc: Loc,
@@ -277,6 +277,12 @@ impl Check<'_> {
         self.error(pair.blame.loc, format!("{what} is {here} here and {there} {elsewhere}"));
         None
     }
+}
+
+/// The scalar condition of a branch that is taken at run time, and what the user wrote it in.
+struct BranchCondition {
+    value: Value,
+    origin: BranchOrigin,
 }
 
 /// The source form: a `match` is lowered to a chain of `if`.

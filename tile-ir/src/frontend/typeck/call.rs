@@ -4,19 +4,14 @@ use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
 use super::{Call, Callee, Check, Item, Operand, WrittenCall, foreign};
-use crate::frontend::syntax::{self, BinaryOp, Expr, ExprKind, GenericArg, UnaryOp};
+use crate::frontend::syntax::{self, BinaryOp, CallExpr, Expr, ExprKind, GenericArg, UnaryOp};
 use crate::ops::scalar;
 use crate::ops::{self, IntrinsicGeneric, IntrinsicParam};
 use crate::support::diagnostic::{Loc, count, list, nearest};
 
 impl Check<'_> {
-    pub(super) fn call(
-        &mut self,
-        path: &[Ident],
-        generics: &[GenericArg],
-        (args, first): (&[Expr], &str),
-        loc: Loc,
-    ) -> Operand {
+    pub(super) fn call(&mut self, call: &CallExpr, loc: Loc) -> Operand {
+        let CallExpr { path, generics, args, text: first } = call;
         let (Some(name), prefix) = (path.last(), &path[..path.len() - 1]) else {
             return Operand::failed(loc);
         };
@@ -28,7 +23,7 @@ impl Check<'_> {
             return match self.called_function(path) {
                 Some(Some(callee)) => {
                     let what = format!("`{text}`");
-                    let call = Call { name: text, what, name_loc, loc, args, text: first.into() };
+                    let call = Call { name: text, what, name_loc, loc, args, text: first.clone() };
                     Operand { loc, ..self.invoke(&callee, WrittenCall { call, generics }) }
                 }
                 Some(None) => Operand::failed(loc),
@@ -36,7 +31,7 @@ impl Check<'_> {
             };
         }
         let what = format!("`tl::{text}`");
-        let call = Call { name: text, what, name_loc, loc, args, text: first.into() };
+        let call = Call { name: text, what, name_loc, loc, args, text: first.clone() };
         self.language(WrittenCall { call, generics })
     }
 

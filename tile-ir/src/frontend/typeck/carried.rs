@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 
 use super::scope::{Slot, Variable};
 use super::{Check, Item, Operand, Pointer};
-use crate::frontend::syntax::{BlockExpr, Expr, ExprKind, Pattern, Stmt};
+use crate::frontend::syntax::{BlockExpr, CallExpr, Expr, ExprKind, Pattern, Stmt};
 use crate::ir::{Type, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -253,7 +253,7 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
             assigned_in_expr(lhs, declared, found);
             assigned_in_expr(rhs, declared, found);
         }
-        ExprKind::Call { args, .. } | ExprKind::Tuple(args) | ExprKind::Array(args) => {
+        ExprKind::Call(CallExpr { args, .. }) | ExprKind::Tuple(args) | ExprKind::Array(args) => {
             args.iter().for_each(|arg| assigned_in_expr(arg, declared, found));
         }
         ExprKind::Method { receiver, args, .. } => {

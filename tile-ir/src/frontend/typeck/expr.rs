@@ -53,7 +53,7 @@ impl Check<'_> {
                     None => Operand::failed(loc),
                 }
             }
-            ExprKind::Call { path, generics, args, text } => self.call(path, generics, (args, text), loc),
+            ExprKind::Call(call) => self.call(call, loc),
             ExprKind::Method { receiver, name, generics, args } => {
                 self.method(receiver, name, generics, args, loc)
             }

@@ -24,6 +24,15 @@ pub(super) const COUNT_DOWN: &str =
 /// How deep loops may nest: a loop whose carried literals change their type is checked twice.
 const MAX_NESTED: u32 = 12;
 
+/// A `static_range`, whose ends and step are constants.
+struct StaticRange {
+    low: i128,
+    /// Behind the last value.
+    high: i128,
+    step: i128,
+    loc: Loc,
+}
+
 impl Check<'_> {
     pub(super) fn for_loop(&mut self, var: Option<&Ident>, range: &Expr, body: &BlockExpr, loc: Loc) {
         let operand = self.expr(range);
@@ -42,7 +51,10 @@ impl Check<'_> {
             }
         };
         if range.unrolled {
-            return self.unrolled_loop(var, (&range, range_loc), body, loc);
+            return match self.static_range(&range, range_loc) {
+                Some(range) => self.unrolled_loop(var, range, body, loc),
+                None => self.skip_loop(var, body, loc),
+            };
         }
         let one = Operand::integer(1, range_loc);
         let step = range.step.as_deref().cloned().unwrap_or(one);
@@ -159,21 +171,13 @@ impl Check<'_> {
         });
     }
 
-    fn unrolled_loop(
-        &mut self,
-        var: Option<&Ident>,
-        (range, range_loc): (&Range, Loc),
-        body: &BlockExpr,
-        loc: Loc,
-    ) {
-        let Some((low, high, step)) = self.static_ends(range, loc) else {
-            return self.skip_loop(var, body, loc);
-        };
+    fn unrolled_loop(&mut self, var: Option<&Ident>, range: StaticRange, body: &BlockExpr, loc: Loc) {
+        let StaticRange { low, high, step, .. } = range;
         let trip_count = (high - low + step - 1) / step;
         let made = self.func().value_count();
         let mut index = low;
         while index < high {
-            if self.report_length(range_loc, (trip_count, (index - low) / step), made) {
+            if self.report_length(range.loc, (trip_count, (index - low) / step), made) {
                 let slots = self.assigned_slots(std::iter::once(body));
                 return self.poison(&slots, loc);
             }
@@ -208,7 +212,7 @@ impl Check<'_> {
     }
 
     /// The constants of a `static_range`.
-    fn static_ends(&mut self, range: &Range, loc: Loc) -> Option<(i128, i128, i128)> {
+    fn static_range(&mut self, range: &Range, loc: Loc) -> Option<StaticRange> {
         let low = self.constant(&range.low, "the start of a `static_range`");
         let high = self.constant(&range.high, "the end of a `static_range`");
         let step =
@@ -232,7 +236,7 @@ impl Check<'_> {
             );
             return None;
         }
-        Some((low, high, step))
+        Some(StaticRange { low, high, step, loc })
     }
 
     /// Checks a loop's body once for its own mistakes after its range or condition failed.

@@ -23,11 +23,8 @@ struct TypeParam<'f> {
 
 impl Check<'_> {
     /// The generics of a call: from its turbofish, or inferred from the arguments.
-    pub(super) fn bind_generics(
-        &mut self,
-        function: &FnItem,
-        WrittenCall { call, generics: given }: &WrittenCall,
-    ) -> Option<TypeBindings> {
+    pub(super) fn bind_generics(&mut self, function: &FnItem, written: &WrittenCall) -> Option<TypeBindings> {
+        let WrittenCall { call, generics: given } = written;
         let wanted = function.generics.len();
         if !given.is_empty() && given.len() != wanted {
             let text =
@@ -51,7 +48,7 @@ impl Check<'_> {
                     types.push(TypeParam { name, dtype, loc: call.name_loc });
                 }
                 GenericParam::Const { name, .. } => {
-                    consts.push((name.to_string(), self.const_argument(call, (function, i), given.get(i))?));
+                    consts.push((name.to_string(), self.const_argument(function, i, written)?));
                 }
             }
         }
@@ -97,14 +94,15 @@ impl Check<'_> {
         Some(())
     }
 
+    /// The constant that a call gives for the generic of this index.
     fn const_argument(
         &mut self,
-        call: &Call,
-        (function, index): (&FnItem, usize),
-        given: Option<&GenericArg>,
+        function: &FnItem,
+        index: usize,
+        WrittenCall { call, generics: given }: &WrittenCall,
     ) -> Option<ConstValue> {
         let GenericParam::Const { name, ty } = &function.generics[index] else { return None };
-        let operand = match given {
+        let operand = match given.get(index) {
             Some(GenericArg::Const(expr)) => self.expr(expr),
             Some(GenericArg::Type(written)) => self.generic_value(written),
             Some(GenericArg::Infer(_)) | None => {

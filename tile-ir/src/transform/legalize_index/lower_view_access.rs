@@ -16,6 +16,20 @@ use crate::ops::scalar::{self, Scalar};
 use crate::ops::{Arange, Broadcast, Cast, ExpandDims, MemAccess, ViewTile};
 use crate::support::dtype::DType;
 
+/// A tile along one axis of its view.
+struct TileAxis {
+    /// Where the tile begins.
+    offset: Value,
+    extent: u32,
+    view_extent: Value,
+}
+
+impl TileAxis {
+    fn new(view: &View, tile: &ViewTile, axis: usize) -> TileAxis {
+        TileAxis { offset: tile.offsets[axis], extent: tile.extents[axis], view_extent: view.shape[axis] }
+    }
+}
+
 impl IndexLegalizer {
     /// The element access of a view tile.
     pub(crate) fn lower_view_tile(&mut self, builder: &mut FuncBuilder, tile: &ViewTile) -> MemAccess {
@@ -158,13 +172,13 @@ impl IndexLegalizer {
         let extents = &tile.extents;
         let mut single = None;
         for axis in (0..extents.rank()).filter(|&axis| extents[axis] == 1) {
-            let inside = self.index_inside(builder, view.shape[axis], tile.offsets[axis]);
+            let inside = self.index_inside(builder, &TileAxis::new(view, tile, axis));
             single = Some(self.both(builder, single, inside));
         }
         let mut mask = None;
         for axis in (0..extents.rank()).filter(|&axis| extents[axis] > 1) {
             // The first axis includes the uniform conditions of the axes of extent 1, which costs nothing per element.
-            let row = self.row_inside(builder, (view, tile), axis, single.take());
+            let row = self.row_inside(builder, &TileAxis::new(view, tile, axis), single.take());
             let tile = self.along(builder, row, axis, extents);
             mask = Some(self.both(builder, mask, tile));
         }
@@ -186,11 +200,11 @@ impl IndexLegalizer {
         self.make(builder, Scalar::new(scalar::binary(op), vec![lhs, rhs]), ty)
     }
 
-    /// Whether one index is inside an extent.
-    fn index_inside(&mut self, builder: &mut FuncBuilder, extent: Value, offset: Value) -> Value {
-        let index = self.wide(builder, offset);
-        let below = self.compare(builder, BinaryOp::Lt, [index, extent]);
-        if self.is_never_negative(builder.func, offset) {
+    /// Whether the one index of a tile along an axis is inside.
+    fn index_inside(&mut self, builder: &mut FuncBuilder, axis: &TileAxis) -> Value {
+        let index = self.wide(builder, axis.offset);
+        let below = self.compare(builder, BinaryOp::Lt, [index, axis.view_extent]);
+        if self.is_never_negative(builder.func, axis.offset) {
             return below;
         }
         let zero = self.constant(builder, DType::I64, 0);
@@ -199,22 +213,16 @@ impl IndexLegalizer {
     }
 
     /// Which elements of a tile are inside along one axis; none unless `condition` is true.
-    fn row_inside(
-        &mut self,
-        builder: &mut FuncBuilder,
-        (view, tile): (&View, &ViewTile),
-        axis: usize,
-        condition: Option<Value>,
-    ) -> Value {
-        let (offset, extent) = (tile.offsets[axis], tile.extents[axis]);
+    fn row_inside(&mut self, builder: &mut FuncBuilder, axis: &TileAxis, condition: Option<Value>) -> Value {
+        let &TileAxis { offset, extent, view_extent } = axis;
         let first = self.wide(builder, offset);
         let limits = clamps((0, i128::from(extent) - 1)).expect("an extent is far below 32 bits");
         let range = self.range(builder, extent);
         let shape = builder.func.ty(range).shape.clone();
         // first + i < extent of the view becomes i < extent of the view - first.
         let remaining = match self.constant_of(first) {
-            Some(0) => view.shape[axis],
-            _ => self.exact(builder, scalar::binary(BinaryOp::Sub), vec![view.shape[axis], first]),
+            Some(0) => view_extent,
+            _ => self.exact(builder, scalar::binary(BinaryOp::Sub), vec![view_extent, first]),
         };
         let mut end = self.clamp(builder, remaining, limits);
         if let Some(condition) = condition {
