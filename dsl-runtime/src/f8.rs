@@ -8,7 +8,7 @@ use std::fmt;
 use cudarc::driver::{DeviceRepr, ValidAsZeroBits};
 
 /// A positive `value`, not NaN, in units of the format's bits: to nearest, ties to even, and no more than `largest`.
-fn round(value: f32, (fraction, bias): (u32, i32), largest: u8) -> u8 {
+fn round(value: f32, fraction: u32, bias: i32, largest: u8) -> u8 {
     let exponent = (value.to_bits() >> 23) as i32 - 127;
     let unit = exponent.max(1 - bias) - fraction as i32;
     // The significand as an integer, whose last bit is 2^(exponent - 23); a subnormal `f32` is far below half a unit.
@@ -70,7 +70,7 @@ macro_rules! float {
                     return $name::NAN;
                 }
                 let sign = if value.is_sign_negative() { 0x80 } else { 0 };
-                $name(round(value.abs(), ($fraction, $bias), $largest) | sign)
+                $name(round(value.abs(), $fraction, $bias, $largest) | sign)
             }
 
             /// The same number, exactly.

@@ -64,46 +64,59 @@ const LEVEL: &str = "_AT_LEVEL";
 /// The stages of a module, and the lowest level that it is for.
 pub type StagesOf = (CpuLevel, StageTexts);
 
-/// Assembly for every level of `family`; the entry of each is `entry` followed by `_` and the level's name.
+/// What host assembly is for: CPUs of one family, at some of its levels.
+pub struct HostTarget<'l> {
+    pub family: Family,
+    pub levels: &'l [CpuLevel],
+}
+
+/// Assembly for every level of `family`.
 pub fn emit(
     session: &Session,
     plan: &CpuPlan,
     entry: &str,
     family: Family,
 ) -> Result<Vec<(CpuLevel, String)>, String> {
-    emit_for(session, plan, entry, (family, family.levels()), None)
+    HostTarget::every_level(family).emit(session, plan, entry, None)
 }
 
-/// The same for some of a family's levels; `stages` collects the stages of each module.
-pub fn emit_for(
-    session: &Session,
-    plan: &CpuPlan,
-    entry: &str,
-    (family, levels): (Family, &[CpuLevel]),
-    mut stages: Option<&mut Vec<StagesOf>>,
-) -> Result<Vec<(CpuLevel, String)>, String> {
-    let mut texts = vec![];
-    let mut built: Option<(Machine, LlvmModule)> = None;
-    for &level in levels {
-        let machine = family.machine(level, plan);
-        if built.as_ref().is_none_or(|(known, _)| *known != machine) {
-            let mut module = session.module(machine);
-            plan.emit(&mut module, &format!("{entry}{LEVEL}"));
-            let module = module.finish()?;
-            let mlir = stages.is_some().then(|| module.text());
-            let llvm =
-                LlvmModule::translate(&module.lower()?, family.target_cpu(level), StrengthReduction::Always)?;
-            if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
-                stages.push((level, StageTexts { mlir, llvm: llvm.text() }));
-            }
-            built = Some((machine, llvm));
-        }
-        let (_, llvm) = built.as_ref().expect("built above");
-        let text = llvm.assemble(family.target_cpu(level))?;
-        let name = format!("{entry}_{}", level.name());
-        texts.push((level, embeddable(&text, &name, &format!("{entry}{LEVEL}"))?));
+impl HostTarget<'_> {
+    pub fn every_level(family: Family) -> HostTarget<'static> {
+        HostTarget { family, levels: family.levels() }
     }
-    Ok(texts)
+
+    /// Assembly for each level; its entry is `entry` followed by `_` and the level's name. `stages` collects the stages of each
+    /// module.
+    pub fn emit(
+        &self,
+        session: &Session,
+        plan: &CpuPlan,
+        entry: &str,
+        mut stages: Option<&mut Vec<StagesOf>>,
+    ) -> Result<Vec<(CpuLevel, String)>, String> {
+        let family = self.family;
+        let mut texts = vec![];
+        let mut built: Option<(Machine, LlvmModule)> = None;
+        for &level in self.levels {
+            let (machine, cpu) = (family.machine(level, plan), family.target_cpu(level));
+            if built.as_ref().is_none_or(|(known, _)| *known != machine) {
+                let mut module = session.module(machine);
+                plan.emit(&mut module, &format!("{entry}{LEVEL}"));
+                let module = module.finish()?;
+                let mlir = stages.is_some().then(|| module.text());
+                let llvm = LlvmModule::translate(&module.lower()?, cpu, StrengthReduction::Always)?;
+                if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
+                    stages.push((level, StageTexts { mlir, llvm: llvm.text() }));
+                }
+                built = Some((machine, llvm));
+            }
+            let (_, llvm) = built.as_ref().expect("built above");
+            let text = llvm.assemble(cpu)?;
+            let name = format!("{entry}_{}", level.name());
+            texts.push((level, embeddable(&text, &name, &format!("{entry}{LEVEL}"))?));
+        }
+        Ok(texts)
+    }
 }
 
 /// LLVM's text with the entry renamed, local labels made unique to the kernel, and everything in a section of its own

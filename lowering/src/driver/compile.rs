@@ -22,8 +22,7 @@ use tile_ir::transform::view_strides::assume_contiguous;
 use crate::backend::StageTexts;
 use crate::backend::cache::{ArtifactCache, CacheKey};
 use crate::backend::compress::Deflated;
-use crate::backend::host_asm;
-use crate::backend::host_asm::{CpuLevel, StagesOf};
+use crate::backend::host_asm::{CpuLevel, HostTarget, StagesOf};
 use crate::backend::llvm;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
@@ -314,9 +313,8 @@ fn lower(
     if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
         print_line(&format!("{STAGE}host assembly"));
         let mut stages = vec![];
-        let levels = (family, family.levels());
-        let texts =
-            host_asm::emit_for(session, plan, HOST_ENTRY, levels, wants_stages.then_some(&mut stages))?;
+        let target = HostTarget::every_level(family);
+        let texts = target.emit(session, plan, HOST_ENTRY, wants_stages.then_some(&mut stages))?;
         let stem = dump_path(&kernel.name.to_string(), variant, "host", options);
         dump_host(&stages, &texts, &stem, options);
         code.hosts = texts.into_iter().map(|(level, text)| (level.name().to_string(), text)).collect();

@@ -143,7 +143,8 @@ impl<'c> Builder<'c> {
     pub(super) fn new(
         context: &'c Context,
         entry: MlirBlock,
-        (machine, capability): (Machine, u32),
+        machine: Machine,
+        capability: u32,
     ) -> Builder<'c> {
         let flags = |text| Attribute::parse(context, text).expect("a fast-math attribute");
         Builder {

@@ -85,30 +85,32 @@ pub struct ReportedElement {
     pub program: [Val; 3],
 }
 
-/// Writes the record of an access of `op` outside its slice, or of an assertion that fails, unless there is one.
-pub fn write(b: &mut Builder, record: Val, (func, op): (&Func, &Op), element: &ReportedElement) {
-    let operation = op.kind.operation();
-    let (kind, subject) = match (operation.access(), operation.site()) {
-        (Some(access), _) if operation.effect() == Effect::Write => (WRITE, access.param.0),
-        (Some(access), _) => (READ, access.param.0),
-        (None, Some(site)) => (FAILURE, site),
-        (None, None) => return,
-    };
-    let (line, column) = site(func, op);
-    let state = b.offset_bytes(record, STATE);
-    let first = b.claim(state);
-    b.if_then(first, |b| {
-        let constants = [(KIND, kind), (LINE, line), (COLUMN, column), (SUBJECT, i64::from(subject))];
-        let mut fields: Vec<(i32, Val)> =
-            constants.iter().map(|&(at, value)| (at, b.int(Ty::I32, value))).collect();
-        fields.extend((PROGRAM..).step_by(4).zip(element.program));
-        fields.extend([(INDEX, element.index), (LENGTH, element.length)]);
-        for (at, value) in fields {
-            let pointer = b.offset_bytes(record, at);
-            let align = if value.ty.elem == Elem::I64 { 8 } else { 4 };
-            b.store(value, pointer, AccessFlags::aligned(align));
-        }
-        let written = b.int(Ty::I32, 2);
-        b.publish(written, state);
-    });
+impl ReportedElement {
+    /// Writes the record of an access of `op` outside its slice, or of an assertion that fails, unless there is one.
+    pub fn write(&self, b: &mut Builder, record: Val, func: &Func, op: &Op) {
+        let operation = op.kind.operation();
+        let (kind, subject) = match (operation.access(), operation.site()) {
+            (Some(access), _) if operation.effect() == Effect::Write => (WRITE, access.param.0),
+            (Some(access), _) => (READ, access.param.0),
+            (None, Some(site)) => (FAILURE, site),
+            (None, None) => return,
+        };
+        let (line, column) = site(func, op);
+        let state = b.offset_bytes(record, STATE);
+        let first = b.claim(state);
+        b.if_then(first, |b| {
+            let constants = [(KIND, kind), (LINE, line), (COLUMN, column), (SUBJECT, i64::from(subject))];
+            let mut fields: Vec<(i32, Val)> =
+                constants.iter().map(|&(at, value)| (at, b.int(Ty::I32, value))).collect();
+            fields.extend((PROGRAM..).step_by(4).zip(self.program));
+            fields.extend([(INDEX, self.index), (LENGTH, self.length)]);
+            for (at, value) in fields {
+                let pointer = b.offset_bytes(record, at);
+                let align = if value.ty.elem == Elem::I64 { 8 } else { 4 };
+                b.store(value, pointer, AccessFlags::aligned(align));
+            }
+            let written = b.int(Ty::I32, 2);
+            b.publish(written, state);
+        });
+    }
 }

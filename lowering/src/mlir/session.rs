@@ -223,7 +223,7 @@ impl<'s> ModuleBuilder<'s> {
                 mlirOperationRemoveFromParent(terminator);
                 mlirOperationDestroy(terminator);
             }
-            let mut builder = Builder::new(context, entry.to_raw(), (self.machine, self.capability));
+            let mut builder = Builder::new(context, entry.to_raw(), self.machine, self.capability);
             let arguments = builder.arguments(&types);
             body(&mut builder, &arguments);
             builder.finish();

@@ -9,8 +9,7 @@ use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::site::lowering_beside;
-use crate::backend::host_asm;
-use crate::backend::host_asm::{CpuLevel, Family};
+use crate::backend::host_asm::{CpuLevel, Family, HostTarget};
 use crate::cpu::emit::CpuPlan;
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::mlir::Session;
@@ -103,7 +102,7 @@ pub fn levels() -> Vec<CpuLevel> {
 pub fn load_levels(plan: &CpuPlan, levels: &[CpuLevel]) -> Vec<Loaded> {
     let _beside = lowering_beside();
     let session = Session::new();
-    let texts = host_asm::emit_for(&session, plan, "kernel", (Family::X86_64, levels), None);
+    let texts = HostTarget { family: Family::X86_64, levels }.emit(&session, plan, "kernel", None);
     let texts = texts.expect("host assembly");
     texts
         .into_iter()

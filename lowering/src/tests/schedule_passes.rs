@@ -92,9 +92,8 @@ fn a_product_is_right_without_any_pass() {
             let inner = iterations.max(1) * 64;
             let mut launch = Launch::new([2, 1, 1], 4);
             launch.blocks = 1;
-            let launch =
-                launch.view(func, ("a", &[128, inner]), small).view(func, ("b", &[inner, 64]), small);
-            let launch = launch.view(func, ("out", &[128, 64]), |_| -1.0);
+            let launch = launch.view(func, "a", &[128, inner], small).view(func, "b", &[inner, 64], small);
+            let launch = launch.view(func, "out", &[128, 64], |_| -1.0);
             let launch = launch.scalar(func, "end", Number::Int(iterations as i128 * 64));
             (format!("{iterations} iterations"), launch)
         });
@@ -106,10 +105,10 @@ fn check_weighed(keys: &str, scale: &str, cases: &[([usize; 2], i32)]) {
     let passes = ["overlap_chained_dots", "ping_pong", "iteration_split"];
     check(&weighed(keys, scale), &passes, &|func| {
         let launches = cases.iter().map(|&([first, end], least)| {
-            let launch = Launch::new([1, 1, 1], 8).view(func, ("a", &[128, 64]), |i| small(i) / 8.0);
-            let launch = launch.view(func, ("b", &[end, 64]), small).view(func, ("c", &[end, 64]), small);
-            let launch = launch.view(func, ("out", &[128, 64]), |_| -1.0);
-            let launch = launch.view(func, ("sums", &[128, 1]), |_| -1.0);
+            let launch = Launch::new([1, 1, 1], 8).view(func, "a", &[128, 64], |i| small(i) / 8.0);
+            let launch = launch.view(func, "b", &[end, 64], small).view(func, "c", &[end, 64], small);
+            let launch = launch.view(func, "out", &[128, 64], |_| -1.0);
+            let launch = launch.view(func, "sums", &[128, 1], |_| -1.0);
             let launch = launch.scalar(func, "first", Number::Int(first as i128));
             let launch = launch.scalar(func, "least", Number::Int(least.into()));
             (format!("rows {first}..{end} from {least} on"), launch)

@@ -253,8 +253,8 @@ fn small(i: usize) -> f64 {
 fn launch(func: &Func, iterations: usize) -> Launch {
     let (rows, inner) = (2 * EXTENT as usize, iterations * EXTENT as usize);
     let launch = Launch::new([2, 2, 1], WARPS);
-    let operands = launch.view(func, ("a", &[rows, inner]), small).view(func, ("b", &[inner, rows]), small);
-    operands.view(func, ("out", &[rows, rows]), |_| -1.0)
+    let operands = launch.view(func, "a", &[rows, inner], small).view(func, "b", &[inner, rows], small);
+    operands.view(func, "out", &[rows, rows], |_| -1.0)
 }
 
 #[test]

@@ -117,12 +117,8 @@ fn product_launch(func: &Func, [rows, columns, inner]: [usize; 3], warps: u32) -
     launch.blocks = 2;
     let launch = with_end(launch, func, inner);
     let inner = inner.max(MIN_EXTENT);
-    let launch = launch.view(func, ("a", &[2 * rows, inner]), small);
-    launch.view(func, ("b", &[inner, 2 * columns]), small).view(
-        func,
-        ("out", &[2 * rows, 2 * columns]),
-        |_| -1.0,
-    )
+    let launch = launch.view(func, "a", &[2 * rows, inner], small);
+    launch.view(func, "b", &[inner, 2 * columns], small).view(func, "out", &[2 * rows, 2 * columns], |_| -1.0)
 }
 
 fn check_product(source: &str) {
@@ -183,8 +179,8 @@ fn products_of_transposes() {
         launch.blocks = 3;
         let launch = with_end(launch, func, 64 * iterations);
         let inner = (64 * iterations).max(MIN_EXTENT);
-        let launch = launch.view(func, ("a", &[inner, 128]), small);
-        launch.view(func, ("b", &[128, inner]), small).view(func, ("out", &[128, 128]), |_| -1.0)
+        let launch = launch.view(func, "a", &[inner, 128], small);
+        launch.view(func, "b", &[128, inner], small).view(func, "out", &[128, 128], |_| -1.0)
     };
     Case { source: &source, launch: &launch, tolerance: 0.0 }.check_both();
 }
@@ -217,8 +213,8 @@ fn check_bytes(elem: &str, acc: &str, precision: &str) {
         launch.blocks = 2;
         let launch = with_end(launch, func, 128 * iterations);
         let inner = (128 * iterations).max(MIN_EXTENT);
-        let launch = launch.view(func, ("a", &[128, inner]), small);
-        launch.view(func, ("b", &[128, inner]), small).view(func, ("out", &[128, 128]), |_| -1.0)
+        let launch = launch.view(func, "a", &[128, inner], small);
+        launch.view(func, "b", &[128, inner], small).view(func, "out", &[128, 128], |_| -1.0)
     };
     Case { source: &source, launch: &launch, tolerance: 0.0 }.check_both();
 }
@@ -239,7 +235,7 @@ fn products_of_tiles_that_stay() {
         }";
     let launch = |func: &Func, tiles: usize| {
         let launch = Launch::new([tiles as u32, 1, 1], 4);
-        launch.view(func, ("x", &[64 * tiles, 64]), small).view(func, ("out", &[64 * tiles, 64]), |_| -1.0)
+        launch.view(func, "x", &[64 * tiles, 64], small).view(func, "out", &[64 * tiles, 64], |_| -1.0)
     };
     Case { source, launch: &launch, tolerance: 0.0 }.check_both();
 }
@@ -288,8 +284,8 @@ fn blocks_of_a_cluster_load_for_each_other() {
             (launch.blocks, launch.clusters) = (2, clusters);
             let launch = with_end(launch, func, 64 * iterations);
             let inner = (64 * iterations).max(MIN_EXTENT);
-            let launch = launch.view(func, ("a", &[3 * 128, inner]), small);
-            launch.view(func, ("b", &[inner, 128]), small).view(func, ("out", &[3 * 128, 128]), |_| -1.0)
+            let launch = launch.view(func, "a", &[3 * 128, inner], small);
+            launch.view(func, "b", &[inner, 128], small).view(func, "out", &[3 * 128, 128], |_| -1.0)
         };
         let case = Case { source: &source, launch: &launch, tolerance: 0.0 };
         assert!(case.schedule().contains(" multicast "), "loads that blocks share");
@@ -330,8 +326,8 @@ fn attention_launch(func: &Func, iterations: usize) -> Launch {
     launch.blocks = 1;
     let end = (64 * iterations).saturating_sub(10);
     let launch = launch.scalar(func, "end", Number::Int(end as i128));
-    let launch = launch.view(func, ("q", &[queries, 64]), small).view(func, ("k", &[keys, 64]), small);
-    launch.view(func, ("v", &[keys, 64]), small).view(func, ("out", &[queries, 64]), |_| -1.0)
+    let launch = launch.view(func, "q", &[queries, 64], small).view(func, "k", &[keys, 64], small);
+    launch.view(func, "v", &[keys, 64], small).view(func, "out", &[queries, 64], |_| -1.0)
 }
 
 fn attention(source: &str) -> Case<'_> {
@@ -353,7 +349,7 @@ fn attention_rescales_between_dots() {
     // Operand A stays in shared memory, where the first dot reads it.
     let source = changed(ATTENTION, &[["q.load::<128, 64>(row, 0)", "tl::trans(q.load::<64, 128>(0, row))"]]);
     let launch = |func: &Func, iterations: usize| {
-        attention_launch(func, iterations).view(func, ("q", &[64, 256]), small)
+        attention_launch(func, iterations).view(func, "q", &[64, 256], small)
     };
     let case = Case { source: &source, launch: &launch, tolerance: 1e-5 };
     assert!(case.schedule().contains("rescale_rows"), "{}", case.schedule());

@@ -22,19 +22,6 @@ const GPU_FIELDS: usize = 12;
 
 /// Functions that still take tuples of unrelated things. The list only gets shorter.
 const PACKED: &[(&str, &str)] = &[
-    ("dsl-runtime/src/f8.rs", "round"),
-    ("lowering/src/backend/host_asm.rs", "emit_for"),
-    ("lowering/src/cpu/emit/atomic.rs", "change"),
-    ("lowering/src/cpu/emit/dot.rs", "operand_elements"),
-    ("lowering/src/cpu/emit/dot.rs", "pack_operand"),
-    ("lowering/src/cpu/emit/dot.rs", "pack_square"),
-    ("lowering/src/cpu/emit/dot.rs", "store"),
-    ("lowering/src/cpu/emit/memory.rs", "edge_of_definition"),
-    ("lowering/src/cpu/emit/memory.rs", "memoized_edge"),
-    ("lowering/src/cpu/emit/prefetch.rs", "in_next_iteration"),
-    ("lowering/src/cpu/emit/prefetch.rs", "prefetch"),
-    ("lowering/src/cpu/emit/scan.rs", "scan_step"),
-    ("lowering/src/devtools/schedule_simulator/memory.rs", "view"),
     ("lowering/src/gpu/emit/convert.rs", "smem_pointers"),
     ("lowering/src/gpu/emit/convert.rs", "write_registers"),
     ("lowering/src/gpu/emit/debug.rs", "print_line"),
@@ -69,10 +56,6 @@ const PACKED: &[(&str, &str)] = &[
     ("lowering/src/gpu/schedule/warp_specialize/mod.rs", "buffer"),
     ("lowering/src/gpu/schedule/warp_specialize/mod.rs", "initialize"),
     ("lowering/src/gpu/schedule/warp_specialize/producer.rs", "ring_loop"),
-    ("lowering/src/mlir/builder.rs", "new"),
-    ("lowering/src/mlir/math/erf.rs", "joined"),
-    ("lowering/src/mlir/math/tanh.rs", "joined"),
-    ("lowering/src/mlir/report.rs", "write"),
 ];
 
 /// Fails with the place of each function of which `broken` has something to say.

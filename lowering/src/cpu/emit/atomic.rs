@@ -34,11 +34,12 @@ fn change_element(atomic: &Atomic, host: &mut Host, b: &mut Builder, op: &Op, po
     let dtype = host.dtype(atomic.value);
     let value = host.at(b, atomic.value, point);
     let compare = atomic.compare.map(|compare| host.at(b, compare, point));
+    let operands = AtomicOperands { dtype, value, compare };
     let (index, mask) = host.locate_element(b, &atomic.access, point);
     let slice = host.slice(atomic.access.param);
     let change = |b: &mut Builder| {
         let pointer = b.offset(slice.pointer, index, dtype.bytes());
-        vec![change(atomic, b, pointer, (compare, value), dtype)]
+        vec![operands.change(b, atomic.change, pointer)]
     };
     match host.predicate(b, op, mask, index) {
         Some(predicate) => b.if_else(predicate, &[value.ty], change, |b| vec![b.zero(value.ty)])[0],
@@ -46,48 +47,54 @@ fn change_element(atomic: &Atomic, host: &mut Host, b: &mut Builder, op: &Op, po
     }
 }
 
-fn change(
-    atomic: &Atomic,
-    b: &mut Builder,
-    pointer: Val,
-    (compare, value): (Option<Val>, Val),
+/// The operands of an atomic operation on one element.
+struct AtomicOperands {
     dtype: DType,
-) -> Val {
-    let int = value.ty.with(value.ty.elem.as_int());
-    let signed = dtype.is_signed();
-    let kind = match atomic.change {
-        AtomicChange::Add if dtype.is_half() => return add_half(b, pointer, value, dtype),
-        AtomicChange::Max | AtomicChange::Min if dtype.is_float() => {
-            return extreme(atomic, b, pointer, value);
-        }
-        AtomicChange::CompareExchange => {
-            let compare = compare.expect("the verifier checks it");
-            let [compare, value_bits] = [compare, value].map(|x| b.bitcast(x, int));
-            let before = b.compare_exchange(pointer, compare, value_bits);
+    value: Val,
+    /// What compare-exchange compares the element with.
+    compare: Option<Val>,
+}
+
+impl AtomicOperands {
+    /// Changes the element at `pointer` and returns its old value.
+    fn change(&self, b: &mut Builder, change: AtomicChange, pointer: Val) -> Val {
+        let &AtomicOperands { dtype, value, compare } = self;
+        let int = value.ty.with(value.ty.elem.as_int());
+        let signed = dtype.is_signed();
+        let kind = match change {
+            AtomicChange::Add if dtype.is_half() => return add_half(b, pointer, value, dtype),
+            AtomicChange::Max | AtomicChange::Min if dtype.is_float() => {
+                return extreme(b, change, pointer, value);
+            }
+            AtomicChange::CompareExchange => {
+                let compare = compare.expect("the verifier checks it");
+                let [compare, value_bits] = [compare, value].map(|x| b.bitcast(x, int));
+                let before = b.compare_exchange(pointer, compare, value_bits);
+                return b.bitcast(before, value.ty);
+            }
+            AtomicChange::Add if dtype.is_float() => AtomicKind::FloatAdd,
+            AtomicChange::Add => AtomicKind::Add,
+            AtomicChange::Max if signed => AtomicKind::Max,
+            AtomicChange::Max => AtomicKind::UnsignedMax,
+            AtomicChange::Min if signed => AtomicKind::Min,
+            AtomicChange::Min => AtomicKind::UnsignedMin,
+            AtomicChange::And => AtomicKind::And,
+            AtomicChange::Or => AtomicKind::Or,
+            AtomicChange::Xor => AtomicKind::Xor,
+            AtomicChange::Exchange => AtomicKind::Exchange,
+        };
+        if change == AtomicChange::Exchange {
+            let bits = b.bitcast(value, int);
+            let before = b.atomic(kind, pointer, bits);
             return b.bitcast(before, value.ty);
         }
-        AtomicChange::Add if dtype.is_float() => AtomicKind::FloatAdd,
-        AtomicChange::Add => AtomicKind::Add,
-        AtomicChange::Max if signed => AtomicKind::Max,
-        AtomicChange::Max => AtomicKind::UnsignedMax,
-        AtomicChange::Min if signed => AtomicKind::Min,
-        AtomicChange::Min => AtomicKind::UnsignedMin,
-        AtomicChange::And => AtomicKind::And,
-        AtomicChange::Or => AtomicKind::Or,
-        AtomicChange::Xor => AtomicKind::Xor,
-        AtomicChange::Exchange => AtomicKind::Exchange,
-    };
-    if atomic.change == AtomicChange::Exchange {
-        let bits = b.bitcast(value, int);
-        let before = b.atomic(kind, pointer, bits);
-        return b.bitcast(before, value.ty);
+        b.atomic(kind, pointer, value)
     }
-    b.atomic(kind, pointer, value)
 }
 
 /// The larger or smaller of two floats by their bits: see [`lanes::extreme_bits`].
-fn extreme(atomic: &Atomic, b: &mut Builder, pointer: Val, value: Val) -> Val {
-    let largest = atomic.change == AtomicChange::Max;
+fn extreme(b: &mut Builder, change: AtomicChange, pointer: Val, value: Val) -> Val {
+    let largest = change == AtomicChange::Max;
     let (bits, negative) = lanes::extreme_bits(b, value, largest);
     let [signed, unsigned] = if largest {
         [AtomicKind::Max, AtomicKind::UnsignedMin]

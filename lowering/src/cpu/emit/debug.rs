@@ -47,7 +47,7 @@ impl Host<'_> {
         let record = self.record.expect("code with an assertion has a record");
         let length = b.int(Ty::I64, elements as i64);
         let element = report::ReportedElement { index, length, program: self.program };
-        report::write(b, record, (self.func, op), &element);
+        element.write(b, record, self.func, op);
     }
 }
 

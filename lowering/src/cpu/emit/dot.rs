@@ -76,22 +76,6 @@ impl DotExtents {
         let first = b.mul(line, lanes);
         b.add(first, within)
     }
-
-    /// Stores the elements at a point to their position in the packed operand.
-    fn store(&self, b: &mut Builder, elements: Val, (operand, start): (DotOperand, Val), point: &Point) {
-        let bytes = self.dtype.bytes();
-        let first = self.index(b, operand, [point.coords[0], point.coords[1]]);
-        let first = b.offset(start, first, bytes);
-        if point.lanes == 1 || point.axis == 1 {
-            return b.store(elements, first, AccessFlags::aligned(bytes));
-        }
-        let pitch = if operand == DotOperand::A { self.inner } else { self.lanes };
-        for lane in 0..point.lanes {
-            let element = b.extract(elements, lane);
-            let pointer = b.offset_bytes(first, (u32::from(lane) * pitch * bytes) as i32);
-            b.store(element, pointer, AccessFlags::aligned(bytes));
-        }
-    }
 }
 
 impl CpuEmit for Dot {
@@ -101,8 +85,10 @@ impl CpuEmit for Dot {
         let [square, a, b_panels] = extents.offsets().map(|bytes| b.offset_bytes(workspace, bytes as i32));
         host.each_element(b, &extents.batch, &mut |host, b, matrix| {
             let batch = &matrix.coords;
-            host.pack_operand(b, (self.a, DotOperand::A), (&extents, [a, square]), batch);
-            host.pack_operand(b, (self.b, DotOperand::B), (&extents, [b_panels, square]), batch);
+            let packed =
+                |operand, value, start| PackedOperand { extents: &extents, operand, value, start, square };
+            packed(DotOperand::A, self.a, a).pack(host, b, batch);
+            packed(DotOperand::B, self.b, b_panels).pack(host, b, batch);
             let prefetches = if is_baseline(b) { vec![] } else { prefetches(host, b, self) };
             let operands = [a, b_panels];
             let dot = MatrixDot { dot: self, op, extents: &extents, operands, prefetches, batch };
@@ -125,89 +111,102 @@ impl CpuEmit for Dot {
     }
 }
 
-impl Host<'_> {
-    /// Packs an operand of one matrix dot: stores it in the order and type that the inner loop loads.
-    fn pack_operand(
-        &mut self,
-        b: &mut Builder,
-        (value, operand): (Value, DotOperand),
-        (extents, [start, square]): (&DotExtents, [Val; 2]),
-        batch: &[Val],
-    ) {
-        let shape = &self.func.ty(value).shape;
+/// An operand of a dot that is packed: stored in the order and type that the inner loop loads.
+struct PackedOperand<'d> {
+    extents: &'d DotExtents,
+    operand: DotOperand,
+    value: Value,
+    /// Where the elements of one matrix are packed.
+    start: Val,
+    /// Where a square of them is transposed.
+    square: Val,
+}
+
+impl PackedOperand<'_> {
+    /// Packs one matrix.
+    fn pack(&self, host: &mut Host, b: &mut Builder, batch: &[Val]) {
+        let shape = &host.func.ty(self.value).shape;
         let rank = shape.rank();
         let matrix = Shape::new(&shape[rank - 2..]);
-        let axis = self.contiguous_axis(value).and_then(|axis| axis.checked_sub(rank - 2)).unwrap_or(1);
+        let axis = host.contiguous_axis(self.value).and_then(|axis| axis.checked_sub(rank - 2)).unwrap_or(1);
         let in_squares = matrix.iter().all(|extent| extent.is_multiple_of(LANES));
         if axis == 0 && in_squares && !is_baseline(b) {
             let squares = Shape::new([matrix[0] / LANES, matrix[1] / LANES]);
-            self.each_element(b, &squares, &mut |host, b, point| {
+            host.each_element(b, &squares, &mut |host, b, point| {
                 let lanes = b.int(Ty::I64, i64::from(LANES));
                 let first = [point.coords[0], point.coords[1]].map(|coord| b.mul(coord, lanes));
-                host.pack_square(b, (value, operand), (extents, [start, square]), (batch, first));
+                self.pack_square(host, b, batch, first);
             });
             return;
         }
-        self.each_along(b, &matrix, axis, &mut |host, b, point| {
-            let elements = host.operand_elements(b, value, extents, (batch, point));
-            extents.store(b, elements, (operand, start), point);
+        host.each_along(b, &matrix, axis, &mut |host, b, point| {
+            let elements = self.elements(host, b, batch, point);
+            self.store(b, elements, point);
         });
     }
 
     /// The same of a square whose columns are vectors: it is transposed in the workspace.
-    fn pack_square(
-        &mut self,
-        b: &mut Builder,
-        (value, operand): (Value, DotOperand),
-        (extents, [start, square]): (&DotExtents, [Val; 2]),
-        (batch, [row, column]): (&[Val], [Val; 2]),
-    ) {
-        let bytes = extents.dtype.bytes();
+    fn pack_square(&self, host: &mut Host, b: &mut Builder, batch: &[Val], [row, column]: [Val; 2]) {
+        let dtype = self.extents.dtype;
+        let bytes = dtype.bytes();
         let pitch = b.int(Ty::I64, i64::from(LANES));
         let bounds = [0, LANES, 1].map(|bound| b.int(Ty::I64, i64::from(bound)));
         b.for_range(bounds, &[], |b, i, _| {
-            self.scope(|host| {
+            host.scope(|host| {
                 let coords = vec![row, b.add(column, i)];
                 let point = Point { coords, axis: 0, lanes: LANES as u16 };
-                let elements = host.operand_elements(b, value, extents, (batch, &point));
+                let elements = self.elements(host, b, batch, &point);
                 let index = b.mul(i, pitch);
-                let pointer = b.offset(square, index, bytes);
+                let pointer = b.offset(self.square, index, bytes);
                 b.store(elements, pointer, AccessFlags::aligned(bytes));
             });
             vec![]
         });
-        let vector = Ty { lanes: LANES as u16, ..Ty::scalar(machine::elem(extents.dtype, b.machine)) };
+        let vector = Ty { lanes: LANES as u16, ..Ty::scalar(machine::elem(dtype, b.machine)) };
         let columns: Vec<Val> = (0..LANES)
             .map(|i| {
-                let pointer = b.offset_bytes(square, (i * LANES * bytes) as i32);
+                let pointer = b.offset_bytes(self.square, (i * LANES * bytes) as i32);
                 b.load(pointer, vector, AccessFlags::aligned(bytes))
             })
             .collect();
         for (i, elements) in transposed(b, columns).into_iter().enumerate() {
             let distance = b.int(Ty::I64, i as i64);
             let point = Point { coords: vec![b.add(row, distance), column], axis: 1, lanes: LANES as u16 };
-            extents.store(b, elements, (operand, start), &point);
+            self.store(b, elements, &point);
         }
     }
 
-    /// Elements of an operand, converted to the accumulator's type.
-    fn operand_elements(
-        &mut self,
-        b: &mut Builder,
-        value: Value,
-        extents: &DotExtents,
-        (batch, point): (&[Val], &Point),
-    ) -> Val {
+    /// Elements of one matrix, converted to the accumulator's type.
+    fn elements(&self, host: &mut Host, b: &mut Builder, batch: &[Val], point: &Point) -> Val {
         let coords: Vec<Val> = batch.iter().chain(&point.coords).copied().collect();
         let own = Point { coords, axis: point.axis + batch.len(), lanes: point.lanes };
-        let elements = self.at(b, value, &own);
-        let elements = cast::cast(b, elements, self.dtype(value), extents.dtype);
-        match extents.input {
+        let elements = host.at(b, self.value, &own);
+        let elements = cast::cast(b, elements, host.dtype(self.value), self.extents.dtype);
+        match self.extents.input {
             InputPrecision::Ieee | InputPrecision::Tf32x3 => elements,
             InputPrecision::Tf32 => rounding::tf32(b, elements),
         }
     }
 
+    /// Stores the elements at a point to their packed position.
+    fn store(&self, b: &mut Builder, elements: Val, point: &Point) {
+        let DotExtents { inner, lanes, dtype, .. } = *self.extents;
+        let bytes = dtype.bytes();
+        let first = self.extents.index(b, self.operand, [point.coords[0], point.coords[1]]);
+        let first = b.offset(self.start, first, bytes);
+        if point.lanes == 1 || point.axis == 1 {
+            return b.store(elements, first, AccessFlags::aligned(bytes));
+        }
+        let pitch = if self.operand == DotOperand::A { inner } else { lanes };
+        for lane in 0..point.lanes {
+            let element = b.extract(elements, lane);
+            let pointer = b.offset_bytes(first, (u32::from(lane) * pitch * bytes) as i32);
+            b.store(element, pointer, AccessFlags::aligned(bytes));
+        }
+    }
+}
+
+impl Host<'_> {
     /// The axis along which a tile is contiguous in the memory that it is loaded from, if that is known.
     fn contiguous_axis(&self, value: Value) -> Option<usize> {
         self.memoized_axis(value, &mut HashMap::new())
@@ -324,7 +323,7 @@ impl MatrixDot<'_> {
                     host.scope(|host| {
                         self.prefetches
                             .iter()
-                            .for_each(|prefetch| host.prefetch(b, prefetch, (block, panels * row_blocks)));
+                            .for_each(|prefetch| host.prefetch(b, prefetch, block, panels * row_blocks));
                         self.block(host, b, [row, column], [size, column_vectors]);
                     });
                     vec![]

@@ -36,9 +36,6 @@ enum MaskEdge {
     Last,
 }
 
-/// The edges of masks along axes, memoized.
-type MaskEdges = HashMap<(Value, usize), Option<MaskEdge>>;
-
 impl MaskEdge {
     fn and(self, other: MaskEdge) -> Option<MaskEdge> {
         match (self, other) {
@@ -121,57 +118,48 @@ impl Host<'_> {
             b.if_then(outside, |b| {
                 let length = self.slice(access.param).length;
                 let element = report::ReportedElement { index, length, program: self.program };
-                report::write(b, record, (self.func, op), &element);
+                element.write(b, record, self.func, op);
             });
         }
         b.both(mask, inside)
     }
 }
 
-impl Host<'_> {
-    /// Which lane along `axis` implies `lanes` lanes of a mask; `None` when all have to be tested.
-    fn edge(&self, mask: Value, axis: usize, lanes: u16) -> Option<MaskEdge> {
-        self.memoized_edge(mask, (axis, lanes), &mut HashMap::new())
-    }
+/// The edges of masks along axes in vectors of so many lanes, memoized.
+struct MaskEdges<'h, 'f> {
+    host: &'h Host<'f>,
+    lanes: u16,
+    known: HashMap<(Value, usize), Option<MaskEdge>>,
+}
 
-    /// The same, memoized.
-    fn memoized_edge(
-        &self,
-        mask: Value,
-        (axis, lanes): (usize, u16),
-        known: &mut MaskEdges,
-    ) -> Option<MaskEdge> {
-        if let Some(&edge) = known.get(&(mask, axis)) {
+impl MaskEdges<'_, '_> {
+    fn edge(&mut self, mask: Value, axis: usize) -> Option<MaskEdge> {
+        if let Some(&edge) = self.known.get(&(mask, axis)) {
             return edge;
         }
-        let edge = self.edge_of_definition(mask, (axis, lanes), known);
-        known.insert((mask, axis), edge);
+        let edge = self.of_definition(mask, axis);
+        self.known.insert((mask, axis), edge);
         edge
     }
 
-    fn edge_of_definition(
-        &self,
-        mask: Value,
-        (axis, lanes): (usize, u16),
-        known: &mut MaskEdges,
-    ) -> Option<MaskEdge> {
-        let kind = &self.definitions.get(&mask)?.kind;
+    fn of_definition(&mut self, mask: Value, axis: usize) -> Option<MaskEdge> {
+        let kind = &self.host.definitions.get(&mask)?.kind;
         if let Kind::Scalar(scalar) = kind {
             return match scalar.op.arith {
                 ArithKind::And => {
-                    let [a, b] = [0, 1].map(|i| self.memoized_edge(scalar.args[i], (axis, lanes), known));
+                    let [a, b] = [0, 1].map(|i| self.edge(scalar.args[i], axis));
                     a?.and(b?)
                 }
-                ArithKind::Compare(op) => self.comparison_edge(op, &scalar.args, axis, lanes),
+                ArithKind::Compare(op) => self.of_comparison(op, &scalar.args, axis),
                 _ => None,
             };
         }
-        let operation = kind.operation();
-        let axis_map = operation.axis_map(self.func)?;
+        let (operation, func) = (kind.operation(), self.host.func);
+        let axis_map = operation.axis_map(func)?;
         let &[inner] = operation.operands().as_slice() else { return None };
-        let shape = &self.func.ty(inner).shape;
+        let shape = &func.ty(inner).shape;
         match axis_map.iter().position(|to| *to == Some(axis)) {
-            Some(from) if shape[from] > 1 => self.memoized_edge(inner, (from, lanes), known),
+            Some(from) if shape[from] > 1 => self.edge(inner, from),
             // Lanes along a merged axis may be any of the operand's.
             _ => axis_map
                 .iter()
@@ -182,12 +170,11 @@ impl Host<'_> {
     }
 
     /// The edge of a range compared with a constant.
-    fn comparison_edge(&self, op: BinaryOp, args: &[Value], axis: usize, lanes: u16) -> Option<MaskEdge> {
-        let [lhs, rhs] = [0, 1].map(|i| self.plan.axes.get(self.func, args[i]));
-        let contiguous =
-            |info: &AxisInfo| info.axes.get(axis).is_some_and(|axis| axis.contiguity >= u64::from(lanes));
-        let constant =
-            |info: &AxisInfo| info.axes.get(axis).is_some_and(|axis| axis.constancy >= u64::from(lanes));
+    fn of_comparison(&self, op: BinaryOp, args: &[Value], axis: usize) -> Option<MaskEdge> {
+        let lanes = u64::from(self.lanes);
+        let [lhs, rhs] = [0, 1].map(|i| self.host.plan.axes.get(self.host.func, args[i]));
+        let contiguous = |info: &AxisInfo| info.axes.get(axis).is_some_and(|axis| axis.contiguity >= lanes);
+        let constant = |info: &AxisInfo| info.axes.get(axis).is_some_and(|axis| axis.constancy >= lanes);
         match op {
             _ if constant(&lhs) && constant(&rhs) => Some(MaskEdge::Any),
             BinaryOp::Lt | BinaryOp::Le if contiguous(&lhs) && constant(&rhs) => Some(MaskEdge::Last),
@@ -197,10 +184,17 @@ impl Host<'_> {
             _ => None,
         }
     }
+}
+
+impl Host<'_> {
+    /// Which lane at a point implies all others of a mask; `None` when all have to be tested.
+    fn edge(&self, mask: Value, point: &Point) -> Option<MaskEdge> {
+        MaskEdges { host: self, lanes: point.lanes, known: HashMap::new() }.edge(mask, point.axis)
+    }
 
     /// Whether every lane of a mask is set.
     fn all_active(&mut self, b: &mut Builder, mask: Value, point: &Point) -> Val {
-        let Some(edge) = self.edge(mask, point.axis, point.lanes) else {
+        let Some(edge) = self.edge(mask, point) else {
             let lanes = self.at(b, mask, point);
             return b.op("llvm.intr.vector.reduce.and", &[lanes], Ty::I1);
         };
@@ -218,7 +212,7 @@ impl Host<'_> {
         let all = b.int(Ty::I32, i64::from(point.lanes));
         let Some(mask) = mask else { return (all, None) };
         let lanes = self.at(b, mask, point);
-        if self.edge(mask, point.axis, point.lanes) != Some(MaskEdge::Last) {
+        if self.edge(mask, point) != Some(MaskEdge::Last) {
             return (all, Some(lanes));
         }
         let ones = b.zext(lanes, Elem::I32);

@@ -26,6 +26,15 @@ pub(super) struct Prefetch {
     bytes: u32,
 }
 
+/// The next iteration of a loop.
+struct NextIteration<'f> {
+    body: &'f Block,
+    /// The induction variable.
+    variable: Value,
+    /// Its value in that iteration.
+    index: Val,
+}
+
 impl Prefetch {
     /// Cache lines along the axis.
     fn along(&self) -> u32 {
@@ -51,9 +60,9 @@ impl<'a> Host<'a> {
     /// What the enclosing loop loads of an operand in its next iteration, if that is known and fills cache lines.
     pub(super) fn plan_prefetch(&mut self, b: &mut Builder, operand: Value) -> Option<Prefetch> {
         let access = self.loaded_by(operand)?;
-        let &(variable, next) = self.induction_variables.last()?;
-        let body = self.loop_over(variable)?;
-        let base = self.in_next_iteration(b, (body, variable, next), access.base?)?;
+        let &(variable, index) = self.induction_variables.last()?;
+        let next = NextIteration { body: self.loop_over(variable)?, variable, index };
+        let base = self.in_next_iteration(b, &next, access.base?)?;
         let shape = self.func.ty(access.offset).shape.clone();
         let bytes = self.func.slice(access.param).0.bytes();
         let info = self.plan.axes.get(self.func, access.offset);
@@ -85,18 +94,14 @@ impl<'a> Host<'a> {
     }
 
     /// The value of a scalar in the next iteration, by arithmetic of scalars.
-    fn in_next_iteration(
-        &mut self,
-        b: &mut Builder,
-        (body, variable, next): (&Block, Value, Val),
-        value: Value,
-    ) -> Option<Val> {
+    fn in_next_iteration(&mut self, b: &mut Builder, next: &NextIteration, value: Value) -> Option<Val> {
+        let &NextIteration { body, variable, index } = next;
         let needed = backward_slice(value, &self.definitions);
         if body.args[1..].iter().any(|carried| needed.contains(carried)) {
             return None;
         }
         let now = self.scalars.clone();
-        self.define(variable, next);
+        self.define(variable, index);
         let mut moved = HashSet::from([variable]);
         for op in body.ops.iter().filter(|op| op.results.iter().any(|result| needed.contains(result))) {
             let operation = op.kind.operation();
@@ -118,7 +123,7 @@ impl<'a> Host<'a> {
     }
 
     /// Prefetches the share of a block, which is one of so many; the last lines again where there are not as many.
-    pub(super) fn prefetch(&mut self, b: &mut Builder, prefetch: &Prefetch, (block, blocks): (Val, u32)) {
+    pub(super) fn prefetch(&mut self, b: &mut Builder, prefetch: &Prefetch, block: Val, blocks: u32) {
         let Prefetch { access, base, shape, axis, bytes } = prefetch;
         let [runs, run] = prefetch.runs(blocks);
         let constant = |b: &mut Builder, value: u32| b.int(Ty::I64, i64::from(value));

@@ -12,9 +12,9 @@ impl CpuEmit for Scan {
         let shape = self.combination.shape(host.func).clone();
         let lines = shape.without(self.axis);
         if lines.rank() == 0 {
-            scan_line(self, host, b, op, &Point::scalar());
+            LineScan { scan: self, op, line: &Point::scalar() }.run(host, b);
         } else {
-            host.each(b, &lines, &mut |host, b, point| scan_line(self, host, b, op, point));
+            host.each(b, &lines, &mut |host, b, line| LineScan { scan: self, op, line }.run(host, b));
         }
     }
 
@@ -23,45 +23,54 @@ impl CpuEmit for Scan {
     }
 }
 
-/// Every element at `line`, a point of the tile without the axis.
-fn scan_line(scan: &Scan, host: &mut Host, b: &mut Builder, op: &Op, line: &Point) {
-    let extent = i64::from(scan.combination.shape(host.func)[scan.axis]);
-    let zero = b.int(Ty::I64, 0);
-    let first = scan_step(scan, host, b, op, (line, zero), None);
-    let bounds = [1, extent, 1].map(|bound| b.int(Ty::I64, bound));
-    b.for_range(bounds, &first, |b, index, carried| {
-        host.scope(|host| scan_step(scan, host, b, op, (line, index), Some(carried)))
-    });
+/// A scan of one line, or of as many as its point has lanes.
+struct LineScan<'s> {
+    scan: &'s Scan,
+    op: &'s Op,
+    /// A point of the tile without the axis.
+    line: &'s Point,
 }
 
-/// Combines element `index` of a line, in the scan's order, with those before it, and stores it.
-fn scan_step(
-    scan: &Scan,
-    host: &mut Host,
-    b: &mut Builder,
-    op: &Op,
-    (line, index): (&Point, Val),
-    before: Option<&[Val]>,
-) -> CombinedElement {
-    let position = if scan.reverse {
-        let last = i64::from(scan.combination.shape(host.func)[scan.axis]) - 1;
-        let last = b.int(Ty::I64, last);
-        b.sub(last, index)
-    } else {
-        index
-    };
-    let mut coords = line.coords.clone();
-    coords.insert(scan.axis, position);
-    let axis = line.axis + usize::from(line.axis >= scan.axis && line.lanes > 1);
-    let point = Point { coords, axis, lanes: line.lanes };
-    let own: CombinedElement =
-        scan.combination.inputs.iter().map(|&input| host.at(b, input, &point)).collect();
-    let element = match before {
-        Some(before) => scan.combination.apply(host.func, b, before, &own),
-        None => own,
-    };
-    for (&result, &element) in op.results.iter().zip(&element) {
-        host.write_buffer(b, result, &point, element);
+impl LineScan<'_> {
+    fn run(&self, host: &mut Host, b: &mut Builder) {
+        let extent = i64::from(self.scan.combination.shape(host.func)[self.scan.axis]);
+        let zero = b.int(Ty::I64, 0);
+        let first = self.step(host, b, zero, None);
+        let bounds = [1, extent, 1].map(|bound| b.int(Ty::I64, bound));
+        b.for_range(bounds, &first, |b, index, carried| {
+            host.scope(|host| self.step(host, b, index, Some(carried)))
+        });
     }
-    element
+
+    /// Combines element `index`, in the scan's order, with those before it, and stores it.
+    fn step(&self, host: &mut Host, b: &mut Builder, index: Val, before: Option<&[Val]>) -> CombinedElement {
+        let Scan { combination, axis, reverse } = self.scan;
+        let position = if *reverse {
+            let last = i64::from(combination.shape(host.func)[*axis]) - 1;
+            let last = b.int(Ty::I64, last);
+            b.sub(last, index)
+        } else {
+            index
+        };
+        let point = self.point(position);
+        let own: CombinedElement =
+            combination.inputs.iter().map(|&input| host.at(b, input, &point)).collect();
+        let element = match before {
+            Some(before) => combination.apply(host.func, b, before, &own),
+            None => own,
+        };
+        for (&result, &element) in self.op.results.iter().zip(&element) {
+            host.write_buffer(b, result, &point, element);
+        }
+        element
+    }
+
+    /// The point of the tile at a position of the line.
+    fn point(&self, position: Val) -> Point {
+        let Point { coords, axis, lanes } = self.line;
+        let mut coords = coords.clone();
+        coords.insert(self.scan.axis, position);
+        let axis = axis + usize::from(*axis >= self.scan.axis && *lanes > 1);
+        Point { coords, axis, lanes: *lanes }
+    }
 }

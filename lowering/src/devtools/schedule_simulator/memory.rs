@@ -72,7 +72,8 @@ impl Launch {
     pub fn view(
         mut self,
         func: &Func,
-        (name, shape): (&str, &[usize]),
+        name: &str,
+        shape: &[usize],
         element: impl Fn(usize) -> f64,
     ) -> Launch {
         let param = Launch::param(func, name);

@@ -114,7 +114,7 @@ impl GpuEmit for Assert {
                 let length = b.int(Ty::I64, shape.elements() as i64);
                 let record = b.address_of(report::GLOBAL, Space::Global);
                 let element = report::ReportedElement { index, length, program: gpu.program.coord };
-                report::write(b, record, (gpu.func, op), &element);
+                element.write(b, record, gpu.func, op);
             });
         });
     }

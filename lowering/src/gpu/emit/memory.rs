@@ -104,7 +104,7 @@ impl Gpu<'_> {
             let length = self.slice(access.param).length;
             let record = b.address_of(report::GLOBAL, Space::Global);
             let element = report::ReportedElement { index, length, program: self.program.coord };
-            report::write(b, record, (self.func, op), &element);
+            element.write(b, record, self.func, op);
         });
     }
 

@@ -12,18 +12,21 @@
 //! A GPU takes 19 instructions, one of them `ex2.approx.ftz`.
 
 use super::exp::exp2_normal;
-use super::formula::{at_least, at_most, copysign, gpu, gpu_approximation, less, polynomial};
+use super::formula::{NearZero, at_least, at_most, copysign, gpu, gpu_approximation, less, polynomial};
 use crate::mlir::{Builder, Val};
 
 /// `erf(x) / x - 1` in `x^2`, up to 0.85.
-const NEAR_F32: &[f64] = &[
-    0.12837916612625122,
-    -0.37612590193748474,
-    0.11282864958047867,
-    -0.02680729143321514,
-    0.005057716742157936,
-    -0.0006348623428493738,
-];
+const NEAR_F32: NearZero = NearZero {
+    limit: 0.85,
+    coefficients: &[
+        0.12837916612625122,
+        -0.37612590193748474,
+        0.11282864958047867,
+        -0.02680729143321514,
+        0.005057716742157936,
+        -0.0006348623428493738,
+    ],
+};
 
 /// `log2(erfc(t)) / t` from 0.85 to 3.95.
 const FAR_F32: &[f64] = &[
@@ -37,20 +40,23 @@ const FAR_F32: &[f64] = &[
 ];
 
 /// The same for `f64`, up to 1.
-const NEAR_F64: &[f64] = &[
-    0.12837916709551256,
-    -0.37612638903183343,
-    0.11283791670936942,
-    -0.02686617064195619,
-    0.0052239775966971365,
-    -0.0008548325482404171,
-    0.00012055280396162395,
-    -1.4924463264230239e-05,
-    1.6444115712392839e-06,
-    -1.618368185731791e-07,
-    1.3615180238018676e-08,
-    -7.604645141521867e-10,
-];
+const NEAR_F64: NearZero = NearZero {
+    limit: 1.0,
+    coefficients: &[
+        0.12837916709551256,
+        -0.37612638903183343,
+        0.11283791670936942,
+        -0.02686617064195619,
+        0.0052239775966971365,
+        -0.0008548325482404171,
+        0.00012055280396162395,
+        -1.4924463264230239e-05,
+        1.6444115712392839e-06,
+        -1.618368185731791e-07,
+        1.3615180238018676e-08,
+        -7.604645141521867e-10,
+    ],
+};
 
 /// The same for `f64`, from 1 to 5.95.
 const FAR_F64: &[f64] = &[
@@ -82,7 +88,7 @@ pub fn erf_f32(b: &mut Builder, x: Val) -> Val {
         let exponent = at_least(b, exponent, -126.0);
         exp2_normal(b, exponent)
     };
-    joined(b, x, power, (0.85, NEAR_F32))
+    joined(b, x, power, &NEAR_F32)
 }
 
 pub fn erf_f64(b: &mut Builder, x: Val) -> Val {
@@ -90,7 +96,7 @@ pub fn erf_f64(b: &mut Builder, x: Val) -> Val {
     let magnitude = at_most(b, magnitude, 6.0);
     let exponent = exponent(b, magnitude, FAR_F64);
     let power = exp2_normal(b, exponent);
-    joined(b, x, power, (1.0, NEAR_F64))
+    joined(b, x, power, &NEAR_F64)
 }
 
 /// `log2 erfc(t)`.
@@ -99,15 +105,15 @@ fn exponent(b: &mut Builder, magnitude: Val, power: &[f64]) -> Val {
     b.fmul_strict(magnitude, q)
 }
 
-/// The polynomial below the limit, one less `erfc` above it.
-fn joined(b: &mut Builder, x: Val, erfc: Val, (limit, power): (f64, &[f64])) -> Val {
+/// The polynomial below its limit, one less `erfc` above it.
+fn joined(b: &mut Builder, x: Val, erfc: Val, near_zero: &NearZero) -> Val {
     let square = b.fmul_strict(x, x);
-    let p = polynomial(b, square, power);
+    let p = polynomial(b, square, near_zero.coefficients);
     let small = b.fma(x, p, x);
     let one = b.float(x.ty, 1.0);
     let large = b.fsub_strict(one, erfc);
     let large = copysign(b, large, x);
     let magnitude = b.fabs(x);
-    let near = less(b, magnitude, limit);
+    let near = less(b, magnitude, near_zero.limit);
     b.select(near, small, large)
 }

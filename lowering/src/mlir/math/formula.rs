@@ -42,6 +42,14 @@ pub(super) fn polynomial(b: &mut Builder, x: Val, coefficients: &[f64]) -> Val {
     sum
 }
 
+/// The polynomial that approximates a function near zero.
+pub(super) struct NearZero {
+    /// Of magnitudes below this.
+    pub limit: f64,
+    /// The constant first.
+    pub coefficients: &'static [f64],
+}
+
 /// `x` rounded to an integer, times `factor`: the integer in the low bits of the first result, and as a float.
 pub(super) fn round_scaled(b: &mut Builder, x: Val, factor: f64) -> (Val, Val) {
     let round = if x.ty.elem.bits() == 32 { ROUND_F32 } else { ROUND_F64 };

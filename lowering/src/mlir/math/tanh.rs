@@ -8,7 +8,7 @@
 //! end, so that the function is odd to the bit.
 
 use super::exp::{exp_f64, exp2_normal};
-use super::formula::{at_most, copysign, fma_by, gpu, gpu_approximation, less, polynomial};
+use super::formula::{NearZero, at_most, copysign, fma_by, gpu, gpu_approximation, less, polynomial};
 use crate::mlir::{Builder, Val};
 use std::f64::consts::LOG2_E;
 
@@ -16,42 +16,48 @@ use std::f64::consts::LOG2_E;
 pub const NEAR_TANH: f64 = 1.0;
 
 /// `(tanh(x) - x) / x^3` in `x^2`, up to 1.
-const TANH_F32: &[f64] = &[
-    -0.33333295583724976,
-    0.13332346081733704,
-    -0.05387984588742256,
-    0.0214866753667593,
-    -0.007946012541651726,
-    0.002301229164004326,
-    -0.0003583985671866685,
-];
+const TANH_F32: NearZero = NearZero {
+    limit: NEAR_TANH,
+    coefficients: &[
+        -0.33333295583724976,
+        0.13332346081733704,
+        -0.05387984588742256,
+        0.0214866753667593,
+        -0.007946012541651726,
+        0.002301229164004326,
+        -0.0003583985671866685,
+    ],
+};
 
 /// The same up to 0.625.
-const TANH_F64: &[f64] = &[
-    -0.33333333333332854,
-    0.1333333333326193,
-    -0.05396825393119192,
-    0.021869487574364934,
-    -0.008863220980175252,
-    0.003591988994940046,
-    -0.001454957973148098,
-    0.0005863136254056081,
-    -0.00022855842132403053,
-    7.713790678994347e-05,
-    -1.6069473555113093e-05,
-];
+const TANH_F64: NearZero = NearZero {
+    limit: 0.625,
+    coefficients: &[
+        -0.33333333333332854,
+        0.1333333333326193,
+        -0.05396825393119192,
+        0.021869487574364934,
+        -0.008863220980175252,
+        0.003591988994940046,
+        -0.001454957973148098,
+        0.0005863136254056081,
+        -0.00022855842132403053,
+        7.713790678994347e-05,
+        -1.6069473555113093e-05,
+    ],
+};
 
 pub fn tanh_f32(b: &mut Builder, x: Val) -> Val {
     let magnitude = b.fabs(x);
     let large = if gpu(b) { far_gpu(b, magnitude) } else { far_f32(b, magnitude) };
-    joined(b, x, large, (NEAR_TANH, TANH_F32))
+    joined(b, x, large, &TANH_F32)
 }
 
 /// Of magnitudes below the limit: `x * (1 + x^2 p(x^2))`, 1.3 ulp, with the sign of `x` also where that is a zero.
 pub fn near_tanh_f32(b: &mut Builder, x: Val) -> Val {
     let one = b.float(x.ty, 1.0);
     let square = b.fmul_strict(x, x);
-    let p = polynomial(b, square, TANH_F32);
+    let p = polynomial(b, square, TANH_F32.coefficients);
     let factor = b.fma(square, p, one);
     b.fmul_strict(x, factor)
 }
@@ -62,17 +68,17 @@ pub fn tanh_f64(b: &mut Builder, x: Val) -> Val {
     let twice = at_most(b, twice, 40.0);
     let power = exp_f64(b, twice);
     let large = far(b, power);
-    joined(b, x, large, (0.625, TANH_F64))
+    joined(b, x, large, &TANH_F64)
 }
 
-/// The polynomial below the limit, `large` above it, and the sign.
-fn joined(b: &mut Builder, x: Val, large: Val, (limit, power): (f64, &[f64])) -> Val {
+/// The polynomial below its limit, `large` above it, and the sign.
+fn joined(b: &mut Builder, x: Val, large: Val, near_zero: &NearZero) -> Val {
     let magnitude = b.fabs(x);
     let square = b.fmul_strict(magnitude, magnitude);
-    let p = polynomial(b, square, power);
+    let p = polynomial(b, square, near_zero.coefficients);
     let cube = b.fmul_strict(square, magnitude);
     let small = b.fma(cube, p, magnitude);
-    let near = less(b, magnitude, limit);
+    let near = less(b, magnitude, near_zero.limit);
     let result = b.select(near, small, large);
     copysign(b, result, x)
 }
