@@ -44,18 +44,6 @@ const PACKED: &[(&str, &str)] = &[
     ("lowering/src/gpu/emit/schedule/operand_tile.rs", "smem_rows"),
     ("lowering/src/gpu/emit/schedule/tma_store.rs", "issue_tma_store"),
     ("lowering/src/gpu/emit/schedule/work_tiles.rs", "next_index"),
-    ("lowering/src/gpu/layout/dot.rs", "dot_layout"),
-    ("lowering/src/gpu/layout/scan.rs", "layout"),
-    ("lowering/src/gpu/opt/remat_ranges.rs", "rematerialize"),
-    ("lowering/src/gpu/opt/select_wgmma.rs", "has_instruction"),
-    ("lowering/src/gpu/opt/thread_local_reductions.rs", "rewrite"),
-    ("lowering/src/gpu/schedule/smem_operand.rs", "is_read_by_dot"),
-    ("lowering/src/gpu/schedule/verify/role.rs", "carried"),
-    ("lowering/src/gpu/schedule/warp_specialize/consumer.rs", "preload_operand_a"),
-    ("lowering/src/gpu/schedule/warp_specialize/consumer.rs", "ring_loop"),
-    ("lowering/src/gpu/schedule/warp_specialize/mod.rs", "buffer"),
-    ("lowering/src/gpu/schedule/warp_specialize/mod.rs", "initialize"),
-    ("lowering/src/gpu/schedule/warp_specialize/producer.rs", "ring_loop"),
 ];
 
 /// Fails with the place of each function of which `broken` has something to say.

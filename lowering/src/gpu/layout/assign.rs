@@ -180,9 +180,11 @@ impl Chooser<'_> {
             .unwrap_or(1);
         let narrowest = streams.iter().map(|access| access.elem_bytes).min();
         let along = scan::axis(self.site.func, self.graph, class).filter(|&axis| axis != fast);
-        let scan_layout =
-            along.map(|axis| scan::layout(&shape, (fast, vector), axis, narrowest, self.num_warps));
-        scan_layout.unwrap_or_else(|| Layout::of_vectors(&shape, fast, vector, self.num_warps))
+        let Some(axis) = along else {
+            return Layout::of_vectors(&shape, fast, vector, self.num_warps);
+        };
+        let vector = vector.min(scan::max_vector(&shape, fast, narrowest));
+        Layout::for_scan(&shape, fast, axis, vector, self.num_warps)
     }
 }
 

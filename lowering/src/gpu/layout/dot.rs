@@ -372,6 +372,19 @@ impl AnyDot<'_> {
             AnyDot::WarpGroupDot(dot) => dot.inner(),
         }
     }
+
+    /// The layout in which so many warps produce the result.
+    fn result_layout(&self, func: &Func, result: Value, num_warps: u32, tiling: WarpTiling) -> Layout {
+        let shape = &func.ty(result).shape;
+        let dot = match self {
+            AnyDot::Dot(dot) => dot,
+            AnyDot::WarpGroupDot(dot) => return wgmma_result_layout(shape, dot.transposed, num_warps),
+        };
+        match dot_method(func, dot) {
+            DotMethod::Mma(instruction) => mma_acc_layout(instruction, shape, num_warps, tiling),
+            DotMethod::Fma => fma_acc_layout(shape, num_warps, tiling),
+        }
+    }
 }
 
 /// What `of` says of each dot of a function, with its result.
@@ -386,22 +399,10 @@ pub(super) fn layouts(func: &Func, num_warps: u32) -> Vec<(Value, Layout)> {
     let tiling = warp_tiling(func);
     let mut dots = dots(func, |dot, result| {
         let work = func.ty(result).shape.elements() * u64::from(dot.inner(func));
-        (std::cmp::Reverse(work), result, dot_layout(func, (&dot, result), num_warps, tiling))
+        (std::cmp::Reverse(work), result, dot.result_layout(func, result, num_warps, tiling))
     });
     dots.sort_by_key(|(work, result, _)| (*work, *result));
     dots.into_iter().map(|(_, result, layout)| (result, layout)).collect()
-}
-
-fn dot_layout(func: &Func, (dot, result): (&AnyDot, Value), num_warps: u32, tiling: WarpTiling) -> Layout {
-    let shape = &func.ty(result).shape;
-    let dot = match dot {
-        AnyDot::Dot(dot) => dot,
-        AnyDot::WarpGroupDot(dot) => return wgmma_result_layout(shape, dot.transposed, num_warps),
-    };
-    match dot_method(func, dot) {
-        DotMethod::Mma(instruction) => mma_acc_layout(instruction, shape, num_warps, tiling),
-        DotMethod::Fma => fma_acc_layout(shape, num_warps, tiling),
-    }
 }
 
 /// Registers of a thread for the accumulator of a dot by FMA and its share of both operands on their way to shared
@@ -428,8 +429,8 @@ fn dot_method(func: &Func, dot: &Dot) -> DotMethod {
 /// The layout in which a dot produces its result, if its users want `layout`: that one where the instruction can.
 pub(super) fn produced_layout(func: &Func, op: &Op, layout: &Layout) -> Layout {
     let Some(dot) = AnyDot::of(op) else { return layout.clone() };
-    let own = || dot_layout(func, (&dot, op.results[0]), layout.num_warps(), warp_tiling(func));
-    let dot = match dot {
+    let own = || dot.result_layout(func, op.results[0], layout.num_warps(), warp_tiling(func));
+    let dot = match &dot {
         AnyDot::Dot(dot) => dot,
         AnyDot::WarpGroupDot(_) => return own(),
     };

@@ -7,7 +7,7 @@ use tile_ir::ops::Kind;
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
 use super::layout_graph::LayoutGraph;
-use super::linear::{LANE_BITS, Layout};
+use super::linear::LANE_BITS;
 
 /// The one axis along which elements of a class are scanned.
 pub(super) fn axis(func: &Func, graph: &LayoutGraph, class: usize) -> Option<usize> {
@@ -26,16 +26,8 @@ pub(super) fn axis(func: &Func, graph: &LayoutGraph, class: usize) -> Option<usi
     }
 }
 
-/// The layout for a scan along `axis` of what memory moves as `vector` elements of `bytes` each along `fast`. Vectors
-/// get narrower where wider ones would leave lanes for the scan axis.
-pub(super) fn layout(
-    shape: &Shape,
-    (fast, vector): (usize, u32),
-    axis: usize,
-    bytes: Option<u32>,
-    num_warps: u32,
-) -> Layout {
+/// The widest vectors along `fast` that leave no lanes for the scan axis, of elements that have at least so many bytes.
+pub(super) fn max_vector(shape: &Shape, fast: usize, bytes: Option<u32>) -> u32 {
     let least = (MIN_ASYNC_COPY_BYTES / bytes.unwrap_or(MIN_ASYNC_COPY_BYTES)).max(1);
-    let narrow = (shape[fast].next_power_of_two() >> LANE_BITS).max(least);
-    Layout::for_scan(shape, fast, axis, vector.min(narrow), num_warps)
+    (shape[fast].next_power_of_two() >> LANE_BITS).max(least)
 }

@@ -53,8 +53,7 @@ fn is_range(func: &Func, operation: &dyn Operation, op: &Op, ranges: &HashMap<Va
 }
 
 fn in_arm(distributed: &mut Distributed, arm: &mut Block, ranges: &HashMap<Value, Op>) {
-    let mut rematerialized: Vec<Op> = vec![];
-    let mut copies: HashMap<Value, Value> = HashMap::new();
+    let mut rematerialized = RangeCopies::default();
     let mut defined: Vec<Value> = vec![];
     let mut used: Vec<Value> = vec![];
     arm.walk(&mut |op| {
@@ -62,29 +61,39 @@ fn in_arm(distributed: &mut Distributed, arm: &mut Block, ranges: &HashMap<Value
         used.extend(op.kind.operation().operands());
     });
     for value in used.into_iter().filter(|value| !defined.contains(value)) {
-        rematerialize(distributed, value, ranges, (&mut rematerialized, &mut copies));
+        rematerialized.add(distributed, value, ranges);
     }
-    substitute_in(arm, &|value| copies.get(&value).copied().unwrap_or(value));
-    rematerialized.append(&mut arm.ops);
-    arm.ops = rematerialized;
+    substitute_in(arm, &|value| rematerialized.copy_of(value));
+    rematerialized.ops.append(&mut arm.ops);
+    arm.ops = rematerialized.ops;
 }
 
-/// Appends a copy of a range, with what it is made of.
-fn rematerialize(
-    distributed: &mut Distributed,
-    value: Value,
-    ranges: &HashMap<Value, Op>,
-    (rematerialized, copies): (&mut Vec<Op>, &mut HashMap<Value, Value>),
-) {
-    let Some(op) = ranges.get(&value).filter(|_| !copies.contains_key(&value)) else { return };
-    for operand in op.kind.operation().operands() {
-        rematerialize(distributed, operand, ranges, (rematerialized, copies));
+/// Copies of ranges in a branch.
+#[derive(Default)]
+struct RangeCopies {
+    ops: Vec<Op>,
+    /// By the value that is copied.
+    results: HashMap<Value, Value>,
+}
+
+impl RangeCopies {
+    /// The copy of a value, or the value itself where it has none.
+    fn copy_of(&self, value: Value) -> Value {
+        self.results.get(&value).copied().unwrap_or(value)
     }
-    let mut op = op.clone();
-    op.kind.operation_mut().map(&mut |operand| copies.get(&operand).copied().unwrap_or(operand));
-    let result = distributed.func.value(distributed.func.ty(value).clone());
-    distributed.layouts.insert(result, distributed.layouts[&value].clone());
-    op.results = vec![result];
-    rematerialized.push(op);
-    copies.insert(value, result);
+
+    /// Appends a copy of a range, with what it is made of.
+    fn add(&mut self, distributed: &mut Distributed, value: Value, ranges: &HashMap<Value, Op>) {
+        let Some(op) = ranges.get(&value).filter(|_| !self.results.contains_key(&value)) else { return };
+        for operand in op.kind.operation().operands() {
+            self.add(distributed, operand, ranges);
+        }
+        let mut op = op.clone();
+        op.kind.operation_mut().map(&mut |operand| self.copy_of(operand));
+        let result = distributed.func.value(distributed.func.ty(value).clone());
+        distributed.layouts.insert(result, distributed.layouts[&value].clone());
+        op.results = vec![result];
+        self.ops.push(op);
+        self.results.insert(value, result);
+    }
 }

@@ -148,6 +148,15 @@ fn tf32_operands(dot: &Dot, a: OperandA, b: SmemOperand) -> Option<(OperandA, Sm
     }
 }
 
+/// Whether wgmma has an instruction for operands of this type: bytes must be K-major.
+fn has_instruction(elem: DType, a: &OperandA, b: &SmemOperand) -> bool {
+    if elem.is_half() || elem == DType::F32 {
+        return true;
+    }
+    let straight = matches!(a, OperandA::Smem(a) if !a.transposed);
+    (elem == DType::I8 || elem.is_f8()) && straight && b.transposed
+}
+
 struct WgmmaSelector<'f> {
     definitions: HashMap<Value, &'f Op>,
     axes: AxisInfoMap,
@@ -198,7 +207,7 @@ impl<'f> WgmmaSelector<'f> {
         let a = self.staged(a, induction_variable).map_or(OperandA::Regs(a), OperandA::Smem);
         let (a, b, transposed) = if elem == DType::F32 { tf32_operands(dot, a, b)? } else { (a, b, false) };
         let [rows, all_columns] = if transposed { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
-        if !rows.is_multiple_of(WGMMA_M) || !self.has_instruction(elem, (&a, &b)) {
+        if !rows.is_multiple_of(WGMMA_M) || !has_instruction(elem, &a, &b) {
             return None;
         }
         let WarpGroupTiling { along_columns, .. } = WarpGroupTiling::new(rows, self.num_warps);
@@ -231,15 +240,6 @@ impl<'f> WgmmaSelector<'f> {
             [Some(a), Some(b)] if dot.imprecise.is_some() && dtype(a) == dtype(b) => [a, b],
             _ => operands,
         }
-    }
-
-    /// Whether wgmma has an instruction for these operands: bytes must be K-major.
-    fn has_instruction(&self, elem: DType, (a, b): (&OperandA, &SmemOperand)) -> bool {
-        if elem.is_half() || elem == DType::F32 {
-            return true;
-        }
-        let straight = matches!(a, OperandA::Smem(a) if !a.transposed);
-        (elem == DType::I8 || elem.is_f8()) && straight && b.transposed
     }
 
     /// An operand as a view tile, if it is one.

@@ -7,7 +7,7 @@
 use tile_ir::ir::{Func, Op, Shape, Type, Value, definition};
 use tile_ir::ops::scalar::{ArithKind, row};
 use tile_ir::ops::{Broadcast, ExpandDims, For, Kind, Reduce, Reshape, Scalar, ScalarOp, is_zero};
-use tile_ir::support::diagnostic::Loc;
+use tile_ir::support::dtype::DType;
 
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::Layout;
@@ -47,8 +47,12 @@ pub fn keep_thread_local(distributed: &mut Distributed) {
                     continue;
                 };
                 let Some(lanes) = LanePartials::new(distributed, body, &sum) else { continue };
-                let result = &mut op.results[index];
-                rewrite(distributed, (&mut ops, body, &mut after_loop), (sum, lanes), (result, op.loc));
+                let partials = PartialSums::new(distributed, &lanes, distributed.func.ty(sum.tile).dtype);
+                let zero = definition(&ops, body.inits[index]).expect("the sum starts at 0").clone();
+                ops.push(Op { kind: zero, results: vec![partials.init], loc: op.loc });
+                let over_lanes = partials.carry(body, &sum);
+                let of_all = std::mem::replace(&mut op.results[index], partials.all);
+                after_loop.push(Op { kind: over_lanes.into(), results: vec![of_all], loc: op.loc });
             }
         }
         ops.push(op);
@@ -162,69 +166,85 @@ fn scalar_op(name: &str) -> &'static ScalarOp {
     row(name).expect("a row of the table")
 }
 
-/// Lets the loop carry the partial sums. The sum over lanes is made behind it.
-fn rewrite(
-    distributed: &mut Distributed,
-    (before, body, after_loop): (&mut Vec<Op>, &mut For, &mut Vec<Op>),
-    (sum, lanes): (CarriedReduction, LanePartials),
-    (result, loc): (&mut Value, Loc),
-) {
-    let dtype = distributed.func.ty(sum.tile).dtype;
-    let mut value = |(shape, layout): &(Shape, Layout)| {
-        let value = distributed.func.value(Type::tile(dtype, shape.clone()));
-        distributed.layouts.insert(value, layout.clone());
-        value
-    };
-    let [init, carried, next, row_sums, all] = [(); 5].map(|()| value(&lanes.partials));
-    let in_four = value(&lanes.split);
-    let column = (
-        Shape::new([lanes.partials.0[0], 1]),
-        lanes.partials.1.before_broadcast(&Shape::new([lanes.partials.0[0], 1])),
-    );
-    let [scale_column, scales, scaled] = [value(&column), value(&lanes.partials), value(&lanes.partials)];
+/// The values by which a loop computes and carries partial sums.
+struct PartialSums {
+    /// At the beginning, in an iteration, behind it, and behind the loop.
+    init: Value,
+    carried: Value,
+    next: Value,
+    all: Value,
+    /// The sums of an iteration, and the tile in four axes that they are of.
+    row_sums: Value,
+    split: Value,
+    /// The scale of each row: as a column, and for each lane; and the carried sums times it.
+    scale_column: Value,
+    scales: Value,
+    scaled: Value,
+}
 
-    let zero = before.iter().find(|op| op.results.contains(&body.inits[sum.index])).map(|op| op.kind.clone());
-    before.push(Op { kind: zero.expect("the sum starts at 0"), results: vec![init], loc });
-    body.inits[sum.index] = init;
-
-    let block = &mut body.body;
-    block.args[1 + sum.index] = carried;
-    block.yields[sum.index] = next;
-    let last = *sum.operations.last().expect("something gives the sum");
-    let Kind::Reduce(reduce) = &block.ops[sum.operations[0]].kind else {
-        unreachable!("the first part is a reduction")
-    };
-    let mut over_lanes = reduce.clone();
-    let mut own = reduce.clone();
-    own.combination.inputs = vec![in_four];
-    own.axes = vec![1, 3];
-    let last_loc = block.ops[last].loc;
-    let mut operations: Vec<(Kind, Value)> =
-        vec![(Reshape { value: sum.tile }.into(), in_four), (own.into(), row_sums)];
-    let rescaled = match sum.scale {
-        Some(scale) => {
-            operations.push((ExpandDims { value: scale, axis: 1 }.into(), scale_column));
-            operations.push((Broadcast { value: scale_column }.into(), scales));
-            operations.push((Scalar::new(scalar_op("mul"), vec![carried, scales]).into(), scaled));
-            scaled
-        }
-        None => carried,
-    };
-    operations.push((Scalar::new(scalar_op("add"), vec![rescaled, row_sums]).into(), next));
-    let operations =
-        operations.into_iter().map(|(kind, result)| Op { kind, results: vec![result], loc: last_loc });
-    let mut ops = vec![];
-    for (position, op) in std::mem::take(&mut block.ops).into_iter().enumerate() {
-        if position == last {
-            ops.extend(operations.clone());
-        } else if !sum.operations.contains(&position) {
-            ops.push(op);
-        }
+impl PartialSums {
+    fn new(distributed: &mut Distributed, lanes: &LanePartials, dtype: DType) -> PartialSums {
+        let mut value = |(shape, layout): &(Shape, Layout)| {
+            let value = distributed.func.value(Type::tile(dtype, shape.clone()));
+            distributed.layouts.insert(value, layout.clone());
+            value
+        };
+        let [init, carried, next, row_sums, all] = [(); 5].map(|()| value(&lanes.partials));
+        let split = value(&lanes.split);
+        let (shape, layout) = &lanes.partials;
+        let column = Shape::new([shape[0], 1]);
+        let column_layout = layout.before_broadcast(&column);
+        let scale_column = value(&(column, column_layout));
+        let [scales, scaled] = [(); 2].map(|()| value(&lanes.partials));
+        PartialSums { init, carried, next, all, row_sums, split, scale_column, scales, scaled }
     }
-    block.ops = ops;
 
-    over_lanes.combination.inputs = vec![all];
-    over_lanes.axes = vec![1];
-    let of_all = std::mem::replace(result, all);
-    after_loop.push(Op { kind: over_lanes.into(), results: vec![of_all], loc });
+    /// Lets the loop carry them, and gives the reduction over lanes for behind it.
+    fn carry(&self, body: &mut For, sum: &CarriedReduction) -> Reduce {
+        body.inits[sum.index] = self.init;
+        let block = &mut body.body;
+        block.args[1 + sum.index] = self.carried;
+        block.yields[sum.index] = self.next;
+        let last = *sum.operations.last().expect("something gives the sum");
+        let Kind::Reduce(reduce) = &block.ops[sum.operations[0]].kind else {
+            unreachable!("the first part is a reduction")
+        };
+        let mut over_lanes = reduce.clone();
+        over_lanes.combination.inputs = vec![self.all];
+        over_lanes.axes = vec![1];
+        let operations = self.iteration(sum, reduce.clone());
+        let loc = block.ops[last].loc;
+        let operations = operations.into_iter().map(|(kind, result)| Op { kind, results: vec![result], loc });
+        let mut ops = vec![];
+        for (position, op) in std::mem::take(&mut block.ops).into_iter().enumerate() {
+            if position == last {
+                ops.extend(operations.clone());
+            } else if !sum.operations.contains(&position) {
+                ops.push(op);
+            }
+        }
+        block.ops = ops;
+        over_lanes
+    }
+
+    /// What an iteration computes instead of the row sums by `own`, with its results.
+    fn iteration(&self, sum: &CarriedReduction, mut own: Reduce) -> Vec<(Kind, Value)> {
+        own.combination.inputs = vec![self.split];
+        own.axes = vec![1, 3];
+        let mut operations: Vec<(Kind, Value)> =
+            vec![(Reshape { value: sum.tile }.into(), self.split), (own.into(), self.row_sums)];
+        let rescaled = match sum.scale {
+            Some(scale) => {
+                operations.push((ExpandDims { value: scale, axis: 1 }.into(), self.scale_column));
+                operations.push((Broadcast { value: self.scale_column }.into(), self.scales));
+                let product = Scalar::new(scalar_op("mul"), vec![self.carried, self.scales]);
+                operations.push((product.into(), self.scaled));
+                self.scaled
+            }
+            None => self.carried,
+        };
+        let next = Scalar::new(scalar_op("add"), vec![rescaled, self.row_sums]);
+        operations.push((next.into(), self.next));
+        operations
+    }
 }

@@ -165,7 +165,7 @@ impl OperandFinder<'_> {
                     None => None,
                 };
                 let fast = along(fast)?;
-                self.is_read_by_dot(dot, value, (fast, lines)).then_some(())?;
+                self.is_read_by_dot(dot, value, fast, lines).then_some(())?;
                 continue;
             }
             let result = *op.results.first()?;
@@ -189,9 +189,9 @@ impl OperandFinder<'_> {
         Some(viewed)
     }
 
-    /// Whether a dot reads a value as matrices, or as rows of elements that threads read in one step, and as nothing
-    /// else.
-    fn is_read_by_dot(&self, dot: &Dot, value: Value, (fast, lines): (usize, Option<usize>)) -> bool {
+    /// Whether a dot reads a value as matrices, or as rows along `lines` whose elements threads read in one step, and as
+    /// nothing else. `fast` is the axis of the rows of memory.
+    fn is_read_by_dot(&self, dot: &Dot, value: Value, fast: usize, lines: Option<usize>) -> bool {
         let ty = self.distributed.func.ty(value);
         let rank = ty.shape.rank();
         let takes = |side: DotOperand| match method(ty.dtype, dot.input) {

@@ -19,6 +19,15 @@ pub struct RoleFlow<'v, 'f> {
     pub empty: EmptyBarriers,
 }
 
+/// The block of a loop with the values that the loop carries.
+struct CarryingBlock<'f> {
+    body: &'f Block,
+    /// The values of the first iteration.
+    inits: &'f [Value],
+    /// The arguments of the block that stand for them.
+    args: &'f [Value],
+}
+
 /// What an operation needs and changes.
 trait FlowRule {
     fn apply<'f>(
@@ -163,13 +172,14 @@ impl<'f> RoleFlow<'_, 'f> {
         }
     }
 
-    /// A loop with one block, whose carried values are these arguments of it.
+    /// A loop with one block.
     fn carried(
         &mut self,
         op: &'f Op,
-        (body, inits, args): (&'f Block, &[Value], &[Value]),
+        carrying: CarryingBlock<'f>,
         state: &mut FlowState<'f>,
     ) -> Result<(), String> {
+        let CarryingBlock { body, inits, args } = carrying;
         state.copy(inits, args);
         self.iterate(state, |flow, state| {
             flow.block(body, state)?;
@@ -298,11 +308,17 @@ flow_rule!(If: |own, flow, op, state| {
     Ok(())
 });
 
-flow_rule!(For: |own, flow, op, state| flow.carried(op, (&own.body, &own.inits, &own.body.args[1..]), state));
+flow_rule!(For: |own, flow, op, state| {
+    flow.carried(op, CarryingBlock { body: &own.body, inits: &own.inits, args: &own.body.args[1..] }, state)
+});
 
-flow_rule!(Loop: |own, flow, op, state| flow.carried(op, (&own.body, &own.inits, &own.body.args[1..]), state));
+flow_rule!(Loop: |own, flow, op, state| {
+    flow.carried(op, CarryingBlock { body: &own.body, inits: &own.inits, args: &own.body.args[1..] }, state)
+});
 
-flow_rule!(WorkTiles: |own, flow, op, state| flow.carried(op, (&own.body, &own.inits, own.states()), state));
+flow_rule!(WorkTiles: |own, flow, op, state| {
+    flow.carried(op, CarryingBlock { body: &own.body, inits: &own.inits, args: own.states() }, state)
+});
 
 flow_rule!(While: |own, flow, op, state| {
     let (test, body) = (&own.test, &own.body);

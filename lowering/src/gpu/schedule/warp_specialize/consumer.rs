@@ -30,6 +30,24 @@ struct ConsumerProgram<'a> {
     words: HashMap<usize, Value>,
 }
 
+/// A ring that a loop takes a stage of in each iteration.
+#[derive(Clone, Copy)]
+struct ConsumedRing {
+    /// Its index in the plan.
+    index: usize,
+    /// How many stages the loop takes: its trip count.
+    stages: Value,
+}
+
+/// An operand A of a dot in a resident buffer.
+struct ResidentA<'a> {
+    /// The index of the buffer in the plan.
+    index: usize,
+    operand: &'a SmemOperand,
+    /// The rows of the dot.
+    rows: u32,
+}
+
 impl Specializer<'_> {
     /// The block of the consumers' role, made of the kernel's body.
     pub(super) fn consumer(&self, schedule: &mut Schedule, body: Block) -> Block {
@@ -100,20 +118,21 @@ impl ConsumerProgram<'_> {
     }
 
     /// A loop: with a ring by the index of the iteration, with its pipeline state carried.
-    fn for_loop(&mut self, schedule: &mut Schedule, body: For, results: Vec<Value>, loc: Loc) {
+    fn for_loop(&mut self, schedule: &mut Schedule, mut body: For, mut results: Vec<Value>, loc: Loc) {
         let variable = body.body.args[0];
-        let ring = self.by.pipeline.rings.iter().position(|ring| ring.variable == variable);
-        let trip_count = ring.map(|_| {
+        let ring = self.by.ring_of(variable).map(|index| {
             let count = TripCount::of(&body, schedule.runs(&body));
-            schedule.one(&mut self.ops, loc, count, Type::scalar(DType::I64))
+            let stages = schedule.one(&mut self.ops, loc, count, Type::scalar(DType::I64));
+            ConsumedRing { index, stages }
         });
         self.wait_before_loop(schedule, &body.body, variable, loc);
-        match (ring, trip_count) {
-            (Some(ring), Some(trip_count)) => {
-                self.ring_loop(schedule, body, (ring, trip_count), results, loc);
+        match ring {
+            Some(ring) => {
+                let whole = self.ring_loop(schedule, ring, body, loc);
+                results.push(self.pipes.rings[ring.index]);
+                self.ops.push(Op { kind: whole.into(), results, loc });
             }
-            _ => {
-                let mut body = body;
+            None => {
                 let before = std::mem::take(&mut self.ops);
                 std::mem::take(&mut body.body.ops).into_iter().for_each(|op| self.op(schedule, op));
                 body.body.ops = std::mem::replace(&mut self.ops, before);
@@ -128,15 +147,10 @@ impl ConsumerProgram<'_> {
         released.into_iter().for_each(|index| self.release_resident(schedule, index, loc));
     }
 
-    fn ring_loop(
-        &mut self,
-        schedule: &mut Schedule,
-        body: For,
-        (ring, trip_count): (usize, Value),
-        mut results: Vec<Value>,
-        loc: Loc,
-    ) {
+    /// A loop that takes its stages of a ring, and carries the pipeline state besides; leaves the state behind it.
+    fn ring_loop(&mut self, schedule: &mut Schedule, ring: ConsumedRing, body: For, loc: Loc) -> Loop {
         let For { low, step, inits, body, .. } = body;
+        let ConsumedRing { index: ring, stages } = ring;
         let before = self.pipes.rings[ring];
         let ty = schedule.ty(before).clone();
         let index_type = Type::scalar(DType::I64);
@@ -153,18 +167,9 @@ impl ConsumerProgram<'_> {
         let args = [index].into_iter().chain(args[1..].iter().copied()).chain([state]).collect();
         let yields = yields.into_iter().chain([next]).collect();
         let inits = inits.into_iter().chain([before]).collect();
-        let after = schedule.value(ty);
-        results.push(after);
-        let whole = Loop {
-            first: zero,
-            end: trip_count,
-            inits,
-            body: Block { args, ops, yields },
-            narrow: false,
-            overlapped: false,
-        };
-        self.ops.push(Op { kind: whole.into(), results, loc });
-        self.pipes.rings[ring] = after;
+        self.pipes.rings[ring] = schedule.value(ty);
+        let body = Block { args, ops, yields };
+        Loop { first: zero, end: stages, inits, body, narrow: false, overlapped: false }
     }
 
     /// A dot: waits for its operands, issues it, and releases what it is the last to read.
@@ -238,8 +243,7 @@ impl ConsumerProgram<'_> {
     }
 
     fn ring_index(&self, variable: Value) -> usize {
-        let mut rings = self.by.pipeline.rings.iter();
-        rings.position(|ring| ring.variable == variable).expect("the ring is one of the plan's")
+        self.by.ring_of(variable).expect("the ring is one of the plan's")
     }
 
     /// A stage of an operand's buffer.
@@ -291,21 +295,17 @@ impl ConsumerProgram<'_> {
                     self.waited.insert(index);
                     if matches!(&dot.a, OperandA::Smem(a) if a == operand) {
                         let rows = schedule.ty(result).shape[0];
-                        self.preload_operand_a(schedule, (operand, rows), (index, variable), loc);
+                        self.preload_operand_a(schedule, ResidentA { index, operand, rows }, variable, loc);
                     }
                 }
             }
         }
     }
 
-    /// Preloads a resident operand A that a whole loop reads into registers, if these are few, and releases its buffer.
-    fn preload_operand_a(
-        &mut self,
-        schedule: &mut Schedule,
-        (operand, rows): (&SmemOperand, u32),
-        (index, variable): (usize, Value),
-        loc: Loc,
-    ) {
+    /// Preloads an operand A into registers if the whole loop with this variable reads it and these are few, and releases
+    /// its buffer.
+    fn preload_operand_a(&mut self, schedule: &mut Schedule, a: ResidentA, variable: Value, loc: Loc) {
+        let ResidentA { index, operand, rows } = a;
         let load = &self.by.pipeline.resident[index];
         let dtype = schedule.distributed.func.slice(load.tile.memory).0;
         let words = preload_word_count(dtype, operand.lines(), rows, schedule.distributed.num_warps);

@@ -53,6 +53,8 @@ struct Buffers {
     resident_barriers: Vec<BarrierPair>,
     /// The buffers of TMA stores.
     epilogue: Option<Value>,
+    /// The barriers of published work tiles.
+    work_tiles: BarrierPair,
 }
 
 /// What both roles are built from.
@@ -86,12 +88,11 @@ pub fn warp_specialize(schedule: &mut Schedule) {
     schedule.tensor_maps = pipeline.maps.clone();
     let mut ops = vec![];
     let buffers = allocate(schedule, &mut ops, &pipeline, loc);
-    let work_tiles = work_tile_barriers(schedule, &mut ops, &pipeline, loc);
-    initialize(schedule, &mut ops, (&pipeline, &buffers, work_tiles), loc);
+    let specializer = Specializer { pipeline: &pipeline, buffers: &buffers, definitions: &definitions, loc };
+    specializer.initialize_barriers(schedule, &mut ops);
     if schedule.setup.uses_pdl {
         schedule.effect(&mut ops, loc, PdlWait);
     }
-    let specializer = Specializer { pipeline: &pipeline, buffers: &buffers, definitions: &definitions, loc };
     let words = max_preloaded_words(schedule, &pipeline, &body.ops);
     let producer = specializer.producer(schedule, &body);
     let consumer = specializer.consumer(schedule, body);
@@ -141,7 +142,8 @@ fn allocate(schedule: &mut Schedule, ops: &mut Vec<Op>, pipeline: &TmaPipeline, 
     for ring in &pipeline.rings {
         let buffers = ring.loads.iter().map(|load| {
             let place = SmemAlloc { address: ring.start + load.start, stride: ring.stage_bytes() };
-            buffer(schedule, ops, (load, ring.stages), place, loc)
+            let ty = buffer_type(schedule, load, ring.stages);
+            schedule.one(ops, loc, place, ty)
         });
         rings.push(buffers.collect());
         ring_barriers.push(ring_pairs(schedule, ops, ring, loc));
@@ -152,7 +154,8 @@ fn allocate(schedule: &mut Schedule, ops: &mut Vec<Op>, pipeline: &TmaPipeline, 
         .iter()
         .map(|load| {
             let place = SmemAlloc { address: load.start, stride: load.bytes };
-            buffer(schedule, ops, (load, stages), place, loc)
+            let ty = buffer_type(schedule, load, stages);
+            schedule.one(ops, loc, place, ty)
         })
         .collect();
     let list = BarrierList { address: pipeline.resident_barriers, stages, cluster: false };
@@ -164,22 +167,16 @@ fn allocate(schedule: &mut Schedule, ops: &mut Vec<Op>, pipeline: &TmaPipeline, 
         let ty = Type::tile(DType::U8, Shape::new([stride])).stored(Storage::Smem { stages });
         schedule.one(ops, loc, SmemAlloc { address: pipeline.epilogue.start, stride }, ty)
     });
-    Buffers { rings, ring_barriers, resident, resident_barriers, epilogue }
+    let work_tiles = work_tile_barriers(schedule, ops, pipeline, loc);
+    Buffers { rings, ring_barriers, resident, resident_barriers, epilogue, work_tiles }
 }
 
-/// The buffer of a load, with so many stages.
-fn buffer(
-    schedule: &mut Schedule,
-    ops: &mut Vec<Op>,
-    (load, stages): (&PipelinedLoad, u32),
-    place: SmemAlloc,
-    loc: Loc,
-) -> Value {
+/// The type of a load's buffer with so many stages.
+fn buffer_type(schedule: &Schedule, load: &PipelinedLoad, stages: u32) -> Type {
     let extents = &load.tile.extents;
     let dtype = schedule.distributed.func.slice(load.tile.memory).0;
     let lines = Shape::new([extents[extents.rank() - 2], extents[extents.rank() - 1]]);
-    let ty = Type::tile(dtype, lines).stored(Storage::Smem { stages });
-    schedule.one(ops, loc, place, ty)
+    Type::tile(dtype, lines).stored(Storage::Smem { stages })
 }
 
 /// Full barriers of so many stages from an address on, one list behind the other, then the empty ones.
@@ -222,25 +219,26 @@ fn work_tile_barriers(
     list.pairs(schedule, ops, 1, loc)[0]
 }
 
-/// Appends the initialization of all barriers.
-fn initialize(
-    schedule: &mut Schedule,
-    ops: &mut Vec<Op>,
-    (pipeline, buffers, work_tiles): (&TmaPipeline, &Buffers, BarrierPair),
-    loc: Loc,
-) {
-    let lists = buffers.ring_barriers.iter().chain([&buffers.resident_barriers]);
-    let in_order = |pairs: &Vec<BarrierPair>| {
-        let full = pairs.iter().map(|pair| pair.full);
-        full.chain(pairs.iter().map(|pair| pair.empty)).collect::<Vec<Value>>()
-    };
-    let barriers = lists.flat_map(in_order).chain([work_tiles.full, work_tiles.empty]).collect();
-    let count = pipeline.maps.len();
-    let prefetched = if count <= MAX_PREFETCHED_MAPS { (0..count).collect() } else { vec![] };
-    schedule.effect(ops, loc, MbarInit { barriers, prefetched });
-}
-
 impl Specializer<'_> {
+    /// Appends the initialization of all barriers.
+    fn initialize_barriers(&self, schedule: &mut Schedule, ops: &mut Vec<Op>) {
+        let Buffers { ring_barriers, resident_barriers, work_tiles, .. } = self.buffers;
+        let in_order = |pairs: &Vec<BarrierPair>| {
+            let full = pairs.iter().map(|pair| pair.full);
+            full.chain(pairs.iter().map(|pair| pair.empty)).collect::<Vec<Value>>()
+        };
+        let lists = ring_barriers.iter().chain([resident_barriers]);
+        let barriers = lists.flat_map(in_order).chain([work_tiles.full, work_tiles.empty]).collect();
+        let count = self.pipeline.maps.len();
+        let prefetched = if count <= MAX_PREFETCHED_MAPS { (0..count).collect() } else { vec![] };
+        schedule.effect(ops, self.loc, MbarInit { barriers, prefetched });
+    }
+
+    /// The index of the ring of the loop with this variable.
+    fn ring_of(&self, variable: Value) -> Option<usize> {
+        self.pipeline.rings.iter().position(|ring| ring.variable == variable)
+    }
+
     /// The pipeline states before the first program.
     fn start(&self, schedule: &mut Schedule, ops: &mut Vec<Op>, role: Role) -> Pipes {
         let mut first = |stages: u32| {

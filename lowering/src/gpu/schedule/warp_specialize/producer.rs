@@ -153,10 +153,8 @@ impl ProducerProgram<'_> {
             schedule.effect(&mut self.ops, loc, copy);
         }
         for op in &body.ops {
-            if let Kind::For(body) = &op.kind
-                && let Some(which) = pipeline.rings.iter().position(|ring| ring.variable == body.body.args[0])
-            {
-                pipes.rings[which] = self.ring_loop(schedule, (body, which), pipes.rings[which], peer);
+            if let Kind::For(body) = &op.kind {
+                self.ring_loop(schedule, body, &mut pipes, peer);
             }
         }
         pipes.resident = pipes
@@ -171,14 +169,10 @@ impl ProducerProgram<'_> {
         ViewTile { offsets, ..tile.clone() }
     }
 
-    /// The loads of a loop's ring; gives the pipeline state behind them.
-    fn ring_loop(
-        &mut self,
-        schedule: &mut Schedule,
-        (body, which): (&For, usize),
-        pipe: Value,
-        peer: Option<&Peer>,
-    ) -> Value {
+    /// The loads of a loop's ring, if it has one; leaves the pipeline state behind them.
+    fn ring_loop(&mut self, schedule: &mut Schedule, body: &For, pipes: &mut Pipes, peer: Option<&Peer>) {
+        let Some(which) = self.by.ring_of(body.body.args[0]) else { return };
+        let pipe = pipes.rings[which];
         let (ring, loc) = (&self.by.pipeline.rings[which], self.by.loc);
         let [low, high, step] = [body.low, body.high, body.step].map(|value| self.scalar(schedule, value));
         let index_type = Type::scalar(DType::I64);
@@ -206,7 +200,7 @@ impl ProducerProgram<'_> {
         let body = Block { args: vec![index, state], ops, yields: vec![next] };
         let whole = Loop { first: zero, end: trip_count, inits: vec![pipe], body, narrow, overlapped: false };
         let ty = schedule.ty(pipe).clone();
-        schedule.one(&mut self.ops, loc, whole, ty)
+        pipes.rings[which] = schedule.one(&mut self.ops, loc, whole, ty);
     }
 
     /// The loads of a barrier group in an iteration. `at` has the index of the iteration and the pipeline state.
