@@ -22,26 +22,16 @@ const GPU_FIELDS: usize = 12;
 
 /// Functions that still take tuples of unrelated things. The list only gets shorter.
 const PACKED: &[(&str, &str)] = &[
-    ("lowering/src/gpu/emit/convert.rs", "smem_pointers"),
-    ("lowering/src/gpu/emit/convert.rs", "write_registers"),
     ("lowering/src/gpu/emit/debug.rs", "print_line"),
-    ("lowering/src/gpu/emit/dot/mod.rs", "by_warp"),
-    ("lowering/src/gpu/emit/dot/mod.rs", "fragment_source"),
-    ("lowering/src/gpu/emit/dot/mod.rs", "matrices"),
-    ("lowering/src/gpu/emit/dot/mod.rs", "multiply"),
-    ("lowering/src/gpu/emit/dot/mod.rs", "new"),
-    ("lowering/src/gpu/emit/dot/mod.rs", "once"),
     ("lowering/src/gpu/emit/dot/wgmma.rs", "matrix"),
     ("lowering/src/gpu/emit/memory/shifted.rs", "around"),
     ("lowering/src/gpu/emit/memory/shifted.rs", "keep_prefix"),
     ("lowering/src/gpu/emit/memory/shifted.rs", "select_active"),
     ("lowering/src/gpu/emit/memory/shifted.rs", "store"),
     ("lowering/src/gpu/emit/random.rs", "straddling_words"),
-    ("lowering/src/gpu/emit/rearrange.rs", "index_through_smem"),
     ("lowering/src/gpu/emit/rotated_rows.rs", "cut_row"),
     ("lowering/src/gpu/emit/rotated_rows.rs", "wrapped"),
     ("lowering/src/gpu/emit/scan.rs", "across_warps"),
-    ("lowering/src/gpu/emit/schedule/operand_tile.rs", "smem_rows"),
     ("lowering/src/gpu/emit/schedule/tma_store.rs", "issue_tma_store"),
     ("lowering/src/gpu/emit/schedule/work_tiles.rs", "next_index"),
 ];

@@ -58,10 +58,6 @@ const CIRCLES: &[(&str, &str)] = &[
         "`Gpu` holds what loops, dots and pipelines have under way, and each emits by it",
     ),
     (
-        "lowering/src/gpu/emit/dot/mod.rs",
-        "a dot chooses its method, which reads the operands that the dot has staged",
-    ),
-    (
         "lowering/src/gpu/schedule/verify.rs",
         "a schedule is verified role by role, and what is found in a role names operations as the schedule prints them",
     ),

@@ -6,6 +6,7 @@ use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::store;
+use crate::gpu::emit::smem_tile::SmemTileAddress;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::gpu::layout::smem_tile::SmemTile;
 use crate::mlir::builder::Val;
@@ -32,7 +33,9 @@ impl GpuEmit for Histogram {
         gpu.barrier(b);
         count_in_shared(self, gpu, b, base, counts.shape()[0]);
         gpu.barrier(b);
-        let registers = gpu.read_smem_tile(b, op, base, &SmemTile::dense(counts.shape()));
+        let tile = SmemTile::dense(counts.shape());
+        let dtype = gpu.func.ty(op.results[0]).dtype;
+        let registers = gpu.read_smem_tile(b, op, &SmemTileAddress { tile, dtype, address: base });
         gpu.define(op.results[0], registers);
     }
 }

@@ -10,7 +10,7 @@ mod atomic;
 mod barrier;
 mod bounds_check;
 mod control;
-pub(crate) mod convert;
+mod convert;
 mod coordinates;
 mod cse;
 mod debug;
@@ -20,6 +20,7 @@ mod histogram;
 mod indices;
 mod longest_first;
 mod memory;
+mod offset_address;
 mod operation;
 mod packed_cast;
 pub(crate) mod pdl;
@@ -30,6 +31,7 @@ mod reduce;
 mod rotated_rows;
 mod scan;
 mod schedule;
+mod smem_tile;
 mod threads;
 mod value_facts;
 mod warp_shuffle;
@@ -71,6 +73,12 @@ pub use operation::{GpuEmit, emitter};
 const SHARED: &str = "shared";
 /// The registers of a tile, or the one value of a scalar.
 pub type Registers = Rc<Vec<Val>>;
+
+/// The elements of a tile that a thread holds, in the order of this layout's registers.
+struct TileRegisters<'a> {
+    layout: &'a Layout,
+    values: &'a [Val],
+}
 
 /// A specialization of a kernel, ready to be emitted.
 #[derive(Debug)]

@@ -4,13 +4,12 @@
 use tile_ir::ir::Op;
 use tile_ir::ops::{Exchange, Gather, Index, Join};
 
-use crate::gpu::emit::convert::EmitSmemTile;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::load;
-use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode, TileRegisters};
+use crate::gpu::layout::Coord;
 use crate::gpu::layout::coord_bits::CoordBits;
 use crate::gpu::layout::smem_tile::SmemTile;
-use crate::gpu::layout::{Coord, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 
@@ -64,7 +63,11 @@ impl GpuEmit for Index {
             })
             .collect();
         if all.warps != 0 {
-            return index_through_smem(self, gpu, b, op, (&result, &registers), [all, at]);
+            let writer = gpu.writer(b, Some(&layout));
+            let own = gpu.is_thread(b, [all.lanes, all.warps], [at.lanes, at.warps]);
+            let holds = b.both(writer, own);
+            let registers = TileRegisters { layout: &result, values: &registers };
+            return through_smem(gpu, b, op, registers, holds);
         }
         if all.lanes != 0 {
             let (others, own) =
@@ -79,25 +82,14 @@ impl GpuEmit for Index {
     }
 }
 
-/// Through shared memory, from the threads that hold the index: these registers, which have the result's layout.
-fn index_through_smem(
-    index: &Index,
-    gpu: &mut Gpu,
-    b: &mut Builder,
-    op: &Op,
-    (result, registers): (&Layout, &[Val]),
-    [all, at]: [CoordBits; 2],
-) {
+/// Defines the result through shared memory, from the registers of the threads for which the condition holds.
+fn through_smem(gpu: &mut Gpu, b: &mut Builder, op: &Op, registers: TileRegisters, holds: Option<Val>) {
     let ty = gpu.func.ty(op.results[0]).clone();
-    let tile = SmemTile::of_tile_or_scalar(&ty.shape, ty.dtype);
-    let writer = gpu.writer(b, Some(gpu.layout(index.value)));
-    let own = gpu.is_thread(b, [all.lanes, all.warps], [at.lanes, at.warps]);
-    let holds = b.both(writer, own);
-    let base = gpu.exchange_through_scratch(b, op, |gpu, b, base| {
-        gpu.write_registers(b, (result, registers, ty.dtype), holds, (&tile, base))
-    });
+    let tile = gpu.scratch_tile(b, op, SmemTile::of_tile_or_scalar(&ty.shape, ty.dtype), ty.dtype);
+    gpu.write_registers(b, registers, holds, &tile);
+    gpu.barrier(b);
     let registers =
-        if ty.is_scalar() { load(b, base, ty.dtype, 1) } else { gpu.read_smem_tile(b, op, base, &tile) };
+        if ty.is_scalar() { load(b, tile.address, ty.dtype, 1) } else { gpu.read_smem_tile(b, op, &tile) };
     gpu.define(op.results[0], registers);
 }
 
@@ -125,12 +117,11 @@ impl GpuEmit for Exchange {
 fn exchange_through_smem(exchange: &Exchange, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
     let layout = gpu.layout(op.results[0]).clone();
     let ty = gpu.func.ty(exchange.value).clone();
-    let tile = SmemTile::padded(&ty.shape, ty.dtype);
-    let base = gpu.write_to_scratch(b, op, exchange.value, &tile);
+    let tile = gpu.write_to_scratch(b, op, exchange.value, SmemTile::padded(&ty.shape, ty.dtype));
     let mask = b.int(Ty::I32, i64::from(exchange.mask));
     let registers = (0..layout.register_count())
         .map(|register| {
-            let pointer = tile.pointer(b, base, ty.dtype, |b, axis| {
+            let pointer = tile.pointer(b, |b, axis| {
                 let coord = gpu.coord(b, &layout, register, axis);
                 if axis == exchange.axis { b.xor(coord, mask) } else { coord }
             });
@@ -144,8 +135,7 @@ impl GpuEmit for Gather {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.value).clone();
-        let tile = SmemTile::padded(&ty.shape, ty.dtype);
-        let base = gpu.write_to_scratch(b, op, self.value, &tile);
+        let tile = gpu.write_to_scratch(b, op, self.value, SmemTile::padded(&ty.shape, ty.dtype));
         let indices = gpu.registers(self.index);
         let signed = gpu.func.ty(self.index).dtype.is_signed();
         let zero_index = b.int(Ty::I32, 0);
@@ -159,7 +149,7 @@ impl GpuEmit for Gather {
                 let inside = b.icmp(IntPredicate::Ult, index, extent);
                 let index = b.trunc(index, Elem::I32);
                 let index = b.select(inside, index, zero_index);
-                let pointer = tile.pointer(b, base, ty.dtype, |b, axis| {
+                let pointer = tile.pointer(b, |b, axis| {
                     if axis == self.axis { index } else { gpu.coord(b, &layout, register, axis) }
                 });
                 let value = load(b, pointer, ty.dtype, 1)[0];

@@ -9,14 +9,14 @@
 
 use std::collections::HashMap;
 
-use tile_ir::ir::Op;
-use tile_ir::ops::{Dot, DotOperand};
+use tile_ir::ops::DotOperand;
 use tile_ir::support::dtype::DType;
 
-use crate::gpu::emit::convert::EmitSmemTile;
-use crate::gpu::emit::dot::{Builder, Gpu, OperandTiles, StagedOperandTile, moved};
+use crate::gpu::emit::dot::StagedDot;
+use crate::gpu::emit::dot::fragment::moved;
 use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::schedule::SmemRowAddress;
+use crate::gpu::emit::{Builder, Gpu};
 use crate::gpu::layout::dot::{inner_axis, outer_axis};
 use crate::gpu::layout::scratch_operands::held_together;
 use crate::gpu::layout::{Coord, Layout};
@@ -84,92 +84,85 @@ fn back_and_forth(layout: &Layout, columns: usize) -> Vec<(usize, Coord)> {
     registers
 }
 
-fn operand_lines(
-    dot: &Dot,
-    gpu: &mut Gpu,
-    b: &mut Builder,
-    side: DotOperand,
-    op: &Op,
-    staged: Option<&StagedOperandTile>,
-) -> SmemRows {
-    let layout = gpu.layout(op.results[0]).clone();
-    let ty = gpu.func.ty(dot.operand(side)).clone();
-    let rank = ty.shape.rank();
-    let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
-    let mut lines: Vec<Coord> =
-        (0..layout.register_count()).map(|register| layout.register(register).set(inner, 0)).collect();
-    lines.sort();
-    lines.dedup();
-    let (pointer, strides, swapped) = match staged {
-        Some(StagedOperandTile { tile, address }) => {
-            let zero = b.int(Ty::I32, 0);
-            let pointer = tile.pointer(b, *address, ty.dtype, |b, axis| {
-                if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
-            });
-            (pointer, tile.strides.clone(), tile.swapped)
-        }
-        None => {
-            let lines = gpu.smem_rows(b, dot.operand(side), (&layout, inner));
-            let SmemRowAddress { pointer, strides } = lines.expect("what was not written was copied");
-            (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
-        }
-    };
-    let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
-    SmemRows { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped }
-}
-
-pub(super) fn by_thread(
-    dot: &Dot,
-    gpu: &mut Gpu,
-    b: &mut Builder,
-    op: &Op,
-    operands: &OperandTiles,
-    accs: Vec<Val>,
-) -> Vec<Val> {
-    let layout = gpu.layout(op.results[0]).clone();
-    let [left, right] =
-        DotOperand::ALL.map(|side| operand_lines(dot, gpu, b, side, op, operands[side as usize].as_ref()));
-    let order = back_and_forth(&layout, left.inner);
-    let inner = dot.inner(gpu.func);
-    let steps = 1 << inner.trailing_zeros().min(STEPS.trailing_zeros());
-    let multiply = |b: &mut Builder, pointers: [Val; 2], mut accs: Vec<Val>| {
-        let (rows, columns) = (left.read(b, pointers[0], steps), right.read(b, pointers[1], steps));
-        for (rows, columns) in rows.iter().zip(&columns) {
-            for &(register, coord) in &order {
-                let (row, column) = (rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]);
-                accs[register] = rounding::multiply_add(b, [row, column, accs[register]], left.dtype);
-            }
-        }
-        accs
-    };
-    // As many steps of an iteration as there is room for.
-    let unrolled = (UNROLLED / accs.len()).next_power_of_two() as u32;
-    let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
-    let part = |b: &mut Builder, pointers: [Val; 2], step: u32, accs: Vec<Val>| {
-        let at = |lines: &SmemRows, from: Val, b: &mut Builder| {
-            b.offset_bytes(from, (lines.pitch() * step) as i32)
-        };
-        let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
-        multiply(b, pointers, accs)
-    };
-    let parts = || (0..together).step_by(steps as usize);
-    let mut interleaved = gpu.take_copies(dot.interleaved);
-    if together == inner {
-        let all = parts().len();
-        return parts().enumerate().fold(accs, |accs, (number, step)| {
-            let accs = part(b, [left.pointer, right.pointer], step, accs);
-            interleaved.issue(b, number + 1, all);
-            accs
-        });
+impl StagedDot<'_> {
+    /// An operand, as a thread reads its part.
+    fn rows(&self, gpu: &mut Gpu, b: &mut Builder, side: DotOperand) -> SmemRows {
+        let value = self.dot.operand(side);
+        let layout = gpu.layout(self.result).clone();
+        let ty = gpu.func.ty(value).clone();
+        let rank = ty.shape.rank();
+        let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
+        let mut lines: Vec<Coord> =
+            (0..layout.register_count()).map(|register| layout.register(register).set(inner, 0)).collect();
+        lines.sort();
+        lines.dedup();
+        let (pointer, strides, swapped) =
+            match &self.tiles[side as usize] {
+                Some(written) => {
+                    let zero = b.int(Ty::I32, 0);
+                    let pointer = written.pointer(b, |b, axis| {
+                        if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
+                    });
+                    (pointer, written.tile.strides.clone(), written.tile.swapped)
+                }
+                None => {
+                    let lines = gpu.smem_rows(b, value, &layout, inner);
+                    let SmemRowAddress { pointer, strides } = lines.expect("what was not written was copied");
+                    (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
+                }
+            };
+        let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
+        SmemRows { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped }
     }
-    interleaved.issue(b, 1, 1);
-    let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
-    b.for_range(bounds, &accs, |b, index, accs| {
-        let pointers = [&left, &right].map(|lines| {
-            let pitch = b.int(Ty::I32, i64::from(lines.pitch() * together));
-            let bytes = b.mul_nsw(index, pitch);
-            b.offset(lines.pointer, bytes, 1)
-        });
-        parts().fold(accs.to_vec(), |accs, step| part(b, pointers, step, accs))
-    })
+
+    /// The accumulators of the result, each thread by itself.
+    pub(super) fn by_thread(self, gpu: &mut Gpu, b: &mut Builder) -> Vec<Val> {
+        let layout = gpu.layout(self.result).clone();
+        let [left, right] = DotOperand::ALL.map(|side| self.rows(gpu, b, side));
+        let StagedDot { dot, accs, .. } = self;
+        let order = back_and_forth(&layout, left.inner);
+        let inner = dot.inner(gpu.func);
+        let steps = 1 << inner.trailing_zeros().min(STEPS.trailing_zeros());
+        let multiply = |b: &mut Builder, pointers: [Val; 2], mut accs: Vec<Val>| {
+            let (rows, columns) = (left.read(b, pointers[0], steps), right.read(b, pointers[1], steps));
+            for (rows, columns) in rows.iter().zip(&columns) {
+                for &(register, coord) in &order {
+                    let (row, column) =
+                        (rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]);
+                    accs[register] = rounding::multiply_add(b, [row, column, accs[register]], left.dtype);
+                }
+            }
+            accs
+        };
+        // As many steps of an iteration as there is room for.
+        let unrolled = (UNROLLED / accs.len()).next_power_of_two() as u32;
+        let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
+        let part = |b: &mut Builder, pointers: [Val; 2], step: u32, accs: Vec<Val>| {
+            let at = |lines: &SmemRows, from: Val, b: &mut Builder| {
+                b.offset_bytes(from, (lines.pitch() * step) as i32)
+            };
+            let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
+            multiply(b, pointers, accs)
+        };
+        let parts = || (0..together).step_by(steps as usize);
+        let mut interleaved = gpu.take_copies(dot.interleaved);
+        if together == inner {
+            let all = parts().len();
+            return parts().enumerate().fold(accs, |accs, (number, step)| {
+                let accs = part(b, [left.pointer, right.pointer], step, accs);
+                interleaved.issue(b, number + 1, all);
+                accs
+            });
+        }
+        interleaved.issue(b, 1, 1);
+        let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
+        b.for_range(bounds, &accs, |b, index, accs| {
+            let pointers = [&left, &right].map(|lines| {
+                let pitch = b.int(Ty::I32, i64::from(lines.pitch() * together));
+                let bytes = b.mul_nsw(index, pitch);
+                b.offset(lines.pointer, bytes, 1)
+            });
+            parts().fold(accs.to_vec(), |accs, step| part(b, pointers, step, accs))
+        })
+    }
 }

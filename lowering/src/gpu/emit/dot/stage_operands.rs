@@ -3,8 +3,9 @@
 use tile_ir::ir::Op;
 use tile_ir::ops::StageOperands;
 
-use crate::gpu::emit::dot::{Builder, Gpu, StagedOperandTile};
 use crate::gpu::emit::operation::GpuEmit;
+use crate::gpu::emit::smem_tile::SmemTileAddress;
+use crate::gpu::emit::{Builder, Gpu};
 use crate::gpu::layout::scratch_operands::staged_tile;
 
 impl GpuEmit for StageOperands {
@@ -13,9 +14,10 @@ impl GpuEmit for StageOperands {
         for (staged, &result) in self.staged.iter().zip(&op.results) {
             let ty = gpu.func.ty(staged.value);
             let tile = staged_tile(ty, staged);
-            gpu.write_smem_tile(b, staged.value, &tile, address);
             let bytes = (tile.elements * ty.dtype.bytes()).next_multiple_of(16);
-            gpu.smem.staged_operands.insert(result, StagedOperandTile { tile, address });
+            let tile = SmemTileAddress { tile, dtype: ty.dtype, address };
+            gpu.write_smem_tile(b, staged.value, &tile);
+            gpu.smem.staged_operands.insert(result, tile);
             address = b.offset_bytes(address, bytes as i32);
         }
         gpu.barrier(b);

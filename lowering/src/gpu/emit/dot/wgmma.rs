@@ -5,7 +5,7 @@ use tile_ir::ops::DotOperand;
 use tile_ir::ops::schedule::AfterIssue;
 use tile_ir::support::dtype::DType;
 
-use crate::gpu::emit::dot::per_word;
+use crate::gpu::emit::dot::fragment::per_word;
 use crate::gpu::emit::dot::smem_descriptor::{SmemDescriptor, field};
 use crate::gpu::emit::dot::wgmma_statement::{WgmmaShape, WgmmaStatement, letter};
 use crate::gpu::emit::memory::pack;

@@ -11,6 +11,7 @@ use tile_ir::ops::{
 };
 
 use crate::gpu::emit::memory::{VectorWords, pack, unpack};
+use crate::gpu::emit::offset_address::OffsetAddress;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::schedule::operand_tile::{SlotTileAddress, TileAddresses, offset_in};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
@@ -102,7 +103,8 @@ impl Gpu<'_> {
     fn thread_copies(&mut self, b: &mut Builder, copy: &AsyncCopy, part: ThreadPart) -> Vec<CopyInstruction> {
         let pitch = self.pitch(self.copy_width(&copy.from));
         let base = self.registers(part.slot)[part.address];
-        self.chunk_copies(b, copy, |_, chunk| (base, part.offset + chunk as u32 * pitch))
+        let start = |chunk: usize| (part.offset + chunk as u32 * pitch) as i32;
+        self.chunk_copies(b, copy, |_, chunk| OffsetAddress { base, bytes: start(chunk) })
     }
 
     /// The copies of a tile: each thread copies the elements that the layout of the offsets gives it.
@@ -121,12 +123,12 @@ impl Gpu<'_> {
         copies
     }
 
-    /// The copies of a load, to an address and a byte offset for each chunk.
+    /// The copies of a load, to an address for each chunk.
     fn chunk_copies(
         &mut self,
         b: &mut Builder,
         copy: &AsyncCopy,
-        mut to: impl FnMut(&mut Builder, usize) -> (Val, u32),
+        mut to: impl FnMut(&mut Builder, usize) -> OffsetAddress,
     ) -> Vec<CopyInstruction> {
         let dtype = self.func.slice(copy.from.param).0;
         let addresses = self.addresses(b, &copy.from, dtype);
@@ -138,7 +140,7 @@ impl Gpu<'_> {
         };
         let mut copies = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
-            let (base, start) = to(b, i);
+            let OffsetAddress { base, bytes: start } = to(b, i);
             let mut operands = vec![base, pointer];
             let mut constraints = vec!["r", "l"];
             // Masked elements are filled with zeros.

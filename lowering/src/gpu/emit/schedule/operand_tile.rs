@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tile_ir::ir::Value;
 use tile_ir::ops::schedule::{CHUNK_BYTES, OperandTile, RowBits};
 
+use crate::gpu::emit::offset_address::OffsetAddress;
 use crate::gpu::emit::{Builder, Gpu};
 use crate::gpu::layout::{Coord, Layout};
 use crate::mlir::builder::Val;
@@ -54,15 +55,14 @@ impl TileAddresses {
         TileAddresses { tile, first, known: HashMap::from([(0, first)]) }
     }
 
-    /// An address, and a byte offset.
-    pub fn at(&mut self, b: &mut Builder, coord: Coord) -> (Val, u32) {
+    pub fn at(&mut self, b: &mut Builder, coord: Coord) -> OffsetAddress {
         let (within, beyond) = self.tile.distance(|axis| coord.get(axis));
         let first = self.first;
-        let address = *self.known.entry(within).or_insert_with(|| {
+        let base = *self.known.entry(within).or_insert_with(|| {
             let within = b.int(Ty::I32, within.into());
             b.xor(first, within)
         });
-        (address, beyond)
+        OffsetAddress { base, bytes: beyond as i32 }
     }
 }
 
@@ -78,12 +78,14 @@ impl Gpu<'_> {
         self.smem.slot_tiles.get(&value).map(|tile| tile.fast)
     }
 
-    /// Where a thread's rows of an operand start: by the layout of the result, and from the first element along K.
+    /// Where a thread's rows of an operand start: by the layout of the result, and from the first element along
+    /// K, the axis `inner`.
     pub(in crate::gpu::emit) fn smem_rows(
         &mut self,
         b: &mut Builder,
         value: Value,
-        (result, inner): (&Layout, usize),
+        result: &Layout,
+        inner: usize,
     ) -> Option<SmemRowAddress> {
         let SlotTileAddress { tile, address, .. } = self.smem.slot_tiles.get(&value)?.clone();
         let zero = b.int(Ty::I32, 0);

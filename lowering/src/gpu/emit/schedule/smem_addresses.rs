@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tile_ir::ir::Value;
 
 use super::{SlotTileAddress, SmemBufferAddress};
-use crate::gpu::emit::dot::StagedOperandTile;
+use crate::gpu::emit::smem_tile::SmemTileAddress;
 use crate::mlir::builder::Val;
 
 /// Addresses in this program's shared memory.
@@ -18,5 +18,5 @@ pub(in crate::gpu::emit) struct SmemAddresses {
     /// The tiles of slots that dots read.
     pub slot_tiles: HashMap<Value, SlotTileAddress>,
     /// Operands of dots that were written before a loop.
-    pub staged_operands: HashMap<Value, StagedOperandTile>,
+    pub staged_operands: HashMap<Value, SmemTileAddress>,
 }
