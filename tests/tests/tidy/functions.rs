@@ -22,18 +22,6 @@ const GPU_FIELDS: usize = 12;
 
 /// Functions that still take tuples of unrelated things. The list only gets shorter.
 const PACKED: &[(&str, &str)] = &[
-    ("lowering/src/gpu/emit/debug.rs", "print_line"),
-    ("lowering/src/gpu/emit/dot/wgmma.rs", "matrix"),
-    ("lowering/src/gpu/emit/memory/shifted.rs", "around"),
-    ("lowering/src/gpu/emit/memory/shifted.rs", "keep_prefix"),
-    ("lowering/src/gpu/emit/memory/shifted.rs", "select_active"),
-    ("lowering/src/gpu/emit/memory/shifted.rs", "store"),
-    ("lowering/src/gpu/emit/random.rs", "straddling_words"),
-    ("lowering/src/gpu/emit/rotated_rows.rs", "cut_row"),
-    ("lowering/src/gpu/emit/rotated_rows.rs", "wrapped"),
-    ("lowering/src/gpu/emit/scan.rs", "across_warps"),
-    ("lowering/src/gpu/emit/schedule/tma_store.rs", "issue_tma_store"),
-    ("lowering/src/gpu/emit/schedule/work_tiles.rs", "next_index"),
 ];
 
 /// Fails with the place of each function of which `broken` has something to say.

@@ -128,22 +128,26 @@ impl GpuEmit for Print {
         let count = like.map_or(1, |value| gpu.register_count(value));
         let rank = like.map_or(0, |value| gpu.func.ty(value).shape.rank());
         let buffer = b.stack((gpu.program.coord.len() + rank + self.values.len()) as u32);
+        let format = format_name(&gpu.entry.name, self.site);
         for register in 0..count {
             let active = match (mask.as_ref().map(|mask| mask[register]), writer) {
                 (Some(mask), Some(writer)) => Some(b.and(mask, writer)),
                 (mask, writer) => mask.or(writer),
             };
+            let print = |gpu: &mut Gpu, b: &mut Builder| {
+                let arguments = line_arguments(self, gpu, b, register);
+                print_line(b, &format, buffer, arguments);
+            };
             match active {
-                Some(active) => {
-                    b.if_then(active, |b| gpu.scope(|gpu| print_line(self, gpu, b, (buffer, register))))
-                }
-                None => print_line(self, gpu, b, (buffer, register)),
+                Some(active) => b.if_then(active, |b| gpu.scope(|gpu| print(gpu, b))),
+                None => print(gpu, b),
             }
         }
     }
 }
 
-fn print_line(print: &Print, gpu: &mut Gpu, b: &mut Builder, (buffer, register): (Val, usize)) {
+/// The coordinates and values of a register's element, as `vprintf` takes them.
+fn line_arguments(print: &Print, gpu: &mut Gpu, b: &mut Builder, register: usize) -> Vec<Val> {
     let like = print.values.first().copied().or(print.mask);
     let mut arguments = gpu.program.coord.to_vec();
     arguments.extend(gpu.element(b, like, register));
@@ -152,6 +156,11 @@ fn print_line(print: &Print, gpu: &mut Gpu, b: &mut Builder, (buffer, register):
         let element = gpu.registers(value)[register];
         arguments.push(promoted(b, element, dtype));
     }
+    arguments
+}
+
+/// Prints arguments, which it writes to the buffer, in a format.
+fn print_line(b: &mut Builder, format: &str, buffer: Val, arguments: Vec<Val>) {
     let mut next = 0u32;
     for argument in arguments {
         let bytes = argument.ty.elem.bits() / 8;
@@ -160,7 +169,7 @@ fn print_line(print: &Print, gpu: &mut Gpu, b: &mut Builder, (buffer, register):
         b.store(argument, pointer, AccessFlags::aligned(bytes));
         next = offset + bytes;
     }
-    let format = b.address_of(&format_name(&gpu.entry.name, print.site), Space::Global);
+    let format = b.address_of(format, Space::Global);
     let format = b.generic(format);
     b.call_declared("vprintf", &[format, buffer], Ty::I32);
 }

@@ -200,10 +200,7 @@ impl GpuEmit for Store {
         let dtype = gpu.func.ty(self.value).dtype;
         let vector = self.access.vector as usize;
         if self.access.shift.is_some() && vector > 1 {
-            let writer = gpu.writer(b, gpu.access_layout(&self.access));
-            let values = gpu.registers(self.value);
-            let modifiers = Modifiers::requested(gpu, self.cache);
-            return shifted::store(gpu, b, op, &self.access, (&values, writer), modifiers);
+            return shifted::store(gpu, b, op, self);
         }
         let addresses = gpu.addresses(b, &self.access, dtype);
         let writer = gpu.writer(b, gpu.access_layout(&self.access));

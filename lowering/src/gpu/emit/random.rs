@@ -39,11 +39,8 @@ impl GpuEmit for Random {
             .chunks(run)
             .flat_map(|chunk| {
                 let (counter, own) = philox::counter_of(b, chunk[0], dtype.is_signed(), is_negative);
-                if aligned {
-                    aligned_words(self, b, key, counter, run)
-                } else {
-                    straddling_words(self, b, key, counter, (own, run))
-                }
+                let run = OffsetRun { random: self, key, counter, length: run };
+                if aligned { run.aligned_words(b) } else { run.straddling_words(b, own) }
             })
             .collect();
         let registers = words.into_iter().map(|word| philox::convert(b, word, self.form)).collect();
@@ -66,39 +63,46 @@ fn contiguous_run(random: &Random, gpu: &Gpu) -> (usize, bool) {
     if divisor >= WORDS as u64 { (divisor as usize, true) } else { (run as usize, false) }
 }
 
-/// The words of contiguous offsets that fill blocks.
-fn aligned_words(random: &Random, b: &mut Builder, key: [Val; 2], counter: [Val; 4], run: usize) -> Vec<Val> {
-    (0..run / WORDS)
-        .flat_map(|block| {
-            let counter = philox::advance_aligned(b, counter, block as i64);
-            let words = philox::block(b, key, counter);
-            (0..WORDS).map(move |own| words[random.pick.word(own)])
-        })
-        .collect()
+/// Contiguous offsets of a thread, whose numbers are words of consecutive blocks.
+struct OffsetRun<'a> {
+    random: &'a Random,
+    key: [Val; 2],
+    /// The counter of the first offset's block.
+    counter: [Val; 4],
+    length: usize,
 }
 
-/// The words of contiguous offsets of which the first is word `own` of its block: all blocks that they may reach into, from
-/// that word on.
-fn straddling_words(
-    random: &Random,
-    b: &mut Builder,
-    key: [Val; 2],
-    counter: [Val; 4],
-    (own, run): (Val, usize),
-) -> Vec<Val> {
-    let blocks = (run + 2 * WORDS - 2) / WORDS;
-    let words: Vec<Val> = (0..blocks)
-        .flat_map(|block| {
-            let counter = philox::advance(b, counter, block as i64);
-            let words = philox::block(b, key, counter);
-            (0..WORDS).map(move |own| words[random.pick.word(own)])
-        })
-        .collect();
-    let (one, zero) = (b.int(Ty::I32, 1), b.int(Ty::I32, 0));
-    let own = b.trunc(own, Elem::I32);
-    let low = b.and(own, one);
-    let is_odd = b.icmp(IntPredicate::Ne, low, zero);
-    let is_upper = b.icmp(IntPredicate::Ugt, own, one);
-    let by_one: Vec<Val> = (0..run + 2).map(|i| b.select(is_odd, words[i + 1], words[i])).collect();
-    (0..run).map(|i| b.select(is_upper, by_one[i + 2], by_one[i])).collect()
+impl OffsetRun<'_> {
+    /// The words of offsets that fill blocks.
+    fn aligned_words(&self, b: &mut Builder) -> Vec<Val> {
+        let OffsetRun { random, key, counter, length: run } = *self;
+        (0..run / WORDS)
+            .flat_map(|block| {
+                let counter = philox::advance_aligned(b, counter, block as i64);
+                let words = philox::block(b, key, counter);
+                (0..WORDS).map(move |own| words[random.pick.word(own)])
+            })
+            .collect()
+    }
+
+    /// The words of offsets of which the first is word `own` of its block: all blocks that they may reach into, from that word
+    /// on.
+    fn straddling_words(&self, b: &mut Builder, own: Val) -> Vec<Val> {
+        let OffsetRun { random, key, counter, length: run } = *self;
+        let blocks = (run + 2 * WORDS - 2) / WORDS;
+        let words: Vec<Val> = (0..blocks)
+            .flat_map(|block| {
+                let counter = philox::advance(b, counter, block as i64);
+                let words = philox::block(b, key, counter);
+                (0..WORDS).map(move |own| words[random.pick.word(own)])
+            })
+            .collect();
+        let (one, zero) = (b.int(Ty::I32, 1), b.int(Ty::I32, 0));
+        let own = b.trunc(own, Elem::I32);
+        let low = b.and(own, one);
+        let is_odd = b.icmp(IntPredicate::Ne, low, zero);
+        let is_upper = b.icmp(IntPredicate::Ugt, own, one);
+        let by_one: Vec<Val> = (0..run + 2).map(|i| b.select(is_odd, words[i + 1], words[i])).collect();
+        (0..run).map(|i| b.select(is_upper, by_one[i + 2], by_one[i])).collect()
+    }
 }

@@ -9,8 +9,7 @@ use tile_ir::ops::{Kind, RangeOrder, Rotate, RowCut};
 
 use crate::gpu::emit::indices::IndexJoin;
 use crate::gpu::emit::operation::{GpuEmit, opaque};
-use crate::gpu::emit::{Builder, Gpu, IntPredicate};
-use crate::gpu::layout::Layout;
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, TileRegisters};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 
@@ -20,13 +19,20 @@ impl GpuEmit for Rotate {
         let range = gpu.registers(self.range);
         let registers = match self.order {
             RangeOrder::Cut(cut) => {
-                let (indices, before) = gpu.cut_row(b, (self, cut), &range, &layout);
+                let range = TileRegisters { layout: &layout, values: &range };
+                let (indices, before) = gpu.cut_row(b, cut, self.limit, range);
                 gpu.facts.rows.cuts.insert(op.results[0], (cut.bound, before));
                 indices
             }
             RangeOrder::Wrapped { by } => {
-                let (by, range) = (gpu.scalar(by), range.iter().enumerate());
-                range.map(|(i, &index)| gpu.wrapped(b, self, index, by, (i, &layout))).collect()
+                let by = gpu.scalar(by);
+                // Only registers at the start of the range can have negative indices.
+                let wraps = |i| !layout.is_disjoint() || layout.register(i).get(0) < self.limit;
+                let indices = range.iter().enumerate().map(|(i, &index)| {
+                    let rotated = gpu.join_indices(b, IndexJoin::Difference, index, by);
+                    if wraps(i) { wrapped(b, rotated, layout.shape()[0]) } else { rotated }
+                });
+                indices.collect()
             }
         };
         gpu.define(op.results[0], registers);
@@ -142,36 +148,25 @@ impl RotatedRows {
     }
 }
 
-impl Gpu<'_> {
-    /// An index of a rotated range; only registers at the start of the range can have negative ones.
-    fn wrapped(
-        &mut self,
-        b: &mut Builder,
-        rotate: &Rotate,
-        index: Val,
-        by: Val,
-        (register, layout): (usize, &Layout),
-    ) -> Val {
-        let rotated = self.join_indices(b, IndexJoin::Difference, index, by);
-        if layout.is_disjoint() && layout.register(register).get(0) >= rotate.limit {
-            return rotated;
-        }
-        let (zero, extent) = (b.int(Ty::I32, 0), b.int(Ty::I32, i64::from(layout.shape()[0])));
-        let last = b.add_nsw(rotated, extent);
-        let negative = b.icmp(IntPredicate::Slt, rotated, zero);
-        b.select(negative, last, rotated)
-    }
+/// A rotated index: behind the end where it is negative.
+fn wrapped(b: &mut Builder, rotated: Val, extent: u32) -> Val {
+    let (zero, extent) = (b.int(Ty::I32, 0), b.int(Ty::I32, i64::from(extent)));
+    let last = b.add_nsw(rotated, extent);
+    let negative = b.icmp(IntPredicate::Slt, rotated, zero);
+    b.select(negative, last, rotated)
+}
 
+impl Gpu<'_> {
     /// The indices of a cut row, aligned vectors first, its ends last, and for each whether it is below the bound where its vector
     /// is.
     fn cut_row(
         &mut self,
         b: &mut Builder,
-        (rotate, cut): (&Rotate, RowCut),
-        range: &[Val],
-        layout: &Layout,
+        cut: RowCut,
+        limit: u32,
+        range: TileRegisters,
     ) -> (Vec<Val>, Vec<Option<Val>>) {
-        let limit = rotate.limit;
+        let TileRegisters { layout, values: range } = range;
         let extent = layout.shape()[0];
         let (head, whole) = (self.scalar(cut.head), self.scalar(cut.whole));
         let int = |b: &mut Builder, value: u32| b.int(Ty::I32, i64::from(value));

@@ -12,7 +12,7 @@ use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::reduce::{compress, load, store};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::warp_totals::{WarpTotals, group_key};
-use crate::gpu::layout::{Coord, Segment};
+use crate::gpu::layout::{Coord, Layout, Segment};
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{CombinedElement, EmitCombination};
 use crate::mlir::types::Ty;
@@ -36,6 +36,13 @@ struct ScanGroup {
     total: CombinedElement,
 }
 
+impl ScanGroup {
+    /// Whether it is one register that no step has changed.
+    fn is_register(&self) -> bool {
+        matches!(&self.leaves[..], [ScanLeaf { registers, offset: None }] if registers.len() == 1)
+    }
+}
+
 /// By a group's coordinates: those along the other axes, and that along the axis with the bits taken so far cleared.
 type ScanGroups = BTreeMap<(Coord, u32), ScanGroup>;
 
@@ -43,41 +50,43 @@ fn leaves(groups: &ScanGroups) -> impl Iterator<Item = &ScanLeaf> {
     groups.values().flat_map(|group| &group.leaves)
 }
 
-/// `before`, where it holds, then `element`.
-fn apply_offset(
-    scan: &Scan,
-    gpu: &Gpu,
-    b: &mut Builder,
-    before: &ScanOffset,
-    element: &CombinedElement,
-) -> CombinedElement {
-    let both = scan.combination.apply(gpu.func, b, &before.element, element);
-    match before.holds {
-        None => both,
-        Some(holds) => both.iter().zip(element).map(|(&both, &own)| b.select(holds, both, own)).collect(),
+impl ScanOffset {
+    /// The offset, where it holds, then `element`.
+    fn before_element(
+        &self,
+        scan: &Scan,
+        gpu: &Gpu,
+        b: &mut Builder,
+        element: &CombinedElement,
+    ) -> CombinedElement {
+        let both = scan.combination.apply(gpu.func, b, &self.element, element);
+        match self.holds {
+            None => both,
+            Some(holds) => both.iter().zip(element).map(|(&both, &own)| b.select(holds, both, own)).collect(),
+        }
     }
-}
 
-/// `before`, then the offset so far.
-fn join_offsets(
-    scan: &Scan,
-    gpu: &Gpu,
-    b: &mut Builder,
-    before: &ScanOffset,
-    offset: Option<&ScanOffset>,
-) -> ScanOffset {
-    let Some(offset) = offset else { return before.clone() };
-    let both = scan.combination.apply(gpu.func, b, &before.element, &offset.element);
-    // Where only one of the two holds, the result is that one.
-    let select =
-        |b: &mut Builder, holds: Option<Val>, yes: &CombinedElement, no: &CombinedElement| match holds {
-            None => yes.clone(),
-            Some(holds) => yes.iter().zip(no).map(|(&yes, &no)| b.select(holds, yes, no)).collect(),
-        };
-    let inner = select(b, offset.holds, &both, &before.element);
-    let element = select(b, before.holds, &inner, &offset.element);
-    let holds = before.holds.zip(offset.holds).map(|(one, other)| b.or(one, other));
-    ScanOffset { element, holds }
+    /// This offset, then another, if there is one.
+    fn before_offset(
+        &self,
+        scan: &Scan,
+        gpu: &Gpu,
+        b: &mut Builder,
+        offset: Option<&ScanOffset>,
+    ) -> ScanOffset {
+        let Some(offset) = offset else { return self.clone() };
+        let both = scan.combination.apply(gpu.func, b, &self.element, &offset.element);
+        // Where only one of the two holds, the result is that one.
+        let select =
+            |b: &mut Builder, holds: Option<Val>, yes: &CombinedElement, no: &CombinedElement| match holds {
+                None => yes.clone(),
+                Some(holds) => yes.iter().zip(no).map(|(&yes, &no)| b.select(holds, yes, no)).collect(),
+            };
+        let inner = select(b, offset.holds, &both, &self.element);
+        let element = select(b, self.holds, &inner, &offset.element);
+        let holds = self.holds.zip(offset.holds).map(|(one, other)| b.or(one, other));
+        ScanOffset { element, holds }
+    }
 }
 
 /// The scan's order of a list.
@@ -88,49 +97,41 @@ fn ordered<T>(scan: &Scan, mut list: Vec<T>) -> Vec<T> {
     list
 }
 
+/// A scan under way: what its steps so far have made of the registers.
+struct ScanInProgress<'a> {
+    scan: &'a Scan,
+    groups: ScanGroups,
+    /// The element of each register, scanned within its leaf.
+    elements: Vec<CombinedElement>,
+}
+
 impl GpuEmit for Scan {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(self.combination.inputs[0]).clone();
-        let inputs: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
-        let mut elements: Vec<CombinedElement> = (0..layout.register_count())
-            .map(|register| inputs.iter().map(|input| input[register]).collect())
-            .collect();
-        let mut groups: ScanGroups = (0..elements.len())
-            .map(|register| {
-                let leaf = ScanLeaf { registers: vec![register], offset: None };
-                (
-                    group_key(self, &layout, register, 0),
-                    ScanGroup { leaves: vec![leaf], total: elements[register].clone() },
-                )
-            })
-            .collect();
+        let mut progress = ScanInProgress::new(self, gpu, &layout);
         let segments = layout.segments(self.axis);
         let mut later = None;
         for (i, segment) in segments.iter().enumerate() {
             let is_last = i + 1 == segments.len();
             match segment {
-                Segment::Registers { first, bits } => {
-                    groups = join_groups(self, gpu, b, groups, first + bits, &mut elements);
-                }
-                Segment::Blocks { .. } => groups = join_groups(self, gpu, b, groups, 31, &mut elements),
-                Segment::Lanes { lane, bits, .. } => {
-                    across_lanes(self, gpu, b, &mut groups, (*lane, *bits), is_last)
-                }
+                Segment::Registers { first, bits } => progress.join_groups(gpu, b, first + bits),
+                Segment::Blocks { .. } => progress.join_groups(gpu, b, 31),
+                Segment::Lanes { lane, bits, .. } => progress.across_lanes(gpu, b, (*lane, *bits), is_last),
                 Segment::Warps { warps, .. } => {
                     // Other threads may still read the totals of an earlier segment.
                     if segments[..i].iter().any(|earlier| matches!(earlier, Segment::Warps { .. })) {
                         gpu.barrier(b);
                     }
                     let totals = WarpTotals::new(&layout, self.axis, warps);
-                    let are_first = leaves(&groups).all(|leaf| leaf.offset.is_none());
-                    let is_later = across_warps(self, gpu, b, op, &mut groups, (warps, &totals));
+                    let are_first = leaves(&progress.groups).all(|leaf| leaf.offset.is_none());
+                    let is_later = progress.across_warps(gpu, b, op, &totals);
                     later = (is_last && are_first).then_some(is_later);
                 }
             }
         }
         let elements = match later {
-            Some(later) => apply_offsets_in_later_warps(self, gpu, b, later, &mut groups, elements),
-            None => apply_offsets(self, gpu, b, &groups, elements),
+            Some(later) => progress.apply_offsets_in_later_warps(gpu, b, later),
+            None => progress.apply_offsets(gpu, b),
         };
         for (input, &result) in op.results.iter().enumerate() {
             gpu.define(result, elements.iter().map(|element| element[input]).collect());
@@ -138,73 +139,172 @@ impl GpuEmit for Scan {
     }
 }
 
-/// Every element combined with the offset of its leaf.
-fn apply_offsets(
-    scan: &Scan,
-    gpu: &Gpu,
-    b: &mut Builder,
-    groups: &ScanGroups,
-    mut elements: Vec<CombinedElement>,
-) -> Vec<CombinedElement> {
-    for leaf in leaves(groups) {
-        let Some(offset) = &leaf.offset else { continue };
-        for &register in &leaf.registers {
-            elements[register] = apply_offset(scan, gpu, b, offset, &elements[register]);
+impl<'a> ScanInProgress<'a> {
+    /// Before the first step each register is a leaf of its own.
+    fn new(scan: &'a Scan, gpu: &Gpu, layout: &Layout) -> ScanInProgress<'a> {
+        let inputs: Vec<_> = scan.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
+        let elements: Vec<CombinedElement> = (0..layout.register_count())
+            .map(|register| inputs.iter().map(|input| input[register]).collect())
+            .collect();
+        let groups = elements.iter().enumerate().map(|(register, element)| {
+            let leaf = ScanLeaf { registers: vec![register], offset: None };
+            let group = ScanGroup { leaves: vec![leaf], total: element.clone() };
+            (group_key(scan, layout, register, 0), group)
+        });
+        ScanInProgress { scan, groups: groups.collect(), elements }
+    }
+
+    /// Every element combined with the offset of its leaf.
+    fn apply_offsets(&self, gpu: &Gpu, b: &mut Builder) -> Vec<CombinedElement> {
+        let mut elements = self.elements.clone();
+        for leaf in leaves(&self.groups) {
+            let Some(offset) = &leaf.offset else { continue };
+            for &register in &leaf.registers {
+                elements[register] = offset.before_element(self.scan, gpu, b, &elements[register]);
+            }
+        }
+        elements
+    }
+
+    /// The same where the only offsets are those of the warps before this one, so that all hold or none: one branch for all
+    /// elements, not a select for each.
+    fn apply_offsets_in_later_warps(
+        &mut self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        is_later: Val,
+    ) -> Vec<CombinedElement> {
+        let leaves = self.groups.values_mut().flat_map(|group| &mut group.leaves);
+        leaves.filter_map(|leaf| leaf.offset.as_mut()).for_each(|offset| offset.holds = None);
+        let flat: Vec<Val> = self.elements.iter().flatten().copied().collect();
+        let types: Vec<Ty> = flat.iter().map(|value| value.ty).collect();
+        let yes = |b: &mut Builder| self.apply_offsets(gpu, b).into_iter().flatten().collect();
+        let results = b.if_else(is_later, &types, yes, |_| flat);
+        results.chunks(self.scan.combination.inputs.len()).map(<[Val]>::to_vec).collect()
+    }
+
+    /// Joins the groups of a thread that differ in coordinate bits below `end` alone.
+    fn join_groups(&mut self, gpu: &Gpu, b: &mut Builder, end: u32) {
+        let mut lists: BTreeMap<(Coord, u32), Vec<ScanGroup>> = BTreeMap::new();
+        for ((line, along), group) in std::mem::take(&mut self.groups) {
+            lists.entry((line, along >> end << end)).or_default().push(group);
+        }
+        for (key, list) in lists {
+            let list = ordered(self.scan, list);
+            let group = if list.iter().all(ScanGroup::is_register) {
+                self.scan_registers(gpu, b, list)
+            } else {
+                concatenate(self.scan, gpu, b, list)
+            };
+            self.groups.insert(key, group);
         }
     }
-    elements
-}
 
-/// The same where the only offsets are those of the warps before this one, so that all hold or none: one branch for all
-/// elements, not a select for each.
-fn apply_offsets_in_later_warps(
-    scan: &Scan,
-    gpu: &Gpu,
-    b: &mut Builder,
-    is_later: Val,
-    groups: &mut ScanGroups,
-    elements: Vec<CombinedElement>,
-) -> Vec<CombinedElement> {
-    let offsets =
-        groups.values_mut().flat_map(|group| &mut group.leaves).filter_map(|leaf| leaf.offset.as_mut());
-    offsets.for_each(|offset| offset.holds = None);
-    let flat: Vec<Val> = elements.iter().flatten().copied().collect();
-    let types: Vec<Ty> = flat.iter().map(|value| value.ty).collect();
-    let yes = |b: &mut Builder| apply_offsets(scan, gpu, b, groups, elements).into_iter().flatten().collect();
-    let results = b.if_else(is_later, &types, yes, |_| flat);
-    results.chunks(scan.combination.inputs.len()).map(<[Val]>::to_vec).collect()
-}
-
-/// Joins the groups of a thread that differ in coordinate bits below `end` alone.
-fn join_groups(
-    scan: &Scan,
-    gpu: &Gpu,
-    b: &mut Builder,
-    groups: ScanGroups,
-    end: u32,
-    elements: &mut [CombinedElement],
-) -> ScanGroups {
-    let mut lists: BTreeMap<(Coord, u32), Vec<ScanGroup>> = BTreeMap::new();
-    for ((line, along), group) in groups {
-        lists.entry((line, along >> end << end)).or_default().push(group);
+    /// A serial scan of single registers.
+    fn scan_registers(&mut self, gpu: &Gpu, b: &mut Builder, list: Vec<ScanGroup>) -> ScanGroup {
+        let elements = &mut self.elements;
+        let registers: Vec<usize> = list.iter().flat_map(|group| group.leaves[0].registers.clone()).collect();
+        for pair in registers.windows(2) {
+            let combination = &self.scan.combination;
+            elements[pair[1]] = combination.apply(gpu.func, b, &elements[pair[0]], &elements[pair[1]]);
+        }
+        let total = elements[registers[registers.len() - 1]].clone();
+        ScanGroup { leaves: vec![ScanLeaf { registers, offset: None }], total }
     }
-    lists .into_iter() .map(|(key, list)| { let list = ordered(scan, list); let single = |group: &ScanGroup| matches!(group.leaves.as_slice(), [ScanLeaf { registers, offset: None }] if registers.len() == 1); let group = if list.iter().all(single) { scan_registers(scan, gpu, b, list, elements) } else { concatenate(scan, gpu, b, list) }; (key, group) }) .collect()
-}
 
-/// A serial scan of single registers.
-fn scan_registers(
-    scan: &Scan,
-    gpu: &Gpu,
-    b: &mut Builder,
-    list: Vec<ScanGroup>,
-    elements: &mut [CombinedElement],
-) -> ScanGroup {
-    let registers: Vec<usize> = list.iter().flat_map(|group| group.leaves[0].registers.clone()).collect();
-    for pair in registers.windows(2) {
-        elements[pair[1]] = scan.combination.apply(gpu.func, b, &elements[pair[0]], &elements[pair[1]]);
+    /// Kogge and Stone's scan of the totals over `bits` lane bits from `lane` on.
+    fn across_lanes(&mut self, gpu: &Gpu, b: &mut Builder, (lane, bits): (u32, u32), is_last: bool) {
+        let scan = self.scan;
+        let field = b.int(Ty::I32, i64::from(((1u32 << bits) - 1) << lane));
+        let along = b.and(gpu.thread.lane, field);
+        let (zero, end) = (b.int(Ty::I32, 0), field);
+        // Whether there is a lane at that distance before this one, and its index.
+        let before = |b: &mut Builder, distance: u32| {
+            let distance = b.int(Ty::I32, i64::from(distance << lane));
+            if scan.reverse {
+                let room = b.sub(end, along);
+                (b.icmp(IntPredicate::Uge, room, distance), b.add(gpu.thread.lane, distance))
+            } else {
+                (b.icmp(IntPredicate::Uge, along, distance), b.sub(gpu.thread.lane, distance))
+            }
+        };
+        for group in self.groups.values_mut() {
+            for bit in 0..bits {
+                let (holds, source) = before(b, 1 << bit);
+                let element = read(gpu, b, &group.total, source);
+                let offset = ScanOffset { element, holds: Some(holds) };
+                group.total = offset.before_element(scan, gpu, b, &group.total);
+            }
+            let (holds, source) = before(b, 1);
+            let offset = ScanOffset { element: read(gpu, b, &group.total, source), holds: Some(holds) };
+            for leaf in &mut group.leaves {
+                leaf.offset = Some(offset.before_offset(scan, gpu, b, leaf.offset.as_ref()));
+            }
+            if !is_last {
+                let rest = b.sub(gpu.thread.lane, along);
+                let edge = if scan.reverse { zero } else { end };
+                let last = b.add(rest, edge);
+                group.total = read(gpu, b, &group.total, last);
+            }
+        }
     }
-    let total = elements[registers[registers.len() - 1]].clone();
-    ScanGroup { leaves: vec![ScanLeaf { registers, offset: None }], total }
+
+    /// Every warp writes the totals of its groups, and all read those of the warps along the axis. Returns whether there is a
+    /// warp before this one.
+    fn across_warps(&mut self, gpu: &mut Gpu, b: &mut Builder, op: &Op, totals: &WarpTotals) -> Val {
+        let ScanInProgress { scan, groups, .. } = self;
+        let scratch = gpu.scratch(op.results[0]);
+        let base = gpu.smem_base();
+        let dtypes: Vec<_> = scan.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
+        let warp = compress(b, gpu.thread.warp, totals.segment);
+        let lane = compress(b, gpu.thread.lane, totals.lanes);
+        let other = compress(b, gpu.thread.warp, totals.others);
+        let lanes = b.int(Ty::I32, 1 << totals.lanes.count_ones());
+        let row = b.mul(other, lanes);
+        let row = b.add(row, lane);
+        // The totals of the first group's warps, for each input; those of group `g` are `group_offset` further on.
+        let mut start = scratch.start;
+        let mut rows = vec![];
+        for &dtype in &dtypes {
+            let pitch = b.int(Ty::I32, i64::from(totals.warps * dtype.bytes()));
+            let offset = b.mul(row, pitch);
+            let pointer = b.offset(base, offset, 1);
+            rows.push(b.offset_bytes(pointer, start as i32));
+            start += totals.bytes(dtype, groups.len() as u32);
+        }
+        let group_offset =
+            |group: usize, input: usize| (group as u32 * totals.slots() * dtypes[input].bytes()) as i32;
+        let write = |b: &mut Builder| {
+            for (g, group) in groups.values().enumerate() {
+                for (input, &value) in group.total.iter().enumerate() {
+                    let size = b.int(Ty::I32, i64::from(dtypes[input].bytes()));
+                    let within = b.mul(warp, size);
+                    let pointer = b.offset(rows[input], within, 1);
+                    let pointer = b.offset_bytes(pointer, group_offset(g, input));
+                    let dtype = dtypes[input];
+                    gpu.for_each_cta(b, [pointer], |b, [pointer]| {
+                        store(b, &[value], dtype, pointer, dtype.bytes())
+                    });
+                }
+            }
+        };
+        let writer = gpu.first_of(b, totals.same_total, 0);
+        b.guarded(writer, write);
+        gpu.barrier(b);
+        let first = if scan.reverse { totals.warps - 1 } else { 0 };
+        let first = b.int(Ty::I32, i64::from(first));
+        let is_later = b.icmp(IntPredicate::Ne, warp, first);
+        for (g, group) in groups.values_mut().enumerate() {
+            let columns: Vec<Vec<Val>> = (0..dtypes.len())
+                .map(|input| {
+                    let pointer = b.offset_bytes(rows[input], group_offset(g, input));
+                    load(b, pointer, dtypes[input], totals.warps as usize)
+                })
+                .collect();
+            offset_by_warps(scan, gpu, b, group, &columns, (warp, is_later));
+        }
+        is_later
+    }
 }
 
 /// Runs one after the other, each with the totals of those before it as offset.
@@ -214,119 +314,12 @@ fn concatenate(scan: &Scan, gpu: &Gpu, b: &mut Builder, list: Vec<ScanGroup>) ->
     for group in list {
         let before = ScanOffset { element: joined.total.clone(), holds: None };
         for leaf in group.leaves {
-            let offset = join_offsets(scan, gpu, b, &before, leaf.offset.as_ref());
+            let offset = before.before_offset(scan, gpu, b, leaf.offset.as_ref());
             joined.leaves.push(ScanLeaf { offset: Some(offset), ..leaf });
         }
         joined.total = scan.combination.apply(gpu.func, b, &joined.total, &group.total);
     }
     joined
-}
-
-/// Kogge and Stone's scan of the totals over `bits` lane bits from `lane` on.
-fn across_lanes(
-    scan: &Scan,
-    gpu: &Gpu,
-    b: &mut Builder,
-    groups: &mut ScanGroups,
-    (lane, bits): (u32, u32),
-    is_last: bool,
-) {
-    let field = b.int(Ty::I32, i64::from(((1u32 << bits) - 1) << lane));
-    let along = b.and(gpu.thread.lane, field);
-    let (zero, end) = (b.int(Ty::I32, 0), field);
-    // Whether there is a lane at that distance before this one, and its index.
-    let before = |b: &mut Builder, distance: u32| {
-        let distance = b.int(Ty::I32, i64::from(distance << lane));
-        if scan.reverse {
-            let room = b.sub(end, along);
-            (b.icmp(IntPredicate::Uge, room, distance), b.add(gpu.thread.lane, distance))
-        } else {
-            (b.icmp(IntPredicate::Uge, along, distance), b.sub(gpu.thread.lane, distance))
-        }
-    };
-    for group in groups.values_mut() {
-        for bit in 0..bits {
-            let (holds, source) = before(b, 1 << bit);
-            let element = read(gpu, b, &group.total, source);
-            group.total =
-                apply_offset(scan, gpu, b, &ScanOffset { element, holds: Some(holds) }, &group.total);
-        }
-        let (holds, source) = before(b, 1);
-        let offset = ScanOffset { element: read(gpu, b, &group.total, source), holds: Some(holds) };
-        for leaf in &mut group.leaves {
-            leaf.offset = Some(join_offsets(scan, gpu, b, &offset, leaf.offset.as_ref()));
-        }
-        if !is_last {
-            let rest = b.sub(gpu.thread.lane, along);
-            let edge = if scan.reverse { zero } else { end };
-            let last = b.add(rest, edge);
-            group.total = read(gpu, b, &group.total, last);
-        }
-    }
-}
-
-/// Every warp writes the totals of its groups, and all read those of the warps along the axis. Returns whether there is a
-/// warp before this one.
-fn across_warps(
-    scan: &Scan,
-    gpu: &mut Gpu,
-    b: &mut Builder,
-    op: &Op,
-    groups: &mut ScanGroups,
-    (warps, totals): (&[u32], &WarpTotals),
-) -> Val {
-    let scratch = gpu.scratch(op.results[0]);
-    let base = gpu.smem_base();
-    let dtypes: Vec<_> = scan.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
-    let own = warps.iter().map(|bit| 1 << bit).sum();
-    let warp = compress(b, gpu.thread.warp, own);
-    let lane = compress(b, gpu.thread.lane, totals.lanes);
-    let other = compress(b, gpu.thread.warp, totals.others);
-    let lanes = b.int(Ty::I32, 1 << totals.lanes.count_ones());
-    let row = b.mul(other, lanes);
-    let row = b.add(row, lane);
-    // The totals of the first group's warps, for each input; those of group `g` are `group_offset` further on.
-    let mut start = scratch.start;
-    let mut rows = vec![];
-    for &dtype in &dtypes {
-        let pitch = b.int(Ty::I32, i64::from(totals.warps * dtype.bytes()));
-        let offset = b.mul(row, pitch);
-        let pointer = b.offset(base, offset, 1);
-        rows.push(b.offset_bytes(pointer, start as i32));
-        start += totals.bytes(dtype, groups.len() as u32);
-    }
-    let group_offset =
-        |group: usize, input: usize| (group as u32 * totals.slots() * dtypes[input].bytes()) as i32;
-    let write = |b: &mut Builder| {
-        for (g, group) in groups.values().enumerate() {
-            for (input, &value) in group.total.iter().enumerate() {
-                let size = b.int(Ty::I32, i64::from(dtypes[input].bytes()));
-                let within = b.mul(warp, size);
-                let pointer = b.offset(rows[input], within, 1);
-                let pointer = b.offset_bytes(pointer, group_offset(g, input));
-                let dtype = dtypes[input];
-                gpu.for_each_cta(b, [pointer], |b, [pointer]| {
-                    store(b, &[value], dtype, pointer, dtype.bytes())
-                });
-            }
-        }
-    };
-    let writer = gpu.first_of(b, totals.same_total, 0);
-    b.guarded(writer, write);
-    gpu.barrier(b);
-    let first = if scan.reverse { totals.warps - 1 } else { 0 };
-    let first = b.int(Ty::I32, i64::from(first));
-    let is_later = b.icmp(IntPredicate::Ne, warp, first);
-    for (g, group) in groups.values_mut().enumerate() {
-        let columns: Vec<Vec<Val>> = (0..dtypes.len())
-            .map(|input| {
-                let pointer = b.offset_bytes(rows[input], group_offset(g, input));
-                load(b, pointer, dtypes[input], totals.warps as usize)
-            })
-            .collect();
-        offset_by_warps(scan, gpu, b, group, &columns, (warp, is_later));
-    }
-    is_later
 }
 
 /// Adds the totals of the warps before this one to a group's offsets.
@@ -357,7 +350,7 @@ fn offset_by_warps(
     }
     let offset = ScanOffset { element: before, holds: Some(is_later) };
     for leaf in &mut group.leaves {
-        leaf.offset = Some(join_offsets(scan, gpu, b, &offset, leaf.offset.as_ref()));
+        leaf.offset = Some(offset.before_offset(scan, gpu, b, leaf.offset.as_ref()));
     }
     group.total = total_so_far;
 }

@@ -13,7 +13,9 @@ pub struct WarpTotals {
     /// Lane bits that distinguish totals, and warp bits outside the segment.
     pub lanes: u32,
     pub others: u32,
-    /// Contiguous totals.
+    /// Warp bits of the segment.
+    pub segment: u32,
+    /// Contiguous totals: warps of the segment.
     pub warps: u32,
 }
 
@@ -28,6 +30,7 @@ impl WarpTotals {
             same_total,
             lanes: 31 & !same_total,
             others: (layout.num_warps() - 1) & !own,
+            segment: own,
             warps: 1 << segment.len(),
         }
     }

@@ -114,7 +114,8 @@ impl WgmmaIssue {
         let sets: Vec<u32> = (0..self.rows(gpu)).step_by(step_by).collect();
         let left = self.operand_a(gpu, b, &sets, row_group);
         let columns = self.b.extents()[1] / groups.along_columns;
-        let right = gpu.matrix(b, &self.b, DotOperand::B, (column_group, columns));
+        let share = WarpgroupShare { group: column_group, extent: columns };
+        let right = gpu.matrix(b, &self.b, DotOperand::B, share);
         let lists = self.accumulator_lists(gpu, &sets, columns);
         let instruction = WgmmaShape { columns, inner: self.at_once(), dtype: self.b.dtype };
         let mut accs: Option<Vec<Val>> = self.acc.map(|acc| {
@@ -160,7 +161,8 @@ impl WgmmaIssue {
                 WgmmaA::Gathered(gpu.gathered(b, staged, row_group))
             }
             WgmmaSource::Smem(staged) => {
-                WgmmaA::Smem(gpu.matrix(b, staged, DotOperand::A, (row_group, WGMMA_M)))
+                let share = WarpgroupShare { group: row_group, extent: WGMMA_M };
+                WgmmaA::Smem(gpu.matrix(b, staged, DotOperand::A, share))
             }
             WgmmaSource::Regs(value) => {
                 let inner = self.b.extents()[0];
@@ -289,6 +291,15 @@ impl StridedFragment {
     }
 }
 
+/// What a warpgroup computes along an axis of a result.
+#[derive(Clone, Copy)]
+pub(in crate::gpu::emit) struct WarpgroupShare {
+    /// The position of the warpgroup along the axis.
+    pub group: Val,
+    /// The rows or columns of each warpgroup.
+    pub extent: u32,
+}
+
 impl Gpu<'_> {
     /// The position of the warpgroup of this warp along rows and columns of the result.
     pub(in crate::gpu::emit) fn warpgroup_position(
@@ -314,13 +325,13 @@ impl Gpu<'_> {
         b.add(first, distance)
     }
 
-    /// The descriptor of an operand tile, of which each warpgroup reads so many rows or columns of the result.
+    /// The descriptor of an operand tile, for a warpgroup's share of the result.
     fn matrix(
         &mut self,
         b: &mut Builder,
         staged: &StagedTile,
         side: DotOperand,
-        (group, share): (Val, u32),
+        share: WarpgroupShare,
     ) -> SmemDescriptor {
         let place = self.staged_address(b, staged);
         let [lines, _] = staged.lines;
@@ -330,8 +341,8 @@ impl Gpu<'_> {
             DotOperand::B => !staged.transposed,
         };
         let mut matrix = SmemDescriptor { descriptor: place, mn_major, lines, width };
-        let share = b.int(Ty::I32, i64::from(matrix.distance(share)));
-        let distance = b.mul_nsw(group, share);
+        let each = b.int(Ty::I32, i64::from(matrix.distance(share.extent)));
+        let distance = b.mul_nsw(share.group, each);
         let first = b.add(place, distance);
         // The address in units of 16 bytes, without the upper bits, which are the block of a cluster, and the offset
         // between chunks.

@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 
 use tile_ir::ir::{Block, Op, Value};
-use tile_ir::ops::{Effect, Kind, Load, MemAccess, Operation, Shift, VectorStart};
+use tile_ir::ops::{Effect, Kind, Load, MemAccess, Operation, Shift, Store, VectorStart};
 use tile_ir::support::dtype::DType;
 
 use super::readable_range::ReadableRange;
 use super::statement::{LoadStatement, Modifiers, StoreStatement};
 use super::words::{VectorWords, pack, unpack};
+use crate::gpu::emit::offset_address::OffsetAddress;
 use crate::gpu::emit::operation::opaque;
 use crate::gpu::emit::rotated_rows::RowEnd;
 use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate};
@@ -25,8 +26,8 @@ const WORD: u32 = 4;
 
 /// The elements of one thread that may be moved together.
 struct ShiftedVector {
-    /// The address of the first: a pointer, and bytes behind it.
-    start: (Val, i32),
+    /// The address of the first.
+    start: OffsetAddress,
     /// The offset of each.
     offsets: Vec<Val>,
     /// `None` where the element is always moved.
@@ -42,11 +43,6 @@ struct ShiftedVector {
 }
 
 impl ShiftedVector {
-    fn pointer(&self, b: &mut Builder) -> Val {
-        let (pointer, bytes) = self.start;
-        b.offset_bytes(pointer, bytes)
-    }
-
     /// Whether an element is moved by itself.
     fn is_active(&self, b: &mut Builder, i: usize) -> Option<Val> {
         let mask = self.count.map_or(self.masks[i], |count| {
@@ -73,7 +69,8 @@ fn vectors(
     let count = access.vector as usize;
     let begin = |gpu: &mut Gpu, b: &mut Builder, offset: Val| {
         let (offset, constant) = gpu.base_and_constant(offset);
-        (gpu.address_of_element(b, access, dtype, offset), constant as i32 * dtype.bytes() as i32)
+        let base = gpu.address_of_element(b, access, dtype, offset);
+        OffsetAddress { base, bytes: constant as i32 * dtype.bytes() as i32 }
     };
     let readable_range = (shift.start == VectorStart::Unrotated).then(|| ReadableRange::new(gpu, b, access));
     let chunks = offsets.chunks(count).zip(elements.masks.chunks(count));
@@ -88,7 +85,7 @@ fn vectors(
                 let any =
                     if same_mask || count.is_some() { own[0] } else { any_active(b, shift, &own, true) };
                 let start = begin(gpu, b, offsets[0]);
-                let first = b.offset_bytes(start.0, start.1);
+                let first = start.pointer(b);
                 let readable = readable_range.contains(b, first);
                 let unreadable = b.not(readable);
                 let (whole, partial) = (b.both(any, Some(readable)), b.both(any, Some(unreadable)));
@@ -325,24 +322,20 @@ impl<'a> ShiftedReads<'a> {
         let wide = self.read(self.access.vector);
         if shift.start == VectorStart::Aligned {
             for &i in of {
-                let pointer = self.vectors[i].pointer(b);
+                let pointer = self.vectors[i].start.pointer(b);
                 words.insert(i, wide.at(b, pointer, self.vectors[i].whole, self.other(i)));
             }
             return;
         }
         let mut known = VectorDistances::new(gpu, b, self.access, self.dtype);
         for &i in of {
-            let ShiftedVector { start, whole, count, ref masks, .. } = self.vectors[i];
+            let ShiftedVector { start, whole, count, .. } = self.vectors[i];
             let behind = known.of(gpu, b, &self.vectors[i]);
             let around = wide.around(b, start, whole, behind);
             let found = from_byte(b, &around, behind, self.dtype.bytes());
             let found = match (shift.start, count) {
-                (VectorStart::Unrotated, Some(count)) => {
-                    keep_prefix(b, &found, (whole, count), (self.other(i), self.dtype))
-                }
-                (VectorStart::Unrotated, None) => {
-                    select_active(b, &found, masks, (self.other(i), self.dtype))
-                }
+                (VectorStart::Unrotated, Some(count)) => self.keep_prefix(b, i, &found, count),
+                (VectorStart::Unrotated, None) => self.select_active(b, i, &found),
                 _ => match whole.zip(self.other(i)) {
                     Some((mask, other)) => found
                         .into_iter()
@@ -354,6 +347,48 @@ impl<'a> ShiftedReads<'a> {
             };
             words.insert(i, found);
         }
+    }
+
+    /// The words of a vector with its first `count` elements, if any is active, and the others replaced.
+    fn keep_prefix(&self, b: &mut Builder, i: usize, words: &[Val], count: Val) -> Vec<Val> {
+        let other = self.other(i);
+        let bits = b.int(Ty::I32, 8 * i64::from(self.dtype.bytes()));
+        let zero = b.int(Ty::I32, 0);
+        let count = self.vectors[i].whole.map_or(count, |whole| b.select(whole, count, zero));
+        let end = b.mul(count, bits);
+        let mut found = vec![];
+        for (i, &word) in words.iter().enumerate() {
+            let behind = b.int(Ty::I32, 8 * i64::from(WORD) * (i as i64 + 1));
+            let dropped = b.sub(behind, end);
+            let dropped = b.op("llvm.intr.smax", &[dropped, zero], Ty::I32);
+            // The shift may be 32 bits or more.
+            let mask = b.asm("shr.u32 $0, -1, $1;", "=r,r", &[dropped], &[Ty::I32], Asm::Pure)[0];
+            let word = b.and(word, mask);
+            found.push(match &other {
+                Some(other) => {
+                    let all = b.int(Ty::I32, -1);
+                    let left = b.xor(mask, all);
+                    let other = b.and(other[i], left);
+                    b.or(word, other)
+                }
+                None => word,
+            });
+        }
+        found
+    }
+
+    /// The words of a vector with inactive elements replaced.
+    fn select_active(&self, b: &mut Builder, i: usize, words: &[Val]) -> Vec<Val> {
+        let masks = &self.vectors[i].masks;
+        let elements = unpack(b, words, self.dtype, masks.len());
+        let others = self.other(i).map(|other| unpack(b, &other, self.dtype, masks.len()));
+        let selected = elements.into_iter().enumerate().map(|(i, element)| {
+            let Some(mask) = masks[i] else { return element };
+            let other = others.as_ref().map_or_else(|| b.zero(element.ty), |others| others[i]);
+            b.select(mask, element, other)
+        });
+        let selected: Vec<Val> = selected.collect();
+        pack(b, &selected, self.dtype)
     }
 
     /// Reads the partial vectors among these element by element, of loads with the same masks.
@@ -412,13 +447,8 @@ impl ShiftedRead {
 
     /// The two aligned vectors around one that begins `behind` bytes after the first; the second is 0 unless part of it is
     /// needed.
-    fn around(
-        self,
-        b: &mut Builder,
-        (pointer, bytes): (Val, i32),
-        mask: Option<Val>,
-        behind: Val,
-    ) -> Vec<Val> {
+    fn around(self, b: &mut Builder, start: OffsetAddress, mask: Option<Val>, behind: Val) -> Vec<Val> {
+        let OffsetAddress { base: pointer, bytes } = start;
         let zero = b.int(Ty::I32, 0);
         let back = b.sub(zero, behind);
         let base = b.offset(pointer, back, 1);
@@ -462,7 +492,7 @@ impl VectorDistances {
         let (offset, constant) = gpu.base_and_constant(vector.offsets[0]);
         let left = (constant * self.bytes).rem_euclid(vector.offsets.len() as i64 * self.bytes);
         *self.known.entry((offset.id(), left)).or_insert_with(|| {
-            let pointer = vector.pointer(b);
+            let pointer = vector.start.pointer(b);
             low_bits(b, pointer, self.low)
         })
     }
@@ -472,56 +502,6 @@ fn low_bits(b: &mut Builder, pointer: Val, mask: Val) -> Val {
     let address = b.convert("llvm.ptrtoint", pointer, Elem::I64);
     let address = b.trunc(address, Elem::I32);
     b.and(address, mask)
-}
-
-/// A vector's words with the first `count` elements where `taken` holds, and the others replaced.
-fn keep_prefix(
-    b: &mut Builder,
-    words: &[Val],
-    (taken, count): (Option<Val>, Val),
-    (other, dtype): (Option<Vec<Val>>, DType),
-) -> Vec<Val> {
-    let bits = b.int(Ty::I32, 8 * i64::from(dtype.bytes()));
-    let zero = b.int(Ty::I32, 0);
-    let count = taken.map_or(count, |taken| b.select(taken, count, zero));
-    let end = b.mul(count, bits);
-    let mut found = vec![];
-    for (i, &word) in words.iter().enumerate() {
-        let behind = b.int(Ty::I32, 8 * i64::from(WORD) * (i as i64 + 1));
-        let dropped = b.sub(behind, end);
-        let dropped = b.op("llvm.intr.smax", &[dropped, zero], Ty::I32);
-        // The shift may be 32 bits or more.
-        let mask = b.asm("shr.u32 $0, -1, $1;", "=r,r", &[dropped], &[Ty::I32], Asm::Pure)[0];
-        let word = b.and(word, mask);
-        found.push(match &other {
-            Some(other) => {
-                let all = b.int(Ty::I32, -1);
-                let left = b.xor(mask, all);
-                let other = b.and(other[i], left);
-                b.or(word, other)
-            }
-            None => word,
-        });
-    }
-    found
-}
-
-/// The words of a vector with inactive elements replaced.
-fn select_active(
-    b: &mut Builder,
-    words: &[Val],
-    masks: &[Option<Val>],
-    (other, dtype): (Option<Vec<Val>>, DType),
-) -> Vec<Val> {
-    let elements = unpack(b, words, dtype, masks.len());
-    let others = other.map(|other| unpack(b, &other, dtype, masks.len()));
-    let selected = elements.into_iter().enumerate().map(|(i, element)| {
-        let Some(mask) = masks[i] else { return element };
-        let other = others.as_ref().map_or_else(|| b.zero(element.ty), |others| others[i]);
-        b.select(mask, element, other)
-    });
-    let selected: Vec<Val> = selected.collect();
-    pack(b, &selected, dtype)
 }
 
 /// The first half as many words from a byte on, a multiple of an element's size.
@@ -551,21 +531,18 @@ fn from_byte(b: &mut Builder, words: &[Val], byte: Val, element: u32) -> Vec<Val
 }
 
 /// Stores the active elements.
-pub(super) fn store(
-    gpu: &mut Gpu,
-    b: &mut Builder,
-    op: &Op,
-    access: &MemAccess,
-    (values, writer): (&[Val], Option<Val>),
-    modifiers: Modifiers,
-) {
+pub(super) fn store(gpu: &mut Gpu, b: &mut Builder, op: &Op, store: &Store) {
+    let access = &store.access;
+    let writer = gpu.writer(b, gpu.access_layout(access));
+    let values = gpu.registers(store.value);
+    let modifiers = Modifiers::requested(gpu, store.cache);
     let dtype = gpu.func.slice(access.param).0;
     let count = access.vector as usize;
     let vectors = vectors(gpu, b, op, access, writer);
     for (vector, values) in vectors.iter().zip(values.chunks(count)) {
         let data = pack(b, values, dtype);
         let words = VectorWords::of(access.vector * dtype.bytes());
-        let pointer = vector.pointer(b);
+        let pointer = vector.start.pointer(b);
         StoreStatement { words, mask: vector.whole, modifiers }.emit(b, pointer, data);
     }
     let all: Vec<&ShiftedVector> = vectors.iter().collect();

@@ -5,6 +5,7 @@
 //! holds. It writes there when TMA has read what was there before.
 
 use super::SmemBufferAddress;
+use crate::gpu::emit::dot::wgmma::WarpgroupShare;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::threads::bits;
@@ -35,7 +36,10 @@ impl GpuEmit for TmaStore {
         let buffer = self.through.expect("the schedule gives a TMA store its buffer");
         let SmemBufferAddress { start, stride } = gpu.buffer(buffer);
         let address = gpu.at(b, start, warpgroup, stride);
-        let mut shares = [(row_group, WGMMA_M), (column_group, share)];
+        let mut shares = [
+            WarpgroupShare { group: row_group, extent: WGMMA_M },
+            WarpgroupShare { group: column_group, extent: share },
+        ];
         if self.transposed {
             shares.reverse();
         }
@@ -66,12 +70,12 @@ impl GpuEmit for TmaStore {
             for (slot, &[row, column]) in chunks.iter().enumerate() {
                 let from = b.offset_bytes(address, (slot as u32 * CHUNK_BYTES) as i32);
                 let rank = origin.len();
-                let mut offsets = origin.clone();
+                let mut to = TmaBox { map, offsets: origin.clone() };
                 for (axis, offset) in [(rank - 2, row), (rank - 1, column)] {
                     let offset = b.int(Ty::I32, i64::from(offset));
-                    offsets[axis] = b.add(offsets[axis], offset);
+                    to.offsets[axis] = b.add(to.offsets[axis], offset);
                 }
-                issue_tma_store(b, first, (map, &offsets), from);
+                to.store(b, first, from);
             }
             statement(b, "@$0 cp.async.bulk.commit_group;", "b,~{memory}", &[first], &[]);
         }
@@ -97,29 +101,39 @@ fn elements(store: &TmaStore, gpu: &Gpu, [row, column]: [u32; 2], width: u32) ->
 }
 
 /// The coordinates of this warpgroup's part of the tile in the view.
-fn tile_origin(store: &TmaStore, gpu: &mut Gpu, b: &mut Builder, shares: [(Val, u32); 2]) -> Vec<Val> {
+fn tile_origin(store: &TmaStore, gpu: &mut Gpu, b: &mut Builder, shares: [WarpgroupShare; 2]) -> Vec<Val> {
     let mut origin: Vec<Val> =
         store.tile.offsets.iter().map(|&offset| gpu.tma_coordinate(b, offset)).collect();
     let matrix = origin.len() - 2;
-    for (begin, (warpgroup, share)) in origin[matrix..].iter_mut().zip(shares) {
-        let share = b.int(Ty::I32, i64::from(share));
-        let offset = b.mul_nsw(warpgroup, share);
+    for (begin, share) in origin[matrix..].iter_mut().zip(shares) {
+        let extent = b.int(Ty::I32, i64::from(share.extent));
+        let offset = b.mul_nsw(share.group, extent);
         *begin = b.add(*begin, offset);
     }
     origin
 }
 
-/// Issues the TMA store of a chunk, in the thread for which `condition` holds.
-fn issue_tma_store(b: &mut Builder, condition: Val, (map, origin): (Val, &[Val]), from: Val) {
-    let rank = origin.len();
-    let names: Vec<String> = (0..rank).map(|axis| format!("${}", axis + 3)).collect();
-    let text = format!(
-        "@$2 cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$0, {{{}}}], [$1];",
-        names.join(", ")
-    );
-    let constraints = format!("l,l,b{},~{{memory}}", ",r".repeat(rank));
-    let operands: Vec<Val> = [map, from, condition].into_iter().chain(origin.iter().rev().copied()).collect();
-    statement(b, &text, &constraints, &operands, &[]);
+/// A box of a tensor map, with the coordinates of its first element, outermost first.
+struct TmaBox {
+    map: Val,
+    offsets: Vec<Val>,
+}
+
+impl TmaBox {
+    /// Issues the TMA store of a chunk, in the thread for which `condition` holds.
+    fn store(&self, b: &mut Builder, condition: Val, from: Val) {
+        let TmaBox { map, offsets } = self;
+        let rank = offsets.len();
+        let names: Vec<String> = (0..rank).map(|axis| format!("${}", axis + 3)).collect();
+        let text = format!(
+            "@$2 cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$0, {{{}}}], [$1];",
+            names.join(", ")
+        );
+        let constraints = format!("l,l,b{},~{{memory}}", ",r".repeat(rank));
+        let operands: Vec<Val> =
+            [*map, from, condition].into_iter().chain(offsets.iter().rev().copied()).collect();
+        statement(b, &text, &constraints, &operands, &[]);
+    }
 }
 
 /// Writes fragments to rows whose chunks of 16 bytes are swizzled, as TMA has them with 128-byte swizzle.

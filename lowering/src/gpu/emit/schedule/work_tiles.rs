@@ -110,19 +110,19 @@ impl Gpu<'_> {
         Some(count[0])
     }
 
-    /// The index of the block's next program. Each block's first program is its own index; those behind come from the
-    /// counter.
+    /// The index of the block's program behind this one: by what was taken from the counter, if there is one. Each block's
+    /// first program is its own index.
     pub(in crate::gpu::emit) fn next_index(
         &self,
         b: &mut Builder,
-        layout: WorkTileLayout,
-        (index, count): (Val, Option<Val>),
+        tile: CurrentWorkTile,
+        count: Option<Val>,
         step: Val,
     ) -> Val {
-        let Some(count) = count else { return b.add(index, step) };
+        let Some(count) = count else { return b.add(tile.index, step) };
         // `ptxas` waits for the counter where a uniform register takes its result, which is right behind it. Memory
         // takes it from a thread's own register: by then all loads of this program are in flight.
-        let slot = b.offset_bytes(self.smem_base(), layout.counter_slot() as i32);
+        let slot = b.offset_bytes(self.smem_base(), tile.layout.counter_slot() as i32);
         let text = "st.volatile.shared.b32 [$1], $2;\nld.volatile.shared.b32 $0, [$1];";
         let count = statement(b, text, "=r,l,r,~{memory}", &[slot, count], &[Ty::I32])[0];
         b.add(count, step)
@@ -238,10 +238,11 @@ fn produce(tiles: &WorkTiles, gpu: &mut Gpu, b: &mut Builder) {
         gpu.scope(|gpu| {
             let count = gpu.advance_counter(b, index, programs);
             gpu.program.coord = gpu.program_at(b, index);
-            gpu.program.work_tile = Some(CurrentWorkTile { index, programs, layout, state });
+            let tile = CurrentWorkTile { index, programs, layout, state };
+            gpu.program.work_tile = Some(tile);
             gpu.define_all(tiles.states(), &carried[3..]);
             gpu.block(b, &tiles.body);
-            let next = gpu.next_index(b, layout, (index, count), step);
+            let next = gpu.next_index(b, tile, count, step);
             let state = state.next(b, WORK_TILE_STAGES).flatten();
             [next].into_iter().chain(state).chain(gpu.flatten(&tiles.body.yields)).collect()
         })
