@@ -67,11 +67,6 @@ fn vectors(
     gpu.report(b, op, &elements);
     let offsets = gpu.registers(access.offset);
     let count = access.vector as usize;
-    let begin = |gpu: &mut Gpu, b: &mut Builder, offset: Val| {
-        let (offset, constant) = gpu.base_and_constant(offset);
-        let base = gpu.address_of_element(b, access, dtype, offset);
-        OffsetAddress { base, bytes: constant as i32 * dtype.bytes() as i32 }
-    };
     let readable_range = (shift.start == VectorStart::Unrotated).then(|| ReadableRange::new(gpu, b, access));
     let chunks = offsets.chunks(count).zip(elements.masks.chunks(count));
     chunks
@@ -84,7 +79,7 @@ fn vectors(
                 let count = gpu.active_count(b, &own);
                 let any =
                     if same_mask || count.is_some() { own[0] } else { any_active(b, shift, &own, true) };
-                let start = begin(gpu, b, offsets[0]);
+                let start = element_address(gpu, b, access, offsets[0]);
                 let first = start.pointer(b);
                 let readable = readable_range.contains(b, first);
                 let unreadable = b.not(readable);
@@ -103,14 +98,14 @@ fn vectors(
                 && let Some(shared) = gpu.mask_besides_bound(b, offsets, masks, end.bound)
             {
                 let shared = b.both(shared, active);
-                let start = begin(gpu, b, end.whole.offset);
+                let start = element_address(gpu, b, access, end.whole.offset);
                 let (whole, partial) =
                     (b.both(shared, Some(end.whole.holds)), b.both(shared, Some(end.is_end)));
                 let (offsets, end) = (offsets.to_vec(), Some(end));
                 return ShiftedVector { start, offsets, masks: own, count: None, end, whole, partial };
             }
             let unskipped = gpu.whole_vector(offsets[0], masks[0]).filter(|_| same_mask);
-            let start = begin(gpu, b, unskipped.map_or(offsets[0], |whole| whole.offset));
+            let start = element_address(gpu, b, access, unskipped.map_or(offsets[0], |whole| whole.offset));
             let (all, any) = if same_mask {
                 // Aligned vectors of a row that was cut at one are moved or are not.
                 (own[0], own[0])
@@ -134,6 +129,14 @@ fn vectors(
             }
         })
         .collect()
+}
+
+/// The address of the element at an offset.
+fn element_address(gpu: &mut Gpu, b: &mut Builder, access: &MemAccess, offset: Val) -> OffsetAddress {
+    let dtype = gpu.func.slice(access.param).0;
+    let (offset, constant) = gpu.base_and_constant(offset);
+    let base = gpu.address_of_element(b, access, dtype, offset);
+    OffsetAddress { base, bytes: constant as i32 * dtype.bytes() as i32 }
 }
 
 /// Whether offsets are contiguous; `None` where they are known to be.
