@@ -63,11 +63,20 @@ impl GpuEmit for Index {
             })
             .collect();
         if all.warps != 0 {
+            // Through shared memory, from the threads that hold the index.
             let writer = gpu.writer(b, Some(&layout));
             let own = gpu.is_thread(b, [all.lanes, all.warps], [at.lanes, at.warps]);
             let holds = b.both(writer, own);
-            let registers = TileRegisters { layout: &result, values: &registers };
-            return through_smem(gpu, b, op, registers, holds);
+            let ty = gpu.func.ty(op.results[0]).clone();
+            let tile = gpu.scratch_tile(b, op, SmemTile::of_tile_or_scalar(&ty.shape, ty.dtype), ty.dtype);
+            gpu.write_registers(b, TileRegisters { layout: &result, values: &registers }, holds, &tile);
+            gpu.barrier(b);
+            registers = if ty.is_scalar() {
+                load(b, tile.address, ty.dtype, 1)
+            } else {
+                gpu.read_smem_tile(b, op, &tile)
+            };
+            return gpu.define(op.results[0], registers);
         }
         if all.lanes != 0 {
             let (others, own) =
@@ -80,17 +89,6 @@ impl GpuEmit for Index {
         }
         gpu.define(op.results[0], registers);
     }
-}
-
-/// Defines the result through shared memory, from the registers of the threads for which the condition holds.
-fn through_smem(gpu: &mut Gpu, b: &mut Builder, op: &Op, registers: TileRegisters, holds: Option<Val>) {
-    let ty = gpu.func.ty(op.results[0]).clone();
-    let tile = gpu.scratch_tile(b, op, SmemTile::of_tile_or_scalar(&ty.shape, ty.dtype), ty.dtype);
-    gpu.write_registers(b, registers, holds, &tile);
-    gpu.barrier(b);
-    let registers =
-        if ty.is_scalar() { load(b, tile.address, ty.dtype, 1) } else { gpu.read_smem_tile(b, op, &tile) };
-    gpu.define(op.results[0], registers);
 }
 
 impl GpuEmit for Exchange {
