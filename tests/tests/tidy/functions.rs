@@ -2,8 +2,6 @@
 
 mod signatures;
 
-use std::collections::BTreeSet;
-
 use signatures::{Function, closures, functions, struct_fields};
 
 use super::{is_test, sources};
@@ -20,12 +18,8 @@ const CLOSURES: usize = 10;
 /// The most fields of the struct that emits for the GPU.
 const GPU_FIELDS: usize = 12;
 
-/// Functions that still take tuples of unrelated things. The list only gets shorter.
-const PACKED: &[(&str, &str)] = &[
-];
-
 /// Fails with the place of each function of which `broken` has something to say.
-fn expect_of_functions(why: &str, mut broken: impl FnMut(&str, &Function) -> Option<String>) {
+fn expect_of_functions(why: &str, mut broken: impl FnMut(&Function) -> Option<String>) {
     let mut found = Vec::new();
     let mut count = 0;
     for source in sources(&["rs"]) {
@@ -34,7 +28,7 @@ fn expect_of_functions(why: &str, mut broken: impl FnMut(&str, &Function) -> Opt
         }
         for function in functions(&source.text) {
             count += 1;
-            let said = broken(&source.path, &function);
+            let said = broken(&function);
             found.extend(
                 said.map(|said| format!("{}:{}: `{}` {said}", source.path, function.line, function.name)),
             );
@@ -47,7 +41,7 @@ fn expect_of_functions(why: &str, mut broken: impl FnMut(&str, &Function) -> Opt
 #[test]
 fn functions_fit_a_screen() {
     let why = "who scrolls has forgotten the beginning: split it along its meaning";
-    expect_of_functions(why, |_, function| {
+    expect_of_functions(why, |function| {
         (function.lines > LINES).then(|| format!("has {} lines, more than {LINES}", function.lines))
     });
 }
@@ -55,7 +49,7 @@ fn functions_fit_a_screen() {
 #[test]
 fn functions_have_few_closures() {
     let why = "many closures are a file of functions whose parameters nobody sees: name them as functions";
-    expect_of_functions(why, |_, function| {
+    expect_of_functions(why, |function| {
         let count = closures(&function.body);
         (count > CLOSURES).then(|| format!("has {count} closures, more than {CLOSURES}"))
     });
@@ -66,20 +60,12 @@ fn functions_have_few_closures() {
 #[test]
 fn a_tuple_parameter_is_one_thing() {
     let why = "a tuple that packs unrelated things is a struct that was not named, or parameters that were not counted";
-    let mut found = BTreeSet::new();
-    expect_of_functions(why, |path, function| {
+    expect_of_functions(why, |function| {
         let packs = |elements: &&Vec<String>| elements.len() > 2 || elements[0] != elements[1];
         let packed: Vec<String> =
             function.tuples.iter().filter(packs).map(|types| types.join(", ")).collect();
-        let known = PACKED.iter().position(|&(file, name)| file == path && name == function.name);
-        let said = (!packed.is_empty()).then(|| format!("takes ({})", packed.join(") and (")));
-        if said.is_some() {
-            found.extend(known);
-        }
-        said.filter(|_| known.is_none())
+        (!packed.is_empty()).then(|| format!("takes ({})", packed.join(") and (")))
     });
-    let gone: Vec<_> = (0..PACKED.len()).filter(|at| !found.contains(at)).map(|at| PACKED[at]).collect();
-    assert!(gone.is_empty(), "these take none any more: take them off the list: {gone:?}");
 }
 
 #[test]
