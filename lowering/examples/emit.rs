@@ -3,7 +3,6 @@
 //! specialization's entry, threads, programs per block and shared bytes. For measuring choices that the attribute does
 //! not offer.
 
-use lowering::backend::StageTexts;
 use lowering::backend::nvptx::{self, Arch};
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
@@ -42,7 +41,7 @@ fn main() {
             .filter(|(_, specialization)| specialization.gpus.include(arch.capability))
             .cloned()
             .collect();
-        let texts = nvptx::emit(&session, &on_arch, &[arch], &mut StageTexts::default()).expect("PTX");
+        let texts = nvptx::emit(&session, &on_arch, &[arch], None).expect("PTX");
         for (arch, ptx) in texts {
             std::fs::write(format!("{stem}.{}.ptx", arch.name()), ptx).expect("a file to write");
         }

@@ -7,7 +7,6 @@ use tile_ir::testing::func;
 use super::first;
 use super::run::{Arg, run};
 use super::site::lowering_beside;
-use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
@@ -22,7 +21,7 @@ fn check_ptx(source: &str, arch: Arch, expected: Expect) {
     let general = specializations.last().expect("a specialization");
     let named = [("entry".into(), general)];
     let archs = [Arch::SM_80, Arch::SM_90A];
-    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &archs, None).expect("PTX");
     let (_, ptx) = texts.iter().find(|(other, _)| *other == arch).expect("the architecture");
     let shown = ["atom.", "red.", "shfl.", "bar.", "st.shared", "ld.shared"];
     let lines = ptx.lines().map(str::trim).filter(|line| shown.iter().any(|word| line.contains(word)));
@@ -311,7 +310,7 @@ fn check_vectors(source: &str, arch: Arch, expected: Expect) {
         .expect("specializations that fit");
     assert_eq!(specializations[0].name, "aligned");
     let named = [("entry".into(), &specializations[0])];
-    let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut StageTexts::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &[arch], None).expect("PTX");
     let lines = texts[0].1.lines().map(str::trim);
     let shown = lines.filter(|line| ["atom.", "red.", ".version"].iter().any(|word| line.contains(word)));
     expected.assert_eq(&shown.map(|line| format!("{line}\n")).collect::<String>());

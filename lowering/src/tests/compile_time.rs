@@ -9,7 +9,6 @@ use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::site::lowering_beside;
-use crate::backend::StageTexts;
 use crate::backend::host_asm;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx;
@@ -45,7 +44,7 @@ fn lower(source: &str) -> [(&'static str, Duration); 4] {
     let session = Session::new();
     for body in &specializations {
         let named = [("entry".into(), body)];
-        nvptx::emit(&session, &named, &[Arch::SM_80], &mut StageTexts::default()).expect("PTX");
+        nvptx::emit(&session, &named, &[Arch::SM_80], None).expect("PTX");
     }
     let after_ptx = now();
     let mut whole = checked;

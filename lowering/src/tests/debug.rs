@@ -8,7 +8,6 @@ use tile_ir::testing::func;
 use super::first;
 use super::site::lowering_beside;
 use super::specialization::print;
-use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas;
@@ -104,7 +103,7 @@ fn check_ptx(source: &str, words: &[&str], expected: Expect) {
     assert!(general.reports());
     let archs = [Arch::SM_80, Arch::SM_90A];
     let named = [("entry".into(), general)];
-    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &archs, None).expect("PTX");
     for (arch, ptx) in &texts {
         if let Some(path) = &ptxas::find() {
             ptxas::assemble(path, *arch, ptx, &std::env::temp_dir()).expect("ptxas takes it");

@@ -21,8 +21,12 @@ fn check_gpu(source: &str, expected: [Expect; 2]) {
         .expect("specializations that fit");
     assert_eq!(specializations[0].name, "aligned");
     let mut stages = StageTexts::default();
-    let texts =
-        nvptx::emit(&Session::new(), &[("entry".into(), &specializations[0])], &[Arch::SM_80], &mut stages);
+    let texts = nvptx::emit(
+        &Session::new(),
+        &[("entry".into(), &specializations[0])],
+        &[Arch::SM_80],
+        Some(&mut stages),
+    );
     let (_, ptx) = texts.expect("PTX").remove(0);
     let [mlir, text] = expected;
     mlir.assert_eq(&stages.mlir);

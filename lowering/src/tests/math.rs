@@ -9,7 +9,6 @@ use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 use super::oracle::{self, Scaled};
 use super::run::{Arg, Loaded, load};
 use super::site::lowering_beside;
-use crate::backend::StageTexts;
 use crate::backend::host_asm;
 use crate::backend::host_asm::Family;
 use crate::backend::nvptx;
@@ -310,7 +309,7 @@ fn instructions(session: &Session, dtype: &str, value: &str) -> usize {
     )
     .expect("bodies that fit");
     let named = [("apply".to_string(), &specializations[0])];
-    let texts = nvptx::emit(session, &named, &[Arch::SM_80], &mut StageTexts::default()).expect("PTX");
+    let texts = nvptx::emit(session, &named, &[Arch::SM_80], None).expect("PTX");
     let lines = texts[0].1.lines().map(str::trim);
     let code: Vec<&str> = lines.filter(|line| line.ends_with(';') && !line.starts_with('.')).collect();
     assert!(!code.iter().any(|line| line.contains("call")), "{value} of {dtype} calls a function");

@@ -58,7 +58,6 @@ use tile_ir::ir::Func;
 use tile_ir::testing::first_variant;
 
 use self::site::lowering_beside;
-use crate::backend::StageTexts;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::driver::specialize::{KernelRequests, specializations};
@@ -89,7 +88,7 @@ fn ptx_of(source: &str, arch: Arch, accepts: impl Fn(&Specialization) -> bool) -
     let archs =
         [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| specialization.gpus.include(arch.capability));
     let archs: Vec<Arch> = archs.collect();
-    let texts = nvptx::emit(&Session::new(), &named, &archs, &mut StageTexts::default()).expect("PTX");
+    let texts = nvptx::emit(&Session::new(), &named, &archs, None).expect("PTX");
     texts.into_iter().find(|(own, _)| *own == arch).expect("one of them").1
 }
 

@@ -19,7 +19,8 @@ fn gpu(source: &str, reports: bool) -> String {
     let general = specializations.last().expect("a general specialization");
     assert_eq!(general.reports(), reports);
     let mut stages = StageTexts::default();
-    nvptx::emit(&Session::new(), &[("entry".into(), general)], &[Arch::SM_80], &mut stages).expect("PTX");
+    nvptx::emit(&Session::new(), &[("entry".into(), general)], &[Arch::SM_80], Some(&mut stages))
+        .expect("PTX");
     stages.mlir
 }
 

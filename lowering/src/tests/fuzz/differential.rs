@@ -16,7 +16,6 @@ use super::element::Element;
 use super::evaluate::{Contents, Launch, evaluate};
 use super::generate::launch;
 use super::program::Program;
-use crate::backend::StageTexts;
 use crate::backend::host_asm::CpuLevel;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
@@ -139,7 +138,7 @@ fn gpu_code(specialization: &Specialization) -> Result<(), String> {
     if archs.is_empty() {
         return Ok(());
     }
-    nvptx::emit(&Session::new(), &[("entry".into(), specialization)], &archs, &mut StageTexts::default())
+    nvptx::emit(&Session::new(), &[("entry".into(), specialization)], &archs, None)
         .map(drop)
         .map_err(|what| format!("no PTX of the {} body: {what}", specialization.name))
 }
