@@ -7,7 +7,7 @@ use crate::devtools::schedule_simulator::{Launch, check_schedule, reference};
 use crate::gpu::schedule::verify::verify_schedule;
 use tile_ir::ir;
 use tile_ir::ir::{Block, Func, FuncBuilder, Op, Shape, Storage, Type, Value};
-use tile_ir::ops::schedule::{AfterIssue, Role, Stage, StagedOperand, WgmmaOperandA};
+use tile_ir::ops::schedule::{AfterIssue, InitVisibility, Role, Stage, StagedOperand, WgmmaOperandA};
 use tile_ir::ops::*;
 use tile_ir::support::dtype::DType;
 
@@ -236,7 +236,8 @@ fn scheduled(laid_out: &Func, dots: Dots) -> Func {
     };
     let (full, empty) = (barrier(40960, 1), barrier(40960 + 8 * STAGES, WARPS));
     let mut own = ScheduleBuilder { b, operands, full, empty, inner };
-    own.effect(MbarInit { barriers: vec![full, empty], prefetched: vec![] });
+    let visible = InitVisibility::Init;
+    own.effect(MbarInit { barriers: vec![full, empty], prefetched: vec![], visible });
     let (producer, consumer) = (own.producer(), own.consumer(dots));
     own.effect(WarpSpecialize { producer, consumer, warpgroups: 1, registers: Some([24, 240]) });
     own.b.finish();

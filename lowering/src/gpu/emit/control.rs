@@ -40,10 +40,9 @@ impl GpuEmit for For {
         let (trip_count, step) = LoopRange::of(self, ends).trip_count(b);
         let inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
-        let outer = gpu.iteration;
         let results = b.for_range([zero, trip_count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
-                gpu.iteration = Some(index);
+                gpu.iterations.push((self.body.args[0], index));
                 let variable = loop_variable(b, index, ends[0], step);
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
@@ -51,7 +50,7 @@ impl GpuEmit for For {
                 gpu.flatten(&self.body.yields)
             })
         });
-        gpu.iteration = outer;
+        gpu.iterations.pop();
         gpu.define_all(&op.results, &results);
     }
 }

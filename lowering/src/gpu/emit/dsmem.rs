@@ -4,7 +4,6 @@
 //! A barrier of the cluster is slow, for it orders all memory and empties the L1 cache (docs/decisions/0009). Stores
 //! that arrive at an `mbarrier` of the block they go to (`st.async`) order nothing else.
 
-use crate::gpu::emit::barrier::init_mbarriers;
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, GpuPlan, IntPredicate, ShuffleMode, statement};
 use crate::mlir::builder::Val;
@@ -41,20 +40,6 @@ impl Gpu<'_> {
             let addresses = in_block(b, pointers, block);
             emit(b, addresses);
         }
-    }
-
-    /// Initializes the mbarriers at which stores of other blocks arrive: every warp of this block arrives once in
-    /// each phase.
-    pub(super) fn init_remote_barriers(&mut self, b: &mut Builder) {
-        let addresses = self.plan.schedule.smem.mbarriers();
-        if addresses.is_empty() {
-            return;
-        }
-        let (base, warps) = (self.smem_base(), self.plan.schedule.distributed.warps_per_cta());
-        let first = self.first_of(b, 31, warps - 1);
-        b.guarded(first, |b| {
-            init_mbarriers(b, base, addresses.into_iter().map(|address| (address, warps)));
-        });
     }
 
     /// Expects `bytes` bytes for each warp of this block; returns the token of the phase to wait for.

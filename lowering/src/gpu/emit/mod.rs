@@ -223,8 +223,8 @@ pub struct Gpu<'a> {
     facts: ValueFacts,
     smem: SmemAddresses,
     in_flight: AsyncOperations,
-    /// The index of the current iteration of the loop around.
-    iteration: Option<Val>,
+    /// The loops around, by the first arguments of their bodies, with the indices of their current iterations.
+    iterations: Vec<(Value, Val)>,
 }
 
 impl<'a> Gpu<'a> {
@@ -246,7 +246,7 @@ impl<'a> Gpu<'a> {
             facts: ValueFacts::of(func),
             smem: SmemAddresses::default(),
             in_flight: AsyncOperations::default(),
-            iteration: None,
+            iterations: vec![],
         }
     }
 
@@ -259,7 +259,6 @@ impl<'a> Gpu<'a> {
             let offset = b.mul(self.thread.program_in_block, bytes);
             self.smem.base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
         }
-        self.init_remote_barriers(b);
         let body = &self.func.body;
         if self.plan.programs == 1 {
             self.block(b, body);
@@ -292,6 +291,12 @@ impl<'a> Gpu<'a> {
         self.cse.restore(known);
         self.thread = before;
         result
+    }
+
+    /// The index of the current iteration of a loop around, by the first argument of its body.
+    fn iteration(&self, of: Value) -> Val {
+        let found = self.iterations.iter().find(|(variable, _)| *variable == of);
+        found.unwrap_or_else(|| panic!("{of:?} is of no loop around")).1
     }
 
     // ---- values

@@ -2,6 +2,7 @@
 //! one barrier, after which every thread reads all partial results. All threads that hold a result hold the same bits.
 
 use tile_ir::ir::Op;
+use tile_ir::ops::schedule::PartialExchange;
 use tile_ir::ops::{Kind, Reduce, ReduceBatch};
 use tile_ir::support::dtype::DType;
 
@@ -30,28 +31,29 @@ const SHARE: usize = 4;
 
 impl GpuEmit for Reduce {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        emit(gpu, b, std::slice::from_ref(op));
+        emit(gpu, b, &[(op, PartialExchange::default())]);
     }
 }
 
 impl GpuEmit for ReduceBatch {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        emit(gpu, b, &self.body.ops);
+        let ops = self.body.ops.iter().enumerate().map(|(index, op)| (op, self.exchange(index)));
+        emit(gpu, b, &ops.collect::<Vec<_>>());
         let registers = gpu.flatten(&self.body.yields);
         gpu.define_all(&op.results, &registers);
     }
 }
 
 /// Emits independent reductions, which share one barrier.
-fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
+fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[(&Op, PartialExchange)]) {
     let mut reductions: Vec<PendingReduction> = ops
         .iter()
-        .map(|op| {
+        .map(|&(op, exchange)| {
             let Kind::Reduce(reduce) = &op.kind else { unreachable!("a batch consists of reductions") };
             let layout = gpu.layout(reduce.combination.inputs[0]).clone();
             let folded = layout.without(&reduce.axes);
             let results = within_warps(reduce, gpu, b, &layout, &folded);
-            PendingReduction { reduce, op, layout, folded, results }
+            PendingReduction { reduce, op, exchange, layout, folded, results }
         })
         .collect();
     let crosses_warps =
@@ -82,6 +84,7 @@ fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
 struct PendingReduction<'a> {
     reduce: &'a Reduce,
     op: &'a Op,
+    exchange: PartialExchange,
     layout: Layout,
     folded: Layout,
     /// An element for each register of the reduced layout: of this warp, then of all.
@@ -253,19 +256,18 @@ impl PendingReduction<'_> {
 
     /// Every warp writes its partial results.
     fn write(&self, gpu: &mut Gpu, b: &mut Builder) -> PartialResults {
-        let PendingReduction { reduce, op, layout, folded, results } = self;
+        let PendingReduction { reduce, op, exchange, layout, folded, results } = self;
         let scratch = gpu.scratch(op.results[0]);
         let warps = reduced_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
         let partial = compress(b, gpu.thread.warp, warps);
         let dtypes = self.dtypes(gpu);
         // Even and odd iterations of a loop have buffers of their own.
-        let odd =
-            gpu.iteration.filter(|_| gpu.plan.schedule.is_double_buffered(op.results[0])).map(|iteration| {
-                let iteration = b.trunc(iteration, Elem::I32);
-                let one = b.int(Ty::I32, 1);
-                b.and(iteration, one)
-            });
+        let odd = exchange.parity.map(|of| {
+            let iteration = b.trunc(gpu.iteration(of), Elem::I32);
+            let one = b.int(Ty::I32, 1);
+            b.and(iteration, one)
+        });
         let buffer_of_iteration = |b: &mut Builder, first: Val, distance: u32| match odd {
             Some(odd) => {
                 let distance = b.int(Ty::I32, i64::from(distance));
@@ -284,8 +286,8 @@ impl PendingReduction<'_> {
             offsets.push((start, elements));
             start += partial_bytes(&gpu.plan.schedule.distributed, reduce, input);
         }
-        let mbarrier = gpu.plan.schedule.mbarrier(op.results[0]).map(|start| {
-            let first = b.offset_bytes(gpu.smem_base(), start as i32);
+        let mbarrier = exchange.barrier.map(|barrier| {
+            let first = b.offset_bytes(gpu.smem_base(), gpu.buffer(barrier).start as i32);
             buffer_of_iteration(b, first, MBARRIER_BYTES)
         });
         let mbarrier_state = mbarrier.map(|mbarrier| {
@@ -296,7 +298,7 @@ impl PendingReduction<'_> {
         });
         // Lanes along the reduced axes hold equal elements; warps along them hold partial results of their own. In a loop each
         // such lane stores to one block; outside loops one lane stores to all as quickly (docs/decisions/0010).
-        let in_loop = mbarrier.is_some() && gpu.iteration.is_some();
+        let in_loop = mbarrier.is_some() && !gpu.iterations.is_empty();
         let lane_per_block = if in_loop { gpu.remote_store_lanes(folded.replicated_lanes()) } else { None };
         let block = lane_per_block.map(|lanes| compress(b, gpu.thread.lane, lanes));
         let writer = gpu.first_of(

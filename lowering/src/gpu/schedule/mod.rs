@@ -41,6 +41,7 @@ use tile_ir::analysis::axis_info::AxisInfoMap;
 use tile_ir::ir::axis_info::AxisInfo;
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Func, Op, Type, Value, print};
+use tile_ir::ops::schedule::PartialExchange;
 use tile_ir::ops::{For, Kind};
 use tile_ir::support::diagnostic::Loc;
 
@@ -83,6 +84,15 @@ pub struct Setup {
     pub max_registers: Option<u32>,
     /// Whether it is launched while the kernel before it still runs.
     pub uses_pdl: bool,
+}
+
+/// An exchange of elements between warps.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ScratchExchange {
+    /// The memory that they go through.
+    pub interval: Interval,
+    /// The loop whose even and odd iterations use different halves of it.
+    pub parity: Option<Value>,
 }
 
 impl Schedule {
@@ -131,19 +141,20 @@ impl Schedule {
     }
 
     /// The scratch memory through which an operation exchanges elements; of a batch that of each of its reductions.
-    pub fn exchanges(&self, op: &Op) -> Vec<Interval> {
+    pub fn exchanges(&self, op: &Op) -> Vec<ScratchExchange> {
         if let Kind::ReduceBatch(batch) = &op.kind {
-            return batch.body.ops.iter().flat_map(|op| self.exchanges(op)).collect();
+            let of_reduction = |(index, op): (usize, &Op)| {
+                let PartialExchange { parity, .. } = batch.exchange(index);
+                Some(ScratchExchange { parity, ..self.scratch_exchange(op)? })
+            };
+            return batch.body.ops.iter().enumerate().filter_map(of_reduction).collect();
         }
-        op.results.first().and_then(|&result| self.scratch(result)).into_iter().collect()
+        self.scratch_exchange(op).into_iter().collect()
     }
 
-    /// Whether an operation that exchanges elements waits for them at an `mbarrier` of its own, and not at a barrier.
-    pub fn waits_remotely(&self, op: &Op) -> bool {
-        if let Kind::ReduceBatch(batch) = &op.kind {
-            return batch.body.ops.iter().all(|op| self.waits_remotely(op));
-        }
-        op.results.first().is_some_and(|&result| self.mbarrier(result).is_some())
+    fn scratch_exchange(&self, op: &Op) -> Option<ScratchExchange> {
+        let interval = self.scratch(*op.results.first()?)?;
+        Some(ScratchExchange { interval, parity: None })
     }
 
     /// Where the scratch memory of an operation is, as a comment on it.

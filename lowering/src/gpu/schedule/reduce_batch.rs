@@ -1,38 +1,61 @@
-//! Reductions side by side exchange their partial results at one barrier.
+//! Reductions side by side exchange their partial results at one barrier, and those of even and odd iterations in different buffers.
+//!
+//! A reduction whose scratch memory has two buffers takes the one that the parity of the iteration names. So an iteration need not
+//! wait until all threads have read the results of the one before it: [`membar`](super::membar) puts no barrier there.
 //!
 //! Legal where
-//! 1. all of them exchange partial results through scratch memory, and no two of them through the same bytes;
-//! 2. none takes the result of another one.
+//! 1. all of a batch exchange partial results through scratch memory, and no two of them through the same bytes;
+//! 2. none takes the result of another one;
+//! 3. a buffer is chosen by parity where there are two, and by the innermost loop around the reduction.
 
-use super::Schedule;
 use super::smem_alloc::Interval;
-use tile_ir::ir::{Block, Op};
+use super::{Schedule, ScratchExchange};
+use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ops::schedule::PartialExchange;
 use tile_ir::ops::{Kind, ReduceBatch};
 
 /// The pass: see the module.
 pub fn reduce_batch(schedule: &mut Schedule) {
     let mut body = std::mem::take(&mut schedule.distributed.func.body);
-    in_block(schedule, &mut body);
+    in_block(schedule, &mut body, None);
     schedule.distributed.func.body = body;
 }
 
-fn in_block(schedule: &mut Schedule, block: &mut Block) {
+/// Rewrites a block. `parity` is the innermost loop around it that counts its iterations.
+fn in_block(schedule: &mut Schedule, block: &mut Block, parity: Option<Value>) {
     let mut rest = std::mem::take(&mut block.ops);
     while !rest.is_empty() {
         let count = batch_size(schedule, &rest);
         let behind = rest.split_off(count.max(1));
         let mut ops = std::mem::replace(&mut rest, behind);
-        if count > 1 {
-            block.ops.push(batch(schedule, ops));
+        let exchange = |op: &Op| {
+            let parity = parity.filter(|_| schedule.is_double_buffered(op.results[0]));
+            PartialExchange { parity, barrier: None }
+        };
+        let exchanges: Vec<PartialExchange> = ops[..count].iter().map(exchange).collect();
+        if count > 1 || exchanges.iter().any(|exchange| exchange.parity.is_some()) {
+            block.ops.push(batch(schedule, ops, exchanges));
             continue;
         }
         for op in &mut ops {
             if !op.kind.operation().isolated() {
-                op.kind.operation_mut().blocks_mut().into_iter().for_each(|block| in_block(schedule, block));
+                let parity = parity_within(op, parity);
+                let blocks = op.kind.operation_mut().blocks_mut();
+                blocks.into_iter().for_each(|block| in_block(schedule, block, parity));
             }
         }
         block.ops.append(&mut ops);
     }
+}
+
+/// The innermost loop around the blocks of an operation, by the first argument of its body, if it counts its iterations.
+pub fn parity_within(op: &Op, around: Option<Value>) -> Option<Value> {
+    let counts = matches!(op.kind, Kind::For(_) | Kind::Loop(_));
+    if counts || matches!(op.kind, Kind::While(_) | Kind::WorkTiles(_)) {
+        let body = op.kind.operation().blocks()[0];
+        return body.args.first().copied().filter(|_| counts);
+    }
+    around
 }
 
 /// How many of these operations are reductions that may share a barrier.
@@ -41,17 +64,18 @@ fn batch_size(schedule: &Schedule, ops: &[Op]) -> usize {
     for (count, op) in ops.iter().enumerate() {
         let depends_on_earlier = |value| ops[..count].iter().any(|earlier| earlier.results.contains(value));
         let exchanged = if matches!(op.kind, Kind::Reduce(_)) { schedule.exchanges(op) } else { vec![] };
-        let overlaps = exchanged.iter().any(|own| intervals.iter().any(|other| other.overlaps(own)));
-        if exchanged.is_empty() || overlaps || op.kind.operation().operands().iter().any(depends_on_earlier) {
+        let own: Vec<Interval> = exchanged.iter().map(|&ScratchExchange { interval, .. }| interval).collect();
+        let overlaps = own.iter().any(|own| intervals.iter().any(|other| other.overlaps(own)));
+        if own.is_empty() || overlaps || op.kind.operation().operands().iter().any(depends_on_earlier) {
             return count;
         }
-        intervals.extend(exchanged);
+        intervals.extend(own);
     }
     ops.len()
 }
 
 /// The batch of some reductions, whose results it has; in its block they have copies of their own.
-fn batch(schedule: &mut Schedule, mut ops: Vec<Op>) -> Op {
+pub fn batch(schedule: &mut Schedule, mut ops: Vec<Op>, mut exchanges: Vec<PartialExchange>) -> Op {
     let loc = ops[0].loc;
     let results = ops.iter().flat_map(|op| op.results.iter().copied()).collect();
     for op in &mut ops {
@@ -59,5 +83,8 @@ fn batch(schedule: &mut Schedule, mut ops: Vec<Op>) -> Op {
     }
     let yields = ops.iter().flat_map(|op| op.results.iter().copied()).collect();
     let body = Block { args: vec![], ops, yields };
-    Op { kind: ReduceBatch { body }.into(), results, loc }
+    if exchanges.iter().all(|exchange| *exchange == PartialExchange::default()) {
+        exchanges.clear();
+    }
+    Op { kind: ReduceBatch { exchanges, body }.into(), results, loc }
 }

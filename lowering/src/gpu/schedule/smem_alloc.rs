@@ -261,25 +261,9 @@ impl SmemAllocation {
         self.mbarriers.get(&value).copied()
     }
 
-    /// The addresses of all `mbarrier` objects.
-    pub fn mbarriers(&self) -> Vec<u32> {
-        let both = |(value, &start): (&Value, &u32)| {
-            let count = if self.is_double_buffered(*value) { 2 } else { 1 };
-            (0..count).map(move |buffer| start + buffer * MBARRIER_BYTES)
-        };
-        let mut addresses: Vec<u32> = self.mbarriers.iter().flat_map(both).collect();
-        addresses.sort_unstable();
-        addresses
-    }
-
     /// Whether the operation that defines `value` has one buffer for even and one for odd iterations of the loop around it.
     pub fn is_double_buffered(&self, value: Value) -> bool {
         self.double_buffered.contains(&value)
-    }
-
-    /// Whether an interval is the scratch of such an operation.
-    pub fn is_double_buffered_interval(&self, interval: &Interval) -> bool {
-        self.double_buffered.iter().any(|value| self.scratch[value] == *interval)
     }
 }
 

@@ -7,15 +7,25 @@ use crate::ops::expect_types;
 use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
-/// One thread initializes `mbarrier` objects and prefetches tensor maps; all threads of the block, and of the cluster, see it behind.
+/// Where all threads of the block, and of the cluster, see that barriers are initialized.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InitVisibility {
+    /// Behind the initialization, which waits for them.
+    Init,
+    /// Behind the [`ClusterWait`], which they come to anyway.
+    ClusterWait,
+}
+
+/// One thread initializes `mbarrier` objects and prefetches tensor maps.
 #[derive(Clone, Debug)]
 pub struct MbarInit {
     pub barriers: Vec<Value>,
     /// The tensor maps to prefetch, by index.
     pub prefetched: Vec<usize>,
+    pub visible: InitVisibility,
 }
 
-syntax!(MbarInit: "mbar_init" barriers ["prefetch" prefetched]);
+syntax!(MbarInit: "mbar_init" barriers ["prefetch" prefetched] ["visible_behind" visible]);
 
 impl Operation for MbarInit {
     operand_fields!(barriers);
@@ -211,6 +221,25 @@ impl Operation for MmaOrder {
     }
 
     ordered!();
+}
+
+impl FieldText for InitVisibility {
+    fn write(&self, out: &mut TextWriter) {
+        out.word("cluster_wait");
+    }
+
+    fn read(input: &mut TextReader) -> Result<InitVisibility, ParseError> {
+        input.expect("cluster_wait")?;
+        Ok(InitVisibility::ClusterWait)
+    }
+
+    fn absent() -> Option<InitVisibility> {
+        Some(InitVisibility::Init)
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == InitVisibility::Init
+    }
 }
 
 impl FieldText for MmaOrderStep {

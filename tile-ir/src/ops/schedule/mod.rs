@@ -19,7 +19,7 @@ use super::Operation;
 use crate::ir::{Func, Storage, Value};
 
 pub use barriers::{
-    Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait,
+    Barrier, ClusterArrive, ClusterWait, ExpectTx, InitVisibility, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait,
     MmaOrder, MmaOrderStep, PdlWait, WarpBarrier,
 };
 pub use buffers::{MbarAlloc, Pack, PipeNext, PipeStart, Poison, SmemAlloc, SmemLoadWords, Stage, Unpack};
@@ -29,7 +29,7 @@ pub use copies::{
 };
 pub use loops::{Induction, IterationBound, Loop, TripCount, loop_variable};
 pub use operand_tile::{CHUNK_BYTES, LineOrder, OperandTile, RowBits};
-pub use reduce_batch::ReduceBatch;
+pub use reduce_batch::{PartialExchange, ReduceBatch};
 pub use roles::{PeerShares, Publish, Role, TileQuotient, WarpSpecialize, WorkTiles};
 pub use stage_operands::{StageOperands, StagedForm, StagedValue};
 pub use tma::{StoreWait, TmaLoad, WaitedStores};

@@ -9,7 +9,7 @@ use crate::gpu::schedule::MBARRIER_BYTES;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use tile_ir::ir::{Op, Storage, Value};
-use tile_ir::ops::schedule::MmaOrderStep;
+use tile_ir::ops::schedule::{InitVisibility, MmaOrderStep};
 use tile_ir::ops::{
     Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarArrive, MbarInit, MbarWait, MmaOrder, PdlWait,
     WarpBarrier,
@@ -75,7 +75,7 @@ impl Gpu<'_> {
         });
     }
 
-    /// One thread prefetches tensor maps and initializes barriers, those of a cluster by whether there is one; the others wait.
+    /// One thread prefetches tensor maps and initializes barriers, those of a cluster by whether there is one.
     pub(in crate::gpu::emit) fn init_barriers(
         &mut self,
         b: &mut Builder,
@@ -98,8 +98,6 @@ impl Gpu<'_> {
             }
             init_mbarriers(b, base, others.iter().flat_map(|list| list.each()));
         });
-        block_barrier(b);
-        self.sync_cluster(b);
     }
 
     /// A list of barriers as it is initialized, and whether blocks of a cluster arrive there.
@@ -119,6 +117,10 @@ impl GpuEmit for MbarInit {
         let [clustered, others] =
             [clustered, others].map(|lists| lists.into_iter().map(|(list, _)| list).collect::<Vec<_>>());
         gpu.init_barriers(b, &maps, &clustered, &others);
+        if self.visible == InitVisibility::Init {
+            block_barrier(b);
+            gpu.sync_cluster(b);
+        }
     }
 }
 

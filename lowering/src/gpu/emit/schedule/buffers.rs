@@ -54,7 +54,7 @@ impl PipelineState {
 
 impl Gpu<'_> {
     /// Where a buffer or a list of barriers is.
-    pub(super) fn buffer(&self, buffer: Value) -> SmemBufferAddress {
+    pub(in crate::gpu::emit) fn buffer(&self, buffer: Value) -> SmemBufferAddress {
         self.smem.buffers[&buffer]
     }
 

@@ -34,19 +34,20 @@ impl GpuEmit for Loop {
             if self.narrow { b.trunc(end, Elem::I32) } else { end }
         });
         let one = b.int(ends[0].ty, 1);
-        let (outer, overlaps) = (gpu.iteration, gpu.in_flight.iterations_overlap);
+        let overlaps = gpu.in_flight.iterations_overlap;
         gpu.in_flight.iterations_overlap |= self.overlapped;
         let results = b.for_range([ends[0], ends[1], one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
                 let index = if self.narrow { b.zext(index, Elem::I64) } else { index };
-                gpu.iteration = Some(index);
+                gpu.iterations.push((self.body.args[0], index));
                 gpu.define(self.body.args[0], vec![index]);
                 gpu.define_all(&self.body.args[1..], carried);
                 gpu.block(b, &self.body);
                 gpu.flatten(&self.body.yields)
             })
         });
-        (gpu.iteration, gpu.in_flight.iterations_overlap) = (outer, overlaps);
+        gpu.iterations.pop();
+        gpu.in_flight.iterations_overlap = overlaps;
         gpu.define_all(&op.results, &results);
     }
 }

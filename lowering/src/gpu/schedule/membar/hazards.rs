@@ -4,7 +4,7 @@ use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::schedule::{CopyRing, loop_variable};
 use tile_ir::ops::{Effect, Kind, MemAccess};
 
-use crate::gpu::schedule::Schedule;
+use crate::gpu::schedule::{Schedule, ScratchExchange};
 use crate::gpu::schedule::smem_alloc::Interval;
 
 /// An access that may conflict with those of other threads.
@@ -12,6 +12,8 @@ use crate::gpu::schedule::smem_alloc::Interval;
 pub enum MemoryEffect {
     Shared {
         interval: Interval,
+        /// The loop whose even and odd iterations access different halves.
+        parity: Option<Value>,
         writes: bool,
     },
     /// The asynchronous copies of a loop.
@@ -45,8 +47,8 @@ impl MemoryEffect {
     fn conflicts(&self, other: &MemoryEffect) -> bool {
         match (self, other) {
             (
-                MemoryEffect::Shared { interval: a, writes: x },
-                MemoryEffect::Shared { interval: b, writes: y },
+                MemoryEffect::Shared { interval: a, writes: x, .. },
+                MemoryEffect::Shared { interval: b, writes: y, .. },
             ) => (*x || *y) && a.overlaps(b),
             (MemoryEffect::Ring { interval: a, shape: x }, MemoryEffect::Ring { interval: b, shape: y }) => {
                 (x.is_none() || x != y) && a.overlaps(b)
@@ -136,12 +138,14 @@ impl<'a> Hazards<'a> {
         }
     }
 
-    pub fn write(&mut self, interval: Interval) -> bool {
-        self.record(MemoryEffect::Shared { interval, writes: true })
+    pub fn write(&mut self, exchange: ScratchExchange) -> bool {
+        let ScratchExchange { interval, parity } = exchange;
+        self.record(MemoryEffect::Shared { interval, parity, writes: true })
     }
 
-    pub fn read(&mut self, interval: Interval) -> bool {
-        self.record(MemoryEffect::Shared { interval, writes: false })
+    pub fn read(&mut self, exchange: ScratchExchange) -> bool {
+        let ScratchExchange { interval, parity } = exchange;
+        self.record(MemoryEffect::Shared { interval, parity, writes: false })
     }
 
     /// An access to a slice that the kernel writes.
@@ -171,12 +175,10 @@ impl<'a> Hazards<'a> {
     /// access to a slice that is written, and its own ring in spite of the body's waits.
     pub fn enter_loop(&mut self, body: &Block) {
         let mut effects = self.effects_of_iterations(body);
-        // An iteration uses the other buffer than the one before it.
-        let is_double_buffered =
-            |interval: &Interval| self.schedule.smem.is_double_buffered_interval(interval);
-        effects.retain(
-            |effect| !matches!(effect, MemoryEffect::Shared { interval, .. } if is_double_buffered(interval)),
-        );
+        // An iteration uses the other half than the one before it, and in between all warps wait for each other.
+        let of_this_loop = body.args.first().copied();
+        let alternates = |effect: &MemoryEffect| matches!(effect, MemoryEffect::Shared { parity: Some(parity), .. } if Some(*parity) == of_this_loop);
+        effects.retain(|effect| !alternates(effect));
         self.join(effects);
     }
 
@@ -196,13 +198,13 @@ impl<'a> Hazards<'a> {
     fn effects_of(&self, block: &Block, variable: Option<Value>, effects: &mut Vec<MemoryEffect>) {
         for op in &block.ops {
             let operation = op.kind.operation();
-            let exchanged: Vec<Interval> = self.schedule.exchanges(op);
+            let exchanged = self.schedule.exchanges(op);
             if !exchanged.is_empty() {
                 // Between its writes and its reads every warp waits for all others.
                 effects.retain(|effect| matches!(effect, MemoryEffect::Slice { .. }));
-                effects.extend(
-                    exchanged.into_iter().map(|interval| MemoryEffect::Shared { interval, writes: true }),
-                );
+                effects.extend(exchanged.into_iter().map(|ScratchExchange { interval, parity }| {
+                    MemoryEffect::Shared { interval, parity, writes: true }
+                }));
             }
             let nested = if matches!(op.kind, Kind::ReduceBatch(_)) { vec![] } else { operation.blocks() };
             for nested in nested {

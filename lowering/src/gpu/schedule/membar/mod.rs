@@ -22,9 +22,8 @@ use tile_ir::ops::schedule::WaitedStores;
 use tile_ir::ops::{Atomic, Barrier, Effect, Kind, MemoryOrder, StoreWait};
 
 use self::hazards::Hazards;
-use super::Schedule;
 use super::scratch::idle_warps;
-use super::smem_alloc::Interval;
+use super::{Schedule, ScratchExchange};
 
 /// The pass: see the module.
 pub fn membar(schedule: &mut Schedule) {
@@ -57,6 +56,12 @@ fn missing_barriers(schedule: &Schedule) -> Vec<Vec<usize>> {
     let mut walk = BarrierWalk { schedule, hazards, has_acquired: false, missing: vec![] };
     walk.block(&func.body);
     walk.missing
+}
+
+/// Whether an operation that exchanges elements waits for them at `mbarrier` objects, and not at a barrier.
+fn waits_remotely(op: &Op) -> bool {
+    let Kind::ReduceBatch(batch) = &op.kind else { return false };
+    (0..batch.body.ops.len()).all(|index| batch.exchange(index).barrier.is_some())
 }
 
 /// The blocks of an operation that threads run as they stand there.
@@ -190,18 +195,18 @@ impl BarrierWalk<'_> {
     }
 
     /// An exchange of elements through scratch memory: all threads write, wait, and read.
-    fn exchange(&mut self, op: &Op, intervals: &[Interval]) -> bool {
+    fn exchange(&mut self, op: &Op, exchanged: &[ScratchExchange]) -> bool {
         let mut conflicts = false;
-        for &interval in intervals {
-            conflicts |= self.hazards.write(interval);
+        for &exchange in exchanged {
+            conflicts |= self.hazards.write(exchange);
         }
-        if self.schedule.waits_remotely(op) {
+        if waits_remotely(op) {
             self.hazards.after_remote_wait();
         } else {
             self.hazards.after_barrier();
         }
-        for &interval in intervals {
-            self.hazards.read(interval);
+        for &exchange in exchanged {
+            self.hazards.read(exchange);
         }
         conflicts
     }

@@ -28,7 +28,7 @@ use super::tma_pipeline::{PipelinedLoad, TmaPipeline, TmaRing};
 use super::work_tiles::WORK_TILE_STAGES;
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, preload_word_count};
 use tile_ir::ir::{Func, Op, Shape, Storage, Type, Value};
-use tile_ir::ops::schedule::{Role, Stage};
+use tile_ir::ops::schedule::{InitVisibility, Role, Stage};
 use tile_ir::ops::{Kind, MbarAlloc, MbarInit, OperandA, PdlWait, PipeStart, SmemAlloc, WarpSpecialize};
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
@@ -231,7 +231,7 @@ impl Specializer<'_> {
         let barriers = lists.flat_map(in_order).chain([work_tiles.full, work_tiles.empty]).collect();
         let count = self.pipeline.maps.len();
         let prefetched = if count <= MAX_PREFETCHED_MAPS { (0..count).collect() } else { vec![] };
-        schedule.effect(ops, self.loc, MbarInit { barriers, prefetched });
+        schedule.effect(ops, self.loc, MbarInit { barriers, prefetched, visible: InitVisibility::Init });
     }
 
     /// The index of the ring of the loop with this variable.
