@@ -132,10 +132,10 @@ fn all_results_of_a_batch_are_read_before_their_memory_is_written() {
     check_each_is_missed(
         SUMS,
         expect![[r#"
-        a barrier is missing before `%29 = convert_layout %28`
-        a barrier is missing before `%39, %40 = reduce_batch`
-        a barrier is missing before `store %19, out[%51 + %16] inside`
-    "#]],
+            a barrier is missing before `%29 = convert_layout %28`
+            a barrier is missing before `%39, %40 = reduce_batch exchange one_buffer, parity %20`
+            a barrier is missing before `store %19, out[%51 + %16] inside`
+        "#]],
     );
 }
 

@@ -35,6 +35,7 @@ mod oracle;
 mod parse;
 mod pdl;
 mod random;
+mod reduce_exchange;
 mod report;
 mod rotate_rows;
 mod rounding;

@@ -6,7 +6,7 @@ use super::machine::Cx;
 use super::simulate::Simulate;
 use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use tile_ir::ir::{Op, Storage, Value};
-use tile_ir::ops::schedule::{MmaOrderStep, Stage, stages};
+use tile_ir::ops::schedule::{InitVisibility, MmaOrderStep, Stage, stages};
 use tile_ir::ops::{
     Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarAlloc, MbarArrive, MbarArriveForPeer, MbarInit,
     MbarWait, MmaOrder, PdlWait, WarpBarrier,
@@ -40,6 +40,11 @@ impl MbarState {
 
     pub fn expect(&mut self, bytes: u32) {
         self.bytes += i64::from(bytes);
+    }
+
+    /// All arrivals and bytes of a phase that this block waits for at once.
+    pub fn complete(&mut self, clock: &VectorClock) -> Result<(), String> {
+        self.arrive(self.missing, clock)
     }
 
     /// So many bytes have landed.
@@ -91,7 +96,7 @@ impl NamedBarrier {
 
 /// Which named barrier of a block.
 #[derive(Clone, Copy)]
-enum BarrierName {
+pub enum BarrierName {
     Role,
     Order(usize),
 }
@@ -148,6 +153,9 @@ fn initialize(init: &MbarInit, cx: &mut Cx) -> Result<(), String> {
             (state.arrivals, state.missing) = (arrivals, arrivals);
         }
     }
+    if init.visible == InitVisibility::ClusterWait {
+        cx.cta_mut().unseen.extend(&init.barriers);
+    }
     if !cx.cta().initialized {
         cx.cta_mut().initialized = true;
         cx.shared.events += 1;
@@ -160,7 +168,8 @@ impl Simulate for MbarInit {
         initialize(self, cx)?;
         // Threads of both blocks of a cluster meet behind it.
         let peer = cx.agent.cta ^ 1;
-        if cx.shared.launch.clusters && !cx.shared.ctas[peer].initialized {
+        let meet = self.visible == InitVisibility::Init && cx.shared.launch.clusters;
+        if meet && !cx.shared.ctas[peer].initialized {
             return cx.blocked("the other block of the cluster");
         }
         Ok(Step::Next)
@@ -242,7 +251,14 @@ macro_rules! waits_for_nobody {
     )*};
 }
 
-waits_for_nobody!(PdlWait, ClusterArrive, ClusterWait);
+waits_for_nobody!(PdlWait, ClusterArrive);
+
+impl Simulate for ClusterWait {
+    fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, _: &'f Op) -> Result<Step, String> {
+        cx.cta_mut().unseen.clear();
+        Ok(Step::Next)
+    }
+}
 
 impl Cx<'_, '_> {
     fn named_barrier(&mut self, name: BarrierName) -> &mut NamedBarrier {
@@ -261,7 +277,7 @@ impl Cx<'_, '_> {
     }
 
     /// Arrives at a named barrier and waits there for so many agents, itself among them.
-    fn meet(&mut self, name: BarrierName, of: usize) -> Result<Step, String> {
+    pub fn meet(&mut self, name: BarrierName, of: usize) -> Result<Step, String> {
         let generation = match self.agent.named_wait {
             Some(generation) => generation,
             None => {

@@ -12,7 +12,7 @@ use tile_ir::ir::{Op, Type, Value};
 use tile_ir::ops::schedule::Role;
 use tile_ir::ops::{
     Assert, For, If, Induction, IterationBound, Loop, PeerShares, PipeNext, PipeStart, Poison, Print,
-    Publish, ReduceBatch, TripCount, WarpSpecialize, While, WorkTiles,
+    Publish, TripCount, WarpSpecialize, While, WorkTiles,
 };
 use tile_ir::support::dtype::DType;
 
@@ -50,16 +50,6 @@ impl Simulate for If {
     fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, _: &'f Op) -> Result<Step, String> {
         let holds = cx.tile(self.condition)?.is_true();
         Ok(cx.agent.enter(if holds { &self.then } else { &self.otherwise }, vec![], 0))
-    }
-
-    fn end_block<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
-        cx.leave_with_yields(op)
-    }
-}
-
-impl Simulate for ReduceBatch {
-    fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, _: &'f Op) -> Result<Step, String> {
-        Ok(cx.agent.enter(&self.body, vec![], 0))
     }
 
     fn end_block<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {

@@ -1,12 +1,13 @@
 //! The simulated GPU: which agent goes on next, when loads land, and what is wrong when nobody can go on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::rc::Rc;
 
 use super::agent::{Agent, AgentRole, Datum, Step};
 use super::barrier::{MbarState, NamedBarrier};
 use super::clock::{ClockEntry, VectorClock};
+use super::exchange::PartialReads;
 use super::memory::{GlobalMemory, Launch, ViewBlock};
 use super::simulate::simulator;
 use super::smem::{PendingLoad, StageState};
@@ -58,6 +59,9 @@ pub struct CtaState<'f> {
     pub buffers: HashMap<Value, Vec<StageState<'f>>>,
     pub barriers: HashMap<Value, Vec<MbarState>>,
     pub initialized: bool,
+    /// Those of the barriers that other blocks of the cluster see behind their wait for it.
+    pub unseen: HashSet<Value>,
+    pub partials: HashMap<(Value, bool), PartialReads>,
     /// The barrier of the consumers' role, and those of the order of dots.
     pub role_barrier: NamedBarrier,
     pub order: Vec<NamedBarrier>,
@@ -199,6 +203,8 @@ impl<'f> SimulatedGpu<'f> {
                 buffers: HashMap::new(),
                 barriers: HashMap::new(),
                 initialized: false,
+                unseen: HashSet::new(),
+                partials: HashMap::new(),
                 role_barrier: NamedBarrier::default(),
                 order: vec![NamedBarrier::default(); warpgroups],
                 published: vec![],

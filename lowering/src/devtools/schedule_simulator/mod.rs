@@ -10,7 +10,7 @@
 //! - [`simulate`]: what each operation does.
 //! - [`clock`]: what has happened before what, so that a race shows in every run.
 //! - `compute`, `combine`, `dot`, `memory`, `control`: tile IR.
-//! - `smem`, `barrier`, `wgmma`, `copies`: what is asynchronous.
+//! - `smem`, `barrier`, `exchange`, `wgmma`, `copies`: what is asynchronous or shared.
 
 pub mod agent;
 mod barrier;
@@ -20,6 +20,7 @@ mod compute;
 mod control;
 mod copies;
 mod dot;
+mod exchange;
 pub mod machine;
 mod memory;
 pub mod number;

@@ -13,7 +13,10 @@
 //! 6. the dot releases buffers of rings alone, and each of these has more than one stage.
 
 use super::Schedule;
-use super::loops::{Definitions, DotGroup, LoopOp, RingPipe, count_dots, is_above, kind_of, replace_loops};
+use super::loops::{
+    Definitions, DotGroup, LoopOp, RingPipe, count_dots, definitions_around_loops, is_above, kind_of,
+    replace_loops,
+};
 use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::schedule::{AfterIssue, WgmmaOperandA};
 use tile_ir::ops::{DotWait, Kind, Loop, Poison, Wgmma, is_zero};
@@ -21,7 +24,7 @@ use tile_ir::support::dtype::DType;
 
 /// Rewrites each loop with such a dot.
 pub fn async_dot(schedule: &mut Schedule) {
-    let definitions = schedule.distributed.func.cloned_definitions();
+    let definitions = definitions_around_loops(schedule);
     replace_loops(schedule, &mut |schedule, body| {
         let found = AccumulatorLoop::new(schedule, body, &definitions)?;
         Some(found.rewrite(schedule))

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Schedule;
 use super::copy::Copies;
-use super::loops::{Definitions, LoopOp, kind_of, replace_loops};
+use super::loops::{Definitions, LoopOp, definitions_around_loops, kind_of, replace_loops};
 use tile_ir::ir::{Block, Op, Type, Value, substitute_in};
 use tile_ir::ops::scalar::{ArithKind, Scalar};
 use tile_ir::ops::{Cast, Effect, Induction, IterationBound, Kind, Loop};
@@ -30,7 +30,7 @@ const MAX_COMPARISONS: usize = 16;
 
 /// Splits each overlapped loop with branches on its variable.
 pub fn iteration_split(schedule: &mut Schedule) {
-    let definitions = schedule.distributed.func.cloned_definitions();
+    let definitions = definitions_around_loops(schedule);
     replace_loops(schedule, &mut |schedule, body| {
         let branches = LoopBranches::new(schedule, body, &definitions)?;
         Some(Split { schedule, body }.run(&branches))

@@ -13,6 +13,14 @@ use tile_ir::support::dtype::DType;
 /// The operation that defines each value.
 pub type Definitions = HashMap<Value, Op>;
 
+/// The definitions that a pass on loops asks for: none where there is no loop, which is most kernels.
+pub fn definitions_around_loops(schedule: &Schedule) -> Definitions {
+    let func = &schedule.distributed.func;
+    let mut has_loops = false;
+    func.body.walk(&mut |op| has_loops |= matches!(op.kind, Kind::Loop(_)));
+    if has_loops { func.cloned_definitions() } else { Definitions::new() }
+}
+
 /// What defines a value.
 pub fn kind_of(definitions: &Definitions, value: Value) -> Option<&Kind> {
     definitions.get(&value).map(|op| &op.kind)

@@ -20,7 +20,8 @@ use std::collections::HashSet;
 use super::Schedule;
 use super::copy::Copies;
 use super::loops::{
-    Definitions, DotGroup, LoopOp, RingPipe, constant, count_dots, is_above, kind_of, replace_loops,
+    Definitions, DotGroup, LoopOp, RingPipe, constant, count_dots, definitions_around_loops, is_above,
+    kind_of, replace_loops,
 };
 use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Op, Storage, Value};
@@ -64,7 +65,7 @@ struct ChainedDots<'a> {
 
 /// Rewrites each loop with chained dots into a prologue, a loop and an epilogue.
 pub fn overlap_chained_dots(schedule: &mut Schedule) {
-    let definitions = schedule.distributed.func.cloned_definitions();
+    let definitions = definitions_around_loops(schedule);
     replace_loops(schedule, &mut |schedule, body| {
         let chain = ChainedDots::new(schedule, body, &definitions)?;
         Some(Overlap { schedule, chain: &chain }.run())

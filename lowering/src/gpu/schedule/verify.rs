@@ -10,16 +10,21 @@
 //! 6. A stage is read behind a wait on its full barrier and before its release ([`role`]).
 //! 7. The result of an asynchronous dot is read behind a wait for it, and so are the stages released that it reads ([`role`]).
 //! 8. A role ends without dots or stores in flight ([`role`]).
-//! 9. Behind the last pass, no access needs a barrier that does not stand before it ([`membar`](super::membar)).
+//! 9. Behind the last pass, no access needs a barrier that does not stand before it ([`membar`](super::membar)). Two exchanges of
+//!    partial results without a barrier between them use different halves of their memory.
+//! 10. Buffers of reductions alternate by the innermost loop around them, which counts its iterations ([`exchange`]).
+//! 11. A reduction waits at an `mbarrier` that all blocks of the cluster have initialized ([`exchange`]).
 //!
 //! Errors name operations and values as the function prints them.
 
+mod exchange;
 mod flow;
 mod role;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::exchange::ExchangeFlow;
 use self::role::RoleFlow;
 use super::membar::{MissingBarrier, first_missing_barrier};
 use super::tma_pipeline::{ALIGNMENT, MAX_BYTES, PRODUCER_WARPS};
@@ -39,6 +44,7 @@ const THREAD_REGISTERS: [u32; 2] = [24, 256];
 pub fn verify_schedule(func: &Func, num_warps: u32) -> Result<(), String> {
     let verifier = ScheduleVerifier { func, num_warps, names: OnceCell::new() };
     verifier.memory()?;
+    ExchangeFlow::new(&verifier).block(&func.body, None)?;
     let roles = func.body.ops.iter().find_map(|op| {
         let Kind::WarpSpecialize(roles) = &op.kind else { return None };
         Some((op, roles))

@@ -19,8 +19,8 @@ use super::Operation;
 use crate::ir::{Func, Storage, Value};
 
 pub use barriers::{
-    Barrier, ClusterArrive, ClusterWait, ExpectTx, InitVisibility, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait,
-    MmaOrder, MmaOrderStep, PdlWait, WarpBarrier,
+    Barrier, ClusterArrive, ClusterWait, ExpectTx, InitVisibility, MbarArrive, MbarArriveForPeer, MbarInit,
+    MbarWait, MmaOrder, MmaOrderStep, PdlWait, WarpBarrier,
 };
 pub use buffers::{MbarAlloc, Pack, PipeNext, PipeStart, Poison, SmemAlloc, SmemLoadWords, Stage, Unpack};
 pub use copies::{

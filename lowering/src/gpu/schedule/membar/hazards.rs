@@ -4,8 +4,8 @@ use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::schedule::{CopyRing, loop_variable};
 use tile_ir::ops::{Effect, Kind, MemAccess};
 
-use crate::gpu::schedule::{Schedule, ScratchExchange};
 use crate::gpu::schedule::smem_alloc::Interval;
+use crate::gpu::schedule::{Schedule, ScratchExchange};
 
 /// An access that may conflict with those of other threads.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -17,16 +17,9 @@ pub enum MemoryEffect {
         writes: bool,
     },
     /// The asynchronous copies of a loop.
-    Ring {
-        interval: Interval,
-        shape: Option<u64>,
-    },
+    Ring { interval: Interval, shape: Option<u64> },
     /// Memory of a slice that the kernel writes.
-    Slice {
-        access: MemAccess,
-        writes: bool,
-        iteration: WhichIteration,
-    },
+    Slice { access: MemAccess, writes: bool, iteration: WhichIteration },
 }
 
 /// When an access happened, relative to where the walk is.
