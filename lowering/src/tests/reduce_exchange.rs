@@ -156,7 +156,7 @@ fn check_planted(change: &dyn Fn(&mut Vec<Op>), expected: Expect) {
 #[test]
 fn a_cluster_initializes_barriers_before_it_arrives() {
     let schedule = planned(DisabledPasses::default()).plan.schedule;
-    expect![[r#"
+    let expected = expect![[r#"
         kernel norm(x: &[f32], out: &mut [f32], %0 n: i32) {
           %1 = mbar_alloc at 96 : mbar<stages 2, arrivals 4>
           %2 = mbar_alloc at 112 : mbar<stages 1, arrivals 4>
@@ -242,7 +242,8 @@ fn a_cluster_initializes_barriers_before_it_arrives() {
           %63 = splat %62 : f32[1024]
           store %63, out[%3] inside vector 4
         }
-    "#]].assert_eq(&schedule.to_string());
+    "#]];
+    expected.assert_eq(&schedule.to_string());
     let again = ir::parse(&schedule.to_string()).expect("a schedule parses");
     assert_eq!(ir::print(&again, &|_| None), ir::print(&schedule.distributed.func, &|_| None));
 }

@@ -1,5 +1,6 @@
 //! Emission of reductions: within the thread, then across lanes by shuffles, then across warps through shared memory with
-//! one barrier, after which every thread reads all partial results. All threads that hold a result hold the same bits.
+//! one barrier, after which every thread reads all partial results. All threads that hold a result hold the same bits. The schedule
+//! says which buffer of shared memory that is, and which barrier.
 
 use tile_ir::ir::Op;
 use tile_ir::ops::schedule::PartialExchange;
@@ -31,24 +32,25 @@ const SHARE: usize = 4;
 
 impl GpuEmit for Reduce {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        emit(gpu, b, &[(op, PartialExchange::default())]);
+        emit(gpu, b, std::slice::from_ref(op), &[]);
     }
 }
 
 impl GpuEmit for ReduceBatch {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let ops = self.body.ops.iter().enumerate().map(|(index, op)| (op, self.exchange(index)));
-        emit(gpu, b, &ops.collect::<Vec<_>>());
+        emit(gpu, b, &self.body.ops, &self.exchanges);
         let registers = gpu.flatten(&self.body.yields);
         gpu.define_all(&op.results, &registers);
     }
 }
 
-/// Emits independent reductions, which share one barrier.
-fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[(&Op, PartialExchange)]) {
+/// Emits independent reductions, which share one barrier; each exchanges partial results as the schedule says, if it does.
+fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op], exchanges: &[PartialExchange]) {
     let mut reductions: Vec<PendingReduction> = ops
         .iter()
-        .map(|&(op, exchange)| {
+        .enumerate()
+        .map(|(index, op)| {
+            let exchange = exchanges.get(index).copied().unwrap_or_default();
             let Kind::Reduce(reduce) = &op.kind else { unreachable!("a batch consists of reductions") };
             let layout = gpu.layout(reduce.combination.inputs[0]).clone();
             let folded = layout.without(&reduce.axes);

@@ -41,9 +41,9 @@ define_passes! {
     software_pipeline optional: "copy the loads of later iterations to shared memory while this one runs",
     stage_operands required: "write what a loop's dots read and the loop does not change to shared memory before it",
     position_before_waits optional: "find a warpgroup's position in a dot ahead of the waits for its operands",
-    reduce_batch optional: "let reductions side by side exchange partial results at one barrier",
+    reduce_batch optional: "let reductions exchange partial results side by side at one barrier, and in buffers by parity",
     pdl required: "wait for the kernel before this one ahead of the first access of memory",
-    cluster_wait required: "wait until all blocks of a cluster have started ahead of stores to them",
+    cluster_wait required: "initialize the barriers of a cluster, and wait until its blocks have started ahead of stores to them",
     membar required: "put barriers where accesses of two threads may conflict",
 }
 

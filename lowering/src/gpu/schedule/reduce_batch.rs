@@ -6,7 +6,8 @@
 //! Legal where
 //! 1. all of a batch exchange partial results through scratch memory, and no two of them through the same bytes;
 //! 2. none takes the result of another one;
-//! 3. a buffer is chosen by parity where there are two, and by the innermost loop around the reduction.
+//! 3. a buffer is chosen by parity where there are two, and the reduction stands in the body of a loop that counts its iterations: it runs
+//!    in each of them, so that all threads have read a buffer when it is written again.
 
 use super::smem_alloc::Interval;
 use super::{Schedule, ScratchExchange};
@@ -21,7 +22,7 @@ pub fn reduce_batch(schedule: &mut Schedule) {
     schedule.distributed.func.body = body;
 }
 
-/// Rewrites a block. `parity` is the innermost loop around it that counts its iterations.
+/// Rewrites a block; `parity` is the loop whose body it is, if that counts its iterations.
 fn in_block(schedule: &mut Schedule, block: &mut Block, parity: Option<Value>) {
     let mut rest = std::mem::take(&mut block.ops);
     while !rest.is_empty() {
@@ -39,7 +40,7 @@ fn in_block(schedule: &mut Schedule, block: &mut Block, parity: Option<Value>) {
         }
         for op in &mut ops {
             if !op.kind.operation().isolated() {
-                let parity = parity_within(op, parity);
+                let parity = parity_of(op);
                 let blocks = op.kind.operation_mut().blocks_mut();
                 blocks.into_iter().for_each(|block| in_block(schedule, block, parity));
             }
@@ -48,14 +49,10 @@ fn in_block(schedule: &mut Schedule, block: &mut Block, parity: Option<Value>) {
     }
 }
 
-/// The innermost loop around the blocks of an operation, by the first argument of its body, if it counts its iterations.
-pub fn parity_within(op: &Op, around: Option<Value>) -> Option<Value> {
+/// A loop that counts its iterations, by the first argument of its body.
+pub fn parity_of(op: &Op) -> Option<Value> {
     let counts = matches!(op.kind, Kind::For(_) | Kind::Loop(_));
-    if counts || matches!(op.kind, Kind::While(_) | Kind::WorkTiles(_)) {
-        let body = op.kind.operation().blocks()[0];
-        return body.args.first().copied().filter(|_| counts);
-    }
-    around
+    if counts { op.kind.operation().blocks()[0].args.first().copied() } else { None }
 }
 
 /// How many of these operations are reductions that may share a barrier.

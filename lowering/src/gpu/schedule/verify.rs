@@ -12,7 +12,7 @@
 //! 8. A role ends without dots or stores in flight ([`role`]).
 //! 9. Behind the last pass, no access needs a barrier that does not stand before it ([`membar`](super::membar)). Two exchanges of
 //!    partial results without a barrier between them use different halves of their memory.
-//! 10. Buffers of reductions alternate by the innermost loop around them, which counts its iterations ([`exchange`]).
+//! 10. Buffers of reductions alternate by the loop in whose body they stand, which counts its iterations ([`exchange`]).
 //! 11. A reduction waits at an `mbarrier` that all blocks of the cluster have initialized ([`exchange`]).
 //!
 //! Errors name operations and values as the function prints them.

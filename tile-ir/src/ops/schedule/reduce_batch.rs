@@ -20,7 +20,8 @@ pub struct ReduceBatch {
 /// How a reduction exchanges the partial results of warps.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PartialExchange {
-    /// The loop, by the first argument of its body, whose even and odd iterations have buffers of their own. Else there is one buffer.
+    /// The loop in whose body the batch stands, by the first argument there: its even and odd iterations have buffers of their own. Else
+    /// there is one buffer.
     pub parity: Option<Value>,
     /// The `mbarrier` that stores of all blocks of a cluster complete, one for each buffer. Else all warps wait at a barrier.
     pub barrier: Option<Value>,

@@ -169,9 +169,8 @@ impl<'a> Hazards<'a> {
     pub fn enter_loop(&mut self, body: &Block) {
         let mut effects = self.effects_of_iterations(body);
         // An iteration uses the other half than the one before it, and in between all warps wait for each other.
-        let of_this_loop = body.args.first().copied();
-        let alternates = |effect: &MemoryEffect| matches!(effect, MemoryEffect::Shared { parity: Some(parity), .. } if Some(*parity) == of_this_loop);
-        effects.retain(|effect| !alternates(effect));
+        let alternates = |parity: &Option<Value>| parity.is_some() && *parity == body.args.first().copied();
+        effects.retain(|effect| !matches!(effect, MemoryEffect::Shared { parity, .. } if alternates(parity)));
         self.join(effects);
     }
 

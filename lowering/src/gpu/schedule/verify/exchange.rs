@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::ScheduleVerifier;
-use crate::gpu::schedule::reduce_batch::parity_within;
+use crate::gpu::schedule::reduce_batch::parity_of;
 use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::schedule::{InitVisibility, PartialExchange};
 use tile_ir::ops::{Kind, ReduceBatch};
@@ -24,7 +24,7 @@ impl<'v, 'f> ExchangeFlow<'v, 'f> {
         ExchangeFlow { verifier, initialized, arrived, visible }
     }
 
-    /// Checks a block; `parity` is the innermost loop around it that counts its iterations.
+    /// Checks a block; `parity` is the loop whose body it is, if that counts its iterations.
     pub fn block(&mut self, block: &'f Block, parity: Option<Value>) -> Result<(), String> {
         for op in &block.ops {
             if let Kind::ReduceBatch(batch) = &op.kind {
@@ -33,7 +33,7 @@ impl<'v, 'f> ExchangeFlow<'v, 'f> {
             }
             self.see(op);
             if !op.kind.operation().isolated() {
-                let parity = parity_within(op, parity);
+                let parity = parity_of(op);
                 op.kind.operation().blocks().into_iter().try_for_each(|block| self.block(block, parity))?;
             }
         }
@@ -55,12 +55,12 @@ impl<'v, 'f> ExchangeFlow<'v, 'f> {
         }
     }
 
-    fn batch(&self, op: &Op, batch: &ReduceBatch, around: Option<Value>) -> Result<(), String> {
+    fn batch(&self, op: &Op, batch: &ReduceBatch, body_of: Option<Value>) -> Result<(), String> {
         for &PartialExchange { parity, barrier } in &batch.exchanges {
-            if parity.is_some() && parity != around {
+            if parity.is_some() && parity != body_of {
                 return self
                     .verifier
-                    .fault(op, "its buffers alternate by another loop than the one around it");
+                    .fault(op, "its buffers alternate by a loop whose body it does not stand in");
             }
             if let Some(barrier) = barrier.filter(|barrier| !self.visible.contains(barrier)) {
                 let name = self.verifier.name(barrier);
