@@ -145,7 +145,59 @@ fn check_text(source: &str, expected: Expect) {
 /// A row is in registers when the next one is copied to where it was; partial results have a buffer for each parity.
 #[test]
 fn one_slot_is_refilled_behind_its_reads() {
-    check_text(ROWS, expect![[""]]);
+    check_text(
+        ROWS,
+        expect![[r#"
+        kernel rows(x: &[f32], out: &mut [f32], %0 n: i32) {
+          %1 = arange 0 : i32[16384]
+          %2 = constant 0 : i32
+          %3 = constant 1 : i32
+          %4 = trip_count %2..%0 step %3 : i64
+          %5 = ring_start at 256 bytes 65536 slots 1 slot_bytes 65536 shape 17458297940984961555 widths [16] : slot<1>
+          %6 = constant 0 : i64
+          %7 = slot_at %5 index 0 at 256 bytes 65536 slots 1 slot_bytes 65536 shape 17458297940984961555 : slot<1>
+          %8 = lt %6, %4 : bool
+          async_group if %8 {
+            %9 = induction %6 low %2 step %3 : i32
+            %10 = cast %9 : i64
+            %11 = constant 16384 : i64
+            %12 = mul %10, %11 : i64
+            async_copy x[%12 + %1] inside vector 4 through_l1 to %7[0] + 0
+          }
+          %13 = constant 0 : i64
+          %14 = loop %13..%4 carry %5 : slot<1> { |%15, %16|
+            async_wait pending 0 at 256 bytes 65536 slots 1 slot_bytes 65536 shape 17458297940984961555
+            %17 = induction %15 low %2 step %3 : i32
+            %18 = cast %17 : i64
+            %19 = constant 16384 : i64
+            %20 = mul %18, %19 : i64
+            %21 = slot_load %16[0] + 0 vector 4 : f32[16384]
+            warp_barrier
+            %22 = constant 1 : i64
+            %23 = add %15, %22 : i64
+            %24 = lt %23, %4 : bool
+            async_group if %24 {
+              %25 = induction %23 low %2 step %3 : i32
+              %26 = cast %25 : i64
+              %27 = constant 16384 : i64
+              %28 = mul %26, %27 : i64
+              async_copy x[%28 + %1] inside vector 4 through_l1 to %16[0] + 0
+            }
+            %29 = reduce_batch exchange parity %15 : f32 {
+              %30 = reduce %21 axes [0] : f32 { |%31, %32|
+                %33 = maximum %31, %32 : f32
+                yield %33
+              }
+              yield %30
+            }
+            %34 = splat %29 : f32[16384]
+            %35 = sub %21, %34 : f32[16384]
+            store %35, out[%20 + %1] inside vector 4
+            yield %16
+          }
+        }
+    "#]],
+    );
 }
 
 #[test]

@@ -22,7 +22,9 @@ impl Cx<'_, '_> {
         let frames = &self.agent.frames;
         let index = frames.iter().rposition(|frame| frame.block.args.first() == Some(&of));
         let index = index.filter(|&index| index > 0);
-        let index = index.ok_or_else(|| format!("{} is of no loop around", self.shared.names.name(of)))?;
+        let index = index.ok_or_else(|| {
+            format!("alternates by {}, which is of no loop around", self.shared.names.name(of))
+        })?;
         let (around, body) = (&frames[index - 1], &frames[index]);
         let iteration = if let Some(Kind::For(op)) = around.block.ops.get(around.next).map(|op| &op.kind) {
             (body.iteration - self.tile(op.low)?.int()) / self.tile(op.step)?.int().max(1)

@@ -95,5 +95,6 @@ pub fn run(schedule: &mut Schedule, disabled: DisabledPasses, runner: PassRunner
         let obeys = verify(func).and_then(|()| verify_schedule(func, *num_warps));
         obeys.map_err(|what| format!("{}: {what}", pass.name))?;
     }
-    verify_barriers(schedule)
+    // As a pass, so that whoever measures them sees what it takes.
+    runner.run("verify_barriers", schedule, |schedule| verify_barriers(schedule))
 }
