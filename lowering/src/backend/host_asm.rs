@@ -49,6 +49,27 @@ impl Family {
 }
 
 impl CpuLevel {
+    /// The highest level whose code this machine runs, by the features that the runtime asks for.
+    #[cfg(target_arch = "x86_64")]
+    pub fn of_this_machine() -> CpuLevel {
+        macro_rules! has {
+            ($($feature:tt)*) => { $(std::is_x86_feature_detected!($feature))&&* };
+        }
+        if !has!("avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "movbe" "popcnt" "sse4.2") {
+            CpuLevel::Baseline
+        } else if !has!("avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl") {
+            CpuLevel::V3
+        } else {
+            CpuLevel::V4
+        }
+    }
+
+    /// Other families have one level.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn of_this_machine() -> CpuLevel {
+        CpuLevel::Baseline
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             CpuLevel::Baseline => "baseline",
@@ -65,9 +86,11 @@ const LEVEL: &str = "_AT_LEVEL";
 pub type StagesOf = (CpuLevel, StageTexts);
 
 /// What host assembly is for: CPUs of one family, at some of its levels.
-pub struct HostTarget<'l> {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostTarget {
     pub family: Family,
-    pub levels: &'l [CpuLevel],
+    /// From the lowest.
+    pub levels: Vec<CpuLevel>,
 }
 
 /// Assembly for every level of `family`.
@@ -80,9 +103,9 @@ pub fn emit(
     HostTarget::every_level(family).emit(session, plan, entry, None)
 }
 
-impl HostTarget<'_> {
-    pub fn every_level(family: Family) -> HostTarget<'static> {
-        HostTarget { family, levels: family.levels() }
+impl HostTarget {
+    pub fn every_level(family: Family) -> HostTarget {
+        HostTarget { family, levels: family.levels().to_vec() }
     }
 
     /// Assembly for each level; its entry is `entry` followed by `_` and the level's name. `stages` collects the stages of each
@@ -97,7 +120,7 @@ impl HostTarget<'_> {
         let family = self.family;
         let mut texts = vec![];
         let mut built: Option<(Machine, LlvmModule)> = None;
-        for &level in self.levels {
+        for &level in &self.levels {
             let (machine, cpu) = (family.machine(level, plan), family.target_cpu(level));
             if built.as_ref().is_none_or(|(known, _)| *known != machine) {
                 let mut module = session.module(machine);

@@ -22,7 +22,7 @@ use tile_ir::transform::view_strides::assume_contiguous;
 use crate::backend::StageTexts;
 use crate::backend::cache::{ArtifactCache, CacheKey};
 use crate::backend::compress::Deflated;
-use crate::backend::host_asm::{CpuLevel, HostTarget, StagesOf};
+use crate::backend::host_asm::{CpuLevel, StagesOf};
 use crate::backend::llvm;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
@@ -135,11 +135,11 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
             .map_err(|what| internal("layout", what))?;
     }
     let bounds = if kernel.options.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
-    let host = options.family.map(|_| host_plan(&func, bounds));
+    let host = options.host.as_ref().map(|_| host_plan(&func, bounds));
     let sites = report::sites(&func);
     // Variants may have the same tile IR: the names of the entries count too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
-    let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
+    let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.host);
     let text = ir::print(&func, &|_| None);
     let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets]);
     let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
@@ -310,10 +310,9 @@ fn lower(
         // By architecture, and in the order of the specializations.
         code.modules.sort_by_key(|module| (module.capability, module.exact));
     }
-    if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
+    if let (Some(target), Some(plan)) = (&options.host, &prepared.host) {
         print_line(&format!("{STAGE}host assembly"));
         let mut stages = vec![];
-        let target = HostTarget::every_level(family);
         let texts = target.emit(session, plan, HOST_ENTRY, wants_stages.then_some(&mut stages))?;
         let stem = dump_path(&kernel.name.to_string(), variant, "host", options);
         dump_host(&stages, &texts, &stem, options);

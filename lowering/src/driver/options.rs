@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::backend::host_asm::Family;
+use crate::backend::host_asm::{CpuLevel, Family, HostTarget};
 use crate::backend::inject::Injection;
 use crate::backend::nvptx::Arch;
 use crate::backend::sandbox;
@@ -14,6 +14,7 @@ use crate::gpu::schedule::passes::DisabledPasses;
 /// The variables that the result of an expansion depends on.
 pub const VARIABLES: &[&str] = &[
     "FUSE_ARCH",
+    "FUSE_CPU_LEVELS",
     "FUSE_PTXAS",
     "FUSE_BOUNDS_REPORT",
     "FUSE_DEFLATE",
@@ -76,8 +77,8 @@ pub enum Effort {
 pub struct BuildOptions {
     pub effort: Effort,
     pub archs: Vec<Arch>,
-    /// The CPU family that the crate is built for, if kernels can run on it.
-    pub family: Option<Family>,
+    /// The CPUs that the crate is built for, if kernels can run on their family.
+    pub host: Option<HostTarget>,
     pub ptxas: Option<PathBuf>,
     /// Whether an access outside its slice is reported when it happens: in debug builds, or as `FUSE_BOUNDS_REPORT` says.
     pub report: bool,
@@ -127,7 +128,7 @@ impl BuildOptions {
         Ok(BuildOptions {
             effort,
             archs: archs(&text("FUSE_ARCH"))?,
-            family: family(&triple),
+            host: host(&triple, &text("FUSE_CPU_LEVELS"))?,
             ptxas: None,
             report: switch("FUSE_BOUNDS_REPORT", &text)?.unwrap_or_else(|| debug_assertions(args)),
             deflate: switch("FUSE_DEFLATE", &text)?.unwrap_or(true),
@@ -161,6 +162,31 @@ fn effort(args: &[String], variable: &dyn Fn(&str) -> Option<OsString>) -> Effor
     } else {
         Effort::Check
     }
+}
+
+/// `FUSE_CPU_LEVELS=v3,v4`, levels of the family that `triple` names; empty for all of them, `native` for that of this machine.
+fn host(triple: &str, text: &str) -> Result<Option<HostTarget>, String> {
+    let Some(family) = family(triple) else { return Ok(None) };
+    let known = family.levels();
+    let named = match text {
+        "" => known.to_vec(),
+        "native" if self::family(std::env::consts::ARCH) == Some(family) => vec![CpuLevel::of_this_machine()],
+        "native" => {
+            return Err(format!(
+                "FUSE_CPU_LEVELS is `native`, and the crate is built for another CPU, `{triple}`"
+            ));
+        }
+        _ => text.split(',').map(|name| level(name.trim(), known)).collect::<Result<_, _>>()?,
+    };
+    let levels = known.iter().copied().filter(|level| named.contains(level)).collect();
+    Ok(Some(HostTarget { family, levels }))
+}
+
+fn level(name: &str, known: &[CpuLevel]) -> Result<CpuLevel, String> {
+    known.iter().copied().find(|level| level.name() == name).ok_or_else(|| {
+        let known = tile_ir::support::diagnostic::list(known.iter().map(|level| level.name()));
+        format!("FUSE_CPU_LEVELS names `{name}`: levels are {known}, or native")
+    })
 }
 
 fn family(triple: &str) -> Option<Family> {
@@ -301,6 +327,30 @@ mod tests {
         assert_eq!(named("sm_90a, sm_80,sm_90a"), Ok(vec![Arch::SM_80, Arch::SM_90A]));
         let message = "FUSE_ARCH names `none`: architectures are sm_80 and sm_90a, or none";
         assert_eq!(named("sm_80,none"), Err(message.to_string()));
+    }
+
+    #[test]
+    fn levels_are_those_that_are_named() {
+        let named = |triple: &str, text: &str| {
+            let set = |name: &str| (name == "FUSE_CPU_LEVELS").then(|| text.into());
+            let options = BuildOptions::read(&words(&format!("rustc --target {triple} lib.rs")), &set);
+            options.map(|options| options.host.map_or(vec![], |host| host.levels))
+        };
+        use CpuLevel::{Baseline, V3, V4};
+        let [x86, arm] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+        assert_eq!(named(x86, ""), Ok(vec![Baseline, V3, V4]));
+        assert_eq!(named(x86, "v4, baseline,v4"), Ok(vec![Baseline, V4]));
+        assert_eq!(named(arm, "baseline"), Ok(vec![Baseline]));
+        assert_eq!(named("wasm32-unknown-unknown", "v3"), Ok(vec![]));
+        let message = |text: &str| Err(text.to_string());
+        let unknown = "FUSE_CPU_LEVELS names `v2`: levels are baseline, v3 and v4, or native";
+        assert_eq!(named(x86, "v3,v2"), message(unknown));
+        assert_eq!(named(arm, "v3"), message("FUSE_CPU_LEVELS names `v3`: levels are baseline, or native"));
+        let [own, other] = if cfg!(target_arch = "x86_64") { [x86, arm] } else { [arm, x86] };
+        assert_eq!(named(own, "native"), Ok(vec![CpuLevel::of_this_machine()]));
+        let elsewhere =
+            format!("FUSE_CPU_LEVELS is `native`, and the crate is built for another CPU, `{other}`");
+        assert_eq!(named(other, "native"), message(&elsewhere));
     }
 
     #[test]

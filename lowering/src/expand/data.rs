@@ -10,7 +10,7 @@ use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
 
 use crate::backend::compress::Deflated;
-use crate::backend::host_asm::Family;
+use crate::backend::host_asm::{Family, HostTarget};
 use crate::backend::nvptx::Arch;
 use crate::driver::artifact::{GpuModule, LoweredVariant, entry_name};
 use crate::driver::compile::HOST_ENTRY;
@@ -342,8 +342,8 @@ pub(super) fn host_code(expansion: &Expansion, index: usize) -> TokenStream {
     if same_host_code(expansion.variants, index) != index {
         return TokenStream::new();
     }
-    let raw = match expansion.options.family {
-        Some(Family::AArch64) => quote! { options(raw) },
+    let raw = match &expansion.options.host {
+        Some(HostTarget { family: Family::AArch64, .. }) => quote! { options(raw) },
         _ => quote! { options(att_syntax, raw) },
     };
     let items = expansion.lowered[index].code.hosts.iter().map(|(level, text)| {

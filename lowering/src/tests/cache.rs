@@ -81,7 +81,7 @@ fn a_changed_input_is_lowered_again() {
     assert!(lowers(&KERNEL.replace("N = [32]", "N = [32], num_warps = 2"), |_, _| {}));
     assert!(lowers(&KERNEL.replace("N = [32]", "N = [32], unchecked"), |_, _| {}));
     assert!(lowers(KERNEL, |_, options| options.archs = vec![Arch::SM_80, Arch::SM_90A]));
-    assert!(lowers(KERNEL, |_, options| options.family = None));
+    assert!(lowers(KERNEL, |_, options| options.host = None));
     assert!(lowers(KERNEL, |_, options| options.report = true));
     assert!(lowers(KERNEL, |_, options| options.report = true));
 }

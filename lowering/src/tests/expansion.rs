@@ -42,6 +42,7 @@ fn what_stays_of_a_module() {
         # [cfg (test)] # [allow (unused_imports)] const _ : () = { use tl as _ ; } ;
         # [cfg (test)] # [allow (nonstandard_style , unused_braces , unused_parens , unused_qualifications ,
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_ARCH
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_CPU_
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_PTXA
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_BOUN
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DEFL

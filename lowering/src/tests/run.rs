@@ -102,7 +102,8 @@ pub fn levels() -> Vec<CpuLevel> {
 pub fn load_levels(plan: &CpuPlan, levels: &[CpuLevel]) -> Vec<Loaded> {
     let _beside = lowering_beside();
     let session = Session::new();
-    let texts = HostTarget { family: Family::X86_64, levels }.emit(&session, plan, "kernel", None);
+    let texts =
+        HostTarget { family: Family::X86_64, levels: levels.to_vec() }.emit(&session, plan, "kernel", None);
     let texts = texts.expect("host assembly");
     texts
         .into_iter()

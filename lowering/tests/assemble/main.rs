@@ -316,7 +316,7 @@ fn every_kernel(root: &Path) -> Vec<(Origin, Kernel)> {
 fn options() -> BuildOptions {
     let line = ["rustc", "--crate-name", "kernels", "--emit=link", "-O"].map(str::to_string);
     let options = BuildOptions::read(&line, &|_| None).expect("options");
-    BuildOptions { family: None, ..options }
+    BuildOptions { host: None, ..options }
 }
 
 #[test]
