@@ -90,7 +90,7 @@ impl Check<'_> {
         let text = path.iter().map(Ident::to_string).collect::<Vec<_>>().join("::");
         let (start, end) = (Loc::of(&path[0]), Loc::of(&path[path.len() - 1]));
         let name = path[path.len() - 1].to_string();
-        if self.constant_depth > 0 {
+        if !self.constants.is_empty() {
             let text = format!("`{text}` cannot be called in a constant");
             return self.error_help(start.to(end), text, syntax::CONSTANTS);
         }

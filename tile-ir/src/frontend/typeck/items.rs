@@ -78,14 +78,15 @@ impl Check<'_> {
                 "a kernel knows constants made of literals, operators and other constants",
             );
         };
-        if self.depth > super::MAX_DEPTH {
+        let item = std::ptr::from_ref(constant);
+        if self.constants.contains(&item) || self.depth > super::MAX_DEPTH {
             return self.error(loc, format!("the value of `{name}` is made of itself"));
         }
         // Its names resolve where it is declared.
         let tables = self.scopes.isolate();
-        self.constant_depth += 1;
+        self.constants.push(item);
         let operand = self.expr(value);
-        self.constant_depth -= 1;
+        self.constants.pop();
         self.scopes.resume(tables);
         let literal = match operand.item {
             Item::Literal(literal) => literal,

@@ -36,7 +36,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::analysis::assumption::assumptions;
-use crate::frontend::syntax::{GenericArg, Kernel, ParamType, TypeName, ViewType, element_type};
+use crate::frontend::syntax::{ConstItem, GenericArg, Kernel, ParamType, TypeName, ViewType, element_type};
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Type};
 use crate::ops::typing::{Call, CalleeId, ErrorLoc, Item, Literal, LiteralValue, Operand, Pointer, Range};
@@ -93,8 +93,8 @@ pub struct Check<'a> {
     depth: u32,
     /// How many calls were inlined.
     inlined: u32,
-    /// How many constants are being evaluated around the current expression.
-    constant_depth: u32,
+    /// The constants that are being evaluated around the current expression, by where they are kept.
+    constants: Vec<*const ConstItem>,
     /// For a name that is out of scope: the line on which its block ended.
     ended: HashMap<String, usize>,
     /// For a variable that may be used before it is assigned: the index of that error.
@@ -142,7 +142,7 @@ impl<'a> Check<'a> {
             site: None,
             depth: 0,
             inlined: 0,
-            constant_depth: 0,
+            constants: vec![],
             ended: HashMap::new(),
             unassigned: HashMap::new(),
         }
