@@ -84,8 +84,7 @@ fn without_pdl(ptx: String, arch: Arch) -> String {
     ptx.split_inclusive('\n').filter(others).collect()
 }
 
-/// One PTX module for each architecture, with an entry for each specialization; `stages` gets what the module was before, which takes
-/// a tenth as long as all the rest.
+/// One PTX module for each architecture, with an entry for each specialization. `stages`, for a dump, gets the texts of the stages before.
 pub fn emit(
     session: &Session,
     specializations: &[(String, &Specialization)],
