@@ -79,7 +79,7 @@ impl Reader<'_> {
 
     /// `#[cfg(test)]` takes what it stands before with it. Stops at the last token that was read.
     fn attribute(&mut self) {
-        let end = closing(&self.tokens, self.at + 1);
+        let end = closing(self.tokens, self.at + 1);
         let inside = &self.tokens[self.at..end];
         let has = |word: &str| inside.contains(&Token::Word(word.to_string()));
         self.at = if has("cfg") && has("test") && !has("not") { self.end_of_item(end + 1) } else { end };
@@ -93,8 +93,8 @@ impl Reader<'_> {
             match token {
                 Token::Word(word) if word == "use" => is_use = true,
                 Token::Sign(';') => return at,
-                Token::Sign('{') if !is_use => return closing(&self.tokens, at),
-                Token::Sign('(' | '[' | '{') => at = closing(&self.tokens, at),
+                Token::Sign('{') if !is_use => return closing(self.tokens, at),
+                Token::Sign('(' | '[' | '{') => at = closing(self.tokens, at),
                 _ => {}
             }
             at += 1;
@@ -106,7 +106,7 @@ impl Reader<'_> {
     fn visibility(&mut self) {
         self.at += 1;
         if self.sign(0, '(') {
-            self.at = closing(&self.tokens, self.at) + 1;
+            self.at = closing(self.tokens, self.at) + 1;
         }
         if self.word(0) == Some("use") {
             self.import(How::Exported);
