@@ -19,10 +19,12 @@ impl Backend {
         }
     }
 
-    /// Tiles along a side of a result, `per_gpu` on a GPU, that are more programs than it runs at once. A CPU has fewer threads.
+    /// Tiles along a side of a result, `per_gpu` on a GPU, that are more programs than it runs at once. On a CPU with fewer threads than
+    /// that, they are two more than it has threads.
     pub fn tiles_in_turn(self, per_gpu: usize) -> usize {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         match self {
-            Backend::Cpu => per_gpu.min(4),
+            Backend::Cpu => per_gpu.min(threads + 2),
             Backend::Cuda => per_gpu,
         }
     }

@@ -6,7 +6,7 @@ use crate::cpu::emit::CpuPlan;
 use crate::mlir::{Machine, Session, Vectors};
 
 /// The instruction set that host code needs of the CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CpuLevel {
     Baseline,
     V3,

@@ -95,8 +95,8 @@ pub fn load_plan(plan: &CpuPlan) -> Vec<Loaded> {
 
 /// Those that this processor has, the best one last.
 pub fn levels() -> Vec<CpuLevel> {
-    let has = |level: &CpuLevel| *level != CpuLevel::V4 || std::arch::is_x86_feature_detected!("avx512vl");
-    Family::X86_64.levels().iter().copied().filter(has).collect()
+    let own = CpuLevel::of_this_machine();
+    Family::X86_64.levels().iter().copied().filter(|&level| level <= own).collect()
 }
 
 pub fn load_levels(plan: &CpuPlan, levels: &[CpuLevel]) -> Vec<Loaded> {
