@@ -178,8 +178,9 @@ fn lower_gpu(session: &Session, specialization: &Specialization, laps: &mut Laps
     laps.end("GPU: emission");
     let lowered = built.lower().expect("MLIR's passes");
     laps.end("GPU: MLIR passes");
-    let llvm = LlvmModule::translate(&lowered, first.target_cpu(), StrengthReduction::Always);
+    let llvm = LlvmModule::translate(&lowered, StrengthReduction::Always);
     let llvm = llvm.expect("LLVM IR");
+    llvm.optimize(first.target_cpu()).expect("optimized LLVM IR");
     laps.end("GPU: LLVM IR, cleaned up");
     for (arch, stage) in std::iter::once((first, stage)).chain(archs) {
         llvm.assemble(arch.target_cpu()).expect("PTX");

@@ -127,7 +127,8 @@ impl HostTarget {
                 plan.emit(&mut module, &format!("{entry}{LEVEL}"));
                 let module = module.finish()?;
                 let mlir = stages.is_some().then(|| module.text());
-                let llvm = LlvmModule::translate(&module.lower()?, cpu, StrengthReduction::Always)?;
+                let llvm = LlvmModule::translate(&module.lower()?, StrengthReduction::Never)?;
+                llvm.optimize(cpu)?;
                 if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
                     stages.push((level, StageTexts { mlir, llvm: llvm.text() }));
                 }

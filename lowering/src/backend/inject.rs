@@ -71,5 +71,7 @@ fn select() -> Result<(), String> {
     let session = Session::new();
     let module = Module::parse(session.context(), UNKNOWN).ok_or("the injected module does not parse")?;
     let target_cpu = Arch::SM_80.target_cpu();
-    LlvmModule::translate(&module, target_cpu, StrengthReduction::Always)?.assemble(target_cpu).map(|_| ())
+    let llvm = LlvmModule::translate(&module, StrengthReduction::Always)?;
+    llvm.optimize(target_cpu)?;
+    llvm.assemble(target_cpu).map(drop)
 }

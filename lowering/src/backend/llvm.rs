@@ -103,12 +103,6 @@ pub struct TargetCpu {
     pub features: &'static str,
 }
 
-impl TargetCpu {
-    fn is_gpu(self) -> bool {
-        self.triple.starts_with("nvptx")
-    }
-}
-
 /// An LLVM module and the context it lives in.
 pub struct LlvmModule {
     context: LLVMContextRef,
@@ -146,9 +140,11 @@ impl Drop for LlvmModule {
 /// operations on every target is worth more than what a second pass finds.
 const PASSES: &CStr = c"always-inline,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm<allowspeculation>),gvn,dse,instcombine<no-verify-fixpoint>,adce,simplifycfg),globaldce";
 
-/// For which GPU modules LLVM's straight-line strength reduction (SLSR) runs at code generation.
+/// For which modules LLVM's straight-line strength reduction (SLSR) runs at code generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StrengthReduction {
+    /// As on CPUs, whose instructions have addresses of two registers and an offset.
+    Never,
     Always,
     /// LLVM 22 takes the difference of each pair of addresses in a block, which is three quarters of the time that large modules take in
     /// all (docs/decisions/0174).
@@ -283,24 +279,28 @@ fn take_message(message: *mut c_char) -> String {
 }
 
 impl LlvmModule {
-    /// Translates an MLIR module whose operations are all of dialects that map to LLVM IR, and optimizes it; `like` is
-    /// one of the targets that it will be printed for.
+    /// Translates an MLIR module whose operations are all of dialects that map to LLVM IR.
     pub fn translate(
         module: &melior::ir::Module,
-        like: TargetCpu,
         strength_reduction: StrengthReduction,
     ) -> Result<LlvmModule, String> {
         initialize();
-        let machine = TargetMachine::new(like)?;
-        let first = if like.is_gpu() { Owner::Pool } else { Owner::Module };
-        let mut translated = LlvmModule::translate_in(first, module)?;
-        if strength_reduction == StrengthReduction::IfSmall
-            && translated.instructions() > SMALL_MODULE_INSTRUCTIONS
-        {
-            translated = LlvmModule::translate_in(Owner::Module, module)?;
+        let owner = match strength_reduction {
+            StrengthReduction::Never => Owner::Module,
+            StrengthReduction::Always | StrengthReduction::IfSmall => Owner::Pool,
+        };
+        let translated = LlvmModule::translate_in(owner, module)?;
+        match strength_reduction {
+            StrengthReduction::IfSmall if translated.instructions() > SMALL_MODULE_INSTRUCTIONS => {
+                LlvmModule::translate_in(Owner::Module, module)
+            }
+            _ => Ok(translated),
         }
-        machine.optimize(&translated)?;
-        Ok(translated)
+    }
+
+    /// Optimizes the module; `like` is one of the targets that it will be printed for.
+    pub fn optimize(&self, like: TargetCpu) -> Result<(), String> {
+        TargetMachine::new(like)?.optimize(self)
     }
 
     fn translate_in(owner: Owner, module: &melior::ir::Module) -> Result<LlvmModule, String> {

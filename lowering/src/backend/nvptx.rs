@@ -1,7 +1,9 @@
 //! Takes specializations, gives PTX for each architecture.
 
+use xxhash_rust::xxh3::Xxh3Default;
+
 use super::StageTexts;
-use super::llvm::{LlvmModule, StrengthReduction, TargetCpu};
+use super::llvm::{self, LlvmModule, StrengthReduction, TargetCpu};
 use crate::gpu::specialization::Specialization;
 
 use crate::gpu::emit::pdl;
@@ -91,21 +93,37 @@ pub fn emit(
     archs: &[Arch],
     mut stages: Option<&mut StageTexts>,
 ) -> Result<Vec<(Arch, String)>, String> {
-    let own_code =
-        specializations.iter().any(|(_, specialization)| specialization.plan.differs_by_capability());
-    let groups = archs.chunks(if own_code { 1 } else { archs.len().max(1) });
-    let texts: Result<Vec<_>, String> =
-        groups.map(|archs| emit_one_module(session, specializations, archs, stages.as_deref_mut())).collect();
-    Ok(texts?.into_iter().flatten().collect())
+    let mut texts = vec![];
+    for archs in groups(specializations, archs) {
+        let translated = translate(session, specializations, archs, stages.as_deref_mut())?;
+        texts.extend(translated.print(stages.as_deref_mut())?);
+    }
+    Ok(texts)
 }
 
-/// PTX of architectures for which the same operations are emitted.
-fn emit_one_module(
+/// Architectures for which the same operations are emitted.
+pub fn groups<'a>(
+    specializations: &[(String, &Specialization)],
+    archs: &'a [Arch],
+) -> impl Iterator<Item = &'a [Arch]> {
+    let own_code =
+        specializations.iter().any(|(_, specialization)| specialization.plan.differs_by_capability());
+    archs.chunks(if own_code { 1 } else { archs.len().max(1) })
+}
+
+/// A module as LLVM takes it, for architectures of one group.
+pub struct TranslatedModule<'a> {
+    llvm: LlvmModule,
+    archs: &'a [Arch],
+}
+
+/// Emits specializations and translates them to LLVM IR.
+pub fn translate<'a>(
     session: &Session,
     specializations: &[(String, &Specialization)],
-    archs: &[Arch],
-    mut stages: Option<&mut StageTexts>,
-) -> Result<Vec<(Arch, String)>, String> {
+    archs: &'a [Arch],
+    stages: Option<&mut StageTexts>,
+) -> Result<TranslatedModule<'a>, String> {
     let mut module = session.module(Machine::Nvptx);
     module.capability = archs.iter().map(|arch| arch.capability).min().unwrap_or_default();
     crate::gpu::emit::declare(
@@ -116,20 +134,40 @@ fn emit_one_module(
         specialization.plan.emit(&mut module, entry);
     }
     let built = module.finish()?;
-    if let Some(stages) = &mut stages {
+    if let Some(stages) = stages {
         stages.mlir = built.text();
     }
     let lowered = built.lower()?;
-    let Some(first) = archs.first() else { return Ok(vec![]) };
     // General specializations are launched where no other one can be.
     let general = specializations.iter().all(|(_, specialization)| specialization.guards.is_empty());
     let strength_reduction = if general { StrengthReduction::IfSmall } else { StrengthReduction::Always };
-    let llvm = LlvmModule::translate(&lowered, first.target_cpu(), strength_reduction)?;
-    if let Some(stages) = stages {
-        stages.llvm = llvm.text();
+    Ok(TranslatedModule { llvm: LlvmModule::translate(&lowered, strength_reduction)?, archs })
+}
+
+impl TranslatedModule<'_> {
+    /// A hash of all that the PTX follows from: the module, the architectures, the linked LLVM, and the sources that tell LLVM what to do.
+    pub fn hash(&self) -> u64 {
+        let archs = format!("{:?} {}", self.archs, llvm::version());
+        let sources = concat!(include_str!("llvm.rs"), include_str!("nvptx.rs"));
+        let mut hash = Xxh3Default::new();
+        for part in [archs.as_bytes(), sources.as_bytes(), self.llvm.text().as_bytes()] {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.digest()
     }
-    archs
-        .iter()
-        .map(|&arch| Ok((arch, versioned(without_pdl(llvm.assemble(arch.target_cpu())?, arch)))))
-        .collect()
+
+    /// Optimizes the module and prints PTX of each architecture.
+    pub fn print(self, stages: Option<&mut StageTexts>) -> Result<Vec<(Arch, String)>, String> {
+        let Some(first) = self.archs.first() else { return Ok(vec![]) };
+        self.llvm.optimize(first.target_cpu())?;
+        if let Some(stages) = stages {
+            stages.llvm = self.llvm.text();
+        }
+        let print = |&arch: &Arch| {
+            let ptx = self.llvm.assemble(arch.target_cpu())?;
+            Ok((arch, versioned(without_pdl(ptx, arch))))
+        };
+        self.archs.iter().map(print).collect()
+    }
 }

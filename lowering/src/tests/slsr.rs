@@ -25,7 +25,8 @@ fn multiplications(rows: u32, strength_reduction: StrengthReduction) -> usize {
     );
     let module = Module::parse(session.context(), &text).expect("valid MLIR");
     let processor = Arch::SM_80.target_cpu();
-    let llvm = LlvmModule::translate(&module, processor, strength_reduction).expect("LLVM IR");
+    let llvm = LlvmModule::translate(&module, strength_reduction).expect("LLVM IR");
+    llvm.optimize(processor).expect("optimized LLVM IR");
     let ptx = llvm.assemble(processor).expect("PTX");
     ptx.matches("mul.lo").count() + ptx.matches("mad.lo").count()
 }

@@ -2,32 +2,34 @@
 //! assembler accepts it, no fast kernel spills, and its resources of a multiprocessor may only fall.
 //!
 //! Builds on machines without a GPU make no code for one: this test lowers all of it, in a process of its own, and in as many
-//! children as there are CPUs. Of the library it assembles what is for the latest architecture.
+//! children as there are CPUs. Of the library it assembles what is for the latest architecture. IR whose PTX passed before, and PTX that
+//! was assembled before, is known by its hash.
 
+mod known;
 mod ratchet;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lowering::backend::compress::Deflated;
-use lowering::backend::nvptx::Arch;
+use lowering::backend::nvptx::{self, Arch, TranslatedModule};
 use lowering::backend::ptxas;
 use lowering::backend::sandbox;
-use lowering::driver::artifact::{GpuModule, LoweredVariant, entry_name};
+use lowering::driver::artifact::{LoweredVariant, entry_name};
 use lowering::driver::compile::lower_variants;
 use lowering::driver::options::{BuildOptions, Effort};
-use lowering::gpu::emit::declare;
 use lowering::gpu::specialization::Specialization;
-use lowering::mlir::{Limit, Machine, Session};
+use lowering::mlir::{Limit, Session};
 use serde::{Deserialize, Serialize};
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::{self, Variant};
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::testing::sources::kernels;
 
+use known::{IrHash, KnownIr};
 use ratchet::{EntryRecord, EntryResources, PtxHash, Table};
 
 /// The assembler of the numbers in `registers.txt`; another one allocates registers differently.
@@ -73,10 +75,10 @@ impl Origin {
         }
     }
 
-    /// Whether modules are assembled; of all, PTX is made.
-    fn assembles(self, module: &GpuModule) -> bool {
+    /// Whether modules of an architecture are assembled; of all, PTX is made.
+    fn assembles(self, arch: Arch) -> bool {
         match self {
-            Origin::Library => module.exact,
+            Origin::Library => arch.exact,
             Origin::Demo => false,
             Origin::Corpus => true,
         }
@@ -97,6 +99,10 @@ struct Assembler {
 struct Findings {
     records: Vec<(String, EntryRecord)>,
     spills: Vec<String>,
+    /// Of all modules.
+    ir: BTreeSet<IrHash>,
+    /// Modules whose PTX was made, because their IR is not a recorded one, or in the sample.
+    printed: usize,
     /// Entries that were assembled, because their PTX is not the recorded one.
     assembled: usize,
     /// Entries that should have been, where there is no assembler.
@@ -107,6 +113,8 @@ impl Findings {
     fn extend(&mut self, other: Findings) {
         self.records.extend(other.records);
         self.spills.extend(other.spills);
+        self.ir.extend(other.ir);
+        self.printed += other.printed;
         self.assembled += other.assembled;
         self.unassembled.extend(other.unassembled);
     }
@@ -131,11 +139,9 @@ fn assembler(recorded: Table) -> Assembler {
 }
 
 impl Assembler {
-    /// What ptxas gave for this text, if that is recorded.
-    fn known(&self, name: &str, ptx: PtxHash) -> Option<Assembled> {
-        let recorded = self.recorded.get(name).filter(|_| self.has_recorded_version)?;
-        let EntryResources { registers, spilled_bytes, .. } = recorded.resources;
-        (recorded.ptx == Some(ptx)).then_some(Assembled { registers, spilled_bytes })
+    /// What ptxas gave for an entry, if it was this one.
+    fn record(&self, name: &str) -> Option<EntryRecord> {
+        self.recorded.get(name).copied().filter(|_| self.has_recorded_version)
     }
 }
 
@@ -149,10 +155,48 @@ fn waits_first(ptx: &str) -> Option<bool> {
     Some(!lines().take(wait).any(accesses_memory) && !lines().any(|line| line.contains(".nc.")))
 }
 
-fn text(ptx: &Deflated) -> String {
-    let bytes = ptx.unpack();
-    assert_eq!(bytes.len(), ptx.len);
-    String::from_utf8(bytes).expect("PTX is text")
+/// A specialization of a variant.
+struct Entry<'a> {
+    name: &'a str,
+    /// Of all specializations of the variant.
+    names: &'a [String],
+    specialization: &'a Specialization,
+}
+
+impl Entry<'_> {
+    /// Its name in the ratchet.
+    fn on(&self, arch: Arch) -> String {
+        format!("{} {}", self.name, arch.name())
+    }
+
+    /// The registers that the kernel asks for.
+    fn cap(&self) -> Option<u32> {
+        self.specialization.plan.limit.and_then(Limit::registers)
+    }
+
+    /// Its function in the text of a module.
+    fn own_text<'p>(&self, ptx: &'p str) -> &'p str {
+        let own = ptx.split(".entry ").find(|text| text.starts_with(&format!("{}(", self.name)));
+        own.unwrap_or_else(|| panic!("{} is in its module", self.name))
+    }
+
+    /// Checks the text of a module.
+    fn check(&self, arch: Arch, ptx: &str) {
+        let name = self.on(arch);
+        let found = ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
+        assert_eq!(found, version(arch.capability, ptx), "{name}");
+        let uses_pdl = self.specialization.plan.uses_pdl() && arch.has_pdl();
+        assert_eq!(waits_first(ptx), uses_pdl.then_some(true), "{name}");
+        let mut others = self.names.iter().filter(|other| *other != self.name);
+        assert!(
+            others.all(|other| !ptx.contains(&format!(".entry {other}("))),
+            "{} is alone in its module",
+            self.name
+        );
+        let cap = self.own_text(ptx).lines().find_map(|line| line.strip_prefix(".maxnreg "));
+        let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
+        assert_eq!(cap, self.cap(), "{name}: what the kernel asks for");
+    }
 }
 
 /// A kernel whose variants are lowered.
@@ -160,14 +204,17 @@ struct Subject<'a> {
     kernel: &'a Kernel,
     origin: Origin,
     assembler: &'a Assembler,
+    known: &'a KnownIr,
+    session: Session,
 }
 
 impl Subject<'_> {
-    /// Lowers variants for every architecture.
-    fn lower(&self, variants: &[Variant], options: &BuildOptions) -> Vec<LoweredVariant> {
+    /// Plans variants for every architecture.
+    fn plan(&self, variants: &[Variant], options: &BuildOptions) -> Vec<LoweredVariant> {
         let mut errors = Errors::new();
-        let lowered = lower_variants(self.kernel, variants, options, &mut errors);
-        lowered.unwrap_or_else(|| panic!("{}: {errors:?}", self.kernel.name))
+        let options = BuildOptions { effort: Effort::Check, ..options.clone() };
+        let planned = lower_variants(self.kernel, variants, &options, &mut errors);
+        planned.unwrap_or_else(|| panic!("{}: {errors:?}", self.kernel.name))
     }
 
     /// Lowers and assembles every variant.
@@ -176,100 +223,125 @@ impl Subject<'_> {
         let variants = typeck::variants(self.kernel, &mut errors);
         assert!(errors.is_empty(), "{errors:?}");
         let mut findings = Findings::default();
-        for (variant, lowered) in variants.iter().zip(&self.lower(&variants, options)) {
+        for (variant, planned) in variants.iter().zip(&self.plan(&variants, options)) {
             let of = |specialization| entry_name(self.kernel, variant, specialization);
-            let entries: Vec<String> = lowered.specializations.iter().map(of).collect();
-            for module in &lowered.code.modules {
-                self.record(&entries, lowered, module, &mut findings);
+            let names: Vec<String> = planned.specializations.iter().map(of).collect();
+            for (name, specialization) in names.iter().zip(&planned.specializations) {
+                self.lower(&Entry { name, names: &names, specialization }, options, &mut findings);
             }
         }
-        self.report(&variants, options);
+        self.report(&variants, options, &mut findings);
         findings
     }
 
-    /// What a debug build adds, which reports accesses: every variant up to LLVM, and the first one to its end.
-    fn report(&self, variants: &[Variant], options: &BuildOptions) {
-        let options = BuildOptions { report: true, ..options.clone() };
-        self.lower(&variants[..1], &options);
-        let planned = BuildOptions { effort: Effort::Check, ..options };
-        let session = Session::new();
-        for lowered in self.lower(&variants[1..], &planned) {
-            for Specialization { plan, gpus, .. } in &lowered.specializations {
-                let forms = if plan.differs_by_capability() { planned.archs.len() } else { 1 };
-                let archs = planned.archs.iter().filter(|arch| gpus.include(arch.capability)).take(forms);
-                for arch in archs {
-                    let mut module = session.module(Machine::Nvptx);
-                    module.capability = arch.capability;
-                    declare(&mut module, std::iter::once(plan));
-                    plan.emit(&mut module, "entry");
-                    let lowered = module.finish().and_then(|built| built.lower().map(drop));
-                    lowered.unwrap_or_else(|error| panic!("{}: {error}", self.kernel.name));
+    /// Translates a specialization, in a module for each group of architectures.
+    fn translate(
+        &self,
+        (name, specialization): (&str, &Specialization),
+        options: &BuildOptions,
+        mut each: impl FnMut(&[Arch], TranslatedModule),
+    ) {
+        let named = [(name.to_string(), specialization)];
+        let runs_on = |arch: &Arch| specialization.gpus.include(arch.capability);
+        let archs: Vec<Arch> = options.archs.iter().copied().filter(runs_on).collect();
+        for group in nvptx::groups(&named, &archs) {
+            let module = nvptx::translate(&self.session, &named, group, None);
+            each(group, module.unwrap_or_else(|error| panic!("{}, {name}: {error}", self.kernel.name)));
+        }
+    }
+
+    /// Lowers and assembles a specialization, as far as that is not known.
+    fn lower(&self, entry: &Entry, options: &BuildOptions, findings: &mut Findings) {
+        self.translate((entry.name, entry.specialization), options, |archs, module| {
+            let hash = IrHash::of(&module, entry.specialization);
+            findings.ir.insert(hash);
+            if self.known.skips(hash) && self.take_recorded(entry, archs, findings) {
+                return;
+            }
+            findings.printed += 1;
+            let texts = module.print(None).unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+            for (arch, ptx) in texts {
+                entry.check(arch, &ptx);
+                if self.origin.assembles(arch) {
+                    self.assemble(entry, arch, &ptx, findings);
                 }
+            }
+        });
+    }
+
+    /// What a debug build adds, which reports accesses: every variant as LLVM IR, and the first one as PTX.
+    fn report(&self, variants: &[Variant], options: &BuildOptions, findings: &mut Findings) {
+        let options = BuildOptions { report: true, ..options.clone() };
+        for (index, planned) in self.plan(variants, &options).iter().enumerate() {
+            for specialization in &planned.specializations {
+                self.translate(("entry", specialization), &options, |_, module| {
+                    if index > 0 {
+                        return;
+                    }
+                    let hash = IrHash::of(&module, specialization);
+                    findings.ir.insert(hash);
+                    if !self.known.skips(hash) {
+                        findings.printed += 1;
+                        module.print(None).unwrap_or_else(|error| panic!("{}: {error}", self.kernel.name));
+                    }
+                });
             }
         }
     }
 
-    /// Checks a module and records its entry's resources. An entry that spills and may not is a finding: anything in a
-    /// tensor specialization with TMA stores, and more than is allowed in an aligned one, for the latest architecture. Spills of
-    /// others, by ptxas's choice or for a long misaligned row, are in the ratchet.
-    fn record(
-        &self,
-        entries: &[String],
-        lowered: &LoweredVariant,
-        module: &GpuModule,
-        findings: &mut Findings,
-    ) {
-        let arch = Arch { capability: module.capability, exact: module.exact };
-        let entry = &entries[module.specialization];
-        let specialization = &lowered.specializations[module.specialization];
-        let (name, ptx) = (format!("{entry} {}", arch.name()), text(&module.ptx));
-        let found = ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
-        assert_eq!(found, version(module.capability, &ptx), "{name}");
-        let uses_pdl = specialization.plan.uses_pdl() && arch.has_pdl();
-        assert_eq!(waits_first(&ptx), uses_pdl.then_some(true), "{name}");
-        let mut others = entries.iter().filter(|other| *other != entry);
-        assert!(
-            others.all(|other| !ptx.contains(&format!(".entry {other}("))),
-            "{entry} is alone in its module"
-        );
-        let own = ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
-        let own = own.unwrap_or_else(|| panic!("{name} is in its module"));
-        let cap = own.lines().find_map(|line| line.strip_prefix(".maxnreg "));
-        let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
-        let asked = specialization.plan.limit.and_then(Limit::registers);
-        assert_eq!(cap, asked, "{name}: what the kernel asks for");
-        if !self.origin.assembles(module) {
-            return;
+    /// Takes the resources of an entry whose IR is known from the ratchet, if it has them all.
+    fn take_recorded(&self, entry: &Entry, archs: &[Arch], findings: &mut Findings) -> bool {
+        let assembled = archs.iter().filter(|&&arch| self.origin.assembles(arch));
+        let records = assembled.map(|&arch| Some((arch, self.assembler.record(&entry.on(arch))?)));
+        let Some(records) = records.collect::<Option<Vec<(Arch, EntryRecord)>>>() else { return false };
+        for (arch, record) in records {
+            self.record(entry, arch, record, findings);
         }
-        let hash = PtxHash::of(&ptx);
-        let assembled = if let Some(known) = self.assembler.known(&name, hash) {
-            known
+        true
+    }
+
+    /// Assembles PTX, unless what `ptxas` gives is known.
+    fn assemble(&self, entry: &Entry, arch: Arch, ptx: &str, findings: &mut Findings) {
+        let name = entry.on(arch);
+        let hash = PtxHash::of(ptx);
+        let recorded = self.assembler.record(&name).filter(|record| record.ptx == Some(hash));
+        let Assembled { registers, spilled_bytes } = if let Some(EntryRecord { resources, .. }) = recorded {
+            Assembled { registers: resources.registers, spilled_bytes: resources.spilled_bytes }
         } else if let Some(path) = &self.assembler.ptxas {
             findings.assembled += 1;
-            assemble(path, arch, (entry, &ptx))
+            assemble(path, arch, (entry.name, ptx))
         } else {
             findings.unassembled.push(name);
             return;
         };
-        let Assembled { registers, spilled_bytes } = assembled;
-        let most = match specialization.name {
+        let own = entry.own_text(ptx);
+        let barriers = ["bar.sync", "barrier.cluster.wait"].map(|text| own.matches(text).count());
+        let barriers = barriers.iter().sum::<usize>() as u32;
+        let resources = EntryResources { registers, shared_bytes: 0, barriers, spilled_bytes };
+        self.record(entry, arch, EntryRecord { resources, ptx: Some(hash) }, findings);
+    }
+
+    /// Records an entry's resources, with the shared memory that it asks for now. An entry that spills and may not is a finding: anything in a
+    /// tensor specialization with TMA stores, and more than is allowed in an aligned one, for the latest architecture. Spills of
+    /// others, by ptxas's choice or for a long misaligned row, are in the ratchet.
+    fn record(&self, entry: &Entry, arch: Arch, record: EntryRecord, findings: &mut Findings) {
+        let (name, plan) = (entry.on(arch), &entry.specialization.plan);
+        let resources = EntryResources { shared_bytes: plan.shared_bytes(), ..record.resources };
+        let EntryResources { registers, spilled_bytes, .. } = resources;
+        let most = match entry.specialization.name {
             _ if self.kernel.options.deny_spills => 0,
             // Those without TMA stores, and those for other orders, are in the ratchet.
             name if name.starts_with("tensor") && !name.ends_with("odd") => 0,
             "aligned" => self.origin.allowed_spill(),
             _ => u32::MAX,
         };
-        if spilled_bytes > most && module.exact {
+        if spilled_bytes > most && arch.exact {
             findings.spills.push(format!("{name}: {spilled_bytes} bytes\n"));
         }
-        assert!(cap.is_none_or(|cap| registers <= cap), "{name}: {registers} registers");
-        let of_block = registers.next_multiple_of(8) * specialization.plan.threads();
+        assert!(entry.cap().is_none_or(|cap| registers <= cap), "{name}: {registers} registers");
+        let of_block = registers.next_multiple_of(8) * plan.threads();
         assert!(of_block <= 64 * 1024, "{name}: a multiprocessor has no room for a block");
-        let barriers = ["bar.sync", "barrier.cluster.wait"].map(|text| own.matches(text).count());
-        let barriers = barriers.iter().sum::<usize>() as u32;
-        let shared_bytes = specialization.plan.shared_bytes();
-        let resources = EntryResources { registers, shared_bytes, barriers, spilled_bytes };
-        findings.records.push((name, EntryRecord { resources, ptx: Some(hash) }));
+        findings.records.push((name, EntryRecord { resources, ..record }));
     }
 }
 
@@ -323,6 +395,8 @@ fn options() -> BuildOptions {
 fn every_kernel_assembles_within_its_recorded_resources() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("src/tests/registers.txt");
+    let known_path = root.join("src/tests/llvm_ir.txt");
+    let known = KnownIr::read(&known_path);
     let assembler = assembler(ratchet::read(&path));
     let kernels = every_kernel(root);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -332,7 +406,8 @@ fn every_kernel_assembles_within_its_recorded_resources() {
         for (origin, kernel) in kernels.iter().skip(worker).step_by(workers) {
             // A child that is silent for long counts as hung.
             say(&kernel.name.to_string());
-            let subject = Subject { kernel, origin: *origin, assembler: &assembler };
+            let (assembler, known, session) = (&assembler, &known, Session::new());
+            let subject = Subject { kernel, origin: *origin, assembler, known, session };
             findings.extend(subject.findings(&options));
         }
         Ok(findings)
@@ -345,6 +420,8 @@ fn every_kernel_assembles_within_its_recorded_resources() {
         findings.extend(found.unwrap_or_else(|failure| panic!("{}\n{}", failure.what, failure.output)));
     }
     assert!(findings.spills.is_empty(), "these spill:\n{}", findings.spills.concat());
+    say(&format!("{} of {} modules were printed as PTX", findings.printed, findings.ir.len()));
+    known.record(findings.ir, &known_path);
     let mut table: Table = findings.records.into_iter().collect();
     if findings.assembled > 0 {
         say(&format!("{} entries are not what was recorded, and were assembled", findings.assembled));
