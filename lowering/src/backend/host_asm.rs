@@ -108,6 +108,13 @@ impl HostTarget {
         HostTarget { family, levels: family.levels().to_vec() }
     }
 
+    /// The target in parts, each of levels that share a module.
+    pub fn modules(&self, plan: &CpuPlan) -> Vec<HostTarget> {
+        let machine = |level: &CpuLevel| self.family.machine(*level, plan);
+        let parts = self.levels.chunk_by(|one, next| machine(one) == machine(next));
+        parts.map(|levels| HostTarget { family: self.family, levels: levels.to_vec() }).collect()
+    }
+
     /// Assembly for each level; its entry is `entry` followed by `_` and the level's name. `stages` collects the stages of each
     /// module.
     pub fn emit(

@@ -2,6 +2,8 @@
 
 pub mod artifact;
 pub mod compile;
+mod dump;
 pub mod options;
 pub mod specialize;
 pub mod variant_errors;
+pub mod workers;
