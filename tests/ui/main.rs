@@ -42,7 +42,9 @@ impl Libraries {
     /// What rustc says of a file. Paths of the workspace are those that cargo has given rustc.
     fn check(&self, workspace: &Path, file: CheckedFile) -> Messages {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        // Mistakes that only a GPU's limits make are among them.
         let mut command = Command::new(rustc);
+        command.env_remove("FUSE_ARCH");
         command.current_dir(workspace).args(["--edition=2024", "--crate-type=bin", "--error-format=json"]);
         command
             .args(["--check-cfg=cfg(docsrs,test)", "--emit=metadata", "--out-dir"])

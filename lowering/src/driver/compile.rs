@@ -23,9 +23,10 @@ use crate::driver::dump::{dump_tiles, print_line};
 use crate::driver::options::{BuildOptions, Effort};
 use crate::driver::specialize::{KernelRequests, specializations};
 use crate::driver::variant_errors::{internal_error, report_spills, too_many_elements};
-use crate::driver::workers::{Lowering, PreparedVariant};
+use crate::driver::workers::{KernelLowering, PreparedVariant};
 use crate::gpu::emit::{SmemOverflow, SmemRequest};
 use crate::gpu::schedule::MAX_SHARED_BYTES;
+use crate::gpu::specialization::Specialization;
 use crate::mlir::report;
 
 /// Checks and lowers every variant; what is wrong goes to `errors`.
@@ -50,7 +51,7 @@ pub fn lower_variants(
     let codes = if options.effort == Effort::Check {
         prepared.iter().map(|_| VariantCode::default()).collect()
     } else {
-        match (Lowering { kernel, variants, prepared: &prepared, options }).codes() {
+        match (KernelLowering { kernel, variants, prepared: &prepared, options }).codes() {
             Ok(codes) => codes,
             Err(diagnostic) => {
                 errors.add(*diagnostic);
@@ -81,22 +82,42 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     }
     let mut func = checked.func;
     func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
-    let internal = |stage: &str, what: String| {
-        let mut errors = Errors::new();
-        errors.add(internal_error(kernel, variant, stage, &what));
-        errors
-    };
     if !options.report {
         ir::strip_debug(&mut func);
     } else if !kernel.options.unreported {
         check_overflow(&mut func);
     }
-    ir::verify(&func).map_err(|what| internal("check", what))?;
+    ir::verify(&func).map_err(|what| internal(kernel, variant, "check", &what))?;
     transform(&mut func, PassRunner::default())
-        .map_err(|InvalidBehind { pass, what }| internal(pass, what))?;
+        .map_err(|InvalidBehind { pass, what }| internal(kernel, variant, pass, &what))?;
     let disabled_passes = options.disabled_passes;
     let requests = KernelRequests { disabled_passes, ..KernelRequests::of(kernel, variant) };
-    let specializations = specializations(&func, requests).map_err(|SmemOverflow(too_large)| {
+    let specializations = if options.archs.is_empty() {
+        vec![]
+    } else {
+        gpu_specializations(kernel, variant, &func, requests)?
+    };
+    let bounds = if kernel.options.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
+    let host = options.host.as_ref().map(|_| host_plan(&func, bounds));
+    let sites = report::sites(&func);
+    // Variants may have the same tile IR: the names of the entries count too.
+    let assembler = options.ptxas.as_deref().map(ptxas::identity);
+    let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.host);
+    let text = ir::print(&func, &|_| None);
+    let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets]);
+    let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
+    dump_tiles(&func, &specializations, variant, options);
+    Ok(PreparedVariant { func, specializations, host, key, source })
+}
+
+/// Plans a variant for GPUs: everything that can be the user's mistake there.
+fn gpu_specializations(
+    kernel: &Kernel,
+    variant: &Variant,
+    func: &Func,
+    requests: KernelRequests,
+) -> Result<Vec<Specialization>, Errors> {
+    let specializations = specializations(func, requests).map_err(|SmemOverflow(too_large)| {
         let mut errors = Errors::new();
         for SmemRequest { loc, bytes } in too_large {
             let text = format!(
@@ -109,19 +130,16 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     too_many_elements(&specializations)?;
     for specialization in &specializations {
         ir::verify(&specialization.plan.schedule.distributed.func)
-            .map_err(|what| internal("layout", what))?;
+            .map_err(|what| internal(kernel, variant, "layout", &what))?;
     }
-    let bounds = if kernel.options.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
-    let host = options.host.as_ref().map(|_| host_plan(&func, bounds));
-    let sites = report::sites(&func);
-    // Variants may have the same tile IR: the names of the entries count too.
-    let assembler = options.ptxas.as_deref().map(ptxas::identity);
-    let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.host);
-    let text = ir::print(&func, &|_| None);
-    let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets]);
-    let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
-    dump_tiles(&func, &specializations, variant, options);
-    Ok(PreparedVariant { func, specializations, host, key, source })
+    Ok(specializations)
+}
+
+/// The mistake of the compiler in a stage.
+fn internal(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Errors {
+    let mut errors = Errors::new();
+    errors.add(internal_error(kernel, variant, stage, what));
+    errors
 }
 
 /// What all specializations and the CPU share, in this order.

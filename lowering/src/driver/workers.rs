@@ -41,7 +41,7 @@ pub(super) struct PreparedVariant {
 }
 
 /// A kernel whose variants are lowered.
-pub(super) struct Lowering<'a> {
+pub(super) struct KernelLowering<'a> {
     pub kernel: &'a Kernel,
     pub variants: &'a [Variant],
     /// Of each variant.
@@ -59,15 +59,20 @@ struct Part<'a> {
 enum Target<'a> {
     /// A specialization by its index, for every GPU.
     Gpu(usize),
-    /// The CPU, at levels that share a module.
-    Host(&'a CpuPlan, HostTarget),
+    Host(HostPart<'a>),
+}
+
+/// The CPU, at levels that share a module.
+struct HostPart<'a> {
+    plan: &'a CpuPlan,
+    levels: HostTarget,
 }
 
 /// Lines with which a child reports its progress, should it not live to return.
 const STAGE: &str = "fuse stage: ";
 const VARIANT: &str = "fuse variant: ";
 
-impl Lowering<'_> {
+impl KernelLowering<'_> {
     /// The code of every variant.
     pub fn codes(&self) -> Result<Vec<VariantCode>, Box<Diagnostic>> {
         let cache = ArtifactCache::at(self.options.cache_dir.clone());
@@ -87,9 +92,9 @@ impl Lowering<'_> {
         let PreparedVariant { specializations, host, .. } = &self.prepared[variant];
         let gpus = if self.options.archs.is_empty() { 0 } else { specializations.len() };
         let hosts = self.options.host.iter().zip(host);
-        let hosts =
-            hosts.flat_map(|(target, plan)| target.modules(plan).into_iter().map(move |one| (plan, one)));
-        let hosts = hosts.map(|(plan, target)| Target::Host(plan, target));
+        let hosts = hosts.flat_map(|(target, plan)| {
+            target.modules(plan).into_iter().map(move |levels| Target::Host(HostPart { plan, levels }))
+        });
         (0..gpus).map(Target::Gpu).chain(hosts).map(move |target| Part { variant, target })
     }
 
@@ -146,8 +151,8 @@ impl Lowering<'_> {
                 let modules = self.lower_gpu(session, part.variant, *specialization)?;
                 Ok(VariantCode { modules, hosts: vec![] })
             }
-            Target::Host(plan, target) => {
-                let hosts = self.lower_host(session, part.variant, (plan, target))?;
+            Target::Host(host) => {
+                let hosts = self.lower_host(session, part.variant, host)?;
                 Ok(VariantCode { modules: vec![], hosts })
             }
         }
@@ -195,11 +200,11 @@ impl Lowering<'_> {
         &self,
         session: &Session,
         variant: usize,
-        (plan, target): (&CpuPlan, &HostTarget),
+        HostPart { plan, levels }: &HostPart,
     ) -> Result<Vec<(String, String)>, String> {
         print_line(&format!("{STAGE}host assembly"));
         let mut stages = vec![];
-        let texts = target.emit(session, plan, HOST_ENTRY, self.wants_stages().then_some(&mut stages))?;
+        let texts = levels.emit(session, plan, HOST_ENTRY, self.wants_stages().then_some(&mut stages))?;
         dump_host(&stages, &texts, &self.dump_path(variant, "host"), self.options);
         Ok(texts.into_iter().map(|(level, text)| (level.name().to_string(), text)).collect())
     }

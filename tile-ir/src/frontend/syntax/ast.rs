@@ -1,5 +1,6 @@
 //! The tree a kernel parses to.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use proc_macro2::{Ident, TokenStream};
@@ -25,6 +26,9 @@ pub struct Kernel {
     pub returns: bool,
     /// The functions and constants of the kernel's module.
     pub items: Rc<Items>,
+    /// The functions of `tl::` that are written in the language, parsed once for all variants when one of them is called first. Tokens
+    /// of one expansion are of no use in the next, so that nothing keeps them for longer.
+    pub library: OnceCell<Rc<Items>>,
     /// `self` in one of its forms, which a kernel does not have.
     pub receiver: Option<TokenStream>,
 }

@@ -1,5 +1,6 @@
 //! A kernel's function: its signature here, its body in `expr`.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
@@ -116,6 +117,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         source,
         returns: !matches!(signature.output, syn::ReturnType::Default),
         items: Rc::default(),
+        library: OnceCell::new(),
         receiver,
     })
 }

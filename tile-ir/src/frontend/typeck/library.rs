@@ -5,7 +5,6 @@ use std::rc::Rc;
 use super::scope::ItemScope;
 use super::{Call, Callee, Check, Item, Operand, WrittenCall};
 use crate::frontend::syntax;
-use crate::frontend::syntax::Items;
 use crate::ops::library::SOURCE;
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
@@ -66,15 +65,18 @@ impl Check<'_> {
         [("HALF", dtype.is_half()), ("DOUBLE", dtype == DType::F64)]
     }
 
-    /// The library, parsed when it is first asked for.
+    /// The library.
     pub(super) fn library(&mut self) -> Rc<ItemScope> {
         if let Some(known) = &self.library {
             return known.clone();
         }
-        let mut errors = Errors::new();
-        let items: Items = syntax::parse_items(SOURCE, &mut errors);
-        assert!(errors.is_empty(), "the library's own text: {errors:?}");
-        let library = ItemScope::of(items.into(), None);
+        let parse = || {
+            let mut errors = Errors::new();
+            let items = syntax::parse_items(SOURCE, &mut errors);
+            assert!(errors.is_empty(), "the library's own text: {errors:?}");
+            Rc::new(items)
+        };
+        let library = ItemScope::of(self.kernel.library.get_or_init(parse).clone(), None);
         self.library = Some(library.clone());
         library
     }

@@ -85,7 +85,7 @@ pub struct Check<'a> {
     callees: Vec<Callee>,
     /// In a combine region: the index of its first value. Earlier values are the program's, which it may not capture.
     combine_region_start: Option<usize>,
-    /// The functions of the compiler's library, parsed on first use.
+    /// The functions of the compiler's library, once one was called.
     library: Option<Rc<ItemScope>>,
     /// Inside of one of those: the span of the call, to report errors on.
     site: Option<Loc>,

@@ -1,5 +1,6 @@
 //! Checks a function that no kernel calls, as far as that goes without the types of a call.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use proc_macro2::TokenStream;
@@ -59,6 +60,7 @@ fn placeholder_kernel(function: &FnItem, items: Rc<Items>) -> Kernel {
         },
         returns: false,
         items,
+        library: OnceCell::new(),
         receiver: None,
     }
 }
