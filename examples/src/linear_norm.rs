@@ -43,36 +43,19 @@ const CHECKS: Checks = Checks("linear_norm");
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    /// The activation of [`crate::activation`] with this index, or none. All programs of a launch have the same.
     #[fuse_fn]
-    fn scale_shift<T: Float, const N: usize>(
-        x_hat: Tile<f32>,
-        gamma: &View<T, 2>,
-        beta: &View<T, 2>,
-    ) -> Tile<f32> {
-        x_hat * gamma.load::<1, N>(0, 0).to::<f32>() + beta.load::<1, N>(0, 0).to::<f32>()
-    }
-
-    /// Scales and shifts, activates and stores, with one of the activations, which all programs of a launch have. Each branch does all of
-    /// it, so that parameters of all columns are not live beside the accumulator.
-    #[fuse_fn]
-    fn epilogue<T: Float, const N: usize>(
-        out: &mut View<T, 2>,
-        row: i32,
-        x_hat: Tile<f32>,
-        gamma: &View<T, 2>,
-        beta: &View<T, 2>,
-        act: i32,
-    ) {
+    fn activate<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
         if act == 1 {
-            out.store(tl::relu(scale_shift::<T, N>(x_hat, gamma, beta)).to::<T>(), row, 0);
+            tl::relu(v)
         } else if act == 2 {
-            out.store(tl::gelu::<T>(scale_shift::<T, N>(x_hat, gamma, beta)).to::<T>(), row, 0);
+            tl::gelu::<T>(v)
         } else if act == 3 {
-            out.store(tl::gelu_tanh::<T>(scale_shift::<T, N>(x_hat, gamma, beta)).to::<T>(), row, 0);
+            tl::gelu_tanh::<T>(v)
         } else if act == 4 {
-            out.store(tl::silu::<T>(scale_shift::<T, N>(x_hat, gamma, beta)).to::<T>(), row, 0);
+            tl::silu::<T>(v)
         } else {
-            out.store(scale_shift::<T, N>(x_hat, gamma, beta).to::<T>(), row, 0);
+            v
         }
     }
 
@@ -111,7 +94,9 @@ mod kernels {
         let mean = tl::select(subtract_mean != 0, tl::sum(v, 1) / count, 0.0);
         let centered = tl::select((tl::arange(0, N) < n).row(), v - mean.col(), 0.0);
         let scale = tl::rsqrt(tl::sum(centered * centered, 1) / count + eps);
-        epilogue::<T, N>(out, row, centered * scale.col(), gamma, beta, act);
+        let y = centered * scale.col() * gamma.load::<1, N>(0, 0).to::<f32>()
+            + beta.load::<1, N>(0, 0).to::<f32>();
+        out.store(activate::<T>(y, act).to::<T>(), row, 0);
     }
 }
 

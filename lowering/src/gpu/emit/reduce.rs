@@ -298,10 +298,12 @@ impl PendingReduction<'_> {
             let bytes: u32 = dtypes.iter().map(|dtype| dtype.bytes()).sum();
             (mbarrier, gpu.expect_remote(b, mbarrier, writers * results.len() as u32 * bytes))
         });
-        // Lanes along the reduced axes hold equal elements; warps along them hold partial results of their own. In a loop each
-        // such lane stores to one block; outside loops one lane stores to all as quickly (docs/decisions/0010).
-        let in_loop = mbarrier.is_some() && !gpu.iterations.is_empty();
-        let lane_per_block = if in_loop { gpu.remote_store_lanes(folded.replicated_lanes()) } else { None };
+        // Lanes along the reduced axes hold equal elements; warps along them hold partial results of their own. In a loop, where
+        // buffers alternate, each such lane stores to one block; outside loops one lane stores to all as quickly
+        // (docs/decisions/0010).
+        let alternates = exchange.barrier.and(exchange.parity).is_some();
+        let lane_per_block =
+            if alternates { gpu.remote_store_lanes(folded.replicated_lanes()) } else { None };
         let block = lane_per_block.map(|lanes| compress(b, gpu.thread.lane, lanes));
         let writer = gpu.first_of(
             b,
