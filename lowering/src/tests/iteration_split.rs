@@ -160,9 +160,9 @@ fn programs_of_different_length_have_a_dynamic_scheduler() {
     .assert_eq(&counted(&[]));
     expect![[r#"
         true true
-        st.volatile.shared.b32 [%rd140], %r290;
-        ld.volatile.shared.b32 %r316, [%rd140];
-        @counts atom.relaxed.gpu.global.inc.u32 %r290, [%rd110], %r291;
+        st.volatile.shared.b32 [%rd139], %r290;
+        ld.volatile.shared.b32 %r316, [%rd139];
+        @counts atom.relaxed.gpu.global.inc.u32 %r290, [%rd109], %r291;
     "#]]
     .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.

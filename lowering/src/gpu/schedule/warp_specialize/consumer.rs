@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Pipes, Specializer, resident_pipe};
+use super::{Pipes, Specializer, counts_in_32_bits, resident_pipe};
 use crate::gpu::layout::warpgroup::preload_word_count;
 use crate::gpu::schedule::Schedule;
 use crate::gpu::schedule::tma_pipeline::DotBuffers;
@@ -150,6 +150,7 @@ impl ConsumerProgram<'_> {
     /// A loop that takes its stages of a ring, and carries the pipeline state besides; leaves the state behind it.
     fn ring_loop(&mut self, schedule: &mut Schedule, ring: ConsumedRing, body: For, loc: Loc) -> Loop {
         let For { low, step, inits, body, .. } = body;
+        let narrow = counts_in_32_bits(schedule, body.args[0]);
         let ConsumedRing { index: ring, stages } = ring;
         let before = self.pipes.rings[ring];
         let ty = schedule.ty(before).clone();
@@ -169,7 +170,7 @@ impl ConsumerProgram<'_> {
         let inits = inits.into_iter().chain([before]).collect();
         self.pipes.rings[ring] = schedule.value(ty);
         let body = Block { args, ops, yields };
-        Loop { first: zero, end: stages, inits, body, narrow: false, overlapped: false }
+        Loop { first: zero, end: stages, inits, body, narrow, overlapped: false }
     }
 
     /// A dot: waits for its operands, issues it, and releases what it is the last to read.

@@ -271,6 +271,13 @@ impl Specializer<'_> {
     }
 }
 
+/// Whether 32 bits count the iterations of a loop over this variable. A counter of 64 bits takes twice the instructions, which a
+/// producer has few of besides; those of a consumer follow the wait for its dots, before the next iteration's.
+fn counts_in_32_bits(schedule: &Schedule, variable: Value) -> bool {
+    let (low, high) = schedule.info(variable).range;
+    low >= 0 && high < i32::MAX.into()
+}
+
 fn pipe_type(stages: u32) -> Type {
     Type::pipe(stages)
 }

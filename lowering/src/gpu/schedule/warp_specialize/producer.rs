@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Pipes, Specializer, resident_pipe};
+use super::{Pipes, Specializer, counts_in_32_bits, resident_pipe};
 use crate::gpu::schedule::Schedule;
 use crate::gpu::schedule::copy::Copies;
 use crate::gpu::schedule::tma_pipeline::{TmaRing, depends_on};
@@ -179,9 +179,7 @@ impl ProducerProgram<'_> {
         let trip_count = TripCount { low, high, step, closed: body.closed, runs: schedule.runs(body) };
         let trip_count = schedule.one(&mut self.ops, loc, trip_count, index_type.clone());
         self.invariants(schedule, ring);
-        // The producer has a few dozen instructions for each iteration; 64 bits take twice as many.
-        let (low_bound, high_bound) = schedule.info(ring.variable).range;
-        let narrow = low_bound >= 0 && high_bound < i32::MAX.into();
+        let narrow = counts_in_32_bits(schedule, ring.variable);
         let zero = Constant { value: ConstantValue::Int(0) };
         let zero = schedule.one(&mut self.ops, loc, zero, index_type.clone());
         let (index, state) = (schedule.value(index_type), schedule.value(schedule.ty(pipe).clone()));
