@@ -124,27 +124,23 @@ impl HostTarget {
         entry: &str,
         mut stages: Option<&mut Vec<StagesOf>>,
     ) -> Result<Vec<(CpuLevel, String)>, String> {
-        let family = self.family;
         let mut texts = vec![];
-        let mut built: Option<(Machine, LlvmModule)> = None;
-        for &level in &self.levels {
-            let (machine, cpu) = (family.machine(level, plan), family.target_cpu(level));
-            if built.as_ref().is_none_or(|(known, _)| *known != machine) {
-                let mut module = session.module(machine);
-                plan.emit(&mut module, &format!("{entry}{LEVEL}"));
-                let module = module.finish()?;
-                let mlir = stages.is_some().then(|| module.text());
-                let llvm = LlvmModule::translate(&module.lower()?, StrengthReduction::Never)?;
-                llvm.optimize(cpu)?;
-                if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
-                    stages.push((level, StageTexts { mlir, llvm: llvm.text() }));
-                }
-                built = Some((machine, llvm));
+        for HostTarget { family, levels } in self.modules(plan) {
+            let Some(&lowest) = levels.first() else { continue };
+            let mut module = session.module(family.machine(lowest, plan));
+            plan.emit(&mut module, &format!("{entry}{LEVEL}"));
+            let module = module.finish()?;
+            let mlir = stages.is_some().then(|| module.text());
+            let llvm = LlvmModule::translate(&module.lower()?, StrengthReduction::Never)?;
+            llvm.optimize(family.target_cpu(lowest))?;
+            if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
+                stages.push((lowest, StageTexts { mlir, llvm: llvm.text() }));
             }
-            let (_, llvm) = built.as_ref().expect("built above");
-            let text = llvm.assemble(cpu)?;
-            let name = format!("{entry}_{}", level.name());
-            texts.push((level, embeddable(&text, &name, &format!("{entry}{LEVEL}"))?));
+            for level in levels {
+                let text = llvm.assemble(family.target_cpu(level))?;
+                let name = format!("{entry}_{}", level.name());
+                texts.push((level, embeddable(&text, &name, &format!("{entry}{LEVEL}"))?));
+            }
         }
         Ok(texts)
     }

@@ -90,12 +90,11 @@ impl KernelLowering<'_> {
     /// The parts of a variant.
     fn parts(&self, variant: usize) -> impl Iterator<Item = Part<'_>> {
         let PreparedVariant { specializations, host, .. } = &self.prepared[variant];
-        let gpus = if self.options.archs.is_empty() { 0 } else { specializations.len() };
         let hosts = self.options.host.iter().zip(host);
         let hosts = hosts.flat_map(|(target, plan)| {
             target.modules(plan).into_iter().map(move |levels| Target::Host(HostPart { plan, levels }))
         });
-        (0..gpus).map(Target::Gpu).chain(hosts).map(move |target| Part { variant, target })
+        (0..specializations.len()).map(Target::Gpu).chain(hosts).map(move |target| Part { variant, target })
     }
 
     /// Lowers variants, each in parts.
