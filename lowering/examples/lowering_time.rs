@@ -21,7 +21,7 @@ use tile_ir::support::diagnostic::Errors;
 use tile_ir::testing::tokens;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-const LAYER_NORM: &str = include_str!("../src/tests/layer_norm.txt");
+const LAYER_NORM: &str = include_str!("../tests/compiler/layer_norm.txt");
 
 const MATMUL: &str = "#[fuse_kernel(num_warps = 8, num_stages = 4)]
     fn matmul(a: &View<bf16, 2>, b: &View<bf16, 2>, out: &mut View<bf16, 2>) {

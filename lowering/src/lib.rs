@@ -7,7 +7,7 @@ pub mod backend;
 pub mod cpu;
 pub mod devtools;
 pub mod driver;
-mod expand;
+pub mod expand;
 pub mod gpu;
 pub mod mlir;
 
@@ -16,6 +16,3 @@ pub use devtools::op_table::op_table;
 pub use expand::macros::{
     compile, compile_method, compile_module, compile_module_with, compile_with, misplaced_function,
 };
-
-#[cfg(test)]
-mod tests;

@@ -11,6 +11,3 @@ pub mod support;
 #[doc(hidden)]
 pub mod testing;
 pub mod transform;
-
-#[cfg(test)]
-mod tests;

@@ -4,6 +4,7 @@
 //! few that are needed are declared here.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once};
 use std::{iter, ptr};
 
@@ -207,8 +208,8 @@ impl ContextPool {
     }
 }
 
-/// Debian's LLVM has its assertions off, so in our own tests the module is verified after every pass.
-const VERIFY_EACH: bool = cfg!(test);
+/// Whether a module is verified after every pass.
+static VERIFY_EACH: AtomicBool = AtomicBool::new(false);
 /// The most basic blocks of a module that is verified after every pass: LLVM verifies a whole function again for each
 /// of its loops. A larger one is verified after all passes.
 const MAX_BLOCKS_VERIFIED_PER_PASS: c_uint = 256;
@@ -218,6 +219,12 @@ const RETURN_STATUS: c_int = 2;
 const OPTIMIZE_AGGRESSIVE: c_int = 3;
 const RELOCATION_PIC: c_int = 2;
 const CODE_MODEL_DEFAULT: c_int = 0;
+
+/// Has every module of this process verified after each pass. Debian's LLVM has its assertions off, so our own tests do so; builds
+/// need not.
+pub fn verify_after_each_pass() {
+    VERIFY_EACH.store(true, Ordering::Relaxed);
+}
 
 /// The linked LLVM, as `major.minor.patch`.
 pub fn version() -> String {
@@ -426,7 +433,8 @@ impl TargetMachine {
     fn optimize(&self, module: &LlvmModule) -> Result<(), String> {
         self.set_target(module);
         module.verify()?;
-        let each = VERIFY_EACH && module.basic_blocks() <= MAX_BLOCKS_VERIFIED_PER_PASS;
+        let verify = VERIFY_EACH.load(Ordering::Relaxed);
+        let each = verify && module.basic_blocks() <= MAX_BLOCKS_VERIFIED_PER_PASS;
         // SAFETY: live module and machine; every object created here is disposed here.
         unsafe {
             let options = LLVMCreatePassBuilderOptions();
@@ -434,7 +442,7 @@ impl TargetMachine {
             let error = LLVMRunPasses(module.module, PASSES.as_ptr(), self.raw, options);
             LLVMDisposePassBuilderOptions(options);
             if error.is_null() {
-                return if VERIFY_EACH { module.verify() } else { Ok(()) };
+                return if verify { module.verify() } else { Ok(()) };
             }
             let message = LLVMGetErrorMessage(error);
             let text = CStr::from_ptr(message).to_string_lossy().into_owned();

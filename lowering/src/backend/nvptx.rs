@@ -7,6 +7,7 @@ use super::llvm::{self, LlvmModule, StrengthReduction, TargetCpu};
 use crate::gpu::specialization::Specialization;
 
 use crate::gpu::emit::pdl;
+use crate::mlir::session::BuiltModule;
 use crate::mlir::{Machine, Session};
 
 /// An architecture that PTX is written for.
@@ -95,8 +96,8 @@ pub fn emit(
 ) -> Result<Vec<(Arch, String)>, String> {
     let mut texts = vec![];
     for archs in groups(specializations, archs) {
-        let translated = translate(session, specializations, archs, stages.as_deref_mut())?;
-        texts.extend(translated.print(stages.as_deref_mut())?);
+        let built = build(session, specializations, archs)?;
+        texts.extend(built.translate(stages.as_deref_mut())?.print(stages.as_deref_mut())?);
     }
     Ok(texts)
 }
@@ -111,19 +112,25 @@ pub fn groups<'a>(
     archs.chunks(if own_code { 1 } else { archs.len().max(1) })
 }
 
-/// A module as LLVM takes it, for architectures of one group.
+/// A module of MLIR, for architectures of one group.
+pub struct PtxModule<'a> {
+    mlir: BuiltModule<'a>,
+    archs: &'a [Arch],
+    strength_reduction: StrengthReduction,
+}
+
+/// The same as LLVM takes it.
 pub struct TranslatedModule<'a> {
     llvm: LlvmModule,
     archs: &'a [Arch],
 }
 
-/// Emits specializations and translates them to LLVM IR.
-pub fn translate<'a>(
-    session: &Session,
-    specializations: &[(String, &Specialization)],
+/// Builds and verifies a module with an entry for each specialization.
+pub fn build<'a>(
+    session: &'a Session,
+    specializations: &[(String, &'a Specialization)],
     archs: &'a [Arch],
-    stages: Option<&mut StageTexts>,
-) -> Result<TranslatedModule<'a>, String> {
+) -> Result<PtxModule<'a>, String> {
     let mut module = session.module(Machine::Nvptx);
     module.capability = archs.iter().map(|arch| arch.capability).min().unwrap_or_default();
     crate::gpu::emit::declare(
@@ -133,30 +140,45 @@ pub fn translate<'a>(
     for (entry, specialization) in specializations {
         specialization.plan.emit(&mut module, entry);
     }
-    let built = module.finish()?;
-    if let Some(stages) = stages {
-        stages.mlir = built.text();
-    }
-    let lowered = built.lower()?;
     // General specializations are launched where no other one can be.
     let general = specializations.iter().all(|(_, specialization)| specialization.guards.is_empty());
     let strength_reduction = if general { StrengthReduction::IfSmall } else { StrengthReduction::Always };
-    Ok(TranslatedModule { llvm: LlvmModule::translate(&lowered, strength_reduction)?, archs })
+    Ok(PtxModule { mlir: module.finish()?, archs, strength_reduction })
 }
 
-impl TranslatedModule<'_> {
-    /// A hash of all that the PTX follows from: the module, the architectures, the linked LLVM, and the sources that tell LLVM what to do.
+impl<'a> PtxModule<'a> {
+    /// A hash of all that the PTX follows from: the module, the architectures, the linked MLIR and LLVM, and the sources that tell them
+    /// what to do.
     pub fn hash(&self) -> u64 {
-        let archs = format!("{:?} {}", self.archs, llvm::version());
-        let sources = concat!(include_str!("llvm.rs"), include_str!("nvptx.rs"));
+        let request = format!("{:?} {:?} {}", self.archs, self.strength_reduction, llvm::version());
         let mut hash = Xxh3Default::new();
-        for part in [archs.as_bytes(), sources.as_bytes(), self.llvm.text().as_bytes()] {
+        for part in [request.as_bytes(), &self.mlir.bytecode()] {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part);
+        }
+        for source in [include_str!("../mlir/session.rs"), include_str!("llvm.rs"), include_str!("nvptx.rs")]
+        {
+            let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+            // Neither how it is formatted counts nor what it says of itself.
+            code.flat_map(str::split_whitespace).for_each(|word| hash.update(word.as_bytes()));
         }
         hash.digest()
     }
 
+    /// Lowers the module to LLVM IR.
+    pub fn translate(self, stages: Option<&mut StageTexts>) -> Result<TranslatedModule<'a>, String> {
+        if let Some(stages) = stages {
+            stages.mlir = self.mlir.text();
+        }
+        let lowered = self.mlir.lower()?;
+        Ok(TranslatedModule {
+            llvm: LlvmModule::translate(&lowered, self.strength_reduction)?,
+            archs: self.archs,
+        })
+    }
+}
+
+impl TranslatedModule<'_> {
     /// Optimizes the module and prints PTX of each architecture.
     pub fn print(self, stages: Option<&mut StageTexts>) -> Result<Vec<(Arch, String)>, String> {
         let Some(first) = self.archs.first() else { return Ok(vec![]) };

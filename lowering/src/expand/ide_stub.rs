@@ -13,7 +13,7 @@ use tile_ir::frontend::syntax::{ConstItem, FnSource, GenericParam, Kernel, Patte
 use tile_ir::ops::{self, Intrinsic};
 
 /// The kernel's body as code that a language server can resolve.
-pub(super) fn function(kernel: &Kernel) -> TokenStream {
+pub fn function(kernel: &Kernel) -> TokenStream {
     let source = &kernel.source;
     let (generics, inputs) = (&source.generics, complete(source.inputs.clone()));
     let body = complete(source.body.clone());
@@ -27,7 +27,7 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
 
 /// A function that kernels call, for a language server: a stub by its name, which takes whatever tiles and scalars a call
 /// has, and its body as written.
-pub(super) fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
+pub fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
     let (name, source) = (&function.name, &function.source);
     let (generics, inputs, output) =
         (&source.generics, complete(source.inputs.clone()), complete(source.output.clone()));
@@ -75,7 +75,7 @@ fn stub_type(ty: &ValueType) -> TokenStream {
 
 /// The function's outline, which nothing calls, for the lints of its variables. It is in a module of its own, where no
 /// constant of the user's can shadow a variable; style lints are for what the user wrote.
-pub(super) fn outline(source: &FnSource) -> TokenStream {
+pub fn outline(source: &FnSource) -> TokenStream {
     let outline = &source.outline;
     quote! {
         #[allow(
@@ -92,14 +92,14 @@ pub(super) fn outline(source: &FnSource) -> TokenStream {
 }
 
 /// As [`imports`], for a function that kernels call.
-pub(super) fn function_imports(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
+pub fn function_imports(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
     let source = &function.source;
     let texts = [&source.generics, &source.inputs, &source.output, &source.body];
     mentioned(texts, &function.generics)
 }
 
 /// A use of each of these names, and of the constants that kernels know: what only they use is not unused.
-pub(super) fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream {
+pub fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream {
     let known = constants.iter().filter(|constant| constant.value.is_some()).map(|constant| {
         let path = &constant.path;
         quote! { let _ = #(#path)::*; }
@@ -121,7 +121,7 @@ pub(super) fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream 
 
 /// A use of each name that the kernel uses and the expansion does not, so that rustc does not report its import as
 /// unused, and does report one that is missing.
-pub(super) fn imports(kernel: &Kernel) -> TokenStream {
+pub fn imports(kernel: &Kernel) -> TokenStream {
     let source = &kernel.source;
     mentioned([&source.generics, &source.inputs, &source.output, &source.body], &kernel.generics)
 }
@@ -259,67 +259,5 @@ fn add_absent(args: &mut TokenStream, function: &Intrinsic) {
     }
     for _ in given..function.params.len() {
         args.extend(quote! { ::dsl_runtime::tl::Absent, });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use expect_test::{Expect, expect};
-
-    use super::*;
-    use tile_ir::support::diagnostic::Errors;
-
-    fn check(source: &str, make: fn(&Kernel) -> TokenStream, expected: Expect) {
-        let mut errors = Errors::new();
-        let item: TokenStream = source.parse().expect("tokens");
-        let kernel =
-            tile_ir::frontend::syntax::parse(TokenStream::new(), item, &mut errors).expect("a kernel");
-        expected.assert_eq(&make(&kernel).to_string());
-    }
-
-    #[test]
-    fn the_body_is_as_written_with_every_argument() {
-        check(
-            "fn k<T: Float>(x: &[T], n: i32) {
-                let y = tl::load(x + n).to::<f32>();
-                tl::store(x, tl::sum(y, 0,), n > 0);
-                let z = tl::full::<f32>([4], 1.0) + tl::load();
-                foo::load(x);
-            }",
-            function,
-            expect![
-                "# [allow (warnings , clippy :: all)] const _ : () = { fn body < T : Float > (x : & [T] , n : i32) { let y = tl :: load (x + n , :: dsl_runtime :: tl :: Absent , :: dsl_runtime :: tl :: Absent ,) . to :: < f32 > () ; tl :: store (x , tl :: sum (y , 0 , :: dsl_runtime :: tl :: Absent ,) , n > 0) ; let z = tl :: full :: < f32 > ([4] , 1.0) + tl :: load () ; foo :: load (x) ; } } ;"
-            ],
-        );
-    }
-
-    #[test]
-    fn views_are_those_with_a_kernel_s_methods() {
-        check(
-            "fn k(x: &View<f32, 2>, out: &mut dsl_runtime::View<f32, 2>) { out.store(x.load::<4, 4>(0, 0), 0, 0); }",
-            function,
-            expect![
-                "# [allow (warnings , clippy :: all)] const _ : () = { fn body (x : & :: dsl_runtime :: tl :: View < f32 , 2 > , out : & mut dsl_runtime :: View < f32 , 2 >) { out . store (x . load :: < 4 , 4 > (0 , 0) , 0 , 0) ; } } ;"
-            ],
-        );
-        check(
-            "fn k(x: &View<f32, 2>) {}",
-            imports,
-            expect!["# [allow (unused_imports)] const _ : () = { use View as _ ; } ;"],
-        );
-    }
-
-    #[test]
-    fn imports_are_mentioned_once_where_they_begin_a_path() {
-        check(
-            "fn k<T: Float, Element: Number>(x: &[T], h: &[f16], g: &[half::bf16]) {
-                let y = tl::load(x) + tl::load(h).to::<f16>() + dsl_runtime::tl::load(x).tl;
-                let z = tl + 1;
-            }",
-            imports,
-            expect![
-                "# [allow (unused_imports)] const _ : () = { use Float as _ ; use Number as _ ; const _ : :: core :: marker :: PhantomData < f16 > = :: core :: marker :: PhantomData ; use tl as _ ; } ;"
-            ],
-        );
     }
 }

@@ -6,7 +6,7 @@
 
 mod arguments;
 mod data;
-mod ide_stub;
+pub mod ide_stub;
 mod launcher;
 pub mod macros;
 

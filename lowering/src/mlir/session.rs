@@ -246,6 +246,11 @@ impl<'s> BuiltModule<'s> {
         self.module.as_operation().to_string()
     }
 
+    /// All of it, in less time than as text.
+    pub fn bytecode(&self) -> Vec<u8> {
+        self.module.as_operation().write_bytecode()
+    }
+
     /// Lowers control flow to branches: after this every operation maps to LLVM IR.
     pub fn lower(mut self) -> Result<Module<'s>, String> {
         let manager = PassManager::new(&self.session.context);

@@ -2,8 +2,8 @@
 //! assembler accepts it, no fast kernel spills, and its resources of a multiprocessor may only fall.
 //!
 //! Builds on machines without a GPU make no code for one: this test lowers all of it, in a process of its own, and in as many
-//! children as there are CPUs. Of the library it assembles what is for the latest architecture. IR whose PTX passed before, and PTX that
-//! was assembled before, is known by its hash.
+//! children as there are CPUs. Of the library it assembles what is for the latest architecture. Modules that passed before, and PTX that
+//! was assembled before, are known by their hashes.
 
 mod known;
 mod ratchet;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lowering::backend::nvptx::{self, Arch, TranslatedModule};
+use lowering::backend::nvptx::{self, Arch, PtxModule};
 use lowering::backend::ptxas;
 use lowering::backend::sandbox;
 use lowering::driver::artifact::{LoweredVariant, entry_name};
@@ -29,7 +29,7 @@ use tile_ir::frontend::typeck::{self, Variant};
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::testing::sources::kernels;
 
-use known::{IrHash, KnownIr};
+use known::{KnownModules, ModuleHash, Product};
 use ratchet::{EntryRecord, EntryResources, PtxHash, Table};
 
 /// The assembler of the numbers in `registers.txt`; another one allocates registers differently.
@@ -100,9 +100,9 @@ struct Findings {
     records: Vec<(String, EntryRecord)>,
     spills: Vec<String>,
     /// Of all modules.
-    ir: BTreeSet<IrHash>,
-    /// Modules whose PTX was made, because their IR is not a recorded one, or in the sample.
-    printed: usize,
+    modules: BTreeSet<ModuleHash>,
+    /// Modules that were lowered, because their hash is not a recorded one, or in the sample.
+    lowered: usize,
     /// Entries that were assembled, because their PTX is not the recorded one.
     assembled: usize,
     /// Entries that should have been, where there is no assembler.
@@ -113,8 +113,8 @@ impl Findings {
     fn extend(&mut self, other: Findings) {
         self.records.extend(other.records);
         self.spills.extend(other.spills);
-        self.ir.extend(other.ir);
-        self.printed += other.printed;
+        self.modules.extend(other.modules);
+        self.lowered += other.lowered;
         self.assembled += other.assembled;
         self.unassembled.extend(other.unassembled);
     }
@@ -204,7 +204,7 @@ struct Subject<'a> {
     kernel: &'a Kernel,
     origin: Origin,
     assembler: &'a Assembler,
-    known: &'a KnownIr,
+    known: &'a KnownModules,
     session: Session,
 }
 
@@ -234,32 +234,33 @@ impl Subject<'_> {
         findings
     }
 
-    /// Translates a specialization, in a module for each group of architectures.
-    fn translate(
+    /// Builds a specialization, in a module for each group of architectures.
+    fn build(
         &self,
         (name, specialization): (&str, &Specialization),
         options: &BuildOptions,
-        mut each: impl FnMut(&[Arch], TranslatedModule),
+        mut each: impl FnMut(&[Arch], PtxModule),
     ) {
         let named = [(name.to_string(), specialization)];
         let runs_on = |arch: &Arch| specialization.gpus.include(arch.capability);
         let archs: Vec<Arch> = options.archs.iter().copied().filter(runs_on).collect();
         for group in nvptx::groups(&named, &archs) {
-            let module = nvptx::translate(&self.session, &named, group, None);
+            let module = nvptx::build(&self.session, &named, group);
             each(group, module.unwrap_or_else(|error| panic!("{}, {name}: {error}", self.kernel.name)));
         }
     }
 
     /// Lowers and assembles a specialization, as far as that is not known.
     fn lower(&self, entry: &Entry, options: &BuildOptions, findings: &mut Findings) {
-        self.translate((entry.name, entry.specialization), options, |archs, module| {
-            let hash = IrHash::of(&module, entry.specialization);
-            findings.ir.insert(hash);
+        self.build((entry.name, entry.specialization), options, |archs, module| {
+            let hash = ModuleHash::of(&module, Product::Ptx, entry.specialization);
+            findings.modules.insert(hash);
             if self.known.skips(hash) && self.take_recorded(entry, archs, findings) {
                 return;
             }
-            findings.printed += 1;
-            let texts = module.print(None).unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+            findings.lowered += 1;
+            let texts = module.translate(None).and_then(|translated| translated.print(None));
+            let texts = texts.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
             for (arch, ptx) in texts {
                 entry.check(arch, &ptx);
                 if self.origin.assembles(arch) {
@@ -273,23 +274,25 @@ impl Subject<'_> {
     fn report(&self, variants: &[Variant], options: &BuildOptions, findings: &mut Findings) {
         let options = BuildOptions { report: true, ..options.clone() };
         for (index, planned) in self.plan(variants, &options).iter().enumerate() {
+            let product = if index == 0 { Product::Ptx } else { Product::LlvmIr };
             for specialization in &planned.specializations {
-                self.translate(("entry", specialization), &options, |_, module| {
-                    if index > 0 {
-                        return;
-                    }
-                    let hash = IrHash::of(&module, specialization);
-                    findings.ir.insert(hash);
+                self.build(("entry", specialization), &options, |_, module| {
+                    let hash = ModuleHash::of(&module, product, specialization);
+                    findings.modules.insert(hash);
                     if !self.known.skips(hash) {
-                        findings.printed += 1;
-                        module.print(None).unwrap_or_else(|error| panic!("{}: {error}", self.kernel.name));
+                        findings.lowered += 1;
+                        let made = module.translate(None).and_then(|translated| match product {
+                            Product::LlvmIr => Ok(vec![]),
+                            Product::Ptx => translated.print(None),
+                        });
+                        made.unwrap_or_else(|error| panic!("{}: {error}", self.kernel.name));
                     }
                 });
             }
         }
     }
 
-    /// Takes the resources of an entry whose IR is known from the ratchet, if it has them all.
+    /// Takes the resources of an entry whose module is known from the ratchet, if it has them all.
     fn take_recorded(&self, entry: &Entry, archs: &[Arch], findings: &mut Findings) -> bool {
         let assembled = archs.iter().filter(|&&arch| self.origin.assembles(arch));
         let records = assembled.map(|&arch| Some((arch, self.assembler.record(&entry.on(arch))?)));
@@ -373,7 +376,7 @@ fn kernels_in(folder: &Path) -> Vec<Kernel> {
 
 /// All kernels, by where they are from.
 fn every_kernel(root: &Path) -> Vec<(Origin, Kernel)> {
-    let corpus = fs::read_to_string(root.join("src/tests/corpus.txt")).expect("the corpus");
+    let corpus = fs::read_to_string(root.join("tests/compiler/corpus.txt")).expect("the corpus");
     let sources = [
         (Origin::Library, kernels_in(&root.join("../examples/src"))),
         (Origin::Demo, kernels_in(&root.join("../examples/examples"))),
@@ -394,9 +397,9 @@ fn options() -> BuildOptions {
 #[test]
 fn every_kernel_assembles_within_its_recorded_resources() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = root.join("src/tests/registers.txt");
-    let known_path = root.join("src/tests/llvm_ir.txt");
-    let known = KnownIr::read(&known_path);
+    let path = root.join("tests/assemble/registers.txt");
+    let known_path = root.join("tests/assemble/mlir.txt");
+    let known = KnownModules::read(&known_path);
     let assembler = assembler(ratchet::read(&path));
     let kernels = every_kernel(root);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -420,7 +423,7 @@ fn every_kernel_assembles_within_its_recorded_resources() {
         findings.extend(found.unwrap_or_else(|failure| panic!("{}\n{}", failure.what, failure.output)));
     }
     assert!(findings.spills.is_empty(), "these spill:\n{}", findings.spills.concat());
-    say(&format!("{} of {} modules were printed as PTX", findings.printed, findings.ir.len()));
+    say(&format!("{} of {} modules were lowered", findings.lowered, findings.modules.len()));
     let mut table: Table = findings.records.into_iter().collect();
     if findings.assembled > 0 {
         say(&format!("{} entries are not what was recorded, and were assembled", findings.assembled));
@@ -441,9 +444,9 @@ fn every_kernel_assembles_within_its_recorded_resources() {
     );
     if assembler.has_recorded_version {
         ratchet::check(&table, &assembler.recorded, &path);
-        // IR is known once the ratchet has let pass what ptxas made of it.
+        // A module is known once the ratchet has let pass what ptxas made of it.
         if all_assembled {
-            known.record(findings.ir, &known_path);
+            known.record(findings.modules, &known_path);
         }
     } else {
         say(&format!("NOT TESTED: registers, which were measured with ptxas {MEASURED_WITH}"));

@@ -19,7 +19,7 @@ impl fmt::Display for ParseError {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TokenKind {
+pub enum TokenKind {
     /// A name or a keyword.
     Word,
     /// The name of a value, `%` included.
@@ -32,7 +32,7 @@ pub(super) enum TokenKind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token<'t> {
+pub struct Token<'t> {
     pub kind: TokenKind,
     pub text: &'t str,
     pub line: usize,
@@ -50,7 +50,7 @@ const PUNCTUATION: [&str; 18] =
     ["..=", "..", "<=", "(", ")", "[", "]", "{", "}", "<", ">", "|", ",", ":", "=", "+", "&", "."];
 
 /// The tokens of a text, an end behind them.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
+pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut found = vec![];
     let mut line = 0;
     for (number, source) in text.lines().enumerate() {
@@ -118,7 +118,7 @@ fn quoted_length(text: &str) -> Option<usize> {
 }
 
 /// What a string with its quotes says; the escapes are those that `{:?}` writes.
-pub(super) fn unquoted(quoted: &str) -> Option<String> {
+pub fn unquoted(quoted: &str) -> Option<String> {
     let mut said = String::new();
     let mut chars = quoted.strip_prefix('"')?.strip_suffix('"')?.chars();
     while let Some(c) = chars.next() {
@@ -142,28 +142,4 @@ fn escaped(chars: &mut std::str::Chars) -> Option<char> {
         c @ ('"' | '\\' | '\'') => c,
         _ => return None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{tokens, unquoted};
-
-    #[test]
-    fn tokens_are_what_stands_between_spaces_and_punctuation() {
-        let texts = |text| {
-            let tokens = tokens(text).expect("tokens");
-            tokens.iter().map(|token| token.text).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(texts("%a..=%12 x.shape(0)[-1] ; a comment"), "%a ..= %12 x . shape ( 0 ) [ -1 ] ");
-        assert_eq!(texts("-1.5e-7 1e300 -inf 0xfff8e-1"), "-1.5e-7 1e300 -inf 0xfff8e -1 ");
-        assert_eq!(texts(r#""a; \"b\"", r#in"#), r#""a; \"b\"" , r#in "#);
-    }
-
-    #[test]
-    fn strings_come_back_as_they_were() {
-        for text in ["", "a \"b\" \\ 'c'", "\n\t\r\0\u{1b}\u{301}", "ü ∞"] {
-            assert_eq!(unquoted(&format!("{text:?}")).as_deref(), Some(text));
-        }
-        assert_eq!(unquoted(r#""\q""#), None);
-    }
 }

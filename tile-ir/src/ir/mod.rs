@@ -16,7 +16,7 @@ pub mod assumption;
 pub mod axis_info;
 pub mod guard;
 pub mod layout_relation;
-mod lexer;
+pub mod lexer;
 mod parse;
 pub mod pass;
 pub mod polynomial;

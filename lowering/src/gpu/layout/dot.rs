@@ -442,7 +442,7 @@ pub(super) fn produced_layout(func: &Func, op: &Op, layout: &Layout) -> Layout {
 
 /// The layouts of the accumulator and of operand A in registers, given the layout that users of the result want. Other
 /// operands may have any layout.
-pub(crate) fn required_layouts(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
+pub fn required_layouts(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
     let own = produced_layout(func, op, layout);
     match AnyDot::of(op) {
         Some(AnyDot::Dot(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),

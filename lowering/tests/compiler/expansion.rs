@@ -1,0 +1,75 @@
+//! What the macros leave of a module, and of a kernel that is a method.
+
+use expect_test::expect;
+
+use lowering::compile_method;
+use lowering::driver::options::BuildOptions;
+
+#[test]
+fn what_stays_of_a_module() {
+    let source = "#[doc = \"d\"] pub mod m {
+        use super::*;
+        #[fuse_fn] fn f(x: Tile<f32>) -> Tile<f32> { x }
+        const N: usize = 4;
+        #[cfg(test)] #[fuse_kernel] pub fn k(out: &mut [f32]) { tl::store(out, f(1.0)); }
+    }";
+    let read = |line: &[&str]| {
+        let line: Vec<String> = line.iter().map(|arg| arg.to_string()).collect();
+        BuildOptions::read(&line, &|_| None).expect("options")
+    };
+    let text = |effort| {
+        let options = BuildOptions { effort, ..read(&["rustc"]) };
+        let tokens =
+            lowering::compile_module_with(Default::default(), source.parse().expect("tokens"), &options);
+        let file: syn::File = syn::parse2(tokens).expect("items");
+        let [syn::Item::Mod(module)] = file.items.as_slice() else { panic!("one module") };
+        let (_, items) = module.content.as_ref().expect("its content");
+        let heads = items.iter().map(|item| {
+            let text = quote::quote! { #item }.to_string();
+            let short: String = text.chars().take(100).collect();
+            format!("{}\n", short.trim_end())
+        });
+        heads.collect::<String>()
+    };
+    use lowering::driver::options::Effort;
+    expect![[r#"
+        use super :: * ;
+        # [allow (unused_imports)] const _ : () = { use Tile as _ ; } ;
+        # [allow (nonstandard_style , unused_braces , unused_parens , unused_qualifications , unused_results
+        const N : usize = 4 ;
+        # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
+        # [cfg (test)] # [doc = "What the build left of the kernel [`k`](fn@k)."] # [allow (non_snake_case ,
+        # [cfg (test)] # [allow (unused_imports)] const _ : () = { use tl as _ ; } ;
+        # [cfg (test)] # [allow (nonstandard_style , unused_braces , unused_parens , unused_qualifications ,
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_ARCH
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_CPU_
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_PTXA
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_BOUN
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DEFL
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("CUDA_HOME
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DUMP
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_PASS
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DUMP
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_INJE
+        # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
+    "#]]
+    .assert_eq(&text(Effort::Check));
+    expect![[r#"
+        use super :: * ;
+        # [allow (warnings , clippy :: all)] fn f (x : impl :: dsl_runtime :: tl :: Operand) -> :: dsl_runti
+        # [allow (warnings , clippy :: all)] const _ : () = { fn body (x : Tile) -> Tile { x } } ;
+        const N : usize = 4 ;
+        # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
+        # [cfg (test)] # [doc = "What the build left of the kernel [`k`](fn@k)."] # [allow (non_snake_case ,
+        # [cfg (test)] # [allow (warnings , clippy :: all)] const _ : () = { fn body (out : & mut [f32]) { t
+        # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
+    "#]]
+    .assert_eq(&text(Effort::Signature));
+}
+
+#[test]
+fn a_kernel_is_no_method() {
+    let method = |text: &str| compile_method(text.parse().expect("tokens")).to_string();
+    expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] pub fn k < 'fuse , const N : usize > (& self , argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 >) -> :: dsl_runtime :: Launch < 'fuse , 1 > { :: core :: unreachable ! () }"#]].assert_eq(&method("pub fn k<const N: usize>(&self, x: &[f32]) { tl::undefined(); }"));
+    expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] fn k < 'fuse , > (argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 > , argument_1 : :: core :: primitive :: i32) -> :: dsl_runtime :: Launch < 'fuse , 2 > { :: core :: unreachable ! () }"#]].assert_eq(&method("fn k(x: &[f32], n: i32) {}"));
+}

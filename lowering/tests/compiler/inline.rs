@@ -1,0 +1,137 @@
+//! Inline PTX, and hints about offsets.
+
+use expect_test::{Expect, expect};
+
+use super::run::{Arg, run};
+use super::{lines_with, ptx};
+use lowering::backend::nvptx::Arch;
+
+/// The lines of the aligned body's PTX that hold any of these words.
+fn check_ptx(source: &str, words: &[&str], expected: Expect) {
+    expected.assert_eq(&lines_with(&ptx(source, Arch::SM_80), words));
+}
+
+const INLINE: &str = "#[fuse_kernel(num_warps = 1)]
+    fn k(x: &[f32], h: &[f16], out: &mut [f32], bits: &mut [f16], n: u32) {
+        let i = tl::arange(0, 64);
+        let x = tl::load(x + i);
+        let fast = tl::inline_ptx::<f32>(\"tanh.approx.f32 $0, $1;\", \"=f,f\", (x,), |x| tl::tanh(x));
+        let lower = |x, y, n| tl::minimum(x, y) + n.to::<f32>();
+        let text = \"{ .reg .f32 t; min.f32 t, $1, $2; cvt.rn.f32.u32 $0, $3; add.f32 $0, $0, t; }\";
+        tl::store(out + i, tl::inline_ptx::<f32>(text, \"=f, f, f, r\", (fast, 0.5, n), lower));
+        let twice = tl::inline_ptx::<f16>(\"add.f16 $0, $1, $1;\", \"=h,h\", tl::load(h + i), |x| x + x);
+        tl::store(bits + i, twice);
+    }";
+
+#[test]
+fn statements_stay_in_order() {
+    check_ptx(
+        INLINE,
+        &["tanh", "add.f", "cvt.rn", "min"],
+        expect![[r#"
+        tanh.approx.f32 %r4, %r1;
+        tanh.approx.f32 %r7, %r2;
+        { .reg .f32 t; min.f32 t, %r4, %r5; cvt.rn.f32.u32 %r3, %r8; add.f32 %r3, %r3, t; }
+        { .reg .f32 t; min.f32 t, %r7, %r5; cvt.rn.f32.u32 %r6, %r8; add.f32 %r6, %r6, t; }
+        add.f16 %rs1, %rs2, %rs2;
+        add.f16 %rs3, %rs4, %rs4;
+    "#]],
+    );
+}
+
+#[test]
+fn the_cpu_computes_what_the_function_says() {
+    let mut x: Vec<f32> = (0..64).map(|i| i as f32 / 8.0 - 4.0).collect();
+    let mut h: Vec<u16> = (0..64).map(|i| half::f16::from_f32(i as f32).to_bits()).collect();
+    let (mut out, mut bits) = (vec![0f32; 64], vec![0u16; 64]);
+    let args =
+        vec![Arg::F32(&mut x), Arg::of(&mut h), Arg::F32(&mut out), Arg::of(&mut bits), Arg::Scalar(3)];
+    run(INLINE, [1, 1, 1], args);
+    for i in 0..64 {
+        let wanted = x[i].tanh().min(0.5) + 3.0;
+        assert!((out[i] - wanted).abs() < 1e-6, "{} gives {}, not {wanted}", x[i], out[i]);
+        assert_eq!(half::f16::from_bits(bits[i]).to_f32(), 2.0 * i as f32);
+    }
+}
+
+/// Offsets through a table: nothing is known of them but what the kernel's author says.
+fn table(options: &str) -> String {
+    format!(
+        "#[fuse_kernel(num_warps = 1{options})]
+        fn k(x: &[f32], starts: &[i32], out: &mut [f32]) {{
+            let i = tl::arange(0, 256);
+            let start = tl::multiple_of(tl::load(starts + tl::program_id(0)), 4);
+            tl::store(out + start + i, tl::load(x + tl::multiple_of(tl::max_contiguous(start + i, 256), 4)));
+        }}"
+    )
+}
+
+#[test]
+fn only_an_unchecked_kernel_uses_a_hint() {
+    check_ptx(
+        &table(""),
+        &["ld.global", "st.global"],
+        expect![[r#"
+            ld.global.nc.b32 	%r19, [%rd23];
+            @%p1 ld.global.nc.b32 %r1, [%rd1];
+            @%p2 ld.global.nc.b32 %r2, [%rd2];
+            @%p3 ld.global.nc.b32 %r3, [%rd3];
+            @%p4 ld.global.nc.b32 %r4, [%rd4];
+            @%p5 ld.global.nc.b32 %r5, [%rd5];
+            @%p6 ld.global.nc.b32 %r6, [%rd6];
+            @%p7 ld.global.nc.b32 %r7, [%rd7];
+            @%p8 ld.global.nc.b32 %r8, [%rd8];
+            @%p9 st.global.b32 [%rd9], %r1;
+            @%p10 st.global.b32 [%rd10], %r2;
+            @%p11 st.global.b32 [%rd11], %r3;
+            @%p12 st.global.b32 [%rd12], %r4;
+            @%p13 st.global.b32 [%rd13], %r5;
+            @%p14 st.global.b32 [%rd14], %r6;
+            @%p15 st.global.b32 [%rd15], %r7;
+            @%p16 st.global.b32 [%rd16], %r8;
+        "#]],
+    );
+    check_ptx(
+        &table(", unchecked"),
+        &["ld.global", "st.global"],
+        expect![[r#"
+            ld.global.b32 	%r13, [%rd8];
+            ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
+            st.global.v4.b32 	[%rd13], {%r1, %r2, %r3, %r4};
+            st.global.v4.b32 	[%rd13+512], {%r5, %r6, %r7, %r8};
+        "#]],
+    );
+}
+
+/// A mask from memory, of which only the author knows that it comes in fours.
+#[test]
+fn a_mask_with_a_constancy_hint_moves_vectors() {
+    let source = "#[fuse_kernel(num_warps = 1, unchecked)]
+        fn k(x: &[f32], flags: &[u8], out: &mut [f32]) {
+            let i = tl::arange(0, 128);
+            let mask = tl::max_constancy(tl::load(flags + i) != 0, 4);
+            tl::store(out + i, tl::load(x + i, mask), mask);
+        }";
+    check_ptx(
+        source,
+        &["ld.global", "st.global"],
+        expect![[r#"
+            ld.global.b8 	%r8, [%rd8];
+            @%p1 ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            @%p1 st.global.v4.b32 [%rd3], {%r1, %r2, %r3, %r4};
+        "#]],
+    );
+    let without =
+        source.replace("tl::max_constancy(tl::load(flags + i) != 0, 4)", "tl::load(flags + i) != 0");
+    check_ptx(
+        &without,
+        &["st.global"],
+        expect![[r#"
+        @%p1 st.global.b32 [%rd5], %r1;
+        @%p2 st.global.b32 [%rd6], %r2;
+        @%p3 st.global.b32 [%rd7], %r3;
+        @%p4 st.global.b32 [%rd8], %r4;
+    "#]],
+    );
+}

@@ -1,0 +1,346 @@
+//! Elementary functions on the host, at every level of CPU, against an oracle of more precision: within the bound
+//! that the operation table publishes, and exact where a value is special.
+
+use expect_test::expect;
+use tile_ir::ops::scalar;
+use tile_ir::testing::func;
+use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
+
+use super::oracle::{self, Scaled};
+use super::run::{Arg, Loaded, load};
+use super::site::lowering_beside;
+use lowering::backend::host_asm;
+use lowering::backend::host_asm::Family;
+use lowering::backend::nvptx;
+use lowering::backend::nvptx::Arch;
+use lowering::cpu::emit::CpuPlan;
+use lowering::driver::specialize::{KernelRequests, specializations};
+use lowering::mlir::Session;
+
+const CHUNK: usize = 1 << 16;
+
+/// A kernel that applies a function to every element.
+fn source(name: &str, dtype: &str) -> String {
+    format!(
+        "#[fuse_kernel(T = [{dtype}])]
+        pub fn apply<T: Float>(x: &[T], out: &mut [T], n: i32) {{
+            let i = tl::program_id(0) * 1024 + tl::arange(0, 1024);
+            tl::store(out + i, tl::{name}(tl::load(x + i, i < n)), i < n);
+        }}"
+    )
+}
+
+fn kernel(name: &str, dtype: &str) -> Vec<Loaded> {
+    load(&source(name, dtype))
+}
+
+/// The distance of `got` from `want` in units in the last place of an `f32` of `want`'s size; what overflows counts as
+/// 2^128.
+pub(super) fn ulps(got: f32, want: f64) -> f64 {
+    if got.is_nan() || want.is_nan() {
+        return if got.is_nan() == want.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if want == 0.0 && (got != 0.0 || got.is_sign_negative() != want.is_sign_negative()) {
+        return f64::INFINITY;
+    }
+    let top = 2.0f64.powi(128);
+    let (got, want) = (f64::from(got).clamp(-top, top), want.clamp(-top, top));
+    let exponent = ((want.abs().to_bits() >> 52) as i32 - 1023).clamp(-126, 127);
+    (got - want).abs() / 2.0f64.powi(exponent - 23)
+}
+
+/// The worst error of a function over some arguments, for each level.
+struct Worst {
+    level: &'static str,
+    ulps: f64,
+    at: f32,
+    got: f32,
+}
+
+impl std::fmt::Display for Worst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Worst { level, ulps, at, got } = self;
+        write!(f, "{level}: {ulps:.3} ulp at {at:e} ({:#010x}), which gave {got:e}", at.to_bits())
+    }
+}
+
+fn worst_f32(name: &str, arguments: impl Iterator<Item = f32>) -> Vec<Worst> {
+    let oracle = scalar::row(name).and_then(|row| row.float).expect("a float function").function;
+    let loaded = kernel(name, "f32");
+    let mut worst: Vec<Worst> =
+        loaded.iter().map(|code| Worst { level: code.level.name(), ulps: -1.0, at: 0.0, got: 0.0 }).collect();
+    let mut arguments = arguments.peekable();
+    let mut out = vec![0.0f32; CHUNK];
+    while arguments.peek().is_some() {
+        let mut x: Vec<f32> = arguments.by_ref().take(CHUNK).collect();
+        let want: Vec<f64> = x.iter().map(|&x| oracle(&[f64::from(x)])).collect();
+        for (code, worst) in loaded.iter().zip(&mut worst) {
+            let grid = [x.len().div_ceil(1024) as u32, 1, 1];
+            let out = &mut out[..x.len()];
+            let n = x.len() as u64;
+            code.call(grid, &mut [Arg::F32(&mut x), Arg::F32(out), Arg::Scalar(n)]);
+            for ((&x, &got), &want) in x.iter().zip(&*out).zip(&want) {
+                let ulps = ulps(got, want);
+                if ulps > worst.ulps {
+                    *worst = Worst { ulps, at: x, got, ..*worst };
+                }
+            }
+        }
+    }
+    worst
+}
+
+#[expect(clippy::print_stdout, reason = "the report of the worst error")]
+fn check_f32(name: &str, arguments: impl Iterator<Item = f32>) {
+    let bound = scalar::row(name).expect("a row").ulp.f32;
+    let worst = worst_f32(name, arguments);
+    let text: Vec<String> = worst.iter().map(Worst::to_string).collect();
+    println!("{name} of f32: {}", text.join("; "));
+    assert!(
+        worst.iter().all(|worst| worst.ulps <= bound),
+        "{name} is beyond {bound} ulp: {}",
+        text.join("; ")
+    );
+}
+
+/// Every `bf16`, which is every special value and every size of number, and bit patterns of all kinds between them.
+fn arguments_f32() -> impl Iterator<Item = f32> {
+    let bf16 = (0..=0xffffu32).map(|bits| bits << 16);
+    let stride = 1021;
+    bf16.chain((0..u32::MAX / stride).map(move |i| i * stride)).map(f32::from_bits)
+}
+
+/// The distance of `got` from `want` in units in the last place of an `f64` of `want`'s size.
+fn ulps_f64(got: f64, (want, scale): Scaled) -> f64 {
+    let exponent = ((want.high.abs().to_bits() >> 52) as i32 - 1023 + scale).max(-1022);
+    if exponent >= 1024 {
+        return if got == f64::INFINITY { 0.0 } else { f64::INFINITY };
+    }
+    let got =
+        if got.is_infinite() { 2.0f64.powi(1023 - scale) * 2.0 * got.signum() } else { scaled(got, -scale) };
+    let error = (got - want.high) - want.low;
+    scaled(error.abs(), scale - (exponent - 52))
+}
+
+fn scaled(x: f64, exponent: i32) -> f64 {
+    x * 2.0f64.powi(exponent / 2) * 2.0f64.powi(exponent - exponent / 2)
+}
+
+/// Every size of number, and many of the sizes at which functions bend.
+fn arguments_f64() -> Vec<f64> {
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state ^ state >> 29
+    };
+    let mut points: Vec<f64> = (0..=0xffffu64).map(|high| f64::from_bits(high << 48)).collect();
+    points.extend((0..1 << 15).map(|_| f64::from_bits(random())));
+    for range in [1.5, 8.0, 60.0, 760.0, 1100.0, 1048575.0] {
+        points.extend((0..1 << 13).map(|_| range * (random() as i64 as f64) * 2.0f64.powi(-63)));
+    }
+    points.extend((0..1 << 14).map(|_| 1.0 + (random() as i64 as f64) * 2.0f64.powi(-64)));
+    // As near to multiples of pi/2 as numbers come.
+    points.extend((1..1 << 13).map(|n| f64::from(n * 81) * std::f64::consts::FRAC_PI_2));
+    points
+}
+
+/// Sines and cosines of huge numbers, to a hundred bits: the number, the sine in two parts, the cosine in two parts.
+/// The fourth is the number that comes nearest to a multiple of `pi/2`.
+#[rustfmt::skip]
+const HUGE: &[[f64; 5]] = &[
+    [1048576.0, 0.3304931400217347, -1.6543399442668335e-17,
+     0.943808393901312, -8.729095955788883e-18],
+    [1048577.0, 0.9727535843134413, 3.5412478669337354e-17,
+     0.23184146351624124, 9.19021653712323e-18],
+    [8.547902280186617e+75, 0.22257681118937658, -1.2256616689863119e-17,
+     -0.9749151568832893, 2.3083984057998468e-17],
+    [5.319372648326541e+255, 1.0, -1.098476220074687e-37,
+     -4.687165924254628e-19, 4.3720557429382733e-36],
+    [1.7976931348623157e+308, 0.004961954789184062, -2.5049377676494104e-19,
+     -0.9999876894265599, -2.6032890267216748e-17],
+    [8.98846567431158e+307, 0.563127779850884, -1.1428508797646435e-17,
+     -0.826369834614148, 4.103345667279406e-17],
+    [1e+22, -0.8522008497671888, -6.7806825896773284e-18,
+     0.523214785395139, -4.7143201076575164e-17],
+    [1e+300, -0.8178819121159085, -4.78135837440326e-17,
+     -0.5753861119575491, 2.6770761918787068e-17],
+    [9007199254740992.0, -0.848925964814655, -1.208317900745565e-17,
+     -0.5285117844130887, -3.5407039616510736e-17],
+    [2.7670116110564327e+19, -0.9993734482285213, -5.259816060935498e-17,
+     -0.035393657282556175, 1.4451224627523686e-18],
+    [1.0416030574644284e+198, 0.13162437532639062, 4.4298126743631186e-18,
+     -0.9912996639865956, -1.8489564451582038e-17],
+    [5.328559176460953e+116, -0.7151746338000214, -5.0821629560192673e-17,
+     -0.6989458084637215, 2.7668378509583186e-17],
+    [5.6894416841270095e+296, -0.7183692268176994, 5.176840289450112e-17,
+     0.6956620256714756, -1.4704903149908713e-17],
+    [9.824489554123325e+206, 0.2786903895819511, -1.8132637603140387e-17,
+     0.9603810008297021, 1.4900073830786618e-17],
+    [825072258654655.9, 0.9414902857609938, 7.489656985153802e-18,
+     -0.33704011900318664, 7.487256661241695e-18],
+    [1.3645747127240973e+245, -0.2196010450554569, -1.694157531140106e-18,
+     0.9755897606117805, 1.2377178657817113e-17],
+    [1.5257250978736021e+206, 0.2565125407232621, 2.6559675050377148e-17,
+     0.9665409026273523, -2.1300064885108757e-17],
+    [2.1022665041349595e+54, -0.21925535667984902, -3.1924746015779047e-18,
+     -0.9756675092300615, -7.168003136062804e-18],
+    [4.080521406648685e+150, 0.8645864744037537, 1.0980365536708269e-18,
+     0.5024840577352553, -4.613365959459801e-18],
+    [1.4569330493190783e+123, -0.9768403797679776, 4.1457678555806085e-17,
+     0.213969325966956, 5.236875303887616e-18],
+    [5.381034497490654e+182, -0.8960122313638955, -4.013367862862669e-17,
+     -0.4440293698014726, 2.743529394869283e-17],
+    [2.186179717271634e+231, 0.8128046768235304, -2.532742994490159e-17,
+     -0.5825363141760317, -1.9901230808136516e-17],
+    [2.4983445336477094e+92, 0.41768693316774314, -2.4239599984578396e-18,
+     -0.9085910113251866, 4.9357827779609873e-17],
+    [3.0065959210002043e+273, -0.2391622311023794, 1.3320407147606425e-17,
+     0.9709796224505085, 1.3130741055457646e-17],
+];
+
+#[expect(clippy::print_stdout, reason = "the report of the worst error")]
+fn check_f64(name: &str, accurate: fn(f64) -> Scaled) {
+    let row = scalar::row(name).expect("a row");
+    let special = row.float.expect("a float function").function;
+    let trigonometric = matches!(name, "sin" | "cos");
+    let mut x = arguments_f64();
+    x.retain(|x| !trigonometric || !x.is_finite() || x.abs() < 1048576.0);
+    let mut want: Vec<Option<Scaled>> = x
+        .iter()
+        .map(|&x| {
+            let value = special(&[x]);
+            let ordinary =
+                x.is_finite() && x != 0.0 && !value.is_nan() && (value.abs() <= 1e308 && value != 0.0);
+            (ordinary || x.abs() < 1080.0 && x.abs() > 700.0 && !value.is_nan()).then(|| accurate(x))
+        })
+        .collect();
+    for &[huge, sine, sine_low, cosine, cosine_low] in HUGE.iter().filter(|_| trigonometric) {
+        let (high, low) = if name == "sin" { (sine, sine_low) } else { (cosine, cosine_low) };
+        x.push(huge);
+        want.push(Some((oracle::Double { high, low }, 0)));
+    }
+    for code in kernel(name, "f64") {
+        let mut out = vec![0.0f64; x.len()];
+        let (grid, n) = ([x.len().div_ceil(1024) as u32, 1, 1], x.len() as u64);
+        code.call(grid, &mut [Arg::F64(&mut x), Arg::F64(&mut out), Arg::Scalar(n)]);
+        let mut worst = (-1.0, 0.0, 0.0);
+        for ((&x, &got), want) in x.iter().zip(&out).zip(&want) {
+            let exact = special(&[x]);
+            let ulps = match want {
+                Some(want) => ulps_f64(got, *want),
+                None if exact.is_nan() && got.is_nan() || exact.to_bits() == got.to_bits() => 0.0,
+                None => f64::INFINITY,
+            };
+            if ulps.is_nan() || ulps > worst.0 {
+                worst = (ulps, x, got);
+            }
+        }
+        let (ulps, x, got) = worst;
+        let text =
+            format!("{name} of f64, {}: {ulps:.3} ulp at {x:e}, which gave {got:e}", code.level.name());
+        println!("{text}");
+        assert!(ulps <= row.ulp.f64, "{text}, beyond {}", row.ulp.f64);
+    }
+}
+
+macro_rules! functions {
+    ($($name:ident $name_f64:ident $all:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                check_f32(stringify!($name), arguments_f32());
+            }
+
+            #[test]
+            fn $name_f64() {
+                check_f64(stringify!($name), oracle::$name);
+            }
+
+            #[test]
+            #[ignore = "every f32, some minutes; run it optimized"]
+            fn $all() {
+                check_f32(stringify!($name), (0..=u32::MAX).map(f32::from_bits));
+            }
+        )*
+    };
+}
+
+functions! {
+    exp exp_f64 every_exp
+    exp2 exp2_f64 every_exp2
+    sigmoid sigmoid_f64 every_sigmoid
+    log log_f64 every_log
+    log2 log2_f64 every_log2
+    sin sin_f64 every_sin
+    cos cos_f64 every_cos
+    tanh tanh_f64 every_tanh
+    erf erf_f64 every_erf
+    rsqrt rsqrt_f64 every_rsqrt
+}
+
+/// Code for an Arm host, which this CPU may not be, needs no library either: emission would refuse the call.
+#[test]
+fn on_an_arm_host() {
+    let _beside = lowering_beside();
+    let session = Session::new();
+    for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
+        for dtype in ["f32", "f64"] {
+            let mut func = func(&source(name, dtype));
+            legalize_index(&mut func, BoundsPolicy::Masked);
+            let text = host_asm::emit(&session, &CpuPlan::new(func), "kernel", Family::AArch64);
+            assert!(text.is_ok(), "{name} of {dtype}: {text:?}");
+        }
+    }
+}
+
+/// The instructions of PTX that a kernel for one element a thread has.
+fn instructions(session: &Session, dtype: &str, value: &str) -> usize {
+    let func = func(&format!(
+        "#[fuse_kernel(T = [{dtype}])]
+        pub fn apply<T: Float>(x: &[T], out: &mut [T]) {{
+            let i = tl::program_id(0) * 128 + tl::arange(0, 128);
+            let x = tl::load(x + i);
+            tl::store(out + i, {value});
+        }}"
+    ));
+    let specializations = specializations(
+        &func,
+        KernelRequests { num_warps: Some(4), programs: Some(1), ..KernelRequests::default() },
+    )
+    .expect("bodies that fit");
+    let named = [("apply".to_string(), &specializations[0])];
+    let texts = nvptx::emit(session, &named, &[Arch::SM_80], None).expect("PTX");
+    let lines = texts[0].1.lines().map(str::trim);
+    let code: Vec<&str> = lines.filter(|line| line.ends_with(';') && !line.starts_with('.')).collect();
+    assert!(!code.iter().any(|line| line.contains("call")), "{value} of {dtype} calls a function");
+    code.len()
+}
+
+/// What each function costs on a GPU, with its rare paths: instructions of PTX, among which a
+/// division of `f64` is one.
+#[test]
+fn instructions_on_a_gpu() {
+    let _beside = lowering_beside();
+    let session = Session::new();
+    let bare = ["f32", "f64"].map(|dtype| instructions(&session, dtype, "x"));
+    let mut table = String::from("function   f32  f64\n");
+    for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
+        let value = format!("tl::{name}(x)");
+        let cost = |dtype, bare| instructions(&session, dtype, &value) - bare;
+        table += &format!("{name:8} {:5}{:5}\n", cost("f32", bare[0]), cost("f64", bare[1]));
+    }
+    expect![[r#"
+        function   f32  f64
+        exp         13   27
+        exp2         1   25
+        sigmoid     16   33
+        log         25   33
+        log2        25   42
+        sin         83  209
+        cos         83  209
+        tanh        18   49
+        erf         21   55
+        rsqrt        1    2
+    "#]]
+    .assert_eq(&table);
+}

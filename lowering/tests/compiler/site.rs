@@ -1,0 +1,116 @@
+//! A build directory: a compiler that runs in it, and what it reported.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use proc_macro2::{TokenStream, TokenTree};
+use tile_ir::testing::tokens;
+
+use lowering::compile_with;
+use lowering::driver::options::BuildOptions;
+
+/// A child that lowers is a copy of this process, with the locks that other threads held when it was made. rustc has no
+/// other threads in the compiler; the tests do.
+static FORKS: RwLock<()> = RwLock::new(());
+
+/// Held while a test forks.
+pub fn lowering_alone() -> RwLockWriteGuard<'static, ()> {
+    FORKS.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Held while a test is inside LLVM.
+pub fn lowering_beside() -> RwLockReadGuard<'static, ()> {
+    FORKS.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A build directory, gone with the value.
+pub struct Site {
+    directory: PathBuf,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Site {
+    pub fn new() -> Site {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("fuse-site-{}-{number}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a temporary directory");
+        Site { directory }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// What cargo asks of rustc when it builds a crate here for use.
+    pub fn command_line(&self) -> Vec<String> {
+        let out = self.path("deps").display().to_string();
+        let line =
+            ["rustc", "--crate-name", "site", "--emit=dep-info,metadata,link", "-O", "--out-dir", &out];
+        line.map(str::to_string).to_vec()
+    }
+
+    /// The options of an ordinary build, without an assembler.
+    pub fn options(&self) -> BuildOptions {
+        BuildOptions::read(&self.command_line(), &|_| None).expect("options")
+    }
+
+    /// The expansion of a kernel, its symbols without the number that tells expansions apart.
+    pub fn expand(&self, source: &str, options: &BuildOptions) -> String {
+        let (attribute, item) = tokens(source);
+        let text = compile_with(attribute, item, options).to_string();
+        let mut parts = text.split("fuse_fill_");
+        let first = parts.next().unwrap_or_default().to_string();
+        let number = |c: char| c.is_ascii_hexdigit();
+        parts.fold(first, |text, part| text + "fuse_fill_" + part.trim_start_matches(number))
+    }
+
+    /// What a build says: each mistake with the tokens it stands on, paths without this directory.
+    pub fn compile(&self, source: &str, options: &BuildOptions) -> String {
+        let (attribute, item) = tokens(source);
+        let said = reports(compile_with(attribute, item, options), source);
+        said.replace(&*self.directory.to_string_lossy(), "SITE")
+    }
+
+    /// The files of a directory by name.
+    pub fn files(&self, name: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(name)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// The `compile_error!`s of an expansion: line, tokens, text.
+fn reports(expansion: TokenStream, source: &str) -> String {
+    let all: Vec<TokenTree> = expansion.into_iter().collect();
+    let mut said = String::new();
+    for window in all.windows(3) {
+        let [TokenTree::Ident(name), TokenTree::Punct(_), TokenTree::Group(group)] = window else { continue };
+        let Some(TokenTree::Literal(text)) = group.stream().into_iter().next() else { continue };
+        if name != "compile_error" {
+            continue;
+        }
+        let text = syn::parse_str::<syn::LitStr>(&text.to_string()).expect("a string").value();
+        let (from, to) = (name.span().start(), group.span().end());
+        let line: String = source.lines().nth(from.line - 1).unwrap_or_default().into();
+        let end = if from.line == to.line { to.column.min(line.len()) } else { line.len() };
+        let cut = &line[from.column.min(end)..end];
+        said += &format!("{}: `{cut}`: {}\n", from.line, text.replace('\n', "\n    "));
+    }
+    said
+}
+
+/// Marks a file as a program.
+pub fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
+}
