@@ -94,6 +94,9 @@ pub fn check_round_trip(func: &Func) {
         panic!("{error}: {}\n{printed}", printed.lines().nth(error.line - 1).unwrap_or_default())
     });
     check_same(&printed, &text(&parsed));
-    let [own, again] = [func, &parsed].map(|func| format!("{:#?}", Renumbered::of(func)));
-    check_same(&own, &again);
+    let [own, again] = [func, &parsed].map(Renumbered::of);
+    // Lines take several times as long to write.
+    if format!("{own:?}") != format!("{again:?}") {
+        check_same(&format!("{own:#?}"), &format!("{again:#?}"));
+    }
 }

@@ -19,7 +19,8 @@ impl Number {
 
     pub fn float(self) -> f64 {
         match self {
-            Number::Int(value) => value as f64,
+            // From 64 bits it is one instruction.
+            Number::Int(value) => i64::try_from(value).map_or(value as f64, |value| value as f64),
             Number::Float(value) => value,
         }
     }
