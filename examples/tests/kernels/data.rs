@@ -39,9 +39,17 @@ pub fn check<T: Float>(
     expected: &[Vec<Expected>],
     launch: impl Fn(&Device, &[Slice<T>], &mut [SliceMut<T>]) -> Result<()>,
 ) {
+    check_everywhere(what, inputs, expected, &launch);
+}
+
+/// How a test launches a kernel. Not a type of its own for each closure: what checks the results is compiled once for an element type.
+pub type Launch<'l, T> = dyn Fn(&Device, &[Slice<T>], &mut [SliceMut<T>]) -> Result<()> + 'l;
+
+#[track_caller]
+fn check_everywhere<T: Float>(what: &str, inputs: &[&[T]], expected: &[Vec<Expected>], launch: &Launch<T>) {
     for device in devices() {
         for shift in [0, 1] {
-            check_on(device, shift, what, inputs, expected, &launch);
+            check_on(device, shift, what, inputs, expected, launch);
         }
     }
 }
@@ -54,7 +62,7 @@ pub fn check_on<T: Float>(
     what: &str,
     inputs: &[&[T]],
     expected: &[Vec<Expected>],
-    launch: &impl Fn(&Device, &[Slice<T>], &mut [SliceMut<T>]) -> Result<()>,
+    launch: &Launch<T>,
 ) -> Vec<Vec<T>> {
     let buffers: Vec<Buffer<T>> = inputs.iter().map(|input| shifted(device, input, shift)).collect();
     let slices: Vec<Slice<T>> = buffers.iter().map(|buffer| buffer.slice(shift..)).collect();
