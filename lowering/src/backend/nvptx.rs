@@ -1,5 +1,7 @@
 //! Takes specializations, gives PTX for each architecture.
 
+use std::sync::LazyLock;
+
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::StageTexts;
@@ -125,6 +127,16 @@ pub struct TranslatedModule<'a> {
     archs: &'a [Arch],
 }
 
+/// A hash of the sources that tell MLIR and LLVM what to do. Neither how they are formatted counts nor what they say of themselves.
+static SOURCES: LazyLock<u64> = LazyLock::new(|| {
+    let sources = [include_str!("../mlir/session.rs"), include_str!("llvm.rs"), include_str!("nvptx.rs")];
+    let mut hash = Xxh3Default::new();
+    for line in sources.into_iter().flat_map(str::lines).filter(|line| !line.trim_start().starts_with("//")) {
+        line.split_whitespace().for_each(|word| hash.update(word.as_bytes()));
+    }
+    hash.digest()
+});
+
 /// Builds and verifies a module with an entry for each specialization.
 pub fn build<'a>(
     session: &'a Session,
@@ -152,15 +164,9 @@ impl<'a> PtxModule<'a> {
     pub fn hash(&self) -> u64 {
         let request = format!("{:?} {:?} {}", self.archs, self.strength_reduction, llvm::version());
         let mut hash = Xxh3Default::new();
-        for part in [request.as_bytes(), &self.mlir.bytecode()] {
+        for part in [&SOURCES.to_le_bytes(), request.as_bytes(), &self.mlir.bytecode()] {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part);
-        }
-        for source in [include_str!("../mlir/session.rs"), include_str!("llvm.rs"), include_str!("nvptx.rs")]
-        {
-            let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
-            // Neither how it is formatted counts nor what it says of itself.
-            code.flat_map(str::split_whitespace).for_each(|word| hash.update(word.as_bytes()));
         }
         hash.digest()
     }

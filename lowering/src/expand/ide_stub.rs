@@ -27,7 +27,7 @@ pub fn function(kernel: &Kernel) -> TokenStream {
 
 /// A function that kernels call, for a language server: a stub by its name, which takes whatever tiles and scalars a call
 /// has, and its body as written.
-pub fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
+pub(super) fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
     let (name, source) = (&function.name, &function.source);
     let (generics, inputs, output) =
         (&source.generics, complete(source.inputs.clone()), complete(source.output.clone()));
@@ -75,7 +75,7 @@ fn stub_type(ty: &ValueType) -> TokenStream {
 
 /// The function's outline, which nothing calls, for the lints of its variables. It is in a module of its own, where no
 /// constant of the user's can shadow a variable; style lints are for what the user wrote.
-pub fn outline(source: &FnSource) -> TokenStream {
+pub(super) fn outline(source: &FnSource) -> TokenStream {
     let outline = &source.outline;
     quote! {
         #[allow(
@@ -92,14 +92,14 @@ pub fn outline(source: &FnSource) -> TokenStream {
 }
 
 /// As [`imports`], for a function that kernels call.
-pub fn function_imports(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
+pub(super) fn function_imports(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
     let source = &function.source;
     let texts = [&source.generics, &source.inputs, &source.output, &source.body];
     mentioned(texts, &function.generics)
 }
 
 /// A use of each of these names, and of the constants that kernels know: what only they use is not unused.
-pub fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream {
+pub(super) fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream {
     let known = constants.iter().filter(|constant| constant.value.is_some()).map(|constant| {
         let path = &constant.path;
         quote! { let _ = #(#path)::*; }

@@ -111,6 +111,12 @@ struct Findings {
 }
 
 impl Findings {
+    /// Notes a module that was built.
+    fn add(&mut self, module: ModuleHash) {
+        self.built += 1;
+        self.modules.insert(module);
+    }
+
     fn extend(&mut self, other: Findings) {
         self.records.extend(other.records);
         self.spills.extend(other.spills);
@@ -256,8 +262,7 @@ impl Subject<'_> {
     fn lower(&self, entry: &Entry, options: &BuildOptions, findings: &mut Findings) {
         self.build((entry.name, entry.specialization), options, |archs, module| {
             let hash = ModuleHash::of(&module, Product::Ptx, entry.specialization);
-            findings.built += 1;
-            findings.modules.insert(hash);
+            findings.add(hash);
             if self.known.skips(hash) && self.take_recorded(entry, archs, findings) {
                 return;
             }
@@ -281,8 +286,7 @@ impl Subject<'_> {
             for specialization in &planned.specializations {
                 self.build(("entry", specialization), &options, |_, module| {
                     let hash = ModuleHash::of(&module, product, specialization);
-                    findings.built += 1;
-                    findings.modules.insert(hash);
+                    findings.add(hash);
                     if !self.known.skips(hash) {
                         findings.lowered += 1;
                         let made = module.translate(None).and_then(|translated| match product {
