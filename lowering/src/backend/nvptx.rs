@@ -127,14 +127,20 @@ pub struct TranslatedModule<'a> {
     archs: &'a [Arch],
 }
 
-/// A hash of the sources that tell MLIR and LLVM what to do. Neither how they are formatted counts nor what they say of themselves.
-static SOURCES: LazyLock<u64> = LazyLock::new(|| {
-    let sources = [include_str!("../mlir/session.rs"), include_str!("llvm.rs"), include_str!("nvptx.rs")];
+/// A hash of Rust sources. Neither how they are formatted counts nor what they say of themselves.
+pub fn source_hash(sources: &[&str]) -> u64 {
     let mut hash = Xxh3Default::new();
-    for line in sources.into_iter().flat_map(str::lines).filter(|line| !line.trim_start().starts_with("//")) {
+    for line in
+        sources.iter().flat_map(|source| source.lines()).filter(|line| !line.trim_start().starts_with("//"))
+    {
         line.split_whitespace().for_each(|word| hash.update(word.as_bytes()));
     }
     hash.digest()
+}
+
+/// The hash of the sources that tell MLIR and LLVM what to do.
+static SOURCES: LazyLock<u64> = LazyLock::new(|| {
+    source_hash(&[include_str!("../mlir/session.rs"), include_str!("llvm.rs"), include_str!("nvptx.rs")])
 });
 
 /// Builds and verifies a module with an entry for each specialization.

@@ -113,7 +113,8 @@ type Body<'a> = Box<dyn FnOnce(&mut Builder, &[Val]) + 'a>;
 /// A module being put together: globals and functions first as text, then their bodies.
 pub struct ModuleBuilder<'s> {
     session: &'s Session,
-    machine: Machine,
+    /// What its code is for.
+    pub machine: Machine,
     /// The least capability of the GPU.
     pub capability: u32,
     text: String,

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
-use lowering::backend::nvptx::PtxModule;
+use lowering::backend::nvptx::{self, PtxModule};
 use lowering::gpu::specialization::Specialization;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -23,6 +24,9 @@ pub enum Product {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct ModuleHash(u64);
 
+/// The hash of what checks PTX.
+static CHECKS: LazyLock<u64> = LazyLock::new(|| nvptx::source_hash(&[include_str!("entry.rs")]));
+
 /// One of so many modules goes all the way though it is known.
 const SAMPLE: u64 = 32;
 
@@ -32,8 +36,8 @@ impl ModuleHash {
         product: Product,
         Specialization { plan, .. }: &Specialization,
     ) -> ModuleHash {
-        let hash = module.hash();
-        let expected = format!("{hash:016x} {product:?} {} {:?}", plan.uses_pdl(), plan.limit);
+        let (hash, checks) = (module.hash(), *CHECKS);
+        let expected = format!("{hash:016x} {checks:016x} {product:?} {} {:?}", plan.uses_pdl(), plan.limit);
         ModuleHash(xxh3_64(expected.as_bytes()))
     }
 }

@@ -5,6 +5,7 @@
 //! children as there are CPUs. Of the library it assembles what is for the latest architecture. Modules that passed before, and PTX that
 //! was assembled before, are known by their hashes.
 
+mod entry;
 mod known;
 mod ratchet;
 
@@ -22,37 +23,19 @@ use lowering::driver::artifact::{LoweredVariant, entry_name};
 use lowering::driver::compile::lower_variants;
 use lowering::driver::options::{BuildOptions, Effort};
 use lowering::gpu::specialization::Specialization;
-use lowering::mlir::{Limit, Session};
+use lowering::mlir::Session;
 use serde::{Deserialize, Serialize};
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::{self, Variant};
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::testing::sources::kernels;
 
+use entry::Entry;
 use known::{KnownModules, ModuleHash, Product};
 use ratchet::{EntryRecord, EntryResources, PtxHash, Table};
 
 /// The assembler of the numbers in `registers.txt`; another one allocates registers differently.
 const MEASURED_WITH: &str = "V13.0.88";
-
-/// The lowest PTX versions with sm_80, with cache policies and hints on it, with sm_90a, and with `st.async` and vector
-/// `red.add` there.
-const VERSIONS: [&str; 4] = ["7.0", "7.4", "8.0", "8.1"];
-
-/// The version of [`VERSIONS`] that a module should have.
-fn version(capability: u32, ptx: &str) -> &'static str {
-    let hints = ptx.contains("createpolicy") || ptx.contains("cache_hint");
-    match (capability, hints) {
-        (90, _)
-            if ["st.async", ".global.add.v", ".global.add.noftz.v"].iter().any(|new| ptx.contains(new)) =>
-        {
-            VERSIONS[3]
-        }
-        (90, _) => VERSIONS[2],
-        (_, true) => VERSIONS[1],
-        (_, false) => VERSIONS[0],
-    }
-}
 
 /// How long a child may take for one kernel.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -150,60 +133,6 @@ impl Assembler {
     /// What ptxas gave for an entry, if it was this one.
     fn record(&self, name: &str) -> Option<EntryRecord> {
         self.recorded.get(name).copied().filter(|_| self.has_recorded_version)
-    }
-}
-
-/// Whether a module waits for the previous kernel before it accesses memory, and has no `ld.global.nc`; `None` where it
-/// does not wait at all.
-fn waits_first(ptx: &str) -> Option<bool> {
-    let lines = || ptx.lines().map(str::trim_start);
-    let wait = lines().position(|line| line.starts_with("griddepcontrol.wait"))?;
-    // Declarations and parameters begin with a dot.
-    let accesses_memory = |line: &str| line.contains(".global") && !line.starts_with('.');
-    Some(!lines().take(wait).any(accesses_memory) && !lines().any(|line| line.contains(".nc.")))
-}
-
-/// A specialization of a variant.
-struct Entry<'a> {
-    name: &'a str,
-    /// Of all specializations of the variant.
-    names: &'a [String],
-    specialization: &'a Specialization,
-}
-
-impl Entry<'_> {
-    /// Its name in the ratchet.
-    fn on(&self, arch: Arch) -> String {
-        format!("{} {}", self.name, arch.name())
-    }
-
-    /// The registers that the kernel asks for.
-    fn cap(&self) -> Option<u32> {
-        self.specialization.plan.limit.and_then(Limit::registers)
-    }
-
-    /// Its function in the text of a module.
-    fn own_text<'p>(&self, ptx: &'p str) -> &'p str {
-        let own = ptx.split(".entry ").find(|text| text.starts_with(&format!("{}(", self.name)));
-        own.unwrap_or_else(|| panic!("{} is in its module", self.name))
-    }
-
-    /// Checks the text of a module.
-    fn check(&self, arch: Arch, ptx: &str) {
-        let name = self.on(arch);
-        let found = ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
-        assert_eq!(found, version(arch.capability, ptx), "{name}");
-        let uses_pdl = self.specialization.plan.uses_pdl() && arch.has_pdl();
-        assert_eq!(waits_first(ptx), uses_pdl.then_some(true), "{name}");
-        let mut others = self.names.iter().filter(|other| *other != self.name);
-        assert!(
-            others.all(|other| !ptx.contains(&format!(".entry {other}("))),
-            "{} is alone in its module",
-            self.name
-        );
-        let cap = self.own_text(ptx).lines().find_map(|line| line.strip_prefix(".maxnreg "));
-        let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
-        assert_eq!(cap, self.cap(), "{name}: what the kernel asks for");
     }
 }
 

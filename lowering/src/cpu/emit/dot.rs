@@ -1,5 +1,5 @@
-//! Dots: the operands are packed and converted to the accumulator's type, and blocks of rows and of one vector of columns
-//! are then accumulated in registers, step after step along K: one order of additions on every CPU.
+//! Dots: the operands are packed and converted to the accumulator's type, and [blocks](super::dot_block) of rows and of vectors of
+//! columns are then accumulated one after the other.
 
 use std::collections::HashMap;
 
@@ -7,19 +7,13 @@ use tile_ir::ir::{Func, Op, Shape, Value};
 use tile_ir::ops::{Dot, DotOperand, InputPrecision, Kind};
 use tile_ir::support::dtype::DType;
 
+use crate::cpu::emit::dot_block::{DotBlock, DotBlocks};
 use crate::cpu::emit::nest::{LANES, Point};
 use crate::cpu::emit::prefetch::Prefetch;
-use crate::cpu::emit::{AccessFlags, Builder, CpuEmit, Host, Ty, Val};
-use crate::mlir::{Machine, Vectors, cast, machine, rounding};
-
-/// The most accumulator vectors of a block, of four-byte elements, which leave registers for the operands: among sixteen
-/// registers of half a vector, and among 32 of a whole one.
-const ACCUMULATORS: u32 = 6;
-const WIDE_ACCUMULATORS: u32 = 24;
-/// Vectors of columns of a block where there are that many registers: each element of operand A is loaded once for all.
-const COLUMN_VECTORS: u32 = 2;
-/// Steps along K of an iteration of the innermost loop.
-const K_STEPS: u32 = 4;
+use crate::cpu::emit::transpose_square;
+use crate::cpu::emit::{AccessFlags, Builder, CpuEmit, Elem, Host, SharedFunction, Ty, Val};
+use crate::mlir::builder::BranchArm;
+use crate::mlir::{IntPredicate, Machine, cast, rounding};
 
 /// The extents of a dot.
 struct DotExtents {
@@ -62,6 +56,18 @@ impl DotExtents {
         [0, a, a + self.bytes()[0].next_multiple_of(64)]
     }
 
+    /// The blocks of one matrix dot.
+    fn blocks(&self, machine: Machine) -> DotBlocks {
+        DotBlocks::new([self.rows, self.columns], self.lanes, self.dtype, machine)
+    }
+
+    /// One of them, of so many rows.
+    fn block(&self, dot: &Dot, blocks: DotBlocks, rows: u32) -> DotBlock {
+        let &DotExtents { inner, columns, lanes, dtype, .. } = self;
+        let column_vectors = blocks.column_vectors;
+        DotBlock { rows, column_vectors, lanes, inner, columns, dtype, accumulates: dot.acc.is_some() }
+    }
+
     /// The index of an element in a packed operand: operand A is row-major; operand B is panels of `lanes` columns, each of
     /// them row-major.
     fn index(&self, b: &mut Builder, operand: DotOperand, [row, column]: [Val; 2]) -> Val {
@@ -90,8 +96,8 @@ impl CpuEmit for Dot {
             packed(DotOperand::A, self.a, a).pack(host, b, batch);
             packed(DotOperand::B, self.b, b_panels).pack(host, b, batch);
             let prefetches = if is_baseline(b) { vec![] } else { prefetches(host, b, self) };
-            let operands = [a, b_panels];
-            let dot = MatrixDot { dot: self, op, extents: &extents, operands, prefetches, batch };
+            let (operands, blocks) = ([a, b_panels], extents.blocks(b.machine));
+            let dot = MatrixDot { dot: self, op, extents: &extents, blocks, operands, prefetches, batch };
             dot.run(host, b);
         });
     }
@@ -102,6 +108,14 @@ impl CpuEmit for Dot {
 
     fn differs_by_registers(&self) -> bool {
         true
+    }
+
+    fn shared_functions(&self, func: &Func, op: &Op, machine: Machine) -> Vec<SharedFunction> {
+        let extents = DotExtents::new(func, self, op.results[0]);
+        let blocks = extents.blocks(machine);
+        let sizes = blocks.sizes.into_iter().filter(|(_, count)| *count > 0);
+        let blocks = sizes.map(|(rows, _)| extents.block(self, blocks, rows).function());
+        blocks.chain([transpose_square::function(extents.dtype)]).collect()
     }
 
     fn workspace(&self, func: &Func, op: &Op) -> u64 {
@@ -162,18 +176,9 @@ impl PackedOperand<'_> {
             });
             vec![]
         });
-        let vector = Ty { lanes: LANES as u16, ..Ty::scalar(machine::elem(dtype, b.machine)) };
-        let columns: Vec<Val> = (0..LANES)
-            .map(|i| {
-                let pointer = b.offset_bytes(self.square, (i * LANES * bytes) as i32);
-                b.load(pointer, vector, AccessFlags::aligned(bytes))
-            })
-            .collect();
-        for (i, elements) in transposed(b, columns).into_iter().enumerate() {
-            let distance = b.int(Ty::I64, i as i64);
-            let point = Point { coords: vec![b.add(row, distance), column], axis: 1, lanes: LANES as u16 };
-            self.store(b, elements, &point);
-        }
+        let first = self.packed(b, [row, column]);
+        let pitch = b.int(Ty::I64, i64::from(self.pitch() * bytes));
+        host.call(b, &transpose_square::name(dtype), &[self.square, first, pitch]);
     }
 
     /// Elements of one matrix, converted to the accumulator's type.
@@ -190,19 +195,27 @@ impl PackedOperand<'_> {
 
     /// Stores the elements at a point to their packed position.
     fn store(&self, b: &mut Builder, elements: Val, point: &Point) {
-        let DotExtents { inner, lanes, dtype, .. } = *self.extents;
-        let bytes = dtype.bytes();
-        let first = self.extents.index(b, self.operand, [point.coords[0], point.coords[1]]);
-        let first = b.offset(self.start, first, bytes);
+        let bytes = self.extents.dtype.bytes();
+        let first = self.packed(b, [point.coords[0], point.coords[1]]);
         if point.lanes == 1 || point.axis == 1 {
             return b.store(elements, first, AccessFlags::aligned(bytes));
         }
-        let pitch = if self.operand == DotOperand::A { inner } else { lanes };
         for lane in 0..point.lanes {
             let element = b.extract(elements, lane);
-            let pointer = b.offset_bytes(first, (u32::from(lane) * pitch * bytes) as i32);
+            let pointer = b.offset_bytes(first, (u32::from(lane) * self.pitch() * bytes) as i32);
             b.store(element, pointer, AccessFlags::aligned(bytes));
         }
+    }
+
+    /// The packed position of an element.
+    fn packed(&self, b: &mut Builder, coords: [Val; 2]) -> Val {
+        let index = self.extents.index(b, self.operand, coords);
+        b.offset(self.start, index, self.extents.dtype.bytes())
+    }
+
+    /// Elements from one packed row to the next.
+    fn pitch(&self) -> u32 {
+        if self.operand == DotOperand::A { self.extents.inner } else { self.extents.lanes }
     }
 }
 
@@ -249,32 +262,12 @@ impl Host<'_> {
     }
 }
 
-/// The transpose of as many vectors as they have lanes: bit by bit of their indices.
-fn transposed(b: &mut Builder, mut vectors: Vec<Val>) -> Vec<Val> {
-    let count = vectors.len();
-    let mut bit = 1;
-    while bit < count {
-        for low in (0..count).filter(|index| index & bit == 0) {
-            let (first, second) = (vectors[low], vectors[low | bit]);
-            let of = |stays: usize| -> Vec<i32> {
-                let lane = |lane: usize| if lane & bit == stays { lane } else { lane ^ bit };
-                let lanes = (0..count).map(|i| lane(i) + if i & bit == 0 { 0 } else { count });
-                lanes.map(|lane| lane as i32).collect()
-            };
-            // Lanes without the bit come from the first vector, those with it from the second one.
-            vectors[low] = b.shuffle(first, second, &of(0));
-            vectors[low | bit] = b.shuffle(first, second, &of(bit));
-        }
-        bit *= 2;
-    }
-    vectors
-}
-
 /// One dot of matrices.
 struct MatrixDot<'a> {
     dot: &'a Dot,
     op: &'a Op,
     extents: &'a DotExtents,
+    blocks: DotBlocks,
     operands: [Val; 2],
     /// What the next iteration loads.
     prefetches: Vec<Prefetch>,
@@ -286,134 +279,97 @@ fn prefetches(host: &mut Host, b: &mut Builder, dot: &Dot) -> Vec<Prefetch> {
     [dot.a, dot.b].into_iter().filter_map(|operand| host.plan_prefetch(b, operand)).collect()
 }
 
-/// The sizes of the blocks that rows are split into, none of them more than `most`, and the count of each.
-fn split_rows(rows: u32, most: u32) -> [(u32, u32); 2] {
-    let blocks = rows.div_ceil(most);
-    let longer = rows % blocks;
-    [(rows / blocks + 1, longer), (rows / blocks, blocks - longer)]
+/// Where a block of a matrix dot starts.
+struct BlockOrigin {
+    row: Val,
+    column: Val,
+    /// Whether it is one of the longer ones, where there are both.
+    is_longer: Val,
 }
 
 impl MatrixDot<'_> {
     fn run(&self, host: &mut Host, b: &mut Builder) {
-        let DotExtents { rows, columns, lanes, dtype, .. } = *self.extents;
-        let (accumulators, column_vectors) = match b.machine {
-            Machine::Host(Vectors::Wide) => (WIDE_ACCUMULATORS * 4 / dtype.bytes(), COLUMN_VECTORS),
-            Machine::Host(Vectors::Fused) | Machine::Nvptx => (ACCUMULATORS * 4 / dtype.bytes(), 1),
-            Machine::Host(Vectors::Baseline) => (1, 1),
-        };
-        let column_vectors = if columns.is_multiple_of(column_vectors * lanes) { column_vectors } else { 1 };
-        let panels = columns / (column_vectors * lanes);
-        let sizes = split_rows(rows, accumulators / column_vectors);
-        let row_blocks = sizes.iter().map(|(_, count)| count).sum::<u32>();
+        let DotBlocks { column_vectors, sizes: [(_, longer), (rows, _)] } = self.blocks;
+        let DotExtents { columns, lanes, .. } = *self.extents;
+        let (panels, row_blocks) = (columns / (column_vectors * lanes), self.blocks.rows());
         let constant = |b: &mut Builder, value: u32| b.int(Ty::I64, i64::from(value));
-        let bounds = [0, panels, 1].map(|bound| constant(b, bound));
+        let each = |b: &mut Builder, end: u32| [0, end, 1].map(|bound| constant(b, bound));
+        let bounds = each(b, panels);
         b.for_range(bounds, &[], |b, panel, _| {
             let (width, row_blocks_val) = (constant(b, column_vectors * lanes), constant(b, row_blocks));
             let (column, before) = (b.mul(panel, width), b.mul(panel, row_blocks_val));
-            let (mut first, mut blocks) = (0, 0);
-            for (size, count) in sizes.into_iter().filter(|(_, count)| *count > 0) {
-                let bounds = [0, count, 1].map(|bound| constant(b, bound));
-                b.for_range(bounds, &[], |b, block, _| {
-                    let (size_val, first, blocks) =
-                        (constant(b, size), constant(b, first), constant(b, blocks));
-                    let row = b.mul(block, size_val);
-                    let row = b.add(row, first);
-                    let block = b.add(block, blocks);
-                    let block = b.add(block, before);
-                    host.scope(|host| {
-                        self.prefetches
-                            .iter()
-                            .for_each(|prefetch| host.prefetch(b, prefetch, block, panels * row_blocks));
-                        self.block(host, b, [row, column], [size, column_vectors]);
-                    });
-                    vec![]
+            let bounds = each(b, row_blocks);
+            b.for_range(bounds, &[], |b, block, _| {
+                let [rows, longer] = [rows, longer].map(|value| constant(b, value));
+                // Longer blocks come first: each of them has one row more.
+                let row = b.mul(block, rows);
+                let more = b.op("llvm.intr.umin", &[block, longer], Ty::I64);
+                let row = b.add(row, more);
+                let is_longer = b.icmp(IntPredicate::Ult, block, longer);
+                let number = b.add(block, before);
+                host.scope(|host| {
+                    let prefetches = self.prefetches.iter();
+                    prefetches.for_each(|prefetch| host.prefetch(b, prefetch, number, panels * row_blocks));
+                    self.block(host, b, &BlockOrigin { row, column, is_longer });
                 });
-                (first, blocks) = (first + size * count, blocks + count);
-            }
+                vec![]
+            });
             vec![]
         });
     }
 
-    /// The accumulators of `count` rows and so many vectors of columns.
-    fn block(
-        &self,
-        host: &mut Host,
-        b: &mut Builder,
-        [row, column]: [Val; 2],
-        [count, column_vectors]: [u32; 2],
-    ) {
-        let lanes = self.extents.lanes;
-        let origins = (0..count).flat_map(|i| (0..column_vectors).map(move |vector| [i, vector * lanes]));
-        let points: Vec<Point> = origins
-            .map(|[down, right]| {
-                let [down, right] = [down, right].map(|distance| b.int(Ty::I64, i64::from(distance)));
-                let origin = [b.add(row, down), b.add(column, right)];
-                let coords: Vec<Val> = self.batch.iter().copied().chain(origin).collect();
-                Point { axis: coords.len() - 1, coords, lanes: lanes as u16 }
-            })
-            .collect();
-        let accs: Vec<Val> = points.iter().map(|point| self.acc(host, b, point)).collect();
-        let accs = self.accumulate(b, [row, column], accs, column_vectors);
-        for (point, acc) in points.iter().zip(accs) {
-            host.write_buffer(b, self.op.results[0], point, acc);
+    /// Accumulates a block in the buffer of the result.
+    fn block(&self, host: &mut Host, b: &mut Builder, origin: &BlockOrigin) {
+        let result = self.op.results[0];
+        if let Some(acc) = self.dot.acc
+            && host.plan.scratch.buffer(acc) != host.plan.scratch.buffer(result)
+        {
+            self.start_from(host, b, acc, origin);
         }
-    }
-
-    /// The initial accumulator.
-    fn acc(&self, host: &mut Host, b: &mut Builder, point: &Point) -> Val {
-        match self.dot.acc {
-            Some(acc) => host.at(b, acc, point),
-            None => {
-                let ty = Ty { lanes: point.width(), ..host.elem_type(b, self.op.results[0]) };
-                b.zero(ty)
-            }
-        }
-    }
-
-    /// Accumulates along K into accumulators of rows from `row` on, each of so many vectors.
-    fn accumulate(
-        &self,
-        b: &mut Builder,
-        [row, column]: [Val; 2],
-        accs: Vec<Val>,
-        column_vectors: u32,
-    ) -> Vec<Val> {
-        let DotExtents { inner, lanes, dtype, .. } = *self.extents;
+        let &BlockOrigin { row, column, is_longer } = origin;
         let zero = b.int(Ty::I64, 0);
-        let bytes = dtype.bytes();
+        let bytes = self.extents.dtype.bytes();
         let first = self.extents.index(b, DotOperand::A, [row, zero]);
         let a = b.offset(self.operands[0], first, bytes);
         let first = self.extents.index(b, DotOperand::B, [zero, column]);
         let b_panel = b.offset(self.operands[1], first, bytes);
-        let steps = if is_baseline(b) { 1 } else { (1u32 << inner.trailing_zeros()).min(K_STEPS) };
-        let elem = Ty::scalar(machine::elem(dtype, b.machine));
-        let vector = Ty { lanes: if lanes == 1 { 0 } else { lanes as u16 }, ..elem };
-        let bounds = [0, inner, steps].map(|bound| b.int(Ty::I64, i64::from(bound)));
-        b.for_range(bounds, &accs, |b, index, accs| {
-            let mut accs = accs.to_vec();
-            let a = b.offset(a, index, bytes);
-            let pitch = b.int(Ty::I64, i64::from(lanes));
-            let distance = b.mul(index, pitch);
-            let b_panel = b.offset(b_panel, distance, bytes);
-            for step in 0..steps {
-                let columns: Vec<Val> = (0..column_vectors)
-                    .map(|panel| {
-                        let pointer =
-                            b.offset_bytes(b_panel, ((panel * inner + step) * lanes * bytes) as i32);
-                        b.load(pointer, vector, AccessFlags::aligned(bytes))
-                    })
-                    .collect();
-                for (i, accs) in accs.chunks_mut(column_vectors as usize).enumerate() {
-                    let pointer = b.offset_bytes(a, ((i as u32 * inner + step) * bytes) as i32);
-                    let element = b.load(pointer, elem, AccessFlags::aligned(bytes));
-                    let element = if lanes == 1 { element } else { b.splat(element, lanes as u16) };
-                    for (acc, &columns) in accs.iter_mut().zip(&columns) {
-                        *acc = rounding::multiply_add(b, [element, columns, *acc], dtype);
-                    }
-                }
+        let coords = [self.batch, &[row, column]].concat();
+        let elements = host.buffer_pointer(b, result, &coords);
+        let call = |b: &mut Builder, rows: u32| {
+            let name = self.extents.block(self.dot, self.blocks, rows).name();
+            host.call(b, &name, &[a, b_panel, elements]);
+        };
+        match self.blocks.sizes {
+            [(_, 0), (rows, _)] => call(b, rows),
+            [(longer, _), (shorter, _)] => {
+                b.branch(is_longer, &[], |b, arm| {
+                    call(b, if arm == BranchArm::Then { longer } else { shorter });
+                    vec![]
+                });
             }
-            accs
-        })
+        }
+    }
+
+    /// Stores the initial accumulators of a block to the buffer of the result, row by row.
+    fn start_from(&self, host: &mut Host, b: &mut Builder, acc: Value, origin: &BlockOrigin) {
+        let DotBlocks { column_vectors, sizes: [_, (shorter, _)] } = self.blocks;
+        let lanes = self.extents.lanes;
+        let more = b.zext(origin.is_longer, Elem::I64);
+        let [zero, shorter, one] = [0, shorter, 1].map(|value| b.int(Ty::I64, i64::from(value)));
+        let rows = b.add(shorter, more);
+        b.for_range([zero, rows, one], &[], |b, down, _| {
+            host.scope(|host| {
+                let row = b.add(origin.row, down);
+                for vector in 0..column_vectors {
+                    let right = b.int(Ty::I64, i64::from(vector * lanes));
+                    let coords = [self.batch, &[row, b.add(origin.column, right)]].concat();
+                    let point = Point { axis: coords.len() - 1, coords, lanes: lanes as u16 };
+                    let elements = host.at(b, acc, &point);
+                    host.write_buffer(b, self.op.results[0], &point, elements);
+                }
+            });
+            vec![]
+        });
     }
 }
 

@@ -11,6 +11,7 @@ mod atomic;
 mod control;
 mod debug;
 mod dot;
+mod dot_block;
 mod gpu_only;
 mod histogram;
 mod lanes;
@@ -21,9 +22,10 @@ mod random;
 mod rearrange;
 mod reduce;
 mod scan;
+mod transpose_square;
 mod view;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::ir::guard::Guard;
@@ -34,7 +36,7 @@ use crate::mlir::builder::{Builder, IntPredicate, Val};
 use crate::mlir::machine;
 use crate::mlir::session::{Argument, ArgumentKind, EntryKind, ModuleBuilder};
 use crate::mlir::types::{Elem, Space, Ty};
-use crate::mlir::{AccessFlags, report, rounding};
+use crate::mlir::{AccessFlags, Machine, report, rounding};
 
 use crate::cpu::emit::nest::Point;
 pub use crate::cpu::plan::ScratchPlan;
@@ -69,6 +71,12 @@ pub trait CpuEmit {
         false
     }
 
+    /// Functions that its code calls.
+    fn shared_functions(&self, func: &Func, op: &Op, machine: Machine) -> Vec<SharedFunction> {
+        let _ = (func, op, machine);
+        vec![]
+    }
+
     /// Bytes of workspace, beside the buffers of its results.
     fn workspace(&self, func: &Func, op: &Op) -> u64 {
         let _ = (func, op);
@@ -80,6 +88,13 @@ pub trait CpuEmit {
         let _ = (func, op);
         vec![]
     }
+}
+
+/// A function that all versions of a kernel call, whichever needs it; those of one name are the same.
+pub struct SharedFunction {
+    name: String,
+    arguments: Vec<Argument>,
+    body: Box<dyn FnOnce(&mut Builder, &[Val])>,
 }
 
 macro_rules! emitters {
@@ -164,6 +179,10 @@ impl CpuPlan {
     /// Adds the kernel to a module under the name `entry`; the signature is `dsl_runtime::kernel::HostEntry`.
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let reports = self.reports();
+        for (name, function) in self.shared_functions(module.machine) {
+            let name = shared_name(entry, &name);
+            module.function(&name, &function.arguments, &EntryKind::Internal, function.body);
+        }
         let mut programs = vec![];
         for (number, version) in self.versions().enumerate() {
             let program = if number == 0 {
@@ -171,8 +190,9 @@ impl CpuPlan {
             } else {
                 format!("{entry}_special_program_{number}")
             };
+            let own = entry.to_string();
             module.function(&program, &self.program_arguments(), &EntryKind::Internal, move |b, args| {
-                Host::new(version, reports, b, args).block(b, &version.func.body);
+                Host::new(version, own, reports, b, args).block(b, &version.func.body);
             });
             programs.push(program);
         }
@@ -180,6 +200,18 @@ impl CpuPlan {
         let types = [pointer, Ty::I32, Ty::I32, Ty::I32, Ty::I32, pointer, pointer];
         let arguments = types.map(|ty| Argument { ty, kind: ArgumentKind::Plain });
         module.function(entry, &arguments, &EntryKind::Host, move |b, args| self.entry(b, &programs, args));
+    }
+
+    /// The functions that versions share, by name.
+    fn shared_functions(&self, machine: Machine) -> BTreeMap<String, SharedFunction> {
+        let mut found = BTreeMap::new();
+        for CpuVersion { func, .. } in self.versions() {
+            func.body.walk(&mut |op| {
+                let functions = emitter(&op.kind).shared_functions(func, op, machine);
+                found.extend(functions.into_iter().map(|function| (function.name.clone(), function)));
+            });
+        }
+        found
     }
 
     /// A slice is its address and length, a scalar its value; then program ids, grid extents and scratch; then, if the
@@ -281,6 +313,11 @@ fn choose(
     }
 }
 
+/// The symbol of a shared function: those of a crate's kernels stand in one assembly text.
+fn shared_name(entry: &str, name: &str) -> String {
+    format!("{entry}_{name}")
+}
+
 /// How a scalar argument is passed: 16-bit floats as their bits, a `bool` as a byte.
 fn argument_type(dtype: tile_ir::support::dtype::DType) -> Ty {
     if dtype == tile_ir::support::dtype::DType::Bool {
@@ -300,6 +337,8 @@ struct HostSlice {
 pub struct Host<'a> {
     plan: &'a CpuVersion,
     func: &'a Func,
+    /// The kernel's entry.
+    entry: String,
     scalars: HashMap<Value, Val>,
     slices: Vec<Option<HostSlice>>,
     program: [Val; 3],
@@ -316,7 +355,7 @@ pub struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(plan: &'a CpuVersion, reports: bool, b: &mut Builder, args: &[Val]) -> Host<'a> {
+    fn new(plan: &'a CpuVersion, entry: String, reports: bool, b: &mut Builder, args: &[Val]) -> Host<'a> {
         let func = &plan.func;
         let mut rest = args.iter().copied();
         let mut next = || rest.next().expect("as many arguments as `program_arguments` listed");
@@ -345,6 +384,7 @@ impl<'a> Host<'a> {
         Host {
             plan,
             func,
+            entry,
             scalars,
             slices,
             program,
@@ -375,6 +415,11 @@ impl<'a> Host<'a> {
         let result = body(self);
         self.known.pop();
         result
+    }
+
+    /// Calls a shared function.
+    fn call(&self, b: &mut Builder, name: &str, operands: &[Val]) {
+        b.call_function(&shared_name(&self.entry, name), operands);
     }
 
     fn scalar(&self, value: Value) -> Val {
