@@ -67,9 +67,14 @@ pub fn do_bench(
     options: BenchOptions,
     mut run: impl FnMut() -> Result<()>,
 ) -> Result<Timing> {
-    match on.target().on {
-        On::Cpu => measure(&mut CpuClock::new(options)?, options, &mut run),
-        On::Cuda(device, stream) => measure(&mut CudaClock::new(device, stream, options)?, options, &mut run),
+    do_bench_work(on.target().on, options, &mut run)
+}
+
+/// The same, compiled once for all closures.
+fn do_bench_work(on: On<'_>, options: BenchOptions, work: &mut dyn BenchWork) -> Result<Timing> {
+    match on {
+        On::Cpu => measure(&mut CpuClock::new(options)?, options, work),
+        On::Cuda(device, stream) => measure(&mut CudaClock::new(device, stream, options)?, options, work),
     }
 }
 

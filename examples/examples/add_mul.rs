@@ -55,5 +55,5 @@ where
         traffic: add_mul::traffic::<T>(n),
     };
     let mut out = Matrix { elements: Vec::new(), ..x };
-    demo.run(&mut out, &expected, |device, memory| AddMul::new(&bx, &by, &bz).launch(device, memory))
+    demo.run(&mut out, &expected, &mut |device, memory| AddMul::new(&bx, &by, &bz).launch(device, memory))
 }

@@ -67,7 +67,7 @@ where
         traffic: layer_norm::traffic::<T>(x.rows, x.cols),
     };
     let mut out = Matrix { elements: Vec::new(), ..x };
-    demo.run(&mut out, &expected, |device, memory| {
+    demo.run(&mut out, &expected, &mut |device, memory| {
         LayerNorm::new(&bx, &bg, &bb).eps(options.eps).launch(device, memory)
     })
 }

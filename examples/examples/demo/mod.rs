@@ -119,6 +119,9 @@ fn elements<T: Float>(npy: npyz::NpyFile<BufReader<File>>) -> Result<Vec<T>> {
     })
 }
 
+/// Launches an operation with this result: one type for all closures, so that a demo is compiled once for each element type.
+pub type DynLaunch<'l, T> = dyn FnMut(&Device, &mut Buffer<T>) -> dsl_runtime::Result<()> + 'l;
+
 /// One run of a demo.
 pub struct Demo<'d> {
     pub common: &'d Common,
@@ -134,7 +137,7 @@ impl Demo<'_> {
         &self,
         out: &mut Matrix<T>,
         expected: &[Expected],
-        mut launch: impl FnMut(&Device, &mut Buffer<T>) -> dsl_runtime::Result<()>,
+        launch: &mut DynLaunch<T>,
     ) -> Result<()> {
         let device = self.common.device;
         let mut print = std::io::stdout().lock();

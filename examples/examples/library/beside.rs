@@ -32,6 +32,14 @@ impl Options {
         launches: &str,
         mut launch: impl FnMut(&Device) -> dsl_runtime::Result<()>,
     ) -> Result<()> {
+        self.unfused_launches(launches, &mut launch)
+    }
+
+    fn unfused_launches(
+        &self,
+        launches: &str,
+        launch: &mut dyn FnMut(&Device) -> dsl_runtime::Result<()>,
+    ) -> Result<()> {
         if self.common.once {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
-use demo::{Common, Demo, Matrix, Type};
+use demo::{Common, Demo, DynLaunch, Matrix, Type};
 use dsl_runtime::prelude::*;
 use fused_kernels::act_and_mul::{self, ActAndMul, Gate, SwigluBackward};
 use fused_kernels::activation::{GELU, GELU_TANH, RELU, SILU};
@@ -187,7 +187,16 @@ impl Options {
         &self,
         traffic: usize,
         expected: &[Expected],
-        launch: impl FnMut(&Device, &mut Buffer<T>) -> dsl_runtime::Result<()>,
+        mut launch: impl FnMut(&Device, &mut Buffer<T>) -> dsl_runtime::Result<()>,
+    ) -> Result<()> {
+        self.show_launch(traffic, expected, &mut launch)
+    }
+
+    fn show_launch<T: Float>(
+        &self,
+        traffic: usize,
+        expected: &[Expected],
+        launch: &mut DynLaunch<T>,
     ) -> Result<()> {
         let (rows, cols) = (self.rows, self.cols);
         let name = self.kernel.and_then(|kernel| kernel.to_possible_value());

@@ -21,6 +21,9 @@ use serde::de::DeserializeOwned;
 /// How long a child may be silent before it counts as hung. It reports each stage of each variant.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
+/// What a pipe holds without a reader, on Linux.
+const PIPE_BYTES: usize = 64 << 10;
+
 /// What ended a lowering.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
@@ -45,6 +48,34 @@ impl Drop for Child {
             let _ = kill(self.pid, Signal::SIGKILL);
             let _ = waitpid(self.pid, None);
         }
+    }
+}
+
+/// Numbers from 0 that children take, each of them once: whichever is done first takes the next one.
+pub struct WorkQueue(File);
+
+/// The bytes of a number in the pipe that they wait in.
+const NUMBER: usize = size_of::<u32>();
+
+impl WorkQueue {
+    /// So many numbers, as many as a pipe holds at least.
+    pub fn new(count: usize) -> Result<WorkQueue, Failure> {
+        let failed = |what: String| Failure { what, output: String::new() };
+        let (numbers, end) = pipe().map_err(|error| failed(format!("pipe: {error}")))?;
+        let all: Vec<u8> = (0..count as u32).flat_map(u32::to_le_bytes).collect();
+        if all.len() > PIPE_BYTES {
+            return Err(failed(format!("{count} numbers do not fit into a pipe")));
+        }
+        File::from(end).write_all(&all).map_err(|error| failed(format!("pipe: {error}")))?;
+        Ok(WorkQueue(File::from(numbers)))
+    }
+
+    /// The next number, if there is one.
+    pub fn take(&self) -> Option<usize> {
+        let mut number = [0; NUMBER];
+        // The kernel gives all bytes of a read to one reader.
+        (&self.0).read_exact(&mut number).ok()?;
+        Some(u32::from_le_bytes(number) as usize)
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use lowering::backend::nvptx::{self, Arch, PtxModule};
 use lowering::backend::ptxas;
-use lowering::backend::sandbox;
+use lowering::backend::sandbox::{self, WorkQueue};
 use lowering::driver::artifact::{LoweredVariant, entry_name};
 use lowering::driver::compile::lower_variants;
 use lowering::driver::options::{BuildOptions, Effort};
@@ -340,10 +340,11 @@ fn every_kernel_assembles_within_its_recorded_resources() {
     let assembler = assembler(ratchet::read(&path));
     let kernels = every_kernel(root);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = |worker: usize| {
+    let queue = WorkQueue::new(kernels.len()).expect("a queue");
+    let work = || {
         let mut findings = Findings::default();
         let options = options();
-        for (origin, kernel) in kernels.iter().skip(worker).step_by(workers) {
+        while let Some((origin, kernel)) = queue.take().map(|number| &kernels[number]) {
             // A child that is silent for long counts as hung.
             say(&kernel.name.to_string());
             let (assembler, known, session) = (&assembler, &known, Session::new());
@@ -352,7 +353,7 @@ fn every_kernel_assembles_within_its_recorded_resources() {
         }
         Ok(findings)
     };
-    let start = |worker| sandbox::start(|| work(worker)).expect("a child");
+    let start = |_| sandbox::start(work).expect("a child");
     let children: Vec<sandbox::Child> = (0..workers).map(start).collect();
     let mut findings = Findings::default();
     for child in children {

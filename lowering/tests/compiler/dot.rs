@@ -20,6 +20,7 @@ use lowering::backend::host_asm;
 use lowering::backend::host_asm::Family;
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit::CpuPlan;
+use lowering::driver::compile::host_plan;
 use lowering::driver::specialize::specializations;
 use lowering::gpu::layout::dot::{
     DotMethod, MmaShape, WarpTiling, fma_acc_layout, method, mma_acc_layout, mma_operand_layout,
@@ -759,11 +760,41 @@ fn operands_of_the_next_iteration_are_prefetched_on_the_host() {
     ];
     let a = ["+ rows.col() * k + (start + inner).row()", "+ rows.col() * k + inner.row()"];
     expect![[r#"
-        Baseline 0, V3 12, V4 44
-        Baseline 0, V3 0, V4 0
         Baseline 0, V3 6, V4 22
+        Baseline 0, V3 0, V4 0
+        Baseline 0, V3 3, V4 11
     "#]]
     .assert_eq(&[fetches(&[]), fetches(&carried), fetches(&[a])].concat());
+}
+
+/// All versions of a kernel call the same blocks: 64 rows are blocks of one row for the baseline, of six and five, and of twelve and eleven.
+/// Operands that are contiguous along the other axis are transposed by one function.
+#[test]
+fn versions_share_the_blocks_of_their_dots() {
+    let source = "#[fuse_kernel]
+        fn k(a: &View<f32, 2>, b: &View<f32, 2>, out: &mut View<f32, 2>, n: i32) {
+            let mut acc = tl::zeros::<f32>([64, 32]);
+            for start in (0..n).step_by(32) {
+                acc = tl::dot(a.load::<64, 32>(0, start), b.load::<32, 32>(start, 0), acc);
+            }
+            out.store(tl::dot(a.load::<64, 32>(0, 0), b.load::<32, 32>(0, 0), acc), 0, 0);
+        }";
+    let plan = host_plan(&func(source), BoundsPolicy::Masked);
+    let texts = host_asm::emit(&Session::new(), &plan, "entry", Family::X86_64).expect("assembly");
+    let counts = texts.iter().map(|(level, text)| {
+        let lines = |what: &str, name: &str| {
+            text.lines().filter(|line| line.contains(what) && line.contains(name)).count()
+        };
+        let functions = ["program", "dot_block", "transpose"].map(|name| lines("@function", name));
+        let calls = ["dot_block", "transpose"].map(|name| lines("call", name));
+        format!("{level:?}: {functions:?} functions, {calls:?} calls\n")
+    });
+    expect![[r#"
+        Baseline: [5, 1, 0] functions, [10, 0] calls
+        V3: [5, 2, 1] functions, [20, 8] calls
+        V4: [5, 2, 1] functions, [20, 8] calls
+    "#]]
+    .assert_eq(&counts.collect::<String>());
 }
 
 /// Billions of operations a second of one thread, which `cargo test -p lowering --release -- --ignored --nocapture fast`

@@ -7,7 +7,7 @@ use expect_test::{Expect, expect};
 
 use super::site::{Site, lowering_alone, make_executable};
 use lowering::backend::inject::Injection;
-use lowering::backend::sandbox;
+use lowering::backend::sandbox::{self, LIMIT, WorkQueue};
 use lowering::driver::options::BuildOptions;
 
 const KERNEL: &str = "#[fuse_kernel(N = [32, 64])]
@@ -103,9 +103,26 @@ fn a_missing_assembler() {
 }
 
 #[test]
-fn many_stages_that_together_take_longer_than_one_may() {
+fn children_take_each_number_once() {
     let _alone = lowering_alone();
+    let queue = WorkQueue::new(100).expect("a queue");
+    let take_all = || Ok(std::iter::from_fn(|| queue.take()).collect::<Vec<usize>>());
+    let children: Vec<sandbox::Child> =
+        (0..3).map(|_| sandbox::start(take_all).expect("a process")).collect();
+    let taken = children.into_iter().flat_map(|child| child.finish::<Vec<usize>>(LIMIT).expect("an answer"));
+    let mut taken: Vec<usize> = taken.collect();
+    taken.sort_unstable();
+    assert_eq!(taken, (0..100).collect::<Vec<usize>>());
+    assert_eq!(
+        WorkQueue::new(1 << 20).err().expect("too many").what,
+        "1048576 numbers do not fit into a pipe"
+    );
+}
+
+#[test]
+fn many_stages_that_together_take_longer_than_one_may() {
     let limit = Duration::from_millis(1500);
+    let alone = lowering_alone();
     let child = sandbox::start(|| {
         for stage in 0..5 {
             // Past the test runner, which would keep it.
@@ -114,6 +131,8 @@ fn many_stages_that_together_take_longer_than_one_may() {
         }
         Ok(7)
     });
+    // It sleeps: other tests need not wait for it.
+    drop(alone);
     assert_eq!(child.expect("a process").finish::<i32>(limit).expect("an answer"), 7);
 }
 

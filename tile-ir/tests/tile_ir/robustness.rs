@@ -57,15 +57,33 @@ fn calls_that_grow_come_back() {
         survive_text("", &format!("fn k(n: i32) {{ {nested} }}"));
         let arms: String = (0..250).map(|i| format!("{i} => n + {i}, ")).collect();
         survive_text("", &format!("fn k(n: i32) {{ let y = match n {{ {arms} _ => n }}; }}"));
+    });
+}
+
+/// Copies of a statement, by the number of each: some, and so many that their nesting fills a stack.
+fn survive_copies(copy: fn(usize) -> String, around: [&'static str; 2]) {
+    on_a_compiler_thread(move || {
         for count in [200, 20_000] {
-            let returns: String = (0..count).map(|i| format!("if n == {i} {{ return; }} ")).collect();
-            survive_text("", &format!("fn k(n: i32) {{ {returns} }}"));
-            let returns: String = (0..count).map(|i| format!("if n == {i} {{ return 1; }} ")).collect();
-            survive_text("", &format!("fn k(n: i32) {{ fn f(n: i32) -> i32 {{ {returns} 2 }} f(n); }}"));
-            let arms: String = (0..count).map(|i| format!("{i} => n + {i}, ")).collect();
-            survive_text("", &format!("fn k(n: i32) {{ let y = match n {{ {arms} _ => n }}; }}"));
+            let copies: String = (0..count).map(copy).collect();
+            survive_text("", &format!("fn k(n: i32) {{ {}{copies}{} }}", around[0], around[1]));
         }
     });
+}
+
+#[test]
+fn returns_come_back() {
+    survive_copies(|i| format!("if n == {i} {{ return; }} "), ["", ""]);
+}
+
+#[test]
+fn returned_values_come_back() {
+    let around = ["fn f(n: i32) -> i32 { ", " 2 } f(n);"];
+    survive_copies(|i| format!("if n == {i} {{ return 1; }} "), around);
+}
+
+#[test]
+fn arms_of_a_match_come_back() {
+    survive_copies(|i| format!("{i} => n + {i}, "), ["let y = match n { ", " _ => n };"]);
 }
 
 #[test]

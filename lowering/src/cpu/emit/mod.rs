@@ -94,8 +94,10 @@ pub trait CpuEmit {
 pub struct SharedFunction {
     name: String,
     arguments: Vec<Argument>,
-    body: Box<dyn FnOnce(&mut Builder, &[Val])>,
+    body: Box<FunctionBody>,
 }
+
+type FunctionBody = dyn FnOnce(&mut Builder, &[Val]);
 
 macro_rules! emitters {
     ($($name:ident),* $(,)?) => {
