@@ -115,7 +115,9 @@ impl CpuEmit for Dot {
         let blocks = extents.blocks(machine);
         let sizes = blocks.sizes.into_iter().filter(|(_, count)| *count > 0);
         let blocks = sizes.map(|(rows, _)| extents.block(self, blocks, rows).function());
-        blocks.chain([transpose_square::function(extents.dtype)]).collect()
+        let in_squares = |&value: &Value| packs_squares(&matrix_shape(func, value), machine);
+        let transpose = [self.a, self.b].iter().any(in_squares);
+        blocks.chain(transpose.then(|| transpose_square::function(extents.dtype))).collect()
     }
 
     fn workspace(&self, func: &Func, op: &Op) -> u64 {
@@ -123,6 +125,17 @@ impl CpuEmit for Dot {
         let [_, _, b_panels] = extents.offsets();
         b_panels + extents.bytes()[1]
     }
+}
+
+/// The last two axes of an operand.
+fn matrix_shape(func: &Func, operand: Value) -> Shape {
+    let shape = &func.ty(operand).shape;
+    Shape::new(&shape[shape.rank() - 2..])
+}
+
+/// Whether a matrix whose columns are contiguous is packed by [squares that are transposed](transpose_square).
+fn packs_squares(matrix: &Shape, machine: Machine) -> bool {
+    machine != rounding::BASELINE && matrix.iter().all(|extent| extent.is_multiple_of(LANES))
 }
 
 /// An operand of a dot that is packed: stored in the order and type that the inner loop loads.
@@ -139,12 +152,10 @@ struct PackedOperand<'d> {
 impl PackedOperand<'_> {
     /// Packs one matrix.
     fn pack(&self, host: &mut Host, b: &mut Builder, batch: &[Val]) {
-        let shape = &host.func.ty(self.value).shape;
-        let rank = shape.rank();
-        let matrix = Shape::new(&shape[rank - 2..]);
-        let axis = host.contiguous_axis(self.value).and_then(|axis| axis.checked_sub(rank - 2)).unwrap_or(1);
-        let in_squares = matrix.iter().all(|extent| extent.is_multiple_of(LANES));
-        if axis == 0 && in_squares && !is_baseline(b) {
+        let matrix = matrix_shape(host.func, self.value);
+        let leading = host.func.ty(self.value).shape.rank() - 2;
+        let axis = host.contiguous_axis(self.value).and_then(|axis| axis.checked_sub(leading)).unwrap_or(1);
+        if axis == 0 && packs_squares(&matrix, b.machine) {
             let squares = Shape::new([matrix[0] / LANES, matrix[1] / LANES]);
             host.each_element(b, &squares, &mut |host, b, point| {
                 let lanes = b.int(Ty::I64, i64::from(LANES));
@@ -291,7 +302,7 @@ impl MatrixDot<'_> {
     fn run(&self, host: &mut Host, b: &mut Builder) {
         let DotBlocks { column_vectors, sizes: [(_, longer), (rows, _)] } = self.blocks;
         let DotExtents { columns, lanes, .. } = *self.extents;
-        let (panels, row_blocks) = (columns / (column_vectors * lanes), self.blocks.rows());
+        let (panels, row_blocks) = (columns / (column_vectors * lanes), self.blocks.count_along_rows());
         let constant = |b: &mut Builder, value: u32| b.int(Ty::I64, i64::from(value));
         let each = |b: &mut Builder, end: u32| [0, end, 1].map(|bound| constant(b, bound));
         let bounds = each(b, panels);

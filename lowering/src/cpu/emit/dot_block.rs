@@ -40,7 +40,7 @@ impl DotBlocks {
     }
 
     /// How many follow one another along the rows.
-    pub fn rows(&self) -> u32 {
+    pub fn count_along_rows(&self) -> u32 {
         self.sizes.iter().map(|(_, count)| count).sum()
     }
 }
