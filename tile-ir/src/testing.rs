@@ -3,6 +3,7 @@
 //! It is no feature of the crate: `lowering` would then be built twice, for its tests and for the macro.
 
 pub mod file_test;
+mod macro_rules;
 pub mod round_trip;
 pub mod sources;
 

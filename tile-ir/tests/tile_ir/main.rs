@@ -25,5 +25,6 @@ mod messages_typeck;
 mod modules;
 mod parse;
 mod robustness;
+mod sources;
 mod strength_reduce;
 mod typeck;
