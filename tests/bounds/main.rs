@@ -1,14 +1,12 @@
 //! Accesses outside their slice: masked off in every build, reported in a debug build, on every device.
 
-#[path = "../devices.rs"]
-mod devices;
 mod kernels;
 
 use dsl_runtime::kernel::Variant;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
-use devices::{alone, devices};
+use fuse_tests::{alone, devices};
 use kernels::{gather, gather_or_zero, row_sums, scatter, shifted};
 
 /// Whether this build reports.

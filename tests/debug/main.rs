@@ -1,8 +1,6 @@
 //! Assertions, assumptions and output of kernels: in a debug build what they say, on every device; in a release build,
 //! that nothing is left of them.
 
-#[path = "../devices.rs"]
-mod devices;
 mod kernels;
 mod prints;
 
@@ -10,7 +8,7 @@ use dsl_runtime::kernel::Site;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
-use devices::{alone, devices};
+use fuse_tests::{alone, devices};
 use kernels::{below, periodic, scalars, shown, squares, total, trusting, used, without};
 
 /// Whether this build checks.

@@ -1,12 +1,9 @@
 //! Graphs of real kernels, on every device there is.
 
-#[path = "../devices.rs"]
-mod devices;
-
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
-use devices::{alone, devices};
+use fuse_tests::{alone, devices};
 
 /// `out = x * factor + out`.
 #[fuse_kernel(BLOCK = [256])]

@@ -1,8 +1,8 @@
 //! Rearranged elements, against index arithmetic and a stable sort.
 
 use dsl_runtime::DType;
-use fuse_tests::arrange::{MOVES, Moves, ORDERS};
-use fuse_tests::case::Job;
+use fuse_test_kernels::arrange::{MOVES, Moves, ORDERS};
+use fuse_test_kernels::case::Job;
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::{integer, show};

@@ -1,8 +1,8 @@
 //! Software-pipelined loops with asynchronous copies, against Rust's own.
 
 use dsl_runtime::{Device, f16};
-use fuse_tests::async_copy;
-use fuse_tests::case::{Failure, Operand, Output, untyped};
+use fuse_test_kernels::async_copy;
+use fuse_test_kernels::case::{Failure, Operand, Output, untyped};
 use libtest_mimic::Trial;
 
 use crate::devices::{Backend, backends};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dsl_runtime::{Device, Integer, Number, bf16, f16};
-use fuse_tests::atomic;
-use fuse_tests::case::{Bits, Failure, Operand, Output, typed};
+use fuse_test_kernels::atomic;
+use fuse_test_kernels::case::{Bits, Failure, Operand, Output, typed};
 use libtest_mimic::Trial;
 
 use crate::devices::{Backend, backends};

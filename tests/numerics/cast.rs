@@ -4,9 +4,9 @@
 use dsl_runtime::DType;
 use libtest_mimic::{Failed, Trial};
 
-use fuse_tests::case::{Job, Run};
-use fuse_tests::rounding::{ROUNDED, TOWARD_ZERO};
-use fuse_tests::table::CASTS;
+use fuse_test_kernels::case::{Job, Run};
+use fuse_test_kernels::rounding::{ROUNDED, TOWARD_ZERO};
+use fuse_test_kernels::table::CASTS;
 
 use crate::compare::{integer, show};
 use crate::devices::{Backend, backends};

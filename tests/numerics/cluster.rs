@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use dsl_runtime::prelude::*;
-use fuse_tests::case::{Failure, Operand, Output, untyped};
-use fuse_tests::cluster;
+use fuse_test_kernels::case::{Failure, Operand, Output, untyped};
+use fuse_test_kernels::cluster;
 use libtest_mimic::Trial;
 
 use crate::async_copy::{integers, same};

@@ -3,7 +3,7 @@
 //! NaN first, then exact rows bit for bit, the sign of zero included, then distances in units in the last place.
 
 use dsl_runtime::DType;
-use fuse_tests::case::{Row, Subnormal, TypeRule};
+use fuse_test_kernels::case::{Row, Subnormal, TypeRule};
 
 use crate::devices::Backend;
 use crate::float::Format;

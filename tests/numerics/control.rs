@@ -1,8 +1,8 @@
 //! Loops and branches against Rust's own.
 
 use dsl_runtime::{Device, Float, Integer, Number, bf16, f16};
-use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
-use fuse_tests::control;
+use fuse_test_kernels::case::{Bits, Failure, Operand, Output, typed, untyped};
+use fuse_test_kernels::control;
 use libtest_mimic::Trial;
 
 use crate::devices::{Backend, backends};

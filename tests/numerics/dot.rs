@@ -1,8 +1,8 @@
 //! Dots: whole numbers bit for bit, others within the error of as many additions.
 
 use dsl_runtime::DType;
-use fuse_tests::case::Job;
-use fuse_tests::dot::{
+use fuse_test_kernels::case::Job;
+use fuse_test_kernels::dot::{
     CHAINED_DOTS, COMPUTED_DOTS, ChainedDots, ComputedDots, DOTS, Dots, SIDE, SMEM_DOTS, SmemDots,
 };
 use libtest_mimic::{Failed, Trial};

@@ -1,8 +1,8 @@
 //! Functions that kernels call, against loops and formulas in `f64`.
 
 use dsl_runtime::{DType, Device};
-use fuse_tests::case::{Failure, Job, Operand, Output, Run, untyped};
-use fuse_tests::functions::{
+use fuse_test_kernels::case::{Failure, Job, Operand, Output, Run, untyped};
+use fuse_test_kernels::functions::{
     ARG_REDUCTIONS, ArgReductions, Found, LIBRARY, NAMES, ORDERS, Order, SOFTMAX, shared,
 };
 use libtest_mimic::{Failed, Trial};

@@ -2,8 +2,8 @@
 //! come from.
 
 use dsl_runtime::Device;
-use fuse_tests::case::{Failure, Operand, Output, typed};
-use fuse_tests::integers;
+use fuse_test_kernels::case::{Failure, Operand, Output, typed};
+use fuse_test_kernels::integers;
 use libtest_mimic::Trial;
 
 use crate::control::same;

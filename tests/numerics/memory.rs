@@ -1,8 +1,8 @@
 //! Masks, bounds and offsets against loops. Every output is between canaries, so a write outside is detected.
 
 use dsl_runtime::{DType, Device, Element, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
-use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
-use fuse_tests::memory;
+use fuse_test_kernels::case::{Bits, Failure, Operand, Output, typed, untyped};
+use fuse_test_kernels::memory;
 use libtest_mimic::Trial;
 
 use crate::devices::{Backend, backends};

@@ -1,7 +1,7 @@
 //! Random kernels: every element bit for bit what loops give.
 
-use fuse_tests::case::{Job, Program};
-use fuse_tests::programs::PROGRAMS;
+use fuse_test_kernels::case::{Job, Program};
+use fuse_test_kernels::programs::PROGRAMS;
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::show;

@@ -1,6 +1,6 @@
 //! Random numbers against Philox written from its paper, their moments, and counts.
 
-use fuse_tests::random::{COUNTS, WAYS, Way};
+use fuse_test_kernels::random::{COUNTS, WAYS, Way};
 use libtest_mimic::{Failed, Trial};
 
 use crate::devices::{Backend, backends};

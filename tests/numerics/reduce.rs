@@ -1,8 +1,8 @@
 //! Reductions against loops: exact on integers and on floats that are small whole numbers, and with NaN at each position.
 
 use dsl_runtime::DType;
-use fuse_tests::case::Job;
-use fuse_tests::reduce::{Folds, RANK_1, RANK_2, RANK_3, Reduce};
+use fuse_test_kernels::case::Job;
+use fuse_test_kernels::reduce::{Folds, RANK_1, RANK_2, RANK_3, Reduce};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::{integer, show};

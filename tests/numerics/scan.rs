@@ -1,7 +1,7 @@
 //! Scans against loops, on whole numbers so small that every result is exact.
 
-use fuse_tests::case::Job;
-use fuse_tests::scan::{IN_PARTS, SCANS, SCANS_DOWN, Scan};
+use fuse_test_kernels::case::Job;
+use fuse_test_kernels::scan::{IN_PARTS, SCANS, SCANS_DOWN, Scan};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::integer;

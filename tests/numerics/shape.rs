@@ -1,7 +1,7 @@
 //! Shape operations: every element by its index.
 
-use fuse_tests::case::Job;
-use fuse_tests::shape::{CUBES, MATRICES, Moves};
+use fuse_test_kernels::case::Job;
+use fuse_test_kernels::shape::{CUBES, MATRICES, Moves};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::show;

@@ -12,8 +12,8 @@ use std::thread;
 use dsl_runtime::DType;
 use libtest_mimic::{Failed, Trial};
 
-use fuse_tests::case::{Case, Job, Run};
-use fuse_tests::table::CASES;
+use fuse_test_kernels::case::{Case, Job, Run};
+use fuse_test_kernels::table::CASES;
 
 use crate::compare::{Law, show};
 use crate::devices::{Backend, backends};

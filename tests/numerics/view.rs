@@ -3,8 +3,8 @@
 use std::array::from_fn;
 
 use dsl_runtime::{Device, Slice, SliceMut, View, ViewMut, bf16, f8e4m3, f8e5m2, f16};
-use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
-use fuse_tests::view;
+use fuse_test_kernels::case::{Bits, Failure, Operand, Output, typed, untyped};
+use fuse_test_kernels::view;
 use libtest_mimic::Trial;
 
 use crate::devices::{Backend, backends};

@@ -1,7 +1,7 @@
 //! Warpgroup dots of blocks of views: whole numbers, bit for bit, whatever the tiles, warps, stages and trip counts.
 
-use fuse_tests::case::Job;
-use fuse_tests::warpgroup_dot::{
+use fuse_test_kernels::case::Job;
+use fuse_test_kernels::warpgroup_dot::{
     ACCUMULATED_DOTS, AccumulatedDots, BYTE_DOTS, ByteDots, MASKED_ATTENTION, MASKED_ATTENTION_3_WARPGROUPS,
     MaskedAttention, REPEATED, REPEATED_3_WARPGROUPS, RepeatedDot,
 };

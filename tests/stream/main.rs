@@ -4,14 +4,11 @@
 //! On GPUs whose kernels start early a read that does not wait finds what was there two kernels ago: the first programs read
 //! what the last ones wrote.
 
-#[path = "../devices.rs"]
-mod devices;
-
 use dsl_runtime::Result;
 use dsl_runtime::kernel::Kernel;
 use dsl_runtime::prelude::*;
 
-use devices::{alone, devices};
+use fuse_tests::{alone, devices};
 
 /// Elements of a row, and the K step of a dot.
 const COLS: usize = 128;

@@ -1,7 +1,5 @@
 //! Choosing among configs by measured time, with real kernels on every device there is.
 
-#[path = "../devices.rs"]
-mod devices;
 mod kernels;
 
 use std::sync::{MutexGuard, Once};
@@ -9,7 +7,7 @@ use std::sync::{MutexGuard, Once};
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result, tune};
 
-use devices::devices;
+use fuse_tests::devices;
 use kernels::{
     careless_row_sums, count, double, double_blocks, row_sums, scaled_row_sums, shipped, unmasked,
 };
@@ -17,7 +15,7 @@ use kernels::{
 /// One test at a time, with a folder of choices that is theirs.
 fn alone() -> MutexGuard<'static, ()> {
     static START: Once = Once::new();
-    let guard = devices::alone();
+    let guard = fuse_tests::alone();
     START.call_once(|| {
         let folder = std::env::temp_dir().join(format!("fuse-tune-test-{}", std::process::id()));
         // SAFETY: no test has begun, so nobody reads the environment meanwhile.

@@ -1,5 +1,5 @@
 //! Every kernel of the library and of a corpus, in every variant and specialization, for every architecture: NVIDIA's
-//! assembler accepts it, no fast kernel spills, and its resources of a multiprocessor may only fall.
+//! assembler accepts it, no fast kernel spills, and its resources of a multiprocessor may only fall. Kernels that tests launch become PTX.
 //!
 //! Builds on machines without a GPU make no code for one: this test lowers all of it, in a process of its own, and in as many
 //! children as there are CPUs. Of the library it assembles what is for the latest architecture. Modules that passed before, and PTX that
@@ -24,15 +24,21 @@ use lowering::driver::compile::lower_variants;
 use lowering::driver::options::{BuildOptions, Effort};
 use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Session;
+use mimalloc::MiMalloc;
+use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::{self, Variant};
 use tile_ir::support::diagnostic::Errors;
-use tile_ir::testing::sources::kernels;
+use tile_ir::testing::sources::{generated_kernels, kernels};
 
 use entry::Entry;
 use known::{KnownModules, ModuleHash, Product};
 use ratchet::{EntryRecord, EntryResources, PtxHash, Table};
+
+/// A fifth of the time without it: MLIR allocates each operation. The macro has the allocator of rustc.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The assembler of the numbers in `registers.txt`; another one allocates registers differently.
 const MEASURED_WITH: &str = "V13.0.88";
@@ -47,6 +53,8 @@ enum Origin {
     /// A program that comes with the library.
     Demo,
     Corpus,
+    /// The tests that launch kernels: without a GPU they are built for CPUs alone.
+    Launched,
 }
 
 impl Origin {
@@ -54,7 +62,7 @@ impl Origin {
     fn allowed_spill(self) -> u32 {
         match self {
             Origin::Library | Origin::Demo => 8,
-            Origin::Corpus => 24,
+            Origin::Corpus | Origin::Launched => 24,
         }
     }
 
@@ -62,7 +70,7 @@ impl Origin {
     fn assembles(self, arch: Arch) -> bool {
         match self {
             Origin::Library => arch.exact,
-            Origin::Demo => false,
+            Origin::Demo | Origin::Launched => false,
             Origin::Corpus => true,
         }
     }
@@ -154,12 +162,17 @@ impl Subject<'_> {
         planned.unwrap_or_else(|| panic!("{}: {errors:?}", self.kernel.name))
     }
 
-    /// Lowers and assembles every variant.
+    /// Lowers and assembles every variant. Tests are debug builds, for the latest architecture.
     fn findings(&self, options: &BuildOptions) -> Findings {
         let mut errors = Errors::new();
         let variants = typeck::variants(self.kernel, &mut errors);
         assert!(errors.is_empty(), "{errors:?}");
         let mut findings = Findings::default();
+        if self.origin == Origin::Launched {
+            let archs = options.archs.iter().copied().filter(|arch| arch.exact).collect();
+            self.report(&variants, &BuildOptions { archs, ..options.clone() }, &mut findings);
+            return findings;
+        }
         for (variant, planned) in variants.iter().zip(&self.plan(&variants, options)) {
             let of = |specialization| entry_name(self.kernel, variant, specialization);
             let names: Vec<String> = planned.specializations.iter().map(of).collect();
@@ -207,11 +220,12 @@ impl Subject<'_> {
         });
     }
 
-    /// What a debug build adds, which reports accesses: every variant as LLVM IR, and the first one as PTX.
+    /// What a debug build adds, which reports accesses: every variant as LLVM IR, and as PTX the first one and all that tests launch.
     fn report(&self, variants: &[Variant], options: &BuildOptions, findings: &mut Findings) {
         let options = BuildOptions { report: true, ..options.clone() };
         for (index, planned) in self.plan(variants, &options).iter().enumerate() {
-            let product = if index == 0 { Product::Ptx } else { Product::LlvmIr };
+            let printed = index == 0 || self.origin == Origin::Launched;
+            let product = if printed { Product::Ptx } else { Product::LlvmIr };
             for specialization in &planned.specializations {
                 self.build(("entry", specialization), &options, |_, module| {
                     let hash = ModuleHash::of(&module, product, specialization);
@@ -308,20 +322,33 @@ fn kernels_in(folder: &Path) -> Vec<Kernel> {
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
     paths.sort();
-    paths.iter().flat_map(|path| kernels(&fs::read_to_string(path).expect("a source file"))).collect()
+    let read =
+        |path: &PathBuf| generated_kernels(&fs::read_to_string(path).expect("a source file"), generated);
+    paths.iter().flat_map(read).collect()
+}
+
+/// What the procedural macros that generate kernels of tests expand to.
+fn generated(name: &str, arguments: TokenStream) -> Option<TokenStream> {
+    match name {
+        "op_table" => Some(lowering::op_table()),
+        "random_programs" => Some(lowering::random_programs(arguments)),
+        _ => None,
+    }
 }
 
 /// All kernels, by where they are from.
 fn every_kernel(root: &Path) -> Vec<(Origin, Kernel)> {
     let corpus = fs::read_to_string(root.join("tests/compiler/corpus.txt")).expect("the corpus");
-    let sources = [
+    let launched = ["kernels/src", "bounds", "debug", "graph", "stream", "tune"]
+        .map(|folder| (Origin::Launched, kernels_in(&root.join("../tests").join(folder))));
+    let others = [
         (Origin::Library, kernels_in(&root.join("../examples/src"))),
         (Origin::Demo, kernels_in(&root.join("../examples/examples"))),
         (Origin::Corpus, kernels(&corpus)),
     ];
     let with_origin =
         |(origin, kernels): (Origin, Vec<Kernel>)| kernels.into_iter().map(move |kernel| (origin, kernel));
-    sources.into_iter().flat_map(with_origin).collect()
+    others.into_iter().chain(launched).flat_map(with_origin).collect()
 }
 
 /// What a build without an assembler and without host code has.
@@ -374,6 +401,10 @@ fn every_kernel_assembles_within_its_recorded_resources() {
     }
     for entry in ["capped_256_num_warps_1_aligned", "capped_256_num_warps_2_maxnreg_40_aligned"] {
         assert!(table.contains_key(&format!("{entry} sm_90a")), "configs differ in their settings");
+    }
+    for name in ["added", "program_39", "product"] {
+        let is_it = |(origin, kernel): &(Origin, Kernel)| *origin == Origin::Launched && kernel.name == name;
+        assert!(kernels.iter().any(is_it), "`{name}` is one of the kernels that tests launch");
     }
     assert!(
         table.contains_key("add_mul_f32_1024_aligned sm_90a"),

@@ -60,6 +60,7 @@ mod view_tiles;
 mod wgmma;
 
 use ctor::ctor;
+use mimalloc::MiMalloc;
 use tile_ir::ir::Func;
 use tile_ir::testing::first_variant;
 
@@ -70,6 +71,10 @@ use lowering::backend::nvptx::Arch;
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Session;
+
+/// MLIR allocates each operation. The macro has the allocator of rustc.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Before the first test of this process.
 #[ctor(unsafe)]

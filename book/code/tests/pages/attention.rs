@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use fuse_book::attention::{Heads, attention};
 
 use crate::check::{BRAIN, Expected, SINGLE, assert_close, numbers, to_f64};
-use crate::devices::{alone, devices};
+use fuse_tests::{alone, devices};
 
 const D: usize = 64;
 

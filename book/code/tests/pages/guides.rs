@@ -14,8 +14,8 @@ use fuse_book::softmax::softmax;
 use fuse_book::vector_add::vector_add;
 
 use crate::check::numbers;
-use crate::devices::{alone, devices};
 use crate::reports;
+use fuse_tests::{alone, devices};
 
 #[test]
 fn rows_are_centered() {

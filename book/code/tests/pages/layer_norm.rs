@@ -5,7 +5,7 @@ use fuse_book::layer_norm::LayerNorm;
 use fuse_book::readme::normalized;
 
 use crate::check::{BRAIN, Expected, SINGLE, assert_close, numbers, to_f64};
-use crate::devices::{alone, devices};
+use fuse_tests::{alone, devices};
 
 const EPS: f32 = 1e-5;
 

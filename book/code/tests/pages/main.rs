@@ -1,8 +1,5 @@
 //! The pages' kernels against references, on every device, and what the wrong ones come to.
 
-#[path = "../../../../tests/devices.rs"]
-mod devices;
-
 mod attention;
 mod check;
 mod guides;

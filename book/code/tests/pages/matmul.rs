@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use fuse_book::matmul::{product, product_transposed};
 
 use crate::check::{BRAIN, Expected, SINGLE, assert_close, numbers};
-use crate::devices::{alone, devices};
+use fuse_tests::{alone, devices};
 
 // ANCHOR: test
 /// `a · b` in `f64`: sums of `k` products in `f32`, rounded to `bf16` once.

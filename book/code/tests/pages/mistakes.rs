@@ -6,8 +6,8 @@ use expect_test::expect_file;
 use fuse_book::mistakes::{add_without_mask, softmax_with_zeros, sum_of_exponentials};
 
 use crate::check::numbers;
-use crate::devices::{alone, devices};
 use crate::reports;
+use fuse_tests::{alone, devices};
 
 #[test]
 fn an_access_without_a_mask_is_reported() {

@@ -3,7 +3,7 @@
 use fuse_book::softmax::softmax_rows;
 
 use crate::check::{Expected, SINGLE, assert_close, numbers, to_f64};
-use crate::devices::{alone, devices};
+use fuse_tests::{alone, devices};
 
 // ANCHOR: reference
 /// The softmax of a row in `f64`. The sum of `n` terms errs by at most `n` roundings, and the exponential by a few.

@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use fuse_book::vector_add::{add, vector_add};
 
 use crate::check::numbers;
-use crate::devices::{alone, devices};
+use fuse_tests::{alone, devices};
 
 // ANCHOR: test
 #[test]
