@@ -29,7 +29,7 @@ const PIPE_BYTES: usize = 64 << 10;
 pub struct Failure {
     /// `ended by SIGABRT`, `did not finish in 300 s`, or the error the child returned.
     pub what: String,
-    /// The end of what the child wrote to standard error.
+    /// What the child wrote to standard error.
     pub output: String,
 }
 
@@ -128,9 +128,7 @@ impl Child {
         }
         let status = waitpid(self.pid, None);
         self.waited_for = true;
-        let text = String::from_utf8_lossy(&text);
-        let output =
-            text.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+        let output = String::from_utf8_lossy(&text).into_owned();
         let fail = |what: String| Failure { what, output: output.clone() };
         if !in_time {
             return Err(fail(format!("did not finish in {} s", limit.as_secs_f32())));

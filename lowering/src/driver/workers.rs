@@ -71,6 +71,8 @@ struct HostPart<'a> {
 /// Lines with which a child reports its progress, should it not live to return.
 const STAGE: &str = "fuse stage: ";
 const VARIANT: &str = "fuse variant: ";
+/// The most lines of what a child wrote that a message has: the end of a backtrace.
+const OUTPUT_LINES: usize = 20;
 
 impl KernelLowering<'_> {
     /// The code of every variant.
@@ -214,8 +216,9 @@ impl KernelLowering<'_> {
         let stage =
             failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
         let reported = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
-        let output: String =
-            failure.output.lines().filter(|line| !reported(line)).map(|line| format!("{line}\n")).collect();
+        let others: Vec<&str> = failure.output.lines().filter(|line| !reported(line)).collect();
+        let last = &others[others.len().saturating_sub(OUTPUT_LINES)..];
+        let output: String = last.iter().map(|line| format!("{line}\n")).collect();
         let what = format!("{}\n{output}the tile IR is in {input}", failure.what);
         let variant = &self.variants[variant];
         let too_few = too_few_registers(self.kernel, variant, &failure.what);

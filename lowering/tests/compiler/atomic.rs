@@ -6,7 +6,6 @@ use tile_ir::testing::func;
 
 use super::first;
 use super::run::{Arg, run};
-use super::site::lowering_beside;
 use lowering::backend::nvptx;
 use lowering::backend::nvptx::Arch;
 use lowering::driver::specialize::{KernelRequests, specializations};
@@ -14,7 +13,6 @@ use lowering::mlir::Session;
 
 /// The atomic instructions of the general specialization, and the broadcast of the old values to other threads.
 fn check_ptx(source: &str, arch: Arch, expected: Expect) {
-    let _beside = lowering_beside();
     let (func, requests) = first(source);
     let specializations = specializations(&func, KernelRequests { programs: Some(1), ..requests })
         .expect("specializations that fit");
@@ -304,7 +302,6 @@ fn comparing_and_exchanging_on_the_cpu() {
 
 /// Additions of contiguous elements in the aligned specialization: vectors where the GPU has them and no old value is used.
 fn check_vectors(source: &str, arch: Arch, expected: Expect) {
-    let _beside = lowering_beside();
     let (func, requests) = first(source);
     let specializations = specializations(&func, KernelRequests { programs: Some(1), ..requests })
         .expect("specializations that fit");

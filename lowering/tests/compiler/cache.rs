@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use expect_test::{Expect, expect};
 
-use super::site::{Site, lowering_alone, make_executable};
+use super::site::{Site, in_own_process, make_executable};
 use lowering::backend::cache::{ArtifactCache, CacheKey};
 use lowering::backend::nvptx::Arch;
 use lowering::backend::sandbox;
@@ -40,7 +40,6 @@ fn lowered(site: &Site) -> usize {
 
 /// Whether a build with `source` and `options` lowers anything, after one of [`KERNEL`] with [`options`].
 fn lowers(source: &str, change: impl FnOnce(&Site, &mut BuildOptions)) -> bool {
-    let _alone = lowering_alone();
     let site = Site::new();
     let mut options = options(&site);
     assert_eq!(site.compile(KERNEL, &options), "");
@@ -53,53 +52,62 @@ fn lowers(source: &str, change: impl FnOnce(&Site, &mut BuildOptions)) -> bool {
 
 #[test]
 fn embedded_code_is_deflated_unless_disabled() {
-    let _alone = lowering_alone();
-    let site = Site::new();
-    let expansion = |deflate| site.expand(KERNEL, &BuildOptions { deflate, ..options(&site) });
-    let [deflated, plain] = [true, false].map(expansion);
-    let count = |text: &str, pattern: &str| text.matches(pattern).count();
-    assert_eq!([&deflated, &plain].map(|text| count(text, "Packed :: Deflated")), [4, 0]);
-    assert_eq!([&deflated, &plain].map(|text| count(text, "Packed :: Plain")), [0, 4]);
-    assert_eq!([&deflated, &plain].map(|text| count(text, ".visible .entry fill")), [0, 2]);
+    in_own_process(|| {
+        let site = Site::new();
+        let expansion = |deflate| site.expand(KERNEL, &BuildOptions { deflate, ..options(&site) });
+        let [deflated, plain] = [true, false].map(expansion);
+        let count = |text: &str, pattern: &str| text.matches(pattern).count();
+        assert_eq!([&deflated, &plain].map(|text| count(text, "Packed :: Deflated")), [4, 0]);
+        assert_eq!([&deflated, &plain].map(|text| count(text, "Packed :: Plain")), [0, 4]);
+        assert_eq!([&deflated, &plain].map(|text| count(text, ".visible .entry fill")), [0, 2]);
+    });
 }
 
 #[test]
 fn the_same_again_is_taken_from_the_cache() {
-    assert!(!lowers(KERNEL, |_, _| {}));
-    // The kernel's position and formatting do not matter.
-    assert!(!lowers(&KERNEL.replace("\n", "\n\n"), |_, _| {}));
+    in_own_process(|| {
+        assert!(!lowers(KERNEL, |_, _| {}));
+        // The kernel's position and formatting do not matter.
+        assert!(!lowers(&KERNEL.replace("\n", "\n\n"), |_, _| {}));
+    });
 }
 
 #[test]
 fn a_changed_input_is_lowered_again() {
-    assert!(lowers(
-        &KERNEL.replace("zeros", "ones").replace("ones::<f32>([N])", "full([N], 1.0f32)"),
-        |_, _| {}
-    ));
-    assert!(lowers(&KERNEL.replace("fill", "clear"), |_, _| {}), "another entry");
-    assert!(lowers(&KERNEL.replace("[32]", "[64]"), |_, _| {}), "another variant");
-    assert!(lowers(&KERNEL.replace("N = [32]", "N = [32], num_warps = 2"), |_, _| {}));
-    assert!(lowers(&KERNEL.replace("N = [32]", "N = [32], unchecked"), |_, _| {}));
-    assert!(lowers(KERNEL, |_, options| options.archs = vec![Arch::SM_80, Arch::SM_90A]));
-    assert!(lowers(KERNEL, |_, options| options.host = None));
-    assert!(lowers(KERNEL, |_, options| options.report = true));
-    assert!(lowers(KERNEL, |_, options| options.report = true));
+    in_own_process(|| {
+        assert!(lowers(
+            &KERNEL.replace("zeros", "ones").replace("ones::<f32>([N])", "full([N], 1.0f32)"),
+            |_, _| {}
+        ));
+        assert!(lowers(&KERNEL.replace("fill", "clear"), |_, _| {}), "another entry");
+        assert!(lowers(&KERNEL.replace("[32]", "[64]"), |_, _| {}), "another variant");
+        assert!(lowers(&KERNEL.replace("N = [32]", "N = [32], num_warps = 2"), |_, _| {}));
+        assert!(lowers(&KERNEL.replace("N = [32]", "N = [32], unchecked"), |_, _| {}));
+        assert!(lowers(KERNEL, |_, options| options.archs = vec![Arch::SM_80, Arch::SM_90A]));
+        assert!(lowers(KERNEL, |_, options| options.host = None));
+        assert!(lowers(KERNEL, |_, options| options.report = true));
+        assert!(lowers(KERNEL, |_, options| options.report = true));
+    });
 }
 
 #[test]
 fn another_assembler_assembles_again() {
-    assert!(lowers(KERNEL, |site, options| options.ptxas = Some(counting(site, "ptxas-2"))));
-    // Another one under the same path.
-    assert!(lowers(KERNEL, |_, options| {
-        let path = options.ptxas.as_ref().expect("an assembler");
-        let text = fs::read_to_string(path).expect("a script");
-        fs::write(path, text + "\n# newer\n").expect("a file");
-    }));
+    in_own_process(|| {
+        assert!(lowers(KERNEL, |site, options| options.ptxas = Some(counting(site, "ptxas-2"))));
+        // Another one under the same path.
+        assert!(lowers(KERNEL, |_, options| {
+            let path = options.ptxas.as_ref().expect("an assembler");
+            let text = fs::read_to_string(path).expect("a script");
+            fs::write(path, text + "\n# newer\n").expect("a file");
+        }));
+    });
 }
 
 #[test]
 fn a_dump_lowers_again() {
-    assert!(lowers(KERNEL, |_, options| options.dump = vec![DumpStage::Ptx]));
+    in_own_process(|| {
+        assert!(lowers(KERNEL, |_, options| options.dump = vec![DumpStage::Ptx]));
+    });
 }
 
 /// Entries of a cache that was tampered with.
@@ -117,45 +125,49 @@ fn survives(damage: fn(&mut Vec<u8>)) {
 
 #[test]
 fn a_damaged_entry_is_lowered_again() {
-    survives(|bytes| bytes.truncate(bytes.len() / 2));
-    survives(|bytes| bytes.clear());
-    survives(|bytes| bytes.push(0));
-    // One letter of the PTX.
-    survives(|bytes| {
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
+    in_own_process(|| {
+        survives(|bytes| bytes.truncate(bytes.len() / 2));
+        survives(|bytes| bytes.clear());
+        survives(|bytes| bytes.push(0));
+        // One letter of the PTX.
+        survives(|bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        });
+        survives(|bytes| bytes.reverse());
     });
-    survives(|bytes| bytes.reverse());
 }
 
 /// Variants with the same body have their own entries.
 #[test]
 fn variants_with_the_same_body_have_their_own_entries() {
-    let _alone = lowering_alone();
-    let site = Site::new();
-    let source = "#[fuse_kernel(FLAG = [false, true])]
+    in_own_process(|| {
+        let site = Site::new();
+        let source = "#[fuse_kernel(FLAG = [false, true])]
         fn fill<const FLAG: bool>(out: &mut [f32]) { tl::store(out, 0.0f32); }";
-    let options = options(&site);
-    let first = site.expand(source, &options);
-    assert_eq!(first, site.expand(source, &options));
-    assert_eq!(lowered(&site), 4, "once for each specialization of each variant");
+        let options = options(&site);
+        let first = site.expand(source, &options);
+        assert_eq!(first, site.expand(source, &options));
+        assert_eq!(lowered(&site), 4, "once for each specialization of each variant");
+    });
 }
 
 /// Concurrent builds of one crate: all are right, and leave a valid cache.
 #[test]
 fn two_processes_at_once() {
-    let _alone = lowering_alone();
-    let site = Site::new();
-    let options = options(&site);
-    let build = || Ok(site.expand(KERNEL, &options));
-    let children: Vec<_> = (0..4).map(|_| sandbox::start(build).expect("a process")).collect();
-    let built: Vec<String> =
-        children.into_iter().map(|child| child.finish(options.limit).expect("an expansion")).collect();
-    assert!(built.windows(2).all(|pair| pair[0] == pair[1]));
-    assert_eq!(site.files("fuse-cache").len(), 1, "{:?}", site.files("fuse-cache"));
-    let before = lowered(&site);
-    assert_eq!(site.expand(KERNEL, &options), built[0]);
-    assert_eq!(lowered(&site), before);
+    in_own_process(|| {
+        let site = Site::new();
+        let options = options(&site);
+        let build = || Ok(site.expand(KERNEL, &options));
+        let children: Vec<_> = (0..4).map(|_| sandbox::start(build).expect("a process")).collect();
+        let built: Vec<String> =
+            children.into_iter().map(|child| child.finish(options.limit).expect("an expansion")).collect();
+        assert!(built.windows(2).all(|pair| pair[0] == pair[1]));
+        assert_eq!(site.files("fuse-cache").len(), 1, "{:?}", site.files("fuse-cache"));
+        let before = lowered(&site);
+        assert_eq!(site.expand(KERNEL, &options), built[0]);
+        assert_eq!(lowered(&site), before);
+    });
 }
 
 /// A cache returns an entry for its own key alone.
@@ -198,7 +210,6 @@ fn trimming_evicts_least_recently_used() {
 
 /// The files that a build with `FUSE_DUMP=list` writes, each with its first line.
 fn check_dump(list: &str, expected: Expect) {
-    let _alone = lowering_alone();
     let site = Site::new();
     let variables = |name: &str| match name {
         "FUSE_DUMP" => Some(list.into()),
@@ -221,19 +232,20 @@ fn check_dump(list: &str, expected: Expect) {
 
 #[test]
 fn a_dump_has_the_requested_stages() {
-    check_dump(
-        "tile, ptx",
-        expect![[r#"
+    in_own_process(|| {
+        check_dump(
+            "tile, ptx",
+            expect![[r#"
             fill.N32.aligned.sm_80.ptx: // .globl	fill_32_aligned
             fill.N32.aligned.sm_90a.ptx: // .globl	fill_32_aligned
             fill.N32.general.sm_80.ptx: // .globl	fill_32_general
             fill.N32.general.sm_90a.ptx: // .globl	fill_32_general
             fill.N32.tile: kernel fill(out: &mut [f32]) {
         "#]],
-    );
-    check_dump(
-        "all",
-        expect![[r#"
+        );
+        check_dump(
+            "all",
+            expect![[r#"
             fill.N32.aligned.layout: kernel fill(out: &mut [f32]) {
             fill.N32.aligned.ll: define ptx_kernel void @fill_32_aligned(ptr addrspace(1) %0, i64 %1, i32 %2, i32 %3, i32 %4) #0 {
             fill.N32.aligned.mlir: llvm.func @fill_32_aligned(%arg0: !llvm.ptr<1>, %arg1: i64, %arg2: i32, %arg3: i32, %arg4: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
@@ -255,5 +267,6 @@ fn a_dump_has_the_requested_stages() {
             fill.N32.host.v4.s: .hidden	FUSE_HOST_ENTRY_v4
             fill.N32.tile: kernel fill(out: &mut [f32]) {
         "#]],
-    );
+        );
+    });
 }

@@ -8,7 +8,6 @@ use tile_ir::ir::Func;
 use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-use super::site::lowering_beside;
 use lowering::backend::host_asm;
 use lowering::backend::host_asm::Family;
 use lowering::backend::nvptx;
@@ -209,7 +208,6 @@ fn twice_the_statements_take_four_times_as_long() {
         let mut before: Option<Duration> = None;
         let mut count = 4.min(most);
         while count <= most {
-            let _beside = lowering_beside();
             let stages = lower(&source(count));
             let time: Duration = stages.iter().map(|(_, time)| *time).sum();
             eprintln!("{kind}: {count}: {stages:?}");
@@ -267,7 +265,6 @@ const SAMPLES: &[(&str, u64, &str)] = &[
 #[test]
 fn samples_are_lowered_in_seconds() {
     for &(what, most, statements) in SAMPLES {
-        let _beside = lowering_beside();
         let stages = lower(&kernel("", statements, ""));
         eprintln!("{what}: {stages:?}");
         let time: Duration = stages.iter().map(|(_, time)| *time).sum();

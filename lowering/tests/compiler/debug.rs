@@ -6,7 +6,6 @@ use tile_ir::support::diagnostic::source_text;
 use tile_ir::testing::func;
 
 use super::first;
-use super::site::lowering_beside;
 use super::specialization::print;
 use lowering::backend::nvptx;
 use lowering::backend::nvptx::Arch;
@@ -94,7 +93,6 @@ fn source_text_keeps_single_spaces() {
 
 /// The lines of the general specialization's PTX that contain any of these words; NVIDIA's assembler accepts all of it.
 fn check_ptx(source: &str, words: &[&str], expected: Expect) {
-    let _beside = lowering_beside();
     let (mut func, requests) = first(source);
     func.reports = true;
     let specializations = specializations(&func, KernelRequests { programs: Some(1), ..requests })

@@ -3,7 +3,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::site::{Site, lowering_alone};
+use super::site::{Site, in_own_process};
 use lowering::backend::inject::Injection;
 use lowering::driver::options::{BuildOptions, Effort};
 
@@ -14,7 +14,6 @@ fn fill<const N: usize>(out: &mut [f32]) {
 
 /// A command line and the variables set; what the build then does.
 fn check_effort(line: &str, variables: &[&str], expected: (Effort, Expect)) {
-    let _alone = lowering_alone();
     let site = Site::new();
     let out = site.path("deps").display().to_string();
     let line: Vec<String> = line.split(' ').chain(["--out-dir", &out]).map(str::to_string).collect();
@@ -36,69 +35,77 @@ fn check_effort(line: &str, variables: &[&str], expected: (Effort, Expect)) {
 
 #[test]
 fn a_build_lowers() {
-    check_effort(
-        "rustc --crate-name site --emit=dep-info,metadata,link -O",
-        &[],
-        (
-            Effort::Full,
-            expect![[r#"
+    in_own_process(|| {
+        check_effort(
+            "rustc --crate-name site --emit=dep-info,metadata,link -O",
+            &[],
+            (
+                Effort::Full,
+                expect![[r#"
         3: `tl::zeros::<i32>([N])`: a value stored to `out` is f32, found i32
             help: convert it: `.to::<f32>()`
         2: `fill`: internal error: `fill` (N = 32) failed in the stage PTX: ended by SIGABRT
             the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
             note: this is a mistake of the compiler, not of the kernel
     "#]],
-        ),
-    );
+            ),
+        );
+    });
 }
 
 #[test]
 fn a_check_finds_mistakes_and_lowers_nothing() {
-    check_effort(
-        "rustc --crate-name site --emit=dep-info,metadata",
-        &[],
-        (
-            Effort::Check,
-            expect![[r#"
+    in_own_process(|| {
+        check_effort(
+            "rustc --crate-name site --emit=dep-info,metadata",
+            &[],
+            (
+                Effort::Check,
+                expect![[r#"
         3: `tl::zeros::<i32>([N])`: a value stored to `out` is f32, found i32
             help: convert it: `.to::<f32>()`
         nothing
     "#]],
-        ),
-    );
+            ),
+        );
+    });
 }
 
 /// A search for doctests, which does not say what it emits.
 #[test]
 fn documentation_finds_mistakes_and_lowers_nothing() {
-    check_effort(
-        "/usr/bin/rustdoc --crate-name site --test",
-        &[],
-        (
-            Effort::Check,
-            expect![[r#"
+    in_own_process(|| {
+        check_effort(
+            "/usr/bin/rustdoc --crate-name site --test",
+            &[],
+            (
+                Effort::Check,
+                expect![[r#"
         3: `tl::zeros::<i32>([N])`: a value stored to `out` is f32, found i32
             help: convert it: `.to::<f32>()`
         nothing
     "#]],
-        ),
-    );
+            ),
+        );
+    });
 }
 
 #[test]
 fn a_language_server_gets_the_signature() {
-    let server = &["RUST_ANALYZER_INTERNALS_DO_NOT_USE"];
-    check_effort(
-        "rustc --crate-name site --emit=dep-info,metadata,link -O",
-        server,
-        (
-            Effort::Signature,
-            expect![[r#"
+    in_own_process(|| {
+        let server = &["RUST_ANALYZER_INTERNALS_DO_NOT_USE"];
+        check_effort(
+            "rustc --crate-name site --emit=dep-info,metadata,link -O",
+            server,
+            (
+                Effort::Signature,
+                expect![[r#"
         nothing
         nothing
     "#]],
-        ),
-    );
+            ),
+        );
+    });
 }
 
 /// The mistake in a variable, as the build reports it.
@@ -109,19 +116,23 @@ fn check_variable(name: &str, value: &str, expected: Expect) {
 
 #[test]
 fn variables_that_cannot_be_understood() {
-    check_variable(
-        "FUSE_ARCH",
-        "sm_80,sm_75",
-        expect!["FUSE_ARCH names `sm_75`: architectures are sm_80 and sm_90a, or none"],
-    );
-    check_variable(
-        "FUSE_DUMP",
-        "tile,ptxx",
-        expect!["FUSE_DUMP names `ptxx`: stages are tile, layout, schedule, mlir, llvm, ptx and asm, or all"],
-    );
-    check_variable(
-        "FUSE_INJECT",
-        "explode",
-        expect!["FUSE_INJECT names `explode`: failures are abort, crash, hang, panic and select"],
-    );
+    in_own_process(|| {
+        check_variable(
+            "FUSE_ARCH",
+            "sm_80,sm_75",
+            expect!["FUSE_ARCH names `sm_75`: architectures are sm_80 and sm_90a, or none"],
+        );
+        check_variable(
+            "FUSE_DUMP",
+            "tile,ptxx",
+            expect![
+                "FUSE_DUMP names `ptxx`: stages are tile, layout, schedule, mlir, llvm, ptx and asm, or all"
+            ],
+        );
+        check_variable(
+            "FUSE_INJECT",
+            "explode",
+            expect!["FUSE_INJECT names `explode`: failures are abort, crash, hang, panic and select"],
+        );
+    });
 }

@@ -3,7 +3,6 @@
 use expect_test::{Expect, expect};
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-use super::site::lowering_beside;
 use super::{first, lines_with, ptx};
 use lowering::backend::StageTexts;
 use lowering::backend::host_asm::{CpuLevel, Family};
@@ -15,7 +14,6 @@ use lowering::mlir::{Machine, Session, Vectors};
 
 /// The aligned specialization of a kernel for the GPU: MLIR and PTX.
 fn check_gpu(source: &str, expected: [Expect; 2]) {
-    let _beside = lowering_beside();
     let (func, requests) = first(source);
     let specializations = specializations(&func, KernelRequests { programs: Some(1), ..requests })
         .expect("specializations that fit");
@@ -35,7 +33,6 @@ fn check_gpu(source: &str, expected: [Expect; 2]) {
 
 /// A kernel for the CPU: MLIR and assembly.
 fn check_host(source: &str, expected: [Expect; 2]) {
-    let _beside = lowering_beside();
     let (mut func, requests) = first(source);
     legalize_index(
         &mut func,
@@ -696,7 +693,6 @@ fn a_row_sum_on_the_host() {
 /// The whole text of a kernel: hidden, in a section of its own, its labels its own, no symbol but its own.
 #[test]
 fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
-    let _beside = lowering_beside();
     let (mut func, _) = first(
         "#[fuse_kernel(unchecked)] fn index(out: &mut [i32]) {
         tl::store(out + tl::program_id(0), tl::program_id(0));

@@ -64,7 +64,6 @@ use mimalloc::MiMalloc;
 use tile_ir::ir::Func;
 use tile_ir::testing::first_variant;
 
-use self::site::lowering_beside;
 use lowering::backend::llvm;
 use lowering::backend::nvptx;
 use lowering::backend::nvptx::Arch;
@@ -96,7 +95,6 @@ fn ptx(source: &str, arch: Arch) -> String {
 
 /// The PTX of the first specialization that is accepted.
 fn ptx_of(source: &str, arch: Arch, accepts: impl Fn(&Specialization) -> bool) -> String {
-    let _beside = lowering_beside();
     let (func, requests) = first(source);
     let specializations =
         specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");

@@ -8,7 +8,6 @@ use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 use super::oracle::{self, Scaled};
 use super::run::{Arg, Loaded, load};
-use super::site::lowering_beside;
 use lowering::backend::host_asm;
 use lowering::backend::host_asm::Family;
 use lowering::backend::nvptx;
@@ -281,7 +280,6 @@ functions! {
 /// Code for an Arm host, which this CPU may not be, needs no library either: emission would refuse the call.
 #[test]
 fn on_an_arm_host() {
-    let _beside = lowering_beside();
     let session = Session::new();
     for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
         for dtype in ["f32", "f64"] {
@@ -320,7 +318,6 @@ fn instructions(session: &Session, dtype: &str, value: &str) -> usize {
 /// division of `f64` is one.
 #[test]
 fn instructions_on_a_gpu() {
-    let _beside = lowering_beside();
     let session = Session::new();
     let bare = ["f32", "f64"].map(|dtype| instructions(&session, dtype, "x"));
     let mut table = String::from("function   f32  f64\n");

@@ -7,7 +7,6 @@ use half::{bf16, f16};
 use tile_ir::support::dtype::{DType, Float8Format, to_f16};
 
 use super::run::{Arg, run};
-use super::site::lowering_beside;
 use super::{first, ptx};
 use lowering::backend::nvptx;
 use lowering::backend::nvptx::Arch;
@@ -129,7 +128,6 @@ fn upper_halves_of_products_on_the_host() {
 
 /// The first instruction of each kind, and how often it comes: `cvt.rn.satfinite.e4m3x2.f32 8`.
 fn check_conversions(source: &str, arch: Arch, expected: Expect) {
-    let _beside = lowering_beside();
     let (func, requests) = first(source);
     let specializations =
         specializations(&func, KernelRequests { programs: Some(1), ..requests }).expect("bodies that fit");

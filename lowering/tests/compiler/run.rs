@@ -8,7 +8,6 @@ use tile_ir::ir::guard::Guard;
 use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
-use super::site::lowering_beside;
 use lowering::backend::host_asm::{CpuLevel, Family, HostTarget};
 use lowering::cpu::emit::CpuPlan;
 use lowering::driver::specialize::{KernelRequests, specializations};
@@ -100,7 +99,6 @@ pub fn levels() -> Vec<CpuLevel> {
 }
 
 pub fn load_levels(plan: &CpuPlan, levels: &[CpuLevel]) -> Vec<Loaded> {
-    let _beside = lowering_beside();
     let session = Session::new();
     let texts =
         HostTarget { family: Family::X86_64, levels: levels.to_vec() }.emit(&session, plan, "kernel", None);

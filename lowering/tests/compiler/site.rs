@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use proc_macro2::{TokenStream, TokenTree};
 use tile_ir::testing::tokens;
@@ -11,18 +11,27 @@ use tile_ir::testing::tokens;
 use lowering::compile_with;
 use lowering::driver::options::BuildOptions;
 
-/// A child that lowers is a copy of this process, with the locks that other threads held when it was made. rustc has no
-/// other threads in the compiler; the tests do.
-static FORKS: RwLock<()> = RwLock::new(());
+/// Says to a process which test it is for.
+const OWN_PROCESS: &str = "FUSE_TEST_IN_OWN_PROCESS";
 
-/// Held while a test forks.
-pub fn lowering_alone() -> RwLockWriteGuard<'static, ()> {
-    FORKS.write().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// Held while a test is inside LLVM.
-pub fn lowering_beside() -> RwLockReadGuard<'static, ()> {
-    FORKS.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// Runs a test in a process that runs no other one. A child that lowers is a copy of its process, with the locks that other threads
+/// held when it was made: rustc has no other threads in the compiler, but the test runner does.
+pub fn in_own_process<F: FnOnce()>(test: F) {
+    // `compiler::cache::two_processes_at_once::{{closure}}`
+    let closure = std::any::type_name::<F>();
+    let name = closure.split_once("::").and_then(|(_, path)| path.strip_suffix("::{{closure}}"));
+    let name = name.expect("a closure in a test");
+    if std::env::var(OWN_PROCESS).is_ok_and(|wanted| wanted == name) {
+        return test();
+    }
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new(program);
+    command.args(["--exact", name, "--test-threads=1"]).env(OWN_PROCESS, name);
+    let output = command.output().expect("a process");
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "it ran: {text}");
 }
 
 /// A build directory, gone with the value.

@@ -2,14 +2,12 @@
 
 use melior::ir::Module;
 
-use super::site::lowering_beside;
 use lowering::backend::llvm::{LlvmModule, StrengthReduction};
 use lowering::backend::nvptx::Arch;
 use lowering::mlir::Session;
 
 /// The multiplications in the PTX of `rows` stores to rows with a scalar stride.
 fn multiplications(rows: u32, strength_reduction: StrengthReduction) -> usize {
-    let _beside = lowering_beside();
     let session = Session::new();
     let stores = (2..2 + rows).map(|i| {
         format!(

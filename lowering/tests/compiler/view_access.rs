@@ -6,7 +6,6 @@ use tile_ir::ir::guard::WithNames;
 use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::BoundsPolicy;
 
-use super::site::lowering_beside;
 use super::{lines_with, ptx, specialization};
 use lowering::backend::nvptx::Arch;
 use lowering::driver::compile::host_plan;
@@ -302,7 +301,6 @@ fn gpus_move_sixteen_bytes() {
 /// Contiguous elements are loaded as vectors in a version of their own; the other one loads lane by lane.
 #[test]
 fn cpus_have_two_versions() {
-    let _beside = lowering_beside();
     let source = "#[fuse_kernel]
         fn copy(x: &View<f32, 1>, out: &mut View<f32, 1>) {
             out.store(x.load::<16>(0), 0);
