@@ -93,7 +93,9 @@ fn a_panic_with_a_backtrace() {
         std::panic::set_hook(Box::new(move |_| {
             let _ = std::io::stderr().write_all(backtrace.as_bytes());
         }));
-        check_contained(Injection::Panic, expect![[r#"
+        check_contained(
+            Injection::Panic,
+            expect![[r#"
             2: `fill`: internal error: `fill` (N = 32) failed in the stage PTX: panicked: injected
                 frame 10
                 frame 11
@@ -117,7 +119,8 @@ fn a_panic_with_a_backtrace() {
                 frame 29
                 the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
                 note: this is a mistake of the compiler, not of the kernel
-        "#]]);
+        "#]],
+        );
     });
 }
 
