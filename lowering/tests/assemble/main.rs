@@ -1,5 +1,6 @@
 //! Every kernel of the library and of a corpus, in every variant and specialization, for every architecture: NVIDIA's
-//! assembler accepts it, no fast kernel spills, and its resources of a multiprocessor may only fall. Kernels that tests launch become PTX.
+//! assembler accepts it, no fast kernel spills, and its resources of a multiprocessor may only fall. Kernels that
+//! `numerics` launches become PTX.
 //!
 //! Builds on machines without a GPU make no code for one: this test lowers all of it, in a process of its own, and in as many
 //! children as there are CPUs. Of the library it assembles what is for the latest architecture. Modules that passed before, and PTX that
@@ -53,7 +54,7 @@ enum Origin {
     /// A program that comes with the library.
     Demo,
     Corpus,
-    /// The tests that launch kernels: without a GPU they are built for CPUs alone.
+    /// The kernels that `numerics` launches: without a GPU they are built for CPUs alone.
     Launched,
 }
 
@@ -220,7 +221,7 @@ impl Subject<'_> {
         });
     }
 
-    /// What a debug build adds, which reports accesses: every variant as LLVM IR, and as PTX the first one and all that tests launch.
+    /// What a debug build adds, which reports accesses: every variant as LLVM IR, and as PTX the first one and all that `numerics` launches.
     fn report(&self, variants: &[Variant], options: &BuildOptions, findings: &mut Findings) {
         let options = BuildOptions { report: true, ..options.clone() };
         for (index, planned) in self.plan(variants, &options).iter().enumerate() {
@@ -339,16 +340,15 @@ fn generated(name: &str, arguments: TokenStream) -> Option<TokenStream> {
 /// All kernels, by where they are from.
 fn every_kernel(root: &Path) -> Vec<(Origin, Kernel)> {
     let corpus = fs::read_to_string(root.join("tests/compiler/corpus.txt")).expect("the corpus");
-    let launched = ["kernels/src", "bounds", "debug", "graph", "stream", "tune"]
-        .map(|folder| (Origin::Launched, kernels_in(&root.join("../tests").join(folder))));
-    let others = [
+    let sources = [
         (Origin::Library, kernels_in(&root.join("../examples/src"))),
         (Origin::Demo, kernels_in(&root.join("../examples/examples"))),
         (Origin::Corpus, kernels(&corpus)),
+        (Origin::Launched, kernels_in(&root.join("../tests/kernels/src"))),
     ];
     let with_origin =
         |(origin, kernels): (Origin, Vec<Kernel>)| kernels.into_iter().map(move |kernel| (origin, kernel));
-    others.into_iter().chain(launched).flat_map(with_origin).collect()
+    sources.into_iter().flat_map(with_origin).collect()
 }
 
 /// What a build without an assembler and without host code has.
@@ -402,9 +402,9 @@ fn every_kernel_assembles_within_its_recorded_resources() {
     for entry in ["capped_256_num_warps_1_aligned", "capped_256_num_warps_2_maxnreg_40_aligned"] {
         assert!(table.contains_key(&format!("{entry} sm_90a")), "configs differ in their settings");
     }
-    for name in ["added", "program_39", "product"] {
+    for name in ["added", "program_39", "cast"] {
         let is_it = |(origin, kernel): &(Origin, Kernel)| *origin == Origin::Launched && kernel.name == name;
-        assert!(kernels.iter().any(is_it), "`{name}` is one of the kernels that tests launch");
+        assert!(kernels.iter().any(is_it), "`{name}` is one of the kernels that `numerics` launches");
     }
     assert!(
         table.contains_key("add_mul_f32_1024_aligned sm_90a"),

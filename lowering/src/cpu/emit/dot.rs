@@ -95,7 +95,7 @@ impl CpuEmit for Dot {
                 |operand, value, start| PackedOperand { extents: &extents, operand, value, start, square };
             packed(DotOperand::A, self.a, a).pack(host, b, batch);
             packed(DotOperand::B, self.b, b_panels).pack(host, b, batch);
-            let prefetches = if is_baseline(b) { vec![] } else { prefetches(host, b, self) };
+            let prefetches = if is_baseline(b.machine) { vec![] } else { prefetches(host, b, self) };
             let (operands, blocks) = ([a, b_panels], extents.blocks(b.machine));
             let dot = MatrixDot { dot: self, op, extents: &extents, blocks, operands, prefetches, batch };
             dot.run(host, b);
@@ -135,7 +135,7 @@ fn matrix_shape(func: &Func, operand: Value) -> Shape {
 
 /// Whether a matrix whose columns are contiguous is packed by [squares that are transposed](transpose_square).
 fn packs_squares(matrix: &Shape, machine: Machine) -> bool {
-    machine != rounding::BASELINE && matrix.iter().all(|extent| extent.is_multiple_of(LANES))
+    !is_baseline(machine) && matrix.iter().all(|extent| extent.is_multiple_of(LANES))
 }
 
 /// An operand of a dot that is packed: stored in the order and type that the inner loop loads.
@@ -385,6 +385,6 @@ impl MatrixDot<'_> {
 }
 
 /// Whether a fused multiply-add takes many instructions.
-fn is_baseline(b: &Builder) -> bool {
-    b.machine == rounding::BASELINE
+fn is_baseline(machine: Machine) -> bool {
+    machine == rounding::BASELINE
 }
