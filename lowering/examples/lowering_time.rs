@@ -151,8 +151,8 @@ fn lower(session: &Session, source: &str) -> Times {
     laps.end("parse and check");
     let passes = PassTimes::default();
     let runner = PassRunner::observed_by(&passes);
-    transform(&mut func, runner).expect("passes that keep functions valid");
     let requests = KernelRequests { runner, ..KernelRequests::of(&kernel, &variants[0]) };
+    transform(&mut func, requests).expect("passes that keep functions valid");
     let specializations = specializations(&func, requests).expect("specializations that fit");
     laps.end(PASSES);
     for specialization in &specializations {

@@ -5,11 +5,11 @@ use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::{MergedErrors, Variant};
 use tile_ir::ir;
 use tile_ir::ir::Func;
-use tile_ir::ir::pass::{NamedPass, PassRunner};
+use tile_ir::ir::pass::NamedPass;
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::transform::check_overflow::check_overflow;
-use tile_ir::transform::contract_floats::contract_floats;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
+use tile_ir::transform::contract_products::contract_products;
 use tile_ir::transform::split_full_tiles::split_full_tiles;
 use tile_ir::transform::strength_reduce::strength_reduce;
 use tile_ir::transform::transpose_operands::transpose_operands;
@@ -88,10 +88,10 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
         check_overflow(&mut func);
     }
     ir::verify(&func).map_err(|what| internal(kernel, variant, "check", &what))?;
-    transform(&mut func, PassRunner::default())
-        .map_err(|InvalidBehind { pass, what }| internal(kernel, variant, pass, &what))?;
     let disabled_passes = options.disabled_passes;
     let requests = KernelRequests { disabled_passes, ..KernelRequests::of(kernel, variant) };
+    transform(&mut func, requests)
+        .map_err(|InvalidBehind { pass, what }| internal(kernel, variant, pass, &what))?;
     let specializations = if options.archs.is_empty() {
         vec![]
     } else {
@@ -146,7 +146,7 @@ fn internal(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Erro
 const SHARED_PASSES: [NamedPass<Func>; 3] = [
     ("strength_reduce", strength_reduce),
     ("split_full_tiles", split_full_tiles),
-    ("contract_floats", contract_floats),
+    ("contract_products", contract_products),
 ];
 
 /// The pass behind which a function is not valid, and why.
@@ -156,10 +156,10 @@ pub struct InvalidBehind {
     pub what: String,
 }
 
-/// Runs the passes that all specializations and the CPU share.
-pub fn transform(func: &mut Func, runner: PassRunner) -> Result<(), InvalidBehind> {
+/// Runs the passes that all specializations and the CPU share, but for those that the requests leave out.
+pub fn transform(func: &mut Func, requests: KernelRequests) -> Result<(), InvalidBehind> {
     SHARED_PASSES.into_iter().try_for_each(|(pass, run)| {
-        runner.run(pass, func, run);
+        requests.run(pass, func, run);
         ir::verify(func).map_err(|what| InvalidBehind { pass, what })
     })
 }

@@ -33,6 +33,7 @@ use tile_ir::ir::pass::{NamedPass, PassRunner};
 use tile_ir::ir::{Func, ParamId, ParamKind};
 use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
+use tile_ir::transform::contract_floats::contract_floats;
 use tile_ir::transform::defer_scale::defer_scale;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 use tile_ir::transform::read_unrotated::read_unrotated;
@@ -76,7 +77,7 @@ pub struct KernelRequests<'a> {
     pub programs: Option<u32>,
     /// No bounds checks: the launcher is unsafe.
     pub unchecked: bool,
-    /// Passes of the schedule that are left out.
+    /// Optional passes that are left out.
     pub disabled_passes: DisabledPasses,
     /// Who runs the passes, and tells of each of them.
     pub runner: PassRunner<'a>,
@@ -88,6 +89,16 @@ impl KernelRequests<'_> {
         let Settings { num_warps, num_ctas, num_stages, maxnreg } = variant.settings;
         let unchecked = kernel.options.unchecked;
         KernelRequests { num_warps, num_ctas, num_stages, maxnreg, unchecked, ..KernelRequests::default() }
+    }
+
+    /// Runs a pass unless it is turned off.
+    pub fn run<T: AsRef<Func>, R: Default>(
+        &self,
+        name: &'static str,
+        of: &mut T,
+        pass: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        if self.disabled_passes.contains(name) { R::default() } else { self.runner.run(name, of, pass) }
     }
 }
 
@@ -134,14 +145,17 @@ fn specializations_for(
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut func = original.clone();
-    let scale_guards = requests.runner.run("defer_scale", &mut func, defer_scale);
+    let scale_guards = requests.run("defer_scale", &mut func, defer_scale);
+    requests.run("contract_floats", &mut func, contract_floats);
     let mut specializations = guarded_specializations(&func, requests, gpus)?;
     specializations
         .iter_mut()
         .for_each(|specialization| specialization.guards.extend(scale_guards.iter().cloned()));
     let maxnreg =
         if specializations.is_empty() { requests.maxnreg } else { Some(register_limit::MAX_REGISTERS) };
-    let plan = general(original, KernelRequests { maxnreg, ..requests })?;
+    let mut func = original.clone();
+    requests.run("contract_floats", &mut func, contract_floats);
+    let plan = general(&func, KernelRequests { maxnreg, ..requests })?;
     specializations.push(Specialization { name: "general", plan, guards: vec![], gpus });
     Ok(specializations)
 }
@@ -389,7 +403,7 @@ fn vectorized(
     let assumed = LaunchAssumptions::of(&func).with_guards(&func, &bounds);
     let (assumed, signs) = needed_signs(&func, assumed, widened);
     let assumptions = needed_multiples(&func, assumed, widened);
-    requests.runner.run("delay_fp8_upcast", &mut func, |func| delay_fp8_upcast(func, &assumptions));
+    requests.run("delay_fp8_upcast", &mut func, |func| delay_fp8_upcast(func, &assumptions));
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
     let mut guards = alignment_guards(&plan.laid_out);
     guards.extend(strides);
@@ -475,7 +489,7 @@ fn plan(
     let axes = AxisInfoMap::analyze(&func, assumptions);
     let mut distributed = distribute(&func, threads, &axes);
     for (name, pass) in GPU_PASSES {
-        runner.run(name, &mut distributed, pass);
+        requests.run(name, &mut distributed, pass);
     }
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);

@@ -340,6 +340,14 @@ impl<'c> Builder<'c> {
         self.one(name, operands, operands[0].ty, &attributes)
     }
 
+    /// Builds float arithmetic that is not contracted.
+    pub fn without_contraction<R>(&mut self, build: impl FnOnce(&mut Self) -> R) -> R {
+        let contract = std::mem::replace(&mut self.contract, self.strict);
+        let result = build(self);
+        self.contract = contract;
+        result
+    }
+
     /// Float arithmetic that must not be contracted: the error terms of a compensated sum, say.
     fn strict_op(&mut self, name: &str, operands: &[Val]) -> Val {
         let attributes = [(self.name("fastmathFlags"), self.strict)];

@@ -72,11 +72,14 @@ pub fn scalar(b: &mut Builder, op: &ScalarOp, args: &[Val], dtype: DType) -> Val
     if op.rule == TypeRule::Compare { result } else { half::narrow(b, result, dtype) }
 }
 
-/// Applies a row; index arithmetic known to stay in range gets `nsw`.
+/// Applies a row; index arithmetic known to stay in range gets `nsw`, and a product may be fused with a sum if it says so.
 pub fn applied(b: &mut Builder, scalar_op: &Scalar, args: &[Val], dtype: DType) -> Val {
     match (scalar_op.exact, scalar_op.op.arith) {
         (true, ArithKind::Add) => b.add_nsw(args[0], args[1]),
         (true, ArithKind::Mul) => b.mul_nsw(args[0], args[1]),
+        (_, ArithKind::Mul) if dtype.is_float() && !scalar_op.contract => {
+            b.without_contraction(|b| scalar(b, scalar_op.op, args, dtype))
+        }
         _ => scalar(b, scalar_op.op, args, dtype),
     }
 }
@@ -90,7 +93,7 @@ pub fn inline(b: &mut Builder, func: &Func, block: &Block, args: &[Val]) -> Vec<
         let result = match &op.kind {
             Kind::Scalar(op) => {
                 let operands: Vec<Val> = op.args.iter().map(|arg| values[arg]).collect();
-                scalar(b, op.op, &operands, op.dtype(func))
+                applied(b, op, &operands, op.dtype(func))
             }
             Kind::Cast(Cast { value }) => {
                 cast(b, values[value], func.ty(*value).dtype, func.ty(op.results[0]).dtype)

@@ -7,6 +7,7 @@ use tile_ir::support::dtype::DType;
 
 use super::builder::{Builder, FloatPredicate, IntPredicate, Val};
 use super::machine::Machine;
+use super::math;
 use super::types::Elem;
 
 pub fn add(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
@@ -23,13 +24,20 @@ pub fn mul(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
 
 pub fn div(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
     if dtype == DType::F32 && b.machine == Machine::Nvptx {
-        return b.call("llvm.nvvm.div.full", args, args[0].ty);
+        return math::gpu_quotient(b, args[0], args[1]);
     }
     if dtype.is_float() {
         return b.fdiv(args[0], args[1]);
     }
     let (quotient, _) = guarded_division(b, args, dtype);
     quotient
+}
+
+pub fn div_rn(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
+    if dtype == DType::F32 && b.machine == Machine::Nvptx {
+        return math::gpu_correctly_rounded(b, args[0], args[1]);
+    }
+    b.fdiv(args[0], args[1])
 }
 
 pub fn rem(b: &mut Builder, args: &[Val], dtype: DType) -> Val {

@@ -60,7 +60,7 @@ fn layouts(func: &Func, request: &Request) -> String {
 /// What passes of a schedule begin with, without async copies.
 fn planned(func: &Func, request: &Request) -> Schedule {
     let assumptions = LaunchAssumptions::of(func);
-    let planned = plan(distributed(func, request), &assumptions, DisabledPasses::all());
+    let planned = plan(distributed(func, request), &assumptions, DisabledPasses::whole_schedule());
     planned.expect("it fits into shared memory")
 }
 

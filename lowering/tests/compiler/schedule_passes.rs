@@ -69,7 +69,7 @@ fn tensor(source: &str, disabled_passes: DisabledPasses) -> Specialization {
 /// With all passes, without each of these, which change the schedule, and without all optional ones.
 fn check(source: &str, passes: &[&str], launches: &dyn Fn(&Func) -> Vec<(String, Launch)>) {
     let whole = tensor(source, DisabledPasses::default());
-    let mut choices = vec![("no pass".to_string(), tensor(source, DisabledPasses::all()))];
+    let mut choices = vec![("no pass".to_string(), tensor(source, DisabledPasses::whole_schedule()))];
     for pass in passes {
         let disabled = DisabledPasses::parse(&format!("-{pass}")).expect("the name of an optional pass");
         let without = tensor(source, disabled);

@@ -227,8 +227,9 @@ macro_rules! for_each_lanewise { ($table:ident) => { $table! {
         lanes: lanes::mul; binary: Some(BinaryOp::Mul), arith: ArithKind::Mul,
         float: oracle!(|a| a[0] * a[1]), int: oracle!(|a, _| a[0].wrapping_mul(a[1])),
     }
-    /// The quotient. Integers truncate toward zero; `x / 0` is 0 and `MIN / -1` is `MIN`. An `f32` quotient is within
-    /// 2 ULP, an `f64` one correctly rounded.
+    /// The quotient. Integers truncate toward zero; `x / 0` is 0 and `MIN / -1` is `MIN`. Of floats it is correctly rounded,
+    /// but for an `f32` on a GPU: there it is exact where the quotient is an `f32` and within 1 ULP elsewhere, or within 2 ULP
+    /// where dividend or quotient is below 2^-100.
     div: BINARY {
         lanes: lanes::div;
         binary: Some(BinaryOp::Div), arith: ArithKind::Div, divides: true, half_policy: HalfPolicy::Widen,
@@ -383,6 +384,10 @@ macro_rules! for_each_lanewise { ($table:ident) => { $table! {
     }
     /// The square root, correctly rounded; NaN below zero.
     sqrt: UNARY { lanes: |b, a, _| b.sqrt(a[0]); float: oracle!(|a| a[0].sqrt()) }
+    /// The square root, correctly rounded, as `sqrt` is.
+    sqrt_rn: UNARY { lanes: |b, a, _| b.sqrt(a[0]); float: oracle!(|a| a[0].sqrt()) }
+    /// The quotient of floats, correctly rounded everywhere. On a GPU it takes a branch, and more instructions than `x / y`.
+    div_rn: UNARY { lanes: lanes::div_rn; params: &["x", "y"], float: oracle!(|a| a[0] / a[1]) }
     /// `1 / sqrt(x)`. `rsqrt(0.0)` is infinity. Within 2 ULP. On a GPU a subnormal `f32` argument counts as zero.
     rsqrt: UNARY {
         lanes: math::rsqrt; ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Argument,
@@ -477,11 +482,13 @@ pub struct Scalar {
     pub args: Vec<Value>,
     /// Integer arithmetic that was shown, or is checked at launch, to stay in range.
     pub exact: bool,
+    /// A product of floats that may be fused with the sum that uses it.
+    pub contract: bool,
 }
 
 impl Scalar {
     pub fn new(op: &'static ScalarOp, args: Vec<Value>) -> Scalar {
-        Scalar { op, args, exact: false }
+        Scalar { op, args, exact: false, contract: false }
     }
 
     /// The row of this name.
@@ -519,6 +526,7 @@ impl OperationText for Scalar {
     fn write(&self, out: &mut TextWriter) {
         self.args.write(out);
         out.attribute("exact", &self.exact);
+        out.attribute("contract", &self.contract);
     }
 
     fn is_named(name: &str) -> bool {
@@ -527,7 +535,8 @@ impl OperationText for Scalar {
 
     fn read(name: &str, input: &mut TextReader) -> Result<Scalar, ParseError> {
         let args = input.list(TextReader::value)?;
-        Ok(Scalar { exact: input.attribute("exact")?, ..Scalar::named(name, args) })
+        let (exact, contract) = (input.attribute("exact")?, input.attribute("contract")?);
+        Ok(Scalar { exact, contract, ..Scalar::named(name, args) })
     }
 }
 

@@ -301,7 +301,7 @@ impl IndexLegalizer {
     fn exact(&mut self, builder: &mut FuncBuilder, op: &'static scalar::ScalarOp, args: Vec<Value>) -> Value {
         let ty = builder.func.ty(args[0]).clone();
         let exact = ty.dtype == DType::I32;
-        self.make(builder, Scalar { op, args, exact }, ty)
+        self.make(builder, Scalar { exact, ..Scalar::new(op, args) }, ty)
     }
 
     fn same_width(&mut self, builder: &mut FuncBuilder, a: Value, b: Value) -> (Value, Value) {

@@ -3,8 +3,9 @@
 //! - [`legalize_index`]: offsets and comparisons that cannot overflow; view tiles become accesses of elements.
 //! - [`check_overflow`]: assertions of debug builds for integers that wrap.
 //! - [`strength_reduce`]: induction variables as multiples of the loop's variable.
-//! - [`contract_floats`]: `exp` to `exp2`, division to multiplication, fma.
-//! - [`defer_scale`]: scales of scores after their maximum.
+//! - [`contract_products`]: products that may be fused with a sum.
+//! - [`contract_floats`]: on a GPU, `exp` to `exp2` and division to products.
+//! - [`defer_scale`]: on a GPU, scales of scores after their maximum.
 //! - [`split_full_tiles`]: selects under a branch, where iterations of full tiles do without them.
 //! - [`single_iteration`]: loops of trip count 1 as straight-line code.
 //! - [`transpose_operands`]: column-major dot operands.
@@ -14,6 +15,7 @@
 
 pub mod check_overflow;
 pub mod contract_floats;
+pub mod contract_products;
 pub mod defer_scale;
 pub mod legalize_index;
 pub mod read_unrotated;

@@ -30,7 +30,7 @@ fn check_text(mut func: Func, expected: Expect) {
     expected.assert_eq(&lines.join("\n"));
 }
 
-/// The difference is rounded; a product minus a value per row becomes one fma.
+/// A difference is computed first, whatever it is of; a constant factor absorbs another one.
 #[test]
 fn exp_of_a_rounded_value_becomes_exp2() {
     check_contracted(
@@ -50,30 +50,28 @@ fn exp_of_a_rounded_value_becomes_exp2() {
     check_contracted(
         "tl::store(out + at, tl::exp(x * s - m.col()));",
         expect![[r#"
-        %12 = load rows[%1] : f32[4]
-        %13 = constant -1.4426950408889634 : f32
-        %14 = splat %13 : f32[4]
-        %15 = mul %12, %14 : f32[4]
-        %16 = expand_dims %15 axis 1 : f32[4, 1]
-        %17 = broadcast %16 : f32[4, 8]
-        %18 = constant 1.4426950408889634 : f32
-        %19 = mul %0, %18 : f32
-        %20 = splat %19 : f32[4, 8]
-        %21 = fma %11, %20, %17 : f32[4, 8]
-        %22 = exp2 %21 : f32[4, 8]
-        store %22, out[%10]
-        }"#]],
+            %12 = load rows[%1] : f32[4]
+            %13 = splat %0 : f32[4, 8]
+            %14 = mul %11, %13 : f32[4, 8]
+            %15 = expand_dims %12 axis 1 : f32[4, 1]
+            %16 = broadcast %15 : f32[4, 8]
+            %17 = sub %14, %16 : f32[4, 8]
+            %18 = constant 1.4426950408889634 : f32
+            %19 = splat %18 : f32[4, 8]
+            %20 = mul %17, %19 : f32[4, 8]
+            %21 = exp2 %20 : f32[4, 8]
+            store %21, out[%10]
+            }"#]],
     );
     check_contracted(
-        "tl::store(out + at, tl::exp(x * s));",
+        "tl::store(out + at, tl::exp(x * 0.5));",
         expect![[r#"
-        %12 = constant 1.4426950408889634 : f32
-        %13 = mul %0, %12 : f32
-        %14 = splat %13 : f32[4, 8]
-        %15 = mul %11, %14 : f32[4, 8]
-        %16 = exp2 %15 : f32[4, 8]
-        store %16, out[%10]
-        }"#]],
+            %12 = constant 0.7213475204444817 : f32
+            %13 = splat %12 : f32[4, 8]
+            %14 = mul %11, %13 : f32[4, 8]
+            %15 = exp2 %14 : f32[4, 8]
+            store %15, out[%10]
+            }"#]],
     );
     check_contracted(
         "let z = tl::select(i.col() < j.row(), x * s, f32::NEG_INFINITY);
@@ -90,16 +88,14 @@ fn exp_of_a_rounded_value_becomes_exp2() {
             %22 = maximum %20, %21 : f32
             yield %22
             }
-            %23 = constant -1.4426950408889634 : f32
-            %24 = splat %23 : f32[4]
-            %25 = mul %19, %24 : f32[4]
-            %26 = expand_dims %25 axis 1 : f32[4, 1]
-            %27 = broadcast %26 : f32[4, 8]
-            %28 = constant 1.4426950408889634 : f32
-            %29 = splat %28 : f32[4, 8]
-            %30 = fma %18, %29, %27 : f32[4, 8]
-            %31 = exp2 %30 : f32[4, 8]
-            store %31, out[%10]
+            %23 = expand_dims %19 axis 1 : f32[4, 1]
+            %24 = broadcast %23 : f32[4, 8]
+            %25 = sub %18, %24 : f32[4, 8]
+            %26 = constant 1.4426950408889634 : f32
+            %27 = splat %26 : f32[4, 8]
+            %28 = mul %25, %27 : f32[4, 8]
+            %29 = exp2 %28 : f32[4, 8]
+            store %29, out[%10]
             }"#]],
     );
 }
@@ -120,15 +116,18 @@ fn exp_of_an_exact_value_stays() {
 }
 
 #[test]
-fn division_by_a_constant_becomes_multiplication() {
+fn division_by_a_constant_becomes_two_products() {
     check_contracted(
         "tl::store(out + at, x / 3.0);",
         expect![[r#"
-        %12 = constant 0.3333333432674408 : f32
-        %13 = splat %12 : f32[4, 8]
-        %14 = mul %11, %13 : f32[4, 8]
-        store %14, out[%10]
-        }"#]],
+            %12 = constant 0.33333325386047363 : f32
+            %13 = splat %12 : f32[4, 8]
+            %14 = constant 7.947285968201712e-8 : f32
+            %15 = splat %14 : f32[4, 8]
+            %16 = mul %11, %15 : f32[4, 8]
+            %17 = fma %11, %13, %16 : f32[4, 8]
+            store %17, out[%10]
+            }"#]],
     );
     // Its reciprocal is no normal number.
     check_contracted(
@@ -214,7 +213,7 @@ fn selects_that_every_iteration_needs_stay() {
 
 /// The reciprocal of each row's divisor is computed once, of a value scaled towards 1.
 #[test]
-fn division_by_a_value_per_row_becomes_multiplication() {
+fn division_by_a_value_per_row_becomes_two_products() {
     // Of 8 columns each is divided.
     check_contracted(
         "tl::store(out + at, x / m.col());",
@@ -229,24 +228,33 @@ fn division_by_a_value_per_row_becomes_multiplication() {
     check_contracted(
         "tl::store(out + at, x / s);",
         expect![[r#"
-        %12 = abs %0 : f32
-        %13 = constant 1.0 : f32
-        %14 = constant 7.888609052210118e-31 : f32
-        %15 = constant 1.8446744073709552e19 : f32
-        %16 = lt %12, %14 : bool
-        %17 = select %16, %15, %13 : f32
-        %18 = constant 1.2676506002282294e30 : f32
-        %19 = constant 5.421010862427522e-20 : f32
-        %20 = gt %12, %18 : bool
-        %21 = select %20, %19, %17 : f32
-        %22 = mul %0, %21 : f32
-        %23 = div %13, %22 : f32
-        %24 = splat %23 : f32[4, 8]
-        %25 = mul %11, %24 : f32[4, 8]
-        %26 = splat %21 : f32[4, 8]
-        %27 = mul %25, %26 : f32[4, 8]
-        store %27, out[%10]
-        }"#]],
+            %12 = abs %0 : f32
+            %13 = constant 1.0 : f32
+            %14 = constant 7.888609052210118e-31 : f32
+            %15 = constant 1.8446744073709552e19 : f32
+            %16 = lt %12, %14 : bool
+            %17 = select %16, %15, %13 : f32
+            %18 = constant 1.2676506002282294e30 : f32
+            %19 = constant 5.421010862427522e-20 : f32
+            %20 = gt %12, %18 : bool
+            %21 = select %20, %19, %17 : f32
+            %22 = mul %0, %21 : f32
+            %23 = constant 0.9999997615814209 : f32
+            %24 = div %13, %22 : f32
+            %25 = mul %24, %23 : f32
+            %26 = neg %22 : f32
+            %27 = fma %26, %25, %13 : f32
+            %28 = mul %27, %24 : f32
+            %29 = eq %28, %28 : bool
+            %30 = select %29, %28, %25 : f32
+            %31 = splat %21 : f32[4, 8]
+            %32 = splat %25 : f32[4, 8]
+            %33 = splat %30 : f32[4, 8]
+            %34 = mul %11, %31 : f32[4, 8]
+            %35 = mul %34, %33 : f32[4, 8]
+            %36 = fma %34, %32, %35 : f32[4, 8]
+            store %36, out[%10]
+            }"#]],
     );
     let wide = func(
         "#[fuse_kernel] fn k(x: &[f32], rows: &[f32], out: &mut [f32]) {
@@ -257,46 +265,58 @@ fn division_by_a_value_per_row_becomes_multiplication() {
     check_text(
         wide,
         expect![[r#"
-        %11 = load rows[%0] : f32[4]
-        %12 = expand_dims %11 axis 1 : f32[4, 1]
-        %13 = abs %12 : f32[4, 1]
-        %14 = constant 1.0 : f32
-        %15 = splat %14 : f32[4, 1]
-        %16 = constant 7.888609052210118e-31 : f32
-        %17 = splat %16 : f32[4, 1]
-        %18 = constant 1.8446744073709552e19 : f32
-        %19 = splat %18 : f32[4, 1]
-        %20 = lt %13, %17 : bool[4, 1]
-        %21 = select %20, %19, %15 : f32[4, 1]
-        %22 = constant 1.2676506002282294e30 : f32
-        %23 = splat %22 : f32[4, 1]
-        %24 = constant 5.421010862427522e-20 : f32
-        %25 = splat %24 : f32[4, 1]
-        %26 = gt %13, %23 : bool[4, 1]
-        %27 = select %26, %25, %21 : f32[4, 1]
-        %28 = mul %12, %27 : f32[4, 1]
-        %29 = div %15, %28 : f32[4, 1]
-        %30 = broadcast %29 : f32[4, 32]
-        %31 = mul %10, %30 : f32[4, 32]
-        %32 = broadcast %27 : f32[4, 32]
-        %33 = mul %31, %32 : f32[4, 32]
-        store %33, out[%9]
-        }"#]],
+            %11 = load rows[%0] : f32[4]
+            %12 = expand_dims %11 axis 1 : f32[4, 1]
+            %13 = abs %12 : f32[4, 1]
+            %14 = constant 1.0 : f32
+            %15 = splat %14 : f32[4, 1]
+            %16 = constant 7.888609052210118e-31 : f32
+            %17 = splat %16 : f32[4, 1]
+            %18 = constant 1.8446744073709552e19 : f32
+            %19 = splat %18 : f32[4, 1]
+            %20 = lt %13, %17 : bool[4, 1]
+            %21 = select %20, %19, %15 : f32[4, 1]
+            %22 = constant 1.2676506002282294e30 : f32
+            %23 = splat %22 : f32[4, 1]
+            %24 = constant 5.421010862427522e-20 : f32
+            %25 = splat %24 : f32[4, 1]
+            %26 = gt %13, %23 : bool[4, 1]
+            %27 = select %26, %25, %21 : f32[4, 1]
+            %28 = mul %12, %27 : f32[4, 1]
+            %29 = constant 0.9999997615814209 : f32
+            %30 = splat %29 : f32[4, 1]
+            %31 = div %15, %28 : f32[4, 1]
+            %32 = mul %31, %30 : f32[4, 1]
+            %33 = neg %28 : f32[4, 1]
+            %34 = fma %33, %32, %15 : f32[4, 1]
+            %35 = mul %34, %31 : f32[4, 1]
+            %36 = eq %35, %35 : bool[4, 1]
+            %37 = select %36, %35, %32 : f32[4, 1]
+            %38 = broadcast %27 : f32[4, 32]
+            %39 = broadcast %32 : f32[4, 32]
+            %40 = broadcast %37 : f32[4, 32]
+            %41 = mul %10, %38 : f32[4, 32]
+            %42 = mul %41, %40 : f32[4, 32]
+            %43 = fma %41, %39, %42 : f32[4, 32]
+            store %43, out[%9]
+            }"#]],
     );
     // One divisor for each element, and a scalar.
     check_contracted(
         "tl::store(out + at, x / (x + 1.0) + (s / 7.5 / s));",
         expect![[r#"
-        %12 = constant 1.0 : f32
-        %13 = splat %12 : f32[4, 8]
-        %14 = add %11, %13 : f32[4, 8]
-        %15 = div %11, %14 : f32[4, 8]
-        %16 = constant 0.13333334028720856 : f32
-        %17 = mul %0, %16 : f32
-        %18 = div %17, %0 : f32
-        %19 = splat %18 : f32[4, 8]
-        %20 = add %15, %19 : f32[4, 8]
-        store %20, out[%10]
-        }"#]],
+            %12 = constant 1.0 : f32
+            %13 = splat %12 : f32[4, 8]
+            %14 = add %11, %13 : f32[4, 8]
+            %15 = div %11, %14 : f32[4, 8]
+            %16 = constant 0.13333329558372498 : f32
+            %17 = constant 3.7749608355897024e-8 : f32
+            %18 = mul %0, %17 : f32
+            %19 = fma %0, %16, %18 : f32
+            %20 = div %19, %0 : f32
+            %21 = splat %20 : f32[4, 8]
+            %22 = add %15, %21 : f32[4, 8]
+            store %22, out[%10]
+            }"#]],
     );
 }

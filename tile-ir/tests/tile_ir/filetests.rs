@@ -10,6 +10,7 @@ use tile_ir::testing::file_test::{
 };
 use tile_ir::transform::check_overflow::check_overflow;
 use tile_ir::transform::contract_floats::contract_floats;
+use tile_ir::transform::contract_products::contract_products;
 use tile_ir::transform::defer_scale::defer_scale;
 use tile_ir::transform::legalize_index::legalize_index;
 use tile_ir::transform::read_unrotated::read_unrotated;
@@ -28,6 +29,7 @@ const PASSES: &[PassTest] = &[
     ("unpipeline_rereads", |func, _| rewritten(func, unpipeline_rereads)),
     ("check_overflow", |func, _| rewritten(func, check_overflow)),
     ("contract_floats", |func, _| rewritten(func, contract_floats)),
+    ("contract_products", |func, _| rewritten(func, contract_products)),
     ("defer_scale", |func, _| rewritten_under_guards(func, defer_scale)),
     ("legalize_index", |func, request| {
         rewritten_under_guards(func, |func| legalize_index(func, request.bounds()))

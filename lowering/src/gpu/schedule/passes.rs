@@ -47,49 +47,69 @@ define_passes! {
     membar required: "put barriers where accesses of two threads may conflict",
 }
 
-/// Optional passes that are turned off.
+/// Passes ahead of the schedule that may be turned off: kernels are right without them.
+pub const OPTIONAL_BEFORE_SCHEDULE: [&str; 12] = [
+    "strength_reduce",
+    "split_full_tiles",
+    "defer_scale",
+    "contract_floats",
+    "delay_fp8_upcast",
+    "hoist_operand_conversion",
+    "batch_reductions",
+    "hoist_loads",
+    "remat_narrow",
+    "elide_selects",
+    "thread_local_reductions",
+    "remat_ranges",
+];
+
+/// Optional passes that are turned off: a bit for each name of `optional_names`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct DisabledPasses(u32);
+pub struct DisabledPasses(u64);
+
+/// Names of all optional passes, in the order in which they run.
+fn optional_names() -> impl Iterator<Item = &'static str> {
+    let of_schedule = PASSES.iter().filter(|pass| pass.optional).map(|pass| pass.name);
+    OPTIONAL_BEFORE_SCHEDULE.into_iter().chain(of_schedule)
+}
 
 impl DisabledPasses {
-    /// `-overlap_chained_dots,-ping_pong`: the passes to leave out.
+    /// Reads names of passes to leave out, such as `-overlap_chained_dots,-ping_pong`.
     pub fn parse(text: &str) -> Result<DisabledPasses, String> {
-        let mut disabled = 0;
+        let mut disabled = DisabledPasses::default();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            let position = item
-                .strip_prefix('-')
-                .and_then(|name| PASSES.iter().position(|pass| pass.optional && pass.name == name.trim()));
-            let Some(position) = position else {
-                let optional =
-                    PASSES.iter().filter(|pass| pass.optional).map(|pass| format!("-{}", pass.name));
-                let known = optional.collect::<Vec<String>>();
+            let name = item.strip_prefix('-').map(str::trim).unwrap_or_default();
+            let bit = DisabledPasses::bit(name);
+            if bit == 0 {
+                let known: Vec<String> = optional_names().map(|name| format!("-{name}")).collect();
                 let known = list(known.iter().map(String::as_str));
                 return Err(format!("`{item}` turns off no pass: what can be turned off is {known}"));
-            };
-            disabled |= 1 << position;
+            }
+            disabled.0 |= bit;
         }
-        Ok(DisabledPasses(disabled))
+        Ok(disabled)
     }
 
-    /// All but these are on.
-    pub fn all() -> DisabledPasses {
-        let optional = PASSES.iter().enumerate().filter(|(_, pass)| pass.optional);
-        DisabledPasses(optional.fold(0, |set, (position, _)| set | 1 << position))
+    /// Turns off all optional passes of the schedule.
+    pub fn whole_schedule() -> DisabledPasses {
+        let optional = PASSES.iter().filter(|pass| pass.optional);
+        DisabledPasses(optional.fold(0, |set, pass| set | DisabledPasses::bit(pass.name)))
     }
 
     /// Whether the pass of this name is turned off.
     pub fn contains(self, name: &str) -> bool {
-        PASSES.iter().position(|pass| pass.name == name).is_some_and(|position| self.has(position))
+        self.0 & DisabledPasses::bit(name) != 0
     }
 
-    fn has(self, position: usize) -> bool {
-        self.0 >> position & 1 == 1
+    /// Returns the bit of an optional pass; 0 for any other name.
+    fn bit(name: &str) -> u64 {
+        optional_names().position(|optional| optional == name).map_or(0, |position| 1 << position)
     }
 }
 
 /// Runs the passes that are not turned off. The error names the pass behind which the function breaks a law.
 pub fn run(schedule: &mut Schedule, disabled: DisabledPasses, runner: PassRunner) -> Result<(), String> {
-    for (_, pass) in PASSES.iter().enumerate().filter(|&(position, _)| !disabled.has(position)) {
+    for pass in PASSES.iter().filter(|pass| !disabled.contains(pass.name)) {
         runner.run(pass.name, schedule, pass.run);
         let Distributed { func, num_warps, .. } = &schedule.distributed;
         let obeys = verify(func).and_then(|()| verify_schedule(func, *num_warps));

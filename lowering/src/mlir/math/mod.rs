@@ -16,6 +16,7 @@ mod erf;
 mod exp;
 mod formula;
 mod log;
+mod quotient;
 mod reduce;
 mod root;
 mod tanh;
@@ -25,6 +26,7 @@ use tile_ir::support::dtype::DType;
 
 use super::builder::{Builder, Val};
 
+pub use quotient::{gpu_correctly_rounded, gpu_quotient};
 pub use tanh::{NEAR_TANH, near_tanh_f32};
 
 /// The functions of the operation table, each the one of `f32` or `f64` that the element type asks for.

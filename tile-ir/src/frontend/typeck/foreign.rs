@@ -24,7 +24,6 @@ pub(super) fn function(name: &str) -> Option<String> {
         "ceil_div" | "div_ceil" | "ceildiv" => "cdiv",
         "prod" | "cumulative_sum" => "associative_scan",
         "mulhi_u32" => "umulhi",
-        "sqrt_rn" => "sqrt",
         "matmul" | "mm" | "bmm" => "dot",
         "inline_asm_elementwise" | "asm" => "inline_ptx",
         "isnan" => "is_nan",
