@@ -7,6 +7,7 @@
 mod arrange;
 mod async_copy;
 mod atomic;
+mod attention_backward;
 mod cast;
 mod cluster;
 mod compare;
@@ -23,6 +24,7 @@ mod random;
 mod reduce;
 mod scan;
 mod shape;
+mod special;
 mod table;
 mod values;
 mod view;
@@ -39,6 +41,7 @@ fn main() {
         cluster::trials(),
         reduce::trials(),
         shape::trials(),
+        special::trials(),
         arrange::trials(),
         scan::trials(),
         dot::trials(),
@@ -47,6 +50,7 @@ fn main() {
         memory::trials(),
         view::trials(),
         atomic::trials(),
+        attention_backward::trials(),
         control::trials(),
         integers::trials(),
         async_copy::trials(),

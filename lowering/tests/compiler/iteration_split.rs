@@ -160,9 +160,9 @@ fn programs_of_different_length_have_a_dynamic_scheduler() {
     .assert_eq(&counted(&[]));
     expect![[r#"
         true true
-        st.volatile.shared.b32 [%rd139], %r290;
-        ld.volatile.shared.b32 %r316, [%rd139];
-        @counts atom.relaxed.gpu.global.inc.u32 %r290, [%rd109], %r291;
+        st.volatile.shared.b32 [%rd139], %r292;
+        ld.volatile.shared.b32 %r318, [%rd139];
+        @counts atom.relaxed.gpu.global.inc.u32 %r292, [%rd109], %r293;
     "#]]
     .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.
@@ -241,15 +241,17 @@ fn dots_in(keys: &str, scaled: &str) -> String {
 fn a_large_accumulator_is_rescaled_at_the_end_of_an_iteration() {
     let around = |keys: &str| {
         let tensor = dots_in(keys, "sum * 0.5");
-        let known = ["$L__", "bar.sync", "bar.arrive", "commit_group", "wait_group", "mul.f32"];
+        let known = ["$L__", "bar.sync", "bar.arrive", "commit_group", "wait_group", "mul.rn.f32"];
         let word = |line: &str| known.into_iter().find(|word| line.contains(word) && !line.contains("bra"));
         let mut words: Vec<&str> = tensor.lines().filter_map(word).collect();
         words.dedup();
-        let changes = words.windows(3).filter(|words| words[1] == "mul.f32");
+        let changes = words.windows(3).filter(|words| words[1] == "mul.rn.f32");
         changes.map(|words| format!("{keys}: {} to {}\n", words[0], words[2])).collect::<String>()
     };
     expect![[r#"
+        64: $L__ to wait_group
         64: wait_group to $L__
+        128: $L__ to wait_group
         128: $L__ to bar.sync
     "#]]
     .assert_eq(&["64", "128"].map(around).concat());
@@ -264,7 +266,7 @@ fn an_accumulator_is_not_rescaled_by_one() {
     assert_eq!([asks("64", rows), asks("64", "sum * 0.5"), asks("128", "sum * 0.5")], [0; 3]);
     let asked = dots_in("128", rows);
     let (_, behind) = asked.split_once("vote.sync.ballot").expect("a question");
-    let known = ["bra", "mul.f32", "wgmma.mma"];
+    let known = ["bra", "mul.rn.f32", "wgmma.mma"];
     let first = behind.lines().find_map(|line| known.into_iter().find(|word| line.contains(word)));
     assert_eq!(first, Some("bra"), "what stands behind the question");
 }

@@ -41,6 +41,7 @@ mod pdl;
 mod random;
 mod reduce_exchange;
 mod report;
+mod rewrites;
 mod rotate_rows;
 mod rounding;
 mod run;
@@ -63,6 +64,7 @@ use ctor::ctor;
 use mimalloc::MiMalloc;
 use tile_ir::ir::Func;
 use tile_ir::testing::first_variant;
+use tile_ir::transform::contract_products::contract_products;
 
 use lowering::backend::llvm;
 use lowering::backend::nvptx;
@@ -81,9 +83,10 @@ fn verify_llvm() {
     llvm::verify_after_each_pass();
 }
 
-/// The first variant of a kernel, checked, and the requests of its attribute.
+/// The first variant of a kernel, checked, with products that may be fused with sums, and the requests of its attribute.
 fn first(source: &str) -> (Func, KernelRequests<'static>) {
-    let (func, kernel, variant) = first_variant(source);
+    let (mut func, kernel, variant) = first_variant(source);
+    contract_products(&mut func);
     let requests = KernelRequests::of(&kernel, &variant);
     (func, requests)
 }

@@ -35,10 +35,10 @@ fn quantizing_to_bytes_on_the_gpu() {
         Arch::SM_80,
         expect![[r#"
             ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
-            mul.f32 	%r15, %r1, 0f40400000;
-            mul.f32 	%r16, %r2, 0f40400000;
-            mul.f32 	%r17, %r3, 0f40400000;
-            mul.f32 	%r18, %r4, 0f40400000;
+            mul.rn.f32 	%r15, %r1, 0f40400000;
+            mul.rn.f32 	%r16, %r2, 0f40400000;
+            mul.rn.f32 	%r17, %r3, 0f40400000;
+            mul.rn.f32 	%r18, %r4, 0f40400000;
             cvt.rni.s32.f32 	%r10, %r15;
             cvt.rni.s32.f32 	%r9, %r16;
             cvt.rni.s32.f32 	%r6, %r17;

@@ -4,6 +4,7 @@
 pub mod arrange;
 pub mod async_copy;
 pub mod atomic;
+pub mod attention_backward;
 pub mod case;
 pub mod cluster;
 pub mod control;
@@ -17,6 +18,7 @@ pub mod reduce;
 pub mod rounding;
 pub mod scan;
 pub mod shape;
+pub mod special;
 pub mod table;
 pub mod view;
 pub mod warpgroup_dot;
