@@ -60,7 +60,8 @@ fn uploaded(device: &Device, numbers: &[f64]) -> Result<Buffer<bf16>, Failure> {
 }
 
 fn gradients(device: &Device, (_, launch): Tile) -> Result<(), Failure> {
-    let [q, k, v, dout] = [(QUERIES, 1), (KEYS, 2), (KEYS, 3), (QUERIES, 4)].map(|(rows, seed)| operand(rows, seed));
+    let [q, k, v, dout] =
+        [(QUERIES, 1), (KEYS, 2), (KEYS, 3), (QUERIES, 4)].map(|(rows, seed)| operand(rows, seed));
     let (mut lse, mut delta) = (vec![0.0f32; QUERIES], vec![0.0f32; QUERIES]);
     let (mut dk, mut dv) = (vec![0.0; KEYS * D], vec![0.0; KEYS * D]);
     for i in 0..QUERIES {

@@ -62,7 +62,17 @@ fn softmax_of_masked_rows(device: &Device) -> Result<(), Failure> {
 fn online_softmax_of_masked_blocks(device: &Device) -> Result<(), Failure> {
     // All scores of a row that it sees are equal. Where masked scores are finite, blocks may be masked throughout, and are for the last row.
     let first_keys = |deferred: bool| -> Vec<i32> {
-        (0..16).map(|row| if deferred { row } else if row == 15 { 48 } else { row * 3 }).collect()
+        (0..16)
+            .map(|row| {
+                if deferred {
+                    row
+                } else if row == 15 {
+                    48
+                } else {
+                    row * 3
+                }
+            })
+            .collect()
     };
     let q = vec![f16::from_f32(0.5); 256];
     let values: Vec<f16> = (0..48 * 16).map(|i| f16::from_f32((i / 16) as f32)).collect();
@@ -99,7 +109,10 @@ fn powers_at_the_maximum(device: &Device) -> Result<(), Failure> {
     let magnitudes = [1e-38f32, 1e-30, 0.7, 1.0, 77.0, 1e4, 1.7e7, 1e10, 3e20, 1e30, 2e38];
     let rows = magnitudes.len();
     let x: Vec<f32> = (0..rows * 256)
-        .map(|i| magnitudes[i / 256] * (1.0 - (i * 7 % 256) as f32 / 1024.0) / 1.375 * if i % 512 < 256 { 1.0 } else { -1.0 })
+        .map(|i| {
+            magnitudes[i / 256] * (1.0 - (i * 7 % 256) as f32 / 1024.0) / 1.375
+                * if i % 512 < 256 { 1.0 } else { -1.0 }
+        })
         .collect();
     let mut out = device.upload(&vec![1.0f32; 2 * rows * 256])?;
     at_maximum(&device.upload(&x)?, &mut out, 1.375).grid(rows).launch(device)?;
@@ -111,7 +124,22 @@ fn powers_at_the_maximum(device: &Device) -> Result<(), Failure> {
 
 fn exact_quotients(device: &Device) -> Result<(), Failure> {
     let divisors = [
-        1.0f32, 3.0, 7.0, 41.0, 0.1, 1e-20, 1.7e20, 3.0e38, 5.0e37, 1.2e-38, 1e-41, f32::MAX, -6.0, 0.0, -0.0, f32::INFINITY,
+        1.0f32,
+        3.0,
+        7.0,
+        41.0,
+        0.1,
+        1e-20,
+        1.7e20,
+        3.0e38,
+        5.0e37,
+        1.2e-38,
+        1e-41,
+        f32::MAX,
+        -6.0,
+        0.0,
+        -0.0,
+        f32::INFINITY,
         f32::NAN,
     ];
     let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, -1e30, 1e-30, 3e-39];
@@ -137,7 +165,9 @@ fn exact_quotients(device: &Device) -> Result<(), Failure> {
                 _ => by[at],
             };
             let wanted = x[at] / divisor;
-            let is_exact = f64::from(wanted) * f64::from(divisor) == f64::from(x[at]) || !wanted.is_finite() || form == 4;
+            let is_exact = f64::from(wanted) * f64::from(divisor) == f64::from(x[at])
+                || !wanted.is_finite()
+                || form == 4;
             // Below 2^-100 a GPU's quotient may be off.
             let is_small = wanted.abs() < 7.9e-31 || x[at].abs() < 7.9e-31;
             let tolerance = match (is_exact, is_small && form != 4) {

@@ -85,7 +85,7 @@ pub struct BuildOptions {
     /// Whether programs embed GPU code deflated, unless `FUSE_DEFLATE` is 0: a package that is compressed as a whole gets
     /// smaller without.
     pub deflate: bool,
-    /// Passes of the GPU schedule that `FUSE_PASSES` leaves out.
+    /// Optional passes that `FUSE_PASSES` leaves out.
     pub disabled_passes: DisabledPasses,
     pub dump: Vec<DumpStage>,
     pub dump_dir: PathBuf,

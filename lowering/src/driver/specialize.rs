@@ -33,7 +33,7 @@ use tile_ir::ir::pass::{NamedPass, PassRunner};
 use tile_ir::ir::{Func, ParamId, ParamKind};
 use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
-use tile_ir::transform::contract_floats::contract_floats;
+use tile_ir::transform::contract_floats::{contract_floats, contract_floats_under_guards};
 use tile_ir::transform::defer_scale::defer_scale;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 use tile_ir::transform::read_unrotated::read_unrotated;
@@ -145,8 +145,8 @@ fn specializations_for(
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, SmemOverflow> {
     let mut func = original.clone();
-    let scale_guards = requests.run("defer_scale", &mut func, defer_scale);
-    requests.run("contract_floats", &mut func, contract_floats);
+    let mut scale_guards = requests.run("defer_scale", &mut func, defer_scale);
+    scale_guards.extend(requests.run("contract_floats", &mut func, contract_floats_under_guards));
     let mut specializations = guarded_specializations(&func, requests, gpus)?;
     specializations
         .iter_mut()

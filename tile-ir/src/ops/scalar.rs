@@ -393,9 +393,8 @@ macro_rules! for_each_lanewise { ($table:ident) => { $table! {
         lanes: math::rsqrt; ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Argument,
         float: oracle!(|a| 1.0 / a[0].sqrt()),
     }
-    /// e to the power `x`, within 2 ULP. Of an `f32` sum, difference, product or quotient it is made together with that: of the exact
-    /// one within `3 + 2 * m` ULP, with `m` the largest magnitude among that and, of `a - b` and `x * s - b` with a `b` for many elements,
-    /// its parts, up to 2^127. On a GPU a result below the smallest normal `f32` is 0 then.
+    /// e to the power `x`, within 2 ULP. On a GPU the power of an `f32` sum, difference, product or quotient is within `3 + 2 * abs(x)` ULP,
+    /// and 0 below the smallest normal `f32`. `exp(0.0)` is 1, so `exp(a - b)` is 1 where `a` equals `b`.
     exp: UNARY {
         lanes: math::exp; arith: ArithKind::Exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()),
     }

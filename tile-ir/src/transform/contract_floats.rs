@@ -15,15 +15,17 @@
 //! **Source.** Brisebarre, Muller and Raina, *Accelerating correctly rounded floating-point division when the divisor is known in
 //! advance*, IEEE Transactions on Computers 53 (2004), for a quotient by two products.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::f64::consts::LOG2_E;
 
 use crate::frontend::syntax::BinaryOp;
 use crate::ir;
+use crate::ir::guard::{Guard, strongest};
 use crate::ir::{Func, FuncBuilder, Op, Rewriter, Type, Value};
 use crate::ops::scalar::{ArithKind, Scalar, binary, row};
 use crate::ops::{Broadcast, Constant, ConstantValue, Kind, Splat};
 use crate::support::dtype::DType;
+use crate::transform::magnitude::{Magnitudes, float_constant, in_dot_loops};
 
 /// The deepest nesting of selects and branches that is followed.
 const MAX_CHOICES: u32 = 4;
@@ -40,10 +42,26 @@ const MIN_REUSE: u64 = 32;
 
 /// Contracts the float formulas of a function.
 pub fn contract_floats(func: &mut Func) {
+    contract(func, None);
+}
+
+/// Contracts the float formulas of a function, given guards: in loops with dots a divisor that is made of arguments is not scaled.
+pub fn contract_floats_under_guards(func: &mut Func) -> Vec<Guard> {
+    let mut guards = vec![];
+    contract(func, Some(&mut guards));
+    strongest(guards)
+}
+
+fn contract(func: &mut Func, mut guards: Option<&mut Vec<Guard>>) {
     let definitions = func.cloned_definitions();
+    let mut loops: HashSet<Value> = HashSet::new();
+    in_dot_loops(func, &mut |op| loops.extend(&op.results));
     let mut changed = false;
     Rewriter::default().run(func, &mut |_, builder, op| {
-        let Some(kind) = (FloatContraction { builder, definitions: &definitions }).contract(&op) else {
+        let is_in_loop = op.results.iter().any(|result| loops.contains(result));
+        let guards = guards.as_deref_mut().filter(|_| is_in_loop);
+        let Some(kind) = (FloatContraction { builder, definitions: &definitions, guards }).contract(&op)
+        else {
             return builder.append(op);
         };
         changed = true;
@@ -52,16 +70,6 @@ pub fn contract_floats(func: &mut Func) {
     if changed {
         ir::cse_and_dce(func);
     }
-}
-
-/// Returns the float constant that a value is a splat of.
-pub(crate) fn float_constant(definitions: &HashMap<Value, Op>, value: Value) -> Option<f64> {
-    let kind = &definitions.get(&value)?.kind;
-    if let Kind::Splat(splat) = kind {
-        return float_constant(definitions, splat.value);
-    }
-    let Kind::Constant(Constant { value: ConstantValue::Float(constant) }) = kind else { return None };
-    Some(*constant)
 }
 
 /// Two numbers whose sum is the reciprocal of a divisor.
@@ -73,6 +81,8 @@ struct Reciprocal {
 struct FloatContraction<'b, 'f> {
     builder: &'b mut FuncBuilder<'f>,
     definitions: &'b HashMap<Value, Op>,
+    /// Guards that may be asked for.
+    guards: Option<&'b mut Vec<Guard>>,
 }
 
 impl FloatContraction<'_, '_> {
@@ -129,12 +139,32 @@ impl FloatContraction<'_, '_> {
                 if this.ty(value).is_scalar() { Splat { value }.into() } else { Broadcast { value }.into() };
             this.builder.one(kind, ty.clone())
         };
-        let balance = self.balance(few);
-        let balanced = self.lanewise("mul", vec![few, balance]);
+        let is_near_one = self.is_near_one(few);
+        let (dividend, balanced) = if is_near_one {
+            (dividend, few)
+        } else {
+            let balance = self.balance(few);
+            let balanced = self.lanewise("mul", vec![few, balance]);
+            let balance = repeated(self, balance);
+            (self.lanewise("mul", vec![dividend, balance]), balanced)
+        };
         let Reciprocal { high, low } = self.reciprocal(balanced);
-        let [balance, high, low] = [balance, high, low].map(|value| repeated(self, value));
-        let dividend = self.lanewise("mul", vec![dividend, balance]);
+        let [high, low] = [high, low].map(|value| repeated(self, value));
         Some(self.quotient(dividend, Reciprocal { high, low }))
+    }
+
+    /// Whether a scalar's reciprocal is normal given guards, which are then asked for.
+    fn is_near_one(&mut self, value: Value) -> bool {
+        let (func, definitions) = (&*self.builder.func, self.definitions);
+        let Some(guards) = self.guards.as_deref_mut().filter(|_| func.ty(value).is_scalar()) else {
+            return false;
+        };
+        let mut own = vec![];
+        let is_near_one = Magnitudes { func, definitions }.of_product(&[value], &mut own).is_some();
+        if is_near_one {
+            guards.extend(own);
+        }
+        is_near_one
     }
 
     /// Returns the parts of `1 / value`. Where the reciprocal is zero or infinite, so are both.

@@ -22,7 +22,8 @@ pub fn contract_products(func: &mut Func) {
         }
     });
     let is_fused = |value: &Value| sums.get(value) == Some(&1) && !others.contains_key(value);
-    let floats: Vec<Value> = func.definitions().into_keys().filter(|&value| func.ty(value).dtype.is_float()).collect();
+    let floats: Vec<Value> =
+        func.definitions().into_keys().filter(|&value| func.ty(value).dtype.is_float()).collect();
     let fused = floats.into_iter().filter(is_fused).collect();
     mark(&mut func.body, &fused);
 }

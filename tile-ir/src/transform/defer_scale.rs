@@ -22,12 +22,7 @@ use crate::ir::{Block, Func, FuncBuilder, Op, Rewriter, Type, Value, cse_and_dce
 use crate::ops::scalar::{ArithKind, Scalar};
 use crate::ops::{Broadcast, Constant, ConstantValue, ExpandDims, For, If, Kind, Reduce, Splat};
 use crate::support::dtype::DType;
-use crate::transform::contract_floats::float_constant;
-
-/// A parameter in a scale lies between the power of two with this exponent and its reciprocal.
-const PARAMETER_EXPONENT: i8 = 40;
-/// So does a product of scales.
-const PRODUCT_EXPONENT: i32 = 120;
+use crate::transform::magnitude::{Magnitudes, float_constant, in_dot_loops};
 
 /// Moves scales after maxima and differences; returns the guards.
 pub fn defer_scale(func: &mut Func) -> Vec<Guard> {
@@ -88,7 +83,8 @@ impl<'d> Scales<'_, 'd> {
             let chain = paths.first()?.1.chain.clone();
             let mut guards = vec![];
             let group = || paths.iter().filter(|(_, path)| path.chain == chain);
-            if self.magnitude_of_all(&chain, &mut guards).is_none() {
+            let magnitudes = Magnitudes { func: self.func, definitions: self.definitions };
+            if magnitudes.of_product(&chain, &mut guards).is_none() {
                 refused.extend(group().map(|(scores, _)| *scores));
                 continue;
             }
@@ -176,39 +172,6 @@ impl<'d> Scales<'_, 'd> {
             _ => None,
         };
         uniform(args[1]).map(|scale| (args[0], scale)).or_else(|| Some((args[1], uniform(args[0])?)))
-    }
-
-    /// Returns exponents of the powers of two that a scalar lies between, which is above 0 given guards.
-    fn magnitude(&self, value: Value, guards: &mut Vec<Guard>) -> Option<(i32, i32)> {
-        if let Some(constant) = float_constant(self.definitions, value) {
-            let exponent = constant.log2();
-            return (constant > 0.0 && constant.is_finite())
-                .then_some((exponent.floor() as i32, exponent.ceil() as i32));
-        }
-        let Some(op) = self.definitions.get(&value) else {
-            let scalar =
-                self.func.scalar_parameter(value).filter(|_| self.func.ty(value).dtype == DType::F32)?;
-            guards.push(Guard::Magnitude { scalar, least: -PARAMETER_EXPONENT, most: PARAMETER_EXPONENT });
-            return Some((-i32::from(PARAMETER_EXPONENT), i32::from(PARAMETER_EXPONENT)));
-        };
-        let Kind::Scalar(Scalar { op, args, .. }) = &op.kind else { return None };
-        if !matches!(op.arith, ArithKind::Mul | ArithKind::Div) {
-            return None;
-        }
-        let (one, other) = (self.magnitude(args[0], guards)?, self.magnitude(args[1], guards)?);
-        Some(match op.arith {
-            ArithKind::Div => (one.0 - other.1, one.1 - other.0),
-            _ => (one.0 + other.0, one.1 + other.1),
-        })
-    }
-
-    fn magnitude_of_all(&self, scales: &[Value], guards: &mut Vec<Guard>) -> Option<()> {
-        let add = |(low, high): (i32, i32), &scale: &Value| {
-            let own = self.magnitude(scale, guards)?;
-            Some((low + own.0, high + own.1))
-        };
-        let (low, high) = scales.iter().try_fold((0, 0), add)?;
-        (-PRODUCT_EXPONENT <= low && high <= PRODUCT_EXPONENT).then_some(())
     }
 
     /// Returns the differences between deferred values that only exponentials use.
@@ -352,17 +315,6 @@ impl<'f> Uses<'f> {
     }
 }
 
-/// Visits the operations of dot loops.
-fn in_dot_loops<'f>(func: &'f Func, visit: &mut dyn FnMut(&'f Op)) {
-    func.body.walk(&mut |op| {
-        if let Kind::For(For { body, .. }) = &op.kind
-            && body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)))
-        {
-            body.ops.iter().for_each(&mut *visit);
-        }
-    });
-}
-
 /// Returns the input of a maximum reduction.
 fn maximum_of(op: &Op) -> Option<Value> {
     let Kind::Reduce(Reduce { combination, .. }) = &op.kind else { return None };
@@ -392,7 +344,9 @@ impl Deferral<'_> {
 
     fn rewrite(&self, builder: &mut FuncBuilder, mut op: Op) {
         let is_inner = |result: &Value| self.inner.contains(result) || self.differences.contains(result);
-        if maximum_of(&op).is_some_and(|input| self.scores.contains(&input)) || op.results.iter().any(is_inner) {
+        if maximum_of(&op).is_some_and(|input| self.scores.contains(&input))
+            || op.results.iter().any(is_inner)
+        {
             let unscaled = |value: Value| self.products.get(&value).copied().unwrap_or(value);
             let operation = op.kind.operation_mut();
             operation.map(&mut |value| unscaled(value));

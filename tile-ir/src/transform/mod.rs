@@ -18,6 +18,7 @@ pub mod contract_floats;
 pub mod contract_products;
 pub mod defer_scale;
 pub mod legalize_index;
+pub(crate) mod magnitude;
 pub mod read_unrotated;
 pub mod rotate_rows;
 pub mod single_iteration;

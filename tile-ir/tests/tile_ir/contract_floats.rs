@@ -4,8 +4,9 @@ use expect_test::{Expect, expect};
 
 use tile_ir::ir;
 use tile_ir::ir::Func;
+use tile_ir::ir::guard::WithNames;
 use tile_ir::testing::func;
-use tile_ir::transform::contract_floats::contract_floats;
+use tile_ir::transform::contract_floats::{contract_floats, contract_floats_under_guards};
 use tile_ir::transform::split_full_tiles::split_full_tiles;
 
 fn check_contracted(body: &str, expected: Expect) {
@@ -239,20 +240,20 @@ fn division_by_a_value_per_row_becomes_two_products() {
             %20 = gt %12, %18 : bool
             %21 = select %20, %19, %17 : f32
             %22 = mul %0, %21 : f32
-            %23 = constant 0.9999997615814209 : f32
-            %24 = div %13, %22 : f32
-            %25 = mul %24, %23 : f32
-            %26 = neg %22 : f32
-            %27 = fma %26, %25, %13 : f32
-            %28 = mul %27, %24 : f32
-            %29 = eq %28, %28 : bool
-            %30 = select %29, %28, %25 : f32
-            %31 = splat %21 : f32[4, 8]
-            %32 = splat %25 : f32[4, 8]
-            %33 = splat %30 : f32[4, 8]
-            %34 = mul %11, %31 : f32[4, 8]
-            %35 = mul %34, %33 : f32[4, 8]
-            %36 = fma %34, %32, %35 : f32[4, 8]
+            %23 = splat %21 : f32[4, 8]
+            %24 = mul %11, %23 : f32[4, 8]
+            %25 = constant 0.9999997615814209 : f32
+            %26 = div %13, %22 : f32
+            %27 = mul %26, %25 : f32
+            %28 = neg %22 : f32
+            %29 = fma %28, %27, %13 : f32
+            %30 = mul %29, %26 : f32
+            %31 = eq %30, %30 : bool
+            %32 = select %31, %30, %27 : f32
+            %33 = splat %27 : f32[4, 8]
+            %34 = splat %32 : f32[4, 8]
+            %35 = mul %24, %34 : f32[4, 8]
+            %36 = fma %24, %33, %35 : f32[4, 8]
             store %36, out[%10]
             }"#]],
     );
@@ -283,21 +284,21 @@ fn division_by_a_value_per_row_becomes_two_products() {
             %26 = gt %13, %23 : bool[4, 1]
             %27 = select %26, %25, %21 : f32[4, 1]
             %28 = mul %12, %27 : f32[4, 1]
-            %29 = constant 0.9999997615814209 : f32
-            %30 = splat %29 : f32[4, 1]
-            %31 = div %15, %28 : f32[4, 1]
-            %32 = mul %31, %30 : f32[4, 1]
-            %33 = neg %28 : f32[4, 1]
-            %34 = fma %33, %32, %15 : f32[4, 1]
-            %35 = mul %34, %31 : f32[4, 1]
-            %36 = eq %35, %35 : bool[4, 1]
-            %37 = select %36, %35, %32 : f32[4, 1]
-            %38 = broadcast %27 : f32[4, 32]
-            %39 = broadcast %32 : f32[4, 32]
-            %40 = broadcast %37 : f32[4, 32]
-            %41 = mul %10, %38 : f32[4, 32]
-            %42 = mul %41, %40 : f32[4, 32]
-            %43 = fma %41, %39, %42 : f32[4, 32]
+            %29 = broadcast %27 : f32[4, 32]
+            %30 = mul %10, %29 : f32[4, 32]
+            %31 = constant 0.9999997615814209 : f32
+            %32 = splat %31 : f32[4, 1]
+            %33 = div %15, %28 : f32[4, 1]
+            %34 = mul %33, %32 : f32[4, 1]
+            %35 = neg %28 : f32[4, 1]
+            %36 = fma %35, %34, %15 : f32[4, 1]
+            %37 = mul %36, %33 : f32[4, 1]
+            %38 = eq %37, %37 : bool[4, 1]
+            %39 = select %38, %37, %34 : f32[4, 1]
+            %40 = broadcast %34 : f32[4, 32]
+            %41 = broadcast %39 : f32[4, 32]
+            %42 = mul %30, %41 : f32[4, 32]
+            %43 = fma %30, %40, %42 : f32[4, 32]
             store %43, out[%9]
             }"#]],
     );
@@ -319,4 +320,31 @@ fn division_by_a_value_per_row_becomes_two_products() {
             store %22, out[%10]
             }"#]],
     );
+}
+
+/// In a loop with a dot a divisor that is an argument is taken for a number near 1 given a guard, so that nothing is scaled.
+#[test]
+fn a_divisor_in_a_loop_with_a_dot_is_not_scaled_under_a_guard() {
+    let mut func = func(
+        "#[fuse_kernel]
+        fn k(a: &[f16], b: &[f16], out: &mut [f32], n: i32, cap: f32) {
+            let (i, j) = (tl::arange(0, 16), tl::arange(0, 16));
+            let at = i.col() * 16 + j.row();
+            let a = tl::load(a + at);
+            let mut sum = tl::zeros::<f32>([16, 16]);
+            for start in (0..n).step_by(16) {
+                sum += tl::dot(a, tl::load(b + at + start)) / cap;
+            }
+            tl::store(out + at, sum / cap);
+        }",
+    );
+    let guards = contract_floats_under_guards(&mut func);
+    ir::verify(&func).expect("valid tile IR");
+    let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+    let guards: Vec<String> = guards.iter().map(|guard| WithNames(guard, &names).to_string()).collect();
+    assert_eq!(guards, ["2^-40 <= cap <= 2^40"]);
+    let text = ir::print(&func, &|_| None);
+    let (in_loop, behind) = text.split_once("yield").expect("the end of the loop");
+    assert!(!in_loop.contains("abs"), "{text}");
+    assert!(behind.contains("abs"), "{text}");
 }

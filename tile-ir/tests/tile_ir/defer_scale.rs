@@ -187,7 +187,8 @@ fn a_running_maximum_is_carried_without_the_scale() {
           %52 = add %51, %49 : f32[16]
           store %52, out[%2]
         }
-    "#]].assert_eq(&text[text.find("for").expect("a loop")..]);
+    "#]]
+    .assert_eq(&text[text.find("for").expect("a loop")..]);
 }
 
 /// A finite number that stands for minus infinity is not what it would be without the scale.

@@ -30,7 +30,10 @@ fn check_text_error(text: &str, expected: Expect) {
 fn words_that_do_not_fit_are_named_with_those_that_do() {
     check_error("%a = arrange 0 : i32[4]", expect!["2:6: there is no operation `arrange`"]);
     check_error("%a = arange : i32[4]", expect!["2:13: expected an integer, found `:`"]);
-    check_error("%a = add %n %n : i32", expect!["2:13: expected `,`, `exact`, `contract` or `:`, found `%n`"]);
+    check_error(
+        "%a = add %n %n : i32",
+        expect!["2:13: expected `,`, `exact`, `contract` or `:`, found `%n`"],
+    );
     check_error("%a = splat %n", expect!["3:1: expected `:`, found `}`"]);
     check_error(
         "%a = splat %n : i33[4]",

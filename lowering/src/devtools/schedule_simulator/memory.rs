@@ -101,12 +101,13 @@ impl Launch {
         self
     }
 
-    /// The scalar arguments as integers and the lengths of slices, by the position of the parameter.
+    /// The scalar arguments as integers, floats by the bits of an `f32`, and the lengths of slices, by the position of the parameter.
     pub fn known(&self, func: &Func) -> Vec<i64> {
         let params = func.params.iter().enumerate().map(|(position, param)| match param.kind {
-            ParamKind::Scalar { value, .. } => {
-                self.scalars.get(&value).map_or(0, |number| number.int() as i64)
-            }
+            ParamKind::Scalar { value, .. } => self.scalars.get(&value).map_or(0, |&number| match number {
+                Number::Int(value) => value as i64,
+                Number::Float(value) => (value as f32).to_bits().into(),
+            }),
             ParamKind::Slice { .. } => {
                 self.memory.get(&ParamId(position as u32)).map_or(0, |memory| memory.elements.len() as i64)
             }
