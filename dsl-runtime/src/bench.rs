@@ -16,6 +16,7 @@ use crate::device::On;
 use crate::error::{Error, Result};
 use crate::host::HostMemory;
 use crate::stream::LaunchOn;
+use crate::threads;
 
 /// How long to measure, and on what caches.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -119,6 +120,7 @@ pub(crate) struct CpuClock {
 
 impl CpuClock {
     pub(crate) fn new(options: BenchOptions) -> Result<Self> {
+        threads::count()?;
         Ok(CpuClock { flushed: HostMemory::zeros(options.flush_bytes)? })
     }
 

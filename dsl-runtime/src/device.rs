@@ -8,6 +8,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 use crate::cpu_level::level;
 use crate::cuda::{self, CudaDevice};
 use crate::error::{Error, Result};
+use crate::threads;
 
 /// A CUDA GPU, or this CPU.
 ///
@@ -69,7 +70,7 @@ impl Device {
     /// Such as `NVIDIA H200` or `CPU, x86-64-v3, 16 threads`.
     pub fn name(&self) -> String {
         match self.0 {
-            Backend::Cpu => format!("CPU, {}, {} threads", level(), rayon::current_num_threads()),
+            Backend::Cpu => format!("CPU, {}, {} threads", level(), self.parallelism()),
             Backend::Cuda(cuda) => cuda.properties.name.clone(),
         }
     }
@@ -174,7 +175,8 @@ impl On<'_> {
 
     pub fn parallelism(self) -> usize {
         match self {
-            On::Cpu => rayon::current_num_threads(),
+            // Where none can be started, launches say so.
+            On::Cpu => threads::count().unwrap_or(1),
             On::Cuda(device, _) => device.properties.multiprocessors,
         }
     }

@@ -138,6 +138,7 @@ mod slice;
 mod stream;
 mod stream_order;
 mod temporary;
+mod threads;
 mod view;
 mod work_counter;
 

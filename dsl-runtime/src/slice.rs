@@ -242,13 +242,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
     pub(crate) fn into_subslice(self, first: usize, last: usize) -> SliceMut<'a, T> {
         SliceMut(match self.0 {
             Unique::Host(host) => Unique::Host(&mut host[first..last]),
-            Unique::Cuda(mut view) => {
-                let part = view.slice_mut(first..last);
-                // SAFETY: only the lifetime changes. `slice_mut` takes a short borrow of `view` to keep it from being used
-                // beside its result, but copies into it the references that `view` itself holds for `'a`; and `view`
-                // ends here.
-                Unique::Cuda(unsafe { std::mem::transmute::<CudaViewMut<'_, T>, CudaViewMut<'a, T>>(part) })
-            }
+            Unique::Cuda(view) => Unique::Cuda(part_for_life(view, |view| view.slice_mut(first..last))),
         })
     }
 
@@ -264,14 +258,25 @@ impl<'a, T: Element> SliceMut<'a, T> {
 }
 
 /// The bytes of the same memory for as long.
-fn erase<'a, T>(mut view: CudaViewMut<'a, T>) -> CudaViewMut<'a, u8> {
-    let len = view.num_bytes();
-    // SAFETY: any bits are a `u8`, and only kernels write them, as elements of type `T`.
-    let bytes =
-        unsafe { view.transmute_mut::<u8>(len) }.expect("a view of all bytes is as long as its owner");
-    // SAFETY: only the lifetime changes. `transmute_mut` takes a short borrow of `view` to keep it from being used
-    // beside its result, but copies into it the references that `view` itself holds for `'a`; and `view` ends here.
-    unsafe { std::mem::transmute::<CudaViewMut<'_, u8>, CudaViewMut<'a, u8>>(bytes) }
+fn erase<T>(view: CudaViewMut<'_, T>) -> CudaViewMut<'_, u8> {
+    part_for_life(view, |view| {
+        let len = view.num_bytes();
+        // SAFETY: any bits are a `u8`, and only kernels write them, as elements of type `T`.
+        let bytes = unsafe { view.transmute_mut::<u8>(len) };
+        bytes.expect("a view of all bytes is as long as its owner")
+    })
+}
+
+/// A part of a view, for as long as the view borrows its memory. `cudarc` lends a part for as long as the view itself is borrowed.
+fn part_for_life<'a, T, S>(
+    mut view: CudaViewMut<'a, T>,
+    part: impl for<'v> FnOnce(&'v mut CudaViewMut<'a, T>) -> CudaViewMut<'v, S>,
+) -> CudaViewMut<'a, S> {
+    let part = part(&mut view);
+    // SAFETY: only the lifetime changes, and `view`, which the short borrow of it keeps from being used beside its part, ends here.
+    // A part holds copies of the references that `view` holds for `'a`, and none to `view` itself: it is as large as they are
+    // (`a_part_of_a_view_holds_the_references_of_the_view`), and `part` has nothing else to return.
+    unsafe { std::mem::transmute::<CudaViewMut<'_, S>, CudaViewMut<'a, S>>(part) }
 }
 
 /// A [`Slice`] without its element type.
@@ -405,6 +410,25 @@ mod tests {
 
     fn host<'a>(slice: impl Into<Slice<'a, i32>>) -> &'a [i32] {
         slice.into().as_host().unwrap()
+    }
+
+    /// What `part_for_life` relies on: an address, a length and three references, to two events and a stream.
+    #[test]
+    fn a_part_of_a_view_holds_the_references_of_the_view() {
+        type Part = CudaViewMut<'static, u8>;
+        assert_eq!((size_of::<Part>(), align_of::<Part>()), (5 * size_of::<u64>(), align_of::<u64>()));
+        assert!(!std::mem::needs_drop::<Part>());
+        let Some(device) = crate::launch::gpu() else { return };
+        let mut buffer = device.zeros::<u32>(8).unwrap();
+        let mut view = buffer.as_cuda_mut().unwrap().as_view_mut();
+        let own = std::ptr::from_ref(&view).addr()..std::ptr::from_ref(&view).addr() + size_of::<Part>();
+        let words = |part: &CudaViewMut<'_, u32>| {
+            // SAFETY: five words without padding, as above.
+            unsafe { std::ptr::from_ref(part).cast::<[usize; 5]>().read() }
+        };
+        let (whole, part) = (words(&view), words(&view.slice_mut(2..6)));
+        assert!(part.iter().all(|word| !own.contains(word)), "a part refers to its view");
+        assert_eq!(part.iter().filter(|word| whole.contains(word)).count(), 3, "a part has other references");
     }
 
     #[test]

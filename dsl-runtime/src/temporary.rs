@@ -27,7 +27,7 @@ impl<T: Element> Temporary<T> {
             None => Buffer::uninit(on, len)?,
         };
         if let Some(recorder) = recorder {
-            recorder.register(buffer.slice_mut(..).into_bytes(), on);
+            recorder.register(buffer.slice_mut(..).into_bytes(), T::DTYPE, on);
         }
         Ok(Temporary { buffer: Some(buffer), recorder: recorder.cloned() })
     }

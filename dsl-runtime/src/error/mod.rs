@@ -268,6 +268,13 @@ pub enum Error {
         found: usize,
     },
 
+    /// The threads that kernels run on on the CPU cannot be started.
+    #[error("the threads that kernels run on cannot be started: {reason}")]
+    Threads {
+        /// What the system says.
+        reason: String,
+    },
+
     /// A launch cannot be part of a graph.
     #[error("capture: {reason}")]
     Capture {

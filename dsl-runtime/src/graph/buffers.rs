@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
-use crate::dtype::Element;
+use crate::dtype::{DType, Element};
 use crate::slice::{SharedBytes, Slice, SliceMut, UniqueBytes};
 
 /// Memory that a [`Graph`](crate::Graph) owns or borrows for the kernels it runs: a [`Buffer`], owned or borrowed, an `Arc` of one to
@@ -16,7 +16,10 @@ pub trait GraphBuffers: sealed::SealedBuffers {
 
 /// A memory region, for the launcher.
 #[doc(hidden)]
-pub struct MemoryRegion<'h>(pub(crate) RegionBytes<'h>);
+pub struct MemoryRegion<'h> {
+    pub(crate) bytes: RegionBytes<'h>,
+    pub(crate) dtype: DType,
+}
 
 pub(crate) enum RegionBytes<'h> {
     Shared(SharedBytes<'h>),
@@ -28,11 +31,11 @@ mod sealed {
 }
 
 fn shared<T: Element>(slice: Slice<'_, T>) -> MemoryRegion<'_> {
-    MemoryRegion(RegionBytes::Shared(slice.bytes()))
+    MemoryRegion { bytes: RegionBytes::Shared(slice.bytes()), dtype: T::DTYPE }
 }
 
 fn unique<T: Element>(slice: SliceMut<'_, T>) -> MemoryRegion<'_> {
-    MemoryRegion(RegionBytes::Unique(slice.into_bytes()))
+    MemoryRegion { bytes: RegionBytes::Unique(slice.into_bytes()), dtype: T::DTYPE }
 }
 
 macro_rules! graph_buffers {

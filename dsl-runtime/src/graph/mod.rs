@@ -25,7 +25,7 @@ pub use buffers::GraphBuffers;
 pub(crate) use memory_range::{MemoryRange, shared_range, unique_range};
 pub(crate) use recorder::{RecordedLaunch, RecordedWork, Recorder};
 
-use buffers::RegionBytes;
+use buffers::{MemoryRegion, RegionBytes};
 use executable::Executable;
 use memory_range::exposed_range;
 use recorder::{Temporaries, check_owned};
@@ -133,7 +133,7 @@ impl<H: GraphBuffers> Graph<H> {
     /// kernels have run on a GPU, and after it on the CPU.
     ///
     /// # Errors
-    /// If a buffer was replaced by another since; those of a launch.
+    /// If a buffer was replaced by another since, also where that has the other's address; those of a launch.
     pub fn launch(&mut self) -> Result<()> {
         let Graph { code, recorded, temporaries, buffers } = self;
         let check = |owned: &[MemoryRange]| {
@@ -148,7 +148,8 @@ impl<H: GraphBuffers> Graph<H> {
                 check(&owned)?;
                 for launch in recorded.iter_mut() {
                     if let RecordedWork::Host(replay) = &mut launch.work {
-                        // SAFETY: the memory it uses is owned by the graph, and is borrowed mutably with it.
+                        // SAFETY: all memory that it uses is inside buffers of the graph, of the same element types and to be
+                        // written where it writes (`check`). The graph is borrowed mutably, and its buffers with it.
                         unsafe { replay.run() }?;
                     }
                 }
@@ -158,9 +159,9 @@ impl<H: GraphBuffers> Graph<H> {
                 let On::Cuda(_, stream) = stream.on() else { unreachable!("it was captured on a GPU") };
                 device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
                 let mut regions = Vec::new();
-                buffers.visit(&mut |region| regions.push(region.0));
+                buffers.visit(&mut |region| regions.push(region));
                 for buffer in temporaries {
-                    buffer.visit(&mut |region| regions.push(region.0));
+                    buffer.visit(&mut |region| regions.push(region));
                 }
                 let (mut owned, mut uses) = (Vec::new(), Vec::new());
                 for region in regions {
@@ -169,8 +170,8 @@ impl<H: GraphBuffers> Graph<H> {
                     uses.push(used);
                 }
                 let launched = check(&owned).and_then(|()| {
-                    // SAFETY: the graph was made in this context, which is current; the memory that its kernels use
-                    // lives in the buffers, and the guards order it with other uses of them.
+                    // SAFETY: the graph was made in this context, which is current. The memory that its kernels use is inside
+                    // the buffers, of the same element types (`check`), and `uses` order it with other uses of them.
                     unsafe { result::graph::launch(graph.raw(), stream.cu_stream()) }
                         .map_err(|error| device.failed("cuGraphLaunch", error))
                 });
@@ -224,7 +225,7 @@ impl<H: GraphBuffers> std::fmt::Debug for Graph<H> {
 fn ranges(buffers: &mut dyn GraphBuffers, on: On<'_>) -> Result<Vec<MemoryRange>> {
     let mut ranges = Vec::new();
     let mut off_device = false;
-    buffers.visit(&mut |region| match range(region.0, on) {
+    buffers.visit(&mut |region| match range(region, on) {
         Some(range) => ranges.push(range),
         None => off_device = true,
     });
@@ -234,20 +235,20 @@ fn ranges(buffers: &mut dyn GraphBuffers, on: On<'_>) -> Result<Vec<MemoryRange>
     Ok(ranges)
 }
 
-fn range(region: RegionBytes<'_>, on: On<'_>) -> Option<MemoryRange> {
-    match region {
-        RegionBytes::Shared(bytes) => shared_range(&bytes, on),
-        RegionBytes::Unique(bytes) => exposed_range(bytes, on),
+fn range(MemoryRegion { bytes, dtype }: MemoryRegion<'_>, on: On<'_>) -> Option<MemoryRange> {
+    match bytes {
+        RegionBytes::Shared(bytes) => shared_range(&bytes, dtype, on),
+        RegionBytes::Unique(bytes) => exposed_range(bytes, dtype, on),
     }
 }
 
 /// A use of memory by a graph on a stream, which waits for those before it.
 fn used<'h>(
-    region: RegionBytes<'h>,
+    region: MemoryRegion<'h>,
     device: &'static CudaDevice,
     stream: &'h CudaStream,
 ) -> Result<Option<(MemoryRange, MemoryUse<'h>)>> {
-    let (bytes, writes, home, (start, done)) = match region {
+    let (bytes, writes, home, (start, done)) = match region.bytes {
         RegionBytes::Shared(SharedBytes::Cuda(view)) => {
             (view.len(), false, view.stream().clone(), view.view_ptr(stream))
         }
@@ -259,5 +260,5 @@ fn used<'h>(
         }
     };
     let used = device.stream_order.begin(stream, &home, done)?;
-    Ok(Some((MemoryRange { start, bytes: bytes as u64, writes }, used)))
+    Ok(Some((MemoryRange { start, bytes: bytes as u64, dtype: region.dtype, writes }, used)))
 }

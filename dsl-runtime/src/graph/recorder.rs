@@ -7,6 +7,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use super::buffers::GraphBuffers;
 use super::memory_range::{MemoryRange, exposed_range};
 use crate::device::On;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
 use crate::launch::cpu::Replay;
@@ -63,8 +64,8 @@ impl Recorder {
     }
 
     /// Registers memory that the graph will own, so that launches may use it.
-    pub(crate) fn register(&self, bytes: UniqueBytes<'_>, on: On<'_>) {
-        let range = exposed_range(bytes, on).expect("it was allocated there");
+    pub(crate) fn register(&self, bytes: UniqueBytes<'_>, dtype: DType, on: On<'_>) {
+        let range = exposed_range(bytes, dtype, on).expect("it was allocated there");
         locked(&self.owned).push(range);
     }
 
@@ -90,7 +91,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks that a launch uses only memory that the graph owns.
+/// Checks that a launch uses only memory that the graph owns, and all of it as what it is.
 pub(crate) fn check_owned(
     owned: &[MemoryRange],
     kernel: &'static Kernel,
@@ -100,9 +101,13 @@ pub(crate) fn check_owned(
         if range.bytes == 0 || owned.iter().any(|owned| owned.covers(range)) {
             continue;
         }
-        let read_only = owned.iter().any(|owned| MemoryRange { writes: true, ..*owned }.covers(range));
-        let what =
-            if read_only { "is kept by the graph to be read only" } else { "is not kept by the graph" };
+        let what = match owned.iter().find(|owned| owned.contains(range)) {
+            None => "is not kept by the graph".to_string(),
+            Some(owned) if owned.dtype == range.dtype => "is kept by the graph to be read only".to_string(),
+            Some(owned) => {
+                format!("has elements of {}, and the graph keeps {} there", range.dtype, owned.dtype)
+            }
+        };
         return Err(Error::Capture { reason: format!("kernel `{}`: `{param}` {what}", kernel.name) });
     }
     Ok(())

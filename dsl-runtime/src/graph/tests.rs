@@ -4,7 +4,7 @@ use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
 use super::*;
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::kernel::{Host, Kernel, Level, Param, ParamKind, Variant};
 use crate::launch::{Arg, Launch};
 use crate::{Buffer, Device, LaunchOn, Slice, SliceMut};
@@ -196,4 +196,37 @@ fn an_error_of_a_launch_ends_the_capture() {
     );
     let empty = stream.capture((), |(), _| Ok(())).unwrap();
     assert!(empty.is_empty());
+}
+
+#[test]
+fn a_buffer_of_another_type_at_the_same_address_is_an_error_of_the_launch() {
+    /// Memory that is `T` for as long as it is borrowed.
+    fn as_other<T: Element>(memory: &mut [u32]) -> &mut [T] {
+        const { assert!(size_of::<T>() == size_of::<u32>()) };
+        // SAFETY: numbers of 32 bits, aligned alike, of which any bits are one.
+        unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len()) }
+    }
+    let (x, mut memory) = (buffer(1), vec![5u32; 4]);
+    let address: *mut u32 = memory.as_mut_ptr();
+    // SAFETY: the vector outlives the graph, and nothing else uses it meanwhile.
+    let borrowed = || unsafe { std::slice::from_raw_parts_mut(address, 4) };
+    let buffers = (&x, vec![SliceMut::from(borrowed())], Vec::<SliceMut<'_, f32>>::new());
+    let mut graph = Device::cpu()
+        .stream()
+        .capture(buffers, |(x, numbers, _), stream| launch_add(x, numbers[0].reborrow(), stream))
+        .unwrap();
+    graph.launch().unwrap();
+    graph.buffers_mut().1.clear();
+    graph.buffers_mut().2.push(SliceMut::from(as_other::<f32>(borrowed())));
+    assert_eq!(
+        reason(graph.launch()),
+        "kernel `add`: `out` has elements of u32, and the graph keeps f32 there"
+    );
+    graph.buffers_mut().2.clear();
+    graph.buffers_mut().1.push(SliceMut::from(&mut borrowed()[..3]));
+    assert_eq!(reason(graph.launch()), "kernel `add`: `out` is not kept by the graph");
+    graph.buffers_mut().1[0] = SliceMut::from(borrowed());
+    graph.launch().unwrap();
+    drop(graph);
+    assert_eq!(memory, [7; 4]);
 }

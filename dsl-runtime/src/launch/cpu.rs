@@ -20,6 +20,7 @@ use crate::host::HostMemory;
 use crate::kernel::{Host, Level, Variant};
 use crate::report::HostRecord;
 use crate::slice::{SharedBytes, UniqueBytes};
+use crate::threads;
 
 /// Chunks per thread: enough that a slow chunk does not leave the other threads idle at the end, and that threads work
 /// near each other in memory (docs/decisions/0180).
@@ -149,7 +150,7 @@ impl CpuLaunch<'_> {
         let cost = ProgramCost::of(self.host);
         let chunks = match cost.of_programs(total) {
             Some(ns) if ns < FORK_JOIN_NS => 1,
-            _ => total.min(CHUNKS_PER_THREAD * rayon::current_num_threads() as u64),
+            _ => total.min(CHUNKS_PER_THREAD * threads::count()? as u64),
         };
         let bound = |chunk: u64| (u128::from(total) * u128::from(chunk) / u128::from(chunks)) as u64;
         let run = |chunk| {

@@ -52,6 +52,33 @@ static COUNT: Kernel = Kernel {
     ..Kernel::TEST
 };
 
+/// Runs a test again in a process with this environment, by the name of the test.
+fn in_environment(name: &str, variable: &str, value: &str) {
+    let program = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", &format!("launch::cpu_tests::{name}"), "--test-threads=1", "--nocapture"]);
+    let output = command.env(variable, value).output().unwrap();
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+fn threads_that_cannot_be_started_are_an_error() {
+    // Stacks of so many bytes are more than any process can have.
+    let (variable, bytes) = ("RUST_MIN_STACK", (1u64 << 60).to_string());
+    if std::env::var(variable) != Ok(bytes.clone()) {
+        return in_environment("threads_that_cannot_be_started_are_an_error", variable, &bytes);
+    }
+    let mut out = [0; 100];
+    for _ in 0..2 {
+        let error = launch_count(&mut out).grid(100).launch(&Device::cpu()).unwrap_err();
+        let Error::Threads { reason } = &error else { panic!("{error}") };
+        assert_eq!(error.to_string(), format!("the threads that kernels run on cannot be started: {reason}"));
+    }
+    assert_eq!((Device::cpu().parallelism(), out), (1, [0; 100]));
+}
+
 fn launch_count(out: &mut [u32]) -> Launch<'_, 1> {
     // SAFETY: `count` writes within its argument alone.
     unsafe { Launch::new(&COUNT, Ok(&COUNT.variants[0]), [Arg::slice_mut::<u32>(out)]) }

@@ -58,8 +58,8 @@ fn used(call: KernelCall, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, Me
     let pairs = call.kernel.params.iter().zip(args);
     let ranges = pairs.filter_map(|(param, arg)| {
         let range = match &arg.value {
-            ArgValue::Shared(bytes) => shared_range(bytes, on),
-            ArgValue::Unique(bytes) => unique_range(bytes, on),
+            ArgValue::Shared(bytes) => shared_range(bytes, arg.dtype, on),
+            ArgValue::Unique(bytes) => unique_range(bytes, arg.dtype, on),
             ArgValue::Scalar(_) => None,
         };
         range.map(|range| (param.name, range))

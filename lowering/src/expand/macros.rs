@@ -11,6 +11,7 @@ use crate::driver::compile::lower_variants;
 use crate::driver::options::{BuildOptions, Effort};
 use crate::expand;
 use crate::expand::data::Expansion;
+use crate::expand::stack::with_stack;
 
 /// Expands `#[fuse_kernel(attribute)] item` as the environment says.
 pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
@@ -24,13 +25,9 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// The stack that a kernel is compiled on, in bytes: walks over definitions recurse as deep as a kernel has operations.
-/// The system commits only what is used of it.
-const STACK: usize = 1 << 30;
-
 /// Expands `#[fuse_kernel(attribute)] item`.
 pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
-    stacker::grow(STACK, || kernel(attribute, item, options))
+    with_stack(|| kernel(attribute, item, options))
 }
 
 fn kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
@@ -64,7 +61,7 @@ pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream 
 
 /// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
 pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
-    stacker::grow(STACK, || module(attribute, item, options))
+    with_stack(|| module(attribute, item, options))
 }
 
 fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {

@@ -9,6 +9,7 @@ mod data;
 pub mod ide_stub;
 mod launcher;
 pub mod macros;
+mod stack;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;

@@ -2,6 +2,7 @@
 
 use super::typing::{Call, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
+use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::{Func, Value};
 use crate::ops::syntax::syntax;
@@ -32,6 +33,12 @@ impl Operation for Bitcast {
             return Ok(());
         }
         Err(format!("{} and {} are not of one size", from.dtype, to.dtype))
+    }
+
+    /// What is known of the operand, where its type stays.
+    fn axis_info(&self, env: &mut dyn AxisEnv, results: &[Value]) -> Vec<AxisInfo> {
+        let (from, to) = (env.func().ty(self.value).dtype, env.func().ty(results[0]).clone());
+        vec![if from == to.dtype { env.info(self.value) } else { AxisInfo::unknown(&to) }]
     }
 
     fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {

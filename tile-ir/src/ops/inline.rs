@@ -1,5 +1,7 @@
 //! Inline PTX on single elements, with its equivalent on a CPU.
 
+mod ptx;
+
 use super::typing::{Call, Item, Operand, TypingCx};
 use super::{Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::ir::layout_relation::LayoutRelation;
@@ -7,6 +9,7 @@ use crate::ir::{Block, Func, Type, Value};
 use crate::ops::syntax::syntax;
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
+use ptx::Problem;
 
 /// Statements that compute an element of the result from one of each operand, all of one shape.
 #[derive(Clone, Debug)]
@@ -68,69 +71,9 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
     example: "let fast = tl::inline_ptx::<f32>(\"tanh.approx.f32 $0, $1;\", \"=f,f\", (tile,), |x| tl::tanh(x));\nlet both = tl::inline_ptx::<f32>(\"copysign.f32 $0, $2, $1;\", \"=f,f,f\", (tile, fast), |x, y| if y < 0.0 { -tl::abs(x) } else { tl::abs(x) });",
     generic: IntrinsicGeneric::RequiredType,
     params: &[required("text"), required("constraints"), required("operands"), required("cpu")],
-    doc: "PTX statements on single elements, for what the language lacks: `$0` is the result, of the type given, `$1` and so on are the elements of a tuple of operands, which broadcast to one shape. A constraint for each says its register: `f` for `f32`, `d` for `f64`, `r` for 32-bit integers, `l` for 64-bit ones, `h` for 16-bit integers and floats; the result's begins with `=`. `cpu` is what a CPU computes instead; that both mean the same is up to you. The statements compute on registers alone: those that touch memory, jump or wait are refused.",
+    doc: "PTX statements on single elements, for what the language lacks: `$0` is the result, of the type given, `$1` and so on are the elements of a tuple of operands, which broadcast to one shape. A constraint for each says its register: `f` for `f32`, `d` for `f64`, `r` for 32-bit integers, `l` for 64-bit ones, `h` for 16-bit integers and floats; the result's begins with `=`. `cpu` is what a CPU computes instead; that both mean the same is up to you. The statements compute from registers to registers. They write `$0` and registers that they declare in braces, as `{ .reg .f32 t; .. }`, and read these, the operands, numbers and special registers such as `%laneid`. What touches memory, jumps, waits or exchanges with other threads is refused, in an `unchecked` kernel too.",
     check: inline_ptx,
 }];
-
-/// Opcodes that do more than compute.
-const REFUSED: &[&str] = &[
-    "ld",
-    "ldu",
-    "st",
-    "atom",
-    "red",
-    "prefetch",
-    "prefetchu",
-    "cp",
-    "multimem",
-    "tensormap",
-    "discard",
-    "applypriority",
-    "createpolicy",
-    "bar",
-    "barrier",
-    "mbarrier",
-    "membar",
-    "fence",
-    "griddepcontrol",
-    "elect",
-    "vote",
-    "match",
-    "shfl",
-    "redux",
-    "activemask",
-    "bra",
-    "brx",
-    "call",
-    "ret",
-    "exit",
-    "trap",
-    "brkpt",
-    "nanosleep",
-    "pmevent",
-    "setmaxnreg",
-    "alloca",
-    "stacksave",
-    "stackrestore",
-    "mma",
-    "wmma",
-    "wgmma",
-    "ldmatrix",
-    "stmatrix",
-    "movmatrix",
-    "tcgen05",
-    "tex",
-    "tld4",
-    "txq",
-    "suld",
-    "sust",
-    "sured",
-    "suq",
-    "cvta",
-    "mapa",
-    "getctarank",
-    "clusterlaunchcontrol",
-];
 
 /// LLVM's constraint of a register that holds an element.
 fn register_constraint(dtype: DType) -> Option<&'static str> {
@@ -142,38 +85,6 @@ fn register_constraint(dtype: DType) -> Option<&'static str> {
         DType::I16 | DType::U16 | DType::F16 | DType::BF16 => Some("h"),
         DType::Bool | DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => None,
     }
-}
-
-/// What is wrong with the statements, given the number of operands.
-fn problem(text: &str, operands: usize) -> Option<String> {
-    for (at, _) in text.match_indices('$') {
-        let digits: String = text[at + 1..].chars().take_while(char::is_ascii_digit).collect();
-        match digits.parse::<usize>() {
-            Ok(index) if index <= operands => {}
-            Ok(index) => {
-                return Some(format!("`${index}` stands for nothing: there are {operands} operands"));
-            }
-            Err(_) => return Some("`$` is followed by the number of an operand".into()),
-        }
-    }
-    if !text.contains("$0") {
-        return Some("nothing is written to `$0`, the result".into());
-    }
-    for statement in text.split([';', '{', '}', '\n']) {
-        let mut words = statement.split_whitespace();
-        let mut word = words.next().unwrap_or_default();
-        if word.starts_with('@') {
-            word = words.next().unwrap_or_default();
-        }
-        let opcode = word.split('.').next().unwrap_or_default();
-        if REFUSED.contains(&opcode) {
-            return Some(format!("`{opcode}` does more than compute with registers"));
-        }
-        if word.contains(':') || word.starts_with("//") || word.starts_with("/*") {
-            return Some("inline PTX has statements alone, without labels and comments".into());
-        }
-    }
-    None
 }
 
 /// A string known at build.
@@ -232,8 +143,9 @@ fn inline_ptx(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     if values.is_empty() {
         return cx.error(operands.loc, format!("{} takes at least one operand", call.what));
     }
-    if let Some(problem) = problem(&text, values.len()) {
-        return cx.error(text_operand.loc, problem);
+    if let Err(Problem { text, about_list }) = ptx::check(&text, values.len()) {
+        let loc = text_operand.loc;
+        return if about_list { cx.error_help(loc, text, ptx::ALLOWED) } else { cx.error(loc, text) };
     }
     let types: Vec<DType> = values.iter().map(|&value| cx.ty(value).dtype).collect();
     let all: Vec<DType> = std::iter::once(result).chain(types.iter().copied()).collect();

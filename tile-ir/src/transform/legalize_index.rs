@@ -4,11 +4,13 @@
 //! addresses and compares right past 2^31, wherever its values come from. This pass implements that at little cost. It splits
 //! an index into a uniform part, which is computed in 64 bits, and a part that varies by element. The varying part stays in
 //! 32 bits where it fits, by its range or by a guard, and is widened where it may not. The pass follows `+`, `-`, `*` and left
-//! shifts by constants of `i32`, through conversions to `i64` and moves of elements; any other operation is a leaf, which wraps
-//! ([`crate::transform::check_overflow`]). Accesses of view tiles become accesses of elements ([`lower_view_access`]).
+//! shifts by constants of `i32`, through conversions to `i64` and moves of elements, and those of `u64`, in 128 bits
+//! ([`unsigned`]). Any other operation is a leaf, which wraps ([`crate::transform::check_overflow`]). Accesses of view tiles
+//! become accesses of elements ([`lower_view_access`]).
 
 mod compare;
 mod lower_view_access;
+mod unsigned;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -26,6 +28,7 @@ use crate::ir::{Func, FuncBuilder, Op, Rewriter, ScopedMap, Shape, Type, Value};
 use crate::ops::scalar::{self, ArithKind, Scalar};
 use crate::ops::{Cast, Constant, ConstantValue, Kind, MemAccess, Splat};
 use crate::support::dtype::DType;
+use unsigned::Double;
 
 /// What the accesses of a specialization rely on to stay inside their slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +63,7 @@ pub fn legalize_index(func: &mut Func, policy: BoundsPolicy) -> Vec<Guard> {
         policy,
         guards: vec![],
         replaced: HashMap::new(),
+        doubles: HashMap::new(),
         parts: ScopedMap::default(),
         wide: ScopedMap::default(),
         widened: ScopedMap::default(),
@@ -80,6 +84,8 @@ struct IndexLegalizer {
     guards: Vec<Guard>,
     /// The original of each exact comparison; decisions are keyed by originals.
     replaced: HashMap<Value, Value>,
+    /// The numbers that `i64` values stand for, of those that come from a `u64`.
+    doubles: HashMap<Value, Double>,
     // Memo tables: what was built for a value, and what is known of it.
     parts: ScopedMap<IndexParts>,
     wide: ScopedMap<Value>,
@@ -142,6 +148,11 @@ impl IndexLegalizer {
         };
         let shape = builder.func.ty(access.offset).shape.clone();
         let parts = self.parts(builder, access.offset);
+        let parts = self.joined(builder, parts);
+        // What is known of arithmetic of `u64` is known of its bits.
+        let is_computed =
+            [parts.uniform, parts.varying].into_iter().flatten().any(|part| self.is_double(part));
+        let bounded = bounded || is_computed && self.policy != BoundsPolicy::Unchecked;
         let offset = match parts.varying {
             Some(varying) => self.fit(builder, varying),
             None => {
@@ -177,31 +188,40 @@ impl IndexLegalizer {
             return IndexParts { uniform: Some(self.wide(builder, value)), varying: None };
         }
         let leaf = IndexParts { uniform: None, varying: Some(value) };
-        if !matches!(ty.dtype, DType::I32 | DType::I64) {
+        if !is_followed(&ty) {
             // An index of another width is a leaf, widened to 64 bits.
             let wide = self.widen(builder, value);
             return IndexParts { varying: Some(wide), ..leaf };
         }
+        let parts = self.split_tile(builder, value, &ty);
+        parts.unwrap_or_else(|| {
+            let own = if is_index(&ty) { value } else { self.widen(builder, value) };
+            IndexParts { varying: Some(own), ..leaf }
+        })
+    }
+
+    /// The parts of a tile; `None` for a leaf.
+    fn split_tile(&mut self, builder: &mut FuncBuilder, value: Value, ty: &Type) -> Option<IndexParts> {
         match self.definitions.get(&value).cloned() {
             Some(Kind::Splat(Splat { value })) => {
-                IndexParts { uniform: Some(self.wide(builder, value)), varying: None }
+                Some(IndexParts { uniform: Some(self.wide(builder, value)), varying: None })
             }
-            Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, &ty).unwrap_or(leaf),
-            // Widening: the parts of the 32-bit index are exact already.
-            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
-                self.parts(builder, inner)
+            Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, ty),
+            // Widening: the parts of the narrower index are exact already.
+            Some(Kind::Cast(Cast { value: inner })) if self.keeps_number(builder.func, inner, ty) => {
+                Some(self.parts(builder, inner))
             }
             Some(mut kind) if kind.operation().axis_map(builder.func).is_some() => {
-                let [inner] = kind.operation().operands()[..] else { return leaf };
+                let [inner] = kind.operation().operands()[..] else { return None };
                 let parts = self.parts(builder, inner);
                 let varying = parts.varying.map(|inner| {
                     let dtype = builder.func.ty(inner).dtype;
                     kind.operation_mut().map(&mut |_| inner);
                     self.make(builder, kind.clone(), ty.with(dtype))
                 });
-                IndexParts { varying, ..parts }
+                Some(IndexParts { varying, ..parts })
             }
-            _ => leaf,
+            _ => None,
         }
     }
 
@@ -276,6 +296,7 @@ impl IndexLegalizer {
         let kind = kind.into();
         let value = builder.one(kind.clone(), ty);
         self.polynomials.define(builder.func, &kind, value);
+        self.move_double(builder, &kind, value);
         self.definitions.insert(value, kind);
         value
     }
@@ -294,11 +315,18 @@ impl IndexLegalizer {
 
     fn widen(&mut self, builder: &mut FuncBuilder, value: Value) -> Value {
         let ty = builder.func.ty(value).clone();
-        if ty.dtype == DType::I64 { value } else { self.make(builder, Cast { value }, ty.with(DType::I64)) }
+        match ty.dtype {
+            DType::I64 => value,
+            DType::U64 => self.widen_unsigned(builder, value),
+            _ => self.make(builder, Cast { value }, ty.with(DType::I64)),
+        }
     }
 
     /// Arithmetic that does not wrap; the flag helps only in 32 bits.
     fn exact(&mut self, builder: &mut FuncBuilder, op: &'static scalar::ScalarOp, args: Vec<Value>) -> Value {
+        if let Some(value) = self.in_128_bits(builder, op.arith, &args) {
+            return value;
+        }
         let ty = builder.func.ty(args[0]).clone();
         let exact = ty.dtype == DType::I32;
         self.make(builder, Scalar { exact, ..Scalar::new(op, args) }, ty)
@@ -328,13 +356,15 @@ impl IndexLegalizer {
             return value;
         }
         match self.definitions.get(&value).cloned() {
-            Some(Kind::Constant(Constant { value: ConstantValue::Int(constant) })) => {
+            Some(Kind::Constant(Constant { value: ConstantValue::Int(constant) }))
+                if within((constant, constant), DType::I64.range()) =>
+            {
                 self.constant(builder, DType::I64, constant)
             }
-            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
+            Some(Kind::Cast(Cast { value: inner })) if self.keeps_number(builder.func, inner, &ty) => {
                 self.wide(builder, inner)
             }
-            Some(Kind::Scalar(scalar)) if is_index(&ty) && self.follows(&scalar) => {
+            Some(Kind::Scalar(scalar)) if is_followed(&ty) && self.follows(&scalar) => {
                 self.recompute(builder, &scalar, IndexLegalizer::wide)
             }
             _ => self.widen(builder, value),
@@ -361,15 +391,25 @@ impl IndexLegalizer {
 
     /// The multiplier that a left shift by a constant is.
     fn power(&self, scalar: &Scalar) -> Option<i128> {
-        scalar.power(|amount| self.polynomials.get(amount).as_constant())
+        scalar.power(|amount| self.constant_of(amount))
+    }
+
+    /// A constant, of `u64` too, which has no polynomial.
+    fn constant_of(&self, value: Value) -> Option<i128> {
+        let known = self.polynomials.get(value).as_constant();
+        known.or_else(|| match self.definitions.get(&value)? {
+            Kind::Constant(Constant { value: ConstantValue::Int(constant) }) => Some(*constant),
+            Kind::Splat(Splat { value }) => self.constant_of(*value),
+            _ => None,
+        })
     }
 
     /// Whether arithmetic is exact in an index.
     fn follows(&self, scalar: &Scalar) -> bool {
-        scalar.is_exact_in_index(|amount| self.polynomials.get(amount).as_constant())
+        scalar.is_exact_in_index(|amount| self.constant_of(amount))
     }
 
-    /// Whether an index contains arithmetic in 32 bits, so that it has to be recomputed in 64.
+    /// Whether an index contains a `u64` or arithmetic in 32 bits, so that it has to be recomputed.
     fn contains_narrow(&self, func: &Func, value: Value) -> bool {
         if let Some(&known) = self.narrow.borrow().get(&value) {
             return known;
@@ -381,7 +421,8 @@ impl IndexLegalizer {
                     ty.dtype == DType::I32 || scalar.args.iter().any(|&arg| self.contains_narrow(func, arg))
                 }
                 Kind::Cast(Cast { value: inner }) => {
-                    is_narrow(func.ty(*inner)) && self.contains_narrow(func, *inner)
+                    let from = func.ty(*inner);
+                    from.dtype == DType::U64 || is_narrow(from) && self.contains_narrow(func, *inner)
                 }
                 Kind::Splat(Splat { value: inner }) => self.contains_narrow(func, *inner),
                 kind if kind.operation().axis_map(func).is_some() => {
@@ -431,7 +472,7 @@ impl IndexLegalizer {
         let leaf = || self.ranges.get(&value).copied().unwrap_or_else(|| func.ty(value).dtype.range());
         let Some(definition) = self.definitions.get(&value) else { return leaf() };
         match definition {
-            Kind::Scalar(scalar) if is_index(func.ty(value)) && self.follows(scalar) => {
+            Kind::Scalar(scalar) if is_followed(func.ty(value)) && self.follows(scalar) => {
                 let args: Vec<(i128, i128)> =
                     scalar.args.iter().map(|&arg| self.exact_range(func, arg)).collect();
                 if let Some(power) = self.power(scalar) {
@@ -452,7 +493,9 @@ impl IndexLegalizer {
                     _ => leaf(),
                 }
             }
-            Kind::Cast(Cast { value: inner }) if is_narrow(func.ty(*inner)) && is_index(func.ty(value)) => {
+            Kind::Cast(Cast { value: inner })
+                if is_narrow(func.ty(*inner)) && self.keeps_number(func, *inner, func.ty(value)) =>
+            {
                 self.exact_range(func, *inner)
             }
             kind if kind.operation().axis_map(func).is_some() || matches!(kind, Kind::Splat(_)) => {
@@ -509,10 +552,10 @@ impl IndexLegalizer {
             return value;
         }
         match self.definitions.get(&value).cloned() {
-            Some(Kind::Scalar(scalar)) if is_index(&ty) && self.follows(&scalar) => {
+            Some(Kind::Scalar(scalar)) if is_followed(&ty) && self.follows(&scalar) => {
                 self.recompute(builder, &scalar, IndexLegalizer::widened)
             }
-            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
+            Some(Kind::Cast(Cast { value: inner })) if self.keeps_number(builder.func, inner, &ty) => {
                 self.widened(builder, inner)
             }
             Some(Kind::Splat(Splat { value })) => {
@@ -533,6 +576,11 @@ impl IndexLegalizer {
 /// The types of offsets.
 fn is_index(ty: &Type) -> bool {
     matches!(ty.dtype, DType::I32 | DType::I64)
+}
+
+/// The types whose arithmetic is exact in an offset or a comparison.
+fn is_followed(ty: &Type) -> bool {
+    is_index(ty) || ty.dtype == DType::U64
 }
 
 /// The type whose arithmetic is recomputed in 64 bits.

@@ -25,9 +25,11 @@ fn mistakes_of_inline_ptx() {
         }";
     expect![[r#"
         5: `"sin.approx.f32 $0, $2;"`: `$2` stands for nothing: there are 1 operands
-        6: `"sin.approx.f32 $1, $1;"`: nothing is written to `$0`, the result
-        7: `"@p st.global.f32 [$1], $0;"`: `st` does more than compute with registers
-        8: `"again: add.f32 $0, $1, $1; bra again;"`: inline PTX has statements alone, without labels and comments
+        6: `"sin.approx.f32 $1, $1;"`: `sin.approx.f32` writes `$1`, an operand: write `$0` or a register of `.reg`
+        7: `"@p st.global.f32 [$1], $0;"`: `st.global.f32` does more than compute with registers
+            help: inline PTX computes from registers to registers, in an `unchecked` kernel too: arithmetic, logic, shifts, conversions, comparisons, selections, `mov`, bit and video instructions, predicates, and `.reg` in braces
+        8: `"again: add.f32 $0, $1, $1; bra again;"`: `again:` is a label, and nothing jumps in inline PTX
+            help: inline PTX computes from registers to registers, in an `unchecked` kernel too: arithmetic, logic, shifts, conversions, comparisons, selections, `mov`, bit and video instructions, predicates, and `.reg` in braces
         9: `"=r,f"`: these constraints do not fit a result and operands of f32 and f32
             help: write `"=f,f"`
         10: `"=f,f"`: inline PTX has no register for i8
@@ -44,6 +46,142 @@ fn mistakes_of_inline_ptx() {
         15: `n`: the PTX is a string, found a scalar of type i32
         16: `()`: expected a tile or scalar, found nothing
     "#]].assert_eq(&render(&mistakes(source), source));
+}
+
+/// The mistakes of a kernel with this text on two operands, a line each.
+fn mistakes_of(text: &str) -> String {
+    let source = format!(
+        "#[fuse_kernel(unchecked)]
+        fn k(x: &[u64], out: &mut [u64]) {{
+            let x = tl::load(x + tl::arange(0, 64));
+            tl::store(out + tl::arange(0, 64), tl::inline_ptx::<u64>({text:?}, \"=l,l,l\", (x, x), |x, y| x + y));
+        }}"
+    );
+    mistakes(&source).iter().map(|mistake| format!("{}\n", mistake.message)).collect()
+}
+
+#[test]
+fn inline_ptx_computes_from_registers_to_registers() {
+    let taken = [
+        "add.u64 $0, $1, $2;",
+        "  add.u64\t$0 ,$1,-1 ;; ",
+        "add.u64 $0, $1, $2; // the sum",
+        "/* a * b / c **/ mul.lo.u64 $0, $1, 0x1F;",
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @p add.u64 $0, $1, 1; @!p mov.u64 $0, $2; }",
+        "{ .reg .pred p, q; setp.lt.u64 p|q, $1, $2; selp.u64 $0, $1, $2, !q; }",
+        "{ .reg .pred p; setp.eq.u64 p|_, $1, $2; @ ! p mov.b64 $0, $1; @ p mov.b64 $0, $2; }",
+        "{ .reg .b32 lo, hi; .reg .f32 t; mov.b64 {lo, hi}, $1; mov.b32 t, lo; ex2.approx.f32 t, t; mov.b64 $0, {lo, hi}; }",
+        "{ .reg .b32 a; mov.u32 a, %laneid; add.u32 a, a, %tid.x; cvt.u64.u32 $0, a; { .reg .b32 b; mov.b32 b, a; } }",
+        "{ .reg .b32 lo, hi, r; mov.b64 {lo, _}, $1; mov.b64 {_, hi}, $2; vadd4.u32.u32.u32 r, lo, hi, 0; mov.b64 $0, {r, r}; }",
+        "mov.f64 $0, 0d3FF0000000000000;",
+    ];
+    for text in taken {
+        assert_eq!(mistakes_of(text), "", "{text}");
+    }
+    let refused = [
+        // What was taken for a predicate or a comment.
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @ p st.global.u64 [$1], $1; mov.u64 $0, $1; }",
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @p/**/st.global.u64 [$1], $1; mov.u64 $0, $1; }",
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @! p st.global.u64 [$1], $1; mov.u64 $0, $1; }",
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @!p\nst.global.u64 [$1], $1; mov.u64 $0, $1; }",
+        "mov.u64 $0, $1; /**/st.global.u64 [$1], $1;",
+        "mov.u64 $0, $1; // \nst.global.u64 [$1], $1;",
+        // Memory.
+        "ld.global.u64 $0, [$1];",
+        "mov.u64 $0, [$1];",
+        "st.async.weak.shared::cluster.b64 [$1], $0;",
+        "atom.global.add.u64 $0, [$1], 1;",
+        "prefetch.global.L1 [$1]; mov.u64 $0, $1;",
+        "{ .local .b64 a; mov.u64 $0, a; }",
+        "{ .shared .b64 a; mov.u64 $0, a; }",
+        "mov.u64 $0, fuse_report;",
+        // Registers of the code around it.
+        "mov.u64 %rd1, $1; mov.u64 $0, $1;",
+        "{ .reg .b64 %rd1; mov.u64 %rd1, $1; mov.u64 $0, %rd1; }",
+        "mov.u64 $0, %rd1;",
+        "add.u64 $1, $1, 8; mov.u64 $0, $1;",
+        "{ .reg .b32 t; mov.b64 {t, $2}, $1; mov.u64 $0, $1; }",
+        "setp.eq.u64 %p1|%p2, $1, $2; mov.u64 $0, $1;",
+        ".reg .b64 t; mov.u64 $0, $1;",
+        "{ .reg .b64 t<3>; mov.u64 $0, $1; }",
+        "{ { .reg .b64 t; } mov.u64 $0, t; }",
+        "@%p1 mov.u64 $0, $1;",
+        "@$1 mov.u64 $0, $1;",
+        // Control.
+        "again: mov.u64 $0, $1; bra again;",
+        "mov.u64 $0, $1; bra again;",
+        "mov.u64 $0, $1; exit;",
+        "mov.u64 $0, $1; trap;",
+        "call.uni ($0), f, ($1);",
+        "bar.sync 0; mov.u64 $0, $1;",
+        "mov.u64 $0, $1; } ret; {",
+        "shfl.sync.idx.b32 $0, $1, 0, 31, -1;",
+        // Directives and the assembler's own.
+        ".loc 1 2 3\nmov.u64 $0, $1;",
+        ".pragma \"nounroll\"; mov.u64 $0, $1;",
+        "# 1 \"file\"\nmov.u64 $0, $1;",
+        "mov.u64 $0, \\\n$1;",
+        "mov.u64 $0, $1; /* ",
+        "mov.u64 $0, $1; / st",
+        "mov.u64 $0, $$1;",
+        "mov.u64 $0, ${1};",
+        "mov.u64 $0, $1",
+        "mov.u64 $0, $1; @",
+        "{ mov.u64 $0, $1;",
+        "mov.u64 $0, $1; \u{e9}",
+        "MOV.u64 $0, $1;",
+        "",
+    ];
+    let report: String = refused.iter().map(|text| format!("{text:?}: {}", mistakes_of(text))).collect();
+    expect![[r##"
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @ p st.global.u64 [$1], $1; mov.u64 $0, $1; }": `st.global.u64` does more than compute with registers
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @p/**/st.global.u64 [$1], $1; mov.u64 $0, $1; }": `st.global.u64` does more than compute with registers
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @! p st.global.u64 [$1], $1; mov.u64 $0, $1; }": `st.global.u64` does more than compute with registers
+        "{ .reg .pred p; setp.ne.u64 p, $1, 0; @!p\nst.global.u64 [$1], $1; mov.u64 $0, $1; }": `st.global.u64` does more than compute with registers
+        "mov.u64 $0, $1; /**/st.global.u64 [$1], $1;": `st.global.u64` does more than compute with registers
+        "mov.u64 $0, $1; // \nst.global.u64 [$1], $1;": `st.global.u64` does more than compute with registers
+        "ld.global.u64 $0, [$1];": `ld.global.u64` does more than compute with registers
+        "mov.u64 $0, [$1];": `[` is not part of an operand of `mov.u64`
+        "st.async.weak.shared::cluster.b64 [$1], $0;": `st.async.weak.shared::cluster.b64` does more than compute with registers
+        "atom.global.add.u64 $0, [$1], 1;": `atom.global.add.u64` does more than compute with registers
+        "prefetch.global.L1 [$1]; mov.u64 $0, $1;": `prefetch.global.L1` does more than compute with registers
+        "{ .local .b64 a; mov.u64 $0, a; }": the directive `.local` does more than declare registers
+        "{ .shared .b64 a; mov.u64 $0, a; }": the directive `.shared` does more than declare registers
+        "mov.u64 $0, fuse_report;": `fuse_report` is no register that `.reg` declares
+        "mov.u64 %rd1, $1; mov.u64 $0, $1;": `%rd1` is no register that `.reg` declares
+        "{ .reg .b64 %rd1; mov.u64 %rd1, $1; mov.u64 $0, %rd1; }": `.reg` declares names of letters, such as `t`, found `%rd1`
+        "mov.u64 $0, %rd1;": `%rd1` is no register that `.reg` declares
+        "add.u64 $1, $1, 8; mov.u64 $0, $1;": `add.u64` writes `$1`, an operand: write `$0` or a register of `.reg`
+        "{ .reg .b32 t; mov.b64 {t, $2}, $1; mov.u64 $0, $1; }": `mov.b64` writes `$2`, an operand: write `$0` or a register of `.reg`
+        "setp.eq.u64 %p1|%p2, $1, $2; mov.u64 $0, $1;": `%p1` is no register that `.reg` declares
+        ".reg .b64 t; mov.u64 $0, $1;": `.reg` stands in braces, for the text may be there several times: `{ .reg .f32 t; .. }`
+        "{ .reg .b64 t<3>; mov.u64 $0, $1; }": `.reg` declares names of letters, such as `t`, found `<`
+        "{ { .reg .b64 t; } mov.u64 $0, t; }": `t` is no register that `.reg` declares
+        "@%p1 mov.u64 $0, $1;": `@` is followed by a predicate that `.reg` declares, found `%p1`
+        "@$1 mov.u64 $0, $1;": `@` is followed by a predicate that `.reg` declares, found `$1`
+        "again: mov.u64 $0, $1; bra again;": `again:` is a label, and nothing jumps in inline PTX
+        "mov.u64 $0, $1; bra again;": `bra` does more than compute with registers
+        "mov.u64 $0, $1; exit;": `exit` does more than compute with registers
+        "mov.u64 $0, $1; trap;": `trap` does more than compute with registers
+        "call.uni ($0), f, ($1);": `call.uni` does more than compute with registers
+        "bar.sync 0; mov.u64 $0, $1;": `bar.sync` does more than compute with registers
+        "mov.u64 $0, $1; } ret; {": `}` closes nothing
+        "shfl.sync.idx.b32 $0, $1, 0, 31, -1;": `shfl.sync.idx.b32` does more than compute with registers
+        ".loc 1 2 3\nmov.u64 $0, $1;": the directive `.loc` does more than declare registers
+        ".pragma \"nounroll\"; mov.u64 $0, $1;": the directive `.pragma` does more than declare registers
+        "# 1 \"file\"\nmov.u64 $0, $1;": a statement begins with an instruction, found `#`
+        "mov.u64 $0, \\\n$1;": `\` is not part of an operand of `mov.u64`
+        "mov.u64 $0, $1; /* ": a comment does not end
+        "mov.u64 $0, $1; / st": `/` is not part of inline PTX
+        "mov.u64 $0, $$1;": `$` is followed by the number of an operand
+        "mov.u64 $0, ${1};": `$` is followed by the number of an operand
+        "mov.u64 $0, $1": `mov.u64` ends with `;`
+        "mov.u64 $0, $1; @": an instruction is missing at the end
+        "{ mov.u64 $0, $1;": `{` is not closed
+        "mov.u64 $0, $1; é": a statement begins with an instruction, found `é`
+        "MOV.u64 $0, $1;": `MOV.u64` does more than compute with registers
+        "": nothing is written to `$0`, the result
+    "##]].assert_eq(&report);
 }
 
 #[test]

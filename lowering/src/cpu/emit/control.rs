@@ -5,6 +5,7 @@ use tile_ir::ir::{Op, Value};
 use tile_ir::ops::{For, If, While};
 
 use crate::cpu::emit::{Builder, CpuEmit, Host, Ty, Val};
+use crate::mlir::IntPredicate;
 use crate::mlir::builder::{BranchArm, LoopPart};
 use crate::mlir::shared::{LoopRange, loop_variable};
 
@@ -77,7 +78,10 @@ impl CpuEmit for For {
                 let variable = loop_variable(b, index, low, step);
                 host.define(self.body.args[0], variable);
                 host.define_scalars(args, carried);
+                // The last iteration prefetches its own operands: there may be nothing where a next one would load indices.
                 let next_index = b.add(index, one);
+                let exists = b.icmp(IntPredicate::Slt, next_index, count);
+                let next_index = b.select(exists, next_index, index);
                 let next = loop_variable(b, next_index, low, step);
                 host.induction_variables.push((self.body.args[0], next));
                 host.block(b, &self.body);

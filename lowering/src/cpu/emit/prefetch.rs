@@ -26,7 +26,10 @@ pub(super) struct Prefetch {
     bytes: u32,
 }
 
-/// The next iteration of a loop.
+/// The next iteration of a loop, or the last one again.
+///
+/// Only an iteration that runs may be computed ahead: the address of an operand may depend on scalars that are loaded, and what
+/// the body of a loop loads is inside its slice in those alone.
 struct NextIteration<'f> {
     body: &'f Block,
     /// The induction variable.
@@ -93,7 +96,7 @@ impl<'a> Host<'a> {
         found
     }
 
-    /// The value of a scalar in the next iteration, by arithmetic of scalars.
+    /// The value of a scalar in the next iteration, by arithmetic of scalars and by loads that the body does in each iteration.
     fn in_next_iteration(&mut self, b: &mut Builder, next: &NextIteration, value: Value) -> Option<Val> {
         let &NextIteration { body, variable, index } = next;
         let needed = backward_slice(value, &self.definitions);

@@ -165,24 +165,19 @@ struct WgmmaSelector<'f> {
 }
 
 impl<'f> WgmmaSelector<'f> {
-    /// The dots of a block, which is the whole kernel's or that of a loop with this induction variable.
-    fn block(
-        &self,
-        block: &Block,
-        induction_variable: Option<Value>,
-        found: &mut BTreeMap<Value, WarpGroupDot>,
-    ) {
+    /// The dots of a block, which is the whole kernel's or that of this loop.
+    fn block(&self, block: &Block, around: Option<&For>, found: &mut BTreeMap<Value, WarpGroupDot>) {
         for op in &block.ops {
             if let Kind::Dot(dot) = &op.kind
-                && let Some(dot) = self.warp_group_dot(dot, op, induction_variable)
+                && let Some(dot) = self.warp_group_dot(dot, op, around)
             {
                 found.insert(op.results[0], dot);
             }
-            if induction_variable.is_none()
+            if around.is_none()
                 && let Kind::For(body) = &op.kind
                 && self.has_scalar_bounds(body)
             {
-                self.block(&body.body, Some(body.body.args[0]), found);
+                self.block(&body.body, Some(body), found);
             }
         }
     }
@@ -196,15 +191,15 @@ impl<'f> WgmmaSelector<'f> {
         is_scalar_arithmetic(self.func, &self.definitions, value, induction_variable)
     }
 
-    fn warp_group_dot(&self, dot: &Dot, op: &Op, induction_variable: Option<Value>) -> Option<WarpGroupDot> {
+    fn warp_group_dot(&self, dot: &Dot, op: &Op, around: Option<&For>) -> Option<WarpGroupDot> {
         let shape = &self.func.ty(op.results[0]).shape;
         if shape.rank() != 2 {
             return None;
         }
         let [a, b] = self.undone_upcasts(dot);
         let elem = self.func.ty(b).dtype;
-        let b = self.staged(b, induction_variable)?;
-        let a = self.staged(a, induction_variable).map_or(OperandA::Regs(a), OperandA::Smem);
+        let b = self.staged(b, around)?;
+        let a = self.staged(a, around).map_or(OperandA::Regs(a), OperandA::Smem);
         let (a, b, transposed) = if elem == DType::F32 { tf32_operands(dot, a, b)? } else { (a, b, false) };
         let [rows, all_columns] = if transposed { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
         if !rows.is_multiple_of(WGMMA_M) || !has_instruction(elem, &a, &b) {
@@ -243,7 +238,7 @@ impl<'f> WgmmaSelector<'f> {
     }
 
     /// An operand as a view tile, if it is one.
-    fn staged(&self, value: Value, induction_variable: Option<Value>) -> Option<SmemOperand> {
+    fn staged(&self, value: Value, around: Option<&For>) -> Option<SmemOperand> {
         let (load, transposed) = view_block(self.func, &self.definitions, value)?;
         let staged = SmemOperand { tile: load.tile.clone(), transposed };
         let ViewTile { memory, offsets, extents } = &load.tile;
@@ -263,7 +258,21 @@ impl<'f> WgmmaSelector<'f> {
                 .get(self.func, offsets[rank - 1])
                 .divisor
                 .is_multiple_of((TMA_ALIGNMENT / elem.bytes()).into())
-            && offsets.iter().all(|&offset| self.is_arithmetic(offset, induction_variable));
+            && offsets.iter().all(|&offset| {
+                self.is_arithmetic(offset, around.map(|body| body.body.args[0]))
+                    && around.is_none_or(|body| self.loads_in_iterations(offset, body))
+            });
         loadable.then_some(staged)
+    }
+
+    /// Whether all that a loop loads of an offset depends on the loop's variable. The producer computes anything else before the
+    /// loop, which may have no iteration: there may be nothing to load then.
+    fn loads_in_iterations(&self, offset: Value, body: &For) -> bool {
+        let slice = backward_slice(offset, &self.definitions);
+        let loads = body.body.ops.iter().filter(|op| op.kind.operation().access().is_some());
+        let needed = loads.flat_map(|op| &op.results).filter(|result| slice.contains(result));
+        needed
+            .into_iter()
+            .all(|&result| backward_slice(result, &self.definitions).contains(&body.body.args[0]))
     }
 }

@@ -3,7 +3,7 @@
 use super::{Call, Callee, Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
 use crate::ops::scalar;
-use crate::ops::{Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
+use crate::ops::{Bitcast, Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
 use crate::support::diagnostic::{Diagnostic, Loc};
 use crate::support::dtype::{Class, DType};
 
@@ -410,7 +410,13 @@ impl Check<'_> {
             return Operand::new(Item::Literal(literal.convert(dtype)), loc);
         }
         let Some(value) = self.value(operand) else { return Operand::failed(loc) };
-        let value = self.convert(value, dtype, loc);
+        let from = self.ty(value).dtype;
+        let mut value = self.convert(value, dtype, loc);
+        if (from, dtype) == (DType::U64, DType::I64) {
+            // What the user converts has the bits of its type, in an offset too.
+            let ty = self.ty(value).clone();
+            value = self.push(Bitcast { value }, vec![ty], loc)[0];
+        }
         Operand::value(value, loc)
     }
 

@@ -98,7 +98,8 @@ impl Check<'_> {
         Some(value)
     }
 
-    /// `pointer + offset` or `pointer - offset`. Offsets of different integer types meet in `i64`.
+    /// `pointer + offset` or `pointer - offset`. Offsets of different integer types meet in `i64`; index
+    /// legalization takes a `u64` there for the number it is.
     fn move_pointer(&mut self, pointer: Pointer, by: &Operand, negative: bool, loc: Loc) -> Operand {
         let mut offset = pointer.offset;
         let own_type = self.ty(offset).dtype;

@@ -17,6 +17,9 @@ impl IndexLegalizer {
     ) -> Option<Value> {
         let [lhs, rhs] = scalar.args[..] else { return None };
         let ty = builder.func.ty(lhs).clone();
+        if ty.dtype == DType::U64 {
+            return self.comparison_of_unsigned(builder, op, [lhs, rhs]);
+        }
         if !is_index(&ty) {
             return None;
         }

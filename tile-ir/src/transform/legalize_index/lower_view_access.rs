@@ -36,7 +36,9 @@ impl IndexLegalizer {
         let view = builder.func.view(tile.memory).expect("a view tile has a view").clone();
         let offsets = tile.offsets.iter().map(|&offset| self.signed(builder, offset)).collect();
         let tile = ViewTile { offsets, ..tile.clone() };
-        MemAccess {
+        // 64 bits do from here on.
+        let doubles = std::mem::take(&mut self.doubles);
+        let access = MemAccess {
             param: tile.memory,
             base: self.tile_base(builder, &view, &tile.offsets),
             offset: self.element_offsets(builder, &view, &tile.extents),
@@ -44,7 +46,9 @@ impl IndexLegalizer {
             bounded: false,
             vector: 1,
             shift: None,
-        }
+        };
+        self.doubles = doubles;
+        access
     }
 
     /// The `i64` offset along an axis of a view tile that stays one.
@@ -55,19 +59,7 @@ impl IndexLegalizer {
 
     /// An offset as an `i64`: a larger `u64` saturates, since both are outside.
     fn signed(&mut self, builder: &mut FuncBuilder, offset: Value) -> Value {
-        if builder.func.ty(offset).dtype != DType::U64 {
-            return offset;
-        }
-        let largest = self.constant(builder, DType::U64, i64::MAX.into());
-        let minimum = scalar::row("minimum").expect("a row of the table");
-        let value = self.exact(builder, minimum, vec![offset, largest]);
-        let value = self.make(builder, Cast { value }, Type::scalar(DType::I64));
-        self.ranges.insert(value, (0, i64::MAX.into()));
-        value
-    }
-
-    fn constant_of(&self, value: Value) -> Option<i128> {
-        self.polynomials.get(value).as_constant()
+        if builder.func.ty(offset).dtype == DType::U64 { self.wide(builder, offset) } else { offset }
     }
 
     /// The offset of the tile's first element, `None` for 0. Along an axis whose index is out of the view this may wrap; every

@@ -15,7 +15,9 @@
 //! 2. the tile's offsets and the bounds of the loop around it are scalars that any thread can compute: from arguments, program ids and
 //!    memory that nothing writes;
 //! 3. nothing in the kernel writes the view (`LoadView::invariant`);
-//! 4. a stage of each buffer fits in shared memory.
+//! 4. a stage of each buffer fits in shared memory;
+//! 5. a load that a tile's offset depends on is outside of the loop or depends on its variable: the producer does all others before
+//!    the loop, which may have no iteration.
 
 mod consumer;
 mod producer;
