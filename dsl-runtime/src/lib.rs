@@ -116,6 +116,10 @@ pub mod tune;
 
 mod artifact;
 mod buffer;
+#[cfg(test)]
+#[path = "../build.rs"]
+#[expect(dead_code, reason = "a build script runs `main`")]
+mod build_script;
 mod cpu_level;
 mod cuda;
 mod device;
