@@ -1,12 +1,9 @@
-//! Failures of the machine that builds, told apart from mistakes of the compiler, each with what its user can do.
+//! Failures of the machine that builds, as opposed to mistakes of the compiler, and what a user can do about each.
 
 use nix::errno::Errno;
 
 /// The cure where memory ran out.
 pub const FREE_MEMORY: &str = "free memory, or build fewer crates at once: `cargo build -j 1`";
-
-/// The cure of a full disk.
-pub const MAKE_ROOM: &str = "make room on the disk";
 
 /// Returns what the user can do where the system has no more of something; `None` for any other error.
 pub fn cure(error: Errno) -> Option<&'static str> {
@@ -16,7 +13,7 @@ pub fn cure(error: Errno) -> Option<&'static str> {
             Some("allow more processes: `ulimit -u`, or build fewer crates at once: `cargo build -j 1`")
         }
         Errno::ENOMEM => Some(FREE_MEMORY),
-        Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => Some(MAKE_ROOM),
+        Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => Some("make room on the disk"),
         _ => None,
     }
 }

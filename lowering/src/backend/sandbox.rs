@@ -91,7 +91,7 @@ impl WorkQueue {
     }
 }
 
-/// Starts `job` in a child process.
+/// Starts `job` in a child process, which ends at the latest with the thread that started it.
 pub fn start<T: Serialize>(job: impl FnOnce() -> Result<T, String>) -> Result<Child, Failure> {
     let (result, result_end) = pipe().map_err(|error| Failure::of_system("pipe", error))?;
     let (output, output_end) = pipe().map_err(|error| Failure::of_system("pipe", error))?;

@@ -9,6 +9,7 @@ use crate::backend::host_asm::{CpuLevel, Family, HostTarget};
 use crate::backend::inject::Injection;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas;
+use crate::backend::ptxas::Search;
 use crate::backend::sandbox;
 use crate::gpu::schedule::passes::DisabledPasses;
 
@@ -110,8 +111,8 @@ impl BuildOptions {
         let args: Vec<String> = std::env::args().collect();
         let variable = |name: &str| std::env::var_os(name);
         let options = BuildOptions::read(&args, &variable)?;
-        let search = ptxas::find(&variable)?;
-        let uses_path = search.used_path && options.effort == Effort::Full && !options.archs.is_empty();
+        let search = if options.archs.is_empty() { Search::default() } else { ptxas::find(&variable)? };
+        let uses_path = search.used_path && options.effort == Effort::Full;
         Ok(BuildOptions { ptxas: search.found, uses_path, ..options })
     }
 

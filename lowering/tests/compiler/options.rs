@@ -83,15 +83,15 @@ fn the_setting_wins_over_the_build() {
     assert_eq!(report(debug, "yes"), Err(message.to_string()));
 }
 
-/// The assembler that is found with these variables in a directory with `one/ptxas` and `home/bin/ptxas`, and whether the search
+/// The assembler that is found with these variables in a directory with `one/ptxas` and `cuda/bin/ptxas`, and whether the search
 /// path decided.
 fn found(variables: &[(&str, &str)]) -> Result<(Option<String>, bool), String> {
     let site = Site::new();
     let root = format!("{}/", site.path("").display()).replace("//", "/");
-    for directory in ["one", "none", "home/bin"] {
+    for directory in ["one", "none", "cuda/bin"] {
         std::fs::create_dir_all(site.path(directory)).expect("a directory");
     }
-    for file in ["one/ptxas", "home/bin/ptxas"] {
+    for file in ["one/ptxas", "cuda/bin/ptxas"] {
         std::fs::write(site.path(file), "").expect("a file");
     }
     let set = |name: &str| {
@@ -109,8 +109,8 @@ fn the_assembler_is_the_one_that_is_named_or_the_first() {
     assert_eq!(found(&[]), Ok((None, true)));
     assert_eq!(found(&[("PATH", "SITE/none")]), Ok((None, true)));
     assert_eq!(found(&[("PATH", "SITE/none:SITE/one")]), Ok((some("SITE/one/ptxas"), true)));
-    let home = [("PATH", "SITE/one"), ("CUDA_HOME", "SITE/none"), ("CUDA_PATH", "SITE/home")];
-    assert_eq!(found(&home), Ok((some("SITE/home/bin/ptxas"), false)));
+    let home = [("PATH", "SITE/one"), ("CUDA_HOME", "SITE/none"), ("CUDA_PATH", "SITE/cuda")];
+    assert_eq!(found(&home), Ok((some("SITE/cuda/bin/ptxas"), false)));
     assert_eq!(found(&[("FUSE_PTXAS", "none"), home[0]]), Ok((None, false)));
     assert_eq!(found(&[("FUSE_PTXAS", "SITE/one/ptxas"), home[2]]), Ok((some("SITE/one/ptxas"), false)));
     assert_eq!(found(&[("FUSE_PTXAS", "ptxas"), home[0]]), Ok((some("SITE/one/ptxas"), true)));
