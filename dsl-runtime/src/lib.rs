@@ -116,6 +116,10 @@ pub mod tune;
 
 mod artifact;
 mod buffer;
+#[cfg(test)]
+#[path = "../build.rs"]
+#[expect(dead_code, clippy::print_stdout, reason = "cargo runs `main` and reads what it prints")]
+mod build_script;
 mod cpu_level;
 mod cuda;
 mod device;

@@ -16,7 +16,7 @@
 //! `softcap * tanh(x / softcap) + slope * (key - position) + bias`: a cap, ALiBi's slope of each query head, and a bias
 //! for each query and key. Each of them is optional. A bias of negative infinity masks a key. Dropout zeroes the
 //! probability of query `i` and key `j` of head `h`, of those of all sequences, where `tl::rand(seed, (h * queries + i) * keys + j) < p`, and
-//! divides others by `1 - p`: nothing is saved, the mask can be computed again.
+//! divides others by `1 - p`: nothing is saved, the mask can be computed again. Zero times a value that is infinite or NaN is NaN.
 //!
 //! **Work.** `4 * heads * queries * keys * D` operations, about half of them if it is causal, and for a score a
 //! multiply-add, an exponential, a maximum and a sum. A program handles 128 or 192 queries of a head and reads all keys and
@@ -181,9 +181,10 @@ pub fn attention<T: Float, const MASK_MODE: usize, const D: usize, const M: usiz
             let first_row = batch_head.to::<i64>() * queries.to::<i64>() + row.to::<i64>();
             let rows = (first_row + tl::arange(0, M).to::<i64>()) * keys.to::<i64>();
             let offsets = rows.col() + (start + tl::arange(0, N)).to::<i64>().row();
-            // `tl::rand(seed, offset) < dropout_p`, compared as bits.
-            let threshold = tl::wrapping_mul(tl::ceil(dropout_p * 8388608.0).to::<u32>(), 512);
-            tl::select(tl::randint(seed, offsets) < threshold, 0.0, p)
+            // `tl::rand(seed, offset) < dropout_p`, compared as bits: so many of its 2^23 values are below `dropout_p`.
+            let n_dropped = tl::ceil(dropout_p * 8388608.0).to::<u32>();
+            let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
+            tl::select((tl::randint(seed, offsets) < threshold) | drops_all, 0.0, p)
         } else {
             p
         };

@@ -2,7 +2,7 @@
 //! sub-layer without an activation. With one, it is [`crate::dropout`].
 //!
 //! The mask is that of [`crate::dropout`]: element `(r, c)` is dropped where `tl::rand(seed, r * cols + c) < p`, and is divided by `1 - p`
-//! otherwise. At `p = 0` nothing is dropped, at `p = 1` everything.
+//! otherwise. At `p = 0` nothing is dropped, beyond `1 - 2^-23` everything, whatever it is.
 //!
 //! **Traffic.** Forward reads `x` (and the residual) and writes `out` once, `2` or `3` times `rows * cols * size_of::<T>()` bytes, where a
 //! sum, dropout that saves a mask and another sum move seven elements and a byte for every three; backward reads `dy` and writes `dx` once,
@@ -39,8 +39,9 @@ pub fn bias_dropout<T: Float, const COLS: usize>(
 ) {
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    // `tl::rand(seed, offset) < p`, compared as bits.
-    let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
+    // `tl::rand(seed, offset) < p`, compared as bits: so many of its 2^23 values are below `p`.
+    let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
+    let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
     let scale = 1.0 / (1.0 - p);
     for r in tl::static_range(0, 4) {
         let row = first_row + tl::program_id(1) * 4 + r;
@@ -49,8 +50,8 @@ pub fn bias_dropout<T: Float, const COLS: usize>(
         let residual_values = tl::load(residual + offsets, mask & (add_residual != 0), 0.0).to::<f32>();
         let v = tl::load(x + offsets, mask).to::<f32>() + bias;
         let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-        let is_kept = (tl::randint(seed, rng_offsets) >= threshold) & (p < 1.0);
-        let y = tl::select(is_kept, v * scale, 0.0) + residual_values;
+        let is_dropped = (tl::randint(seed, rng_offsets) < threshold) | drops_all;
+        let y = tl::select(is_dropped, 0.0, v * scale) + residual_values;
         tl::store(out + offsets, y.to::<T>(), mask);
     }
 }
@@ -68,7 +69,8 @@ pub fn bias_dropout_backward<T: Float, const COLS: usize>(
     seed: u64,
 ) {
     let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
-    let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
+    let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
+    let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
     let scale = 1.0 / (1.0 - p);
     let mut dbias = tl::zeros::<f32>([COLS]);
     for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
@@ -78,8 +80,8 @@ pub fn bias_dropout_backward<T: Float, const COLS: usize>(
             let offsets = row * n_cols + cols;
             let dy = tl::load(dy + offsets, mask).to::<f32>();
             let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-            let is_kept = (tl::randint(seed, rng_offsets) >= threshold) & (p < 1.0) & mask;
-            let y = tl::select(is_kept, dy * scale, 0.0);
+            let is_dropped = (tl::randint(seed, rng_offsets) < threshold) | drops_all;
+            let y = tl::select(is_dropped | !mask, 0.0, dy * scale);
             tl::store(dx + offsets, y.to::<T>(), mask);
             dbias += y;
         }

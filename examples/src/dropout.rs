@@ -2,8 +2,8 @@
 //! and its gradients.
 //!
 //! Element `(r, c)` is dropped where `tl::rand(seed, r * cols + c) < p`, and is divided by `1 - p` otherwise: the mask is a
-//! function of the seed and the element's offset, so that backward computes it again and nothing is saved. At `p = 1`
-//! everything is dropped.
+//! function of the seed and the element's offset, so that backward computes it again and nothing is saved. `tl::rand` gives `2^23`
+//! numbers, of which `ceil(p * 2^23)` are below `p`: at `p = 0` nothing is dropped, beyond `1 - 2^-23` everything, whatever it is.
 //!
 //! **Traffic.** Forward reads `x` (and the residual) and writes `out` once; backward reads `dy` and `x` and writes `dx` once,
 //! and partial sums of `dbias` to `scratch`, which a second kernel reduces. `bias` is found in the cache. One Philox block
@@ -51,9 +51,10 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, c
 ) {
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    // `tl::rand(seed, offset) < p`, compared as bits; where `p` is 1 everything is scaled to 0.
-    let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
-    let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
+    // `tl::rand(seed, offset) < p`, compared as bits: so many of its 2^23 values are below `p`.
+    let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
+    let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
+    let scale = 1.0 / (1.0 - p);
     for r in tl::static_range(0, 4) {
         let row = first_row + tl::program_id(1) * 4 + r;
         let mask = (cols < n_cols) & (row < n_rows);
@@ -66,7 +67,8 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, c
         let v = tl::load(x + offsets, mask).to::<f32>() + bias;
         let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh::<T>(v) };
         let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-        let y = tl::select(tl::randint(seed, rng_offsets) < threshold, 0.0, y * scale);
+        let is_dropped = (tl::randint(seed, rng_offsets) < threshold) | drops_all;
+        let y = tl::select(is_dropped, 0.0, y * scale);
         let y = if HAS_RESIDUAL { y + residual_values } else { y };
         tl::store(out + offsets, y.to::<T>(), mask);
     }
@@ -90,8 +92,9 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
 ) {
     let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    let threshold = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
-    let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
+    let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
+    let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
+    let scale = 1.0 / (1.0 - p);
     let weight = tl::log2(scale);
     let mut dbias = tl::zeros::<f32>([COLS]);
     for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
@@ -126,8 +129,8 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
                 tl::select(v > 0.0, scale - below, below)
             };
             let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-            let is_kept = (tl::randint(seed, rng_offsets) >= threshold) & mask;
-            let y = tl::select(is_kept, dy * slope, 0.0);
+            let is_dropped = (tl::randint(seed, rng_offsets) < threshold) | drops_all;
+            let y = tl::select(is_dropped | !mask, 0.0, dy * slope);
             tl::store(dx + offsets, y.to::<T>(), mask);
             dbias += y;
         }

@@ -5,14 +5,15 @@
 //! **Traffic.** Reads a row once and writes a quarter or half of it, `rows * cols * (size_of::<T>() + 1)` bytes: the norm, the
 //! largest element and the rounding cost no second read. [`DequantizeAdd`] reads `q` and the residual and writes `out` once.
 //!
-//! **Rounding.** The norm is computed in `f32` and not rounded to `T` before it is quantized. With `e` the error of that norm
-//! (see [`crate::rms_norm`], [`crate::layer_norm`]; 0 for the row itself), a scale is within the largest `e` over `quant_max` and
-//! `4 * 2^-24` of the exact one, relatively; and `q * scale` is within `e` and half a step of `y`: `scale / 2` for `i8`, the larger of
-//! `|y| / 16` and `scale / 1024` for `f8e4m3`, with `8 * 2^-24 * max(|y|)` for the arithmetic. Halves go to the even one.
+//! **Rounding.** The norm is computed in `f32` and not rounded to `T` before it is quantized. A scale is the correctly rounded quotient of
+//! `max(|y|)` and `quant_max`. With `e` the error of the norm (see [`crate::rms_norm`], [`crate::layer_norm`]), `q * scale` is within `e`
+//! and half a step of `y`: `scale / 2` for `i8`, the larger of `|y| / 16` and `scale / 1024` for `f8e4m3`, with
+//! `8 * 2^-24 * max(|y|)` for the arithmetic. Of a row itself `q` is `y * quant_max / max(|y|)`, rounded to the nearest, halves to even.
 //! [`DequantizeAdd`] rounds to `T` once, from within `2^-23 * (|q * scale| + |residual|)`.
 //!
 //! **Special rows.** A row of zeros has the scale 0 and elements 0. A row with a NaN or an infinity has a scale that is NaN or
-//! infinite, and its elements mean nothing.
+//! infinite, and its elements mean nothing. The largest element of a row may be the largest or the smallest number of `T`; a scale
+//! below the normal numbers of `f32` is a multiple of `2^-149`.
 //!
 //! **Source.** Dettmers and others, *LLM.int8()*, 2022, arXiv:2208.07339, section 2; Micikevicius and others, *FP8 Formats for Deep
 //! Learning*, 2022, arXiv:2209.05433; per-token scales and fused norms as in vLLM.
@@ -20,7 +21,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, unit_roundoff};
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
 use crate::shape::{Checks, short_programs};
 
 /// The longest row that the kernels were built for.
@@ -47,6 +48,26 @@ pub const LAYER: usize = 2;
 #[fuse_module]
 mod kernels {
     use dsl_runtime::prelude::*;
+
+    /// Returns `y * quant_max / abs_max`, for any `abs_max`. Where `NORM` is 0 the elements are 16-bit floats, and a quotient that is
+    /// halfway between two results is exact: it is corrected by its remainder.
+    #[fuse_fn]
+    fn quotients<const NORM: usize>(y: Tile<f32>, abs_max: Tile<f32>, quant_max: f32) -> Tile<f32> {
+        // Powers of two keep the reciprocal and products within range.
+        let balance =
+            tl::select(abs_max < 1e-18, 1.2676506e30, tl::select(abs_max > 1e18, 7.888609e-31, 1.0));
+        let divisor = abs_max * balance;
+        let inverse = tl::select(abs_max == 0.0, 0.0, 1.0 / divisor);
+        let dividend = y * (quant_max * balance);
+        let q = dividend * inverse;
+        if NORM == 0 { tl::fma(tl::fma(-q, divisor, dividend), inverse, q) } else { q }
+    }
+
+    /// Returns `abs_max / quant_max`, correctly rounded: the quotient in `f64` is rounded once more without an error.
+    #[fuse_fn]
+    fn scale_of(abs_max: Tile<f32>, quant_max: f32) -> Tile<f32> {
+        (abs_max.to::<f64>() / quant_max.to::<f64>()).to::<f32>()
+    }
 
     /// Quantizes a row, or its norm, and gives its scale. `NORM` says which norm; `ROUND` whether `Q` holds
     /// integers.
@@ -78,11 +99,10 @@ mod kernels {
         };
         let abs_max = tl::max(tl::abs(y), 0);
         let quant_max = if ROUND { 127.0 } else { 448.0 };
-        let inv_scale = tl::select(abs_max == 0.0, 0.0, quant_max / abs_max);
-        let q = y * inv_scale;
+        let q = quotients::<NORM>(y, abs_max, quant_max);
         let q = if ROUND { tl::round_ties_even(q) } else { q };
         tl::store(out + cols, q.to::<Q>(), mask);
-        abs_max / quant_max
+        scale_of(abs_max, quant_max)
     }
 
     /// As [`quantize()`], a program for eight short rows in the smallest tile declared whose rows cover them.
@@ -119,11 +139,10 @@ mod kernels {
         };
         let abs_max = tl::max(tl::abs(y), 1);
         let quant_max = if ROUND { 127.0 } else { 448.0 };
-        let inv_scale = tl::select(abs_max == 0.0, 0.0, quant_max / abs_max);
-        let q = y * inv_scale.col();
+        let q = quotients::<NORM>(y, abs_max.col(), quant_max);
         let q = if ROUND { tl::round_ties_even(q) } else { q };
         tl::store(out + offsets, q.to::<Q>(), mask);
-        tl::store(scales + rows, abs_max / quant_max, rows < n_rows);
+        tl::store(scales + rows, scale_of(abs_max, quant_max), rows < n_rows);
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what
@@ -404,21 +423,15 @@ pub fn reference(normed: &[Expected], integers: bool) -> (Expected, Vec<Expected
     let abs_max = normed.iter().map(|y| y.value.abs()).fold(0.0, f64::max);
     let error = normed.iter().map(|y| y.within).fold(0.0, f64::max);
     let scale = abs_max / quant_max;
+    let smallest = if error == 0.0 { smallest_subnormal(DType::F32) } else { f64::from(f32::MIN_POSITIVE) };
     let elements = normed.iter().map(|y| {
         let half = if integers { scale / 2.0 } else { (y.value.abs() / 16.0).max(scale / 1024.0) };
         let moved = y.within + error + 8.0 * single * abs_max;
-        Expected {
-            value: y.value,
-            within: half * (1.0 + 8.0 * single) + 1.0625 * moved + f64::from(f32::MIN_POSITIVE),
-        }
+        let within = half * (1.0 + 8.0 * single) + 1.0625 * moved + quant_max * smallest;
+        Expected { value: y.value, within }
     });
-    (
-        Expected {
-            value: scale,
-            within: error / quant_max + 4.0 * single * scale + f64::from(f32::MIN_POSITIVE),
-        },
-        elements.collect(),
-    )
+    let within = error / quant_max;
+    (Expected { value: scale, within: within + single * (scale + within) + smallest }, elements.collect())
 }
 
 /// What [`DequantizeAdd`] computes for elements `q` times their scales, in `f64`, and the bound that the module's documentation

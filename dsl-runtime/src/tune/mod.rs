@@ -99,7 +99,7 @@ pub fn forget() -> Result<()> {
     Ok(())
 }
 
-/// Forgets all choices, those on disk too, of every program; gives how many files there were.
+/// Forgets all choices, those on disk too, of every program; gives how many files there were. Other files in `FUSE_TUNE_DIR` stay.
 ///
 /// # Errors
 /// If a file cannot be removed; if `FUSE_TUNE` cannot be understood.

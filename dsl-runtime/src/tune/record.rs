@@ -1,8 +1,12 @@
 //! A choice as it is kept in files.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +15,12 @@ use crate::kernel::{Kernel, Variant};
 
 /// Counts up when a reader of an older file would misread it.
 const FORMAT: u32 = 1;
+
+/// What a file of a choice starts with, of any format.
+const MARK: &str = "{\n  \"format\": ";
+
+/// How long a partial file may be there: beyond that the process that wrote it has ended.
+const PARTIAL_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// One choice, and everything it depends on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -163,10 +173,22 @@ impl Folder {
 
     /// Keeps a choice: the file is there whole or not at all.
     pub(super) fn put(&self, record: &TuningRecord) -> Result<(), String> {
+        self.sweep();
         write_whole(&self.0.join(record.file_name()), record).map_err(|error| error.to_string())
     }
 
-    /// Takes all choices out; gives how many there were.
+    /// Removes partial files of processes that were ended.
+    fn sweep(&self) {
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+            if is_partial(&entry.path()) && age.is_some_and(|age| age > PARTIAL_LIFETIME) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Takes all choices out, and no other file; gives how many there were.
     pub(super) fn clear(&self) -> Result<usize> {
         let failed = |error: std::io::Error| Error::File { path: self.0.clone(), reason: error.to_string() };
         let entries = match fs::read_dir(&self.0) {
@@ -177,13 +199,38 @@ impl Folder {
         let mut removed = 0;
         for entry in entries {
             let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
+            if is_choice(&path) {
                 fs::remove_file(&path).map_err(failed)?;
                 removed += 1;
             }
         }
         Ok(removed)
     }
+}
+
+/// Whether a file is that of a choice, by its name and its first bytes; it may be cut off.
+fn is_choice(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+    let hash = name.strip_suffix(".json").and_then(|stem| stem.rsplit('.').next()).unwrap_or_default();
+    if hash.len() != 16 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return false;
+    }
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut start));
+    read.is_ok() && MARK.as_bytes().starts_with(&start)
+}
+
+/// The name of a file that is not written to its end yet.
+fn partial_name() -> String {
+    format!(".{}.{}.partial", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Whether [`partial_name`] gave a file its name, in any process.
+fn is_partial(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+    let numbers = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial"));
+    let parts = numbers.and_then(|numbers| numbers.split_once('.'));
+    parts.is_some_and(|(process, number)| process.parse::<u32>().is_ok() && number.parse::<u64>().is_ok())
 }
 
 /// Adds choices to a file of them, each in the place of the one it replaces.
@@ -209,10 +256,10 @@ fn write_whole(path: &Path, content: &impl Serialize) -> Result<()> {
     let attempt = || -> std::io::Result<()> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
-        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let partial = folder.join(format!(".{}.{number}.partial", std::process::id()));
-        fs::write(&partial, serde_json::to_string_pretty(content)? + "\n")?;
-        fs::rename(&partial, path).inspect_err(|_| _ = fs::remove_file(&partial))
+        let partial = folder.join(partial_name());
+        let written = fs::write(&partial, serde_json::to_string_pretty(content)? + "\n");
+        // A full disk leaves a part of it.
+        written.and_then(|()| fs::rename(&partial, path)).inspect_err(|_| _ = fs::remove_file(&partial))
     };
     attempt().map_err(|error| Error::File { path: path.to_path_buf(), reason: error.to_string() })
 }

@@ -166,6 +166,75 @@ fn a_file_that_cannot_be_read_is_measured_anew_and_replaced() {
     }
 }
 
+/// A user may name a folder that has other files.
+#[test]
+fn clearing_removes_choices_alone() {
+    let folder = Temporary::new();
+    let tuner = folder.tuner(TuneMode::On);
+    for key in [10, 11, 12] {
+        choose(&tuner, &ADD, key, &mut ScriptedTrials::fastest(2));
+    }
+    let mut choices = folder.files();
+    choices.sort();
+    // A full disk cut two of them off.
+    let whole = fs::read_to_string(&choices[0]).unwrap();
+    fs::write(&choices[0], &whole[..20]).unwrap();
+    fs::write(&choices[1], "").unwrap();
+    let others = [
+        ("package.json", "{}"),
+        ("choices.json", whole.as_str()),
+        ("main.0123456789abcdef.json", "{\n  \"name\": \"main\"\n}"),
+        ("notes.txt", ""),
+    ];
+    for (name, text) in others {
+        fs::write(folder.0.join(name), text).unwrap();
+    }
+    assert_eq!(tuner.clear(), Ok(3));
+    let mut left: Vec<_> = folder.files().iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+    left.sort();
+    assert_eq!(left, ["choices.json", "main.0123456789abcdef.json", "notes.txt", "package.json"]);
+}
+
+/// Says to a copy of this test that its disk is full.
+const FULL_DISK: &str = "FUSE_TEST_FULL_DISK";
+
+#[test]
+fn a_full_disk_leaves_nothing_partial() {
+    let candidates: &'static [Variant] = (1..41).map(|i| variant("B = 1", i)).collect::<Vec<_>>().leak();
+    if let Some(path) = std::env::var_os(FULL_DISK) {
+        let tuner = Tuner::new(TuneMode::On, Some(path.into()), Limits::default());
+        choose(&tuner, Box::leak(Box::new(kernel("", candidates))), 10, &mut ScriptedTrials::fastest(2));
+        return;
+    }
+    let folder = Temporary::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    let mut command = std::process::Command::new("sh");
+    // The disk takes no more than 512 or 1024 bytes of a file.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""]);
+    command.arg(std::env::current_exe().unwrap()).env(FULL_DISK, &folder.0);
+    let name = "tune::tests::a_full_disk_leaves_nothing_partial";
+    let output = command.args(["--exact", name, "--nocapture"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("File too large"), "{said}");
+    assert_eq!(folder.files(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn partial_files_of_ended_processes_are_swept() {
+    let folder = Temporary::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    for name in [".1.0.partial", ".1.1.partial", ".mine.partial"] {
+        fs::write(folder.0.join(name), "").unwrap();
+    }
+    for name in [".1.0.partial", ".mine.partial"] {
+        fs::File::open(folder.0.join(name)).unwrap().set_modified(old).unwrap();
+    }
+    choose(&folder.tuner(TuneMode::On), &ADD, 10, &mut ScriptedTrials::fastest(2));
+    let left = [".1.0.partial", ".1.1.partial", ".mine.partial"].map(|name| folder.0.join(name).exists());
+    assert_eq!(left, [false, true, true]);
+}
+
 #[test]
 fn a_folder_that_cannot_be_written_only_costs_the_memory() {
     let folder = Temporary::new();

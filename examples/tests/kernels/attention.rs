@@ -269,6 +269,9 @@ fn modified_scores_are_as_exact_as_stated() {
             Rules { bias, ..plain.causal() },
             Rules { dropout, ..plain.causal() },
             Rules { dropout: Some(Dropout { p: 1.0, seed: 7 }), ..plain },
+            // The largest number below 1, which drops everything too.
+            Rules { dropout: Some(Dropout { p: 1.0 - f32::EPSILON / 2.0, seed: 7 }), ..plain },
+            Rules { dropout: Some(Dropout { p: 0.0, seed: 7 }), ..plain },
             Rules { softcap: Some(3.0), slopes, bias, dropout, window, ..plain },
         ] {
             check(extents(sequences, 64), Order::Heads, rules);

@@ -9,6 +9,7 @@ use fused_kernels::dropout::{BiasGeluDropout, Dropout, DropoutGradients, scratch
 use fused_kernels::partials::sum_partials;
 
 use crate::data::{check, devices, normal};
+use crate::dropout::{ENDS, inputs_at};
 
 const SHAPES: [(usize, usize); 8] =
     [(0, 3), (1, 1), (100, 7), (33, 128), (5, 129), (3, 1025), (2, 4096), (3, 9001)];
@@ -47,6 +48,28 @@ fn results_are_as_exact_as_stated() {
     check_both::<f32>();
     check_both::<f16>();
     check_both::<bf16>();
+}
+
+#[test]
+fn every_probability_drops_what_is_documented() {
+    let (rows, cols) = (40, 1025);
+    let (residual, bias) = (normal::<f32>(rows * cols, 1), normal::<f32>(cols, 2));
+    for p in ENDS {
+        let [x, dy] = [3, 4].map(|seed| inputs_at(p, rows * cols, seed));
+        let (what, dropout) = (format!("p = {p:e}"), Dropout { p, seed: SEED });
+        let expected = [reference(&x, &bias, Some(&residual), dropout)];
+        check(&what, &[&x, &bias, &residual], &expected, |on, inputs, outs| {
+            let op = BiasDropout::new(inputs[0], inputs[1]).dropout(p, SEED);
+            op.residual(inputs[2]).launch(on, &mut outs[0])
+        });
+        check(&what, &[&x, &bias, &dy], &backward_reference(&dy, cols, dropout), |on, inputs, outs| {
+            let [dx, dbias] = outs else { panic!("two gradients") };
+            let mut scratch = on.upload(&vec![f32::NAN; scratch_len(rows, cols)])?;
+            let gradients =
+                DropoutGradients { dx: dx.into(), dbias: dbias.into(), scratch: (&mut scratch).into() };
+            BiasDropout::new(inputs[0], inputs[1]).dropout(p, SEED).backward(on, inputs[2], gradients)
+        });
+    }
 }
 
 /// The same elements as with an activation; all of them at 1, where NaN and infinity go as well, none at 0.

@@ -98,6 +98,55 @@ fn the_share_that_is_dropped_is_the_one_asked_for() {
     }
 }
 
+/// Probabilities at the ends, and beside a number that `tl::rand` gives.
+pub const ENDS: [f32; 8] = [
+    0.0,
+    // Less than the distance of two random numbers: 0 is dropped.
+    1.0 / (1 << 24) as f32,
+    1.0 / (1 << 23) as f32,
+    0.5,
+    // The numbers below 1: all but the largest random number are dropped, then that one too.
+    1.0 - 2.0 / (1 << 23) as f32,
+    1.0 - 1.0 / (1 << 23) as f32,
+    1.0 - 1.0 / (1 << 24) as f32,
+    1.0,
+];
+
+/// Inputs for a probability: where it drops all of them, some are infinite or NaN.
+pub fn inputs_at(p: f32, len: usize, seed: u64) -> Vec<f32> {
+    let mut values = normal::<f32>(len, seed);
+    if p > 0.9 {
+        for (i, special) in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN].into_iter().enumerate() {
+            values[i * 7 + 3] = special;
+        }
+    }
+    values
+}
+
+#[test]
+fn every_probability_drops_what_is_documented() {
+    let (rows, cols, seed) = (40, 1025, 99);
+    let (residual, bias) = (normal::<f32>(rows * cols, 1), normal::<f32>(cols, 2));
+    for p in ENDS {
+        let [x, dy] = [3, 4].map(|seed| inputs_at(p, rows * cols, seed));
+        let (what, dropout) = (format!("p = {p:e}"), Dropout { p, seed });
+        let expected = [reference::<f32, GELU>(&x, &bias, Some(&residual), dropout)];
+        check(&what, &[&x, &bias, &residual], &expected, |on, inputs, outs| {
+            let op = BiasGeluDropout::<f32, GELU>::new(inputs[0], inputs[1]).dropout(p, seed);
+            op.residual(inputs[2]).launch(on, &mut outs[0])
+        });
+        let expected = backward_reference::<f32, GELU>(&dy, &x, &bias, dropout);
+        check(&what, &[&x, &bias, &dy], &expected, |on, inputs, outs| {
+            let [dx, dbias] = outs else { panic!("two gradients") };
+            let mut scratch = on.upload(&vec![f32::NAN; scratch_len(rows, cols)])?;
+            let gradients =
+                DropoutGradients { dx: dx.into(), dbias: dbias.into(), scratch: (&mut scratch).into() };
+            let op = BiasGeluDropout::<f32, GELU>::new(inputs[0], inputs[1]).dropout(p, seed);
+            op.backward(on, inputs[2], gradients)
+        });
+    }
+}
+
 /// The reference itself: a gradient is what the function's values differ by.
 #[test]
 fn the_gradients_are_the_slopes() {

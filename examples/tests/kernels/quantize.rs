@@ -1,5 +1,6 @@
 //! `quantize` and `dequantize_add`.
 
+use dsl_runtime::DType;
 use dsl_runtime::prelude::*;
 use fused_kernels::quantize::{
     DequantizeAdd, LAYER, MAX_COLS, PLAIN, Quantize, RMS, dequantize_add, dequantized, quantize,
@@ -133,6 +134,104 @@ fn special_rows_are_as_documented() {
             assert!(scales[1].is_nan() && scales[2] == f32::INFINITY, "{device}: {scales:?}");
             assert_eq!((out[3 * cols], out[3 * cols + 9]), (0, 127), "{device}");
             assert!(scales[4].is_finite() && out[4 * cols..].iter().any(|q| q.abs() == 127), "{device}");
+        }
+    }
+}
+
+/// Rows whose largest element is `largest` times a power of two, with every number of as many digits below it: many of their quotients
+/// are halfway between two results.
+fn rows_of_halves<T: Float>(cols: usize) -> (usize, Vec<T>) {
+    let digits = if T::DTYPE == DType::BF16 { 8 } else { 11 };
+    let exponents: &[i32] =
+        if T::DTYPE == DType::BF16 { &[-133, -126, -60, 0, 60, 120] } else { &[-24, 0, 4] };
+    let largest: Vec<u32> = [128, 147, 196, 224, 254, 255].map(|largest| largest << (digits - 8)).to_vec();
+    let rows: Vec<(u32, i32)> = exponents
+        .iter()
+        .flat_map(|&exponent| largest.iter().map(move |&largest| (largest, exponent)))
+        .collect();
+    let row = |&(largest, exponent): &(u32, i32)| {
+        let element = move |i: usize| {
+            let size = largest - i as u32 % (largest + 1);
+            let sign = if i % 3 == 1 { -1.0 } else { 1.0 };
+            T::from_f64(sign * f64::from(size) * 2f64.powi(exponent))
+        };
+        (0..cols).map(element)
+    };
+    (rows.len(), rows.iter().flat_map(row).collect())
+}
+
+/// Compares rows, of any size, with quotients that are rounded once, halves to even.
+fn check_quotients<T: Float>()
+where
+    quantize::Choice<T, i8, true, PLAIN>: quantize::Declared,
+    quantize_short::Choice<T, i8, true, PLAIN>: quantize_short::Declared,
+    quantize_wide::Choice<T, i8, true, PLAIN, MAX_COLS>: quantize_wide::Declared,
+    quantize::Choice<T, f8e4m3, false, PLAIN>: quantize::Declared,
+    quantize_short::Choice<T, f8e4m3, false, PLAIN>: quantize_short::Declared,
+    quantize_wide::Choice<T, f8e4m3, false, PLAIN, MAX_COLS>: quantize_wide::Declared,
+{
+    for (device, cols) in
+        devices().into_iter().flat_map(|device| [256, 2048, 16_385].map(|cols| (device, cols)))
+    {
+        let (rows, x) = rows_of_halves::<T>(cols);
+        let input = device.upload(&x).unwrap();
+        let op = Quantize::new(&input, cols);
+        let largest: Vec<f64> = x.iter().step_by(cols).map(|x| x.to_f64()).collect();
+        let (x, largest) = (&x, &largest);
+        let quotients = |quant_max: f64| {
+            x.iter().enumerate().map(move |(i, x)| x.to_f64() * quant_max / largest[i / cols])
+        };
+        let what = format!("{rows} x {cols} of {} on {device}", T::DTYPE);
+
+        let (mut q, mut scales) = (device.zeros::<i8>(x.len()).unwrap(), device.zeros::<f32>(rows).unwrap());
+        op.to_i8(&device, &mut q, &mut scales).unwrap();
+        let expected: Vec<i8> = quotients(127.0).map(|q| q.round_ties_even() as i8).collect();
+        let scales_of = |quant_max: f64| largest.iter().map(|y| (y / quant_max) as f32).collect::<Vec<f32>>();
+        assert_eq!(scales.download().unwrap(), scales_of(127.0), "{what}");
+        check_same(&what, x, &q.download().unwrap(), &expected);
+
+        let mut q = device.zeros::<f8e4m3>(x.len()).unwrap();
+        op.to_f8(&device, &mut q, &mut scales).unwrap();
+        // A half is exact in `f32` too.
+        let expected: Vec<f8e4m3> = quotients(448.0).map(|q| f8e4m3::from_f32(q as f32)).collect();
+        assert_eq!(scales.download().unwrap(), scales_of(448.0), "{what}");
+        check_same(&what, x, &q.download().unwrap(), &expected);
+    }
+}
+
+/// Compares element by element, and names the first input with another result.
+fn check_same<T: Float, Q: PartialEq + std::fmt::Debug>(what: &str, x: &[T], got: &[Q], expected: &[Q]) {
+    let wrong = (0..x.len()).find(|&i| got[i] != expected[i]);
+    if let Some(i) = wrong {
+        panic!("{what}: {:e} at {i} becomes {:?}, expected {:?}", x[i].to_f64(), got[i], expected[i]);
+    }
+}
+
+#[test]
+fn quotients_of_rows_of_any_size_are_rounded_once() {
+    check_quotients::<f16>();
+    check_quotients::<bf16>();
+}
+
+/// Rows whose largest element is so small that `127 / max(|y|)` is beyond `f32`, with elements in between.
+#[test]
+fn tiny_rows_keep_their_steps() {
+    for (cols, largest) in [(6, 3e-37f32), (300, 1e-38), (1000, 1e-40), (300, 1.3e-36)] {
+        let x: Vec<bf16> =
+            (0..cols).map(|i| bf16::from_f32(largest * (1.0 - i as f32 / cols as f32))).collect();
+        for device in devices() {
+            let input = device.upload(&x).unwrap();
+            let (mut q, mut scales) = (device.zeros::<i8>(cols).unwrap(), device.zeros::<f32>(1).unwrap());
+            let op = Quantize::new(&input, cols);
+            op.to_i8(&device, &mut q, &mut scales).unwrap();
+            let elements: Vec<f64> = q.download().unwrap().into_iter().map(f64::from).collect();
+            let what = format!("{cols} columns up to {largest:e} on {device}");
+            check_rows(&what, (cols, true), &exactly(&x), (&elements, &scales.download().unwrap()));
+            let mut q = device.zeros::<f8e4m3>(cols).unwrap();
+            op.to_f8(&device, &mut q, &mut scales).unwrap();
+            let elements: Vec<f64> =
+                q.download().unwrap().into_iter().map(|q| f64::from(q.to_f32())).collect();
+            check_rows(&what, (cols, false), &exactly(&x), (&elements, &scales.download().unwrap()));
         }
     }
 }

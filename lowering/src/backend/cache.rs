@@ -1,7 +1,8 @@
 //! A content-addressed cache: what was lowered once is not lowered again until something that goes into it changes.
 //!
-//! The key covers the tile IR of every specialization, the targets, and this compiler's own sources. Entries are files
-//! in the target directory of the build, written whole or not at all; an entry that cannot be read counts as missing.
+//! The key covers the tile IR of every specialization, the targets, this compiler's own sources and the LLVM that is linked. Entries
+//! are files in the target directory of the build, written whole or not at all. Each begins with a hash of its key and content: one
+//! that is damaged, or under another's name, counts as missing.
 //! Entries of another compiler or of deleted kernels are never asked for again: the least recently used ones are
 //! removed where there are too many.
 
@@ -9,17 +10,20 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 /// Makes the names of files that one process writes at once unique.
 static FILE_COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of the hash in front of an entry: a damaged entry counts as missing.
+/// Bytes of the hash in front of an entry.
 const HASH_BYTES: usize = 16;
+
+/// How long a file that is no entry may be there: beyond that the process that wrote it has ended.
+const PARTIAL_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The capacity on disk, in bytes: a few builds of a crate with a thousand variants.
 const CAPACITY: u64 = 2 << 30;
@@ -53,6 +57,14 @@ impl CacheKey {
     pub fn hex(self) -> String {
         format!("{:032x}", self.0)
     }
+
+    /// The hash that an entry of this key and content begins with.
+    fn hash_entry(self, content: &[u8]) -> [u8; HASH_BYTES] {
+        let mut hash = Xxh3Default::new();
+        hash.update(&self.0.to_le_bytes());
+        hash.update(content);
+        hash.digest128().to_le_bytes()
+    }
 }
 
 impl ArtifactCache {
@@ -66,17 +78,22 @@ impl ArtifactCache {
 
     pub fn get<T: DeserializeOwned>(&self, key: CacheKey) -> Option<T> {
         let path = self.path(key)?;
+        // Whoever opens a pipe waits for its other end.
+        fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
         let bytes = fs::read(&path).ok()?;
         // Marks it as recently used.
         let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
         let (hash, content) = bytes.split_first_chunk::<HASH_BYTES>()?;
-        (xxh3_128(content).to_le_bytes() == *hash).then(|| postcard::from_bytes(content).ok())?
+        (key.hash_entry(content) == *hash).then(|| postcard::from_bytes(content).ok())?
     }
 
     /// Keeps a result. A cache that cannot be written is no mistake of the user's.
     pub fn put<T: Serialize>(&self, key: CacheKey, value: &T) {
         static TRIMMED: Once = Once::new();
-        TRIMMED.call_once(|| self.trim(CAPACITY));
+        TRIMMED.call_once(|| {
+            self.sweep();
+            self.trim(CAPACITY);
+        });
         let _ = self.try_put(key, value);
     }
 
@@ -106,6 +123,22 @@ impl ArtifactCache {
         }
     }
 
+    /// Removes what processes that were ended left unfinished: files without an entry's name that have not been written for an
+    /// hour.
+    pub fn sweep(&self) {
+        let entries = self.directory.as_ref().and_then(|directory| fs::read_dir(directory).ok());
+        for entry in entries.into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let is_key =
+                name.len() == 2 * HASH_BYTES && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit);
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+            if !is_key && age.is_some_and(|age| age > PARTIAL_LIFETIME) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
     fn try_put<T: Serialize>(&self, key: CacheKey, value: &T) -> Option<()> {
         let path = self.path(key)?;
         let directory: &Path = path.parent()?;
@@ -113,8 +146,9 @@ impl ArtifactCache {
         let number = FILE_COUNTER.fetch_add(1, Ordering::Relaxed);
         let partial = directory.join(format!("{}.{}.{number}", key.hex(), std::process::id()));
         let content = postcard::to_stdvec(value).ok()?;
-        let entry = [&xxh3_128(&content).to_le_bytes()[..], &content].concat();
-        fs::write(&partial, entry).ok()?;
-        fs::rename(partial, path).ok()
+        let entry = [&key.hash_entry(&content)[..], &content].concat();
+        let written = fs::write(&partial, entry).and_then(|()| fs::rename(&partial, path));
+        // A full disk leaves a part of it.
+        written.inspect_err(|_| _ = fs::remove_file(&partial)).ok()
     }
 }

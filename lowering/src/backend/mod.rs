@@ -3,7 +3,9 @@
 
 pub mod cache;
 pub mod compress;
+pub mod environment;
 pub mod host_asm;
+pub mod image;
 pub mod inject;
 pub mod llvm;
 pub mod nvptx;

@@ -1,13 +1,19 @@
 //! ptxas, where the build machine has it: machine code that loads without the driver's JIT compiler, and a report of
 //! each kernel's resources.
 
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
+use nix::sys::signal::Signal;
+use nix::unistd::getpid;
 use serde::{Deserialize, Serialize};
 
 use super::compress::Deflated;
 use super::nvptx::Arch;
+use super::{environment, sandbox};
 
 /// The resources of an entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -29,16 +35,38 @@ pub struct Cubin {
     pub remarks: Vec<String>,
 }
 
-/// The assembler to use: `FUSE_PTXAS` (`none` for none), then `CUDA_HOME`, then the search path.
-pub fn find() -> Option<PathBuf> {
-    if let Ok(chosen) = std::env::var("FUSE_PTXAS") {
-        return (chosen != "none" && !chosen.is_empty()).then(|| PathBuf::from(chosen));
+/// The outcome of the search for an assembler.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Search {
+    pub found: Option<PathBuf>,
+    /// Whether it depends on the search path.
+    pub used_path: bool,
+}
+
+/// Searches for the assembler as these variables say: `FUSE_PTXAS` (`none` for none), then `CUDA_HOME` and `CUDA_PATH`, then the
+/// search path. The error says that there is no program where `FUSE_PTXAS` names one.
+pub fn find(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Search, String> {
+    let search_path = variable("PATH").unwrap_or_default();
+    let on_path = |name: &OsStr| {
+        let mut candidates = std::env::split_paths(&search_path).map(|directory| directory.join(name));
+        candidates.find(|candidate| candidate.is_file())
+    };
+    if let Some(chosen) = variable("FUSE_PTXAS") {
+        if chosen.is_empty() || chosen == "none" {
+            return Ok(Search::default());
+        }
+        let used_path = Path::new(&chosen).components().count() == 1;
+        let found = if used_path { on_path(&chosen) } else { Some(PathBuf::from(&chosen)) };
+        let found = found.filter(|path| path.is_file()).ok_or_else(|| {
+            let chosen = chosen.display();
+            format!("FUSE_PTXAS is `{chosen}`, which is not a file: expected the path of NVIDIA's `ptxas`, or none")
+        })?;
+        return Ok(Search { found: Some(found), used_path });
     }
-    let home = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
-    let homes = home.map(|home| Path::new(&home).join("bin/ptxas"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|directory| directory.join("ptxas")).collect::<Vec<_>>();
-    homes.chain(on_path).find(|candidate| candidate.is_file())
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable);
+    let at_home = homes.map(|home| Path::new(&home).join("bin/ptxas")).find(|candidate| candidate.is_file());
+    let used_path = at_home.is_none();
+    Ok(Search { found: at_home.or_else(|| on_path("ptxas".as_ref())), used_path })
 }
 
 /// Identifies an assembler among those that may take its place: what results depend on.
@@ -48,27 +76,78 @@ pub fn identity(ptxas: &Path) -> String {
     format!("{} {:?} {modified:?}", ptxas.display(), metadata.map(|metadata| metadata.len()))
 }
 
-/// Assembles PTX for the architecture it was written for.
-pub fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, String> {
+/// An assembly that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AssemblyError {
+    pub what: String,
+    /// What the user can do, where the machine is at fault and not the compiler.
+    pub cure: Option<&'static str>,
+}
+
+/// The cure of an assembler that is none, or another version than the PTX asks for.
+const CHOOSE: &str = "set FUSE_PTXAS to the `ptxas` of CUDA 12 or later, or to `none` to build without it";
+
+/// Messages of a `ptxas` that is older than the PTX.
+const TOO_OLD: [&str; 2] = ["Unsupported .version", "is not defined for option 'gpu-name'"];
+
+impl AssemblyError {
+    fn of_file(path: &Path, error: &io::Error) -> AssemblyError {
+        AssemblyError { what: format!("{}: {error}", path.display()), cure: environment::cure_of(error) }
+    }
+}
+
+/// A file that is removed with the value.
+struct TemporaryFile(PathBuf);
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Assembles PTX for the architecture it was written for; `work` is a directory for files in between.
+pub fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, AssemblyError> {
+    std::fs::create_dir_all(work).map_err(|error| AssemblyError::of_file(work, &error))?;
     let unique = format!("{}-{:x}", std::process::id(), xxhash_rust::xxh3::xxh3_64(ptx.as_bytes()));
-    let (source, image) = (work.join(format!("{unique}.ptx")), work.join(format!("{unique}.cubin")));
-    std::fs::write(&source, ptx).map_err(|error| format!("{}: {error}", source.display()))?;
-    let output = Command::new(ptxas)
-        .arg(format!("-arch={}", arch.name()))
-        .args(["-v", "-o"])
-        .arg(&image)
-        .arg(&source)
-        .output()
-        .map_err(|error| format!("{}: {error}", ptxas.display()))?;
+    let file = |extension: &str| TemporaryFile(work.join(format!("{unique}.{extension}")));
+    let (source, image) = (file("ptx"), file("cubin"));
+    std::fs::write(&source.0, ptx).map_err(|error| AssemblyError::of_file(&source.0, &error))?;
+    let mut command = Command::new(ptxas);
+    command.arg(format!("-arch={}", arch.name())).args(["-v", "-o"]).arg(&image.0).arg(&source.0);
+    let parent = getpid();
+    // SAFETY: it makes two system calls, both of which are safe between a fork and an exec.
+    unsafe { command.pre_exec(move || Ok(sandbox::end_with(parent)?)) };
+    let output = command.output().map_err(|error| AssemblyError {
+        what: format!("{} cannot be run: {error}", ptxas.display()),
+        cure: Some(environment::cure_of(&error).unwrap_or(CHOOSE)),
+    })?;
     let report =
         String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    let bytes = std::fs::read(&image);
-    let _ = (std::fs::remove_file(&source), std::fs::remove_file(&image));
     if !output.status.success() {
-        return Err(format!("ptxas rejects the PTX for {}: {}", arch.name(), report.trim()));
+        return Err(failed(ptxas, arch, output.status, report.trim()));
     }
-    let image = bytes.map_err(|error| format!("ptxas left no image: {error}"))?;
+    let image = std::fs::read(&image.0).map_err(|error| AssemblyError {
+        what: format!("{} left no image: {error}", ptxas.display()),
+        cure: Some(CHOOSE),
+    })?;
     Ok(Cubin { image: Deflated::new(&image), resources: parse(&report), remarks: remarks(&report) })
+}
+
+/// The error of an assembler that ended with a failure.
+fn failed(ptxas: &Path, arch: Arch, status: ExitStatus, report: &str) -> AssemblyError {
+    let (name, ptxas) = (arch.name(), ptxas.display());
+    if status.signal() == Some(Signal::SIGKILL as i32) {
+        let what = format!("{ptxas} was ended by SIGKILL, as the system does where memory runs out");
+        return AssemblyError { what, cure: Some(environment::FREE_MEMORY) };
+    }
+    if report.is_empty() {
+        return AssemblyError {
+            what: format!("{ptxas} ended with {status} and no message"),
+            cure: Some(CHOOSE),
+        };
+    }
+    let cure = TOO_OLD.iter().any(|words| report.contains(words)).then_some(CHOOSE);
+    AssemblyError { what: format!("ptxas rejects the PTX for {name}: {report}"), cure }
 }
 
 fn remarks(report: &str) -> Vec<String> {

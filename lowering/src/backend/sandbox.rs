@@ -11,12 +11,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, pipe};
+use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, getpid, getppid, pipe};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::environment;
 
 /// How long a child may be silent before it counts as hung. It reports each stage of each variant.
 pub const LIMIT: Duration = Duration::from_secs(300);
@@ -31,6 +34,15 @@ pub struct Failure {
     pub what: String,
     /// What the child wrote to standard error.
     pub output: String,
+    /// What the user can do, where the machine is at fault and not the compiler.
+    pub cure: Option<&'static str>,
+}
+
+impl Failure {
+    /// An error of the system before there was a child.
+    fn of_system(call: &str, error: Errno) -> Failure {
+        Failure { what: format!("{call}: {error}"), output: String::new(), cure: environment::cure(error) }
+    }
 }
 
 /// A child at work. Dropped before it finished, it is ended.
@@ -60,8 +72,8 @@ const NUMBER: usize = size_of::<u32>();
 impl WorkQueue {
     /// So many numbers, as many as a pipe holds at least.
     pub fn new(count: usize) -> Result<WorkQueue, Failure> {
-        let failed = |what: String| Failure { what, output: String::new() };
-        let (numbers, end) = pipe().map_err(|error| failed(format!("pipe: {error}")))?;
+        let failed = |what: String| Failure { what, output: String::new(), cure: None };
+        let (numbers, end) = pipe().map_err(|error| Failure::of_system("pipe", error))?;
         let all: Vec<u8> = (0..count as u32).flat_map(u32::to_le_bytes).collect();
         if all.len() > PIPE_BYTES {
             return Err(failed(format!("{count} numbers do not fit into a pipe")));
@@ -79,25 +91,33 @@ impl WorkQueue {
     }
 }
 
-/// Starts `job` in a child process.
+/// Starts `job` in a child process, which ends at the latest with the thread that started it.
 pub fn start<T: Serialize>(job: impl FnOnce() -> Result<T, String>) -> Result<Child, Failure> {
-    let failed = |what: &str, error: nix::errno::Errno| Failure {
-        what: format!("{what}: {error}"),
-        output: String::new(),
-    };
-    let (result, result_end) = pipe().map_err(|error| failed("pipe", error))?;
-    let (output, output_end) = pipe().map_err(|error| failed("pipe", error))?;
+    let (result, result_end) = pipe().map_err(|error| Failure::of_system("pipe", error))?;
+    let (output, output_end) = pipe().map_err(|error| Failure::of_system("pipe", error))?;
+    let parent = getpid();
     // SAFETY: the child runs only this thread. glibc and jemalloc put their locks in order around a fork, the MLIR
     // context has no threads of its own, and the child ends in `_exit` without running destructors or exit handlers.
-    match unsafe { fork() }.map_err(|error| failed("fork", error))? {
+    match unsafe { fork() }.map_err(|error| Failure::of_system("fork", error))? {
         ForkResult::Child => {
             drop((result, output));
+            if end_with(parent).is_err() {
+                // SAFETY: ends this process at once; nothing of the parent's is flushed or dropped a second time.
+                unsafe { nix::libc::_exit(1) }
+            }
             child(job, result_end, output_end);
         }
         ForkResult::Parent { child: pid } => {
             Ok(Child { pid, result: File::from(result), output: File::from(output), waited_for: false })
         }
     }
+}
+
+/// Has the system end this process with the one that started it, which is `parent`; an error if that has ended already.
+pub(super) fn end_with(parent: Pid) -> nix::Result<()> {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
 fn child<T: Serialize>(job: impl FnOnce() -> Result<T, String>, result: OwnedFd, output: OwnedFd) -> ! {
@@ -129,7 +149,9 @@ impl Child {
         let status = waitpid(self.pid, None);
         self.waited_for = true;
         let output = String::from_utf8_lossy(&text).into_owned();
-        let fail = |what: String| Failure { what, output: output.clone() };
+        let killed = in_time && matches!(status, Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _)));
+        let cure = (killed || environment::ran_out_of_memory(&output)).then_some(environment::FREE_MEMORY);
+        let fail = |what: String| Failure { what, output: output.clone(), cure };
         if !in_time {
             return Err(fail(format!("did not finish in {} s", limit.as_secs_f32())));
         }
@@ -139,6 +161,9 @@ impl Child {
                 Ok(Err(error)) => Err(fail(error)),
                 Err(error) => Err(fail(format!("sent an answer that cannot be read: {error}"))),
             },
+            Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _)) => {
+                Err(fail("ended by SIGKILL, as the system does where memory runs out".into()))
+            }
             Ok(WaitStatus::Signaled(_, signal, _)) => Err(fail(format!("ended by {signal}"))),
             Ok(WaitStatus::Exited(_, code)) => Err(fail(format!("ended with status {code}"))),
             other => Err(fail(format!("ended in an unknown way: {other:?}"))),

@@ -17,6 +17,7 @@ use tile_ir::transform::unit_stride::{assume_unit_strides, unit_strides};
 use tile_ir::transform::view_strides::assume_contiguous;
 
 use crate::backend::cache::CacheKey;
+use crate::backend::image;
 use crate::backend::ptxas;
 use crate::driver::artifact::{LoweredVariant, VariantCode};
 use crate::driver::dump::{dump_tiles, print_line};
@@ -104,7 +105,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
     let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.host);
     let text = ir::print(&func, &|_| None);
-    let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets]);
+    let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets, image::identity()]);
     let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
     dump_tiles(&func, &specializations, variant, options);
     Ok(PreparedVariant { func, specializations, host, key, source })

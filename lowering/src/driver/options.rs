@@ -8,6 +8,8 @@ use std::time::Duration;
 use crate::backend::host_asm::{CpuLevel, Family, HostTarget};
 use crate::backend::inject::Injection;
 use crate::backend::nvptx::Arch;
+use crate::backend::ptxas;
+use crate::backend::ptxas::Search;
 use crate::backend::sandbox;
 use crate::gpu::schedule::passes::DisabledPasses;
 
@@ -19,6 +21,7 @@ pub const VARIABLES: &[&str] = &[
     "FUSE_BOUNDS_REPORT",
     "FUSE_DEFLATE",
     "CUDA_HOME",
+    "CUDA_PATH",
     "FUSE_DUMP",
     "FUSE_PASSES",
     "FUSE_DUMP_DIR",
@@ -80,6 +83,8 @@ pub struct BuildOptions {
     /// The CPUs that the crate is built for, if kernels can run on their family.
     pub host: Option<HostTarget>,
     pub ptxas: Option<PathBuf>,
+    /// Whether the search path decides which assembler is taken, or that there is none.
+    pub uses_path: bool,
     /// Whether an access outside its slice is reported when it happens: in debug builds, or as `FUSE_BOUNDS_REPORT` says.
     pub report: bool,
     /// Whether programs embed GPU code deflated, unless `FUSE_DEFLATE` is 0: a package that is compressed as a whole gets
@@ -91,7 +96,7 @@ pub struct BuildOptions {
     pub dump_dir: PathBuf,
     /// Where artifacts are cached between builds.
     pub cache_dir: Option<PathBuf>,
-    /// Tells this crate's symbols from those of others.
+    /// Distinguishes this crate's symbols from those of others: its name, and cargo's hash of the package and target.
     pub crate_name: String,
     /// How long the lowering of a kernel may take before it counts as hung.
     pub limit: Duration,
@@ -104,9 +109,11 @@ impl BuildOptions {
     /// cannot be understood.
     pub fn from_environment() -> Result<BuildOptions, String> {
         let args: Vec<String> = std::env::args().collect();
-        let ptxas = crate::backend::ptxas::find();
         let variable = |name: &str| std::env::var_os(name);
-        Ok(BuildOptions { ptxas, ..BuildOptions::read(&args, &variable)? })
+        let options = BuildOptions::read(&args, &variable)?;
+        let search = if options.archs.is_empty() { Search::default() } else { ptxas::find(&variable)? };
+        let uses_path = search.used_path && options.effort == Effort::Full;
+        Ok(BuildOptions { ptxas: search.found, uses_path, ..options })
     }
 
     /// What a command line of rustc and the variables say; no assembler.
@@ -130,6 +137,7 @@ impl BuildOptions {
             archs: archs(&text("FUSE_ARCH"))?,
             host: host(&triple, &text("FUSE_CPU_LEVELS"))?,
             ptxas: None,
+            uses_path: false,
             report: switch("FUSE_BOUNDS_REPORT", &text)?.unwrap_or_else(|| debug_assertions(args)),
             deflate: switch("FUSE_DEFLATE", &text)?.unwrap_or(true),
             disabled_passes: DisabledPasses::parse(&text("FUSE_PASSES"))
@@ -137,7 +145,7 @@ impl BuildOptions {
             dump: stages(&text("FUSE_DUMP"))?,
             dump_dir: dump_dir.or(beside_target).unwrap_or(temporary),
             cache_dir: target_dir.map(|dir| dir.join("fuse-cache")),
-            crate_name: value_of("--crate-name").unwrap_or_else(|| "crate".into()),
+            crate_name: crate_name(args),
             limit: sandbox::LIMIT,
             inject: injection(&text("FUSE_INJECT"))?,
         })
@@ -148,6 +156,13 @@ impl BuildOptions {
 fn value_of(args: &[String], flag: &str) -> Option<String> {
     let joined = args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
     joined.or_else(|| args.iter().position(|arg| arg == flag).and_then(|at| args.get(at + 1).cloned()))
+}
+
+/// Returns the name of the crate and its `-C metadata`: a library and a program of one package have one name.
+fn crate_name(args: &[String]) -> String {
+    let name = value_of(args, "--crate-name").unwrap_or_else(|| "crate".into());
+    let metadata = args.iter().find_map(|arg| arg.trim_start_matches("-C").strip_prefix("metadata="));
+    name + metadata.unwrap_or_default()
 }
 
 /// What whoever runs the macro wants of it.

@@ -50,6 +50,16 @@ pub(crate) fn too_few_registers(kernel: &Kernel, variant: &Variant, message: &st
     })
 }
 
+/// The diagnostic for a failure of the machine that builds, and not of the compiler.
+pub(crate) fn environment_error(kernel: &Kernel, variant: &Variant, what: &str, cure: &str) -> Diagnostic {
+    Diagnostic {
+        loc: Loc::of(&kernel.name),
+        message: format!("{} cannot be compiled on this machine: {what}", label(kernel, variant)),
+        help: Some(cure.into()),
+        note: None,
+    }
+}
+
 pub(crate) fn internal_error(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Diagnostic {
     Diagnostic {
         loc: Loc::of(&kernel.name),

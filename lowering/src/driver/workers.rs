@@ -2,7 +2,7 @@
 //! are CPUs. A crash or a hang of LLVM is then a message.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::Variant;
@@ -17,14 +17,14 @@ use crate::backend::llvm;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas;
-use crate::backend::ptxas::Cubin;
+use crate::backend::ptxas::AssemblyError;
 use crate::backend::sandbox;
 use crate::backend::sandbox::Failure;
 use crate::cpu::emit::CpuPlan;
 use crate::driver::artifact::{GpuModule, VariantCode, entry_name};
 use crate::driver::dump::{dump_gpu, dump_host, dump_path, print_line, save_input};
 use crate::driver::options::{BuildOptions, DumpStage};
-use crate::driver::variant_errors::{internal_error, too_few_registers};
+use crate::driver::variant_errors::{environment_error, internal_error, too_few_registers};
 use crate::gpu::specialization::Specialization;
 use crate::mlir::Session;
 
@@ -71,6 +71,8 @@ struct HostPart<'a> {
 /// Lines with which a child reports its progress, should it not live to return.
 const STAGE: &str = "fuse stage: ";
 const VARIANT: &str = "fuse variant: ";
+/// The line with which a child says what the user can do about its error.
+const CURE: &str = "fuse cure: ";
 /// The most lines of what a child wrote that a message has: the end of a backtrace.
 const OUTPUT_LINES: usize = 20;
 
@@ -189,7 +191,11 @@ impl KernelLowering<'_> {
         print_line(&format!("{STAGE}ptxas"));
         let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
         let module = |(arch, ptx): (Arch, String)| {
-            let cubin = options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
+            let assembled = options.ptxas.as_ref().map(|path| ptxas::assemble(path, arch, &ptx, &work));
+            let cubin = assembled.transpose().map_err(|AssemblyError { what, cure }| {
+                cure.inspect(|cure| print_line(&format!("{CURE}{cure}")));
+                what
+            })?;
             let (Arch { capability, exact }, ptx) = (arch, Deflated::new(ptx.as_bytes()));
             Ok(GpuModule { capability, exact, specialization: index, ptx, cubin })
         };
@@ -212,17 +218,21 @@ impl KernelLowering<'_> {
 
     /// What a child's failure at a variant is to the user.
     fn lowering_error(&self, variant: usize, failure: &Failure) -> Box<Diagnostic> {
-        let input = save_input(&self.prepared[variant].func, &self.variants[variant], self.options);
-        let stage =
-            failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
-        let reported = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
-        let others: Vec<&str> = failure.output.lines().filter(|line| !reported(line)).collect();
+        let reported = |what| failure.output.lines().rev().find_map(|line| line.strip_prefix(what));
+        let stage = reported(STAGE).unwrap_or("lowering");
+        let (kernel, choices) = (self.kernel, &self.variants[variant]);
+        if let Some(cure) = failure.cure.or_else(|| reported(CURE)) {
+            let what = format!("stage {stage}: {}", failure.what);
+            return Box::new(environment_error(kernel, choices, &what, cure));
+        }
+        let input = save_input(&self.prepared[variant].func, choices, self.options);
+        let is_report = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
+        let others: Vec<&str> = failure.output.lines().filter(|line| !is_report(line)).collect();
         let last = &others[others.len().saturating_sub(OUTPUT_LINES)..];
         let output: String = last.iter().map(|line| format!("{line}\n")).collect();
         let what = format!("{}\n{output}the tile IR is in {input}", failure.what);
-        let variant = &self.variants[variant];
-        let too_few = too_few_registers(self.kernel, variant, &failure.what);
-        Box::new(too_few.unwrap_or_else(|| internal_error(self.kernel, variant, stage, &what)))
+        let too_few = too_few_registers(kernel, choices, &failure.what);
+        Box::new(too_few.unwrap_or_else(|| internal_error(kernel, choices, stage, &what)))
     }
 
     /// The variant at which a child failed, of those of its own parts: the last one that it reported.
@@ -232,9 +242,4 @@ impl KernelLowering<'_> {
             own.iter().find(|part| Some(self.variants[part.variant].to_string().as_str()) == reported);
         found.unwrap_or(&own[0]).variant
     }
-}
-
-fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, String> {
-    std::fs::create_dir_all(work).map_err(|error| format!("{}: {error}", work.display()))?;
-    ptxas::assemble(ptxas, arch, ptx, work)
 }

@@ -1,5 +1,8 @@
 //! The static data of a variant, as `dsl_runtime::kernel` declares it.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 use tile_ir::frontend::syntax::{Kernel, ParamType, TypeName};
@@ -25,6 +28,8 @@ pub struct Expansion<'a> {
     pub variants: &'a [Variant],
     pub lowered: &'a [LoweredVariant],
     pub options: &'a BuildOptions,
+    /// Distinguishes the kernel's symbols from those of others: [`place_of`] it.
+    pub place: String,
 }
 
 /// A `Variant` without code.
@@ -315,20 +320,24 @@ fn level_name(level: &str) -> Ident {
 }
 
 /// The linker's name of a variant's host entry at one level. Two kernels of one name and text are told apart by where
-/// they stand.
+/// they stand, and those that a macro makes of one place by their order.
 fn host_symbol(expansion: &Expansion, index: usize, level: &str) -> Ident {
-    let Expansion { kernel, variants, options, .. } = expansion;
-    let Loc { start, .. } = Loc::of(&kernel.name);
-    let place = format!(
-        "{}|{}|{}:{}|{}",
-        options.crate_name,
-        start.file(),
-        start.start().line,
-        start.start().column,
-        variants[same_host_code(variants, index)]
-    );
-    let hash = xxhash_rust::xxh3::xxh3_64(place.as_bytes());
+    let Expansion { kernel, variants, place, .. } = expansion;
+    let variant = &variants[same_host_code(variants, index)];
+    let hash = xxhash_rust::xxh3::xxh3_64(format!("{place}|{variant}").as_bytes());
     format_ident!("fuse_{}_{hash:016x}_{level}", kernel.name)
+}
+
+/// Returns where a kernel stands, and how many were expanded from there before it in this process, which compiles one crate.
+pub fn place_of(kernel: &Kernel, options: &BuildOptions) -> String {
+    static EXPANDED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+    let Loc { start, .. } = Loc::of(&kernel.name);
+    let (line, column) = (start.start().line, start.start().column);
+    let place = format!("{}|{}|{line}:{column}", options.crate_name, start.file());
+    let mut expanded = EXPANDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = expanded.entry(place.clone()).or_default();
+    *before += 1;
+    format!("{place}|{before}")
 }
 
 /// The first variant with the same host code: settings of a GPU make no difference to it.

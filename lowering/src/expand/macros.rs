@@ -10,7 +10,7 @@ use tile_ir::support::diagnostic::{Errors, Loc};
 use crate::driver::compile::lower_variants;
 use crate::driver::options::{BuildOptions, Effort};
 use crate::expand;
-use crate::expand::data::Expansion;
+use crate::expand::data::{Expansion, place_of};
 use crate::expand::stack::with_stack;
 
 /// Expands `#[fuse_kernel(attribute)] item` as the environment says.
@@ -156,7 +156,8 @@ fn kernel_tokens(
     }
     match lower_variants(&kernel, &variants, options, errors) {
         Some(lowered) if errors.is_empty() => {
-            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options };
+            let (place, lowered) = (place_of(&kernel, options), &lowered);
+            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered, options, place };
             expand::expand(&expansion)
         }
         // The signature stays, so that a call is not reported as unknown on top of the mistake.

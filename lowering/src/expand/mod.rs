@@ -29,9 +29,13 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
     let imports = ide_stub::imports(expansion.kernel);
     let outline = ide_stub::outline(&expansion.kernel.source);
-    // Mentioning a variable makes cargo expand again when it changes.
+    // Mentioning a variable makes cargo expand again when it changes. The search path differs between a terminal and an editor, so it
+    // counts only where it decides something.
+    let search_path = expansion.options.uses_path.then_some("PATH");
     let tracked = VARIABLES
         .iter()
+        .copied()
+        .chain(search_path)
         .map(|name| quote! { const _: ::core::option::Option<&str> = ::core::option_env!(#name); });
     quote! {
         #function

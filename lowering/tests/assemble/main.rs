@@ -131,7 +131,8 @@ fn assembler(recorded: Table) -> Assembler {
         return Assembler { ptxas: None, has_recorded_version: true, recorded };
     }
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/ptxas/ptxas");
-    let found = ptxas::find().or_else(|| own.is_file().then_some(own));
+    let search = ptxas::find(&|name| std::env::var_os(name)).expect("FUSE_PTXAS names a file");
+    let found = search.found.or_else(|| own.is_file().then_some(own));
     let path = found.expect("no ptxas found: `scripts/ptxas` fetches one; FUSE_PTXAS=none assembles nothing");
     let version = Command::new(&path).arg("--version").output().expect("ptxas runs").stdout;
     let has_recorded_version = String::from_utf8_lossy(&version).contains(MEASURED_WITH);
@@ -308,7 +309,7 @@ struct Assembled {
 
 fn assemble(ptxas: &Path, arch: Arch, (entry, ptx): (&str, &str)) -> Assembled {
     let cubin = ptxas::assemble(ptxas, arch, ptx, &std::env::temp_dir());
-    let cubin = cubin.unwrap_or_else(|error| panic!("{entry}: {error}"));
+    let cubin = cubin.unwrap_or_else(|error| panic!("{entry}: {}", error.what));
     assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {}", arch.name());
     let used = cubin.resources.iter().find(|one| one.entry == *entry);
     let used = used.unwrap_or_else(|| panic!("no report about {entry}"));

@@ -3,11 +3,14 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use expect_test::{Expect, expect};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
-use super::site::{Site, in_own_process, make_executable};
+use super::site::{Site, in_limited_process, in_own_process, make_executable};
 use lowering::backend::cache::{ArtifactCache, CacheKey};
 use lowering::backend::nvptx::Arch;
 use lowering::backend::sandbox;
@@ -86,7 +89,6 @@ fn a_changed_input_is_lowered_again() {
         assert!(lowers(KERNEL, |_, options| options.archs = vec![Arch::SM_80, Arch::SM_90A]));
         assert!(lowers(KERNEL, |_, options| options.host = None));
         assert!(lowers(KERNEL, |_, options| options.report = true));
-        assert!(lowers(KERNEL, |_, options| options.report = true));
     });
 }
 
@@ -136,6 +138,121 @@ fn a_damaged_entry_is_lowered_again() {
         });
         survives(|bytes| bytes.reverse());
     });
+}
+
+/// The directory of a cache with the entries of two variants, and their names.
+fn two_entries(site: &Site, options: &BuildOptions) -> (PathBuf, [String; 2]) {
+    assert_eq!(site.compile(&KERNEL.replace("[32]", "[32, 64]"), options), "");
+    let names = site.files("fuse-cache").try_into().expect("two entries");
+    (site.path("fuse-cache"), names)
+}
+
+/// Entries that are whole, each under the name of the other one.
+#[test]
+fn exchanged_entries_are_lowered_again() {
+    in_own_process(|| {
+        let site = Site::new();
+        let options = options(&site);
+        let source = KERNEL.replace("[32]", "[32, 64]");
+        let expansion = site.expand(&source, &options);
+        let (cache, [one, other]) = two_entries(&site, &options);
+        let before = lowered(&site);
+        assert_eq!(before, 4, "each specialization of both, once");
+        fs::rename(cache.join(&one), site.path("kept")).expect("an entry");
+        fs::rename(cache.join(&other), cache.join(&one)).expect("an entry");
+        fs::rename(site.path("kept"), cache.join(&other)).expect("an entry");
+        assert_eq!(site.expand(&source, &options), expansion);
+        assert_eq!(lowered(&site) - before, 4);
+    });
+}
+
+/// Opening a pipe that nobody writes to would take forever.
+#[test]
+fn a_pipe_in_place_of_an_entry_is_lowered_again() {
+    in_own_process(|| {
+        assert!(lowers(KERNEL, |site, _| {
+            let path = site.path("fuse-cache").join(&site.files("fuse-cache")[0]);
+            fs::remove_file(&path).expect("an entry");
+            mkfifo(&path, Mode::S_IRWXU).expect("a pipe");
+        }));
+    });
+}
+
+/// Says to a copy of this program which directory it builds in.
+const DIRECTORY: &str = "FUSE_TEST_DIRECTORY";
+
+/// A compiler that is linked anew, with another LLVM for instance, takes nothing that the one before it left.
+#[test]
+fn another_linked_compiler_lowers_again() {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        let site = Site::at(directory.into());
+        let ptxas = Some(site.path("ptxas"));
+        let options = BuildOptions { ptxas, archs: vec![Arch::SM_80], ..site.options() };
+        assert_eq!(site.compile(KERNEL, &options), "");
+        // The directory is the other process's.
+        return std::mem::forget(site);
+    }
+    let site = Site::new();
+    counting(&site, "ptxas");
+    let compiler = site.path("compiler");
+    fs::copy(std::env::current_exe().expect("this program"), &compiler).expect("a copy");
+    let build = || {
+        let mut command = Command::new(&compiler);
+        command.args(["--exact", "cache::another_linked_compiler_lowers_again", "--test-threads=1"]);
+        let output = command.env(DIRECTORY, site.path("")).output().expect("a process");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        lowered(&site)
+    };
+    assert_eq!([build(), build()], [2, 2]);
+    let later = SystemTime::now() + Duration::from_secs(5);
+    File::open(&compiler).expect("a program").set_modified(later).expect("a time");
+    assert_eq!(build(), 4);
+}
+
+/// A disk that takes no more than 512 or 1024 bytes of a file.
+const FULL_DISK: &str = "trap '' XFSZ; ulimit -f 1;";
+
+#[test]
+fn a_full_disk_costs_the_cache_alone() {
+    in_limited_process(FULL_DISK, || {
+        let site = Site::new();
+        assert_eq!(site.compile(KERNEL, &BuildOptions { archs: vec![], ..site.options() }), "");
+        assert_eq!(site.files("fuse-cache"), Vec::<String>::new(), "nothing partial is left");
+    });
+}
+
+#[test]
+fn a_full_disk_is_named_where_the_assembler_needs_it() {
+    in_limited_process(FULL_DISK, || {
+        let site = Site::new();
+        let said = site.compile(KERNEL, &options(&site));
+        let [first, last] = [said.lines().next(), said.lines().last()].map(Option::unwrap_or_default);
+        let start =
+            "2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage ptxas: SITE/fuse-cache/";
+        assert!(first.starts_with(start) && first.ends_with(".ptx: File too large (os error 27)"), "{said}");
+        assert_eq!(last.trim(), "help: make room on the disk");
+        assert_eq!(site.files("fuse-cache"), Vec::<String>::new(), "nothing partial is left");
+    });
+}
+
+/// Files of processes that were killed go after an hour; entries stay.
+#[test]
+fn unfinished_files_are_swept() {
+    let site = Site::new();
+    let cache = ArtifactCache::at(Some(site.path("cache")));
+    let key = CacheKey::of(&["a"]);
+    cache.put(key, &7u32);
+    let unfinished = |extension: &str| site.path("cache").join(format!("{}.{extension}", key.hex()));
+    let old = SystemTime::now() - Duration::from_secs(7200);
+    for name in ["100.0", "ptx"] {
+        fs::write(unfinished(name), "").expect("a file");
+        File::open(unfinished(name)).and_then(|file| file.set_modified(old)).expect("a time");
+    }
+    fs::write(unfinished("100.1"), "").expect("a file");
+    File::open(site.path("cache").join(key.hex())).and_then(|file| file.set_modified(old)).expect("a time");
+    cache.sweep();
+    assert_eq!(site.files("cache"), [key.hex(), format!("{}.100.1", key.hex())]);
+    assert_eq!(cache.get(key), Some(7u32));
 }
 
 /// Variants with the same body have their own entries.

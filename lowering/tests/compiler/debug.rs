@@ -102,8 +102,9 @@ fn check_ptx(source: &str, words: &[&str], expected: Expect) {
     let archs = [Arch::SM_80, Arch::SM_90A];
     let named = [("entry".into(), general)];
     let texts = nvptx::emit(&Session::new(), &named, &archs, None).expect("PTX");
+    let search = ptxas::find(&|name| std::env::var_os(name)).expect("FUSE_PTXAS names a file");
     for (arch, ptx) in &texts {
-        if let Some(path) = &ptxas::find() {
+        if let Some(path) = &search.found {
             ptxas::assemble(path, *arch, ptx, &std::env::temp_dir()).expect("ptxas takes it");
         }
     }

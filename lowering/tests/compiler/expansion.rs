@@ -1,9 +1,13 @@
 //! What the macros leave of a module, and of a kernel that is a method.
 
-use expect_test::expect;
+use std::collections::BTreeSet;
 
-use lowering::compile_method;
+use expect_test::expect;
+use tile_ir::testing::tokens;
+
+use super::site::{Site, in_own_process};
 use lowering::driver::options::BuildOptions;
+use lowering::{compile_method, compile_with};
 
 #[test]
 fn what_stays_of_a_module() {
@@ -47,6 +51,7 @@ fn what_stays_of_a_module() {
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_BOUN
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DEFL
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("CUDA_HOME
+        # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("CUDA_PATH
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DUMP
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_PASS
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DUMP
@@ -72,4 +77,22 @@ fn a_kernel_is_no_method() {
     let method = |text: &str| compile_method(text.parse().expect("tokens")).to_string();
     expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] pub fn k < 'fuse , const N : usize > (& self , argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 >) -> :: dsl_runtime :: Launch < 'fuse , 1 > { :: core :: unreachable ! () }"#]].assert_eq(&method("pub fn k<const N: usize>(&self, x: &[f32]) { tl::undefined(); }"));
     expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] fn k < 'fuse , > (argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 > , argument_1 : :: core :: primitive :: i32) -> :: dsl_runtime :: Launch < 'fuse , 2 > { :: core :: unreachable ! () }"#]].assert_eq(&method("fn k(x: &[f32], n: i32) {}"));
+}
+
+/// A `macro_rules` gives every kernel that it makes the place of the tokens in its body.
+#[test]
+fn kernels_of_one_place_have_their_own_symbols() {
+    in_own_process(|| {
+        let site = Site::new();
+        let options = BuildOptions { archs: vec![], ..site.options() };
+        let (attribute, item) =
+            tokens("#[fuse_kernel] pub fn fill(out: &mut [f32]) { tl::store(out, 0.0); }");
+        let symbols = |_| -> BTreeSet<String> {
+            let text = compile_with(attribute.clone(), item.clone(), &options).to_string();
+            let word = |c: char| !c.is_alphanumeric() && c != '_';
+            text.split(word).filter(|word| word.starts_with("fuse_fill_")).map(str::to_string).collect()
+        };
+        let [one, other] = [0, 1].map(symbols);
+        assert!(!one.is_empty() && one.len() == other.len() && one.is_disjoint(&other), "{one:?} {other:?}");
+    });
 }

@@ -1,11 +1,18 @@
 //! Every failure while a kernel is lowered is an error at that kernel, and the process survives.
 
-use std::io::Write;
+use std::fs;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{getpid, pipe};
 
-use super::site::{Site, in_own_process, make_executable};
+use super::site::{Site, in_limited_process, in_own_process, make_executable};
 use lowering::backend::inject::Injection;
 use lowering::backend::sandbox::{self, LIMIT, WorkQueue};
 use lowering::driver::options::BuildOptions;
@@ -139,16 +146,170 @@ fn an_intrinsic_that_the_target_lacks() {
     });
 }
 
+/// A program for the site that stands in for an assembler.
+fn script(site: &Site, text: &str) -> PathBuf {
+    let path = site.path("ptxas");
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a file");
+    make_executable(&path);
+    path
+}
+
+/// What a build with this assembler says.
+fn check_assembler(text: &str, expected: Expect) {
+    let site = Site::new();
+    let options = BuildOptions { ptxas: Some(script(&site, text)), ..site.options() };
+    expected.assert_eq(&site.compile(KERNEL, &options));
+    assert_eq!(site.files("fuse-cache"), Vec::<String>::new(), "nothing of a failed build is kept");
+    assert_eq!(site.files("fuse-dump"), Vec::<String>::new(), "nobody has to look into the compiler");
+}
+
 #[test]
-fn a_missing_assembler() {
+fn an_assembler_that_cannot_be_run() {
     in_own_process(|| {
         let site = Site::new();
         let options = BuildOptions { ptxas: Some(site.path("ptxas")), ..site.options() };
         expect![[r#"
-        2: `fill`: internal error: `fill` (N = 32) failed in the stage ptxas: SITE/ptxas: No such file or directory (os error 2)
-            the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
-            note: this is a mistake of the compiler, not of the kernel
-    "#]].assert_eq(&site.compile(KERNEL, &options));
+            2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage ptxas: SITE/ptxas cannot be run: No such file or directory (os error 2)
+                help: set FUSE_PTXAS to the `ptxas` of CUDA 12 or later, or to `none` to build without it
+        "#]].assert_eq(&site.compile(KERNEL, &options));
+        fs::write(site.path("ptxas"), "no program").expect("a file");
+        expect![[r#"
+            2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage ptxas: SITE/ptxas cannot be run: Permission denied (os error 13)
+                help: set FUSE_PTXAS to the `ptxas` of CUDA 12 or later, or to `none` to build without it
+        "#]].assert_eq(&site.compile(KERNEL, &options));
+    });
+}
+
+#[test]
+fn a_program_that_is_no_assembler() {
+    in_own_process(|| {
+        check_assembler(
+            "exit 0",
+            expect![[r#"
+                2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage ptxas: SITE/ptxas left no image: No such file or directory (os error 2)
+                    help: set FUSE_PTXAS to the `ptxas` of CUDA 12 or later, or to `none` to build without it
+            "#]],
+        );
+        check_assembler(
+            "exit 1",
+            expect![[r#"
+                2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage ptxas: SITE/ptxas ended with exit status: 1 and no message
+                    help: set FUSE_PTXAS to the `ptxas` of CUDA 12 or later, or to `none` to build without it
+            "#]],
+        );
+    });
+}
+
+#[test]
+fn an_assembler_that_is_too_old() {
+    in_own_process(|| {
+        check_assembler(
+            "echo \"ptxas fatal   : Unsupported .version 8.1; current version is '7.4'\" >&2; exit 255",
+            expect![[r#"
+                2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage ptxas: ptxas rejects the PTX for sm_80: ptxas fatal   : Unsupported .version 8.1; current version is '7.4'
+                    help: set FUSE_PTXAS to the `ptxas` of CUDA 12 or later, or to `none` to build without it
+            "#]],
+        );
+    });
+}
+
+/// An assembler, or the child that runs it, which the system ends because memory ran out.
+#[test]
+fn a_process_that_is_killed() {
+    in_own_process(|| {
+        check_assembler(
+            "kill -9 $$",
+            expect![[r#"
+                2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage ptxas: SITE/ptxas was ended by SIGKILL, as the system does where memory runs out
+                    help: free memory, or build fewer crates at once: `cargo build -j 1`
+            "#]],
+        );
+        let site = Site::new();
+        let options = BuildOptions { ptxas: Some(script(&site, "kill -9 $PPID")), ..site.options() };
+        expect![[r#"
+            2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage ptxas: ended by SIGKILL, as the system does where memory runs out
+                help: free memory, or build fewer crates at once: `cargo build -j 1`
+        "#]]
+        .assert_eq(&site.compile(KERNEL, &options));
+    });
+}
+
+#[test]
+fn too_few_descriptors() {
+    in_limited_process("ulimit -n 6;", || {
+        let site = Site::new();
+        expect![[r#"
+            2: `fill`: `fill` (N = 32) cannot be compiled on this machine: stage lowering: pipe: EMFILE: Too many open files
+                help: allow more open files: `ulimit -n 1024`
+        "#]]
+        .assert_eq(&site.compile(KERNEL, &site.options()));
+    });
+}
+
+/// What the standard library of Rust writes where memory runs out.
+#[test]
+fn a_child_without_memory() {
+    in_own_process(|| {
+        let child = sandbox::start::<()>(|| {
+            let layout = std::alloc::Layout::new::<u64>();
+            std::alloc::handle_alloc_error(layout)
+        });
+        let failure = child.expect("a process").finish::<()>(LIMIT).expect_err("it has no memory");
+        assert_eq!(failure.what, "ended by SIGABRT");
+        assert_eq!(failure.cure, Some("free memory, or build fewer crates at once: `cargo build -j 1`"));
+    });
+}
+
+/// A child whose parent is killed ends too, though it hangs, and though the parent may be gone before the child first runs.
+#[test]
+fn a_child_ends_with_its_parent() {
+    in_own_process(|| {
+        let (ended, alive) = pipe().expect("a pipe");
+        let parent = sandbox::start::<()>(|| {
+            let hangs = || {
+                std::thread::sleep(Duration::from_secs(600));
+                Ok(())
+            };
+            let _child = sandbox::start::<()>(hangs).expect("a process");
+            kill(getpid(), Signal::SIGKILL).map_err(|error| error.to_string())
+        });
+        let failure = parent.expect("a process").finish::<()>(LIMIT).expect_err("it is killed");
+        assert_eq!(failure.what, "ended by SIGKILL, as the system does where memory runs out");
+        // The child has the other end for as long as it lives.
+        drop(alive);
+        let mut waiting = [PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut waiting, 10_000u16), Ok(1), "the child is alive");
+        assert_eq!(File::from(ended).read(&mut [0]).expect("an end"), 0);
+    });
+}
+
+/// An assembler that hangs ends with the child that runs it.
+#[test]
+fn an_assembler_ends_with_its_child() {
+    in_own_process(|| {
+        let site = Site::new();
+        let id = site.path("id");
+        let ptxas = script(&site, &format!("echo $$ > {}; exec sleep 600", id.display()));
+        let limit = Duration::from_millis(1500);
+        let options = BuildOptions { ptxas: Some(ptxas), limit, ..site.options() };
+        let said = site.compile(KERNEL, &options);
+        assert!(said.contains("did not finish in 1.5 s"), "{said}");
+        let id = fs::read_to_string(id).expect("it ran");
+        // A process that has ended is a zombie until whoever adopted it asks.
+        let is_alive = || {
+            let status = fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
+            status
+                .rsplit(')')
+                .next()
+                .is_some_and(|rest| !matches!(rest.trim().chars().next(), None | Some('Z')))
+        };
+        for _ in 0..100 {
+            if !is_alive() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("the assembler is alive");
     });
 }
 
@@ -191,11 +352,9 @@ fn many_stages_that_together_take_longer_than_one_may() {
 fn a_register_limit_below_what_instructions_need() {
     in_own_process(|| {
         let site = Site::new();
-        let ptxas = site.path("ptxas");
         let said = "ptxas fatal   : (C7602) Insufficient registers (32) to compile instruction at line 720 in function f. \
                 Try to compile with register target of 90 or higher.";
-        std::fs::write(&ptxas, format!("#!/bin/sh\necho '{said}' >&2\nexit 255\n")).expect("a file");
-        make_executable(&ptxas);
+        let ptxas = script(&site, &format!("echo '{said}' >&2; exit 255"));
         let options = BuildOptions { ptxas: Some(ptxas), ..site.options() };
         let body = "fn fill<const N: usize>(x: &mut [f32]) {
     tl::store(x + tl::arange(0, N), 0.0);

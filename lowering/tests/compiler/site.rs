@@ -17,6 +17,11 @@ const OWN_PROCESS: &str = "FUSE_TEST_IN_OWN_PROCESS";
 /// Runs a test in a process that runs no other one. A child that lowers is a copy of its process, with the locks that other threads
 /// held when it was made: rustc has no other threads in the compiler, but the test runner does.
 pub fn in_own_process<F: FnOnce()>(test: F) {
+    in_limited_process("", test);
+}
+
+/// [`in_own_process`], after these commands of a shell, such as `ulimit -n 6;`.
+pub fn in_limited_process<F: FnOnce()>(limits: &str, test: F) {
     // `compiler::cache::two_processes_at_once::{{closure}}`
     let closure = std::any::type_name::<F>();
     let name = closure.split_once("::").and_then(|(_, path)| path.strip_suffix("::{{closure}}"));
@@ -25,7 +30,8 @@ pub fn in_own_process<F: FnOnce()>(test: F) {
         return test();
     }
     let program = std::env::current_exe().expect("this program");
-    let mut command = Command::new(program);
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{limits} exec \"$0\" \"$@\"")]).arg(program);
     command.args(["--exact", name, "--test-threads=1"]).env(OWN_PROCESS, name);
     let output = command.output().expect("a process");
     let text =
@@ -51,6 +57,11 @@ impl Site {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("fuse-site-{}-{number}", std::process::id()));
         fs::create_dir_all(&directory).expect("a temporary directory");
+        Site { directory }
+    }
+
+    /// The build directory of another process.
+    pub fn at(directory: PathBuf) -> Site {
         Site { directory }
     }
 

@@ -1,0 +1,64 @@
+//! Kernels that a `macro_rules` makes: all have the place of the tokens in its body, and each has its own code.
+
+use dsl_runtime::prelude::*;
+
+/// Modules with a kernel of one name each.
+macro_rules! scaled {
+    ($($module:ident: $factor:literal),*) => {
+        $(mod $module {
+            use dsl_runtime::prelude::*;
+
+            #[fuse_kernel(BLOCK = [64])]
+            pub fn scaled<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
+                let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+                let mask = offsets < n;
+                tl::store(out + offsets, tl::load(x + offsets, mask) * $factor, mask);
+            }
+        })*
+    };
+}
+
+// Three of one call, of which two are the same, and one of another call.
+scaled!(five: 5.0, six: 6.0, also_six: 6.0);
+scaled!(seven: 7.0);
+
+#[test]
+fn kernels_of_one_macro_have_their_own_code() {
+    let (device, x) = (Device::cpu(), [1.0f32, 2.0]);
+    let run = |kernel: for<'k> fn(&'k [f32], &'k mut [f32], i32) -> Launch<'k, 3>| {
+        let mut out = [0.0f32; 2];
+        kernel(&x, &mut out, 2).grid(1).launch(&device).expect("a launch");
+        out
+    };
+    let found = [
+        run(|x, out, n| five::scaled::<64>(x, out, n)),
+        run(|x, out, n| six::scaled::<64>(x, out, n)),
+        run(|x, out, n| also_six::scaled::<64>(x, out, n)),
+        run(|x, out, n| seven::scaled::<64>(x, out, n)),
+    ];
+    assert_eq!(found, [[5.0, 10.0], [6.0, 12.0], [6.0, 12.0], [7.0, 14.0]]);
+}
+
+/// A function with a kernel of its own.
+macro_rules! filled_with {
+    ($function:ident, $value:literal) => {
+        fn $function(device: &Device) -> f32 {
+            #[fuse_kernel]
+            fn fill(out: &mut [f32]) {
+                tl::store(out, $value);
+            }
+            let mut out = [0.0f32];
+            fill(&mut out).grid(1).launch(device).expect("a launch");
+            out[0]
+        }
+    };
+}
+
+filled_with!(one, 1.0);
+filled_with!(two, 2.0);
+
+#[test]
+fn kernels_in_functions_of_one_macro_have_their_own_code() {
+    let device = Device::cpu();
+    assert_eq!([one(&device), two(&device)], [1.0, 2.0]);
+}
