@@ -7,6 +7,7 @@ use tile_ir::ops::Site;
 
 use crate::backend::compress::Deflated;
 use crate::backend::ptxas::Cubin;
+use crate::cpu::emit::NotedAccesses;
 use crate::gpu::specialization::Specialization;
 
 /// Everything known about one variant after lowering.
@@ -16,6 +17,8 @@ pub struct LoweredVariant {
     pub scratch_bytes: u64,
     /// Whether the host code has a record.
     pub host_reports: bool,
+    /// What the host code notes to find races.
+    pub noted: NotedAccesses,
     /// What its operations of a debug build say.
     pub sites: Vec<Site>,
     /// Identifies the tile IR and how it is lowered: it changes with every edit that matters.

@@ -62,6 +62,7 @@ pub fn lower_variants(
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, crate::cpu::emit::CpuPlan::scratch_bytes),
         host_reports: prepared.host.as_ref().is_some_and(crate::cpu::emit::CpuPlan::reports),
+        noted: prepared.host.as_ref().map(|host| host.noted().clone()).unwrap_or_default(),
         source: prepared.source,
         sites: prepared.func.sites,
         specializations: prepared.specializations,

@@ -11,6 +11,7 @@
 //! - [`program_length`]: the grid axis along which programs run longest.
 //! - [`reread`]: loops that read what another loop has read.
 //! - [`row_groups`]: parts of a function that share no tile, each with a range of its own.
+//! - [`unordered_access`]: accesses that nothing orders with those of other programs, for reports of races.
 
 pub mod alias;
 pub mod assumption;
@@ -25,3 +26,4 @@ pub mod program_varying;
 pub mod repeated_access;
 pub mod reread;
 pub mod row_groups;
+pub mod unordered_access;
