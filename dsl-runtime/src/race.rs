@@ -147,7 +147,10 @@ impl RaceCheck {
                 column: source.column,
             }
         };
-        let [first, second] = race.accesses.map(access);
+        // One order for both that threads may have found them in.
+        let mut accesses = race.accesses;
+        accesses.sort_by_key(|noted| noted.program());
+        let [first, second] = accesses.map(access);
         Some(Error::Race {
             kernel: kernel.name,
             param: kernel.params[race.param].name,

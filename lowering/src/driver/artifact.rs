@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::Variant;
 use tile_ir::ops::Site;
+use tile_ir::support::warning::Warning;
 
 use crate::backend::compress::Deflated;
 use crate::backend::ptxas::Cubin;
@@ -21,6 +22,8 @@ pub struct LoweredVariant {
     pub noted: NotedAccesses,
     /// What its operations of a debug build say.
     pub sites: Vec<Site>,
+    /// Likely mistakes.
+    pub warnings: Vec<Warning>,
     /// Identifies the tile IR and how it is lowered: it changes with every edit that matters.
     pub source: u64,
     pub code: VariantCode,

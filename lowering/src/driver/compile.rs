@@ -1,5 +1,6 @@
 //! From a parsed kernel to the code of its variants: the stages in order, for every declared variant.
 
+use tile_ir::analysis::mistakes::mistakes;
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::{MergedErrors, Variant};
@@ -65,6 +66,7 @@ pub fn lower_variants(
         noted: prepared.host.as_ref().map(|host| host.noted().clone()).unwrap_or_default(),
         source: prepared.source,
         sites: prepared.func.sites,
+        warnings: prepared.warnings,
         specializations: prepared.specializations,
         code,
     });
@@ -82,6 +84,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
         print_line(&format!("{} ({variant}): {line}", kernel.name));
     }
     let mut func = checked.func;
+    let warnings = mistakes(&func);
     func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
     if !options.report {
         ir::strip_debug(&mut func);
@@ -108,7 +111,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets]);
     let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
     dump_tiles(&func, &specializations, variant, options);
-    Ok(PreparedVariant { func, specializations, host, key, source })
+    Ok(PreparedVariant { func, specializations, host, key, source, warnings })
 }
 
 /// Plans a variant for GPUs: everything that can be the user's mistake there.

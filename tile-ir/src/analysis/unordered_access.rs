@@ -30,23 +30,42 @@ pub struct UnorderedAccess<'f> {
 impl Touch {
     /// What an operation does to the elements that it accesses.
     pub fn of(op: &Op) -> Option<Touch> {
-        let operation = op.kind.operation();
-        operation.access()?;
-        Some(match operation.effect() {
-            _ if matches!(op.kind, Kind::Atomic(_)) || is_volatile(op) => Touch::Atomic,
+        memory(op)?;
+        Some(match op.kind.operation().effect() {
+            _ if atomic_order(op).is_some() || is_volatile(op) => Touch::Atomic,
             Effect::Write => Touch::Write,
             Effect::Read | Effect::Pure => Touch::Read,
         })
     }
 }
 
-/// Returns the unordered accesses of every slice of which some of them can race.
+/// The slice that an operation accesses, or the memory of a view.
+pub(super) fn memory(op: &Op) -> Option<ParamId> {
+    let operation = op.kind.operation();
+    operation.access().map(|access| access.param).or(operation.view_tile().map(|tile| tile.memory))
+}
+
+/// How an atomic is ordered.
+fn atomic_order(op: &Op) -> Option<MemoryOrder> {
+    match &op.kind {
+        Kind::Atomic(atomic) => Some(atomic.order),
+        Kind::AddView(add) => Some(add.order),
+        _ => None,
+    }
+}
+
+/// Returns the unordered accesses of mutable slices and views.
 pub fn unordered(func: &Func) -> Vec<UnorderedAccess<'_>> {
     let mut used = HashSet::new();
     collect_uses(&func.body, &mut used);
     let mut walk = Walk { func, used, acquired: false, found: vec![] };
     walk.block(&func.body);
-    let found = walk.found;
+    walk.found
+}
+
+/// Returns the unordered accesses of every slice and view of which some of them can race.
+pub fn racing(func: &Func) -> Vec<UnorderedAccess<'_>> {
+    let found = unordered(func);
     let has = |param, touch| found.iter().any(|access| access.param == param && access.touch == touch);
     let can_race = |param| has(param, Touch::Write) || has(param, Touch::Read) && has(param, Touch::Atomic);
     found.iter().filter(|access| can_race(access.param)).copied().collect()
@@ -91,24 +110,19 @@ impl<'f> Walk<'f> {
                 after |= self.acquired;
             }
             self.acquired = after;
-            if let (Some(access), Some(touch), false) =
-                (op.kind.operation().access(), Touch::of(op), self.acquired)
-                && self.func.slice(access.param).1
+            if let (Some(param), Some(touch), false) = (memory(op), Touch::of(op), self.acquired)
+                && self.func.slice(param).1
             {
-                self.found.push(UnorderedAccess { op, param: access.param, touch });
+                self.found.push(UnorderedAccess { op, param, touch });
             }
             self.acquired |= self.acquires(op);
         }
     }
 
     fn acquires(&self, op: &Op) -> bool {
-        match &op.kind {
-            Kind::Atomic(atomic) => {
-                matches!(atomic.order, MemoryOrder::Acquire | MemoryOrder::AcqRel)
-                    && op.results.iter().any(|result| self.used.contains(result))
-            }
-            Kind::Load(_) => is_volatile(op),
-            _ => false,
-        }
+        let acquires = |order| matches!(order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
+        let used = op.results.iter().any(|result| self.used.contains(result));
+        atomic_order(op).is_some_and(acquires) && used
+            || is_volatile(op) && op.kind.operation().effect() == Effect::Read
     }
 }

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use tile_ir::analysis::unordered_access::{Touch, unordered};
+use tile_ir::analysis::unordered_access::{Touch, racing};
 use tile_ir::ir::{Func, Op, ParamId};
 
 use crate::cpu::emit::{
@@ -45,7 +45,7 @@ pub struct NotedAccesses(Rc<[NotedAccess]>);
 impl NotedAccesses {
     pub fn of(func: &Func) -> NotedAccesses {
         let mut list: Vec<NotedAccess> = vec![];
-        for access in if func.reports { unordered(func) } else { vec![] } {
+        for access in if func.reports { racing(func) } else { vec![] } {
             let noted = NotedAccess::of(func, access.op, access.param);
             if !list.contains(&noted) && list.len() < 1 << PLACE_BITS {
                 list.push(noted);
