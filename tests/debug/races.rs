@@ -1,11 +1,14 @@
 //! Races between the programs of a launch: what a debug build finds on the CPU, and what it must not take for one.
 
+// Kernels that race on purpose.
+#![allow(deprecated)]
+
 use dsl_runtime::Error;
 use dsl_runtime::prelude::*;
 
 use super::checks;
 
-/// Adds rows, and forgets that each program has its own.
+/// Copies rows, and forgets that each program has its own.
 #[fuse_kernel(BLOCK = [64])]
 fn same_elements<const BLOCK: usize>(x: &[f32], out: &mut [f32]) {
     let lanes = tl::arange(0, BLOCK);

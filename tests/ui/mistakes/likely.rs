@@ -1,5 +1,5 @@
 #![deny(deprecated)]
-
+#![allow(dead_code)]
 use dsl_runtime::prelude::*;
 
 #[fuse_kernel(T = [f32, f64], N = [64])]

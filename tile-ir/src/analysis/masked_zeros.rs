@@ -53,9 +53,7 @@ impl Fold {
             (1, [ArithKind::Maximum]) => Some(Fold::Maximum),
             (1, [ArithKind::Minimum]) => Some(Fold::Minimum),
             (1, [ArithKind::Mul]) => Some(Fold::Product),
-            (2, _) => {
-                kinds.any(|arith| matches!(arith, ArithKind::Compare(_))).then_some(Fold::Position)
-            }
+            (2, _) => kinds.any(|arith| matches!(arith, ArithKind::Compare(_))).then_some(Fold::Position),
             _ => None,
         }
     }
