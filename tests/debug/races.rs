@@ -1,14 +1,12 @@
 //! Races between the programs of a launch: what a debug build finds on the CPU, and what it must not take for one.
 
-// Kernels that race on purpose.
-#![allow(deprecated)]
-
 use dsl_runtime::Error;
 use dsl_runtime::prelude::*;
 
 use super::checks;
 
 /// Copies rows, and forgets that each program has its own.
+#[allow(deprecated)]
 #[fuse_kernel(BLOCK = [64])]
 fn same_elements<const BLOCK: usize>(x: &[f32], out: &mut [f32]) {
     let lanes = tl::arange(0, BLOCK);
@@ -25,6 +23,7 @@ fn overlapping<const BLOCK: usize>(out: &mut [i32], n: i32) {
 }
 
 /// Adds to a total without an atomic.
+#[allow(deprecated)]
 #[fuse_kernel(BLOCK = [64])]
 fn lost_sum<const BLOCK: usize>(x: &[i32], total: &mut [i32]) {
     let sum = tl::sum(tl::load(x + tl::program_id(0) * BLOCK + tl::arange(0, BLOCK)));

@@ -201,11 +201,14 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
 fn no_kernel_of_this_repository_has_a_warning() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = vec![];
-    for folder in ["examples/src", "bench/ports/src", "book/code/src", "tests/kernels/src"] {
+    for folder in ["examples/src", "bench/ports/src", "book/code/src"] {
         sources(&root.join(folder), &mut found);
     }
+    for folder in ["kernels/src", "bounds", "debug", "graph", "stream", "tune"] {
+        sources(&root.join("tests").join(folder), &mut found);
+    }
     let (mut checked, mut warnings) = (0, BTreeSet::new());
-    // The book shows what a mistake leads to.
+    // The book and tests show what a mistake leads to.
     let allowed = |kernel: &Kernel| kernel.attributes.iter().any(sets_lint_level);
     for kernel in found.iter().flat_map(|source| kernels(source)).filter(|kernel| !allowed(kernel)) {
         for variant in typeck::variants(&kernel, &mut Errors::new()).iter().take(4) {
