@@ -86,6 +86,12 @@
 //! outside a slice. An integer that does not fit its type and is used is an [`Error::Overflow`] there, as in Rust, but in
 //! kernels that are `unreported` (see [`mod@tl`], *Integers*).
 //!
+//! On the CPU such a build also finds races: two programs of a launch touch one element of a `&mut` slice or view, one of them
+//! writes it, and nothing orders the two. The launch is then an [`Error::Race`] with both programs and both lines. Atomics
+//! beside atomics are no race. What a program does after it acquired something, by an atomic with an order of `acquire` or
+//! `acq_rel` whose old value it uses, or by a volatile load, may be ordered and is not judged; nor are launches
+//! of more than four million programs, and kernels that are `unreported` or `unchecked`. What is found depends on the arguments, never on timing.
+//!
 //! # Beyond launching
 //! [`Stream::capture`] records launches that run again in one go, [`mod@bench`] measures kernels, [`mod@tune`] chooses among configs by measured time, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
 //! [`kernel::Kernel::smallest`] chooses among declared variants at run time.
@@ -96,6 +102,7 @@
 //! | `FUSE_DEVICE` | `cpu`, `cuda` or `cuda:1`: what [`Device::best`] gives |
 //! | `FUSE_TRACE=1` | each launch prints a line: the code it took, and why not a faster one |
 //! | `FUSE_LAUNCH_BLOCKING=1` | each launch waits for its kernel, so that an error names the kernel that failed |
+//! | `FUSE_RACE=0` | a debug build looks for no races between programs on the CPU |
 //! | `FUSE_CPU_LEVEL` | `baseline`, `v3` or `v4`: the most that the CPU's kernels may require |
 //! | `FUSE_TUNE` | `off` never measures configs, `force` measures whatever is known |
 //! | `FUSE_TUNE_DIR` | the folder of choices; empty for none |
@@ -136,6 +143,7 @@ mod launch;
 mod libcuda;
 mod module;
 mod packed;
+mod race;
 mod report;
 mod select_variant;
 mod slice;
@@ -151,7 +159,7 @@ pub use cudarc;
 pub use device::Device;
 pub use dsl_macros::{fuse_fn, fuse_kernel, fuse_module};
 pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
-pub use error::{Error, Result};
+pub use error::{Error, ProgramAccess, Result};
 pub use graph::{Graph, GraphBuffers};
 pub use grid::{Extent, IntoGrid};
 pub use launch::{

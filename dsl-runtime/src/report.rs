@@ -8,6 +8,7 @@
 
 use std::ffi::CStr;
 use std::mem::size_of;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
@@ -16,6 +17,7 @@ use cudarc::driver::{CudaStream, DriverError, result};
 use crate::device_print::{PrintLine, element};
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Site, Variant};
+use crate::race::{self, RaceCheck};
 
 /// The name of a GPU module's record.
 pub(crate) const REPORT_GLOBAL: &CStr = c"fuse_report";
@@ -112,23 +114,42 @@ impl FailureRecord {
 /// What host code gets the address of.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct HostRecord {
+pub(crate) struct HostRecord<'c> {
     record: FailureRecord,
     /// Called by host code that prints.
     print: unsafe extern "C" fn(*const HostRecord, *const PrintLine),
+    /// The address of each parameter's shadow memory, or null for a launch whose races are not looked for.
+    shadows: *const *const AtomicU64,
+    /// Called by host code where two accesses meet.
+    meet: unsafe extern "C" fn(*const HostRecord, u64, u64, u64),
     variant: &'static Variant,
+    check: Option<&'c RaceCheck>,
 }
 
 const _: () = assert!(std::mem::offset_of!(HostRecord, print) == 48);
+const _: () = assert!(std::mem::offset_of!(HostRecord, shadows) == 56);
+const _: () = assert!(std::mem::offset_of!(HostRecord, meet) == 64);
 
-impl HostRecord {
-    pub(crate) fn new(variant: &'static Variant) -> HostRecord {
-        HostRecord { record: FailureRecord::default(), print, variant }
+impl<'c> HostRecord<'c> {
+    pub(crate) fn new(variant: &'static Variant, check: Option<&'c RaceCheck>) -> HostRecord<'c> {
+        let shadows = check.map_or(std::ptr::null(), RaceCheck::shadows);
+        let record = FailureRecord::default();
+        HostRecord { record, print, shadows, meet: race::meet, variant, check }
     }
 
     /// What it says about a launch of `kernel`.
     pub(crate) fn error(&self, kernel: &'static Kernel) -> Option<Error> {
-        self.record.error(kernel, self.variant)
+        let race = || self.check.and_then(|check| check.error(kernel));
+        self.record.error(kernel, self.variant).or_else(race)
+    }
+
+    /// Returns what looks for races in the launch.
+    ///
+    /// # Safety
+    /// The record must be one that lives; others may be writing its first field.
+    pub(crate) unsafe fn race_check(record: *const HostRecord<'c>) -> Option<&'c RaceCheck> {
+        // SAFETY: passed on to the caller.
+        unsafe { (*record).check }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod kernels;
 mod prints;
+mod races;
 
 use dsl_runtime::kernel::Site;
 use dsl_runtime::prelude::*;

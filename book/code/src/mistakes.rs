@@ -10,6 +10,7 @@ pub fn add_without_mask<const BLOCK: usize>(x: &[f32], y: &[f32], out: &mut [f32
 }
 // ANCHOR_END: unmasked
 
+#[allow(deprecated)]
 // ANCHOR: zeros_in_softmax
 #[fuse_kernel(BLOCK = n_cols in [256, 1024])]
 pub fn softmax_with_zeros<const BLOCK: usize>(x: &[f32], out: &mut [f32], n_cols: i32) {

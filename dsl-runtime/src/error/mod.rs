@@ -201,6 +201,29 @@ pub enum Error {
         column: u32,
     },
 
+    /// Two programs of a launch touched one element, at least one of them to write it, and nothing orders them: what the
+    /// element is then depends on which program comes first. The kernel went on to its end. Only the code of a debug build reports
+    /// this, on the CPU; see [the crate](crate#safety).
+    #[error(
+        "kernel `{kernel}`: a race of two programs: program {} {} element {index} of `{param}` ({file}:{}:{}), and program {} {} it ({file}:{}:{})",
+        tuple(&.first.program), .first.verb, .first.line, .first.column,
+        tuple(&.second.program), .second.verb, .second.line, .second.column
+    )]
+    Race {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The slice's name.
+        param: &'static str,
+        /// The element.
+        index: u64,
+        /// One of the two accesses.
+        first: ProgramAccess,
+        /// The other one.
+        second: ProgramAccess,
+        /// The source file of both.
+        file: &'static str,
+    },
+
     /// An argument lives where the launch cannot reach it.
     #[error("kernel `{kernel}`: `{param}` is in {found}, and the launch is on {wanted}{}", context_help(.found, .wanted))]
     WrongDevice {
@@ -329,6 +352,19 @@ pub enum Error {
         /// What the system says.
         reason: String,
     },
+}
+
+/// An access of one program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramAccess {
+    /// The program's number along each axis of the grid.
+    pub program: [u32; 3],
+    /// What it does to the element: `reads`, `writes` or `atomically changes`.
+    pub verb: &'static str,
+    /// The line of the access.
+    pub line: u32,
+    /// Its column.
+    pub column: u32,
 }
 
 impl Error {

@@ -34,7 +34,7 @@ static ADD: Kernel = Kernel {
         dtypes: &[DType::U32, DType::U32],
         source: 0,
         modules: &[],
-        hosts: &[Host { level: Level::Baseline, entry: add, scratch_bytes: 0, reports: false }],
+        hosts: &[Host { level: Level::Baseline, entry: add, scratch_bytes: 0, reports: false, noted: &[] }],
         sites: &[],
     }],
     ..Kernel::TEST

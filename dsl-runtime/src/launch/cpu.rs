@@ -12,12 +12,13 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::arg::{Arg, ArgValue};
 use super::call::KernelCall;
-use super::environment::tracing;
+use super::environment::{looks_for_races, tracing};
 use super::trace::{Trace, print};
 use crate::cpu_level::allowed_level;
 use crate::error::{Error, Result};
 use crate::host::HostMemory;
 use crate::kernel::{Host, Level, Variant};
+use crate::race::RaceCheck;
 use crate::report::HostRecord;
 use crate::slice::{SharedBytes, UniqueBytes};
 use crate::threads;
@@ -125,7 +126,9 @@ unsafe fn run(call: KernelCall, programs: CpuLaunch<'_>) -> Result<()> {
         // SAFETY: passed on to the caller.
         return unsafe { programs.run() };
     }
-    let mut record = HostRecord::new(call.variant);
+    let CpuLaunch { host, ref args, grid } = programs;
+    let check = if looks_for_races() { RaceCheck::new(call.kernel, host, args, grid) } else { None };
+    let mut record = HostRecord::new(call.variant, check.as_ref());
     if let Some(last) = programs.args.last_mut() {
         *last = (&raw mut record).expose_provenance() as u64;
     }

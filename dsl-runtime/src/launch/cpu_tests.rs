@@ -19,7 +19,7 @@ const fn variant(dtypes: &'static [DType], hosts: &'static [Host]) -> Variant {
 }
 
 const fn host(level: Level, entry: HostEntry, scratch_bytes: usize) -> Host {
-    Host { level, entry, scratch_bytes, reports: false }
+    Host { level, entry, scratch_bytes, reports: false, noted: &[] }
 }
 
 /// Adds 1 to `out[i]` for each program `i` of the grid's linear order; what is beyond the end is dropped.

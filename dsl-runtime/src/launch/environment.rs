@@ -13,6 +13,12 @@ pub(super) fn tracing() -> bool {
     flag!("FUSE_TRACE")
 }
 
+/// Whether launches on the CPU look for races: they do unless `FUSE_RACE` is 0.
+pub(super) fn looks_for_races() -> bool {
+    static SET: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *SET.get_or_init(|| std::env::var_os("FUSE_RACE").is_none_or(|value| value != "0"))
+}
+
 /// Whether each launch waits for its kernel.
 pub(crate) fn blocking() -> bool {
     flag!("FUSE_LAUNCH_BLOCKING")

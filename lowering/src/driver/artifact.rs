@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::Variant;
 use tile_ir::ops::Site;
+use tile_ir::support::warning::Warning;
 
 use crate::backend::compress::Deflated;
 use crate::backend::ptxas::Cubin;
+use crate::cpu::emit::NotedAccesses;
 use crate::gpu::specialization::Specialization;
 
 /// Everything known about one variant after lowering.
@@ -16,8 +18,12 @@ pub struct LoweredVariant {
     pub scratch_bytes: u64,
     /// Whether the host code has a record.
     pub host_reports: bool,
+    /// What the host code notes to find races.
+    pub noted: NotedAccesses,
     /// What its operations of a debug build say.
     pub sites: Vec<Site>,
+    /// Likely mistakes.
+    pub warnings: Vec<Warning>,
     /// Identifies the tile IR and how it is lowered: it changes with every edit that matters.
     pub source: u64,
     pub code: VariantCode,

@@ -1,5 +1,6 @@
 //! From a parsed kernel to the code of its variants: the stages in order, for every declared variant.
 
+use tile_ir::analysis::mistakes::mistakes;
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::{MergedErrors, Variant};
@@ -63,8 +64,10 @@ pub fn lower_variants(
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, crate::cpu::emit::CpuPlan::scratch_bytes),
         host_reports: prepared.host.as_ref().is_some_and(crate::cpu::emit::CpuPlan::reports),
+        noted: prepared.host.as_ref().map(|host| host.noted().clone()).unwrap_or_default(),
         source: prepared.source,
         sites: prepared.func.sites,
+        warnings: prepared.warnings,
         specializations: prepared.specializations,
         code,
     });
@@ -82,6 +85,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
         print_line(&format!("{} ({variant}): {line}", kernel.name));
     }
     let mut func = checked.func;
+    let warnings = mistakes(&func);
     func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
     if !options.report {
         ir::strip_debug(&mut func);
@@ -108,7 +112,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     let key = CacheKey::of(&[&text, &variant.to_string(), &sites, &targets, image::identity()]);
     let source = CacheKey::of(&[&text, &format!("{requests:?}")]).short();
     dump_tiles(&func, &specializations, variant, options);
-    Ok(PreparedVariant { func, specializations, host, key, source })
+    Ok(PreparedVariant { func, specializations, host, key, source, warnings })
 }
 
 /// Plans a variant for GPUs: everything that can be the user's mistake there.

@@ -8,6 +8,7 @@ use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::Variant;
 use tile_ir::ir::Func;
 use tile_ir::support::diagnostic::Diagnostic;
+use tile_ir::support::warning::Warning;
 
 use crate::backend::StageTexts;
 use crate::backend::cache::{ArtifactCache, CacheKey};
@@ -38,6 +39,8 @@ pub(super) struct PreparedVariant {
     pub host: Option<CpuPlan>,
     pub key: CacheKey,
     pub source: u64,
+    /// Likely mistakes.
+    pub warnings: Vec<Warning>,
 }
 
 /// A kernel whose variants are lowered.

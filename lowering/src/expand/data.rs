@@ -15,6 +15,7 @@ use tile_ir::support::dtype::DType;
 use crate::backend::compress::Deflated;
 use crate::backend::host_asm::{Family, HostTarget};
 use crate::backend::nvptx::Arch;
+use crate::cpu::emit::NotedAccess;
 use crate::driver::artifact::{GpuModule, LoweredVariant, entry_name};
 use crate::driver::options::BuildOptions;
 use crate::driver::workers::HOST_ENTRY;
@@ -43,10 +44,14 @@ pub(super) fn variant(expansion: &Expansion, index: usize) -> TokenStream {
     let modules = lowered.code.modules.iter().map(|code| module(expansion, index, code));
     let scratch = Literal::usize_unsuffixed(lowered.scratch_bytes as usize);
     let reports = lowered.host_reports;
+    let noted = lowered.noted.iter().map(noted_access);
+    let noted = quote! { &[#(#noted),*] };
     let hosts = lowered.code.hosts.iter().map(|(level, _)| {
         let symbol = host_symbol(expansion, index, level);
         let level = level_name(level);
-        quote! { Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch, reports: #reports } }
+        quote! {
+            Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch, reports: #reports, noted: #noted }
+        }
     });
     let sites = lowered.sites.iter().map(site);
     let compiled = CompiledVariant {
@@ -115,6 +120,13 @@ fn dtype(dtype: DType) -> TokenStream {
     };
     let name = Ident::new(&name, Span::call_site());
     quote! { DType::#name }
+}
+
+fn noted_access(access: &NotedAccess) -> TokenStream {
+    let NotedAccess { param, line, column } = *access;
+    let (param, column) = (Literal::u32_unsuffixed(param.0), Literal::i64_unsuffixed(column));
+    let line = Literal::i64_unsuffixed(line);
+    quote! { NotedAccess { param: #param, line: #line, column: #column } }
 }
 
 fn site(site: &Site) -> TokenStream {

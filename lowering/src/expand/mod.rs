@@ -13,8 +13,9 @@ mod stack;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
-use tile_ir::frontend::syntax::{FnItem, Items, Kernel};
+use tile_ir::frontend::syntax::{FnItem, Items, Kernel, sets_lint_level};
 use tile_ir::frontend::typeck::Variant;
+use tile_ir::support::warning;
 
 use self::data::Expansion;
 use crate::driver::options::VARIABLES;
@@ -29,6 +30,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
     let imports = ide_stub::imports(expansion.kernel);
     let outline = ide_stub::outline(&expansion.kernel.source);
+    let warnings = warnings(expansion);
     // Mentioning a variable makes cargo expand again when it changes. The search path differs between a terminal and an editor, so it
     // counts only where it decides something.
     let search_path = expansion.options.uses_path.then_some("PATH");
@@ -42,8 +44,16 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
         #module
         #imports
         #outline
+        #warnings
         #(#tracked)*
     }
+}
+
+/// The likely mistakes of all variants, as warnings at the levels that the kernel's attributes set.
+fn warnings(expansion: &Expansion) -> TokenStream {
+    let found = expansion.lowered.iter().flat_map(|lowered| lowered.warnings.iter().cloned()).collect();
+    let levels = expansion.kernel.attributes.iter().filter(|attribute| sets_lint_level(attribute));
+    warning::into_tokens(found, &quote! { #(#levels)* })
 }
 
 /// The expansion of a kernel with mistakes: enough that its calls and its name resolve.

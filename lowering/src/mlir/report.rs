@@ -70,7 +70,7 @@ pub fn sites(func: &Func) -> String {
 }
 
 /// The line of an operation, relative to that of the kernel's name, and its column, counted from one.
-fn site(func: &Func, op: &Op) -> (i64, i64) {
+pub fn site(func: &Func, op: &Op) -> (i64, i64) {
     let start = op.loc.start.start();
     (start.line as i64 - func.loc.line() as i64, start.column as i64 + 1)
 }

@@ -6,13 +6,17 @@
 use std::collections::HashSet;
 
 use crate::ir::{Block, Func, Value};
-use crate::ops::{Kind, Rotate};
+use crate::ops::{Effect, Kind, Rotate};
+
+use super::unordered_access::Touch;
 
 /// What values may differ between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Across {
     /// A loop's variable counts where its first value or its step does.
     Programs,
+    /// As [`Across::Programs`], where all programs read the same from one place of a slice that nothing writes.
+    ProgramsOfALaunch,
     /// All that a loop carries counts; the rotation of a row, which reorders its elements, does not.
     ProgramsAndIterations,
 }
@@ -35,8 +39,13 @@ fn visit(block: &Block, across: Across, found: &mut HashSet<Value>) {
         } else {
             operation.operands()
         };
+        let memory = if across == Across::ProgramsOfALaunch {
+            Touch::of(op).is_some() && operation.effect() != Effect::Pure
+        } else {
+            operation.access().is_some()
+        };
         let varies = matches!(op.kind, Kind::ProgramId(_))
-            || operation.access().is_some()
+            || memory
             || !operation.blocks().is_empty()
             || operands.iter().any(|operand| found.contains(operand));
         for nested in operation.blocks() {

@@ -4,3 +4,4 @@ pub mod diagnostic;
 pub mod dtype;
 pub mod limits;
 pub mod operator;
+pub mod warning;

@@ -22,6 +22,7 @@ mod longest_first;
 mod lower_view_access;
 mod messages_syntax;
 mod messages_typeck;
+mod mistakes;
 mod modules;
 mod parse;
 mod robustness;

@@ -29,3 +29,15 @@ pub fn factorial(out: &mut [i32], n: i32) {
     tl::store(out, product);
 }
 // ANCHOR_END: overflow
+
+// ANCHOR: race
+/// Makes each element the mean of itself and of its left neighbor, in place.
+#[fuse_kernel(BLOCK = [64])]
+pub fn smooth<const BLOCK: usize>(x: &mut [f32], n: i32) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let inside = (offsets > 0) & (offsets < n);
+    let left = tl::load(x + (offsets - 1), inside);
+    let own = tl::load(x + offsets, inside);
+    tl::store(x + offsets, (left + own) * 0.5, inside);
+}
+// ANCHOR_END: race

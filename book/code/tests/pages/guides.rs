@@ -4,7 +4,7 @@ use dsl_runtime::kernel::{Arch, Kernel, Module, Variant};
 use dsl_runtime::prelude::*;
 use expect_test::expect_file;
 use fuse_book::attention::attention;
-use fuse_book::guides::debugging::{factorial, log_of_sums};
+use fuse_book::guides::debugging::{factorial, log_of_sums, smooth};
 use fuse_book::guides::masks::{gather, shift};
 use fuse_book::guides::tiles::center_rows;
 use fuse_book::guides::tuning::{double, double_by};
@@ -139,6 +139,20 @@ fn an_overflow_names_the_operation() {
             }
         }
     }
+}
+
+#[test]
+fn a_race_names_both_programs() {
+    // Two programs meet at one element: the last one of the first program.
+    let cpu = Device::cpu();
+    let mut x = cpu.upload(&numbers::<f32>(128, 5)).unwrap();
+    let launched = smooth::<64>(&mut x, 128).grid(2).launch(&cpu);
+    assert_eq!(launched.is_err(), reports());
+    if let Err(error) = launched {
+        expect_file!["../../output/race.txt"].assert_eq(&format!("{error}\n"));
+    }
+    let mut x = cpu.upload(&numbers::<f32>(64, 5)).unwrap();
+    assert_eq!(smooth::<64>(&mut x, 64).grid(1).launch(&cpu), Ok(()));
 }
 
 // ANCHOR: export

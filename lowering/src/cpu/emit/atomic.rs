@@ -38,6 +38,7 @@ fn change_element(atomic: &Atomic, host: &mut Host, b: &mut Builder, op: &Op, po
     let (index, mask) = host.locate_element(b, &atomic.access, point);
     let slice = host.slice(atomic.access.param);
     let change = |b: &mut Builder| {
+        host.note(b, op, index, 1);
         let pointer = b.offset(slice.pointer, index, dtype.bytes());
         vec![operands.change(b, atomic.change, pointer)]
     };

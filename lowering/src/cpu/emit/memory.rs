@@ -13,7 +13,7 @@ use tile_ir::ops::{Kind, Load, MemAccess, Store};
 
 use crate::cpu::emit::nest::{Point, load_elements, store_elements};
 use crate::cpu::emit::{Builder, CpuEmit, Elem, Host, Ty, Val, report};
-use crate::mlir::IntPredicate;
+use crate::mlir::builder::{BranchArm, IntPredicate};
 
 /// The elements of an access at a point.
 struct PointAccess {
@@ -234,6 +234,7 @@ impl CpuEmit for Load {
         if point.lanes == 1 {
             let predicate = host.predicate(b, op, found.mask, found.first);
             let load = |b: &mut Builder| {
+                host.note(b, op, found.first, 1);
                 let pointer = b.offset(slice.pointer, found.first, bytes);
                 vec![load_elements(b, pointer, dtype, 0)]
             };
@@ -245,17 +246,20 @@ impl CpuEmit for Load {
         if found.indices.is_some() {
             return element_by_element(self, host, b, op, point, &found, other);
         }
-        let vector_access = |b: &mut Builder| {
+        let vector_access = |host: &Host, b: &mut Builder| {
+            host.note(b, op, found.first, point.lanes);
             let pointer = b.offset(slice.pointer, found.first, bytes);
             vec![load_elements(b, pointer, dtype, point.lanes)]
         };
         let whole = self.access.mask.map(|mask| host.all_active(b, mask, point));
         let inside = host.in_bounds(b, &self.access, found.first, point.lanes);
-        let Some(whole) = b.both(whole, inside) else { return vector_access(b)[0] };
-        let by_element = |b: &mut Builder| {
-            vec![host.scope(|host| element_by_element(self, host, b, op, point, &found, other))]
-        };
-        b.if_else(whole, &[ty], vector_access, by_element)[0]
+        let Some(whole) = b.both(whole, inside) else { return vector_access(host, b)[0] };
+        b.branch(whole, &[ty], |b, arm| match arm {
+            BranchArm::Then => vector_access(host, b),
+            BranchArm::Else => {
+                vec![host.scope(|host| element_by_element(self, host, b, op, point, &found, other))]
+            }
+        })[0]
     }
 
     fn cost(&self) -> u32 {
@@ -282,6 +286,7 @@ fn element_by_element(
         let mask = mask.map(|mask| b.extract_at(mask, lane));
         let predicate = host.predicate(b, op, mask, index);
         let load = |b: &mut Builder| {
+            host.note(b, op, index, 1);
             let pointer = b.offset(slice.pointer, index, dtype.bytes());
             let element = load_elements(b, pointer, dtype, 0);
             vec![b.insert_at(carried[0], element, lane)]
@@ -325,13 +330,14 @@ fn store_point(store: &Store, host: &mut Host, b: &mut Builder, op: &Op, point: 
     let elements = host.at(b, store.value, point);
     let found = host.locate(b, &store.access, point);
     let slice = host.slice(store.access.param);
-    let put = |b: &mut Builder, element: Val, index: Val| {
+    let put = |host: &Host, b: &mut Builder, element: Val, index: Val| {
+        host.note(b, op, index, element.ty.lanes.max(1));
         let pointer = b.offset(slice.pointer, index, bytes);
         store_elements(b, element, pointer, dtype);
     };
     if point.lanes == 1 {
         let predicate = host.predicate(b, op, found.mask, found.first);
-        return b.guarded(predicate, |b| put(b, elements, found.first));
+        return b.guarded(predicate, |b| put(host, b, elements, found.first));
     }
     let element_by_element = |host: &mut Host, b: &mut Builder| {
         let (end, mask) = host.active_lanes(b, store.access.mask, point);
@@ -341,7 +347,7 @@ fn store_point(store: &Store, host: &mut Host, b: &mut Builder, op: &Op, point: 
             let mask = mask.map(|mask| b.extract_at(mask, lane));
             let element = b.extract_at(elements, lane);
             let predicate = host.predicate(b, op, mask, index);
-            b.guarded(predicate, |b| put(b, element, index));
+            b.guarded(predicate, |b| put(host, b, element, index));
             vec![]
         });
     };
@@ -350,14 +356,12 @@ fn store_point(store: &Store, host: &mut Host, b: &mut Builder, op: &Op, point: 
     }
     let whole = store.access.mask.map(|mask| host.all_active(b, mask, point));
     let inside = host.in_bounds(b, &store.access, found.first, point.lanes);
-    let Some(whole) = b.both(whole, inside) else { return put(b, elements, found.first) };
-    let vector_access = |b: &mut Builder| {
-        put(b, elements, found.first);
+    let Some(whole) = b.both(whole, inside) else { return put(host, b, elements, found.first) };
+    b.branch(whole, &[], |b, arm| {
+        match arm {
+            BranchArm::Then => put(host, b, elements, found.first),
+            BranchArm::Else => host.scope(|host| element_by_element(host, b)),
+        }
         vec![]
-    };
-    let by_element = |b: &mut Builder| {
-        host.scope(|host| element_by_element(host, b));
-        vec![]
-    };
-    b.if_else(whole, &[], vector_access, by_element);
+    });
 }

@@ -18,6 +18,7 @@ mod lanes;
 mod memory;
 mod nest;
 mod prefetch;
+mod race;
 mod random;
 mod rearrange;
 mod reduce;
@@ -39,6 +40,7 @@ use crate::mlir::types::{Elem, Space, Ty};
 use crate::mlir::{AccessFlags, Machine, report, rounding};
 
 use crate::cpu::emit::nest::Point;
+pub use crate::cpu::emit::race::{NotedAccess, NotedAccesses};
 pub use crate::cpu::plan::ScratchPlan;
 
 /// How an operation is emitted for a CPU thread. An operation implements `run` or `at`, or both.
@@ -127,19 +129,22 @@ struct CpuVersion {
     func: Func,
     scratch: ScratchPlan,
     axes: AxisInfoMap,
+    /// Those of all versions.
+    noted: NotedAccesses,
 }
 
 impl CpuVersion {
-    fn new(func: Func) -> CpuVersion {
+    fn new(func: Func, noted: NotedAccesses) -> CpuVersion {
         let scratch = ScratchPlan::new(&func);
         let axes = AxisInfoMap::analyze(&func, &LaunchAssumptions::default());
-        CpuVersion { func, scratch, axes }
+        CpuVersion { func, scratch, axes, noted }
     }
 }
 
 impl CpuPlan {
     pub fn new(func: Func) -> CpuPlan {
-        CpuPlan { general: CpuVersion::new(func), specialized: vec![] }
+        let noted = NotedAccesses::of(&func);
+        CpuPlan { general: CpuVersion::new(func, noted), specialized: vec![] }
     }
 
     /// With another version of the kernel for arguments for which these guards hold: scalars that are equal to constants.
@@ -153,7 +158,7 @@ impl CpuPlan {
         });
         let constants: Vec<(ParamId, i64)> = constants.collect();
         debug_assert_eq!(constants.len(), guards.len());
-        self.specialized.push((CpuVersion::new(func), constants));
+        self.specialized.push((CpuVersion::new(func, self.noted().clone()), constants));
         self
     }
 
@@ -175,7 +180,12 @@ impl CpuPlan {
 
     /// Whether the code takes a report record.
     pub fn reports(&self) -> bool {
-        self.versions().any(|version| report::reports(&version.func))
+        !self.noted().is_empty() || self.versions().any(|version| report::reports(&version.func))
+    }
+
+    /// The accesses that the code notes.
+    pub fn noted(&self) -> &NotedAccesses {
+        &self.general.noted
     }
 
     /// Adds the kernel to a module under the name `entry`; the signature is `dsl_runtime::kernel::HostEntry`.
@@ -207,6 +217,9 @@ impl CpuPlan {
     /// The functions that versions share, by name.
     fn shared_functions(&self, machine: Machine) -> BTreeMap<String, SharedFunction> {
         let mut found = BTreeMap::new();
+        if !self.noted().is_empty() {
+            found.insert(race::NOTE.to_string(), race::function());
+        }
         for CpuVersion { func, .. } in self.versions() {
             func.body.walk(&mut |op| {
                 let functions = emitter(&op.kind).shared_functions(func, op, machine);

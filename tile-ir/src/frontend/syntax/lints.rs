@@ -28,9 +28,12 @@ pub(super) fn outline(function: &syn::ItemFn, attribute: &TokenStream) -> TokenS
 
 /// Attributes that set lint levels.
 fn lint_levels(attributes: &[syn::Attribute]) -> impl Iterator<Item = &syn::Attribute> {
-    const LEVELS: [&str; 4] = ["allow", "warn", "deny", "forbid"];
-    let is_level = |attribute: &syn::Attribute| LEVELS.iter().any(|level| attribute.path().is_ident(level));
-    attributes.iter().filter(move |attribute| is_level(attribute) || expects_outline_lint(attribute))
+    attributes.iter().filter(|attribute| sets_lint_level(attribute) || expects_outline_lint(attribute))
+}
+
+/// Whether an attribute sets the level of lints and expects none of them.
+pub fn sets_lint_level(attribute: &syn::Attribute) -> bool {
+    ["allow", "warn", "deny", "forbid"].iter().any(|level| attribute.path().is_ident(level))
 }
 
 /// Whether an attribute expects a lint that only the outline can cause: the function that a call of the kernel means

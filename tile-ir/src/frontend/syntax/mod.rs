@@ -28,6 +28,6 @@ pub(crate) use foreign_types::element_type;
 pub(crate) use function::{CONSTANTS, parse_items};
 pub(crate) use item::const_range;
 pub use item::{has_receiver, parse, parse_method, syntax_error, without_body};
-pub use lints::expects_outline_lint;
+pub use lints::{expects_outline_lint, sets_lint_level};
 pub(crate) use match_lowering::is_scrutinee;
 pub use module::{FuseModule, ModuleItem, parse as parse_module};
