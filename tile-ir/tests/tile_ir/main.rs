@@ -11,6 +11,7 @@ mod early_exit;
 mod enclosing;
 mod errors;
 mod filetests;
+mod foreign;
 mod functions;
 mod guarded_bounds;
 mod inline;

@@ -26,10 +26,18 @@ impl Parser<'_> {
                 Some(Stmt::Assign { target, op, value })
             }
             syn::Expr::Tuple(parts) if op.is_none() => self.destructure(parts, value),
+            // What to write instead follows from what is indexed.
             syn::Expr::Index(index) => {
+                let loc = Loc::of(index);
+                let written = Expr { kind: self.index(index, true), loc };
+                let statements = vec![Stmt::Expr(value), Stmt::Expr(written)];
+                let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
+                Some(Stmt::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
+            }
+            syn::Expr::Unary(deref) if matches!(deref.op, syn::UnOp::Deref(_)) => {
                 self.unsupported_help(
-                    index,
-                    "assigning to an element",
+                    deref,
+                    "assigning through a pointer",
                     "write memory with `tl::store(pointer, value, mask)`",
                 );
                 None

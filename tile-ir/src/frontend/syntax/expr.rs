@@ -8,7 +8,7 @@ use quote::ToTokens;
 use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
-use super::{function, match_lowering};
+use super::{Place, foreign_help, function, match_lowering};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
@@ -94,22 +94,8 @@ impl Parser<'_> {
 
     fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
         let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
-        let help = match name.as_str() {
-            "assert" | "debug_assert" | "static_assert" | "assert_eq" | "assert_ne" | "debug_assert_eq"
-            | "debug_assert_ne" => {
-                "`tl::static_assert(condition, \"message\")` checks constants at build, `tl::device_assert` what a debug build computes"
-            }
-            "println" | "print" | "eprintln" | "dbg" => {
-                "`tl::device_print(\"label\", value)` prints in debug builds, `tl::static_print(value)` at build"
-            }
-            "panic" | "todo" | "unreachable" | "unimplemented" => {
-                "`tl::device_assert(condition, \"message\")` stops a debug build"
-            }
-            "matches" => "compare, and join with `||` or, for tiles, `|`",
-            "vec" => "`tl::full([N], value)` makes a constant tile",
-            _ => "kernels call `tl::` functions",
-        };
-        self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), help)
+        let help = foreign_help(&name, Place::Macro).unwrap_or_else(|| "kernels call `tl::` functions".into());
+        self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), &help)
     }
 
     fn local(&mut self, local: &syn::Local) -> Option<Stmt> {
@@ -118,15 +104,12 @@ impl Parser<'_> {
             pat => (pat, None),
         };
         let ty = ty.and_then(|ty| {
-            let name = type_name(ty);
-            if name.is_none() && !matches!(ty, syn::Type::Infer(_)) {
-                self.errors.push_help(
-                    Loc::of(ty),
-                    "a `let` names an element type",
-                    "leave the type out: it follows from the value",
-                );
+            // A type that is none has an empty name; it is reported where the value is not.
+            let unnamed = || TypeName { name: String::new(), loc: Loc::of(ty) };
+            match ty {
+                syn::Type::Infer(_) => None,
+                ty => Some(type_name(ty).unwrap_or_else(unnamed)),
             }
-            name
         });
         let Some(pattern) = self.pattern(pat) else {
             // The values of its names are unknown; their uses are not reported.
@@ -178,7 +161,11 @@ impl Parser<'_> {
                         Some(name)
                     }
                     Some(Pattern::Tuple { loc, .. }) => {
-                        self.errors.push(loc, "a loop variable is a plain name");
+                        // An iterator is reported itself.
+                        if !matches!(&*for_loop.expr, syn::Expr::MethodCall(call) if is_iterator(call)) {
+                            let help = "a loop runs over integers: `for i in 0..n`";
+                            self.errors.push_help(loc, "a loop variable is a plain name", help);
+                        }
                         None
                     }
                     Some(Pattern::Ignore(_)) | None => None,
@@ -207,14 +194,26 @@ impl Parser<'_> {
 
     fn jump_label(&mut self, label: &Option<syn::Lifetime>) {
         if let Some(label) = label {
-            self.unsupported(label, "a loop label");
+            let what = format!("the label `{label}`");
+            let message = format!("{what} cannot be used in a kernel");
+            // Once for a label and the exits that name it.
+            if !self.errors.iter().any(|error| error.message == message) {
+                self.unsupported_help(label, &what, NO_LABEL);
+            }
         }
     }
 
     fn label(&mut self, label: &Option<syn::Label>) {
         if let Some(label) = label {
-            self.unsupported(label, "a loop label");
+            self.unsupported_help(label, &format!("the label `{}`", label.name), NO_LABEL);
         }
+    }
+
+    /// `'a: { .. }`, reported once for the label and the exits that name it.
+    fn labelled_block(&mut self, label: &syn::Label, loc: Loc) -> Expr {
+        let help = "`if` and `else` give values: `let v = if condition { a } else { b };`";
+        self.unsupported_help(label, "a labelled block", help);
+        Expr { kind: ExprKind::Error, loc }
     }
 
     pub fn expr(&mut self, expr: &syn::Expr) -> Expr {
@@ -243,10 +242,8 @@ impl Parser<'_> {
             syn::Expr::Field(syn::ExprField { base, member: syn::Member::Named(name), .. }) => {
                 ExprKind::Field { base: Box::new(self.expr(base)), name: name.clone() }
             }
-            syn::Expr::Index(index) => ExprKind::Index {
-                base: Box::new(self.expr(&index.expr)),
-                index: Box::new(self.expr(&index.index)),
-            },
+            syn::Expr::Index(index) => self.index(index, false),
+            syn::Expr::Reference(reference) => ExprKind::Reference(Box::new(self.expr(&reference.expr))),
             syn::Expr::Array(array) => {
                 ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
             }
@@ -265,7 +262,8 @@ impl Parser<'_> {
             syn::Expr::Break(exit) => {
                 self.jump_label(&exit.label);
                 if let Some(value) = &exit.expr {
-                    return self.unsupported(value, "a value after `break`");
+                    let help = "assign it to a variable around the loop first: `found = value; break;`";
+                    return self.unsupported_help(value, "a value after `break`", help);
                 }
                 ExprKind::Exit(Exit::Break)
             }
@@ -275,6 +273,9 @@ impl Parser<'_> {
             }
             syn::Expr::Block(block) if block.label.is_none() => {
                 ExprKind::Block(self.block(&block.block).into())
+            }
+            syn::Expr::Block(syn::ExprBlock { label: Some(label), .. }) => {
+                return self.labelled_block(label, loc);
             }
             syn::Expr::Range(range) => return self.range(range),
             syn::Expr::Macro(mac) => return self.macro_call(&mac.mac),
@@ -303,7 +304,13 @@ impl Parser<'_> {
         let operand = Box::new(self.expr(&cast.expr));
         match type_name(&cast.ty) {
             Some(ty) => Expr { kind: ExprKind::Cast { operand, ty }, loc: Loc::of(cast) },
-            None => self.unsupported_help(&cast.ty, "this type", "cast to an element type such as `f32`"),
+            None => {
+                let help = match &*cast.ty {
+                    syn::Type::Ptr(_) => "a slice plus offsets is a pointer: `x + offsets`",
+                    _ => "cast to an element type such as `f32`",
+                };
+                self.unsupported_help(&cast.ty, "this type", help)
+            }
         }
     }
 
@@ -319,9 +326,6 @@ impl Parser<'_> {
     /// Reports Rust that a kernel cannot use.
     fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
         match expr {
-            syn::Expr::Reference(_) => {
-                self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`")
-            }
             syn::Expr::Loop(own) => {
                 self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
             }
@@ -330,14 +334,30 @@ impl Parser<'_> {
             }
             syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
             syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
-            syn::Expr::Unsafe(own) => self.unsupported(own.unsafe_token, "an `unsafe` block"),
-            syn::Expr::Struct(own) => self.unsupported(&own.path, "a struct"),
+            syn::Expr::Unsafe(own) => self.unsupported_help(
+                own.unsafe_token,
+                "an `unsafe` block",
+                "leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`",
+            ),
+            syn::Expr::Struct(own) => {
+                let name = own.path.segments.last().map(|segment| segment.ident.to_string());
+                let help = name.and_then(|name| foreign_help(&name, Place::Type));
+                let help = help.unwrap_or_else(|| "values go together as a tuple: `(a, b)`".into());
+                self.unsupported_help(&own.path, "a struct", &help)
+            }
             syn::Expr::Repeat(_) => self.unsupported_help(
                 expr,
                 "`[value; count]`",
                 "`tl::full([count], value)` makes a constant tile",
             ),
-            syn::Expr::Let(_) => self.unsupported_help(expr, "`if let`", IF_LET),
+            syn::Expr::Let(own) => {
+                let name = match &*own.pat {
+                    syn::Pat::TupleStruct(own) => own.path.segments.last().map(|segment| segment.ident.to_string()),
+                    _ => None,
+                };
+                let help = name.and_then(|name| foreign_help(&name, Place::Function));
+                self.unsupported_help(expr, "`if let`", &help.unwrap_or_else(|| IF_LET.into()))
+            }
             syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
             syn::Expr::While(own) => self.not_a_value(Loc::of(own.while_token), "a loop"),
             syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
@@ -385,7 +405,7 @@ impl Parser<'_> {
                 let help = format!("write its number: `{}u8`", own.value());
                 return self.unsupported_help(lit, "a byte's character", &help);
             }
-            _ => return self.unsupported(lit, "this literal"),
+            _ => return self.unsupported_help(lit, "this literal", "text stands between double quotes, `\"..\"`"),
         };
         Expr { kind, loc }
     }
@@ -393,6 +413,11 @@ impl Parser<'_> {
     fn binary(&mut self, binary: &syn::ExprBinary) -> Expr {
         let loc = Loc::of(binary);
         let op_loc = Loc::of(binary.op);
+        if let (syn::BinOp::Mul(_), syn::Expr::Unary(right)) = (&binary.op, &*binary.right)
+            && let syn::UnOp::Deref(star) = right.op
+        {
+            return self.power(&binary.left, &right.expr, op_loc.to(Loc::of(star)));
+        }
         let lhs = Box::new(self.expr(&binary.left));
         let rhs = Box::new(self.expr(&binary.right));
         let kind = match (&binary.op, plain(&binary.op)) {
@@ -402,6 +427,20 @@ impl Parser<'_> {
             (_, None) => return self.not_a_value(op_loc, "an assignment"),
         };
         Expr { kind, loc }
+    }
+
+    /// `base ** exponent`, of which Rust reads the second star as a dereference; always a mistake.
+    fn power(&mut self, base: &syn::Expr, exponent: &syn::Expr, loc: Loc) -> Expr {
+        let (base_text, exponent_text) =
+            (source_text(base.to_token_stream()), source_text(exponent.to_token_stream()));
+        let help = match exponent_text.as_str() {
+            "2" => format!("multiply: `{base_text} * {base_text}`"),
+            _ => format!("of a positive float it is `tl::exp2({exponent_text} * tl::log2({base_text}))`"),
+        };
+        self.expr(base);
+        self.expr(exponent);
+        self.errors.push_help(loc, "`**` is no operator here", help);
+        Expr { kind: ExprKind::Error, loc }
     }
 
     fn call(&mut self, call: &syn::ExprCall) -> Expr {
@@ -453,7 +492,11 @@ impl Parser<'_> {
             value if value == "True" || value == "False" => value.to_lowercase(),
             value => value,
         };
+        let left_out = (value == "None").then(|| "leave the argument out".to_string());
         let name = source_text(named.left.to_token_stream());
+        let is_parameter = |params: &[ops::IntrinsicParam]| params.iter().any(|param| param.name == name);
+        let foreign = foreign_help(&name, Place::Argument)
+            .filter(|_| !expected.is_some_and(|(params, _)| is_parameter(params)));
         let help = expected.and_then(|(params, index)| {
             let params: Vec<&str> =
                 params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
@@ -461,13 +504,15 @@ impl Parser<'_> {
             let order = params.join(", ");
             (own != index).then(|| format!("write `{value}` in its place, of ({order})"))
         });
-        let help = help.unwrap_or_else(|| format!("write `{value}`"));
+        let help = foreign.or(left_out).or(help).unwrap_or_else(|| format!("write `{value}`"));
         self.errors.push_help(
             Loc::of(&named.left).to(Loc::of(named.eq_token)),
             "arguments have no names here",
             help,
         );
-        self.expr(&named.right);
+        if value != "None" {
+            self.expr(&named.right);
+        }
         Expr { kind: ExprKind::Error, loc }
     }
 
@@ -519,10 +564,28 @@ impl Parser<'_> {
         Expr { kind: ExprKind::If { condition, then, otherwise }, loc }
     }
 
+    /// `base[index]`, in which a range may be open.
+    pub(super) fn index(&mut self, index: &syn::ExprIndex, written: bool) -> ExprKind {
+        let base = Box::new(self.expr(&index.expr));
+        let index = match &*index.index {
+            syn::Expr::Range(range) => {
+                let loc = Loc::of(range);
+                let mut end = |end: &Option<Box<syn::Expr>>| {
+                    let zero = Expr { kind: ExprKind::Int { value: 0, suffix: None }, loc };
+                    Box::new(end.as_ref().map_or(zero, |end| self.expr(end)))
+                };
+                let (low, high) = (end(&range.start), end(&range.end));
+                Expr { kind: ExprKind::Range { low, high, inclusive: false }, loc }
+            }
+            other => self.expr(other),
+        };
+        ExprKind::Index { base, index: Box::new(index), written }
+    }
+
     fn range(&mut self, range: &syn::ExprRange) -> Expr {
         let loc = Loc::of(range);
         let (Some(low), Some(high)) = (&range.start, &range.end) else {
-            self.errors.push(loc, "a range needs both ends");
+            self.errors.push_help(loc, "a range needs both ends", "write `0..n`");
             return Expr { kind: ExprKind::Error, loc };
         };
         let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
@@ -531,6 +594,15 @@ impl Parser<'_> {
         Expr { kind, loc }
     }
 }
+
+/// Whether a method call is of an iterator's method.
+fn is_iterator(call: &syn::ExprMethodCall) -> bool {
+    foreign_help(&call.method.to_string(), Place::Method).is_some()
+}
+
+/// What to write instead of an exit from an outer loop.
+const NO_LABEL: &str =
+    "`break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`";
 
 /// What to write instead of `if let`.
 const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";
