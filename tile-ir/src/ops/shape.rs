@@ -453,5 +453,8 @@ pub fn broadcast_help(from: &Shape, to: &Shape) -> String {
     if from.rank() == 1 && to.rank() == 2 && from[0] == to[0] {
         return "shapes are aligned at the last axis: `x.col()` makes a column of a tile of one axis".into();
     }
+    if from.rank() > to.rank() {
+        return "a broadcast keeps every axis: `tl::sum(x, axis)` folds one, `tl::reshape` joins them".into();
+    }
     "shapes are aligned at the last axis, and an extent of 1 repeats".into()
 }

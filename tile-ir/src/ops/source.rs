@@ -425,11 +425,11 @@ fn next_power_of_2(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 
 fn length(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let Some(param) = call.args[0].slice() else {
-        return cx.error_help(
-            call.args[0].loc,
-            "`.len` is a method of slices",
-            "the shape of a tile is known from the constants that made it",
-        );
+        let help = match call.args[0].item {
+            Item::Text(_) => "a string is for messages alone: its length is not known here",
+            _ => "the shape of a tile is known from the constants that made it",
+        };
+        return cx.error_help(call.args[0].loc, "`.len` is a method of slices", help);
     };
     debug_assert!(matches!(cx.func().params[param.index()].kind, ParamKind::Slice { .. }));
     cx.emit(Length { param }, Type::scalar(DType::I64), call.loc)

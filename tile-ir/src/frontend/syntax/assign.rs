@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use proc_macro2::Ident;
 
-use super::ast::{BinaryOp, BlockExpr, Expr, ExprKind, Pattern, Stmt};
+use super::ast::{BinaryOp, BlockExpr, Expr, ExprKind, IndexUse, Pattern, Stmt};
 use super::expr::Parser;
 use crate::support::diagnostic::Loc;
 
@@ -29,8 +29,9 @@ impl Parser<'_> {
             // What to write instead follows from what is indexed.
             syn::Expr::Index(index) => {
                 let loc = Loc::of(index);
-                let written = Expr { kind: self.index(index, true), loc };
-                let statements = vec![Stmt::Expr(value), Stmt::Expr(written)];
+                let usage = op.map_or(IndexUse::Written, |(op, _)| IndexUse::Changed(op));
+                let element = Expr { kind: self.index(index, usage), loc };
+                let statements = vec![Stmt::Expr(value), Stmt::Expr(element)];
                 let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
                 Some(Stmt::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
             }

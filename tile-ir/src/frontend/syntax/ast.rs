@@ -340,8 +340,7 @@ pub enum ExprKind {
     Index {
         base: Box<Expr>,
         index: Box<Expr>,
-        /// It is assigned to.
-        written: bool,
+        usage: IndexUse,
     },
     /// `&x`, which nothing has
     Reference(Box<Expr>),
@@ -393,6 +392,15 @@ pub enum ExprKind {
     OpenMatch(Box<Expr>),
     /// Something that was already reported.
     Error,
+}
+
+/// What is done with an element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexUse {
+    Read,
+    Written,
+    /// Assigned together with this operator.
+    Changed(BinaryOp),
 }
 
 /// An exit from a loop or function.

@@ -242,7 +242,7 @@ impl Parser<'_> {
             syn::Expr::Field(syn::ExprField { base, member: syn::Member::Named(name), .. }) => {
                 ExprKind::Field { base: Box::new(self.expr(base)), name: name.clone() }
             }
-            syn::Expr::Index(index) => self.index(index, false),
+            syn::Expr::Index(index) => self.index(index, IndexUse::Read),
             syn::Expr::Reference(reference) => ExprKind::Reference(Box::new(self.expr(&reference.expr))),
             syn::Expr::Array(array) => {
                 ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
@@ -565,7 +565,7 @@ impl Parser<'_> {
     }
 
     /// `base[index]`, in which a range may be open.
-    pub(super) fn index(&mut self, index: &syn::ExprIndex, written: bool) -> ExprKind {
+    pub(super) fn index(&mut self, index: &syn::ExprIndex, usage: IndexUse) -> ExprKind {
         let base = Box::new(self.expr(&index.expr));
         let index = match &*index.index {
             syn::Expr::Range(range) => {
@@ -579,7 +579,7 @@ impl Parser<'_> {
             }
             other => self.expr(other),
         };
-        ExprKind::Index { base, index: Box::new(index), written }
+        ExprKind::Index { base, index: Box::new(index), usage }
     }
 
     fn range(&mut self, range: &syn::ExprRange) -> Expr {

@@ -64,7 +64,7 @@ impl Check<'_> {
             }
             ExprKind::Part { tuple, index } => self.part(tuple, *index, loc),
             ExprKind::Field { base, name } => self.field(base, name, loc),
-            ExprKind::Index { base, index, written } => self.indexed(base, index, *written, loc),
+            ExprKind::Index { base, index, usage } => self.indexed(base, index, *usage, loc),
             ExprKind::Reference(inner) => self.reference(inner, loc),
             ExprKind::Array(items) => {
                 let items = items.iter().map(|item| self.expr(item)).collect();

@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 
 use super::{Check, Item, Operand};
-use crate::frontend::syntax::{Expr, ExprKind, Place, foreign_help};
+use crate::frontend::syntax::{Expr, ExprKind, IndexUse, Place, foreign_help};
 use crate::support::diagnostic::Loc;
 
 impl Check<'_> {
@@ -72,12 +72,12 @@ impl Check<'_> {
                 let name = written_name(base);
                 self.error_help(loc, text, format!("offsets are added to the slice: `{name} + {offset}`"))
             }
-            _ => self.indexed(base, index, false, loc),
+            _ => self.indexed(base, index, IndexUse::Read, loc),
         }
     }
 
     /// `base[index]`; always a mistake.
-    pub(super) fn indexed(&mut self, base: &Expr, index: &Expr, written: bool, loc: Loc) -> Operand {
+    pub(super) fn indexed(&mut self, base: &Expr, index: &Expr, usage: IndexUse, loc: Loc) -> Operand {
         // `x.shape[0]` is one mistake.
         if let ExprKind::Field { base: of, name } = &base.kind
             && matches!(name.to_string().as_str(), "shape" | "stride" | "strides")
@@ -100,19 +100,23 @@ impl Check<'_> {
         let written_name = written_name(base);
         let help = match &operand.item {
             Item::Failed => return Operand::failed(loc),
-            Item::View(memory) if written => self.view_store_help(*memory),
+            Item::View(memory) if usage != IndexUse::Read => self.view_store_help(*memory),
             Item::View(memory) => self.view_help(*memory),
             Item::Slice(_) if matches!(index.item, Item::Range(_)) => {
                 format!("read a part with `tl::load({written_name} + start + tl::arange(0, N), mask)`")
             }
             Item::Slice(_) => {
                 let offset = index.loc.word().unwrap_or_else(|| "offsets".into());
-                match written {
-                    true => format!("write memory with `tl::store({written_name} + {offset}, value)`"),
-                    false => format!("read memory with `tl::load({written_name} + {offset})`"),
+                let place = format!("{written_name} + {offset}");
+                match usage {
+                    IndexUse::Read => format!("read memory with `tl::load({place})`"),
+                    IndexUse::Written => format!("write memory with `tl::store({place}, value)`"),
+                    IndexUse::Changed(op) => {
+                        format!("read and write memory: `tl::store({place}, tl::load({place}) {} value)`", op.symbol())
+                    }
                 }
             }
-            Item::Value(_) if written => {
+            Item::Value(_) if usage != IndexUse::Read => {
                 "a tile is a value: `tl::select(mask, new, x)` makes the changed one".into()
             }
             Item::Pointer(_) => "read memory with `tl::load(pointer, mask)`".into(),

@@ -155,6 +155,9 @@ impl Check<'_> {
             let text = format!("{what} takes {}, found {dtype}", op.class.describe());
             let rem = what == "`%`" && dtype.is_float() && !dtype.is_f8();
             let help = match (digits.map(|literal| literal.value), class_help(op, dtype)) {
+                _ if dtype.is_float() && matches!(op.arith, ArithKind::Shl | ArithKind::Shr) => {
+                    Some("multiply or divide by a power of two: `x * 4.0`".into())
+                }
                 _ if rem => Some("of floats write `x - y * tl::trunc(x / y)`".into()),
                 _ if what == "`-`" && dtype.is_integer() && !dtype.is_signed() => Some(negative_help(operand, dtype)),
                 (Some(LiteralValue::Number(ConstantValue::Int(value))), Some(_))
