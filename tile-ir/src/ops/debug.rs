@@ -279,7 +279,11 @@ fn device_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     if let Item::Text(_) = call.args[0].item {
         let text = format!("{} takes the condition before the message", call.what);
         let message = call.args[0].loc.word().unwrap_or_else(|| "\"message\"".into());
-        return cx.error_help(call.args[0].loc, text, format!("write `tl::device_assert(condition, {message})`"));
+        return cx.error_help(
+            call.args[0].loc,
+            text,
+            format!("write `tl::device_assert(condition, {message})`"),
+        );
     }
     let condition = condition(cx, call);
     let message = call.args.get(1).map_or(Some(String::new()), |operand| {

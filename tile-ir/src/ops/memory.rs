@@ -356,7 +356,9 @@ pub(super) fn mask(
     let ty = cx.ty(value).clone();
     if ty.dtype != DType::Bool {
         let help = match (ty.dtype.is_float(), ty.is_scalar()) {
-            (true, true) => "the mask comes before it: `tl::load(pointer, mask, other)`, `tl::store(pointer, value, mask)`",
+            (true, true) => {
+                "the mask comes before it: `tl::load(pointer, mask, other)`, `tl::store(pointer, value, mask)`"
+            }
             _ => "compare: `offsets < n`",
         };
         cx.error_help(operand.loc, format!("a mask is made of bools, found {ty}"), help);

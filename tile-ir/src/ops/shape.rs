@@ -349,8 +349,10 @@ fn reshape(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let from = cx.ty(value).clone();
     if from.shape.elements() != shape.elements() {
         let (elements, found) = (from.shape.elements(), shape.elements());
-        let text =
-            format!("{} keeps the number of elements: {} has {elements}, {shape} has {found}", call.what, from.shape);
+        let text = format!(
+            "{} keeps the number of elements: {} has {elements}, {shape} has {found}",
+            call.what, from.shape
+        );
         let others: Vec<u32> = shape.iter().copied().take(shape.rank() - 1).collect();
         let product = others.iter().map(|&extent| u64::from(extent)).product::<u64>();
         if elements % product != 0 {

@@ -375,7 +375,8 @@ fn full(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     if let (first, Item::List(_)) = (&call.args[0], &call.args[1].item)
         && !matches!(first.item, Item::List(_) | Item::Failed)
     {
-        let [value, shape] = [(first, "x"), (&call.args[1], "[N]")].map(|(arg, other)| arg.loc.word().unwrap_or_else(|| other.into()));
+        let [value, shape] = [(first, "x"), (&call.args[1], "[N]")]
+            .map(|(arg, other)| arg.loc.word().unwrap_or_else(|| other.into()));
         let text = format!("{} takes the shape before the value", call.what);
         return cx.error_help(call.args[1].loc, text, format!("write `tl::full({shape}, {value})`"));
     }

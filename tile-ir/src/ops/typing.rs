@@ -297,7 +297,9 @@ impl Operand {
     /// The integer constant that it is.
     pub fn as_integer(&self) -> Option<i128> {
         match self.item {
-            Item::Literal(Literal { value: LiteralValue::Number(ConstantValue::Int(value)), .. }) => Some(value),
+            Item::Literal(Literal { value: LiteralValue::Number(ConstantValue::Int(value)), .. }) => {
+                Some(value)
+            }
             _ => None,
         }
     }

@@ -341,7 +341,11 @@ fn offset(cx: &mut dyn TypingCx, operand: &Operand) -> Option<Value> {
         return Some(value);
     }
     let text = format!("a block begins at one offset along each axis, found a tile of type {ty}");
-    cx.error_help(operand.loc, text, "write where the block begins, a scalar: its extent stands between angle brackets");
+    cx.error_help(
+        operand.loc,
+        text,
+        "write where the block begins, a scalar: its extent stands between angle brackets",
+    );
     None
 }
 

@@ -82,9 +82,14 @@ fn expected(row: &Foreign, place: Place) -> String {
         (Answer::Own(name), Place::Method) => {
             let form = Foreign { names: &[], kind: NameKind::Function, answer: Answer::Own(name) };
             let form = form.help(Place::Function, None);
-            let has_more = form.contains(", ") || ops::functions().any(|own| own.name == name && own.params.len() > 1);
+            let has_more =
+                form.contains(", ") || ops::functions().any(|own| own.name == name && own.params.len() > 1);
             let head = form.split(['`', '(']).nth(1).unwrap_or_default();
-            if has_more { format!("it is `{head}(y)` here") } else { form.replace("(x)", "(y)").replace("(n)", "(y)") }
+            if has_more {
+                format!("it is `{head}(y)` here")
+            } else {
+                form.replace("(x)", "(y)").replace("(n)", "(y)")
+            }
         }
         _ => row.help(place, None),
     }
@@ -114,8 +119,13 @@ fn answers_name_functions_that_exist() {
         }
         let Answer::Write(text) = row.answer else { continue };
         for called in text.split("tl::").skip(1) {
-            let name: String = called.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-            assert!(name.is_empty() || ops::is_function(&name), "`tl::{name}` in the answer to {:?}", row.names);
+            let name: String =
+                called.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            assert!(
+                name.is_empty() || ops::is_function(&name),
+                "`tl::{name}` in the answer to {:?}",
+                row.names
+            );
         }
     }
 }

@@ -29,3 +29,4 @@ mod robustness;
 mod sources;
 mod strength_reduce;
 mod typeck;
+mod wrong_kernels;

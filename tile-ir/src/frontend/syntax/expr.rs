@@ -94,7 +94,8 @@ impl Parser<'_> {
 
     fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
         let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
-        let help = foreign_help(&name, Place::Macro).unwrap_or_else(|| "kernels call `tl::` functions".into());
+        let help =
+            foreign_help(&name, Place::Macro).unwrap_or_else(|| "kernels call `tl::` functions".into());
         self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), &help)
     }
 
@@ -405,7 +406,13 @@ impl Parser<'_> {
                 let help = format!("write its number: `{}u8`", own.value());
                 return self.unsupported_help(lit, "a byte's character", &help);
             }
-            _ => return self.unsupported_help(lit, "this literal", "text stands between double quotes, `\"..\"`"),
+            _ => {
+                return self.unsupported_help(
+                    lit,
+                    "this literal",
+                    "text stands between double quotes, `\"..\"`",
+                );
+            }
         };
         Expr { kind, loc }
     }
@@ -601,8 +608,7 @@ fn is_iterator(call: &syn::ExprMethodCall) -> bool {
 }
 
 /// What to write instead of an exit from an outer loop.
-const NO_LABEL: &str =
-    "`break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`";
+const NO_LABEL: &str = "`break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`";
 
 /// What to write instead of `if let`.
 const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";

@@ -344,7 +344,8 @@ fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
     })
 }
 
-const PARAM_TYPES: &str = "parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`";
+const PARAM_TYPES: &str =
+    "parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`";
 
 /// What to write instead of a type that no parameter has; `kinds` lists those that one may have.
 pub(super) fn type_help(ty: &syn::Type, kinds: &str) -> String {
@@ -356,7 +357,8 @@ pub(super) fn type_help(ty: &syn::Type, kinds: &str) -> String {
     };
     let borrow = if mutable { "&mut " } else { "&" };
     let text = source_text(inner.to_token_stream());
-    let dtype = type_name(inner).and_then(|name| DType::parse(&name.name).or_else(|| element_type(&name.name)));
+    let dtype =
+        type_name(inner).and_then(|name| DType::parse(&name.name).or_else(|| element_type(&name.name)));
     match (ty, dtype) {
         (syn::Type::Reference(_), Some(dtype)) if !mutable => {
             return format!("one number is passed by value, `{dtype}`; memory is a slice, `&[{dtype}]`");

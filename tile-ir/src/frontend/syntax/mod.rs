@@ -32,5 +32,5 @@ pub(crate) use item::const_range;
 pub use item::{has_receiver, parse, parse_method, syntax_error, without_body};
 pub use lints::expects_outline_lint;
 pub(crate) use match_lowering::is_scrutinee;
-pub(crate) use values::integer as written_integer;
 pub use module::{FuseModule, ModuleItem, parse as parse_module};
+pub(crate) use values::integer as written_integer;

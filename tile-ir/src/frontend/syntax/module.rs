@@ -120,7 +120,8 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
 
 /// The names of plain functions, which kernels cannot call.
 fn unmarked(content: &[syn::Item]) -> Vec<Ident> {
-    let marked = |attribute: &syn::Attribute| has_name(attribute, "fuse_fn") || has_name(attribute, "fuse_kernel");
+    let marked =
+        |attribute: &syn::Attribute| has_name(attribute, "fuse_fn") || has_name(attribute, "fuse_kernel");
     let functions = content.iter().filter_map(|item| match item {
         syn::Item::Fn(item) if !item.attrs.iter().any(marked) => Some(item.sig.ident.clone()),
         _ => None,

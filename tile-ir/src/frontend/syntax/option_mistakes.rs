@@ -49,9 +49,8 @@ impl AttributeReader<'_> {
         let content;
         let brace = syn::braced!(content in input);
         let loc = Loc { start: brace.span.open(), end: brace.span.close() };
-        let items: Vec<syn::Expr> = Punctuated::<syn::Expr, Token![,]>::parse_terminated(&content)?
-            .into_iter()
-            .collect();
+        let items: Vec<syn::Expr> =
+            Punctuated::<syn::Expr, Token![,]>::parse_terminated(&content)?.into_iter().collect();
         self.report_no_list(name, &items, loc);
         Ok(OptionValue::List { items, chosen_by: None, loc })
     }
@@ -69,7 +68,9 @@ impl AttributeReader<'_> {
     /// Whether `tune` is given expressions without `key =`, which is reported.
     pub(super) fn report_bare_key(&mut self, content: ParseStream) -> syn::Result<bool> {
         let tokens: Vec<TokenTree> = content.fork().parse::<TokenStream>()?.into_iter().collect();
-        let has_name = tokens.iter().any(|token| matches!(token, TokenTree::Punct(punct) if matches!(punct.as_char(), '=' | ':')));
+        let has_name = tokens
+            .iter()
+            .any(|token| matches!(token, TokenTree::Punct(punct) if matches!(punct.as_char(), '=' | ':')));
         if tokens.is_empty() || has_name {
             return Ok(false);
         }

@@ -84,7 +84,9 @@ impl Check<'_> {
         if !ty.is_scalar() {
             let help = match keyword {
                 "while" => "`tl::any(mask)` says whether one of its elements holds",
-                "if" => "choose by element with `tl::select(mask, a, b)`, or write where it holds: `tl::store(pointer, value, mask)`",
+                "if" => {
+                    "choose by element with `tl::select(mask, a, b)`, or write where it holds: `tl::store(pointer, value, mask)`"
+                }
                 _ => "choose by element with `tl::select(mask, a, b)`",
             };
             let text = format!("the condition of `{keyword}` is a scalar, found a tile of type {ty}");

@@ -63,7 +63,8 @@ impl Check<'_> {
         let Some(function) = ops::functions().find(|function| function.name == name) else {
             return self.unknown_function(name, None, *name_loc);
         };
-        if self.report_separate_offset(function, &call) || !self.arity(what, function.params, args, *name_loc)
+        if self.report_separate_offset(function, &call)
+            || !self.arity(what, function.params, args, *name_loc)
             || !self.generics(what, function.generic, &generics, *name_loc)
         {
             return Operand::failed(*loc);
@@ -219,7 +220,7 @@ fn arity_help(what: &str) -> Option<&'static str> {
         "tl::static_print" => "one value each: `tl::static_print(N)`",
         "tl::program_id" => "a grid's first axis is 0: `tl::program_id(0)`",
         "tl::num_programs" => "a grid's first axis is 0: `tl::num_programs(0)`",
-        "tl::cat" | "tl::join" | "tl::interleave" => "two tiles at a time: `tl::cat(tl::cat(a, b, 0), c, 0)`",
+        "tl::cat" => "two tiles of one shape at a time: `tl::cat(a, b, 0)`",
         "tl::maximum" | "tl::minimum" => "two at a time: `tl::maximum(tl::maximum(a, b), c)`",
         _ => return None,
     })

@@ -116,7 +116,10 @@ impl Check<'_> {
         let parts = match (&result.item, types) {
             (Item::Failed, _) => return None,
             (Item::Tuple(parts), [_]) => {
-                let text = format!("this combination takes one tile: it gives one element of two, found a tuple of {}", parts.len());
+                let text = format!(
+                    "this combination takes one tile: it gives one element of two, found a tuple of {}",
+                    parts.len()
+                );
                 self.error_help(result.loc, text, "several tiles are folded together as a tuple: `(x, y)`");
                 return None;
             }

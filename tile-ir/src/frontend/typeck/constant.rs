@@ -44,7 +44,11 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a list such as `[0, 1]`, found {}", self.describe(operand));
-                self.error_help(operand.loc, text, as_list(operand).unwrap_or_else(|| "write `[1, 0]`".into()));
+                self.error_help(
+                    operand.loc,
+                    text,
+                    as_list(operand).unwrap_or_else(|| "write `[1, 0]`".into()),
+                );
                 None
             }
         }
@@ -74,7 +78,8 @@ impl Check<'_> {
             _ => {
                 let text = format!("a shape is a list such as `[M, N]`, found {}", self.describe(operand));
                 let list = operand.loc.word().map(|word| format!("write `[{word}]`"));
-                let help = as_list(operand).or(list).unwrap_or_else(|| "write its extents between brackets".into());
+                let help =
+                    as_list(operand).or(list).unwrap_or_else(|| "write its extents between brackets".into());
                 self.error_help(operand.loc, text, help);
                 None
             }

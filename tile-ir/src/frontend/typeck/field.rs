@@ -93,7 +93,9 @@ impl Check<'_> {
         {
             self.expr(index);
             let table = name.to_string().to_lowercase();
-            let help = format!("memory is a parameter: pass it, `{table}: &[f32]`, and read `tl::load({table} + i)`");
+            let help = format!(
+                "memory is a parameter: pass it, `{table}: &[f32]`, and read `tl::load({table} + i)`"
+            );
             return self.error_help(base.loc, format!("a kernel has no tables: `{name}`"), help);
         }
         let (operand, index) = (self.expr(base), self.expr(index));
@@ -112,7 +114,10 @@ impl Check<'_> {
                     IndexUse::Read => format!("read memory with `tl::load({place})`"),
                     IndexUse::Written => format!("write memory with `tl::store({place}, value)`"),
                     IndexUse::Changed(op) => {
-                        format!("read and write memory: `tl::store({place}, tl::load({place}) {} value)`", op.symbol())
+                        format!(
+                            "read and write memory: `tl::store({place}, tl::load({place}) {} value)`",
+                            op.symbol()
+                        )
                     }
                 }
             }

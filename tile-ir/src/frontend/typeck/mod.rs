@@ -26,8 +26,8 @@ mod settings;
 mod stmt;
 mod typing_cx;
 mod uncalled;
-mod unknown;
 mod unify;
+mod unknown;
 mod variant;
 mod variants;
 mod view;
@@ -36,7 +36,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::analysis::assumption::assumptions;
-use crate::frontend::syntax::{ConstItem, GenericArg, Kernel, ParamType, Place, TypeName, ViewType, foreign_help};
+use crate::frontend::syntax::{
+    ConstItem, GenericArg, Kernel, ParamType, Place, TypeName, ViewType, foreign_help,
+};
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Type};
 use crate::ops::typing::{Call, CalleeId, ErrorLoc, Item, Literal, LiteralValue, Operand, Pointer, Range};
@@ -223,7 +225,11 @@ impl Check<'_> {
         }
         let help = foreign_help(&ty.name, Place::Type).unwrap_or_else(|| {
             match ty.name.len() == 1 && ty.name.starts_with(|c: char| c.is_ascii_uppercase()) {
-                true => format!("a type parameter is declared: `fn {}<{}: Float>(..)`", self.frame().name, ty.name),
+                true => format!(
+                    "a type parameter is declared: `fn {}<{}: Float>(..)`",
+                    self.frame().name,
+                    ty.name
+                ),
                 false => format!("element types are {}", crate::support::diagnostic::list(DType::ALL)),
             }
         });

@@ -51,7 +51,9 @@ impl Check<'_> {
         let help = foreign_help(&ty, Place::Type).unwrap_or_else(|| {
             match ty.starts_with(|c: char| c.is_ascii_uppercase()) && self.kernel.items.is_empty() {
                 true => "constants and enums beside a kernel are seen only in a `#[fuse_module]`",
-                false => "constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`",
+                false => {
+                    "constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`"
+                }
             }
             .into()
         });

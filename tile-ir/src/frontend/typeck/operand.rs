@@ -2,8 +2,8 @@
 
 use super::{Call, Callee, Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
-use crate::ops::{broadcast_help, scalar};
 use crate::ops::{Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
+use crate::ops::{broadcast_help, scalar};
 use crate::support::diagnostic::{Diagnostic, Loc};
 use crate::support::dtype::{Class, DType};
 
@@ -413,7 +413,8 @@ impl Check<'_> {
                 Some(joined) => shape = joined,
                 None => {
                     let text = format!("{what} needs shapes that broadcast, found {shape} and {next}");
-                    let (less, more) = if shape.rank() < next.rank() { (&shape, &next) } else { (&next, &shape) };
+                    let (less, more) =
+                        if shape.rank() < next.rank() { (&shape, &next) } else { (&next, &shape) };
                     self.error_help(loc, text, broadcast_help(less, more));
                     return None;
                 }

@@ -159,7 +159,9 @@ impl Check<'_> {
                     Some("multiply or divide by a power of two: `x * 4.0`".into())
                 }
                 _ if rem => Some("of floats write `x - y * tl::trunc(x / y)`".into()),
-                _ if what == "`-`" && dtype.is_integer() && !dtype.is_signed() => Some(negative_help(operand, dtype)),
+                _ if what == "`-`" && dtype.is_integer() && !dtype.is_signed() => {
+                    Some(negative_help(operand, dtype))
+                }
                 (Some(LiteralValue::Number(ConstantValue::Int(value))), Some(_))
                     if op.class == Class::Float =>
                 {
@@ -178,8 +180,7 @@ impl Check<'_> {
 
     /// Whether a constant divides by zero or shifts by more bits than there are, which is reported.
     fn report_amount(&mut self, op: &ScalarOp, dtype: DType, args: &[Operand]) -> bool {
-        let Some((amount, loc)) =
-            args.last().and_then(|arg| arg.as_integer().map(|value| (value, arg.loc)))
+        let Some((amount, loc)) = args.last().and_then(|arg| arg.as_integer().map(|value| (value, arg.loc)))
         else {
             return false;
         };
@@ -289,9 +290,13 @@ fn overflow(op: &ScalarOp, inputs: &[i128], dtype: DType) -> Option<String> {
 /// What to write instead of the negative of an unsigned integer.
 fn negative_help(operand: &Operand, dtype: DType) -> String {
     match (operand.as_integer(), operand.loc.word()) {
-        (Some(1), _) => format!("all bits set is `{dtype}::MAX`; a negative number is of a signed type: `-1`"),
+        (Some(1), _) => {
+            format!("all bits set is `{dtype}::MAX`; a negative number is of a signed type: `-1`")
+        }
         (Some(value), _) => format!("a negative number is of a signed type: `-{value}`"),
-        (None, Some(word)) => format!("subtract: `0 - {word}`, which wraps; or convert it: `-{word}.to::<i32>()`"),
+        (None, Some(word)) => {
+            format!("subtract: `0 - {word}`, which wraps; or convert it: `-{word}.to::<i32>()`")
+        }
         (None, None) => "convert it: `.to::<i32>()`".into(),
     }
 }

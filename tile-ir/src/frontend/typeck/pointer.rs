@@ -67,7 +67,9 @@ impl Check<'_> {
                 let text = format!("{what} takes a pointer, found {}", self.describe_item(other));
                 let is_address = matches!(other, Item::Value(value) if matches!(self.ty(*value).dtype, DType::I64 | DType::U64));
                 let help = match is_address {
-                    true => "an address from memory is no pointer: pass one slice and offsets into it, `x + offsets`",
+                    true => {
+                        "an address from memory is no pointer: pass one slice and offsets into it, `x + offsets`"
+                    }
                     false => "a slice parameter plus offsets makes one: `x + offsets`",
                 };
                 self.error_help(operand.loc, text, help);
@@ -85,7 +87,9 @@ impl Check<'_> {
             _ => false,
         };
         let mask = function.params.iter().position(|param| param.name == "mask");
-        let Some(mask) = mask.filter(|_| to_one && function.params[0].name == "pointer") else { return false };
+        let Some(mask) = mask.filter(|_| to_one && function.params[0].name == "pointer") else {
+            return false;
+        };
         let is_number = |operand: &Operand, wanted: fn(DType) -> bool| match &operand.item {
             Item::Value(value) => wanted(self.ty(*value).dtype),
             Item::Literal(literal) => wanted(literal.default_type()),

@@ -116,7 +116,8 @@ fn setting_help(name: &str, kernel: &Kernel) -> Option<String> {
     let (_, expr) = kernel.options.settings.iter().find(|(setting, _)| setting == name)?;
     match expr {
         syn::Expr::Path(path) => {
-            let param = path.path.get_ident().filter(|own| kernel.params.iter().any(|param| param.name == **own))?;
+            let param =
+                path.path.get_ident().filter(|own| kernel.params.iter().any(|param| param.name == **own))?;
             Some(format!(
                 "`{param}` is known at the launch alone: write a number, or several for `tune` to choose from, `configs = [{{ {name}: 4 }}, {{ {name}: 8 }}], tune(key = [{param}])`"
             ))

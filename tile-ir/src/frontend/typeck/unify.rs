@@ -261,7 +261,9 @@ impl Check<'_> {
             (Item::Value(value), "an integer known at build") if self.ty(*value).dtype.is_integer() => {
                 format!("declare the parameter `{}`", self.ty(*value).dtype)
             }
-            (Item::Value(_), "a slice, or pointers into one") => "pass the slice, or `slice + offsets`".into(),
+            (Item::Value(_), "a slice, or pointers into one") => {
+                "pass the slice, or `slice + offsets`".into()
+            }
             (Item::Value(_), "a function or closure") => "pass a closure: `|x| x`".into(),
             (Item::Function(_), _) => "call it".into(),
             _ => return None,

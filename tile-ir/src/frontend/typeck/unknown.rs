@@ -243,7 +243,9 @@ impl Check<'_> {
             ("shape" | "size", [Operand { item: Item::Slice(_), .. }, ..]) => {
                 format!("the number of its elements is `{written}.len()`")
             }
-            _ if ops::is_function(name) => format!("call the function: `{}`", function_form(name, &written, all)),
+            _ if ops::is_function(name) => {
+                format!("call the function: `{}`", function_form(name, &written, all))
+            }
             _ if self.is_user_function(name) => {
                 format!("call the function: `{name}({})`", arguments(&written, all))
             }
@@ -260,7 +262,8 @@ impl Check<'_> {
             return format!("use the operator: `{written} {symbol} {second}`");
         }
         if matches!(all[0].item, Item::Range(_)) && foreign(name, Place::Method).is_some() && name != "rev" {
-            return "a range is for a loop, `for i in 0..n { .. }`; a tile of integers is `tl::arange(0, N)`".into();
+            return "a range is for a loop, `for i in 0..n { .. }`; a tile of integers is `tl::arange(0, N)`"
+                .into();
         }
         match foreign(name, Place::Method) {
             Some(Foreign { answer: Answer::Own(own), .. }) => {
@@ -351,7 +354,8 @@ fn arguments(receiver: &str, all: &[Operand]) -> String {
 fn function_form(name: &str, receiver: &str, all: &[Operand]) -> String {
     let params = syntax::parameters(name);
     let takes_list = params.last().is_some_and(|param| matches!(param.name, "shape" | "order"));
-    let is_slice = matches!(all[0].item, Item::Slice(_)) && params.first().is_some_and(|param| param.name == "pointer");
+    let is_slice =
+        matches!(all[0].item, Item::Slice(_)) && params.first().is_some_and(|param| param.name == "pointer");
     let is_list = all.get(1).is_some_and(|arg| matches!(arg.item, Item::List(_)));
     let words: Option<Vec<String>> = all[1..].iter().map(|arg| arg.loc.word()).collect();
     match words {
@@ -364,7 +368,9 @@ fn function_form(name: &str, receiver: &str, all: &[Operand]) -> String {
         Some(words) if takes_list && !is_list && !words.is_empty() => {
             format!("{}({receiver}, [{}])", syntax::call_head(name), words.join(", "))
         }
-        _ if all.len() <= params.len() => format!("{}({})", syntax::call_head(name), arguments(receiver, all)),
+        _ if all.len() <= params.len() => {
+            format!("{}({})", syntax::call_head(name), arguments(receiver, all))
+        }
         _ => syntax::call_form(name).replacen('x', receiver, 1),
     }
 }

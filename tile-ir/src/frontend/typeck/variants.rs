@@ -135,7 +135,8 @@ fn near(kernel: &Kernel, name: &Ident) -> Option<String> {
 /// The generic without values, if there is one, for the only name that is no generic.
 fn only_undeclared(kernel: &Kernel, name: &Ident) -> Option<String> {
     let declared = || {
-        let in_configs = kernel.options.configs.iter().flat_map(|config| config.entries.iter().map(|(name, _)| name));
+        let in_configs =
+            kernel.options.configs.iter().flat_map(|config| config.entries.iter().map(|(name, _)| name));
         kernel.options.lists.iter().map(|list| &list.name).chain(in_configs)
     };
     let is_generic = |name: &Ident| kernel.generics.iter().any(|generic| generic.name() == name);

@@ -69,7 +69,10 @@ impl Check<'_> {
             match nearest(&call.name, ops::view_methods().map(|method| method.name)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => {
-                    format!("a view has {}", list(ops::view_methods().map(|method| format!("`{}`", method.name))))
+                    format!(
+                        "a view has {}",
+                        list(ops::view_methods().map(|method| format!("`{}`", method.name)))
+                    )
                 }
             }
         });
@@ -83,10 +86,12 @@ impl Check<'_> {
         let list = |word: &str| vec![word; rank].join(", ");
         let block = format!("{view}.load::<{}>({})", list("64"), list("0"));
         Some(match name {
-            "t" | "transpose" | "trans" | "T" | "mT" | "swapaxes" => format!(
-                "transpose a block: `tl::trans({block})`; or launch with `{view}.permute([1, 0])`"
+            "t" | "transpose" | "trans" | "T" | "mT" | "swapaxes" => {
+                format!("transpose a block: `tl::trans({block})`; or launch with `{view}.permute([1, 0])`")
+            }
+            "permute" => format!(
+                "launch with `{view}.permute(order)`; here `tl::permute({block}, order)` reorders a block"
             ),
-            "permute" => format!("launch with `{view}.permute(order)`; here `tl::permute({block}, order)` reorders a block"),
             "slice" | "narrow" => format!("offsets and extents choose a block: `{block}`"),
             "broadcast" | "reshape" | "view" | "matrix" | "batch" => {
                 format!("views are changed by the host: launch with `{view}.reshape(shape)?`")
@@ -134,9 +139,11 @@ impl Check<'_> {
     /// What to write where a method of a view has too many or too few arguments.
     fn view_arity_help(&self, memory: ParamId, call: &Call) -> String {
         let args = &call.args[1..];
-        let is_mask = |arg: &Operand| matches!(arg.item, Item::Value(value) if self.ty(value).dtype == DType::Bool);
+        let is_mask =
+            |arg: &Operand| matches!(arg.item, Item::Value(value) if self.ty(value).dtype == DType::Bool);
         if args.iter().any(is_mask) {
-            return "leave the mask out: elements outside of a view's shape are not read, and not written".into();
+            return "leave the mask out: elements outside of a view's shape are not read, and not written"
+                .into();
         }
         match call.name.as_str() {
             "store" | "atomic_add" => self.view_store_help(memory),

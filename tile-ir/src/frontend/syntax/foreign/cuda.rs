@@ -6,12 +6,11 @@ use crate::support::dtype::DType;
 const NO_BARRIER: &str = "leave it out: a tile is a value, and no threads need to wait for each other";
 const NO_THREADS: &str =
     "a program has no threads: `tl::arange(0, N)` numbers the elements of its tile, with a constant `N`";
-const REDUCE: &str =
-    "a reduction is of the whole tile: `tl::sum(x, axis)`, `tl::max(x, axis)` or `tl::reduce(x, axis, |a, b| ..)`";
+const REDUCE: &str = "a reduction is of the whole tile: `tl::sum(x, axis)`, `tl::max(x, axis)` or `tl::reduce(x, axis, |a, b| ..)`";
 const SHUFFLE: &str = "a program has no lanes to exchange between: `tl::sum(x, axis)` reduces a tile, `tl::gather(x, index, axis)` picks elements";
-const SHARED: &str = "leave it out: a tile is a value, and the compiler keeps it in registers or shared memory";
-const VECTOR: &str =
-    "a tile is the vector: loads and stores of a tile are as wide as its addresses allow";
+const SHARED: &str =
+    "leave it out: a tile is a value, and the compiler keeps it in registers or shared memory";
+const VECTOR: &str = "a tile is the vector: loads and stores of a tile are as wide as its addresses allow";
 const CLOCK: &str = "a kernel reads no clock: `dsl_runtime::bench::do_bench` measures a launch";
 const NO_BITS: &str =
     "`tl::` has no function for it: shifts and `&` compute it, or `tl::inline_ptx` writes the instruction";
@@ -43,26 +42,70 @@ pub(super) const TABLE: &[Foreign] = &[
     // ---- threads that wait for each other or exchange values
     function(
         &[
-            "__syncthreads", "syncthreads", "__syncwarp", "syncwarp", "sync_threads", "barrier", "sync",
-            "__threadfence", "__threadfence_block", "__threadfence_system", "threadfence", "bar_sync",
-            "this_grid", "this_thread_block", "cooperative_groups", "grid_sync", "cluster_sync",
-            "__pipeline_commit", "__pipeline_wait_prior", "cp_async_wait_all", "cp_async_commit",
+            "__syncthreads",
+            "syncthreads",
+            "__syncwarp",
+            "syncwarp",
+            "sync_threads",
+            "barrier",
+            "sync",
+            "__threadfence",
+            "__threadfence_block",
+            "__threadfence_system",
+            "threadfence",
+            "bar_sync",
+            "this_grid",
+            "this_thread_block",
+            "cooperative_groups",
+            "grid_sync",
+            "cluster_sync",
+            "__pipeline_commit",
+            "__pipeline_wait_prior",
+            "cp_async_wait_all",
+            "cp_async_commit",
         ],
         NO_BARRIER,
     ),
     function(
         &[
-            "__shfl_sync", "__shfl_down_sync", "__shfl_up_sync", "__shfl_xor_sync", "__shfl", "__shfl_down",
-            "__shfl_xor", "shfl", "shfl_down", "shuffle", "shuffle_down", "shuffle_xor",
+            "__shfl_sync",
+            "__shfl_down_sync",
+            "__shfl_up_sync",
+            "__shfl_xor_sync",
+            "__shfl",
+            "__shfl_down",
+            "__shfl_xor",
+            "shfl",
+            "shfl_down",
+            "shuffle",
+            "shuffle_down",
+            "shuffle_xor",
         ],
         SHUFFLE,
     ),
     function(
         &[
-            "warp_reduce", "warp_reduce_sum", "warpReduceSum", "warp_sum", "warp_max", "block_reduce",
-            "block_reduce_sum", "blockReduceSum", "block_sum", "__reduce_add_sync", "reduce_sum",
-            "reduce_max", "BlockReduce", "WarpReduce", "warpReduceMax", "blockReduceMax", "warp_reduce_max",
-            "block_reduce_max", "warpReduce", "blockReduce", "reduce_add",
+            "warp_reduce",
+            "warp_reduce_sum",
+            "warpReduceSum",
+            "warp_sum",
+            "warp_max",
+            "block_reduce",
+            "block_reduce_sum",
+            "blockReduceSum",
+            "block_sum",
+            "__reduce_add_sync",
+            "reduce_sum",
+            "reduce_max",
+            "BlockReduce",
+            "WarpReduce",
+            "warpReduceMax",
+            "blockReduceMax",
+            "warp_reduce_max",
+            "block_reduce_max",
+            "warpReduce",
+            "blockReduce",
+            "reduce_add",
         ],
         REDUCE,
     ),
@@ -80,12 +123,18 @@ pub(super) const TABLE: &[Foreign] = &[
     ),
     function(&["__ldcg"], "`tl::load(x + offsets, mask).cache_global()`"),
     function(&["__ldcs"], "`tl::load(x + offsets, mask).streaming()`"),
-    function(&["__stcs", "__stwt", "__stcg", "st_global"], "write memory with `tl::store(out + offsets, value, mask)`"),
+    function(
+        &["__stcs", "__stwt", "__stcg", "st_global"],
+        "write memory with `tl::store(out + offsets, value, mask)`",
+    ),
     function(
         &["malloc", "cudaMalloc", "cudaFree", "free", "alloc"],
         "a kernel allocates nothing: pass memory as a parameter, `scratch: &mut [f32]`",
     ),
-    function(&["memcpy", "memset", "cudaMemcpy"], "load and store tiles: `tl::store(out + i, tl::load(x + i, mask), mask)`"),
+    function(
+        &["memcpy", "memset", "cudaMemcpy"],
+        "load and store tiles: `tl::store(out + i, tl::load(x + i, mask), mask)`",
+    ),
     own(&["atomicAdd", "atomic_fetch_add", "atomicAdd_block", "atomicAdd_system"], "atomic_add"),
     function(&["atomicSub", "atomic_sub"], "add the negative: `tl::atomic_add(out + offsets, -value)`"),
     function(&["atomicInc", "atomicDec"], "a counter is `tl::atomic_add(counter, 1)`, and its remainder `%`"),
@@ -99,15 +148,37 @@ pub(super) const TABLE: &[Foreign] = &[
     // ---- vectors
     function(
         &[
-            "make_float2", "make_float3", "make_float4", "make_int2", "make_int3", "make_int4", "make_uint4",
-            "make_half2", "make_double2", "__halves2half2", "__half2half2", "reinterpret_cast",
+            "make_float2",
+            "make_float3",
+            "make_float4",
+            "make_int2",
+            "make_int3",
+            "make_int4",
+            "make_uint4",
+            "make_half2",
+            "make_double2",
+            "__halves2half2",
+            "__half2half2",
+            "reinterpret_cast",
         ],
         VECTOR,
     ),
     type_name(
         &[
-            "float2", "float3", "float4", "int2", "int3", "int4", "uint2", "uint4", "half2", "__half2",
-            "double2", "__nv_bfloat162", "Vec4", "Vec2",
+            "float2",
+            "float3",
+            "float4",
+            "int2",
+            "int3",
+            "int4",
+            "uint2",
+            "uint4",
+            "half2",
+            "__half2",
+            "double2",
+            "__nv_bfloat162",
+            "Vec4",
+            "Vec2",
         ],
         VECTOR,
     ),
@@ -137,9 +208,15 @@ pub(super) const TABLE: &[Foreign] = &[
     own(&["__umulhi", "mulhi_u32", "__umul64hi"], "umulhi"),
     own(&["__mulhi", "__mul64hi"], "mulhi"),
     function(&["__fdividef", "fdividef", "__fdiv_rn", "__ddiv_rn", "__hdiv"], "use the operator `/`"),
-    function(&["__fmul_rn", "__fadd_rn", "__fsub_rn", "__hadd", "__hmul", "__hsub", "__mul24"], "use the operators `+`, `-` and `*`"),
+    function(
+        &["__fmul_rn", "__fadd_rn", "__fsub_rn", "__hadd", "__hmul", "__hsub", "__mul24"],
+        "use the operators `+`, `-` and `*`",
+    ),
     function(&["saturate", "__saturatef"], "`tl::clamp(x, 0.0, 1.0)`"),
-    function(&["fmod", "fmodf", "remainder", "remainderf", "mod_"], "of floats: `x - y * tl::trunc(x / y)`; of integers: the operator `%`"),
+    function(
+        &["fmod", "fmodf", "remainder", "remainderf", "mod_"],
+        "of floats: `x - y * tl::trunc(x / y)`; of integers: the operator `%`",
+    ),
     function(&["log10f"], "`tl::log2(x) * f32::consts::LOG10_2`"),
     function(&["exp10f"], "`tl::exp2(x * f32::consts::LOG2_10)`"),
     function(&["tanf"], "divide: `tl::sin(x) / tl::cos(x)`"),
@@ -149,9 +226,26 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["log1pf"], "add: `tl::log(1.0 + x)`"),
     function(&["hypot", "hypotf"], "`tl::sqrt(x * x + y * y)`"),
     function(&["cbrt", "cbrtf"], "for positive `x`: `tl::exp2(tl::log2(x) / 3.0)`"),
-    function(&["__popc", "__clz", "__ffs", "__brev", "popcount", "clz", "__popcll", "__clzll", "__byte_perm", "__dp4a"], NO_BITS),
+    function(
+        &[
+            "__popc",
+            "__clz",
+            "__ffs",
+            "__brev",
+            "popcount",
+            "clz",
+            "__popcll",
+            "__clzll",
+            "__byte_perm",
+            "__dp4a",
+        ],
+        NO_BITS,
+    ),
     // ---- conversions
-    conversion(&["__half2float", "__bfloat162float", "__int2float_rn", "__uint2float_rn", "__ll2float_rn"], DType::F32),
+    conversion(
+        &["__half2float", "__bfloat162float", "__int2float_rn", "__uint2float_rn", "__ll2float_rn"],
+        DType::F32,
+    ),
     conversion(&["__float2half", "__float2half_rn"], DType::F16),
     conversion(&["__float2bfloat16", "__float2bfloat16_rn"], DType::BF16),
     conversion(&["__float2int_rn", "__float2int_rz", "__float2int_rd"], DType::I32),
@@ -161,16 +255,41 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["__int_as_float", "__uint_as_float"], "the same bits as another type: `.bitcast::<f32>()`"),
     // ---- what a kernel says
     own(&["__assert_fail", "__trap", "trap", "CUDA_KERNEL_ASSERT"], "device_assert"),
-    function(&["printf", "cuPrintf", "fprintf"], "`tl::device_print(\"label\", value)` prints in debug builds"),
+    function(
+        &["printf", "cuPrintf", "fprintf"],
+        "`tl::device_print(\"label\", value)` prints in debug builds",
+    ),
     function(&["clock", "clock64", "globaltimer", "__nanosleep", "wall_clock64"], CLOCK),
-    function(&["smid", "get_smid"], "a program does not know where it runs: its index is `tl::program_id(0)`"),
+    function(
+        &["smid", "get_smid"],
+        "a program does not know where it runs: its index is `tl::program_id(0)`",
+    ),
     // ---- options
     option(
-        &["threads", "threads_per_block", "block_dim", "block_size", "block", "workgroup_size", "num_threads", "launch_bounds", "blocksize"],
+        &[
+            "threads",
+            "threads_per_block",
+            "block_dim",
+            "block_size",
+            "block",
+            "workgroup_size",
+            "num_threads",
+            "launch_bounds",
+            "blocksize",
+        ],
         "`num_warps = 4` asks for 4 warps of 32 threads; a tile's extent is a const parameter of the kernel",
     ),
-    option(&["maxrregcount", "max_registers", "maxregs", "registers"], "`maxnreg = 64` limits a thread's registers"),
-    option(&["shared", "smem", "shared_memory", "dynamic_smem"], "leave it out: the compiler lays out shared memory"),
+    option(
+        &["maxrregcount", "max_registers", "maxregs", "registers"],
+        "`maxnreg = 64` limits a thread's registers",
+    ),
+    option(
+        &["shared", "smem", "shared_memory", "dynamic_smem"],
+        "leave it out: the compiler lays out shared memory",
+    ),
     option(&["cluster", "cluster_dims", "cluster_size"], "`num_ctas = 2` makes clusters of two blocks"),
-    option(&["arch", "sm", "target", "targets", "compute_capability"], "`FUSE_ARCH=sm_90a` in the environment of the build says for which GPUs"),
+    option(
+        &["arch", "sm", "target", "targets", "compute_capability"],
+        "`FUSE_ARCH=sm_90a` in the environment of the build says for which GPUs",
+    ),
 ];

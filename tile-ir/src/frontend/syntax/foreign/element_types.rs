@@ -8,10 +8,7 @@ pub(super) const TABLE: &[Foreign] = &[
     element(&["bfloat16", "__nv_bfloat16", "BFloat16"], DType::BF16),
     element(&["float32", "fp32", "float", "single"], DType::F32),
     element(&["float64", "fp64", "double"], DType::F64),
-    element(
-        &["float8e4nv", "float8_e4m3fn", "fp8e4nv", "fp8e4m3", "F8E4M3", "__nv_fp8_e4m3"],
-        DType::F8E4M3,
-    ),
+    element(&["float8e4nv", "float8_e4m3fn", "fp8e4nv", "fp8e4m3", "F8E4M3", "__nv_fp8_e4m3"], DType::F8E4M3),
     element(&["float8e5", "float8_e5m2", "fp8e5", "fp8e5m2", "F8E5M2", "__nv_fp8_e5m2"], DType::F8E5M2),
     element(&["int1", "i1", "boolean"], DType::Bool),
     element(&["int8", "int8_t"], DType::I8),

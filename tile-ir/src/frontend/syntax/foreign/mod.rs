@@ -87,7 +87,9 @@ impl Foreign {
                 Place::Module => format!(
                     "an element type is written `{dtype}`: `.to::<{dtype}>()`, `tl::zeros::<{dtype}>([N])`"
                 ),
-                Place::Variable => format!("an element type stands between angle brackets: `.to::<{dtype}>()`"),
+                Place::Variable => {
+                    format!("an element type stands between angle brackets: `.to::<{dtype}>()`")
+                }
                 Place::Type | Place::Macro | Place::Option | Place::Argument => {
                     format!("did you mean `{dtype}`?")
                 }
