@@ -493,7 +493,7 @@ fn parameters_of_types_that_do_not_exist() {
         "fn k<T: Float, const N: usize>(a: Vec<T>, b: &T, c: &[usize], d: usize, e: [T; 4], (f, g): (T, T))",
         expect![[r#"
             2: `Vec<T>`: this type cannot be a kernel parameter
-                help: memory is a slice: `&[T]`, which a call takes buffers for
+                help: memory is a slice, `&[T]`: calls pass a buffer for it
             2: `&T`: a reference parameter is a slice or a view
                 help: parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`
             2: `usize`: `usize` is not an element type
@@ -521,7 +521,7 @@ fn parameters_of_types_that_do_not_exist() {
         "#[fuse_kernel()] fn k(x: Vec<f32>, n: usize) { let y = tl::load(x + n); tl::store(x, y); }",
         expect![[r#"
             1: `Vec<f32>`: this type cannot be a kernel parameter
-                help: memory is a slice: `&[f32]`, which a call takes buffers for
+                help: memory is a slice, `&[f32]`: calls pass a buffer for it
             1: `usize`: `usize` is not an element type
                 help: memory and scalars have a fixed width: use `i64` or `i32`
         "#]],
@@ -975,7 +975,7 @@ fn types_that_mix() {
             17: `a`: `%` takes integers, found f32
                 help: of floats write `x - y * tl::trunc(x / y)`
             18: `a`: `<<` takes integers, found f32
-                help: convert it: `.to::<i32>()`
+                help: multiply or divide by a power of two: `x * 4.0`
             19: `a`: `!` takes integers or bools, found f32
                 help: convert it, `.to::<i32>()`, or take its bits, `.bitcast::<i32>()`
             20: `b`: `-` takes signed numbers, found bool
@@ -1112,7 +1112,7 @@ fn shapes_that_do_not_fit() {
             7: `+`: pointer arithmetic needs shapes that broadcast, found [32] and [64]
                 help: shapes are aligned at the last axis, and an extent of 1 repeats
             8: `[N]`: a tile of shape [64, 32] does not broadcast to [64]
-                help: shapes are aligned at the last axis, and an extent of 1 repeats
+                help: a broadcast keeps every axis: `tl::sum(x, axis)` folds one, `tl::reshape` joins them
             9: `[N]`: `tl::reshape` keeps the number of elements: [64, 32] has 2048, [64] has 64
                 help: `[2048]` has as many
             10: `u`: `tl::trans` swaps the last two axes, found a tile of one axis

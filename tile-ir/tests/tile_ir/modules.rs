@@ -121,7 +121,7 @@ fn mistakes_stand_where_they_are_made() {
             3: `#[cfg(unix)]`: a `fuse_fn` cannot depend on `cfg`
                 help: put the condition on the module, or on the kernels
             4: `Vec<f32>`: this type has no meaning in a kernel
-                help: memory is a slice: `&[f32]`, which a call takes buffers for
+                help: memory is a slice, `&[f32]`: calls pass a buffer for it
             6: `f`: `f` is defined twice
             8: `+`: `+` needs one element type, found f16 and i32
                 help: convert one side: `.to::<f16>()`

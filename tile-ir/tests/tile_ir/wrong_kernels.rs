@@ -389,7 +389,7 @@ fn habits_of_rust() {
                 `.0` is a part of a tuple, found a scalar of type i32
                     help: leave out `.0`
             let v = 'a: { break 'a 3; }; tl::store(cnt, v);
-                a labelled block cannot be used in a kernel
+                a labeled block cannot be used in a kernel
                     help: `if` and `else` give values: `let v = if condition { a } else { b };`
             let z = -1u32;
                 `-` takes signed numbers, found u32

@@ -338,17 +338,7 @@ impl AttributeReader<'_> {
                 "`tuned` names a file of choices, relative to the folder of Cargo.toml",
                 "`tuned = \"tuned/choices.json\"`",
             ),
-            (written, OptionValue::Configs(configs)) => {
-                if written != "configs" {
-                    let text = format!("`{name}` is not an option of `fuse_kernel`");
-                    self.errors.push_help(loc, text, "did you mean `configs`?");
-                }
-                if configs.is_empty() {
-                    self.errors.push(loc, "`configs` is empty: declare at least one set of constants");
-                    options.unreadable = true;
-                }
-                options.configs = configs.into_iter().map(|config| self.config(config)).collect();
-            }
+            (_, OptionValue::Configs(configs)) => self.add_configs(options, &name, configs),
             (_, OptionValue::List { items, chosen_by, loc: list_loc }) => {
                 let values: Vec<VariantValue> =
                     items.iter().filter_map(|item| variant_value(item, wanted.as_ref(), errors)).collect();
@@ -377,6 +367,19 @@ impl AttributeReader<'_> {
                 },
             ),
         }
+    }
+
+    fn add_configs(&mut self, options: &mut KernelOptions, name: &Ident, configs: Vec<WrittenConfig>) {
+        let loc = Loc::of(name);
+        if name != "configs" {
+            let text = format!("`{name}` is not an option of `fuse_kernel`");
+            self.errors.push_help(loc, text, "did you mean `configs`?");
+        }
+        if configs.is_empty() {
+            self.errors.push(loc, "`configs` is empty: declare at least one set of constants");
+            options.unreadable = true;
+        }
+        options.configs = configs.into_iter().map(|config| self.config(config)).collect();
     }
 
     fn config(&mut self, config: WrittenConfig) -> Config {

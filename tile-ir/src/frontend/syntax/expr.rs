@@ -8,7 +8,8 @@ use quote::ToTokens;
 use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
-use super::{Place, foreign_help, function, match_lowering};
+use super::unsupported::is_iterator;
+use super::{function, match_lowering};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
@@ -18,7 +19,7 @@ pub(super) struct Parser<'e> {
 }
 
 impl Parser<'_> {
-    fn unsupported(&mut self, tokens: impl ToTokens, what: &str) -> Expr {
+    pub(super) fn unsupported(&mut self, tokens: impl ToTokens, what: &str) -> Expr {
         let loc = Loc::of(tokens);
         self.errors.push(loc, format!("{what} cannot be used in a kernel"));
         Expr { kind: ExprKind::Error, loc }
@@ -90,13 +91,6 @@ impl Parser<'_> {
                 self.unsupported(other, "an item");
             }
         }
-    }
-
-    fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
-        let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
-        let help =
-            foreign_help(&name, Place::Macro).unwrap_or_else(|| "kernels call `tl::` functions".into());
-        self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), &help)
     }
 
     fn local(&mut self, local: &syn::Local) -> Option<Stmt> {
@@ -193,30 +187,6 @@ impl Parser<'_> {
         }
     }
 
-    fn jump_label(&mut self, label: &Option<syn::Lifetime>) {
-        if let Some(label) = label {
-            let what = format!("the label `{label}`");
-            let message = format!("{what} cannot be used in a kernel");
-            // Once for a label and the exits that name it.
-            if !self.errors.iter().any(|error| error.message == message) {
-                self.unsupported_help(label, &what, NO_LABEL);
-            }
-        }
-    }
-
-    fn label(&mut self, label: &Option<syn::Label>) {
-        if let Some(label) = label {
-            self.unsupported_help(label, &format!("the label `{}`", label.name), NO_LABEL);
-        }
-    }
-
-    /// `'a: { .. }`, reported once for the label and the exits that name it.
-    fn labelled_block(&mut self, label: &syn::Label, loc: Loc) -> Expr {
-        let help = "`if` and `else` give values: `let v = if condition { a } else { b };`";
-        self.unsupported_help(label, "a labelled block", help);
-        Expr { kind: ExprKind::Error, loc }
-    }
-
     pub fn expr(&mut self, expr: &syn::Expr) -> Expr {
         let loc = Loc::of(expr);
         let kind = match expr {
@@ -276,7 +246,7 @@ impl Parser<'_> {
                 ExprKind::Block(self.block(&block.block).into())
             }
             syn::Expr::Block(syn::ExprBlock { label: Some(label), .. }) => {
-                return self.labelled_block(label, loc);
+                return self.labeled_block(label, loc);
             }
             syn::Expr::Range(range) => return self.range(range),
             syn::Expr::Macro(mac) => return self.macro_call(&mac.mac),
@@ -322,53 +292,6 @@ impl Parser<'_> {
         let args = self.arguments(&call.args, ops::methods().find(|method| call.method == method.name));
         let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
         Expr { kind: ExprKind::Method { receiver, name: call.method.clone(), generics, args }, loc }
-    }
-
-    /// Reports Rust that a kernel cannot use.
-    fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
-        match expr {
-            syn::Expr::Loop(own) => {
-                self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
-            }
-            syn::Expr::Try(own) => {
-                self.unsupported_help(own.question_token, "`?`", "nothing in a kernel fails: leave it out")
-            }
-            syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
-            syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
-            syn::Expr::Unsafe(own) => self.unsupported_help(
-                own.unsafe_token,
-                "an `unsafe` block",
-                "leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`",
-            ),
-            syn::Expr::Struct(own) => {
-                let name = own.path.segments.last().map(|segment| segment.ident.to_string());
-                let help = name.and_then(|name| foreign_help(&name, Place::Type));
-                let help = help.unwrap_or_else(|| "values go together as a tuple: `(a, b)`".into());
-                self.unsupported_help(&own.path, "a struct", &help)
-            }
-            syn::Expr::Repeat(_) => self.unsupported_help(
-                expr,
-                "`[value; count]`",
-                "`tl::full([count], value)` makes a constant tile",
-            ),
-            syn::Expr::Let(own) => {
-                let name = match &*own.pat {
-                    syn::Pat::TupleStruct(own) => own.path.segments.last().map(|segment| segment.ident.to_string()),
-                    _ => None,
-                };
-                let help = name.and_then(|name| foreign_help(&name, Place::Function));
-                self.unsupported_help(expr, "`if let`", &help.unwrap_or_else(|| IF_LET.into()))
-            }
-            syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
-            syn::Expr::While(own) => self.not_a_value(Loc::of(own.while_token), "a loop"),
-            syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
-            _ => self.unsupported(expr, "this expression"),
-        }
-    }
-
-    fn not_a_value(&mut self, loc: Loc, what: &str) -> Expr {
-        self.errors.push(loc, format!("{what} gives no value"));
-        Expr { kind: ExprKind::Error, loc }
     }
 
     fn literal(&mut self, lit: &syn::ExprLit) -> Expr {
@@ -436,20 +359,6 @@ impl Parser<'_> {
         Expr { kind, loc }
     }
 
-    /// `base ** exponent`, of which Rust reads the second star as a dereference; always a mistake.
-    fn power(&mut self, base: &syn::Expr, exponent: &syn::Expr, loc: Loc) -> Expr {
-        let (base_text, exponent_text) =
-            (source_text(base.to_token_stream()), source_text(exponent.to_token_stream()));
-        let help = match exponent_text.as_str() {
-            "2" => format!("multiply: `{base_text} * {base_text}`"),
-            _ => format!("of a positive float it is `tl::exp2({exponent_text} * tl::log2({base_text}))`"),
-        };
-        self.expr(base);
-        self.expr(exponent);
-        self.errors.push_help(loc, "`**` is no operator here", help);
-        Expr { kind: ExprKind::Error, loc }
-    }
-
     fn call(&mut self, call: &syn::ExprCall) -> Expr {
         let loc = Loc::of(call);
         let name = match &*call.func {
@@ -486,41 +395,6 @@ impl Parser<'_> {
             arg => self.expr(arg),
         })
         .collect()
-    }
-
-    /// `mask = m` as an argument.
-    fn named_argument(
-        &mut self,
-        named: &syn::ExprAssign,
-        expected: Option<(&[ops::IntrinsicParam], usize)>,
-    ) -> Expr {
-        let loc = Loc::of(named);
-        let value = match source_text(named.right.to_token_stream()) {
-            value if value == "True" || value == "False" => value.to_lowercase(),
-            value => value,
-        };
-        let left_out = (value == "None").then(|| "leave the argument out".to_string());
-        let name = source_text(named.left.to_token_stream());
-        let is_parameter = |params: &[ops::IntrinsicParam]| params.iter().any(|param| param.name == name);
-        let foreign = foreign_help(&name, Place::Argument)
-            .filter(|_| !expected.is_some_and(|(params, _)| is_parameter(params)));
-        let help = expected.and_then(|(params, index)| {
-            let params: Vec<&str> =
-                params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
-            let own = params.iter().position(|param| *param == name)?;
-            let order = params.join(", ");
-            (own != index).then(|| format!("write `{value}` in its place, of ({order})"))
-        });
-        let help = foreign.or(left_out).or(help).unwrap_or_else(|| format!("write `{value}`"));
-        self.errors.push_help(
-            Loc::of(&named.left).to(Loc::of(named.eq_token)),
-            "arguments have no names here",
-            help,
-        );
-        if value != "None" {
-            self.expr(&named.right);
-        }
-        Expr { kind: ExprKind::Error, loc }
     }
 
     /// `None` when one of them was reported.
@@ -601,17 +475,6 @@ impl Parser<'_> {
         Expr { kind, loc }
     }
 }
-
-/// Whether a method call is of an iterator's method.
-fn is_iterator(call: &syn::ExprMethodCall) -> bool {
-    foreign_help(&call.method.to_string(), Place::Method).is_some()
-}
-
-/// What to write instead of an exit from an outer loop.
-const NO_LABEL: &str = "`break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`";
-
-/// What to write instead of `if let`.
-const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";
 
 /// Binds the names of a pattern that was reported to errors, so that their uses are not reported.
 fn bind_errors(pat: &syn::Pat) -> Stmt {

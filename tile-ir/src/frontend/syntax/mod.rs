@@ -19,6 +19,7 @@ mod lints;
 mod match_lowering;
 mod module;
 mod option_mistakes;
+mod unsupported;
 mod values;
 
 pub use ast::*;

@@ -168,13 +168,11 @@ impl Check<'_> {
             Item::Value(value) => self.builder.last().filter(|op| op.results.contains(&value)),
             _ => None,
         };
-        match made.map(|op| &op.kind) {
-            Some(Kind::Reduce(_)) => {
-                "`tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest"
-                    .into()
-            }
-            _ => "bind one name: `let x = ..`".into(),
+        if made.is_some_and(|op| matches!(op.kind, Kind::Reduce(_))) {
+            return "`tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest"
+                .into();
         }
+        "bind one name: `let x = ..`".into()
     }
 
     /// Binds names to errors, so that their uses are not reported.

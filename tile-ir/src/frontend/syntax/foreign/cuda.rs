@@ -1,6 +1,6 @@
 //! Words of CUDA, HIP and OpenCL.
 
-use super::{Foreign, conversion, function, option, own, type_name, value};
+use super::row::{Foreign, conversion, function, option, own, type_name, value};
 use crate::support::dtype::DType;
 
 const NO_BARRIER: &str = "leave it out: a tile is a value, and no threads need to wait for each other";

@@ -1,6 +1,6 @@
 //! Element types by the names that Triton, NumPy, PyTorch, C, CUDA and LLVM have for them.
 
-use super::{Answer, Foreign, NameKind, row};
+use super::row::{Answer, Foreign, NameKind, row};
 use crate::support::dtype::DType;
 
 pub(super) const TABLE: &[Foreign] = &[

@@ -1,6 +1,6 @@
 //! Names of Python, NumPy, PyTorch and JAX.
 
-use super::{Foreign, argument, conversion, function, own, value};
+use super::row::{Foreign, argument, conversion, function, own, value};
 use crate::support::dtype::DType;
 
 const SHAPE: &str =

@@ -1,6 +1,6 @@
 //! Names of Rust that mean nothing in a kernel.
 
-use super::{Foreign, conversion, function, own, type_name, value};
+use super::row::{Foreign, conversion, function, own, type_name, value};
 use crate::support::dtype::DType;
 
 const LOOP: &str = "a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`";
@@ -36,7 +36,7 @@ pub(super) const TABLE: &[Foreign] = &[
         ],
         LOOP,
     ),
-    function(&["rev"], super::COUNT_DOWN),
+    function(&["rev"], super::row::COUNT_DOWN),
     function(&["map", "for_each", "filter", "flat_map", "vectorize", "vmap"], ON_TILES),
     function(&["fold", "reduce_with"], "`tl::reduce(x, axis, |a, b| a + b)`"),
     function(&["scan"], "`tl::associative_scan(x, axis, |a, b| a + b)`"),

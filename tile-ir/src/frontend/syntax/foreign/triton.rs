@@ -1,6 +1,6 @@
 //! Triton's own names, and those of its decorators.
 
-use super::{Foreign, argument, function, option, own, value};
+use super::row::{Foreign, argument, function, option, own, value};
 
 const VIEW: &str = "take the parameter as a view, `x: &View<f32, 2>`: `x.load::<64, 64>(row, col)`";
 const TUNE: &str = "`configs = [{ N: 64, num_warps: 4 }, { N: 128, num_warps: 8 }], tune(key = [n])`";
