@@ -1,7 +1,7 @@
 use dsl_runtime::prelude::*;
 
 // ANCHOR: kernel
-fn square(x: Tile<f32>) -> Tile<f32> {
+fn squared(x: Tile<f32>) -> Tile<f32> {
     x * x
 }
 
@@ -10,7 +10,7 @@ fn squares<const BLOCK: usize>(x: &[f32], out: &mut [f32], n_cols: i32) {
     let cols = tl::arange(0, BLOCK);
     let x = tl::load(x + cols, cols < n_cols);
     let mean = tl::sum(x, 0) / n_cols;
-    tl::store(out + cols, square(x - mean), cols < n_cols);
+    tl::store(out + cols, squared(x - mean), cols < n_cols);
 }
 // ANCHOR_END: kernel
 

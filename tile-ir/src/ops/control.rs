@@ -376,6 +376,12 @@ fn hint(cx: &mut dyn TypingCx, call: &Call, set: fn(&mut LoopHints, u32)) -> Ope
 }
 
 fn static_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    if let Item::Value(_) = call.args[0].item {
+        let found = cx.describe(&call.args[0]);
+        let text = format!("the condition of {} is a constant bool, found {found}", call.what);
+        let help = "what is known at a launch is promised with `tl::assume(condition)`, or checked in a debug build with `tl::device_assert(condition)`";
+        return cx.error_help(call.args[0].loc, text, help);
+    }
     let Some(condition) = cx.flag(&call.args[0], "the condition of `tl::static_assert`") else {
         return Operand::failed(call.loc);
     };

@@ -276,6 +276,15 @@ pub fn records_source(name: &str) -> bool {
 }
 
 fn device_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    if let Item::Text(_) = call.args[0].item {
+        let text = format!("{} takes the condition before the message", call.what);
+        let message = call.args[0].loc.word().unwrap_or_else(|| "\"message\"".into());
+        return cx.error_help(
+            call.args[0].loc,
+            text,
+            format!("write `tl::device_assert(condition, {message})`"),
+        );
+    }
     let condition = condition(cx, call);
     let message = call.args.get(1).map_or(Some(String::new()), |operand| {
         text(cx, operand, "the message of `tl::device_assert`", "the mask comes after it")

@@ -355,7 +355,13 @@ pub(super) fn mask(
     let value = cx.value(operand).ok_or(())?;
     let ty = cx.ty(value).clone();
     if ty.dtype != DType::Bool {
-        cx.error_help(operand.loc, format!("a mask is made of bools, found {ty}"), "compare: `offsets < n`");
+        let help = match (ty.dtype.is_float(), ty.is_scalar()) {
+            (true, true) => {
+                "the mask comes before it: `tl::load(pointer, mask, other)`, `tl::store(pointer, value, mask)`"
+            }
+            _ => "compare: `offsets < n`",
+        };
+        cx.error_help(operand.loc, format!("a mask is made of bools, found {ty}"), help);
         return Err(());
     }
     fit(cx, value, pointer, operand, "the mask").map(Some)
@@ -390,10 +396,12 @@ fn fit(
                 "a slice plus a tile of offsets is a tile of pointers: `x + offsets`",
             );
         } else {
-            cx.error(
-                operand.loc,
-                format!("{what} has shape {from}, which does not fit the pointer's shape {to}"),
-            );
+            let text = format!("{what} has shape {from}, which does not fit the pointer's shape {to}");
+            let help = match from.rank() > to.rank() {
+                true => "the offsets have the tile's shape: `rows.col() * stride + columns.row()`".into(),
+                false => super::broadcast_help(&from, &to),
+            };
+            cx.error_help(operand.loc, text, help);
         }
         return Err(());
     }

@@ -74,7 +74,7 @@ pub use schedule::{
     SlotLoad, SlotStep, SlotTile, SmemAlloc, SmemLoadWords, StageOperands, StoreWait, TileQuotient, TmaLoad,
     TripCount, Unpack, WarpBarrier, WarpSpecialize, WarpgroupPosition, Wgmma, WorkTiles,
 };
-pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
+pub use shape::{Broadcast, ExpandDims, Permute, Reshape, broadcast_help};
 pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
 pub use tma_store::TmaStore;
 pub use view::{AddView, LoadView, StoreView, ViewTile};
@@ -395,6 +395,7 @@ pub enum IntrinsicGeneric {
 }
 
 /// A parameter of a [`Intrinsic`].
+#[derive(Clone, Copy, Debug)]
 pub struct IntrinsicParam {
     pub name: &'static str,
     pub optional: bool,

@@ -1,6 +1,6 @@
 //! Operations that move elements to other positions of a tile without changing them.
 
-use super::typing::{Call, Operand, TypingCx};
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{Index, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, required};
 use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
@@ -330,7 +330,8 @@ fn broadcast_to(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let (Some(value), Some(shape)) = (value, shape) else { return Operand::failed(call.loc) };
     let from = cx.ty(value).shape.clone();
     if from.broadcast(&shape).as_ref() != Some(&shape) {
-        return cx.error(call.args[1].loc, format!("a tile of shape {from} does not broadcast to {shape}"));
+        let text = format!("a tile of shape {from} does not broadcast to {shape}");
+        return cx.error_help(call.args[1].loc, text, broadcast_help(&from, &shape));
     }
     let tile = cx.broadcast(value, &shape, call.loc);
     Operand::value(tile, call.loc)
@@ -338,22 +339,47 @@ fn broadcast_to(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 
 fn reshape(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let value = cx.tile(&call.args[0], &call.what);
+    if let Some(value) = value
+        && report_open_extent(cx, value, &call.args[1])
+    {
+        return Operand::failed(call.loc);
+    }
     let shape = cx.shape(&call.args[1]);
     let (Some(value), Some(shape)) = (value, shape) else { return Operand::failed(call.loc) };
     let from = cx.ty(value).clone();
     if from.shape.elements() != shape.elements() {
-        return cx.error(
-            call.args[1].loc,
-            format!(
-                "{} keeps the number of elements: {} has {}, {shape} has {}",
-                call.what,
-                from.shape,
-                from.shape.elements(),
-                shape.elements()
-            ),
+        let (elements, found) = (from.shape.elements(), shape.elements());
+        let text = format!(
+            "{} keeps the number of elements: {} has {elements}, {shape} has {found}",
+            call.what, from.shape
         );
+        let others: Vec<u32> = shape.iter().copied().take(shape.rank() - 1).collect();
+        let product = others.iter().map(|&extent| u64::from(extent)).product::<u64>();
+        if elements % product != 0 {
+            return cx.error(call.args[1].loc, text);
+        }
+        let fitting: Vec<String> =
+            others.iter().map(u32::to_string).chain([(elements / product).to_string()]).collect();
+        return cx.error_help(call.args[1].loc, text, format!("`[{}]` has as many", fitting.join(", ")));
     }
     cx.emit(Reshape { value }, Type::tile(from.dtype, shape), call.loc)
+}
+
+/// Whether one extent of a shape is -1, as NumPy leaves it open, which is reported with the number that is left.
+fn report_open_extent(cx: &mut dyn TypingCx, value: Value, shape: &Operand) -> bool {
+    let Item::List(items) = &shape.item else { return false };
+    let extents: Option<Vec<i128>> = items.iter().map(Operand::as_integer).collect();
+    let Some(extents) = extents else { return false };
+    let open: Vec<usize> = (0..extents.len()).filter(|&i| extents[i] == -1).collect();
+    let &[open] = &open[..] else { return false };
+    let known: i128 = extents.iter().filter(|&&extent| extent != -1).product();
+    let elements = cx.ty(value).shape.elements() as i128;
+    let text = "every extent of a shape is written, found -1";
+    match elements.checked_rem(known) {
+        Some(0) => cx.error_help(items[open].loc, text, format!("write `{}`", elements / known)),
+        Some(_) | None => cx.error(items[open].loc, text),
+    };
+    true
 }
 
 fn ravel(cx: &mut dyn TypingCx, call: &Call) -> Operand {
@@ -422,4 +448,15 @@ fn permuted(cx: &mut dyn TypingCx, value: Value, order: Vec<usize>, call: &Call)
     let ty = cx.ty(value).clone();
     let shape: Vec<u32> = order.iter().map(|&axis| ty.shape[axis]).collect();
     cx.emit(Permute { value, order }, Type::tile(ty.dtype, Shape::new(shape)), call.loc)
+}
+
+/// What makes a shape broadcast to another one that it does not broadcast to.
+pub fn broadcast_help(from: &Shape, to: &Shape) -> String {
+    if from.rank() == 1 && to.rank() == 2 && from[0] == to[0] {
+        return "shapes are aligned at the last axis: `x.col()` makes a column of a tile of one axis".into();
+    }
+    if from.rank() > to.rank() {
+        return "a broadcast keeps every axis: `tl::sum(x, axis)` folds one, `tl::reshape` joins them".into();
+    }
+    "shapes are aligned at the last axis, and an extent of 1 repeats".into()
 }

@@ -1,6 +1,6 @@
 //! Operations without operands: constants, the program's index in the grid, ranges.
 
-use super::typing::{Call, Operand, TypingCx};
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, required};
 use crate::ir::axis_info::{self, AxisEnv, AxisInfo};
 use crate::ir::guard::Symbol;
@@ -372,6 +372,14 @@ fn arange(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 }
 
 fn full(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    if let (first, Item::List(_)) = (&call.args[0], &call.args[1].item)
+        && !matches!(first.item, Item::List(_) | Item::Failed)
+    {
+        let [value, shape] = [(first, "x"), (&call.args[1], "[N]")]
+            .map(|(arg, other)| arg.loc.word().unwrap_or_else(|| other.into()));
+        let text = format!("{} takes the shape before the value", call.what);
+        return cx.error_help(call.args[1].loc, text, format!("write `tl::full({shape}, {value})`"));
+    }
     let shape = cx.shape(&call.args[0]);
     let dtype = cx.generic_type();
     let value = match dtype {
@@ -418,11 +426,11 @@ fn next_power_of_2(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 
 fn length(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let Some(param) = call.args[0].slice() else {
-        return cx.error_help(
-            call.args[0].loc,
-            "`.len` is a method of slices",
-            "the shape of a tile is known from the constants that made it",
-        );
+        let help = match call.args[0].item {
+            Item::Text(_) => "a string is for messages alone: its length is not known here",
+            _ => "the shape of a tile is known from the constants that made it",
+        };
+        return cx.error_help(call.args[0].loc, "`.len` is a method of slices", help);
     };
     debug_assert!(matches!(cx.func().params[param.index()].kind, ParamKind::Slice { .. }));
     cx.emit(Length { param }, Type::scalar(DType::I64), call.loc)

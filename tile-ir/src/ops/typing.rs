@@ -294,6 +294,16 @@ impl Operand {
         Operand::new(Item::Literal(Literal::named(LiteralValue::Number(ConstantValue::Int(value)))), loc)
     }
 
+    /// The integer constant that it is.
+    pub fn as_integer(&self) -> Option<i128> {
+        match self.item {
+            Item::Literal(Literal { value: LiteralValue::Number(ConstantValue::Int(value)), .. }) => {
+                Some(value)
+            }
+            _ => None,
+        }
+    }
+
     /// The slice parameter that it is.
     pub fn slice(&self) -> Option<ParamId> {
         match self.item {

@@ -329,13 +329,23 @@ fn offsets(cx: &mut dyn TypingCx, args: &[Operand]) -> Option<Vec<Value>> {
 }
 
 fn offset(cx: &mut dyn TypingCx, operand: &Operand) -> Option<Value> {
+    if let Item::Range(range) = &operand.item {
+        let start = range.low.loc.word().unwrap_or_else(|| "start".into());
+        let help = format!("write where it begins: `{start}`; its extent stands between angle brackets");
+        cx.error_help(operand.loc, "a block begins at one offset along each axis, found a range", help);
+        return None;
+    }
     let value = cx.offset(operand, DType::I32)?;
     let ty = cx.ty(value).clone();
     if ty.is_scalar() {
         return Some(value);
     }
     let text = format!("a block begins at one offset along each axis, found a tile of type {ty}");
-    cx.error_help(operand.loc, text, "its elements follow: their number is the block's extent");
+    cx.error_help(
+        operand.loc,
+        text,
+        "write where the block begins, a scalar: its extent stands between angle brackets",
+    );
     None
 }
 

@@ -28,6 +28,13 @@ impl Loc {
         [(start.line, start.column), (end.line, end.column)]
     }
 
+    /// The text of a single token.
+    pub fn word(self) -> Option<String> {
+        let [start, end] = [self.start.start(), self.end.start()];
+        let is_one = (start.line, start.column) == (end.line, end.column);
+        self.start.source_text().filter(|_| is_one)
+    }
+
     /// The line of the first token, counted from one.
     pub fn line(self) -> usize {
         self.start.start().line

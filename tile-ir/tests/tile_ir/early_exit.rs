@@ -127,10 +127,11 @@ fn exits_that_make_no_sense() {
             4: `if x > 0 { if x > 1 { return 1; } }`: only some of the ways through this `if` return
                 help: let a branch that returns do so on every way through it
             5: `x`: this returns a value from a body that gives none
+                help: write results into a `&mut [T]` parameter with `tl::store`, and `return;`
             6: `return`: this returns nothing from a function that gives a value
             7: `continue`: nothing after this `continue` would ever run
-            8: `'a:`: a loop label cannot be used in a kernel
-            8: `'a`: a loop label cannot be used in a kernel
+            8: `'a:`: the label `'a` cannot be used in a kernel
+                help: `break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`
             9: `match`: this `match` does not cover every value
                 help: end it with an arm for the others: `_ => ..`
             10: `1`: this arm is never taken: the one before it takes everything
@@ -140,6 +141,7 @@ fn exits_that_make_no_sense() {
             13: `Some(y)`: this pattern cannot be used in a kernel
                 help: an arm is an integer, a bool, a constant's name, a range such as `1..=4`, or `_`
             14: `4`: this returns a value from a body that gives none
+                help: write results into a `&mut [T]` parameter with `tl::store`, and `return;`
             15: `other_name`: `other_name` is not defined
             16: `break`: `break` stands outside of a loop
             17: `other_name`: `other_name` is not defined

@@ -106,8 +106,8 @@ fn values_that_a_generic_cannot_have() {
         expect![[r#"
             1: `usize`: a declared value is an element type, an integer or a bool
                 help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
-            1: `"f32"`: a declared value is an element type, an integer or a bool
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            1: `"f32"`: `"f32"` is not an element type
+                help: did you mean `f32`?
             1: `64 * 2`: `N` is a `usize`, found `64 * 2`
                 help: write the number: `128`
             1: `N`: `N` is a `usize`, found `N`
@@ -493,7 +493,7 @@ fn parameters_of_types_that_do_not_exist() {
         "fn k<T: Float, const N: usize>(a: Vec<T>, b: &T, c: &[usize], d: usize, e: [T; 4], (f, g): (T, T))",
         expect![[r#"
             2: `Vec<T>`: this type cannot be a kernel parameter
-                help: parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`
+                help: memory is a slice, `&[T]`: calls pass a buffer for it
             2: `&T`: a reference parameter is a slice or a view
                 help: parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`
             2: `usize`: `usize` is not an element type
@@ -521,7 +521,7 @@ fn parameters_of_types_that_do_not_exist() {
         "#[fuse_kernel()] fn k(x: Vec<f32>, n: usize) { let y = tl::load(x + n); tl::store(x, y); }",
         expect![[r#"
             1: `Vec<f32>`: this type cannot be a kernel parameter
-                help: parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`
+                help: memory is a slice, `&[f32]`: calls pass a buffer for it
             1: `usize`: `usize` is not an element type
                 help: memory and scalars have a fixed width: use `i64` or `i32`
         "#]],
@@ -601,11 +601,13 @@ fn expressions_that_do_not_exist() {
             5: `*x`: dereferencing cannot be used in a kernel
                 help: read memory with `tl::load(pointer, mask)`
             6: `x[0]`: a slice cannot be indexed
-                help: read memory with `tl::load(x + offsets, mask)`
+                help: read memory with `tl::load(x + 0)`
             9: `?`: `?` cannot be used in a kernel
                 help: nothing in a kernel fails: leave it out
             10: `unsafe`: an `unsafe` block cannot be used in a kernel
+                help: leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`
             11: `S`: a struct cannot be used in a kernel
+                help: values go together as a tuple: `(a, b)`
             12: `[n; 4]`: `[value; count]` cannot be used in a kernel
                 help: `tl::full([count], value)` makes a constant tile
             13: `let 1 = n`: `if let` cannot be used in a kernel
@@ -620,6 +622,7 @@ fn expressions_that_do_not_exist() {
             20: `Vec<f32>`: this type cannot be used in a kernel
                 help: cast to an element type such as `f32`
             21: `..n`: a range needs both ends
+                help: write `0..n`
             22: `Vec<f32>`: this type cannot be used in a kernel
                 help: name an element type such as `f32`
             23: `const { 4 }`: this expression cannot be used in a kernel
@@ -642,19 +645,23 @@ fn control_flow_that_does_not_exist() {
         expect![[r#"
             3: `loop`: `loop` cannot be used in a kernel
                 help: use `for` over a range, or `while`
-            4: `'outer:`: a loop label cannot be used in a kernel
-            5: `'outer:`: a loop label cannot be used in a kernel
+            4: `'outer:`: the label `'outer` cannot be used in a kernel
+                help: `break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`
+            5: `'outer:`: the label `'outer` cannot be used in a kernel
+                help: `break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`
             6: `(i, j)`: a loop variable is a plain name
+                help: a loop runs over integers: `for i in 0..n`
             7: `i`: a loop variable cannot be reassigned
             8: `0..`: a range needs both ends
-            9: `x[0]`: assigning to an element cannot be used in a kernel
-                help: write memory with `tl::store(pointer, value, mask)`
+                help: write `0..n`
+            9: `x[0]`: a slice cannot be indexed
+                help: write memory with `tl::store(x + 0, value)`
             10: `n`: `n` is a parameter, which cannot be assigned
                 help: bind it again: `let mut n = n;`
             10: `a`: `a` is a parameter, which cannot be assigned
                 help: bind it again: `let mut a = a;`
-            11: `*out`: this assignment cannot be used in a kernel
-                help: assign to a variable
+            11: `*out`: assigning through a pointer cannot be used in a kernel
+                help: write memory with `tl::store(pointer, value, mask)`
         "#]],
     );
 }
@@ -743,23 +750,24 @@ fn functions_that_do_not_exist() {
             3: `arrange`: `tl::arrange` does not exist
                 help: did you mean `tl::arange`?
             4: `where_`: `tl::where_` does not exist
-                help: it is `tl::select` here
+                help: it is `tl::select(condition, x, y)` here
             5: `frobnicate`: `tl::frobnicate` does not exist
+                help: the functions of `tl::` are those in its documentation; `tl::inline_ptx` writes any other instruction
             6: `add`: `tl::add` does not exist
                 help: use the operator `+`
             7: `load`: `load` is not a function of the language
-                help: did you mean `tl::load`?
+                help: did you mean `tl::load(pointer)`?
             8: `foo`: `foo` cannot be called in a kernel
-                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`
+                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen
             9: `std::cmp::max`: `std::cmp::max` is not a function of the language
                 help: of two tiles or scalars: `tl::maximum(a, b)`
             10: `k`: a kernel cannot call itself
             11: `pow`: `tl::pow` does not exist
-                help: for positive `x`: `tl::exp2(y * tl::log2(x))`
+                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
             12: `mean`: `tl::mean` does not exist
                 help: divide the sum: `tl::sum(x, axis) / n as f32`
             13: `matmul`: `tl::matmul` does not exist
-                help: it is `tl::dot` here
+                help: it is `tl::dot(a, b)` here
         "#]],
     );
     check_body(
@@ -770,13 +778,13 @@ fn functions_that_do_not_exist() {
         let y = x.lens();",
         expect![[r#"
             3: `sqrt`: `sqrt` is not a method of a scalar of type i32
-                help: call the function: `tl::sqrt(..)`
+                help: call the function: `tl::sqrt(n)`
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
                 help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: multiply: `x * x`; with any power of a positive float: `tl::exp2(y * tl::log2(x))`
+                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],
@@ -799,6 +807,7 @@ fn arguments_of_the_wrong_number() {
             5: `a, a`: `tl::exp` takes 1 argument (x), found 3
             6: `fma`: `tl::fma` takes 3 arguments (x, y, z), found 2
             7: `arange`: `tl::arange` takes 2 arguments (start, end), found 1
+                help: write `tl::arange(0, N)`
             8: `1`: `.to` takes no arguments, found 1
             9: `step_by`: `.step_by` takes 1 argument (step), found 0
         "#]],
@@ -891,7 +900,7 @@ fn eight_bit_floats_are_not_computed_with() {
             9: `v`: `-` takes signed numbers, found f8e4m3
                 help: 8-bit floats are stored and converted: `.to::<f32>()`
             10: `tl::load(y + i)`: `tl::select` needs one element type, found f8e4m3 and f8e5m2
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `v.to::<f32>()`
             11: `v.to::<f32>() * 2.0`: a value stored to `out` is f8e4m3, found f32
                 help: convert it: `.to::<T>()`
             12: `bitcast`: `.bitcast` keeps the size of an element: f8e4m3 cannot become u16
@@ -942,33 +951,33 @@ fn types_that_mix() {
         let y = n == true;",
         expect![[r#"
             5: `+`: `+` needs one element type, found f16 and f32
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `t.to::<f32>()`
             6: `*`: `*` needs one element type, found f16 and i32
-                help: convert one side: `.to::<f16>()`
+                help: convert one side: `n.to::<f16>()`
             7: `1.5`: expected i32, found the float 1.5
                 help: write an integer, or convert the integers beside it: `as f32`
             8: `+`: `+` needs one element type, found i32 and f32
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `n.to::<f32>()`
             9: `t`: `tl::maximum` needs one element type, found f32 and f16
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `t.to::<f32>()`
             10: `t`: `tl::fma` needs one element type, found f32 and f16
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `t.to::<f32>()`
             12: `n`: the condition of `tl::select` is bool, found i32
                 help: compare: `x != 0`
             13: `u`: `tl::select` needs one element type, found f16 and f32
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `t.to::<f32>()`
             14: `<`: `<` needs one element type, found f32 and i32
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `n.to::<f32>()`
             15: `b`: `+` takes numbers, found bool
                 help: convert it: `.to::<i32>()`
             16: `a`: `&` takes integers or bools, found f32
-                help: convert it: `.to::<i32>()`
+                help: convert it, `.to::<i32>()`, or take its bits, `.bitcast::<i32>()`
             17: `a`: `%` takes integers, found f32
-                help: convert it: `.to::<i32>()`
+                help: of floats write `x - y * tl::trunc(x / y)`
             18: `a`: `<<` takes integers, found f32
-                help: convert it: `.to::<i32>()`
+                help: multiply or divide by a power of two: `x * 4.0`
             19: `a`: `!` takes integers or bools, found f32
-                help: convert it: `.to::<i32>()`
+                help: convert it, `.to::<i32>()`, or take its bits, `.bitcast::<i32>()`
             20: `b`: `-` takes signed numbers, found bool
                 help: convert it: `.to::<i32>()`
             21: `n`: `tl::exp` takes floats, found i32
@@ -1040,6 +1049,7 @@ fn values_of_the_wrong_kind() {
             20: `tl::store(out, 1.0)`: this gives no value to bind
             21: `0..n`: a range is not a statement
             22: `(p, q)`: a tuple pattern takes a tuple, found a scalar of type i32
+                help: bind one name: `let x = ..`
             23: `(p, q, r)`: this pattern has 3 parts, the tuple has 2
             24: `let (p, q);`: a tuple pattern needs a value
         "#]],
@@ -1096,10 +1106,15 @@ fn shapes_that_do_not_fit() {
         let y = tl::cat(u, tl::zeros::<f32>([1]), 0);",
         expect![[r#"
             5: `+`: `+` needs shapes that broadcast, found [64, 32] and [64]
+                help: shapes are aligned at the last axis: `x.col()` makes a column of a tile of one axis
             6: `tl::maximum(t, u)`: `tl::maximum` needs shapes that broadcast, found [64, 32] and [64]
+                help: shapes are aligned at the last axis: `x.col()` makes a column of a tile of one axis
             7: `+`: pointer arithmetic needs shapes that broadcast, found [32] and [64]
+                help: shapes are aligned at the last axis, and an extent of 1 repeats
             8: `[N]`: a tile of shape [64, 32] does not broadcast to [64]
+                help: a broadcast keeps every axis: `tl::sum(x, axis)` folds one, `tl::reshape` joins them
             9: `[N]`: `tl::reshape` keeps the number of elements: [64, 32] has 2048, [64] has 64
+                help: `[2048]` has as many
             10: `u`: `tl::trans` swaps the last two axes, found a tile of one axis
                 help: `x.col()` makes a column of it, `x.row()` a row
             11: `[0, 0]`: the order of a tile of 2 axes names each of 0 and 1 once
@@ -1142,6 +1157,7 @@ fn extents_that_are_not_supported() {
             10: `17`: a tile extent of 17 is not supported: an extent is a power of two, or one times 3, 5, 7, 9, 11, 13 or 15 (next to it are 16 and 18)
             10: `34`: a tile extent of 34 is not supported: an extent is a power of two, or one times 3, 5, 7, 9, 11, 13 or 15 (next to it are 32 and 36)
             11: `N`: a shape is a list such as `[M, N]`, found the integer 64
+                help: write `[N]`
             12: `-1`: a tile extent is at least 1, found -1
         "#]],
     );
@@ -1174,6 +1190,7 @@ fn axes_out_of_range() {
             10: `n`: the grid axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             11: `1`: the order of axes is a list such as `[0, 1]`, found the integer 1
+                help: write `[1, 0]`
             12: `[]`: this list names no axis
                 help: leave it out to fold all axes
             13: `1`: axis 1 is named twice
@@ -1212,7 +1229,9 @@ fn constants_that_are_not_constant() {
             9: `z`: `z` is not defined
             10: `65`: `.unroll` takes 1 to 64, found 65
             11: `b`: the condition of `tl::static_assert` is a constant bool, found a scalar of type bool
+                help: what is known at a launch is promised with `tl::assume(condition)`, or checked in a debug build with `tl::device_assert(condition)`
             12: `n > 0`: the condition of `tl::static_assert` is a constant bool, found a scalar of type bool
+                help: what is known at a launch is promised with `tl::assume(condition)`, or checked in a debug build with `tl::device_assert(condition)`
         "#]],
     );
 }
@@ -1240,9 +1259,11 @@ fn pointers_masks_and_others() {
             6: `c`: a mask is made of bools, found i32[64]
                 help: compare: `offsets < n`
             7: `tl::arange(0, 32) < n`: the mask has shape [32], which does not fit the pointer's shape [64]
+                help: shapes are aligned at the last axis, and an extent of 1 repeats
             9: `a`: `other` is f16, found f32
                 help: convert it: `.to::<T>()`
             10: `tl::zeros::<T>([32])`: `other` has shape [32], which does not fit the pointer's shape [64]
+                help: shapes are aligned at the last axis, and an extent of 1 repeats
             11: `c < n`: the mask has shape [64], but the pointer is a scalar
                 help: a slice plus a tile of offsets is a tile of pointers: `x + offsets`
             12: `x`: expected a tile or scalar, found a slice
@@ -1273,6 +1294,7 @@ fn stores() {
             6: `a`: a value stored to `out` is f16, found f32
                 help: convert it: `.to::<T>()`
             7: `tl::zeros::<T>([32])`: the value has shape [32], which does not fit the pointer's shape [64]
+                help: shapes are aligned at the last axis, and an extent of 1 repeats
             8: `1`: a mask is made of bools, found i32
                 help: compare: `offsets < n`
             9: `tl::zeros::<T>([N])`: the value has shape [64], but the pointer is a scalar
@@ -1514,7 +1536,7 @@ fn conditions_that_are_not_bools() {
                 help: compare: `x != 0`
             3: `missing`: `missing` is not defined
             4: `tl::arange(0, N) < n`: the condition of `if` is a scalar, found a tile of type bool[64]
-                help: choose by element with `tl::select(mask, a, b)`
+                help: choose by element with `tl::select(mask, a, b)`, or write where it holds: `tl::store(pointer, value, mask)`
             4: `missing`: `missing` is not defined
             4: `gone`: `gone` is not defined
             5: `n`: the condition of `while` is a bool, found i32
@@ -1532,6 +1554,7 @@ fn conditions_that_are_not_bools() {
                 help: compare: `x != 0`
             11: `x`: the condition of `if` is a bool, found a slice
             12: `1`: this gives the integer 1, but the `if` has no `else` that gives one as well
+                help: end it with `else { .. }`, or with a semicolon behind the value
         "#]],
     );
 }
@@ -1630,6 +1653,7 @@ fn ranges() {
             5: `1.5`: the end of a range is `i32` or `i64`, found f32
                 help: convert it: `as i32`
             6: `tl::arange(0, N)`: the end of a range is a scalar, found a tile of type i32[64]
+                help: a loop runs for the program as a whole: reduce the tile, `tl::max(x, 0)`
             6: `missing`: `missing` is not defined
             7: `a`: the step of a range is `i32` or `i64`, found f32
                 help: convert it: `as i32`
@@ -1692,6 +1716,7 @@ fn what_debug_builds_do() {
             5: `v > 1.0`: the message of `tl::device_assert` is a string literal, found a tile of type bool[64]
                 help: the mask comes after it
             6: `tl::device_assert(v > 0.0, "rows", tl::arange(0, 32) < n)`: `tl::device_assert` needs shapes that broadcast, found [64] and [32]
+                help: shapes are aligned at the last axis, and an extent of 1 repeats
             7: `n`: a mask is bool, found i32
                 help: compare: `x != 0`
             8: `device_assert`: `tl::device_assert` takes 1 to 3 arguments (condition, message?, mask?), found 0
@@ -1702,6 +1727,7 @@ fn what_debug_builds_do() {
             11: `x`: expected a tile or scalar, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
             12: `tl::device_print("shapes", (v, tl::arange(0, 32)))`: `tl::device_print` needs shapes that broadcast, found [64] and [32]
+                help: shapes are aligned at the last axis, and an extent of 1 repeats
             13: `"a\0b"`: the label of `tl::device_print` ends at its zero byte
             14: `(n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n)`: `tl::device_print` takes up to 16 values, found 17
             15: `tl::device_assert(p > q)`: a combination works on single elements: `device_assert` has no place in it
@@ -1725,9 +1751,9 @@ fn what_debug_builds_do() {
                 help: compare: `x != 0`
             6: `"message"`: `tl::assume` takes 1 argument (condition), found 2
             7: `assert`: `tl::assert` does not exist
-                help: it is `tl::device_assert` here
+                help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
             8: `print`: `tl::print` does not exist
-                help: it is `tl::device_print` here
+                help: `tl::device_print("label", value)` prints in debug builds, `tl::static_print(value)` at build
             9: `assert`: the macro `assert!` cannot be used in a kernel
                 help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
             10: `println`: the macro `println!` cannot be used in a kernel
@@ -1776,9 +1802,10 @@ fn a_mistake_of_some_variants_names_one() {
         }",
         expect![[r#"
             4: `+`: `+` needs one element type, found f16 and f32
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `t.to::<f32>()`
                 note: in the variant T = f16, N = 64 and 3 others
             5: `t`: the value has shape [128], which does not fit the pointer's shape [64]
+                help: shapes are aligned at the last axis, and an extent of 1 repeats
                 note: in the variant T = f32, N = 128 and 2 others
             6: `N < 128`: static assertion failed: N is too large
                 note: in the variant T = f32, N = 128 and 2 others
@@ -1868,20 +1895,21 @@ fn parts_and_complements() {
         expect![[r#"
             4: `pair.2`: this tuple has the parts `.0` to `.1`, found `.2`
             5: `a.0`: `.0` is a part of a tuple, found a scalar of type f32
+                help: leave out `.0`
             6: `first`: `first` is not a field of a tuple
                 help: a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`
             9: `(u, v)`: this pattern has 2 parts, the tuple has 3
             10: `(u, v)`: this assignment cannot be used in a kernel
                 help: assign to a variable
-            11: `x[0]`: assigning to an element cannot be used in a kernel
-                help: write memory with `tl::store(pointer, value, mask)`
+            11: `x[0]`: a slice cannot be indexed
+                help: write memory with `tl::store(x + 0, value)`
             12: `w`: `w` is not defined
                 help: declare it: `let mut w = ..;`
             13: `!0x100`: -257 does not fit in u8, which holds 0 to 255
             15: `max`: `max` is not a method of a scalar of type f32
-                help: of two tiles or scalars: `tl::maximum(x, y)`
+                help: of two tiles or scalars: `tl::maximum(a, 0.0)`
             16: `maximum`: `maximum` is not a method of a scalar of type f32
-                help: call the function: `tl::maximum(..)`
+                help: call the function: `tl::maximum(a, 0.0)`
             18: `+=`: `+` needs one element type, found i32 and f32
                 help: `sum` began as the integer 0: begin with `0.0`
             19: `while`: `while let` cannot be used in a kernel

@@ -511,7 +511,9 @@ fn view_tiles_have_an_offset_and_an_extent_for_each_axis() {
             ids.atomic_add(tl::zeros::<u8>([16]), 0);",
         expect![[r#"
             2: `load`: `.load` of a view of 2 axes takes 2 arguments (2 offsets), found 1
+                help: a view is read and written in blocks: `x.load::<64, 64>(0, 0)`
             3: `n`: `.load` of a view of 2 axes takes 2 arguments (2 offsets), found 3
+                help: a view is read and written in blocks: `x.load::<64, 64>(0, 0)`
             4: `load`: `.load` of a view of 2 axes takes 2 extents, found 1
                 help: the block's extents are constants: `.load::<64, 64>(..)`
             5: `4`: `.load` of a view of 2 axes takes 2 extents, found 3
@@ -519,7 +521,9 @@ fn view_tiles_have_an_offset_and_an_extent_for_each_axis() {
             6: `load`: `.load` of a view of 2 axes takes 2 extents
                 help: the block's extents are constants: `.load::<64, 64>(..)`
             7: `store`: `.store` of a view of 2 axes takes 3 arguments (tile, 2 offsets), found 2
+                help: a view is written in blocks: `out.store(tile, 0, 0)`
             8: `0`: `.store` of a view of 2 axes takes 3 arguments (tile, 2 offsets), found 4
+                help: a view is written in blocks: `out.store(tile, 0, 0)`
             9: `tl::zeros::<f16>([16])`: a block of `out` has 2 axes, found f16[16]
                 help: `tl::reshape` or `tl::expand_dims` gives it axes of 1
             10: `0.0`: a block of `out` has 2 axes, found a scalar
@@ -550,7 +554,7 @@ fn extents_are_legal_constants_and_offsets_integers() {
             7: `0.5`: an offset is i32, found the float 0.5
                 help: write an integer
             8: `tl::arange(0, 16)`: a block begins at one offset along each axis, found a tile of type i32[16]
-                help: its elements follow: their number is the block's extent
+                help: write where the block begins, a scalar: its extent stands between angle brackets
             9: `x`: expected a tile or scalar, found a view
                 help: a view is read and written in blocks: `x.load::<64, 64>(0, 0)`
         "#]],
@@ -610,7 +614,7 @@ fn a_view_is_no_slice_and_no_tile() {
             5: `x`: expected a tile or scalar, found a view
                 help: a view is read and written in blocks: `x.load::<64, 64>(0, 0)`
             6: `len`: `len` is not a method of a view
-                help: a view has `load`, `store`, `atomic_add`, `shape` and `stride`
+                help: its extent along an axis is `x.shape(0)`
             7: `laod`: `laod` is not a method of a view
                 help: a view has `load`, `store`, `atomic_add`, `shape` and `stride`
             8: `row`: `row` is not a method of a view
@@ -619,15 +623,16 @@ fn a_view_is_no_slice_and_no_tile() {
             10: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             11: `1`: `.shape` of a view of 2 axes takes 1 argument (axis), found 2
+                help: an axis is a number: `x.shape(0)`
             12: `shape`: `.shape` takes no type arguments
             13: `load`: `load` is not a method of a slice
-                help: call the function: `tl::load(..)`
+                help: call the function: `tl::load(y, 0)`
             14: `shape`: `shape` is not a method of a slice
-                help: a slice has `len`
+                help: the number of its elements is `y.len()`
             15: `x`: `x` cannot be assigned twice
                 help: write memory with `x.store(tile, ..)`
             16: `store`: `store` is not a method of a scalar of type i32
-                help: call the function: `tl::store(..)`
+                help: call the function: `tl::store(n, 0)`
         "#]],
     );
 }
@@ -653,7 +658,9 @@ fn views_pass_through_control_flow_and_functions() {
             7: `y`: argument 1 of `read` is a view of f32, found a slice
             8: `x`: argument 1 of `write` is written to, found a view that is only read
             9: `x`: argument 1 of `slice` is a slice, or pointers into one, found a view
+                help: a view is read and written in blocks: `x.load::<64, 64>(0, 0)`
             10: `x`: argument 1 of `tile` is a tile or scalar, found a view
+                help: a view is read and written in blocks: `x.load::<64, 64>(0, 0)`
             11: `x`: a view cannot be assigned under a loop or `if`
         "#]],
     );

@@ -299,10 +299,11 @@ fn functions_that_no_kernel_calls() {
                 help: did you mean `f32`?
             17: `undefined`: `undefined` is not defined
             18: `no_such`: `tl::no_such` does not exist
+                help: the functions of `tl::` are those in its documentation; `tl::inline_ptx` writes any other instruction
             19: `too`: `too` is not a method of anything in a kernel
                 help: did you mean `to`?
             20: `misspelled`: `misspelled` cannot be called in a kernel
-                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`
+                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen
         "#]],
     );
     assert!(module("mod m { #[fuse_fn] fn f(x: Tile) -> Tile { nothing } }").1.is_empty());

@@ -49,7 +49,7 @@ fn arguments_have_no_names() {
             10: `axis =`: arguments have no names here
                 help: write `0`
             11: `multiple_of`: `multiple_of` is not a method of a tile of type f32[64]
-                help: call the function: `tl::multiple_of(..)`
+                help: call the function: `tl::multiple_of(y, ..)`
             11: `n =`: arguments have no names here
                 help: write `8`
             13: `v =`: arguments have no names here
@@ -106,23 +106,22 @@ fn element_types_by_other_names() {
         let h = tl::bfloat17;
         "#,
         expect![[r#"
-            6: `tl::float32`: `tl::float32` does not exist
-                help: an element type is written `f32`: `.to::<f32>()`, `tl::zeros::<f32>([N])`
-            7: `tl::float32`: `tl::float32` does not exist
-                help: an element type is written `f32`: `.to::<f32>()`, `tl::zeros::<f32>([N])`
-            8: `cast`: `tl::cast` needs an element type
-                help: write `tl::cast::<f32>(..)`
-            8: `tl::float32`: `tl::float32` does not exist
-                help: an element type is written `f32`: `.to::<f32>()`, `tl::zeros::<f32>([N])`
+            6: `tl::float32`: `.to` takes its element type as a type argument
+                help: the element type stands between angle brackets: `.to::<f32>()`
+            7: `tl::float32`: `tl::zeros` takes its element type as a type argument
+                help: the element type stands between angle brackets: `tl::zeros::<f32>(..)`
+            8: `tl::float32`: `tl::cast` takes its element type as a type argument
+                help: the element type stands between angle brackets: `tl::cast::<f32>(..)`
             9: `float32`: `float32` is not an element type
                 help: did you mean `f32`?
             10: `half`: `half` is not an element type
                 help: did you mean `f16`?
-            11: `f32`: `f32` is a type, expected a value
-                help: an element type stands between angle brackets: `.to::<f32>()`
+            11: `f32`: `.to` takes its element type as a type argument
+                help: the element type stands between angle brackets: `.to::<f32>()`
             12: `double`: `double` is not an element type
                 help: did you mean `f64`?
             13: `tl::bfloat17`: `tl::bfloat17` does not exist
+                help: the functions of `tl::` are those in its documentation; `tl::inline_ptx` writes any other instruction
         "#]],
     );
 }
@@ -147,23 +146,23 @@ fn functions_by_other_names() {
         "#,
         expect![[r#"
             6: `r#where`: `tl::where` does not exist
-                help: it is `tl::select` here
+                help: it is `tl::select(condition, x, y)` here
             7: `where_`: `tl::where_` does not exist
-                help: it is `tl::select` here
+                help: it is `tl::select(condition, x, y)` here
             8: `power`: `tl::power` does not exist
-                help: for positive `x`: `tl::exp2(y * tl::log2(x))`
+                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
             9: `tl::libdevice::pow`: `tl::pow` does not exist
-                help: for positive `x`: `tl::exp2(y * tl::log2(x))`
+                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
             10: `concat`: `tl::concat` does not exist
-                help: it is `tl::cat` here
+                help: it is `tl::cat(x, y, axis)` here
             11: `logsumexp`: `tl::logsumexp` does not exist
                 help: with `let m = tl::max(x, 0);` it is `m + tl::log(tl::sum(tl::exp(x - m), 0))`
             12: `make_block_ptr`: `tl::make_block_ptr` does not exist
                 help: take the parameter as a view, `x: &View<f32, 2>`: `x.load::<64, 64>(row, col)`
             13: `tl::math::exp`: `tl::math::exp` is not a function of the language
-                help: did you mean `tl::exp`?
+                help: did you mean `tl::exp(x)`?
             14: `unsqueeze`: `tl::unsqueeze` does not exist
-                help: it is `tl::expand_dims` here
+                help: it is `tl::expand_dims(x, axis)` here
             15: `debug_barrier`: `tl::debug_barrier` does not exist
                 help: a tile is a value: no threads need to wait for each other
             16: `tl::constexpr`: `tl::constexpr` does not exist
@@ -198,9 +197,9 @@ fn the_larger_of_two_is_not_a_reduction() {
             9: `n`: `tl::max` reduces along an axis, found a scalar of type i32
                 help: the larger of two is `tl::maximum(a, b)`
             10: `max`: `max` is not a method of a tile of type f32[64]
-                help: of two tiles or scalars: `tl::maximum(x, y)`
+                help: of two tiles or scalars: `tl::maximum(y, 0.0)`
             11: `min`: `min` is not a method of a scalar of type i32
-                help: of two tiles or scalars: `tl::minimum(x, y)`
+                help: of two tiles or scalars: `tl::minimum(n, 4)`
             12: `f32::max`: `f32::max` is not a function of the language
                 help: of two tiles or scalars: `tl::maximum(a, b)`
             13: `std::cmp::max`: `std::cmp::max` is not a function of the language
@@ -237,9 +236,9 @@ fn methods_of_other_languages() {
             6: `pow`: `pow` is not a method of a scalar of type i32
                 help: multiply: `n * n`
             7: `powi`: `powi` is not a method of a tile of type f32[64]
-                help: multiply: `x * x`; with any power of a positive float: `tl::exp2(y * tl::log2(x))`
+                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
             8: `div_ceil`: `div_ceil` is not a method of a scalar of type i32
-                help: `tl::cdiv(n, 4)`
+                help: it is `tl::cdiv(n, 4)` here
             9: `iter`: `iter` is not a method of a slice
                 help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             10: `rev`: `rev` is not a method of a range
@@ -247,7 +246,7 @@ fn methods_of_other_languages() {
             12: `call`: `call` is not a method of a function
                 help: call it: `f(..)`
             13: `into`: `into` is not a method of a tile of type f32[64]
-                help: convert it: `.to::<f32>()`
+                help: convert it: `.to::<f32>()` or `as f32`
             14: `unwrap`: `unwrap` is not a method of a tile of type f32[64]
                 help: nothing in a kernel fails: leave it out
             15: `f`: `f` is not a method of a tile of type f32[64]
@@ -356,7 +355,7 @@ fn fields_and_indices() {
             10: `shape`: `shape` is not a field of a slice
                 help: the number of its elements is `x.len()`
             11: `x[0]`: a slice cannot be indexed
-                help: read memory with `tl::load(x + offsets, mask)`
+                help: read memory with `tl::load(x + 0)`
             12: `t[0]`: a tile of type f32[8, 8] cannot be indexed
                 help: a tile has no element access: `tl::gather` picks elements, `row()` and `col()` add an axis
             13: `(n, n)[1]`: a tuple cannot be indexed
@@ -694,7 +693,7 @@ fn conditions_of_loops() {
             6: `y > 0.0`: the condition of `while` is a scalar, found a tile of type bool[64]
                 help: `tl::any(mask)` says whether one of its elements holds
             7: `y > 0.0`: the condition of `if` is a scalar, found a tile of type bool[64]
-                help: choose by element with `tl::select(mask, a, b)`
+                help: choose by element with `tl::select(mask, a, b)`, or write where it holds: `tl::store(pointer, value, mask)`
             8: `x`: `&&` takes bools, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
         "#]],
@@ -715,11 +714,10 @@ fn names_of_bad_patterns_are_not_reported() {
         tl::store(out, r);
         "#,
         expect![[r#"
-            6: `(i, v)`: a loop variable is a plain name
             6: `iter`: `iter` is not a method of a slice
                 help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             7: `let Some(v) = n`: `if let` cannot be used in a kernel
-                help: `if` takes a bool; `match` compares an integer with constants
+                help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
             8: `[p, q]`: this pattern cannot be used in a kernel
                 help: bind a name or a tuple of names
             10: `Some(r)`: this pattern cannot be used in a kernel
@@ -780,7 +778,7 @@ fn conversions_by_function() {
             8: `i64::try_from`: `i64::try_from` cannot be called in a kernel
                 help: convert it: `.to::<i64>()`
             9: `f32::sqrt`: `f32::sqrt` is not a function of the language
-                help: did you mean `tl::sqrt`?
+                help: did you mean `tl::sqrt(x)`?
         "#]],
     );
 }
@@ -818,7 +816,7 @@ fn macros_and_what_fails() {
             12: `?`: `?` cannot be used in a kernel
                 help: nothing in a kernel fails: leave it out
             13: `let Some(q) = n`: `if let` cannot be used in a kernel
-                help: `if` takes a bool; `match` compares an integer with constants
+                help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
             14: `'c'`: a character cannot be used in a kernel
                 help: write its number: `99`
             15: `b'c'`: a byte's character cannot be used in a kernel
@@ -863,7 +861,7 @@ fn names_that_hide_memory() {
         "#,
         expect![[r#"
             6: `+`: `+` needs one element type, found f32 and i32
-                help: convert one side: `.to::<f32>()`
+                help: convert one side: `lane.to::<f32>()`
                 note: `x` is a tile of type f32[64] since line 5, not the parameter
         "#]],
     );

@@ -121,7 +121,7 @@ fn mistakes_stand_where_they_are_made() {
             3: `#[cfg(unix)]`: a `fuse_fn` cannot depend on `cfg`
                 help: put the condition on the module, or on the kernels
             4: `Vec<f32>`: this type has no meaning in a kernel
-                help: types here are `Tile<T>`, scalars such as `f32`, `usize` for a constant, `&[T]`, `&View<T, 2>`, `impl Fn(..)`, and tuples of them
+                help: memory is a slice, `&[f32]`: calls pass a buffer for it
             6: `f`: `f` is defined twice
             8: `+`: `+` needs one element type, found f16 and i32
                 help: convert one side: `.to::<f16>()`
@@ -130,6 +130,7 @@ fn mistakes_stand_where_they_are_made() {
                 help: convert one side: `.to::<f32>()`
                 note: in the call of `mixed` on line 33
             10: `}`: `empty` gives a value, but its body ends without one
+                help: the value is the last expression, without a semicolon behind it
                 note: in the call of `empty` on line 22
             12: `x`: `full` gives nothing, but its body ends with the float 1.0
                 help: say what it gives: `-> Tile<f32>`
@@ -147,7 +148,7 @@ fn mistakes_stand_where_they_are_made() {
             29: `mixd`: `mixd` is not a function here
                 help: did you mean `mixed`?
             30: `other::mixed`: `other::mixed` cannot be called in a kernel
-                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`
+                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen
         "#]],
     );
 }

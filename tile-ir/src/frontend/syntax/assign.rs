@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use proc_macro2::Ident;
 
-use super::ast::{BinaryOp, BlockExpr, Expr, ExprKind, Pattern, Stmt};
+use super::ast::{BinaryOp, BlockExpr, Expr, ExprKind, IndexUse, Pattern, Stmt};
 use super::expr::Parser;
 use crate::support::diagnostic::Loc;
 
@@ -26,10 +26,19 @@ impl Parser<'_> {
                 Some(Stmt::Assign { target, op, value })
             }
             syn::Expr::Tuple(parts) if op.is_none() => self.destructure(parts, value),
+            // What to write instead follows from what is indexed.
             syn::Expr::Index(index) => {
+                let loc = Loc::of(index);
+                let usage = op.map_or(IndexUse::Written, |(op, _)| IndexUse::Changed(op));
+                let element = Expr { kind: self.index(index, usage), loc };
+                let statements = vec![Stmt::Expr(value), Stmt::Expr(element)];
+                let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
+                Some(Stmt::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
+            }
+            syn::Expr::Unary(deref) if matches!(deref.op, syn::UnOp::Deref(_)) => {
                 self.unsupported_help(
-                    index,
-                    "assigning to an element",
+                    deref,
+                    "assigning through a pointer",
                     "write memory with `tl::store(pointer, value, mask)`",
                 );
                 None

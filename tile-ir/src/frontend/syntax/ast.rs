@@ -36,6 +36,8 @@ pub struct Kernel {
 /// Functions and constants of one scope: of a module marked `#[fuse_module]`, or of a block.
 #[derive(Debug, Default)]
 pub struct Items {
+    /// Functions beside the kernels that are not marked `#[fuse_fn]`.
+    pub unmarked: Vec<Ident>,
     pub functions: Vec<Rc<FnItem>>,
     pub constants: Vec<ConstItem>,
 }
@@ -171,6 +173,8 @@ pub enum ConstType {
 pub struct KernelParam {
     pub name: Ident,
     pub ty: ParamType,
+    /// It was declared `mut`, which was reported: assignments to it are not.
+    pub mutable: bool,
     pub loc: Loc,
 }
 
@@ -336,7 +340,10 @@ pub enum ExprKind {
     Index {
         base: Box<Expr>,
         index: Box<Expr>,
+        usage: IndexUse,
     },
+    /// `&x`, which nothing has
+    Reference(Box<Expr>),
     Unary {
         op: UnaryOp,
         operand: Box<Expr>,
@@ -381,8 +388,19 @@ pub enum ExprKind {
         high: Box<Expr>,
         inclusive: bool,
     },
+    /// A `match` that covers some values of its scrutinee alone.
+    OpenMatch(Box<Expr>),
     /// Something that was already reported.
     Error,
+}
+
+/// What is done with an element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexUse {
+    Read,
+    Written,
+    /// Assigned together with this operator.
+    Changed(BinaryOp),
 }
 
 /// An exit from a loop or function.

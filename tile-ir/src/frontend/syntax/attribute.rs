@@ -18,16 +18,16 @@ struct ConfigEntry {
 }
 
 /// `NAME: value` between the braces of a config.
-type ConfigEntries = Vec<(Ident, syn::Expr)>;
+pub(super) type ConfigEntries = Vec<(Ident, syn::Expr)>;
 
 /// A config as written: its values are still expressions.
-struct WrittenConfig {
+pub(super) struct WrittenConfig {
     entries: ConfigEntries,
     /// From brace to brace.
-    loc: Loc,
+    pub(super) loc: Loc,
 }
 
-enum OptionValue {
+pub(super) enum OptionValue {
     None,
     Arguments(Vec<Ident>),
     Single(syn::Expr),
@@ -42,11 +42,11 @@ enum OptionValue {
 }
 
 /// The parser of the attribute's entries.
-struct AttributeReader<'r> {
+pub(super) struct AttributeReader<'r> {
     generics: &'r syn::Generics,
-    errors: &'r mut Errors,
+    pub(super) errors: &'r mut Errors,
     /// Some entry could not be read: it may be the one that another message would miss.
-    unreadable: bool,
+    pub(super) unreadable: bool,
 }
 
 impl AttributeReader<'_> {
@@ -79,7 +79,7 @@ impl AttributeReader<'_> {
     }
 
     fn entry(&mut self, input: ParseStream) -> syn::Result<ConfigEntry> {
-        let name: Ident = input.parse()?;
+        let name = self.name(input)?;
         if input.peek(syn::token::Paren) {
             let content;
             parenthesized!(content in input);
@@ -91,10 +91,15 @@ impl AttributeReader<'_> {
             let value: TokenStream = input.fork().call(until_comma)?;
             let help = format!("write `{name} = {}`", source_text(value));
             self.errors.push_help(Loc::of(colon), "a value stands behind `=` here", help);
+        } else if input.peek(Token![in]) {
+            self.report_missing_equals(&name, input)?;
         } else if !input.peek(Token![=]) {
             return Ok(ConfigEntry { name, value: OptionValue::None });
         } else {
             input.parse::<Token![=]>()?;
+        }
+        if name != "configs" && input.peek(syn::token::Brace) {
+            return Ok(ConfigEntry { value: self.values_in_braces(&name, input)?, name });
         }
         if name == "configs" || starts_configs(input) {
             return Ok(ConfigEntry { name, value: OptionValue::Configs(self.configs(input)?) });
@@ -111,6 +116,12 @@ impl AttributeReader<'_> {
                 let loc = Loc::of(&array);
                 OptionValue::List { items: array.elems.into_iter().collect(), chosen_by: Some(chooser), loc }
             }
+            syn::Expr::Tuple(tuple) if self.generic(&name).is_some() => {
+                let loc = Loc::of(&tuple);
+                let items: Vec<syn::Expr> = tuple.elems.into_iter().collect();
+                self.report_no_list(&name, &items, loc);
+                OptionValue::List { items, chosen_by: None, loc }
+            }
             single => OptionValue::Single(single),
         };
         Ok(ConfigEntry { name, value })
@@ -118,6 +129,9 @@ impl AttributeReader<'_> {
 
     /// `name(..)`
     fn arguments(&mut self, name: &Ident, content: ParseStream) -> syn::Result<OptionValue> {
+        if name == "tune" && self.report_bare_key(content)? {
+            return Ok(OptionValue::Settings(vec![]));
+        }
         if name == "tune" {
             let equals = |reader: &mut Self, input: ParseStream| reader.field(input, Separator::Equals);
             return Ok(OptionValue::Settings(self.separated(content, equals)));
@@ -167,14 +181,20 @@ impl AttributeReader<'_> {
     }
 
     fn configs(&mut self, input: ParseStream) -> syn::Result<Vec<WrittenConfig>> {
+        if input.peek(syn::token::Brace) {
+            return Ok(vec![self.bare_config(input)?]);
+        }
         let content;
         bracketed!(content in input);
-        Ok(self.separated(&content, |reader, content| {
-            let fields;
-            let brace = syn::braced!(fields in content);
-            let entries = reader.separated(&fields, |reader, input| reader.field(input, Separator::Colon));
-            Ok(WrittenConfig { entries, loc: Loc { start: brace.span.open(), end: brace.span.close() } })
-        }))
+        Ok(self.separated(&content, Self::one_config))
+    }
+
+    /// `{ NAME: value }`
+    pub(super) fn one_config(&mut self, input: ParseStream) -> syn::Result<WrittenConfig> {
+        let fields;
+        let brace = syn::braced!(fields in input);
+        let entries = self.separated(&fields, |reader, input| reader.field(input, Separator::Colon));
+        Ok(WrittenConfig { entries, loc: Loc { start: brace.span.open(), end: brace.span.close() } })
     }
 
     /// The generic of this name.
@@ -277,9 +297,19 @@ impl AttributeReader<'_> {
     fn add(&mut self, options: &mut KernelOptions, entry: ConfigEntry) {
         let ConfigEntry { name, value } = entry;
         let loc = Loc::of(&name);
+        if name == "_" {
+            // It was reported.
+            return;
+        }
         let wanted = self.generic(&name).cloned();
+        if wanted.is_none() && self.report_foreign(&name, &value) {
+            return;
+        }
         let near = nearest_option(&name.to_string(), self.generics);
-        let errors = &mut *self.errors;
+        // The values of a name that is no generic mean nothing: it is reported itself.
+        let mut unread = Errors::new();
+        let is_known = wanted.is_some() || NAMES.contains(&name.to_string().as_str());
+        let errors = if is_known { &mut *self.errors } else { &mut unread };
         match (name.to_string().as_str(), value) {
             ("unchecked", OptionValue::None) => options.unchecked = true,
             ("unchecked", _) => errors.push(loc, "`unchecked` stands alone: it takes no value"),
@@ -296,6 +326,8 @@ impl AttributeReader<'_> {
                     "declare several with `configs = [{{ {setting}: .., .. }}, {{ {setting}: .., .. }}]`"
                 ),
             ),
+            // It was reported.
+            ("tune", OptionValue::Settings(entries)) if entries.is_empty() && self.unreadable => {}
             ("tune", OptionValue::Settings(entries)) => options.tune = tune(loc, entries, errors),
             ("tune", _) => errors.push(loc, "`tune` is written `tune(key = [..])`"),
             ("tuned", OptionValue::Single(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }))) => {
@@ -306,17 +338,7 @@ impl AttributeReader<'_> {
                 "`tuned` names a file of choices, relative to the folder of Cargo.toml",
                 "`tuned = \"tuned/choices.json\"`",
             ),
-            (written, OptionValue::Configs(configs)) => {
-                if written != "configs" {
-                    let text = format!("`{name}` is not an option of `fuse_kernel`");
-                    errors.push_help(loc, text, "did you mean `configs`?");
-                }
-                if configs.is_empty() {
-                    errors.push(loc, "`configs` is empty: declare at least one set of constants");
-                    options.unreadable = true;
-                }
-                options.configs = configs.into_iter().map(|config| self.config(config)).collect();
-            }
+            (_, OptionValue::Configs(configs)) => self.add_configs(options, &name, configs),
             (_, OptionValue::List { items, chosen_by, loc: list_loc }) => {
                 let values: Vec<VariantValue> =
                     items.iter().filter_map(|item| variant_value(item, wanted.as_ref(), errors)).collect();
@@ -336,7 +358,7 @@ impl AttributeReader<'_> {
                 let values = variant_value(&expr, wanted.as_ref(), errors).into_iter().collect();
                 options.lists.push(VariantList { name, values, chosen_by: None, measured: None, loc });
             }
-            _ => errors.push_help(
+            _ => self.errors.push_help(
                 loc,
                 format!("`{name}` is not an option of `fuse_kernel`"),
                 match near {
@@ -345,6 +367,19 @@ impl AttributeReader<'_> {
                 },
             ),
         }
+    }
+
+    fn add_configs(&mut self, options: &mut KernelOptions, name: &Ident, configs: Vec<WrittenConfig>) {
+        let loc = Loc::of(name);
+        if name != "configs" {
+            let text = format!("`{name}` is not an option of `fuse_kernel`");
+            self.errors.push_help(loc, text, "did you mean `configs`?");
+        }
+        if configs.is_empty() {
+            self.errors.push(loc, "`configs` is empty: declare at least one set of constants");
+            options.unreadable = true;
+        }
+        options.configs = configs.into_iter().map(|config| self.config(config)).collect();
     }
 
     fn config(&mut self, config: WrittenConfig) -> Config {
@@ -481,6 +516,9 @@ fn variant_value(
     };
     // `half::f16` is another name of the same type.
     let foreign = match expr {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
+            DType::parse(&text.value()).or_else(|| super::element_type(&text.value()))
+        }
         syn::Expr::Path(path) if kind.is_none() => path.path.segments.last().and_then(|segment| {
             let name = segment.ident.to_string();
             DType::parse(&name).or_else(|| super::element_type(&name))

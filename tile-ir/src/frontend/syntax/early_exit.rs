@@ -326,7 +326,11 @@ impl Lowering<'_> {
     fn exit(&mut self, exit: Exit, loc: Loc) -> Option<Stmt> {
         let keyword = match exit {
             Exit::Return(Some(value)) if self.kind == BodyKind::Unit => {
-                self.errors.push(value.loc, "this returns a value from a body that gives none");
+                self.errors.push_help(
+                    value.loc,
+                    "this returns a value from a body that gives none",
+                    "write results into a `&mut [T]` parameter with `tl::store`, and `return;`",
+                );
                 return None;
             }
             Exit::Return(_) if self.kind == BodyKind::Value => {

@@ -8,6 +8,7 @@ use quote::ToTokens;
 use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
+use super::unsupported::is_iterator;
 use super::{function, match_lowering};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
@@ -18,7 +19,7 @@ pub(super) struct Parser<'e> {
 }
 
 impl Parser<'_> {
-    fn unsupported(&mut self, tokens: impl ToTokens, what: &str) -> Expr {
+    pub(super) fn unsupported(&mut self, tokens: impl ToTokens, what: &str) -> Expr {
         let loc = Loc::of(tokens);
         self.errors.push(loc, format!("{what} cannot be used in a kernel"));
         Expr { kind: ExprKind::Error, loc }
@@ -92,41 +93,18 @@ impl Parser<'_> {
         }
     }
 
-    fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
-        let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
-        let help = match name.as_str() {
-            "assert" | "debug_assert" | "static_assert" | "assert_eq" | "assert_ne" | "debug_assert_eq"
-            | "debug_assert_ne" => {
-                "`tl::static_assert(condition, \"message\")` checks constants at build, `tl::device_assert` what a debug build computes"
-            }
-            "println" | "print" | "eprintln" | "dbg" => {
-                "`tl::device_print(\"label\", value)` prints in debug builds, `tl::static_print(value)` at build"
-            }
-            "panic" | "todo" | "unreachable" | "unimplemented" => {
-                "`tl::device_assert(condition, \"message\")` stops a debug build"
-            }
-            "matches" => "compare, and join with `||` or, for tiles, `|`",
-            "vec" => "`tl::full([N], value)` makes a constant tile",
-            _ => "kernels call `tl::` functions",
-        };
-        self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), help)
-    }
-
     fn local(&mut self, local: &syn::Local) -> Option<Stmt> {
         let (pat, ty) = match &local.pat {
             syn::Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
             pat => (pat, None),
         };
         let ty = ty.and_then(|ty| {
-            let name = type_name(ty);
-            if name.is_none() && !matches!(ty, syn::Type::Infer(_)) {
-                self.errors.push_help(
-                    Loc::of(ty),
-                    "a `let` names an element type",
-                    "leave the type out: it follows from the value",
-                );
+            // A type that is none has an empty name; it is reported where the value is not.
+            let unnamed = || TypeName { name: String::new(), loc: Loc::of(ty) };
+            match ty {
+                syn::Type::Infer(_) => None,
+                ty => Some(type_name(ty).unwrap_or_else(unnamed)),
             }
-            name
         });
         let Some(pattern) = self.pattern(pat) else {
             // The values of its names are unknown; their uses are not reported.
@@ -178,7 +156,11 @@ impl Parser<'_> {
                         Some(name)
                     }
                     Some(Pattern::Tuple { loc, .. }) => {
-                        self.errors.push(loc, "a loop variable is a plain name");
+                        // An iterator is reported itself.
+                        if !matches!(&*for_loop.expr, syn::Expr::MethodCall(call) if is_iterator(call)) {
+                            let help = "a loop runs over integers: `for i in 0..n`";
+                            self.errors.push_help(loc, "a loop variable is a plain name", help);
+                        }
                         None
                     }
                     Some(Pattern::Ignore(_)) | None => None,
@@ -202,18 +184,6 @@ impl Parser<'_> {
                 Some(Stmt::While { condition, body, loc: Loc::from(while_loop.while_token.span) })
             }
             other => Some(Stmt::Expr(self.expr(other))),
-        }
-    }
-
-    fn jump_label(&mut self, label: &Option<syn::Lifetime>) {
-        if let Some(label) = label {
-            self.unsupported(label, "a loop label");
-        }
-    }
-
-    fn label(&mut self, label: &Option<syn::Label>) {
-        if let Some(label) = label {
-            self.unsupported(label, "a loop label");
         }
     }
 
@@ -243,10 +213,8 @@ impl Parser<'_> {
             syn::Expr::Field(syn::ExprField { base, member: syn::Member::Named(name), .. }) => {
                 ExprKind::Field { base: Box::new(self.expr(base)), name: name.clone() }
             }
-            syn::Expr::Index(index) => ExprKind::Index {
-                base: Box::new(self.expr(&index.expr)),
-                index: Box::new(self.expr(&index.index)),
-            },
+            syn::Expr::Index(index) => self.index(index, IndexUse::Read),
+            syn::Expr::Reference(reference) => ExprKind::Reference(Box::new(self.expr(&reference.expr))),
             syn::Expr::Array(array) => {
                 ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
             }
@@ -265,7 +233,8 @@ impl Parser<'_> {
             syn::Expr::Break(exit) => {
                 self.jump_label(&exit.label);
                 if let Some(value) = &exit.expr {
-                    return self.unsupported(value, "a value after `break`");
+                    let help = "assign it to a variable around the loop first: `found = value; break;`";
+                    return self.unsupported_help(value, "a value after `break`", help);
                 }
                 ExprKind::Exit(Exit::Break)
             }
@@ -275,6 +244,9 @@ impl Parser<'_> {
             }
             syn::Expr::Block(block) if block.label.is_none() => {
                 ExprKind::Block(self.block(&block.block).into())
+            }
+            syn::Expr::Block(syn::ExprBlock { label: Some(label), .. }) => {
+                return self.labeled_block(label, loc);
             }
             syn::Expr::Range(range) => return self.range(range),
             syn::Expr::Macro(mac) => return self.macro_call(&mac.mac),
@@ -303,7 +275,13 @@ impl Parser<'_> {
         let operand = Box::new(self.expr(&cast.expr));
         match type_name(&cast.ty) {
             Some(ty) => Expr { kind: ExprKind::Cast { operand, ty }, loc: Loc::of(cast) },
-            None => self.unsupported_help(&cast.ty, "this type", "cast to an element type such as `f32`"),
+            None => {
+                let help = match &*cast.ty {
+                    syn::Type::Ptr(_) => "a slice plus offsets is a pointer: `x + offsets`",
+                    _ => "cast to an element type such as `f32`",
+                };
+                self.unsupported_help(&cast.ty, "this type", help)
+            }
         }
     }
 
@@ -314,40 +292,6 @@ impl Parser<'_> {
         let args = self.arguments(&call.args, ops::methods().find(|method| call.method == method.name));
         let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
         Expr { kind: ExprKind::Method { receiver, name: call.method.clone(), generics, args }, loc }
-    }
-
-    /// Reports Rust that a kernel cannot use.
-    fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
-        match expr {
-            syn::Expr::Reference(_) => {
-                self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`")
-            }
-            syn::Expr::Loop(own) => {
-                self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
-            }
-            syn::Expr::Try(own) => {
-                self.unsupported_help(own.question_token, "`?`", "nothing in a kernel fails: leave it out")
-            }
-            syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
-            syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
-            syn::Expr::Unsafe(own) => self.unsupported(own.unsafe_token, "an `unsafe` block"),
-            syn::Expr::Struct(own) => self.unsupported(&own.path, "a struct"),
-            syn::Expr::Repeat(_) => self.unsupported_help(
-                expr,
-                "`[value; count]`",
-                "`tl::full([count], value)` makes a constant tile",
-            ),
-            syn::Expr::Let(_) => self.unsupported_help(expr, "`if let`", IF_LET),
-            syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
-            syn::Expr::While(own) => self.not_a_value(Loc::of(own.while_token), "a loop"),
-            syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
-            _ => self.unsupported(expr, "this expression"),
-        }
-    }
-
-    fn not_a_value(&mut self, loc: Loc, what: &str) -> Expr {
-        self.errors.push(loc, format!("{what} gives no value"));
-        Expr { kind: ExprKind::Error, loc }
     }
 
     fn literal(&mut self, lit: &syn::ExprLit) -> Expr {
@@ -385,7 +329,13 @@ impl Parser<'_> {
                 let help = format!("write its number: `{}u8`", own.value());
                 return self.unsupported_help(lit, "a byte's character", &help);
             }
-            _ => return self.unsupported(lit, "this literal"),
+            _ => {
+                return self.unsupported_help(
+                    lit,
+                    "this literal",
+                    "text stands between double quotes, `\"..\"`",
+                );
+            }
         };
         Expr { kind, loc }
     }
@@ -393,6 +343,11 @@ impl Parser<'_> {
     fn binary(&mut self, binary: &syn::ExprBinary) -> Expr {
         let loc = Loc::of(binary);
         let op_loc = Loc::of(binary.op);
+        if let (syn::BinOp::Mul(_), syn::Expr::Unary(right)) = (&binary.op, &*binary.right)
+            && let syn::UnOp::Deref(star) = right.op
+        {
+            return self.power(&binary.left, &right.expr, op_loc.to(Loc::of(star)));
+        }
         let lhs = Box::new(self.expr(&binary.left));
         let rhs = Box::new(self.expr(&binary.right));
         let kind = match (&binary.op, plain(&binary.op)) {
@@ -440,35 +395,6 @@ impl Parser<'_> {
             arg => self.expr(arg),
         })
         .collect()
-    }
-
-    /// `mask = m` as an argument.
-    fn named_argument(
-        &mut self,
-        named: &syn::ExprAssign,
-        expected: Option<(&[ops::IntrinsicParam], usize)>,
-    ) -> Expr {
-        let loc = Loc::of(named);
-        let value = match source_text(named.right.to_token_stream()) {
-            value if value == "True" || value == "False" => value.to_lowercase(),
-            value => value,
-        };
-        let name = source_text(named.left.to_token_stream());
-        let help = expected.and_then(|(params, index)| {
-            let params: Vec<&str> =
-                params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
-            let own = params.iter().position(|param| *param == name)?;
-            let order = params.join(", ");
-            (own != index).then(|| format!("write `{value}` in its place, of ({order})"))
-        });
-        let help = help.unwrap_or_else(|| format!("write `{value}`"));
-        self.errors.push_help(
-            Loc::of(&named.left).to(Loc::of(named.eq_token)),
-            "arguments have no names here",
-            help,
-        );
-        self.expr(&named.right);
-        Expr { kind: ExprKind::Error, loc }
     }
 
     /// `None` when one of them was reported.
@@ -519,10 +445,28 @@ impl Parser<'_> {
         Expr { kind: ExprKind::If { condition, then, otherwise }, loc }
     }
 
+    /// `base[index]`, in which a range may be open.
+    pub(super) fn index(&mut self, index: &syn::ExprIndex, usage: IndexUse) -> ExprKind {
+        let base = Box::new(self.expr(&index.expr));
+        let index = match &*index.index {
+            syn::Expr::Range(range) => {
+                let loc = Loc::of(range);
+                let mut end = |end: &Option<Box<syn::Expr>>| {
+                    let zero = Expr { kind: ExprKind::Int { value: 0, suffix: None }, loc };
+                    Box::new(end.as_ref().map_or(zero, |end| self.expr(end)))
+                };
+                let (low, high) = (end(&range.start), end(&range.end));
+                Expr { kind: ExprKind::Range { low, high, inclusive: false }, loc }
+            }
+            other => self.expr(other),
+        };
+        ExprKind::Index { base, index: Box::new(index), usage }
+    }
+
     fn range(&mut self, range: &syn::ExprRange) -> Expr {
         let loc = Loc::of(range);
         let (Some(low), Some(high)) = (&range.start, &range.end) else {
-            self.errors.push(loc, "a range needs both ends");
+            self.errors.push_help(loc, "a range needs both ends", "write `0..n`");
             return Expr { kind: ExprKind::Error, loc };
         };
         let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
@@ -531,9 +475,6 @@ impl Parser<'_> {
         Expr { kind, loc }
     }
 }
-
-/// What to write instead of `if let`.
-const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";
 
 /// Binds the names of a pattern that was reported to errors, so that their uses are not reported.
 fn bind_errors(pat: &syn::Pat) -> Stmt {

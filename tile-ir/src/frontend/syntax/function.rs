@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 
 use super::ast::*;
-use super::item::{parse_generics, type_name, view_type};
+use super::item::{parse_generics, type_help, type_name, view_type};
 use super::{early_exit, expr, lints};
 use crate::support::diagnostic::{Errors, Loc};
 
@@ -173,7 +173,7 @@ fn value_type(ty: &syn::Type, errors: &mut Errors) -> ValueType {
         _ => None,
     };
     parsed.unwrap_or_else(|| {
-        errors.push_help(loc, "this type has no meaning in a kernel", TYPES);
+        errors.push_help(loc, "this type has no meaning in a kernel", type_help(ty, TYPES));
         ValueType::Any
     })
 }

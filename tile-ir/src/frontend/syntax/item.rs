@@ -8,7 +8,7 @@ use quote::ToTokens;
 use syn::spanned::Spanned;
 
 use super::ast::{ConstType, FnSource, GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
-use super::{attribute, depth, early_exit, expr, fragments, lints};
+use super::{Place, attribute, depth, early_exit, element_type, expr, foreign_help, fragments, lints};
 use crate::ir::MAX_RANK;
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::{Class, DType};
@@ -286,9 +286,11 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
             return None;
         }
     };
+    let mut mutable = false;
     let name = match &*typed.pat {
         syn::Pat::Ident(pat) if pat.subpat.is_none() && pat.by_ref.is_none() => {
             if let Some(mutability) = &pat.mutability {
+                mutable = true;
                 errors.push_help(
                     Loc::of(mutability),
                     "a parameter cannot be reassigned",
@@ -301,15 +303,14 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
             errors.push_help(Loc::of(pat), "a parameter is a plain name", "take one parameter for each part");
             // It stays, so that calls have the right number of arguments.
             let name = Ident::new("_", Loc::of(pat).start);
-            return Some(KernelParam { name, ty: ParamType::Failed, loc: Loc::of(typed) });
+            return Some(KernelParam { name, ty: ParamType::Failed, mutable: false, loc: Loc::of(typed) });
         }
     };
     let ty = parse_param_type(&typed.ty, errors);
-    Some(KernelParam { name, ty, loc: Loc::of(typed) })
+    Some(KernelParam { name, ty, mutable, loc: Loc::of(typed) })
 }
 
 fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
-    const HELP: &str = "parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`";
     let (parsed, problem) = match ty {
         syn::Type::Reference(reference) => {
             if let Some(lifetime) = &reference.lifetime {
@@ -338,8 +339,70 @@ fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
         _ => (type_name(ty).map(ParamType::Scalar), "this type cannot be a kernel parameter"),
     };
     parsed.unwrap_or_else(|| {
-        errors.push_help(Loc::of(ty), problem, HELP);
+        errors.push_help(Loc::of(ty), problem, type_help(ty, PARAM_TYPES));
         ParamType::Failed
+    })
+}
+
+const PARAM_TYPES: &str =
+    "parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`";
+
+/// What to write instead of a type that no parameter has; `kinds` lists those that one may have.
+pub(super) fn type_help(ty: &syn::Type, kinds: &str) -> String {
+    let (inner, mutable) = match ty {
+        syn::Type::Reference(reference) => (&*reference.elem, reference.mutability.is_some()),
+        syn::Type::Ptr(pointer) => (&*pointer.elem, pointer.mutability.is_some()),
+        syn::Type::Array(array) => (&*array.elem, false),
+        _ => (ty, false),
+    };
+    let borrow = if mutable { "&mut " } else { "&" };
+    let text = source_text(inner.to_token_stream());
+    let dtype =
+        type_name(inner).and_then(|name| DType::parse(&name.name).or_else(|| element_type(&name.name)));
+    match (ty, dtype) {
+        (syn::Type::Reference(_), Some(dtype)) if !mutable => {
+            return format!("one number is passed by value, `{dtype}`; memory is a slice, `&[{dtype}]`");
+        }
+        (syn::Type::Reference(_) | syn::Type::Ptr(_), Some(dtype)) => {
+            return format!("memory is a slice: `{borrow}[{dtype}]`");
+        }
+        (syn::Type::Array(_), Some(dtype)) => return format!("memory is a slice: `&[{dtype}]`"),
+        (syn::Type::Tuple(_), _) => return format!("take one parameter for each part; {kinds}"),
+        (syn::Type::ImplTrait(_) | syn::Type::BareFn(_), _) => {
+            return "a kernel takes no function: a function is a `#[fuse_fn]` in the same `#[fuse_module]`, chosen by a const parameter"
+                .into();
+        }
+        _ => {}
+    }
+    let elem = last_argument(inner).unwrap_or_else(|| "f32".into());
+    match last_name(inner).as_deref() {
+        Some("Tile") => format!("a kernel loads tiles itself: take memory, `{borrow}[{elem}]`, or one number, `{elem}`"),
+        Some("Buffer" | "Vec" | "Slice" | "CudaSlice" | "Box") => {
+            format!("memory is a slice, `{borrow}[{elem}]`: calls pass a buffer for it")
+        }
+        Some("SliceMut") => format!("memory is a slice: `&mut [{elem}]`"),
+        Some("ViewMut") => format!("write `&mut {}`", text.replacen("ViewMut", "View", 1)),
+        Some("Option") => "a call gives every parameter: pass an empty slice, and a const parameter `HAS: bool` that says so".into(),
+        Some(name) => foreign_help(name, Place::Type).unwrap_or_else(|| kinds.into()),
+        None => kinds.into(),
+    }
+}
+
+/// The last name of a path.
+fn last_name(ty: &syn::Type) -> Option<String> {
+    match ty {
+        syn::Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+        _ => None,
+    }
+}
+
+/// The first type between the angle brackets of a path, as written.
+fn last_argument(ty: &syn::Type) -> Option<String> {
+    let syn::Type::Path(path) = ty else { return None };
+    let syn::PathArguments::AngleBracketed(args) = &path.path.segments.last()?.arguments else { return None };
+    args.args.iter().find_map(|arg| match arg {
+        syn::GenericArgument::Type(ty) => Some(source_text(ty.to_token_stream())),
+        _ => None,
     })
 }
 

@@ -70,12 +70,8 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
             return Expr { kind: ExprKind::Error, loc };
         }
         None => {
-            parser.errors.push_help(
-                Loc::of(choice.match_token),
-                "this `match` does not cover every value",
-                "end it with an arm for the others: `_ => ..`",
-            );
-            return Expr { kind: ExprKind::Error, loc };
+            let loc = Loc::of(choice.match_token);
+            return Expr { kind: ExprKind::OpenMatch(Box::new(scrutinee)), loc };
         }
     }
     let name = Ident::new(VALUE, choice.match_token.span);

@@ -102,6 +102,7 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
     let (mod_token, name) = (&module.mod_token, &module.ident);
     let head = quote! { #(#attributes)* #visibility #unsafety #mod_token #name };
     let constants = constants(&content);
+    let unmarked = unmarked(&content);
     let mut functions = vec![];
     let mut parts = vec![];
     for item in content {
@@ -114,7 +115,18 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
         }
     }
     report_twice(&functions, errors);
-    Some(FuseModule { head, parts, items: Items { functions, constants }.into() })
+    Some(FuseModule { head, parts, items: Items { functions, constants, unmarked }.into() })
+}
+
+/// The names of plain functions, which kernels cannot call.
+fn unmarked(content: &[syn::Item]) -> Vec<Ident> {
+    let marked =
+        |attribute: &syn::Attribute| has_name(attribute, "fuse_fn") || has_name(attribute, "fuse_kernel");
+    let functions = content.iter().filter_map(|item| match item {
+        syn::Item::Fn(item) if !item.attrs.iter().any(marked) => Some(item.sig.ident.clone()),
+        _ => None,
+    });
+    functions.collect()
 }
 
 fn constants(content: &[syn::Item]) -> Vec<ConstItem> {

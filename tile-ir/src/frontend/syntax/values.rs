@@ -31,6 +31,10 @@ pub(super) fn report_invalid(expr: &syn::Expr, generic: &syn::ConstParam, errors
             }
             _ => format!("list the values: `{} = [64, 128]`", generic.ident),
         },
+        syn::Expr::Path(path) if is_argument(path) => {
+            let name = source_text(path.to_token_stream());
+            format!("an argument chooses among declared values: `{} = {name} in [64, 128]`", generic.ident)
+        }
         syn::Expr::Path(_) => {
             "write the number; a constant's name stands for it where a `#[fuse_module]` holds both".into()
         }
@@ -45,10 +49,17 @@ pub(super) fn report_invalid(expr: &syn::Expr, generic: &syn::ConstParam, errors
     true
 }
 
+/// Whether a name is written like an argument of the kernel.
+fn is_argument(path: &syn::ExprPath) -> bool {
+    path.path.get_ident().is_some_and(|name| name.to_string().starts_with(|c: char| c.is_ascii_lowercase()))
+        && crate::support::dtype::DType::parse(&source_text(path.to_token_stream())).is_none()
+}
+
 /// The integer value of literals and operators.
-fn integer(expr: &syn::Expr) -> Option<i128> {
+pub(crate) fn integer(expr: &syn::Expr) -> Option<i128> {
     match ungrouped(expr) {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => text.value().parse().ok(),
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Float(float), .. }) => {
             let value: f64 = float.base10_parse().ok()?;
             (value.fract() == 0.0 && value.abs() < 2f64.powi(53)).then_some(value as i128)

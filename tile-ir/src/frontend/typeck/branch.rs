@@ -84,6 +84,9 @@ impl Check<'_> {
         if !ty.is_scalar() {
             let help = match keyword {
                 "while" => "`tl::any(mask)` says whether one of its elements holds",
+                "if" => {
+                    "choose by element with `tl::select(mask, a, b)`, or write where it holds: `tl::store(pointer, value, mask)`"
+                }
                 _ => "choose by element with `tl::select(mask, a, b)`",
             };
             let text = format!("the condition of `{keyword}` is a scalar, found a tile of type {ty}");
@@ -188,9 +191,10 @@ impl Check<'_> {
             Some(BranchOrigin::Match) => {
                 self.error(without.loc, format!("this arm gives nothing, another one gives {found}"))
             }
-            None => self.error(
+            None => self.error_help(
                 with.loc,
                 format!("this gives {found}, but the `if` has no `else` that gives one as well"),
+                "end it with `else { .. }`, or with a semicolon behind the value",
             ),
         };
         true

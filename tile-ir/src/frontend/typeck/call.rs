@@ -3,11 +3,12 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
-use super::{Call, Callee, Check, Item, Operand, WrittenCall, foreign};
-use crate::frontend::syntax::{self, BinaryOp, CallExpr, Expr, ExprKind, GenericArg, UnaryOp};
+use super::unknown::UnknownMethod;
+use super::{Call, Check, Item, Operand, WrittenCall};
+use crate::frontend::syntax::{CallExpr, Expr, ExprKind, GenericArg};
 use crate::ops::scalar;
 use crate::ops::{self, IntrinsicGeneric, IntrinsicParam};
-use crate::support::diagnostic::{Loc, count, list, nearest};
+use crate::support::diagnostic::{Loc, count};
 
 impl Check<'_> {
     pub(super) fn call(&mut self, call: &CallExpr, loc: Loc) -> Operand {
@@ -17,9 +18,15 @@ impl Check<'_> {
         };
         let text = name.unraw().to_string();
         let name_loc = Loc::of(name);
-        let args: Vec<Operand> = args.iter().map(|arg| self.expr(arg)).collect();
+        let is_language = prefix.last().is_some_and(|module| module == "tl");
+        let target = self.named_type(args);
+        if is_language && self.report_type_argument(&text, generics, args, name_loc) {
+            return Operand::failed(loc);
+        }
+        let known = if is_language { ops::is_function(&text) } else { self.is_item(path) };
+        let args: Vec<Operand> = args.iter().map(|arg| self.argument(arg, known)).collect();
         let generics = generics.to_vec();
-        if prefix.last().is_none_or(|module| module != "tl") {
+        if !is_language {
             return match self.called_function(path) {
                 Some(Some(callee)) => {
                     let what = format!("`{text}`");
@@ -27,8 +34,12 @@ impl Check<'_> {
                     Operand { loc, ..self.invoke(&callee, WrittenCall { call, generics }) }
                 }
                 Some(None) => Operand::failed(loc),
-                None => self.unknown_call(path, loc),
+                None => self.unknown_call(path, target, loc),
             };
+        }
+        if !known {
+            let operand = self.unknown_function(&text, target, name_loc);
+            return Operand { loc, ..operand };
         }
         let what = format!("`tl::{text}`");
         let call = Call { name: text, what, name_loc, loc, args, text: first.clone() };
@@ -50,97 +61,15 @@ impl Check<'_> {
             return Operand { loc: *loc, ..result };
         }
         let Some(function) = ops::functions().find(|function| function.name == name) else {
-            return self.unknown_function(name, *name_loc);
+            return self.unknown_function(name, None, *name_loc);
         };
-        if !self.arity(what, function.params, args, *name_loc)
+        if self.report_separate_offset(function, &call)
+            || !self.arity(what, function.params, args, *name_loc)
             || !self.generics(what, function.generic, &generics, *name_loc)
         {
             return Operand::failed(*loc);
         }
         self.apply(function, &call, &generics)
-    }
-
-    pub(super) fn unknown_function(&mut self, name: &str, loc: Loc) -> Operand {
-        let problem = format!("`tl::{name}` does not exist");
-        if let Some(row) = scalar::row(name)
-            && let Some(symbol) = row.binary.map(BinaryOp::symbol).or(row.unary.map(UnaryOp::symbol))
-        {
-            return self.error_help(loc, problem, format!("use the operator `{symbol}`"));
-        }
-        if let Some(dtype) = syntax::element_type(name) {
-            let help = format!(
-                "an element type is written `{dtype}`: `.to::<{dtype}>()`, `tl::zeros::<{dtype}>([N])`"
-            );
-            return self.error_help(loc, problem, help);
-        }
-        if let Some(instead) = foreign::function(name) {
-            return self.error_help(loc, problem, instead);
-        }
-        if ops::methods().any(|method| method.name == name) {
-            return self.error_help(loc, problem, format!("it is a method: `x.{name}(..)`"));
-        }
-        let known = scalar::TABLE.iter().filter(|op| !op.is_operator()).map(|op| op.name);
-        match nearest(name, known.chain(ops::functions().map(|function| function.name))) {
-            Some(near) => self.error_help(loc, problem, format!("did you mean `tl::{near}`?")),
-            None => self.error(loc, problem),
-        }
-    }
-
-    fn unknown_call(&mut self, path: &[Ident], loc: Loc) -> Operand {
-        let text = path.iter().map(Ident::to_string).collect::<Vec<_>>().join("::");
-        let (start, end) = (Loc::of(&path[0]), Loc::of(&path[path.len() - 1]));
-        let name = path[path.len() - 1].to_string();
-        if !self.constants.is_empty() {
-            let text = format!("`{text}` cannot be called in a constant");
-            return self.error_help(start.to(end), text, syntax::CONSTANTS);
-        }
-        if path.len() > 1 && path[0] == "tl" && !ops::is_function(&name) {
-            let operand = self.unknown_function(&name, start.to(end));
-            return Operand { loc, ..operand };
-        }
-        if let [.., ty, _] = path
-            && let Some(dtype) = self.type_named(&ty.to_string())
-            && matches!(name.as_str(), "from" | "new" | "from_f32" | "from_f64" | "try_from")
-        {
-            let text = format!("`{text}` cannot be called in a kernel");
-            let operand = self.error_help(start.to(end), text, format!("convert it: `.to::<{dtype}>()`"));
-            return Operand { loc, ..operand };
-        }
-        if path.len() == 1 && self.kernel.name == name {
-            return self.error(start.to(end), "a kernel cannot call itself");
-        }
-        if path.len() == 1
-            && let Some(near) = nearest(&name, self.item_scope.functions().iter().map(String::as_str))
-        {
-            let help = format!("did you mean `{near}`?");
-            return self.error_help(start.to(end), format!("`{name}` is not a function here"), help);
-        }
-        let known =
-            scalar::function(&name).is_some() || ops::functions().any(|function| function.name == name);
-        let own = match name.as_str() {
-            "max" => Some("maximum(a, b)"),
-            "min" => Some("minimum(a, b)"),
-            _ => None,
-        };
-        let operand = if let Some(own) = own {
-            let text = format!("`{text}` is not a function of the language");
-            self.error_help(start.to(end), text, format!("of two tiles or scalars: `tl::{own}`"))
-        } else if let Some(instead) = foreign::function(&name).filter(|_| path.len() > 1) {
-            self.error_help(start.to(end), format!("`{text}` cannot be called in a kernel"), instead)
-        } else if known {
-            self.error_help(
-                start.to(end),
-                format!("`{text}` is not a function of the language"),
-                format!("did you mean `tl::{name}`?"),
-            )
-        } else {
-            self.error_help(
-                start.to(end),
-                format!("`{text}` cannot be called in a kernel"),
-                "kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`",
-            )
-        };
-        Operand { loc, ..operand }
     }
 
     pub(super) fn method(
@@ -166,18 +95,24 @@ impl Check<'_> {
             let call = Call { name: text, what, name_loc, loc, args, text: String::new() };
             return self.language(WrittenCall { call, generics });
         }
-        let mut all = vec![self.expr(receiver)];
-        all.extend(args.iter().map(|arg| self.expr(arg)));
+        let known = |check: &Self, receiver: &Operand| match receiver.item {
+            Item::View(_) => ops::view_methods().any(|method| method.name == text),
+            _ => ops::methods().any(|method| method.name == text) || check.is_user_function(&text),
+        };
+        let target = self.named_type(args);
+        let receiver_operand = self.expr(receiver);
+        let is_known = known(self, &receiver_operand);
+        if let (true, Some(dtype)) = (is_known && generics.is_empty(), target)
+            && ops::methods().any(|own| own.name == text && own.generic == IntrinsicGeneric::RequiredType)
+        {
+            let help = format!("the element type stands between angle brackets: `.{text}::<{dtype}>()`");
+            let problem = format!("`.{text}` takes its element type as a type argument");
+            return self.error_help(args[0].loc, problem, help);
+        }
+        let mut all = vec![receiver_operand];
+        all.extend(args.iter().map(|arg| self.argument(arg, is_known)));
         if matches!(all[0].item, Item::Failed) {
-            let known = || ops::methods().chain(ops::view_methods());
-            if self.is_uncalled_function() && !known().any(|method| method.name == text) {
-                // Nothing is known of the receiver, but nothing has this method.
-                let problem = format!("`{text}` is not a method of anything in a kernel");
-                return match nearest(&text, known().map(|method| method.name)) {
-                    Some(near) => self.error_help(name_loc, problem, format!("did you mean `{near}`?")),
-                    None => self.error(name_loc, problem),
-                };
-            }
+            self.report_method_of_nothing(&text, target, name_loc);
             return Operand::failed(loc);
         }
         if let Item::View(memory) = all[0].item {
@@ -186,7 +121,8 @@ impl Check<'_> {
             return self.view_method(memory, &WrittenCall { call, generics });
         }
         let Some(method) = ops::methods().find(|method| method.name == text) else {
-            return self.unknown_method(&text, name_loc, receiver, &all);
+            let unknown = UnknownMethod { name: text, name_loc, receiver, target };
+            return self.unknown_method(&unknown, &all);
         };
         let what = format!("`.{text}`");
         if !self.arity(&what, &method.params[1..], &all[1..], name_loc)
@@ -196,70 +132,6 @@ impl Check<'_> {
         }
         let call = Call { name: text, what, name_loc, loc, args: all, text: String::new() };
         self.apply(method, &call, generics)
-    }
-
-    /// Reports a method that does not exist.
-    fn unknown_method(&mut self, name: &str, loc: Loc, receiver: &Expr, all: &[Operand]) -> Operand {
-        let text = format!("`{name}` is not a method of {}", self.describe(&all[0]));
-        let written = match &receiver.kind {
-            ExprKind::Path(path) if path.len() == 1 => path[0].to_string(),
-            _ => "x".into(),
-        };
-        let rest = if all.len() > 1 { ", .." } else { "" };
-        let help = match (name, all) {
-            ("max", [_, _]) => "of two tiles or scalars: `tl::maximum(x, y)`".into(),
-            ("min", [_, _]) => "of two tiles or scalars: `tl::minimum(x, y)`".into(),
-            ("pow" | "powi", [Operand { item: Item::Value(value), .. }, ..])
-                if self.ty(*value).dtype.is_integer() =>
-            {
-                format!("multiply: `{written} * {written}`")
-            }
-            ("call", [Operand { item: Item::Function(_), .. }, ..]) => {
-                format!("call it: `{written}({})`", if all.len() > 1 { ".." } else { "" })
-            }
-            _ if ops::is_function(name) => format!("call the function: `tl::{name}(..)`"),
-            _ if self.is_user_function(name) => format!("call the function: `{name}({written}{rest})`"),
-            _ => match foreign::method(name) {
-                Some(instead) => instead.into(),
-                None => self.known_methods(name, &all[0]),
-            },
-        };
-        self.error_help(loc, text, help)
-    }
-
-    /// Whether the name means a function or closure of the user's.
-    fn is_user_function(&self, name: &str) -> bool {
-        let bound = self.scopes.find(name).and_then(|slot| self.scopes.get(slot).operand.as_ref());
-        let is_bound = bound.is_some_and(|operand| {
-            matches!(operand.item, Item::Function(id) if !matches!(self.callee(id), Callee::Language(_)))
-        });
-        is_bound || self.item_scope.functions().iter().any(|function| function == name)
-    }
-
-    /// The methods that a receiver has, for one that was called by another name.
-    fn known_methods(&self, name: &str, receiver: &Operand) -> String {
-        let (what, known): (&str, Vec<&str>) = match &receiver.item {
-            Item::Value(value) if self.ty(*value).is_scalar() => {
-                ("a scalar has", ops::scalar_methods().map(|method| method.name).collect())
-            }
-            Item::Literal(_) => ("a scalar has", ops::scalar_methods().map(|method| method.name).collect()),
-            Item::Value(_) => ("a tile has", ops::tile_methods().map(|method| method.name).collect()),
-            Item::Slice(_) => ("a slice has", ops::slice_methods().map(|method| method.name).collect()),
-            Item::Range(_) => ("a range has", ops::range_methods().map(|method| method.name).collect()),
-            Item::Unit => ("a store has", ops::store_methods().map(|method| method.name).collect()),
-            Item::Function(_) => return "a function is called: `f(x)`".into(),
-            Item::Pointer(_) => return "read memory with `tl::load(pointer)`".into(),
-            Item::Tuple(_) => {
-                return "a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`".into();
-            }
-            Item::View(_) | Item::List(_) | Item::Text(_) | Item::Failed => {
-                return "it has no methods".into();
-            }
-        };
-        match nearest(name, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("{what} {}", list(known.iter().map(|name| format!("`{name}`")))),
-        }
     }
 
     /// `tl` before a dot: it is a module, unless a variable has the name.
@@ -297,7 +169,17 @@ impl Check<'_> {
             format!("{least} to {}", count(params.len(), "argument"))
         };
         let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-        self.error(loc, format!("{what} takes {wanted}{names}, found {found}"));
+        let text = format!("{what} takes {wanted}{names}, found {found}");
+        match (params.first(), args) {
+            (Some(IntrinsicParam { name: "start", .. }), [end]) => {
+                let end = end.loc.word().unwrap_or_else(|| "n".into());
+                self.error_help(loc, text, format!("write `{}(0, {end})`", what.trim_matches('`')))
+            }
+            _ => match arity_help(what) {
+                Some(help) => self.error_help(loc, text, help),
+                None => self.error(loc, text),
+            },
+        };
         false
     }
 
@@ -316,11 +198,8 @@ impl Check<'_> {
                 false
             }
             (IntrinsicGeneric::RequiredType, []) => {
-                self.error_help(
-                    loc,
-                    format!("{what} needs an element type"),
-                    format!("write {}::<f32>(..)`", what.trim_end_matches('`')),
-                );
+                let help = format!("write {}::<f32>(..)`", what.trim_end_matches('`'));
+                self.error_help(loc, format!("{what} needs an element type"), help);
                 false
             }
             (IntrinsicGeneric::Extents, _) => true,
@@ -330,4 +209,19 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// What to write where a function is called with as many arguments as it has elsewhere.
+fn arity_help(what: &str) -> Option<&'static str> {
+    Some(match what.trim_matches('`') {
+        "tl::trans" => "another order of axes is `tl::permute(x, [1, 0])`",
+        "tl::arange" => "multiply by a step: `tl::arange(0, N) * step`",
+        "tl::randint" => "a range follows from the bits: `tl::randint(seed, offset) % n`",
+        "tl::static_print" => "one value each: `tl::static_print(N)`",
+        "tl::program_id" => "a grid's first axis is 0: `tl::program_id(0)`",
+        "tl::num_programs" => "a grid's first axis is 0: `tl::num_programs(0)`",
+        "tl::cat" => "two tiles of one shape at a time: `tl::cat(a, b, 0)`",
+        "tl::maximum" | "tl::minimum" => "two at a time: `tl::maximum(tl::maximum(a, b), c)`",
+        _ => return None,
+    })
 }

@@ -247,6 +247,8 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
         ExprKind::Block(block) => assigned_names(block, declared, found),
         ExprKind::Unary { operand, .. }
         | ExprKind::Cast { operand, .. }
+        | ExprKind::Reference(operand)
+        | ExprKind::OpenMatch(operand)
         | ExprKind::Field { base: operand, .. }
         | ExprKind::Part { tuple: operand, .. } => assigned_in_expr(operand, declared, found),
         ExprKind::Binary { lhs, rhs, .. } | ExprKind::Logic { lhs, rhs, .. } => {
@@ -260,7 +262,7 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
             assigned_in_expr(receiver, declared, found);
             args.iter().for_each(|arg| assigned_in_expr(arg, declared, found));
         }
-        ExprKind::Index { base: low, index: high } | ExprKind::Range { low, high, .. } => {
+        ExprKind::Index { base: low, index: high, .. } | ExprKind::Range { low, high, .. } => {
             assigned_in_expr(low, declared, found);
             assigned_in_expr(high, declared, found);
         }

@@ -115,6 +115,14 @@ impl Check<'_> {
         let result = self.invoke(callee, WrittenCall { call, generics: vec![] });
         let parts = match (&result.item, types) {
             (Item::Failed, _) => return None,
+            (Item::Tuple(parts), [_]) => {
+                let text = format!(
+                    "this combination takes one tile: it gives one element of two, found a tuple of {}",
+                    parts.len()
+                );
+                self.error_help(result.loc, text, "several tiles are folded together as a tuple: `(x, y)`");
+                return None;
+            }
             (_, [_]) => std::slice::from_ref(&result),
             (Item::Tuple(parts), _) if parts.len() == types.len() => parts,
             _ => {

@@ -17,11 +17,8 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a constant integer, found {}", self.describe(operand));
-                self.error_help(
-                    operand.loc,
-                    text,
-                    "constants are literals and const parameters of the kernel",
-                );
+                let help = "constants are literals and const parameters of the kernel";
+                self.error_help(operand.loc, text, as_list(operand).unwrap_or_else(|| help.into()));
                 None
             }
         }
@@ -47,7 +44,11 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a list such as `[0, 1]`, found {}", self.describe(operand));
-                self.error(operand.loc, text);
+                self.error_help(
+                    operand.loc,
+                    text,
+                    as_list(operand).unwrap_or_else(|| "write `[1, 0]`".into()),
+                );
                 None
             }
         }
@@ -76,7 +77,10 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("a shape is a list such as `[M, N]`, found {}", self.describe(operand));
-                self.error(operand.loc, text);
+                let list = operand.loc.word().map(|word| format!("write `[{word}]`"));
+                let help =
+                    as_list(operand).or(list).unwrap_or_else(|| "write its extents between brackets".into());
+                self.error_help(operand.loc, text, help);
                 None
             }
         }
@@ -158,6 +162,16 @@ impl LiteralValue {
             LiteralValue::Bool(value) => value.to_string(),
         }
     }
+}
+
+/// What to write in place of a tuple where a list is wanted.
+fn as_list(operand: &Operand) -> Option<String> {
+    let Item::Tuple(parts) = &operand.item else { return None };
+    let words: Option<Vec<String>> = parts.iter().map(|part| part.loc.word()).collect();
+    Some(match words {
+        Some(words) => format!("a list stands between brackets: `[{}]`", words.join(", ")),
+        None => "a list stands between brackets: `[0, 1]`".into(),
+    })
 }
 
 impl Literal {

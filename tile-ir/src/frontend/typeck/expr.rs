@@ -64,7 +64,8 @@ impl Check<'_> {
             }
             ExprKind::Part { tuple, index } => self.part(tuple, *index, loc),
             ExprKind::Field { base, name } => self.field(base, name, loc),
-            ExprKind::Index { base, index } => self.indexed(base, index, loc),
+            ExprKind::Index { base, index, usage } => self.indexed(base, index, *usage, loc),
+            ExprKind::Reference(inner) => self.reference(inner, loc),
             ExprKind::Array(items) => {
                 let items = items.iter().map(|item| self.expr(item)).collect();
                 Operand::new(Item::List(items), loc)
@@ -79,6 +80,14 @@ impl Check<'_> {
             ExprKind::Closure(closure) => self.closure(closure, loc),
             ExprKind::Exit(exit) => self.report_exit(exit, loc),
             ExprKind::Range { low, high, inclusive } => self.range(low, high, *inclusive, loc),
+            ExprKind::OpenMatch(scrutinee) => match self.expr(scrutinee).item {
+                Item::Failed => Operand::failed(loc),
+                _ => self.error_help(
+                    loc,
+                    "this `match` does not cover every value",
+                    "end it with an arm for the others: `_ => ..`",
+                ),
+            },
             ExprKind::Error => Operand::failed(loc),
         }
     }
@@ -136,8 +145,14 @@ impl Check<'_> {
             },
             Item::Failed => Operand::failed(loc),
             _ => {
-                let found = self.describe(&tuple);
-                self.error(loc, format!("`.{index}` is a part of a tuple, found {found}"))
+                let text = format!("`.{index}` is a part of a tuple, found {}", self.describe(&tuple));
+                let help = match tuple.item {
+                    Item::Value(value) if !self.ty(value).is_scalar() => {
+                        format!("one element of a tile is `tl::index(x, 0, {index})`")
+                    }
+                    _ => format!("leave out `.{index}`"),
+                };
+                self.error_help(loc, text, help)
             }
         }
     }

@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 
 use super::{Check, Item, Operand};
-use crate::frontend::syntax::{Expr, ExprKind};
+use crate::frontend::syntax::{Expr, ExprKind, IndexUse, Place, foreign_help};
 use crate::support::diagnostic::Loc;
 
 impl Check<'_> {
@@ -14,7 +14,7 @@ impl Check<'_> {
             let text = "`tl` is a module, not a value";
             return match crate::ops::is_function(&name.to_string()) {
                 true => self.error_help(base.loc, text, format!("write `tl::{name}`")),
-                false => self.unknown_function(&name.to_string(), loc),
+                false => self.unknown_function(&name.to_string(), None, loc),
             };
         }
         let operand = self.expr(base);
@@ -50,14 +50,34 @@ impl Check<'_> {
             (_, Item::Tuple(_)) => {
                 "a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`".into()
             }
-            _ => "values here have methods and no fields".into(),
+            _ => foreign_help(&name.to_string(), Place::Method)
+                .unwrap_or_else(|| "values here have methods and no fields".into()),
         };
         self.error_help(name_loc, text, help);
         Operand::failed(loc)
     }
 
+    /// `&x`; always a mistake.
+    pub(super) fn reference(&mut self, inner: &Expr, loc: Loc) -> Operand {
+        let text = "a reference cannot be used in a kernel";
+        let ExprKind::Index { base, index, .. } = &inner.kind else {
+            self.expr(inner);
+            return self.error_help(loc, text, "tiles are values: leave out the `&`");
+        };
+        let (operand, index_operand) = (self.expr(base), self.expr(index));
+        let offset = index_operand.loc.word().unwrap_or_else(|| "offsets".into());
+        match operand.item {
+            Item::Failed => Operand::failed(loc),
+            Item::Slice(_) => {
+                let name = written_name(base);
+                self.error_help(loc, text, format!("offsets are added to the slice: `{name} + {offset}`"))
+            }
+            _ => self.indexed(base, index, IndexUse::Read, loc),
+        }
+    }
+
     /// `base[index]`; always a mistake.
-    pub(super) fn indexed(&mut self, base: &Expr, index: &Expr, loc: Loc) -> Operand {
+    pub(super) fn indexed(&mut self, base: &Expr, index: &Expr, usage: IndexUse, loc: Loc) -> Operand {
         // `x.shape[0]` is one mistake.
         if let ExprKind::Field { base: of, name } = &base.kind
             && matches!(name.to_string().as_str(), "shape" | "stride" | "strides")
@@ -66,14 +86,46 @@ impl Check<'_> {
             self.expr(index);
             return Operand::failed(loc);
         }
+        if let ExprKind::Path(path) = &base.kind
+            && let [name] = &path[..]
+            && !self.scopes.is_bound(&name.to_string())
+            && name.to_string().starts_with(|c: char| c.is_ascii_uppercase())
+        {
+            self.expr(index);
+            let table = name.to_string().to_lowercase();
+            let help = format!(
+                "memory is a parameter: pass it, `{table}: &[f32]`, and read `tl::load({table} + i)`"
+            );
+            return self.error_help(base.loc, format!("a kernel has no tables: `{name}`"), help);
+        }
         let (operand, index) = (self.expr(base), self.expr(index));
         let written_name = written_name(base);
         let help = match &operand.item {
             Item::Failed => return Operand::failed(loc),
+            Item::View(memory) if usage != IndexUse::Read => self.view_store_help(*memory),
             Item::View(memory) => self.view_help(*memory),
-            Item::Slice(_) => format!("read memory with `tl::load({written_name} + offsets, mask)`"),
+            Item::Slice(_) if matches!(index.item, Item::Range(_)) => {
+                format!("read a part with `tl::load({written_name} + start + tl::arange(0, N), mask)`")
+            }
+            Item::Slice(_) => {
+                let offset = index.loc.word().unwrap_or_else(|| "offsets".into());
+                let place = format!("{written_name} + {offset}");
+                match usage {
+                    IndexUse::Read => format!("read memory with `tl::load({place})`"),
+                    IndexUse::Written => format!("write memory with `tl::store({place}, value)`"),
+                    IndexUse::Changed(op) => {
+                        format!(
+                            "read and write memory: `tl::store({place}, tl::load({place}) {} value)`",
+                            op.symbol()
+                        )
+                    }
+                }
+            }
+            Item::Value(_) if usage != IndexUse::Read => {
+                "a tile is a value: `tl::select(mask, new, x)` makes the changed one".into()
+            }
             Item::Pointer(_) => "read memory with `tl::load(pointer, mask)`".into(),
-            Item::Tuple(_) => match super::items::integer(&index) {
+            Item::Tuple(_) => match index.as_integer() {
                 Some(part) => format!("a part of a tuple is `{written_name}.{part}`"),
                 None => "a part of a tuple is `.0`, `.1`, ..".into(),
             },

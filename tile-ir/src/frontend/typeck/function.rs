@@ -45,7 +45,7 @@ pub struct Environment {
 /// A kernel or function that is being checked.
 #[derive(Debug)]
 pub(super) struct Frame {
-    name: String,
+    pub(super) name: String,
     /// Its type parameters; `None` for one whose type was not declared or found, which was reported.
     types: Vec<(String, Option<DType>)>,
     function: Option<Rc<FnItem>>,
@@ -276,7 +276,11 @@ impl Check<'_> {
     fn result(&mut self, ty: &ValueType, value: Operand, end: Loc, name: &str) -> Operand {
         if matches!(value.item, Item::Unit) {
             let text = format!("{} gives a value, but its body ends without one", display_name(name));
-            return self.error(Loc::from(end.end), text);
+            return self.error_help(
+                Loc::from(end.end),
+                text,
+                "the value is the last expression, without a semicolon behind it",
+            );
         }
         let loc = value.loc;
         self.unify(ty, &value, &format!("what {} gives", display_name(name)))

@@ -8,7 +8,6 @@ use super::scope::ItemScope;
 use super::{Callee, Check, Item, Literal, Operand};
 use crate::frontend::syntax::{ConstItem, Items};
 use crate::ir::Value;
-use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
 
@@ -145,15 +144,5 @@ impl Check<'_> {
             | Item::Unit
             | Item::Failed => false,
         }
-    }
-}
-
-/// The value of an integer constant.
-pub(super) fn integer(operand: &Operand) -> Option<i128> {
-    match operand.item {
-        Item::Literal(Literal { value: super::LiteralValue::Number(ConstantValue::Int(value)), .. }) => {
-            Some(value)
-        }
-        _ => None,
     }
 }

@@ -5,7 +5,7 @@ use proc_macro2::Ident;
 use super::carried::CarriedValue;
 use super::scope::{Slot, Variable};
 use super::{Check, ErrorLoc, Item, Literal, LiteralValue, Operand, Range};
-use crate::frontend::syntax::{BlockExpr, Expr};
+use crate::frontend::syntax::{BlockExpr, COUNT_DOWN, Expr};
 use crate::ir::{Type, Value};
 use crate::ops::{ConstantValue, For, While};
 use crate::support::diagnostic::{Diagnostic, Loc};
@@ -16,10 +16,6 @@ const MAX_UNROLLED: i128 = 4096;
 
 /// How many operations a `static_range` may make: compile time grows faster than their number.
 const MAX_OPERATIONS: usize = 20_000;
-
-/// How to write a loop from the last value to the first.
-pub(super) const COUNT_DOWN: &str =
-    "to count down, turn the variable: `for j in 0..n { let i = n - 1 - j; .. }`";
 
 /// How deep loops may nest: a loop whose carried literals change their type is checked twice.
 const MAX_NESTED: u32 = 12;
@@ -99,7 +95,8 @@ impl Check<'_> {
                 }
             };
             if !ty.is_scalar() {
-                self.error(end.loc, format!("{name} is a scalar, found a tile of type {ty}"));
+                let help = "a loop runs for the program as a whole: reduce the tile, `tl::max(x, 0)`";
+                self.error_help(end.loc, format!("{name} is a scalar, found a tile of type {ty}"), help);
                 good = false;
             } else if !matches!(ty.dtype, DType::I32 | DType::I64) {
                 self.error_help(
@@ -121,7 +118,7 @@ impl Check<'_> {
 
     /// Whether the step of a range is a constant below 1, which is reported.
     fn report_step(&mut self, step: &Operand) -> bool {
-        let Some(value) = super::items::integer(step).filter(|value| *value < 1) else { return false };
+        let Some(value) = step.as_integer().filter(|value| *value < 1) else { return false };
         let text = format!("the step of a range is at least 1, found {value}");
         if value == 0 {
             self.error(step.loc, text);

@@ -12,7 +12,6 @@ mod combine;
 mod constant;
 mod expr;
 mod field;
-mod foreign;
 mod function;
 mod items;
 mod library;
@@ -28,6 +27,7 @@ mod stmt;
 mod typing_cx;
 mod uncalled;
 mod unify;
+mod unknown;
 mod variant;
 mod variants;
 mod view;
@@ -36,7 +36,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::analysis::assumption::assumptions;
-use crate::frontend::syntax::{ConstItem, GenericArg, Kernel, ParamType, TypeName, ViewType, element_type};
+use crate::frontend::syntax::{
+    ConstItem, GenericArg, Kernel, ParamType, Place, TypeName, ViewType, foreign_help,
+};
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Type};
 use crate::ops::typing::{Call, CalleeId, ErrorLoc, Item, Literal, LiteralValue, Operand, Pointer, Range};
@@ -175,7 +177,7 @@ impl Check<'_> {
                     if elem.is_some() { Item::Slice(id) } else { Item::Failed }
                 }
                 ParamType::View(ty) => self.view_param(ty, &param.name.to_string()),
-                ParamType::Scalar(ty) => match self.resolve_type(ty) {
+                ParamType::Scalar(ty) => match self.resolve_scalar(ty) {
                     Some(dtype) => {
                         let value = self.builder.func.value(Type::scalar(dtype));
                         let kind = ParamKind::Scalar { value, dtype };
@@ -190,8 +192,26 @@ impl Check<'_> {
                 let text = format!("the name `{}` is used twice in the signature", param.name);
                 self.errors.push(Loc::of(&param.name), text);
             }
-            self.scopes.bind(&param.name.to_string(), Operand { item, loc: param.loc }, false);
+            self.scopes.bind(&param.name.to_string(), Operand { item, loc: param.loc }, param.mutable);
         }
+    }
+
+    /// The element type of a scalar parameter.
+    fn resolve_scalar(&mut self, ty: &TypeName) -> Option<DType> {
+        let is_known = self.type_named(&ty.name).is_some()
+            || self.frame().type_param(&ty.name).is_some()
+            || foreign_help(&ty.name, Place::Type).is_some();
+        if is_known || !ty.name.starts_with(|c: char| c.is_ascii_uppercase()) {
+            return self.resolve_type(ty);
+        }
+        let name = &ty.name;
+        let mut help = String::new();
+        if name.len() == 1 {
+            help = format!("a type parameter is declared: `fn {}<{name}: Float>(..)`; ", self.kernel.name);
+        }
+        help += "a struct's fields are parameters of their own; an enum is its number, `i32`, or a const parameter";
+        self.errors.push_help(ty.loc, format!("`{name}` is no type of a kernel's parameter"), help);
+        None
     }
 
     /// An element type or type parameter by name.
@@ -203,14 +223,16 @@ impl Check<'_> {
         if let Some(dtype) = DType::parse(&ty.name) {
             return Some(dtype);
         }
-        let help = match ty.name.as_str() {
-            "usize" => "memory and scalars have a fixed width: use `i64` or `i32`".to_string(),
-            "isize" => "memory and scalars have a fixed width: use `i64`".to_string(),
-            name => match element_type(name) {
-                Some(dtype) => format!("did you mean `{dtype}`?"),
-                None => format!("element types are {}", crate::support::diagnostic::list(DType::ALL)),
-            },
-        };
+        let help = foreign_help(&ty.name, Place::Type).unwrap_or_else(|| {
+            match ty.name.len() == 1 && ty.name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                true => format!(
+                    "a type parameter is declared: `fn {}<{}: Float>(..)`",
+                    self.frame().name,
+                    ty.name
+                ),
+                false => format!("element types are {}", crate::support::diagnostic::list(DType::ALL)),
+            }
+        });
         self.errors.push_help(ty.loc, format!("`{}` is not an element type", ty.name), help);
         None
     }

@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
 use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
-use crate::frontend::syntax::TypeName;
+use crate::frontend::syntax::{Place, TypeName, foreign_help};
 use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, list, nearest};
 use crate::support::dtype::DType;
@@ -35,7 +35,7 @@ impl Check<'_> {
         if let [module, .., name] = path
             && module == "tl"
         {
-            return self.unknown_function(&name.unraw().to_string(), loc);
+            return self.unknown_function(&name.unraw().to_string(), None, loc);
         }
         if let Some(dtype) = self.type_named(&path[path.len().saturating_sub(2)].to_string()) {
             let all = if dtype.is_integer() { INTEGER_LIMITS } else { FLOAT_LIMITS };
@@ -48,11 +48,16 @@ impl Check<'_> {
             let name = &path[path.len() - 1];
             return self.error_help(loc, format!("`{dtype}` has no constant `{name}`"), known);
         }
-        self.error_help(
-            loc,
-            format!("`{text}` is not known in a kernel"),
-            "constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`",
-        )
+        let help = foreign_help(&ty, Place::Type).unwrap_or_else(|| {
+            match ty.starts_with(|c: char| c.is_ascii_uppercase()) && self.kernel.items.is_empty() {
+                true => "constants and enums beside a kernel are seen only in a `#[fuse_module]`",
+                false => {
+                    "constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`"
+                }
+            }
+            .into()
+        });
+        self.error_help(loc, format!("`{text}` is not known in a kernel"), help)
     }
 
     /// An element type or declared type parameter, without an error if it is neither.
@@ -92,14 +97,14 @@ impl Check<'_> {
                     let help = format!("an element type stands between angle brackets: `.to::<{text}>()`");
                     return self.error_help(loc, format!("`{text}` is a type, expected a value"), help);
                 }
-                if let Some(help) = super::foreign::name(&text) {
-                    return self.error_help(loc, format!("`{text}` is not defined"), help);
-                }
                 if text == "tl" {
                     return self.error_help(loc, "`tl` is a module, not a value", "write `tl::` and a name");
                 }
                 if let Some(operand) = self.report_out_of_scope(&text, loc) {
                     return operand;
+                }
+                if let Some(help) = foreign_help(&name.unraw().to_string(), Place::Variable) {
+                    return self.error_help(loc, format!("`{text}` is not defined"), help);
                 }
                 let items = self.item_scope.names();
                 let known = self.scopes.names().chain(items.iter().map(String::as_str));

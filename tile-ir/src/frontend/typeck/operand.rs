@@ -2,8 +2,8 @@
 
 use super::{Call, Callee, Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
-use crate::ops::scalar;
 use crate::ops::{Bitcast, Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
+use crate::ops::{broadcast_help, scalar};
 use crate::support::diagnostic::{Diagnostic, Loc};
 use crate::support::dtype::{Class, DType};
 
@@ -317,7 +317,7 @@ impl Check<'_> {
                         (DType::Bool, _) | (_, DType::Bool) => {
                             "compare to make a bool of a number: `x != 0`".into()
                         }
-                        _ => format!("convert one side: `.to::<{wider}>()`"),
+                        _ => self.conversion_help(operands, wider),
                     };
                     let integer_init = operands.iter().find_map(|operand| self.integer_init(operand));
                     let help = match integer_init.filter(|_| first.is_float() || second.is_float()) {
@@ -342,6 +342,36 @@ impl Check<'_> {
             });
             types.max_by_key(|dtype| dtype.is_float())
         })
+    }
+
+    /// How operands of two types become one of `wider`: which of them to convert.
+    fn conversion_help(&mut self, operands: &[&Operand], wider: DType) -> String {
+        if let [read, offsets] = operands
+            && let Some(slice) = self.scalar_just_read(read)
+            && let Item::Value(value) = offsets.item
+            && self.ty(value).dtype.is_integer()
+            && !self.ty(value).is_scalar()
+        {
+            let by = offsets.loc.word().unwrap_or_else(|| "offsets".into());
+            return format!("to read at offsets, add them to the slice: `tl::load({slice} + {by})`");
+        }
+        let narrow = operands.iter().find(|operand| match operand.item {
+            Item::Value(value) => self.ty(value).dtype != wider,
+            _ => false,
+        });
+        match narrow.and_then(|operand| operand.loc.word()) {
+            Some(word) => format!("convert one side: `{word}.to::<{wider}>()`"),
+            None => format!("convert one side: `.to::<{wider}>()`"),
+        }
+    }
+
+    /// The name of the slice whose first element an operand has just read.
+    fn scalar_just_read(&mut self, operand: &Operand) -> Option<String> {
+        let Item::Value(value) = operand.item else { return None };
+        let op = self.builder.last().filter(|op| op.results.contains(&value))?;
+        let Kind::Load(load) = &op.kind else { return None };
+        let param = load.access.param;
+        self.ty(value).is_scalar().then(|| self.func().params[param.index()].name.clone())
     }
 
     /// The carried variable that an operand is, if an integer literal without a type initialized it.
@@ -383,7 +413,9 @@ impl Check<'_> {
                 Some(joined) => shape = joined,
                 None => {
                     let text = format!("{what} needs shapes that broadcast, found {shape} and {next}");
-                    self.error(loc, text);
+                    let (less, more) =
+                        if shape.rank() < next.rank() { (&shape, &next) } else { (&next, &shape) };
+                    self.error_help(loc, text, broadcast_help(less, more));
                     return None;
                 }
             }

@@ -153,7 +153,15 @@ impl Check<'_> {
                 continue;
             }
             let text = format!("{what} takes {}, found {dtype}", op.class.describe());
+            let rem = what == "`%`" && dtype.is_float() && !dtype.is_f8();
             let help = match (digits.map(|literal| literal.value), class_help(op, dtype)) {
+                _ if dtype.is_float() && matches!(op.arith, ArithKind::Shl | ArithKind::Shr) => {
+                    Some("multiply or divide by a power of two: `x * 4.0`".into())
+                }
+                _ if rem => Some("of floats write `x - y * tl::trunc(x / y)`".into()),
+                _ if what == "`-`" && dtype.is_integer() && !dtype.is_signed() => {
+                    Some(negative_help(operand, dtype))
+                }
                 (Some(LiteralValue::Number(ConstantValue::Int(value))), Some(_))
                     if op.class == Class::Float =>
                 {
@@ -172,8 +180,7 @@ impl Check<'_> {
 
     /// Whether a constant divides by zero or shifts by more bits than there are, which is reported.
     fn report_amount(&mut self, op: &ScalarOp, dtype: DType, args: &[Operand]) -> bool {
-        let Some((amount, loc)) =
-            args.last().and_then(|arg| super::items::integer(arg).map(|value| (value, arg.loc)))
+        let Some((amount, loc)) = args.last().and_then(|arg| arg.as_integer().map(|value| (value, arg.loc)))
         else {
             return false;
         };
@@ -280,12 +287,29 @@ fn overflow(op: &ScalarOp, inputs: &[i128], dtype: DType) -> Option<String> {
     }
 }
 
+/// What to write instead of the negative of an unsigned integer.
+fn negative_help(operand: &Operand, dtype: DType) -> String {
+    match (operand.as_integer(), operand.loc.word()) {
+        (Some(1), _) => {
+            format!("all bits set is `{dtype}::MAX`; a negative number is of a signed type: `-1`")
+        }
+        (Some(value), _) => format!("a negative number is of a signed type: `-{value}`"),
+        (None, Some(word)) => {
+            format!("subtract: `0 - {word}`, which wraps; or convert it: `-{word}.to::<i32>()`")
+        }
+        (None, None) => "convert it: `.to::<i32>()`".into(),
+    }
+}
+
 /// What to do about an element type that an operation does not take.
 fn class_help(op: &ScalarOp, dtype: DType) -> Option<String> {
     match op.class {
         _ if dtype.is_f8() => Some("8-bit floats are stored and converted: `.to::<f32>()`".into()),
         Class::Float if !dtype.is_float() => Some("convert it: `.to::<f32>()`".into()),
-        Class::Integer | Class::Bits if dtype.is_float() => Some("convert it: `.to::<i32>()`".into()),
+        Class::Bits if dtype.is_float() => {
+            Some("convert it, `.to::<i32>()`, or take its bits, `.bitcast::<i32>()`".into())
+        }
+        Class::Integer if dtype.is_float() => Some("convert it: `.to::<i32>()`".into()),
         Class::Integer | Class::Signed | Class::Number => Some("convert it: `.to::<i32>()`".into()),
         _ => None,
     }

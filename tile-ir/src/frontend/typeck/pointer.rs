@@ -1,8 +1,9 @@
 //! Addresses: a slice, and offsets into it.
 
-use super::{Check, Item, Operand, Pointer};
+use super::{Call, Check, Item, Operand, Pointer};
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{ParamId, Shape, Value};
+use crate::ops::Intrinsic;
 use crate::ops::scalar::{self, Scalar};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -64,10 +65,47 @@ impl Check<'_> {
             }
             other => {
                 let text = format!("{what} takes a pointer, found {}", self.describe_item(other));
-                self.error_help(operand.loc, text, "a slice parameter plus offsets makes one: `x + offsets`");
+                let is_address = matches!(other, Item::Value(value) if matches!(self.ty(*value).dtype, DType::I64 | DType::U64));
+                let help = match is_address {
+                    true => {
+                        "an address from memory is no pointer: pass one slice and offsets into it, `x + offsets`"
+                    }
+                    false => "a slice parameter plus offsets makes one: `x + offsets`",
+                };
+                self.error_help(operand.loc, text, help);
                 None
             }
         }
+    }
+
+    /// Whether a call gives offsets as an argument of their own, behind a slice or scalar pointer, which is reported.
+    pub(super) fn report_separate_offset(&mut self, function: &Intrinsic, call: &Call) -> bool {
+        let [first, offset, ..] = &call.args[..] else { return false };
+        let to_one = match &first.item {
+            Item::Slice(_) => true,
+            Item::Pointer(pointer) => pointer.shape.rank() == 0,
+            _ => false,
+        };
+        let mask = function.params.iter().position(|param| param.name == "mask");
+        let Some(mask) = mask.filter(|_| to_one && function.params[0].name == "pointer") else {
+            return false;
+        };
+        let is_number = |operand: &Operand, wanted: fn(DType) -> bool| match &operand.item {
+            Item::Value(value) => wanted(self.ty(*value).dtype),
+            Item::Literal(literal) => wanted(literal.default_type()),
+            _ => false,
+        };
+        let surplus = call.args.len() > function.params.len();
+        let is_mask = |operand: &Operand| !is_number(operand, |dtype| dtype != DType::Bool);
+        let shifted = surplus || call.args.get(mask).is_some_and(|operand| !is_mask(operand));
+        if !shifted || !is_number(offset, DType::is_integer) {
+            return false;
+        }
+        let slice = first.loc.word().unwrap_or_else(|| "x".into());
+        let by = offset.loc.word().unwrap_or_else(|| "offsets".into());
+        let text = format!("{} takes no offsets as an argument of their own", call.what);
+        self.error_help(offset.loc, text, format!("offsets are added to the slice: `{slice} + {by}`"));
+        true
     }
 
     /// `slice + offset`

@@ -158,6 +158,11 @@ impl ItemScope {
         self.items.functions.iter().find(|function| function.name == name).cloned()
     }
 
+    /// Whether the module has a function of this name that is not marked as one that kernels call.
+    pub(super) fn is_unmarked(self: &Rc<Self>, name: &str) -> bool {
+        self.levels().any(|level| level.items.unmarked.iter().any(|own| own == name))
+    }
+
     /// The names of functions.
     pub(super) fn functions(self: &Rc<Self>) -> Vec<String> {
         let functions = self.levels().flat_map(|level| &level.items.functions);

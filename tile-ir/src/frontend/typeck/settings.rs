@@ -3,7 +3,9 @@
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
 use super::variant::{ConstValue, Settings, Variant};
-use crate::frontend::syntax::{Config, GenericParam, Kernel, ParamType, SETTINGS, VariantKind, VariantValue};
+use crate::frontend::syntax::{
+    Config, GenericParam, Kernel, ParamType, SETTINGS, VariantKind, VariantValue, written_integer,
+};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// The values that a setting may have, and its field.
@@ -60,7 +62,10 @@ pub(super) fn settings(
             Some(Ok((value, loc))) => {
                 errors.push(loc, format!("`{name}` is {}, found {value}", rule.words));
             }
-            Some(Err((loc, text))) => errors.push(loc, text),
+            Some(Err((loc, text))) => match setting_help(name, kernel) {
+                Some(help) => errors.push_help(loc, text, help),
+                None => errors.push(loc, text),
+            },
         }
     }
     settings
@@ -104,6 +109,21 @@ fn config_setting(name: &str, config: Option<&Config>) -> Option<SettingResult> 
 fn kernel_setting(name: &str, kernel: &Kernel, variant: &Variant) -> Option<SettingResult> {
     let (_, expr) = kernel.options.settings.iter().find(|(setting, _)| setting == name)?;
     Some(evaluate(expr, variant).map(|value| (value, Loc::of(expr))))
+}
+
+/// What to write in the attribute for a setting that is no expression over constants.
+fn setting_help(name: &str, kernel: &Kernel) -> Option<String> {
+    let (_, expr) = kernel.options.settings.iter().find(|(setting, _)| setting == name)?;
+    match expr {
+        syn::Expr::Path(path) => {
+            let param =
+                path.path.get_ident().filter(|own| kernel.params.iter().any(|param| param.name == **own))?;
+            Some(format!(
+                "`{param}` is known at the launch alone: write a number, or several for `tune` to choose from, `configs = [{{ {name}: 4 }}, {{ {name}: 8 }}], tune(key = [{param}])`"
+            ))
+        }
+        expr => written_integer(expr).map(|value| format!("write `{value}`")),
+    }
 }
 
 /// The value of an expression over a variant's constants and the sizes of its types.

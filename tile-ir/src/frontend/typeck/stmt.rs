@@ -4,8 +4,8 @@ use proc_macro2::Ident;
 
 use super::scope::Variable;
 use super::{Check, Item, Literal, LiteralValue, Operand};
-use crate::frontend::syntax::{BinaryOp, BlockExpr, Expr, ExprKind, Pattern, Stmt};
-use crate::ops::ConstantValue;
+use crate::frontend::syntax::{BinaryOp, BlockExpr, Expr, ExprKind, Pattern, Stmt, TypeName};
+use crate::ops::{ConstantValue, Kind};
 use crate::support::diagnostic::{Loc, count};
 
 impl Check<'_> {
@@ -53,6 +53,11 @@ impl Check<'_> {
         match statement {
             Stmt::Let { pattern, ty, init, loc } => {
                 let mut value = init.as_ref().map(|init| self.expr(init));
+                if let (Some(ty), None) = (ty, &value)
+                    && ty.name.is_empty()
+                {
+                    self.report_let_type(ty);
+                }
                 if let (Some(ty), Some(operand)) = (ty, &value) {
                     value = Some(self.annotated(operand, ty));
                 }
@@ -85,7 +90,13 @@ impl Check<'_> {
     }
 
     /// `let x: f32 = value`
-    pub(super) fn annotated(&mut self, operand: &Operand, ty: &crate::frontend::syntax::TypeName) -> Operand {
+    pub(super) fn annotated(&mut self, operand: &Operand, ty: &TypeName) -> Operand {
+        if ty.name.is_empty() {
+            if !matches!(operand.item, Item::Failed) {
+                self.report_let_type(ty);
+            }
+            return operand.clone();
+        }
         let Some(dtype) = self.resolve_type(ty) else { return Operand::failed(operand.loc) };
         if let Item::Literal(literal) = operand.item
             && literal.dtype.is_none()
@@ -108,6 +119,12 @@ impl Check<'_> {
             Some(value) => Operand::value(value, operand.loc),
             None => Operand::failed(operand.loc),
         }
+    }
+
+    /// Reports the type of a `let` that is no element type.
+    fn report_let_type(&mut self, ty: &TypeName) {
+        let help = "leave the type out: it follows from the value";
+        self.error_help(ty.loc, "a `let` names an element type", help);
     }
 
     pub(super) fn bind(&mut self, pattern: &Pattern, value: Operand) {
@@ -137,11 +154,25 @@ impl Check<'_> {
                 Item::Failed => self.bind_errors(parts, value.loc),
                 _ => {
                     let text = format!("a tuple pattern takes a tuple, found {}", self.describe(&value));
-                    self.error(*loc, text);
+                    let help = self.tuple_help(&value);
+                    self.error_help(*loc, text, help);
                     self.bind_errors(parts, value.loc);
                 }
             },
         }
+    }
+
+    /// Which function gives the tuple that a pattern wants of a value.
+    fn tuple_help(&mut self, value: &Operand) -> String {
+        let made = match value.item {
+            Item::Value(value) => self.builder.last().filter(|op| op.results.contains(&value)),
+            _ => None,
+        };
+        if made.is_some_and(|op| matches!(op.kind, Kind::Reduce(_))) {
+            return "`tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest"
+                .into();
+        }
+        "bind one name: `let x = ..`".into()
     }
 
     /// Binds names to errors, so that their uses are not reported.

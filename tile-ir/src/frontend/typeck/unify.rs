@@ -6,6 +6,7 @@ use super::{Call, Check, ConstValue, Item, Literal, LiteralValue, Operand, Writt
 use crate::frontend::syntax::{
     ConstType, FnItem, FunctionParam, GenericArg, GenericParam, TypeName, ValueType, const_range,
 };
+use crate::ir::ParamId;
 use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, count, list};
 use crate::support::dtype::DType;
@@ -201,7 +202,7 @@ impl Check<'_> {
                 self.of_type(elem, operand, what, "a scalar")
             }
             ValueType::Constant(_) => {
-                let fits = super::items::integer(operand).is_some();
+                let fits = operand.as_integer().is_some();
                 self.expected(fits, operand, what, "an integer known at build")
             }
             ValueType::Memory { elem, mutable } => self.memory(elem, *mutable, operand, what),
@@ -231,9 +232,42 @@ impl Check<'_> {
         if fits {
             return Some(operand.clone());
         }
-        let found = self.describe(operand);
-        self.error(operand.loc, format!("{what} is {wanted}, found {found}"));
+        let text = format!("{what} is {wanted}, found {}", self.describe(operand));
+        match self.expected_help(operand, wanted) {
+            Some(help) => self.error_help(operand.loc, text, help),
+            None => self.error(operand.loc, text),
+        };
         None
+    }
+
+    /// What to change where an argument does not fit a parameter: the argument, or the parameter's type.
+    fn expected_help(&self, operand: &Operand, wanted: &str) -> Option<String> {
+        let memory = |param: ParamId| {
+            let (elem, mutable) = self.func().slice(param);
+            format!("`{}[{elem}]`", if mutable { "&mut " } else { "&" })
+        };
+        Some(match (&operand.item, wanted) {
+            (Item::Slice(param), "a tile or scalar" | "a scalar") => {
+                let name = operand.loc.word().unwrap_or_else(|| "x".into());
+                format!("read it, `tl::load({name} + offsets)`, or declare the parameter {}", memory(*param))
+            }
+            (Item::Pointer(pointer), "a tile or scalar" | "a scalar") => {
+                format!("read it, `tl::load(..)`, or declare the parameter {}", memory(pointer.param))
+            }
+            (Item::View(memory), _) => self.view_help(*memory),
+            (Item::Value(value), "a scalar") => {
+                format!("declare the parameter `Tile<{}>`, which scalars fit too", self.ty(*value).dtype)
+            }
+            (Item::Value(value), "an integer known at build") if self.ty(*value).dtype.is_integer() => {
+                format!("declare the parameter `{}`", self.ty(*value).dtype)
+            }
+            (Item::Value(_), "a slice, or pointers into one") => {
+                "pass the slice, or `slice + offsets`".into()
+            }
+            (Item::Value(_), "a function or closure") => "pass a closure: `|x| x`".into(),
+            (Item::Function(_), _) => "call it".into(),
+            _ => return None,
+        })
     }
 
     /// A tile, scalar or constant of one element type.

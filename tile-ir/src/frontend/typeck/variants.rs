@@ -128,7 +128,24 @@ fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
 /// The option or generic that an unknown name was perhaps meant to be.
 fn near(kernel: &Kernel, name: &Ident) -> Option<String> {
     let generics: Vec<String> = kernel.generics.iter().map(|generic| generic.name().to_string()).collect();
-    nearest_name(&name.to_string(), generics.iter().map(String::as_str)).map(str::to_string)
+    let near = nearest_name(&name.to_string(), generics.iter().map(String::as_str)).map(str::to_string);
+    near.or_else(|| only_undeclared(kernel, name))
+}
+
+/// The generic without values, if there is one, for the only name that is no generic.
+fn only_undeclared(kernel: &Kernel, name: &Ident) -> Option<String> {
+    let declared = || {
+        let in_configs =
+            kernel.options.configs.iter().flat_map(|config| config.entries.iter().map(|(name, _)| name));
+        kernel.options.lists.iter().map(|list| &list.name).chain(in_configs)
+    };
+    let is_generic = |name: &Ident| kernel.generics.iter().any(|generic| generic.name() == name);
+    let mut unknown = declared().filter(|own| *own != name && !is_generic(own) && !is_setting(own));
+    let mut missing = kernel.generics.iter().filter(|generic| !declared().any(|own| own == generic.name()));
+    match (unknown.next(), missing.next(), missing.next()) {
+        (None, Some(generic), None) => Some(generic.name().to_string()),
+        _ => None,
+    }
 }
 
 /// Whether the attribute declares values for a name that was perhaps meant to be this one, which was reported.

@@ -1,7 +1,7 @@
 //! Views: their parameters, the arguments of their methods, and views as arguments of functions.
 
 use super::{Call, Check, Item, Operand, WrittenCall};
-use crate::frontend::syntax::{GenericArg, ViewType};
+use crate::frontend::syntax::{GenericArg, Place, ViewType, foreign_help};
 use crate::ir::{Param, ParamId, ParamKind, Shape, Type, Value, View, shape_problem};
 use crate::ops::{self, Intrinsic, IntrinsicGeneric};
 use crate::support::diagnostic::{Loc, axes, count, list, nearest};
@@ -63,13 +63,50 @@ impl Check<'_> {
     }
 
     fn no_view_method(&mut self, call: &Call) -> Operand {
-        let help = match nearest(&call.name, ops::view_methods().map(|method| method.name)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                format!("a view has {}", list(ops::view_methods().map(|method| format!("`{}`", method.name))))
+        let memory = call.args[0].view();
+        let named = memory.and_then(|memory| self.view_method_help(&call.name, memory));
+        let help = named.unwrap_or_else(|| {
+            match nearest(&call.name, ops::view_methods().map(|method| method.name)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => {
+                    format!(
+                        "a view has {}",
+                        list(ops::view_methods().map(|method| format!("`{}`", method.name)))
+                    )
+                }
             }
-        };
+        });
         self.error_help(call.name_loc, format!("`{}` is not a method of a view", call.name), help)
+    }
+
+    /// What to write instead of a method that views have elsewhere.
+    fn view_method_help(&self, name: &str, memory: ParamId) -> Option<String> {
+        let view = &self.func().params[memory.index()].name;
+        let rank = self.rank_of(memory);
+        let list = |word: &str| vec![word; rank].join(", ");
+        let block = format!("{view}.load::<{}>({})", list("64"), list("0"));
+        Some(match name {
+            "t" | "transpose" | "trans" | "T" | "mT" | "swapaxes" => {
+                format!("transpose a block: `tl::trans({block})`; or launch with `{view}.permute([1, 0])`")
+            }
+            "permute" => format!(
+                "launch with `{view}.permute(order)`; here `tl::permute({block}, order)` reorders a block"
+            ),
+            "slice" | "narrow" => format!("offsets and extents choose a block: `{block}`"),
+            "broadcast" | "reshape" | "view" | "matrix" | "batch" => {
+                format!("views are changed by the host: launch with `{view}.reshape(shape)?`")
+            }
+            "len" | "size" | "numel" | "rows" | "cols" | "nrows" | "ncols" | "dim" => {
+                format!("its extent along an axis is `{view}.shape(0)`")
+            }
+            "get" | "at" | "index" | "read" => self.view_help(memory),
+            "set" | "write" | "fill" => self.view_store_help(memory),
+            "sum" | "max" | "min" => format!("reduce a block: `tl::{name}({block}, axis)`"),
+            _ if name.starts_with("atomic") => format!(
+                "views have `atomic_add` alone: take the memory as a slice, `&mut [T]`, for `tl::{name}(out + offsets, tile)`"
+            ),
+            _ => foreign_help(name, Place::Method)?,
+        })
     }
 
     /// Whether a method has as many arguments as the view's axes ask for; the surplus is what is reported otherwise.
@@ -94,8 +131,25 @@ impl Check<'_> {
             axes(rank),
             words.join(", ")
         );
-        self.error(loc, text);
+        let help = self.view_arity_help(memory, call);
+        self.error_help(loc, text, help);
         false
+    }
+
+    /// What to write where a method of a view has too many or too few arguments.
+    fn view_arity_help(&self, memory: ParamId, call: &Call) -> String {
+        let args = &call.args[1..];
+        let is_mask =
+            |arg: &Operand| matches!(arg.item, Item::Value(value) if self.ty(value).dtype == DType::Bool);
+        if args.iter().any(is_mask) {
+            return "leave the mask out: elements outside of a view's shape are not read, and not written"
+                .into();
+        }
+        match call.name.as_str() {
+            "store" | "atomic_add" => self.view_store_help(memory),
+            "load" => self.view_help(memory),
+            name => format!("an axis is a number: `{}.{name}(0)`", self.func().params[memory.index()].name),
+        }
     }
 
     /// The extents of the block that a call reads, written between `::<` and `>`.

@@ -1,0 +1,296 @@
+//! Words of CUDA, HIP and OpenCL.
+
+use super::row::{Foreign, conversion, function, option, own, type_name, value};
+use crate::support::dtype::DType;
+
+const NO_BARRIER: &str = "leave it out: a tile is a value, and no threads need to wait for each other";
+const NO_THREADS: &str =
+    "a program has no threads: `tl::arange(0, N)` numbers the elements of its tile, with a constant `N`";
+const REDUCE: &str = "a reduction is of the whole tile: `tl::sum(x, axis)`, `tl::max(x, axis)` or `tl::reduce(x, axis, |a, b| ..)`";
+const SHUFFLE: &str = "a program has no lanes to exchange between: `tl::sum(x, axis)` reduces a tile, `tl::gather(x, index, axis)` picks elements";
+const SHARED: &str =
+    "leave it out: a tile is a value, and the compiler keeps it in registers or shared memory";
+const VECTOR: &str = "a tile is the vector: loads and stores of a tile are as wide as its addresses allow";
+const CLOCK: &str = "a kernel reads no clock: `dsl_runtime::bench::do_bench` measures a launch";
+const NO_BITS: &str =
+    "`tl::` has no function for it: shifts and `&` compute it, or `tl::inline_ptx` writes the instruction";
+
+pub(super) const TABLE: &[Foreign] = &[
+    // ---- the grid
+    value(
+        &["threadIdx", "thread_idx", "thread_id", "tid", "lane_id", "laneid", "get_local_id", "thread_index"],
+        NO_THREADS,
+    ),
+    value(
+        &["warp_id", "warpid", "warpSize", "warp_size", "WARP_SIZE", "num_threads", "thread_rank"],
+        "a program has no threads and no warps: it works on whole tiles; `num_warps = 4` is an option of the attribute",
+    ),
+    value(
+        &["blockIdx", "block_idx", "block_id", "block_index", "get_group_id", "workgroup_id", "pid"],
+        "this program's index along the grid's first axis is `tl::program_id(0)`",
+    ),
+    value(
+        &["blockDim", "block_dim", "get_local_size", "block_size"],
+        "a program has no threads: the extent of its tile is a constant, such as the `N` of `tl::arange(0, N)`",
+    ),
+    value(&["gridDim", "grid_dim", "get_num_groups"], "the number of programs is `tl::num_programs(0)`"),
+    function(
+        &["get_global_id", "global_id", "global_idx", "thread_position_in_grid"],
+        "offsets of this program's elements: `tl::program_id(0) * N + tl::arange(0, N)`",
+    ),
+    type_name(&["dim3", "Dim3"], "the grid is given to the launch: `.grid(64)`, `.grid((8, 8))`"),
+    // ---- threads that wait for each other or exchange values
+    function(
+        &[
+            "__syncthreads",
+            "syncthreads",
+            "__syncwarp",
+            "syncwarp",
+            "sync_threads",
+            "barrier",
+            "sync",
+            "__threadfence",
+            "__threadfence_block",
+            "__threadfence_system",
+            "threadfence",
+            "bar_sync",
+            "this_grid",
+            "this_thread_block",
+            "cooperative_groups",
+            "grid_sync",
+            "cluster_sync",
+            "__pipeline_commit",
+            "__pipeline_wait_prior",
+            "cp_async_wait_all",
+            "cp_async_commit",
+        ],
+        NO_BARRIER,
+    ),
+    function(
+        &[
+            "__shfl_sync",
+            "__shfl_down_sync",
+            "__shfl_up_sync",
+            "__shfl_xor_sync",
+            "__shfl",
+            "__shfl_down",
+            "__shfl_xor",
+            "shfl",
+            "shfl_down",
+            "shuffle",
+            "shuffle_down",
+            "shuffle_xor",
+        ],
+        SHUFFLE,
+    ),
+    function(
+        &[
+            "warp_reduce",
+            "warp_reduce_sum",
+            "warpReduceSum",
+            "warp_sum",
+            "warp_max",
+            "block_reduce",
+            "block_reduce_sum",
+            "blockReduceSum",
+            "block_sum",
+            "__reduce_add_sync",
+            "reduce_sum",
+            "reduce_max",
+            "BlockReduce",
+            "WarpReduce",
+            "warpReduceMax",
+            "blockReduceMax",
+            "warp_reduce_max",
+            "block_reduce_max",
+            "warpReduce",
+            "blockReduce",
+            "reduce_add",
+        ],
+        REDUCE,
+    ),
+    own(&["__any_sync", "__any", "__ballot_sync", "__ballot", "__syncthreads_or"], "any"),
+    own(&["__all_sync", "__all", "__syncthreads_and"], "all"),
+    value(
+        &["shared", "__shared__", "shared_memory", "smem", "alloc_shared", "SharedMemory", "extern_shared"],
+        SHARED,
+    ),
+    function(&["__activemask", "__match_any_sync"], "a program has no lanes: a mask is a tile of bools"),
+    // ---- memory
+    function(
+        &["__ldg", "ldg", "__ldca", "__ldcv", "__ldlu", "ld_global"],
+        "read memory with `tl::load(x + offsets, mask)`",
+    ),
+    function(&["__ldcg"], "`tl::load(x + offsets, mask).cache_global()`"),
+    function(&["__ldcs"], "`tl::load(x + offsets, mask).streaming()`"),
+    function(
+        &["__stcs", "__stwt", "__stcg", "st_global"],
+        "write memory with `tl::store(out + offsets, value, mask)`",
+    ),
+    function(
+        &["malloc", "cudaMalloc", "cudaFree", "free", "alloc"],
+        "a kernel allocates nothing: pass memory as a parameter, `scratch: &mut [f32]`",
+    ),
+    function(
+        &["memcpy", "memset", "cudaMemcpy"],
+        "load and store tiles: `tl::store(out + i, tl::load(x + i, mask), mask)`",
+    ),
+    own(&["atomicAdd", "atomic_fetch_add", "atomicAdd_block", "atomicAdd_system"], "atomic_add"),
+    function(&["atomicSub", "atomic_sub"], "add the negative: `tl::atomic_add(out + offsets, -value)`"),
+    function(&["atomicInc", "atomicDec"], "a counter is `tl::atomic_add(counter, 1)`, and its remainder `%`"),
+    own(&["atomicMax"], "atomic_max"),
+    own(&["atomicMin"], "atomic_min"),
+    own(&["atomicAnd"], "atomic_and"),
+    own(&["atomicOr"], "atomic_or"),
+    own(&["atomicXor"], "atomic_xor"),
+    own(&["atomicExch", "atomic_exchange", "atomic_swap"], "atomic_xchg"),
+    own(&["atomicCAS", "atomic_compare_exchange"], "atomic_cas"),
+    // ---- vectors
+    function(
+        &[
+            "make_float2",
+            "make_float3",
+            "make_float4",
+            "make_int2",
+            "make_int3",
+            "make_int4",
+            "make_uint4",
+            "make_half2",
+            "make_double2",
+            "__halves2half2",
+            "__half2half2",
+            "reinterpret_cast",
+        ],
+        VECTOR,
+    ),
+    type_name(
+        &[
+            "float2",
+            "float3",
+            "float4",
+            "int2",
+            "int3",
+            "int4",
+            "uint2",
+            "uint4",
+            "half2",
+            "__half2",
+            "double2",
+            "__nv_bfloat162",
+            "Vec4",
+            "Vec2",
+        ],
+        VECTOR,
+    ),
+    // ---- arithmetic
+    own(&["expf", "__expf", "hexp"], "exp"),
+    own(&["exp2f", "__exp2f"], "exp2"),
+    own(&["logf", "__logf", "hlog"], "log"),
+    own(&["log2f", "__log2f"], "log2"),
+    own(&["sqrtf", "__fsqrt_rn", "__dsqrt_rn", "hsqrt"], "sqrt"),
+    own(&["rsqrtf", "__frsqrt_rn", "hrsqrt", "inverse_sqrt", "inversesqrt"], "rsqrt"),
+    own(&["sinf", "__sinf"], "sin"),
+    own(&["cosf", "__cosf"], "cos"),
+    own(&["tanhf", "__tanhf", "tanh_approx"], "tanh"),
+    own(&["erff"], "erf"),
+    own(&["fabs", "fabsf", "__habs", "absf", "iabs"], "abs"),
+    own(&["floorf", "ffloor"], "floor"),
+    own(&["ceilf"], "ceil"),
+    own(&["roundf"], "round"),
+    own(&["rint", "rintf", "nearbyint", "nearbyintf", "lrintf"], "round_ties_even"),
+    own(&["truncf"], "trunc"),
+    own(&["fmaf", "__fmaf_rn", "__hfma", "__fma_rn", "mad"], "fma"),
+    own(&["fmax", "fmaxf", "__hmax"], "max_num"),
+    own(&["fmin", "fminf", "__hmin"], "min_num"),
+    own(&["isnan", "isnanf"], "is_nan"),
+    own(&["isinf", "isinff"], "is_infinite"),
+    own(&["isfinite", "finitef"], "is_finite"),
+    own(&["__umulhi", "mulhi_u32", "__umul64hi"], "umulhi"),
+    own(&["__mulhi", "__mul64hi"], "mulhi"),
+    function(&["__fdividef", "fdividef", "__hdiv"], "use the operator `/`"),
+    own(&["__fdiv_rn", "__ddiv_rn"], "div_rn"),
+    function(
+        &["__fmul_rn", "__fadd_rn", "__fsub_rn", "__hadd", "__hmul", "__hsub", "__mul24"],
+        "use the operators `+`, `-` and `*`",
+    ),
+    function(&["saturate", "__saturatef"], "`tl::clamp(x, 0.0, 1.0)`"),
+    function(
+        &["fmod", "fmodf", "remainder", "remainderf", "mod_"],
+        "of floats: `x - y * tl::trunc(x / y)`; of integers: the operator `%`",
+    ),
+    function(&["log10f"], "`tl::log2(x) * f32::consts::LOG10_2`"),
+    function(&["exp10f"], "`tl::exp2(x * f32::consts::LOG2_10)`"),
+    function(&["tanf"], "divide: `tl::sin(x) / tl::cos(x)`"),
+    function(&["sinh", "sinhf"], "`(tl::exp(x) - tl::exp(-x)) * 0.5`"),
+    function(&["cosh", "coshf"], "`(tl::exp(x) + tl::exp(-x)) * 0.5`"),
+    function(&["expm1f"], "subtract: `tl::exp(x) - 1.0`"),
+    function(&["log1pf"], "add: `tl::log(1.0 + x)`"),
+    function(&["hypot", "hypotf"], "`tl::sqrt(x * x + y * y)`"),
+    function(&["cbrt", "cbrtf"], "for positive `x`: `tl::exp2(tl::log2(x) / 3.0)`"),
+    function(
+        &[
+            "__popc",
+            "__clz",
+            "__ffs",
+            "__brev",
+            "popcount",
+            "clz",
+            "__popcll",
+            "__clzll",
+            "__byte_perm",
+            "__dp4a",
+        ],
+        NO_BITS,
+    ),
+    // ---- conversions
+    conversion(
+        &["__half2float", "__bfloat162float", "__int2float_rn", "__uint2float_rn", "__ll2float_rn"],
+        DType::F32,
+    ),
+    conversion(&["__float2half", "__float2half_rn"], DType::F16),
+    conversion(&["__float2bfloat16", "__float2bfloat16_rn"], DType::BF16),
+    conversion(&["__float2int_rn", "__float2int_rz", "__float2int_rd"], DType::I32),
+    conversion(&["static_cast"], DType::F32),
+    function(&["__float_as_int"], "the same bits as another type: `.bitcast::<i32>()`"),
+    function(&["__float_as_uint"], "the same bits as another type: `.bitcast::<u32>()`"),
+    function(&["__int_as_float", "__uint_as_float"], "the same bits as another type: `.bitcast::<f32>()`"),
+    // ---- what a kernel says
+    own(&["__assert_fail", "__trap", "trap", "CUDA_KERNEL_ASSERT"], "device_assert"),
+    function(
+        &["printf", "cuPrintf", "fprintf"],
+        "`tl::device_print(\"label\", value)` prints in debug builds",
+    ),
+    function(&["clock", "clock64", "globaltimer", "__nanosleep", "wall_clock64"], CLOCK),
+    function(
+        &["smid", "get_smid"],
+        "a program does not know where it runs: its index is `tl::program_id(0)`",
+    ),
+    // ---- options
+    option(
+        &[
+            "threads",
+            "threads_per_block",
+            "block_dim",
+            "block_size",
+            "block",
+            "workgroup_size",
+            "num_threads",
+            "launch_bounds",
+            "blocksize",
+        ],
+        "`num_warps = 4` asks for 4 warps of 32 threads; a tile's extent is a const parameter of the kernel",
+    ),
+    option(
+        &["maxrregcount", "max_registers", "maxregs", "registers"],
+        "`maxnreg = 64` limits a thread's registers",
+    ),
+    option(
+        &["shared", "smem", "shared_memory", "dynamic_smem"],
+        "leave it out: the compiler lays out shared memory",
+    ),
+    option(&["cluster", "cluster_dims", "cluster_size"], "`num_ctas = 2` makes clusters of two blocks"),
+    option(
+        &["arch", "sm", "target", "targets", "compute_capability"],
+        "`FUSE_ARCH=sm_90a` in the environment of the build says for which GPUs",
+    ),
+];

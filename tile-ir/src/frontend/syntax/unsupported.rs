@@ -1,0 +1,148 @@
+//! Reports Rust that a kernel cannot use, with what to write instead.
+
+use quote::ToTokens;
+
+use super::ast::{Expr, ExprKind};
+use super::expr::Parser;
+use super::{Place, foreign_help};
+use crate::ops;
+use crate::support::diagnostic::{Loc, source_text};
+
+impl Parser<'_> {
+    pub(super) fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
+        let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        let help =
+            foreign_help(&name, Place::Macro).unwrap_or_else(|| "kernels call `tl::` functions".into());
+        self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), &help)
+    }
+
+    pub(super) fn jump_label(&mut self, label: &Option<syn::Lifetime>) {
+        if let Some(label) = label {
+            let what = format!("the label `{label}`");
+            let message = format!("{what} cannot be used in a kernel");
+            // Once for a label and the exits that name it.
+            if !self.errors.iter().any(|error| error.message == message) {
+                self.unsupported_help(label, &what, NO_LABEL);
+            }
+        }
+    }
+
+    pub(super) fn label(&mut self, label: &Option<syn::Label>) {
+        if let Some(label) = label {
+            self.unsupported_help(label, &format!("the label `{}`", label.name), NO_LABEL);
+        }
+    }
+
+    /// `'a: { .. }`, reported once for the label and the exits that name it.
+    pub(super) fn labeled_block(&mut self, label: &syn::Label, loc: Loc) -> Expr {
+        let help = "`if` and `else` give values: `let v = if condition { a } else { b };`";
+        self.unsupported_help(label, "a labeled block", help);
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    /// Reports Rust that a kernel cannot use.
+    pub(super) fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
+        match expr {
+            syn::Expr::Loop(own) => {
+                self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
+            }
+            syn::Expr::Try(own) => {
+                self.unsupported_help(own.question_token, "`?`", "nothing in a kernel fails: leave it out")
+            }
+            syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
+            syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
+            syn::Expr::Unsafe(own) => self.unsupported_help(
+                own.unsafe_token,
+                "an `unsafe` block",
+                "leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`",
+            ),
+            syn::Expr::Struct(own) => {
+                let name = own.path.segments.last().map(|segment| segment.ident.to_string());
+                let help = name.and_then(|name| foreign_help(&name, Place::Type));
+                let help = help.unwrap_or_else(|| "values go together as a tuple: `(a, b)`".into());
+                self.unsupported_help(&own.path, "a struct", &help)
+            }
+            syn::Expr::Repeat(_) => self.unsupported_help(
+                expr,
+                "`[value; count]`",
+                "`tl::full([count], value)` makes a constant tile",
+            ),
+            syn::Expr::Let(own) => {
+                let name = match &*own.pat {
+                    syn::Pat::TupleStruct(own) => own.path.segments.last().map(|segment| segment.ident.to_string()),
+                    _ => None,
+                };
+                let help = name.and_then(|name| foreign_help(&name, Place::Function));
+                self.unsupported_help(expr, "`if let`", &help.unwrap_or_else(|| IF_LET.into()))
+            }
+            syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
+            syn::Expr::While(own) => self.not_a_value(Loc::of(own.while_token), "a loop"),
+            syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
+            _ => self.unsupported(expr, "this expression"),
+        }
+    }
+
+    pub(super) fn not_a_value(&mut self, loc: Loc, what: &str) -> Expr {
+        self.errors.push(loc, format!("{what} gives no value"));
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    /// `base ** exponent`, of which Rust reads the second star as a dereference; always a mistake.
+    pub(super) fn power(&mut self, base: &syn::Expr, exponent: &syn::Expr, loc: Loc) -> Expr {
+        let (base_text, exponent_text) =
+            (source_text(base.to_token_stream()), source_text(exponent.to_token_stream()));
+        let help = match exponent_text.as_str() {
+            "2" => format!("multiply: `{base_text} * {base_text}`"),
+            _ => format!("of a positive float it is `tl::exp2({exponent_text} * tl::log2({base_text}))`"),
+        };
+        self.expr(base);
+        self.expr(exponent);
+        self.errors.push_help(loc, "`**` is no operator here", help);
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    /// `mask = m` as an argument.
+    pub(super) fn named_argument(
+        &mut self,
+        named: &syn::ExprAssign,
+        expected: Option<(&[ops::IntrinsicParam], usize)>,
+    ) -> Expr {
+        let loc = Loc::of(named);
+        let value = match source_text(named.right.to_token_stream()) {
+            value if value == "True" || value == "False" => value.to_lowercase(),
+            value => value,
+        };
+        let name = source_text(named.left.to_token_stream());
+        let (params, index) = expected.unwrap_or((&[], 0));
+        let params: Vec<&str> =
+            params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
+        let help = match params.iter().position(|param| *param == name) {
+            _ if value == "None" => "leave the argument out".into(),
+            None => foreign_help(&name, Place::Argument).unwrap_or_else(|| format!("write `{value}`")),
+            Some(own) if own != index => {
+                format!("write `{value}` in its place, of ({})", params.join(", "))
+            }
+            Some(_) => format!("write `{value}`"),
+        };
+        self.errors.push_help(
+            Loc::of(&named.left).to(Loc::of(named.eq_token)),
+            "arguments have no names here",
+            help,
+        );
+        if value != "None" {
+            self.expr(&named.right);
+        }
+        Expr { kind: ExprKind::Error, loc }
+    }
+}
+
+/// Whether a method call is of an iterator's method.
+pub(super) fn is_iterator(call: &syn::ExprMethodCall) -> bool {
+    foreign_help(&call.method.to_string(), Place::Method).is_some()
+}
+
+/// What to write instead of an exit from an outer loop.
+const NO_LABEL: &str = "`break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`";
+
+/// What to write instead of `if let`.
+const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";

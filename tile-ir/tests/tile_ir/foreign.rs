@@ -1,0 +1,131 @@
+//! The table of names from other languages: every name is answered in every place where it may stand, before a name that is
+//! spelled alike.
+
+use std::collections::HashSet;
+
+use tile_ir::frontend::syntax::{Answer, Foreign, NameKind, Place, foreign, foreign_table};
+use tile_ir::ops;
+use tile_ir::testing::mistakes;
+
+const PLACES: [Place; 8] = [
+    Place::Function,
+    Place::Module,
+    Place::Method,
+    Place::Variable,
+    Place::Type,
+    Place::Macro,
+    Place::Option,
+    Place::Argument,
+];
+
+/// A kernel in which each of `names` stands in a place, with variables, functions and generics that are spelled alike.
+fn kernel(names: &[&str], place: Place) -> String {
+    let written = |name: &&str| {
+        let raw = if matches!(*name, "where" | "const" | "type" | "unsafe") { "r#" } else { "" };
+        match place {
+            Place::Function => format!("let z = {raw}{name}(y);"),
+            Place::Module => format!("let z = tl::{raw}{name}(y);"),
+            Place::Method => format!("let z = y.{raw}{name}();"),
+            Place::Variable => format!("let z = {raw}{name};"),
+            Place::Type => format!("let z = y.to::<{raw}{name}>();"),
+            Place::Macro => format!("let z = {name}!(y);"),
+            Place::Option => String::new(),
+            Place::Argument => format!("let z = tl::load(x + lane, {raw}{name} = 1);"),
+        }
+    };
+    let join = |each: &dyn Fn(&&str) -> String| names.iter().map(each).collect::<String>();
+    let options = if place == Place::Option { join(&|name| format!(", {name} = 1")) } else { String::new() };
+    format!(
+        "#[fuse_kernel(N = [64]{}{options})]
+        fn k<const N: usize{}>(x: &[f32], out: &mut [f32]) {{
+            let lane = tl::arange(0, N);
+            let y = tl::load(x + lane);
+            {}
+            {}
+        }}",
+        join(&|name| format!(", {name}q = [1]")),
+        join(&|name| format!(", const {name}q: usize")),
+        join(&|name| format!("fn {name}w(x: Tile<f32>) -> Tile<f32> {{ x }}\n")),
+        join(&written),
+    )
+}
+
+#[test]
+fn every_name_is_answered_wherever_it_stands() {
+    let mut wrong = vec![];
+    for row in foreign_table() {
+        for place in PLACES.into_iter().filter(|&place| row.is_answered_in(place)) {
+            let names: Vec<&str> = row.names.iter().copied().filter(|name| !is_taken(name, place)).collect();
+            let found = mistakes(&kernel(&names, place));
+            let helps: Vec<&str> = found.iter().filter_map(|error| error.help.as_deref()).collect();
+            if helps != vec![expected(row, place); names.len()] || found.len() != names.len() {
+                wrong.push(format!("{names:?} {place:?}: {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of them\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Whether a place does not take the name: a keyword, or a function that is there.
+fn is_taken(name: &str, place: Place) -> bool {
+    match place {
+        Place::Method => ops::methods().any(|method| method.name == name) || matches!(name, "self" | "Self"),
+        Place::Macro => matches!(name, "where" | "type"),
+        Place::Option => false,
+        _ => matches!(name, "self" | "Self"),
+    }
+}
+
+/// The help of a row. On a method it names the receiver.
+fn expected(row: &Foreign, place: Place) -> String {
+    match (row.answer, place) {
+        (Answer::Own(name), Place::Method) => {
+            let form = Foreign { names: &[], kind: NameKind::Function, answer: Answer::Own(name) };
+            let form = form.help(Place::Function, None);
+            let has_more =
+                form.contains(", ") || ops::functions().any(|own| own.name == name && own.params.len() > 1);
+            let head = form.split(['`', '(']).nth(1).unwrap_or_default();
+            if has_more {
+                format!("it is `{head}(y)` here")
+            } else {
+                form.replace("(x)", "(y)").replace("(n)", "(y)")
+            }
+        }
+        _ => row.help(place, None),
+    }
+}
+
+#[test]
+fn a_name_has_one_answer_in_each_place() {
+    for place in PLACES {
+        let mut seen = HashSet::new();
+        for row in foreign_table().filter(|row| row.is_answered_in(place)) {
+            for name in row.names {
+                assert!(seen.insert(name), "`{name}` has two answers as {place:?}");
+                assert!(std::ptr::eq(foreign(name, place).expect("a row"), row), "{name} {place:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_name_functions_that_exist() {
+    for row in foreign_table() {
+        if let Answer::Own(name) = row.answer {
+            assert!(ops::is_function(name), "`tl::{name}` of {:?}", row.names);
+        }
+        for name in row.names.iter().filter(|_| row.kind == NameKind::Function) {
+            assert!(!ops::is_function(name), "`tl::{name}` is there");
+        }
+        let Answer::Write(text) = row.answer else { continue };
+        for called in text.split("tl::").skip(1) {
+            let name: String =
+                called.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            assert!(
+                name.is_empty() || ops::is_function(&name),
+                "`tl::{name}` in the answer to {:?}",
+                row.names
+            );
+        }
+    }
+}
