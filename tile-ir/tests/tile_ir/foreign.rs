@@ -102,7 +102,7 @@ fn a_name_has_one_answer_in_each_place() {
         for row in foreign_table().filter(|row| row.is_answered_in(place)) {
             for name in row.names {
                 assert!(seen.insert(name), "`{name}` has two answers as {place:?}");
-                assert!(std::ptr::eq(foreign(name, place).expect("a row"), row), "{name} {place:?}");
+                assert_eq!(foreign(name, place).expect("a row").names, row.names, "{name} {place:?}");
             }
         }
     }

@@ -626,7 +626,7 @@ fn a_view_is_no_slice_and_no_tile() {
                 help: an axis is a number: `x.shape(0)`
             12: `shape`: `.shape` takes no type arguments
             13: `load`: `load` is not a method of a slice
-                help: call the function: `tl::load(y, 0)`
+                help: call the function: `tl::load(y + 0)`
             14: `shape`: `shape` is not a method of a slice
                 help: the number of its elements is `y.len()`
             15: `x`: `x` cannot be assigned twice
