@@ -30,7 +30,7 @@ fn gathered(reports: bool, policy: BoundsPolicy) -> Vec<Loaded> {
 }
 
 /// Runs the kernel on identity matrices: each iteration adds one.
-fn check(loaded: &Loaded, cols: (*mut i32, usize), record: Option<&mut [i64; 6]>) {
+fn check(loaded: &Loaded, cols: (*mut i32, usize), record: Option<&mut [i64; 9]>) {
     let (tiles, count) = (2, cols.1);
     let mut dense = vec![0f32; tiles * 64 * 64];
     (0..tiles * 64).for_each(|row| dense[row * 64 + row % 64] = 1.0);
@@ -51,9 +51,9 @@ fn check(loaded: &Loaded, cols: (*mut i32, usize), record: Option<&mut [i64; 6]>
 fn a_right_kernel_reports_nothing() {
     for loaded in gathered(true, BoundsPolicy::Masked) {
         for mut cols in [vec![], vec![1], vec![1, 0, 1]] {
-            let mut record = [0; 6];
+            let mut record = [0; 9];
             check(&loaded, (cols.as_mut_ptr(), cols.len()), Some(&mut record));
-            assert_eq!(record, [0; 6], "{:?} {}", loaded.level, cols.len());
+            assert_eq!(record, [0; 9], "{:?} {}", loaded.level, cols.len());
         }
     }
 }
