@@ -2,7 +2,7 @@
 //! nothing orders the two.
 //!
 //! The code of a debug build notes the accesses of a kernel's [`NotedAccess`] table in shadow memory, a word for each element of a
-//! slice. It notes the first access of an element itself and calls [`meet`] where it finds another one. A word has room for two
+//! slice. It notes the first access of an element itself and calls [`RaceCheck::meet`] where it finds another one. A word has room for two
 //! accesses, which is enough: as long as there is no race, an element was read by any programs, or changed atomically by any
 //! programs, or touched by one program alone. Two programs that read it are enough to find any that writes. So what is found does
 //! not depend on which program comes first. `lowering::cpu::emit::race` has the same layout.
@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ProgramAccess};
 use crate::kernel::{Host, Kernel, ParamKind};
-use crate::report::HostRecord;
 
 /// Bits of an access: what was done, then its place in the table; the program has the rest.
 const TOUCH_BITS: u32 = 2;
@@ -161,8 +160,9 @@ impl RaceCheck {
         })
     }
 
-    /// Notes an access of an element in its shadow word.
-    fn meet(&self, param: usize, index: u64, new: NotedTouch) {
+    /// Notes an access of an element whose shadow word has another one already.
+    pub(crate) fn meet(&self, param: usize, index: u64, access: u32) {
+        let new = NotedTouch(access);
         if self.race.get().is_some() {
             return;
         }
@@ -185,18 +185,6 @@ impl RaceCheck {
                 }
             }
         }
-    }
-}
-
-/// Notes an access of an element whose shadow word has another one already; called by host code.
-///
-/// # Safety
-/// The record must be that of a launch that is judged.
-pub(crate) unsafe extern "C" fn meet(record: *const HostRecord, param: u64, index: u64, access: u64) {
-    // SAFETY: passed on to the caller.
-    let check = unsafe { HostRecord::race_check(record) };
-    if let Some(check) = check {
-        check.meet(param as usize, index, NotedTouch(access as u32));
     }
 }
 

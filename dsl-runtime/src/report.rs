@@ -17,7 +17,7 @@ use cudarc::driver::{CudaStream, DriverError, result};
 use crate::device_print::{PrintLine, element};
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Site, Variant};
-use crate::race::{self, RaceCheck};
+use crate::race::RaceCheck;
 
 /// The name of a GPU module's record.
 pub(crate) const REPORT_GLOBAL: &CStr = c"fuse_report";
@@ -134,7 +134,7 @@ impl<'c> HostRecord<'c> {
     pub(crate) fn new(variant: &'static Variant, check: Option<&'c RaceCheck>) -> HostRecord<'c> {
         let shadows = check.map_or(std::ptr::null(), RaceCheck::shadows);
         let record = FailureRecord::default();
-        HostRecord { record, print, shadows, meet: race::meet, variant, check }
+        HostRecord { record, print, shadows, meet, variant, check }
     }
 
     /// What it says about a launch of `kernel`.
@@ -142,14 +142,13 @@ impl<'c> HostRecord<'c> {
         let race = || self.check.and_then(|check| check.error(kernel));
         self.record.error(kernel, self.variant).or_else(race)
     }
+}
 
-    /// Returns what looks for races in the launch.
-    ///
-    /// # Safety
-    /// The record must be one that lives; others may be writing its first field.
-    pub(crate) unsafe fn race_check(record: *const HostRecord<'c>) -> Option<&'c RaceCheck> {
-        // SAFETY: passed on to the caller.
-        unsafe { (*record).check }
+/// Notes an access of an element whose shadow word has another one already.
+unsafe extern "C" fn meet(record: *const HostRecord, param: u64, index: u64, access: u64) {
+    // SAFETY: host code has the record from the launch that it runs for. Others may be writing its first field.
+    if let Some(check) = unsafe { (*record).check } {
+        check.meet(param as usize, index, access as u32);
     }
 }
 

@@ -174,7 +174,7 @@ pub fn transform(func: &mut Func, requests: KernelRequests) -> Result<(), Invali
 pub fn host_plan(func: &Func, bounds: BoundsPolicy) -> crate::cpu::emit::CpuPlan {
     let mut general = func.clone();
     legalize_index(&mut general, bounds);
-    let mut plan = crate::cpu::emit::CpuPlan::new(general);
+    let mut plan = crate::cpu::emit::CpuPlan::new(general).noting_accesses();
     let first = unit_strides(func, BoundsPolicy::Masked).into_iter().next().unwrap_or_default();
     for mut unit in std::iter::once(func.clone()).chain(transpose_operands(func)) {
         let mut strides = assume_contiguous(&mut unit);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::mistakes::place;
+use super::unordered_access::place;
 use crate::ir::{Func, Op, Value};
 use crate::ops::scalar::ArithKind;
 use crate::ops::{Kind, Load, Reduce};
@@ -45,10 +45,8 @@ impl Fold {
     fn of(reduce: &Reduce) -> Option<Fold> {
         let inputs = reduce.combination.inputs.len();
         let ops = reduce.combination.block.ops.iter();
-        let mut kinds = ops.filter_map(|op| match &op.kind {
-            Kind::Scalar(scalar) => Some(scalar.op.arith),
-            _ => None,
-        });
+        let mut kinds = ops
+            .filter_map(|op| if let Kind::Scalar(scalar) = &op.kind { Some(scalar.op.arith) } else { None });
         match (inputs, kinds.clone().collect::<Vec<_>>().as_slice()) {
             (1, [ArithKind::Maximum]) => Some(Fold::Maximum),
             (1, [ArithKind::Minimum]) => Some(Fold::Minimum),

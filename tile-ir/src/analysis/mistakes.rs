@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::masked_zeros::masked_zeros;
 use super::program_varying::{Across, varying};
-use super::unordered_access::{Touch, memory, unordered};
+use super::unordered_access::{Touch, memory, place, unordered};
 use crate::ir::{Block, Func, Op, ParamId, Value, backward_slice};
 use crate::ops::{Kind, While};
 use crate::support::warning::Warning;
@@ -29,17 +29,6 @@ pub fn mistakes(func: &Func) -> Vec<Warning> {
     });
     search.found.extend(masked_zeros(func, &search.definitions));
     search.found
-}
-
-/// The values by which an operation addresses memory, and its mask.
-pub(super) fn place(op: &Op) -> Option<Vec<Value>> {
-    let operation = op.kind.operation();
-    let access =
-        operation.access().map(|access| access.base.into_iter().chain([access.offset]).chain(access.mask));
-    match access {
-        Some(values) => Some(values.collect()),
-        None => operation.view_tile().map(|tile| tile.offsets.clone()),
-    }
 }
 
 struct Search<'f> {
@@ -68,13 +57,15 @@ impl<'f> Search<'f> {
     /// Reports stores of all programs to the same elements, in blocks that every program runs.
     fn stores(&mut self, block: &'f Block, unordered: &[&'f Op]) {
         for op in &block.ops {
-            let every_program = match &op.kind {
-                Kind::If(branch) => !self.varies(&[branch.condition]),
-                Kind::For(own) => !self.varies(&[own.low, own.high, own.step]),
-                // A program may leave it before another one does.
-                Kind::While(_) => false,
-                _ => true,
-            };
+            let mut decides = vec![];
+            if let Kind::If(branch) = &op.kind {
+                decides.push(branch.condition);
+            }
+            if let Kind::For(own) = &op.kind {
+                decides.extend([own.low, own.high, own.step]);
+            }
+            // A program may leave a `while` before another one does.
+            let every_program = !matches!(op.kind, Kind::While(_)) && !self.varies(&decides);
             if every_program {
                 op.kind.operation().blocks().into_iter().for_each(|nested| self.stores(nested, unordered));
             }
@@ -120,10 +111,12 @@ impl<'f> Search<'f> {
     fn random_numbers(&mut self) {
         let mut random = vec![];
         let mut stores = vec![];
-        self.func.body.walk(&mut |op| match op.kind {
-            Kind::Random(_) | Kind::Philox(_) => random.push(op),
-            _ if Touch::of(op) == Some(Touch::Write) => stores.push(op),
-            _ => {}
+        self.func.body.walk(&mut |op| {
+            if matches!(op.kind, Kind::Random(_) | Kind::Philox(_)) {
+                random.push(op);
+            } else if Touch::of(op) == Some(Touch::Write) {
+                stores.push(op);
+            }
         });
         random.retain(|op| !self.varies(&op.kind.operation().operands()));
         for op in random {

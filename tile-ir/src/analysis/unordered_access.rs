@@ -45,13 +45,23 @@ pub(super) fn memory(op: &Op) -> Option<ParamId> {
     operation.access().map(|access| access.param).or(operation.view_tile().map(|tile| tile.memory))
 }
 
+/// The values by which an operation addresses memory, and its mask.
+pub(super) fn place(op: &Op) -> Option<Vec<Value>> {
+    let operation = op.kind.operation();
+    let access =
+        operation.access().map(|access| access.base.into_iter().chain([access.offset]).chain(access.mask));
+    match access {
+        Some(values) => Some(values.collect()),
+        None => operation.view_tile().map(|tile| tile.offsets.clone()),
+    }
+}
+
 /// How an atomic is ordered.
 fn atomic_order(op: &Op) -> Option<MemoryOrder> {
-    match &op.kind {
-        Kind::Atomic(atomic) => Some(atomic.order),
-        Kind::AddView(add) => Some(add.order),
-        _ => None,
+    if let Kind::Atomic(atomic) = &op.kind {
+        return Some(atomic.order);
     }
+    if let Kind::AddView(add) = &op.kind { Some(add.order) } else { None }
 }
 
 /// Returns the unordered accesses of mutable slices and views.

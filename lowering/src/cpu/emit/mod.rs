@@ -143,8 +143,13 @@ impl CpuVersion {
 
 impl CpuPlan {
     pub fn new(func: Func) -> CpuPlan {
-        let noted = NotedAccesses::of(&func);
-        CpuPlan { general: CpuVersion::new(func, noted), specialized: vec![] }
+        CpuPlan { general: CpuVersion::new(func, NotedAccesses::default()), specialized: vec![] }
+    }
+
+    /// Notes the accesses that may race, in code that reports; to be called before versions are added.
+    pub fn noting_accesses(mut self) -> CpuPlan {
+        self.general.noted = NotedAccesses::of(&self.general.func);
+        self
     }
 
     /// With another version of the kernel for arguments for which these guards hold: scalars that are equal to constants.
