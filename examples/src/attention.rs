@@ -183,8 +183,7 @@ pub fn attention<T: Float, const MASK_MODE: usize, const D: usize, const M: usiz
             let offsets = rows.col() + (start + tl::arange(0, N)).to::<i64>().row();
             // `tl::rand(seed, offset) < dropout_p`, compared as bits: so many of its 2^23 values are below `dropout_p`.
             let n_dropped = tl::ceil(dropout_p * 8388608.0).to::<u32>();
-            let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
-            tl::select((tl::randint(seed, offsets) < threshold) | drops_all, 0.0, p)
+            tl::select(tl::randint(seed, offsets) >> 9 < n_dropped, 0.0, p)
         } else {
             p
         };

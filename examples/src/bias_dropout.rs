@@ -41,7 +41,6 @@ pub fn bias_dropout<T: Float, const COLS: usize>(
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
     // `tl::rand(seed, offset) < p`, compared as bits: so many of its 2^23 values are below `p`.
     let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
-    let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
     let scale = 1.0 / (1.0 - p);
     for r in tl::static_range(0, 4) {
         let row = first_row + tl::program_id(1) * 4 + r;
@@ -50,7 +49,7 @@ pub fn bias_dropout<T: Float, const COLS: usize>(
         let residual_values = tl::load(residual + offsets, mask & (add_residual != 0), 0.0).to::<f32>();
         let v = tl::load(x + offsets, mask).to::<f32>() + bias;
         let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-        let is_dropped = (tl::randint(seed, rng_offsets) < threshold) | drops_all;
+        let is_dropped = tl::randint(seed, rng_offsets) >> 9 < n_dropped;
         let y = tl::select(is_dropped, 0.0, v * scale) + residual_values;
         tl::store(out + offsets, y.to::<T>(), mask);
     }
@@ -70,7 +69,6 @@ pub fn bias_dropout_backward<T: Float, const COLS: usize>(
 ) {
     let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
     let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
-    let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
     let scale = 1.0 / (1.0 - p);
     let mut dbias = tl::zeros::<f32>([COLS]);
     for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
@@ -80,7 +78,7 @@ pub fn bias_dropout_backward<T: Float, const COLS: usize>(
             let offsets = row * n_cols + cols;
             let dy = tl::load(dy + offsets, mask).to::<f32>();
             let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-            let is_dropped = (tl::randint(seed, rng_offsets) < threshold) | drops_all;
+            let is_dropped = tl::randint(seed, rng_offsets) >> 9 < n_dropped;
             let y = tl::select(is_dropped | !mask, 0.0, dy * scale);
             tl::store(dx + offsets, y.to::<T>(), mask);
             dbias += y;

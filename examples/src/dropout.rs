@@ -53,7 +53,6 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, c
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
     // `tl::rand(seed, offset) < p`, compared as bits: so many of its 2^23 values are below `p`.
     let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
-    let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
     let scale = 1.0 / (1.0 - p);
     for r in tl::static_range(0, 4) {
         let row = first_row + tl::program_id(1) * 4 + r;
@@ -67,7 +66,7 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, c
         let v = tl::load(x + offsets, mask).to::<f32>() + bias;
         let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh::<T>(v) };
         let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-        let is_dropped = (tl::randint(seed, rng_offsets) < threshold) | drops_all;
+        let is_dropped = tl::randint(seed, rng_offsets) >> 9 < n_dropped;
         let y = tl::select(is_dropped, 0.0, y * scale);
         let y = if HAS_RESIDUAL { y + residual_values } else { y };
         tl::store(out + offsets, y.to::<T>(), mask);
@@ -93,7 +92,6 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
     let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
     let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
-    let (threshold, drops_all) = (tl::wrapping_mul(n_dropped, 512), n_dropped == 8388608);
     let scale = 1.0 / (1.0 - p);
     let weight = tl::log2(scale);
     let mut dbias = tl::zeros::<f32>([COLS]);
@@ -129,7 +127,7 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
                 tl::select(v > 0.0, scale - below, below)
             };
             let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-            let is_dropped = (tl::randint(seed, rng_offsets) < threshold) | drops_all;
+            let is_dropped = tl::randint(seed, rng_offsets) >> 9 < n_dropped;
             let y = tl::select(is_dropped | !mask, 0.0, dy * slope);
             tl::store(dx + offsets, y.to::<T>(), mask);
             dbias += y;
