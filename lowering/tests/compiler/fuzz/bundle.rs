@@ -62,7 +62,7 @@ impl Bytes {
 /// it, or if its blocks do not fit.
 pub fn write(number: u64, folder: &Path) -> Result<usize, String> {
     let program = generate(number);
-    let Checked { func, requests, .. } = front(&program.source())?;
+    let Checked { func, requests, .. } = front(&program.source(), program.variant())?;
     let Ok(specializations) = specializations(&func, requests) else { return Ok(0) };
     let name = format!("k{number}");
     let mut bytes = Bytes::default();

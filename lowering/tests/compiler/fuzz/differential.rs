@@ -49,7 +49,7 @@ pub struct Report {
 pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
     let source = program.source();
     let start = cpu_time();
-    let Checked { func, reporting, requests } = front(&source)?;
+    let Checked { func, reporting, requests } = front(&source, program.variant())?;
     let mut report = Report {
         statements: program.statements(),
         lowering: Duration::ZERO,
@@ -145,7 +145,7 @@ fn transformed(mut func: Func) -> Result<Func, String> {
 }
 
 /// Parse and check; a generated kernel has no mistakes.
-pub fn front(source: &str) -> Result<Checked, String> {
+pub fn front(source: &str, variant: usize) -> Result<Checked, String> {
     let (attribute, item) = tokens(source);
     let mut errors = Errors::new();
     let render_errors = |errors: &Errors| format!("refused:\n{}", render(errors, source));
@@ -156,7 +156,7 @@ pub fn front(source: &str) -> Result<Checked, String> {
     if !errors.is_empty() {
         return Err(render_errors(&errors));
     }
-    let checked = typeck::check(&kernel, &variants[0]).map_err(|errors| render_errors(&errors))?;
+    let checked = typeck::check(&kernel, &variants[variant]).map_err(|errors| render_errors(&errors))?;
     let mut func = checked.func;
     ir::verify(&func).map_err(|what| format!("the tile IR is not valid: {what}"))?;
     let mut reporting = None;
@@ -169,7 +169,7 @@ pub fn front(source: &str) -> Result<Checked, String> {
     func.reports = false;
     ir::strip_debug(&mut func);
     let func = transformed(func)?;
-    Ok(Checked { func, reporting, requests: KernelRequests::of(&kernel, &variants[0]) })
+    Ok(Checked { func, reporting, requests: KernelRequests::of(&kernel, &variants[variant]) })
 }
 
 fn gpu_code(specialization: &Specialization) -> Result<(), String> {

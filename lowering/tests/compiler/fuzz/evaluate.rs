@@ -317,6 +317,10 @@ impl Machine<'_> {
         match &node.op {
             Op::Variable(variable) => self.variables[*variable].clone().expect("a variable with a value"),
             Op::Number(element) => Tile::scalar(*element),
+            Op::Block => {
+                let (values, variant) = self.program.block.as_ref().expect("a constant parameter");
+                Tile::scalar(Element::whole(values[*variant] as i128))
+            }
             Op::Scalar(index) => Tile::scalar(self.scalars[*index]),
             Op::ProgramId(axis) => Tile::scalar(Element::whole(i128::from(self.id[*axis]))),
             Op::NumPrograms(axis) => Tile::scalar(Element::whole(i128::from(self.grid[*axis]))),
@@ -363,6 +367,13 @@ impl Machine<'_> {
             Op::Atomic { name, memory } => lanes(&args, &mut |a| match self.slice_index(*memory, a[0]) {
                 Some(position) => self.change(name, *memory, position, &a[1..], dtype),
                 None => Element::zero(dtype),
+            }),
+            Op::Random(name) => lanes(&args, &mut |a| {
+                let word = philox_word(a[0].value() as u64, a[1].value() as u64);
+                match *name {
+                    "randint" => Element::whole(word.into()),
+                    _ => Element::Float(f64::from(word >> 9) / f64::from(1 << 23)),
+                }
             }),
             Op::Lanewise("exp") => lanes(&args, &mut |a| approximate::exp(a[0], self.parts, dtype)),
             Op::Operator(name) | Op::Prefix(name) | Op::Lanewise(name) => {
@@ -420,6 +431,22 @@ impl Machine<'_> {
             _ => line_operation(node, &args.iter().map(Tile::leaves).collect::<Vec<_>>()),
         }
     }
+}
+
+/// The word of an offset in the stream of a seed, by Philox-4x32-10.
+fn philox_word(seed: u64, offset: u64) -> u32 {
+    let [mut key, index] = [seed, offset / 4].map(|number| [number as u32, (number >> 32) as u32]);
+    let mut words = [index[0], index[1], 0, 0];
+    for _ in 0..10 {
+        let product = |word: u32, factor: u64| {
+            let whole = u64::from(word) * factor;
+            [(whole >> 32) as u32, whole as u32]
+        };
+        let (first, second) = (product(words[0], 0xd251_1f53), product(words[2], 0xcd9e_8d57));
+        words = [second[0] ^ words[1] ^ key[0], second[1], first[0] ^ words[3] ^ key[1], first[1]];
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+    }
+    words[(offset % 4) as usize]
 }
 
 fn largest_part(parts: f64, x: Element) -> f64 {

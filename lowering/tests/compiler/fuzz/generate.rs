@@ -124,6 +124,7 @@ fn statements(mut random: SplitMix64) -> Program {
         functions: generator.functions,
         body,
         variables: generator.variables,
+        block: None,
         plans: vec![],
     }
 }

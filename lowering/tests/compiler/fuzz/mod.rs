@@ -74,8 +74,9 @@ fn print_counts(line: &str) {
 #[test]
 fn programs_are_accepted() {
     for number in today()..today() + 200 {
-        let source = generate::generate(number).source();
-        if let Err(what) = differential::front(&source) {
+        let program = generate::generate(number);
+        let source = program.source();
+        if let Err(what) = differential::front(&source, program.variant()) {
             panic!("number {number}: {what}\n{source}");
         }
     }

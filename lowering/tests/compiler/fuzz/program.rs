@@ -49,6 +49,8 @@ pub enum Combine {
 pub enum Op {
     Variable(usize),
     Number(Element),
+    /// The constant parameter.
+    Block,
     /// A scalar parameter of the kernel.
     Scalar(usize),
     ProgramId(usize),
@@ -81,6 +83,8 @@ pub enum Op {
     Dot {
         suffix: &'static str,
     },
+    /// `rand` or `randint` of a seed and offsets.
+    Random(&'static str),
     Softmax {
         axis: usize,
         log: bool,
@@ -299,6 +303,8 @@ pub struct Program {
     pub body: Block,
     /// How many variables there are.
     pub variables: usize,
+    /// A constant parameter, with its value in each variant and the variant that runs.
+    pub block: Option<(Vec<usize>, usize)>,
     /// Launches that were planned with the kernel; without any, arguments are random.
     pub plans: Vec<Plan>,
 }
@@ -352,8 +358,20 @@ impl Combine {
     }
 }
 
-/// The names of the memory parameters.
-pub type Names = Vec<String>;
+/// What expressions call things.
+pub struct Names {
+    memory: Vec<String>,
+    /// The extent that is a constant parameter, as tiles and numbers use it.
+    block: Option<usize>,
+}
+
+impl std::ops::Index<usize> for Names {
+    type Output = String;
+
+    fn index(&self, memory: usize) -> &String {
+        &self.memory[memory]
+    }
+}
 
 impl Node {
     pub fn text(&self, names: &Names) -> String {
@@ -366,6 +384,8 @@ impl Node {
             Op::Scalar(index) => format!("s{index}"),
             Op::ProgramId(axis) => format!("tl::program_id({axis})"),
             Op::NumPrograms(axis) => format!("tl::num_programs({axis})"),
+            Op::Arange(0) if names.block == Some(shape[0]) => "tl::arange(0, BLOCK)".into(),
+            Op::Block => "BLOCK".into(),
             Op::Arange(start) => format!("tl::arange({start}, {})", start + shape[0] as i64),
             // A literal alone is `f32`.
             Op::Full if dtype == DType::F64 => format!("tl::full::<{dtype}>({shape:?}, {})", arg(0)),
@@ -373,7 +393,7 @@ impl Node {
             Op::Operator(symbol) | Op::Compare(symbol) => format!("({} {symbol} {})", arg(0), arg(1)),
             Op::Prefix("neg") => format!("(-{})", arg(0)),
             Op::Prefix(_) => format!("(!{})", arg(0)),
-            Op::Lanewise(name) => format!("tl::{name}({})", all()),
+            Op::Lanewise(name) | Op::Random(name) => format!("tl::{name}({})", all()),
             Op::Select => format!("tl::select({})", all()),
             Op::Cast => format!("{}.to::<{dtype}>()", arg(0)),
             Op::Bitcast => format!("{}.bitcast::<{dtype}>()", arg(0)),
@@ -596,13 +616,14 @@ impl Printer<'_> {
 
 impl Program {
     pub fn names(&self) -> Names {
-        self.memory.iter().enumerate().map(|(i, memory)| memory.name(i)).collect()
+        let memory = self.memory.iter().enumerate().map(|(i, memory)| memory.name(i)).collect();
+        Names { memory, block: self.block.as_ref().map(|(values, variant)| values[*variant]) }
     }
 
     /// The kernel as a user would write it.
     pub fn source(&self) -> String {
         let names = self.names();
-        let memory = self.memory.iter().zip(&names).map(|(memory, name)| {
+        let memory = self.memory.iter().zip(&names.memory).map(|(memory, name)| {
             let reference = if memory.written { "&mut " } else { "&" };
             match memory.view {
                 Some(rank) => format!("{name}: {reference}View<{}, {rank}>", memory.dtype),
@@ -611,8 +632,13 @@ impl Program {
         });
         let scalars = self.scalars.iter().enumerate().map(|(i, (_, dtype))| format!("s{i}: {dtype}"));
         let mut printer = Printer { names: &names, text: String::new(), depth: 0 };
-        printer.line(&format!("#[fuse_kernel({})]", self.attribute));
-        printer.line(&format!("fn k({}) {{", list(memory.chain(scalars))));
+        let (variants, generic) = match &self.block {
+            Some((values, _)) => (format!("BLOCK = {values:?}"), "<const BLOCK: usize>"),
+            None => (String::new(), ""),
+        };
+        let settings = [variants, self.attribute.clone()].into_iter().filter(|part| !part.is_empty());
+        printer.line(&format!("#[fuse_kernel({})]", list(settings)));
+        printer.line(&format!("fn k{generic}({}) {{", list(memory.chain(scalars))));
         printer.depth = 1;
         for (i, function) in self.functions.iter().enumerate() {
             let params =
@@ -628,6 +654,11 @@ impl Program {
         printer.block(&self.body, None);
         printer.line("}");
         printer.text
+    }
+
+    /// The variant that runs.
+    pub fn variant(&self) -> usize {
+        self.block.as_ref().map_or(0, |(_, variant)| *variant)
     }
 
     pub fn statements(&self) -> usize {

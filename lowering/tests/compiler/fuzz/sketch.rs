@@ -17,6 +17,8 @@ pub struct Sketch {
     blocks: Vec<Block>,
     variables: usize,
     pub settings: Vec<String>,
+    /// The constant parameter's values, and the variant that runs.
+    pub block: Option<(Vec<usize>, usize)>,
     pub plans: Vec<Plan>,
 }
 
@@ -194,12 +196,24 @@ impl Sketch {
             blocks: vec![vec![]],
             variables: 0,
             settings: vec![],
+            block: None,
             plans: vec![],
         }
     }
 
     pub fn chance(&mut self, of: usize) -> bool {
         self.random.below(of) == 0
+    }
+
+    /// An extent as a number of the kernel: one in three times a constant parameter, of which there are several variants.
+    pub fn extent(&mut self, extent: usize) -> Node {
+        if !self.chance(3) {
+            return int(extent as i64);
+        }
+        let variant = self.random.below(2);
+        let other = if variant == 0 { 2 * extent } else { extent / 2 };
+        self.block = Some((if variant == 0 { vec![extent, other] } else { vec![other, extent] }, variant));
+        Node { op: Op::Block, args: vec![], ty: Type::scalar(DType::I32) }
     }
 
     pub fn finish(mut self) -> Program {
@@ -210,6 +224,7 @@ impl Sketch {
             functions: vec![],
             body: self.blocks.pop().expect("the body"),
             variables: self.variables,
+            block: self.block,
             plans: self.plans,
         }
     }

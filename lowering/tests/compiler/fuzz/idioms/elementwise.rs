@@ -67,7 +67,9 @@ pub fn elementwise(sketch: &mut Sketch) {
     let axes = 1 + sketch.random.below(3);
     let number = program(sketch, axes);
     let strided = axes == 1 && sketch.chance(2);
-    let steps: Vec<u64> = (0..1 + sketch.random.below(3)).map(|_| sketch.random.bits()).collect();
+    let steps = 1 + sketch.random.below(3);
+    let extent = sketch.extent(block);
+    let seed = sketch.chance(4).then(|| sketch.scalar(DType::I64));
     let body = |sketch: &mut Sketch, start: Node| {
         let at = sketch.bind(start + arange(block));
         let inside = sketch.bind(at.clone().less(n.clone()));
@@ -77,26 +79,28 @@ pub fn elementwise(sketch: &mut Sketch) {
             sketch.bind(value)
         });
         let mut value = x;
-        for _ in &steps {
+        for _ in 0..steps {
             let next = step(sketch, value, y.clone());
             value = sketch.bind(next);
+        }
+        if let Some(seed) = &seed {
+            value = dropped(sketch, value, seed.clone(), at.clone());
         }
         sketch.store(out, at, value, Some(inside));
     };
     if strided {
-        let start = number * int(block as i64);
-        let step = num_programs(0) * int(block as i64);
-        sketch.repeat([start, n.clone(), step], body);
+        let step = num_programs(0) * extent.clone();
+        sketch.repeat([number * extent, n.clone(), step], body);
     } else {
-        body(sketch, number * int(block as i64));
+        body(sketch, number * extent);
     }
     if sketch.chance(5) {
         sketch.settings.push("unchecked".into());
     }
-    for turn in 0..3 {
+    for launch in 0..3 {
         let grid = grid(sketch, axes);
         let room = grid.iter().product::<i64>() * block as i64 * if strided { 3 } else { 1 };
-        let n = match turn {
+        let n = match launch {
             0 => room,
             1 => (room - 16).max(1),
             _ => sketch.random.below(room as usize + 1) as i64,
@@ -104,8 +108,31 @@ pub fn elementwise(sketch: &mut Sketch) {
         let data = sketch.random.of(&[Data::Fraction, Data::Whole { limit: 4 }, Data::Scaled]);
         let operand = || PlannedMemory::slice(n as usize, data);
         let memory = vec![operand(), operand(), PlannedMemory::slice(n as usize, Data::Whole { limit: 3 })];
-        sketch.plans.push(Plan { grid, scalars: vec![Element::whole(n.into())], memory });
+        let mut scalars = vec![Element::whole(n.into())];
+        if seed.is_some() {
+            scalars.push(Element::whole(sketch.random.of(&[0, 7, -1, 1 << 40])));
+        }
+        sketch.plans.push(Plan { grid, scalars, memory });
     }
+}
+
+/// A value, or 0 where a random number says so; or random bits added.
+fn dropped(sketch: &mut Sketch, value: Node, seed: Node, at: Node) -> Node {
+    let dtype = value.ty.dtype;
+    let random = |name: &'static str, drawn: DType| Node {
+        op: Op::Random(name),
+        ty: at.ty.with(drawn),
+        args: vec![seed.clone(), at.clone()],
+    };
+    let result = if sketch.chance(2) {
+        random("rand", DType::F32).less(float(0.3, DType::F32)).choose(float(0.0, dtype), value)
+    } else {
+        let bits = random("randint", DType::U32);
+        let ty = bits.ty.clone();
+        let low = Node::operator("&", bits, Node::literal(DType::U32, 3), &ty);
+        value + low.to(dtype)
+    };
+    sketch.bind(result)
 }
 
 /// Sums into few elements in any order, and old values of elements that no other program touches.
@@ -145,10 +172,10 @@ pub fn atomics(sketch: &mut Sketch) {
     let before = sketch.bind(before);
     sketch.store(old, at, before, Some(inside));
     sketch.settings.push("unreported".into());
-    for turn in 0..3 {
+    for launch in 0..3 {
         let grid = grid(sketch, axes);
         let room = grid.iter().product::<i64>() * block as i64;
-        let n = if turn == 0 { room } else { 1 + sketch.random.below(room as usize) as i64 };
+        let n = if launch == 0 { room } else { 1 + sketch.random.below(room as usize) as i64 };
         let bins = sketch.random.of(&[1, 7, 64, 1000]);
         // Every order of these additions is exact.
         let data = Data::Whole { limit: if dtype.is_half() { 1 } else { 3 } };
