@@ -86,7 +86,9 @@ pub fn is_inexact(name: &str, args: &[Element]) -> bool {
     let bound = |name| scalar::function(name).map_or(0.0, |row| row.ulp.f32);
     args.iter().any(|arg| matches!(arg, Element::Approximate { .. }))
         || matches!(args[0], Element::Float(_))
-            && (matches!(name, "/" | "fma") || LIBRARY.iter().any(|(own, _)| *own == name) || bound(name) > 0.5)
+            && (matches!(name, "/" | "fma")
+                || LIBRARY.iter().any(|(own, _)| *own == name)
+                || bound(name) > 0.5)
 }
 
 /// The mathematical function of a name.
@@ -173,7 +175,8 @@ pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
 /// e to a power that is made together with a difference or product whose parts are up to `parts`.
 pub fn exp(x: Element, parts: f64, dtype: DType) -> Element {
     let (x, x_error) = (x.float(), x.error());
-    let ulps = if parts > 0.0 { 3.0 + 2.0 * parts.max(if x.is_finite() { x.abs() } else { 0.0 }) } else { 2.0 };
+    let ulps =
+        if parts > 0.0 { 3.0 + 2.0 * parts.max(if x.is_finite() { x.abs() } else { 0.0 }) } else { 2.0 };
     let computed_in = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let value = x.exp();
     let bound = (x_error + ulps * 2.0 * unit_roundoff(computed_in)).exp_m1();
@@ -201,7 +204,11 @@ pub fn total(value: f64, [magnitude, errors]: [f64; 2], relative: f64, dtype: DT
     }
     let error = errors + relative * (magnitude + errors) + smallest_step(dtype);
     // Partial sums may overflow where the sum does not.
-    if magnitude + errors > largest(dtype) { element(value, f64::INFINITY, dtype) } else { element(value, error, dtype) }
+    if magnitude + errors > largest(dtype) {
+        element(value, f64::INFINITY, dtype)
+    } else {
+        element(value, error, dtype)
+    }
 }
 
 /// The softmax of a line, or its logarithm.

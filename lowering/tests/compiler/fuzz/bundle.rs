@@ -106,14 +106,19 @@ pub fn write(number: u64, folder: &Path) -> Result<usize, String> {
 fn params(program: &Program) -> String {
     let memory = program.memory.iter().enumerate().map(|(i, memory)| (memory.name(i), memory.dtype));
     let scalars = program.scalars.iter().enumerate().map(|(i, (_, dtype))| (format!("s{i}"), *dtype));
-    array(memory.chain(scalars).map(|(name, dtype)| format!("{{\"name\": \"{name}\", \"dtype\": \"{dtype}\"}}")))
+    array(
+        memory
+            .chain(scalars)
+            .map(|(name, dtype)| format!("{{\"name\": \"{name}\", \"dtype\": \"{dtype}\"}}")),
+    )
 }
 
 fn arguments(program: &Program) -> String {
     let argument = |name: &str, kind: &str, dtype: &str| {
         format!("{{\"name\": \"{name}\", \"kind\": \"{kind}\", \"type\": \"{dtype}\"}}")
     };
-    let is_memory = |name: &String| program.memory.iter().enumerate().any(|(i, memory)| memory.name(i) == *name);
+    let is_memory =
+        |name: &String| program.memory.iter().enumerate().any(|(i, memory)| memory.name(i) == *name);
     let mut all = vec![];
     for name in names(program) {
         if is_memory(&name) {
@@ -211,7 +216,8 @@ fn launch_record(program: &Program, launch: &Launch, seed: u64, bytes: &mut Byte
     if !wanted.well_defined {
         return None;
     }
-    let planned = (!program.plans.is_empty()).then(|| &program.plans[(seed % program.plans.len() as u64) as usize]);
+    let planned =
+        (!program.plans.is_empty()).then(|| &program.plans[(seed % program.plans.len() as u64) as usize]);
     let memory = program.memory.iter().enumerate().map(|(i, memory)| {
         let data = planned.map(|plan| (plan.memory[i].data, data_seed(seed, i)));
         memory_record(memory, &launch.memory[i], &wanted.memory[i], (data, bytes))
@@ -233,7 +239,9 @@ fn memory_record(
     (data, bytes): (Option<(Data, u64)>, &mut Bytes),
 ) -> String {
     let dtype = memory.dtype;
-    let all = |contents: &Contents| contents.data.iter().flat_map(|element| element.bytes(dtype)).collect::<Vec<u8>>();
+    let all = |contents: &Contents| {
+        contents.data.iter().flat_map(|element| element.bytes(dtype)).collect::<Vec<u8>>()
+    };
     let old = all(before);
     let checksum: u64 = old.iter().map(|&byte| u64::from(byte)).sum();
     let mut text = format!(

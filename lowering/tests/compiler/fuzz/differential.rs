@@ -18,6 +18,7 @@ use super::element::Element;
 use super::evaluate::{Contents, Launch, evaluate};
 use super::generate::launch;
 use super::program::Program;
+use super::simulate;
 use crate::run::{Arg, Loaded, levels, load_levels, load_plan};
 use lowering::backend::host_asm::CpuLevel;
 use lowering::backend::nvptx;
@@ -76,7 +77,7 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
     let best: Vec<CpuLevel> = levels().into_iter().rev().take(1).collect();
     let loaded: Vec<(&Specialization, Vec<Loaded>)> = specializations
         .iter()
-        .filter(|specialization| specialization.name != "tensor")
+        .filter(|specialization| !simulate::is_for_tensor_cores(specialization))
         .map(|specialization| {
             (specialization, load_levels(&CpuPlan::new(specialization.plan.laid_out.clone()), &best))
         })
@@ -96,15 +97,31 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
         }
         if let Some(level) = &reporting {
             let result = run(program, &launch, level);
-            result.same(program, &wanted.memory).map_err(|what| format!("launch {number}, debug build: {what}"))?;
+            result
+                .same(program, &wanted.memory)
+                .map_err(|what| format!("launch {number}, debug build: {what}"))?;
             if result.reports != wanted.outside {
-                return Err(format!("launch {number}, debug build: reports {}, should {}", result.reports, wanted.outside));
+                return Err(format!(
+                    "launch {number}, debug build: reports {}, should {}",
+                    result.reports, wanted.outside
+                ));
             }
             report.compared += 1;
         }
         let known = known(program, &launch, &func);
+        let holds = |specialization: &&Specialization| {
+            specialization.guards.iter().all(|guard| holds(guard, &known, launch.grid))
+        };
+        for specialization in specializations.iter().filter(holds) {
+            if simulate::is_for_tensor_cores(specialization) {
+                simulate::compare(program, &launch, (specialization, seed), &wanted.memory).map_err(
+                    |what| format!("launch {number}, the {} schedule: {what}", specialization.label()),
+                )?;
+                report.compared += 1;
+            }
+        }
         for (specialization, levels) in &loaded {
-            if !specialization.guards.iter().all(|guard| holds(guard, &known, launch.grid)) {
+            if !holds(specialization) {
                 continue;
             }
             for level in levels {

@@ -119,7 +119,9 @@ impl Element {
     /// Bitwise equality, or within the error that `wanted` has; any two NaNs are equal.
     pub fn same(self, wanted: Element) -> bool {
         match (self, wanted) {
-            (found, Element::Approximate { value, error }) => approximate::accepts(found.float(), value, error),
+            (found, Element::Approximate { value, error }) => {
+                approximate::accepts(found.float(), value, error)
+            }
             (Element::Float(a), Element::Float(b)) => {
                 (a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits()
             }
@@ -184,7 +186,9 @@ pub fn cast(element: Element, from: DType, to: DType) -> Element {
     match (element, to) {
         (Element::Float(float), DType::Bool) => bool_element(float != 0.0),
         (Element::Integer { value, .. }, DType::Bool) => bool_element(value != 0),
-        (Element::Approximate { value, error }, to) if to.is_float() => approximate::rounded(value, error, to),
+        (Element::Approximate { value, error }, to) if to.is_float() => {
+            approximate::rounded(value, error, to)
+        }
         (Element::Float(float), to) if to.is_float() => Element::Float(round(to, float)),
         (Element::Float(float) | Element::Approximate { value: float, .. }, to) => {
             let (min, max) = (min_value(to), max_value(to));
@@ -225,7 +229,9 @@ pub const CONSTANT_SHIFT: &str = "<< by a constant";
 /// An operator or a function of `tl::` on one element of each operand; comparisons are [`compare`].
 pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
     match args[0] {
-        _ if dtype.is_float() && approximate::is_inexact(name, args) => approximate::lanewise(name, dtype, args),
+        _ if dtype.is_float() && approximate::is_inexact(name, args) => {
+            approximate::lanewise(name, dtype, args)
+        }
         Element::Float(_) | Element::Approximate { .. } => {
             let args: Vec<f64> = args.iter().map(|arg| arg.float()).collect();
             Element::Float(round(dtype, float(name, &args)))

@@ -258,7 +258,14 @@ impl Machine<'_> {
     }
 
     /// Does an atomic operation on an element, with the value to compare with before the operand; gives what it was.
-    fn change(&mut self, name: &str, memory: usize, position: usize, args: &[Element], dtype: DType) -> Element {
+    fn change(
+        &mut self,
+        name: &str,
+        memory: usize,
+        position: usize,
+        args: &[Element],
+        dtype: DType,
+    ) -> Element {
         let (old, value) = (self.memory[memory].data[position], args[args.len() - 1]);
         let symbol = match name {
             "atomic_xchg" => None,
@@ -276,7 +283,10 @@ impl Machine<'_> {
         let new = match new {
             Element::Approximate { value: sum, error } if name == "atomic_add" => {
                 let magnitude = old.float().abs() + value.float().abs();
-                Element::Approximate { value: sum, error: error + 8.0 * approximate::unit_roundoff(dtype) * magnitude }
+                Element::Approximate {
+                    value: sum,
+                    error: error + 8.0 * approximate::unit_roundoff(dtype) * magnitude,
+                }
             }
             new => new,
         };

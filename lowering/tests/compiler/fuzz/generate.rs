@@ -156,12 +156,13 @@ pub fn data_seed(seed: u64, param: usize) -> u64 {
 
 fn planned(program: &Program, seed: u64) -> Launch {
     let Plan { grid, scalars, memory } = &program.plans[(seed % program.plans.len() as u64) as usize];
-    let memory = memory.iter().zip(&program.memory).enumerate().map(|(param, (planned, Memory { dtype, .. }))| {
-        let PlannedMemory { len, shape, strides, data } = planned.clone();
-        let seed = data_seed(seed, param);
-        let data = (0..len).map(|index| data.element(*dtype, seed, index)).collect();
-        Contents { data, shape, strides }
-    });
+    let memory =
+        memory.iter().zip(&program.memory).enumerate().map(|(param, (planned, Memory { dtype, .. }))| {
+            let PlannedMemory { len, shape, strides, data } = planned.clone();
+            let seed = data_seed(seed, param);
+            let data = (0..len).map(|index| data.element(*dtype, seed, index)).collect();
+            Contents { data, shape, strides }
+        });
     Launch { grid: *grid, scalars: scalars.clone(), memory: memory.collect() }
 }
 

@@ -6,7 +6,9 @@ use tile_ir::support::dtype::DType;
 
 use super::data::Data;
 use super::element::Element;
-use super::program::{Block, Memory, Node, Op, Plan, PlannedMemory, Program, Range, RangeForm, Statement, Type};
+use super::program::{
+    Block, Memory, Node, Op, Plan, PlannedMemory, Program, Range, RangeForm, Statement, Type,
+};
 use lowering::devtools::fuzzgen::SplitMix64;
 
 /// A kernel that is being built.
@@ -25,7 +27,8 @@ pub struct Sketch {
 /// `self` where broadcasting by numpy's rules joins two shapes.
 fn joined(a: &[usize], b: &[usize]) -> Vec<usize> {
     let rank = a.len().max(b.len());
-    let extent = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis]);
+    let extent =
+        |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis]);
     (0..rank).map(|axis| extent(a, axis).max(extent(b, axis))).collect()
 }
 
@@ -281,7 +284,15 @@ impl Sketch {
 
     pub fn store(&mut self, memory: usize, offset: Node, value: Node, mask: Option<Node>) {
         let value = value.to(self.memory[memory].dtype);
-        let hint = self.random.of(&["", "", "", ".evict_first()", ".streaming()", ".write_through()", ".no_allocate()"]);
+        let hint = self.random.of(&[
+            "",
+            "",
+            "",
+            ".evict_first()",
+            ".streaming()",
+            ".write_through()",
+            ".no_allocate()",
+        ]);
         self.push(Statement::Store { memory, offset, value, mask, hint });
     }
 
@@ -291,7 +302,17 @@ impl Sketch {
     }
 
     pub fn load_hint(&mut self) -> &'static str {
-        self.random.of(&["", "", "", "", ".evict_first()", ".evict_last()", ".streaming()", ".cache_global()", ".no_allocate()"])
+        self.random.of(&[
+            "",
+            "",
+            "",
+            "",
+            ".evict_first()",
+            ".evict_last()",
+            ".streaming()",
+            ".cache_global()",
+            ".no_allocate()",
+        ])
     }
 
     /// A loop from `start` to `end` with a step, and the loop variable in its body.
@@ -300,9 +321,15 @@ impl Sketch {
         self.variables += 1;
         let form = self.random.of(&[RangeForm::Dots, RangeForm::Function]);
         let hints = match form {
-            RangeForm::Function => {
-                self.random.of(&["", "", ".num_stages(1)", ".num_stages(2)", ".num_stages(3)", ".num_stages(4)", ".unroll(2)"])
-            }
+            RangeForm::Function => self.random.of(&[
+                "",
+                "",
+                ".num_stages(1)",
+                ".num_stages(2)",
+                ".num_stages(3)",
+                ".num_stages(4)",
+                ".unroll(2)",
+            ]),
             _ => "",
         };
         let ty = start.ty.clone();

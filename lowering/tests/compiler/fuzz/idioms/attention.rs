@@ -44,7 +44,8 @@ pub fn attention(sketch: &mut Sketch) {
             scores
         };
         let scores = sketch.bind(scores);
-        let next = sketch.bind(Node::call("maximum", vec![max.clone(), scores.clone().reduced("max", 1, false)]));
+        let next =
+            sketch.bind(Node::call("maximum", vec![max.clone(), scores.clone().reduced("max", 1, false)]));
         let power = sketch.bind(Node::call("exp", vec![scores - next.clone().col()]));
         let decay = sketch.bind(Node::call("exp", vec![max.clone() - next.clone()]));
         sketch.assign(&sum, sum.clone() * decay.clone() + power.clone().reduced("sum", 1, false));
@@ -61,7 +62,8 @@ pub fn attention(sketch: &mut Sketch) {
             1 => blocks * n_block as i64 - 3,
             _ => 1 + sketch.random.below(100) as i64,
         };
-        let queries = if number == 0 { 2 * m_block as i64 } else { 1 + sketch.random.below(2 * m_block) as i64 };
+        let queries =
+            if number == 0 { 2 * m_block as i64 } else { 1 + sketch.random.below(2 * m_block) as i64 };
         let data = sketch.random.of(&[Data::Whole { limit: 2 }, Data::Fraction]);
         let pad = if number == 2 { 1 } else { 0 };
         let view = |rows: i64| PlannedMemory::view(&[rows, width as i64], &[0, 1], pad, data);

@@ -49,7 +49,15 @@ fn step(sketch: &mut Sketch, x: Node, y: Node) -> Node {
 }
 
 pub fn elementwise(sketch: &mut Sketch) {
-    let from = sketch.random.of(&[DType::F32, DType::F32, DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::F64]);
+    let from = sketch.random.of(&[
+        DType::F32,
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::F8E4M3,
+        DType::F8E5M2,
+        DType::F64,
+    ]);
     let computed = if from == DType::F64 {
         DType::F64
     } else if from.is_half() && sketch.chance(2) {
@@ -137,10 +145,19 @@ fn dropped(sketch: &mut Sketch, value: Node, seed: Node, at: Node) -> Node {
 
 /// Sums into few elements in any order, and old values of elements that no other program touches.
 pub fn atomics(sketch: &mut Sketch) {
-    let dtype = sketch.random.of(&[DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32, DType::U64]);
+    let dtype = sketch.random.of(&[
+        DType::F32,
+        DType::F32,
+        DType::F64,
+        DType::F16,
+        DType::BF16,
+        DType::I32,
+        DType::U64,
+    ]);
     let block = sketch.random.of(&[32, 128, 1024]);
     let x = sketch.slice(dtype, false);
-    let (sums, state, old) = (sketch.slice(dtype, true), sketch.slice(dtype, true), sketch.slice(dtype, true));
+    let (sums, state, old) =
+        (sketch.slice(dtype, true), sketch.slice(dtype, true), sketch.slice(dtype, true));
     let [n, bins] = [0, 1].map(|_| sketch.scalar(DType::I32));
     let axes = 1 + sketch.random.below(3);
     let number = program(sketch, axes);

@@ -51,12 +51,17 @@ impl Operand {
             return if self.transposed == is_b { tile } else { tile.permuted(&[1, 0]) };
         };
         // Operand A is `outer x inner`, operand B `inner x outer`.
-        let place = |outer: Node, inner: Node| if is_b { (inner.col(), outer.row()) } else { (outer.col(), inner.row()) };
+        let place = |outer: Node, inner: Node| {
+            if is_b { (inner.col(), outer.row()) } else { (outer.col(), inner.row()) }
+        };
         let (first, second) = place(outer.clone(), inner.clone());
         let (first_end, second_end) = if is_b { (k_end, outer_end) } else { (outer_end, k_end) };
         let first_is_line = self.transposed == is_b;
-        let mut offset =
-            if first_is_line { first.clone() * stride + second.clone() } else { second.clone() * stride + first.clone() };
+        let mut offset = if first_is_line {
+            first.clone() * stride + second.clone()
+        } else {
+            second.clone() * stride + first.clone()
+        };
         if let Some(batch) = &self.batch {
             offset = batch.clone() + offset;
         }
@@ -66,7 +71,8 @@ impl Operand {
         } else {
             vec![]
         };
-        let rest = if sketch.memory[self.memory].dtype.is_f8() { rest.into_iter().take(1).collect() } else { rest };
+        let rest =
+            if sketch.memory[self.memory].dtype.is_f8() { rest.into_iter().take(1).collect() } else { rest };
         sketch.load(self.memory, offset, rest).hinted(self.hint)
     }
 }
@@ -80,12 +86,17 @@ pub fn product(sketch: &mut Sketch) {
     };
     let block = if elem == DType::F64 { [16, 16, 32] } else { [16, 32, 64] };
     let [m_block, n_block] = [0, 1].map(|_| sketch.random.of(&[block[0], block[1], block[2], block[2] * 2]));
-    let k_block = if elem == DType::I8 || elem.is_f8() { sketch.random.of(&[32, 64]) } else { sketch.random.of(&[16, 32, 64]) };
+    let k_block = if elem == DType::I8 || elem.is_f8() {
+        sketch.random.of(&[32, 64])
+    } else {
+        sketch.random.of(&[16, 32, 64])
+    };
     let [m, n, k] = [0, 1, 2].map(|_| sketch.scalar(DType::I32));
     let batched = sketch.chance(5);
     let (by_views, masked) = (!batched && sketch.chance(2), sketch.chance(2));
     let start = [m_block, n_block].map(|block| block as i64);
-    let [row, column] = [sketch.bind(program_id(0) * int(start[0])), sketch.bind(program_id(1) * int(start[1]))];
+    let [row, column] =
+        [sketch.bind(program_id(0) * int(start[0])), sketch.bind(program_id(1) * int(start[1]))];
     let operand = |sketch: &mut Sketch, outer: usize, extent: &Node| Operand {
         memory: if by_views { sketch.view(elem, 2, false) } else { sketch.slice(elem, false) },
         outer,
@@ -101,7 +112,9 @@ pub fn product(sketch: &mut Sketch) {
     let b = operand(sketch, n_block, &n);
     let acc = sketch.bind_mut(full(&[m_block, n_block], 0.0, acc_type));
     let suffix = match elem {
-        DType::F32 => sketch.random.of(&["", "", ".input_precision(\"tf32\")", ".input_precision(\"tf32x3\")"]),
+        DType::F32 => {
+            sketch.random.of(&["", "", ".input_precision(\"tf32\")", ".input_precision(\"tf32x3\")"])
+        }
         _ => "",
     };
     let (fused, converted) = (sketch.chance(2), elem == DType::I8 && sketch.chance(3));
@@ -169,6 +182,7 @@ struct ProductShape {
 /// One launch of whole tiles with rows at multiples of 16 bytes, one with tiles that hang over, one of any extents.
 fn plan(sketch: &mut Sketch, operands: &[&Operand], shape: ProductShape) {
     let block = shape.block.map(|block| block as i64);
+    let whole = sketch.memory[operands[0].memory].dtype == DType::I8;
     for number in 0..3 {
         let extents: Vec<i64> = (0..3)
             .map(|axis| {
@@ -183,7 +197,8 @@ fn plan(sketch: &mut Sketch, operands: &[&Operand], shape: ProductShape) {
         let [m, n, k] = [extents[0], extents[1], extents[2]];
         let batches = if shape.batched { 1 + sketch.random.below(3) as i64 } else { 1 };
         let mut scalars: Vec<Element> = extents.iter().map(|&extent| Element::whole(extent.into())).collect();
-        let data = sketch.random.of(&[Data::Whole { limit: 4 }, Data::Whole { limit: 4 }, Data::Fraction]);
+        let fraction = if whole { Data::Whole { limit: 7 } } else { Data::Fraction };
+        let data = sketch.random.of(&[Data::Whole { limit: 4 }, Data::Whole { limit: 4 }, fraction]);
         let mut memory = vec![];
         for (operand, outer) in operands.iter().zip([m, n]) {
             let [lines, line] = if operand.transposed { [k, outer] } else { [outer, k] };

@@ -120,7 +120,8 @@ fn in_pieces(sketch: &mut Sketch, block: usize) {
     let second = sketch.bind_mut(sketch_start(&shape, 0.0));
     sketch.repeat(step.clone(), |sketch, at| {
         let (_, _, value) = piece(sketch, at, if softmax { f64::NEG_INFINITY } else { 0.0 });
-        let reduced = |node: Node, name: &'static str| if across { node } else { node.reduced(name, 0, false) };
+        let reduced =
+            |node: Node, name: &'static str| if across { node } else { node.reduced(name, 0, false) };
         if softmax {
             let next = Node::call("maximum", vec![first.clone(), reduced(value.clone(), "max")]);
             sketch.assign(&first, next);

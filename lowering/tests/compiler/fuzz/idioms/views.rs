@@ -11,7 +11,15 @@ pub fn views(sketch: &mut Sketch) {
         return batched_dot(sketch);
     }
     let rank = 3 + sketch.random.below(3);
-    let dtype = sketch.random.of(&[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I64, DType::F8E4M3, DType::F8E5M2]);
+    let dtype = sketch.random.of(&[
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::I8,
+        DType::I64,
+        DType::F8E4M3,
+        DType::F8E5M2,
+    ]);
     let mut block: Vec<usize> = (0..rank).map(|_| sketch.random.of(&[1, 2, 4, 4, 8])).collect();
     block[rank - 1] = sketch.random.of(&[4, 8, 16, 32]);
     let mut order: Vec<usize> = (0..rank).collect();
@@ -20,11 +28,19 @@ pub fn views(sketch: &mut Sketch) {
     }
     let reduces = !dtype.is_f8() && dtype != DType::I8 && sketch.chance(2);
     let axis = sketch.random.below(rank);
-    let (x, out) = (sketch.view(dtype, rank, false), sketch.view(dtype, if reduces { rank - 1 } else { rank }, true));
+    let (x, out) =
+        (sketch.view(dtype, rank, false), sketch.view(dtype, if reduces { rank - 1 } else { rank }, true));
     // The axes that programs are for, each with one of the grid.
-    let starts: Vec<Node> = (0..rank)
-        .map(|at| if at < 3 && !(reduces && at == axis) { program_id(at) * int(block[at] as i64) } else { int(0) })
-        .collect();
+    let starts: Vec<Node> =
+        (0..rank)
+            .map(|at| {
+                if at < 3 && !(reduces && at == axis) {
+                    program_id(at) * int(block[at] as i64)
+                } else {
+                    int(0)
+                }
+            })
+            .collect();
     let value = sketch.load_view(x, &block, starts.clone());
     let value = sketch.bind(value);
     if reduces {
@@ -39,7 +55,8 @@ pub fn views(sketch: &mut Sketch) {
         sketch.store_view(out, starts, value);
     }
     for launch in 0..3 {
-        let grid = [0, 1, 2].map(|at| if reduces && at == axis { 1 } else { 1 + sketch.random.below(2) as i64 });
+        let grid =
+            [0, 1, 2].map(|at| if reduces && at == axis { 1 } else { 1 + sketch.random.below(2) as i64 });
         let shape: Vec<i64> = (0..rank)
             .map(|at| {
                 let whole = block[at] as i64 * grid.get(at).copied().unwrap_or(1);
@@ -66,7 +83,8 @@ pub fn views(sketch: &mut Sketch) {
 /// Several products of small matrices in one dot.
 fn batched_dot(sketch: &mut Sketch) {
     let dtype = sketch.random.of(&[DType::F16, DType::BF16, DType::F32]);
-    let [batch, m, n, k] = [[1, 2, 4], [16, 16, 32], [16, 32, 16], [16, 32, 64]].map(|choices| sketch.random.of(&choices));
+    let [batch, m, n, k] =
+        [[1, 2, 4], [16, 16, 32], [16, 32, 16], [16, 32, 64]].map(|choices| sketch.random.of(&choices));
     let (a, b) = (sketch.view(dtype, 3, false), sketch.view(dtype, 3, false));
     let out = sketch.view(DType::F32, 3, true);
     let (first, row) = (program_id(0) * int(batch as i64), program_id(1) * int(m as i64));
