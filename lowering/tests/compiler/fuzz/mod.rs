@@ -1,7 +1,10 @@
 //! Fuzz tests: random kernels through the whole compiler and on this CPU against a reference; and mutated tokens.
 //!
-//! `generate` makes a kernel from a seed, `program` prints it, `evaluate` is the reference, element by element in
-//! plain Rust, and `differential` compares. Kernels run in processes of their own (`watch`), so that a crash, an abort or
+//! `generate` makes a kernel from a seed: of random statements, or an idiom with random choices (`idioms`). `program` prints
+//! it, and `evaluate` is the reference, element by element in plain Rust. Floats that the language states within a bound
+//! have that bound beside them (`approximate`). `differential` compares: host code, with reports too, GPU code on the host,
+//! and schedules for tensor cores in the simulator (`simulate`). `bundle` writes kernels for `bench/fuzz.py`, which
+//! launches them on a GPU. Kernels run in processes of their own (`watch`), so that a crash, an abort or
 //! a hang is a finding like any other; `shrink` makes the kernel of a finding smaller.
 //!
 //! A test run takes a few seconds and the seeds of the day; `scripts/fuzz` takes a given time.

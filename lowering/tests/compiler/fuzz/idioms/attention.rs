@@ -12,8 +12,10 @@ pub const MASKS: [f64; 5] = [f64::NEG_INFINITY, -1e9, -1e10, -1e30, f32::MIN as 
 
 pub fn attention(sketch: &mut Sketch) {
     let elem = sketch.random.of(&[DType::F16, DType::BF16, DType::F32]);
-    let width = sketch.random.of(&[16, 32, 64]);
-    let (m_block, n_block) = (sketch.random.of(&[16, 64, 64]), sketch.random.of(&[16, 32, 64]));
+    let by_tma = sketch.chance(2);
+    let width = if by_tma { 128 / elem.bytes() as usize } else { sketch.random.of(&[16, 32, 64]) };
+    let m_block = if by_tma { 64 } else { sketch.random.of(&[16, 64]) };
+    let n_block = if by_tma { 64 } else { sketch.random.of(&[16, 32, 64]) };
     let [q, k, v] = [0, 1, 2].map(|_| sketch.view(elem, 2, false));
     let result_type = sketch.random.of(&[elem, DType::F32]);
     let out = sketch.view(result_type, 2, true);

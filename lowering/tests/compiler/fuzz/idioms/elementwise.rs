@@ -111,6 +111,7 @@ pub fn elementwise(sketch: &mut Sketch) {
         let n = match launch {
             0 => room,
             1 => (room - 16).max(1),
+            _ if sketch.chance(4) => 0,
             _ => sketch.random.below(room as usize + 1) as i64,
         };
         let data = sketch.random.of(&[Data::Fraction, Data::Whole { limit: 4 }, Data::Scaled]);

@@ -84,16 +84,24 @@ pub fn product(sketch: &mut Sketch) {
         DType::F64 => DType::F64,
         _ => DType::F32,
     };
-    let block = if elem == DType::F64 { [16, 16, 32] } else { [16, 32, 64] };
-    let [m_block, n_block] = [0, 1].map(|_| sketch.random.of(&[block[0], block[1], block[2], block[2] * 2]));
-    let k_block = if elem == DType::I8 || elem.is_f8() {
-        sketch.random.of(&[32, 64])
-    } else {
-        sketch.random.of(&[16, 32, 64])
-    };
-    let [m, n, k] = [0, 1, 2].map(|_| sketch.scalar(DType::I32));
     let batched = sketch.chance(5);
     let (by_views, masked) = (!batched && sketch.chance(2), sketch.chance(2));
+    // What TMA and `wgmma` take: lines of 128 bytes, and rows for a warpgroup.
+    let by_tma = by_views && elem != DType::F64 && !sketch.chance(4);
+    let line = 128 / elem.bytes() as usize;
+    let m_blocks: &[usize] = match elem {
+        _ if by_tma => &[64, 64, 128],
+        DType::F64 => &[16, 32],
+        _ => &[16, 32, 64, 128],
+    };
+    let n_blocks: &[usize] = if by_tma { &[32, 64, 128] } else { m_blocks };
+    let k_blocks: &[usize] = match elem {
+        _ if by_tma => &[line],
+        DType::I8 | DType::F8E4M3 | DType::F8E5M2 => &[32, 64],
+        _ => &[16, 32, 64],
+    };
+    let [m_block, n_block, k_block] = [m_blocks, n_blocks, k_blocks].map(|blocks| sketch.random.of(blocks));
+    let [m, n, k] = [0, 1, 2].map(|_| sketch.scalar(DType::I32));
     let start = [m_block, n_block].map(|block| block as i64);
     let [row, column] =
         [sketch.bind(program_id(0) * int(start[0])), sketch.bind(program_id(1) * int(start[1]))];
@@ -106,7 +114,7 @@ pub fn product(sketch: &mut Sketch) {
         extents: [extent.clone(), k.clone()],
         batch: batched.then(|| program_id(2) * sketch.scalar(DType::I32)),
         masked,
-        hint: sketch.load_hint(),
+        hint: if by_tma { "" } else { sketch.load_hint() },
     };
     let a = operand(sketch, m_block, &m);
     let b = operand(sketch, n_block, &n);
@@ -186,7 +194,7 @@ fn plan(sketch: &mut Sketch, operands: &[&Operand], shape: ProductShape) {
     for number in 0..3 {
         let extents: Vec<i64> = (0..3)
             .map(|axis| {
-                let tiles = 1 + sketch.random.below(if axis == 2 { 5 } else { 2 }) as i64;
+                let tiles = 1 + sketch.random.below(if axis == 2 { 4 } else { 2 }) as i64;
                 match number {
                     0 => tiles * block[axis],
                     1 => (tiles * block[axis] - 16 * sketch.random.below(3) as i64).max(16),

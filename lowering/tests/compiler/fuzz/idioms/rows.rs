@@ -9,6 +9,9 @@ use crate::fuzz::element::Element;
 use crate::fuzz::program::{Node, Plan, PlannedMemory};
 use crate::fuzz::sketch::{Sketch, arange, float, full, int, program_id};
 
+/// Programs of the launch that the specialization for many programs takes.
+const MANY: i64 = 1030;
+
 pub fn rows(sketch: &mut Sketch) {
     let looped = sketch.chance(2);
     let block = sketch.random.of(&[16, 64, 96, 256, 512, 1024, 2048, 4096, 12288]);
@@ -180,7 +183,12 @@ fn plan_rows(sketch: &mut Sketch, [block, count]: [usize; 2], hidden: f64, piece
             _ => sketch.random.of(&[0, 0, 0, 8]),
         };
         let stride = n + pad;
-        let programs = if n > 8192 { 2 } else { 1 + sketch.random.below(3) as i64 };
+        let programs = match n {
+            // More than a GPU runs at once.
+            ..=128 if number == 0 && count == 1 => MANY,
+            8193.. => 2,
+            _ => 1 + sketch.random.below(3) as i64,
+        };
         let rows = programs * count as i64 - if count > 1 && number > 0 { 1 } else { 0 };
         let data = sketch.random.of(&[Data::Whole { limit: 4 }, Data::Fraction, Data::Fraction]);
         let len = ((rows - 1) * stride + n) as usize;
