@@ -40,7 +40,7 @@ pub fn largest(dtype: DType) -> f64 {
 /// Half the distance of two neighbors at the bottom of a type's range.
 fn smallest_step(dtype: DType) -> f64 {
     match dtype {
-        DType::F64 => 0.0,
+        DType::F64 => f64::MIN_POSITIVE,
         DType::F16 => 2f64.powi(-25),
         DType::F8E4M3 => 2f64.powi(-10),
         DType::F8E5M2 => 2f64.powi(-17),
@@ -180,7 +180,7 @@ pub fn exp(x: Element, parts: f64, dtype: DType) -> Element {
     let computed_in = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let value = x.exp();
     let bound = (x_error + ulps * 2.0 * unit_roundoff(computed_in)).exp_m1();
-    let error = if value == 0.0 || !value.is_finite() { 0.0 } else { value * bound };
+    let error = if value.is_finite() { value * bound } else { 0.0 };
     let error = if x_error == f64::INFINITY { x_error } else { error + smallest_step(computed_in) };
     if dtype == computed_in { element(value, error, dtype) } else { rounded(value, error, dtype) }
 }
