@@ -26,6 +26,8 @@ pub fn generate(random: SplitMix64) -> Program {
         product::product as fn(&mut Sketch),
         product::product,
         product::product,
+        product::product,
+        attention::attention,
         attention::attention,
         rows::rows,
         rows::rows,
