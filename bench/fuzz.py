@@ -112,6 +112,8 @@ def generated(data, dtype, length):
 
 def difference(found, wanted, powers, dtype):
     """What is wrong with memory after a launch, as one line, or nothing."""
+    if not len(found):
+        return None
     if not is_float(dtype) or powers is None:
         same = found == wanted
         if is_float(dtype):
