@@ -316,13 +316,13 @@ class Loaded:
         checked(driver.cuStreamSynchronize(queue))
         return ctypes.c_uint64(int(address))
 
-    def prepare(self, args, grid, stream):
-        """A function that launches with these arguments, and the name of the entry it launches. The launches of a
-        function must run one after another, as those on one stream do."""
+    def prepare(self, args, grid, stream, specialization=None):
+        """A function that launches with these arguments, and the name of the entry it launches: of the fastest
+        specialization, without another one. The launches of a function must run one after another, as those on one stream do."""
         from cuda.bindings import driver
 
         grid, args = tuple(grid) + (1,) * (3 - len(grid)), with_scalars(args)
-        specialization = self.record.specialization(args, grid)
+        specialization = specialization or self.record.specialization(args, grid)
         queue = driver.CUstream(stream)
         _, multiprocessors = self.resident(self.functions[specialization["entry"]], specialization)
         multicast = self.record.pays_multicast(specialization, args, grid, multiprocessors)

@@ -129,11 +129,10 @@ pub fn survive(attribute: TokenStream, item: TokenStream) -> usize {
     errors.len()
 }
 
-fn value(sum: &SymbolicSum, known: &[i64], grid: i64) -> i128 {
+fn value(sum: &SymbolicSum, known: &[i64], grid: [i64; 3]) -> i128 {
     let factor = |symbol: &Symbol| match *symbol {
         Symbol::Scalar(param) | Symbol::Length(param) => i128::from(known[param as usize]),
-        Symbol::Grid(0) => i128::from(grid),
-        Symbol::Grid(_) => 1,
+        Symbol::Grid(axis) => i128::from(grid[usize::from(axis)]),
         Symbol::CeilDiv { scalar, by } => -(-i128::from(known[scalar as usize])).div_euclid(i128::from(by)),
     };
     sum.terms
@@ -142,9 +141,8 @@ fn value(sum: &SymbolicSum, known: &[i64], grid: i64) -> i128 {
         .sum()
 }
 
-/// Whether a guard holds for these parameters, of slices their lengths, and for a grid of one axis. Allocations satisfy
-/// any alignment.
-pub fn holds(guard: &Guard, known: &[i64], grid: i64) -> bool {
+/// Whether a guard holds for these parameters, of slices their lengths, and for a grid. Allocations satisfy any alignment.
+pub fn holds(guard: &Guard, known: &[i64], grid: [i64; 3]) -> bool {
     match guard {
         Guard::Aligned { .. } => true,
         Guard::Divisible { value: number, by } => {

@@ -50,7 +50,7 @@ impl Case<'_> {
         let mut runs = 0;
         for iterations in [0, 1, STAGES - 1, STAGES, STAGES + 3] {
             let launch = (self.launch)(laid_out, iterations);
-            let (known, grid) = (launch.known(laid_out), launch.grid[0].into());
+            let (known, grid) = (launch.known(laid_out), launch.grid.map(i64::from));
             if !guards.iter().all(|guard| holds(guard, &known, grid)) {
                 continue;
             }

@@ -173,7 +173,7 @@ fn check_extents(extents: &[u32], cases: u32) -> u32 {
         let case = Case::random(&mut random, extents);
         case.check(&func, &host, extents);
         for (guards, code) in &bodies {
-            if guards.iter().all(|guard| holds(guard, &case.known(&func), 1)) {
+            if guards.iter().all(|guard| holds(guard, &case.known(&func), [1, 1, 1])) {
                 case.check(&func, code, extents);
                 aligned += u32::from(!guards.is_empty());
             }

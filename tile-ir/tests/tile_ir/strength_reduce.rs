@@ -210,7 +210,7 @@ fn sign_guards_are_sufficient() {
     for (m, n, grid) in
         (-9..30).flat_map(|m| (-9..30).flat_map(move |n| (0..24).map(move |grid| (m, n, grid))))
     {
-        if !guards.iter().all(|guard| holds(guard, &[0, 0, m, n], grid)) {
+        if !guards.iter().all(|guard| holds(guard, &[0, 0, m, n], [grid, 1, 1])) {
             continue;
         }
         satisfied += 1;

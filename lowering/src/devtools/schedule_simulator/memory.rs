@@ -69,17 +69,22 @@ impl Launch {
     }
 
     /// A view of this shape, whose elements are in row-major order. The function may have its last two axes in the other order.
-    pub fn view(
+    pub fn view(self, func: &Func, name: &str, shape: &[usize], element: impl Fn(usize) -> f64) -> Launch {
+        let count: usize = shape.iter().product();
+        let layout = [shape.to_vec(), row_major(shape)];
+        self.strided_view(func, name, layout, (0..count).map(|i| Number::Float(element(i))))
+    }
+
+    /// A view of this shape and these strides, in the order of the kernel's axes, and all elements of its memory.
+    pub fn strided_view(
         mut self,
         func: &Func,
         name: &str,
-        shape: &[usize],
-        element: impl Fn(usize) -> f64,
+        [mut shape, mut strides]: [Vec<usize>; 2],
+        numbers: impl Iterator<Item = Number>,
     ) -> Launch {
         let param = Launch::param(func, name);
-        let count: usize = shape.iter().product();
-        let elements = Elements::of(func.slice(param).0, (0..count).map(|i| Number::Float(element(i))));
-        let (mut shape, mut strides) = (shape.to_vec(), row_major(shape));
+        let elements = Elements::of(func.slice(param).0, numbers);
         // Extents and strides are the parameters behind the memory, though the function may know one of them as a constant.
         for (param, &number) in func.params[param.index() + 1..].iter().zip(shape.iter().chain(&strides)) {
             if let ParamKind::Scalar { value, .. } = param.kind {

@@ -7,24 +7,27 @@ use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::Variant;
 use tile_ir::ir;
 use tile_ir::ir::Func;
+use tile_ir::ir::pass::PassRunner;
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::support::dtype::DType;
 use tile_ir::testing::{holds, render, tokens};
+use tile_ir::transform::check_overflow::check_overflow;
 use tile_ir::transform::legalize_index::BoundsPolicy;
 
 use super::element::Element;
 use super::evaluate::{Contents, Launch, evaluate};
 use super::generate::launch;
 use super::program::Program;
+use super::simulate;
 use crate::run::{Arg, Loaded, levels, load_levels, load_plan};
 use lowering::backend::host_asm::CpuLevel;
 use lowering::backend::nvptx;
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit::CpuPlan;
-use lowering::driver::compile::host_plan;
+use lowering::driver::compile::{InvalidBehind, host_plan, transform};
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
-use lowering::mlir::Session;
+use lowering::mlir::{Session, report};
 
 /// Launches of each kernel, each with its own arguments.
 const LAUNCHES: u64 = 3;
@@ -47,7 +50,7 @@ pub struct Report {
 pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
     let source = program.source();
     let start = cpu_time();
-    let (func, requests) = front(&source)?;
+    let Checked { func, reporting, requests } = front(&source, program.variant())?;
     let mut report = Report {
         statements: program.statements(),
         lowering: Duration::ZERO,
@@ -67,13 +70,14 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
             .map_err(|what| format!("the {} body is not valid: {what}", specialization.name))?;
         gpu_code(specialization)?;
     }
-    let plan = host_plan(&func, BoundsPolicy::Masked);
-    let host = load_plan(&plan);
+    let bounds = if requests.unchecked { BoundsPolicy::Unchecked } else { BoundsPolicy::Masked };
+    let host = load_plan(&host_plan(&func, bounds));
+    let reporting = reporting.map(|func| load_reporting(&func));
     report.lowering = cpu_time().saturating_sub(start);
     let best: Vec<CpuLevel> = levels().into_iter().rev().take(1).collect();
     let loaded: Vec<(&Specialization, Vec<Loaded>)> = specializations
         .iter()
-        .filter(|specialization| specialization.name != "tensor")
+        .filter(|specialization| !simulate::is_for_tensor_cores(specialization))
         .map(|specialization| {
             (specialization, load_levels(&CpuPlan::new(specialization.plan.laid_out.clone()), &best))
         })
@@ -91,9 +95,33 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
                 .map_err(|what| format!("launch {number}, host code, {:?}: {what}", level.level))?;
             report.compared += 1;
         }
+        if let Some(level) = &reporting {
+            let result = run(program, &launch, level);
+            result
+                .same(program, &wanted.memory)
+                .map_err(|what| format!("launch {number}, debug build: {what}"))?;
+            if result.reports != wanted.outside {
+                return Err(format!(
+                    "launch {number}, debug build: reports {}, should {}",
+                    result.reports, wanted.outside
+                ));
+            }
+            report.compared += 1;
+        }
         let known = known(program, &launch, &func);
+        let holds = |specialization: &&Specialization| {
+            specialization.guards.iter().all(|guard| holds(guard, &known, launch.grid))
+        };
+        for specialization in specializations.iter().filter(holds) {
+            if simulate::is_for_tensor_cores(specialization) {
+                simulate::compare(program, &launch, (specialization, seed), &wanted.memory).map_err(
+                    |what| format!("launch {number}, the {} schedule: {what}", specialization.label()),
+                )?;
+                report.compared += 1;
+            }
+        }
         for (specialization, levels) in &loaded {
-            if !specialization.guards.iter().all(|guard| holds(guard, &known, launch.grid)) {
+            if !holds(specialization) {
                 continue;
             }
             for level in levels {
@@ -111,8 +139,30 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
     Ok(report)
 }
 
+/// A kernel as the passes get it.
+pub struct Checked {
+    pub func: Func,
+    /// The kernel of a debug build, if that reports.
+    pub reporting: Option<Func>,
+    pub requests: KernelRequests<'static>,
+}
+
+/// Host code of the best level, with reports.
+fn load_reporting(func: &Func) -> Loaded {
+    let plan = host_plan(func, BoundsPolicy::Masked);
+    let best = levels().pop().expect("a level");
+    load_levels(&plan, &[best]).pop().expect("host code")
+}
+
+/// Runs the passes that all code shares.
+fn transformed(mut func: Func) -> Result<Func, String> {
+    transform(&mut func, PassRunner::default())
+        .map_err(|InvalidBehind { pass, what }| format!("not valid behind {pass}: {what}"))?;
+    Ok(func)
+}
+
 /// Parse and check; a generated kernel has no mistakes.
-fn front(source: &str) -> Result<(Func, KernelRequests<'static>), String> {
+pub fn front(source: &str, variant: usize) -> Result<Checked, String> {
     let (attribute, item) = tokens(source);
     let mut errors = Errors::new();
     let render_errors = |errors: &Errors| format!("refused:\n{}", render(errors, source));
@@ -123,12 +173,20 @@ fn front(source: &str) -> Result<(Func, KernelRequests<'static>), String> {
     if !errors.is_empty() {
         return Err(render_errors(&errors));
     }
-    let checked = typeck::check(&kernel, &variants[0]).map_err(|errors| render_errors(&errors))?;
+    let checked = typeck::check(&kernel, &variants[variant]).map_err(|errors| render_errors(&errors))?;
     let mut func = checked.func;
     ir::verify(&func).map_err(|what| format!("the tile IR is not valid: {what}"))?;
+    let mut reporting = None;
+    if !kernel.options.unreported && !kernel.options.unchecked {
+        let mut func = func.clone();
+        func.reports = true;
+        check_overflow(&mut func);
+        reporting = Some(transformed(func)?);
+    }
     func.reports = false;
     ir::strip_debug(&mut func);
-    Ok((func, KernelRequests::of(&kernel, &variants[0])))
+    let func = transformed(func)?;
+    Ok(Checked { func, reporting, requests: KernelRequests::of(&kernel, &variants[variant]) })
 }
 
 fn gpu_code(specialization: &Specialization) -> Result<(), String> {
@@ -150,9 +208,18 @@ fn known(program: &Program, launch: &Launch, func: &Func) -> Vec<i64> {
             .chain(contents.shape.iter().copied())
             .chain(contents.strides.iter().copied())
     });
-    let all: Vec<i64> = memory.chain(launch.scalars.iter().map(|scalar| scalar.value() as i64)).collect();
+    let scalars = launch.scalars.iter().map(|scalar| scalar_bits(*scalar) as i64);
+    let all: Vec<i64> = memory.chain(scalars).collect();
     assert_eq!(all.len(), func.params.len(), "{}", program.source());
     all
+}
+
+/// A scalar argument as a slot holds it; floats are `f32`.
+fn scalar_bits(scalar: Element) -> u64 {
+    match scalar {
+        Element::Integer { value, .. } => value as u64,
+        float => (float.float() as f32).to_bits().into(),
+    }
 }
 
 /// Bytes of a parameter, between guard bytes that must not change.
@@ -161,6 +228,9 @@ struct Guarded {
     start: usize,
     bytes: usize,
 }
+
+/// A record of a failure, in words of eight bytes.
+const RECORD_WORDS: usize = report::BYTES as usize / 8 + 1;
 
 const GUARD: u8 = 0xa5;
 const ALIGNMENT: usize = 256;
@@ -193,8 +263,11 @@ impl Guarded {
     }
 }
 
-/// Memory after a run.
-struct MemoryAfter(Vec<Guarded>);
+/// Memory after a run, and whether it reported something.
+struct MemoryAfter {
+    memory: Vec<Guarded>,
+    reports: bool,
+}
 
 fn run(program: &Program, launch: &Launch, code: &Loaded) -> MemoryAfter {
     let memory = program.memory.iter().zip(&launch.memory);
@@ -206,15 +279,18 @@ fn run(program: &Program, launch: &Launch, code: &Loaded) -> MemoryAfter {
         args.push(Arg::Memory(own.all_mut()[start..].as_mut_ptr(), contents.data.len()));
         args.extend(contents.shape.iter().chain(&contents.strides).map(|&number| Arg::Scalar(number as u64)));
     }
-    args.extend(launch.scalars.iter().map(|scalar| Arg::Scalar(scalar.value() as u64)));
-    code.call([launch.grid as u32, 1, 1], &mut args);
-    MemoryAfter(guarded)
+    args.extend(launch.scalars.iter().map(|scalar| Arg::Scalar(scalar_bits(*scalar))));
+    // Code without reports does not look at it.
+    let mut record = [0u64; RECORD_WORDS];
+    args.push(Arg::Scalar(record.as_mut_ptr() as u64));
+    code.call(launch.grid.map(|extent| extent as u32), &mut args);
+    MemoryAfter { memory: guarded, reports: record[0] != 0 }
 }
 
 impl MemoryAfter {
     fn same(&self, program: &Program, wanted: &[Contents]) -> Result<(), String> {
         for (i, (memory, contents)) in program.memory.iter().zip(wanted).enumerate() {
-            let (own, name) = (&self.0[i], memory.name(i));
+            let (own, name) = (&self.memory[i], memory.name(i));
             if !own.is_whole() {
                 return Err(format!("wrote outside of `{name}`"));
             }

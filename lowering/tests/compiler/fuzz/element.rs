@@ -4,7 +4,9 @@
 //! in 64 bits; everywhere else a value wraps to its type. So an integer element has two values, and [`Element::leaf`]
 //! forgets the exact one.
 
-use tile_ir::support::dtype::DType;
+use tile_ir::support::dtype::{DType, Float8Format};
+
+use super::approximate;
 
 /// An element of a tile.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +17,12 @@ pub enum Element {
         exact: Option<i128>,
     },
     Float(f64),
+    /// A float whose computed value may be `error` away from `value`, which is not rounded; anything at all if `error` is
+    /// infinite.
+    Approximate {
+        value: f64,
+        error: f64,
+    },
 }
 
 /// A bool as an element.
@@ -40,14 +48,22 @@ impl Element {
     pub fn value(self) -> i128 {
         match self {
             Element::Integer { value, .. } => value,
-            Element::Float(float) => float as i128,
+            Element::Float(value) | Element::Approximate { value, .. } => value as i128,
         }
     }
 
     pub fn float(self) -> f64 {
         match self {
             Element::Integer { value, .. } => value as f64,
-            Element::Float(float) => float,
+            Element::Float(value) | Element::Approximate { value, .. } => value,
+        }
+    }
+
+    /// How far from [`Element::float`] the computed value may be.
+    pub fn error(self) -> f64 {
+        match self {
+            Element::Approximate { error, .. } => error,
+            Element::Float(_) | Element::Integer { .. } => 0.0,
         }
     }
 
@@ -55,7 +71,7 @@ impl Element {
     pub fn exact(self) -> Option<i128> {
         match self {
             Element::Integer { exact, .. } => exact,
-            Element::Float(_) => None,
+            Element::Float(_) | Element::Approximate { .. } => None,
         }
     }
 
@@ -73,12 +89,16 @@ impl Element {
 
     /// Its bytes in memory.
     pub fn bytes(self, dtype: DType) -> Vec<u8> {
-        match (self, dtype) {
-            (Element::Float(float), DType::F64) => float.to_le_bytes().to_vec(),
-            (Element::Float(float), DType::F32) => (float as f32).to_le_bytes().to_vec(),
-            (Element::Float(float), DType::F16) => half::f16::from_f64(float).to_le_bytes().to_vec(),
-            (Element::Float(float), _) => half::bf16::from_f64(float).to_le_bytes().to_vec(),
-            (Element::Integer { value, .. }, dtype) => value.to_le_bytes()[..dtype.bytes() as usize].to_vec(),
+        if let Element::Integer { value, .. } = self {
+            return value.to_le_bytes()[..dtype.bytes() as usize].to_vec();
+        }
+        let float = self.float();
+        match dtype {
+            DType::F64 => float.to_le_bytes().to_vec(),
+            DType::F32 => (float as f32).to_le_bytes().to_vec(),
+            DType::F16 => half::f16::from_f64(round(dtype, float)).to_le_bytes().to_vec(),
+            DType::BF16 => half::bf16::from_f64(round(dtype, float)).to_le_bytes().to_vec(),
+            dtype => vec![Float8Format::of(dtype).bits(float)],
         }
     }
 
@@ -91,13 +111,17 @@ impl Element {
             DType::F32 => Element::Float(f32::from_bits(bits as u32).into()),
             DType::F16 => Element::Float(half::f16::from_bits(bits as u16).into()),
             DType::BF16 => Element::Float(half::bf16::from_bits(bits as u16).into()),
+            DType::F8E4M3 | DType::F8E5M2 => Element::Float(float8(dtype, bits as u8)),
             _ => Element::wrapped(dtype, bits),
         }
     }
 
-    /// Bitwise equality; any two NaNs are equal.
-    pub fn same(self, other: Element) -> bool {
-        match (self, other) {
+    /// Bitwise equality, or within the error that `wanted` has; any two NaNs are equal.
+    pub fn same(self, wanted: Element) -> bool {
+        match (self, wanted) {
+            (found, Element::Approximate { value, error }) => {
+                approximate::accepts(found.float(), value, error)
+            }
             (Element::Float(a), Element::Float(b)) => {
                 (a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits()
             }
@@ -127,7 +151,22 @@ pub fn round(dtype: DType, value: f64) -> f64 {
         DType::F32 => f64::from(value as f32),
         DType::F16 => rounded_to_bits(value, 11, -14, 15),
         DType::BF16 => rounded_to_bits(value, 8, -126, 127),
+        DType::F8E4M3 | DType::F8E5M2 => float8(dtype, Float8Format::of(dtype).bits(value)),
         _ => value,
+    }
+}
+
+/// The number of an 8-bit float.
+fn float8(dtype: DType, bits: u8) -> f64 {
+    let Float8Format { fraction, bias, max } = Float8Format::of(dtype);
+    let (exponent, digits) = (i32::from(bits & 0x7f) >> fraction, f64::from(bits & ((1 << fraction) - 1)));
+    let unit = 2f64.powi(exponent.max(1) - bias - fraction as i32);
+    let magnitude = if exponent == 0 { digits * unit } else { (digits + f64::from(1 << fraction)) * unit };
+    let sign = if bits & 0x80 != 0 { -1.0 } else { 1.0 };
+    match (dtype, magnitude > max) {
+        (_, false) => sign * magnitude,
+        (DType::F8E5M2, true) if digits == 0.0 => sign * f64::INFINITY,
+        _ => f64::NAN,
     }
 }
 
@@ -147,8 +186,11 @@ pub fn cast(element: Element, from: DType, to: DType) -> Element {
     match (element, to) {
         (Element::Float(float), DType::Bool) => bool_element(float != 0.0),
         (Element::Integer { value, .. }, DType::Bool) => bool_element(value != 0),
+        (Element::Approximate { value, error }, to) if to.is_float() => {
+            approximate::rounded(value, error, to)
+        }
         (Element::Float(float), to) if to.is_float() => Element::Float(round(to, float)),
-        (Element::Float(float), to) => {
+        (Element::Float(float) | Element::Approximate { value: float, .. }, to) => {
             let (min, max) = (min_value(to), max_value(to));
             // `as` saturates and takes NaN to 0, in 128 bits here.
             Element::whole((float as i128).clamp(min, max))
@@ -187,7 +229,10 @@ pub const CONSTANT_SHIFT: &str = "<< by a constant";
 /// An operator or a function of `tl::` on one element of each operand; comparisons are [`compare`].
 pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
     match args[0] {
-        Element::Float(_) => {
+        _ if dtype.is_float() && approximate::is_inexact(name, args) => {
+            approximate::lanewise(name, dtype, args)
+        }
+        Element::Float(_) | Element::Approximate { .. } => {
             let args: Vec<f64> = args.iter().map(|arg| arg.float()).collect();
             Element::Float(round(dtype, float(name, &args)))
         }
@@ -227,6 +272,7 @@ fn float(name: &str, a: &[f64]) -> f64 {
         "round" => a[0].round(),
         "round_ties_even" => a[0].round_ties_even(),
         "sqrt" => a[0].sqrt(),
+        "relu" => largest(a[0], 0.0),
         other => panic!("{other} of floats"),
     }
 }
@@ -302,7 +348,10 @@ fn upper(a: i128, b: i128, bits: u32) -> i128 {
 pub fn compare(name: &str, a: Element, b: Element) -> (Element, bool) {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let (order, well_defined) = match (a, b) {
-        (Element::Float(a), Element::Float(b)) => (a.partial_cmp(&b), true),
+        (Element::Float(_) | Element::Approximate { .. }, b) => {
+            let apart = (a.float() - b.float()).abs() > a.error() + b.error();
+            (a.float().partial_cmp(&b.float()), apart || a.error() + b.error() == 0.0)
+        }
         (a, b) => match (a.exact(), b.exact()) {
             (Some(a), Some(b)) => (Some(a.cmp(&b)), true),
             _ => (Some(a.value().cmp(&b.value())), false),

@@ -2,6 +2,7 @@
 
 use tile_ir::support::dtype::DType;
 
+use super::approximate;
 use super::element::{CONSTANT_SHIFT, Element, cast, compare, lanewise, wrap};
 use super::program::{Block, Combine, Node, Op, Pair, Program, Range, RangeForm, Statement, Type};
 use super::tile::{Tile, count, indices};
@@ -9,7 +10,7 @@ use super::tile::{Tile, count, indices};
 /// The arguments of a launch.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    pub grid: i64,
+    pub grid: [i64; 3],
     pub scalars: Vec<Element>,
     pub memory: Vec<Contents>,
 }
@@ -28,6 +29,8 @@ pub struct Outcome {
     pub memory: Vec<Contents>,
     /// Whether the law of indices defines every offset and comparison.
     pub well_defined: bool,
+    /// Whether an access is outside of its slice.
+    pub outside: bool,
 }
 
 /// Runs every program of the grid, one after the other.
@@ -37,15 +40,19 @@ pub fn evaluate(program: &Program, launch: &Launch) -> Outcome {
         scalars: &launch.scalars,
         memory: launch.memory.clone(),
         variables: vec![None; program.variables],
-        id: 0,
+        id: [0; 3],
+        grid: launch.grid,
+        parts: 0.0,
         well_defined: true,
+        outside: false,
     };
-    for id in 0..launch.grid {
-        machine.id = id;
+    let [x, y, z] = launch.grid;
+    for id in 0..x * y * z {
+        machine.id = [id % x, id / x % y, id / (x * y)];
         machine.variables = vec![None; program.variables];
         machine.block(&program.body);
     }
-    Outcome { memory: machine.memory, well_defined: machine.well_defined }
+    Outcome { memory: machine.memory, well_defined: machine.well_defined, outside: machine.outside }
 }
 
 /// The control flow after a statement.
@@ -62,9 +69,17 @@ struct Machine<'a> {
     scalars: &'a [Element],
     memory: Vec<Contents>,
     variables: Vec<Option<Tile>>,
-    id: i64,
+    id: [i64; 3],
+    grid: [i64; 3],
+    /// The largest number of moderate size that a sum, product or quotient of floats was made of: `exp` of it is made
+    /// together with it.
+    parts: f64,
     well_defined: bool,
+    outside: bool,
 }
+
+/// Parts beyond this are masks, which cancel exactly or give 0.
+const MODERATE: f64 = 1024.0;
 
 impl Machine<'_> {
     fn block(&mut self, block: &Block) -> Flow {
@@ -131,13 +146,13 @@ impl Machine<'_> {
                     self.set(*variable, tile);
                 }
             }
-            Statement::Store { memory, offset, value, mask } => {
+            Statement::Store { memory, offset, value, mask, .. } => {
                 let shape = &offset.ty.shape;
                 let (positions, value) = (self.node(offset), self.node(value).broadcast(shape));
                 let mask = mask.as_ref().map(|mask| self.node(mask).broadcast(shape));
                 for (i, position) in positions.data.iter().enumerate() {
-                    if let Some(position) = self.slice_index(*memory, *position)
-                        && mask.as_ref().is_none_or(|mask| mask.data[i].is_true())
+                    if mask.as_ref().is_none_or(|mask| mask.data[i].is_true())
+                        && let Some(position) = self.slice_index(*memory, *position)
                     {
                         self.memory[*memory].data[position] = value.data[i].leaf();
                     }
@@ -157,20 +172,10 @@ impl Machine<'_> {
                 let (positions, value) = (self.node(offset), self.node(value).broadcast(shape));
                 let mask = mask.as_ref().map(|mask| self.node(mask).broadcast(shape));
                 for (i, position) in positions.data.iter().enumerate() {
-                    if let Some(position) = self.slice_index(*memory, *position)
-                        && mask.as_ref().is_none_or(|mask| mask.data[i].is_true())
+                    if mask.as_ref().is_none_or(|mask| mask.data[i].is_true())
+                        && let Some(position) = self.slice_index(*memory, *position)
                     {
-                        let old = self.memory[*memory].data[position];
-                        let symbol = match *name {
-                            "atomic_add" => "+",
-                            "atomic_max" => "maximum",
-                            "atomic_min" => "minimum",
-                            "atomic_and" => "&",
-                            "atomic_or" => "|",
-                            _ => "^",
-                        };
-                        self.memory[*memory].data[position] =
-                            lanewise(symbol, dtype, &[old, value.data[i].leaf()]).leaf();
+                        self.change(name, *memory, position, &[value.data[i].leaf()], dtype);
                     }
                 }
             }
@@ -252,11 +257,50 @@ impl Machine<'_> {
         Flow::Next
     }
 
+    /// Does an atomic operation on an element, with the value to compare with before the operand; gives what it was.
+    fn change(
+        &mut self,
+        name: &str,
+        memory: usize,
+        position: usize,
+        args: &[Element],
+        dtype: DType,
+    ) -> Element {
+        let (old, value) = (self.memory[memory].data[position], args[args.len() - 1]);
+        let symbol = match name {
+            "atomic_xchg" => None,
+            "atomic_cas" if old.bytes(dtype) != args[0].bytes(dtype) => return old,
+            "atomic_cas" => None,
+            "atomic_add" => Some("+"),
+            "atomic_max" => Some("maximum"),
+            "atomic_min" => Some("minimum"),
+            "atomic_and" => Some("&"),
+            "atomic_or" => Some("|"),
+            _ => Some("^"),
+        };
+        let new = symbol.map_or(value, |symbol| lanewise(symbol, dtype, &[old, value]).leaf());
+        // Sums of floats are added in any order.
+        let new = match new {
+            Element::Approximate { value: sum, error } if name == "atomic_add" => {
+                let magnitude = old.float().abs() + value.float().abs();
+                Element::Approximate {
+                    value: sum,
+                    error: error + 8.0 * approximate::unit_roundoff(dtype) * magnitude,
+                }
+            }
+            new => new,
+        };
+        self.memory[memory].data[position] = new;
+        old
+    }
+
     /// The index of an offset by the law of indices, if it is inside of the slice.
     fn slice_index(&mut self, memory: usize, offset: Element) -> Option<usize> {
         self.well_defined &= offset.exact().is_some();
         let position = offset.exact().unwrap_or(offset.value());
-        usize::try_from(position).ok().filter(|&position| position < self.memory[memory].data.len())
+        let inside = usize::try_from(position).ok().filter(|&at| at < self.memory[memory].data.len());
+        self.outside |= inside.is_none();
+        inside
     }
 
     fn offsets(&mut self, offsets: &[Node]) -> Vec<i64> {
@@ -283,10 +327,13 @@ impl Machine<'_> {
         match &node.op {
             Op::Variable(variable) => self.variables[*variable].clone().expect("a variable with a value"),
             Op::Number(element) => Tile::scalar(*element),
-            Op::Scalar(index) => Tile::scalar(self.scalars[*index]),
-            Op::ProgramId(axis) => {
-                Tile::scalar(Element::whole(if *axis == 0 { i128::from(self.id) } else { 0 }))
+            Op::Block => {
+                let (values, variant) = self.program.block.as_ref().expect("a constant parameter");
+                Tile::scalar(Element::whole(values[*variant] as i128))
             }
+            Op::Scalar(index) => Tile::scalar(self.scalars[*index]),
+            Op::ProgramId(axis) => Tile::scalar(Element::whole(i128::from(self.id[*axis]))),
+            Op::NumPrograms(axis) => Tile::scalar(Element::whole(i128::from(self.grid[*axis]))),
             Op::Arange(start) => {
                 Tile::build(shape, |index| Element::whole(i128::from(*start) + index[0] as i128))
             }
@@ -319,6 +366,26 @@ impl Machine<'_> {
         };
         match &node.op {
             Op::Full | Op::Broadcast => args[0].broadcast(shape),
+            Op::Hint(_) => args[0].clone(),
+            Op::Dot { suffix } => dot(&args, dtype, [from, dtype], suffix),
+            Op::Softmax { axis, log } => {
+                let lines: Vec<Vec<Element>> = args[0].lines(*axis);
+                let parts = lines.iter().flatten().fold(self.parts, |parts, x| largest_part(parts, *x));
+                let change = |line: &Vec<Element>| approximate::softmax(line, *log, parts, dtype);
+                args[0].of_lines(*axis, &lines.iter().map(change).collect::<Vec<_>>())
+            }
+            Op::Atomic { name, memory } => lanes(&args, &mut |a| match self.slice_index(*memory, a[0]) {
+                Some(position) => self.change(name, *memory, position, &a[1..], dtype),
+                None => Element::zero(dtype),
+            }),
+            Op::Random(name) => lanes(&args, &mut |a| {
+                let word = philox_word(a[0].value() as u64, a[1].value() as u64);
+                match *name {
+                    "randint" => Element::whole(word.into()),
+                    _ => Element::Float(f64::from(word >> 9) / f64::from(1 << 23)),
+                }
+            }),
+            Op::Lanewise("exp") => lanes(&args, &mut |a| approximate::exp(a[0], self.parts, dtype)),
             Op::Operator(name) | Op::Prefix(name) | Op::Lanewise(name) => {
                 let amount = match (*name, node.args.last().map(|arg| &arg.op)) {
                     ("<<", Some(Op::Number(amount))) => Some(amount.value()),
@@ -326,6 +393,10 @@ impl Machine<'_> {
                 };
                 let constant = amount.is_some_and(|amount| amount < 31);
                 let name = if constant { CONSTANT_SHIFT } else { *name };
+                if dtype.is_float() && matches!(name, "+" | "-" | "*" | "/") {
+                    let parts = args.iter().flat_map(|arg| &arg.data);
+                    self.parts = parts.fold(self.parts, |parts, x| largest_part(parts, *x));
+                }
                 lanes(&args, &mut |a| lanewise(name, dtype, a))
             }
             Op::Compare(name) => {
@@ -372,6 +443,62 @@ impl Machine<'_> {
     }
 }
 
+/// The word of an offset in the stream of a seed, by Philox-4x32-10.
+fn philox_word(seed: u64, offset: u64) -> u32 {
+    let [mut key, index] = [seed, offset / 4].map(|number| [number as u32, (number >> 32) as u32]);
+    let mut words = [index[0], index[1], 0, 0];
+    for _ in 0..10 {
+        let product = |word: u32, factor: u64| {
+            let whole = u64::from(word) * factor;
+            [(whole >> 32) as u32, whole as u32]
+        };
+        let (first, second) = (product(words[0], 0xd251_1f53), product(words[2], 0xcd9e_8d57));
+        words = [second[0] ^ words[1] ^ key[0], second[1], first[0] ^ words[3] ^ key[1], first[1]];
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+    }
+    words[(offset % 4) as usize]
+}
+
+fn largest_part(parts: f64, x: Element) -> f64 {
+    let size = x.float().abs();
+    if size <= MODERATE { parts.max(size) } else { parts }
+}
+
+/// The dot of the last two axes, for each index of those before.
+fn dot(args: &[Tile], dtype: DType, [from, to]: [DType; 2], suffix: &str) -> Tile {
+    let (a, b) = (&args[0], &args[1]);
+    let rank = a.shape.len();
+    let [m, k, n] = [a.shape[rank - 2], a.shape[rank - 1], b.shape[rank - 1]];
+    let batch = count(&a.shape[..rank - 2]);
+    let mut shape = a.shape.clone();
+    shape[rank - 1] = n;
+    let mut data = Vec::with_capacity(batch * m * n);
+    // Eleven digits of either operand, where the user asked for these.
+    let rounded = if from == DType::F32 && suffix.contains("\"tf32\"") { 2f64.powi(-10) } else { 0.0 };
+    let relative = (k as f64 + 4.0) * 4.0 * approximate::unit_roundoff(to) + rounded;
+    for at in 0..batch * m * n {
+        let (batch, row, column) = (at / (m * n), at / n % m, at % n);
+        let acc = args.get(2).map_or(Element::zero(dtype), |acc| acc.data[at]);
+        let terms = (0..k).map(|i| (a.data[(batch * m + row) * k + i], b.data[(batch * k + i) * n + column]));
+        if dtype.is_integer() {
+            let sum = terms.map(|(a, b)| a.value() * b.value()).sum::<i128>() + acc.value();
+            data.push(Element::wrapped(dtype, sum));
+            continue;
+        }
+        let (mut value, mut magnitude, mut errors) = (acc.float(), acc.float().abs(), acc.error());
+        for (a, b) in terms {
+            let (x, y) = (a.float(), b.float());
+            value += x * y;
+            magnitude += (x * y).abs();
+            if a.error() + b.error() > 0.0 {
+                errors += x.abs() * b.error() + y.abs() * a.error() + a.error() * b.error();
+            }
+        }
+        data.push(approximate::total(value, [magnitude, errors], relative, dtype));
+    }
+    Tile { shape, data }
+}
+
 /// Operations on lines of elements along an axis; their results are plain values.
 fn line_operation(node: &Node, args: &[Tile]) -> Tile {
     let (dtype, shape) = (node.ty.dtype, &node.ty.shape);
@@ -399,7 +526,15 @@ fn line_operation(node: &Node, args: &[Tile]) -> Tile {
                 _ => "minimum",
             };
             let change = |line: Vec<Element>| {
-                let line = line.into_iter().map(|element| widened(element, from, dtype)).collect();
+                let mut line: Vec<Element> =
+                    line.into_iter().map(|element| widened(element, from, dtype)).collect();
+                if *name == "cumsum" && dtype.is_float() {
+                    reversed(&mut line, *reverse);
+                    let mut sums: Vec<Element> =
+                        (1..=line.len()).map(|end| approximate::sum(&line[..end], dtype)).collect();
+                    reversed(&mut sums, *reverse);
+                    return sums;
+                }
                 scanned(line, *reverse, |a, b| lanewise(symbol, dtype, &[a, b]).leaf())
             };
             each(*axis, &change)
@@ -450,6 +585,12 @@ fn line_operation(node: &Node, args: &[Tile]) -> Tile {
             Element::whole(x.data.iter().filter(|element| element.value() == index[0] as i128).count() as i128)
         }),
         other => panic!("{other:?} is evaluated elsewhere"),
+    }
+}
+
+fn reversed(line: &mut [Element], reverse: bool) {
+    if reverse {
+        line.reverse();
     }
 }
 
@@ -514,6 +655,10 @@ fn reduced(name: &str, from: DType, dtype: DType, line: &[Element]) -> Element {
         line[1..].iter().fold(line[0], |a, &b| lanewise(symbol, dtype, &[a, b]).leaf())
     };
     match name {
+        "sum" if dtype.is_float() => {
+            let line: Vec<Element> = line.iter().map(|&element| widened(element, from, dtype)).collect();
+            approximate::sum(&line, dtype)
+        }
         "sum" => fold("+"),
         "max" => fold("maximum"),
         "min" => fold("minimum"),

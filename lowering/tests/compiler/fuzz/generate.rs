@@ -4,8 +4,10 @@ use tile_ir::support::dtype::DType;
 
 use super::element::{Element, max_value, min_value, round, wrap};
 use super::evaluate::{Contents, Launch};
+use super::idioms;
 use super::program::{
-    Block, Function, Memory, Node, Op, Pair, PairStyle, Pattern, Program, Range, RangeForm, Statement, Type,
+    Block, Function, Memory, Node, Op, Pair, PairStyle, Pattern, Plan, PlannedMemory, Program, Range,
+    RangeForm, Statement, Type,
 };
 use super::tile::count;
 use lowering::devtools::fuzzgen::SplitMix64;
@@ -72,9 +74,14 @@ pub struct Generator {
     loops: usize,
 }
 
-/// The kernel of a seed.
+/// The kernel of a seed: every other one is an idiom, as users write them.
 pub fn generate(seed: u64) -> Program {
-    let mut random = SplitMix64::new(seed);
+    let random = SplitMix64::new(seed);
+    if seed.is_multiple_of(2) { idioms::generate(random) } else { statements(random) }
+}
+
+/// Random statements on small tiles.
+fn statements(mut random: SplitMix64) -> Program {
     let shapes = (0..3).map(|_| random.of(&SHAPES).to_vec()).collect();
     let mut dtypes = vec![DType::I32];
     dtypes.extend((0..2).map(|_| random.of(&DTYPES)));
@@ -117,11 +124,16 @@ pub fn generate(seed: u64) -> Program {
         functions: generator.functions,
         body,
         variables: generator.variables,
+        block: None,
+        plans: vec![],
     }
 }
 
 /// The arguments of one launch of a program.
 pub fn launch(program: &Program, seed: u64) -> Launch {
+    if !program.plans.is_empty() {
+        return planned(program, seed);
+    }
     let mut random = SplitMix64::new(seed);
     let grid = random.of(&[1, 1, 2, 3]);
     let scalars = program.scalars.iter().map(|&(role, dtype)| {
@@ -134,7 +146,24 @@ pub fn launch(program: &Program, seed: u64) -> Launch {
     });
     let scalars = scalars.collect();
     let memory = program.memory.iter().map(|memory| contents(memory, grid, &mut random)).collect();
-    Launch { grid: grid as i64, scalars, memory }
+    Launch { grid: [grid as i64, 1, 1], scalars, memory }
+}
+
+/// The seed of the data of a parameter.
+pub fn data_seed(seed: u64, param: usize) -> u64 {
+    seed.wrapping_mul(64).wrapping_add(param as u64)
+}
+
+fn planned(program: &Program, seed: u64) -> Launch {
+    let Plan { grid, scalars, memory } = &program.plans[(seed % program.plans.len() as u64) as usize];
+    let memory =
+        memory.iter().zip(&program.memory).enumerate().map(|(param, (planned, Memory { dtype, .. }))| {
+            let PlannedMemory { len, shape, strides, data } = planned.clone();
+            let seed = data_seed(seed, param);
+            let data = (0..len).map(|index| data.element(*dtype, seed, index)).collect();
+            Contents { data, shape, strides }
+        });
+    Launch { grid: *grid, scalars: scalars.clone(), memory: memory.collect() }
 }
 
 fn contents(memory: &Memory, grid: i128, random: &mut SplitMix64) -> Contents {
@@ -475,7 +504,7 @@ impl Generator {
         let body = self.loop_body();
         self.loops -= 1;
         self.scope.truncate(scope);
-        block.push(Statement::For { variable, range: Range { start, end, step, form }, body });
+        block.push(Statement::For { variable, range: Range { start, end, step, form, hints: "" }, body });
     }
 
     /// Makes sure that a loop has a variable to carry.
@@ -588,7 +617,7 @@ impl Generator {
         let memory = self.written(ty.dtype);
         let offset = self.own_offsets(&ty.shape);
         let mask = (self.random.below(3) == 0).then(|| self.expression(&ty.with(DType::Bool), 2));
-        block.push(Statement::Store { memory, offset, value, mask });
+        block.push(Statement::Store { memory, offset, value, mask, hint: "" });
     }
 
     fn atomic(&mut self, block: &mut Block) {

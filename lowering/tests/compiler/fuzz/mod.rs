@@ -1,20 +1,29 @@
 //! Fuzz tests: random kernels through the whole compiler and on this CPU against a reference; and mutated tokens.
 //!
-//! `generate` makes a kernel from a seed, `program` prints it, `evaluate` is the reference, element by element in
-//! plain Rust, and `differential` compares. Kernels run in processes of their own (`watch`), so that a crash, an abort or
+//! `generate` makes a kernel from a seed: of random statements, or an idiom with random choices (`idioms`). `program` prints
+//! it, and `evaluate` is the reference, element by element in plain Rust. Floats that the language states within a bound
+//! have that bound beside them (`approximate`). `differential` compares: host code, with reports too, GPU code on the host,
+//! and schedules for tensor cores in the simulator (`simulate`). `bundle` writes kernels for `bench/fuzz.py`, which
+//! launches them on a GPU. Kernels run in processes of their own (`watch`), so that a crash, an abort or
 //! a hang is a finding like any other; `shrink` makes the kernel of a finding smaller.
 //!
 //! A test run takes a few seconds and the seeds of the day; `scripts/fuzz` takes a given time.
 
+mod approximate;
+mod bundle;
+mod data;
 mod differential;
 mod element;
 mod evaluate;
 mod expression;
 mod garbage;
 pub mod generate;
+mod idioms;
 pub mod program;
 mod regressions;
 mod shrink;
+mod simulate;
+mod sketch;
 mod tile;
 mod token_list;
 mod watch;
@@ -65,6 +74,18 @@ fn print_counts(line: &str) {
     eprintln!("{line}");
 }
 
+/// A generated kernel has no mistakes; lowering it is what takes time.
+#[test]
+fn programs_are_accepted() {
+    for number in today()..today() + 50 {
+        let program = generate::generate(number);
+        let source = program.source();
+        if let Err(what) = differential::front(&source, program.variant()) {
+            panic!("number {number}: {what}\n{source}");
+        }
+    }
+}
+
 #[test]
 fn programs_do_what_the_reference_does() {
     fuzz(Work::Programs, 20);
@@ -92,6 +113,25 @@ fn worker() {
             return;
         }
     }
+}
+
+/// Writes as many kernels as the environment says to a folder, from a number on, for `bench/fuzz.py`.
+#[test]
+#[ignore = "`scripts/fuzz --bundle` runs it"]
+fn bundle() {
+    let folder = std::path::PathBuf::from(std::env::var("FUSE_FUZZ_FOLDER").expect("a folder"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (count, first) =
+        (variable("FUSE_FUZZ_KERNELS").unwrap_or(1), variable("FUSE_FUZZ_SEED").unwrap_or(0));
+    let (mut kernels, mut specializations) = (0, 0);
+    for number in (first..).take(20 * count as usize) {
+        let written = bundle::write(number, &folder).unwrap_or_else(|what| panic!("number {number}: {what}"));
+        (kernels, specializations) = (kernels + u64::from(written > 0), specializations + written);
+        if kernels == count {
+            break;
+        }
+    }
+    print_counts(&format!("{kernels} kernels, {specializations} specializations"));
 }
 
 fn program_worker(number: u64) {

@@ -2,6 +2,7 @@
 
 use tile_ir::support::dtype::DType;
 
+use super::data::Data;
 use super::element::Element;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,9 +49,12 @@ pub enum Combine {
 pub enum Op {
     Variable(usize),
     Number(Element),
+    /// The constant parameter.
+    Block,
     /// A scalar parameter of the kernel.
     Scalar(usize),
     ProgramId(usize),
+    NumPrograms(usize),
     /// `start..start + extent`
     Arange(i64),
     Full,
@@ -68,6 +72,23 @@ pub enum Op {
     /// One offset an axis.
     LoadView(usize),
     Length(usize),
+    /// Offsets, a value, for `atomic_cas` one to compare with before it; what was there.
+    Atomic {
+        name: &'static str,
+        memory: usize,
+    },
+    /// A method behind a call that changes no result.
+    Hint(&'static str),
+    /// Operands A and B, perhaps an accumulator, and the method behind the call.
+    Dot {
+        suffix: &'static str,
+    },
+    /// `rand` or `randint` of a seed and offsets.
+    Random(&'static str),
+    Softmax {
+        axis: usize,
+        log: bool,
+    },
     Reshape,
     Permute(Vec<usize>),
     ExpandDims(usize),
@@ -165,6 +186,7 @@ pub enum Statement {
         offset: Node,
         value: Node,
         mask: Option<Node>,
+        hint: &'static str,
     },
     StoreView {
         memory: usize,
@@ -234,6 +256,8 @@ pub struct Range {
     pub end: Node,
     pub step: Option<Node>,
     pub form: RangeForm,
+    /// Methods that change no result.
+    pub hints: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -279,6 +303,28 @@ pub struct Program {
     pub body: Block,
     /// How many variables there are.
     pub variables: usize,
+    /// A constant parameter, with its value in each variant and the variant that runs.
+    pub block: Option<(Vec<usize>, usize)>,
+    /// Launches that were planned with the kernel; without any, arguments are random.
+    pub plans: Vec<Plan>,
+}
+
+/// A planned launch: what its arguments are, but for the seed of their data.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub grid: [i64; 3],
+    pub scalars: Vec<Element>,
+    pub memory: Vec<PlannedMemory>,
+}
+
+/// The memory of a parameter in a planned launch.
+#[derive(Clone, Debug)]
+pub struct PlannedMemory {
+    pub len: usize,
+    /// Of a view.
+    pub shape: Vec<i64>,
+    pub strides: Vec<i64>,
+    pub data: Data,
 }
 
 // ---- printing
@@ -289,8 +335,10 @@ fn list(items: impl IntoIterator<Item = String>) -> String {
 
 fn number(element: Element, dtype: DType) -> String {
     match element {
+        Element::Float(float) if float == f64::NEG_INFINITY => format!("{dtype}::NEG_INFINITY"),
+        Element::Float(float) if float == f64::from(f32::MIN) => format!("{dtype}::MIN"),
         Element::Float(float) if float.is_sign_negative() => format!("(-{:?})", -float),
-        Element::Float(float) => format!("{float:?}"),
+        Element::Float(value) | Element::Approximate { value, .. } => format!("{value:?}"),
         Element::Integer { value, .. } if dtype == DType::Bool => (value != 0).to_string(),
         Element::Integer { value, .. } if value == super::element::min_value(dtype) && value < 0 => {
             format!("{dtype}::MIN")
@@ -310,8 +358,20 @@ impl Combine {
     }
 }
 
-/// The names of the memory parameters.
-pub type Names = Vec<String>;
+/// What expressions call things.
+pub struct Names {
+    memory: Vec<String>,
+    /// The extent that is a constant parameter, as tiles and numbers use it.
+    block: Option<usize>,
+}
+
+impl std::ops::Index<usize> for Names {
+    type Output = String;
+
+    fn index(&self, memory: usize) -> &String {
+        &self.memory[memory]
+    }
+}
 
 impl Node {
     pub fn text(&self, names: &Names) -> String {
@@ -323,12 +383,17 @@ impl Node {
             Op::Number(element) => number(*element, dtype),
             Op::Scalar(index) => format!("s{index}"),
             Op::ProgramId(axis) => format!("tl::program_id({axis})"),
+            Op::NumPrograms(axis) => format!("tl::num_programs({axis})"),
+            Op::Arange(0) if names.block == Some(shape[0]) => "tl::arange(0, BLOCK)".into(),
+            Op::Block => "BLOCK".into(),
             Op::Arange(start) => format!("tl::arange({start}, {})", start + shape[0] as i64),
+            // A literal alone is `f32`.
+            Op::Full if dtype == DType::F64 => format!("tl::full::<{dtype}>({shape:?}, {})", arg(0)),
             Op::Full => format!("tl::full({shape:?}, {})", arg(0)),
             Op::Operator(symbol) | Op::Compare(symbol) => format!("({} {symbol} {})", arg(0), arg(1)),
             Op::Prefix("neg") => format!("(-{})", arg(0)),
             Op::Prefix(_) => format!("(!{})", arg(0)),
-            Op::Lanewise(name) => format!("tl::{name}({})", all()),
+            Op::Lanewise(name) | Op::Random(name) => format!("tl::{name}({})", all()),
             Op::Select => format!("tl::select({})", all()),
             Op::Cast => format!("{}.to::<{dtype}>()", arg(0)),
             Op::Bitcast => format!("{}.bitcast::<{dtype}>()", arg(0)),
@@ -342,6 +407,15 @@ impl Node {
                 format!("{}.load::<{extents}>({})", names[*memory], all())
             }
             Op::Length(memory) => format!("{}.len()", names[*memory]),
+            Op::Atomic { name, memory } => {
+                let rest: String =
+                    self.args[1..].iter().map(|arg| format!(", {}", arg.text(names))).collect();
+                format!("tl::{name}({} + {}{rest})", names[*memory], arg(0))
+            }
+            Op::Hint(method) => format!("{}{method}", arg(0)),
+            Op::Dot { suffix } => format!("tl::dot({}){suffix}", all()),
+            Op::Softmax { axis, log: false } => format!("tl::softmax({}, {axis})", arg(0)),
+            Op::Softmax { axis, .. } => format!("tl::log_softmax({}, {axis})", arg(0)),
             Op::Reshape => format!("tl::reshape({}, {shape:?})", arg(0)),
             Op::Permute(order) => format!("tl::permute({}, {order:?})", arg(0)),
             Op::ExpandDims(axis) => match (self.args[0].ty.shape.len(), axis) {
@@ -387,12 +461,13 @@ impl Range {
             None => range,
         };
         let rest = step.as_ref().map(|step| format!(", {step}")).unwrap_or_default();
-        match self.form {
+        let range = match self.form {
             RangeForm::Dots => stepped(format!("{start}..{end}")),
             RangeForm::Closed => stepped(format!("{start}..={end}")),
             RangeForm::Function => format!("tl::range({start}, {end}{rest})"),
             RangeForm::Static => format!("tl::static_range({start}, {end}{rest})"),
-        }
+        };
+        range + self.hints
     }
 }
 
@@ -463,10 +538,10 @@ impl Printer<'_> {
             Statement::AssignPair { variables: [a, b], values: [first, second] } => {
                 self.line(&format!("(v{a}, v{b}) = ({}, {});", node(first), node(second)));
             }
-            Statement::Store { memory, offset, value, mask } => {
+            Statement::Store { memory, offset, value, mask, hint } => {
                 let text =
                     format!("{} + {}, {}{}", self.names[*memory], node(offset), node(value), masked(mask));
-                self.line(&format!("tl::store({text});"));
+                self.line(&format!("tl::store({text}){hint};"));
             }
             Statement::StoreView { memory, offsets, value } => {
                 let offsets = list(offsets.iter().map(node));
@@ -541,13 +616,14 @@ impl Printer<'_> {
 
 impl Program {
     pub fn names(&self) -> Names {
-        self.memory.iter().enumerate().map(|(i, memory)| memory.name(i)).collect()
+        let memory = self.memory.iter().enumerate().map(|(i, memory)| memory.name(i)).collect();
+        Names { memory, block: self.block.as_ref().map(|(values, variant)| values[*variant]) }
     }
 
     /// The kernel as a user would write it.
     pub fn source(&self) -> String {
         let names = self.names();
-        let memory = self.memory.iter().zip(&names).map(|(memory, name)| {
+        let memory = self.memory.iter().zip(&names.memory).map(|(memory, name)| {
             let reference = if memory.written { "&mut " } else { "&" };
             match memory.view {
                 Some(rank) => format!("{name}: {reference}View<{}, {rank}>", memory.dtype),
@@ -556,8 +632,13 @@ impl Program {
         });
         let scalars = self.scalars.iter().enumerate().map(|(i, (_, dtype))| format!("s{i}: {dtype}"));
         let mut printer = Printer { names: &names, text: String::new(), depth: 0 };
-        printer.line(&format!("#[fuse_kernel({})]", self.attribute));
-        printer.line(&format!("fn k({}) {{", list(memory.chain(scalars))));
+        let (variants, generic) = match &self.block {
+            Some((values, _)) => (format!("BLOCK = {values:?}"), "<const BLOCK: usize>"),
+            None => (String::new(), ""),
+        };
+        let settings = [variants, self.attribute.clone()].into_iter().filter(|part| !part.is_empty());
+        printer.line(&format!("#[fuse_kernel({})]", list(settings)));
+        printer.line(&format!("fn k{generic}({}) {{", list(memory.chain(scalars))));
         printer.depth = 1;
         for (i, function) in self.functions.iter().enumerate() {
             let params =
@@ -573,6 +654,11 @@ impl Program {
         printer.block(&self.body, None);
         printer.line("}");
         printer.text
+    }
+
+    /// The variant that runs.
+    pub fn variant(&self) -> usize {
+        self.block.as_ref().map_or(0, |(_, variant)| *variant)
     }
 
     pub fn statements(&self) -> usize {
