@@ -10,6 +10,7 @@ mod atomic;
 mod cast;
 mod cluster;
 mod compare;
+mod conditions;
 mod control;
 mod devices;
 mod dot;
@@ -47,6 +48,7 @@ fn main() {
         memory::trials(),
         view::trials(),
         atomic::trials(),
+        conditions::trials(),
         control::trials(),
         integers::trials(),
         async_copy::trials(),

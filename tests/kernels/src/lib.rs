@@ -6,6 +6,7 @@ pub mod async_copy;
 pub mod atomic;
 pub mod case;
 pub mod cluster;
+pub mod conditions;
 pub mod control;
 pub mod dot;
 pub mod functions;

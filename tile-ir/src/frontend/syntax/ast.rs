@@ -171,6 +171,8 @@ pub enum ConstType {
 pub struct KernelParam {
     pub name: Ident,
     pub ty: ParamType,
+    /// Its `cfg` attributes. In a build rustc has found them to hold; for an editor they are open.
+    pub conditions: Vec<syn::Attribute>,
     pub loc: Loc,
 }
 

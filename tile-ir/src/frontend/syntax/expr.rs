@@ -64,7 +64,7 @@ impl Parser<'_> {
 
     fn item(&mut self, item: &syn::Item, items: &mut Items) {
         match item {
-            syn::Item::Fn(item) => items.functions.push(function::parse(item, self.errors).into()),
+            syn::Item::Fn(item) => items.functions.push(function::parse(item.clone(), self.errors).into()),
             syn::Item::Const(item) => {
                 let constant = function::constant(item);
                 if constant.value.is_none() {
