@@ -27,4 +27,5 @@ mod parse;
 mod robustness;
 mod sources;
 mod strength_reduce;
+mod tokens;
 mod typeck;

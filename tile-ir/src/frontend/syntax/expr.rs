@@ -8,7 +8,7 @@ use quote::ToTokens;
 use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
-use super::{function, match_lowering};
+use super::{function, match_lowering, suffix};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
@@ -106,6 +106,7 @@ impl Parser<'_> {
                 "`tl::device_assert(condition, \"message\")` stops a debug build"
             }
             "matches" => "compare, and join with `||` or, for tiles, `|`",
+            "cfg" => "put `#[cfg(..)]` before a statement or an arm of a `match`",
             "vec" => "`tl::full([N], value)` makes a constant tile",
             _ => "kernels call `tl::` functions",
         };
@@ -352,15 +353,17 @@ impl Parser<'_> {
 
     fn literal(&mut self, lit: &syn::ExprLit) -> Expr {
         let loc = Loc::of(lit);
-        let suffix = |text: &str| (!text.is_empty()).then(|| text.to_string());
+        let written = |text: &str| (!text.is_empty()).then(|| text.to_string());
         let kind = match &lit.lit {
+            syn::Lit::Int(int) if !suffix::is_known(int.suffix(), false) => ExprKind::Error,
+            syn::Lit::Float(float) if !suffix::is_known(float.suffix(), true) => ExprKind::Error,
             syn::Lit::Int(int) => match int.base10_parse::<i128>() {
                 // `1f32` is a float although it lexes as an integer.
                 Ok(value) if matches!(int.suffix(), "f32" | "f64") => {
-                    ExprKind::Float { value: value as f64, suffix: suffix(int.suffix()) }
+                    ExprKind::Float { value: value as f64, suffix: written(int.suffix()) }
                 }
                 Ok(value) if value <= DType::U64.range().1 => {
-                    ExprKind::Int { value, suffix: suffix(int.suffix()) }
+                    ExprKind::Int { value, suffix: written(int.suffix()) }
                 }
                 _ => {
                     self.errors
@@ -369,7 +372,7 @@ impl Parser<'_> {
                 }
             },
             syn::Lit::Float(float) => match float.base10_parse::<f64>() {
-                Ok(value) => ExprKind::Float { value, suffix: suffix(float.suffix()) },
+                Ok(value) => ExprKind::Float { value, suffix: written(float.suffix()) },
                 Err(_) => {
                     self.errors.push(loc, "this number cannot be read");
                     ExprKind::Error

@@ -5,7 +5,7 @@ use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{parse_generics, type_name, view_type};
-use super::{conditions, early_exit, expr, inner_attributes, lints};
+use super::{conditions, early_exit, expr, inner_attributes, lints, suffix};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -17,6 +17,7 @@ const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` fo
 pub(super) fn parse(mut item: syn::ItemFn, errors: &mut Errors) -> FnItem {
     conditions::drop_empty_statements(&mut item.block);
     inner_attributes::check_called(&item, errors);
+    suffix::check(&item, errors);
     let signature = &item.sig;
     report_qualifiers(signature, errors);
     let generics = parse_generics(&signature.generics, errors);

@@ -30,7 +30,7 @@ const EXPECTED: [(&[&str], &str); 9] = [
     ),
     (
         &["divisible", "divisible_by", "multiple_of", "aligned", "align"],
-        "the launcher checks such a divisor by itself; for more, write `tl::assume(n % 16 == 0)` in the body",
+        "leave it out: a launch tests by itself what divides its arguments; `tl::assume(n % 16 == 0)` in the body says more",
     ),
     (
         &["contiguous", "max_contiguous"],

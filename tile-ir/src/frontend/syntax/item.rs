@@ -8,7 +8,7 @@ use quote::ToTokens;
 use syn::spanned::Spanned;
 
 use super::ast::{ConstType, FnSource, GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
-use super::{attribute, conditions, depth, early_exit, expr, fragments, inner_attributes, lints};
+use super::{attribute, conditions, depth, early_exit, expr, fragments, inner_attributes, lints, suffix};
 use crate::ir::MAX_RANK;
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::{Class, DType};
@@ -83,6 +83,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     }
     conditions::drop_empty_statements(&mut function.block);
     inner_attributes::check(&function, errors);
+    suffix::check(&function, errors);
     inner_attributes::take_marks(&mut function.attrs, "fuse_kernel", errors);
     function.attrs.retain(|attribute| matches!(attribute.style, syn::AttrStyle::Outer));
     let signature = &function.sig;
@@ -386,7 +387,7 @@ pub(super) fn view_type(ty: &syn::Type, mutable: bool, errors: &mut Errors) -> O
 fn view_rank(rank: &syn::GenericArgument, errors: &mut Errors) -> Option<usize> {
     let literal = match rank {
         syn::GenericArgument::Const(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. })) => {
-            literal.base10_parse::<usize>().ok()
+            literal.base10_parse::<usize>().ok().filter(|_| matches!(literal.suffix(), "" | "usize"))
         }
         _ => None,
     };

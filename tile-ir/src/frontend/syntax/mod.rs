@@ -20,6 +20,7 @@ mod item;
 mod lints;
 mod match_lowering;
 mod module;
+mod suffix;
 mod values;
 
 pub use ast::*;

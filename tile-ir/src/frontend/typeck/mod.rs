@@ -39,7 +39,9 @@ use crate::analysis::assumption::assumptions;
 use crate::frontend::syntax::{ConstItem, GenericArg, Kernel, ParamType, TypeName, ViewType, element_type};
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Type};
-use crate::ops::typing::{Call, CalleeId, ErrorLoc, Item, Literal, LiteralValue, Operand, Pointer, Range};
+use crate::ops::typing::{
+    Call, CalleeId, ErrorLoc, InexactDivision, Item, Literal, LiteralValue, Operand, Pointer, Range,
+};
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
 

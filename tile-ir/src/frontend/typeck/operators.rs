@@ -1,6 +1,6 @@
 //! Operators and the rows of the lanewise table, on constants and on tiles.
 
-use super::{Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
+use super::{Check, ErrorLoc, InexactDivision, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BinaryOp, Expr, UnaryOp};
 use crate::ir::{Type, Value};
 use crate::ops::ConstantValue;
@@ -223,6 +223,9 @@ impl Check<'_> {
         if !op.class.contains(dtype) || all_bools != (dtype == DType::Bool) {
             return None;
         }
+        if literals.iter().any(|literal| self.report_division(literal, dtype, loc)) {
+            return Some(Operand::failed(loc));
+        }
         let value = if dtype.is_float() {
             let inputs: Option<Vec<f64>> = literals.iter().map(|literal| literal.as_float()).collect();
             let result = (op.float?.function)(&inputs?);
@@ -257,8 +260,23 @@ impl Check<'_> {
         let digits = literals.iter().all(|literal| literal.digits);
         let dtype = if op.rule == TypeRule::Compare { None } else { known };
         let complement = literals.iter().any(|literal| literal.complement);
-        Some(Operand::new(Item::Literal(Literal { value, dtype, digits, complement }), loc))
+        let division = match value {
+            LiteralValue::Number(ConstantValue::Int(_)) => inexact_division(op, loc, &literals)
+                .or_else(|| literals.iter().find_map(|literal| literal.division)),
+            LiteralValue::Number(ConstantValue::Float(_)) | LiteralValue::Bool(_) => None,
+        };
+        Some(Operand::new(Item::Literal(Literal { value, dtype, digits, complement, division }), loc))
     }
+}
+
+/// The operation on integers as a division with a remainder, if it is one.
+fn inexact_division(op: &ScalarOp, loc: Loc, operands: &[Literal]) -> Option<InexactDivision> {
+    let [dividend, divisor] = operands else { return None };
+    let digits = dividend.digits && divisor.digits;
+    let (dividend, divisor) = (dividend.as_int()?, divisor.as_int()?);
+    let (rest, quotient) = (dividend.checked_rem(divisor)?, dividend.checked_div(divisor)?);
+    let inexact = matches!(op.arith, ArithKind::Div) && rest != 0;
+    inexact.then_some(InexactDivision { dividend, divisor, quotient, digits, loc })
 }
 
 /// The result of an operation on constants that overflows its type, where Rust would reject that.
