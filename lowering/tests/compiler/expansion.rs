@@ -17,10 +17,16 @@ fn what_stays_of_a_module() {
         let line: Vec<String> = line.iter().map(|arg| arg.to_string()).collect();
         BuildOptions::read(&line, &|_| None).expect("options")
     };
-    let text = |effort| {
+    let text = |effort, configured: bool| {
         let options = BuildOptions { effort, ..read(&["rustc"]) };
-        let tokens =
-            lowering::compile_module_with(Default::default(), source.parse().expect("tokens"), &options);
+        let source = source.parse().expect("tokens");
+        let tokens = match configured {
+            false => lowering::compile_module_with(Default::default(), source, &options),
+            true => {
+                let deferred = lowering::compile_module_with(Default::default(), source, &options);
+                lowering::compile_configured_with(deferred, &options)
+            }
+        };
         let file: syn::File = syn::parse2(tokens).expect("items");
         let [syn::Item::Mod(module)] = file.items.as_slice() else { panic!("one module") };
         let (_, items) = module.content.as_ref().expect("its content");
@@ -53,7 +59,7 @@ fn what_stays_of_a_module() {
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_INJE
         # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
     "#]]
-    .assert_eq(&text(Effort::Check));
+    .assert_eq(&text(Effort::Check, true));
     expect![[r#"
         use super :: * ;
         # [allow (warnings , clippy :: all)] fn f (x : impl :: dsl_runtime :: tl :: Operand) -> :: dsl_runti
@@ -64,7 +70,7 @@ fn what_stays_of_a_module() {
         # [cfg (test)] # [allow (warnings , clippy :: all)] const _ : () = { fn body (out : & mut [f32]) { t
         # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
     "#]]
-    .assert_eq(&text(Effort::Signature));
+    .assert_eq(&text(Effort::Signature, false));
 }
 
 #[test]
@@ -72,4 +78,31 @@ fn a_kernel_is_no_method() {
     let method = |text: &str| compile_method(text.parse().expect("tokens")).to_string();
     expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] pub fn k < 'fuse , const N : usize > (& self , argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 >) -> :: dsl_runtime :: Launch < 'fuse , 1 > { :: core :: unreachable ! () }"#]].assert_eq(&method("pub fn k<const N: usize>(&self, x: &[f32]) { tl::undefined(); }"));
     expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] fn k < 'fuse , > (argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 > , argument_1 : :: core :: primitive :: i32) -> :: dsl_runtime :: Launch < 'fuse , 2 > { :: core :: unreachable ! () }"#]].assert_eq(&method("fn k(x: &[f32], n: i32) {}"));
+}
+
+/// What a macro leaves for rustc to configure, and what comes of it.
+#[test]
+fn an_item_with_conditions_inside_is_configured_first() {
+    let line = ["rustc".to_string()];
+    let options = BuildOptions::read(&line, &|_| None).expect("options");
+    let options = BuildOptions { effort: lowering::driver::options::Effort::Check, ..options };
+    let attribute: proc_macro2::TokenStream = "N = [64]".parse().expect("tokens");
+    let deferred = |text: &str| {
+        let item = text.parse().expect("tokens");
+        lowering::compile_with(attribute.clone(), item, &options)
+    };
+    expect![[""]].assert_eq(
+        &deferred(
+            "#[cfg(unix)] fn k<const N: usize>(out: &mut [f32], #[cfg(test)] n: i32) { tl::store(out, N); }",
+        )
+        .to_string(),
+    );
+    // rustc leaves the comma of a parameter, and the semicolon of a statement.
+    let configured = "#[derive(D)] #[::dsl_runtime::configured(kernel N = [64])]
+        struct Configured { item: [(); { fn k<const N: usize>(, out: &mut [f32],) { ; tl::store(out, N); } 0 }] }";
+    let tokens = lowering::compile_configured_with(configured.parse().expect("tokens"), &options).to_string();
+    let error = tokens.split(" } ").next().expect("an error");
+    expect![[""]].assert_eq(error);
+    let own = deferred("#[cfg(unix)] #[doc = \"d\"] fn k() {}").to_string();
+    assert!(!own.contains("Configured"), "conditions before the item are evaluated: {own}");
 }
