@@ -43,13 +43,13 @@ mod module {
     #[cfg(test)]
     #[fuse_fn]
     fn f(x: Tile<f32>) -> Tile<f32> {
-        x + 1
+        x + gone
     }
 
     #[cfg(not(test))]
     #[fuse_fn]
     fn f(x: Tile<f32>) -> Tile<f32> {
-        x + true
+        x + undefined
     }
 
     #[fuse_kernel]
