@@ -61,8 +61,20 @@ pub fn configured(
     fn eighth(#[cfg(any())] gone: i32, x: i32) -> i32 {
         x + 7
     }
-    tl::store(out + 7, eighth(#[cfg(any())] 100, n));
-    let pair = (#[cfg(any())] 100, 9, 10);
+    tl::store(
+        out + 7,
+        eighth(
+            #[cfg(any())]
+            100,
+            n,
+        ),
+    );
+    let pair = (
+        #[cfg(any())]
+        100,
+        9,
+        10,
+    );
     tl::store(out + 8, pair.0);
     let last = |#[cfg(any())] gone: i32, x: i32| {
         #[cfg(any())]

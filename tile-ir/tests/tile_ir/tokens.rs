@@ -505,3 +505,19 @@ fn constants_fit_the_integers_that_they_become() {
         expect![[""]],
     );
 }
+
+/// A bool among numbers is no number, also where all are constants.
+#[test]
+fn bools_are_no_numbers() {
+    check_body(
+        "tl::store(out, 1.0 + true); tl::store(out, 2.0 * (N == 64)); let a = 3 - false;",
+        expect![[r#"
+            3: `true`: `+` takes numbers, found bool
+                help: convert it: `.to::<i32>()`
+            3: `(N == 64)`: `*` takes numbers, found bool
+                help: convert it: `.to::<i32>()`
+            3: `false`: `-` takes numbers, found bool
+                help: convert it: `.to::<i32>()`
+        "#]],
+    );
+}

@@ -219,8 +219,8 @@ impl Check<'_> {
             dtype
         };
         let known = typed.iter().find_map(|literal| literal.dtype);
-        let all_bools = typed.iter().all(|literal| matches!(literal.value, LiteralValue::Bool(_)));
-        if !op.class.contains(dtype) || all_bools != (dtype == DType::Bool) {
+        let any_bool = typed.iter().any(|literal| matches!(literal.value, LiteralValue::Bool(_)));
+        if !op.class.contains(dtype) || any_bool != (dtype == DType::Bool) {
             return None;
         }
         if literals.iter().any(|literal| self.report_division(literal, dtype, loc)) {
@@ -261,22 +261,26 @@ impl Check<'_> {
         let dtype = if op.rule == TypeRule::Compare { None } else { known };
         let complement = literals.iter().any(|literal| literal.complement);
         let division = match value {
-            LiteralValue::Number(ConstantValue::Int(_)) => inexact_division(op, loc, &literals)
-                .or_else(|| literals.iter().find_map(|literal| literal.division)),
+            LiteralValue::Number(ConstantValue::Int(_)) => inexact_division(op, loc, &literals),
             LiteralValue::Number(ConstantValue::Float(_)) | LiteralValue::Bool(_) => None,
         };
         Some(Operand::new(Item::Literal(Literal { value, dtype, digits, complement, division }), loc))
     }
 }
 
-/// The operation on integers as a division with a remainder, if it is one.
+/// The division with a remainder that an operation on integers is, or that one of its operands is made of.
 fn inexact_division(op: &ScalarOp, loc: Loc, operands: &[Literal]) -> Option<InexactDivision> {
-    let [dividend, divisor] = operands else { return None };
-    let digits = dividend.digits && divisor.digits;
-    let (dividend, divisor) = (dividend.as_int()?, divisor.as_int()?);
-    let (rest, quotient) = (dividend.checked_rem(divisor)?, dividend.checked_div(divisor)?);
-    let inexact = matches!(op.arith, ArithKind::Div) && rest != 0;
-    inexact.then_some(InexactDivision { dividend, divisor, quotient, digits, loc })
+    if matches!(op.arith, ArithKind::Div)
+        && let [dividend, divisor] = operands
+    {
+        let digits = dividend.digits && divisor.digits;
+        let (dividend, divisor) = (dividend.as_int()?, divisor.as_int()?);
+        let (rest, quotient) = (dividend.checked_rem(divisor)?, dividend.checked_div(divisor)?);
+        if rest != 0 {
+            return Some(InexactDivision { dividend, divisor, quotient, digits, loc });
+        }
+    }
+    operands.iter().find_map(|literal| literal.division)
 }
 
 /// The result of an operation on constants that overflows its type, where Rust would reject that.
