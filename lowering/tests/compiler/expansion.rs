@@ -80,29 +80,25 @@ fn a_kernel_is_no_method() {
     expect![[r#":: core :: compile_error ! { "a kernel is a free function: move it out of the `impl` or `trait`" } # [allow (unused , clippy :: too_many_arguments , clippy :: missing_safety_doc , non_snake_case)] fn k < 'fuse , > (argument_0 : impl :: dsl_runtime :: IntoSlice < 'fuse , :: core :: primitive :: f32 > , argument_1 : :: core :: primitive :: i32) -> :: dsl_runtime :: Launch < 'fuse , 2 > { :: core :: unreachable ! () }"#]].assert_eq(&method("fn k(x: &[f32], n: i32) {}"));
 }
 
-/// What a macro leaves for rustc to configure, and what comes of it.
+/// An item with conditions inside is put into a struct, and what rustc leaves of it there expands as if it had been written so.
 #[test]
 fn an_item_with_conditions_inside_is_configured_first() {
-    let line = ["rustc".to_string()];
-    let options = BuildOptions::read(&line, &|_| None).expect("options");
+    let options = BuildOptions::read(&["rustc".to_string()], &|_| None).expect("options");
     let options = BuildOptions { effort: lowering::driver::options::Effort::Check, ..options };
-    let attribute: proc_macro2::TokenStream = "N = [64]".parse().expect("tokens");
-    let deferred = |text: &str| {
-        let item = text.parse().expect("tokens");
-        lowering::compile_with(attribute.clone(), item, &options)
-    };
-    expect![[""]].assert_eq(
-        &deferred(
-            "#[cfg(unix)] fn k<const N: usize>(out: &mut [f32], #[cfg(test)] n: i32) { tl::store(out, N); }",
-        )
-        .to_string(),
-    );
+    let tokens = |text: &str| -> proc_macro2::TokenStream { text.parse().expect("tokens") };
+    let expand = |item: &str| lowering::compile_with(tokens("N = [64]"), tokens(item), &options);
+    let conditional = "fn k<const N: usize>(out: &mut [f32], #[cfg(test)] n: i32) { tl::store(out, 1.0); }";
+    let carrier: syn::ItemStruct = syn::parse2(expand(conditional)).expect("a struct");
+    assert_eq!(carrier.attrs.len(), 2, "a derive, and an attribute that takes the struct away");
+    let written =
+        "#[cfg(unix)] fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }";
+    let plain = expand(written).to_string();
+    assert!(syn::parse_str::<syn::ItemStruct>(&plain).is_err(), "conditions before an item are evaluated");
     // rustc leaves the comma of a parameter, and the semicolon of a statement.
-    let configured = "#[derive(D)] #[::dsl_runtime::configured(kernel N = [64])]
-        struct Configured { item: [(); { fn k<const N: usize>(, out: &mut [f32],) { ; tl::store(out, N); } 0 }] }";
-    let tokens = lowering::compile_configured_with(configured.parse().expect("tokens"), &options).to_string();
-    let error = tokens.split(" } ").next().expect("an error");
-    expect![[""]].assert_eq(error);
-    let own = deferred("#[cfg(unix)] #[doc = \"d\"] fn k() {}").to_string();
-    assert!(!own.contains("Configured"), "conditions before the item are evaluated: {own}");
+    let body = "{ ; tl::store(out + tl::arange(0, N), 1.0); ; }";
+    let carrier = format!(
+        "#[::dsl_runtime::configured(kernel N = [64])]
+        struct Configured {{ item: [(); {{ #[cfg(unix)] fn k<const N: usize>(, out: &mut [f32],) {body} 0 }}] }}"
+    );
+    assert_eq!(lowering::compile_configured_with(tokens(&carrier), &options).to_string(), plain);
 }

@@ -157,9 +157,8 @@ impl AttributeScan<'_> {
                 "leave it out: a kernel calls the functions of its body as they are".into()
             }
             None if is_inner(attribute) => format!("write it before the function: `#[{name}(..)]`"),
-            None => format!(
-                "leave it out; `#[cfg(..)]` and levels of lints, such as `#[allow(..)]`, are known here"
-            ),
+            None => "leave it out; `#[cfg(..)]` and levels of lints, such as `#[allow(..)]`, are known here"
+                .into(),
         };
         self.errors.push_help(Loc::of(attribute), format!("`{mark}[{name}]` {message}"), help);
     }
