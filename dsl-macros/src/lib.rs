@@ -26,6 +26,20 @@ pub fn fuse_fn(_: TokenStream, item: TokenStream) -> TokenStream {
     lowering::misplaced_function(item.into()).into()
 }
 
+/// Expands an item that rustc has stripped of what `cfg` takes out; [`fuse_kernel`] and [`fuse_module`] make its input.
+#[doc(hidden)]
+#[proc_macro_derive(Configured)]
+pub fn configured_item(derived: TokenStream) -> TokenStream {
+    lowering::compile_configured(derived.into()).into()
+}
+
+/// Takes away the struct that carried an item to [`macro@Configured`].
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn configured(_: TokenStream, _: TokenStream) -> TokenStream {
+    TokenStream::new()
+}
+
 /// The items of `dsl_runtime::tl`, from the compiler's declarations.
 #[doc(hidden)]
 #[proc_macro]

@@ -18,7 +18,8 @@
 //!
 //! # Laws
 //! - **Types** do not mix: both sides of an operator have one element type, and `.to::<f32>()` or `as f32` converts. A
-//!   literal takes the type it meets; alone it is `i32`, `f32` or `bool`.
+//!   literal takes the type it meets; alone it is `i32`, `f32` or `bool`. It has to fit that type, also in `300 as i8`. A
+//!   division of integer constants that leaves a remainder becomes no float: write `1.0 / 2.0`, not `1 / 2`.
 //! - **Integers** are Rust's: `+`, `-`, `*` and [`sum`] of what does not fit its type wrap in a release build. In a debug build
 //!   that is an [`Error::Overflow`](crate::Error::Overflow) of the launch, once the element is stored, reduced, carried by a
 //!   loop or decides a branch. [`wrapping_add`], [`wrapping_sub`] and [`wrapping_mul`] are for numbers that are meant to wrap.
@@ -37,6 +38,9 @@
 //! - **Checks** of what a kernel computes and lines of output, [`device_assert`] and [`device_print`], are for debug builds;
 //!   what is true of every launch's arguments, [`assume`] says, and the launcher checks it. [`static_assert`] is for the build.
 //! - **Constants** of element types are as in Rust: `f32::INFINITY`, `T::MAX`, `f32::consts::PI`.
+//! - **Attributes** in a kernel are `#[cfg(..)]` and `#[cfg_attr(..)]`, which rustc evaluates as everywhere, on statements, arms,
+//!   parameters, functions and constants; and levels of lints, `#[allow(unused_variables)]`, on statements, arms and parameters.
+//!   Any other one is an error.
 //!
 //! # Views
 //! Memory with a shape and strides of one to five axes is a parameter `&View<T, R>` or `&mut View<T, R>`. Its methods ([`View`])

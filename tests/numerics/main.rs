@@ -11,6 +11,7 @@ mod attention_backward;
 mod cast;
 mod cluster;
 mod compare;
+mod conditions;
 mod control;
 mod devices;
 mod dot;
@@ -51,6 +52,7 @@ fn main() {
         view::trials(),
         atomic::trials(),
         attention_backward::trials(),
+        conditions::trials(),
         control::trials(),
         integers::trials(),
         async_copy::trials(),

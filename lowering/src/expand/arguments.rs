@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use tile_ir::frontend::syntax::{GenericParam, Kernel, ParamType, TypeName, ViewType};
+use tile_ir::frontend::syntax::{GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
 use tile_ir::support::dtype::DType;
 
 /// The parameters of a launcher and what it does with them.
@@ -22,29 +22,30 @@ impl LauncherArguments {
         let mut all = LauncherArguments::default();
         for param in &kernel.params {
             let own = &param.name;
+            let when = &param.conditions;
             match &param.ty {
                 ParamType::Slice { elem, mutable } => {
                     let at = elem.loc.start;
                     let elem = element(kernel, elem);
-                    all.converted(own, MemoryParam::slice(*mutable, at, &elem));
+                    all.converted(param, MemoryParam::slice(*mutable, at, &elem));
                     let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
-                    all.args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
+                    all.args.push(quote! { #(#when)* ::dsl_runtime::Arg::#make::<#elem>(#own) });
                 }
                 ParamType::View(view) => {
-                    all.converted(own, MemoryParam::view(view, &element(kernel, &view.elem)));
-                    all.parts.push(quote! { let #own = ::dsl_runtime::ViewArgs::from(#own); });
-                    all.args.push(quote! { #own.memory });
+                    all.converted(param, MemoryParam::view(view, &element(kernel, &view.elem)));
+                    all.parts.push(quote! { #(#when)* let #own = ::dsl_runtime::ViewArgs::from(#own); });
+                    all.args.push(quote! { #(#when)* #own.memory });
                     for list in [quote! { shape }, quote! { strides }] {
                         let axes = (0..view.rank).map(Literal::usize_unsuffixed);
                         all.args.extend(axes.map(
-                            |axis| quote! { ::dsl_runtime::Arg::scalar::<::core::primitive::i64>(#own.#list[#axis]) },
+                            |axis| quote! { #(#when)* ::dsl_runtime::Arg::scalar::<::core::primitive::i64>(#own.#list[#axis]) },
                         ));
                     }
                 }
                 ParamType::Scalar(ty) => {
                     let ty = element(kernel, ty);
-                    all.params.push(quote! { #own: #ty });
-                    all.args.push(quote! { ::dsl_runtime::Arg::scalar::<#ty>(#own) });
+                    all.params.push(quote! { #(#when)* #own: #ty });
+                    all.args.push(quote! { #(#when)* ::dsl_runtime::Arg::scalar::<#ty>(#own) });
                 }
                 ParamType::Failed => {}
             }
@@ -52,9 +53,10 @@ impl LauncherArguments {
         all
     }
 
-    fn converted(&mut self, own: &Ident, MemoryParam { bound, ty, convert }: MemoryParam) {
-        self.params.push(quote! { #own: #bound });
-        self.bindings.push(quote! { let #own: #ty = #convert(#own); });
+    fn converted(&mut self, param: &KernelParam, MemoryParam { bound, ty, convert }: MemoryParam) {
+        let (own, when) = (&param.name, &param.conditions);
+        self.params.push(quote! { #(#when)* #own: #bound });
+        self.bindings.push(quote! { #(#when)* let #own: #ty = #convert(#own); });
     }
 }
 

@@ -153,7 +153,8 @@ fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
             ParamType::Failed => None,
         };
         let ty = ty.unwrap_or_else(|| quote! { impl ::core::marker::Sized });
-        quote! { #own: #ty }
+        let when = &param.conditions;
+        quote! { #(#when)* #own: #ty }
     });
     let arguments = |ty: &ParamType| match ty {
         ParamType::View(view) => 1 + 2 * view.rank,

@@ -10,13 +10,19 @@ use tile_ir::support::diagnostic::{Errors, Loc};
 use crate::driver::compile::lower_variants;
 use crate::driver::options::{BuildOptions, Effort};
 use crate::expand;
+use crate::expand::configure::{self, MarkedItem};
 use crate::expand::data::{Expansion, place_of};
 use crate::expand::stack::with_stack;
 
 /// Expands `#[fuse_kernel(attribute)] item` as the environment says.
 pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    with_options(|options| compile_with(attribute, item, options))
+}
+
+/// Runs `expand` with the options of the environment, or reports what is wrong with them.
+fn with_options(expand: impl FnOnce(&BuildOptions) -> TokenStream) -> TokenStream {
     match BuildOptions::from_environment() {
-        Ok(options) => compile_with(attribute, item, &options),
+        Ok(options) => expand(&options),
         Err(message) => {
             let mut errors = Errors::new();
             errors.push(Loc::from(proc_macro2::Span::call_site()), message);
@@ -34,9 +40,30 @@ fn kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> 
     if syntax::has_receiver(&item) && options.effort != Effort::Signature {
         return compile_method(item);
     }
+    if configure::is_needed(&item, options) {
+        return configure::defer(MarkedItem::Kernel, &attribute, &item);
+    }
+    configured_kernel(attribute, item, options)
+}
+
+fn configured_kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
     let mut errors = Errors::new();
     let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
     reported(errors, tokens, options)
+}
+
+/// Expands an item that rustc has configured, from the struct that carried it there, as the environment says.
+pub fn compile_configured(derived: TokenStream) -> TokenStream {
+    with_options(|options| compile_configured_with(derived, options))
+}
+
+/// Expands an item that rustc has configured, from the struct that carried it there.
+pub fn compile_configured_with(derived: TokenStream, options: &BuildOptions) -> TokenStream {
+    let Some((kind, attribute, item)) = configure::configured(derived) else { return TokenStream::new() };
+    stacker::grow(STACK, || match kind {
+        MarkedItem::Kernel => configured_kernel(attribute, item, options),
+        MarkedItem::Module => configured_module(attribute, item, options),
+    })
 }
 
 /// Expands `#[fuse_kernel(attribute)] item` in an `impl` or `trait`: reports that it is misplaced, and nothing else.
@@ -49,14 +76,7 @@ pub fn compile_method(item: TokenStream) -> TokenStream {
 
 /// Expands `#[fuse_module(attribute)] item` as the environment says.
 pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    match BuildOptions::from_environment() {
-        Ok(options) => compile_module_with(attribute, item, &options),
-        Err(message) => {
-            let mut errors = Errors::new();
-            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
-            errors.into_tokens()
-        }
-    }
+    with_options(|options| compile_module_with(attribute, item, options))
 }
 
 /// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
@@ -65,6 +85,13 @@ pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &
 }
 
 fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
+    if configure::is_needed(&item, options) {
+        return configure::defer(MarkedItem::Module, &attribute, &item);
+    }
+    configured_module(attribute, item, options)
+}
+
+fn configured_module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
     if options.effort != Effort::Signature && syntax::syntax_error(&item).is_some() {
         // rustc has parsed the module before, and reported what is wrong with it.
         return TokenStream::new();
@@ -78,17 +105,18 @@ fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> 
     let mut marks = vec![];
     for part in module.parts {
         match part {
-            syntax::ModuleItem::Kernel { attribute, item, conditions, mark } => {
+            syntax::ModuleItem::Kernel { attribute, item, mark } => {
                 let mut own = Errors::new();
                 let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
                 // A function's mistake is one of every kernel that calls it, and reported once.
                 errors.extend(own);
-                content.extend(expand::under(&conditions, tokens));
-                marks.extend(mark);
+                content.extend(expand::under(&mark.conditions, tokens));
+                marks.extend(mark.name);
             }
             syntax::ModuleItem::Function { function, mark } => {
-                content.extend(expand::module_function(&function, options.effort == Effort::Signature));
-                marks.extend(mark);
+                let tokens = expand::module_function(&function, options.effort == Effort::Signature);
+                content.extend(expand::under(&mark.conditions, tokens));
+                marks.extend(mark.name);
             }
             syntax::ModuleItem::Other(tokens) => content.extend(tokens),
         }

@@ -5,6 +5,7 @@
 //! Everything else is reached through `::dsl_runtime`.
 
 mod arguments;
+mod configure;
 mod data;
 pub mod ide_stub;
 mod launcher;

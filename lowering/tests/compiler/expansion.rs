@@ -21,10 +21,16 @@ fn what_stays_of_a_module() {
         let line: Vec<String> = line.iter().map(|arg| arg.to_string()).collect();
         BuildOptions::read(&line, &|_| None).expect("options")
     };
-    let text = |effort| {
+    let text = |effort, configured: bool| {
         let options = BuildOptions { effort, ..read(&["rustc"]) };
-        let tokens =
-            lowering::compile_module_with(Default::default(), source.parse().expect("tokens"), &options);
+        let source = source.parse().expect("tokens");
+        let tokens = match configured {
+            false => lowering::compile_module_with(Default::default(), source, &options),
+            true => {
+                let deferred = lowering::compile_module_with(Default::default(), source, &options);
+                lowering::compile_configured_with(deferred, &options)
+            }
+        };
         let file: syn::File = syn::parse2(tokens).expect("items");
         let [syn::Item::Mod(module)] = file.items.as_slice() else { panic!("one module") };
         let (_, items) = module.content.as_ref().expect("its content");
@@ -58,7 +64,7 @@ fn what_stays_of_a_module() {
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_INJE
         # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
     "#]]
-    .assert_eq(&text(Effort::Check));
+    .assert_eq(&text(Effort::Check, true));
     expect![[r#"
         use super :: * ;
         # [allow (warnings , clippy :: all)] fn f (x : impl :: dsl_runtime :: tl :: Operand) -> :: dsl_runti
@@ -69,7 +75,7 @@ fn what_stays_of_a_module() {
         # [cfg (test)] # [allow (warnings , clippy :: all)] const _ : () = { fn body (out : & mut [f32]) { t
         # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
     "#]]
-    .assert_eq(&text(Effort::Signature));
+    .assert_eq(&text(Effort::Signature, false));
 }
 
 #[test]
@@ -95,4 +101,27 @@ fn kernels_of_one_place_have_their_own_symbols() {
         let [one, other] = [0, 1].map(symbols);
         assert!(!one.is_empty() && one.len() == other.len() && one.is_disjoint(&other), "{one:?} {other:?}");
     });
+}
+
+/// An item with conditions inside is put into a struct, and what rustc leaves of it there expands as if it had been written so.
+#[test]
+fn an_item_with_conditions_inside_is_configured_first() {
+    let options = BuildOptions::read(&["rustc".to_string()], &|_| None).expect("options");
+    let options = BuildOptions { effort: lowering::driver::options::Effort::Check, ..options };
+    let tokens = |text: &str| -> proc_macro2::TokenStream { text.parse().expect("tokens") };
+    let expand = |item: &str| lowering::compile_with(tokens("N = [64]"), tokens(item), &options);
+    let conditional = "fn k<const N: usize>(out: &mut [f32], #[cfg(test)] n: i32) { tl::store(out, 1.0); }";
+    let carrier: syn::ItemStruct = syn::parse2(expand(conditional)).expect("a struct");
+    assert_eq!(carrier.attrs.len(), 2, "a derive, and an attribute that takes the struct away");
+    let written =
+        "#[cfg(unix)] fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }";
+    let plain = expand(written).to_string();
+    assert!(syn::parse_str::<syn::ItemStruct>(&plain).is_err(), "conditions before an item are evaluated");
+    // rustc leaves the comma of a parameter, and the semicolon of a statement.
+    let body = "{ ; tl::store(out + tl::arange(0, N), 1.0); ; }";
+    let carrier = format!(
+        "#[::dsl_runtime::configured(kernel N = [64])]
+        struct Configured {{ item: [(); {{ #[cfg(unix)] fn k<const N: usize>(, out: &mut [f32],) {body} 0 }}] }}"
+    );
+    assert_eq!(lowering::compile_configured_with(tokens(&carrier), &options).to_string(), plain);
 }

@@ -7,6 +7,7 @@ pub mod atomic;
 pub mod attention_backward;
 pub mod case;
 pub mod cluster;
+pub mod conditions;
 pub mod control;
 pub mod dot;
 pub mod functions;

@@ -3,7 +3,8 @@
 use super::memory::{element, mask, written};
 use super::typing::{Call, Item, Operand, TypingCx};
 use super::{
-    Effect, Intrinsic, IntrinsicGeneric, IntrinsicParam, Operation, Returns, expect_types, optional, required,
+    Effect, Intrinsic, IntrinsicGeneric, IntrinsicParam, MethodChoice, Operation, Returns, expect_types,
+    optional, required,
 };
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, OperationText, TextWriter};
@@ -296,6 +297,11 @@ functions! {
     "atomic_xchg", Exchange, "let before = tl::atomic_xchg(out + tl::arange(0, BLOCK), tile);",
         "Writes `value` to elements of memory and gives what they were. 32- and 64-bit integers and floats.";
 }
+
+pub(super) const CHOICES: &[MethodChoice] = &[
+    MethodChoice { what: "memory order", methods: &["sem"] },
+    MethodChoice { what: "scope", methods: &["scope"] },
+];
 
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {

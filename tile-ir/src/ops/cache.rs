@@ -1,7 +1,7 @@
 //! What an access says about caches: hints that change how fast it is, never what it reads or writes.
 
 use super::typing::{Call, Operand, TypingCx};
-use super::{Effect, Intrinsic, IntrinsicGeneric, Returns, required};
+use super::{Effect, Intrinsic, IntrinsicGeneric, MethodChoice, Returns, required};
 use crate::ir::text::{FieldText, TextWriter};
 use crate::ir::{ParseError, TextReader};
 
@@ -109,6 +109,15 @@ methods! {
     "volatile", "On `tl::load` and `tl::store`: the access is made each time the kernel comes by, however often that is, and not merged with others: for memory that another program changes meanwhile.",
         |cache| cache.modifier = CacheModifier::Volatile;
 }
+
+pub(super) const CHOICES: &[MethodChoice] = &[
+    MethodChoice { what: "eviction policy", methods: &["evict_first", "evict_last"] },
+    MethodChoice {
+        what: "cache modifier",
+        methods: &["cache_global", "streaming", "volatile", "write_through"],
+    },
+    MethodChoice { what: "`.no_allocate`", methods: &["no_allocate"] },
+];
 
 /// Of a store alone.
 pub(super) const STORE_METHODS: &[Intrinsic] = &[Intrinsic {

@@ -1,7 +1,10 @@
 //! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
 
+use super::debug::report_placeholder;
 use super::typing::{Call, Item, Operand, Range, TypingCx};
-use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
+use super::{
+    Effect, Intrinsic, IntrinsicGeneric, MethodChoice, Operation, Returns, expect_types, optional, required,
+};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, OperationText, TextWriter};
@@ -300,6 +303,11 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
     },
 ];
 
+pub(super) const CHOICES: &[MethodChoice] = &[
+    MethodChoice { what: "number of stages", methods: &["num_stages"] },
+    MethodChoice { what: "number of repetitions", methods: &["unroll"] },
+];
+
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {
         name: "step_by",
@@ -388,7 +396,13 @@ fn static_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let message = match call.args.get(1) {
         None => None,
         Some(operand) => match &operand.item {
-            Item::Text(text) => Some(text.clone()),
+            Item::Text(text) => {
+                let (text, what) = (text.clone(), "the message of `tl::static_assert`");
+                if report_placeholder(cx, operand.loc, &text, [what, STATIC_PRINT]) {
+                    return Operand::failed(call.loc);
+                }
+                Some(text)
+            }
             _ => return cx.error(operand.loc, "the message of `tl::static_assert` is a string literal"),
         },
     };
@@ -400,7 +414,14 @@ fn static_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     Operand::unit(call.loc)
 }
 
+const STATIC_PRINT: &str = "`tl::static_print(N)` prints the value of a constant";
+
 fn static_print(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    if let Item::Text(text) = &call.args[0].item
+        && report_placeholder(cx, call.args[0].loc, text, ["the text of `tl::static_print`", STATIC_PRINT])
+    {
+        return Operand::failed(call.loc);
+    }
     cx.print(&call.args[0]);
     Operand::unit(call.loc)
 }

@@ -10,6 +10,7 @@ use super::{
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, OperationText, TextWriter};
 use crate::ir::{Func, ParseError, Shape, TextReader, Type, Value};
+use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 use crate::support::operator::UnaryOp;
 
@@ -287,7 +288,7 @@ fn device_assert(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     }
     let condition = condition(cx, call);
     let message = call.args.get(1).map_or(Some(String::new()), |operand| {
-        text(cx, operand, "the message of `tl::device_assert`", "the mask comes after it")
+        text(cx, operand, "the message of `tl::device_assert`", ["the mask comes after it", PRINTS])
     });
     let mask = call.args.get(2).map(|operand| mask(cx, operand)).transpose();
     let (Some(condition), Some(message), Ok(mask)) = (condition, message, mask) else {
@@ -324,7 +325,12 @@ fn assume(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 }
 
 fn device_print(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let label = text(cx, &call.args[0], "the label of `tl::device_print`", "the values come after it");
+    let label = text(
+        cx,
+        &call.args[0],
+        "the label of `tl::device_print`",
+        ["the values come after it", "write `tl::device_print(\"label\", value)`"],
+    );
     if label.as_ref().is_some_and(|label| label.contains('\0')) {
         return cx.error(call.args[0].loc, format!("the label of {} ends at its zero byte", call.what));
     }
@@ -371,15 +377,55 @@ fn mask(cx: &mut dyn TypingCx, operand: &Operand) -> Result<Value, ()> {
     cx.value_as(operand, DType::Bool, "a mask").ok_or(())
 }
 
-fn text(cx: &mut dyn TypingCx, operand: &Operand, what: &str, otherwise: &str) -> Option<String> {
+/// What to do instead of a place for a value in a message.
+const PRINTS: &str = "`tl::device_print(\"label\", value)` prints values";
+
+/// A string literal: `help` is for another operand, and for a text with places for values.
+fn text(cx: &mut dyn TypingCx, operand: &Operand, what: &str, help: [&str; 2]) -> Option<String> {
     match &operand.item {
-        Item::Text(text) => return Some(text.clone()),
+        Item::Text(text) => {
+            let text = text.clone();
+            return (!report_placeholder(cx, operand.loc, &text, [what, help[1]])).then_some(text);
+        }
         Item::Failed => {}
         _ => {
             let found = cx.describe(operand);
             let problem = format!("{what} is a string literal, found {found}");
-            cx.error_help(operand.loc, problem, otherwise);
+            cx.error_help(operand.loc, problem, help[0]);
         }
     }
     None
+}
+
+/// Whether a text has a place for a value, as format strings have, which is reported: texts are printed as they are.
+pub(super) fn report_placeholder(
+    cx: &mut dyn TypingCx,
+    loc: Loc,
+    text: &str,
+    [what, help]: [&str; 2],
+) -> bool {
+    let found = placeholder(text);
+    if let Some(found) = found {
+        cx.error_help(loc, format!("{what} is printed as it is: it has no `{found}`"), help);
+    }
+    found.is_some()
+}
+
+/// The first `{..}`, or `%d` and its like.
+fn placeholder(text: &str) -> Option<&str> {
+    let braces = text.find('{').and_then(|open| {
+        let length = text[open..].find('}')?;
+        Some(&text[open..=open + length])
+    });
+    braces.or_else(|| {
+        text.match_indices('%').find_map(|(at, _)| {
+            let rest = &text[at + 1..];
+            let length = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != 'l')?;
+            let mut letters = rest[length..].chars();
+            let converts = letters.next().is_some_and(|letter| "dufgexsic".contains(letter));
+            let percentage = text[..at].ends_with(|c: char| c.is_ascii_digit());
+            let ends = letters.next().is_none_or(|letter| !letter.is_alphanumeric());
+            (converts && ends && !percentage).then(|| &text[at..at + length + 2])
+        })
+    })
 }

@@ -2,7 +2,9 @@
 
 use super::atomic::choice;
 use super::typing::{Call, Operand, TypingCx};
-use super::{Intrinsic, IntrinsicGeneric, Kind, Operation, Returns, expect_types, optional, required};
+use super::{
+    Intrinsic, IntrinsicGeneric, Kind, MethodChoice, Operation, Returns, expect_types, optional, required,
+};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, TextWriter};
 use crate::ir::{Func, ParseError, Shape, TextReader, Type, Value};
@@ -199,6 +201,11 @@ M and N may be any extent; a GPU's tensor cores take rows in sixteens and column
 A sum over tiles stays where it is, in the registers of the threads, if the loop carries it: `acc = tl::dot(a, b, acc)`.",
     check: dot,
 }];
+
+pub(super) const CHOICES: &[MethodChoice] = &[
+    MethodChoice { what: "precision of its factors", methods: &["input_precision"] },
+    MethodChoice { what: "number of imprecise products", methods: &["max_num_imprecise_acc"] },
+];
 
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {

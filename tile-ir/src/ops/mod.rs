@@ -489,6 +489,20 @@ pub fn range_methods() -> impl Iterator<Item = &'static Intrinsic> {
     control::METHODS.iter()
 }
 
+/// What methods after a call choose: a call has at most one of `methods`.
+pub struct MethodChoice {
+    pub what: &'static str,
+    methods: &'static [&'static str],
+}
+
+impl MethodChoice {
+    /// The choice that a method makes; `None` of one that computes something.
+    pub fn by(method: &str) -> Option<&'static MethodChoice> {
+        let choices = [cache::CHOICES, atomic::CHOICES, dot::CHOICES, control::CHOICES];
+        choices.into_iter().flatten().find(|choice| choice.methods.contains(&method))
+    }
+}
+
 /// A test that two lists of types are what an operation promises.
 pub(crate) fn expect_types<T: PartialEq + std::fmt::Display>(
     what: &str,

@@ -51,6 +51,20 @@ pub struct Literal {
     pub digits: bool,
     /// Made with `!`: a negative one may become the unsigned integer of the same bits.
     pub complement: bool,
+    /// The division with a remainder that it is made of: such an integer is no part of a float.
+    pub division: Option<InexactDivision>,
+}
+
+/// A division of integer constants with a remainder, whose quotient was rounded.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct InexactDivision {
+    pub dividend: i128,
+    pub divisor: i128,
+    pub quotient: i128,
+    /// Both are written as digits.
+    pub digits: bool,
+    /// Its operator.
+    pub loc: Loc,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -323,14 +337,19 @@ impl Operand {
 
 impl Literal {
     pub fn digits(value: ConstantValue, dtype: Option<DType>) -> Literal {
-        Literal { value: LiteralValue::Number(value), dtype, digits: true, complement: false }
+        Literal { value: LiteralValue::Number(value), dtype, digits: true, complement: false, division: None }
     }
 
     pub fn named(value: LiteralValue) -> Literal {
-        Literal { value, dtype: None, digits: false, complement: false }
+        Literal { value, dtype: None, digits: false, complement: false, division: None }
     }
 
     pub fn is_integer(&self) -> bool {
         matches!(self.value, LiteralValue::Number(ConstantValue::Int(_)))
+    }
+
+    /// The constant of a type that the user names: a rounded quotient is meant to be an integer then.
+    pub fn named_type(self, dtype: DType) -> Literal {
+        Literal { dtype: Some(dtype), division: None, ..self }
     }
 }

@@ -39,6 +39,7 @@ fn tile_ir_of_pages() {
 fn functions_of_a_page_are_inlined() {
     let source = kernel(LAYER_NORM);
     let source = source.split_once("\npub use ").expect("the module ends").0;
+    let source = source.strip_prefix("#[fuse_module]").expect("a module");
     let (funcs, errors) = module(source);
     assert!(errors.is_empty(), "{errors:?}");
     expect_file!["../../../book/code/output/layer_norm.tile"].assert_eq(&ir::print(&funcs[0], &|_| None));

@@ -29,5 +29,6 @@ mod parse;
 mod robustness;
 mod sources;
 mod strength_reduce;
+mod tokens;
 mod typeck;
 mod wrong_kernels;

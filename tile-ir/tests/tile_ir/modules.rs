@@ -118,8 +118,6 @@ fn mistakes_stand_where_they_are_made() {
         }",
         expect![[r#"
             2: `inline`: `fuse_fn` takes no arguments
-            3: `#[cfg(unix)]`: a `fuse_fn` cannot depend on `cfg`
-                help: put the condition on the module, or on the kernels
             4: `Vec<f32>`: this type has no meaning in a kernel
                 help: memory is a slice, `&[f32]`: calls pass a buffer for it
             6: `f`: `f` is defined twice

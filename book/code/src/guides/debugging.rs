@@ -41,3 +41,19 @@ pub fn smooth<const BLOCK: usize>(x: &mut [f32], n: i32) {
     tl::store(x + offsets, (left + own) * 0.5, inside);
 }
 // ANCHOR_END: race
+
+// ANCHOR: configured
+/// Doubles numbers; a debug build also counts the programs in `ran`.
+#[fuse_kernel(BLOCK = [64])]
+pub fn doubled<const BLOCK: usize>(
+    x: &[f32],
+    out: &mut [f32],
+    n: i32,
+    #[cfg(debug_assertions)] ran: &mut [i32],
+) {
+    let at = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    tl::store(out + at, tl::load(x + at, at < n) * 2.0, at < n);
+    #[cfg(debug_assertions)]
+    tl::atomic_add(ran, 1).sem("relaxed");
+}
+// ANCHOR_END: configured

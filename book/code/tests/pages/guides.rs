@@ -4,7 +4,7 @@ use dsl_runtime::kernel::{Arch, Kernel, Module, Variant};
 use dsl_runtime::prelude::*;
 use expect_test::expect_file;
 use fuse_book::attention::attention;
-use fuse_book::guides::debugging::{factorial, log_of_sums, smooth};
+use fuse_book::guides::debugging::{doubled, factorial, log_of_sums, smooth};
 use fuse_book::guides::masks::{gather, shift};
 use fuse_book::guides::tiles::center_rows;
 use fuse_book::guides::tuning::{double, double_by};
@@ -153,6 +153,27 @@ fn a_race_names_both_programs() {
     }
     let mut x = cpu.upload(&numbers::<f32>(64, 5)).unwrap();
     assert_eq!(smooth::<64>(&mut x, 64).grid(1).launch(&cpu), Ok(()));
+}
+
+#[test]
+fn a_debug_build_has_a_parameter_more() {
+    let _alone = alone();
+    let x = numbers::<f32>(100, 7);
+    for device in devices() {
+        let device_x = device.upload(&x).unwrap();
+        let mut out = device.zeros::<f32>(100).unwrap();
+        let mut ran = device.zeros::<i32>(1).unwrap();
+        let launch = doubled::<64>(
+            &device_x,
+            &mut out,
+            100,
+            #[cfg(debug_assertions)]
+            &mut ran,
+        );
+        launch.grid(2).launch(&device).unwrap();
+        assert_eq!(out.download().unwrap(), x.iter().map(|x| x * 2.0).collect::<Vec<f32>>());
+        assert_eq!(ran.download().unwrap(), [if cfg!(debug_assertions) { 2 } else { 0 }]);
+    }
 }
 
 // ANCHOR: export

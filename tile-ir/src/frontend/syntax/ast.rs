@@ -175,6 +175,8 @@ pub struct KernelParam {
     pub ty: ParamType,
     /// It was declared `mut`, which was reported: assignments to it are not.
     pub mutable: bool,
+    /// Its `cfg` attributes. In a build rustc has found them to hold; for an editor they are open.
+    pub conditions: Vec<syn::Attribute>,
     pub loc: Loc,
 }
 

@@ -7,7 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::{Token, bracketed, parenthesized};
 
 use super::ast::{Config, KernelOptions, Tune, VariantKind, VariantList, VariantValue};
-use super::values;
+use super::{suffix, values};
 use crate::support::diagnostic::{Errors, Loc, list, nearest, source_text};
 use crate::support::dtype::DType;
 
@@ -285,6 +285,9 @@ fn denies_spills(names: Vec<Ident>, errors: &mut Errors) -> bool {
     let mut found = false;
     for what in names {
         if what == "spills" {
+            if found {
+                errors.push(Loc::of(&what), "`spills` is denied twice");
+            }
             found = true;
         } else {
             errors.push_help(Loc::of(&what), format!("`deny({what})` is not known"), "`deny(spills)` is");
@@ -317,6 +320,7 @@ impl AttributeReader<'_> {
             ("unreported", _) => errors.push(loc, "`unreported` stands alone: it takes no value"),
             ("deny", OptionValue::Arguments(names)) => options.deny_spills |= denies_spills(names, errors),
             (setting, OptionValue::Single(expr)) if SETTINGS.contains(&setting) => {
+                suffix::report_in_integers(&expr, errors);
                 options.settings.push((name, expr));
             }
             (setting, OptionValue::List { loc, .. }) if SETTINGS.contains(&setting) => errors.push_help(
@@ -491,7 +495,9 @@ fn variant_value(
 ) -> Option<VariantValue> {
     let expr = values::ungrouped(expr);
     let loc = Loc::of(expr);
+    let misread = suffix::report_in_integers(expr, errors);
     if let Some(syn::GenericParam::Const(generic)) = wanted
+        && !misread
         && values::report_invalid(expr, generic, errors)
     {
         return None;

@@ -9,7 +9,7 @@ use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
 use super::unsupported::is_iterator;
-use super::{function, match_lowering};
+use super::{function, match_lowering, suffix};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
@@ -65,7 +65,7 @@ impl Parser<'_> {
 
     fn item(&mut self, item: &syn::Item, items: &mut Items) {
         match item {
-            syn::Item::Fn(item) => items.functions.push(function::parse(item, self.errors).into()),
+            syn::Item::Fn(item) => items.functions.push(function::parse(item.clone(), self.errors).into()),
             syn::Item::Const(item) => {
                 let constant = function::constant(item);
                 if constant.value.is_none() {
@@ -296,15 +296,17 @@ impl Parser<'_> {
 
     fn literal(&mut self, lit: &syn::ExprLit) -> Expr {
         let loc = Loc::of(lit);
-        let suffix = |text: &str| (!text.is_empty()).then(|| text.to_string());
+        let written = |text: &str| (!text.is_empty()).then(|| text.to_string());
         let kind = match &lit.lit {
+            syn::Lit::Int(int) if !suffix::is_known(int.suffix(), false) => ExprKind::Error,
+            syn::Lit::Float(float) if !suffix::is_known(float.suffix(), true) => ExprKind::Error,
             syn::Lit::Int(int) => match int.base10_parse::<i128>() {
                 // `1f32` is a float although it lexes as an integer.
                 Ok(value) if matches!(int.suffix(), "f32" | "f64") => {
-                    ExprKind::Float { value: value as f64, suffix: suffix(int.suffix()) }
+                    ExprKind::Float { value: value as f64, suffix: written(int.suffix()) }
                 }
                 Ok(value) if value <= DType::U64.range().1 => {
-                    ExprKind::Int { value, suffix: suffix(int.suffix()) }
+                    ExprKind::Int { value, suffix: written(int.suffix()) }
                 }
                 _ => {
                     self.errors
@@ -313,7 +315,7 @@ impl Parser<'_> {
                 }
             },
             syn::Lit::Float(float) => match float.base10_parse::<f64>() {
-                Ok(value) => ExprKind::Float { value, suffix: suffix(float.suffix()) },
+                Ok(value) => ExprKind::Float { value, suffix: written(float.suffix()) },
                 Err(_) => {
                     self.errors.push(loc, "this number cannot be read");
                     ExprKind::Error

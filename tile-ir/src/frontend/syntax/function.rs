@@ -5,7 +5,7 @@ use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{parse_generics, type_help, type_name, view_type};
-use super::{early_exit, expr, lints};
+use super::{conditions, early_exit, expr, inner_attributes, lints, suffix};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -14,7 +14,10 @@ pub(crate) const CONSTANTS: &str = "a kernel knows constants made of literals, o
 const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` for a constant, `&[T]`, `&View<T, 2>`, `impl Fn(..)`, and tuples of them";
 
 /// Parses a function: its mistakes go to `errors`, and the tree has the rest.
-pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> FnItem {
+pub(super) fn parse(mut item: syn::ItemFn, errors: &mut Errors) -> FnItem {
+    conditions::drop_empty_statements(&mut item.block);
+    inner_attributes::check_called(&item, errors);
+    suffix::check(&item, errors);
     let signature = &item.sig;
     report_qualifiers(signature, errors);
     let generics = parse_generics(&signature.generics, errors);
@@ -49,7 +52,7 @@ pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> FnItem {
         inputs: signature.inputs.to_token_stream(),
         output: signature.output.to_token_stream(),
         body: item.block.to_token_stream(),
-        outline: lints::outline(item, &TokenStream::new()),
+        outline: lints::outline(&item, &TokenStream::new()),
     };
     FnItem { name: signature.ident.clone(), generics, params, result, body, source }
 }
@@ -200,7 +203,7 @@ pub(crate) fn parse_items(text: &str, errors: &mut Errors) -> Items {
         Ok(file) => {
             for item in file.items {
                 match item {
-                    syn::Item::Fn(item) => items.functions.push(parse(&item, errors).into()),
+                    syn::Item::Fn(item) => items.functions.push(parse(item, errors).into()),
                     syn::Item::Const(item) => items.constants.push(constant(&item)),
                     other => errors.push(Loc::of(other), "an item that kernels do not know"),
                 }

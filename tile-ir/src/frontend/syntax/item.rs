@@ -8,7 +8,10 @@ use quote::ToTokens;
 use syn::spanned::Spanned;
 
 use super::ast::{ConstType, FnSource, GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
-use super::{Place, attribute, depth, early_exit, element_type, expr, foreign_help, fragments, lints};
+use super::{
+    Place, attribute, conditions, depth, early_exit, element_type, expr, foreign_help, fragments, inner_attributes, lints,
+    suffix,
+};
 use crate::ir::MAX_RANK;
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::{Class, DType};
@@ -81,6 +84,11 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         // It was written for the type, which is reported.
         drop_tail_result(&mut function.block);
     }
+    conditions::drop_empty_statements(&mut function.block);
+    inner_attributes::check(&function, errors);
+    suffix::check(&function, errors);
+    inner_attributes::take_marks(&mut function.attrs, "fuse_kernel", errors);
+    function.attrs.retain(|attribute| matches!(attribute.style, syn::AttrStyle::Outer));
     let signature = &function.sig;
     let options = attribute::parse_options(attribute.clone(), &signature.generics, errors);
     report_qualifiers(signature, errors);
@@ -287,6 +295,7 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
         }
     };
     let mut mutable = false;
+    let conditions = conditions::of(&typed.attrs);
     let name = match &*typed.pat {
         syn::Pat::Ident(pat) if pat.subpat.is_none() && pat.by_ref.is_none() => {
             if let Some(mutability) = &pat.mutability {
@@ -303,11 +312,11 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
             errors.push_help(Loc::of(pat), "a parameter is a plain name", "take one parameter for each part");
             // It stays, so that calls have the right number of arguments.
             let name = Ident::new("_", Loc::of(pat).start);
-            return Some(KernelParam { name, ty: ParamType::Failed, mutable: false, loc: Loc::of(typed) });
+            return Some(KernelParam { name, ty: ParamType::Failed, mutable: false, conditions, loc: Loc::of(typed) });
         }
     };
     let ty = parse_param_type(&typed.ty, errors);
-    Some(KernelParam { name, ty, mutable, loc: Loc::of(typed) })
+    Some(KernelParam { name, ty, mutable, conditions, loc: Loc::of(typed) })
 }
 
 fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
@@ -444,7 +453,7 @@ pub(super) fn view_type(ty: &syn::Type, mutable: bool, errors: &mut Errors) -> O
 fn view_rank(rank: &syn::GenericArgument, errors: &mut Errors) -> Option<usize> {
     let literal = match rank {
         syn::GenericArgument::Const(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. })) => {
-            literal.base10_parse::<usize>().ok()
+            literal.base10_parse::<usize>().ok().filter(|_| matches!(literal.suffix(), "" | "usize"))
         }
         _ => None,
     };

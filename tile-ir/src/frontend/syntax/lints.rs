@@ -14,6 +14,7 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 
 use super::assign::is_assignment;
+use super::inner_attributes::{LEVELS, outer_attributes};
 
 use tokens::{call, call_statement, collect_assigned, discards, has_value, item_name, targets, variable};
 
@@ -33,7 +34,25 @@ fn lint_levels(attributes: &[syn::Attribute]) -> impl Iterator<Item = &syn::Attr
 
 /// Whether an attribute sets the level of lints and expects none of them.
 pub fn sets_lint_level(attribute: &syn::Attribute) -> bool {
-    ["allow", "warn", "deny", "forbid"].iter().any(|level| attribute.path().is_ident(level))
+    is_level(attribute) && !attribute.path().is_ident("expect")
+}
+
+fn is_level(attribute: &syn::Attribute) -> bool {
+    LEVELS.iter().any(|level| attribute.path().is_ident(level))
+}
+
+/// Attributes within a function: levels of lints, and documentation, which rustc says is unused before a statement.
+fn carried(attributes: &[syn::Attribute]) -> impl Iterator<Item = &syn::Attribute> {
+    attributes.iter().filter(|attribute| is_level(attribute) || attribute.path().is_ident("doc"))
+}
+
+/// Statements under the attributes of one, if it has any.
+fn under(attributes: &[syn::Attribute], statements: TokenStream) -> TokenStream {
+    let mut attributes = carried(attributes).peekable();
+    match attributes.peek() {
+        Some(_) => quote! { #(#attributes)* { #statements } },
+        None => statements,
+    }
 }
 
 /// Whether an attribute expects a lint that only the outline can cause: the function that a call of the kernel means
@@ -84,7 +103,7 @@ impl Outline {
         let mut params = vec![];
         for input in &item.sig.inputs {
             let syn::FnArg::Typed(typed) = input else { continue };
-            let levels = lint_levels(&typed.attrs);
+            let levels = carried(&typed.attrs);
             let (pattern, ty) = self.pattern(&typed.pat, &mut scope);
             params.push(quote! { #(#levels)* #pattern: #ty });
         }
@@ -188,9 +207,11 @@ impl Outline {
             tokens.extend(match statement {
                 syn::Stmt::Local(local) => self.local(local),
                 syn::Stmt::Item(item) => self.item(item),
-                syn::Stmt::Expr(value, None) if last && want == Want::Value => self.tail(value),
-                syn::Stmt::Expr(expr, _) => self.statement(expr),
-                syn::Stmt::Macro(own) => self.use_of(own, &own.mac.tokens),
+                syn::Stmt::Expr(value, None) if last && want == Want::Value => {
+                    under(&outer_attributes(value), self.tail(value))
+                }
+                syn::Stmt::Expr(expr, _) => under(&outer_attributes(expr), self.statement(expr)),
+                syn::Stmt::Macro(own) => under(&own.attrs, self.use_of(own, &own.mac.tokens)),
             });
         }
         if want == Want::Value && !has_value(block) {
@@ -203,13 +224,13 @@ impl Outline {
     fn item(&mut self, item: &syn::Item) -> TokenStream {
         match item {
             syn::Item::Fn(item) => {
-                let levels = lint_levels(&item.attrs);
+                let levels = carried(&item.attrs);
                 let function =
                     self.isolated(|outline| outline.function(item, &item.sig.ident, &TokenStream::new()));
                 quote! { #(#levels)* #function }
             }
             syn::Item::Const(item) => {
-                let (levels, name) = (lint_levels(&item.attrs), &item.ident);
+                let (levels, name) = (carried(&item.attrs), &item.ident);
                 // Not an integer: rustc would ask whether a variable was meant to be this constant.
                 let used = self.isolated(|outline| outline.mentions(&item.expr.to_token_stream()));
                 quote_spanned! { item.const_token.span =>
@@ -222,7 +243,7 @@ impl Outline {
     }
 
     fn local(&mut self, local: &syn::Local) -> TokenStream {
-        let levels = lint_levels(&local.attrs);
+        let levels = carried(&local.attrs);
         let init = local.init.as_ref().map(|init| self.value(&init.expr));
         let mut names = HashSet::new();
         let (pattern, ty) = self.pattern(&local.pat, &mut names);
@@ -292,19 +313,17 @@ impl Outline {
                 None => TokenStream::new(),
             },
             syn::Expr::ForLoop(own) => {
-                let levels = lint_levels(&own.attrs);
                 let range = self.value(&own.expr);
                 let mut names = HashSet::new();
                 let (pattern, _) = self.pattern(&own.pat, &mut names);
                 let body = self.within(names, |outline| outline.block(&own.body, Want::Nothing));
                 let iterations = call(&*own.expr, "iterations", &range);
-                quote_spanned! { own.for_token.span => #(#levels)* for #pattern in #iterations { #body } }
+                quote_spanned! { own.for_token.span => for #pattern in #iterations { #body } }
             }
             syn::Expr::While(own) => {
-                let levels = lint_levels(&own.attrs);
                 let condition = self.condition(&own.cond);
                 let body = self.block(&own.body, Want::Nothing);
-                quote_spanned! { own.while_token.span => #(#levels)* while #condition { #body } }
+                quote_spanned! { own.while_token.span => while #condition { #body } }
             }
             syn::Expr::Block(_) | syn::Expr::If(_) | syn::Expr::Match(_) => {
                 let choice = self.choice(expr, Want::Nothing);
@@ -489,7 +508,8 @@ impl Outline {
                 (body, Want::Value) => self.tail(body),
                 (body, Want::Nothing) => self.statement(body),
             };
-            arms.push(quote! { _ #guard => { #body } });
+            let levels = carried(&arm.attrs);
+            arms.push(quote! { #(#levels)* _ #guard => { #body } });
         }
         quote_spanned! { own.match_token.span => match #scrutinee { #(#arms)* } }
     }

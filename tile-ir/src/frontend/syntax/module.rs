@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
-use syn::spanned::Spanned;
 
 use super::ast::*;
-use super::{depth, fragments, function};
+use super::inner_attributes::{has_name, take_marks};
+use super::{conditions, depth, fragments, function};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// A module marked `#[fuse_module]`.
@@ -63,12 +63,20 @@ fn collect_names(tokens: TokenStream, names: &mut HashSet<String>) {
 
 /// An item of a module.
 pub enum ModuleItem {
-    /// The attribute's arguments, the function without it, and the `cfg` attributes of the function.
-    Kernel { attribute: TokenStream, item: TokenStream, conditions: Vec<syn::Attribute>, mark: Option<Ident> },
-    /// A function that kernels call; its mark, if that is a name of its own.
-    Function { function: Rc<FnItem>, mark: Option<Ident> },
+    /// The attribute's arguments, and the function without it.
+    Kernel { attribute: TokenStream, item: TokenStream, mark: Mark },
+    /// A function that kernels call.
+    Function { function: Rc<FnItem>, mark: Mark },
     /// Anything else, as written.
     Other(TokenStream),
+}
+
+/// The mark of a function.
+pub struct Mark {
+    /// Its name, if that is not a path.
+    pub name: Option<Ident>,
+    /// The `cfg` attributes beside it. In a build rustc has found them to hold; for an editor they are open.
+    pub conditions: Vec<syn::Attribute>,
 }
 
 /// Parses a module; `None` when there is none to speak of.
@@ -80,7 +88,7 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
         return None;
     }
     let tokens = fragments::without_fragments(tokens);
-    let module: syn::ItemMod = match syn::parse2(tokens.clone()) {
+    let mut module: syn::ItemMod = match syn::parse2(tokens.clone()) {
         Ok(module) => module,
         Err(error) => {
             match syn::parse2::<syn::Item>(tokens.clone()) {
@@ -98,6 +106,7 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
         );
         return None;
     };
+    take_marks(&mut module.attrs, "fuse_module", errors);
     let (attributes, visibility, unsafety) = (&module.attrs, &module.vis, &module.unsafety);
     let (mod_token, name) = (&module.mod_token, &module.ident);
     let head = quote! { #(#attributes)* #visibility #unsafety #mod_token #name };
@@ -130,13 +139,11 @@ fn unmarked(content: &[syn::Item]) -> Vec<Ident> {
 }
 
 fn constants(content: &[syn::Item]) -> Vec<ConstItem> {
-    // Which of several constants under `cfg` is meant, only rustc knows.
-    let decided = |attributes: &[syn::Attribute]| !attributes.iter().any(is_condition);
     let mut constants = vec![];
     for item in content {
         match item {
-            syn::Item::Const(item) if decided(&item.attrs) => constants.push(function::constant(item)),
-            syn::Item::Enum(item) if decided(&item.attrs) => constants.extend(function::variants(item)),
+            syn::Item::Const(item) => constants.push(function::constant(item)),
+            syn::Item::Enum(item) => constants.extend(function::variants(item)),
             _ => {}
         }
     }
@@ -153,38 +160,30 @@ fn report_twice(functions: &[Rc<FnItem>], errors: &mut Errors) {
 
 fn module_item(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> ModuleItem {
     let syn::Item::Fn(mut item) = item else { return ModuleItem::Other(item.into_token_stream()) };
-    if let Some(at) = item.attrs.iter().position(|attribute| has_name(attribute, "fuse_kernel")) {
-        let mark = item.attrs.remove(at);
-        let conditions = item.attrs.iter().filter(|attribute| is_condition(attribute)).cloned().collect();
-        item.attrs.retain(|attribute| !is_condition(attribute));
-        let name = mark.path().get_ident().cloned();
-        let attribute = match mark.meta {
-            syn::Meta::List(list) => named_values(list.tokens, constants, false),
-            _ => TokenStream::new(),
-        };
-        return ModuleItem::Kernel { attribute, item: item.into_token_stream(), conditions, mark: name };
-    }
-    let Some(at) = item.attrs.iter().position(|attribute| has_name(attribute, "fuse_fn")) else {
-        return ModuleItem::Other(item.into_token_stream());
+    let marked = |mark: &str| item.attrs.iter().position(|attribute| has_name(attribute, mark));
+    let (at, is_kernel) = match (marked("fuse_kernel"), marked("fuse_fn")) {
+        (Some(at), _) => (at, true),
+        (None, Some(at)) => (at, false),
+        (None, None) => return ModuleItem::Other(item.into_token_stream()),
     };
-    let mark = item.attrs.remove(at);
-    if let syn::Meta::List(list) = &mark.meta {
-        errors.push(Loc::of(&list.tokens), "`fuse_fn` takes no arguments");
+    let attribute = item.attrs.remove(at);
+    let name = attribute.path().get_ident().cloned();
+    let conditions = conditions::of(&item.attrs);
+    item.attrs.retain(|attribute| !conditions.contains(attribute));
+    let mark = Mark { name, conditions };
+    let arguments = match attribute.meta {
+        syn::Meta::List(list) => list.tokens,
+        _ => TokenStream::new(),
+    };
+    if is_kernel {
+        let attribute = named_values(arguments, constants, false);
+        return ModuleItem::Kernel { attribute, item: item.into_token_stream(), mark };
     }
-    if let Some(condition) = item.attrs.iter().find(|attribute| is_condition(attribute)) {
-        let help = "put the condition on the module, or on the kernels";
-        errors.push_help(condition.span().into(), "a `fuse_fn` cannot depend on `cfg`", help);
+    if !arguments.is_empty() {
+        errors.push(Loc::of(arguments), "`fuse_fn` takes no arguments");
     }
-    let mark = mark.path().get_ident().cloned();
-    ModuleItem::Function { function: function::parse(&item, errors).into(), mark }
-}
-
-fn has_name(attribute: &syn::Attribute, name: &str) -> bool {
-    attribute.path().segments.last().is_some_and(|segment| segment.ident == name)
-}
-
-fn is_condition(attribute: &syn::Attribute) -> bool {
-    attribute.path().is_ident("cfg")
+    take_marks(&mut item.attrs, "fuse_fn", errors);
+    ModuleItem::Function { function: function::parse(item, errors).into(), mark }
 }
 
 /// An attribute's declared values with the names of the module's constants replaced by their values. Names are

@@ -16,13 +16,11 @@ pub(super) fn ungrouped(expr: &syn::Expr) -> &syn::Expr {
 /// Reports what cannot be a value of a const parameter. Values that another generic could have are left to `typeck`,
 /// which knows the types.
 pub(super) fn report_invalid(expr: &syn::Expr, generic: &syn::ConstParam, errors: &mut Errors) -> bool {
+    let ty = source_text(generic.ty.to_token_stream());
+    let fits = |number: &syn::LitInt| number.suffix().is_empty() || number.suffix() == ty;
     let help = match expr {
-        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(_) | syn::Lit::Bool(_), .. }) => return false,
-        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. })
-            if matches!(ungrouped(expr), syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(_), .. })) =>
-        {
-            return false;
-        }
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(_), .. }) => return false,
+        _ if literal(expr).is_some_and(fits) => return false,
         _ if generic.ty.to_token_stream().to_string() == "bool" => "write `false` or `true`".to_string(),
         syn::Expr::Range(range) => match (&range.start, &range.end) {
             (Some(low), Some(high)) => {
@@ -44,7 +42,6 @@ pub(super) fn report_invalid(expr: &syn::Expr, generic: &syn::ConstParam, errors
         },
     };
     let found = source_text(expr.to_token_stream());
-    let ty = source_text(generic.ty.to_token_stream());
     errors.push_help(Loc::of(expr), format!("`{}` is a `{ty}`, found `{found}`", generic.ident), help);
     true
 }
@@ -53,6 +50,18 @@ pub(super) fn report_invalid(expr: &syn::Expr, generic: &syn::ConstParam, errors
 fn is_argument(path: &syn::ExprPath) -> bool {
     path.path.get_ident().is_some_and(|name| name.to_string().starts_with(|c: char| c.is_ascii_lowercase()))
         && crate::support::dtype::DType::parse(&source_text(path.to_token_stream())).is_none()
+}
+
+/// The digits of an integer with or without a sign.
+fn literal(expr: &syn::Expr) -> Option<&syn::LitInt> {
+    match ungrouped(expr) {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(number), .. }) => Some(number),
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => match ungrouped(expr) {
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(number), .. }) => Some(number),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The integer value of literals and operators.

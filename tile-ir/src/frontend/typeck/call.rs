@@ -130,8 +130,30 @@ impl Check<'_> {
         {
             return Operand::failed(loc);
         }
+        if self.report_second_choice(&text, name_loc, receiver) {
+            return Operand::failed(loc);
+        }
         let call = Call { name: text, what, name_loc, loc, args: all, text: String::new() };
         self.apply(method, &call, generics)
+    }
+
+    /// Whether a method chooses what another one in front of it has chosen for the same call, which is reported.
+    fn report_second_choice(&mut self, method: &str, loc: Loc, mut receiver: &Expr) -> bool {
+        let Some(choice) = ops::MethodChoice::by(method) else { return false };
+        while let ExprKind::Method { receiver: before, name, .. } = &receiver.kind {
+            let first = name.unraw().to_string();
+            let Some(other) = ops::MethodChoice::by(&first) else { return false };
+            if std::ptr::eq(choice, other) {
+                let text = match first == method {
+                    true => format!("`.{method}` is here twice"),
+                    false => format!("this has one {}: `.{first}` is another", choice.what),
+                };
+                self.error_help(loc, text, "keep one of the two");
+                return true;
+            }
+            receiver = before;
+        }
+        false
     }
 
     /// `tl` before a dot: it is a module, unless a variable has the name.

@@ -1,10 +1,10 @@
 //! Build-time values: constants, shapes, axes; and conversions of literals.
 
-use super::{Call, Check, Item, Literal, LiteralValue, Operand};
+use super::{Call, Check, InexactDivision, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::GenericArg;
 use crate::ir::{Shape, shape_problem};
 use crate::ops::ConstantValue;
-use crate::support::diagnostic::Loc;
+use crate::support::diagnostic::{Diagnostic, Loc};
 use crate::support::dtype::DType;
 
 impl Check<'_> {
@@ -22,6 +22,23 @@ impl Check<'_> {
                 None
             }
         }
+    }
+
+    /// Whether a constant that becomes a float is made of a division that was rounded, which is reported.
+    pub(super) fn report_division(&mut self, literal: &Literal, dtype: DType, loc: Loc) -> bool {
+        let Some(division) = literal.division.filter(|_| dtype.is_float()) else { return false };
+        let InexactDivision { dividend, divisor, quotient, digits, loc: operator } = division;
+        let message = format!("`{dividend} / {divisor}` is an integer division: {quotient}");
+        let help = match digits {
+            true => format!(
+                "write `{dividend}.0 / {divisor}.0`; `({dividend} / {divisor}) as i32` is the integer"
+            ),
+            false => "divide floats: `a as f32 / b as f32`; `(a / b) as i32` is the integer".into(),
+        };
+        let line = loc.line();
+        let note = (line != operator.line()).then(|| format!("it becomes {dtype} on line {line}"));
+        self.report(Diagnostic { loc: operator, message, help: Some(help), note });
+        true
     }
 
     /// A bool known at build.
@@ -247,7 +264,7 @@ impl Literal {
                 LiteralValue::Number(ConstantValue::Float(value))
             }
         };
-        Literal { value, dtype: Some(dtype), digits: self.digits, complement: false }
+        Literal { value, dtype: Some(dtype), digits: self.digits, complement: false, division: None }
     }
 
     pub(super) fn as_float(&self) -> Option<f64> {

@@ -4,7 +4,7 @@ use super::names::CastTo;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{Exit, Expr, ExprKind};
 use crate::ops::{self, ConstantValue};
-use crate::support::diagnostic::{Loc, list};
+use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
 impl Check<'_> {
@@ -49,7 +49,7 @@ impl Check<'_> {
                 let operand = self.expr(operand);
                 match self.cast_type(&operand, ty) {
                     Some(CastTo::Type(dtype)) => self.cast(&operand, dtype, loc),
-                    Some(CastTo::Constant) => Operand { loc, ..operand },
+                    Some(CastTo::Constant) => self.as_constant(operand, loc),
                     None => Operand::failed(loc),
                 }
             }
@@ -92,6 +92,15 @@ impl Check<'_> {
         }
     }
 
+    /// `constant as usize`
+    fn as_constant(&mut self, operand: Operand, loc: Loc) -> Operand {
+        let item = match operand.item {
+            Item::Literal(literal) => Item::Literal(Literal { division: None, ..literal }),
+            item => item,
+        };
+        Operand { item, loc }
+    }
+
     /// Reports an exit that the parser could not lower to a branch.
     fn report_exit(&mut self, exit: &Exit, loc: Loc) -> Operand {
         let keyword = match exit {
@@ -106,13 +115,7 @@ impl Check<'_> {
     fn numeric_literal(&mut self, value: ConstantValue, suffix: Option<&str>, loc: Loc) -> Operand {
         let dtype = match suffix {
             None | Some("usize" | "isize") => None,
-            Some(suffix) => match DType::parse(suffix) {
-                Some(dtype) => Some(dtype),
-                None => {
-                    let help = format!("element types are {}", list(DType::ALL));
-                    return self.error_help(loc, format!("`{suffix}` is not an element type"), help);
-                }
-            },
+            Some(suffix) => DType::parse(suffix),
         };
         if let (Some(dtype), ConstantValue::Int(value)) = (dtype, value)
             && dtype.is_integer()

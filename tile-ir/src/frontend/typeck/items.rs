@@ -95,7 +95,8 @@ impl Check<'_> {
                 return self.error(loc, format!("the value of `{name}` is a constant, found {found}"));
             }
         };
-        let named = Operand { item: Item::Literal(Literal { digits: false, ..literal }), loc };
+        let named = Literal { digits: false, division: None, ..literal };
+        let named = Operand { item: Item::Literal(named), loc };
         match &constant.ty {
             Some(ty) => {
                 let typed = self.annotated(&operand, ty);

@@ -41,7 +41,9 @@ use crate::frontend::syntax::{
 };
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Type};
-use crate::ops::typing::{Call, CalleeId, ErrorLoc, Item, Literal, LiteralValue, Operand, Pointer, Range};
+use crate::ops::typing::{
+    Call, CalleeId, ErrorLoc, InexactDivision, Item, Literal, LiteralValue, Operand, Pointer, Range,
+};
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
 

@@ -216,6 +216,9 @@ impl Check<'_> {
 
     /// A constant scalar of the given type.
     fn literal(&mut self, literal: Literal, dtype: DType, loc: Loc, what: Option<&str>) -> Option<Value> {
+        if self.report_division(&literal, dtype, loc) {
+            return None;
+        }
         let value = match (literal.value, dtype) {
             (LiteralValue::Bool(value), DType::Bool) => ConstantValue::Int(i128::from(value)),
             (LiteralValue::Number(ConstantValue::Int(value)), dtype) if dtype.is_integer() => {
@@ -430,6 +433,9 @@ impl Check<'_> {
     /// Converts a tile, scalar or constant.
     pub fn cast(&mut self, operand: &Operand, dtype: DType, loc: Loc) -> Operand {
         if let Item::Literal(literal) = operand.item {
+            if self.report_division(&literal, dtype, loc) || self.report_bare(&literal, dtype, loc) {
+                return Operand::failed(loc);
+            }
             let value = match literal.value {
                 LiteralValue::Number(ConstantValue::Float(value)) if literal.dtype.is_none() => value,
                 _ => 0.0,
@@ -450,6 +456,21 @@ impl Check<'_> {
             value = self.push(Bitcast { value }, vec![ty], loc)[0];
         }
         Operand::value(value, loc)
+    }
+
+    /// Whether digits without a type are converted to integers that do not hold them, which is reported.
+    fn report_bare(&mut self, literal: &Literal, dtype: DType, loc: Loc) -> bool {
+        let LiteralValue::Number(ConstantValue::Int(value)) = literal.value else { return false };
+        let bare = literal.dtype.is_none() && literal.digits && dtype.is_integer();
+        if !bare || literal.bits(value, dtype).is_some() {
+            return false;
+        }
+        let (low, high) = dtype.range();
+        let holds = |wide: &DType| wide.wrap(value) == value;
+        let wide = [DType::I32, DType::I64].into_iter().find(holds).unwrap_or(DType::U64);
+        let help = format!("its low bits are `{value}{wide} as {dtype}`");
+        self.error_help(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"), help);
+        true
     }
 
     /// Converts a value that has another element type.

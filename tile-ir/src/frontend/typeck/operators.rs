@@ -1,6 +1,6 @@
 //! Operators and the rows of the lanewise table, on constants and on tiles.
 
-use super::{Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
+use super::{Check, ErrorLoc, InexactDivision, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BinaryOp, Expr, UnaryOp};
 use crate::ir::{Type, Value};
 use crate::ops::ConstantValue;
@@ -226,9 +226,12 @@ impl Check<'_> {
             dtype
         };
         let known = typed.iter().find_map(|literal| literal.dtype);
-        let all_bools = typed.iter().all(|literal| matches!(literal.value, LiteralValue::Bool(_)));
-        if !op.class.contains(dtype) || all_bools != (dtype == DType::Bool) {
+        let any_bool = typed.iter().any(|literal| matches!(literal.value, LiteralValue::Bool(_)));
+        if !op.class.contains(dtype) || any_bool != (dtype == DType::Bool) {
             return None;
+        }
+        if literals.iter().any(|literal| self.report_division(literal, dtype, loc)) {
+            return Some(Operand::failed(loc));
         }
         let value = if dtype.is_float() {
             let inputs: Option<Vec<f64>> = literals.iter().map(|literal| literal.as_float()).collect();
@@ -264,8 +267,27 @@ impl Check<'_> {
         let digits = literals.iter().all(|literal| literal.digits);
         let dtype = if op.rule == TypeRule::Compare { None } else { known };
         let complement = literals.iter().any(|literal| literal.complement);
-        Some(Operand::new(Item::Literal(Literal { value, dtype, digits, complement }), loc))
+        let division = match value {
+            LiteralValue::Number(ConstantValue::Int(_)) => inexact_division(op, loc, &literals),
+            LiteralValue::Number(ConstantValue::Float(_)) | LiteralValue::Bool(_) => None,
+        };
+        Some(Operand::new(Item::Literal(Literal { value, dtype, digits, complement, division }), loc))
     }
+}
+
+/// The division with a remainder that an operation on integers is, or that one of its operands is made of.
+fn inexact_division(op: &ScalarOp, loc: Loc, operands: &[Literal]) -> Option<InexactDivision> {
+    if matches!(op.arith, ArithKind::Div)
+        && let [dividend, divisor] = operands
+    {
+        let digits = dividend.digits && divisor.digits;
+        let (dividend, divisor) = (dividend.as_int()?, divisor.as_int()?);
+        let (rest, quotient) = (dividend.checked_rem(divisor)?, dividend.checked_div(divisor)?);
+        if rest != 0 {
+            return Some(InexactDivision { dividend, divisor, quotient, digits, loc });
+        }
+    }
+    operands.iter().find_map(|literal| literal.division)
 }
 
 /// The result of an operation on constants that overflows its type, where Rust would reject that.

@@ -110,7 +110,7 @@ impl Check<'_> {
                         }
                         value => value,
                     };
-                    Operand::new(Item::Literal(Literal { value, dtype: Some(dtype), ..literal }), operand.loc)
+                    Operand::new(Item::Literal(Literal { value, ..literal.named_type(dtype) }), operand.loc)
                 }
                 None => Operand::failed(operand.loc),
             };

@@ -284,7 +284,7 @@ impl Check<'_> {
                     value => value,
                 };
                 let dtype = (dtype != DType::Bool).then_some(dtype);
-                let literal = Literal { value, dtype, ..literal };
+                let literal = Literal { value, dtype, division: None, ..literal };
                 Some(Operand::new(Item::Literal(literal), operand.loc))
             }
             Item::Literal(_) => self.value_as(operand, dtype, what).map(|_| operand.clone()),
