@@ -28,7 +28,6 @@ use crate::ir::{Func, FuncBuilder, Op, Rewriter, ScopedMap, Shape, Type, Value};
 use crate::ops::scalar::{self, ArithKind, Scalar};
 use crate::ops::{Cast, Constant, ConstantValue, Kind, MemAccess, Splat};
 use crate::support::dtype::DType;
-use unsigned::Double;
 
 /// What the accesses of a specialization rely on to stay inside their slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +100,14 @@ struct IndexParts {
     uniform: Option<Value>,
     /// A tile of `i32` or `i64`.
     varying: Option<Value>,
+}
+
+/// A number in two's complement, as two `u64` of one shape.
+#[derive(Clone, Copy)]
+struct Double {
+    low: Value,
+    /// `None` for 0.
+    high: Option<Value>,
 }
 
 const I32: (i128, i128) = (i32::MIN as i128, i32::MAX as i128);
@@ -392,16 +399,6 @@ impl IndexLegalizer {
     /// The multiplier that a left shift by a constant is.
     fn power(&self, scalar: &Scalar) -> Option<i128> {
         scalar.power(|amount| self.constant_of(amount))
-    }
-
-    /// A constant, of `u64` too, which has no polynomial.
-    fn constant_of(&self, value: Value) -> Option<i128> {
-        let known = self.polynomials.get(value).as_constant();
-        known.or_else(|| match self.definitions.get(&value)? {
-            Kind::Constant(Constant { value: ConstantValue::Int(constant) }) => Some(*constant),
-            Kind::Splat(Splat { value }) => self.constant_of(*value),
-            _ => None,
-        })
     }
 
     /// Whether arithmetic is exact in an index.

@@ -3,23 +3,15 @@
 //! A `u64` may be larger than any `i64`, and a sum or product of two larger than any `u64`. A number that comes from one has two
 //! words. An access takes an `i64`: the number where it fits, and else one that is outside of every slice and view.
 
-use super::{I32, IndexLegalizer, IndexParts, is_followed, is_index, is_narrow, within};
+use super::{Double, I32, IndexLegalizer, IndexParts, is_followed, is_index, is_narrow, within};
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{Func, FuncBuilder, Type, Value};
 use crate::ops::scalar::{self, ArithKind, Scalar};
-use crate::ops::{Cast, Kind};
+use crate::ops::{Cast, Constant, ConstantValue, Kind, Splat};
 use crate::support::dtype::DType;
 
 /// What stands for numbers that are outside: more elements than memory has bytes, and a multiple of every vector.
 const OUTSIDE: i128 = 1 << 62;
-
-/// A number in two's complement, as two `u64` of one shape.
-#[derive(Clone, Copy)]
-pub(super) struct Double {
-    low: Value,
-    /// `None` for 0.
-    high: Option<Value>,
-}
 
 impl IndexLegalizer {
     /// Whether a value is computed in 128 bits.
@@ -161,13 +153,25 @@ impl IndexLegalizer {
 
     /// Whether a `u64` is computed by arithmetic that is exact in a comparison.
     fn is_computed(&self, func: &Func, value: Value) -> bool {
-        match self.definitions.get(&value) {
-            Some(Kind::Scalar(scalar)) => is_followed(func.ty(value)) && self.follows(scalar),
-            Some(kind) if matches!(kind, Kind::Splat(_)) || kind.operation().axis_map(func).is_some() => {
-                kind.operation().operands().iter().any(|&inner| self.is_computed(func, inner))
-            }
-            _ => false,
+        let Some(kind) = self.definitions.get(&value) else { return false };
+        if let Kind::Scalar(scalar) = kind {
+            return is_followed(func.ty(value)) && self.follows(scalar);
         }
+        let moves = matches!(kind, Kind::Splat(_)) || kind.operation().axis_map(func).is_some();
+        moves && kind.operation().operands().iter().any(|&inner| self.is_computed(func, inner))
+    }
+
+    /// A constant, of `u64` too, which has no polynomial.
+    pub(super) fn constant_of(&self, value: Value) -> Option<i128> {
+        let known = self.polynomials.get(value).as_constant();
+        known.or_else(|| {
+            let kind = self.definitions.get(&value)?;
+            if let Kind::Constant(Constant { value: ConstantValue::Int(constant) }) = kind {
+                return Some(*constant);
+            }
+            let Kind::Splat(Splat { value }) = kind else { return None };
+            self.constant_of(*value)
+        })
     }
 
     // ---- two words
