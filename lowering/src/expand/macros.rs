@@ -60,7 +60,7 @@ pub fn compile_configured(derived: TokenStream) -> TokenStream {
 /// Expands an item that rustc has configured, from the struct that carried it there.
 pub fn compile_configured_with(derived: TokenStream, options: &BuildOptions) -> TokenStream {
     let Some((kind, attribute, item)) = configure::configured(derived) else { return TokenStream::new() };
-    stacker::grow(STACK, || match kind {
+    with_stack(|| match kind {
         MarkedItem::Kernel => configured_kernel(attribute, item, options),
         MarkedItem::Module => configured_module(attribute, item, options),
     })

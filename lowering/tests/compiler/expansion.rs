@@ -109,7 +109,7 @@ fn an_item_with_conditions_inside_is_configured_first() {
     let options = BuildOptions::read(&["rustc".to_string()], &|_| None).expect("options");
     let options = BuildOptions { effort: lowering::driver::options::Effort::Check, ..options };
     let tokens = |text: &str| -> proc_macro2::TokenStream { text.parse().expect("tokens") };
-    let expand = |item: &str| lowering::compile_with(tokens("N = [64]"), tokens(item), &options);
+    let expand = |item: &str| compile_with(tokens("N = [64]"), tokens(item), &options);
     let conditional = "fn k<const N: usize>(out: &mut [f32], #[cfg(test)] n: i32) { tl::store(out, 1.0); }";
     let carrier: syn::ItemStruct = syn::parse2(expand(conditional)).expect("a struct");
     assert_eq!(carrier.attrs.len(), 2, "a derive, and an attribute that takes the struct away");

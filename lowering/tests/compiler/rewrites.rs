@@ -49,7 +49,7 @@ fn results(found: &[Specialization], launch: &dyn Fn(&Func) -> Launch) -> Vec<(&
     let run = |specialization: &Specialization| {
         let func = &specialization.plan.laid_out;
         let launch = launch(func);
-        let (known, programs) = (launch.known(func), launch.grid[0].into());
+        let (known, programs) = (launch.known(func), launch.grid.map(i64::from));
         let runs = specialization.guards.iter().all(|guard| holds(guard, &known, programs));
         runs.then(|| {
             let memory = reference(func, &launch);

@@ -7,7 +7,6 @@ use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::Variant;
 use tile_ir::ir;
 use tile_ir::ir::Func;
-use tile_ir::ir::pass::PassRunner;
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::support::dtype::DType;
 use tile_ir::testing::{holds, render, tokens};
@@ -156,7 +155,7 @@ fn load_reporting(func: &Func) -> Loaded {
 
 /// Runs the passes that all code shares.
 fn transformed(mut func: Func) -> Result<Func, String> {
-    transform(&mut func, PassRunner::default())
+    transform(&mut func, KernelRequests::default())
         .map_err(|InvalidBehind { pass, what }| format!("not valid behind {pass}: {what}"))?;
     Ok(func)
 }

@@ -9,8 +9,8 @@ use syn::spanned::Spanned;
 
 use super::ast::{ConstType, FnSource, GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
 use super::{
-    Place, attribute, conditions, depth, early_exit, element_type, expr, foreign_help, fragments, inner_attributes, lints,
-    suffix,
+    Place, attribute, conditions, depth, early_exit, element_type, expr, foreign_help, fragments,
+    inner_attributes, lints, suffix,
 };
 use crate::ir::MAX_RANK;
 use crate::support::diagnostic::{Errors, Loc, source_text};
@@ -312,7 +312,13 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
             errors.push_help(Loc::of(pat), "a parameter is a plain name", "take one parameter for each part");
             // It stays, so that calls have the right number of arguments.
             let name = Ident::new("_", Loc::of(pat).start);
-            return Some(KernelParam { name, ty: ParamType::Failed, mutable: false, conditions, loc: Loc::of(typed) });
+            return Some(KernelParam {
+                name,
+                ty: ParamType::Failed,
+                mutable: false,
+                conditions,
+                loc: Loc::of(typed),
+            });
         }
     };
     let ty = parse_param_type(&typed.ty, errors);

@@ -21,8 +21,8 @@ mod lints;
 mod match_lowering;
 mod module;
 mod option_mistakes;
-mod unsupported;
 mod suffix;
+mod unsupported;
 mod values;
 
 pub use ast::*;

@@ -179,6 +179,7 @@ pub(super) const TABLE: &[Foreign] = &[
         &["panic", "todo", "unreachable", "unimplemented", "abort"],
         "`tl::device_assert(condition, \"message\")` stops a debug build",
     ),
+    function(&["cfg"], "put `#[cfg(..)]` before a statement or an arm of a `match`"),
     function(&["matches"], "compare, and join with `||` or, for tiles, `|`"),
     function(
         &["include_str", "env", "line", "file"],
