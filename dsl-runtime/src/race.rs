@@ -149,7 +149,7 @@ impl RaceCheck {
         // One order for both that threads may have found them in.
         let mut accesses = race.accesses;
         accesses.sort_by_key(|noted| noted.program());
-        let [first, second] = accesses.map(access);
+        let [first, second] = accesses.map(|noted| Box::new(access(noted)));
         Some(Error::Race {
             kernel: kernel.name,
             param: kernel.params[race.param].name,

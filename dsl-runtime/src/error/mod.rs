@@ -217,9 +217,9 @@ pub enum Error {
         /// The element.
         index: u64,
         /// One of the two accesses.
-        first: ProgramAccess,
+        first: Box<ProgramAccess>,
         /// The other one.
-        second: ProgramAccess,
+        second: Box<ProgramAccess>,
         /// The source file of both.
         file: &'static str,
     },

@@ -5,6 +5,7 @@
 //! layouts and loops over elements belong to the emitters above it.
 
 mod atomic;
+mod contraction;
 mod outside;
 mod sink;
 
@@ -338,14 +339,6 @@ impl<'c> Builder<'c> {
         let flags = if self.accumulating { self.reassociate } else { self.contract };
         let attributes = [(self.name("fastmathFlags"), flags)];
         self.one(name, operands, operands[0].ty, &attributes)
-    }
-
-    /// Builds float arithmetic that is not contracted.
-    pub fn without_contraction<R>(&mut self, build: impl FnOnce(&mut Self) -> R) -> R {
-        let contract = std::mem::replace(&mut self.contract, self.strict);
-        let result = build(self);
-        self.contract = contract;
-        result
     }
 
     /// Float arithmetic that must not be contracted: the error terms of a compensated sum, say.

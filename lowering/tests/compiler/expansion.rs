@@ -120,8 +120,7 @@ fn an_item_with_conditions_inside_is_configured_first() {
     // rustc leaves the comma of a parameter, and the semicolon of a statement.
     let body = "{ ; tl::store(out + tl::arange(0, N), 1.0); ; }";
     let carrier = format!(
-        "#[::dsl_runtime::configured(kernel N = [64])]
-        struct Configured {{ item: [(); {{ #[cfg(unix)] fn k<const N: usize>(, out: &mut [f32],) {body} 0 }}] }}"
+        "#[::dsl_runtime::configured(kernel N = [64])] struct Configured {{ item: [(); {{ #[cfg(unix)] fn k<const N: usize>(, out: &mut [f32],) {body} 0 }}] }}"
     );
     assert_eq!(lowering::compile_configured_with(tokens(&carrier), &options).to_string(), plain);
 }

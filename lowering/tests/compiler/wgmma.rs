@@ -194,7 +194,7 @@ fn dots_of_view_tiles_use_wgmma() {
             tensor: %25 = warp_group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
             tensor: %60 = warp_group_dot %59, [64, 64] of b(%19, %58) add %20 : f32[64, 64]
             tensor: %27 = warp_group_dot [64, 64] of a(%24, %21), [1, 64, 64] of b(%18, %21, %26) add %22 : f32[64, 64]
-            tensor: %29 = warp_group_dot [64, 64] of a(%26, %19), [64, 64] of b(%24, %28) add %20 : f32[64, 64]
+            aligned: %93 = dot %53, %92 add %20 : f32[64, 64]
         "#]],
     );
 }

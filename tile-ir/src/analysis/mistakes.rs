@@ -13,7 +13,7 @@ use crate::support::warning::Warning;
 /// Returns the likely mistakes of a kernel, as the user wrote it.
 pub fn mistakes(func: &Func) -> Vec<Warning> {
     let varying = varying(func, Across::ProgramsOfALaunch);
-    let mut search = Search { func, definitions: func.definitions(), varying, found: vec![] };
+    let mut search = MistakeSearch { func, definitions: func.definitions(), varying, found: vec![] };
     let mut has_programs = false;
     func.body.walk(&mut |op| has_programs |= matches!(op.kind, Kind::ProgramId(_)));
     if has_programs {
@@ -31,7 +31,7 @@ pub fn mistakes(func: &Func) -> Vec<Warning> {
     search.found
 }
 
-struct Search<'f> {
+struct MistakeSearch<'f> {
     func: &'f Func,
     definitions: HashMap<Value, &'f Op>,
     /// Values that may differ between the programs of a launch.
@@ -39,7 +39,7 @@ struct Search<'f> {
     found: Vec<Warning>,
 }
 
-impl<'f> Search<'f> {
+impl<'f> MistakeSearch<'f> {
     fn varies(&self, values: &[Value]) -> bool {
         values.iter().any(|value| self.varying.contains(value))
     }

@@ -10,7 +10,8 @@ use crate::support::diagnostic::Errors;
 /// A procedural macro: what a call of this name expands to, if it is known.
 pub type Generator = fn(&str, TokenStream) -> Option<TokenStream>;
 
-/// The kernels of a source file, of its `#[fuse_module]` modules and of the macros that it defines and calls, as `#[fuse_kernel]` gets them.
+/// Returns the kernels of a source file, of its `#[fuse_module]` modules and of the macros that it defines and calls, as `#[fuse_kernel]`
+/// gets them. Items with `cfg` inside are left out: rustc alone evaluates it.
 pub fn kernels(source: &str) -> Vec<Kernel> {
     generated_kernels(source, |_, _| None)
 }
@@ -47,6 +48,9 @@ impl Reader {
     }
 
     fn function(&mut self, mut function: syn::ItemFn) {
+        if syntax::is_conditional(&function.to_token_stream()) {
+            return;
+        }
         if let Some(attribute) = take_attribute(&mut function.attrs, "fuse_kernel") {
             let arguments = match attribute.meta {
                 syn::Meta::List(list) => list.tokens,
@@ -57,6 +61,9 @@ impl Reader {
     }
 
     fn module(&mut self, mut module: syn::ItemMod) {
+        if syntax::is_conditional(&module.to_token_stream()) {
+            return;
+        }
         let mark = take_attribute(&mut module.attrs, "fuse_module");
         let parse = |_| syntax::parse_module(Default::default(), module.to_token_stream(), &mut self.errors);
         if let Some(module) = mark.and_then(parse) {

@@ -30,11 +30,9 @@ pub fn contract_products(func: &mut Func) {
 
 /// Whether an operation adds up its operands, or may.
 fn is_sum(op: &Op) -> bool {
-    match &op.kind {
-        Kind::Scalar(scalar) => matches!(scalar.op.arith, ArithKind::Add | ArithKind::Sub),
-        Kind::Reduce(_) | Kind::Scan(_) => true,
-        _ => false,
-    }
+    let adds = |arith| matches!(arith, ArithKind::Add | ArithKind::Sub);
+    matches!(&op.kind, Kind::Scalar(scalar) if adds(scalar.op.arith))
+        || matches!(&op.kind, Kind::Reduce(_) | Kind::Scan(_))
 }
 
 fn mark(block: &mut Block, fused: &HashSet<Value>) {

@@ -167,9 +167,9 @@ impl<'d> Scales<'_, 'd> {
         if op.arith != ArithKind::Mul || self.func.ty(value).is_scalar() {
             return None;
         }
-        let uniform = |value: Value| match self.definitions.get(&value)?.kind {
-            Kind::Splat(Splat { value }) => Some(value),
-            _ => None,
+        let uniform = |value: Value| {
+            let Kind::Splat(Splat { value }) = self.definitions.get(&value)?.kind else { return None };
+            Some(value)
         };
         uniform(args[1]).map(|scale| (args[0], scale)).or_else(|| Some((args[1], uniform(args[0])?)))
     }
@@ -249,16 +249,20 @@ impl<'d> Scales<'_, 'd> {
             return Some(sources.to_vec());
         }
         let op = self.definitions.get(&value)?;
-        match &op.kind {
-            Kind::Scalar(scalar) if scalar.op.arith == ArithKind::Maximum => Some(scalar.args.clone()),
-            Kind::Scalar(scalar) if scalar.op.arith == ArithKind::Select => Some(scalar.args[1..].to_vec()),
-            Kind::ExpandDims(ExpandDims { value, .. })
-            | Kind::Broadcast(Broadcast { value })
-            | Kind::Splat(Splat { value }) => Some(vec![*value]),
-            Kind::If(If { then, otherwise, .. }) => {
-                let position = op.results.iter().position(|&result| result == value)?;
-                Some(vec![then.yields[position], otherwise.yields[position]])
-            }
+        if let Kind::If(If { then, otherwise, .. }) = &op.kind {
+            let position = op.results.iter().position(|&result| result == value)?;
+            return Some(vec![then.yields[position], otherwise.yields[position]]);
+        }
+        if let Kind::ExpandDims(ExpandDims { value, .. })
+        | Kind::Broadcast(Broadcast { value })
+        | Kind::Splat(Splat { value }) = op.kind
+        {
+            return Some(vec![value]);
+        }
+        let Kind::Scalar(Scalar { op, args, .. }) = &op.kind else { return None };
+        match op.arith {
+            ArithKind::Maximum => Some(args.clone()),
+            ArithKind::Select => Some(args[1..].to_vec()),
             _ => None,
         }
     }

@@ -228,8 +228,8 @@ struct Guarded {
     bytes: usize,
 }
 
-/// A record of a failure, in words of eight bytes.
-const RECORD_WORDS: usize = report::BYTES as usize / 8 + 1;
+/// A record of a failure, in words of eight bytes: then the runtime's print function, its shadow memory and its function for races.
+const RECORD_WORDS: usize = report::BYTES as usize / 8 + 3;
 
 const GUARD: u8 = 0xa5;
 const ALIGNMENT: usize = 256;

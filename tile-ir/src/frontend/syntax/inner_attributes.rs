@@ -47,7 +47,7 @@ const EXPECTED: [(&[&str], &str); 9] = [
 
 /// Reports the attributes in a function's signature and body that mean nothing there.
 pub(super) fn check(function: &syn::ItemFn, errors: &mut Errors) {
-    let mut reader = AttributeScan { errors, left: 0, place: Place::Elsewhere };
+    let mut reader = AttributeScan { errors, left: 0, place: AttributePlace::Elsewhere };
     function
         .attrs
         .iter()
@@ -59,8 +59,11 @@ pub(super) fn check(function: &syn::ItemFn, errors: &mut Errors) {
 
 /// As [`check`], with the attributes before a function that kernels call: nothing of it is left for rustc to see.
 pub(super) fn check_called(function: &syn::ItemFn, errors: &mut Errors) {
-    let mut reader = AttributeScan { errors, left: 0, place: Place::Elsewhere };
-    reader.at(Place::Statement, function.attrs.iter().filter(|attribute| !is_inner(attribute)).count());
+    let mut reader = AttributeScan { errors, left: 0, place: AttributePlace::Elsewhere };
+    reader.at(
+        AttributePlace::Statement,
+        function.attrs.iter().filter(|attribute| !is_inner(attribute)).count(),
+    );
     function.attrs.iter().for_each(|attribute| reader.visit_attribute(attribute));
     check(function, errors);
 }
@@ -101,7 +104,7 @@ fn is_inner(attribute: &syn::Attribute) -> bool {
 
 /// What an attribute stands before.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum AttributePlace {
     /// A statement, an item or an arm of a `match`.
     Statement,
     /// A parameter of a function.
@@ -114,15 +117,15 @@ struct AttributeScan<'e> {
     errors: &'e mut Errors,
     /// How many of the next attributes stand at `place`; all others are elsewhere.
     left: usize,
-    place: Place,
+    place: AttributePlace,
 }
 
 impl AttributeScan<'_> {
-    fn at(&mut self, place: Place, count: usize) {
+    fn at(&mut self, place: AttributePlace, count: usize) {
         (self.place, self.left) = (place, count);
     }
 
-    fn judge(&mut self, attribute: &syn::Attribute, place: Place) {
+    fn judge(&mut self, attribute: &syn::Attribute, place: AttributePlace) {
         let path = attribute.path();
         let is = |names: &[&str]| names.iter().any(|name| path.is_ident(name));
         let tool = path.segments.len() > 1
@@ -131,10 +134,10 @@ impl AttributeScan<'_> {
             self.refuse(attribute);
         } else if is(&["cfg", "cfg_attr"]) || tool {
             // rustc evaluates conditions before the function is read, and no tool changes what it means.
-        } else if is(&LEVELS) && place == Place::Elsewhere {
+        } else if is(&LEVELS) && place == AttributePlace::Elsewhere {
             let help = "set it before a statement, an arm of a `match`, a parameter or the function";
             self.errors.push_help(Loc::of(attribute), "the level of a lint cannot be set here", help);
-        } else if is(&["doc"]) && place != Place::Statement {
+        } else if is(&["doc"]) && place != AttributePlace::Statement {
             let help = "write a comment with `//`, or document it before the function";
             self.errors.push_help(Loc::of(attribute), "documentation cannot stand here", help);
         } else if !is(&LEVELS) && !is(&["doc"]) {
@@ -166,7 +169,7 @@ impl AttributeScan<'_> {
 
 impl Visit<'_> for AttributeScan<'_> {
     fn visit_attribute(&mut self, attribute: &syn::Attribute) {
-        let place = if self.left > 0 { self.place } else { Place::Elsewhere };
+        let place = if self.left > 0 { self.place } else { AttributePlace::Elsewhere };
         self.left = self.left.saturating_sub(1);
         self.judge(attribute, place);
     }
@@ -178,22 +181,22 @@ impl Visit<'_> for AttributeScan<'_> {
             syn::Stmt::Expr(expr, _) => outer_attributes(expr).len(),
             syn::Stmt::Item(_) => return visit::visit_stmt(self, statement),
         };
-        self.at(Place::Statement, count);
+        self.at(AttributePlace::Statement, count);
         visit::visit_stmt(self, statement);
     }
 
     fn visit_item_fn(&mut self, function: &syn::ItemFn) {
-        self.at(Place::Statement, function.attrs.len());
+        self.at(AttributePlace::Statement, function.attrs.len());
         visit::visit_item_fn(self, function);
     }
 
     fn visit_item_const(&mut self, constant: &syn::ItemConst) {
-        self.at(Place::Statement, constant.attrs.len());
+        self.at(AttributePlace::Statement, constant.attrs.len());
         visit::visit_item_const(self, constant);
     }
 
     fn visit_arm(&mut self, arm: &syn::Arm) {
-        self.at(Place::Statement, arm.attrs.len());
+        self.at(AttributePlace::Statement, arm.attrs.len());
         visit::visit_arm(self, arm);
     }
 
@@ -202,7 +205,7 @@ impl Visit<'_> for AttributeScan<'_> {
             syn::FnArg::Receiver(own) => own.attrs.len(),
             syn::FnArg::Typed(own) => own.attrs.len(),
         };
-        self.at(Place::Param, count);
+        self.at(AttributePlace::Param, count);
         visit::visit_fn_arg(self, param);
     }
 }

@@ -127,18 +127,18 @@ pub(super) struct Problem {
     pub about_list: bool,
 }
 
-type Checked<T> = Result<T, Problem>;
+type Judged<T> = Result<T, Problem>;
 
-fn problem<T>(text: impl Into<String>) -> Checked<T> {
+fn problem<T>(text: impl Into<String>) -> Judged<T> {
     Err(Problem { text: text.into(), about_list: false })
 }
 
-fn refused<T>(text: impl Into<String>) -> Checked<T> {
+fn refused<T>(text: impl Into<String>) -> Judged<T> {
     Err(Problem { text: text.into(), about_list: true })
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Token {
+enum PtxToken {
     /// `$0`
     Operand(usize),
     /// A name with its modifiers: `add.f32`, `.reg`, `%tid.x`.
@@ -148,18 +148,18 @@ enum Token {
     Sign(char),
 }
 
-impl Token {
+impl PtxToken {
     fn text(&self) -> String {
         match self {
-            Token::Operand(index) => format!("${index}"),
-            Token::Word(text) | Token::Number(text) => text.clone(),
-            Token::Sign(sign) => sign.to_string(),
+            PtxToken::Operand(index) => format!("${index}"),
+            PtxToken::Word(text) | PtxToken::Number(text) => text.clone(),
+            PtxToken::Sign(sign) => sign.to_string(),
         }
     }
 }
 
 /// The tokens of a text without its comments, given the number of operands.
-fn tokens(text: &str, operands: usize) -> Checked<Vec<Token>> {
+fn tokens(text: &str, operands: usize) -> Judged<Vec<PtxToken>> {
     let mut rest = text.chars().peekable();
     let mut tokens = vec![];
     while let Some(first) = rest.next() {
@@ -172,7 +172,7 @@ fn tokens(text: &str, operands: usize) -> Checked<Vec<Token>> {
             '$' => {
                 let digits = run(&mut rest, String::new(), |c| c.is_ascii_digit());
                 match digits.parse::<usize>() {
-                    Ok(index) if index <= operands => Token::Operand(index),
+                    Ok(index) if index <= operands => PtxToken::Operand(index),
                     Ok(index) => {
                         return problem(format!(
                             "`${index}` stands for nothing: there are {operands} operands"
@@ -182,7 +182,7 @@ fn tokens(text: &str, operands: usize) -> Checked<Vec<Token>> {
                 }
             }
             c if c.is_ascii_digit() => {
-                Token::Number(run(&mut rest, c.into(), |c| c.is_ascii_alphanumeric() || c == '.'))
+                PtxToken::Number(run(&mut rest, c.into(), |c| c.is_ascii_alphanumeric() || c == '.'))
             }
             c if c.is_ascii_alphabetic() || ['_', '%', '.'].contains(&c) => {
                 let in_word = |c: char| c.is_ascii_alphanumeric() || ['_', '.'].contains(&c);
@@ -191,9 +191,9 @@ fn tokens(text: &str, operands: usize) -> Checked<Vec<Token>> {
                     word.extend(rest.by_ref().take(2));
                     word = run(&mut rest, word, in_word);
                 }
-                Token::Word(word)
+                PtxToken::Word(word)
             }
-            sign => Token::Sign(sign),
+            sign => PtxToken::Sign(sign),
         });
     }
     Ok(tokens)
@@ -208,7 +208,7 @@ fn run(rest: &mut Peekable<Chars>, mut word: String, takes: impl Fn(char) -> boo
 }
 
 /// Skips a comment whose first `/` is read.
-fn comment(rest: &mut Peekable<Chars>) -> Checked<()> {
+fn comment(rest: &mut Peekable<Chars>) -> Judged<()> {
     match rest.next() {
         Some('/') => {
             rest.find(|&c| c == '\n');
@@ -229,8 +229,9 @@ fn comment(rest: &mut Peekable<Chars>) -> Checked<()> {
 }
 
 /// What is wrong with the statements, given the number of operands.
-pub(super) fn check(text: &str, operands: usize) -> Checked<()> {
-    let mut parser = Parser { tokens: tokens(text, operands)?, position: 0, scopes: vec![], result: false };
+pub(super) fn check(text: &str, operands: usize) -> Judged<()> {
+    let mut parser =
+        PtxParser { tokens: tokens(text, operands)?, position: 0, scopes: vec![], result: false };
     while parser.position < parser.tokens.len() {
         parser.statement()?;
     }
@@ -243,8 +244,8 @@ pub(super) fn check(text: &str, operands: usize) -> Checked<()> {
     Ok(())
 }
 
-struct Parser {
-    tokens: Vec<Token>,
+struct PtxParser {
+    tokens: Vec<PtxToken>,
     position: usize,
     /// The registers that each open brace has declared.
     scopes: Vec<Vec<String>>,
@@ -252,15 +253,15 @@ struct Parser {
     result: bool,
 }
 
-impl Parser {
-    fn next(&mut self) -> Option<Token> {
+impl PtxParser {
+    fn next(&mut self) -> Option<PtxToken> {
         let token = self.tokens.get(self.position).cloned();
         self.position += 1;
         token
     }
 
     fn take(&mut self, sign: char) -> bool {
-        let found = self.tokens.get(self.position) == Some(&Token::Sign(sign));
+        let found = self.tokens.get(self.position) == Some(&PtxToken::Sign(sign));
         self.position += usize::from(found);
         found
     }
@@ -271,7 +272,7 @@ impl Parser {
         self.scopes.iter().flatten().any(|declared| declared == register)
     }
 
-    fn statement(&mut self) -> Checked<()> {
+    fn statement(&mut self) -> Judged<()> {
         if self.take(';') {
             return Ok(());
         }
@@ -287,7 +288,7 @@ impl Parser {
             self.next()
         });
         let name = match self.next() {
-            Some(Token::Word(name)) => name,
+            Some(PtxToken::Word(name)) => name,
             Some(other) => {
                 return refused(format!("a statement begins with an instruction, found `{}`", other.text()));
             }
@@ -306,7 +307,7 @@ impl Parser {
             return refused(format!("`{name}` does more than compute with registers"));
         }
         match guard.flatten() {
-            Some(Token::Word(predicate)) if self.is_declared(&predicate) => {}
+            Some(PtxToken::Word(predicate)) if self.is_declared(&predicate) => {}
             Some(other) => {
                 let found = other.text();
                 return problem(format!(
@@ -319,7 +320,7 @@ impl Parser {
     }
 
     /// `.reg` up to `;`
-    fn declaration(&mut self) -> Checked<()> {
+    fn declaration(&mut self) -> Judged<()> {
         if self.scopes.is_empty() {
             return problem(
                 "`.reg` stands in braces, for the text may be there several times: `{ .reg .f32 t; .. }`",
@@ -327,12 +328,12 @@ impl Parser {
         }
         loop {
             match self.next() {
-                Some(Token::Word(name)) if name.starts_with('.') => {}
-                Some(Token::Word(name)) if !name.starts_with('%') && !name.contains('.') => {
+                Some(PtxToken::Word(name)) if name.starts_with('.') => {}
+                Some(PtxToken::Word(name)) if !name.starts_with('%') && !name.contains('.') => {
                     self.scopes.last_mut().expect("a scope").push(name);
                 }
-                Some(Token::Sign(',')) => {}
-                Some(Token::Sign(';')) => return Ok(()),
+                Some(PtxToken::Sign(',')) => {}
+                Some(PtxToken::Sign(';')) => return Ok(()),
                 Some(other) => {
                     return problem(format!(
                         "`.reg` declares names of letters, such as `t`, found `{}`",
@@ -345,28 +346,28 @@ impl Parser {
     }
 
     /// The operands of an instruction, the one that it writes first.
-    fn operands(&mut self, instruction: &str) -> Checked<()> {
+    fn operands(&mut self, instruction: &str) -> Judged<()> {
         let (mut writes, mut depth) = (true, 0);
         loop {
             match self.next() {
-                Some(Token::Operand(0)) if writes => self.result = true,
-                Some(Token::Operand(index)) if writes => {
+                Some(PtxToken::Operand(0)) if writes => self.result = true,
+                Some(PtxToken::Operand(index)) if writes => {
                     return problem(format!(
                         "`{instruction}` writes `${index}`, an operand: write `$0` or a register of `.reg`"
                     ));
                 }
-                Some(Token::Word(name)) if self.is_declared(&name) || name == "_" => {}
-                Some(Token::Word(name)) if !writes && is_special(&name) => {}
-                Some(Token::Word(name)) => {
+                Some(PtxToken::Word(name)) if self.is_declared(&name) || name == "_" => {}
+                Some(PtxToken::Word(name)) if !writes && is_special(&name) => {}
+                Some(PtxToken::Word(name)) => {
                     return problem(format!("`{name}` is no register that `.reg` declares"));
                 }
-                Some(Token::Operand(_)) => {}
-                Some(Token::Number(_) | Token::Sign('-' | '!')) if !writes => {}
-                Some(Token::Sign('|')) if writes => {}
-                Some(Token::Sign('{')) if depth == 0 => depth = 1,
-                Some(Token::Sign('}')) if depth == 1 => depth = 0,
-                Some(Token::Sign(',')) => writes &= depth == 1,
-                Some(Token::Sign(';')) if depth == 0 => return Ok(()),
+                Some(PtxToken::Operand(_)) => {}
+                Some(PtxToken::Number(_) | PtxToken::Sign('-' | '!')) if !writes => {}
+                Some(PtxToken::Sign('|')) if writes => {}
+                Some(PtxToken::Sign('{')) if depth == 0 => depth = 1,
+                Some(PtxToken::Sign('}')) if depth == 1 => depth = 0,
+                Some(PtxToken::Sign(',')) => writes &= depth == 1,
+                Some(PtxToken::Sign(';')) if depth == 0 => return Ok(()),
                 Some(other) => {
                     return refused(format!(
                         "`{}` is not part of an operand of `{instruction}`",
