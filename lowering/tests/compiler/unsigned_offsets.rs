@@ -93,6 +93,9 @@ fn what_a_user_converts_has_the_bits_of_its_type() {
     }
 }
 
+/// A comparison of exact numbers: an offset, another one, and a bound.
+type Comparison = fn(i128, i128, i128) -> bool;
+
 #[test]
 fn comparisons_of_u64_are_exact() {
     let compared = |condition: &str| {
@@ -105,7 +108,7 @@ fn comparisons_of_u64_are_exact() {
             }}"
         )
     };
-    let cases: [(&str, fn(i128, i128, i128) -> bool); 9] = [
+    let cases: [(&str, Comparison); 9] = [
         ("at < first", |at, first, _| at < first),
         ("at >= first", |at, first, _| at >= first),
         ("at + second < first", |at, first, second| at + second < first),
