@@ -107,10 +107,10 @@ impl RaceCheck {
         grid: [u32; 3],
     ) -> Option<RaceCheck> {
         let programs: u64 = grid.iter().map(|&extent| u64::from(extent)).product();
-        if host.noted.is_empty() || programs < 2 || programs > MAX_PROGRAMS {
+        if host.noted.is_empty() || !(2..=MAX_PROGRAMS).contains(&programs) {
             return None;
         }
-        let mut shadows = vec![];
+        let mut shadows: Vec<Box<[AtomicU64]>> = vec![];
         let mut slot = 0;
         for (position, param) in kernel.params.iter().enumerate() {
             let judged = host.noted.iter().any(|access| usize::from(access.param) == position);
@@ -123,7 +123,7 @@ impl RaceCheck {
             shadows.push(unsafe { zeros.assume_init() });
             slot += if param.kind == ParamKind::Scalar { 1 } else { 2 };
         }
-        let addresses = shadows.iter().map(|shadow: &Box<[AtomicU64]>| shadow.as_ptr()).collect();
+        let addresses = shadows.iter().map(|shadow| shadow.as_ptr()).collect();
         Some(RaceCheck { host, grid, shadows, addresses, race: OnceLock::new() })
     }
 

@@ -13,7 +13,7 @@ pub fn configured(
 ) {
     #[cfg(any())]
     tl::store(out, 100);
-    #[cfg(all())]
+    #[cfg(not(feature = "never"))]
     tl::store(out, 1);
     #[cfg(debug_assertions)]
     tl::store(out + 1, 2);
@@ -38,7 +38,7 @@ pub fn configured(
     match n {
         #[cfg(any())]
         1 => tl::store(out + 5, 100),
-        #[cfg(all())]
+        #[cfg(not(feature = "never"))]
         1 => tl::store(out + 5, 6),
         _ => {}
     }
@@ -57,7 +57,7 @@ pub fn configured(
     fn eighth(x: i32) -> i32 {
         x * 100
     }
-    #[cfg(all())]
+    #[cfg(not(feature = "never"))]
     fn eighth(#[cfg(any())] gone: i32, x: i32) -> i32 {
         x + 7
     }
@@ -100,7 +100,7 @@ mod module {
         x * 100
     }
 
-    #[cfg(all())]
+    #[cfg(not(feature = "never"))]
     #[fuse_fn]
     fn twice(x: i32) -> i32 {
         #[cfg(any())]
