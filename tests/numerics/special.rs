@@ -10,8 +10,10 @@ use crate::devices::backends;
 /// Numbers that stand for minus infinity in masks, and 0.
 const MASKS: [f32; 9] = [0.0, -1e6, -1e9, -1e10, -1e12, -1e30, -1e38, -2.4e38, f32::MIN];
 
+type Check = fn(&Device) -> Result<(), Failure>;
+
 pub fn trials() -> Vec<Trial> {
-    let checks: [(&str, fn(&Device) -> Result<(), Failure>); 4] = [
+    let checks: [(&str, Check); 4] = [
         ("masked_softmax", softmax_of_masked_rows),
         ("online_softmax", online_softmax_of_masked_blocks),
         ("at_maximum", powers_at_the_maximum),
