@@ -9,6 +9,7 @@
 //!    a select, a branch and a carried value of scaled values. Infinities and 0 are what they are with or without a scale.
 //! 2. A difference is deferred where all that uses it are exponentials: within the error of its operands it is the same, and 0
 //!    where they are equal. Where it overflows without the scale, which is above 2^-120, the exponential is 0 or infinite either way.
+//!    Where a product with the scale overflows, the written formula subtracts infinities; here the exponential is that of the scores.
 //! 3. Guards on the parameters that scales are computed from ensure that scales are above 0 and far from the ends of `f32`.
 //!
 //! Between the product and the maximum, elements may be masked by infinities or zeros, by a select or under a branch. Loops
