@@ -115,6 +115,15 @@ fn gelu_argument(x: f64) -> f64 {
     (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
 }
 
+/// The magnitude of a result that may be 0 instead, because the `sigmoid` that it is a product with is subnormal.
+fn flushed(name: &str, x: f64) -> f64 {
+    if !matches!(name, "silu" | "gelu_tanh") {
+        return 0.0;
+    }
+    let value = function(name, &[x]).abs();
+    if value < MIN_NORMAL * x.abs() { value } else { 0.0 }
+}
+
 /// The operation's own bound in ULP of the type it is computed in, for a result of this value.
 fn ulps(name: &str, dtype: DType, x: f64) -> f64 {
     let library = LIBRARY.iter().find(|(own, _)| *own == name).map(|(_, ulps)| *ulps);
@@ -168,6 +177,7 @@ pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
     let exact = matches!(name, "neg" | "abs" | "maximum" | "minimum" | "relu" | "clamp" | "select");
     if !exact && value.is_finite() {
         error += ulps(name, dtype, values[0]) * unit * (value.abs() + error) + smallest_step(computed_in);
+        error += flushed(name, values[0]);
     }
     if exact || dtype == computed_in {
         return element(value, error, dtype);

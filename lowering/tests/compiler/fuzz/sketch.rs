@@ -5,7 +5,7 @@ use std::ops::{Add, Div, Mul, Sub};
 use tile_ir::support::dtype::DType;
 
 use super::data::Data;
-use super::element::Element;
+use super::element::{Element, round};
 use super::program::{
     Block, Memory, Node, Op, Plan, PlannedMemory, Program, Range, RangeForm, Statement, Type,
 };
@@ -37,7 +37,7 @@ pub fn int(value: i64) -> Node {
 }
 
 pub fn float(value: f64, dtype: DType) -> Node {
-    Node { op: Op::Number(Element::Float(value)), args: vec![], ty: Type::scalar(dtype) }
+    Node { op: Op::Number(Element::Float(round(dtype, value))), args: vec![], ty: Type::scalar(dtype) }
 }
 
 pub fn program_id(axis: usize) -> Node {
