@@ -9,7 +9,7 @@ use lowering::backend::host_asm::{self, Family};
 use lowering::backend::llvm::{LlvmModule, StrengthReduction};
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit as cpu_emit;
-use lowering::driver::compile::transform;
+use lowering::driver::pipeline::shared;
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::emit as gpu_emit;
 use lowering::gpu::specialization::Specialization;
@@ -152,7 +152,7 @@ fn lower(session: &Session, source: &str) -> Times {
     let passes = PassTimes::default();
     let runner = PassRunner::observed_by(&passes);
     let requests = KernelRequests { runner, ..KernelRequests::of(&kernel, &variants[0]) };
-    transform(&mut func, requests).expect("passes that keep functions valid");
+    shared(&mut func, requests).expect("passes that keep functions valid");
     let specializations = specializations(&func, requests).expect("specializations that fit");
     laps.end(PASSES);
     for specialization in &specializations {
@@ -173,7 +173,7 @@ fn lower_gpu(session: &Session, specialization: &Specialization, laps: &mut Laps
     let mut module = session.module(Machine::Nvptx);
     module.capability = first.capability;
     gpu_emit::declare(&mut module, std::iter::once(&specialization.plan));
-    specialization.plan.emit(&mut module, specialization.name);
+    specialization.plan.emit(&mut module, &specialization.name);
     let built = module.finish().expect("valid MLIR");
     laps.end("GPU: emission");
     let lowered = built.lower().expect("MLIR's passes");

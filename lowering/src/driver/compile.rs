@@ -6,16 +6,9 @@ use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::{MergedErrors, Variant};
 use tile_ir::ir;
 use tile_ir::ir::Func;
-use tile_ir::ir::pass::NamedPass;
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::transform::check_overflow::check_overflow;
-use tile_ir::transform::contract_products::contract_products;
-use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
-use tile_ir::transform::split_full_tiles::split_full_tiles;
-use tile_ir::transform::strength_reduce::strength_reduce;
-use tile_ir::transform::transpose_operands::transpose_operands;
-use tile_ir::transform::unit_stride::{assume_unit_strides, unit_strides};
-use tile_ir::transform::view_strides::assume_contiguous;
+use tile_ir::transform::legalize_index::BoundsPolicy;
 
 use crate::backend::cache::CacheKey;
 use crate::backend::image;
@@ -23,7 +16,9 @@ use crate::backend::ptxas;
 use crate::driver::artifact::{LoweredVariant, VariantCode};
 use crate::driver::dump::{dump_tiles, print_line};
 use crate::driver::options::{BuildOptions, Effort};
-use crate::driver::specialize::{KernelRequests, specializations};
+use crate::driver::pipeline::refusal::{InvalidBehind, Refusal};
+use crate::driver::pipeline::{KernelRequests, host_plan, shared};
+use crate::driver::specialize::specializations;
 use crate::driver::variant_errors::{internal_error, report_spills, too_many_elements};
 use crate::driver::workers::{KernelLowering, PreparedVariant};
 use crate::gpu::emit::{SmemOverflow, SmemRequest};
@@ -95,7 +90,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     ir::verify(&func).map_err(|what| internal(kernel, variant, "check", &what))?;
     let disabled_passes = options.disabled_passes;
     let requests = KernelRequests { disabled_passes, ..KernelRequests::of(kernel, variant) };
-    transform(&mut func, requests)
+    shared(&mut func, requests)
         .map_err(|InvalidBehind { pass, what }| internal(kernel, variant, pass, &what))?;
     let specializations = if options.archs.is_empty() {
         vec![]
@@ -122,22 +117,25 @@ fn gpu_specializations(
     func: &Func,
     requests: KernelRequests,
 ) -> Result<Vec<Specialization>, Errors> {
-    let specializations = specializations(func, requests).map_err(|SmemOverflow(too_large)| {
-        let mut errors = Errors::new();
-        for SmemRequest { loc, bytes } in too_large {
-            let text = format!(
-                "this needs {bytes} bytes of shared memory, more than the {MAX_SHARED_BYTES} a block has"
-            );
-            errors.push_help(loc, text, "make the tile smaller, or use fewer warps");
-        }
-        errors
+    let specializations = specializations(func, requests).map_err(|refusal| match refusal {
+        Refusal::SharedMemory(overflow) => shared_memory_errors(&overflow),
+        Refusal::Invalid(InvalidBehind { pass, what }) => internal(kernel, variant, pass, &what),
+        other => internal(kernel, variant, "specialization", &other.to_string()),
     })?;
     too_many_elements(&specializations)?;
-    for specialization in &specializations {
-        ir::verify(&specialization.plan.schedule.distributed.func)
-            .map_err(|what| internal(kernel, variant, "layout", &what))?;
-    }
     Ok(specializations)
+}
+
+/// What does not fit into shared memory, as mistakes of the user.
+fn shared_memory_errors(SmemOverflow(requests): &SmemOverflow) -> Errors {
+    let mut errors = Errors::new();
+    for &SmemRequest { loc, bytes } in requests {
+        let text = format!(
+            "this needs {bytes} bytes of shared memory, more than the {MAX_SHARED_BYTES} a block has"
+        );
+        errors.push_help(loc, text, "make the tile smaller, or use fewer warps");
+    }
+    errors
 }
 
 /// The mistake of the compiler in a stage.
@@ -145,44 +143,4 @@ fn internal(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Erro
     let mut errors = Errors::new();
     errors.add(internal_error(kernel, variant, stage, what));
     errors
-}
-
-/// What all specializations and the CPU share, in this order.
-const SHARED_PASSES: [NamedPass<Func>; 3] = [
-    ("strength_reduce", strength_reduce),
-    ("split_full_tiles", split_full_tiles),
-    ("contract_products", contract_products),
-];
-
-/// The pass behind which a function is not valid, and why.
-#[derive(Debug)]
-pub struct InvalidBehind {
-    pub pass: &'static str,
-    pub what: String,
-}
-
-/// Runs the passes that all specializations and the CPU share, but for those that the requests leave out.
-pub fn transform(func: &mut Func, requests: KernelRequests) -> Result<(), InvalidBehind> {
-    SHARED_PASSES.into_iter().try_for_each(|(pass, run)| {
-        requests.run(pass, func, run);
-        ir::verify(func).map_err(|what| InvalidBehind { pass, what })
-    })
-}
-
-/// A CPU plan of a kernel, and versions of it for contiguous elements where there are views, or pointers with strides.
-/// Views that are operands of dots may be contiguous along either axis.
-pub fn host_plan(func: &Func, bounds: BoundsPolicy) -> crate::cpu::emit::CpuPlan {
-    let mut general = func.clone();
-    legalize_index(&mut general, bounds);
-    let mut plan = crate::cpu::emit::CpuPlan::new(general).noting_accesses();
-    let first = unit_strides(func, BoundsPolicy::Masked).into_iter().next().unwrap_or_default();
-    for mut unit in std::iter::once(func.clone()).chain(transpose_operands(func)) {
-        let mut strides = assume_contiguous(&mut unit);
-        strides.extend(assume_unit_strides(&mut unit, &first));
-        if !strides.is_empty() {
-            legalize_index(&mut unit, bounds);
-            plan = plan.with_specialized(&strides, unit);
-        }
-    }
-    plan
 }

@@ -4,6 +4,7 @@ pub mod artifact;
 pub mod compile;
 mod dump;
 pub mod options;
+pub mod pipeline;
 pub mod specialize;
 pub mod variant_errors;
 pub mod workers;

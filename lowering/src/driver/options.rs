@@ -11,7 +11,7 @@ use crate::backend::nvptx::Arch;
 use crate::backend::ptxas;
 use crate::backend::ptxas::Search;
 use crate::backend::sandbox;
-use crate::gpu::schedule::passes::DisabledPasses;
+use crate::driver::pipeline::DisabledPasses;
 
 /// The variables that the result of an expansion depends on.
 pub const VARIABLES: &[&str] = &[

@@ -14,7 +14,8 @@ use crate::mlir::report;
 /// A kernel compiled for the GPU under guards.
 #[derive(Debug)]
 pub struct Specialization {
-    pub name: &'static str,
+    /// Its axes, in words.
+    pub name: String,
     pub plan: GpuPlan,
     /// What must hold for this specialization to be right.
     pub guards: Vec<Guard>,
@@ -63,7 +64,7 @@ impl Specialization {
     /// Its name, unique among the variant's specializations.
     pub fn label(&self) -> String {
         match self.gpus {
-            Gpus::All | Gpus::WithClusters | Gpus::WithWgmma | Gpus::WithoutWgmma => self.name.to_string(),
+            Gpus::All | Gpus::WithClusters | Gpus::WithWgmma | Gpus::WithoutWgmma => self.name.clone(),
             Gpus::WithoutClusters => format!("{}.one_block", self.name),
         }
     }

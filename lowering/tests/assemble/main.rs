@@ -284,7 +284,7 @@ impl Subject<'_> {
         let (name, plan) = (entry.on(arch), &entry.specialization.plan);
         let resources = EntryResources { shared_bytes: plan.shared_bytes(), ..record.resources };
         let EntryResources { registers, spilled_bytes, .. } = resources;
-        let most = match entry.specialization.name {
+        let most = match entry.specialization.name.as_str() {
             _ if self.kernel.options.deny_spills => 0,
             // Those without TMA stores, and those for other orders, are in the ratchet.
             name if name.starts_with("tensor") && !name.ends_with("odd") => 0,

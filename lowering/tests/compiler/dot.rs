@@ -20,7 +20,7 @@ use lowering::backend::host_asm;
 use lowering::backend::host_asm::Family;
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit::CpuPlan;
-use lowering::driver::compile::host_plan;
+use lowering::driver::pipeline::host_plan;
 use lowering::driver::specialize::specializations;
 use lowering::gpu::layout::dot::{
     DotMethod, MmaShape, WarpTiling, fma_acc_layout, method, mma_acc_layout, mma_operand_layout,

@@ -18,15 +18,14 @@ use lowering::gpu::opt::batch_reductions::batch_reductions;
 use lowering::gpu::opt::delay_fp8_upcast::delay_fp8_upcast;
 use lowering::gpu::opt::elide_selects::elide_selects;
 use lowering::gpu::opt::hoist_loads::hoist_loads;
-use lowering::gpu::opt::hoist_operand_conversion::hoist_operand_conversions;
+use lowering::gpu::opt::hoist_operand_conversion::hoist_operand_conversion;
 use lowering::gpu::opt::remat_narrow::remat_narrow;
 use lowering::gpu::opt::remat_ranges::remat_ranges;
 use lowering::gpu::opt::select_wgmma::select_wgmma;
-use lowering::gpu::opt::thread_local_reductions::keep_thread_local;
+use lowering::gpu::opt::thread_local_reductions::thread_local_reductions;
 use lowering::gpu::schedule::Schedule;
 use lowering::gpu::schedule::cluster_wait::cluster_wait;
 use lowering::gpu::schedule::membar::membar;
-use lowering::gpu::schedule::passes::DisabledPasses;
 use lowering::gpu::schedule::pdl::pdl;
 use lowering::gpu::schedule::plan::plan;
 use lowering::gpu::schedule::position_before_waits::position_before_waits;
@@ -60,7 +59,7 @@ fn layouts(func: &Func, request: &Request) -> String {
 /// What passes of a schedule begin with, without async copies.
 fn planned(func: &Func, request: &Request) -> Schedule {
     let assumptions = LaunchAssumptions::of(func);
-    let planned = plan(distributed(func, request), &assumptions, DisabledPasses::whole_schedule());
+    let planned = plan(distributed(func, request), &assumptions, false);
     planned.expect("it fits into shared memory")
 }
 
@@ -106,7 +105,7 @@ const PASSES: &[PassTest] = &[
     }),
     ("elide_selects", |func, request| optimized(func, request, elide_selects)),
     ("hoist_loads", |func, request| optimized(func, request, hoist_loads)),
-    ("hoist_operand_conversion", |func, request| optimized(func, request, hoist_operand_conversions)),
+    ("hoist_operand_conversion", |func, request| optimized(func, request, hoist_operand_conversion)),
     ("membar", |func, request| scheduled(func, request, membar)),
     ("pdl", |func, request| scheduled(func, request, pdl)),
     ("position_before_waits", |func, request| rescheduled(func, request, position_before_waits)),
@@ -121,7 +120,7 @@ const PASSES: &[PassTest] = &[
     }),
     ("smem_alloc", addresses),
     ("stage_operands", |func, request| scheduled(func, request, stage_operands)),
-    ("thread_local_reductions", |func, request| optimized(func, request, keep_thread_local)),
+    ("thread_local_reductions", |func, request| optimized(func, request, thread_local_reductions)),
 ];
 
 #[test]

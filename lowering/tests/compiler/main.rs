@@ -38,6 +38,7 @@ mod options;
 mod oracle;
 mod parse;
 mod pdl;
+mod pipeline;
 mod prefetch;
 mod random;
 mod reduce_exchange;

@@ -5,8 +5,8 @@ use expect_test::{Expect, expect};
 
 use super::first;
 use lowering::devtools::schedule_simulator::{Launch, check_schedule, number::Number};
+use lowering::driver::pipeline::DisabledPasses;
 use lowering::driver::specialize::{KernelRequests, specializations};
-use lowering::gpu::schedule::passes::DisabledPasses;
 use lowering::gpu::schedule::verify::{verify_barriers, verify_schedule};
 use lowering::gpu::specialization::Specialization;
 use tile_ir::ir;
@@ -143,7 +143,6 @@ fn planned(disabled_passes: DisabledPasses) -> Specialization {
     let (func, requests) = first(NORM);
     let requests = KernelRequests { programs: Some(1), disabled_passes, ..requests };
     let found = specializations(&func, requests).expect("specializations that fit").remove(0);
-    assert_eq!(found.plan.schedule_error, None);
     found
 }
 

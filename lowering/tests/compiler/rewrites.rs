@@ -17,9 +17,9 @@ use tile_ir::testing::{first_variant, holds};
 
 use lowering::devtools::schedule_simulator::number::Number;
 use lowering::devtools::schedule_simulator::{Launch, Memory, reference};
-use lowering::driver::compile::transform;
+use lowering::driver::pipeline::DisabledPasses;
+use lowering::driver::pipeline::shared;
 use lowering::driver::specialize::{KernelRequests, specializations};
-use lowering::gpu::schedule::passes::DisabledPasses;
 use lowering::gpu::specialization::Specialization;
 
 /// Rewrites that may change the rounding of a result or drop what masks hide.
@@ -40,12 +40,12 @@ fn planned(func: &Func, requests: KernelRequests, disabled: &str) -> Vec<Special
     let disabled_passes = DisabledPasses::parse(disabled).expect("names of passes");
     let requests = KernelRequests { disabled_passes, ..requests };
     let mut func = func.clone();
-    transform(&mut func, requests).expect("a valid function");
+    shared(&mut func, requests).expect("a valid function");
     specializations(&func, requests).expect("specializations that fit")
 }
 
 /// The memory behind a launch of each specialization whose guards hold.
-fn results(found: &[Specialization], launch: &dyn Fn(&Func) -> Launch) -> Vec<(&'static str, Memory)> {
+fn results(found: &[Specialization], launch: &dyn Fn(&Func) -> Launch) -> Vec<(String, Memory)> {
     let run = |specialization: &Specialization| {
         let func = &specialization.plan.laid_out;
         let launch = launch(func);
@@ -53,7 +53,10 @@ fn results(found: &[Specialization], launch: &dyn Fn(&Func) -> Launch) -> Vec<(&
         let runs = specialization.guards.iter().all(|guard| holds(guard, &known, programs));
         runs.then(|| {
             let memory = reference(func, &launch);
-            (specialization.name, memory.unwrap_or_else(|fault| panic!("{}: {fault}", specialization.name)))
+            (
+                specialization.name.clone(),
+                memory.unwrap_or_else(|fault| panic!("{}: {fault}", specialization.name)),
+            )
         })
     };
     found.iter().filter_map(run).collect()
@@ -71,7 +74,7 @@ fn check(source: &str, launch: &dyn Fn(&Func) -> Launch, check: &dyn Fn(&str, &[
     let all = results(&found, launch);
     assert!(!all.is_empty(), "no specialization takes the launch");
     for (name, memory) in all {
-        check(name, &floats(&found[0].plan.laid_out, &memory, "out"));
+        check(&name, &floats(&found[0].plan.laid_out, &memory, "out"));
     }
 }
 

@@ -72,9 +72,9 @@ const TWICE: &str = "#[fuse_kernel]
 
 /// What a kernel computes with its body for such rows, of every number of elements that ends or begins somewhere else.
 fn check(source: &str, widths: impl Iterator<Item = usize> + Clone) {
-    let names: Vec<&str> = specializations(&func(source), KernelRequests::default())
+    let names: Vec<String> = specializations(&func(source), KernelRequests::default())
         .expect("bodies that fit")
-        .iter()
+        .into_iter()
         .map(|body| body.name)
         .collect();
     let body =

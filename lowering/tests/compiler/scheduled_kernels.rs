@@ -6,8 +6,8 @@ use tile_ir::testing::holds;
 use super::first;
 use lowering::devtools::schedule_simulator::number::Number;
 use lowering::devtools::schedule_simulator::{Launch, check_schedule};
+use lowering::driver::pipeline::{DisabledPasses, schedule_passes};
 use lowering::driver::specialize::{KernelRequests, specializations};
-use lowering::gpu::schedule::passes::{DisabledPasses, PASSES};
 use lowering::gpu::schedule::verify::verify_schedule;
 use lowering::gpu::specialization::Specialization;
 
@@ -81,7 +81,7 @@ impl Case<'_> {
 }
 
 fn optional() -> Vec<String> {
-    PASSES.iter().filter(|pass| pass.optional).map(|pass| format!("-{}", pass.name)).collect()
+    schedule_passes().filter(|pass| pass.optional).map(|pass| format!("-{}", pass.name)).collect()
 }
 
 /// Small integers, so that sums are exact in any order.

@@ -8,7 +8,7 @@ use tile_ir::transform::legalize_index::BoundsPolicy;
 
 use super::{lines_with, ptx, specialization};
 use lowering::backend::nvptx::Arch;
-use lowering::driver::compile::host_plan;
+use lowering::driver::pipeline::host_plan;
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::mlir::{Machine, Session, Vectors};
 

@@ -6,7 +6,7 @@ use tile_ir::testing::{func, holds};
 use tile_ir::transform::legalize_index::BoundsPolicy;
 
 use super::run::{Arg, Loaded, load_bodies_of, load_plan};
-use lowering::driver::compile::host_plan;
+use lowering::driver::pipeline::host_plan;
 
 /// A random number generator.
 struct Random(u64);

@@ -770,12 +770,12 @@ fn three_warpgroups_tile_rows() {
             ["out.store(sum", stored],
         ]);
         let first = &all_specializations(&source)[0];
-        (first.name, first.plan.threads())
+        (first.name.clone(), first.plan.threads())
     };
-    assert_eq!(of("out.store(sum"), ("tensor", (12 + 4) * 32));
-    assert_eq!(of("out.store(sum - tl::max(sum, 1).col()"), ("tensor", (12 + 4) * 32));
-    assert_eq!(of("out.store(sum - tl::max(sum, 0).row()"), ("tensor", (8 + 4) * 32));
-    assert_eq!(of("out.store(tl::cumsum(sum, 0)"), ("tensor", (8 + 4) * 32));
+    assert_eq!(of("out.store(sum"), ("tensor".to_string(), (12 + 4) * 32));
+    assert_eq!(of("out.store(sum - tl::max(sum, 1).col()"), ("tensor".to_string(), (12 + 4) * 32));
+    assert_eq!(of("out.store(sum - tl::max(sum, 0).row()"), ("tensor".to_string(), (8 + 4) * 32));
+    assert_eq!(of("out.store(tl::cumsum(sum, 0)"), ("tensor".to_string(), (8 + 4) * 32));
 }
 
 /// Each body of a product of three groups, with a matrix of a batch of views to store to, and with one of another shape.
@@ -794,9 +794,9 @@ fn three_warpgroups_store_to_any_view() {
             ["out: &mut View<f32, 2>", &format!("out: &mut {view}")],
             ["out.store(sum, row, col)", stored],
         ]);
-        for (name, gpus) in all_specializations(&source).iter().map(|body| (body.name, body.gpus)) {
+        for (name, gpus) in all_specializations(&source).iter().map(|body| (&body.name, body.gpus)) {
             let arch = if gpus.include(Arch::SM_90A.capability) { Arch::SM_90A } else { Arch::SM_80 };
-            let text = ptx_of(&source, arch, |body| body.name == name);
+            let text = ptx_of(&source, arch, |body| body.name == *name);
             assert!(text.contains(".entry"), "{name} of {stored}");
         }
     }

@@ -69,7 +69,6 @@ const CIRCLES: &[(&str, &str)] = &[
         "lowering/src/devtools/schedule_simulator/machine.rs",
         "a machine consists of agents, and a step of an agent reads and changes the machine",
     ),
-    ("lowering/src/driver/specialize.rs", "a specialization is the aligned one with other requests"),
 ];
 
 /// The layer's folder that a file or a path of modules is in.

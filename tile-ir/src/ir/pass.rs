@@ -5,9 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::Func;
 
-/// A pass with its name, of functions or of what has one.
-pub type NamedPass<T> = (&'static str, fn(&mut T));
-
 /// A pass that ran.
 #[derive(Clone, Copy, Debug)]
 pub struct RanPass<'a> {

@@ -24,6 +24,7 @@ mod offset_address;
 mod operation;
 mod packed_cast;
 pub(crate) mod pdl;
+mod plan;
 mod program;
 mod random;
 mod rearrange;
@@ -39,13 +40,8 @@ mod warp_shuffle;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use tile_ir::analysis::axis_info::LaunchAssumptions;
-use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
 use tile_ir::ir::axis_info::AxisInfo;
-use tile_ir::ir::guard::Guard;
-use tile_ir::ir::pass::PassRunner;
-use tile_ir::ir::{Block, Func, Op, ParamId, Storage, Value};
-use tile_ir::ops::{Kind, WarpSpecialize};
+use tile_ir::ir::{Block, Func, ParamId, Storage, Value};
 
 use crate::gpu::emit::arguments::{KernelEntry, SliceArg, arguments};
 use crate::gpu::emit::cse::CommonValues;
@@ -54,20 +50,16 @@ use crate::gpu::emit::schedule::{AsyncOperations, SmemAddresses};
 use crate::gpu::emit::threads::ThreadIndices;
 use crate::gpu::emit::value_facts::ValueFacts;
 use crate::gpu::emit::warp_shuffle::ShuffleMode;
-use crate::gpu::layout::{Distributed, Layout};
-use crate::gpu::schedule::passes::{self, DisabledPasses};
-use crate::gpu::schedule::plan::plan;
-use crate::gpu::schedule::scratch::allows_any_warp_count;
+use crate::gpu::layout::Layout;
 use crate::gpu::schedule::smem_alloc::Interval;
-use crate::gpu::schedule::tma_pipeline::PRODUCER_WARPS;
-use crate::gpu::schedule::{Schedule, TensorMap};
 use crate::mlir::builder::{Builder, IntPredicate, Val};
-use crate::mlir::session::{EntryKind, Limit, ModuleBuilder};
+use crate::mlir::session::{EntryKind, ModuleBuilder};
 use crate::mlir::types::{Space, Ty};
 use crate::mlir::{Asm, Machine, machine, report};
 
 pub use crate::gpu::schedule::smem_alloc::{SmemOverflow, SmemRequest};
 pub use operation::{GpuEmit, emitter};
+pub use plan::{BlockShape, GpuPlan};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
@@ -80,111 +72,7 @@ struct TileRegisters<'a> {
     values: &'a [Val],
 }
 
-/// A specialization of a kernel, ready to be emitted.
-#[derive(Debug)]
-pub struct GpuPlan {
-    pub schedule: Schedule,
-    /// The pass behind which the schedule breaks a law, and which.
-    pub schedule_error: Option<String>,
-    /// The function before it was scheduled.
-    pub laid_out: Func,
-    /// Programs that one block runs.
-    pub programs: u32,
-    threads: u32,
-    /// The register limit for ptxas.
-    pub limit: Option<Limit>,
-    /// The grid axis for longest-processing-time-first tile order.
-    longest_axis: Option<LongestAxis>,
-}
-
-/// What a plan is made for.
-pub struct PlanRequest<'a> {
-    /// Programs that share a block, if they fit.
-    pub programs: u32,
-    pub assumptions: &'a LaunchAssumptions,
-    pub guards: &'a [Guard],
-    /// The register limit for ptxas, by the distributed function and the threads of a block.
-    pub limit: &'a dyn Fn(&Distributed, u32) -> Option<Limit>,
-    pub disabled_passes: DisabledPasses,
-    pub runner: PassRunner<'a>,
-}
-
 impl GpuPlan {
-    pub fn new(distributed: Distributed, request: PlanRequest) -> Result<GpuPlan, SmemOverflow> {
-        let PlanRequest { programs, assumptions, guards, limit, disabled_passes, runner } = request;
-        let mut schedule = plan(distributed, assumptions, disabled_passes)?;
-        schedule.guards = guards.to_vec();
-        let programs = schedule.smem.programs(programs);
-        let producer_warps = if schedule.pipeline.is_some() { PRODUCER_WARPS } else { 0 };
-        let threads = (schedule.distributed.warps_per_cta() * programs + producer_warps) * 32;
-        let limit = limit(&schedule.distributed, threads);
-        schedule.setup.max_registers = limit.and_then(Limit::registers);
-        let laid_out = schedule.distributed.func.clone();
-        let schedule_error = passes::run(&mut schedule, disabled_passes, runner).err();
-        let longest_axis = longest_axis(&laid_out);
-        Ok(GpuPlan { schedule, schedule_error, laid_out, programs, threads, limit, longest_axis })
-    }
-
-    /// Whether GPUs of other capabilities get other code.
-    pub fn differs_by_capability(&self) -> bool {
-        let func = &self.laid_out;
-        let mut differs = false;
-        func.body.walk(&mut |op| differs |= emitter(&op.kind).differs_by_capability(func, op));
-        differs
-    }
-
-    /// Threads of a block.
-    pub fn threads(&self) -> u32 {
-        self.threads
-    }
-
-    /// The tensor maps that it takes behind the grid's extents.
-    pub fn tensor_maps(&self) -> &[TensorMap] {
-        &self.schedule.tensor_maps
-    }
-
-    /// Whether a block runs several programs, one after the other.
-    pub fn persistent(&self) -> bool {
-        self.is_warp_specialized()
-    }
-
-    /// Whether warps have roles.
-    fn is_warp_specialized(&self) -> bool {
-        self.roles().is_some()
-    }
-
-    /// The roles of warps in its schedule.
-    fn roles(&self) -> Option<&WarpSpecialize> {
-        let ops = &self.schedule.distributed.func.body.ops;
-        ops.iter().find_map(|op| if let Kind::WarpSpecialize(roles) = &op.kind { Some(roles) } else { None })
-    }
-
-    /// Whether the tile scheduler takes them from a counter, whose address stands behind the grid's extents.
-    pub fn is_dynamic_persistent(&self) -> bool {
-        let is_dynamic = |op: &Op| matches!(&op.kind, Kind::WorkTiles(tiles) if tiles.dynamic);
-        self.roles().is_some_and(|roles| roles.producer.ops.iter().any(is_dynamic))
-    }
-
-    /// Whether it waits for the kernel before it, on GPUs that let it start earlier.
-    pub fn uses_pdl(&self) -> bool {
-        self.schedule.setup.uses_pdl
-    }
-
-    /// Whether its warp count may be no power of two.
-    pub fn allows_any_warp_count(&self) -> bool {
-        allows_any_warp_count(&self.schedule.distributed)
-    }
-
-    /// Blocks that run one program.
-    pub fn blocks(&self) -> u32 {
-        self.schedule.distributed.num_ctas
-    }
-
-    /// Dynamic shared memory of a block, in bytes.
-    pub fn shared_bytes(&self) -> u32 {
-        self.schedule.smem.bytes() * self.programs
-    }
-
     /// Adds the kernel to a module under the name `entry`.
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let func = &self.schedule.distributed.func;

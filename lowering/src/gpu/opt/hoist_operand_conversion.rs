@@ -15,7 +15,7 @@ use crate::gpu::layout::{Conversion, Layout, conversion};
 const MAX_BYTES: u32 = 128;
 
 /// Hoists conversions of operands out of loops.
-pub fn hoist_operand_conversions(distributed: &mut Distributed) {
+pub fn hoist_operand_conversion(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
     in_block(distributed, &mut body);
     distributed.func.body = body;

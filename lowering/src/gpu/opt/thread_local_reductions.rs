@@ -33,7 +33,7 @@ struct LanePartials {
 }
 
 /// Rewrites the loops of a function that have wgmma.
-pub fn keep_thread_local(distributed: &mut Distributed) {
+pub fn thread_local_reductions(distributed: &mut Distributed) {
     let body = std::mem::take(&mut distributed.func.body.ops);
     let mut ops = Vec::with_capacity(body.len());
     for mut op in body {

@@ -1,7 +1,8 @@
 //! The schedule of a GPU kernel: which copies and dots are asynchronous, who waits for whom, which warp does what.
 //!
 //! Takes laid-out tile IR, gives the same IR with the operations of [`tile_ir::ops::schedule`] in it, which `gpu::emit` translates
-//! one by one. [`passes`] lists the passes and their order. Each is right without the optional ones.
+//! one by one. `driver::pipeline` lists the passes in their order; kernels are right without the optional
+//! ones.
 
 pub mod async_dot;
 pub mod cluster_wait;
@@ -13,7 +14,6 @@ mod loops;
 pub mod membar;
 pub mod multicast;
 pub mod overlap_chained_dots;
-pub mod passes;
 pub mod pdl;
 pub mod ping_pong;
 pub mod plan;

@@ -1,6 +1,5 @@
 //! What is planned of a kernel before its passes run: what goes to shared memory, and where it is there.
 
-use super::passes::DisabledPasses;
 use super::pdl::uses_pdl;
 use super::smem_alloc::{SmemAllocation, SmemOverflow, StagedCopies};
 use super::tma_pipeline::TmaPipeline;
@@ -8,14 +7,15 @@ use super::{Schedule, Setup, invariant_operand, smem_operand};
 use crate::gpu::layout::Distributed;
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 
-/// The schedule that passes begin with, or what does not fit into shared memory.
+/// Returns the schedule that passes begin with, or what does not fit into shared memory. Loads of loops get ring buffers if
+/// `pipelines_loops`.
 pub fn plan(
     mut distributed: Distributed,
     assumptions: &LaunchAssumptions,
-    disabled_passes: DisabledPasses,
+    pipelines_loops: bool,
 ) -> Result<Schedule, SmemOverflow> {
     let mut pipeline = TmaPipeline::new(&distributed);
-    let pipelines_loops = pipeline.is_none() && !disabled_passes.contains("software_pipeline");
+    let pipelines_loops = pipelines_loops && pipeline.is_none();
     if pipelines_loops {
         distributed.smem_only = smem_operand::find(&distributed);
     }

@@ -16,11 +16,12 @@ use tile_ir::ir::pass::{PassObserver, PassRunner, RanPass};
 use tile_ir::testing::file_test::{PassTest, Request, changed, text};
 
 use super::distributed;
-use lowering::gpu::emit::{GpuPlan, PlanRequest, SmemOverflow};
+use lowering::driver::pipeline::refusal::Refusal;
+use lowering::driver::pipeline::{KernelRequests, Pass, Run, ScheduleRequest, schedule_passes, scheduled};
+use lowering::gpu::emit::SmemOverflow;
 use lowering::gpu::layout::Distributed;
 use lowering::gpu::opt::select_wgmma::select_wgmma;
 use lowering::gpu::schedule::Schedule;
-use lowering::gpu::schedule::passes::{DisabledPasses, PASSES, Pass};
 use lowering::gpu::schedule::verify::verify_schedule;
 
 /// What a file has.
@@ -32,11 +33,11 @@ enum Source {
 
 /// The tests of the schedule's passes.
 pub fn tests() -> impl Iterator<Item = PassTest> {
-    PASSES.iter().map(|pass| -> PassTest { (pass.name, scheduled) })
+    schedule_passes().map(|pass| -> PassTest { (pass.name, pass_output) })
 }
 
 /// What the pass of a file makes of its function.
-fn scheduled(func: &Func, request: &Request) -> String {
+fn pass_output(func: &Func, request: &Request) -> String {
     let sources = [("schedule", Source::Schedule), ("tile", Source::Kernel), ("kernel", Source::Kernel)];
     match request.one_of("source", &sources) {
         Source::Schedule => of_schedule(func, request),
@@ -44,8 +45,10 @@ fn scheduled(func: &Func, request: &Request) -> String {
     }
 }
 
-fn pass(name: &str) -> &'static Pass {
-    PASSES.iter().find(|pass| pass.name == name).expect("a pass of the schedule")
+fn pass(name: &str) -> fn(&mut Schedule) {
+    let pass: &Pass = schedule_passes().find(|pass| pass.name == name).expect("a pass of the schedule");
+    let Run::Schedule(run) = pass.run else { panic!("{name} is no pass of the schedule") };
+    run
 }
 
 /// The pass alone. Tiles have no layouts: those of a schedule follow from the dots and accesses of the kernel that it is of.
@@ -61,7 +64,7 @@ fn of_schedule(func: &Func, request: &Request) -> String {
         invariant_operands: HashMap::new(),
     };
     let mut schedule = Schedule::new(distributed, axes);
-    (pass(request.pass()).run)(&mut schedule);
+    pass(request.pass())(&mut schedule);
     let after = &schedule.distributed.func;
     verify_schedule(after, request.warps()).expect("a schedule that obeys the laws");
     changed(func, after)
@@ -82,25 +85,21 @@ fn of_kernel(func: &Func, request: &Request) -> String {
     let mut selected = func.clone();
     select_wgmma(&mut selected, request.warps(), true);
     let outputs = PassOutputs::default();
-    let plan = GpuPlan::new(
-        distributed(&selected, request),
-        PlanRequest {
-            programs: 1,
-            assumptions: &LaunchAssumptions::of(&selected),
-            guards: &[],
-            limit: &|_, _| None,
-            disabled_passes: DisabledPasses::default(),
-            runner: PassRunner::observed_by(&outputs),
-        },
-    );
-    let plan = match plan {
+    let requests = KernelRequests {
+        programs: Some(1),
+        runner: PassRunner::observed_by(&outputs),
+        ..KernelRequests::default()
+    };
+    let assumptions = &LaunchAssumptions::of(&selected);
+    let asked = ScheduleRequest { assumptions, guards: &[], limit: &|_, _| None, requests };
+    let plan = match scheduled(distributed(&selected, request), &asked) {
         Ok(plan) => plan,
-        Err(SmemOverflow(requests)) => {
+        Err(Refusal::SharedMemory(SmemOverflow(requests))) => {
             let bytes: Vec<String> = requests.iter().map(|request| request.bytes.to_string()).collect();
             return format!("unchanged: there is no plan for {} bytes of shared memory\n", bytes.join(", "));
         }
+        Err(refusal) => panic!("{refusal}"),
     };
-    assert_eq!(plan.schedule_error, None);
     let outputs = outputs.0.into_inner();
     let own = outputs.iter().position(|(name, _)| *name == request.pass()).expect("the pass ran");
     let before = own.checked_sub(1).map_or(&plan.laid_out, |earlier| &outputs[earlier].1);

@@ -23,7 +23,8 @@ use lowering::backend::host_asm::CpuLevel;
 use lowering::backend::nvptx;
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit::CpuPlan;
-use lowering::driver::compile::{InvalidBehind, host_plan, transform};
+use lowering::driver::pipeline::refusal::InvalidBehind;
+use lowering::driver::pipeline::{host_plan, shared};
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
 use lowering::mlir::{Session, report};
@@ -155,7 +156,7 @@ fn load_reporting(func: &Func) -> Loaded {
 
 /// Runs the passes that all code shares.
 fn transformed(mut func: Func) -> Result<Func, String> {
-    transform(&mut func, KernelRequests::default())
+    shared(&mut func, KernelRequests::default())
         .map_err(|InvalidBehind { pass, what }| format!("not valid behind {pass}: {what}"))?;
     Ok(func)
 }

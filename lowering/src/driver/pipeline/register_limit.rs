@@ -16,12 +16,12 @@ use crate::mlir::Limit;
 const REGISTER_BYTES: u32 = 4;
 
 /// The most registers that a thread can have. Given to ptxas, it is a limit like any other and changes what ptxas does.
-pub(super) const MAX_REGISTERS: u32 = 255;
+pub const NO_LIMIT: u32 = 255;
 
-/// The limit of a specialization with this `maxnreg`, whose blocks have so many threads; [`MAX_REGISTERS`] is none.
-pub(super) fn registers(maxnreg: Option<u32>, distributed: &Distributed, threads: u32) -> Option<Limit> {
+/// The limit of a specialization with this `maxnreg`, whose blocks have so many threads; [`NO_LIMIT`] is none.
+pub fn registers(maxnreg: Option<u32>, distributed: &Distributed, threads: u32) -> Option<Limit> {
     let most = match maxnreg {
-        Some(most) if most < MAX_REGISTERS => Some(most),
+        Some(most) if most < NO_LIMIT => Some(most),
         Some(_) => for_unaligned_rows(distributed).or_else(|| for_loads_before_arithmetic(distributed)),
         None => for_unaligned_rows(distributed)
             .or_else(|| for_two_blocks(distributed))
@@ -33,7 +33,7 @@ pub(super) fn registers(maxnreg: Option<u32>, distributed: &Distributed, threads
 
 /// A limit of so many registers for blocks of so many threads. It replaces what ptxas knows of the block's size: a
 /// block with more could not be launched.
-pub(super) fn block_limit(most: u32, threads: u32) -> Limit {
+pub fn block_limit(most: u32, threads: u32) -> Limit {
     Limit::Registers(most.min(registers_of_each(threads)))
 }
 
@@ -117,7 +117,7 @@ fn for_two_blocks(distributed: &Distributed) -> Option<u32> {
 /// For a loop that loads and stores in each iteration. Without a limit ptxas saves registers, for more threads at once,
 /// by moving a load after the arithmetic and the store of the one before: an iteration then waits for memory as often.
 fn for_loads_among_stores(distributed: &Distributed) -> Option<u32> {
-    (loads_among_stores(distributed) > 1).then_some(MAX_REGISTERS)
+    (loads_among_stores(distributed) > 1).then_some(NO_LIMIT)
 }
 
 /// For straight-line code that computes an element from several streaming loads. Without a limit ptxas saves registers,

@@ -5,36 +5,26 @@ use std::collections::{HashMap, HashSet};
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::analysis::non_negative::Signs;
 use tile_ir::ir::guard::Guard;
-use tile_ir::ir::{Block, Func, ParamId, ParamKind, Value, backward_slice};
+use tile_ir::ir::{Block, Func, ParamKind, Value, backward_slice};
 use tile_ir::ops::{Kind, MemAccess};
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
 use tile_ir::transform::unit_stride::integers;
 
+use super::axes::Widened;
 use crate::gpu::layout::access;
 use crate::gpu::layout::access::Alignment;
 
-/// Which accesses ask for guards that widen them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Widened {
-    All,
-    /// Those of loops with dots.
-    InDotLoops,
-    /// Those of this slice in such loops.
-    Of(ParamId),
-}
-
-impl Widened {
-    fn includes(self, place: &MemAccess, in_dot_loop: bool) -> bool {
-        match self {
-            Widened::All => true,
-            Widened::InDotLoops => in_dot_loop,
-            Widened::Of(param) => in_dot_loop && place.param == param,
-        }
+/// Whether an access is one that guards widen.
+fn includes(widened: Widened, place: &MemAccess, in_dot_loop: bool) -> bool {
+    match widened {
+        Widened::All => true,
+        Widened::InDotLoops => in_dot_loop,
+        Widened::OfOperand(_, param) => in_dot_loop && place.param == param,
     }
 }
 
 /// The assumptions, with the signs of dividends where they widen an access, and the guards of these.
-pub(super) fn needed_signs(
+pub fn needed_signs(
     func: &Func,
     assumed: LaunchAssumptions,
     widened: Widened,
@@ -68,11 +58,7 @@ fn multiples_of_vectors(func: &Func, assumed: &LaunchAssumptions) -> HashMap<Val
 }
 
 /// The assumptions, with the integer arguments whose divisibility widens an access, and by what they must divide.
-pub(super) fn needed_multiples(
-    func: &Func,
-    assumed: LaunchAssumptions,
-    widened: Widened,
-) -> LaunchAssumptions {
+pub fn needed_multiples(func: &Func, assumed: LaunchAssumptions, widened: Widened) -> LaunchAssumptions {
     let least = |value: &Value| assumed.multiples.get(value).copied().unwrap_or(1);
     let with = |multiples| LaunchAssumptions { multiples, ..assumed.clone() };
     let mut needed = multiples_of_vectors(func, &assumed);
@@ -110,7 +96,7 @@ fn widths(func: &Func, assumptions: &LaunchAssumptions, widened: Widened) -> Vec
 }
 
 /// The accesses of tiles that ask for guards.
-pub(super) fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
+pub fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
     fn collect_accesses<'f>(
         func: &'f Func,
         block: &'f Block,
@@ -134,7 +120,7 @@ pub(super) fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
     collect_accesses(func, &func.body, false, &mut found);
     found
         .into_iter()
-        .filter(|&(place, in_dot_loop)| widened.includes(place, in_dot_loop))
+        .filter(|&(place, in_dot_loop)| includes(widened, place, in_dot_loop))
         .map(|(place, _)| place)
         .collect()
 }
@@ -143,7 +129,7 @@ pub(super) fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
 const SMALL_SHARE: u64 = 16;
 
 /// The scalar arguments that masks come from.
-pub(super) fn extents(func: &Func) -> HashSet<u32> {
+pub fn extents(func: &Func) -> HashSet<u32> {
     let definitions = func.definitions();
     let mut found = HashSet::new();
     func.body.walk(&mut |op| {

@@ -1,0 +1,232 @@
+//! The tile IR of one specialization before it has layouts, and what its axes ask of the passes.
+
+use std::collections::HashMap;
+
+use tile_ir::analysis::axis_info::LaunchAssumptions;
+use tile_ir::analysis::reread;
+use tile_ir::ir::assumption::Assumption;
+use tile_ir::ir::guard::{Guard, Symbol};
+use tile_ir::ir::{Func, ParamKind};
+use tile_ir::ops::{Kind, VectorStart};
+use tile_ir::support::dtype::DType;
+use tile_ir::transform::legalize_index::BoundsPolicy;
+use tile_ir::transform::{
+    contract_floats, defer_scale, legalize_index, read_unrotated, rotate_rows, view_strides,
+};
+
+use super::axes::{Axes, DotResults, Movement};
+use super::refusal::Refusal;
+use super::requests::KernelRequests;
+use super::vector_width::{needed_multiples, needed_signs};
+use crate::gpu::layout::access::Alignment;
+use crate::gpu::opt;
+
+/// The tile IR of a specialization.
+#[derive(Clone)]
+pub struct Body<'a> {
+    pub func: Func,
+    pub axes: Axes,
+    pub requests: KernelRequests<'a>,
+    /// What holds of the arguments of a launch.
+    pub assumptions: LaunchAssumptions,
+    pub guards: BodyGuards,
+}
+
+/// The guards of a specialization by what relies on them, in the order in which a launch checks them.
+#[derive(Clone, Default)]
+pub struct BodyGuards {
+    /// Views whose last axis is contiguous.
+    strides: Vec<Guard>,
+    /// Accesses that need no comparison.
+    pub bounds: Vec<Guard>,
+    /// Dividends and divisors that are not negative.
+    signs: Vec<Guard>,
+    tensor_maps: Vec<Guard>,
+    /// The values of axes.
+    pub axes: Vec<Guard>,
+    /// Scales and exponents that are moved.
+    contractions: Vec<Guard>,
+}
+
+impl BodyGuards {
+    /// How many there are before the passes of a specialization.
+    pub fn prepared(&self) -> usize {
+        self.axes.len() + self.contractions.len()
+    }
+}
+
+impl AsRef<Func> for Body<'_> {
+    fn as_ref(&self) -> &Func {
+        &self.func
+    }
+}
+
+impl<'a> Body<'a> {
+    pub fn new(func: Func, axes: Axes, requests: KernelRequests<'a>) -> Body<'a> {
+        Body {
+            func,
+            axes,
+            requests,
+            assumptions: LaunchAssumptions::default(),
+            guards: BodyGuards::default(),
+        }
+    }
+
+    /// This body with another way to move tiles.
+    pub fn moving(&self, movement: Movement) -> Body<'a> {
+        Body { axes: Axes { movement, ..self.axes }, ..self.clone() }
+    }
+
+    /// How accesses are kept inside their slices, unless the caller answers for all of them.
+    pub fn bounds_policy(&self) -> BoundsPolicy {
+        match self.axes.movement {
+            _ if self.requests.unchecked => BoundsPolicy::Unchecked,
+            Movement::Checked => BoundsPolicy::Masked,
+            _ => BoundsPolicy::Guarded,
+        }
+    }
+
+    /// What vectors of accesses are known to begin at.
+    pub fn alignment(&self) -> Alignment {
+        if self.axes.has_vectors() { Alignment::Checked } else { Alignment::Element }
+    }
+
+    /// The guards of all passes; those of vectors follow from the accesses of the function with layouts.
+    pub fn all_guards(&self, laid_out: &Func) -> Vec<Guard> {
+        if !self.axes.is_guarded() {
+            return vec![];
+        }
+        let BodyGuards { strides, bounds, signs, tensor_maps, axes, contractions } = &self.guards;
+        let mut guards = alignment_guards(laid_out);
+        guards.extend(strides.iter().cloned());
+        let widens = self.axes.has_vectors();
+        if widens {
+            guards.extend(self.divisors());
+        }
+        let is_divisor = |assumption: &&Assumption| matches!(assumption, Assumption::Multiple(..));
+        let assumed = self.func.assumptions.iter().filter(|assumption| !(widens && is_divisor(assumption)));
+        let assumed: Vec<Guard> = assumed.map(Assumption::guard).collect();
+        for guard in bounds.iter().chain(signs).chain(&assumed).chain(tensor_maps) {
+            if !guards.contains(guard) {
+                guards.push(guard.clone());
+            }
+        }
+        guards.extend(axes.iter().chain(contractions).cloned());
+        guards
+    }
+
+    /// What integer arguments must divide by.
+    fn divisors(&self) -> impl Iterator<Item = Guard> {
+        self.func.params.iter().enumerate().filter_map(|(position, param)| {
+            let ParamKind::Scalar { value, .. } = param.kind else { return None };
+            let by = *self.assumptions.multiples.get(&value)? as u32;
+            Some(Guard::Divisible { value: Symbol::Scalar(position as u32), by })
+        })
+    }
+}
+
+/// Whether there is a dot of such elements.
+pub fn has_dot(func: &Func, of: impl Fn(DType) -> bool) -> bool {
+    let mut found = false;
+    func.body.walk(&mut |op| {
+        found |= matches!(&op.kind, Kind::Dot(dot) if of(func.ty(dot.a).dtype));
+    });
+    found
+}
+
+// ---- passes
+
+pub fn defer_scale(body: &mut Body) -> Result<(), Refusal> {
+    body.guards.contractions.extend(defer_scale::defer_scale(&mut body.func));
+    Ok(())
+}
+
+pub fn contract_floats(body: &mut Body) -> Result<(), Refusal> {
+    if body.axes.is_guarded() {
+        let guards = contract_floats::contract_floats_under_guards(&mut body.func);
+        body.guards.contractions.extend(guards);
+    } else {
+        contract_floats::contract_floats(&mut body.func);
+    }
+    Ok(())
+}
+
+pub fn select_wgmma(body: &mut Body) -> Result<(), Refusal> {
+    let stores = body.axes.movement == Movement::Tensor(DotResults::Tma);
+    let warps = body.requests.num_warps.unwrap_or(0);
+    body.guards.tensor_maps = opt::select_wgmma::select_wgmma(&mut body.func, warps, stores);
+    if body.guards.tensor_maps.is_empty() { Err(Refusal::NoWarpGroupDot) } else { Ok(()) }
+}
+
+pub fn view_strides(body: &mut Body) -> Result<(), Refusal> {
+    body.guards.strides = view_strides::assume_contiguous(&mut body.func);
+    Ok(())
+}
+
+pub fn legalize_index(body: &mut Body) -> Result<(), Refusal> {
+    let policy = body.bounds_policy();
+    let guards = legalize_index::legalize_index(&mut body.func, policy);
+    if body.axes.is_guarded() {
+        body.guards.bounds = guards;
+        body.assumptions = LaunchAssumptions::of(&body.func).with_guards(&body.func, &body.guards.bounds);
+    }
+    Ok(())
+}
+
+pub fn widen_accesses(body: &mut Body) -> Result<(), Refusal> {
+    let Some(widened) = body.axes.widened() else { return Ok(()) };
+    let (assumed, signs) = needed_signs(&body.func, std::mem::take(&mut body.assumptions), widened);
+    body.assumptions = needed_multiples(&body.func, assumed, widened);
+    body.guards.signs = signs;
+    Ok(())
+}
+
+pub fn delay_fp8_upcast(body: &mut Body) -> Result<(), Refusal> {
+    opt::delay_fp8_upcast::delay_fp8_upcast(&mut body.func, &body.assumptions);
+    Ok(())
+}
+
+pub fn rotate_rows(body: &mut Body) -> Result<(), Refusal> {
+    rotate_rows::rotate_rows(&mut body.func, &body.assumptions);
+    Ok(())
+}
+
+pub fn read_unrotated(body: &mut Body) -> Result<(), Refusal> {
+    if !has_dot(&body.func, |_| true) {
+        read_unrotated::read_unrotated(&mut body.func, &body.assumptions);
+    }
+    Ok(())
+}
+
+pub fn unpipeline_rereads(body: &mut Body) -> Result<(), Refusal> {
+    if body.requests.num_stages.is_none() {
+        reread::unpipeline_rereads(&mut body.func);
+    }
+    Ok(())
+}
+
+/// The alignment of each slice for the accesses that were chosen, and the multiple that its length must be: one
+/// comparison then decides for a whole vector.
+fn alignment_guards(func: &Func) -> Vec<Guard> {
+    let mut bytes: HashMap<u32, u32> = HashMap::new();
+    let mut whole: HashMap<u32, u32> = HashMap::new();
+    func.body.walk(&mut |op| {
+        if let Some(place) = op.kind.operation().access()
+            && place.vector > 1
+            && place.shift.is_none_or(|shift| shift.start == VectorStart::Aligned)
+        {
+            let needed = place.vector * func.slice(place.param).0.bytes();
+            let known = bytes.entry(place.param.0).or_default();
+            *known = needed.max(*known);
+            if place.bounded && place.shift.is_none() {
+                let known = whole.entry(place.param.0).or_default();
+                *known = place.vector.max(*known);
+            }
+        }
+    });
+    let aligned = bytes.into_iter().map(|(param, bytes)| Guard::Aligned { param, bytes });
+    let whole = whole.into_iter().map(|(param, by)| Guard::Divisible { value: Symbol::Length(param), by });
+    let mut guards: Vec<Guard> = aligned.chain(whole).collect();
+    guards.sort();
+    guards
+}
