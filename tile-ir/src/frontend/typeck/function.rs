@@ -84,6 +84,12 @@ impl Frame {
         Frame { name, types: types.collect(), function: Some(function.clone()), outer_variables: vec![] }
     }
 
+    /// Whether the element types of its values are the same in all variants and calls.
+    pub fn has_fixed_types(&self) -> bool {
+        let params = self.function.iter().flat_map(|function| &function.params);
+        self.types.is_empty() && params.into_iter().all(|param| is_fixed(&param.ty))
+    }
+
     pub fn is_function(&self) -> bool {
         self.function.is_some()
     }
@@ -358,6 +364,16 @@ impl Check<'_> {
             return true;
         }
         false
+    }
+}
+
+/// Whether a type names every element type in it.
+fn is_fixed(ty: &ValueType) -> bool {
+    match ty {
+        ValueType::Tile { elem, .. } => elem.is_some(),
+        ValueType::Tuple { parts, .. } => parts.iter().all(is_fixed),
+        ValueType::Function(_) | ValueType::Any => false,
+        ValueType::Scalar(_) | ValueType::Constant(_) | ValueType::Memory { .. } | ValueType::View(_) => true,
     }
 }
 
