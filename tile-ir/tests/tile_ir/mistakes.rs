@@ -199,10 +199,10 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
 fn no_kernel_of_this_repository_has_a_warning() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = vec![];
-    for folder in ["examples/src", "bench/ports/src", "book/code/src"] {
+    for folder in ["examples/src", "examples/examples", "bench/ports/src", "book/code/src"] {
         sources(&root.join(folder), &mut found);
     }
-    for folder in ["kernels/src", "bounds", "debug", "graph", "stream", "tune"] {
+    for folder in ["kernels/src", "bounds", "debug", "graph", "macros", "stream", "tune"] {
         sources(&root.join("tests").join(folder), &mut found);
     }
     let (mut checked, mut warnings) = (0, BTreeSet::new());

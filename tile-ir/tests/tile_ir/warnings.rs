@@ -180,10 +180,13 @@ fn comparisons_that_variants_programs_and_calls_decide() {
     );
     check_warnings(
         "#[fuse_kernel(T = [u32, i32])]
-        fn relu<T: Integer>(out: &mut [T], n: T) {
-            if n < 0 { tl::store(out, 0); }
+        fn relu<T: Integer>(out: &mut [T], n: T, b: u8) {
+            fn negative<U: Integer>(x: U) -> Tile<bool> { x < 0 }
+            if n < 0 || negative(n) || negative(b) || b < 0 { tl::store(out, 0); }
         }",
-        expect![[r#""#]],
+        expect![[r#"
+            `b < 0` constant_comparison: a u8 is never negative, so that this is never true: leave it out, or take a signed type
+        "#]],
     );
 }
 
@@ -263,6 +266,7 @@ fn kernels_that_write_nothing() {
         "#]],
     );
     for body in [
+        "",
         "tl::store(out, 1.0);",
         "rows.store(tl::zeros::<f32>([1, 16]), 0, 0);",
         "tl::atomic_add(out, 1.0);",

@@ -84,10 +84,10 @@ impl Frame {
         Frame { name, types: types.collect(), function: Some(function.clone()), outer_variables: vec![] }
     }
 
-    /// Whether the element types of its values are the same in all variants and calls.
-    pub fn has_fixed_types(&self) -> bool {
-        let params = self.function.iter().flat_map(|function| &function.params);
-        self.types.is_empty() && params.into_iter().all(|param| is_fixed(&param.ty))
+    /// Whether a value of type `dtype` has that type in all variants and calls: no type parameter stands for it.
+    pub fn fixes_type(&self, dtype: DType) -> bool {
+        let mut params = self.function.iter().flat_map(|function| &function.params);
+        self.types.iter().all(|(_, own)| *own != Some(dtype)) && params.all(|param| is_fixed(&param.ty))
     }
 
     pub fn is_function(&self) -> bool {

@@ -149,7 +149,7 @@ impl Check<'_> {
         let (low, high) = dtype.range();
         match outcome_in(op, (low, high), number) {
             // Where types are parameters, another one may decide otherwise.
-            Some(holds) if self.frames.iter().all(super::Frame::has_fixed_types) => {
+            Some(holds) if self.frames.iter().all(|frame| frame.fixes_type(dtype)) => {
                 let name = if dtype.is_signed() { format!("an {dtype}") } else { format!("a {dtype}") };
                 let (bound, help) = match number {
                     ..=0 if low == 0 => ("never negative".to_string(), "leave it out, or take a signed type"),
