@@ -64,6 +64,22 @@ fn taken<const MODE: u32>(out: &mut [f32], n: i64) {
     }
 }
 
+macro_rules! made {
+    ($name:ident, $t:ty, $steps:literal) => {
+        #[fuse_kernel(UNUSED = [1])]
+        pub fn $name<const UNUSED: usize>(out: &mut [$t], n: $t) {
+            for i in 0..$steps {
+                tl::store(out + i, n);
+            }
+            if n < 0 || $steps > 1 {
+                tl::store(out, 1);
+            }
+        }
+    };
+}
+made!(never, u32, 0);
+made!(twice, i32, 2);
+
 #[expect(unreachable_patterns)]
 #[fuse_kernel]
 pub fn expected(out: &mut [f32], n: i32) {

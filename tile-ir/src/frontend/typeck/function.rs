@@ -90,6 +90,11 @@ impl Frame {
         self.types.iter().all(|(_, own)| *own != Some(dtype)) && params.all(|param| is_fixed(&param.ty))
     }
 
+    /// Whether a macro has put parts of the function in place.
+    pub fn is_generated(&self) -> bool {
+        self.function.as_ref().is_some_and(|function| function.source.is_generated)
+    }
+
     pub fn is_function(&self) -> bool {
         self.function.is_some()
     }

@@ -1,7 +1,8 @@
 //! Warnings about constants that are hardly meant: empty ranges, comparisons that always give the same, `^` for a power.
 //!
 //! Only what the source itself fixes is reported. A const parameter, a declared type, an argument of a call and an unrolled iteration
-//! differ between variants, calls and iterations, and comparisons tell these apart. So may a comparison with a named constant.
+//! differ between variants, calls and iterations, and comparisons tell these apart. So may a comparison with a named constant, or with
+//! an argument of a `macro_rules`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -37,10 +38,17 @@ pub(super) struct SignTest {
 }
 
 impl Check<'_> {
-    /// Adds a warning, once. Within a function of the library the user has written nothing.
+    /// Whether the current expression is the user's, written for this kernel alone: not the library's nor a macro's.
+    fn is_written_out(&self) -> bool {
+        let is_generated =
+            self.kernel.source.is_generated || self.frames.iter().any(super::Frame::is_generated);
+        self.site.is_none() && !is_generated
+    }
+
+    /// Adds a warning, once.
     fn warn(&mut self, loc: Loc, kind: &'static str, text: String) {
         let warning = Warning { loc, kind, text };
-        if self.site.is_none() && !self.warnings.contains(&warning) {
+        if self.is_written_out() && !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
@@ -161,7 +169,9 @@ impl Check<'_> {
             }
             Some(_) => {}
             None => {
-                if let (Some(holds), None) = (outcome_in(op, (0, high), number), self.site) {
+                if let Some(holds) = outcome_in(op, (0, high), number)
+                    && self.is_written_out()
+                {
                     self.sign_tests.push(SignTest { value, holds, loc });
                 }
             }
