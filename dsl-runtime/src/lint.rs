@@ -27,6 +27,11 @@ pub fn truth<T>(_: T) -> bool {
     true
 }
 
+/// The value that a `match` compares with numbers.
+pub fn matched<T>(_: T) -> i128 {
+    0
+}
+
 /// The iterations of a loop.
 pub fn iterations<T>(_: T) -> std::iter::Empty<i32> {
     std::iter::empty()

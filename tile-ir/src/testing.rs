@@ -14,6 +14,7 @@ use crate::frontend::typeck::{self, MergedErrors, Variant};
 use crate::ir::guard::{Guard, Symbol, SymbolicSum};
 use crate::ir::{self, Func};
 use crate::support::diagnostic::Errors;
+use crate::support::warning::Warning;
 
 /// Splits `#[fuse_kernel(..)] fn ..` into the attribute's and the function's tokens.
 pub fn tokens(source: &str) -> (TokenStream, TokenStream) {
@@ -86,6 +87,13 @@ pub fn module(source: &str) -> (Vec<Func>, Errors) {
 /// The first variant of a kernel, checked.
 pub fn func(source: &str) -> Func {
     first_variant(source).0
+}
+
+/// The warnings of a kernel and of its first variant.
+pub fn warnings(source: &str) -> Vec<Warning> {
+    let (_, kernel, variant) = first_variant(source);
+    let checked = typeck::check(&kernel, &variant).expect("a kernel that checks");
+    syntax::without_effect(&kernel).into_iter().chain(checked.warnings).collect()
 }
 
 /// The first variant of a kernel, checked, with the kernel and the choices of the variant.

@@ -1,6 +1,5 @@
 //! From a parsed kernel to the code of its variants: the stages in order, for every declared variant.
 
-use tile_ir::analysis::mistakes::mistakes;
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck;
 use tile_ir::frontend::typeck::{MergedErrors, Variant};
@@ -79,8 +78,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &BuildOptions) -> Result
     for line in &checked.prints {
         print_line(&format!("{} ({variant}): {line}", kernel.name));
     }
-    let mut func = checked.func;
-    let warnings = mistakes(&func);
+    let (mut func, warnings) = (checked.func, checked.warnings);
     func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
     if !options.report {
         ir::strip_debug(&mut func);

@@ -14,7 +14,7 @@ mod stack;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
-use tile_ir::frontend::syntax::{FnItem, Items, Kernel, sets_lint_level};
+use tile_ir::frontend::syntax::{FnItem, Items, Kernel, sets_lint_level, without_effect};
 use tile_ir::frontend::typeck::Variant;
 use tile_ir::support::warning;
 
@@ -50,9 +50,10 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     }
 }
 
-/// The likely mistakes of all variants, as warnings at the levels that the kernel's attributes set.
+/// The likely mistakes of the kernel and of all variants, as warnings at the levels that the kernel's attributes set.
 fn warnings(expansion: &Expansion) -> TokenStream {
-    let found = expansion.lowered.iter().flat_map(|lowered| lowered.warnings.iter().cloned()).collect();
+    let of_variants = expansion.lowered.iter().flat_map(|lowered| lowered.warnings.iter().cloned());
+    let found = without_effect(expansion.kernel).into_iter().chain(of_variants).collect();
     let levels = expansion.kernel.attributes.iter().filter(|attribute| sets_lint_level(attribute));
     warning::into_tokens(found, &quote! { #(#levels)* })
 }

@@ -12,7 +12,7 @@ pub struct Stream {
     pub normal: Vec<u64>,
 }
 
-#[fuse_kernel(WARPS = [1, 4])]
+#[fuse_kernel(WARPS = [1, 4], num_warps = WARPS)]
 fn stream_64<const WARPS: usize>(
     words: &mut [u32],
     uniform: &mut [f32],

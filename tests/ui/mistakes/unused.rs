@@ -41,7 +41,7 @@ fn never_called<const N: usize>(x: &[f32], out: &mut [f32], n: i32, unused: i32)
 #[allow(unused_variables, unused_mut)]
 #[fuse_kernel]
 pub fn quiet(out: &mut [f32], n: i32) {
-    let mut t = 1.0;
+    tl::store(out, 1.0); let mut t = 1.0;
 }
 
 #[expect(unused_variables)]

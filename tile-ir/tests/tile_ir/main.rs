@@ -31,4 +31,5 @@ mod sources;
 mod strength_reduce;
 mod tokens;
 mod typeck;
+mod warnings;
 mod wrong_kernels;

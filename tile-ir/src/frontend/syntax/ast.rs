@@ -127,6 +127,8 @@ pub struct FnSource {
     pub output: TokenStream,
     /// `{ .. }`
     pub body: TokenStream,
+    /// A `macro_rules` has put its arguments into it: other calls of that macro may give other constants and types.
+    pub is_generated: bool,
     /// A function in which rustc's lints find the same as in this one: see `lints`.
     pub outline: TokenStream,
 }

@@ -1,11 +1,10 @@
 //! Functions and closures that kernels call, and named constants.
 
 use proc_macro2::TokenStream;
-use quote::ToTokens;
 
 use super::ast::*;
-use super::item::{parse_generics, type_help, type_name, view_type};
-use super::{conditions, early_exit, expr, inner_attributes, lints, suffix};
+use super::item::{fn_source, parse_generics, type_help, type_name, view_type};
+use super::{conditions, early_exit, expr, inner_attributes, suffix};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -47,13 +46,7 @@ pub(super) fn parse(mut item: syn::ItemFn, errors: &mut Errors) -> FnItem {
     let body = expr::Parser { errors }.block(&item.block);
     let kind = if result.is_some() { early_exit::BodyKind::Value } else { early_exit::BodyKind::Unit };
     let body = early_exit::lower(body, kind, errors);
-    let source = FnSource {
-        generics: signature.generics.to_token_stream(),
-        inputs: signature.inputs.to_token_stream(),
-        output: signature.output.to_token_stream(),
-        body: item.block.to_token_stream(),
-        outline: lints::outline(&item, &TokenStream::new()),
-    };
+    let source = fn_source(&item, &TokenStream::new());
     FnItem { name: signature.ident.clone(), generics, params, result, body, source }
 }
 

@@ -107,13 +107,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
     let body = expr::Parser { errors }.block(&function.block);
     let body = early_exit::lower(body, early_exit::BodyKind::Unit, errors);
-    let source = FnSource {
-        generics: signature.generics.to_token_stream(),
-        inputs: signature.inputs.to_token_stream(),
-        output: signature.output.to_token_stream(),
-        body: function.block.to_token_stream(),
-        outline: lints::outline(&function, &attribute),
-    };
+    let source = fn_source(&function, &attribute);
     Some(Kernel {
         name: signature.ident.clone(),
         visibility: function.vis,
@@ -128,6 +122,21 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         library: OnceCell::new(),
         receiver,
     })
+}
+
+/// Returns a function as it was written, with its outline.
+pub(super) fn fn_source(function: &syn::ItemFn, attribute: &TokenStream) -> FnSource {
+    let signature = &function.sig;
+    let groups = [signature.paren_token.span.join(), function.block.brace_token.span.join()];
+    FnSource {
+        generics: signature.generics.to_token_stream(),
+        inputs: signature.inputs.to_token_stream(),
+        output: signature.output.to_token_stream(),
+        body: function.block.to_token_stream(),
+        // Between the braces of a group that a macro has made stands the macro's own text.
+        is_generated: groups.iter().any(|group| group.source_text().is_some_and(|text| text.contains('$'))),
+        outline: lints::outline(function, attribute),
+    }
 }
 
 /// Removes the `Ok(..)` or `Some(..)` that a body ends with.

@@ -6,6 +6,7 @@
 //! user's tokens, in rustc's words and at the level that the user's attributes ask for. It follows the syntax, not a
 //! variant: a variable that only a branch on a constant uses counts as used.
 
+mod patterns;
 mod tokens;
 
 use std::collections::HashSet;
@@ -16,6 +17,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use super::assign::is_assignment;
 use super::inner_attributes::{LEVELS, outer_attributes};
 
+use patterns::patterns;
 use tokens::{call, call_statement, collect_assigned, discards, has_value, item_name, targets, variable};
 
 /// The outline of a function, named `body`; what its attribute mentions is used.
@@ -58,13 +60,15 @@ fn under(attributes: &[syn::Attribute], statements: TokenStream) -> TokenStream 
 /// Whether an attribute expects a lint that only the outline can cause: the function that a call of the kernel means
 /// has another body.
 pub fn expects_outline_lint(attribute: &syn::Attribute) -> bool {
-    const LINTS: [&str; 6] = [
+    const LINTS: [&str; 8] = [
         "unused_variables",
         "unused_mut",
         "unused_assignments",
         "unused_must_use",
         "path_statements",
         "unreachable_code",
+        "unreachable_patterns",
+        "overlapping_range_endpoints",
     ];
     let syn::Meta::List(list) = &attribute.meta else { return false };
     list.path.is_ident("expect")
@@ -491,17 +495,22 @@ impl Outline {
         }
     }
 
-    /// A `match`, with a guard instead of each pattern but the last.
+    /// A `match` on a number or bool made of its operands. A guard stands for a pattern that the outline cannot have.
     fn arms(&mut self, own: &syn::ExprMatch, want: Want) -> TokenStream {
         let scrutinee = self.value(&own.expr);
-        let mut arms = vec![];
-        for (i, arm) in own.arms.iter().enumerate() {
-            let mut used = self.mentions(&arm.pat.to_token_stream());
+        let mut used = vec![];
+        for arm in &own.arms {
+            used.extend(self.mentions(&arm.pat.to_token_stream()));
             used.extend(arm.guard.iter().flat_map(|(_, guard)| self.mentions(&guard.to_token_stream())));
-            let last = i + 1 == own.arms.len();
-            let guard = (!last).then(|| {
-                let truth = call(&arm.pat, "truth", &quote! { (#(#used,)*) });
-                quote! { if #truth }
+        }
+        let patterns = patterns(own);
+        let function = if patterns.is_bool { "truth" } else { "matched" };
+        let scrutinee = call(&*own.expr, function, &quote! { (#scrutinee, #(#used,)*) });
+        let mut arms = vec![];
+        for (arm, pattern) in own.arms.iter().zip(patterns.arms) {
+            let pattern = pattern.unwrap_or_else(|| {
+                let truth = call(&arm.pat, "truth", &quote! { () });
+                quote! { _ if #truth }
             });
             let body = match (&*arm.body, want) {
                 (syn::Expr::Block(block), _) => self.block(&block.block, want),
@@ -509,7 +518,7 @@ impl Outline {
                 (body, Want::Nothing) => self.statement(body),
             };
             let levels = carried(&arm.attrs);
-            arms.push(quote! { #(#levels)* _ #guard => { #body } });
+            arms.push(quote! { #(#levels)* #pattern => { #body } });
         }
         quote_spanned! { own.match_token.span => match #scrutinee { #(#arms)* } }
     }

@@ -22,8 +22,10 @@ mod match_lowering;
 mod module;
 mod option_mistakes;
 mod suffix;
+mod token_names;
 mod unsupported;
 mod values;
+mod without_effect;
 
 pub use ast::*;
 pub use attribute::describe as describe_value;
@@ -39,3 +41,4 @@ pub use lints::{expects_outline_lint, sets_lint_level};
 pub(crate) use match_lowering::is_scrutinee;
 pub use module::{FuseModule, Mark, ModuleItem, parse as parse_module};
 pub(crate) use values::integer as written_integer;
+pub use without_effect::without_effect;

@@ -11,6 +11,7 @@ use quote::{ToTokens, quote};
 
 use super::ast::*;
 use super::inner_attributes::{has_name, take_marks};
+use super::token_names::collect_names;
 use super::{conditions, depth, fragments, function};
 use crate::support::diagnostic::{Errors, Loc};
 
@@ -46,18 +47,6 @@ impl FuseModule {
             });
         }
         uncalled
-    }
-}
-
-fn collect_names(tokens: TokenStream, names: &mut HashSet<String>) {
-    for token in tokens {
-        match token {
-            TokenTree::Group(group) => collect_names(group.stream(), names),
-            TokenTree::Ident(name) => {
-                names.insert(name.to_string());
-            }
-            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
-        }
     }
 }
 

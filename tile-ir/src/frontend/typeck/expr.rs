@@ -1,6 +1,7 @@
 //! Expressions.
 
 use super::names::CastTo;
+use super::warnings::WrittenBinary;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{Exit, Expr, ExprKind};
 use crate::ops::{self, ConstantValue};
@@ -32,12 +33,16 @@ impl Check<'_> {
             ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
             ExprKind::Binary { op, op_loc, lhs, rhs } => {
                 let is_match_condition = super::branch::is_match_condition(lhs);
+                let exprs = [&**lhs, &**rhs];
                 let (lhs, rhs) = (self.expr(lhs), self.expr(rhs));
                 let result = if is_match_condition {
                     // The comparison is ours: the user wrote a pattern.
                     self.scalar(ops::scalar::binary(*op), "this pattern", *op_loc, &[lhs, rhs])
                 } else {
-                    self.binary(*op, *op_loc, &lhs, &rhs)
+                    let result = self.binary(*op, *op_loc, &lhs, &rhs);
+                    let written = WrittenBinary { op: *op, exprs, operands: [&lhs, &rhs], loc };
+                    self.warn_of_binary(&written, &result);
+                    result
                 };
                 Operand { loc, ..result }
             }

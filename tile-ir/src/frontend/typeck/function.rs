@@ -84,6 +84,17 @@ impl Frame {
         Frame { name, types: types.collect(), function: Some(function.clone()), outer_variables: vec![] }
     }
 
+    /// Whether a value of type `dtype` has that type in all variants and calls: no type parameter stands for it.
+    pub fn fixes_type(&self, dtype: DType) -> bool {
+        let mut params = self.function.iter().flat_map(|function| &function.params);
+        self.types.iter().all(|(_, own)| *own != Some(dtype)) && params.all(|param| is_fixed(&param.ty))
+    }
+
+    /// Whether a macro has put parts of the function in place.
+    pub fn is_generated(&self) -> bool {
+        self.function.as_ref().is_some_and(|function| function.source.is_generated)
+    }
+
     pub fn is_function(&self) -> bool {
         self.function.is_some()
     }
@@ -358,6 +369,16 @@ impl Check<'_> {
             return true;
         }
         false
+    }
+}
+
+/// Whether a type names every element type in it.
+fn is_fixed(ty: &ValueType) -> bool {
+    match ty {
+        ValueType::Tile { elem, .. } => elem.is_some(),
+        ValueType::Tuple { parts, .. } => parts.iter().all(is_fixed),
+        ValueType::Function(_) | ValueType::Any => false,
+        ValueType::Scalar(_) | ValueType::Constant(_) | ValueType::Memory { .. } | ValueType::View(_) => true,
     }
 }
 

@@ -33,6 +33,7 @@ impl Check<'_> {
     pub(super) fn for_loop(&mut self, var: Option<&Ident>, range: &Expr, body: &BlockExpr, loc: Loc) {
         let operand = self.expr(range);
         let range_loc = operand.loc;
+        self.warn_of_empty_range(range, &operand);
         let range = match operand.item {
             Item::Range(range) => range,
             Item::Failed => return self.skip_loop(var, body, loc),
@@ -288,7 +289,7 @@ impl Check<'_> {
         // A carried variable that starts as a bare literal takes the type of its first assignment.
         for attempt in 0..2 {
             let mark = self.builder.mark();
-            let errors = self.errors.len();
+            let (errors, warnings) = (self.errors.len(), self.warnings.len());
             self.begin_carried(&slots, &carried, &inits);
             let Some(init_values) = self.flatten_all(&inits) else {
                 return self.skip_loop(var, body, loc);
@@ -306,6 +307,7 @@ impl Check<'_> {
             {
                 self.builder.rewind(mark);
                 self.errors.truncate(errors);
+                self.warnings.truncate(warnings);
                 self.restore(&slots, &before);
                 inits = retyped;
                 continue;

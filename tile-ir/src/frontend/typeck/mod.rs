@@ -31,11 +31,13 @@ mod unknown;
 mod variant;
 mod variants;
 mod view;
+mod warnings;
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::analysis::assumption::assumptions;
+use crate::analysis::mistakes::mistakes;
 use crate::frontend::syntax::{
     ConstItem, GenericArg, Kernel, ParamType, Place, TypeName, ViewType, foreign_help,
 };
@@ -46,9 +48,11 @@ use crate::ops::typing::{
 };
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
+use crate::support::warning::Warning;
 
 use function::{Callee, Frame};
 use scope::{ItemScope, Scopes};
+use warnings::SignTest;
 
 pub use merged_errors::MergedErrors;
 pub use settings::maxnreg_loc;
@@ -70,6 +74,8 @@ pub struct Checked {
     pub func: Func,
     /// The output of `tl::static_print`.
     pub prints: Vec<String>,
+    /// What is allowed and hardly meant.
+    pub warnings: Vec<Warning>,
 }
 
 /// The state while one variant is checked.
@@ -79,6 +85,8 @@ pub struct Check<'a> {
     scopes: Scopes,
     errors: Errors,
     prints: Vec<String>,
+    warnings: Vec<Warning>,
+    sign_tests: Vec<SignTest>,
     /// How many loops are around the current expression.
     loop_depth: u32,
     /// The call stack: the kernel, then each inlined call.
@@ -113,14 +121,16 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     let mut check = Check::new(kernel, builder, Frame::kernel(kernel, variant), item_scope);
     check.signature(variant);
     check.body(&kernel.body);
-    let Check { builder, errors, prints, .. } = check;
+    let Check { builder, errors, prints, mut warnings, sign_tests, .. } = check;
     builder.finish();
     if !errors.is_empty() {
         return Err(errors);
     }
+    warnings.extend(warnings::decided(&sign_tests, &func));
     ir::cse_and_dce(&mut func);
     func.assumptions = assumptions(&func);
-    Ok(Checked { func, prints })
+    warnings.extend(mistakes(&func));
+    Ok(Checked { func, prints, warnings })
 }
 
 impl<'a> Check<'a> {
@@ -137,6 +147,8 @@ impl<'a> Check<'a> {
             scopes: Scopes::new(),
             errors: Errors::new(),
             prints: vec![],
+            warnings: vec![],
+            sign_tests: vec![],
             loop_depth: 0,
             frames: vec![frame],
             item_scope,

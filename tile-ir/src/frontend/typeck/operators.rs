@@ -158,6 +158,9 @@ impl Check<'_> {
                 _ if dtype.is_float() && matches!(op.arith, ArithKind::Shl | ArithKind::Shr) => {
                     Some("multiply or divide by a power of two: `x * 4.0`".into())
                 }
+                _ if what == "`^`" && dtype.is_float() => {
+                    power_help(operands).or_else(|| class_help(op, dtype))
+                }
                 _ if rem => Some("of floats write `x - y * tl::trunc(x / y)`".into()),
                 _ if what == "`-`" && dtype.is_integer() && !dtype.is_signed() => {
                     Some(negative_help(operand, dtype))
@@ -321,6 +324,23 @@ fn negative_help(operand: &Operand, dtype: DType) -> String {
         }
         (None, None) => "convert it: `.to::<i32>()`".into(),
     }
+}
+
+/// What to write instead of `^` between a float and an integer literal, which means a power.
+fn power_help(operands: &[&Operand]) -> Option<String> {
+    let [base, exponent] = operands else { return None };
+    let name = |operand: &Operand| operand.loc.word().unwrap_or_else(|| "x".into());
+    let base_name = name(base);
+    let power = match (base.as_integer(), exponent.as_integer()) {
+        (None, Some(2)) => format!("a square is `{base_name} * {base_name}`"),
+        (None, Some(3)) => format!("a cube is `{base_name} * {base_name} * {base_name}`"),
+        (None, Some(power)) => {
+            format!("a power of a positive float is `tl::exp2({power}.0 * tl::log2({base_name}))`")
+        }
+        (Some(2), None) => format!("a power of two is `tl::exp2({})`", name(exponent)),
+        _ => return None,
+    };
+    Some(format!("`^` is exclusive or: {power}"))
 }
 
 /// What to do about an element type that an operation does not take.

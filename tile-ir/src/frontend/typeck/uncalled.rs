@@ -56,6 +56,7 @@ fn placeholder_kernel(function: &FnItem, items: Rc<Items>) -> Kernel {
             inputs: empty(),
             output: empty(),
             body: empty(),
+            is_generated: false,
             outline: empty(),
         },
         returns: false,

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 
+use crate::frontend::syntax::token_names::collect_names;
 use crate::ops;
 use crate::support::diagnostic::Loc;
 
@@ -78,7 +79,7 @@ pub(super) fn collect_assigned(tokens: TokenStream, names: &mut HashSet<String>)
                 collect_assigned(group.stream(), names);
                 if punct(i + 1) == Some('=') {
                     // `(a, b) = ..`
-                    collect_all(group.stream(), names);
+                    collect_names(group.stream(), names);
                 }
             }
             TokenTree::Ident(name) => {
@@ -92,18 +93,6 @@ pub(super) fn collect_assigned(tokens: TokenStream, names: &mut HashSet<String>)
                 if assigns && !bound {
                     names.insert(name.to_string());
                 }
-            }
-            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
-        }
-    }
-}
-
-pub(super) fn collect_all(tokens: TokenStream, names: &mut HashSet<String>) {
-    for token in tokens {
-        match token {
-            TokenTree::Group(group) => collect_all(group.stream(), names),
-            TokenTree::Ident(name) => {
-                names.insert(name.to_string());
             }
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
