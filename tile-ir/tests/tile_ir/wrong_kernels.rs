@@ -94,7 +94,7 @@ fn words_of_cuda() {
                     help: a program has no threads: `tl::arange(0, N)` numbers the elements of its tile, with a constant `N`
             let g = cooperative_groups::this_grid(); g.sync();
                 `cooperative_groups::this_grid` cannot be called in a kernel
-                    help: leave it out: a tile is a value, and no threads need to wait for each other
+                    help: programs do not wait for each other: what needs the results of all of them is a kernel of its own, launched after this one
             let z = __shfl_down_sync(0xffffffff, y, 16);
                 `__shfl_down_sync` cannot be called in a kernel
                     help: a program has no lanes to exchange between: `tl::sum(x, axis)` reduces a tile, `tl::gather(x, index, axis)` picks elements
@@ -411,7 +411,7 @@ fn habits_of_rust() {
                     help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
             let z: [f32; 4] = [0.0; 4];
                 `[value; count]` cannot be used in a kernel
-                    help: `tl::full([count], value)` makes a constant tile
+                    help: `tl::full([4], 0.0)` makes a constant tile; a kernel has no memory but its parameters
             'outer: for i in 0..n { for j in 0..n { break 'outer; } }
                 the label `'outer` cannot be used in a kernel
                     help: `break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`
@@ -423,7 +423,7 @@ fn habits_of_rust() {
                     help: read memory with `tl::load(x + i)`
             let z = unsafe { *x.get_unchecked(n) };
                 an `unsafe` block cannot be used in a kernel
-                    help: leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`
+                    help: leave it out: nothing in a kernel is unsafe
             return y;
                 this returns a value from a body that gives none
                     help: write results into a `&mut [T]` parameter with `tl::store`, and `return;`

@@ -8,7 +8,7 @@ use quote::ToTokens;
 use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
-use super::unsupported::is_iterator;
+use super::unsupported::{is_iterator, is_unknown};
 use super::{function, match_lowering, suffix};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
@@ -134,7 +134,9 @@ impl Parser<'_> {
             }
             syn::Pat::Paren(inner) => self.pattern(&inner.pat),
             other => {
-                self.unsupported_help(other, "this pattern", "bind a name or a tuple of names");
+                let help =
+                    self.pattern_help(other).unwrap_or_else(|| "bind a name or a tuple of names".into());
+                self.unsupported_help(other, "this pattern", &help);
                 None
             }
         }
@@ -259,12 +261,11 @@ impl Parser<'_> {
         let op = match unary.op {
             syn::UnOp::Neg(_) => UnaryOp::Neg,
             syn::UnOp::Not(_) => UnaryOp::Not,
+            // What to write instead follows from what is dereferenced.
             _ => {
-                return self.unsupported_help(
-                    unary,
-                    "dereferencing",
-                    "read memory with `tl::load(pointer, mask)`",
-                );
+                let operand = Box::new(self.expr(&unary.expr));
+                let kind = ExprKind::Dereference { operand, usage: IndexUse::Read };
+                return Expr { kind, loc: Loc::of(unary) };
             }
         };
         let operand = Box::new(self.expr(&unary.expr));
@@ -277,7 +278,9 @@ impl Parser<'_> {
             Some(ty) => Expr { kind: ExprKind::Cast { operand, ty }, loc: Loc::of(cast) },
             None => {
                 let help = match &*cast.ty {
-                    syn::Type::Ptr(_) => "a slice plus offsets is a pointer: `x + offsets`",
+                    syn::Type::Ptr(_) => {
+                        "leave the cast out: a slice plus offsets is a pointer, `x + offsets`, and a tile's accesses are as wide as its addresses allow"
+                    }
                     _ => "cast to an element type such as `f32`",
                 };
                 self.unsupported_help(&cast.ty, "this type", help)
@@ -367,8 +370,12 @@ impl Parser<'_> {
             syn::Expr::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
             _ => None,
         };
-        let args =
-            self.arguments(&call.args, name.and_then(|name| ops::functions().find(|own| own.name == name)));
+        let args = match is_unknown(&call.func) {
+            // The function is reported, so that the names of its arguments say nothing more.
+            true => call.args.iter().map(|arg| self.unnamed(arg)).collect(),
+            false => self
+                .arguments(&call.args, name.and_then(|name| ops::functions().find(|own| own.name == name))),
+        };
         let syn::Expr::Path(function) = &*call.func else {
             return self.unsupported(&call.func, "calling a value");
         };

@@ -51,28 +51,27 @@ impl Parser<'_> {
             }
             syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
             syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
-            syn::Expr::Unsafe(own) => self.unsupported_help(
-                own.unsafe_token,
-                "an `unsafe` block",
-                "leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`",
-            ),
+            syn::Expr::Unsafe(own) => {
+                let help = "leave it out: nothing in a kernel is unsafe";
+                let error = self.unsupported_help(own.unsafe_token, "an `unsafe` block", help);
+                self.block(&own.block);
+                error
+            }
             syn::Expr::Struct(own) => {
                 let name = own.path.segments.last().map(|segment| segment.ident.to_string());
                 let help = name.and_then(|name| foreign_help(&name, Place::Type));
                 let help = help.unwrap_or_else(|| "values go together as a tuple: `(a, b)`".into());
                 self.unsupported_help(&own.path, "a struct", &help)
             }
-            syn::Expr::Repeat(_) => self.unsupported_help(
-                expr,
-                "`[value; count]`",
-                "`tl::full([count], value)` makes a constant tile",
-            ),
+            syn::Expr::Repeat(own) => {
+                let [value, count] = [&own.expr, &own.len].map(|part| source_text(part.to_token_stream()));
+                let help = format!(
+                    "`tl::full([{count}], {value})` makes a constant tile; a kernel has no memory but its parameters"
+                );
+                self.unsupported_help(expr, "`[value; count]`", &help)
+            }
             syn::Expr::Let(own) => {
-                let name = match &*own.pat {
-                    syn::Pat::TupleStruct(own) => own.path.segments.last().map(|segment| segment.ident.to_string()),
-                    _ => None,
-                };
-                let help = name.and_then(|name| foreign_help(&name, Place::Function));
+                let help = self.pattern_help(&own.pat);
                 self.unsupported_help(expr, "`if let`", &help.unwrap_or_else(|| IF_LET.into()))
             }
             syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
@@ -80,6 +79,12 @@ impl Parser<'_> {
             syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
             _ => self.unsupported(expr, "this expression"),
         }
+    }
+
+    /// What to write instead of a pattern such as `Some(x)`.
+    pub(super) fn pattern_help(&self, pat: &syn::Pat) -> Option<String> {
+        let syn::Pat::TupleStruct(own) = pat else { return None };
+        foreign_help(&own.path.segments.last()?.ident.to_string(), Place::Function)
     }
 
     pub(super) fn not_a_value(&mut self, loc: Loc, what: &str) -> Expr {
@@ -99,6 +104,14 @@ impl Parser<'_> {
         self.expr(exponent);
         self.errors.push_help(loc, "`**` is no operator here", help);
         Expr { kind: ExprKind::Error, loc }
+    }
+
+    /// An argument without the name that it may have.
+    pub(super) fn unnamed(&mut self, arg: &syn::Expr) -> Expr {
+        match arg {
+            syn::Expr::Assign(named) => self.expr(&named.right),
+            arg => self.expr(arg),
+        }
     }
 
     /// `mask = m` as an argument.
@@ -134,6 +147,13 @@ impl Parser<'_> {
         }
         Expr { kind: ExprKind::Error, loc }
     }
+}
+
+/// Whether a call is of a function of `tl::` that does not exist.
+pub(super) fn is_unknown(function: &syn::Expr) -> bool {
+    let syn::Expr::Path(path) = function else { return false };
+    let names: Vec<String> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+    matches!(&names[..], [module, name] if module == "tl" && !ops::is_function(name))
 }
 
 /// Whether a method call is of an iterator's method.

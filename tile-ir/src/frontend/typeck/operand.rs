@@ -253,6 +253,9 @@ impl Check<'_> {
                     LiteralValue::Number(ConstantValue::Float(_)) => {
                         "write an integer, or convert the integers beside it: `as f32`".to_string()
                     }
+                    LiteralValue::Number(ConstantValue::Int(_)) if what.is_none() => {
+                        format!("convert it, `as {dtype}`, or the number beside it, `as i32`")
+                    }
                     LiteralValue::Number(ConstantValue::Int(_)) | LiteralValue::Bool(_) => {
                         format!("convert it: `as {dtype}`")
                     }
