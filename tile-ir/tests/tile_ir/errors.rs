@@ -597,7 +597,7 @@ fn expressions_that_do_not_exist() {
             4: `&n`: a reference cannot be used in a kernel
                 help: tiles are values: leave out the `&`
             5: `*x`: dereferencing cannot be used in a kernel
-                help: read memory with `tl::load(pointer, mask)`
+                help: read memory with `tl::load(x)`
             6: `x[0]`: a slice cannot be indexed
                 help: read memory with `tl::load(x + 0)`
             9: `?`: `?` cannot be used in a kernel
@@ -659,7 +659,7 @@ fn control_flow_that_does_not_exist() {
             10: `a`: `a` is a parameter, which cannot be assigned
                 help: bind it again: `let mut a = a;`
             11: `*out`: assigning through a pointer cannot be used in a kernel
-                help: write memory with `tl::store(pointer, value, mask)`
+                help: write memory with `tl::store(out, value)`
         "#]],
     );
 }

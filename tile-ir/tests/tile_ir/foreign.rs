@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use tile_ir::frontend::syntax::{
-    Answer, Foreign, NameKind, Place, foreign, foreign_table, own_function_help,
+    Answer, COMMON_WORDS, Foreign, NameKind, Place, foreign, foreign_table, own_function_help,
 };
 use tile_ir::ops;
 use tile_ir::testing::mistakes;
@@ -110,6 +110,13 @@ fn a_name_has_one_answer_in_each_place() {
             }
         }
     }
+}
+
+#[test]
+fn common_words_are_in_the_table() {
+    let missing: Vec<&&str> =
+        COMMON_WORDS.iter().filter(|name| foreign(name, Place::Function).is_none()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

@@ -108,10 +108,8 @@ impl Parser<'_> {
         });
         let Some(pattern) = self.pattern(pat) else {
             // The values of its names are unknown; their uses are not reported.
-            if let Some(init) = &local.init {
-                self.expr(&init.expr);
-            }
-            return Some(bind_errors(pat));
+            let value = local.init.as_ref().map(|init| self.expr(&init.expr));
+            return Some(bind_errors(pat, value));
         };
         let init = local.init.as_ref().map(|init| {
             if let Some((_, diverge)) = &init.diverge {
@@ -170,7 +168,7 @@ impl Parser<'_> {
                 let range = self.expr(&for_loop.expr);
                 let mut body = self.block(&for_loop.body);
                 if var.is_none() {
-                    body.statements.insert(0, bind_errors(&for_loop.pat));
+                    body.statements.insert(0, bind_errors(&for_loop.pat, None));
                 }
                 let loc = Loc::from(for_loop.for_token.span);
                 Some(Stmt::For { var, range, body, loc })
@@ -435,7 +433,7 @@ impl Parser<'_> {
         let condition = Box::new(self.expr(&expr.cond));
         let mut then = self.block(&expr.then_branch);
         if let syn::Expr::Let(condition) = &*expr.cond {
-            then.statements.insert(0, bind_errors(&condition.pat));
+            then.statements.insert(0, bind_errors(&condition.pat, None));
         }
         let then = then.into();
         let otherwise = expr.else_branch.as_ref().map(|(_, branch)| match &**branch {
@@ -486,11 +484,14 @@ impl Parser<'_> {
 }
 
 /// Binds the names of a pattern that was reported to errors, so that their uses are not reported.
-fn bind_errors(pat: &syn::Pat) -> Stmt {
+fn bind_errors(pat: &syn::Pat, value: Option<Expr>) -> Stmt {
     let loc = Loc::of(pat);
     let mut parts = vec![];
     bound_names(pat, &mut parts);
-    let init = Some(Expr { kind: ExprKind::Error, loc });
+    let error = Expr { kind: ExprKind::Error, loc };
+    let statements = value.map(Stmt::Expr).into_iter().collect();
+    let block = BlockExpr { items: Rc::default(), statements, value: Some(Box::new(error)), loc };
+    let init = Some(Expr { kind: ExprKind::Block(block.into()), loc });
     Stmt::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }
 }
 

@@ -87,11 +87,11 @@ impl Check<'_> {
             IndexUse::Read => "dereferencing",
             IndexUse::Written | IndexUse::Changed(_) => "assigning through a pointer",
         };
-        let help = match (&operand.item, usage) {
-            (Item::Failed, _) => return operand,
-            (Item::Value(_) | Item::Literal(_) | Item::Tuple(_), _) => "tiles are values: leave out the `*`",
-            (_, IndexUse::Read) => "read memory with `tl::load(pointer, mask)`",
-            _ => "write memory with `tl::store(pointer, value, mask)`",
+        let help = match operand.item {
+            Item::Failed => return operand,
+            Item::Slice(_) => access_help(&written_name(inner), usage),
+            Item::Pointer(_) => access_help("pointer", usage),
+            _ => "values are no references: leave out the `*`".into(),
         };
         self.error_help(loc, format!("{what} cannot be used in a kernel"), help)
     }
@@ -133,17 +133,7 @@ impl Check<'_> {
             }
             Item::Slice(_) => {
                 let offset = index.loc.word().unwrap_or_else(|| "offsets".into());
-                let place = format!("{written_name} + {offset}");
-                match usage {
-                    IndexUse::Read => format!("read memory with `tl::load({place})`"),
-                    IndexUse::Written => format!("write memory with `tl::store({place}, value)`"),
-                    IndexUse::Changed(op) => {
-                        format!(
-                            "read and write memory: `tl::store({place}, tl::load({place}) {} value)`",
-                            op.symbol()
-                        )
-                    }
-                }
+                access_help(&format!("{written_name} + {offset}"), usage)
             }
             Item::Value(_) if usage != IndexUse::Read => {
                 "a tile is a value: `tl::select(mask, new, x)` makes the changed one".into()
@@ -158,6 +148,20 @@ impl Check<'_> {
         };
         let text = format!("{} cannot be indexed", self.describe(&operand));
         self.error_help(loc, text, help)
+    }
+}
+
+/// How to read or write the element at `pointer`.
+fn access_help(pointer: &str, usage: IndexUse) -> String {
+    match usage {
+        IndexUse::Read => format!("read memory with `tl::load({pointer})`"),
+        IndexUse::Written => format!("write memory with `tl::store({pointer}, value)`"),
+        IndexUse::Changed(op) => {
+            format!(
+                "read and write memory: `tl::store({pointer}, tl::load({pointer}) {} value)`",
+                op.symbol()
+            )
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub fn foreign(name: &str, place: Place) -> Option<&'static Foreign> {
 }
 
 /// Names that are as likely to be of a user's own function, which no kernel sees outside of a `#[fuse_module]`.
-const COMMON_WORDS: [&str; 24] = [
+pub const COMMON_WORDS: [&str; 24] = [
     "average",
     "cross",
     "elu",

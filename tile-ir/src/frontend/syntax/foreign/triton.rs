@@ -128,7 +128,7 @@ pub(super) const TABLE: &[Foreign] = &[
     argument(&["max_num_imprecise_acc"], "write a method behind the call: `.max_num_imprecise_acc(32)`"),
     argument(
         &["out_dtype"],
-        "leave it out: a product of floats is `f32`, or `f64`, one of integers `i32`; convert it: `.to::<f16>()`",
+        "leave it out: a product is `f32`, that of `f64` tiles `f64` and that of integers `i32`; `.to::<f16>()` converts it",
     ),
     argument(
         &["dtype"],
