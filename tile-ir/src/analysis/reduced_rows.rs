@@ -9,7 +9,7 @@ use crate::support::warning::Warning;
 
 /// Returns a warning for each operation of a tile and such a reduction of it.
 pub(super) fn reduced_rows(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<Warning> {
-    let flow = Flow { func, definitions };
+    let trace = RowTrace { func, definitions };
     let mut found = vec![];
     func.body.walk(&mut |op| {
         if !matches!(op.kind, Kind::Scalar(_)) {
@@ -18,8 +18,8 @@ pub(super) fn reduced_rows(func: &Func, definitions: &HashMap<Value, &Op>) -> Ve
         let operands = op.kind.operation().operands();
         let misplaced = operands.iter().any(|&operand| {
             let mut others = operands.iter().filter(|&&other| other != operand);
-            flow.rows_as_columns(operand, op)
-                .is_some_and(|tile| others.any(|&other| flow.are_related([tile, other])))
+            trace.rows_as_columns(operand, op)
+                .is_some_and(|tile| others.any(|&other| trace.are_related([tile, other])))
         });
         if misplaced {
             let shape = &func.ty(op.results[0]).shape;
@@ -34,12 +34,12 @@ pub(super) fn reduced_rows(func: &Func, definitions: &HashMap<Value, &Op>) -> Ve
 }
 
 /// Where values come from.
-struct Flow<'a> {
+struct RowTrace<'a> {
     func: &'a Func,
     definitions: &'a HashMap<Value, &'a Op>,
 }
 
-impl Flow<'_> {
+impl RowTrace<'_> {
     /// The tile of `user`'s shape whose rows `operand` was reduced from, if `user` itself has broadcast it along the rows.
     fn rows_as_columns(&self, operand: Value, user: &Op) -> Option<Value> {
         let Kind::Broadcast(Broadcast { value }) = self.definitions.get(&operand)?.kind else { return None };
@@ -56,15 +56,13 @@ impl Flow<'_> {
     /// The tile that `value` is the reduction of, along its last axis alone, through operations of each element.
     fn reduced(&self, value: Value) -> Option<Value> {
         let op = self.definitions.get(&value)?;
-        match &op.kind {
-            Kind::Reduce(Reduce { combination, axes }) => {
-                let tile = combination.inputs[0];
-                (axes[..] == [self.func.ty(tile).shape.rank() - 1]).then_some(tile)
-            }
-            Kind::Cast(cast) => self.reduced(cast.value),
-            Kind::Scalar(scalar) => scalar.args.iter().find_map(|&arg| self.reduced(arg)),
-            _ => None,
+        if let Kind::Reduce(Reduce { combination, axes }) = &op.kind {
+            let tile = combination.inputs[0];
+            return (axes[..] == [self.func.ty(tile).shape.rank() - 1]).then_some(tile);
         }
+        let is_lanewise = matches!(op.kind, Kind::Scalar(_) | Kind::Cast(_));
+        let operands = op.kind.operation().operands();
+        operands.into_iter().filter(|_| is_lanewise).find_map(|operand| self.reduced(operand))
     }
 
     /// Whether two tiles are computed from the same one of their shape. Offsets are shared by unrelated tiles.

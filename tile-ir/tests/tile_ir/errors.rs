@@ -75,9 +75,11 @@ fn lists_that_are_empty_or_name_a_value_twice() {
     check_attribute(
         "T = [f32], N = [64], N = [128], T = f16",
         expect![[r#"
-        1: `N`: `N` is declared twice
-        1: `T`: `T` is declared twice
-    "#]],
+            1: `N`: `N` is declared twice
+                help: write one list: `N = [64, 128]`
+            1: `T`: `T` is declared twice
+                help: keep one of the two
+        "#]],
     );
     check_attribute(
         "T = [f32, f32], N = []",
@@ -191,8 +193,9 @@ fn configs() {
     check_attribute(
         "T = [f32], configs = [{ N: 64 }], configs = [{ N: 128 }]",
         expect![[r#"
-        1: `configs`: `configs` is declared twice
-    "#]],
+            1: `configs`: `configs` is declared twice
+                help: keep one of the two
+        "#]],
     );
     check_attribute(
         "T = [f32], configs = [{ N = 64 }]",
@@ -281,9 +284,11 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = 4, num_warps = 8, unchecked, unchecked",
         expect![[r#"
-        1: `num_warps`: `num_warps` is declared twice
-        1: `unchecked`: `unchecked` is declared twice
-    "#]],
+            1: `num_warps`: `num_warps` is declared twice
+                help: keep one of the two
+            1: `unchecked`: `unchecked` is declared twice
+                help: keep one of the two
+        "#]],
     );
 }
 

@@ -70,6 +70,7 @@ fn words_of_cuda() {
             "mma_sync(t, t, t);",
             "let p = x as *const float4;",
             r#"unsafe { core::arch::asm!("ex2.approx.f32 {}, {};", out(reg) z, in(reg) a) };"#,
+            "let z = __hmul2(y, y);",
         ],
         expect![[r#"
             let j = threadIdx.x + blockIdx.x * blockDim.x; tl::store(out + j, a);
@@ -143,6 +144,9 @@ fn words_of_cuda() {
                     help: leave it out: nothing in a kernel is unsafe
                 the macro `asm!` cannot be used in a kernel
                     help: it is `tl::inline_ptx::<f32>(text, constraints, operands, cpu)` here
+            let z = __hmul2(y, y);
+                `__hmul2` cannot be called in a kernel
+                    help: use the operators `+`, `-` and `*`
         "#]],
     );
 }
@@ -191,6 +195,11 @@ fn habits_of_triton() {
             "row = lane * 2; good = row < n; tl::store(out + row, y, good);",
             "total += a; tl::store(out, total);",
             "let z = tl::arange(0, n);",
+            r#"let z = tl::load(x + lane, m, other = -float("inf"));"#,
+            "let z = tl::exp(y, fast = true);",
+            r#"let z = y.to::<f16>(rounding = "rtne");"#,
+            r#"let z = tl::dot(t, t, t, "tf32");"#,
+            r#"let z = tl::atomic_add(out, a, "relaxed");"#,
         ],
         expect![[r#"
             let z = tl::load(x, lane, m);
@@ -315,6 +324,21 @@ fn habits_of_triton() {
             let z = tl::arange(0, n);
                 the end of a range is a constant integer, found a scalar of type i32
                     help: a tile has a constant extent, such as a const parameter of the kernel, and a mask leaves elements out: `tl::arange(0, N) < n`
+            let z = tl::load(x + lane, m, other = -float("inf"));
+                arguments have no names here
+                    help: write `f32::NEG_INFINITY`
+            let z = tl::exp(y, fast = true);
+                arguments have no names here
+                    help: leave it out: the parameters are (x)
+            let z = y.to::<f16>(rounding = "rtne");
+                arguments have no names here
+                    help: `tl::cast::<bf16>(x, "rtz")`
+            let z = tl::dot(t, t, t, "tf32");
+                `tl::dot` takes 2 to 3 arguments (a, b, acc?), found 4
+                    help: the default is `"ieee"`; `.input_precision("tf32")` behind the call allows it
+            let z = tl::atomic_add(out, a, "relaxed");
+                expected a tile or scalar, found a string
+                    help: write a method behind the call: `.sem("relaxed")`
         "#]],
     );
 }
@@ -352,6 +376,7 @@ fn habits_of_numpy_and_pytorch() {
             "let z = pl::load(x, (pl::ds(n, 64),));",
             "let z = square(y);",
             "let z = tl::square(y);",
+            "let z = tl::rand_like(y);",
         ],
         expect![[r#"
             let z = len(x);
@@ -445,6 +470,9 @@ fn habits_of_numpy_and_pytorch() {
             let z = tl::square(y);
                 `tl::square` does not exist
                     help: multiply: `x * x`
+            let z = tl::rand_like(y);
+                `tl::rand_like` does not exist
+                    help: `tl::rand(seed, offsets)`, with the offsets of the elements
         "#]],
     );
 }
@@ -485,6 +513,7 @@ fn habits_of_rust() {
             "let z = if n > 0 { Some(y) } else { None };",
             "let Some(first) = x.first() else { return };",
             "let z = match y { v if v > 0.0 => v, v => -v };",
+            "let z = y.iter().map(|v| v * 2.0).collect::<Vec<f32>>();",
         ],
         expect![[r#"
             let z = tl::load(&x[lane]);
@@ -587,6 +616,9 @@ fn habits_of_rust() {
             let z = match y { v if v > 0.0 => v, v => -v };
                 a guard of an arm cannot be used in a kernel
                     help: put an `if` into the arm; elements of a tile are chosen by `tl::select(mask, a, b)`
+            let z = y.iter().map(|v| v * 2.0).collect::<Vec<f32>>();
+                `iter` is not a method of a tile of type f32[64]
+                    help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
         "#]],
     );
 }
@@ -668,6 +700,8 @@ fn types_and_shapes() {
             "let z = tl::reshape(t, [8, 16]);",
             "let z = tl::dot(t, t, t.to::<f16>());",
             "let z = tl::load(x + a * N + lane);",
+            "let z = tl::cat(t, tl::reshape(y, [16, 4]), 1);",
+            "let z = tl::cat(t, tl::reshape(tl::load(x + tl::arange(0, 16)), [16, 1]), 1);",
         ],
         expect![[r#"
             let z = y + lane;
@@ -715,6 +749,11 @@ fn types_and_shapes() {
             let z = tl::load(x + a * N + lane);
                 expected f32, found the integer 64
                     help: convert it, `as f32`, or the number beside it, `as i32`
+            let z = tl::cat(t, tl::reshape(y, [16, 4]), 1);
+                `tl::cat` takes two tiles of one shape, found [16, 16] and [16, 4]
+            let z = tl::cat(t, tl::reshape(tl::load(x + tl::arange(0, 16)), [16, 1]), 1);
+                `tl::cat` takes two tiles of one shape, found [16, 16] and [16, 1]
+                    help: `tl::broadcast_to(x, [16, 16])` repeats elements
         "#]],
     );
 }
@@ -763,6 +802,8 @@ fn signatures_and_attributes() {
             "#[fuse_kernel] pub async fn k<'a>(x: &'a [f32], out: &'a mut [f32]) { tl::store(out, tl::load(x)); }",
             "#[fuse_kernel] pub fn k(x: &'static [f32], out: &'static mut [f32]) { tl::store(out, tl::load(x)); }",
             "#[fuse_kernel] pub fn k<const N: usize = 64>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }",
+            "#[fuse_kernel(N = [64], N = [128])] pub fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }",
+            "#[fuse_kernel(num_warps = 4, num_warps = 8, shared_mem = 1024)] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }",
         ],
         expect![[r##"
             #[fuse_kernel] pub fn k(x: &f32, out: &mut [f32]) { tl::store(out, 1.0); }
@@ -897,6 +938,14 @@ fn signatures_and_attributes() {
             #[fuse_kernel] pub fn k<const N: usize = 64>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }
                 a kernel's const parameter has no default: its values are declared in the attribute
                     help: `#[fuse_kernel(N = [64])]`
+            #[fuse_kernel(N = [64], N = [128])] pub fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }
+                `N` is declared twice
+                    help: write one list: `N = [64, 128]`
+            #[fuse_kernel(num_warps = 4, num_warps = 8, shared_mem = 1024)] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }
+                `num_warps` is declared twice
+                    help: keep one of the two
+                `shared_mem` is not an option of `fuse_kernel`
+                    help: leave it out: the compiler lays out shared memory
         "##]],
     );
 }

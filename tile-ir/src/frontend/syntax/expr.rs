@@ -9,7 +9,7 @@ use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
 use super::unsupported::{is_iterator, is_unknown};
-use super::{function, match_lowering, suffix};
+use super::{function, match_lowering, parameters, suffix};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
@@ -289,8 +289,12 @@ impl Parser<'_> {
     fn method_call(&mut self, call: &syn::ExprMethodCall) -> Expr {
         let loc = Loc::of(call);
         let receiver = Box::new(self.expr(&call.receiver));
-        let generics = call.turbofish.as_ref().map_or(Some(vec![]), |args| self.generic_args(args));
-        let args = self.arguments(&call.args, ops::methods().find(|method| call.method == method.name));
+        // A method that is reported may have had any generics.
+        let is_view_method = ops::view_methods().any(|method| call.method == method.name);
+        let turbofish = call.turbofish.as_ref().filter(|_| is_view_method || !is_iterator(call));
+        let generics = turbofish.map_or(Some(vec![]), |args| self.generic_args(args));
+        let method = ops::methods().find(|method| call.method == method.name);
+        let args = self.arguments(&call.args, method.map(|method| method.params[1..].to_vec()));
         let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
         Expr { kind: ExprKind::Method { receiver, name: call.method.clone(), generics, args }, loc }
     }
@@ -371,8 +375,10 @@ impl Parser<'_> {
         let args = match is_unknown(&call.func) {
             // The function is reported, so that the names of its arguments say nothing more.
             true => call.args.iter().map(|arg| self.unnamed(arg)).collect(),
-            false => self
-                .arguments(&call.args, name.and_then(|name| ops::functions().find(|own| own.name == name))),
+            false => {
+                let known = name.filter(|name| ops::is_function(name));
+                self.arguments(&call.args, known.map(|name| parameters(&name)))
+            }
         };
         let syn::Expr::Path(function) = &*call.func else {
             return self.unsupported(&call.func, "calling a value");
@@ -390,15 +396,16 @@ impl Parser<'_> {
         Expr { kind: ExprKind::Call(CallExpr { path, generics, args, text }), loc }
     }
 
-    /// The arguments of a call of `function`, if it is one of the language that has names for them.
+    /// The arguments of a call, with the parameters of a function of the language.
     fn arguments<'a>(
         &mut self,
         args: impl IntoIterator<Item = &'a syn::Expr>,
-        function: Option<&ops::Intrinsic>,
+        params: Option<Vec<ops::IntrinsicParam>>,
     ) -> Vec<Expr> {
+        let names: Option<Vec<&str>> = params.map(|params| params.iter().map(|param| param.name).collect());
         let args = args.into_iter().enumerate();
         args.map(|(i, arg)| match arg {
-            syn::Expr::Assign(named) => self.named_argument(named, function.map(|own| (own.params, i))),
+            syn::Expr::Assign(named) => self.named_argument(named, names.as_deref(), i),
             arg => self.expr(arg),
         })
         .collect()

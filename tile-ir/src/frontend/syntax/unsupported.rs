@@ -114,24 +114,24 @@ impl Parser<'_> {
         }
     }
 
-    /// `mask = m` as an argument.
+    /// `mask = m` as argument `index` of a function whose parameters are known or not.
     pub(super) fn named_argument(
         &mut self,
         named: &syn::ExprAssign,
-        expected: Option<(&[ops::IntrinsicParam], usize)>,
+        params: Option<&[&str]>,
+        index: usize,
     ) -> Expr {
         let loc = Loc::of(named);
-        let value = match source_text(named.right.to_token_stream()) {
-            value if value == "True" || value == "False" => value.to_lowercase(),
-            value => value,
-        };
+        let value = without_python(source_text(named.right.to_token_stream()));
         let name = source_text(named.left.to_token_stream());
-        let (params, index) = expected.unwrap_or((&[], 0));
-        let params: Vec<&str> =
-            params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
+        let is_surplus = params.is_some_and(|params| index >= params.len());
+        let params = params.unwrap_or_default();
         let help = match params.iter().position(|param| *param == name) {
             _ if value == "None" => "leave the argument out".into(),
-            None => foreign_help(&name, Place::Argument).unwrap_or_else(|| format!("write `{value}`")),
+            None => foreign_help(&name, Place::Argument).unwrap_or_else(|| match is_surplus {
+                true => format!("leave it out: the parameters are ({})", params.join(", ")),
+                false => format!("write `{value}`"),
+            }),
             Some(own) if own != index => {
                 format!("write `{value}` in its place, of ({})", params.join(", "))
             }
@@ -146,6 +146,18 @@ impl Parser<'_> {
             self.expr(&named.right);
         }
         Expr { kind: ExprKind::Error, loc }
+    }
+}
+
+/// A value of Python as it is written in a kernel.
+fn without_python(value: String) -> String {
+    match value.as_str() {
+        "True" => "true".into(),
+        "False" => "false".into(),
+        r#"float("inf")"# => "f32::INFINITY".into(),
+        r#"float("-inf")"# | r#"-float("inf")"# => "f32::NEG_INFINITY".into(),
+        r#"float("nan")"# => "f32::NAN".into(),
+        _ => value,
     }
 }
 

@@ -248,12 +248,13 @@ impl Check<'_> {
 }
 
 /// The method for a hint that Triton takes as text.
-fn hint_method(text: &str) -> Option<String> {
+pub(super) fn hint_method(text: &str) -> Option<String> {
     let argument = match text {
         ".ca" | ".cg" | ".cv" | ".wb" | ".cs" | ".wt" => "cache_modifier",
         "evict_first" | "evict_last" | "evict_normal" => "eviction_policy",
         "acquire" | "release" | "acq_rel" | "relaxed" => "sem",
         "gpu" | "cta" | "sys" => "scope",
+        "ieee" | "tf32" | "tf32x3" | "bf16x3" | "bf16x6" => "input_precision",
         _ => return None,
     };
     foreign_help(argument, Place::Argument)

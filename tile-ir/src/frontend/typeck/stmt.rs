@@ -5,7 +5,6 @@ use proc_macro2::Ident;
 use super::scope::Variable;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BinaryOp, BlockExpr, Expr, ExprKind, Pattern, Stmt, TypeName};
-use crate::ir::Op;
 use crate::ops::{ConstantValue, ExpandDims, Kind, Splat};
 use crate::support::diagnostic::{Loc, count};
 
@@ -165,18 +164,18 @@ impl Check<'_> {
 
     /// Which function gives the tuple that a pattern wants of a value.
     fn tuple_help(&self, value: &Operand) -> String {
-        const INDEX: &str = "`tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest";
-        let Item::Value(value) = value.item else { return "bind one name: `let x = ..`".into() };
-        match self.builder.definition(value).map(|op| &op.kind) {
-            Some(Kind::Reduce(_)) => INDEX.into(),
-            // With `keep_dims` the reduced axis has come back.
-            Some(Kind::Splat(Splat { value }) | Kind::ExpandDims(ExpandDims { value, .. }))
-                if matches!(self.builder.definition(*value), Some(Op { kind: Kind::Reduce(_), .. })) =>
-            {
-                INDEX.into()
-            }
-            _ => "bind one name: `let x = ..`".into(),
+        let made_by = |value| self.builder.definition(value).map(|op| &op.kind);
+        let Item::Value(mut value) = value.item else { return "bind one name: `let x = ..`".into() };
+        // With `keep_dims` the reduced axis has come back.
+        if let Some(Kind::Splat(Splat { value: of }) | Kind::ExpandDims(ExpandDims { value: of, .. })) =
+            made_by(value)
+        {
+            value = *of;
         }
+        if let Some(Kind::Reduce(_)) = made_by(value) {
+            return "`tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest".into();
+        }
+        "bind one name: `let x = ..`".into()
     }
 
     /// Binds names to errors, so that their uses are not reported.

@@ -74,6 +74,11 @@ pub(super) const TABLE: &[Foreign] = &[
     // ---- making tiles
     function(&["ones", "ones_like", "full_like", "fill"], "`tl::full([N], 1.0)`"),
     function(&["empty", "empty_like", "new_zeros", "zero"], "`tl::zeros::<f32>([N])`"),
+    function(
+        &["rand_like", "random", "uniform"],
+        "`tl::rand(seed, offsets)`, with the offsets of the elements",
+    ),
+    function(&["randn_like", "normal"], "`tl::randn(seed, offsets)`, with the offsets of the elements"),
     function(&["linspace"], "with `let i = tl::arange(0, N).to::<f32>();` it is `start + i * step`"),
     function(
         &["logspace", "geomspace"],

@@ -135,7 +135,7 @@ pub(super) const TABLE: &[Foreign] = &[
         "the element type stands between angle brackets: `.to::<f32>()`, `tl::zeros::<f32>([N])`",
     ),
     argument(&["bitcast"], "the same bits as another type: `x.bitcast::<u32>()`"),
-    argument(&["fp_downcast_rounding"], "`tl::cast::<bf16>(x, \"rtz\")`"),
+    argument(&["fp_downcast_rounding", "rounding"], "`tl::cast::<bf16>(x, \"rtz\")`"),
     argument(&["propagate_nan"], "`tl::maximum` propagates NaN, `tl::max_num` ignores it"),
     argument(&["tie_break_left"], "leave it out: of equal elements the first is taken"),
     argument(&["reverse"], "flip the tile before and after: `tl::flip(x, axis)`"),
