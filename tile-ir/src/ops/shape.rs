@@ -363,7 +363,7 @@ fn reshape(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 
 /// The shape that is like `wanted` but for its last or else its first extent, and has as many elements as `from`.
 fn fitting_shape(from: &Shape, wanted: &Shape) -> Option<String> {
-    let elements = from.elements() as u64;
+    let elements = from.elements();
     [wanted.rank() - 1, 0].into_iter().find_map(|open| {
         let mut extents: Vec<u64> = wanted.iter().map(|&extent| extent.into()).collect();
         extents[open] = 1;
@@ -371,7 +371,7 @@ fn fitting_shape(from: &Shape, wanted: &Shape) -> Option<String> {
         extents[open] = elements / known;
         let is_new = !extents.iter().copied().eq(from.iter().map(|&extent| extent.into()));
         let text: Vec<String> = extents.iter().map(u64::to_string).collect();
-        (elements % known == 0 && is_new).then(|| format!("[{}]", text.join(", ")))
+        (elements.is_multiple_of(known) && is_new).then(|| format!("[{}]", text.join(", ")))
     })
 }
 
