@@ -33,7 +33,7 @@ extents!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 #[diagnostic::on_unimplemented(
     message = "expected a grid, found `{Self}`",
     label = "not a grid",
-    note = "a grid is one to three integers of any types: `n`, `(x, y)` or `(x, y, z)`"
+    note = "a grid is one to three integers of any types: `n`, `(x, y)` or `(x, y, z)`; `.grid_by(|chosen| ..)` computes it from the chosen variant"
 )]
 pub trait IntoGrid {
     #[doc(hidden)]

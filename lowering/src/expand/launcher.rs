@@ -28,8 +28,13 @@ fn declaration(generic: &GenericParam) -> TokenStream {
             let bound = bound_path(*bound);
             quote! { #name: #bound }
         }
-        GenericParam::Const { name, ty: ConstType::Bool } => quote! { const #name: bool },
-        GenericParam::Const { name, ty: ConstType::Integer(ty) } => quote! { const #name: #ty },
+        // rustc's messages about a constant that a call leaves out are on its declaration.
+        GenericParam::Const { name, ty: ConstType::Bool } => {
+            quote_spanned! { name.span()=> const #name: bool }
+        }
+        GenericParam::Const { name, ty: ConstType::Integer(ty) } => {
+            quote_spanned! { name.span()=> const #name: #ty }
+        }
     }
 }
 

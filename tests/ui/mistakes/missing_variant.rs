@@ -14,6 +14,10 @@ fn call(x: Slice<f32>, h: Slice<f16>, mut out: SliceMut<f32>, mut half: SliceMut
     let _ = configs::<16, 32>(x);
 }
 
+fn open(x: Slice<f32>, out: SliceMut<f32>) {
+    lists(x, out);
+}
+
 fn generic<'a, T: Float>(x: Slice<'a, T>, out: SliceMut<'a, T>) {
     let _ = lists::<T, 64>(x, out);
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::masked_zeros::masked_zeros;
 use super::program_varying::{Across, varying};
+use super::reduced_rows::reduced_rows;
 use super::unordered_access::{Touch, memory, place, unordered};
 use crate::ir::{Block, Func, Op, ParamId, Value, backward_slice};
 use crate::ops::{Kind, While};
@@ -28,6 +29,7 @@ pub fn mistakes(func: &Func) -> Vec<Warning> {
         }
     });
     search.found.extend(masked_zeros(func, &search.definitions));
+    search.found.extend(reduced_rows(func, &search.definitions));
     search.found
 }
 

@@ -26,6 +26,7 @@ pub mod non_negative;
 pub mod polynomial;
 pub mod program_length;
 pub mod program_varying;
+mod reduced_rows;
 pub mod repeated_access;
 pub mod reread;
 pub mod row_groups;

@@ -78,6 +78,11 @@ impl<'f> FuncBuilder<'f> {
         self.block().ops.last_mut()
     }
 
+    /// The operation of the innermost open block that gives `value`.
+    pub fn definition(&self, value: Value) -> Option<&Op> {
+        self.open.last()?.ops.iter().rev().find(|op| op.results.contains(&value))
+    }
+
     /// Opens a nested block whose arguments have the given types.
     pub fn begin(&mut self, args: Vec<Type>) -> Vec<Value> {
         let args: Vec<Value> = args.into_iter().map(|ty| self.func.value(ty)).collect();

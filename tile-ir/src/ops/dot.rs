@@ -1,7 +1,7 @@
 //! The dot of tiles: matrix multiply-accumulate.
 
 use super::atomic::choice;
-use super::typing::{Call, Operand, TypingCx};
+use super::typing::{Call, Item, Operand, TypingCx};
 use super::{
     Intrinsic, IntrinsicGeneric, Kind, MethodChoice, Operation, Returns, expect_types, optional, required,
 };
@@ -367,14 +367,22 @@ fn mismatch(cx: &mut dyn TypingCx, call: &Call, [a, b]: [&Shape; 2]) {
 
 /// The accumulator, of the result's type and shape.
 fn accumulator(cx: &mut dyn TypingCx, operand: &Operand, result: &Type) -> Option<Value> {
+    let extents: Vec<String> = result.shape.iter().map(u32::to_string).collect();
+    let help = format!("begin with `tl::zeros::<{}>([{}])`", result.dtype, extents.join(", "));
+    if let Item::Value(value) = operand.item
+        && cx.ty(value).dtype != result.dtype
+    {
+        let text =
+            format!("the accumulator of this product is {}, found {}", result.dtype, cx.ty(value).dtype);
+        cx.error_help(operand.loc, text, format!("{help}, or convert it: `.to::<{}>()`", result.dtype));
+        return None;
+    }
     let acc = cx.value_as(operand, result.dtype, "the accumulator of this product")?;
     let found = cx.ty(acc).shape.clone();
     if found == result.shape {
         return Some(acc);
     }
     let text = format!("the accumulator of this product has shape {}, found {found}", result.shape);
-    let extents: Vec<String> = result.shape.iter().map(u32::to_string).collect();
-    let help = format!("begin with `tl::zeros::<{}>([{}])`", result.dtype, extents.join(", "));
     cx.error_help(operand.loc, text, help);
     None
 }

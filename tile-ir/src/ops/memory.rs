@@ -1,7 +1,7 @@
 //! Reading and writing memory: a slice parameter, element offsets, and which elements take part.
 
 use super::cache::{CacheHints, CacheModifier};
-use super::typing::{Call, Operand, Pointer, TypingCx};
+use super::typing::{Call, Item, Operand, Pointer, TypingCx};
 use super::{Effect, Intrinsic, IntrinsicGeneric, Operation, Returns, expect_types, optional, required};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, TextWriter};
@@ -408,9 +408,45 @@ fn fit(
     Ok(cx.broadcast(value, &to, operand.loc))
 }
 
+/// Whether an access has its mask and its value in each other's place, which is reported; `wanted` is the index of the mask.
+fn report_swapped_mask(cx: &mut dyn TypingCx, call: &Call, elem: DType, wanted: usize) -> bool {
+    let found = 3 - wanted;
+    let [Some(in_place), Some(other)] = [wanted, found].map(|index| call.args.get(index)) else {
+        return false;
+    };
+    let (Some(in_place_type), Some(mask)) = (dtype(cx, in_place), dtype(cx, other)) else { return false };
+    if elem == DType::Bool || in_place_type == DType::Bool || mask != DType::Bool {
+        return false;
+    }
+    let order = match wanted {
+        1 => "the mask before `other`",
+        _ => "the value before the mask",
+    };
+    let [mask, value] = [(other, "mask"), (in_place, "value")]
+        .map(|(operand, name)| operand.loc.word().unwrap_or_else(|| name.into()));
+    let help = match wanted {
+        1 => format!("write `{}(pointer, {mask}, {value})`", call.what.trim_matches('`')),
+        _ => format!("write `{}(pointer, {value}, {mask})`", call.what.trim_matches('`')),
+    };
+    cx.error_help(call.args[1].loc.to(call.args[2].loc), format!("{} takes {order}", call.what), help);
+    true
+}
+
+/// The element type of a tile, scalar or literal.
+fn dtype(cx: &dyn TypingCx, operand: &Operand) -> Option<DType> {
+    match &operand.item {
+        Item::Value(value) => Some(cx.ty(*value).dtype),
+        Item::Literal(literal) => Some(literal.default_type()),
+        _ => None,
+    }
+}
+
 fn load(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let Some(pointer) = cx.pointer(&call.args[0], &call.what) else { return Operand::failed(call.loc) };
     let (elem, mutable) = cx.func().slice(pointer.param);
+    if report_swapped_mask(cx, call, elem, 1) {
+        return Operand::failed(call.loc);
+    }
     let mask = mask(cx, call.args.get(1), &pointer);
     let other = match call.args.get(2) {
         None => Ok(None),
@@ -424,6 +460,10 @@ fn load(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 
 fn store(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let Some((pointer, name)) = written(cx, call) else { return Operand::failed(call.loc) };
+    let elem = cx.func().slice(pointer.param).0;
+    if report_swapped_mask(cx, call, elem, 2) {
+        return Operand::failed(call.loc);
+    }
     let what = format!("a value stored to `{name}`");
     let value = element(cx, &call.args[1], &pointer, [&what, "the value"]);
     let mask = mask(cx, call.args.get(2), &pointer);

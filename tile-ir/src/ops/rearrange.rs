@@ -218,8 +218,13 @@ fn same_shape(cx: &mut dyn TypingCx, call: &Call) -> Option<(Value, Value)> {
         && left != right
     {
         let text = format!("{} takes two tiles of one shape, found {left} and {right}", call.what);
-        let help = format!("`tl::broadcast_to(x, {left})` repeats elements");
-        cx.error_help(call.args[1].loc, text, help);
+        match right.broadcast(&left).as_ref() == Some(&left) {
+            true => {
+                let help = format!("`tl::broadcast_to(x, {left})` repeats elements");
+                cx.error_help(call.args[1].loc, text, help)
+            }
+            false => cx.error(call.args[1].loc, text),
+        };
         return None;
     }
     pair(cx, call)

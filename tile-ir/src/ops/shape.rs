@@ -353,16 +353,26 @@ fn reshape(cx: &mut dyn TypingCx, call: &Call) -> Operand {
             "{} keeps the number of elements: {} has {elements}, {shape} has {found}",
             call.what, from.shape
         );
-        let others: Vec<u32> = shape.iter().copied().take(shape.rank() - 1).collect();
-        let product = others.iter().map(|&extent| u64::from(extent)).product::<u64>();
-        if elements % product != 0 {
-            return cx.error(call.args[1].loc, text);
-        }
-        let fitting: Vec<String> =
-            others.iter().map(u32::to_string).chain([(elements / product).to_string()]).collect();
-        return cx.error_help(call.args[1].loc, text, format!("`[{}]` has as many", fitting.join(", ")));
+        return match fitting_shape(&from.shape, &shape) {
+            Some(fitting) => cx.error_help(call.args[1].loc, text, format!("`{fitting}` has as many")),
+            None => cx.error(call.args[1].loc, text),
+        };
     }
     cx.emit(Reshape { value }, Type::tile(from.dtype, shape), call.loc)
+}
+
+/// The shape that is like `wanted` but for its last or else its first extent, and has as many elements as `from`.
+fn fitting_shape(from: &Shape, wanted: &Shape) -> Option<String> {
+    let elements = from.elements();
+    [wanted.rank() - 1, 0].into_iter().find_map(|open| {
+        let mut extents: Vec<u64> = wanted.iter().map(|&extent| extent.into()).collect();
+        extents[open] = 1;
+        let known: u64 = extents.iter().product();
+        extents[open] = elements / known;
+        let is_new = !extents.iter().copied().eq(from.iter().map(|&extent| extent.into()));
+        let text: Vec<String> = extents.iter().map(u64::to_string).collect();
+        (elements.is_multiple_of(known) && is_new).then(|| format!("[{}]", text.join(", ")))
+    })
 }
 
 /// Whether one extent of a shape is -1, as NumPy leaves it open, which is reported with the number that is left.

@@ -357,6 +357,14 @@ fn grid_axis(cx: &mut dyn TypingCx, call: &Call, kind: fn(u8) -> Kind) -> Operan
 }
 
 fn arange(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    if let Item::Value(_) = call.args[1].item {
+        let text = format!("the end of a range is a constant integer, found {}", cx.describe(&call.args[1]));
+        let end = call.args[1].loc.word().unwrap_or_else(|| "n".into());
+        let help = format!(
+            "a tile has a constant extent, such as a const parameter of the kernel, and a mask leaves elements out: `tl::arange(0, N) < {end}`"
+        );
+        return cx.error_help(call.args[1].loc, text, help);
+    }
     let start = cx.constant(&call.args[0], "the start of a range");
     let end = cx.constant(&call.args[1], "the end of a range");
     let (Some(start), Some(end)) = (start, end) else { return Operand::failed(call.loc) };

@@ -161,6 +161,16 @@ impl Errors {
         }
     }
 
+    /// Removes the mistakes from `first` on that have another message than the last one, but its help.
+    pub fn drop_repeated_help(&mut self, first: usize) {
+        let Some(Diagnostic { message, help: Some(help), .. }) = self.list.last().cloned() else { return };
+        let mut index = 0;
+        self.list.retain(|one| {
+            index += 1;
+            index <= first || one.message == message || one.help.as_ref() != Some(&help)
+        });
+    }
+
     /// Moves the mistakes from `first` on to a location in the user's source.
     pub fn relocate(&mut self, first: usize, loc: Loc) {
         self.list.iter_mut().skip(first).for_each(|diagnostic| diagnostic.loc = loc);

@@ -136,7 +136,7 @@ fn exits_that_make_no_sense() {
                 help: end it with an arm for the others: `_ => ..`
             10: `1`: this arm is never taken: the one before it takes everything
             11: `x > 1`: a guard of an arm cannot be used in a kernel
-                help: put an `if` into the arm
+                help: put an `if` into the arm; elements of a tile are chosen by `tl::select(mask, a, b)`
             12: `other`: `other` is not defined
             13: `Some(y)`: this pattern cannot be used in a kernel
                 help: an arm is an integer, a bool, a constant's name, a range such as `1..=4`, or `_`

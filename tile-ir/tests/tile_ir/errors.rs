@@ -75,9 +75,11 @@ fn lists_that_are_empty_or_name_a_value_twice() {
     check_attribute(
         "T = [f32], N = [64], N = [128], T = f16",
         expect![[r#"
-        1: `N`: `N` is declared twice
-        1: `T`: `T` is declared twice
-    "#]],
+            1: `N`: `N` is declared twice
+                help: write one list: `N = [64, 128]`
+            1: `T`: `T` is declared twice
+                help: keep one of the two
+        "#]],
     );
     check_attribute(
         "T = [f32, f32], N = []",
@@ -191,8 +193,9 @@ fn configs() {
     check_attribute(
         "T = [f32], configs = [{ N: 64 }], configs = [{ N: 128 }]",
         expect![[r#"
-        1: `configs`: `configs` is declared twice
-    "#]],
+            1: `configs`: `configs` is declared twice
+                help: keep one of the two
+        "#]],
     );
     check_attribute(
         "T = [f32], configs = [{ N = 64 }]",
@@ -281,9 +284,11 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = 4, num_warps = 8, unchecked, unchecked",
         expect![[r#"
-        1: `num_warps`: `num_warps` is declared twice
-        1: `unchecked`: `unchecked` is declared twice
-    "#]],
+            1: `num_warps`: `num_warps` is declared twice
+                help: keep one of the two
+            1: `unchecked`: `unchecked` is declared twice
+                help: keep one of the two
+        "#]],
     );
 }
 
@@ -428,9 +433,8 @@ fn what_a_kernel_is_not() {
         "#[fuse_kernel()]
         pub const unsafe extern \"C\" fn k(x: &[f32]) -> f32 { 1.0 }",
         expect![[r#"
-            2: `const`: a kernel is a plain `fn`
-            2: `unsafe`: a kernel is a plain `fn`
-            2: `extern "C"`: a kernel is a plain `fn`
+            2: `const unsafe extern "C"`: a kernel is a plain `fn`
+                help: leave out `const unsafe extern "C"`
             2: `f32`: a kernel returns nothing
                 help: write results into a `&mut [T]` parameter with `tl::store`
         "#]],
@@ -438,8 +442,9 @@ fn what_a_kernel_is_not() {
     check_errors(
         "#[fuse_kernel()] async fn k(x: &[f32]) {}",
         expect![[r#"
-        1: `async`: a kernel is a plain `fn`
-    "#]],
+            1: `async`: a kernel is a plain `fn`
+                help: leave out `async`
+        "#]],
     );
     check_errors(
         "#[fuse_kernel()] struct S;",
@@ -461,14 +466,12 @@ fn generics_of_kinds_that_do_not_exist() {
     check_signature(
         "fn k<'a, T, const N: f32>(x: &'a [T], y: &mut [T])",
         expect![[r#"
-        2: `'a`: a kernel has no lifetime parameters
-            help: leave it out: `x: &[T]`
-        2: `T`: the type parameter `T` has no bound
-            help: bounds are `Float`, `Integer`, `Number` and `Element`
-        2: `f32`: a const parameter is an integer or a `bool`
-        2: `'a`: a kernel has no lifetime parameters
-            help: leave it out: `&[T]`
-    "#]],
+            2: `'a`: a kernel has no lifetime parameters
+                help: leave it out, also in the types: `x: &[T]`
+            2: `T`: the type parameter `T` has no bound
+                help: bounds are `Float`, `Integer`, `Number` and `Element`
+            2: `f32`: a const parameter is an integer or a `bool`
+        "#]],
     );
     check_signature(
         "fn k<T: Copy, const N: usize>(x: &[T])",
@@ -560,7 +563,7 @@ fn statements_that_do_not_exist() {
             11: `vec`: the macro `vec!` cannot be used in a kernel
                 help: `tl::full([N], value)` makes a constant tile
             12: `Some(y)`: this pattern cannot be used in a kernel
-                help: bind a name or a tuple of names
+                help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
             13: `ref y`: this pattern cannot be used in a kernel
                 help: bind a name or a tuple of names
             14: `[p, q]`: this pattern cannot be used in a kernel
@@ -599,17 +602,17 @@ fn expressions_that_do_not_exist() {
             4: `&n`: a reference cannot be used in a kernel
                 help: tiles are values: leave out the `&`
             5: `*x`: dereferencing cannot be used in a kernel
-                help: read memory with `tl::load(pointer, mask)`
+                help: read memory with `tl::load(x)`
             6: `x[0]`: a slice cannot be indexed
                 help: read memory with `tl::load(x + 0)`
             9: `?`: `?` cannot be used in a kernel
                 help: nothing in a kernel fails: leave it out
             10: `unsafe`: an `unsafe` block cannot be used in a kernel
-                help: leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`
+                help: leave it out: nothing in a kernel is unsafe
             11: `S`: a struct cannot be used in a kernel
                 help: values go together as a tuple: `(a, b)`
             12: `[n; 4]`: `[value; count]` cannot be used in a kernel
-                help: `tl::full([count], value)` makes a constant tile
+                help: `tl::full([4], n)` makes a constant tile; a kernel has no memory but its parameters
             13: `let 1 = n`: `if let` cannot be used in a kernel
                 help: `if` takes a bool; `match` compares an integer with constants
             14: `async`: async code cannot be used in a kernel
@@ -661,7 +664,7 @@ fn control_flow_that_does_not_exist() {
             10: `a`: `a` is a parameter, which cannot be assigned
                 help: bind it again: `let mut a = a;`
             11: `*out`: assigning through a pointer cannot be used in a kernel
-                help: write memory with `tl::store(pointer, value, mask)`
+                help: write memory with `tl::store(out, value)`
         "#]],
     );
 }
@@ -1214,7 +1217,7 @@ fn constants_that_are_not_constant() {
         tl::static_assert(n > 0, \"n\");",
         expect![[r#"
             3: `n`: the end of a range is a constant integer, found a scalar of type i32
-                help: constants are literals and const parameters of the kernel
+                help: a tile has a constant extent, such as a const parameter of the kernel, and a mask leaves elements out: `tl::arange(0, N) < n`
             4: `n`: a tile extent is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             5: `a`: a tile extent is a constant integer, found a scalar of type f32
@@ -1848,7 +1851,7 @@ fn dot_operands_that_do_not_fit() {
             9: `whole`: `tl::dot` takes tiles of `f16`, `bf16`, `f32`, `f64`, `i8`, `f8e4m3` and `f8e5m2`, found i32[16, 32]
                 help: convert both: `.to::<f32>()`, or `.to::<i8>()`
             10: `tl::zeros::<f16>([16, 16])`: the accumulator of this product is f32, found f16
-                help: convert it: `.to::<f32>()`
+                help: begin with `tl::zeros::<f32>([16, 16])`, or convert it: `.to::<f32>()`
             11: `tl::zeros::<f32>([16, 32])`: the accumulator of this product has shape [16, 16], found [16, 32]
                 help: begin with `tl::zeros::<f32>([16, 16])`
             12: `0.0`: the accumulator of this product has shape [16, 16], found []

@@ -3,7 +3,9 @@
 
 use std::collections::HashSet;
 
-use tile_ir::frontend::syntax::{Answer, Foreign, NameKind, Place, foreign, foreign_table};
+use tile_ir::frontend::syntax::{
+    Answer, COMMON_WORDS, Foreign, NameKind, Place, foreign, foreign_table, own_function_help,
+};
 use tile_ir::ops;
 use tile_ir::testing::mistakes;
 
@@ -58,7 +60,8 @@ fn every_name_is_answered_wherever_it_stands() {
             let names: Vec<&str> = row.names.iter().copied().filter(|name| !is_taken(name, place)).collect();
             let found = mistakes(&kernel(&names, place));
             let helps: Vec<&str> = found.iter().filter_map(|error| error.help.as_deref()).collect();
-            if helps != vec![expected(row, place); names.len()] || found.len() != names.len() {
+            let wanted: Vec<String> = names.iter().map(|name| expected(row, place, name)).collect();
+            if helps != wanted || found.len() != names.len() {
                 wrong.push(format!("{names:?} {place:?}: {found:?}"));
             }
         }
@@ -76,9 +79,10 @@ fn is_taken(name: &str, place: Place) -> bool {
     }
 }
 
-/// The help of a row. On a method it names the receiver.
-fn expected(row: &Foreign, place: Place) -> String {
+/// The help of a row for one of its names. On a method it names the receiver.
+fn expected(row: &Foreign, place: Place, name: &str) -> String {
     match (row.answer, place) {
+        (_, Place::Function) => row.help(place, None) + own_function_help(name).unwrap_or_default(),
         (Answer::Own(name), Place::Method) => {
             let form = Foreign { names: &[], kind: NameKind::Function, answer: Answer::Own(name) };
             let form = form.help(Place::Function, None);
@@ -106,6 +110,13 @@ fn a_name_has_one_answer_in_each_place() {
             }
         }
     }
+}
+
+#[test]
+fn common_words_are_in_the_table() {
+    let missing: Vec<&&str> =
+        COMMON_WORDS.iter().filter(|name| foreign(name, Place::Function).is_none()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

@@ -227,6 +227,7 @@ fn mistakes_of_calls_and_combinations() {
         w(w);",
         expect![[r#"
             5: `f`: `f` calls itself
+                help: write a loop: `while condition { .. }`
                 note: `f` calls `g`, which calls `f`
             7: `c`: argument 1 of `f` is f32, found i32
                 help: convert it: `.to::<f32>()`

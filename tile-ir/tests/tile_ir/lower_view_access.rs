@@ -481,7 +481,7 @@ fn a_signature_says_what_its_views_are() {
             2: `usize`: `usize` is not an element type
                 help: memory and scalars have a fixed width: use `i64` or `i32`
             3: `'a`: a kernel has no lifetime parameters
-                help: leave it out
+                help: leave it out, also in the types: `x: &[T]`
             3: `[f32]`: a view's elements are of one element type
                 help: write `View<f32, 2>` for rows and columns of `f32`
         "#]],

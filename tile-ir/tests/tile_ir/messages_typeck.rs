@@ -166,7 +166,7 @@ fn functions_by_other_names() {
             15: `debug_barrier`: `tl::debug_barrier` does not exist
                 help: a tile is a value: no threads need to wait for each other
             16: `tl::constexpr`: `tl::constexpr` does not exist
-                help: constants are const parameters of the kernel: `const N: usize`
+                help: constants are const parameters of the kernel, `fn k<const N: usize>(..)`, with values in the attribute, `N = [64, 128]`
         "#]],
     );
 }
@@ -363,7 +363,7 @@ fn fields_and_indices() {
             14: `real`: `real` is not a field of a scalar of type i32
                 help: values here have methods and no fields
             15: `dtype`: `dtype` is not a field of a slice
-                help: the element type is a type parameter of the kernel, or the name that its signature has
+                help: it is `T`, as the signature says: `.to::<T>()` converts to it
             16: `first`: `first` is not a field of a tuple
                 help: a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`
         "#]],
@@ -721,7 +721,7 @@ fn names_of_bad_patterns_are_not_reported() {
             8: `[p, q]`: this pattern cannot be used in a kernel
                 help: bind a name or a tuple of names
             10: `Some(r)`: this pattern cannot be used in a kernel
-                help: bind a name or a tuple of names
+                help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
         "#]],
     );
 }

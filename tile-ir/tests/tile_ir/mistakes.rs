@@ -159,6 +159,26 @@ fn zeros_of_masked_loads() {
 }
 
 #[test]
+fn rows_of_a_square_tile_that_align_with_its_columns() {
+    let tile = "let t = tl::load(x + own.col() * N + lanes.row());";
+    let check = |value: &str, expected: &[&str]| {
+        let body = format!("{tile} tl::store(out + own.col() * N + lanes.row(), {value});");
+        assert_eq!(kinds(&body), expected, "{value}");
+    };
+    check("t / tl::sum(t, 1)", &["reduced_rows"]);
+    check("t - tl::max(t * 2.0, 1) * 0.5", &["reduced_rows"]);
+    check("tl::exp(t) / tl::sqrt(tl::sum(t.to::<f64>(), 1)).to::<f32>()", &["reduced_rows"]);
+    check("tl::select(t < 0.0, t, tl::sum(t, 1))", &["reduced_rows"]);
+    // Columns, axes that are written, a tile of other elements.
+    check("t / tl::sum(t, 0)", &[]);
+    check("t / tl::sum(t, 1).col()", &[]);
+    check("t / tl::sum(t, 1).row()", &[]);
+    check("t / tl::sum(t, 1, true)", &[]);
+    check("t / tl::sum(t)", &[]);
+    check("t * tl::sum(tl::load(x + lanes.col() * N + own.row()), 1)", &[]);
+}
+
+#[test]
 fn loops_that_wait() {
     check_kinds("while tl::load(index) == 0 {} tl::store(out + own, 1.0);", ["wait_without_atomic"]);
     check_kinds("while tl::load(lock + pid) != n {} tl::store(out + own, 1.0);", ["wait_without_atomic"]);

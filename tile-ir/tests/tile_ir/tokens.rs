@@ -168,8 +168,10 @@ fn a_mark_is_there_once() {
         "N = [64], unchecked, unchecked, deny(spills, spills), num_warps = 4, num_warps = 8",
         expect![[r#"
             1: `unchecked`: `unchecked` is declared twice
+                help: keep one of the two
             1: `spills`: `spills` is denied twice
             1: `num_warps`: `num_warps` is declared twice
+                help: keep one of the two
         "#]],
     );
 }

@@ -62,6 +62,15 @@ fn words_of_cuda() {
             r#"printf("%f", y);"#,
             "let z = make_float4(a, a, a, a);",
             "let z = x + tl::program_id(0) * blockDim.x;",
+            "__threadfence();",
+            "let z = __ballot_sync(0xffffffff, m);",
+            "let g = make_tensor(make_gmem_ptr(x), make_shape(64, 64), make_stride(64, 1));",
+            "let z = expf(expf(y));",
+            "cp_async_cg(x, 16);",
+            "mma_sync(t, t, t);",
+            "let p = x as *const float4;",
+            r#"unsafe { core::arch::asm!("ex2.approx.f32 {}, {};", out(reg) z, in(reg) a) };"#,
+            "let z = __hmul2(y, y);",
         ],
         expect![[r#"
             let j = threadIdx.x + blockIdx.x * blockDim.x; tl::store(out + j, a);
@@ -88,13 +97,13 @@ fn words_of_cuda() {
                     help: read and write memory: `tl::store(out + n, tl::load(out + n) + value)`
             let p = x + lane; let z = *p;
                 dereferencing cannot be used in a kernel
-                    help: read memory with `tl::load(pointer, mask)`
+                    help: read memory with `tl::load(pointer)`
             for i in (threadIdx.x..n).step_by(256) { tl::store(out + i, a); }
                 `threadIdx` is not defined
                     help: a program has no threads: `tl::arange(0, N)` numbers the elements of its tile, with a constant `N`
             let g = cooperative_groups::this_grid(); g.sync();
                 `cooperative_groups::this_grid` cannot be called in a kernel
-                    help: leave it out: a tile is a value, and no threads need to wait for each other
+                    help: programs do not wait for each other: what needs the results of all of them is a kernel of its own, launched after this one
             let z = __shfl_down_sync(0xffffffff, y, 16);
                 `__shfl_down_sync` cannot be called in a kernel
                     help: a program has no lanes to exchange between: `tl::sum(x, axis)` reduces a tile, `tl::gather(x, index, axis)` picks elements
@@ -107,6 +116,37 @@ fn words_of_cuda() {
             let z = x + tl::program_id(0) * blockDim.x;
                 `blockDim` is not defined
                     help: a program has no threads: the extent of its tile is a constant, such as the `N` of `tl::arange(0, N)`
+            __threadfence();
+                `__threadfence` cannot be called in a kernel
+                    help: an atomic orders memory between programs: `tl::atomic_add(pointer, value).sem("acq_rel")`
+            let z = __ballot_sync(0xffffffff, m);
+                `__ballot_sync` cannot be called in a kernel
+                    help: a mask is a tile of bools: `tl::sum(mask.to::<i32>(), 0)` counts those that are true
+            let g = make_tensor(make_gmem_ptr(x), make_shape(64, 64), make_stride(64, 1));
+                `make_tensor` cannot be called in a kernel
+                    help: take the parameter as a view, `x: &View<f32, 2>`, and load its tiles: `x.load::<64, 64>(row, col)`; the compiler lays them out
+            let z = expf(expf(y));
+                `expf` cannot be called in a kernel
+                    help: it is `tl::exp(x)` here
+                `expf` cannot be called in a kernel
+                    help: it is `tl::exp(x)` here
+            cp_async_cg(x, 16);
+                `cp_async_cg` cannot be called in a kernel
+                    help: load a tile, `tl::load(x + offsets, mask)`: the compiler copies it asynchronously, as many iterations ahead as `num_stages` says
+            mma_sync(t, t, t);
+                `mma_sync` cannot be called in a kernel
+                    help: `tl::dot(a, b, acc)` of whole tiles uses the tensor cores
+            let p = x as *const float4;
+                this type cannot be used in a kernel
+                    help: leave the cast out: a slice plus offsets is a pointer, `x + offsets`, and a tile's accesses are as wide as its addresses allow
+            unsafe { core::arch::asm!("ex2.approx.f32 {}, {};", out(reg) z, in(reg) a) };
+                an `unsafe` block cannot be used in a kernel
+                    help: leave it out: nothing in a kernel is unsafe
+                the macro `asm!` cannot be used in a kernel
+                    help: it is `tl::inline_ptx::<f32>(text, constraints, operands, cpu)` here
+            let z = __hmul2(y, y);
+                `__hmul2` cannot be called in a kernel
+                    help: use the operators `+`, `-` and `*`
         "#]],
     );
 }
@@ -142,6 +182,24 @@ fn habits_of_triton() {
             "for j in tl::static_range(4) { tl::store(out + j, 1.0); }",
             r#"tl::device_assert("y is positive", y > 0.0);"#,
             "tl::static_assert(n > 0);",
+            "tl::store(out + lane, m, y);",
+            "let z = tl::load(x + lane, y, m);",
+            r#"let z = tl::load(x + lane, m, 0.0, ".cg");"#,
+            r#"let z = tl::load(x + lane, m, 0.0, "evict_last");"#,
+            r#"let z = tl::load(x + lane, m).eviction_policy("evict_last");"#,
+            "let z = tl::dot(t, t, out_dtype = tl::float32);",
+            r#"let z = tl::load(x + lane, m, float("-inf"));"#,
+            r#"let z = y * float("0.5");"#,
+            "let z = y.to(out.dtype.element_ty);",
+            "let (v, i) = tl::max(y, 0, true);",
+            "row = lane * 2; good = row < n; tl::store(out + row, y, good);",
+            "total += a; tl::store(out, total);",
+            "let z = tl::arange(0, n);",
+            r#"let z = tl::load(x + lane, m, other = -float("inf"));"#,
+            "let z = tl::exp(y, fast = true);",
+            r#"let z = y.to::<f16>(rounding = "rtne");"#,
+            r#"let z = tl::dot(t, t, t, "tf32");"#,
+            r#"let z = tl::atomic_add(out, a, "relaxed");"#,
         ],
         expect![[r#"
             let z = tl::load(x, lane, m);
@@ -225,6 +283,62 @@ fn habits_of_triton() {
             tl::static_assert(n > 0);
                 the condition of `tl::static_assert` is a constant bool, found a scalar of type bool
                     help: what is known at a launch is promised with `tl::assume(condition)`, or checked in a debug build with `tl::device_assert(condition)`
+            tl::store(out + lane, m, y);
+                `tl::store` takes the value before the mask
+                    help: write `tl::store(pointer, y, m)`
+            let z = tl::load(x + lane, y, m);
+                `tl::load` takes the mask before `other`
+                    help: write `tl::load(pointer, m, y)`
+            let z = tl::load(x + lane, m, 0.0, ".cg");
+                `tl::load` takes 1 to 3 arguments (pointer, mask?, other?), found 4
+                    help: write a method behind the call: `.cache_global()`, `.streaming()` or `.write_through()`
+            let z = tl::load(x + lane, m, 0.0, "evict_last");
+                `tl::load` takes 1 to 3 arguments (pointer, mask?, other?), found 4
+                    help: write a method behind the call: `.evict_first()` or `.evict_last()`
+            let z = tl::load(x + lane, m).eviction_policy("evict_last");
+                `eviction_policy` is not a method of a tile of type f32[64]
+                    help: write a method behind the call: `.evict_first()` or `.evict_last()`
+            let z = tl::dot(t, t, out_dtype = tl::float32);
+                arguments have no names here
+                    help: leave it out: a product is `f32`, that of `f64` tiles `f64` and that of integers `i32`; `.to::<f16>()` converts it
+            let z = tl::load(x + lane, m, float("-inf"));
+                `float` cannot be called in a kernel
+                    help: write `f32::NEG_INFINITY`
+            let z = y * float("0.5");
+                `float` cannot be called in a kernel
+                    help: write `0.5`
+            let z = y.to(out.dtype.element_ty);
+                `dtype` is not a field of a slice
+                    help: it is `f32`, as the signature says: `.to::<f32>()` converts to it
+            let (v, i) = tl::max(y, 0, true);
+                a tuple pattern takes a tuple, found a tile of type f32[1]
+                    help: `tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest
+            row = lane * 2; good = row < n; tl::store(out + row, y, good);
+                `row` is not defined
+                    help: declare it: `let mut row = ..;`
+                `good` is not defined
+                    help: declare it: `let mut good = ..;`
+            total += a; tl::store(out, total);
+                `total` is not defined
+                    help: declare it: `let mut total = ..;`
+            let z = tl::arange(0, n);
+                the end of a range is a constant integer, found a scalar of type i32
+                    help: a tile has a constant extent, such as a const parameter of the kernel, and a mask leaves elements out: `tl::arange(0, N) < n`
+            let z = tl::load(x + lane, m, other = -float("inf"));
+                arguments have no names here
+                    help: write `f32::NEG_INFINITY`
+            let z = tl::exp(y, fast = true);
+                arguments have no names here
+                    help: leave it out: the parameters are (x)
+            let z = y.to::<f16>(rounding = "rtne");
+                arguments have no names here
+                    help: `tl::cast::<bf16>(x, "rtz")`
+            let z = tl::dot(t, t, t, "tf32");
+                `tl::dot` takes 2 to 3 arguments (a, b, acc?), found 4
+                    help: the default is `"ieee"`; `.input_precision("tf32")` behind the call allows it
+            let z = tl::atomic_add(out, a, "relaxed");
+                expected a tile or scalar, found a string
+                    help: write a method behind the call: `.sem("relaxed")`
         "#]],
     );
 }
@@ -256,6 +370,13 @@ fn habits_of_numpy_and_pytorch() {
             "let z = tl::arange(0.0, 1.0, 0.1);",
             "let z = y.unsqueeze(0);",
             "let q = tl::arange(0, N).reshape([N, 1]);",
+            "let z = tl::var(t, 1, keepdim = true);",
+            "out[..] = x[..] * 2.0;",
+            "let z = lax::fori_loop(0, n, |i, c| c + 1.0, y);",
+            "let z = pl::load(x, (pl::ds(n, 64),));",
+            "let z = square(y);",
+            "let z = tl::square(y);",
+            "let z = tl::rand_like(y);",
         ],
         expect![[r#"
             let z = len(x);
@@ -327,6 +448,31 @@ fn habits_of_numpy_and_pytorch() {
             let q = tl::arange(0, N).reshape([N, 1]);
                 `reshape` is not a method of a tile of type i32[64]
                     help: call the function: `tl::reshape(x, [N, 1])`
+            let z = tl::var(t, 1, keepdim = true);
+                `tl::var` does not exist
+                    help: with `let d = x - mean;` it is `tl::sum(d * d, axis) / n as f32`
+            out[..] = x[..] * 2.0;
+                a slice cannot be indexed
+                    help: write a part with `tl::store(out + start + tl::arange(0, N), value, mask)`
+                a slice cannot be indexed
+                    help: read a part with `tl::load(x + start + tl::arange(0, N), mask)`
+            let z = lax::fori_loop(0, n, |i, c| c + 1.0, y);
+                `lax::fori_loop` cannot be called in a kernel
+                    help: a loop is written `for i in 0..n { x = ..; }`, and carries variables declared before it with `let mut`
+            let z = pl::load(x, (pl::ds(n, 64),));
+                `pl::load` is not a function of the language
+                    help: did you mean `tl::load(pointer)`?
+                `pl::ds` cannot be called in a kernel
+                    help: offsets begin at `start`: `tl::load(x + start + tl::arange(0, N), mask)`
+            let z = square(y);
+                `square` cannot be called in a kernel
+                    help: multiply: `x * x`; a function of your own is a `#[fuse_fn]` in the kernel's `#[fuse_module]`
+            let z = tl::square(y);
+                `tl::square` does not exist
+                    help: multiply: `x * x`
+            let z = tl::rand_like(y);
+                `tl::rand_like` does not exist
+                    help: `tl::rand(seed, offsets)`, with the offsets of the elements
         "#]],
     );
 }
@@ -359,6 +505,15 @@ fn habits_of_rust() {
             "return y;",
             "let z = Ordering::Relaxed;",
             "let z = n ** 2;",
+            "let mut z = y; let r = &mut z; *r += 1.0;",
+            "for (o, v) in out.iter_mut().zip(x) { *o = v; }",
+            "*x = 1.0;",
+            "*out += 1.0;",
+            "let z = *y;",
+            "let z = if n > 0 { Some(y) } else { None };",
+            "let Some(first) = x.first() else { return };",
+            "let z = match y { v if v > 0.0 => v, v => -v };",
+            "let z = y.iter().map(|v| v * 2.0).collect::<Vec<f32>>();",
         ],
         expect![[r#"
             let z = tl::load(&x[lane]);
@@ -411,7 +566,7 @@ fn habits_of_rust() {
                     help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
             let z: [f32; 4] = [0.0; 4];
                 `[value; count]` cannot be used in a kernel
-                    help: `tl::full([count], value)` makes a constant tile
+                    help: `tl::full([4], 0.0)` makes a constant tile; a kernel has no memory but its parameters
             'outer: for i in 0..n { for j in 0..n { break 'outer; } }
                 the label `'outer` cannot be used in a kernel
                     help: `break` and `continue` mean the innermost loop: let a flag end the outer one, `while go { .. go = false; .. }`
@@ -423,7 +578,7 @@ fn habits_of_rust() {
                     help: read memory with `tl::load(x + i)`
             let z = unsafe { *x.get_unchecked(n) };
                 an `unsafe` block cannot be used in a kernel
-                    help: leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`
+                    help: leave it out: nothing in a kernel is unsafe
             return y;
                 this returns a value from a body that gives none
                     help: write results into a `&mut [T]` parameter with `tl::store`, and `return;`
@@ -433,6 +588,37 @@ fn habits_of_rust() {
             let z = n ** 2;
                 `**` is no operator here
                     help: multiply: `n * n`
+            let mut z = y; let r = &mut z; *r += 1.0;
+                a reference cannot be used in a kernel
+                    help: tiles are values: leave out the `&`
+            for (o, v) in out.iter_mut().zip(x) { *o = v; }
+                `iter_mut` is not a method of a slice
+                    help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+            *x = 1.0;
+                assigning through a pointer cannot be used in a kernel
+                    help: write memory with `tl::store(x, value)`
+            *out += 1.0;
+                assigning through a pointer cannot be used in a kernel
+                    help: read and write memory: `tl::store(out, tl::load(out) + value)`
+            let z = *y;
+                dereferencing cannot be used in a kernel
+                    help: values are no references: leave out the `*`
+            let z = if n > 0 { Some(y) } else { None };
+                `Some` cannot be called in a kernel
+                    help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+                `None` is not defined
+                    help: an argument that is `None` is left out; a kernel has no `Option`: a mask, a tile of bools, says which elements are there
+            let Some(first) = x.first() else { return };
+                this pattern cannot be used in a kernel
+                    help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+                `first` is not a method of a slice
+                    help: read memory with `tl::load(x + i)`
+            let z = match y { v if v > 0.0 => v, v => -v };
+                a guard of an arm cannot be used in a kernel
+                    help: put an `if` into the arm; elements of a tile are chosen by `tl::select(mask, a, b)`
+            let z = y.iter().map(|v| v * 2.0).collect::<Vec<f32>>();
+                `iter` is not a method of a tile of type f32[64]
+                    help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
         "#]],
     );
 }
@@ -510,6 +696,12 @@ fn types_and_shapes() {
             "for i in 0..y { tl::store(out + i, a); }",
             "let z = if n > 0 { a };",
             "for i in 0..n { if tl::load(x + i) > a { break i; } }",
+            "let z = tl::reshape(t, [16, 8]);",
+            "let z = tl::reshape(t, [8, 16]);",
+            "let z = tl::dot(t, t, t.to::<f16>());",
+            "let z = tl::load(x + a * N + lane);",
+            "let z = tl::cat(t, tl::reshape(y, [16, 4]), 1);",
+            "let z = tl::cat(t, tl::reshape(tl::load(x + tl::arange(0, 16)), [16, 1]), 1);",
         ],
         expect![[r#"
             let z = y + lane;
@@ -545,6 +737,23 @@ fn types_and_shapes() {
             for i in 0..n { if tl::load(x + i) > a { break i; } }
                 a value after `break` cannot be used in a kernel
                     help: assign it to a variable around the loop first: `found = value; break;`
+            let z = tl::reshape(t, [16, 8]);
+                `tl::reshape` keeps the number of elements: [16, 16] has 256, [16, 8] has 128
+                    help: `[32, 8]` has as many
+            let z = tl::reshape(t, [8, 16]);
+                `tl::reshape` keeps the number of elements: [16, 16] has 256, [8, 16] has 128
+                    help: `[8, 32]` has as many
+            let z = tl::dot(t, t, t.to::<f16>());
+                the accumulator of this product is f32, found f16
+                    help: begin with `tl::zeros::<f32>([16, 16])`, or convert it: `.to::<f32>()`
+            let z = tl::load(x + a * N + lane);
+                expected f32, found the integer 64
+                    help: convert it, `as f32`, or the number beside it, `as i32`
+            let z = tl::cat(t, tl::reshape(y, [16, 4]), 1);
+                `tl::cat` takes two tiles of one shape, found [16, 16] and [16, 4]
+            let z = tl::cat(t, tl::reshape(tl::load(x + tl::arange(0, 16)), [16, 1]), 1);
+                `tl::cat` takes two tiles of one shape, found [16, 16] and [16, 1]
+                    help: `tl::broadcast_to(x, [16, 16])` repeats elements
         "#]],
     );
 }
@@ -586,6 +795,15 @@ fn signatures_and_attributes() {
             "#[fuse_kernel(tune(n), configs = [{ N: 64 }])] pub fn k<const N: usize>(out: &mut [f32], n: i32) { tl::store(out + tl::arange(0, N) + n, 1.0); }",
             r#"#[fuse_kernel(T = ["f32", "f16"])] pub fn k<T: Float>(out: &mut [T]) { tl::store(out, 1.0); }"#,
             "#[fuse_kernel(N = 64, 128)] pub fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }",
+            "#[fuse_kernel] pub fn k(out: &mut [f32], BLOCK: tl::constexpr) { tl::store(out + tl::arange(0, BLOCK), 1.0); }",
+            "#[fuse_kernel] #[launch_bounds(256)] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }",
+            "#[fuse_kernel] #[num_warps(4)] #[inline] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }",
+            r#"#[fuse_kernel] pub unsafe extern "C" fn k(out: &mut [f32]) { tl::store(out, 1.0); }"#,
+            "#[fuse_kernel] pub async fn k<'a>(x: &'a [f32], out: &'a mut [f32]) { tl::store(out, tl::load(x)); }",
+            "#[fuse_kernel] pub fn k(x: &'static [f32], out: &'static mut [f32]) { tl::store(out, tl::load(x)); }",
+            "#[fuse_kernel] pub fn k<const N: usize = 64>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }",
+            "#[fuse_kernel(N = [64], N = [128])] pub fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }",
+            "#[fuse_kernel(num_warps = 4, num_warps = 8, shared_mem = 1024)] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }",
         ],
         expect![[r##"
             #[fuse_kernel] pub fn k(x: &f32, out: &mut [f32]) { tl::store(out, 1.0); }
@@ -697,6 +915,37 @@ fn signatures_and_attributes() {
             #[fuse_kernel(N = 64, 128)] pub fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }
                 a name stands here, found a value
                     help: several values stand between brackets: `NAME = [64, 128]`
+            #[fuse_kernel] pub fn k(out: &mut [f32], BLOCK: tl::constexpr) { tl::store(out + tl::arange(0, BLOCK), 1.0); }
+                `constexpr` is not an element type
+                    help: constants are const parameters of the kernel, `fn k<const N: usize>(..)`, with values in the attribute, `N = [64, 128]`
+            #[fuse_kernel] #[launch_bounds(256)] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }
+                `#[launch_bounds]` means nothing here
+                    help: `num_warps = 4` asks for 4 warps of 32 threads; a tile's extent is a const parameter of the kernel
+            #[fuse_kernel] #[num_warps(4)] #[inline] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }
+                `#[num_warps]` means nothing here
+                    help: it is an option of the kernel: `#[fuse_kernel(num_warps = 4)]`
+            #[fuse_kernel] pub unsafe extern "C" fn k(out: &mut [f32]) { tl::store(out, 1.0); }
+                a kernel is a plain `fn`
+                    help: leave out `unsafe extern "C"`
+            #[fuse_kernel] pub async fn k<'a>(x: &'a [f32], out: &'a mut [f32]) { tl::store(out, tl::load(x)); }
+                a kernel is a plain `fn`
+                    help: leave out `async`
+                a kernel has no lifetime parameters
+                    help: leave it out, also in the types: `x: &[T]`
+            #[fuse_kernel] pub fn k(x: &'static [f32], out: &'static mut [f32]) { tl::store(out, tl::load(x)); }
+                a kernel has no lifetime parameters
+                    help: leave it out, also in the types: `x: &[T]`
+            #[fuse_kernel] pub fn k<const N: usize = 64>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }
+                a kernel's const parameter has no default: its values are declared in the attribute
+                    help: `#[fuse_kernel(N = [64])]`
+            #[fuse_kernel(N = [64], N = [128])] pub fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }
+                `N` is declared twice
+                    help: write one list: `N = [64, 128]`
+            #[fuse_kernel(num_warps = 4, num_warps = 8, shared_mem = 1024)] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }
+                `num_warps` is declared twice
+                    help: keep one of the two
+                `shared_mem` is not an option of `fuse_kernel`
+                    help: leave it out: the compiler lays out shared memory
         "##]],
     );
 }

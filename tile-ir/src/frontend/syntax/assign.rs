@@ -30,18 +30,13 @@ impl Parser<'_> {
             syn::Expr::Index(index) => {
                 let loc = Loc::of(index);
                 let usage = op.map_or(IndexUse::Written, |(op, _)| IndexUse::Changed(op));
-                let element = Expr { kind: self.index(index, usage), loc };
-                let statements = vec![Stmt::Expr(value), Stmt::Expr(element)];
-                let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
-                Some(Stmt::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
+                Some(misplaced(value, Expr { kind: self.index(index, usage), loc }))
             }
             syn::Expr::Unary(deref) if matches!(deref.op, syn::UnOp::Deref(_)) => {
-                self.unsupported_help(
-                    deref,
-                    "assigning through a pointer",
-                    "write memory with `tl::store(pointer, value, mask)`",
-                );
-                None
+                let loc = Loc::of(deref);
+                let usage = op.map_or(IndexUse::Written, |(op, _)| IndexUse::Changed(op));
+                let operand = Box::new(self.expr(&deref.expr));
+                Some(misplaced(value, Expr { kind: ExprKind::Dereference { operand, usage }, loc }))
             }
             other => {
                 self.unsupported_help(other, "this assignment", "assign to a variable");
@@ -103,6 +98,14 @@ impl Parser<'_> {
         let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
         Expr { kind: ExprKind::Block(block.into()), loc }
     }
+}
+
+/// Evaluates the value of an assignment, then its target, which is no variable.
+fn misplaced(value: Expr, target: Expr) -> Stmt {
+    let loc = target.loc;
+    let statements = vec![Stmt::Expr(value), Stmt::Expr(target)];
+    let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
+    Stmt::Expr(Expr { kind: ExprKind::Block(block.into()), loc })
 }
 
 /// Expressions that are statements by nature and never a block's value.

@@ -348,6 +348,11 @@ pub enum ExprKind {
     },
     /// `&x`, which nothing has
     Reference(Box<Expr>),
+    /// `*x`, which nothing has
+    Dereference {
+        operand: Box<Expr>,
+        usage: IndexUse,
+    },
     Unary {
         op: UnaryOp,
         operand: Box<Expr>,

@@ -263,7 +263,11 @@ pub(super) fn parse_options(
     for entry in entries {
         let name = entry.name.to_string();
         if declared.contains(&name) {
-            reader.errors.push(Loc::of(&entry.name), format!("`{name}` is declared twice"));
+            let help = match entry.value {
+                OptionValue::List { .. } => format!("write one list: `{name} = [64, 128]`"),
+                _ => "keep one of the two".into(),
+            };
+            reader.errors.push_help(Loc::of(&entry.name), format!("`{name}` is declared twice"), help);
             continue;
         }
         declared.push(name);

@@ -8,8 +8,8 @@ use quote::ToTokens;
 use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
-use super::unsupported::is_iterator;
-use super::{function, match_lowering, suffix};
+use super::unsupported::{is_iterator, is_unknown};
+use super::{function, match_lowering, parameters, suffix};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
@@ -108,10 +108,8 @@ impl Parser<'_> {
         });
         let Some(pattern) = self.pattern(pat) else {
             // The values of its names are unknown; their uses are not reported.
-            if let Some(init) = &local.init {
-                self.expr(&init.expr);
-            }
-            return Some(bind_errors(pat));
+            let value = local.init.as_ref().map(|init| self.expr(&init.expr));
+            return Some(bind_errors(pat, value));
         };
         let init = local.init.as_ref().map(|init| {
             if let Some((_, diverge)) = &init.diverge {
@@ -134,7 +132,9 @@ impl Parser<'_> {
             }
             syn::Pat::Paren(inner) => self.pattern(&inner.pat),
             other => {
-                self.unsupported_help(other, "this pattern", "bind a name or a tuple of names");
+                let help =
+                    self.pattern_help(other).unwrap_or_else(|| "bind a name or a tuple of names".into());
+                self.unsupported_help(other, "this pattern", &help);
                 None
             }
         }
@@ -168,7 +168,7 @@ impl Parser<'_> {
                 let range = self.expr(&for_loop.expr);
                 let mut body = self.block(&for_loop.body);
                 if var.is_none() {
-                    body.statements.insert(0, bind_errors(&for_loop.pat));
+                    body.statements.insert(0, bind_errors(&for_loop.pat, None));
                 }
                 let loc = Loc::from(for_loop.for_token.span);
                 Some(Stmt::For { var, range, body, loc })
@@ -259,12 +259,11 @@ impl Parser<'_> {
         let op = match unary.op {
             syn::UnOp::Neg(_) => UnaryOp::Neg,
             syn::UnOp::Not(_) => UnaryOp::Not,
+            // What to write instead follows from what is dereferenced.
             _ => {
-                return self.unsupported_help(
-                    unary,
-                    "dereferencing",
-                    "read memory with `tl::load(pointer, mask)`",
-                );
+                let operand = Box::new(self.expr(&unary.expr));
+                let kind = ExprKind::Dereference { operand, usage: IndexUse::Read };
+                return Expr { kind, loc: Loc::of(unary) };
             }
         };
         let operand = Box::new(self.expr(&unary.expr));
@@ -277,7 +276,9 @@ impl Parser<'_> {
             Some(ty) => Expr { kind: ExprKind::Cast { operand, ty }, loc: Loc::of(cast) },
             None => {
                 let help = match &*cast.ty {
-                    syn::Type::Ptr(_) => "a slice plus offsets is a pointer: `x + offsets`",
+                    syn::Type::Ptr(_) => {
+                        "leave the cast out: a slice plus offsets is a pointer, `x + offsets`, and a tile's accesses are as wide as its addresses allow"
+                    }
                     _ => "cast to an element type such as `f32`",
                 };
                 self.unsupported_help(&cast.ty, "this type", help)
@@ -288,8 +289,12 @@ impl Parser<'_> {
     fn method_call(&mut self, call: &syn::ExprMethodCall) -> Expr {
         let loc = Loc::of(call);
         let receiver = Box::new(self.expr(&call.receiver));
-        let generics = call.turbofish.as_ref().map_or(Some(vec![]), |args| self.generic_args(args));
-        let args = self.arguments(&call.args, ops::methods().find(|method| call.method == method.name));
+        // A method that is reported may have had any generics.
+        let is_view_method = ops::view_methods().any(|method| call.method == method.name);
+        let turbofish = call.turbofish.as_ref().filter(|_| is_view_method || !is_iterator(call));
+        let generics = turbofish.map_or(Some(vec![]), |args| self.generic_args(args));
+        let method = ops::methods().find(|method| call.method == method.name);
+        let args = self.arguments(&call.args, method.map(|method| method.params[1..].to_vec()));
         let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
         Expr { kind: ExprKind::Method { receiver, name: call.method.clone(), generics, args }, loc }
     }
@@ -367,8 +372,14 @@ impl Parser<'_> {
             syn::Expr::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
             _ => None,
         };
-        let args =
-            self.arguments(&call.args, name.and_then(|name| ops::functions().find(|own| own.name == name)));
+        let args = match is_unknown(&call.func) {
+            // The function is reported, so that the names of its arguments say nothing more.
+            true => call.args.iter().map(|arg| self.unnamed(arg)).collect(),
+            false => {
+                let known = name.filter(|name| ops::is_function(name));
+                self.arguments(&call.args, known.map(|name| parameters(&name)))
+            }
+        };
         let syn::Expr::Path(function) = &*call.func else {
             return self.unsupported(&call.func, "calling a value");
         };
@@ -385,15 +396,16 @@ impl Parser<'_> {
         Expr { kind: ExprKind::Call(CallExpr { path, generics, args, text }), loc }
     }
 
-    /// The arguments of a call of `function`, if it is one of the language that has names for them.
+    /// The arguments of a call, with the parameters of a function of the language.
     fn arguments<'a>(
         &mut self,
         args: impl IntoIterator<Item = &'a syn::Expr>,
-        function: Option<&ops::Intrinsic>,
+        params: Option<Vec<ops::IntrinsicParam>>,
     ) -> Vec<Expr> {
+        let names: Option<Vec<&str>> = params.map(|params| params.iter().map(|param| param.name).collect());
         let args = args.into_iter().enumerate();
         args.map(|(i, arg)| match arg {
-            syn::Expr::Assign(named) => self.named_argument(named, function.map(|own| (own.params, i))),
+            syn::Expr::Assign(named) => self.named_argument(named, names.as_deref(), i),
             arg => self.expr(arg),
         })
         .collect()
@@ -428,7 +440,7 @@ impl Parser<'_> {
         let condition = Box::new(self.expr(&expr.cond));
         let mut then = self.block(&expr.then_branch);
         if let syn::Expr::Let(condition) = &*expr.cond {
-            then.statements.insert(0, bind_errors(&condition.pat));
+            then.statements.insert(0, bind_errors(&condition.pat, None));
         }
         let then = then.into();
         let otherwise = expr.else_branch.as_ref().map(|(_, branch)| match &**branch {
@@ -479,11 +491,14 @@ impl Parser<'_> {
 }
 
 /// Binds the names of a pattern that was reported to errors, so that their uses are not reported.
-fn bind_errors(pat: &syn::Pat) -> Stmt {
+fn bind_errors(pat: &syn::Pat, value: Option<Expr>) -> Stmt {
     let loc = Loc::of(pat);
     let mut parts = vec![];
     bound_names(pat, &mut parts);
-    let init = Some(Expr { kind: ExprKind::Error, loc });
+    let error = Expr { kind: ExprKind::Error, loc };
+    let statements = value.map(Stmt::Expr).into_iter().collect();
+    let block = BlockExpr { items: Rc::default(), statements, value: Some(Box::new(error)), loc };
+    let init = Some(Expr { kind: ExprKind::Block(block.into()), loc });
     Stmt::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }
 }
 

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 
 use super::ast::*;
-use super::item::{fn_source, parse_generics, type_help, type_name, view_type};
+use super::item::{fn_source, parse_generics, report_words_before_fn, type_help, type_name, view_type};
 use super::{conditions, early_exit, expr, inner_attributes, suffix};
 use crate::support::diagnostic::{Errors, Loc};
 
@@ -51,15 +51,7 @@ pub(super) fn parse(mut item: syn::ItemFn, errors: &mut Errors) -> FnItem {
 }
 
 fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
-    let qualifiers = [
-        signature.constness.map(|token| token.span),
-        signature.asyncness.map(|token| token.span),
-        signature.unsafety.map(|token| token.span),
-        signature.abi.as_ref().map(|abi| abi.extern_token.span),
-    ];
-    for span in qualifiers.into_iter().flatten() {
-        errors.push(span.into(), "a function that kernels call is a plain `fn`");
-    }
+    report_words_before_fn(signature, "a function that kernels call is a plain `fn`", errors);
     if let Some(variadic) = &signature.variadic {
         errors.push(Loc::of(variadic), "a function that kernels call takes a fixed list of parameters");
     }

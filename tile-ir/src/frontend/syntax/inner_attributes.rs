@@ -6,6 +6,7 @@ use quote::ToTokens;
 use syn::parse::{ParseStream, Parser};
 use syn::visit::{self, Visit};
 
+use super::{Place, foreign_help};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 
 /// The attributes that set the level of a lint.
@@ -24,10 +25,7 @@ const EXPECTED: [(&[&str], &str); 9] = [
         &["num_stages", "pipeline"],
         "write `.num_stages(3)` on the range: `for i in tl::range(0, n, 1).num_stages(3)`",
     ),
-    (
-        &["num_warps", "num_ctas", "maxnreg", "unchecked", "unreported"],
-        "it is an option of the kernel: `#[fuse_kernel(num_warps = 4)]`",
-    ),
+    (&["num_warps", "num_ctas", "maxnreg", "unchecked", "unreported"], OPTION),
     (
         &["divisible", "divisible_by", "multiple_of", "aligned", "align"],
         "leave it out: a launch tests by itself what divides its arguments; `tl::assume(n % 16 == 0)` in the body says more",
@@ -79,6 +77,34 @@ pub(super) fn take_marks(attributes: &mut Vec<syn::Attribute>, own: &str, errors
             _ => "a function is a `fuse_kernel` or a `fuse_fn`, not both".into(),
         };
         errors.push(Loc::of(attribute), message);
+        false
+    });
+}
+
+/// Decorators of other languages, and options, that are written as attributes of a kernel.
+const DECORATORS: [&str; 10] = [
+    "launch_bounds",
+    "autotune",
+    "heuristics",
+    "jit",
+    "num_warps",
+    "num_ctas",
+    "num_stages",
+    "maxnreg",
+    "unchecked",
+    "unreported",
+];
+
+/// What to write instead of an attribute that is an option.
+const OPTION: &str = "it is an option of the kernel: `#[fuse_kernel(num_warps = 4)]`";
+
+/// Takes decorators out of the attributes of a kernel, and reports them.
+pub(super) fn take_decorators(attributes: &mut Vec<syn::Attribute>, errors: &mut Errors) {
+    attributes.retain(|attribute| {
+        let Some(name) = DECORATORS.into_iter().find(|name| has_name(attribute, name)) else { return true };
+        let help = foreign_help(name, Place::Option).unwrap_or_else(|| OPTION.into());
+        let path = source_text(attribute.path().to_token_stream());
+        errors.push_help(Loc::of(attribute), format!("`#[{path}]` means nothing here"), help);
         false
     });
 }

@@ -4,8 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
-use quote::ToTokens;
-use syn::spanned::Spanned;
+use quote::{ToTokens, quote};
 
 use super::ast::{ConstType, FnSource, GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
 use super::{
@@ -88,11 +87,13 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     inner_attributes::check(&function, errors);
     suffix::check(&function, errors);
     inner_attributes::take_marks(&mut function.attrs, "fuse_kernel", errors);
+    inner_attributes::take_decorators(&mut function.attrs, errors);
     function.attrs.retain(|attribute| matches!(attribute.style, syn::AttrStyle::Outer));
     let signature = &function.sig;
-    let options = attribute::parse_options(attribute.clone(), &signature.generics, errors);
+    let mut options = attribute::parse_options(attribute.clone(), &signature.generics, errors);
     report_qualifiers(signature, errors);
-    report_defaults(&signature.generics, errors);
+    // A default stands for values that are not declared.
+    options.unreadable |= report_defaults(&signature.generics, errors);
     let generics = parse_generics(&signature.generics, errors);
     if let Some(clause) = &signature.generics.where_clause {
         errors.push(
@@ -149,7 +150,9 @@ fn drop_tail_result(block: &mut syn::Block) {
     }
 }
 
-fn report_defaults(generics: &syn::Generics, errors: &mut Errors) {
+/// Whether const parameters have defaults, which is reported.
+fn report_defaults(generics: &syn::Generics, errors: &mut Errors) -> bool {
+    let before = errors.len();
     for param in generics.const_params() {
         if let Some(default) = &param.default {
             let value = source_text(default.to_token_stream());
@@ -160,6 +163,7 @@ fn report_defaults(generics: &syn::Generics, errors: &mut Errors) {
             );
         }
     }
+    errors.len() > before
 }
 
 /// The generics. A bound in a `where` clause, which is reported, is not missing on the parameter as well.
@@ -187,16 +191,26 @@ pub(super) fn parse_generics(generics: &syn::Generics, errors: &mut Errors) -> V
         .collect()
 }
 
-fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
-    let qualifiers = [
-        signature.constness.map(|token| token.span()),
-        signature.asyncness.map(|token| token.span()),
-        signature.unsafety.map(|token| token.span()),
-        signature.abi.as_ref().map(|abi| abi.span()),
-    ];
-    for span in qualifiers.into_iter().flatten() {
-        errors.push(span.into(), "a kernel is a plain `fn`");
+/// Reports `const`, `async`, `unsafe` and `extern`, which stand side by side.
+pub(super) fn report_words_before_fn(signature: &syn::Signature, message: &str, errors: &mut Errors) {
+    let syn::Signature { constness, asyncness, unsafety, abi, .. } = signature;
+    let words = quote!(#constness #asyncness #unsafety #abi);
+    if !words.is_empty() {
+        let help = format!("leave out `{}`", source_text(words.clone()));
+        errors.push_help(Loc::of(words), message, help);
     }
+}
+
+/// Reports a lifetime where it is declared and, if it is declared nowhere, where it is first used.
+fn report_lifetime(lifetime: impl ToTokens, errors: &mut Errors) {
+    const MESSAGE: &str = "a kernel has no lifetime parameters";
+    if !errors.iter().any(|error| error.message == MESSAGE) {
+        errors.push_help(Loc::of(lifetime), MESSAGE, "leave it out, also in the types: `x: &[T]`");
+    }
+}
+
+fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
+    report_words_before_fn(signature, "a kernel is a plain `fn`", errors);
     if let syn::ReturnType::Type(_, ty) = &signature.output {
         errors.push_help(
             Loc::of(ty),
@@ -237,11 +251,7 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
             Some(GenericParam::Const { name: param.ident.clone(), ty })
         }
         syn::GenericParam::Lifetime(param) => {
-            errors.push_help(
-                Loc::of(param),
-                "a kernel has no lifetime parameters",
-                "leave it out: `x: &[T]`",
-            );
+            report_lifetime(param, errors);
             None
         }
     }
@@ -338,11 +348,7 @@ fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
     let (parsed, problem) = match ty {
         syn::Type::Reference(reference) => {
             if let Some(lifetime) = &reference.lifetime {
-                errors.push_help(
-                    Loc::of(lifetime),
-                    "a kernel has no lifetime parameters",
-                    "leave it out: `&[T]`",
-                );
+                report_lifetime(lifetime, errors);
             }
             let mutable = reference.mutability.is_some();
             let memory = match &*reference.elem {
@@ -451,7 +457,7 @@ pub(super) fn view_type(ty: &syn::Type, mutable: bool, errors: &mut Errors) -> O
         syn::PathArguments::None | syn::PathArguments::Parenthesized(_) => vec![],
     };
     if let Some(lifetime) = arguments.iter().find(|arg| matches!(arg, syn::GenericArgument::Lifetime(_))) {
-        errors.push_help(Loc::of(lifetime), "a kernel has no lifetime parameters", "leave it out");
+        report_lifetime(lifetime, errors);
         return Some(None);
     }
     let [syn::GenericArgument::Type(elem), rank] = arguments.as_slice() else {

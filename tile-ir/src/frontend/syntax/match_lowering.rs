@@ -26,6 +26,8 @@ struct MatchArm {
 /// The name of the value in the chain: a keyword, so that it hides no name of the user's.
 const VALUE: &str = "match";
 
+const GUARD: &str = "put an `if` into the arm; elements of a tile are chosen by `tl::select(mask, a, b)`";
+
 /// The chain is as deep as it has arms, and later stages recurse.
 const MAX_ARMS: usize = 256;
 
@@ -41,7 +43,7 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
     let mut arms = vec![];
     for arm in &choice.arms {
         if let Some((_, guard)) = &arm.guard {
-            parser.unsupported_help(guard, "a guard of an arm", "put an `if` into the arm");
+            parser.unsupported_help(guard, "a guard of an arm", GUARD);
         }
         let mut choices = vec![];
         let is_total = collect(&arm.pat, parser, &mut choices);

@@ -32,7 +32,9 @@ pub use attribute::describe as describe_value;
 pub(crate) use attribute::{OPTIONS, SETTINGS, nearest_name};
 pub use conditions::{is_conditional, without_empty_places};
 pub use enclosing::is_in_impl_or_trait;
-pub use foreign::{Answer, Foreign, NameKind, Place, foreign, table as foreign_table};
+pub use foreign::{
+    Answer, COMMON_WORDS, Foreign, NameKind, Place, foreign, own_function_help, table as foreign_table,
+};
 pub(crate) use foreign::{COUNT_DOWN, call_form, call_head, element_type, foreign_help, parameters};
 pub(crate) use function::{CONSTANTS, parse_items};
 pub(crate) use item::const_range;

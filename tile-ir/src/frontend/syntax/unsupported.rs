@@ -51,28 +51,27 @@ impl Parser<'_> {
             }
             syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
             syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
-            syn::Expr::Unsafe(own) => self.unsupported_help(
-                own.unsafe_token,
-                "an `unsafe` block",
-                "leave it out: memory is read with `tl::load(x + i)` and written with `tl::store(out + i, value)`",
-            ),
+            syn::Expr::Unsafe(own) => {
+                let help = "leave it out: nothing in a kernel is unsafe";
+                let error = self.unsupported_help(own.unsafe_token, "an `unsafe` block", help);
+                self.block(&own.block);
+                error
+            }
             syn::Expr::Struct(own) => {
                 let name = own.path.segments.last().map(|segment| segment.ident.to_string());
                 let help = name.and_then(|name| foreign_help(&name, Place::Type));
                 let help = help.unwrap_or_else(|| "values go together as a tuple: `(a, b)`".into());
                 self.unsupported_help(&own.path, "a struct", &help)
             }
-            syn::Expr::Repeat(_) => self.unsupported_help(
-                expr,
-                "`[value; count]`",
-                "`tl::full([count], value)` makes a constant tile",
-            ),
+            syn::Expr::Repeat(own) => {
+                let [value, count] = [&own.expr, &own.len].map(|part| source_text(part.to_token_stream()));
+                let help = format!(
+                    "`tl::full([{count}], {value})` makes a constant tile; a kernel has no memory but its parameters"
+                );
+                self.unsupported_help(expr, "`[value; count]`", &help)
+            }
             syn::Expr::Let(own) => {
-                let name = match &*own.pat {
-                    syn::Pat::TupleStruct(own) => own.path.segments.last().map(|segment| segment.ident.to_string()),
-                    _ => None,
-                };
-                let help = name.and_then(|name| foreign_help(&name, Place::Function));
+                let help = self.pattern_help(&own.pat);
                 self.unsupported_help(expr, "`if let`", &help.unwrap_or_else(|| IF_LET.into()))
             }
             syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
@@ -80,6 +79,12 @@ impl Parser<'_> {
             syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
             _ => self.unsupported(expr, "this expression"),
         }
+    }
+
+    /// What to write instead of a pattern such as `Some(x)`.
+    pub(super) fn pattern_help(&self, pat: &syn::Pat) -> Option<String> {
+        let syn::Pat::TupleStruct(own) = pat else { return None };
+        foreign_help(&own.path.segments.last()?.ident.to_string(), Place::Function)
     }
 
     pub(super) fn not_a_value(&mut self, loc: Loc, what: &str) -> Expr {
@@ -101,24 +106,32 @@ impl Parser<'_> {
         Expr { kind: ExprKind::Error, loc }
     }
 
-    /// `mask = m` as an argument.
+    /// An argument without the name that it may have.
+    pub(super) fn unnamed(&mut self, arg: &syn::Expr) -> Expr {
+        match arg {
+            syn::Expr::Assign(named) => self.expr(&named.right),
+            arg => self.expr(arg),
+        }
+    }
+
+    /// `mask = m` as argument `index` of a function whose parameters are known or not.
     pub(super) fn named_argument(
         &mut self,
         named: &syn::ExprAssign,
-        expected: Option<(&[ops::IntrinsicParam], usize)>,
+        params: Option<&[&str]>,
+        index: usize,
     ) -> Expr {
         let loc = Loc::of(named);
-        let value = match source_text(named.right.to_token_stream()) {
-            value if value == "True" || value == "False" => value.to_lowercase(),
-            value => value,
-        };
+        let value = without_python(source_text(named.right.to_token_stream()));
         let name = source_text(named.left.to_token_stream());
-        let (params, index) = expected.unwrap_or((&[], 0));
-        let params: Vec<&str> =
-            params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
+        let is_surplus = params.is_some_and(|params| index >= params.len());
+        let params = params.unwrap_or_default();
         let help = match params.iter().position(|param| *param == name) {
             _ if value == "None" => "leave the argument out".into(),
-            None => foreign_help(&name, Place::Argument).unwrap_or_else(|| format!("write `{value}`")),
+            None => foreign_help(&name, Place::Argument).unwrap_or_else(|| match is_surplus {
+                true => format!("leave it out: the parameters are ({})", params.join(", ")),
+                false => format!("write `{value}`"),
+            }),
             Some(own) if own != index => {
                 format!("write `{value}` in its place, of ({})", params.join(", "))
             }
@@ -134,6 +147,25 @@ impl Parser<'_> {
         }
         Expr { kind: ExprKind::Error, loc }
     }
+}
+
+/// A value of Python as it is written in a kernel.
+fn without_python(value: String) -> String {
+    match value.as_str() {
+        "True" => "true".into(),
+        "False" => "false".into(),
+        r#"float("inf")"# => "f32::INFINITY".into(),
+        r#"float("-inf")"# | r#"-float("inf")"# => "f32::NEG_INFINITY".into(),
+        r#"float("nan")"# => "f32::NAN".into(),
+        _ => value,
+    }
+}
+
+/// Whether a call is of a function of `tl::` that does not exist.
+pub(super) fn is_unknown(function: &syn::Expr) -> bool {
+    let syn::Expr::Path(path) = function else { return false };
+    let names: Vec<String> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+    matches!(&names[..], [module, name] if module == "tl" && !ops::is_function(name))
 }
 
 /// Whether a method call is of an iterator's method.

@@ -5,7 +5,7 @@ use syn::ext::IdentExt;
 
 use super::unknown::UnknownMethod;
 use super::{Call, Check, Item, Operand, WrittenCall};
-use crate::frontend::syntax::{CallExpr, Expr, ExprKind, GenericArg};
+use crate::frontend::syntax::{CallExpr, Expr, ExprKind, GenericArg, Place, foreign_help};
 use crate::ops::scalar;
 use crate::ops::{self, IntrinsicGeneric, IntrinsicParam};
 use crate::support::diagnostic::{Loc, count};
@@ -24,6 +24,10 @@ impl Check<'_> {
             return Operand::failed(loc);
         }
         let known = if is_language { ops::is_function(&text) } else { self.is_item(path) };
+        if !known && self.report_text_as_number(path, args) {
+            return Operand::failed(loc);
+        }
+        let before = self.errors.len();
         let args: Vec<Operand> = args.iter().map(|arg| self.argument(arg, known)).collect();
         let generics = generics.to_vec();
         if !is_language {
@@ -34,7 +38,11 @@ impl Check<'_> {
                     Operand { loc, ..self.invoke(&callee, WrittenCall { call, generics }) }
                 }
                 Some(None) => Operand::failed(loc),
-                None => self.unknown_call(path, target, loc),
+                None => {
+                    let result = self.unknown_call(path, target, loc);
+                    self.errors.drop_repeated_help(before);
+                    result
+                }
             };
         }
         if !known {
@@ -197,10 +205,16 @@ impl Check<'_> {
                 let end = end.loc.word().unwrap_or_else(|| "n".into());
                 self.error_help(loc, text, format!("write `{}(0, {end})`", what.trim_matches('`')))
             }
-            _ => match arity_help(what) {
-                Some(help) => self.error_help(loc, text, help),
-                None => self.error(loc, text),
-            },
+            _ => {
+                let hint = args.get(params.len()).and_then(|arg| match &arg.item {
+                    Item::Text(text) => hint_method(text),
+                    _ => None,
+                });
+                match hint.or_else(|| arity_help(what).map(str::to_string)) {
+                    Some(help) => self.error_help(loc, text, help),
+                    None => self.error(loc, text),
+                }
+            }
         };
         false
     }
@@ -231,6 +245,19 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// The method for a hint that Triton takes as text.
+pub(super) fn hint_method(text: &str) -> Option<String> {
+    let argument = match text {
+        ".ca" | ".cg" | ".cv" | ".wb" | ".cs" | ".wt" => "cache_modifier",
+        "evict_first" | "evict_last" | "evict_normal" => "eviction_policy",
+        "acquire" | "release" | "acq_rel" | "relaxed" => "sem",
+        "gpu" | "cta" | "sys" => "scope",
+        "ieee" | "tf32" | "tf32x3" | "bf16x3" | "bf16x6" => "input_precision",
+        _ => return None,
+    };
+    foreign_help(argument, Place::Argument)
 }
 
 /// What to write where a function is called with as many arguments as it has elsewhere.

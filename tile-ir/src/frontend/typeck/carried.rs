@@ -248,6 +248,7 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
         ExprKind::Unary { operand, .. }
         | ExprKind::Cast { operand, .. }
         | ExprKind::Reference(operand)
+        | ExprKind::Dereference { operand, .. }
         | ExprKind::OpenMatch(operand)
         | ExprKind::Field { base: operand, .. }
         | ExprKind::Part { tuple: operand, .. } => assigned_in_expr(operand, declared, found),

@@ -193,7 +193,7 @@ fn as_list(operand: &Operand) -> Option<String> {
 
 impl Literal {
     /// The type it has when nothing else decides.
-    pub(super) fn default_type(&self) -> DType {
+    pub(crate) fn default_type(&self) -> DType {
         self.dtype.unwrap_or(match self.value {
             LiteralValue::Number(ConstantValue::Int(value)) if DType::I32.wrap(value) == value => DType::I32,
             LiteralValue::Number(ConstantValue::Int(_)) => DType::I64,

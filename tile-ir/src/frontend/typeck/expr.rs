@@ -71,6 +71,7 @@ impl Check<'_> {
             ExprKind::Field { base, name } => self.field(base, name, loc),
             ExprKind::Index { base, index, usage } => self.indexed(base, index, *usage, loc),
             ExprKind::Reference(inner) => self.reference(inner, loc),
+            ExprKind::Dereference { operand, usage } => self.dereference(operand, *usage, loc),
             ExprKind::Array(items) => {
                 let items = items.iter().map(|item| self.expr(item)).collect();
                 Operand::new(Item::List(items), loc)

@@ -43,7 +43,11 @@ impl Check<'_> {
             ("T" | "mT", Item::View(_) | Item::Slice(_)) => {
                 "read a tile first; `tl::trans(tile)` swaps its axes".into()
             }
-            ("dtype", Item::Slice(_) | Item::View(_) | Item::Value(_)) => {
+            ("dtype", Item::Slice(memory) | Item::View(memory)) => {
+                let elem = self.written_elem(*memory);
+                format!("it is `{elem}`, as the signature says: `.to::<{elem}>()` converts to it")
+            }
+            ("dtype", Item::Value(_)) => {
                 "the element type is a type parameter of the kernel, or the name that its signature has"
                     .into()
             }
@@ -76,6 +80,22 @@ impl Check<'_> {
         }
     }
 
+    /// `*inner`; always a mistake.
+    pub(super) fn dereference(&mut self, inner: &Expr, usage: IndexUse, loc: Loc) -> Operand {
+        let operand = self.expr(inner);
+        let what = match usage {
+            IndexUse::Read => "dereferencing",
+            IndexUse::Written | IndexUse::Changed(_) => "assigning through a pointer",
+        };
+        let help = match operand.item {
+            Item::Failed => return operand,
+            Item::Slice(_) => access_help(&written_name(inner), usage),
+            Item::Pointer(_) => access_help("pointer", usage),
+            _ => "values are no references: leave out the `*`".into(),
+        };
+        self.error_help(loc, format!("{what} cannot be used in a kernel"), help)
+    }
+
     /// `base[index]`; always a mistake.
     pub(super) fn indexed(&mut self, base: &Expr, index: &Expr, usage: IndexUse, loc: Loc) -> Operand {
         // `x.shape[0]` is one mistake.
@@ -105,21 +125,15 @@ impl Check<'_> {
             Item::View(memory) if usage != IndexUse::Read => self.view_store_help(*memory),
             Item::View(memory) => self.view_help(*memory),
             Item::Slice(_) if matches!(index.item, Item::Range(_)) => {
-                format!("read a part with `tl::load({written_name} + start + tl::arange(0, N), mask)`")
+                let part = format!("{written_name} + start + tl::arange(0, N)");
+                match usage {
+                    IndexUse::Read => format!("read a part with `tl::load({part}, mask)`"),
+                    _ => format!("write a part with `tl::store({part}, value, mask)`"),
+                }
             }
             Item::Slice(_) => {
                 let offset = index.loc.word().unwrap_or_else(|| "offsets".into());
-                let place = format!("{written_name} + {offset}");
-                match usage {
-                    IndexUse::Read => format!("read memory with `tl::load({place})`"),
-                    IndexUse::Written => format!("write memory with `tl::store({place}, value)`"),
-                    IndexUse::Changed(op) => {
-                        format!(
-                            "read and write memory: `tl::store({place}, tl::load({place}) {} value)`",
-                            op.symbol()
-                        )
-                    }
-                }
+                access_help(&format!("{written_name} + {offset}"), usage)
             }
             Item::Value(_) if usage != IndexUse::Read => {
                 "a tile is a value: `tl::select(mask, new, x)` makes the changed one".into()
@@ -134,6 +148,20 @@ impl Check<'_> {
         };
         let text = format!("{} cannot be indexed", self.describe(&operand));
         self.error_help(loc, text, help)
+    }
+}
+
+/// How to read or write the element at `pointer`.
+fn access_help(pointer: &str, usage: IndexUse) -> String {
+    match usage {
+        IndexUse::Read => format!("read memory with `tl::load({pointer})`"),
+        IndexUse::Written => format!("write memory with `tl::store({pointer}, value)`"),
+        IndexUse::Changed(op) => {
+            format!(
+                "read and write memory: `tl::store({pointer}, tl::load({pointer}) {} value)`",
+                op.symbol()
+            )
+        }
     }
 }
 

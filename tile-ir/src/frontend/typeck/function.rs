@@ -348,7 +348,7 @@ impl Check<'_> {
         self.report(Diagnostic {
             loc: call.name_loc,
             message: format!("{} calls itself", call.what),
-            help: None,
+            help: Some("write a loop: `while condition { .. }`".into()),
             note: Some(match chain.len() {
                 1 => "each call is a copy of the body, so that it would never end".into(),
                 _ => format!("{} calls {}", call.what, chain.join(", which calls ")),

@@ -1,5 +1,6 @@
 //! Helpers of typing rules: values from operands, constants, conversions, broadcasting.
 
+use super::call::hint_method;
 use super::{Call, Callee, Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
 use crate::ops::{Bitcast, Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
@@ -190,6 +191,10 @@ impl Check<'_> {
                 };
                 self.error_help(operand.loc, text, help)
             }
+            Item::Text(ref word) => match hint_method(word) {
+                Some(help) => self.error_help(operand.loc, text, help),
+                None => self.error(operand.loc, text),
+            },
             _ => self.error(operand.loc, text),
         };
     }
@@ -252,6 +257,9 @@ impl Check<'_> {
                     LiteralValue::Number(_) if dtype == DType::Bool => "compare: `x != 0`".to_string(),
                     LiteralValue::Number(ConstantValue::Float(_)) => {
                         "write an integer, or convert the integers beside it: `as f32`".to_string()
+                    }
+                    LiteralValue::Number(ConstantValue::Int(_)) if what.is_none() => {
+                        format!("convert it, `as {dtype}`, or the number beside it, `as i32`")
                     }
                     LiteralValue::Number(ConstantValue::Int(_)) | LiteralValue::Bool(_) => {
                         format!("convert it: `as {dtype}`")

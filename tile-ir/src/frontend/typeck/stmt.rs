@@ -5,7 +5,7 @@ use proc_macro2::Ident;
 use super::scope::Variable;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BinaryOp, BlockExpr, Expr, ExprKind, Pattern, Stmt, TypeName};
-use crate::ops::{ConstantValue, Kind};
+use crate::ops::{ConstantValue, ExpandDims, Kind, Splat};
 use crate::support::diagnostic::{Loc, count};
 
 impl Check<'_> {
@@ -163,14 +163,17 @@ impl Check<'_> {
     }
 
     /// Which function gives the tuple that a pattern wants of a value.
-    fn tuple_help(&mut self, value: &Operand) -> String {
-        let made = match value.item {
-            Item::Value(value) => self.builder.last().filter(|op| op.results.contains(&value)),
-            _ => None,
-        };
-        if made.is_some_and(|op| matches!(op.kind, Kind::Reduce(_))) {
-            return "`tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest"
-                .into();
+    fn tuple_help(&self, value: &Operand) -> String {
+        let made_by = |value| self.builder.definition(value).map(|op| &op.kind);
+        let Item::Value(mut value) = value.item else { return "bind one name: `let x = ..`".into() };
+        // With `keep_dims` the reduced axis has come back.
+        if let Some(Kind::Splat(Splat { value: of }) | Kind::ExpandDims(ExpandDims { value: of, .. })) =
+            made_by(value)
+        {
+            value = *of;
+        }
+        if let Some(Kind::Reduce(_)) = made_by(value) {
+            return "`tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest".into();
         }
         "bind one name: `let x = ..`".into()
     }
@@ -224,11 +227,11 @@ impl Check<'_> {
         let name = target.to_string();
         let loc = Loc::of(target);
         let Some(slot) = self.scopes.find(&name) else {
-            self.error_help(
-                loc,
-                format!("`{name}` is not defined"),
-                format!("declare it: `let mut {name} = ..;`"),
-            );
+            let help = format!("declare it: `let mut {name} = ..;`");
+            self.error_help(loc, format!("`{name}` is not defined"), help);
+            // The names of Python begin with an assignment: this one is declared from here on.
+            let value = if op.is_some() { Operand::failed(loc) } else { value };
+            self.scopes.bind(&name, value, true);
             return;
         };
         let variable = self.scopes.get(slot).clone();

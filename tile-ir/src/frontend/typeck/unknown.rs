@@ -94,6 +94,22 @@ impl Check<'_> {
         true
     }
 
+    /// Whether a call makes a number of a text, as Python's `float("-inf")` does, which is reported.
+    pub(super) fn report_text_as_number(&mut self, path: &[Ident], args: &[Expr]) -> bool {
+        let ([name], [Expr { kind: ExprKind::Text(text), .. }]) = (path, args) else { return false };
+        let Some(dtype) = element_type(&name.to_string()) else { return false };
+        let Ok(number) = text.trim().parse::<f64>() else { return false };
+        let written = match () {
+            _ if number.is_nan() => format!("{dtype}::NAN"),
+            _ if number == f64::INFINITY => format!("{dtype}::INFINITY"),
+            _ if number == f64::NEG_INFINITY => format!("{dtype}::NEG_INFINITY"),
+            _ => text.trim().into(),
+        };
+        let problem = format!("`{name}` cannot be called in a kernel");
+        self.error_help(Loc::of(name), problem, format!("write `{written}`"));
+        true
+    }
+
     // ---- functions
 
     /// Reports a function or name of `tl::` that does not exist.
@@ -181,7 +197,8 @@ impl Check<'_> {
             return (CallProblem::Kernel, format!("use the operator `{symbol}`"));
         }
         if let Some(row) = foreign(&name, Place::Function) {
-            return (CallProblem::Kernel, row.help(Place::Function, target));
+            let own = syntax::own_function_help(&name).filter(|_| owner.is_none()).unwrap_or_default();
+            return (CallProblem::Kernel, row.help(Place::Function, target) + own);
         }
         // Of `Vec::new` it is the type that is known.
         if let Some(row) = owner.as_ref().and_then(|owner| foreign(owner, Place::Type)) {

@@ -4,6 +4,7 @@ use super::row::{Foreign, conversion, function, option, own, type_name, value};
 use crate::support::dtype::DType;
 
 const NO_BARRIER: &str = "leave it out: a tile is a value, and no threads need to wait for each other";
+const NO_GRID_BARRIER: &str = "programs do not wait for each other: what needs the results of all of them is a kernel of its own, launched after this one";
 const NO_THREADS: &str =
     "a program has no threads: `tl::arange(0, N)` numbers the elements of its tile, with a constant `N`";
 const REDUCE: &str = "a reduction is of the whole tile: `tl::sum(x, axis)`, `tl::max(x, axis)` or `tl::reduce(x, axis, |a, b| ..)`";
@@ -49,15 +50,8 @@ pub(super) const TABLE: &[Foreign] = &[
             "sync_threads",
             "barrier",
             "sync",
-            "__threadfence",
-            "__threadfence_block",
-            "__threadfence_system",
-            "threadfence",
             "bar_sync",
-            "this_grid",
             "this_thread_block",
-            "cooperative_groups",
-            "grid_sync",
             "cluster_sync",
             "__pipeline_commit",
             "__pipeline_wait_prior",
@@ -65,6 +59,19 @@ pub(super) const TABLE: &[Foreign] = &[
             "cp_async_commit",
         ],
         NO_BARRIER,
+    ),
+    function(&["this_grid", "grid_sync", "sync_grid", "grid_barrier"], NO_GRID_BARRIER),
+    function(
+        &[
+            "__threadfence",
+            "__threadfence_block",
+            "__threadfence_system",
+            "threadfence",
+            "thread_fence",
+            "memory_fence",
+            "fence",
+        ],
+        "an atomic orders memory between programs: `tl::atomic_add(pointer, value).sem(\"acq_rel\")`",
     ),
     function(
         &[
@@ -109,7 +116,11 @@ pub(super) const TABLE: &[Foreign] = &[
         ],
         REDUCE,
     ),
-    own(&["__any_sync", "__any", "__ballot_sync", "__ballot", "__syncthreads_or"], "any"),
+    own(&["__any_sync", "__any", "__syncthreads_or"], "any"),
+    function(
+        &["__ballot_sync", "__ballot", "ballot", "__syncthreads_count"],
+        "a mask is a tile of bools: `tl::sum(mask.to::<i32>(), 0)` counts those that are true",
+    ),
     own(&["__all_sync", "__all", "__syncthreads_and"], "all"),
     value(
         &["shared", "__shared__", "shared_memory", "smem", "alloc_shared", "SharedMemory", "extern_shared"],
@@ -199,7 +210,7 @@ pub(super) const TABLE: &[Foreign] = &[
     own(&["roundf"], "round"),
     own(&["rint", "rintf", "nearbyint", "nearbyintf", "lrintf"], "round_ties_even"),
     own(&["truncf"], "trunc"),
-    own(&["fmaf", "__fmaf_rn", "__hfma", "__fma_rn", "mad"], "fma"),
+    own(&["fmaf", "__fmaf_rn", "__hfma", "__hfma2", "__fma_rn", "mad"], "fma"),
     own(&["fmax", "fmaxf", "__hmax"], "max_num"),
     own(&["fmin", "fminf", "__hmin"], "min_num"),
     own(&["isnan", "isnanf"], "is_nan"),
@@ -210,7 +221,18 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["__fdividef", "fdividef", "__hdiv"], "use the operator `/`"),
     own(&["__fdiv_rn", "__ddiv_rn"], "div_rn"),
     function(
-        &["__fmul_rn", "__fadd_rn", "__fsub_rn", "__hadd", "__hmul", "__hsub", "__mul24"],
+        &[
+            "__fmul_rn",
+            "__fadd_rn",
+            "__fsub_rn",
+            "__hadd",
+            "__hmul",
+            "__hsub",
+            "__hadd2",
+            "__hmul2",
+            "__hsub2",
+            "__mul24",
+        ],
         "use the operators `+`, `-` and `*`",
     ),
     function(&["saturate", "__saturatef"], "`tl::clamp(x, 0.0, 1.0)`"),
@@ -285,7 +307,7 @@ pub(super) const TABLE: &[Foreign] = &[
         "`maxnreg = 64` limits a thread's registers",
     ),
     option(
-        &["shared", "smem", "shared_memory", "dynamic_smem"],
+        &["shared", "smem", "shared_mem", "shared_memory", "dynamic_smem", "shared_mem_bytes"],
         "leave it out: the compiler lays out shared memory",
     ),
     option(&["cluster", "cluster_dims", "cluster_size"], "`num_ctas = 2` makes clusters of two blocks"),

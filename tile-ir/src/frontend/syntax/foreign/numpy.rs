@@ -16,7 +16,10 @@ pub(super) const TABLE: &[Foreign] = &[
     ),
     value(&["True"], "write `true`"),
     value(&["False"], "write `false`"),
-    value(&["None"], "leave the argument out"),
+    value(
+        &["None"],
+        "an argument that is `None` is left out; a kernel has no `Option`: a mask, a tile of bools, says which elements are there",
+    ),
     value(&["inf", "Inf", "INFINITY", "infinity", "HUGE_VAL"], "write `f32::INFINITY`"),
     value(&["NAN", "NaN"], "write `f32::NAN`"),
     value(&["M_PI", "PI", "pi"], "write `f32::consts::PI`"),
@@ -71,6 +74,11 @@ pub(super) const TABLE: &[Foreign] = &[
     // ---- making tiles
     function(&["ones", "ones_like", "full_like", "fill"], "`tl::full([N], 1.0)`"),
     function(&["empty", "empty_like", "new_zeros", "zero"], "`tl::zeros::<f32>([N])`"),
+    function(
+        &["rand_like", "random", "uniform"],
+        "`tl::rand(seed, offsets)`, with the offsets of the elements",
+    ),
+    function(&["randn_like", "normal"], "`tl::randn(seed, offsets)`, with the offsets of the elements"),
     function(&["linspace"], "with `let i = tl::arange(0, N).to::<f32>();` it is `start + i * step`"),
     function(
         &["logspace", "geomspace"],
@@ -164,6 +172,33 @@ pub(super) const TABLE: &[Foreign] = &[
     function(
         &["item", "tolist"],
         "`tl::load(x + i)` reads one number; of a tile of one element it is `tl::sum(x)`",
+    ),
+    // ---- JAX and Pallas
+    function(
+        &["fori_loop"],
+        "a loop is written `for i in 0..n { x = ..; }`, and carries variables declared before it with `let mut`",
+    ),
+    function(&["while_loop"], "a loop is written `while condition { .. }`"),
+    function(
+        &["cond", "switch", "when"],
+        "`if condition { a } else { b }` of a scalar; `tl::select(mask, a, b)` of a tile",
+    ),
+    function(
+        &["ds", "dslice", "dynamic_slice", "dynamic_index_in_dim"],
+        "offsets begin at `start`: `tl::load(x + start + tl::arange(0, N), mask)`",
+    ),
+    function(
+        &["dynamic_update_slice"],
+        "offsets begin at `start`: `tl::store(out + start + tl::arange(0, N), x, mask)`",
+    ),
+    function(
+        &["dot_general"],
+        "a product of matrices is `tl::dot(a, b)`; `tl::trans(b)` swaps the axes of one",
+    ),
+    function(&["broadcasted_iota"], "`tl::arange(0, N).col()` or `tl::arange(0, N).row()`"),
+    function(
+        &["BlockSpec", "index_map"],
+        "a program finds its own offsets: `tl::program_id(0) * N + tl::arange(0, N)`",
     ),
     // ---- types and places
     conversion(&["astype", "type", "as_type", "convert"], DType::F32),

@@ -1,9 +1,11 @@
 //! Triton's own names, and those of its decorators.
 
-use super::row::{Foreign, argument, function, option, own, value};
+use super::row::{Foreign, argument, function, option, own, type_name, value};
 
 const VIEW: &str = "take the parameter as a view, `x: &View<f32, 2>`: `x.load::<64, 64>(row, col)`";
 const TUNE: &str = "`configs = [{ N: 64, num_warps: 4 }, { N: 128, num_warps: 8 }], tune(key = [n])`";
+const CACHE: &str = "write a method behind the call: `.cache_global()`, `.streaming()` or `.write_through()`";
+const EVICTION: &str = "write a method behind the call: `.evict_first()` or `.evict_last()`";
 const TENSOR: &str = "scalars and tiles go together as they are; `tl::full([N], x)` makes a tile";
 
 pub(super) const TABLE: &[Foreign] = &[
@@ -32,7 +34,10 @@ pub(super) const TABLE: &[Foreign] = &[
         "operators and functions work on every element: write them on the tiles",
     ),
     function(&["debug_barrier"], "a tile is a value: no threads need to wait for each other"),
-    value(&["constexpr", "const"], "constants are const parameters of the kernel: `const N: usize`"),
+    type_name(
+        &["constexpr"],
+        "constants are const parameters of the kernel, `fn k<const N: usize>(..)`, with values in the attribute, `N = [64, 128]`",
+    ),
     function(&["tensor", "to_tensor", "as_tensor", "array", "asarray", "scalar"], TENSOR),
     value(
         &["pointer_type", "block_type", "void"],
@@ -59,6 +64,8 @@ pub(super) const TABLE: &[Foreign] = &[
     ),
     value(&["libdevice", "extra", "standard"], "functions are those of `tl::`: `tl::exp(x)`"),
     value(&["triton", "gluon", "language"], "functions are those of `tl::`: `tl::exp(x)`, `tl::cdiv(n, 64)`"),
+    function(&["cache_modifier", "cache"], CACHE),
+    function(&["eviction_policy", "evict"], EVICTION),
     // ---- options of its decorators
     option(
         &["grid", "launch", "programs", "num_programs"],
@@ -103,11 +110,8 @@ pub(super) const TABLE: &[Foreign] = &[
         &["return_indices"],
         "`tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest",
     ),
-    argument(
-        &["cache_modifier"],
-        "write a method behind the call: `.cache_global()`, `.streaming()` or `.write_through()`",
-    ),
-    argument(&["eviction_policy"], "write a method behind the call: `.evict_first()` or `.evict_last()`"),
+    argument(&["cache_modifier"], CACHE),
+    argument(&["eviction_policy"], EVICTION),
     argument(&["volatile"], "write a method behind the call: `.volatile()`"),
     argument(&["num_stages"], "write a method behind the range: `tl::range(0, n, 1).num_stages(3)`"),
     argument(&["loop_unroll_factor"], "write a method behind the range: `tl::range(0, n, 1).unroll(4)`"),
@@ -123,11 +127,15 @@ pub(super) const TABLE: &[Foreign] = &[
     ),
     argument(&["max_num_imprecise_acc"], "write a method behind the call: `.max_num_imprecise_acc(32)`"),
     argument(
-        &["out_dtype", "dtype"],
+        &["out_dtype"],
+        "leave it out: a product is `f32`, that of `f64` tiles `f64` and that of integers `i32`; `.to::<f16>()` converts it",
+    ),
+    argument(
+        &["dtype"],
         "the element type stands between angle brackets: `.to::<f32>()`, `tl::zeros::<f32>([N])`",
     ),
     argument(&["bitcast"], "the same bits as another type: `x.bitcast::<u32>()`"),
-    argument(&["fp_downcast_rounding"], "`tl::cast::<bf16>(x, \"rtz\")`"),
+    argument(&["fp_downcast_rounding", "rounding"], "`tl::cast::<bf16>(x, \"rtz\")`"),
     argument(&["propagate_nan"], "`tl::maximum` propagates NaN, `tl::max_num` ignores it"),
     argument(&["tie_break_left"], "leave it out: of equal elements the first is taken"),
     argument(&["reverse"], "flip the tile before and after: `tl::flip(x, axis)`"),
