@@ -9,7 +9,7 @@
 use tile_ir::analysis::reread::has_rereads;
 use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
 use tile_ir::ir::{Func, ParamId};
-use tile_ir::ops::Kind;
+use tile_ir::ops::{DotOperand, Kind};
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::legalize_index::legalize_index;
 use tile_ir::transform::single_iteration::single_iteration;
@@ -18,10 +18,10 @@ use tile_ir::transform::unit_stride::{assume_unit_strides, unit_strides};
 use tile_ir::transform::view_strides::assume_contiguous;
 
 use super::pipeline::axes::{
-    Axes, DotResults, Iterations, Movement, Operand, OperandOrder, Programs, UnitStrides, Widened,
+    Axes, DotResults, Iterations, Movement, OperandOrder, Programs, UnitStrides, Widened,
 };
-use super::pipeline::body::{Body, has_dot};
 use super::pipeline::refusal::Refusal;
+use super::pipeline::specialized_func::{SpecializedFunc, has_dot};
 use super::pipeline::vector_width::{accesses, extents};
 use super::pipeline::{NO_REGISTER_LIMIT, prepare, specialize};
 use crate::gpu::emit::GpuPlan;
@@ -52,8 +52,8 @@ fn specializations_for(
     requests: KernelRequests,
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, Refusal> {
-    let prepared = |movement| -> Result<Body, Refusal> {
-        let mut body = Body::new(func.clone(), Axes::moving(movement), requests);
+    let prepared = |movement| -> Result<SpecializedFunc, Refusal> {
+        let mut body = SpecializedFunc::new(func.clone(), Axes::moving(movement), requests);
         prepare(&mut body)?;
         Ok(body)
     };
@@ -69,14 +69,14 @@ fn specializations_for(
 const ALIGNED: Movement = Movement::Vectors(Widened::All);
 
 /// The specialization of a body.
-fn built(body: Body, gpus: Gpus) -> Result<Specialization, Refusal> {
+fn built(body: SpecializedFunc, gpus: Gpus) -> Result<Specialization, Refusal> {
     let (plan, body) = specialize(body)?;
     let guards = body.all_guards(&plan.laid_out);
     Ok(Specialization { name: body.axes.to_string(), plan, guards, gpus })
 }
 
 /// The specializations with guards.
-fn guarded(base: &Body, gpus: Gpus) -> Result<Vec<Specialization>, Refusal> {
+fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Refusal> {
     let runner = base.requests.runner;
     let columns = match gpus {
         Gpus::All => runner.derive("transpose_operands", &base.func, transpose_operands),
@@ -84,12 +84,13 @@ fn guarded(base: &Body, gpus: Gpus) -> Result<Vec<Specialization>, Refusal> {
     };
     let has_columns = !columns.is_empty();
     let funcs = std::iter::once(base.func.clone()).chain(columns);
-    let ordered = |(func, operands)| Body { func, axes: Axes { operands, ..base.axes }, ..base.clone() };
-    let mut orders: Vec<Body> = funcs.zip(OperandOrder::ALL).map(ordered).collect();
+    let ordered =
+        |(func, operands)| SpecializedFunc { func, axes: Axes { operands, ..base.axes }, ..base.clone() };
+    let mut orders: Vec<SpecializedFunc> = funcs.zip(OperandOrder::ALL).map(ordered).collect();
     let mut found = if gpus == Gpus::All { tensor(&orders)? } else { vec![] };
     // wgmma takes bytes in one order of operands alone.
     if !found.is_empty() && has_dot(&base.func, |elem| elem.bytes() == 1) {
-        let name = |body: &Body| body.moving(Movement::Tensor(DotResults::Tma)).axes.to_string();
+        let name = |body: &SpecializedFunc| body.moving(Movement::Tensor(DotResults::Tma)).axes.to_string();
         orders.retain(|body| found.iter().any(|tensor| tensor.name == name(body)));
     }
     let others = if found.is_empty() { gpus } else { Gpus::WithoutWgmma };
@@ -97,7 +98,7 @@ fn guarded(base: &Body, gpus: Gpus) -> Result<Vec<Specialization>, Refusal> {
     // Views of 16-bit floats are loaded by TMA, or copied to aligned rows.
     let of_f32_views = others == Gpus::All && has_columns && has_dot(&base.func, |elem| elem == DType::F32);
     // The aligned specialization, and those of dots that move vectors in part.
-    let with_vectors = |body: &Body| -> Result<Vec<Specialization>, Refusal> {
+    let with_vectors = |body: &SpecializedFunc| -> Result<Vec<Specialization>, Refusal> {
         let aligned = built(body.moving(ALIGNED), others)?;
         let partly =
             if by_pointers || of_f32_views { partly_vectorized(body, &aligned, others)? } else { vec![] };
@@ -140,7 +141,7 @@ const MAX_UNIT_STRIDES: usize = 4;
 // ---- dots
 
 /// The specializations whose dots take tiles by TMA, first those whose results have aligned rows.
-fn tensor(orders: &[Body]) -> Result<Vec<Specialization>, Refusal> {
+fn tensor(orders: &[SpecializedFunc]) -> Result<Vec<Specialization>, Refusal> {
     let (mut found, mut odd) = (vec![], vec![]);
     let dots = orders.first().map_or(0, |body| dot::dot_count(&body.func));
     for body in orders {
@@ -156,7 +157,7 @@ fn tensor(orders: &[Body]) -> Result<Vec<Specialization>, Refusal> {
 }
 
 /// The specialization by TMA with the first of these ways to store results that fits, if any does.
-fn first_tensor(body: &Body, results: &[DotResults]) -> Result<Option<Specialization>, Refusal> {
+fn first_tensor(body: &SpecializedFunc, results: &[DotResults]) -> Result<Option<Specialization>, Refusal> {
     let chosen = || [dot::odd_wgmma_warps(&body.func), dot::wgmma_warps(&body.func)];
     let warps = body.requests.num_warps.map_or_else(chosen, |warps| [Some(warps), None]);
     for warps in warps.into_iter().flatten() {
@@ -177,7 +178,7 @@ fn first_tensor(body: &Body, results: &[DotResults]) -> Result<Option<Specializa
 /// the aligned one: a row of results need not begin as rows of operands do. Where an extent is a multiple of a vector
 /// for one of two operands alone, this one moves in vectors.
 fn partly_vectorized(
-    body: &Body,
+    body: &SpecializedFunc,
     aligned: &Specialization,
     gpus: Gpus,
 ) -> Result<Vec<Specialization>, Refusal> {
@@ -203,7 +204,7 @@ fn partly_vectorized(
     let extents = extents(&by_element);
     let is_extent = |guard: &Guard| matches!(guard, Guard::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
     if let [a, b] = operands[..] {
-        for (operand, param) in [(Operand::A, a), (Operand::B, b)] {
+        for (operand, param) in [(DotOperand::A, a), (DotOperand::B, b)] {
             let one = moving(Widened::OfOperand(operand, param))?;
             let mut dropped = loops_need.iter().filter(|guard| !one.guards.contains(guard));
             if dropped.any(is_extent) && one.guards.iter().any(is_aligned) {
@@ -217,10 +218,10 @@ fn partly_vectorized(
 // ---- rows
 
 /// The specializations for rows that one iteration holds, aligned ones first.
-fn of_single_iterations(base: &Body, gpus: Gpus) -> Result<Vec<Specialization>, Refusal> {
+fn of_single_iterations(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Refusal> {
     let straight = base.requests.runner.derive("single_iteration", &base.func, single_iteration);
     let Some((func, guards)) = straight else { return Ok(vec![]) };
-    let mut single = Body { func, ..base.clone() };
+    let mut single = SpecializedFunc { func, ..base.clone() };
     single.axes.iterations = Iterations::Single;
     single.guards.axes.extend(guards);
     let aligned = built(single.moving(ALIGNED), gpus)?;
@@ -229,7 +230,7 @@ fn of_single_iterations(base: &Body, gpus: Gpus) -> Result<Vec<Specialization>, 
 
 /// The specialization for rows that begin anywhere, if it rotates rows. It needs more registers than the aligned one,
 /// whose limit would have it spill.
-fn rotated(body: &Body, gpus: Gpus) -> Result<Option<Specialization>, Refusal> {
+fn rotated(body: &SpecializedFunc, gpus: Gpus) -> Result<Option<Specialization>, Refusal> {
     let mut body = body.moving(Movement::Rotated);
     body.requests.maxnreg = Some(NO_REGISTER_LIMIT);
     let found = built(body, gpus)?;
@@ -240,7 +241,11 @@ fn rotated(body: &Body, gpus: Gpus) -> Result<Option<Specialization>, Refusal> {
 
 /// The specialization for rows that begin anywhere, and whose elements move one by one, where it compares fewer offsets
 /// than the general one: one comparison for a row does not bound the elements of a tile of several axes.
-fn of_elements(base: &Body, by_pointers: bool, gpus: Gpus) -> Result<Option<Specialization>, Refusal> {
+fn of_elements(
+    base: &SpecializedFunc,
+    by_pointers: bool,
+    gpus: Gpus,
+) -> Result<Option<Specialization>, Refusal> {
     let of_matrices = accesses_matrices(&base.func) && !has_dot(&base.func, |_| true);
     if !by_pointers && !of_matrices {
         return Ok(None);
@@ -281,7 +286,7 @@ const MANY_PROGRAMS: i64 = 1024;
 ///
 /// `None` where no loop reads again, or where the user chose stages or registers. There is none for unaligned rows:
 /// their pieces are not prefetched, and more registers alone made them slower.
-fn of_many_programs(base: &Body, gpus: Gpus) -> Result<Option<Specialization>, Refusal> {
+fn of_many_programs(base: &SpecializedFunc, gpus: Gpus) -> Result<Option<Specialization>, Refusal> {
     let chosen = base.requests.num_stages.is_some() || base.requests.maxnreg.is_some();
     if chosen || gpus != Gpus::All || !has_rereads(&base.func) {
         return Ok(None);

@@ -59,7 +59,7 @@ fn allowed(from: DType, to: DType) -> bool {
 /// products that do not fit for what they would be (`transform::legalize_index`).
 pub(super) fn as_stored(cx: &mut dyn TypingCx, value: Value, loc: Loc) -> Value {
     let ty = cx.ty(value).clone();
-    if !matches!(ty.dtype, DType::I32 | DType::I64) {
+    if !matches!(ty.dtype, DType::I32 | DType::I64 | DType::U64) {
         return value;
     }
     cx.push(Bitcast { value }, vec![ty], loc)[0]

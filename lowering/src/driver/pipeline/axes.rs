@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tile_ir::ir::ParamId;
+use tile_ir::ops::DotOperand;
 
 /// One value on each axis. It prints as the name of the specialization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,14 +100,7 @@ pub enum Widened {
     /// Those in loops with dots.
     InDotLoops,
     /// Those of one of two operands in such loops, A or B.
-    OfOperand(Operand, ParamId),
-}
-
-/// One of the two operands of a dot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operand {
-    A,
-    B,
+    OfOperand(DotOperand, ParamId),
 }
 
 impl Axes {
@@ -161,8 +155,8 @@ impl fmt::Display for Axes {
             Movement::Checked => return f.write_str("general"),
             Movement::Vectors(Widened::All) => "aligned",
             Movement::Vectors(Widened::InDotLoops) => "scalar_epilogue",
-            Movement::Vectors(Widened::OfOperand(Operand::A, _)) => "scalar_b",
-            Movement::Vectors(Widened::OfOperand(Operand::B, _)) => "scalar_a",
+            Movement::Vectors(Widened::OfOperand(DotOperand::A, _)) => "scalar_b",
+            Movement::Vectors(Widened::OfOperand(DotOperand::B, _)) => "scalar_a",
             Movement::Rotated => "unaligned",
             Movement::Elements => "odd",
         };

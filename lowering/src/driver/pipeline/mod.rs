@@ -5,15 +5,16 @@
 //! write MLIR of a finished plan, and `backend` makes PTX and assembly of that.
 
 pub mod axes;
-pub mod body;
 pub mod refusal;
 mod register_limit;
 mod requests;
+pub mod specialized_func;
 pub mod vector_width;
 
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Func, verify};
+use tile_ir::support::diagnostic::list;
 use tile_ir::support::dtype::DType;
 use tile_ir::transform;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
@@ -22,10 +23,10 @@ use tile_ir::transform::unit_stride::{assume_unit_strides, unit_strides};
 use tile_ir::transform::view_strides::assume_contiguous;
 
 use self::axes::{Axes, Movement, Programs};
-use self::body::{Body, has_dot};
 use self::refusal::{InvalidBehind, MAX_TENSOR_MAPS, Refusal};
 pub use self::register_limit::NO_LIMIT as NO_REGISTER_LIMIT;
 pub use self::requests::{DisabledPasses, KernelRequests};
+use self::specialized_func::{SpecializedFunc, has_dot};
 use crate::cpu::emit::CpuPlan;
 use crate::gpu::emit::{BlockShape, GpuPlan};
 use crate::gpu::layout::assign::distribute;
@@ -52,7 +53,7 @@ pub enum Run {
     /// The tile IR of a variant.
     Func(fn(&mut Func)),
     /// The tile IR of a specialization.
-    Body(fn(&mut Body) -> Result<(), Refusal>),
+    Specialized(fn(&mut SpecializedFunc) -> Result<(), Refusal>),
     Layouts(fn(&mut Distributed)),
     Schedule(fn(&mut Schedule)),
     /// Nothing: it makes functions or a plan of what there is.
@@ -78,7 +79,7 @@ macro_rules! define_passes {
     (@when) => { |_| true };
     (@when $when:ident) => { Axes::$when };
     (@func $name:ident) => { Run::Func(transform::$name::$name) };
-    (@body $name:ident) => { Run::Body(body::$name) };
+    (@specialized $name:ident) => { Run::Specialized(specialized_func::$name) };
     (@layouts $name:ident) => { Run::Layouts(opt::$name::$name) };
     (@schedule $name:ident) => { Run::Schedule(schedule::$name::$name) };
     (@derive $name:ident) => { Run::Derive };
@@ -91,8 +92,8 @@ define_passes! {
     optional func contract_products: "products that may be fused with the sum that uses them",
 
     // Tile IR of a variant on GPUs.
-    optional body defer_scale if is_guarded: "scales of scores after their maximum",
-    optional body contract_floats: "`exp` as `exp2`, a division as a product with the reciprocal",
+    optional specialized defer_scale if is_guarded: "scales of scores after their maximum",
+    optional specialized contract_floats: "`exp` as `exp2`, a division as a product with the reciprocal",
 
     // A function for each value of an axis.
     required derive transpose_operands: "dot operands of views by columns",
@@ -100,14 +101,14 @@ define_passes! {
     required derive single_iteration: "loops that run once as straight-line code",
 
     // Tile IR of a specialization.
-    required body select_wgmma if uses_tma: "dots by warpgroups, whose operands TMA loads (sm_90a)",
-    required body view_strides if is_guarded: "views whose last axis is contiguous",
-    required body legalize_index: "offsets that do not overflow, accesses that stay inside their slices",
-    required body widen_accesses if has_vectors: "signs and divisors of arguments that make accesses vectors",
-    optional body delay_fp8_upcast if has_vectors: "8-bit floats stay bytes until their fragments are read",
-    required body rotate_rows if is_unaligned: "rows that begin anywhere, by whole vectors",
-    required body read_unrotated if is_unaligned: "rows that are used once, by whole vectors without a rotation",
-    required body unpipeline_rereads: "no copies ahead for a loop that reads what an earlier one has read",
+    required specialized select_wgmma if uses_tma: "dots by warpgroups, whose operands TMA loads (sm_90a)",
+    required specialized view_strides if is_guarded: "views whose last axis is contiguous",
+    required specialized legalize_index: "offsets that do not overflow, accesses that stay inside their slices",
+    required specialized widen_accesses if has_vectors: "signs and divisors of arguments that make accesses vectors",
+    optional specialized delay_fp8_upcast if has_vectors: "8-bit floats stay bytes until their fragments are read",
+    required specialized rotate_rows if is_unaligned: "rows that begin anywhere, by whole vectors",
+    required specialized read_unrotated if is_unaligned: "rows that are used once, by whole vectors without a rotation",
+    required specialized unpipeline_rereads: "no copies ahead for a loop that reads what an earlier one has read",
 
     // Tile IR with layouts.
     required derive layout: "which thread holds which elements of a tile",
@@ -145,6 +146,42 @@ pub fn schedule_passes() -> impl Iterator<Item = &'static Pass> {
     PASSES.iter().filter(|pass| matches!(pass.run, Run::Schedule(_)))
 }
 
+impl DisabledPasses {
+    /// Reads names of passes to leave out, such as `-overlap_chained_dots,-ping_pong`.
+    pub fn parse(text: &str) -> Result<DisabledPasses, String> {
+        let mut disabled = DisabledPasses::default();
+        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let name = item.strip_prefix('-').map(str::trim).unwrap_or_default();
+            let bit = DisabledPasses::bit(name);
+            if bit == 0 {
+                let known = PASSES.iter().filter(|pass| pass.optional).map(|pass| format!("-{}", pass.name));
+                let known = known.collect::<Vec<_>>();
+                let known = list(known.iter().map(String::as_str));
+                return Err(format!("`{item}` turns off no pass: what can be turned off is {known}"));
+            }
+            disabled.0 |= bit;
+        }
+        Ok(disabled)
+    }
+
+    /// Turns off all optional passes of the schedule.
+    pub fn whole_schedule() -> DisabledPasses {
+        let optional = schedule_passes().filter(|pass| pass.optional);
+        DisabledPasses(optional.fold(0, |set, pass| set | DisabledPasses::bit(pass.name)))
+    }
+
+    /// Whether the pass of this name is turned off.
+    pub fn contains(self, name: &str) -> bool {
+        self.0 & DisabledPasses::bit(name) != 0
+    }
+
+    /// Returns the bit of an optional pass; 0 for any other name.
+    fn bit(name: &str) -> u64 {
+        let mut optional = PASSES.iter().filter(|pass| pass.optional);
+        optional.position(|pass| pass.name == name).map_or(0, |position| 1 << position)
+    }
+}
+
 /// Runs the passes that all specializations and the CPU share.
 pub fn shared(func: &mut Func, requests: KernelRequests) -> Result<(), InvalidBehind> {
     for pass in passes(requests) {
@@ -171,13 +208,13 @@ fn verified(pass: &Pass, func: &Func) -> Result<(), InvalidBehind> {
 const FIRST_OF_SPECIALIZATION: &str = "select_wgmma";
 
 /// Runs the passes of a variant on GPUs that come before its specializations.
-pub fn prepare(body: &mut Body) -> Result<(), Refusal> {
+pub fn prepare(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let is_before = |pass: &&Pass| pass.name != FIRST_OF_SPECIALIZATION;
     body_passes(body, passes(body.requests).take_while(is_before))
 }
 
 /// Runs the passes of a specialization on a prepared body. Gives its plan; the body has its guards.
-pub fn specialize(mut body: Body) -> Result<(GpuPlan, Body), Refusal> {
+pub fn specialize(mut body: SpecializedFunc) -> Result<(GpuPlan, SpecializedFunc), Refusal> {
     let is_before = |pass: &&Pass| pass.name != FIRST_OF_SPECIALIZATION;
     let requests = body.requests;
     body_passes(&mut body, passes(requests).skip_while(is_before))?;
@@ -203,10 +240,13 @@ pub fn specialize(mut body: Body) -> Result<(GpuPlan, Body), Refusal> {
     Ok((plan, body))
 }
 
-fn body_passes<'p>(body: &mut Body, passes: impl Iterator<Item = &'p Pass>) -> Result<(), Refusal> {
+fn body_passes<'p>(
+    body: &mut SpecializedFunc,
+    passes: impl Iterator<Item = &'p Pass>,
+) -> Result<(), Refusal> {
     let axes = body.axes;
     for pass in passes.filter(|pass| (pass.when)(&axes)) {
-        if let Run::Body(run) = pass.run {
+        if let Run::Specialized(run) = pass.run {
             body.requests.runner.run(pass.name, body, run)?;
             verified(pass, &body.func)?;
         }
@@ -215,7 +255,7 @@ fn body_passes<'p>(body: &mut Body, passes: impl Iterator<Item = &'p Pass>) -> R
 }
 
 /// Assigns layouts, and runs the passes on them.
-fn layout(body: &Body) -> Result<Distributed, Refusal> {
+fn layout(body: &SpecializedFunc) -> Result<Distributed, Refusal> {
     let KernelRequests { num_warps, num_ctas, num_stages, runner, .. } = body.requests;
     let threads =
         ThreadConfig { num_warps, num_ctas: num_ctas.unwrap_or(1), num_stages, alignment: body.alignment() };
@@ -273,7 +313,7 @@ pub fn scheduled(distributed: Distributed, request: &ScheduleRequest) -> Result<
 const SMALL_PROGRAMS: u32 = 4;
 
 /// The register limit for ptxas, where an axis has one of its own.
-fn limit_of_axes(body: &Body, plan: &GpuPlan) -> Option<Limit> {
+fn limit_of_axes(body: &SpecializedFunc, plan: &GpuPlan) -> Option<Limit> {
     if body.axes.programs == Programs::Many {
         // Without a limit ptxas saves registers by making loads late.
         return Some(register_limit::block_limit(NO_REGISTER_LIMIT, plan.threads()));

@@ -23,7 +23,7 @@ use lowering::backend::host_asm::CpuLevel;
 use lowering::backend::nvptx;
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit::CpuPlan;
-use lowering::driver::pipeline::refusal::InvalidBehind;
+use lowering::driver::pipeline::refusal::{InvalidBehind, Refusal};
 use lowering::driver::pipeline::{host_plan, shared};
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
@@ -60,10 +60,11 @@ pub fn compare(program: &Program, seed: u64) -> Result<Report, String> {
     };
     let specializations = match specializations(&func, requests) {
         Ok(specializations) => specializations,
-        Err(_) => {
+        Err(Refusal::SharedMemory(_)) => {
             report.too_large = true;
             vec![]
         }
+        Err(refusal) => return Err(refusal.to_string()),
     };
     for specialization in &specializations {
         ir::verify(&specialization.plan.laid_out)

@@ -234,7 +234,12 @@ pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
         }
         Element::Float(_) | Element::Approximate { .. } => {
             let args: Vec<f64> = args.iter().map(|arg| arg.float()).collect();
-            Element::Float(round(dtype, float(name, &args)))
+            let (exact, rounded) = (float(name, &args), round(dtype, float(name, &args)));
+            if name == "*" && exact != rounded && rounded.is_finite() {
+                // A sum may take it before it is rounded.
+                return Element::Approximate { value: rounded, error: (exact - rounded).abs() };
+            }
+            Element::Float(rounded)
         }
         Element::Integer { .. } => {
             let values: Vec<i128> = args.iter().map(|arg| arg.value()).collect();

@@ -43,6 +43,35 @@ fn sums_that_wrap_are_sorted() {
     assert_eq!(run_all(&kernel(largest), &x, 16), wanted);
 }
 
+/// Differences that wrap are the largest of unsigned numbers, in each step of a sort.
+#[test]
+fn differences_that_wrap_are_sorted() {
+    let x: Vec<i32> = (0..16).map(|i| i * 7 % 16).collect();
+    for dtype in ["u32", "u64", "i64"] {
+        let kernel = |result: &str| {
+            format!(
+                "#[fuse_kernel(unreported)]
+                fn k(x: &[i32], out: &mut [i32]) {{
+                    let i = tl::arange(0, 16);
+                    let difference = tl::load(x + i).to::<{dtype}>() - tl::load(x + 1).to::<{dtype}>();
+                    tl::store(out + i, ({result}).to::<i32>());
+                }}"
+            )
+        };
+        let mut wanted: Vec<i32> = x.iter().map(|value| value - x[1]).collect();
+        if dtype == "i64" {
+            wanted.sort()
+        } else {
+            wanted.sort_by_key(|&value| value as u32)
+        }
+        assert_eq!(run_all(&kernel("tl::sort(difference)"), &x, 16), wanted, "{dtype}");
+        let gathered = "tl::gather(difference, tl::argsort(difference), 0)";
+        assert_eq!(run_all(&kernel(gathered), &x, 16), wanted, "{dtype}");
+        wanted.reverse();
+        assert_eq!(run_all(&kernel("tl::topk(difference, 16).0"), &x, 16), wanted, "{dtype}");
+    }
+}
+
 /// A product that wraps is counted in the bin of its wrapped value, though in 64 bits it is outside of all bins.
 #[test]
 fn products_that_wrap_are_counted() {

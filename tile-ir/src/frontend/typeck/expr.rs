@@ -3,7 +3,7 @@
 use super::names::CastTo;
 use super::warnings::WrittenBinary;
 use super::{Check, Item, Literal, LiteralValue, Operand};
-use crate::frontend::syntax::{Exit, Expr, ExprKind};
+use crate::frontend::syntax::{BinaryOp, Exit, Expr, ExprKind};
 use crate::ops::{self, ConstantValue};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -32,18 +32,7 @@ impl Check<'_> {
             ExprKind::Path(path) => self.path(path, loc),
             ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
             ExprKind::Binary { op, op_loc, lhs, rhs } => {
-                let is_match_condition = super::branch::is_match_condition(lhs);
-                let exprs = [&**lhs, &**rhs];
-                let (lhs, rhs) = (self.expr(lhs), self.expr(rhs));
-                let result = if is_match_condition {
-                    // The comparison is ours: the user wrote a pattern.
-                    self.scalar(ops::scalar::binary(*op), "this pattern", *op_loc, &[lhs, rhs])
-                } else {
-                    let result = self.binary(*op, *op_loc, &lhs, &rhs);
-                    let written = WrittenBinary { op: *op, exprs, operands: [&lhs, &rhs], loc };
-                    self.warn_of_binary(&written, &result);
-                    result
-                };
+                let result = self.written_binary(*op, *op_loc, [lhs, rhs]);
                 Operand { loc, ..result }
             }
             ExprKind::Logic { and, op_loc, lhs, rhs } => {
@@ -96,6 +85,21 @@ impl Check<'_> {
             },
             ExprKind::Error => Operand::failed(loc),
         }
+    }
+
+    /// An operator with its operands, and what is likely a mistake about it.
+    fn written_binary(&mut self, op: BinaryOp, op_loc: Loc, exprs: [&Expr; 2]) -> Operand {
+        let operands = exprs.map(|expr| self.expr(expr));
+        if super::branch::is_match_condition(exprs[0]) {
+            // The comparison is ours: the user wrote a pattern.
+            return self.scalar(ops::scalar::binary(op), "this pattern", op_loc, &operands);
+        }
+        let [lhs, rhs] = &operands;
+        let result = self.binary(op, op_loc, lhs, rhs);
+        let loc = Loc { start: exprs[0].loc.start, end: exprs[1].loc.end };
+        let written = WrittenBinary { op, exprs, operands: [lhs, rhs], loc };
+        self.warn_of_binary(&written, &result);
+        result
     }
 
     /// `constant as usize`

@@ -23,18 +23,18 @@ use crate::gpu::opt;
 
 /// The tile IR of a specialization.
 #[derive(Clone)]
-pub struct Body<'a> {
+pub struct SpecializedFunc<'a> {
     pub func: Func,
     pub axes: Axes,
     pub requests: KernelRequests<'a>,
     /// What holds of the arguments of a launch.
     pub assumptions: LaunchAssumptions,
-    pub guards: BodyGuards,
+    pub guards: GuardsByReason,
 }
 
 /// The guards of a specialization by what relies on them, in the order in which a launch checks them.
 #[derive(Clone, Default)]
-pub struct BodyGuards {
+pub struct GuardsByReason {
     /// Views whose last axis is contiguous.
     strides: Vec<Guard>,
     /// Accesses that need no comparison.
@@ -48,33 +48,33 @@ pub struct BodyGuards {
     contractions: Vec<Guard>,
 }
 
-impl BodyGuards {
+impl GuardsByReason {
     /// How many there are before the passes of a specialization.
     pub fn prepared(&self) -> usize {
         self.axes.len() + self.contractions.len()
     }
 }
 
-impl AsRef<Func> for Body<'_> {
+impl AsRef<Func> for SpecializedFunc<'_> {
     fn as_ref(&self) -> &Func {
         &self.func
     }
 }
 
-impl<'a> Body<'a> {
-    pub fn new(func: Func, axes: Axes, requests: KernelRequests<'a>) -> Body<'a> {
-        Body {
+impl<'a> SpecializedFunc<'a> {
+    pub fn new(func: Func, axes: Axes, requests: KernelRequests<'a>) -> SpecializedFunc<'a> {
+        SpecializedFunc {
             func,
             axes,
             requests,
             assumptions: LaunchAssumptions::default(),
-            guards: BodyGuards::default(),
+            guards: GuardsByReason::default(),
         }
     }
 
     /// This body with another way to move tiles.
-    pub fn moving(&self, movement: Movement) -> Body<'a> {
-        Body { axes: Axes { movement, ..self.axes }, ..self.clone() }
+    pub fn moving(&self, movement: Movement) -> SpecializedFunc<'a> {
+        SpecializedFunc { axes: Axes { movement, ..self.axes }, ..self.clone() }
     }
 
     /// How accesses are kept inside their slices, unless the caller answers for all of them.
@@ -96,7 +96,7 @@ impl<'a> Body<'a> {
         if !self.axes.is_guarded() {
             return vec![];
         }
-        let BodyGuards { strides, bounds, signs, tensor_maps, axes, contractions } = &self.guards;
+        let GuardsByReason { strides, bounds, signs, tensor_maps, axes, contractions } = &self.guards;
         let mut guards = alignment_guards(laid_out);
         guards.extend(strides.iter().cloned());
         let widens = self.axes.has_vectors();
@@ -136,12 +136,12 @@ pub fn has_dot(func: &Func, of: impl Fn(DType) -> bool) -> bool {
 
 // ---- passes
 
-pub fn defer_scale(body: &mut Body) -> Result<(), Refusal> {
+pub fn defer_scale(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     body.guards.contractions.extend(defer_scale::defer_scale(&mut body.func));
     Ok(())
 }
 
-pub fn contract_floats(body: &mut Body) -> Result<(), Refusal> {
+pub fn contract_floats(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     if body.axes.is_guarded() {
         let guards = contract_floats::contract_floats_under_guards(&mut body.func);
         body.guards.contractions.extend(guards);
@@ -151,19 +151,19 @@ pub fn contract_floats(body: &mut Body) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub fn select_wgmma(body: &mut Body) -> Result<(), Refusal> {
+pub fn select_wgmma(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let stores = body.axes.movement == Movement::Tensor(DotResults::Tma);
     let warps = body.requests.num_warps.unwrap_or(0);
     body.guards.tensor_maps = opt::select_wgmma::select_wgmma(&mut body.func, warps, stores);
     if body.guards.tensor_maps.is_empty() { Err(Refusal::NoWarpGroupDot) } else { Ok(()) }
 }
 
-pub fn view_strides(body: &mut Body) -> Result<(), Refusal> {
+pub fn view_strides(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     body.guards.strides = view_strides::assume_contiguous(&mut body.func);
     Ok(())
 }
 
-pub fn legalize_index(body: &mut Body) -> Result<(), Refusal> {
+pub fn legalize_index(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let policy = body.bounds_policy();
     let guards = legalize_index::legalize_index(&mut body.func, policy);
     if body.axes.is_guarded() {
@@ -173,7 +173,7 @@ pub fn legalize_index(body: &mut Body) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub fn widen_accesses(body: &mut Body) -> Result<(), Refusal> {
+pub fn widen_accesses(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let Some(widened) = body.axes.widened() else { return Ok(()) };
     let (assumed, signs) = needed_signs(&body.func, std::mem::take(&mut body.assumptions), widened);
     body.assumptions = needed_multiples(&body.func, assumed, widened);
@@ -181,24 +181,24 @@ pub fn widen_accesses(body: &mut Body) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub fn delay_fp8_upcast(body: &mut Body) -> Result<(), Refusal> {
+pub fn delay_fp8_upcast(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     opt::delay_fp8_upcast::delay_fp8_upcast(&mut body.func, &body.assumptions);
     Ok(())
 }
 
-pub fn rotate_rows(body: &mut Body) -> Result<(), Refusal> {
+pub fn rotate_rows(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     rotate_rows::rotate_rows(&mut body.func, &body.assumptions);
     Ok(())
 }
 
-pub fn read_unrotated(body: &mut Body) -> Result<(), Refusal> {
+pub fn read_unrotated(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     if !has_dot(&body.func, |_| true) {
         read_unrotated::read_unrotated(&mut body.func, &body.assumptions);
     }
     Ok(())
 }
 
-pub fn unpipeline_rereads(body: &mut Body) -> Result<(), Refusal> {
+pub fn unpipeline_rereads(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     if body.requests.num_stages.is_none() {
         reread::unpipeline_rereads(&mut body.func);
     }
