@@ -161,8 +161,18 @@ pub struct Specialization {
     pub maps: &'static [TensorMap],
     /// The accesses of tiles, by line and parameter.
     pub accesses: &'static [Access],
+    /// The dots that could not use `wgmma`, on GPUs that have it; empty where another specialization uses it.
+    pub refused_dots: &'static [RefusedDot],
     /// What `ptxas` reported, where one was found at build.
     pub resources: Option<Resources>,
+}
+
+/// A dot that does not use the instructions of warpgroups, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RefusedDot {
+    /// The line in its file.
+    pub line: u32,
+    pub reason: &'static str,
 }
 
 /// How a specialization accesses a slice or a view on a line of the program.

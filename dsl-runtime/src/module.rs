@@ -475,6 +475,7 @@ mod tests {
             guards: &[],
             maps: &[],
             accesses: &[],
+            refused_dots: &[],
             resources: None,
         }
     }

@@ -59,6 +59,7 @@ const ALIGNED: Specialization = Specialization {
     ],
     maps: &[],
     accesses: &[],
+    refused_dots: &[],
     resources: Some(Resources {
         capability: 90,
         registers: 32,
@@ -81,6 +82,7 @@ const GENERAL: Specialization = Specialization {
     guards: &[],
     maps: &[],
     accesses: &[],
+    refused_dots: &[],
     resources: None,
 };
 

@@ -333,6 +333,12 @@ fn describe(
                 .map(|entry| (entry.specialization.entry, rejection_reason(call, entry, &launch_args)))
                 .collect(),
             narrow: narrow(call.kernel.params, specializations, chosen.specialization),
+            refused_dots: chosen
+                .specialization
+                .refused_dots
+                .iter()
+                .map(|dot| (dot.line, dot.reason))
+                .collect(),
         }),
     }
 }

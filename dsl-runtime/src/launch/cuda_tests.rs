@@ -168,6 +168,7 @@ const ALIGNED: Specialization = Specialization {
     ],
     maps: &[],
     accesses: &[Access { line: 12, param: 0, bytes: 16 }, Access { line: 13, param: 1, bytes: 4 }],
+    refused_dots: &[],
     resources: None,
 };
 
@@ -183,6 +184,7 @@ pub(super) const GENERAL: Specialization = Specialization {
     guards: &[],
     maps: &[],
     accesses: &[Access { line: 12, param: 0, bytes: 4 }, Access { line: 13, param: 1, bytes: 4 }],
+    refused_dots: &[],
     resources: None,
 };
 
@@ -352,9 +354,10 @@ fn a_trace_is_one_line() {
             shared_bytes: 65536,
             passed_over: vec![("scale_aligned", "4 does not divide n (1001)".to_string())],
             narrow: narrow(SCALE.params, [&ALIGNED, &GENERAL].into_iter(), &GENERAL),
+            refused_dots: vec![(14, "its tiles have 3 axes")],
         }),
     };
-    expect!["scale [T = f32] on cuda:0, cubin for sm_90a: 11 x 2 x 1 programs, scale_general in 11 x 2 x 1 blocks of 128 threads, 64.0 KiB shared; not scale_aligned: 4 does not divide n (1001); `x` on line 12 by 4 bytes, by more in scale_aligned; `out` on line 13 by 4 bytes in every body"].assert_eq(&trace.to_string());
+    expect!["scale [T = f32] on cuda:0, cubin for sm_90a: 11 x 2 x 1 programs, scale_general in 11 x 2 x 1 blocks of 128 threads, 64.0 KiB shared; not scale_aligned: 4 does not divide n (1001); `x` on line 12 by 4 bytes, by more in scale_aligned; `out` on line 13 by 4 bytes in every body; the dot on line 14 without wgmma: its tiles have 3 axes"].assert_eq(&trace.to_string());
 }
 
 /// Of a device that runs one block on each of its multiprocessors.

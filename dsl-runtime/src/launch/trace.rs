@@ -42,6 +42,8 @@ pub struct SpecializationTrace {
     pub passed_over: Vec<(&'static str, String)>,
     /// The accesses of tiles of which an instruction moves fewer than 16 bytes.
     pub narrow: Vec<NarrowAccess>,
+    /// The dots that could not use `wgmma`, by line, and why.
+    pub refused_dots: Vec<(u32, &'static str)>,
 }
 
 /// An access of which an instruction of a thread moves fewer bytes than it could.
@@ -78,11 +80,8 @@ impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Trace { kernel, variant, device, code, grid, specialization } = self;
         write!(f, "{kernel}{} on {device}, {code}: {} programs", format_label(variant), extents_text(*grid))?;
-        let Some(SpecializationTrace { entry, blocks, cluster, threads, shared_bytes, passed_over, narrow }) =
-            specialization
-        else {
-            return Ok(());
-        };
+        let Some(specialization) = specialization else { return Ok(()) };
+        let SpecializationTrace { entry, blocks, cluster, threads, shared_bytes, .. } = specialization;
         let shared = format_bytes((*shared_bytes).into());
         let clusters = if *cluster > 1 { format!(", {cluster} to a cluster") } else { String::new() };
         write!(
@@ -90,11 +89,14 @@ impl fmt::Display for Trace {
             ", {entry} in {} blocks of {threads} threads{clusters}, {shared} shared",
             extents_text(*blocks)
         )?;
-        for (entry, reason) in passed_over {
+        for (entry, reason) in &specialization.passed_over {
             write!(f, "; not {entry}: {reason}")?;
         }
-        for access in narrow {
+        for access in &specialization.narrow {
             write!(f, "; {access}")?;
+        }
+        for (line, reason) in &specialization.refused_dots {
+            write!(f, "; the dot on line {line} without wgmma: {reason}")?;
         }
         Ok(())
     }

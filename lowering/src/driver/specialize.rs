@@ -10,6 +10,7 @@ use tile_ir::analysis::reread::has_rereads;
 use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
 use tile_ir::ir::{Func, ParamId};
 use tile_ir::ops::{DotOperand, Kind};
+use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::legalize_index::legalize_index;
 use tile_ir::transform::single_iteration::single_iteration;
@@ -26,6 +27,8 @@ use super::pipeline::vector_width::{accesses, extents};
 use super::pipeline::{NO_REGISTER_LIMIT, prepare, specialize};
 use crate::gpu::emit::GpuPlan;
 use crate::gpu::layout::dot;
+use crate::gpu::opt::dot_refusal::DotRefusal;
+use crate::gpu::opt::select_wgmma;
 use crate::gpu::specialization::{Gpus, Specialization};
 
 pub use super::pipeline::KernelRequests;
@@ -62,8 +65,21 @@ fn specializations_for(
     if !found.is_empty() {
         general.requests.maxnreg = Some(NO_REGISTER_LIMIT);
     }
+    let refused_dots = refused_dots(&general, &found);
     found.push(built(general, gpus)?);
+    for specialization in &mut found {
+        specialization.refused_dots = refused_dots.clone();
+    }
     Ok(found)
+}
+
+/// The dots that warpgroups cannot do, and why; none where a specialization has warpgroups.
+fn refused_dots(body: &SpecializedFunc, found: &[Specialization]) -> Vec<(Loc, DotRefusal)> {
+    if found.iter().any(|specialization| specialization.gpus == Gpus::WithWgmma) {
+        return vec![];
+    }
+    let warps = body.requests.num_warps.or_else(|| dot::wgmma_warps(&body.func));
+    warps.map_or_else(Vec::new, |warps| select_wgmma::refused_dots(&body.func, warps))
 }
 
 const ALIGNED: Movement = Movement::Vectors(Widened::All);
@@ -72,7 +88,7 @@ const ALIGNED: Movement = Movement::Vectors(Widened::All);
 fn built(body: SpecializedFunc, gpus: Gpus) -> Result<Specialization, Refusal> {
     let (plan, body) = specialize(body)?;
     let guards = body.all_guards(&plan.laid_out);
-    Ok(Specialization { name: body.axes.to_string(), plan, guards, gpus })
+    Ok(Specialization { name: body.axes.to_string(), plan, guards, gpus, refused_dots: vec![] })
 }
 
 /// The specializations with guards.

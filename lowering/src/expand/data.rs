@@ -21,7 +21,7 @@ use crate::driver::options::BuildOptions;
 use crate::driver::workers::HOST_ENTRY;
 use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
 use crate::gpu::schedule::{Multicast, TensorMap};
-use crate::gpu::specialization::Specialization;
+use crate::gpu::specialization::{Gpus, Specialization};
 
 /// A kernel and what the compiler made of it.
 pub struct Expansion<'a> {
@@ -198,6 +198,11 @@ fn body_data(body: &Specialization, entry: &str, code: &GpuModule) -> TokenStrea
         let [line, param, bytes] = [access.line, access.param.0, access.bytes].map(Literal::u32_unsuffixed);
         quote! { Access { line: #line, param: #param, bytes: #bytes } }
     });
+    let has_wgmma = Gpus::WithWgmma.include(code.capability);
+    let refused_dots = body.refused_dots.iter().filter(|_| has_wgmma).map(|(loc, refusal)| {
+        let (line, reason) = (Literal::usize_unsuffixed(loc.line()), refusal.to_string());
+        quote! { RefusedDot { line: #line, reason: #reason } }
+    });
     let reported = code
         .cubin
         .as_ref()
@@ -239,6 +244,7 @@ fn body_data(body: &Specialization, entry: &str, code: &GpuModule) -> TokenStrea
             guards: &[#(#facts),*],
             maps: &[#(#maps),*],
             accesses: &[#(#accesses),*],
+            refused_dots: &[#(#refused_dots),*],
             resources: #resources,
         }
     }

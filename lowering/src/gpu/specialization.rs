@@ -9,6 +9,7 @@ use tile_ir::support::limits::MAX_ACCESS_BYTES;
 
 use crate::gpu::emit::GpuPlan;
 use crate::gpu::layout::Layout;
+use crate::gpu::opt::dot_refusal::DotRefusal;
 use crate::mlir::report;
 
 /// A kernel compiled for the GPU under guards.
@@ -20,6 +21,8 @@ pub struct Specialization {
     /// What must hold for this specialization to be right.
     pub guards: Vec<Guard>,
     pub gpus: Gpus,
+    /// The dots that warpgroups of a GPU with wgmma cannot do, and why.
+    pub refused_dots: Vec<(Loc, DotRefusal)>,
 }
 
 /// How a specialization accesses a slice or a view on a line.

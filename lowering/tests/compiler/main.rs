@@ -42,6 +42,7 @@ mod pipeline;
 mod prefetch;
 mod random;
 mod reduce_exchange;
+mod refused_dots;
 mod report;
 mod rewrites;
 mod rotate_rows;

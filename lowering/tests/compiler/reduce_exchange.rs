@@ -142,8 +142,7 @@ const NORM: &str = "#[fuse_kernel(num_ctas = 2, num_warps = 4, unchecked)]
 fn planned(disabled_passes: DisabledPasses) -> Specialization {
     let (func, requests) = first(NORM);
     let requests = KernelRequests { programs: Some(1), disabled_passes, ..requests };
-    let found = specializations(&func, requests).expect("specializations that fit").remove(0);
-    found
+    specializations(&func, requests).expect("specializations that fit").remove(0)
 }
 
 /// Changes every block of a function.

@@ -61,8 +61,7 @@ fn tensor(source: &str, disabled_passes: DisabledPasses) -> Specialization {
     let (func, requests) = first(source);
     let requests = KernelRequests { programs: Some(1), disabled_passes, ..requests };
     let mut all = specializations(&func, requests).expect("specializations that fit").into_iter();
-    let found = all.find(|specialization| specialization.name == "tensor").expect("one with warpgroup dots");
-    found
+    all.find(|specialization| specialization.name == "tensor").expect("one with warpgroup dots")
 }
 
 /// With all passes, without each of these, which change the schedule, and without all optional ones.

@@ -67,8 +67,7 @@ fn product(elem: &str, right: &str) -> String {
 fn aligned(source: &str, disabled_passes: DisabledPasses) -> Specialization {
     let (func, requests) = first(source);
     let requests = KernelRequests { programs: Some(1), disabled_passes, ..requests };
-    let found = specializations(&func, requests).expect("specializations that fit").remove(0);
-    found
+    specializations(&func, requests).expect("specializations that fit").remove(0)
 }
 
 fn without_pipeline() -> DisabledPasses {

@@ -2,6 +2,7 @@
 
 pub mod batch_reductions;
 pub mod delay_fp8_upcast;
+pub mod dot_refusal;
 pub mod elide_selects;
 pub mod hoist_loads;
 pub mod hoist_operand_conversion;

@@ -13,21 +13,23 @@ use tile_ir::ir::assumption::Assumption;
 use tile_ir::ir::guard::{Guard, Symbol};
 use tile_ir::ir::{Block, Func, Op, Value, backward_slice, dce};
 use tile_ir::ops::{
-    CacheModifier, Cast, Dot, Effect, For, InputPrecision, Kind, OperandA, SmemOperand, ViewTile,
+    CacheModifier, Cast, Dot, DotOperand, Effect, For, InputPrecision, Kind, OperandA, SmemOperand, ViewTile,
     WarpGroupDot,
 };
+use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::transpose_operands::view_block;
 
 use crate::gpu::layout::warpgroup::{
     MAX_WGMMA_N, SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling,
 };
+use crate::gpu::opt::dot_refusal::DotRefusal;
 use crate::gpu::opt::select_tma_store::{self, TMA_ALIGNMENT};
 
 /// The rows of a tile are a multiple of this.
-const SMEM_ROW_MULTIPLE: u32 = 16;
+pub const SMEM_ROW_MULTIPLE: u32 = 16;
 /// The most rows of a box that one TMA instruction loads.
-const MAX_TMA_BOX_ROWS: u32 = 256;
+pub const MAX_TMA_BOX_ROWS: u32 = 256;
 /// The longest axis of a view that TMA accesses: a box that begins at its end is out of bounds, at a multiple of the
 /// alignment.
 pub const MAX_TMA_EXTENT: i64 = (1 << 31) - 256;
@@ -38,11 +40,14 @@ pub fn select_wgmma(func: &mut Func, num_warps: u32, tma_stores: bool) -> Vec<Gu
     if !num_warps.is_multiple_of(WARPGROUP_WARPS) {
         return vec![];
     }
-    let axes = AxisInfoMap::analyze(func, &LaunchAssumptions::of(func));
-    let selector = WgmmaSelector { definitions: func.definitions(), axes, func, num_warps };
+    let selector = WgmmaSelector::new(func, num_warps);
     // In the order of the function: so are the assumptions.
     let mut found = BTreeMap::new();
-    selector.block(&func.body, None, &mut found);
+    selector.block(&func.body, None, &mut |op, dot| {
+        if let Ok(dot) = dot {
+            found.insert(op.results[0], dot);
+        }
+    });
     let stores = if tma_stores {
         let dots = found.iter().map(|(result, dot)| (*result, dot.transposed)).collect();
         select_tma_store::tma_stores(func, &dots, &selector.definitions, &selector.axes, num_warps)
@@ -65,6 +70,26 @@ pub fn select_wgmma(func: &mut Func, num_warps: u32, tma_stores: bool) -> Vec<Gu
     guards.sort();
     guards.dedup();
     guards
+}
+
+/// Returns the dots that warpgroups with these warps cannot do, and why, in the order of the function.
+pub fn refused_dots(func: &Func, num_warps: u32) -> Vec<(Loc, DotRefusal)> {
+    let mut reasons = HashMap::new();
+    let is_whole = num_warps.is_multiple_of(WARPGROUP_WARPS);
+    if is_whole {
+        WgmmaSelector::new(func, num_warps).block(&func.body, None, &mut |op, dot| {
+            reasons.insert(op.results[0], dot.err());
+        });
+    }
+    let mut refused = vec![];
+    func.body.walk(&mut |op| {
+        if matches!(op.kind, Kind::Dot(_)) {
+            let reason = reasons.get(&op.results[0]).copied().unwrap_or(Some(DotRefusal::Nested));
+            let reason = if is_whole { reason } else { Some(DotRefusal::Warps(num_warps)) };
+            refused.extend(reason.map(|reason| (op.loc, reason)));
+        }
+    });
+    refused
 }
 
 fn replace(block: &mut Block, found: &mut BTreeMap<Value, WarpGroupDot>) {
@@ -157,6 +182,9 @@ fn has_instruction(elem: DType, a: &OperandA, b: &SmemOperand) -> bool {
     (elem == DType::I8 || elem.is_f8()) && straight && b.transposed
 }
 
+/// A dot as warpgroups do it, or why they cannot.
+type Selected = Result<WarpGroupDot, DotRefusal>;
+
 struct WgmmaSelector<'f> {
     definitions: HashMap<Value, &'f Op>,
     axes: AxisInfoMap,
@@ -165,19 +193,21 @@ struct WgmmaSelector<'f> {
 }
 
 impl<'f> WgmmaSelector<'f> {
-    /// The dots of a block, which is the whole kernel's or that of this loop.
-    fn block(&self, block: &Block, around: Option<&For>, found: &mut BTreeMap<Value, WarpGroupDot>) {
+    fn new(func: &'f Func, num_warps: u32) -> WgmmaSelector<'f> {
+        let axes = AxisInfoMap::analyze(func, &LaunchAssumptions::of(func));
+        WgmmaSelector { definitions: func.definitions(), axes, func, num_warps }
+    }
+
+    /// Tells of the dots of a block, which is the whole kernel's or that of this loop.
+    fn block(&self, block: &Block, around: Option<&For>, tell: &mut impl FnMut(&Op, Selected)) {
         for op in &block.ops {
-            if let Kind::Dot(dot) = &op.kind
-                && let Some(dot) = self.warp_group_dot(dot, op, around)
-            {
-                found.insert(op.results[0], dot);
-            }
-            if around.is_none()
-                && let Kind::For(body) = &op.kind
-                && self.has_scalar_bounds(body)
-            {
-                self.block(&body.body, Some(body), found);
+            match &op.kind {
+                Kind::Dot(_) if around.is_some_and(|body| !self.has_scalar_bounds(body)) => {
+                    tell(op, Err(DotRefusal::TripCount));
+                }
+                Kind::Dot(dot) => tell(op, self.warp_group_dot(dot, op, around)),
+                Kind::For(body) if around.is_none() => self.block(&body.body, Some(body), tell),
+                _ => {}
             }
         }
     }
@@ -191,19 +221,25 @@ impl<'f> WgmmaSelector<'f> {
         is_scalar_arithmetic(self.func, &self.definitions, value, induction_variable)
     }
 
-    fn warp_group_dot(&self, dot: &Dot, op: &Op, around: Option<&For>) -> Option<WarpGroupDot> {
+    fn warp_group_dot(&self, dot: &Dot, op: &Op, around: Option<&For>) -> Selected {
         let shape = &self.func.ty(op.results[0]).shape;
         if shape.rank() != 2 {
-            return None;
+            return Err(DotRefusal::Rank(shape.rank()));
         }
         let [a, b] = self.undone_upcasts(dot);
         let elem = self.func.ty(b).dtype;
-        let b = self.staged(b, around)?;
+        let b = self.staged(b, around).map_err(|reason| reason(DotOperand::B))?;
         let a = self.staged(a, around).map_or(OperandA::Regs(a), OperandA::Smem);
-        let (a, b, transposed) = if elem == DType::F32 { tf32_operands(dot, a, b)? } else { (a, b, false) };
+        let (a, b, transposed) = match elem {
+            DType::F32 => tf32_operands(dot, a, b).ok_or(DotRefusal::Instruction(elem))?,
+            _ => (a, b, false),
+        };
         let [rows, all_columns] = if transposed { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
-        if !rows.is_multiple_of(WGMMA_M) || !has_instruction(elem, &a, &b) {
-            return None;
+        if !has_instruction(elem, &a, &b) {
+            return Err(DotRefusal::Instruction(elem));
+        }
+        if !rows.is_multiple_of(WGMMA_M) {
+            return Err(DotRefusal::Rows(rows));
         }
         let WarpGroupTiling { along_columns, .. } = WarpGroupTiling::new(rows, self.num_warps);
         let columns = all_columns / along_columns;
@@ -217,13 +253,11 @@ impl<'f> WgmmaSelector<'f> {
         // of a power of two.
         let even = along_columns == 1 || along_columns.is_power_of_two() && all_columns.is_power_of_two();
         let fits = even && all_columns.is_multiple_of(along_columns) && columns.is_multiple_of(unit);
-        (fits && columns <= MAX_WGMMA_N).then_some(WarpGroupDot {
-            a,
-            b,
-            acc: dot.acc,
-            imprecise: dot.imprecise.filter(|_| elem.is_f8()),
-            transposed,
-        })
+        if !fits || columns > MAX_WGMMA_N {
+            return Err(DotRefusal::Columns(all_columns));
+        }
+        let imprecise = dot.imprecise.filter(|_| elem.is_f8());
+        Ok(WarpGroupDot { a, b, acc: dot.acc, imprecise, transposed })
     }
 
     /// The operands; where the accumulator may be imprecise, the 8-bit floats that they were upcast from.
@@ -237,32 +271,40 @@ impl<'f> WgmmaSelector<'f> {
         }
     }
 
-    /// An operand as a view tile, if it is one.
-    fn staged(&self, value: Value, around: Option<&For>) -> Option<SmemOperand> {
-        let (load, transposed) = view_block(self.func, &self.definitions, value)?;
+    /// An operand as a view tile, or why it is none that TMA loads.
+    fn staged(
+        &self,
+        value: Value,
+        around: Option<&For>,
+    ) -> Result<SmemOperand, fn(DotOperand) -> DotRefusal> {
+        let found = view_block(self.func, &self.definitions, value);
+        let (load, transposed) = found.ok_or(DotRefusal::NotAViewBlock as fn(DotOperand) -> DotRefusal)?;
         let staged = SmemOperand { tile: load.tile.clone(), transposed };
         let ViewTile { memory, offsets, extents } = &load.tile;
         let rank = extents.rank();
         if self.func.ty(value).shape[..] != staged.extents() {
-            return None;
+            return Err(DotRefusal::NotAViewBlock);
         }
         let [rows, columns] = staged.lines();
-        let elem = self.func.slice(*memory).0;
-        let loadable = rows <= MAX_TMA_BOX_ROWS
+        let bytes = self.func.slice(*memory).0.bytes();
+        let has_box = rows <= MAX_TMA_BOX_ROWS
             && rows.is_multiple_of(SMEM_ROW_MULTIPLE)
-            && (columns * elem.bytes()).is_multiple_of(SWIZZLE_ROW_BYTES)
-            && load.invariant
-            && load.cache.modifier != CacheModifier::Volatile
-            && self
-                .axes
-                .get(self.func, offsets[rank - 1])
-                .divisor
-                .is_multiple_of((TMA_ALIGNMENT / elem.bytes()).into())
-            && offsets.iter().all(|&offset| {
-                self.is_arithmetic(offset, around.map(|body| body.body.args[0]))
-                    && around.is_none_or(|body| self.loads_in_iterations(offset, body))
-            });
-        loadable.then_some(staged)
+            && (columns * bytes).is_multiple_of(SWIZZLE_ROW_BYTES);
+        if !has_box {
+            return Err(DotRefusal::Box);
+        }
+        if !load.invariant || load.cache.modifier == CacheModifier::Volatile {
+            return Err(DotRefusal::Changing);
+        }
+        let divisor = self.axes.get(self.func, offsets[rank - 1]).divisor;
+        if !divisor.is_multiple_of((TMA_ALIGNMENT / bytes).into()) {
+            return Err(DotRefusal::Alignment);
+        }
+        let is_scalar = |&offset: &Value| {
+            self.is_arithmetic(offset, around.map(|body| body.body.args[0]))
+                && around.is_none_or(|body| self.loads_in_iterations(offset, body))
+        };
+        if offsets.iter().all(is_scalar) { Ok(staged) } else { Err(DotRefusal::Place) }
     }
 
     /// Whether all that a loop loads of an offset depends on the loop's variable. The producer computes anything else before the
