@@ -6,8 +6,7 @@ use tile_ir::ops::DotOperand;
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::layout::warpgroup::{MAX_WGMMA_N, SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M};
-use crate::gpu::opt::select_tma_store::TMA_ALIGNMENT;
-use crate::gpu::opt::select_wgmma::{MAX_TMA_BOX_ROWS, SMEM_ROW_MULTIPLE};
+use crate::gpu::opt::tma_box::{MAX_ROWS, ROW_MULTIPLE, TMA_ALIGNMENT};
 
 /// Why a dot is none that warpgroups do on blocks that TMA loads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,8 +52,8 @@ impl fmt::Display for DotRefusal {
             }
             DotRefusal::Box(operand) => write!(
                 f,
-                "the block of operand {} has not {SMEM_ROW_MULTIPLE} to {MAX_TMA_BOX_ROWS} rows, a multiple of \
-                 {SMEM_ROW_MULTIPLE}, of a multiple of {SWIZZLE_ROW_BYTES} bytes",
+                "the block of operand {} has not {ROW_MULTIPLE} to {MAX_ROWS} rows, a multiple of \
+                 {ROW_MULTIPLE}, of a multiple of {SWIZZLE_ROW_BYTES} bytes",
                 name(operand)
             ),
             DotRefusal::Place(operand) => write!(

@@ -11,3 +11,4 @@ pub mod remat_ranges;
 pub mod select_tma_store;
 pub mod select_wgmma;
 pub mod thread_local_reductions;
+pub mod tma_box;

@@ -12,9 +12,7 @@ use tile_ir::ir::{Func, Op, ParamId, Shape, Value, backward_slice};
 use tile_ir::ops::{CacheHints, Kind, Reshape, StoreView, TmaStore, ViewTile};
 
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_M, WarpGroupTiling};
-
-/// The alignment of the address and strides of a view that TMA accesses, in bytes.
-pub(super) const TMA_ALIGNMENT: u32 = 16;
+use crate::gpu::opt::tma_box::TMA_ALIGNMENT;
 
 /// The positions of such stores in the function's body, each with its TMA store. Of each wgmma it is known whether its
 /// transpose is computed.

@@ -24,12 +24,9 @@ use crate::gpu::layout::warpgroup::{
     MAX_WGMMA_N, SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling,
 };
 use crate::gpu::opt::dot_refusal::DotRefusal;
-use crate::gpu::opt::select_tma_store::{self, TMA_ALIGNMENT};
+use crate::gpu::opt::select_tma_store;
+use crate::gpu::opt::tma_box::{MAX_ROWS, ROW_MULTIPLE, TMA_ALIGNMENT};
 
-/// The rows of a tile are a multiple of this.
-pub const SMEM_ROW_MULTIPLE: u32 = 16;
-/// The most rows of a box that one TMA instruction loads.
-pub const MAX_TMA_BOX_ROWS: u32 = 256;
 /// The longest axis of a view that TMA accesses: a box that begins at its end is out of bounds, at a multiple of the
 /// alignment.
 pub const MAX_TMA_EXTENT: i64 = (1 << 31) - 256;
@@ -201,13 +198,15 @@ impl<'f> WgmmaSelector<'f> {
     /// Tells of the dots of a block, which is the whole kernel's or that of this loop.
     fn block(&self, block: &Block, around: Option<&For>, tell: &mut impl FnMut(&Op, Selected)) {
         for op in &block.ops {
-            match &op.kind {
-                Kind::Dot(_) if around.is_some_and(|body| !self.has_scalar_bounds(body)) => {
-                    tell(op, Err(DotRefusal::TripCount));
-                }
-                Kind::Dot(dot) => tell(op, self.warp_group_dot(dot, op, around)),
-                Kind::For(body) if around.is_none() => self.block(&body.body, Some(body), tell),
-                _ => {}
+            if let Kind::Dot(dot) = &op.kind {
+                let is_counted = around.is_none_or(|body| self.has_scalar_bounds(body));
+                let selected = self.warp_group_dot(dot, op, around);
+                tell(op, if is_counted { selected } else { Err(DotRefusal::TripCount) });
+            }
+            if around.is_none()
+                && let Kind::For(body) = &op.kind
+            {
+                self.block(&body.body, Some(body), tell);
             }
         }
     }
@@ -287,8 +286,8 @@ impl<'f> WgmmaSelector<'f> {
         }
         let [rows, columns] = staged.lines();
         let bytes = self.func.slice(*memory).0.bytes();
-        let has_box = rows <= MAX_TMA_BOX_ROWS
-            && rows.is_multiple_of(SMEM_ROW_MULTIPLE)
+        let has_box = rows <= MAX_ROWS
+            && rows.is_multiple_of(ROW_MULTIPLE)
             && (columns * bytes).is_multiple_of(SWIZZLE_ROW_BYTES);
         if !has_box {
             return Err(DotRefusal::Box);
