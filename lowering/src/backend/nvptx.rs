@@ -89,6 +89,28 @@ fn without_pdl(ptx: String, arch: Arch) -> String {
     ptx.split_inclusive('\n').filter(others).collect()
 }
 
+/// The module without `neg.s16` and `abs.s16`. ptxas (13.0) computes both in 32 bits, and a comparison with the result
+/// then finds 32768 where it is -32768; a product wraps.
+fn wrapping_16_bits(ptx: String) -> String {
+    if !ptx.contains("neg.s16") && !ptx.contains("abs.s16") {
+        return ptx;
+    }
+    let wrapped = |line: &str| {
+        let statement = line.trim().trim_end_matches(';');
+        let (name, operands) = statement.split_once(char::is_whitespace)?;
+        let (to, from) = operands.split_once(", ")?;
+        let to = to.trim_start();
+        match name {
+            "neg.s16" => Some(format!("\tmul.lo.s16 \t{to}, {from}, -1;\n")),
+            "abs.s16" if to != from => {
+                Some(format!("\tmul.lo.s16 \t{to}, {from}, -1;\n\tmax.s16 \t{to}, {to}, {from};\n"))
+            }
+            _ => None,
+        }
+    };
+    ptx.split_inclusive('\n').map(|line| wrapped(line).unwrap_or_else(|| line.to_string())).collect()
+}
+
 /// One PTX module for each architecture, with an entry for each specialization. `stages`, for a dump, gets the texts of the stages before.
 pub fn emit(
     session: &Session,
@@ -200,7 +222,7 @@ impl TranslatedModule<'_> {
         }
         let print = |&arch: &Arch| {
             let ptx = self.llvm.assemble(arch.target_cpu())?;
-            Ok((arch, versioned(without_pdl(ptx, arch))))
+            Ok((arch, wrapping_16_bits(versioned(without_pdl(ptx, arch)))))
         };
         self.archs.iter().map(print).collect()
     }

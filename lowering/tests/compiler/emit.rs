@@ -857,3 +857,21 @@ fn hints_become_modifiers() {
         "#]],
     );
 }
+
+/// ptxas compares the results of two instructions of 16 bits as if they had 32.
+#[test]
+fn negated_16_bits_wrap() {
+    for value in ["-x", "tl::abs(x)", "0i16 - x", "tl::maximum(x, -x)"] {
+        let source = format!(
+            "#[fuse_kernel(unreported)]
+            fn k(x: &[i16], out: &mut [i32]) {{
+                let i = tl::arange(0, 256);
+                let (x, y) = (tl::load(x + i), tl::load(x + 256 + i));
+                tl::store(out + i, tl::select({value} > y, 1, 0));
+            }}"
+        );
+        let text = ptx(&source, Arch::SM_90A);
+        assert!(!text.contains("neg.s16") && !text.contains("abs.s16"), "{value}:\n{text}");
+        assert!(text.contains("mul.lo.s16"), "{value}:\n{text}");
+    }
+}
