@@ -201,7 +201,7 @@ fn powers_by_an_exclusive_or() {
         tl::store(count + pid, 10 ^ 3);",
         expect![[r#"
             `n ^ 2` xor_for_power: `^` is exclusive or: a square is `n * n`
-            `(N ^ 3)` xor_for_power: `^` is exclusive or: a cube is `N * N * N`
+            `N ^ 3` xor_for_power: `^` is exclusive or: a cube is `N * N * N`
             `pid ^ 3` xor_for_power: `^` is exclusive or: a cube is `pid * pid * pid`
             `2 ^ n` xor_for_power: `^` is exclusive or: a power of two is `1 << n`
             `2 ^ 10` xor_for_power: `^` is exclusive or: a power of two is `1 << 10`
