@@ -103,11 +103,10 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
     let ordered =
         |(func, operands)| SpecializedFunc { func, axes: Axes { operands, ..base.axes }, ..base.clone() };
     let mut orders: Vec<SpecializedFunc> = funcs.zip(OperandOrder::ALL).map(ordered).collect();
-    let mut found = if gpus == Gpus::All { tensor(&orders)? } else { vec![] };
+    let (mut found, by_tma) = if gpus == Gpus::All { tensor(&orders)? } else { (vec![], vec![]) };
     // wgmma takes bytes in one order of operands alone.
     if !found.is_empty() && has_dot(&base.func, |elem| elem.bytes() == 1) {
-        let name = |body: &SpecializedFunc| body.moving(Movement::Tensor(DotResults::Tma)).axes.to_string();
-        orders.retain(|body| found.iter().any(|tensor| tensor.name == name(body)));
+        orders.retain(|body| by_tma.contains(&body.axes.operands));
     }
     let others = if found.is_empty() { gpus } else { Gpus::WithoutWgmma };
     let by_pointers = found.is_empty() && !accesses(&base.func, Widened::InDotLoops).is_empty();
@@ -156,20 +155,22 @@ const MAX_UNIT_STRIDES: usize = 4;
 
 // ---- dots
 
-/// The specializations whose dots take tiles by TMA, first those whose results have aligned rows.
-fn tensor(orders: &[SpecializedFunc]) -> Result<Vec<Specialization>, Refusal> {
-    let (mut found, mut odd) = (vec![], vec![]);
+/// The specializations whose dots take tiles by TMA, first those whose results have aligned rows, and the orders that have
+/// one.
+fn tensor(orders: &[SpecializedFunc]) -> Result<(Vec<Specialization>, Vec<OperandOrder>), Refusal> {
+    let (mut found, mut odd, mut by_tma) = (vec![], vec![], vec![]);
     let dots = orders.first().map_or(0, |body| dot::dot_count(&body.func));
     for body in orders {
         let Some(tensor) = first_tensor(body, &[DotResults::Tma, DotResults::Vectors])? else { continue };
         found.push(tensor);
+        by_tma.push(body.axes.operands);
         // A row of the result of a single dot need not begin as rows of its operands do.
         if dots == 1 {
             odd.extend(first_tensor(body, &[DotResults::Elements])?);
         }
     }
     found.extend(odd);
-    Ok(found)
+    Ok((found, by_tma))
 }
 
 /// The specialization by TMA with the first of these ways to store results that fits, if any does.

@@ -52,13 +52,18 @@ pub struct Pass {
 pub enum Run {
     /// The tile IR of a variant.
     Func(fn(&mut Func)),
+    /// The tile IR of a variant for GPUs, from which its specializations begin.
+    Prepared(SpecializedPass),
     /// The tile IR of a specialization.
-    Specialized(fn(&mut SpecializedFunc) -> Result<(), Refusal>),
+    Specialized(SpecializedPass),
     Layouts(fn(&mut Distributed)),
     Schedule(fn(&mut Schedule)),
     /// Nothing: it makes functions or a plan of what there is.
     Derive,
 }
+
+/// A pass of tile IR that may find that there is no such specialization.
+type SpecializedPass = fn(&mut SpecializedFunc) -> Result<(), Refusal>;
 
 /// Declares the passes in their order; each is a function of its module, and both have its name.
 macro_rules! define_passes {
@@ -79,6 +84,7 @@ macro_rules! define_passes {
     (@when) => { |_| true };
     (@when $when:ident) => { Axes::$when };
     (@func $name:ident) => { Run::Func(transform::$name::$name) };
+    (@prepared $name:ident) => { Run::Prepared(specialized_func::$name) };
     (@specialized $name:ident) => { Run::Specialized(specialized_func::$name) };
     (@layouts $name:ident) => { Run::Layouts(opt::$name::$name) };
     (@schedule $name:ident) => { Run::Schedule(schedule::$name::$name) };
@@ -92,8 +98,8 @@ define_passes! {
     optional func contract_products: "products that may be fused with the sum that uses them",
 
     // Tile IR of a variant on GPUs.
-    optional specialized defer_scale if is_guarded: "scales of scores after their maximum",
-    optional specialized contract_floats: "`exp` as `exp2`, a division as a product with the reciprocal",
+    optional prepared defer_scale if is_guarded: "scales of scores after their maximum",
+    optional prepared contract_floats: "`exp` as `exp2`, a division as a product with the reciprocal",
 
     // A function for each value of an axis.
     required derive transpose_operands: "dot operands of views by columns",
@@ -204,29 +210,18 @@ fn verified(pass: &Pass, func: &Func) -> Result<(), InvalidBehind> {
 
 // ---- GPUs
 
-/// The first pass of a specialization: those before it are of all specializations.
-const FIRST_OF_SPECIALIZATION: &str = "select_wgmma";
-
 /// Runs the passes of a variant on GPUs that come before its specializations.
 pub fn prepare(body: &mut SpecializedFunc) -> Result<(), Refusal> {
-    let is_before = |pass: &&Pass| pass.name != FIRST_OF_SPECIALIZATION;
-    body_passes(body, passes(body.requests).take_while(is_before))
+    run_on(body, |run| if let Run::Prepared(pass) = run { Some(pass) } else { None })
 }
 
 /// Runs the passes of a specialization on a prepared body. Gives its plan; the body has its guards.
 pub fn specialize(mut body: SpecializedFunc) -> Result<(GpuPlan, SpecializedFunc), Refusal> {
-    let is_before = |pass: &&Pass| pass.name != FIRST_OF_SPECIALIZATION;
+    run_on(&mut body, |run| if let Run::Specialized(pass) = run { Some(pass) } else { None })?;
     let requests = body.requests;
-    body_passes(&mut body, passes(requests).skip_while(is_before))?;
     let distributed = layout(&body)?;
-    let limit = |distributed: &Distributed, threads| {
-        register_limit::registers(requests.maxnreg, distributed, threads)
-    };
-    let guards = &body.guards.bounds;
-    let mut plan = scheduled(
-        distributed,
-        &ScheduleRequest { assumptions: &body.assumptions, guards, limit: &limit, requests },
-    )?;
+    let (assumptions, guards) = (&body.assumptions, &body.guards.bounds);
+    let mut plan = scheduled(distributed, &ScheduleRequest { assumptions, guards, requests })?;
     plan.limit = limit_of_axes(&body, &plan);
     if body.axes.uses_tma() {
         let (warps, maps) = (requests.num_warps.unwrap_or(0), plan.tensor_maps().len());
@@ -240,14 +235,12 @@ pub fn specialize(mut body: SpecializedFunc) -> Result<(GpuPlan, SpecializedFunc
     Ok((plan, body))
 }
 
-fn body_passes<'p>(
-    body: &mut SpecializedFunc,
-    passes: impl Iterator<Item = &'p Pass>,
-) -> Result<(), Refusal> {
-    let axes = body.axes;
-    for pass in passes.filter(|pass| (pass.when)(&axes)) {
-        if let Run::Specialized(run) = pass.run {
-            body.requests.runner.run(pass.name, body, run)?;
+/// Runs the passes that are chosen and that the axes ask for.
+fn run_on(body: &mut SpecializedFunc, chosen: fn(Run) -> Option<SpecializedPass>) -> Result<(), Refusal> {
+    let (axes, requests) = (body.axes, body.requests);
+    for pass in passes(requests).filter(|pass| (pass.when)(&axes)) {
+        if let Some(run) = chosen(pass.run) {
+            requests.runner.run(pass.name, body, run)?;
             verified(pass, &body.func)?;
         }
     }
@@ -275,14 +268,12 @@ pub struct ScheduleRequest<'a> {
     pub assumptions: &'a LaunchAssumptions,
     /// The guards of accesses that need no comparison.
     pub guards: &'a [Guard],
-    /// The register limit for ptxas, by the distributed function and the threads of a block.
-    pub limit: &'a dyn Fn(&Distributed, u32) -> Option<Limit>,
     pub requests: KernelRequests<'a>,
 }
 
 /// Plans shared memory, and runs the passes of the schedule.
 pub fn scheduled(distributed: Distributed, request: &ScheduleRequest) -> Result<GpuPlan, Refusal> {
-    let ScheduleRequest { assumptions, guards, limit, requests } = request;
+    let ScheduleRequest { assumptions, guards, requests } = request;
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let pipelines_loops = !requests.disabled_passes.contains("software_pipeline");
     let mut schedule = plan(distributed, assumptions, pipelines_loops)?;
@@ -290,7 +281,7 @@ pub fn scheduled(distributed: Distributed, request: &ScheduleRequest) -> Result<
     let programs = schedule.smem.programs(requests.programs.unwrap_or(fitting));
     let producer_warps = if schedule.pipeline.is_some() { PRODUCER_WARPS } else { 0 };
     let threads = (schedule.distributed.warps_per_cta() * programs + producer_warps) * 32;
-    let limit = limit(&schedule.distributed, threads);
+    let limit = register_limit::registers(requests.maxnreg, &schedule.distributed, threads);
     schedule.setup.max_registers = limit.and_then(Limit::registers);
     let laid_out = schedule.distributed.func.clone();
     for pass in passes(*requests) {

@@ -91,7 +91,7 @@ fn of_kernel(func: &Func, request: &Request) -> String {
         ..KernelRequests::default()
     };
     let assumptions = &LaunchAssumptions::of(&selected);
-    let asked = ScheduleRequest { assumptions, guards: &[], limit: &|_, _| None, requests };
+    let asked = ScheduleRequest { assumptions, guards: &[], requests };
     let plan = match scheduled(distributed(&selected, request), &asked) {
         Ok(plan) => plan,
         Err(Refusal::SharedMemory(SmemOverflow(requests))) => {

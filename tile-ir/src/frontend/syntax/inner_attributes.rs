@@ -6,6 +6,7 @@ use quote::ToTokens;
 use syn::parse::{ParseStream, Parser};
 use syn::visit::{self, Visit};
 
+use super::attribute::SETTINGS;
 use super::{Place, foreign_help};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 
@@ -81,27 +82,17 @@ pub(super) fn take_marks(attributes: &mut Vec<syn::Attribute>, own: &str, errors
     });
 }
 
-/// Decorators of other languages, and options, that are written as attributes of a kernel.
-const DECORATORS: [&str; 10] = [
-    "launch_bounds",
-    "autotune",
-    "heuristics",
-    "jit",
-    "num_warps",
-    "num_ctas",
-    "num_stages",
-    "maxnreg",
-    "unchecked",
-    "unreported",
-];
+/// Decorators of other languages, and options without a value; settings are no attributes either.
+const DECORATORS: [&str; 6] = ["launch_bounds", "autotune", "heuristics", "jit", "unchecked", "unreported"];
 
 /// What to write instead of an attribute that is an option.
 const OPTION: &str = "it is an option of the kernel: `#[fuse_kernel(num_warps = 4)]`";
 
-/// Takes decorators out of the attributes of a kernel, and reports them.
+/// Takes decorators and options out of the attributes of a kernel, and reports them.
 pub(super) fn take_decorators(attributes: &mut Vec<syn::Attribute>, errors: &mut Errors) {
     attributes.retain(|attribute| {
-        let Some(name) = DECORATORS.into_iter().find(|name| has_name(attribute, name)) else { return true };
+        let mut names = DECORATORS.into_iter().chain(SETTINGS);
+        let Some(name) = names.find(|name| has_name(attribute, name)) else { return true };
         let help = foreign_help(name, Place::Option).unwrap_or_else(|| OPTION.into());
         let path = source_text(attribute.path().to_token_stream());
         errors.push_help(Loc::of(attribute), format!("`#[{path}]` means nothing here"), help);
