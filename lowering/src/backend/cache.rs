@@ -123,8 +123,8 @@ impl ArtifactCache {
         }
     }
 
-    /// Removes what processes that were ended left unfinished: files without an entry's name that have not been written for an
-    /// hour.
+    /// Removes what processes that were ended left unfinished: files and folders without an entry's name that have not been written
+    /// for an hour.
     pub fn sweep(&self) {
         let entries = self.directory.as_ref().and_then(|directory| fs::read_dir(directory).ok());
         for entry in entries.into_iter().flatten().flatten() {
@@ -134,7 +134,8 @@ impl ArtifactCache {
             let modified = entry.metadata().and_then(|metadata| metadata.modified());
             let age = modified.ok().and_then(|modified| modified.elapsed().ok());
             if !is_key && age.is_some_and(|age| age > PARTIAL_LIFETIME) {
-                let _ = fs::remove_file(entry.path());
+                let path = entry.path();
+                let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
             }
         }
     }

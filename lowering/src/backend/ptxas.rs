@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::signal::Signal;
 use nix::unistd::getpid;
@@ -102,6 +103,28 @@ struct TemporaryFile(PathBuf);
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A directory for files in between, which is removed with the value: a process that is ended leaves its files there.
+pub struct WorkDirectory(PathBuf);
+
+impl WorkDirectory {
+    /// A directory of its own in another one; it is made when a file needs it.
+    pub fn inside(parent: &Path) -> WorkDirectory {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        WorkDirectory(parent.join(format!("{}.{number}", std::process::id())))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for WorkDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -12,6 +12,7 @@ use tile_ir::transform::legalize_index::BoundsPolicy;
 use crate::backend::cache::CacheKey;
 use crate::backend::image;
 use crate::backend::ptxas;
+use crate::backend::ptxas::WorkDirectory;
 use crate::driver::artifact::{LoweredVariant, VariantCode};
 use crate::driver::dump::{dump_tiles, print_line};
 use crate::driver::options::{BuildOptions, Effort};
@@ -47,7 +48,9 @@ pub fn lower_variants(
     let codes = if options.effort == Effort::Check {
         prepared.iter().map(|_| VariantCode::default()).collect()
     } else {
-        match (KernelLowering { kernel, variants, prepared: &prepared, options }).codes() {
+        let parent = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let work = WorkDirectory::inside(&parent);
+        match (KernelLowering { kernel, variants, prepared: &prepared, options, work }).codes() {
             Ok(codes) => codes,
             Err(diagnostic) => {
                 errors.add(*diagnostic);

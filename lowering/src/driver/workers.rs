@@ -18,7 +18,7 @@ use crate::backend::llvm;
 use crate::backend::nvptx;
 use crate::backend::nvptx::Arch;
 use crate::backend::ptxas;
-use crate::backend::ptxas::AssemblyError;
+use crate::backend::ptxas::{AssemblyError, WorkDirectory};
 use crate::backend::sandbox;
 use crate::backend::sandbox::Failure;
 use crate::cpu::emit::CpuPlan;
@@ -50,6 +50,8 @@ pub(super) struct KernelLowering<'a> {
     /// Of each variant.
     pub prepared: &'a [PreparedVariant],
     pub options: &'a BuildOptions,
+    /// For the files of assemblers.
+    pub work: WorkDirectory,
 }
 
 /// What a child lowers at once: a part of a variant.
@@ -192,9 +194,9 @@ impl KernelLowering<'_> {
             dump_gpu(&stages, &texts, &self.dump_path(variant, &specialization.label()), options);
         }
         print_line(&format!("{STAGE}ptxas"));
-        let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
         let module = |(arch, ptx): (Arch, String)| {
-            let assembled = options.ptxas.as_ref().map(|path| ptxas::assemble(path, arch, &ptx, &work));
+            let assembled =
+                options.ptxas.as_ref().map(|path| ptxas::assemble(path, arch, &ptx, self.work.path()));
             let cubin = assembled.transpose().map_err(|AssemblyError { what, cure }| {
                 cure.inspect(|cure| print_line(&format!("{CURE}{cure}")));
                 what

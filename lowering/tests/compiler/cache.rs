@@ -235,7 +235,7 @@ fn a_full_disk_is_named_where_the_assembler_needs_it() {
     });
 }
 
-/// Files of processes that were killed go after an hour; entries stay.
+/// Files and directories of processes that were killed go after an hour; entries stay.
 #[test]
 fn unfinished_files_are_swept() {
     let site = Site::new();
@@ -248,6 +248,9 @@ fn unfinished_files_are_swept() {
         fs::write(unfinished(name), "").expect("a file");
         File::open(unfinished(name)).and_then(|file| file.set_modified(old)).expect("a time");
     }
+    let directory = site.path("cache/100.2");
+    fs::create_dir(&directory).and_then(|()| fs::write(directory.join("1.ptx"), "")).expect("a directory");
+    File::open(&directory).and_then(|file| file.set_modified(old)).expect("a time");
     fs::write(unfinished("100.1"), "").expect("a file");
     File::open(site.path("cache").join(key.hex())).and_then(|file| file.set_modified(old)).expect("a time");
     cache.sweep();
