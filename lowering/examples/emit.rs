@@ -1,9 +1,10 @@
 //! Lowers the first variant of a kernel in a file to PTX without rustc: `emit KERNEL.rs OUT_STEM [num_warps
-//! [programs]]` writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx` and `OUT_STEM.txt`, which lists each
-//! specialization's entry, threads, programs per block and shared bytes. For measuring choices that the attribute does
+//! [programs]]` writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx`, the schedule of each specialization,
+//! and `OUT_STEM.txt`, which lists each one's entry, threads, programs per block and shared bytes. For measuring choices that the attribute does
 //! not offer.
 
 use lowering::backend::nvptx::{self, Arch};
+use lowering::driver::pipeline;
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Session;
@@ -25,15 +26,20 @@ fn main() {
     let tokens = quote::quote! { #function };
     let kernel = syntax::parse(attribute.tokens.clone(), tokens, &mut errors).expect("a kernel");
     let variants = typeck::variants(&kernel, &mut errors);
-    let checked = typeck::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let mut checked = typeck::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
     let requested = KernelRequests::of(&kernel, &variants[0]);
     let requests =
         KernelRequests { num_warps: argument(0).or(requested.num_warps), programs: argument(1), ..requested };
+    pipeline::shared(&mut checked.func, requests).expect("valid tile IR");
     let specializations = specializations(&checked.func, requests).expect("bodies that fit");
     let named: Vec<(String, &Specialization)> = specializations
         .iter()
         .map(|specialization| (specialization.name.to_string(), specialization))
         .collect();
+    for (name, specialization) in &named {
+        let schedule = specialization.plan.schedule.to_string();
+        std::fs::write(format!("{stem}.{name}.schedule"), schedule).expect("a file to write");
+    }
     let session = Session::new();
     for arch in [Arch::SM_80, Arch::SM_90A] {
         let on_arch: Vec<_> = named

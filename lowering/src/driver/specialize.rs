@@ -19,7 +19,7 @@ use tile_ir::transform::unit_stride::{assume_unit_strides, unit_strides};
 use tile_ir::transform::view_strides::assume_contiguous;
 
 use super::pipeline::axes::{
-    Axes, DotResults, Iterations, Movement, OperandOrder, Programs, UnitStrides, Widened,
+    Axes, DotResults, DotsBy, Iterations, Movement, OperandOrder, Programs, UnitStrides, Widened,
 };
 use super::pipeline::refusal::Refusal;
 use super::pipeline::specialized_func::{SpecializedFunc, has_dot};
@@ -117,7 +117,11 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
         let aligned = built(body.moving(ALIGNED), others)?;
         let partly =
             if by_pointers || of_f32_views { partly_vectorized(body, &aligned, others)? } else { vec![] };
-        Ok(std::iter::once(aligned).chain(partly).collect())
+        let mut found = vec![];
+        for (widened, specialization) in std::iter::once((Widened::All, aligned)).chain(partly) {
+            found.extend(with_warpgroups(body, widened, specialization)?);
+        }
+        Ok(found)
     };
     let policy = base.bounds_policy();
     let strides = runner.derive("unit_strides", &base.func, |func| unit_strides(func, policy));
@@ -191,6 +195,28 @@ fn first_tensor(body: &SpecializedFunc, results: &[DotResults]) -> Result<Option
     Ok(None)
 }
 
+/// A specialization that moves vectors, behind the one for GPUs whose warpgroups multiply what it copies, if they can.
+fn with_warpgroups(
+    body: &SpecializedFunc,
+    widened: Widened,
+    mut vectors: Specialization,
+) -> Result<Vec<Specialization>, Refusal> {
+    let by_vectors = !matches!(widened, Widened::OfOperand(..)) && vectors.gpus == Gpus::All;
+    let warps = body.requests.num_warps.or_else(|| dot::wgmma_warps(&body.func)).filter(|_| by_vectors);
+    let Some(warps) = warps else { return Ok(vec![vectors]) };
+    let mut by_warpgroups = body.moving(Movement::Vectors(widened));
+    by_warpgroups.axes.dots = DotsBy::Warpgroups;
+    by_warpgroups.requests.num_warps = Some(warps);
+    match built(by_warpgroups, Gpus::WithWgmma) {
+        Ok(found) => {
+            vectors.gpus = Gpus::WithoutWgmma;
+            Ok(vec![found, vectors])
+        }
+        Err(refusal @ Refusal::Invalid(_)) => Err(refusal),
+        Err(_) => Ok(vec![vectors]),
+    }
+}
+
 /// Specializations whose loops with dots move vectors, and what is around them elements, where that needs less than
 /// the aligned one: a row of results need not begin as rows of operands do. Where an extent is a multiple of a vector
 /// for one of two operands alone, this one moves in vectors.
@@ -198,7 +224,7 @@ fn partly_vectorized(
     body: &SpecializedFunc,
     aligned: &Specialization,
     gpus: Gpus,
-) -> Result<Vec<Specialization>, Refusal> {
+) -> Result<Vec<(Widened, Specialization)>, Refusal> {
     let is_aligned = |guard: &Guard| matches!(guard, Guard::Aligned { .. });
     let moving = |widened| built(body.moving(Movement::Vectors(widened)), gpus);
     let in_loops = moving(Widened::InDotLoops)?;
@@ -208,7 +234,7 @@ fn partly_vectorized(
     }
     let loops_need = in_loops.guards.clone();
     if !aligned.guards.iter().all(|guard| loops_need.contains(guard)) {
-        found.push(in_loops);
+        found.push((Widened::InDotLoops, in_loops));
     }
     // View tiles have masks once they are legalized to accesses by element.
     let mut by_element = body.func.clone();
@@ -222,10 +248,11 @@ fn partly_vectorized(
     let is_extent = |guard: &Guard| matches!(guard, Guard::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
     if let [a, b] = operands[..] {
         for (operand, param) in [(DotOperand::A, a), (DotOperand::B, b)] {
-            let one = moving(Widened::OfOperand(operand, param))?;
+            let widened = Widened::OfOperand(operand, param);
+            let one = moving(widened)?;
             let mut dropped = loops_need.iter().filter(|guard| !one.guards.contains(guard));
             if dropped.any(is_extent) && one.guards.iter().any(is_aligned) {
-                found.push(one);
+                found.push((widened, one));
             }
         }
     }

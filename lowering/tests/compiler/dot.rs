@@ -26,6 +26,7 @@ use lowering::gpu::layout::dot::{
     DotMethod, MmaShape, WarpTiling, fma_acc_layout, method, mma_acc_layout, mma_operand_layout,
 };
 use lowering::gpu::layout::{Conversion, Coord, Layout, conversion};
+use lowering::gpu::specialization::Gpus;
 use lowering::mlir::Session;
 
 // ---- layouts
@@ -256,8 +257,10 @@ fn an_accumulator_is_tiled_in_squares() {
         );
         let (func, requests) = first(&source);
         let specializations = specializations(&func, requests).expect("bodies that fit");
-        let (dot, layouts) = (Cell::new(None), &specializations[0].plan.schedule.distributed.layouts);
-        specializations[0].plan.laid_out.body.walk(&mut |op| {
+        let of_warps = specializations.iter().find(|body| body.gpus != Gpus::WithWgmma);
+        let plan = &of_warps.expect("a body for all GPUs").plan;
+        let (dot, layouts) = (Cell::new(None), &plan.schedule.distributed.layouts);
+        plan.laid_out.body.walk(&mut |op| {
             if matches!(op.kind, Kind::Dot(_)) {
                 dot.set(Some(op.results[0]));
             }
@@ -361,64 +364,64 @@ fn an_invariant_operand_is_converted_before_the_loop() {
     check_body(
         CHAIN,
         expect![[r#"
-        aligned: 4 warps, 1 programs a block, 58368 bytes shared
-        kernel chain(q: &[bf16], k: &[bf16], v: &[bf16], out: &mut [f32], %0 n: i32) {
-          %1 = arange 0 : i32[64]  ; reg(1 8 16 32) lane(2 4 - - -) warp(- -)
-          %2 = arange 0 : i32[64]  ; reg(1 2 4) lane(8 16 32 - -) warp(- -)
-          %3 = arange 0 : i32[64]  ; reg(8) lane(- - 1 2 4) warp(16 32)
-          %4 = arange 0 : i32[64]  ; reg(16 32) lane(- - - 1 2) warp(4 8)
-          %5 = expand_dims %3 axis 1 : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
-          %6 = expand_dims %4 axis 1 : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
-          %7 = constant 64 : i32
-          %8 = splat %7 : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
-          %9 = splat %7 : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
-          %10 = expand_dims %1 axis 0 : i32[1, 64]  ; reg(1@1 8@1 16@1 32@1) lane(2@1 4@1 - - -) warp(- -)
-          %11 = expand_dims %2 axis 0 : i32[1, 64]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 - -) warp(- -)
-          %12 = broadcast %10 : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %13 = broadcast %11 : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-          %14 = mul %5, %8 exact : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
-          %15 = mul %6, %9 exact : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
-          %16 = broadcast %14 : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %17 = broadcast %15 : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-          %18 = add %16, %12 exact : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %19 = add %17, %13 exact : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-          %20 = load q[%19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-          %21 = constant 0.0 : f32
-          %22 = splat %21 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %23 = constant 0 : i32
-          %24 = constant 1 : i32
-          %25 = convert_layout %20 : bf16[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-          %26 = for %23..%0 step %24 carry %22 : f32[64, 64] { |%27, %28|  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %29 = cast %27 : i64
-            %30 = constant 4096 : i64
-            %31 = mul %29, %30 : i64
-            %32 = load k[%31 + %19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-            %33 = permute %32 order [1, 0] : bf16[64, 64]  ; reg(1@0 2@0 4@0 16@1 32@1) lane(8@0 16@0 32@0 1@1 2@1) warp(4@1 8@1)
-            %34 = dot %25, %33 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %35 = reduce %34 axes [1] : f32[64] { |%36, %37|  ; reg(8) lane(- - 1 2 4) warp(16 32)
-              %38 = maximum %36, %37 : f32
-              yield %38
+            aligned_wgmma: 4 warps, 1 programs a block, 74752 bytes shared
+            kernel chain(q: &[bf16], k: &[bf16], v: &[bf16], out: &mut [f32], %0 n: i32) {
+              %1 = arange 0 : i32[64]  ; reg(1 8 16 32) lane(2 4 - - -) warp(- -)
+              %2 = arange 0 : i32[64]  ; reg(1 2 4) lane(8 16 32 - -) warp(- -)
+              %3 = arange 0 : i32[64]  ; reg(8) lane(- - 1 2 4) warp(16 32)
+              %4 = arange 0 : i32[64]  ; reg(16 32) lane(- - - 1 2) warp(4 8)
+              %5 = expand_dims %3 axis 1 : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+              %6 = expand_dims %4 axis 1 : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %7 = constant 64 : i32
+              %8 = splat %7 : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+              %9 = splat %7 : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %10 = expand_dims %1 axis 0 : i32[1, 64]  ; reg(1@1 8@1 16@1 32@1) lane(2@1 4@1 - - -) warp(- -)
+              %11 = expand_dims %2 axis 0 : i32[1, 64]  ; reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 - -) warp(- -)
+              %12 = broadcast %10 : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+              %13 = broadcast %11 : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+              %14 = mul %5, %8 exact : i32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+              %15 = mul %6, %9 exact : i32[64, 1]  ; reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %16 = broadcast %14 : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+              %17 = broadcast %15 : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+              %18 = add %16, %12 exact : i32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+              %19 = add %17, %13 exact : i32[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+              %20 = load q[%19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+              %21 = constant 0.0 : f32
+              %22 = splat %21 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+              %23 = constant 0 : i32
+              %24 = constant 1 : i32
+              %25 = convert_layout %20 : bf16[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+              %26 = for %23..%0 step %24 carry %22 : f32[64, 64] { |%27, %28|  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+                %29 = cast %27 : i64
+                %30 = constant 4096 : i64
+                %31 = mul %29, %30 : i64
+                %32 = load k[%31 + %19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+                %33 = permute %32 order [1, 0] : bf16[64, 64]  ; reg(1@0 2@0 4@0 16@1 32@1) lane(8@0 16@0 32@0 1@1 2@1) warp(4@1 8@1)
+                %34 = dot %25, %33 by wgmma_rs : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+                %35 = reduce %34 axes [1] : f32[64] { |%36, %37|  ; reg(8) lane(- - 1 2 4) warp(16 32)
+                  %38 = maximum %36, %37 : f32
+                  yield %38
+                }
+                %39 = expand_dims %35 axis 1 : f32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+                %40 = broadcast %39 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+                %41 = sub %34, %40 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+                %42 = exp2 %41 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+                %43 = cast %42 : bf16[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+                %44 = load v[%31 + %19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+                %45 = dot %43, %44 add %28 by wgmma_rs : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+                yield %45
+              }
+              store %26, out[%18] inside vector 2
             }
-            %39 = expand_dims %35 axis 1 : f32[64, 1]  ; reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
-            %40 = broadcast %39 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %41 = sub %34, %40 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %42 = exp2 %41 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %43 = cast %42 : bf16[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            %44 = load v[%31 + %19] inside vector 8 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-            %45 = dot %43, %44 add %28 : f32[64, 64]  ; reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
-            yield %45
-          }
-          store %26, out[%18] inside vector 2
-        }
-        q is 16-byte aligned
-        k is 16-byte aligned
-        v is 16-byte aligned
-        out is 8-byte aligned
-        4096 <= q.len()
-        4096 * n <= k.len()
-        4096 * n <= v.len()
-        4096 <= out.len()
-    "#]],
+            q is 16-byte aligned
+            k is 16-byte aligned
+            v is 16-byte aligned
+            out is 8-byte aligned
+            4096 <= q.len()
+            4096 * n <= k.len()
+            4096 * n <= v.len()
+            4096 <= out.len()
+        "#]],
     );
 }
 

@@ -17,8 +17,8 @@ use lowering::gpu::layout::{Distributed, ThreadConfig, distribute};
 use lowering::gpu::opt::batch_reductions::batch_reductions;
 use lowering::gpu::opt::delay_fp8_upcast::delay_fp8_upcast;
 use lowering::gpu::opt::elide_selects::elide_selects;
+use lowering::gpu::opt::hoist_conversions::hoist_conversions;
 use lowering::gpu::opt::hoist_loads::hoist_loads;
-use lowering::gpu::opt::hoist_operand_conversion::hoist_operand_conversion;
 use lowering::gpu::opt::remat_narrow::remat_narrow;
 use lowering::gpu::opt::remat_ranges::remat_ranges;
 use lowering::gpu::opt::select_wgmma::select_wgmma;
@@ -105,7 +105,7 @@ const PASSES: &[PassTest] = &[
     }),
     ("elide_selects", |func, request| optimized(func, request, elide_selects)),
     ("hoist_loads", |func, request| optimized(func, request, hoist_loads)),
-    ("hoist_operand_conversion", |func, request| optimized(func, request, hoist_operand_conversion)),
+    ("hoist_conversions", |func, request| optimized(func, request, hoist_conversions)),
     ("membar", |func, request| scheduled(func, request, membar)),
     ("pdl", |func, request| scheduled(func, request, pdl)),
     ("position_before_waits", |func, request| rescheduled(func, request, position_before_waits)),

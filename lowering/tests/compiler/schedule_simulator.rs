@@ -7,7 +7,9 @@ use lowering::devtools::schedule_simulator::{Launch, check_schedule, reference};
 use lowering::gpu::schedule::verify::verify_schedule;
 use tile_ir::ir;
 use tile_ir::ir::{Block, Func, FuncBuilder, Op, Shape, Storage, Type, Value};
-use tile_ir::ops::schedule::{AfterIssue, InitVisibility, Role, Stage, StagedOperand, WgmmaOperandA};
+use tile_ir::ops::schedule::{
+    AfterIssue, InitVisibility, Role, SmemPlace, Stage, StagedOperand, WgmmaOperandA,
+};
 use tile_ir::ops::*;
 use tile_ir::support::dtype::DType;
 
@@ -149,8 +151,10 @@ impl ScheduleBuilder<'_> {
     }
 
     fn wgmma(&mut self, pipe: Value, acc: Value, accumulates: Option<Value>, then: AfterIssue) -> Value {
-        let [a, b] =
-            self.operands.map(|buffer| StagedOperand { stage: self.stage(buffer, pipe), transposed: false });
+        let [a, b] = self.operands.map(|buffer| StagedOperand {
+            place: SmemPlace::Stage(self.stage(buffer, pipe)),
+            transposed: false,
+        });
         let dot = Wgmma {
             a: WgmmaOperandA::Smem(a),
             b,
@@ -508,7 +512,7 @@ fn errors_of_dots_in_flight_are_found() {
                 in_role(func, Role::Consumer, &mut |ops| {
                     let pipe = ops.iter().find_map(|op| {
                         let Kind::Wgmma(dot) = &op.kind else { return None };
-                        Some(dot.b.stage.pipe)
+                        dot.b.stage().map(|stage| stage.pipe)
                     });
                     for op in ops {
                         if let (Kind::MbarArrive(arrive), Some(pipe)) = (&mut op.kind, pipe) {

@@ -203,114 +203,114 @@ fn a_dot_issues_copies_among_its_instructions() {
     check_text(
         &product("f16", "tl::load(y + at)"),
         expect![[r#"
-        kernel product(x: &[f16], y: &[f16], out: &mut [f32], %0 n: i32) {
-          %1 = arange 0 : i32[32]
-          %2 = arange 0 : i32[32]
-          %3 = arange 0 : i32[32]
-          %4 = arange 0 : i32[32]
-          %5 = constant 0.0 : f32
-          %6 = splat %5 : f32[32, 32]
-          %7 = constant 0 : i32
-          %8 = constant 1 : i32
-          %9 = trip_count %7..%0 step %8 : i64
-          %10 = ring_start at 0 bytes 12288 slots 3 slot_bytes 4096 widths [] tiles : slot<1>
-          %11 = constant 0 : i64
-          %12 = slot_at %10 index 0 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
-          %13 = lt %11, %9 : bool
-          async_group if %13 {
-            %14 = induction %11 low %7 step %8 : i32
-            %15 = expand_dims %4 axis 1 : i32[32, 1]
-            %16 = constant 32 : i32
-            %17 = splat %16 : i32[32, 1]
-            %18 = expand_dims %3 axis 0 : i32[1, 32]
-            %19 = broadcast %18 : i32[32, 32]
-            %20 = cast %14 : i64
-            %21 = constant 1024 : i64
-            %22 = mul %20, %21 : i64
-            %23 = mul %15, %17 exact : i32[32, 1]
-            %24 = broadcast %23 : i32[32, 32]
-            %25 = add %24, %19 exact : i32[32, 32]
-            %26 = slot_tile %12 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-            %27 = slot_tile %12 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-            async_copy x[%22 + %25] inside vector 8 to %26
-            async_copy y[%22 + %25] inside vector 8 to %27
-          }
-          %28 = constant 1 : i64
-          %29 = slot_at %10 index 1 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
-          %30 = lt %28, %9 : bool
-          async_group if %30 {
-            %31 = induction %28 low %7 step %8 : i32
-            %32 = expand_dims %4 axis 1 : i32[32, 1]
-            %33 = constant 32 : i32
-            %34 = splat %33 : i32[32, 1]
-            %35 = expand_dims %3 axis 0 : i32[1, 32]
-            %36 = broadcast %35 : i32[32, 32]
-            %37 = cast %31 : i64
-            %38 = constant 1024 : i64
-            %39 = mul %37, %38 : i64
-            %40 = mul %32, %34 exact : i32[32, 1]
-            %41 = broadcast %40 : i32[32, 32]
-            %42 = add %41, %36 exact : i32[32, 32]
-            %43 = slot_tile %29 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-            %44 = slot_tile %29 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-            async_copy x[%39 + %42] inside vector 8 to %43
-            async_copy y[%39 + %42] inside vector 8 to %44
-          }
-          %45 = constant 0 : i64
-          %46, %47 = loop %45..%9 carry %6, %10 : f32[32, 32], slot<1> { |%48, %49, %50|
-            async_wait pending 1 at 0 bytes 12288 slots 3 slot_bytes 4096
-            barrier
-            %51 = slot_step %50 previous first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
-            %52 = constant 2 : i64
-            %53 = add %48, %52 : i64
-            %54 = lt %53, %9 : bool
-            %55 = async_group if %54 prepared : copies {
-              %56 = induction %53 low %7 step %8 : i32
-              %57 = expand_dims %4 axis 1 : i32[32, 1]
-              %58 = constant 32 : i32
-              %59 = splat %58 : i32[32, 1]
-              %60 = expand_dims %3 axis 0 : i32[1, 32]
-              %61 = broadcast %60 : i32[32, 32]
-              %62 = cast %56 : i64
-              %63 = constant 1024 : i64
-              %64 = mul %62, %63 : i64
-              %65 = mul %57, %59 exact : i32[32, 1]
-              %66 = broadcast %65 : i32[32, 32]
-              %67 = add %66, %61 exact : i32[32, 32]
-              %68 = slot_tile %51 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-              %69 = slot_tile %51 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-              async_copy x[%64 + %67] inside vector 8 to %68
-              async_copy y[%64 + %67] inside vector 8 to %69
+            kernel product(x: &[f16], y: &[f16], out: &mut [f32], %0 n: i32) {
+              %1 = arange 0 : i32[32]
+              %2 = arange 0 : i32[32]
+              %3 = arange 0 : i32[32]
+              %4 = arange 0 : i32[32]
+              %5 = constant 0.0 : f32
+              %6 = splat %5 : f32[32, 32]
+              %7 = constant 0 : i32
+              %8 = constant 1 : i32
+              %9 = trip_count %7..%0 step %8 : i64
+              %10 = ring_start at 0 bytes 12288 slots 3 slot_bytes 4096 widths [] tiles : slot<1>
+              %11 = constant 0 : i64
+              %12 = slot_at %10 index 0 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
+              %13 = lt %11, %9 : bool
+              async_group if %13 {
+                %14 = induction %11 low %7 step %8 : i32
+                %15 = expand_dims %4 axis 1 : i32[32, 1]
+                %16 = constant 32 : i32
+                %17 = splat %16 : i32[32, 1]
+                %18 = expand_dims %3 axis 0 : i32[1, 32]
+                %19 = broadcast %18 : i32[32, 32]
+                %20 = cast %14 : i64
+                %21 = constant 1024 : i64
+                %22 = mul %20, %21 : i64
+                %23 = mul %15, %17 exact : i32[32, 1]
+                %24 = broadcast %23 : i32[32, 32]
+                %25 = add %24, %19 exact : i32[32, 32]
+                %26 = slot_tile %12 offset 0 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                %27 = slot_tile %12 offset 2048 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                async_copy x[%22 + %25] inside vector 8 to %26
+                async_copy y[%22 + %25] inside vector 8 to %27
+              }
+              %28 = constant 1 : i64
+              %29 = slot_at %10 index 1 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
+              %30 = lt %28, %9 : bool
+              async_group if %30 {
+                %31 = induction %28 low %7 step %8 : i32
+                %32 = expand_dims %4 axis 1 : i32[32, 1]
+                %33 = constant 32 : i32
+                %34 = splat %33 : i32[32, 1]
+                %35 = expand_dims %3 axis 0 : i32[1, 32]
+                %36 = broadcast %35 : i32[32, 32]
+                %37 = cast %31 : i64
+                %38 = constant 1024 : i64
+                %39 = mul %37, %38 : i64
+                %40 = mul %32, %34 exact : i32[32, 1]
+                %41 = broadcast %40 : i32[32, 32]
+                %42 = add %41, %36 exact : i32[32, 32]
+                %43 = slot_tile %29 offset 0 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                %44 = slot_tile %29 offset 2048 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                async_copy x[%39 + %42] inside vector 8 to %43
+                async_copy y[%39 + %42] inside vector 8 to %44
+              }
+              %45 = constant 0 : i64
+              %46, %47 = loop %45..%9 carry %6, %10 : f32[32, 32], slot<1> { |%48, %49, %50|
+                async_wait pending 1 at 0 bytes 12288 slots 3 slot_bytes 4096
+                barrier
+                %51 = slot_step %50 previous first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
+                %52 = constant 2 : i64
+                %53 = add %48, %52 : i64
+                %54 = lt %53, %9 : bool
+                %55 = async_group if %54 prepared : copies {
+                  %56 = induction %53 low %7 step %8 : i32
+                  %57 = expand_dims %4 axis 1 : i32[32, 1]
+                  %58 = constant 32 : i32
+                  %59 = splat %58 : i32[32, 1]
+                  %60 = expand_dims %3 axis 0 : i32[1, 32]
+                  %61 = broadcast %60 : i32[32, 32]
+                  %62 = cast %56 : i64
+                  %63 = constant 1024 : i64
+                  %64 = mul %62, %63 : i64
+                  %65 = mul %57, %59 exact : i32[32, 1]
+                  %66 = broadcast %65 : i32[32, 32]
+                  %67 = add %66, %61 exact : i32[32, 32]
+                  %68 = slot_tile %51 offset 0 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                  %69 = slot_tile %51 offset 2048 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                  async_copy x[%64 + %67] inside vector 8 to %68
+                  async_copy y[%64 + %67] inside vector 8 to %69
+                }
+                %70 = slot_tile %50 offset 0 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                %71 = slot_tile %50 offset 2048 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                %72 = slot_step %50 next first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
+                %73 = induction %48 low %7 step %8 : i32
+                %74 = expand_dims %4 axis 1 : i32[32, 1]
+                %75 = constant 32 : i32
+                %76 = splat %75 : i32[32, 1]
+                %77 = expand_dims %3 axis 0 : i32[1, 32]
+                %78 = broadcast %77 : i32[32, 32]
+                %79 = cast %73 : i64
+                %80 = constant 1024 : i64
+                %81 = mul %79, %80 : i64
+                %82 = mul %74, %76 exact : i32[32, 1]
+                %83 = broadcast %82 : i32[32, 32]
+                %84 = add %83, %78 exact : i32[32, 32]
+                %85 = dot %70, %71 add %49 interleave %55 : f32[32, 32]
+                yield %85, %72
+              }
+              %86 = expand_dims %2 axis 1 : i32[32, 1]
+              %87 = constant 32 : i32
+              %88 = splat %87 : i32[32, 1]
+              %89 = expand_dims %1 axis 0 : i32[1, 32]
+              %90 = broadcast %89 : i32[32, 32]
+              %91 = mul %86, %88 exact : i32[32, 1]
+              %92 = broadcast %91 : i32[32, 32]
+              %93 = add %92, %90 exact : i32[32, 32]
+              store %46, out[%93] inside vector 2
             }
-            %70 = slot_tile %50 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-            %71 = slot_tile %50 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-            %72 = slot_step %50 next first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
-            %73 = induction %48 low %7 step %8 : i32
-            %74 = expand_dims %4 axis 1 : i32[32, 1]
-            %75 = constant 32 : i32
-            %76 = splat %75 : i32[32, 1]
-            %77 = expand_dims %3 axis 0 : i32[1, 32]
-            %78 = broadcast %77 : i32[32, 32]
-            %79 = cast %73 : i64
-            %80 = constant 1024 : i64
-            %81 = mul %79, %80 : i64
-            %82 = mul %74, %76 exact : i32[32, 1]
-            %83 = broadcast %82 : i32[32, 32]
-            %84 = add %83, %78 exact : i32[32, 32]
-            %85 = dot %70, %71 add %49 interleave %55 : f32[32, 32]
-            yield %85, %72
-          }
-          %86 = expand_dims %2 axis 1 : i32[32, 1]
-          %87 = constant 32 : i32
-          %88 = splat %87 : i32[32, 1]
-          %89 = expand_dims %1 axis 0 : i32[1, 32]
-          %90 = broadcast %89 : i32[32, 32]
-          %91 = mul %86, %88 exact : i32[32, 1]
-          %92 = broadcast %91 : i32[32, 32]
-          %93 = add %92, %90 exact : i32[32, 32]
-          store %46, out[%93] inside vector 2
-        }
-    "#]],
+        "#]],
     );
 }
 

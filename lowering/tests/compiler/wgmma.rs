@@ -194,7 +194,7 @@ fn dots_of_view_tiles_use_wgmma() {
             tensor: %25 = warp_group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
             tensor: %60 = warp_group_dot %59, [64, 64] of b(%19, %58) add %20 : f32[64, 64]
             tensor: %27 = warp_group_dot [64, 64] of a(%24, %21), [1, 64, 64] of b(%18, %21, %26) add %22 : f32[64, 64]
-            aligned: %93 = dot %53, %92 add %20 : f32[64, 64]
+            aligned_wgmma: %93 = dot %53, %92 add %20 by wgmma : f32[64, 64]
         "#]],
     );
 }
@@ -350,8 +350,8 @@ fn other_dots_use_mma() {
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             tensor_nt: %27 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%26, %19) add %20 : f32[64, 64]
             aligned: %102 = dot %101, %100 add %20 : f32[64, 64]
-            aligned: %90 = dot %61, %89 add %26 : f32[64, 64]
-            aligned: %88 = dot %59, %87 add %26 : f32[64, 64]
+            aligned_wgmma: %90 = dot %61, %89 add %26 by wgmma : f32[64, 64]
+            aligned_wgmma: %88 = dot %59, %87 add %26 by wgmma : f32[64, 64]
         "#]],
     );
 }

@@ -23,8 +23,45 @@ pub struct Dot {
     /// The most products of 8-bit floats that may be accumulated with fewer digits than the type has.
     pub imprecise: Option<u32>,
     pub input: InputPrecision,
+    pub unit: DotUnit,
     /// Copies that a schedule prepared, which are started among its instructions.
     pub interleaved: Option<Value>,
+}
+
+/// Whose tensor cores multiply.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum DotUnit {
+    /// Those of each warp by itself (`mma`), or no tensor cores.
+    #[default]
+    Warp,
+    /// Those of warpgroups (`wgmma`), which find both operands in shared memory, where all threads copy them.
+    Wgmma,
+    /// The same, but operand A is in registers.
+    WgmmaRs,
+}
+
+impl DotUnit {
+    const NAMES: [(&str, DotUnit); 3] =
+        [("warp", DotUnit::Warp), ("wgmma", DotUnit::Wgmma), ("wgmma_rs", DotUnit::WgmmaRs)];
+}
+
+impl FieldText for DotUnit {
+    fn write(&self, out: &mut TextWriter) {
+        let (name, _) = Self::NAMES[*self as usize];
+        out.word(name);
+    }
+
+    fn read(input: &mut TextReader) -> Result<DotUnit, ParseError> {
+        input.one_of(&DotUnit::NAMES)
+    }
+
+    fn absent() -> Option<DotUnit> {
+        Some(DotUnit::default())
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == DotUnit::default()
+    }
 }
 
 /// An operand of a dot.
@@ -142,7 +179,7 @@ impl Dot {
     }
 }
 
-syntax!(Dot: "dot" a, b ["add" acc] [imprecise] ["precision" input] ["interleave" interleaved]);
+syntax!(Dot: "dot" a, b ["add" acc] [imprecise] ["precision" input] ["by" unit] ["interleave" interleaved]);
 
 impl Operation for Dot {
     fn operands(&self) -> Vec<Value> {
@@ -292,7 +329,15 @@ fn dot(cx: &mut dyn TypingCx, call: &Call) -> Operand {
         cx.convert(operand, elem, call.loc)
     });
     cx.emit(
-        Dot { a, b, acc, imprecise: None, input: InputPrecision::Ieee, interleaved: None },
+        Dot {
+            a,
+            b,
+            acc,
+            imprecise: None,
+            input: InputPrecision::Ieee,
+            unit: DotUnit::Warp,
+            interleaved: None,
+        },
         result,
         call.loc,
     )

@@ -56,7 +56,7 @@ pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, RematBarrier};
 pub use debug::{Assert, Print, Site, records_source};
-pub use dot::{Dot, DotOperand, InputPrecision};
+pub use dot::{Dot, DotOperand, DotUnit, InputPrecision};
 pub use histogram::Histogram;
 pub use index::Index;
 pub use inline::InlinePtx;
@@ -70,9 +70,10 @@ pub use scan::Scan;
 pub use schedule::{
     AsyncCopy, AsyncGroup, AsyncWait, Barrier, ClusterArrive, ClusterWait, DotWait, ExpectTx, Induction,
     IterationBound, Loop, MbarAlloc, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait, MmaOrder, Pack,
-    PdlWait, PeerShares, PipeNext, PipeStart, Poison, Publish, ReduceBatch, RescaleRows, RingStart, SlotAt,
-    SlotLoad, SlotStep, SlotTile, SmemAlloc, SmemLoadWords, StageOperands, StoreWait, TileQuotient, TmaLoad,
-    TripCount, Unpack, WarpBarrier, WarpSpecialize, WarpgroupPosition, Wgmma, WorkTiles,
+    PdlWait, PeerShares, PipeNext, PipeStart, Poison, ProxyFence, Publish, ReduceBatch, RescaleRows,
+    RingStart, SlotAt, SlotLoad, SlotStep, SlotTile, SmemAlloc, SmemLoadWords, StageOperands, StoreWait,
+    TileQuotient, TmaLoad, TripCount, Unpack, WarpBarrier, WarpSpecialize, WarpgroupPosition, Wgmma,
+    WorkTiles,
 };
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape, broadcast_help};
 pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
@@ -308,6 +309,7 @@ macro_rules! for_each_op {
             ExpectTx,
             WarpBarrier,
             Barrier,
+            ProxyFence,
             PdlWait,
             ClusterArrive,
             ClusterWait,

@@ -10,7 +10,7 @@ macro_rules! never_emitted {
 never_emitted! {
     LoadView, StoreView, AddView, WarpGroupDot, TmaStore,
     SmemAlloc, MbarAlloc, MbarInit, MbarWait, MbarArrive, MbarArriveForPeer, ExpectTx,
-    WarpBarrier, Barrier, PdlWait, ClusterArrive, ClusterWait, MmaOrder, PipeStart, PipeNext, SmemLoadWords, Poison, Pack, Unpack,
+    WarpBarrier, Barrier, ProxyFence, PdlWait, ClusterArrive, ClusterWait, MmaOrder, PipeStart, PipeNext, SmemLoadWords, Poison, Pack, Unpack,
     TmaLoad, StoreWait, WarpgroupPosition, Wgmma, DotWait, RescaleRows, TripCount, Induction,
     Loop, IterationBound, WarpSpecialize, WorkTiles, Publish, TileQuotient, PeerShares,
     RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad, SlotTile, ReduceBatch, StageOperands,

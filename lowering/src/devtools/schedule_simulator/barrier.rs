@@ -9,7 +9,7 @@ use tile_ir::ir::{Op, Storage, Value};
 use tile_ir::ops::schedule::{InitVisibility, MmaOrderStep, Stage, stages};
 use tile_ir::ops::{
     Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarAlloc, MbarArrive, MbarArriveForPeer, MbarInit,
-    MbarWait, MmaOrder, PdlWait, WarpBarrier,
+    MbarWait, MmaOrder, PdlWait, ProxyFence, WarpBarrier,
 };
 
 /// An `mbarrier` object.
@@ -236,6 +236,13 @@ impl Simulate for WarpBarrier {
     fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, _: &'f Op) -> Result<Step, String> {
         let reads = std::mem::take(&mut cx.agent.open_reads);
         cx.end_reads(&reads);
+        Ok(Step::Next)
+    }
+}
+
+impl Simulate for ProxyFence {
+    fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, _: &'f Op) -> Result<Step, String> {
+        cx.agent.copies.is_fenced = true;
         Ok(Step::Next)
     }
 }

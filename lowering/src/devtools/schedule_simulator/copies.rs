@@ -56,6 +56,8 @@ pub struct CopyState {
     groups: VecDeque<Vec<CopiedElement>>,
     /// The copies of the group whose block runs.
     open: Vec<CopiedElement>,
+    /// Whether dots of warpgroups see all that has landed.
+    pub is_fenced: bool,
 }
 
 impl CopyState {
@@ -69,6 +71,7 @@ impl CopyState {
 
     fn wait(&mut self, pending: usize) {
         while self.groups.len() > pending {
+            self.is_fenced = false;
             let landed = self.groups.pop_front().into_iter().flatten();
             self.landed.extend(landed.map(|copy| ((copy.slot, copy.cell), copy.number)));
         }

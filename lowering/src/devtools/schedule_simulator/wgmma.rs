@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::agent::{AgentRole, Datum, PipeState, Step};
 use super::control::zero_datum;
+use super::copies::TileInSlot;
 use super::dot::{Product, matrix};
 use super::machine::Cx;
 use super::number::Number;
@@ -12,7 +13,7 @@ use super::simulate::Simulate;
 use super::tile::TileValue;
 use crate::gpu::layout::warpgroup::WarpGroupTiling;
 use tile_ir::ir::{Op, Value};
-use tile_ir::ops::schedule::{AfterIssue, StagedOperand, WgmmaOperandA};
+use tile_ir::ops::schedule::{AfterIssue, SmemPlace, StagedOperand, WgmmaOperandA};
 use tile_ir::ops::{DotWait, OperandA, SmemOperand, WarpGroupDot, WarpgroupPosition, Wgmma};
 use tile_ir::support::dtype::DType;
 
@@ -25,6 +26,8 @@ enum IssuedOperand {
         stage: usize,
         transposed: bool,
     },
+    /// A tile of a slot.
+    Slot(Value, Rc<TileInSlot>),
 }
 
 /// A dot that was issued.
@@ -39,11 +42,26 @@ pub struct IssuedDot<'f> {
 }
 
 impl<'f> Cx<'_, 'f> {
-    fn staged(&mut self, staged: &StagedOperand, op: &'f Op) -> Result<(IssuedOperand, u64), String> {
-        let read = self.begin_read(staged.stage, op)?;
-        let PipeState { stage, .. } = self.pipe(staged.stage.pipe)?;
-        let &StagedOperand { transposed, .. } = staged;
-        Ok((IssuedOperand::Stage { buffer: staged.stage.buffer, stage, transposed }, read))
+    /// An operand in shared memory, and the read of a stage that it begins.
+    fn staged(
+        &mut self,
+        &StagedOperand { place, transposed }: &StagedOperand,
+        op: &'f Op,
+    ) -> Result<(IssuedOperand, Option<u64>), String> {
+        match place {
+            SmemPlace::Stage(of) => {
+                let read = self.begin_read(of, op)?;
+                let PipeState { stage, .. } = self.pipe(of.pipe)?;
+                Ok((IssuedOperand::Stage { buffer: of.buffer, stage, transposed }, Some(read)))
+            }
+            SmemPlace::Slot(tile) => match self.datum(tile)? {
+                Datum::TileInSlot(_) if !self.agent.copies.is_fenced => {
+                    Err("reads by another proxy what landed behind the last fence".into())
+                }
+                Datum::TileInSlot(of) => Ok((IssuedOperand::Slot(tile, of), None)),
+                _ => Err("reads what is no tile of a slot".into()),
+            },
+        }
     }
 
     /// Reads the operands of an issued dot that are in shared memory.
@@ -52,6 +70,9 @@ impl<'f> Cx<'_, 'f> {
             if let &mut IssuedOperand::Stage { buffer, stage, transposed } = operand {
                 let tile = self.stage_contents(buffer, stage)?;
                 *operand = IssuedOperand::Tile(Rc::new(if transposed { tile.transposed() } else { tile }));
+            }
+            if let IssuedOperand::Slot(value, of) = operand {
+                *operand = IssuedOperand::Tile(Rc::new(self.tile_in_slot(*value, of)?));
             }
         }
         Ok(())
@@ -83,7 +104,7 @@ impl<'f> Cx<'_, 'f> {
         let acc = acc.map(|acc| if transposed { Rc::new(acc.transposed()) } else { acc });
         let [first, last] = dot.dot.k.map(|k| k as usize);
         let ty = self.shared.func.ty(dot.op.results[0]);
-        let operand = self.shared.func.ty(dot.dot.b.stage.buffer).dtype;
+        let operand = self.shared.func.ty(dot.dot.b.memory()).dtype;
         let product = Product { a, b, k: first..last, tf32: operand == DType::F32 };
         let result = product.add_to(acc.as_deref(), ty.dtype);
         dot.result = Some(Rc::new(if transposed { result.transposed() } else { result }));
@@ -143,12 +164,12 @@ impl Simulate for Wgmma {
             WgmmaOperandA::Regs(value) | WgmmaOperandA::Words(value) => IssuedOperand::Tile(cx.tile(*value)?),
             WgmmaOperandA::Smem(staged) => {
                 let (operand, read) = cx.staged(staged, op)?;
-                reads.push(read);
+                reads.extend(read);
                 operand
             }
         };
         let (b, read) = cx.staged(&self.b, op)?;
-        reads.push(read);
+        reads.extend(read);
         if !self.position.is_empty() {
             let shape = &cx.shared.func.ty(op.results[0]).shape;
             let own = position(cx, if self.transposed { shape[1] } else { shape[0] })?;

@@ -12,6 +12,7 @@ pub struct Axes {
     pub strides: UnitStrides,
     pub iterations: Iterations,
     pub programs: Programs,
+    pub dots: DotsBy,
     pub movement: Movement,
 }
 
@@ -68,6 +69,14 @@ pub enum Programs {
     Many,
 }
 
+/// Who multiplies the tiles that threads copy to shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum DotsBy {
+    #[default]
+    Warps,
+    Warpgroups,
+}
+
 /// How tiles move between memory and registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Movement {
@@ -111,6 +120,7 @@ impl Axes {
             strides: UnitStrides::Any,
             iterations: Iterations::Any,
             programs: Programs::Any,
+            dots: DotsBy::Warps,
             movement,
         }
     }
@@ -122,6 +132,11 @@ impl Axes {
 
     pub fn uses_tma(&self) -> bool {
         matches!(self.movement, Movement::Tensor(_))
+    }
+
+    /// Whether warpgroups multiply what threads copy.
+    pub fn copies_for_wgmma(&self) -> bool {
+        self.dots == DotsBy::Warpgroups
     }
 
     /// The accesses that guards widen to vectors, if any.
@@ -172,6 +187,7 @@ impl fmt::Display for Axes {
         if parts.is_empty() || moved != "aligned" {
             parts.push(moved.to_string());
         }
+        parts.extend(self.copies_for_wgmma().then(|| "wgmma".to_string()));
         write!(f, "{}{order}", parts.join("_"))
     }
 }

@@ -33,6 +33,7 @@ use crate::gpu::layout::assign::distribute;
 use crate::gpu::layout::{Distributed, ThreadConfig};
 use crate::gpu::schedule::Schedule;
 use crate::gpu::schedule::plan::plan;
+use crate::gpu::schedule::smem_operand::copies_wgmma_operands;
 use crate::gpu::schedule::tma_pipeline::PRODUCER_WARPS;
 use crate::gpu::schedule::verify::{verify_barriers, verify_schedule};
 use crate::gpu::{opt, schedule};
@@ -111,6 +112,7 @@ define_passes! {
     required specialized view_strides if is_guarded: "views whose last axis is contiguous",
     required specialized legalize_index: "offsets that do not overflow, accesses that stay inside their slices",
     required specialized widen_accesses if has_vectors: "signs and divisors of arguments that make accesses vectors",
+    required specialized select_copied_wgmma if copies_for_wgmma: "dots by warpgroups, whose operands threads copy (sm_90a)",
     optional specialized delay_fp8_upcast if has_vectors: "8-bit floats stay bytes until their fragments are read",
     required specialized rotate_rows if is_unaligned: "rows that begin anywhere, by whole vectors",
     required specialized read_unrotated if is_unaligned: "rows that are used once, by whole vectors without a rotation",
@@ -118,7 +120,7 @@ define_passes! {
 
     // Tile IR with layouts.
     required derive layout: "which thread holds which elements of a tile",
-    optional layouts hoist_operand_conversion: "conversions of dot operands ahead of loops",
+    optional layouts hoist_conversions: "conversions of what a loop does not change ahead of it",
     optional layouts batch_reductions: "independent reductions side by side, at one barrier",
     optional layouts hoist_loads: "loads ahead of reductions that they do not depend on",
     optional layouts remat_narrow: "upcasts again after a reduction, so that narrow tiles stay narrow",
@@ -129,11 +131,11 @@ define_passes! {
     // The schedule of a GPU.
     required derive plan_smem: "what goes to shared memory, and where it is there",
     required schedule warp_specialize: "a producer warp issues TMA loads, consumer warpgroups issue dots",
+    optional schedule software_pipeline: "copy the loads of later iterations to shared memory while this one runs",
     optional schedule overlap_chained_dots: "issue the second of two chained dots in the next iteration, beside the first one",
     optional schedule ping_pong: "let warpgroups issue chained dots in turn",
     optional schedule async_dot: "issue the dot of the next iteration while that of this one runs",
     optional schedule iteration_split: "split overlapped loops into iterations with and without branches",
-    optional schedule software_pipeline: "copy the loads of later iterations to shared memory while this one runs",
     required schedule stage_operands: "write what a loop's dots read and the loop does not change to shared memory before it",
     optional schedule position_before_waits: "find a warpgroup's position in a dot ahead of the waits for its operands",
     optional schedule reduce_batch: "let reductions exchange partial results side by side at one barrier, and in buffers by parity",
@@ -277,6 +279,9 @@ pub fn scheduled(distributed: Distributed, request: &ScheduleRequest) -> Result<
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let pipelines_loops = !requests.disabled_passes.contains("software_pipeline");
     let mut schedule = plan(distributed, assumptions, pipelines_loops)?;
+    if !copies_wgmma_operands(&schedule.distributed) {
+        return Err(Refusal::NoWarpGroupDot);
+    }
     schedule.guards = guards.to_vec();
     let programs = schedule.smem.programs(requests.programs.unwrap_or(fitting));
     let producer_warps = if schedule.pipeline.is_some() { PRODUCER_WARPS } else { 0 };

@@ -10,7 +10,7 @@ pub const MAX_TENSOR_MAPS: usize = 8;
 /// Why a specialization was not made.
 #[derive(Clone, Debug)]
 pub enum Refusal {
-    /// No dot is one that warpgroups do on blocks of views.
+    /// No dot is one that warpgroups do on blocks of views, or on tiles that a loop copies.
     NoWarpGroupDot,
     /// It takes more tensor maps than a launch passes.
     TensorMaps(usize),
@@ -44,7 +44,9 @@ impl From<SmemOverflow> for Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NoWarpGroupDot => f.write_str("no dot is of blocks of views that warpgroups multiply"),
+            Refusal::NoWarpGroupDot => {
+                f.write_str("no dot is of blocks of views or of copied tiles that warpgroups multiply")
+            }
             Refusal::TensorMaps(count) => {
                 write!(f, "it needs {count} tensor maps, and a launch passes {MAX_TENSOR_MAPS}")
             }

@@ -158,6 +158,12 @@ pub fn select_wgmma(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     if body.guards.tensor_maps.is_empty() { Err(Refusal::NoWarpGroupDot) } else { Ok(()) }
 }
 
+pub fn select_copied_wgmma(body: &mut SpecializedFunc) -> Result<(), Refusal> {
+    let warps = body.requests.num_warps.unwrap_or(0);
+    let found = opt::select_copied_wgmma::select_copied_wgmma(&mut body.func, warps);
+    if found { Ok(()) } else { Err(Refusal::NoWarpGroupDot) }
+}
+
 pub fn view_strides(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     body.guards.strides = view_strides::assume_contiguous(&mut body.func);
     Ok(())

@@ -13,7 +13,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use tile_ir::analysis::axis_info::AxisInfoMap;
 use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
-use tile_ir::ops::{Convert, Kind, MemAccess};
+use tile_ir::ops::{Convert, MemAccess};
 
 use super::access;
 use super::distributed::Distributed;
@@ -78,7 +78,7 @@ impl Chooser<'_> {
         // The accumulators of dots are bound to their instructions. With wgmma, small tiles made of an accumulator
         // follow its layout: warpgroups would have to wait for each other.
         let mut has_wgmma = false;
-        self.site.func.body.walk(&mut |op| has_wgmma |= matches!(op.kind, Kind::WarpGroupDot(_)));
+        self.site.func.body.walk(&mut |op| has_wgmma |= dot::is_warpgroup_dot(op));
         self.max_following = if has_wgmma { u64::from(32 * self.num_warps) } else { 0 };
         for (result, layout) in dot::layouts(self.site.func, self.num_warps) {
             self.assign(self.graph.class(result), layout);

@@ -11,7 +11,7 @@
 //! gets to its fragments.
 
 use tile_ir::ir::{Block, Func, Op, Shape, Type, Value};
-use tile_ir::ops::{Dot, DotOperand, InputPrecision, Kind, WarpGroupDot};
+use tile_ir::ops::{Dot, DotOperand, DotUnit, InputPrecision, Kind, WarpGroupDot};
 use tile_ir::support::dtype::DType;
 
 use super::access::Alignment;
@@ -380,6 +380,9 @@ impl AnyDot<'_> {
             AnyDot::Dot(dot) => dot,
             AnyDot::WarpGroupDot(dot) => return wgmma_result_layout(shape, dot.transposed, num_warps),
         };
+        if dot.unit != DotUnit::Warp {
+            return wgmma_acc_layout(shape, num_warps);
+        }
         match dot_method(func, dot) {
             DotMethod::Mma(instruction) => mma_acc_layout(instruction, shape, num_warps, tiling),
             DotMethod::Fma => fma_acc_layout(shape, num_warps, tiling),
@@ -431,8 +434,8 @@ pub(super) fn produced_layout(func: &Func, op: &Op, layout: &Layout) -> Layout {
     let Some(dot) = AnyDot::of(op) else { return layout.clone() };
     let own = || dot.result_layout(func, op.results[0], layout.num_warps(), warp_tiling(func));
     let dot = match &dot {
-        AnyDot::Dot(dot) => dot,
-        AnyDot::WarpGroupDot(_) => return own(),
+        AnyDot::Dot(dot) if dot.unit == DotUnit::Warp => dot,
+        AnyDot::Dot(_) | AnyDot::WarpGroupDot(_) => return own(),
     };
     match dot_method(func, dot) {
         DotMethod::Mma(instruction) if !can_produce(instruction, layout) => own(),
@@ -445,7 +448,11 @@ pub(super) fn produced_layout(func: &Func, op: &Op, layout: &Layout) -> Layout {
 pub fn required_layouts(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
     let own = produced_layout(func, op, layout);
     match AnyDot::of(op) {
-        Some(AnyDot::Dot(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),
+        Some(AnyDot::Dot(dot)) => {
+            let a =
+                (dot.unit == DotUnit::WgmmaRs).then(|| (dot.a, wgmma_a_layout(&func.ty(dot.a).shape, &own)));
+            a.into_iter().chain(dot.acc.map(|acc| (acc, own.clone()))).collect()
+        }
         Some(AnyDot::WarpGroupDot(dot)) => {
             let a = dot.tile().map(|tile| (tile, wgmma_a_layout(&func.ty(tile).shape, &own)));
             a.into_iter().chain(dot.acc.map(|acc| (acc, own.clone()))).collect()
@@ -519,6 +526,15 @@ pub fn odd_wgmma_warps(func: &Func) -> Option<u32> {
     };
     let (_, fits) = dots(func, of).into_iter().max()?;
     fits.then_some(ODD_WARPGROUPS * WARPGROUP_WARPS)
+}
+
+/// Whether an operation is a dot that warpgroups do.
+pub fn is_warpgroup_dot(op: &Op) -> bool {
+    match AnyDot::of(op) {
+        Some(AnyDot::Dot(dot)) => dot.unit != DotUnit::Warp,
+        Some(AnyDot::WarpGroupDot(_)) => true,
+        None => false,
+    }
 }
 
 /// How many dots a function has.

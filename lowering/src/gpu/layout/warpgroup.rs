@@ -8,6 +8,8 @@ pub const WARPGROUP_WARPS: u32 = 4;
 pub const WGMMA_M: u32 = 64;
 /// The largest N of a wgmma instruction.
 pub const MAX_WGMMA_N: u32 = 256;
+/// What N of a wgmma instruction is a multiple of.
+const COLUMN_MULTIPLE: u32 = 8;
 /// K of a wgmma instruction, in bytes.
 pub const WGMMA_K_BYTES: u32 = 32;
 /// Bytes of a swizzled row of shared memory; a longer row of a tile continues in the next block of rows.
@@ -29,6 +31,18 @@ impl WarpGroupTiling {
             |along_rows: &u32| warpgroups.is_multiple_of(*along_rows) && sets.is_multiple_of(*along_rows);
         let along_rows = (1..=warpgroups).rev().find(even).unwrap_or(1);
         WarpGroupTiling { along_rows, along_columns: warpgroups / along_rows }
+    }
+
+    /// The columns of each warpgroup, of so many in all, if there is an instruction of that many.
+    pub fn columns_of_each(&self, columns: u32) -> Option<u32> {
+        // Warpgroups that are no power of two are along rows alone, and so are those of an N that is none: halves are of a power of
+        // two.
+        let even = self.along_columns == 1
+            || self.along_columns.is_power_of_two()
+                && columns.is_power_of_two()
+                && columns >= self.along_columns;
+        let each = columns / self.along_columns;
+        (even && each.is_multiple_of(COLUMN_MULTIPLE) && each <= MAX_WGMMA_N).then_some(each)
     }
 }
 

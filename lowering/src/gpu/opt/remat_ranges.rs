@@ -8,6 +8,7 @@ use tile_ir::ir::{Block, Func, Op, Value, substitute_in};
 use tile_ir::ops::{Effect, Kind, Operation};
 
 use crate::gpu::layout::Distributed;
+use crate::gpu::layout::dot::is_warpgroup_dot;
 
 /// Rematerializes ranges in the branches of loops with wgmma.
 pub fn remat_ranges(distributed: &mut Distributed) {
@@ -16,7 +17,7 @@ pub fn remat_ranges(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
     for op in &mut body.ops {
         let Kind::For(body) = &mut op.kind else { continue };
-        if body.body.ops.iter().any(|op| matches!(op.kind, Kind::WarpGroupDot(_))) {
+        if body.body.ops.iter().any(is_warpgroup_dot) {
             for op in &mut body.body.ops {
                 op.kind
                     .operation_mut()

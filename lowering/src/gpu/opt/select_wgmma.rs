@@ -20,9 +20,7 @@ use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::transpose_operands::view_block;
 
-use crate::gpu::layout::warpgroup::{
-    MAX_WGMMA_N, SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling,
-};
+use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
 use crate::gpu::opt::dot_refusal::DotRefusal;
 use crate::gpu::opt::select_tma_store;
 use crate::gpu::opt::tma_box::{MAX_ROWS, ROW_MULTIPLE, TMA_ALIGNMENT};
@@ -240,19 +238,14 @@ impl<'f> WgmmaSelector<'f> {
         if !rows.is_multiple_of(WGMMA_M) {
             return Err(DotRefusal::Rows(rows));
         }
-        let WarpGroupTiling { along_columns, .. } = WarpGroupTiling::new(rows, self.num_warps);
-        let columns = all_columns / along_columns;
+        let columns = WarpGroupTiling::new(rows, self.num_warps).columns_of_each(all_columns);
         // The columns of a warpgroup begin where a swizzled row does, if they are contiguous in memory.
         let unit = match elem {
             _ if !b.transposed => SWIZZLE_ROW_BYTES / elem.bytes(),
             DType::I8 => 16,
             _ => 8,
         };
-        // Warpgroups that are no power of two are along rows alone, and so are those of an N that is none: halves are
-        // of a power of two.
-        let even = along_columns == 1 || along_columns.is_power_of_two() && all_columns.is_power_of_two();
-        let fits = even && all_columns.is_multiple_of(along_columns) && columns.is_multiple_of(unit);
-        if !fits || columns > MAX_WGMMA_N {
+        if columns.is_none_or(|columns| !columns.is_multiple_of(unit)) {
             return Err(DotRefusal::Columns(all_columns));
         }
         let imprecise = dot.imprecise.filter(|_| elem.is_f8());

@@ -11,6 +11,7 @@ use tile_ir::support::dtype::DType;
 
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::Layout;
+use crate::gpu::layout::dot::is_warpgroup_dot;
 
 /// A loop-carried row sum.
 struct CarriedReduction {
@@ -37,7 +38,7 @@ pub fn thread_local_reductions(distributed: &mut Distributed) {
     let body = std::mem::take(&mut distributed.func.body.ops);
     let mut ops = Vec::with_capacity(body.len());
     for mut op in body {
-        let has_wgmma = |body: &For| body.body.ops.iter().any(|op| matches!(op.kind, Kind::WarpGroupDot(_)));
+        let has_wgmma = |body: &For| body.body.ops.iter().any(is_warpgroup_dot);
         let mut after_loop = vec![];
         if let Kind::For(body) = &mut op.kind
             && has_wgmma(body)

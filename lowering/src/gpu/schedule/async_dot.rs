@@ -10,7 +10,7 @@
 //! 3. its result is the next value and has no other use;
 //! 4. that value begins at 0: any other one would have to be in its registers before the first dot;
 //! 5. no thread writes registers that the dot reads: operand A is in shared memory or is invariant words;
-//! 6. the dot releases buffers of rings alone, and each of these has more than one stage.
+//! 6. the dot reads rings alone, and the stage of an iteration is not filled again before the next one has issued its dot.
 
 use super::Schedule;
 use super::loops::{
@@ -64,7 +64,7 @@ impl<'a> AccumulatorLoop<'a> {
         let releases_rings = ops[group.releases()]
             .iter()
             .all(|op| matches!(&op.kind, Kind::MbarArrive(arrive) if is_ring(arrive.barrier.pipe)));
-        let fits = releases_rings && !rings.is_empty() && rings.iter().all(|ring| ring.stages > 1);
+        let fits = releases_rings && !rings.is_empty() && rings.iter().all(|ring| ring.lasts);
         let counted = matches!(defined(body.body.end), Some(Kind::TripCount(count)) if count.runs);
         let runs = counted && is_zero(defined, body.body.first);
         fits.then_some(AccumulatorLoop { body, group, acc_index, rings, runs })
@@ -105,7 +105,10 @@ impl<'a> AccumulatorLoop<'a> {
         let (own, args) = (self.body.ops(), &body.body.args);
         let is_next = |index: usize| self.rings.iter().any(|ring| ring.next == index);
         let others = own.iter().enumerate().filter(|(i, _)| !self.group.range().contains(i) && !is_next(*i));
-        let mut ops: Vec<Op> = others.map(|(_, op)| op.clone()).collect();
+        let others = others.map(|(_, op)| op.clone());
+        // Copies are issued while the dot runs.
+        let (copies, mut ops): (Vec<Op>, Vec<Op>) =
+            others.partition(|op| matches!(op.kind, Kind::AsyncGroup(_)));
         let accumulates = is_above(schedule, &mut ops, op, [args[0], body.first]);
         ops.extend_from_slice(&own[self.group.waits()]);
         let mut issue = own[self.group.dot].clone();
@@ -116,6 +119,7 @@ impl<'a> AccumulatorLoop<'a> {
         let in_flight = schedule.copy_of(result);
         let loc = issue.loc;
         ops.push(issue);
+        ops.extend(copies);
         let wait = DotWait { values: vec![result], pending: 1, issued_if: None };
         ops.push(Op { kind: wait.into(), results: vec![in_flight], loc });
         let previous: Vec<Value> = self.rings.iter().map(|ring| schedule.copy_of(ring.arg)).collect();
@@ -154,8 +158,6 @@ fn is_plain(schedule: &Schedule, dot: &Wgmma) -> bool {
     match &dot.a {
         WgmmaOperandA::Regs(_) => false,
         WgmmaOperandA::Words(_) => true,
-        WgmmaOperandA::Smem(staged) => {
-            !staged.transposed || schedule.ty(staged.stage.buffer).dtype != DType::F32
-        }
+        WgmmaOperandA::Smem(staged) => !staged.transposed || schedule.ty(staged.memory()).dtype != DType::F32,
     }
 }

@@ -1,5 +1,5 @@
 //! Loop-invariant operands of dots. Those that do not fit into registers as the instruction reads them
-//! (`gpu::opt::hoist_operand_conversion`) are written to shared memory once, before the loop.
+//! (`gpu::opt::hoist_conversions`) are written to shared memory once, before the loop.
 
 use std::collections::HashMap;
 

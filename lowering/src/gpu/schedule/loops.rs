@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Schedule;
 use tile_ir::ir::{Block, Op, Storage, Type, Value};
 use tile_ir::ops::scalar::Scalar;
-use tile_ir::ops::schedule::stages;
+use tile_ir::ops::schedule::{SlotNeighbor, stages};
 use tile_ir::ops::{Constant, ConstantValue, Kind, Loop, Wgmma};
 use tile_ir::support::dtype::DType;
 
@@ -72,7 +72,8 @@ fn replace_in(
     }
 }
 
-/// A dot among the operations of a block, with the waits directly in front of it and the releases directly behind it.
+/// A dot among the operations of a block, with the waits and tiles of slots directly in front of it and the releases directly behind
+/// it.
 #[derive(Clone, Debug)]
 pub struct DotGroup {
     pub dot: usize,
@@ -81,7 +82,8 @@ pub struct DotGroup {
 
 impl DotGroup {
     fn new(ops: &[Op], dot: usize) -> DotGroup {
-        let waits = ops[..dot].iter().rev().take_while(|op| matches!(op.kind, Kind::MbarWait(_))).count();
+        let is_place = |op: &&Op| matches!(op.kind, Kind::MbarWait(_) | Kind::SlotTile(_));
+        let waits = ops[..dot].iter().rev().take_while(is_place).count();
         let releases = ops[dot + 1..].iter().take_while(|op| matches!(op.kind, Kind::MbarArrive(_))).count();
         DotGroup { dot, all: dot - waits..dot + 1 + releases }
     }
@@ -126,11 +128,12 @@ pub fn count_dots(block: &Block) -> usize {
     dots
 }
 
+/// Whether a value is the state of a ring: of one that TMA fills, or of one that threads copy to.
 pub fn is_pipe(schedule: &Schedule, value: Value) -> bool {
-    matches!(schedule.ty(value).storage, Storage::Pipe { .. })
+    matches!(schedule.ty(value).storage, Storage::Pipe { .. } | Storage::Slot { .. })
 }
 
-/// A pipeline state that a loop carries, and moves on once in each iteration: that of the ring of its loads.
+/// A pipeline state or a slot that a loop carries, and moves on once in each iteration: that of the ring of its loads.
 #[derive(Clone, Copy, Debug)]
 pub struct RingPipe {
     /// Its place among the carried values.
@@ -139,21 +142,32 @@ pub struct RingPipe {
     pub arg: Value,
     /// The index of the operation that moves it on.
     pub next: usize,
-    pub stages: u32,
+    /// Whether a stage may be read until the dot of the next iteration was issued.
+    pub lasts: bool,
 }
 
 impl RingPipe {
     pub fn all(schedule: &Schedule, body: &Loop) -> Vec<RingPipe> {
+        let spares_slot = body.body.ops.iter().any(spares_slot);
         let pairs = body.body.args[1..].iter().zip(&body.body.yields).enumerate();
         let ring = |(index, (&arg, &yielded)): (usize, (&Value, &Value))| {
             let next = body.body.ops.iter().position(|op| op.results.first() == Some(&yielded))?;
-            let Kind::PipeNext(moved) = &body.body.ops[next].kind else { return None };
-            let is_ring = moved.pipe == arg && body.body.uses(yielded) == 1;
-            let stages = stages(&schedule.distributed.func, arg)?;
-            is_ring.then_some(RingPipe { index, arg, next, stages })
+            let (from, lasts) = match &body.body.ops[next].kind {
+                Kind::PipeNext(moved) => (moved.pipe, stages(&schedule.distributed.func, arg)? > 1),
+                Kind::SlotStep(moved) if moved.to == SlotNeighbor::Next => (moved.slot, spares_slot),
+                _ => return None,
+            };
+            let is_ring = from == arg && body.body.uses(yielded) == 1;
+            is_ring.then_some(RingPipe { index, arg, next, lasts })
         };
         pairs.filter_map(ring).collect()
     }
+}
+
+/// Whether an operation waits for copies that are behind those of the next iteration by no more than a slot: the copies that are issued
+/// in an iteration go to the slot of the one before the last.
+fn spares_slot(op: &Op) -> bool {
+    matches!(&op.kind, Kind::AsyncWait(wait) if wait.pending + 3 <= wait.ring.slots)
 }
 
 /// A constant of 64 bits.

@@ -42,6 +42,8 @@ enum ChainStage {
     /// As QK, but after the PV dot of the iteration before is done: it writes the registers that the next one reads.
     Downcast,
     Pv,
+    /// As QK, but behind its dot: starts copies for later iterations.
+    Copies,
     /// Moves a pipeline state on, behind all others.
     PipeNext,
 }
@@ -92,7 +94,7 @@ fn register_operands(op: &Op) -> Vec<Value> {
             };
             a.into_iter().chain(dot.acc).collect()
         }
-        Kind::MbarWait(_) | Kind::MbarArrive(_) => vec![],
+        Kind::MbarWait(_) | Kind::MbarArrive(_) | Kind::SlotTile(_) => vec![],
         kind => kind.operation().operands(),
     }
 }
@@ -136,7 +138,7 @@ impl<'a> ChainedDots<'a> {
         chain.find_live_values(schedule);
         // If operand A of QK is in registers, shared memory has bandwidth for PV, which may follow at once if no large accumulator
         // is rescaled between them. Elsewhere a longer end of an iteration costs more than that saves.
-        let a_in_registers = matches!(qk_dot.a, WgmmaOperandA::Words(_));
+        let a_in_registers = !matches!(qk_dot.a, WgmmaOperandA::Smem(_));
         let [own, first] =
             [&chain.pv, &chain.qk].map(|group| register_count(schedule, ops[group.dot].results[0]));
         Some(if a_in_registers && own >= first { chain.with_early_rescale(pv_dot, tile) } else { chain })
@@ -144,7 +146,10 @@ impl<'a> ChainedDots<'a> {
 
     /// Whether barriers and buffers of PV can be used in the next iteration.
     fn releases_later(&self) -> bool {
-        let (ops, inside) = (self.body.ops(), self.body.body.body.defined());
+        let ops = self.body.ops();
+        let mut inside = self.body.body.body.defined();
+        let of_group = ops[self.pv.range()].iter().flat_map(|op| &op.results);
+        inside.retain(|value| !of_group.clone().any(|own| own == value));
         let ring_of = |pipe: Value| self.pipes.iter().find(|ring| ring.arg == pipe);
         let used = ops[self.pv.range()].iter().flat_map(|op| {
             let operands = op.kind.operation().operands();
@@ -158,7 +163,7 @@ impl<'a> ChainedDots<'a> {
         let of_qk = self.qk.wgmma(ops).stages();
         let shared = self.pv.wgmma(ops).stages().into_iter().filter(|stage| of_qk.contains(stage));
         let mut rings = shared.filter_map(|stage| ring_of(stage.pipe));
-        rings.all(|ring| ring.stages > 1)
+        rings.all(|ring| ring.lasts)
     }
 
     /// Puts what depends on the accumulator in the PV stage.
@@ -182,6 +187,11 @@ impl<'a> ChainedDots<'a> {
             return None;
         }
         self.stages[self.pv.range()].fill(ChainStage::Pv);
+        for (stage, op) in self.stages.iter_mut().zip(ops) {
+            if matches!(op.kind, Kind::AsyncGroup(_)) {
+                *stage = ChainStage::Copies;
+            }
+        }
         for ring in &self.pipes {
             self.stages[ring.next] = ChainStage::PipeNext;
         }
@@ -373,7 +383,7 @@ impl Overlap<'_, '_> {
         let first = chain.pipes_in(&body.inits);
         region.copies.extend(&chain.pipe_args(), &first);
         for i in 0..body.body.ops.len() {
-            if matches!(chain.stages[i], ChainStage::Qk | ChainStage::Downcast) {
+            if matches!(chain.stages[i], ChainStage::Qk | ChainStage::Copies | ChainStage::Downcast) {
                 self.copy(&mut region, i);
             }
         }
@@ -398,6 +408,7 @@ impl Overlap<'_, '_> {
         self.copy_all(&mut region, before_qk);
         self.copy_all(&mut region, chain.qk.waits());
         self.issue(&mut region, chain.qk.dot, AfterIssue::Continue);
+        self.copy_all(&mut region, chain.others(ChainStage::Copies));
         // The PV stage of the iteration before: its values replace those of this iteration meanwhile.
         let earlier = self.begin_pv(&mut region.ops, &args);
         let own = std::mem::replace(&mut region.copies, earlier);

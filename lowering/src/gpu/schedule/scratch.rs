@@ -68,7 +68,7 @@ macro_rules! no_scratch {
 no_scratch! {
     Constant, ProgramId, NumPrograms, Length, Arange, Rotate, Splat, Scalar, Cast, Bitcast, Broadcast, ExpandDims, Permute, Load, Store,
     LoadView, StoreView, AddView, InlinePtx, AxisHint, If, While, RematBarrier, Random, Philox, Join, WarpGroupDot, TmaStore, SmemAlloc,
-    MbarAlloc, MbarInit, MbarWait, MbarArrive, MbarArriveForPeer, ExpectTx, WarpBarrier, Barrier, PdlWait, ClusterArrive, ClusterWait, MmaOrder, PipeStart, PipeNext,
+    MbarAlloc, MbarInit, MbarWait, MbarArrive, MbarArriveForPeer, ExpectTx, WarpBarrier, Barrier, ProxyFence, PdlWait, ClusterArrive, ClusterWait, MmaOrder, PipeStart, PipeNext,
     SmemLoadWords, Poison, Pack, Unpack, TmaLoad, StoreWait, WarpgroupPosition, Wgmma, DotWait, RescaleRows, TripCount, Induction, Loop, IterationBound,
     WarpSpecialize, WorkTiles, Publish, TileQuotient, PeerShares, RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad,
     SlotTile, ReduceBatch, Assert, Print,

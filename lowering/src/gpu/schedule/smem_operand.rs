@@ -12,10 +12,11 @@ use std::collections::HashMap;
 use tile_ir::ir::layout_relation::{LayoutRelation, Reindex};
 use tile_ir::ir::{Block, Func, Op, Shape, Value};
 use tile_ir::ops::schedule::{CHUNK_BYTES, LineOrder, OperandTile};
-use tile_ir::ops::{Dot, DotOperand, For, Kind, Load, MemAccess, is_zero};
+use tile_ir::ops::{Dot, DotOperand, DotUnit, For, Kind, Load, MemAccess, is_zero};
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
 use crate::gpu::layout::dot::{DotMethod, inner_axis, method, outer_axis, reads_matrices};
+use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::gpu::layout::{Distributed, SmemOnlyTile};
 use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
 use crate::gpu::schedule::software_pipeline::async_load::{can_copy_async, width};
@@ -165,7 +166,7 @@ impl OperandFinder<'_> {
                     None => None,
                 };
                 let fast = along(fast)?;
-                self.is_read_by_dot(dot, value, fast, lines).then_some(())?;
+                self.is_read_by_dot(dot, (value, op.results[0]), fast, lines).then_some(())?;
                 continue;
             }
             let result = *op.results.first()?;
@@ -191,10 +192,19 @@ impl OperandFinder<'_> {
 
     /// Whether a dot reads a value as matrices, or as rows along `lines` whose elements threads read in one step, and as
     /// nothing else. `fast` is the axis of the rows of memory.
-    fn is_read_by_dot(&self, dot: &Dot, value: Value, fast: usize, lines: Option<usize>) -> bool {
+    fn is_read_by_dot(
+        &self,
+        dot: &Dot,
+        (value, result): (Value, Value),
+        fast: usize,
+        lines: Option<usize>,
+    ) -> bool {
         let ty = self.distributed.func.ty(value);
         let rank = ty.shape.rank();
         let takes = |side: DotOperand| match method(ty.dtype, dot.input) {
+            _ if dot.unit != DotUnit::Warp => {
+                lines.is_none() && self.is_read_by_warpgroups(side, (value, result), fast)
+            }
             DotMethod::Fma => lines == Some(outer_axis(rank, side)),
             DotMethod::Mma(_) => {
                 let along = [inner_axis(rank, side), outer_axis(rank, side)];
@@ -204,6 +214,45 @@ impl OperandFinder<'_> {
         dot.acc != Some(value)
             && DotOperand::ALL.into_iter().filter(|&side| dot.operand(side) == value).all(takes)
     }
+}
+
+impl OperandFinder<'_> {
+    /// Whether warpgroups read a value whose rows of memory are along `fast`. MN-major rows are whole swizzled ones, and so are the
+    /// columns of a warpgroup; a single shorter row is swizzled as a whole.
+    fn is_read_by_warpgroups(&self, side: DotOperand, (value, result): (Value, Value), fast: usize) -> bool {
+        let Distributed { func, num_warps, .. } = self.distributed;
+        let ty = func.ty(value);
+        let line = ty.shape[fast] * ty.dtype.bytes();
+        if fast == inner_axis(2, side) {
+            return line >= WGMMA_K_BYTES
+                && (line.is_power_of_two() || line.is_multiple_of(SWIZZLE_ROW_BYTES));
+        }
+        let shape = &func.ty(result).shape;
+        let columns = WarpGroupTiling::new(shape[0], *num_warps).columns_of_each(shape[1]);
+        let extent = if side == DotOperand::A { Some(WGMMA_M) } else { columns };
+        extent.is_some_and(|extent| {
+            let whole = line.is_multiple_of(SWIZZLE_ROW_BYTES)
+                && (extent * ty.dtype.bytes()).is_multiple_of(SWIZZLE_ROW_BYTES);
+            let single = extent == ty.shape[fast] && line.is_power_of_two() && line >= WGMMA_K_BYTES;
+            whole || single
+        })
+    }
+}
+
+/// Whether loops copy all operands in shared memory of the dots of warpgroups.
+pub fn copies_wgmma_operands(distributed: &Distributed) -> bool {
+    let mut copies = true;
+    distributed.func.body.walk(&mut |op| {
+        if let Kind::Dot(dot) = &op.kind {
+            let operands: &[DotOperand] = match dot.unit {
+                DotUnit::Warp => &[],
+                DotUnit::Wgmma => &DotOperand::ALL,
+                DotUnit::WgmmaRs => &[DotOperand::B],
+            };
+            copies &= operands.iter().all(|&side| distributed.smem_only.contains_key(&dot.operand(side)));
+        }
+    });
+    copies
 }
 
 /// The axes of a tile whose axes of extent 1 are added or removed; `None` for another change of shape.

@@ -14,6 +14,7 @@
 //!    partial results without a barrier between them use different halves of their memory.
 //! 10. Buffers of reductions alternate by the loop in whose body they stand, which counts its iterations ([`exchange`]).
 //! 11. A reduction waits at an `mbarrier` that all blocks of the cluster have initialized ([`exchange`]).
+//! 12. A warpgroup reads a tile of a slot behind a proxy fence and a barrier, both behind the wait for its copies ([`role`]).
 //!
 //! Errors name operations and values as the function prints them.
 
@@ -49,16 +50,26 @@ pub fn verify_schedule(func: &Func, num_warps: u32) -> Result<(), String> {
         let Kind::WarpSpecialize(roles) = &op.kind else { return None };
         Some((op, roles))
     });
-    let Some((op, roles)) = roles else { return Ok(()) };
+    let uses = roles.map(|(_, roles)| BarrierUses::new(roles)).unwrap_or_default();
+    let mut flow =
+        RoleFlow { verifier: &verifier, uses: &uses, role: Role::Consumer, empty: BTreeMap::new() };
+    let Some((op, roles)) = roles else {
+        return if has_slots(func) { flow.run(&func.body) } else { Ok(()) };
+    };
     verifier.registers(op, roles)?;
-    let uses = BarrierUses::new(roles);
     verifier.arrivals(&uses)?;
     verifier.waits(&uses)?;
-    let mut flow =
-        RoleFlow { verifier: &verifier, uses: &uses, role: Role::Producer, empty: BTreeMap::new() };
+    flow.role = Role::Producer;
     flow.run(&roles.producer)?;
     flow.role = Role::Consumer;
     flow.run(&roles.consumer)
+}
+
+/// Whether loops copy to slots.
+fn has_slots(func: &Func) -> bool {
+    let mut found = false;
+    func.body.walk(&mut |op| found |= matches!(op.kind, Kind::RingStart(_)));
+    found
 }
 
 /// Checks law 9; the error says before which operation a barrier is missing. It repeats the analysis of [`membar`](super::membar) in every

@@ -141,7 +141,7 @@ impl Operation for ExpectTx {
     ordered!();
 }
 
-macro_rules! wait_without_operands {
+macro_rules! without_operands {
     ($(#[doc = $doc:literal])+ $name:ident, $text:literal) => {
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug)]
@@ -165,27 +165,32 @@ macro_rules! wait_without_operands {
     };
 }
 
-wait_without_operands! {
+without_operands! {
     /// Waits for the other lanes of this warp.
     WarpBarrier, "warp_barrier"
 }
 
-wait_without_operands! {
+without_operands! {
     /// Waits for the other warps of this role, and makes what they wrote visible.
     Barrier, "barrier"
 }
 
-wait_without_operands! {
+without_operands! {
+    /// Lets `wgmma` and TMA, which read by another proxy, see what this thread has written and copied to shared memory.
+    ProxyFence, "proxy_fence"
+}
+
+without_operands! {
     /// Waits until the writes of the kernel before this one are visible (programmatic dependent launch).
     PdlWait, "pdl_wait"
 }
 
-wait_without_operands! {
+without_operands! {
     /// Arrives at the barrier of the cluster: this block has started.
     ClusterArrive, "cluster_arrive"
 }
 
-wait_without_operands! {
+without_operands! {
     /// Waits until all blocks of the cluster have started.
     ClusterWait, "cluster_wait"
 }

@@ -26,6 +26,13 @@ impl FieldText for Stage {
 
     fn read(input: &mut TextReader) -> Result<Stage, ParseError> {
         let buffer = input.value()?;
+        Stage::read_behind(buffer, input)
+    }
+}
+
+impl Stage {
+    /// What stands behind the buffer.
+    pub(super) fn read_behind(buffer: Value, input: &mut TextReader) -> Result<Stage, ParseError> {
         input.expect("[")?;
         let pipe = input.value()?;
         input.expect("]")?;

@@ -20,7 +20,7 @@ use crate::ir::{Func, Storage, Value};
 
 pub use barriers::{
     Barrier, ClusterArrive, ClusterWait, ExpectTx, InitVisibility, MbarArrive, MbarArriveForPeer, MbarInit,
-    MbarWait, MmaOrder, MmaOrderStep, PdlWait, WarpBarrier,
+    MbarWait, MmaOrder, MmaOrderStep, PdlWait, ProxyFence, WarpBarrier,
 };
 pub use buffers::{MbarAlloc, Pack, PipeNext, PipeStart, Poison, SmemAlloc, SmemLoadWords, Stage, Unpack};
 pub use copies::{
@@ -28,12 +28,14 @@ pub use copies::{
     SlotAt, SlotLoad, SlotNeighbor, SlotStep, SlotTile, ThreadPart,
 };
 pub use loops::{Induction, IterationBound, Loop, TripCount, loop_variable};
-pub use operand_tile::{CHUNK_BYTES, LineOrder, OperandTile, RowBits};
+pub use operand_tile::{BANK_ROW_BYTES, CHUNK_BYTES, LineOrder, OperandTile, Panels};
 pub use reduce_batch::{PartialExchange, ReduceBatch};
 pub use roles::{PeerShares, Publish, Role, TileQuotient, WarpSpecialize, WorkTiles};
 pub use stage_operands::{StageOperands, StagedForm, StagedValue};
 pub use tma::{StoreWait, TmaLoad, WaitedStores};
-pub use wgmma::{AfterIssue, DotWait, RescaleRows, StagedOperand, WarpgroupPosition, Wgmma, WgmmaOperandA};
+pub use wgmma::{
+    AfterIssue, DotWait, RescaleRows, SmemPlace, StagedOperand, WarpgroupPosition, Wgmma, WgmmaOperandA,
+};
 
 /// A part of an operation that holds values.
 trait Operands {

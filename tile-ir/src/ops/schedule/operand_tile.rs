@@ -6,7 +6,7 @@ use crate::ir::{ParseError, TextReader, Type};
 /// Bytes of a chunk: of one copy, and of a row of a matrix.
 pub const CHUNK_BYTES: u32 = 16;
 /// Bytes of all banks.
-const BANK_ROW_BYTES: u32 = 128;
+pub const BANK_ROW_BYTES: u32 = 128;
 
 /// How the rows of a tile are laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,59 +19,87 @@ pub enum LineOrder {
     Transposed,
 }
 
-/// The bits of an offset that are its row, by which chunks are swizzled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RowBits {
-    pub shift: u32,
-    pub mask: u32,
-}
-
-/// A tile in shared memory.
+/// A tile in shared memory. Rows of more than 128 bytes are in panels of 128 bytes, one panel behind the other, and chunks are
+/// swizzled within 128 bytes, as TMA writes a tile and `wgmma` reads it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OperandTile {
     /// Bytes between contiguous elements along each axis.
     pub strides: Vec<u32>,
     pub bytes: u32,
-    /// None where rows have an odd number of chunks instead.
-    pub rows: Option<RowBits>,
+    /// The bits of a chunk's index that the index of its 128 bytes is xored to; none where rows have an odd number of chunks
+    /// instead.
+    pub swizzle: Option<u32>,
+    pub panels: Option<Panels>,
+}
+
+/// How an axis is cut into panels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Panels {
+    pub axis: usize,
+    /// Elements of a panel along the axis.
+    pub extent: u32,
+    /// Bytes from one panel to the next.
+    pub stride: u32,
 }
 
 impl OperandTile {
     /// Alignment of a tile, within which chunks are swizzled.
-    pub const ALIGNMENT: u32 = BANK_ROW_BYTES;
+    pub const ALIGNMENT: u32 = 8 * BANK_ROW_BYTES;
 
     /// Rows along `fast`, one after the other.
     pub fn new(Type { dtype, shape, .. }: &Type, fast: usize, order: LineOrder) -> OperandTile {
         let line = shape[fast] * dtype.bytes();
-        let is_swizzled = line.is_power_of_two() && order == LineOrder::Swizzled;
+        let is_even = line.is_power_of_two() || line.is_multiple_of(BANK_ROW_BYTES);
+        let is_swizzled = is_even && order == LineOrder::Swizzled;
         let chunks = line.div_ceil(CHUNK_BYTES);
         // With an odd number of chunks, neighbors across the rows are in different banks.
-        let pitch = if is_swizzled || order == LineOrder::Plain { chunks } else { chunks | 1 } * CHUNK_BYTES;
+        let pitch = match order {
+            _ if is_swizzled => line.next_multiple_of(CHUNK_BYTES).min(BANK_ROW_BYTES),
+            LineOrder::Plain => chunks * CHUNK_BYTES,
+            LineOrder::Swizzled | LineOrder::Transposed => (chunks | 1) * CHUNK_BYTES,
+        };
         let mut strides = vec![dtype.bytes(); shape.rank()];
         let mut stride = pitch;
         for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
             strides[axis] = stride;
             stride *= shape[axis];
         }
-        let rows = is_swizzled.then(|| RowBits {
-            shift: line.max(BANK_ROW_BYTES).ilog2(),
-            mask: (line / CHUNK_BYTES).clamp(1, BANK_ROW_BYTES / CHUNK_BYTES) - 1,
+        let panels = (is_swizzled && line > pitch).then_some(Panels {
+            axis: fast,
+            extent: BANK_ROW_BYTES / dtype.bytes(),
+            stride,
         });
-        OperandTile { strides, bytes: stride.next_multiple_of(Self::ALIGNMENT), rows }
+        let bytes = stride * panels.map_or(1, |panels| shape[fast] / panels.extent);
+        OperandTile {
+            strides,
+            bytes: bytes.next_multiple_of(BANK_ROW_BYTES),
+            swizzle: is_swizzled.then_some(pitch / CHUNK_BYTES - 1),
+            panels,
+        }
     }
 
     /// The same tile by the axes of a view of it; an axis that is none has extent 1.
     pub fn viewed(&self, axes: &[Option<usize>]) -> OperandTile {
         let strides = axes.iter().map(|axis| axis.map_or(0, |axis| self.strides[axis])).collect();
-        OperandTile { strides, ..self.clone() }
+        let panels = self.panels.and_then(|panels| {
+            let axis = axes.iter().position(|&axis| axis == Some(panels.axis))?;
+            Some(Panels { axis, ..panels })
+        });
+        OperandTile { strides, panels, ..self.clone() }
     }
 
     /// The offset of the element with these coordinates: what is xored to the offset of the thread's first element, and what is
     /// added then.
     pub fn distance(&self, coord: impl Fn(usize) -> u32) -> (u32, u32) {
-        let offset: u32 = self.strides.iter().enumerate().map(|(axis, stride)| coord(axis) * stride).sum();
-        let Some(RowBits { shift, mask }) = self.rows else { return (0, offset) };
-        let swizzled = offset ^ ((offset >> shift & mask) * CHUNK_BYTES);
+        let along = |(axis, stride): (usize, &u32)| match self.panels {
+            Some(panels) if panels.axis == axis => {
+                coord(axis) / panels.extent * panels.stride + coord(axis) % panels.extent * stride
+            }
+            _ => coord(axis) * stride,
+        };
+        let offset: u32 = self.strides.iter().enumerate().map(along).sum();
+        let Some(mask) = self.swizzle else { return (0, offset) };
+        let swizzled = offset ^ ((offset / BANK_ROW_BYTES & mask) * CHUNK_BYTES);
         let within = mask * CHUNK_BYTES;
         (swizzled & within, swizzled & !within)
     }
@@ -81,22 +109,26 @@ impl FieldText for OperandTile {
     fn write(&self, out: &mut TextWriter) {
         out.attribute("strides", &self.strides);
         out.attribute("bytes", &self.bytes);
-        out.attribute("swizzle", &self.rows);
+        out.attribute("swizzle", &self.swizzle);
+        out.attribute("panels", &self.panels);
     }
 
     fn read(input: &mut TextReader) -> Result<OperandTile, ParseError> {
         let (strides, bytes) = (input.attribute("strides")?, input.attribute("bytes")?);
-        Ok(OperandTile { strides, bytes, rows: input.attribute("swizzle")? })
+        let swizzle = input.attribute("swizzle")?;
+        Ok(OperandTile { strides, bytes, swizzle, panels: input.attribute("panels")? })
     }
 }
 
-impl FieldText for RowBits {
+impl FieldText for Panels {
     fn write(&self, out: &mut TextWriter) {
-        out.attribute("shift", &self.shift);
-        out.attribute("mask", &self.mask);
+        out.attribute("axis", &self.axis);
+        out.attribute("extent", &self.extent);
+        out.attribute("stride", &self.stride);
     }
 
-    fn read(input: &mut TextReader) -> Result<RowBits, ParseError> {
-        Ok(RowBits { shift: input.attribute("shift")?, mask: input.attribute("mask")? })
+    fn read(input: &mut TextReader) -> Result<Panels, ParseError> {
+        let (axis, extent) = (input.attribute("axis")?, input.attribute("extent")?);
+        Ok(Panels { axis, extent, stride: input.attribute("stride")? })
     }
 }

@@ -1,6 +1,6 @@
 //! Dots of warpgroups (`wgmma`) that run asynchronously.
 
-use super::{Operands, Operation, Stage, expect_storage, operand_fields, ordered};
+use super::{Operands, Operation, Stage, expect_storage, is_smem, operand_fields, ordered};
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, TextWriter};
 use crate::ir::{Func, ParseError, Storage, TextReader, Type, Value};
@@ -33,18 +33,28 @@ impl Operation for WarpgroupPosition {
     }
 }
 
-/// A stage of a buffer as an operand, or its transpose.
+/// Where an operand is in shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SmemPlace {
+    /// A stage of a buffer that TMA fills.
+    Stage(Stage),
+    /// A tile of a slot that all threads copy to, of [`super::SlotTile`].
+    Slot(Value),
+}
+
+/// An operand in shared memory: rows along K, or along the other axis if it is transposed (MN-major operand A, K-major operand B).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StagedOperand {
-    pub stage: Stage,
+    pub place: SmemPlace,
     pub transposed: bool,
 }
 
 impl StagedOperand {
-    /// Rows of the buffer, and elements of a row.
+    /// Rows in shared memory, and elements of a row.
     pub fn lines(&self, func: &Func) -> [u32; 2] {
-        let shape = &func.ty(self.stage.buffer).shape;
-        [shape[0], shape[1]]
+        let shape = &func.ty(self.memory()).shape;
+        let swapped = self.transposed && matches!(self.place, SmemPlace::Slot(_));
+        if swapped { [shape[1], shape[0]] } else { [shape[0], shape[1]] }
     }
 
     /// The extents of the operand.
@@ -52,15 +62,44 @@ impl StagedOperand {
         let [rows, columns] = self.lines(func);
         if self.transposed { [columns, rows] } else { [rows, columns] }
     }
+
+    /// The buffer or the tile.
+    pub fn memory(&self) -> Value {
+        match self.place {
+            SmemPlace::Stage(stage) => stage.buffer,
+            SmemPlace::Slot(tile) => tile,
+        }
+    }
+
+    /// The stage of a buffer.
+    pub fn stage(&self) -> Option<Stage> {
+        match self.place {
+            SmemPlace::Stage(stage) => Some(stage),
+            SmemPlace::Slot(_) => None,
+        }
+    }
+
+    fn verify(&self, func: &Func) -> Result<(), String> {
+        match self.place {
+            SmemPlace::Stage(stage) => stage.verify(func),
+            SmemPlace::Slot(tile) => expect_storage("the tile", func, tile, is_smem),
+        }
+    }
 }
 
 impl Operands for StagedOperand {
     fn collect(&self, to: &mut Vec<Value>) {
-        self.stage.collect(to);
+        match &self.place {
+            SmemPlace::Stage(stage) => stage.collect(to),
+            SmemPlace::Slot(tile) => tile.collect(to),
+        }
     }
 
     fn change(&mut self, by: &mut dyn FnMut(Value) -> Value) {
-        self.stage.change(by);
+        match &mut self.place {
+            SmemPlace::Stage(stage) => stage.change(by),
+            SmemPlace::Slot(tile) => tile.change(by),
+        }
     }
 }
 
@@ -117,13 +156,18 @@ pub struct Wgmma {
 }
 
 impl Wgmma {
-    /// The stages of buffers that it reads.
-    pub fn stages(&self) -> Vec<Stage> {
+    /// What it reads of shared memory.
+    pub fn smem_operands(&self) -> Vec<&StagedOperand> {
         let a = match &self.a {
-            WgmmaOperandA::Smem(staged) => Some(staged.stage),
+            WgmmaOperandA::Smem(staged) => Some(staged),
             WgmmaOperandA::Regs(_) | WgmmaOperandA::Words(_) => None,
         };
-        a.into_iter().chain([self.b.stage]).collect()
+        a.into_iter().chain([&self.b]).collect()
+    }
+
+    /// The stages of buffers that it reads.
+    pub fn stages(&self) -> Vec<Stage> {
+        self.smem_operands().into_iter().filter_map(StagedOperand::stage).collect()
     }
 }
 
@@ -133,15 +177,19 @@ impl Operation for Wgmma {
     operand_fields!(a, b, acc, accumulates, position);
 
     fn infer(&mut self, func: &Func, _: &[Value]) {
-        if let WgmmaOperandA::Regs(value) = self.a
-            && func.ty(value).storage == Storage::Words
-        {
-            self.a = WgmmaOperandA::Words(value);
+        if let WgmmaOperandA::Regs(value) = self.a {
+            self.a = match func.ty(value).storage {
+                Storage::Words => WgmmaOperandA::Words(value),
+                Storage::Smem { .. } => {
+                    WgmmaOperandA::Smem(StagedOperand { place: SmemPlace::Slot(value), transposed: false })
+                }
+                _ => WgmmaOperandA::Regs(value),
+            };
         }
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        self.b.stage.verify(func)?;
+        self.b.verify(func)?;
         let [inner, columns] = self.b.extents(func);
         let [rows, own_inner] = match &self.a {
             WgmmaOperandA::Regs(value) => [func.ty(*value).shape[0], func.ty(*value).shape[1]],
@@ -150,7 +198,7 @@ impl Operation for Wgmma {
                 [func.ty(*value).shape[0], func.ty(*value).shape[1]]
             }
             WgmmaOperandA::Smem(staged) => {
-                staged.stage.verify(func)?;
+                staged.verify(func)?;
                 staged.extents(func)
             }
         };
@@ -242,22 +290,31 @@ impl Operation for RescaleRows {
     }
 }
 
-/// `%buffer[%pipe]`, behind `transposed` if it is.
+/// `%buffer[%pipe]` or the tile of a slot, behind `transposed` if it is.
 impl FieldText for StagedOperand {
     fn write(&self, out: &mut TextWriter) {
         if self.transposed {
             out.word("transposed");
         }
-        self.stage.write(out);
+        match &self.place {
+            SmemPlace::Stage(stage) => stage.write(out),
+            SmemPlace::Slot(tile) => tile.write(out),
+        }
     }
 
     fn read(input: &mut TextReader) -> Result<StagedOperand, ParseError> {
         let transposed = input.take("transposed");
-        Ok(StagedOperand { transposed, stage: Stage::read(input)? })
+        let memory = input.value()?;
+        let place = if input.begins("[") {
+            SmemPlace::Stage(Stage::read_behind(memory, input)?)
+        } else {
+            SmemPlace::Slot(memory)
+        };
+        Ok(StagedOperand { place, transposed })
     }
 }
 
-/// A value alone is in registers; [`Operation::infer`] tells tiles from words.
+/// A value alone is in registers until [`Operation::infer`] tells tiles from words and from tiles of slots.
 impl FieldText for WgmmaOperandA {
     fn write(&self, out: &mut TextWriter) {
         match self {
@@ -267,15 +324,11 @@ impl FieldText for WgmmaOperandA {
     }
 
     fn read(input: &mut TextReader) -> Result<WgmmaOperandA, ParseError> {
-        let transposed = input.take("transposed");
-        let value = input.value()?;
-        if !transposed && !input.begins("[") {
-            return Ok(WgmmaOperandA::Regs(value));
-        }
-        input.expect("[")?;
-        let pipe = input.value()?;
-        input.expect("]")?;
-        Ok(WgmmaOperandA::Smem(StagedOperand { stage: Stage { buffer: value, pipe }, transposed }))
+        let operand = StagedOperand::read(input)?;
+        Ok(match operand {
+            StagedOperand { place: SmemPlace::Slot(value), transposed: false } => WgmmaOperandA::Regs(value),
+            _ => WgmmaOperandA::Smem(operand),
+        })
     }
 }
 

@@ -23,13 +23,11 @@ const TF32_OPERAND_A: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
 /// The words of each step of an operand A, for each of the warpgroup's sets of rows.
 pub(in crate::gpu::emit) type OperandWords = Vec<Vec<Vec<Val>>>;
 
-/// A stage of a tile in shared memory that a dot reads.
+/// A tile in shared memory that a dot reads.
 #[derive(Clone, Copy)]
 pub(in crate::gpu::emit) struct StagedTile {
-    /// Where the first stage starts, and bytes from one stage to the next.
-    pub start: u32,
-    pub stride: u32,
-    pub stage: Val,
+    /// Where it starts in shared memory, an `i32`.
+    pub address: Val,
     /// Rows, and elements of a row.
     pub lines: [u32; 2],
     pub dtype: DType,
@@ -316,15 +314,6 @@ impl Gpu<'_> {
         [b.urem(group, along_rows), b.udiv(group, along_rows)]
     }
 
-    /// The address of a stage in shared memory, an `i32`.
-    fn staged_address(&self, b: &mut Builder, staged: &StagedTile) -> Val {
-        let base = b.op("llvm.ptrtoint", &[self.smem_base()], Ty::I32);
-        let [start, bytes] = [staged.start, staged.stride].map(|index| b.int(Ty::I32, i64::from(index)));
-        let first = b.add(base, start);
-        let distance = b.mul_nsw(staged.stage, bytes);
-        b.add(first, distance)
-    }
-
     /// The descriptor of an operand tile, for a warpgroup's share of the result.
     fn matrix(
         &mut self,
@@ -333,14 +322,15 @@ impl Gpu<'_> {
         side: DotOperand,
         share: WarpgroupShare,
     ) -> SmemDescriptor {
-        let place = self.staged_address(b, staged);
-        let [lines, _] = staged.lines;
-        let width = SWIZZLE_ROW_BYTES / staged.dtype.bytes();
+        let place = staged.address;
+        let [lines, columns] = staged.lines;
+        let width = columns.min(SWIZZLE_ROW_BYTES / staged.dtype.bytes());
         let mn_major = match side {
             DotOperand::A => staged.transposed,
             DotOperand::B => !staged.transposed,
         };
-        let mut matrix = SmemDescriptor { descriptor: place, mn_major, lines, width };
+        let row_bytes = width * staged.dtype.bytes();
+        let mut matrix = SmemDescriptor { descriptor: place, mn_major, lines, width, row_bytes };
         let each = b.int(Ty::I32, i64::from(matrix.distance(share.extent)));
         let distance = b.mul_nsw(share.group, each);
         let first = b.add(place, distance);
@@ -349,7 +339,7 @@ impl Gpu<'_> {
         let [four, own] = [4, (1 << 14) - 1].map(|number| b.int(Ty::I32, number));
         let address = b.lshr(first, four);
         let address = b.and(address, own);
-        let piece = if mn_major { field(lines * SWIZZLE_ROW_BYTES) } else { 1 };
+        let piece = if mn_major { field(lines * matrix.row_bytes) } else { 1 };
         let piece = b.int(Ty::I32, piece << 16);
         matrix.descriptor = b.or(address, piece);
         matrix
@@ -368,7 +358,7 @@ impl Gpu<'_> {
         let (width, at_once) = (SWIZZLE_ROW_BYTES / dtype.bytes(), WGMMA_K_BYTES / dtype.bytes());
         let each = WGMMA_M * groups.along_rows;
         let [row_group, _] = self.warpgroup_position(b, groups);
-        let address = self.staged_address(b, staged);
+        let address = staged.address;
         let bytes = b.int(Ty::I32, i64::from(WGMMA_M * SWIZZLE_ROW_BYTES));
         let distance = b.mul_nsw(row_group, bytes);
         let address = b.add(address, distance);
@@ -391,7 +381,7 @@ impl Gpu<'_> {
     fn gathered(&mut self, b: &mut Builder, staged: &StagedTile, row_group: Val) -> StridedFragment {
         let [lines, _] = staged.lines;
         let width = SWIZZLE_ROW_BYTES / 4;
-        let block = self.staged_address(b, staged);
+        let block = staged.address;
         let piece = lines * SWIZZLE_ROW_BYTES;
         let each = b.int(Ty::I32, i64::from(WGMMA_M / width * piece));
         let group = b.mul_nsw(row_group, each);

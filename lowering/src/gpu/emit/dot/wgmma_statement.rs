@@ -1,15 +1,11 @@
 //! The PTX of a warpgroup's dot: `wgmma` instructions, their fence and their commit, as one statement.
 
-use crate::gpu::emit::dot::smem_descriptor::{SWIZZLED, SmemDescriptor};
+use crate::gpu::emit::dot::smem_descriptor::SmemDescriptor;
 use crate::gpu::emit::statement;
-use crate::gpu::layout::warpgroup::SWIZZLE_ROW_BYTES;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::{Elem, Ty};
 use tile_ir::ops::schedule::AfterIssue;
 use tile_ir::support::dtype::DType;
-
-/// The upper word of a descriptor: rows of 128 bytes are swizzled, and the stride between groups of swizzled rows.
-const DESCRIPTOR_HIGH: u32 = 1 << 30 | (SWIZZLED * SWIZZLE_ROW_BYTES) >> 4;
 
 /// An operand in a statement, and for a descriptor whether it is MN-major.
 pub(super) struct WgmmaOperand {
@@ -72,8 +68,9 @@ impl WgmmaStatement {
     /// A tile from `distance` on, in units of a descriptor.
     pub(super) fn matrix(&mut self, name: &str, matrix: &SmemDescriptor, distance: i64) -> WgmmaOperand {
         let descriptor = self.operand(matrix.descriptor, "r");
+        let upper = matrix.upper_word();
         self.lines.push(format!("add.s32 word, ${descriptor}, {distance};"));
-        self.lines.push(format!("mov.b64 {name}, {{word, {DESCRIPTOR_HIGH}}};"));
+        self.lines.push(format!("mov.b64 {name}, {{word, {upper}}};"));
         WgmmaOperand { text: name.to_string(), mn_major: Some(matrix.mn_major) }
     }
 

@@ -12,7 +12,7 @@ use tile_ir::ir::{Op, Storage, Value};
 use tile_ir::ops::schedule::{InitVisibility, MmaOrderStep};
 use tile_ir::ops::{
     Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarArrive, MbarInit, MbarWait, MmaOrder, PdlWait,
-    WarpBarrier,
+    ProxyFence, WarpBarrier,
 };
 
 /// The named barrier of the first warpgroup: 0 is the block's and 1 the program's.
@@ -31,6 +31,11 @@ impl MbarrierList {
     pub fn each(self) -> impl Iterator<Item = (u32, u32)> {
         (0..self.count).map(move |index| (self.start + index * MBARRIER_BYTES, self.arrivals))
     }
+}
+
+/// Lets TMA and `wgmma` see what this thread has written to shared memory.
+pub(in crate::gpu::emit) fn proxy_fence(b: &mut Builder) {
+    statement(b, "fence.proxy.async.shared::cta;", "~{memory}", &[], &[]);
 }
 
 impl Gpu<'_> {
@@ -155,6 +160,12 @@ impl GpuEmit for ExpectTx {
 impl GpuEmit for WarpBarrier {
     fn emit(&self, _: &mut Gpu, b: &mut Builder, _: &Op) {
         warp_barrier(b);
+    }
+}
+
+impl GpuEmit for ProxyFence {
+    fn emit(&self, _: &mut Gpu, b: &mut Builder, _: &Op) {
+        proxy_fence(b);
     }
 }
 

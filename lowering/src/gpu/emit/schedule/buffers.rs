@@ -10,7 +10,7 @@ use crate::mlir::builder::Val;
 use crate::mlir::machine;
 use crate::mlir::types::Ty;
 use tile_ir::ir::{Op, Value};
-use tile_ir::ops::schedule::{Role, Stage, StagedOperand, stages};
+use tile_ir::ops::schedule::{Role, SmemPlace, Stage, StagedOperand, stages};
 use tile_ir::ops::{MbarAlloc, Pack, PipeNext, PipeStart, Poison, SmemAlloc, SmemLoadWords, Unpack};
 
 /// Where the first stage of a buffer, or of a list of barriers, starts in shared memory, and bytes from one stage to the next.
@@ -76,15 +76,23 @@ impl Gpu<'_> {
         b.offset(first, distance, 1)
     }
 
-    /// A stage that a dot reads.
-    pub(super) fn staged_operand(&self, operand: StagedOperand) -> StagedTile {
-        let SmemBufferAddress { start, stride } = self.buffer(operand.stage.buffer);
+    /// An operand in shared memory that a dot reads.
+    pub(super) fn staged_operand(&self, b: &mut Builder, operand: StagedOperand) -> StagedTile {
+        let address = match operand.place {
+            SmemPlace::Stage(stage) => {
+                let SmemBufferAddress { start, stride } = self.buffer(stage.buffer);
+                let base = b.op("llvm.ptrtoint", &[self.smem_base()], Ty::I32);
+                let [start, bytes] = [start, stride].map(|index| b.int(Ty::I32, i64::from(index)));
+                let first = b.add(base, start);
+                let distance = b.mul_nsw(self.pipe(stage.pipe).stage, bytes);
+                b.add(first, distance)
+            }
+            SmemPlace::Slot(tile) => self.smem.slot_tiles[&tile].address,
+        };
         StagedTile {
-            start,
-            stride,
-            stage: self.pipe(operand.stage.pipe).stage,
+            address,
             lines: operand.lines(self.func),
-            dtype: self.func.ty(operand.stage.buffer).dtype,
+            dtype: self.func.ty(operand.memory()).dtype,
             transposed: operand.transposed,
         }
     }
@@ -142,7 +150,8 @@ impl GpuEmit for PipeNext {
 
 impl GpuEmit for SmemLoadWords {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let staged = gpu.staged_operand(StagedOperand { stage: self.from, transposed: false });
+        let from = StagedOperand { place: SmemPlace::Stage(self.from), transposed: false };
+        let staged = gpu.staged_operand(b, from);
         let words = gpu.load_operand_words(b, &staged, self.rows);
         gpu.define(op.results[0], words.into_iter().flatten().flatten().collect());
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tile_ir::ir::Value;
-use tile_ir::ops::schedule::{CHUNK_BYTES, OperandTile, RowBits};
+use tile_ir::ops::schedule::{BANK_ROW_BYTES, CHUNK_BYTES, OperandTile, Panels};
 
 use crate::gpu::emit::offset_address::OffsetAddress;
 use crate::gpu::emit::{Builder, Gpu};
@@ -19,18 +19,32 @@ pub(super) fn offset_in(
 ) -> Val {
     let mut offset = b.int(Ty::I32, 0);
     for (axis, &stride) in tile.strides.iter().enumerate().filter(|(_, stride)| **stride != 0) {
-        let coord = coord(b, axis);
+        let mut coord = coord(b, axis);
+        if let Some(panels) = tile.panels.filter(|panels| panels.axis == axis) {
+            let panel = panel_offset(b, coord, panels);
+            offset = b.add_nsw(offset, panel);
+            let within = b.int(Ty::I32, i64::from(panels.extent - 1));
+            coord = b.and(coord, within);
+        }
         let stride = b.int(Ty::I32, i64::from(stride));
         let part = b.mul_nsw(coord, stride);
         offset = b.add_nsw(offset, part);
     }
-    let Some(RowBits { shift, mask }) = tile.rows.filter(|rows| rows.mask > 0) else { return offset };
+    let Some(mask) = tile.swizzle.filter(|&mask| mask > 0) else { return offset };
     let [shift, mask, chunk_bits] =
-        [shift, mask, CHUNK_BYTES.ilog2()].map(|constant| b.int(Ty::I32, constant.into()));
+        [BANK_ROW_BYTES.ilog2(), mask, CHUNK_BYTES.ilog2()].map(|constant| b.int(Ty::I32, constant.into()));
     let row = b.lshr(offset, shift);
     let row = b.and(row, mask);
     let row = b.shl(row, chunk_bits);
     b.xor(offset, row)
+}
+
+/// Where the panel of a coordinate begins.
+fn panel_offset(b: &mut Builder, coord: Val, panels: Panels) -> Val {
+    let shift = b.int(Ty::I32, i64::from(panels.extent.ilog2()));
+    let panel = b.lshr(coord, shift);
+    let stride = b.int(Ty::I32, i64::from(panels.stride));
+    b.mul_nsw(panel, stride)
 }
 
 /// The tile of a slot that dots read.

@@ -5,6 +5,7 @@
 //! holds. It writes there when TMA has read what was there before.
 
 use super::SmemBufferAddress;
+use super::barriers::proxy_fence;
 use crate::gpu::emit::dot::wgmma::WarpgroupShare;
 use crate::gpu::emit::memory::pack;
 use crate::gpu::emit::operation::GpuEmit;
@@ -65,7 +66,7 @@ impl GpuEmit for TmaStore {
                 writer.write(b, slot as u32 * CHUNK_BYTES, values);
             }
             // The fence makes the writes of all threads visible to TMA.
-            statement(b, "fence.proxy.async.shared::cta;", "~{memory}", &[], &[]);
+            proxy_fence(b);
             gpu.warpgroup_barrier(b, warpgroup);
             for (slot, &[row, column]) in chunks.iter().enumerate() {
                 let from = b.offset_bytes(address, (slot as u32 * CHUNK_BYTES) as i32);

@@ -36,11 +36,11 @@ impl GpuEmit for Wgmma {
         let a = match self.a {
             WgmmaOperandA::Regs(value) => WgmmaSource::Regs(value),
             WgmmaOperandA::Words(value) => WgmmaSource::Words(gpu.operand_words(value)),
-            WgmmaOperandA::Smem(staged) => WgmmaSource::Smem(gpu.staged_operand(staged)),
+            WgmmaOperandA::Smem(staged) => WgmmaSource::Smem(gpu.staged_operand(b, staged)),
         };
         let issue = WgmmaIssue {
             a,
-            b: gpu.staged_operand(self.b),
+            b: gpu.staged_operand(b, self.b),
             acc: self.acc,
             again: self.accumulates.map(|condition| gpu.scalar(condition)),
             k: self.k,

@@ -5,10 +5,13 @@ use std::collections::HashSet;
 use tile_ir::frontend::syntax::BinaryOp;
 use tile_ir::ir::{Block, Op, Storage, Type, Value, substitute_in};
 use tile_ir::ops::scalar::binary;
-use tile_ir::ops::schedule::{CopyCache, CopyTarget, GroupIssue, MaskedElements, SlotNeighbor, ThreadPart};
+use tile_ir::ops::schedule::{
+    AfterIssue, CopyCache, CopyTarget, GroupIssue, MaskedElements, SlotNeighbor, SmemPlace, StagedOperand,
+    ThreadPart, WgmmaOperandA,
+};
 use tile_ir::ops::{
-    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Induction, Kind, Load, Loop, MemAccess, Operation, Scalar,
-    SlotLoad, SlotStep, SlotTile, WarpBarrier,
+    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotUnit, Induction, Kind, Load, Loop, MemAccess,
+    Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotTile, WarpBarrier, Wgmma,
 };
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
@@ -39,10 +42,19 @@ impl CopyGroup {
     }
 }
 
+/// A value in shared memory alone.
+struct ReadTile {
+    value: Value,
+    /// The tile that dots read for it.
+    tile: SlotTile,
+    ty: Type,
+    /// That tile, if warps read it.
+    read: Option<Value>,
+}
+
 /// What an iteration begins with.
 struct IterationStart {
-    /// Values in shared memory alone, each with the tile that dots read.
-    tiles: Vec<(Value, Value)>,
+    tiles: Vec<ReadTile>,
     /// Copies that a dot issues.
     interleaved: Option<Value>,
     next_slot: Value,
@@ -63,7 +75,9 @@ impl Pipeliner<'_> {
         own.push(Op { kind: induction.into(), results: vec![variable], loc: op.loc });
         let last_read = plan.refills_own_slot().then(|| plan.last_read(body));
         for (position, rewritten) in self.rewritten(&body.body).into_iter().enumerate() {
-            own.extend(rewritten.into_iter().filter_map(|op| self.reading_slot(ring_loop, slot, &start, op)));
+            for op in rewritten {
+                self.reading_slot(&mut own, ring_loop, slot, &start, op);
+            }
             if last_read == Some(position) {
                 // A copy is not ordered behind what its own thread has read, but for a barrier.
                 self.schedule.effect(&mut own, op.loc, WarpBarrier);
@@ -95,11 +109,18 @@ impl Pipeliner<'_> {
         let slot_type = self.schedule.ty(own.slot).clone();
         let mut interleaved = None;
         if has_tiles {
-            self.schedule.effect(ops, loc, AsyncWait { pending: ring.slots - 2, ring });
+            self.schedule.effect(ops, loc, AsyncWait { pending: plan.distance() - 1, ring });
+            if plan.feeds_wgmma {
+                self.schedule.effect(ops, loc, ProxyFence);
+            }
             self.schedule.effect(ops, loc, Barrier);
         }
         if !plan.refills_own_slot() {
-            let slot = self.schedule.one(ops, loc, beside(SlotNeighbor::Previous), slot_type.clone());
+            let mut slot = own.slot;
+            for _ in 0..1 + plan.dots_in_flight {
+                let before = SlotStep { slot, ..beside(SlotNeighbor::Previous) };
+                slot = self.schedule.one(ops, loc, before, slot_type.clone());
+            }
             let fill = Fill { slot, ..self.prefetched(ops, ring_loop, own) };
             let group = self.group(ring_loop, started, fill);
             match plan.interleaving_dot() {
@@ -121,7 +142,7 @@ impl Pipeliner<'_> {
 
     /// The iteration whose copies are issued in this one, to the same slot.
     fn prefetched(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, own: Fill) -> Fill {
-        let distance = self.constant(ops, ring_loop, ring_loop.plan.stages - 1);
+        let distance = self.constant(ops, ring_loop, ring_loop.plan.distance());
         let add = Scalar::new(binary(BinaryOp::Add), vec![own.index, distance]);
         Fill { index: self.schedule.one(ops, ring_loop.op.loc, add, index_type()), ..own }
     }
@@ -179,14 +200,16 @@ impl Pipeliner<'_> {
         !varies || self.schedule.distributed.layouts[&access.offset].replicated_warps() > 0
     }
 
-    /// The tiles of a slot that dots read.
-    fn tiles(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, slot: Value) -> Vec<(Value, Value)> {
-        let mut read = HashSet::new();
+    /// The tiles of a slot that dots read. Those of warpgroups stand in front of each of their dots.
+    fn tiles(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, slot: Value) -> Vec<ReadTile> {
+        let (mut read, mut of_warps) = (HashSet::new(), HashSet::new());
         ring_loop.body.body.walk(&mut |op| {
-            if matches!(op.kind, Kind::Dot(_)) {
-                read.extend(op.kind.operation().operands());
+            if let Kind::Dot(dot) = &op.kind {
+                let by = if dot.unit == DotUnit::Warp { &mut of_warps } else { &mut read };
+                by.extend(op.kind.operation().operands());
             }
         });
+        read.extend(&of_warps);
         let mut tiles = vec![];
         for copied in &ring_loop.plan.tiles {
             let distributed = &self.schedule.distributed;
@@ -205,22 +228,33 @@ impl Pipeliner<'_> {
                 let along = axes.iter().position(|&axis| axis == Some(fast));
                 let fast = along.expect("dots read along the rows of memory or across them");
                 let ty = self.schedule.ty(value).stored(Storage::Smem { stages: 1 });
-                let operand =
-                    self.schedule.one(ops, ring_loop.op.loc, SlotTile { slot, offset, tile, fast }, ty);
-                tiles.push((value, operand));
+                let tile = SlotTile { slot, offset, tile, fast };
+                let by_warps = of_warps.contains(&value);
+                let read =
+                    by_warps.then(|| self.schedule.one(ops, ring_loop.op.loc, tile.clone(), ty.clone()));
+                tiles.push(ReadTile { value, tile, ty, read });
             }
         }
         tiles
     }
 
-    /// An operation of the body that reads a slot where it loaded before; none if nothing is left of it.
-    fn reading_slot(&self, ring_loop: &RingLoop, slot: Value, start: &IterationStart, op: Op) -> Option<Op> {
+    /// An operation of the body that reads a slot where it loaded before; nothing may be left of it.
+    fn reading_slot(
+        &mut self,
+        ops: &mut Vec<Op>,
+        ring_loop: &RingLoop,
+        slot: Value,
+        start: &IterationStart,
+        op: Op,
+    ) {
         let mut block = Block { ops: vec![op], ..Block::default() };
         self.drop_smem_only(&mut block);
-        let tile_of =
-            |value| start.tiles.iter().find(|(own, _)| *own == value).map_or(value, |&(_, tile)| tile);
+        let tile_of = |value| {
+            let tile = start.tiles.iter().find(|tile| tile.value == value);
+            tile.and_then(|tile| tile.read).unwrap_or(value)
+        };
         substitute_in(&mut block, &tile_of);
-        let mut op = block.ops.pop()?;
+        let Some(mut op) = block.ops.pop() else { return };
         let parts = ring_loop.plan.thread_parts(&self.schedule.distributed, slot);
         let part = parts.into_iter().find(|(copied, _)| copied.op.results == op.results);
         if let (Kind::Load(load), Some((_, part))) = (&op.kind, part) {
@@ -231,7 +265,32 @@ impl Pipeliner<'_> {
         {
             dot.interleaved = start.interleaved;
         }
-        Some(op)
+        if let Kind::Dot(dot) = &op.kind
+            && dot.unit != DotUnit::Warp
+        {
+            op.kind = self.wgmma(ops, dot, &start.tiles, op.loc).into();
+        }
+        ops.push(op);
+    }
+
+    /// A dot of warpgroups whose operands in shared memory are among these tiles.
+    fn wgmma(&mut self, ops: &mut Vec<Op>, dot: &Dot, tiles: &[ReadTile], loc: Loc) -> Wgmma {
+        let mut staged = |operand: Value| {
+            let ReadTile { tile, ty, .. } = tiles.iter().find(|tile| tile.value == operand)?;
+            let place = SmemPlace::Slot(self.schedule.one(ops, loc, tile.clone(), ty.clone()));
+            // The rows of memory are along K for operand A, and across it for operand B.
+            Some(StagedOperand { place, transposed: tile.fast == 0 })
+        };
+        Wgmma {
+            a: staged(dot.a).map_or(WgmmaOperandA::Regs(dot.a), WgmmaOperandA::Smem),
+            b: staged(dot.b).expect("operand B of a dot of warpgroups is copied"),
+            acc: dot.acc,
+            accumulates: None,
+            k: [0, dot.inner(&self.schedule.distributed.func)],
+            position: vec![],
+            transposed: false,
+            then: AfterIssue::Wait,
+        }
     }
 
     /// Drops what only names tiles in shared memory: dots read these themselves.

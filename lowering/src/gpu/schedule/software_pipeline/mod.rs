@@ -7,7 +7,7 @@
 //! has read it: a program that processes long rows one after the other so has the next row in flight.
 //!
 //! Operands that only dots read are copied to tiles that all threads read (`smem_operand`). An iteration then begins
-//! with a wait for its own copies and one barrier. After the barrier every thread's copies for this iteration have
+//! with a wait for its own copies and one barrier, behind a proxy fence where warpgroups read them. After the barrier every thread's copies for this iteration have
 //! landed, and no thread reads the slot of the iteration before, which the next copies overwrite.
 //!
 //! A loop with a ring becomes a prologue and a `loop` that carries its slot. The prologue stands as early in the block as its
@@ -141,13 +141,14 @@ impl Pipeliner<'_> {
         if std::mem::take(&mut self.waits_for_kernel) {
             self.schedule.effect(ops, *loc, PdlWait);
         }
-        let trip_count = self.schedule.one(ops, *loc, TripCount::of(body, false), index_type());
+        let trip_count =
+            self.schedule.one(ops, *loc, TripCount::of(body, self.schedule.runs(body)), index_type());
         let widths = plan.widths(&self.schedule.distributed.func);
         let start = RingStart { ring: *ring, widths, has_tiles: !plan.tiles.is_empty() };
         let ty = start.result_type();
         let first_slot = self.schedule.one(ops, *loc, start, ty.clone());
         let started = StartedLoop { trip_count, first_slot };
-        for stage in 0..plan.stages - 1 {
+        for stage in 0..plan.distance() {
             let index = self.constant(ops, ring_loop, stage);
             let at = SlotAt { first: first_slot, ring: *ring, index: stage };
             let slot = self.schedule.one(ops, *loc, at, ty.clone());

@@ -3,16 +3,18 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tile_ir::ir::{Func, Op, Value};
+use tile_ir::ir::{Block, Func, Op, Value};
 use tile_ir::ops::schedule::{CHUNK_BYTES, CopyRing, OperandTile, ThreadPart};
-use tile_ir::ops::{Effect, For, Kind, Load, Operation};
+use tile_ir::ops::{Dot, DotUnit, Effect, For, Kind, Load, Operation};
 
 use crate::gpu::layout::Distributed;
+use crate::gpu::layout::dot::is_warpgroup_dot;
 use crate::gpu::schedule::smem_limits::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
 use crate::gpu::schedule::smem_operand;
 use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
 use crate::gpu::schedule::software_pipeline::async_load::{can_copy_async, width};
 use crate::gpu::schedule::software_pipeline::ring::{AllocatedRing, SmemRing};
+use crate::gpu::schedule::tma_pipeline;
 
 /// Stages, where the user does not say.
 const DEFAULT_STAGES: u32 = 4;
@@ -23,6 +25,8 @@ const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
 const DEFAULT_TILE_STAGES: u32 = 3;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
 const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
+/// The same on GPUs with warpgroups: half of what there is, all of it.
+const WGMMA_SMEM_LIMITS: [u32; 2] = [tma_pipeline::MAX_BYTES / 2, tma_pipeline::MAX_BYTES];
 /// Up to this size a ring has a slot to spare. Beyond, its memory serves better as L1 cache, and the third of three
 /// long rows in flight only waits for the others (docs/performance.md).
 const MAX_SPARE_SLOT_BYTES: u32 = 64 * 1024;
@@ -53,6 +57,10 @@ pub struct CopyPlan<'a> {
     pub tiles: Vec<CopiedTile<'a>>,
     /// The first dot of a tile, which issues copies among its instructions.
     dot: Option<Value>,
+    /// Whether warpgroups read tiles.
+    pub feeds_wgmma: bool,
+    /// Dots of earlier iterations that may still read their slots when the copies of an iteration are issued.
+    pub dots_in_flight: u32,
     pub stages: u32,
     /// Whether the user said how many.
     is_requested: bool,
@@ -116,23 +124,29 @@ impl<'a> CopyPlan<'a> {
         let max_bytes = MAX_DEFAULT_RING_BYTES
             .min(min_bytes.max(DEFAULT_BYTES_PER_THREAD * 32 * distributed.warps_per_cta()));
         let fitting_stages = max_bytes.checked_div(stage_bytes)?;
-        let stages = requested.unwrap_or(if tiles.is_empty() {
-            DEFAULT_STAGES.min(fitting_stages)
-        } else {
-            DEFAULT_TILE_STAGES
-        });
+        let dots_in_flight = u32::from(has_async_dot(&body.body));
+        let stages = dots_in_flight
+            + requested.unwrap_or(if tiles.is_empty() {
+                DEFAULT_STAGES.min(fitting_stages)
+            } else {
+                DEFAULT_TILE_STAGES
+            });
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| sliced.contains(i)).map(|(_, op)| op).collect();
         let is_requested = requested.is_some();
         // Many small copies would each keep an address and a mask in registers until they are issued.
         let by_chunks = tiles.iter().all(|copied| width(func, copied.load) == CHUNK_BYTES);
-        let dot = body.body.ops.iter().find(|op| by_chunks && smem_operand::is_smem_dot(distributed, op));
+        let feeds_wgmma = body.body.ops.iter().any(is_warpgroup_dot);
+        let by_dot = by_chunks && !feeds_wgmma;
+        let dot = body.body.ops.iter().find(|op| by_dot && smem_operand::is_smem_dot(distributed, op));
         let dot = dot.map(|op| op.results[0]);
-        (stages > 1).then_some(CopyPlan {
+        (stages > 1 + dots_in_flight).then_some(CopyPlan {
             addresses,
             loads,
             tiles,
             dot,
+            feeds_wgmma,
+            dots_in_flight,
             stages,
             is_requested,
             stage_bytes,
@@ -150,6 +164,11 @@ impl<'a> CopyPlan<'a> {
         let slots = ring.bytes / self.stage_bytes;
         let stages = if self.tiles.is_empty() { self.stages } else { slots };
         CopyPlan { slots, stages, ..self }
+    }
+
+    /// How many iterations ahead copies are issued.
+    pub fn distance(&self) -> u32 {
+        self.stages - 1 - self.dots_in_flight
     }
 
     /// The ring there.
@@ -192,8 +211,14 @@ impl<'a> CopyPlan<'a> {
             };
         }
         // Two blocks on a multiprocessor are worth more than a third slot, and so is to fit on any GPU.
-        let limits: &[u32] = if self.is_requested { &[MAX_SHARED_BYTES] } else { &SMEM_LIMITS };
-        SmemRing { bytes: (2..=self.stages).rev().map(ring_bytes).collect(), limits, shape: None }
+        let limits: &[u32] = match (self.feeds_wgmma, self.is_requested) {
+            (true, true) => &WGMMA_SMEM_LIMITS[1..],
+            (true, false) => &WGMMA_SMEM_LIMITS,
+            (false, true) => &[MAX_SHARED_BYTES],
+            (false, false) => &SMEM_LIMITS,
+        };
+        let least = 2 + self.dots_in_flight;
+        SmemRing { bytes: (least..=self.stages).rev().map(ring_bytes).collect(), limits, shape: None }
     }
 
     /// The widths of its copies, each once.
@@ -215,6 +240,28 @@ impl<'a> CopyPlan<'a> {
             offset += block_bytes(distributed, op, load);
         }
         found
+    }
+}
+
+/// Whether a dot of an iteration may run while the next iteration's is issued: the only one, whose operands are both in shared memory
+/// ([`async_dot`](crate::gpu::schedule::async_dot)), or the second of two
+/// ([`overlap_chained_dots`](crate::gpu::schedule::overlap_chained_dots)). Its result is what the loop carries.
+fn has_async_dot(body: &Block) -> bool {
+    let mut dots = vec![];
+    body.walk(&mut |op| {
+        if let Kind::Dot(dot) = &op.kind {
+            dots.push((dot, op.results[0]));
+        }
+    });
+    let is_carried = |result| body.yields.contains(&result) && body.uses(result) == 1;
+    match dots[..] {
+        [(Dot { unit: DotUnit::Wgmma, acc: Some(acc), .. }, result)] => {
+            is_carried(result) && body.uses(*acc) == 1
+        }
+        [(first, _), (Dot { unit: DotUnit::WgmmaRs, .. }, result)] => {
+            first.unit != DotUnit::Warp && is_carried(result)
+        }
+        _ => false,
     }
 }
 

@@ -45,6 +45,20 @@ pub struct FlowState<'f> {
     pub lane_reads: BTreeMap<StageKey, OpRef<'f>>,
     /// A TMA store that may still read shared memory.
     pub store: Option<OpRef<'f>>,
+    /// Who sees the copies to slots that were waited for.
+    pub copies: Visibility,
+}
+
+/// Who sees what threads have copied to shared memory and waited for.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Visibility {
+    /// Each thread its own.
+    Threads,
+    /// Each thread by both proxies.
+    Fenced,
+    /// All warps, and warpgroups in their dots.
+    #[default]
+    Warpgroups,
 }
 
 impl<'f> FlowState<'f> {
@@ -73,6 +87,7 @@ impl<'f> FlowState<'f> {
             reads: self.reads.iter().filter_map(|(key, &own)| Some((renamed(key)?, own))).collect(),
             lane_reads: self.lane_reads.iter().filter_map(|(key, &own)| Some((renamed(key)?, own))).collect(),
             store: None,
+            copies: Visibility::default(),
         }
     }
 
@@ -131,5 +146,6 @@ impl<'f> FlowState<'f> {
             self.expected.entry(key).or_insert(expected);
         }
         self.store = self.store.or(other.store);
+        self.copies = self.copies.min(other.copies);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::flow::{FlowState, OpRef, stage_key};
+use super::flow::{FlowState, OpRef, Visibility, stage_key};
 use super::{BarrierUses, ScheduleVerifier};
 use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::schedule::{AfterIssue, Role, Stage};
@@ -71,7 +71,7 @@ no_flow! {
     Load, Store, Atomic, LoadView, StoreView, AddView, InlinePtx, AxisHint, Reduce, Convert, RematBarrier, Random, Philox, Scan, Join,
     Index, Exchange, Gather, Histogram, Dot, WarpGroupDot, SmemAlloc, MbarAlloc, MbarInit, MbarArriveForPeer, PdlWait, ClusterArrive, ClusterWait, MmaOrder,
     PipeStart, PipeNext, Poison, Pack, Unpack, RescaleRows, TripCount, Induction, IterationBound, WarpSpecialize, Publish,
-    TileQuotient, PeerShares, WarpgroupPosition, RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad, SlotTile, ReduceBatch, StageOperands, Assert, Print,
+    TileQuotient, PeerShares, WarpgroupPosition, RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, SlotLoad, SlotTile, ReduceBatch, StageOperands, Assert, Print,
 }
 
 impl<'f> RoleFlow<'_, 'f> {
@@ -263,11 +263,28 @@ flow_rule!(WarpBarrier: |_own, _flow, _op, state| {
 
 flow_rule!(Barrier: |_own, _flow, _op, state| {
     state.lane_reads.clear();
+    if state.copies == Visibility::Fenced {
+        state.copies = Visibility::Warpgroups;
+    }
+    Ok(())
+});
+
+flow_rule!(AsyncWait: |_own, _flow, _op, state| {
+    state.copies = Visibility::Threads;
+    Ok(())
+});
+
+flow_rule!(ProxyFence: |_own, _flow, _op, state| {
+    state.copies = state.copies.max(Visibility::Fenced);
     Ok(())
 });
 
 flow_rule!(Wgmma: |own, flow, op, state| {
     own.stages().into_iter().try_for_each(|stage| flow.check_read(op, stage, state))?;
+    let reads_slots = own.smem_operands().iter().any(|operand| operand.stage().is_none());
+    if reads_slots && state.copies != Visibility::Warpgroups {
+        return flow.fault(OpRef(op), "reads a slot without a proxy fence and a barrier behind the wait for its copies");
+    }
     state.issue();
     if own.then == AfterIssue::Wait {
         state.complete(0);

@@ -9,7 +9,9 @@ use crate::gpu::schedule::tma_pipeline::DotBuffers;
 use tile_ir::frontend::syntax::BinaryOp;
 use tile_ir::ir::{Block, Op, Storage, Type, Value};
 use tile_ir::ops::scalar::binary;
-use tile_ir::ops::schedule::{AfterIssue, Role, Stage, StagedOperand, WaitedStores, WgmmaOperandA};
+use tile_ir::ops::schedule::{
+    AfterIssue, Role, SmemPlace, Stage, StagedOperand, WaitedStores, WgmmaOperandA,
+};
 use tile_ir::ops::{
     Barrier, Constant, ConstantValue, For, Induction, Kind, Loop, MbarArrive, MbarWait, OperandA, PipeNext,
     Scalar, SmemLoadWords, SmemOperand, StoreWait, TripCount, WarpBarrier, WarpGroupDot, Wgmma, WorkTiles,
@@ -256,7 +258,7 @@ impl ConsumerProgram<'_> {
             }
             (None, index) => self.resident(index),
         };
-        StagedOperand { stage, transposed: operand.transposed }
+        StagedOperand { place: SmemPlace::Stage(stage), transposed: operand.transposed }
     }
 
     fn resident(&self, index: usize) -> Stage {

@@ -1,21 +1,21 @@
-//! Conversions of loop-invariant dot operands to mma fragments are hoisted out of the loop, if that takes few
-//! registers.
+//! Conversions of what a loop does not change are hoisted out of the loop, if that takes few registers: those of operands of dots to
+//! the fragments that their instructions read, and those between the layouts of two users.
 
 use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::{Block, Op, Value};
-use tile_ir::ops::{Convert, Dot, DotOperand, Kind};
+use tile_ir::ops::{Convert, Dot, DotOperand, Effect, Kind};
 use tile_ir::support::diagnostic::Loc;
 
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::{DotMethod, method, mma_operand_layout};
 use crate::gpu::layout::{Conversion, Layout, conversion};
 
-/// The most bytes of an operand that a thread holds through a loop.
+/// The most bytes of a tile that a thread holds through a loop.
 const MAX_BYTES: u32 = 128;
 
-/// Hoists conversions of operands out of loops.
-pub fn hoist_operand_conversion(distributed: &mut Distributed) {
+/// Hoists conversions out of loops.
+pub fn hoist_conversions(distributed: &mut Distributed) {
     let mut body = std::mem::take(&mut distributed.func.body);
     in_block(distributed, &mut body);
     distributed.func.body = body;
@@ -24,7 +24,7 @@ pub fn hoist_operand_conversion(distributed: &mut Distributed) {
 fn in_block(distributed: &mut Distributed, block: &mut Block) {
     for mut op in std::mem::take(&mut block.ops) {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
-            let mut pass = HoistOperands {
+            let mut pass = LoopConversions {
                 distributed,
                 inside: defined_in(&op),
                 hoisted: HashMap::new(),
@@ -52,7 +52,7 @@ fn defined_in(op: &Op) -> HashSet<Value> {
 }
 
 /// One loop.
-struct HoistOperands<'d> {
+struct LoopConversions<'d> {
     distributed: &'d mut Distributed,
     inside: HashSet<Value>,
     hoisted: HashMap<(Value, Layout), Value>,
@@ -60,9 +60,15 @@ struct HoistOperands<'d> {
     before: Vec<Op>,
 }
 
-impl HoistOperands<'_> {
+impl LoopConversions<'_> {
     fn in_loop(&mut self, block: &mut Block) {
-        for op in &mut block.ops {
+        let hoisted = self.invariant_conversions(block);
+        for (index, mut op) in std::mem::take(&mut block.ops).into_iter().enumerate() {
+            if hoisted.contains(&index) {
+                op.results.iter().for_each(|result| _ = self.inside.remove(result));
+                self.before.push(op);
+                continue;
+            }
             if let Kind::Dot(dot) = &mut op.kind {
                 for which in DotOperand::ALL {
                     if let Some(layout) = self.fragment_layout(dot, which, op.results[0]) {
@@ -72,7 +78,43 @@ impl HoistOperands<'_> {
                 }
             }
             op.kind.operation_mut().blocks_mut().into_iter().for_each(|block| self.in_loop(block));
+            block.ops.push(op);
         }
+    }
+
+    /// The conversions of a block that depend on values from outside of the loop alone, with what computes their operands, by their
+    /// indices.
+    fn invariant_conversions(&self, block: &Block) -> HashSet<usize> {
+        let mut definitions: HashMap<Value, usize> = HashMap::new();
+        let mut found = HashSet::new();
+        for (index, op) in block.ops.iter().enumerate() {
+            let operation = op.kind.operation();
+            let is_known = |value: &Value| !self.inside.contains(value) || definitions.contains_key(value);
+            let is_pure = operation.effect() == Effect::Pure && operation.access().is_none();
+            let is_small = |value: &Value| {
+                self.distributed.layouts.get(value).is_none_or(|layout| self.is_small(*value, layout))
+            };
+            let is_invariant = is_pure
+                && operation.blocks().is_empty()
+                && operation.operands().iter().all(is_known)
+                && op.results.iter().all(is_small);
+            if !is_invariant {
+                continue;
+            }
+            definitions.extend(op.results.iter().map(|&result| (result, index)));
+            let mut todo = if matches!(op.kind, Kind::Convert(_)) { vec![index] } else { vec![] };
+            while let Some(needed) = todo.pop() {
+                if found.insert(needed) {
+                    let operands = block.ops[needed].kind.operation().operands();
+                    todo.extend(operands.iter().filter_map(|operand| definitions.get(operand)));
+                }
+            }
+        }
+        found
+    }
+
+    fn is_small(&self, value: Value, layout: &Layout) -> bool {
+        layout.register_count() as u32 * self.distributed.func.ty(value).dtype.bytes() <= MAX_BYTES
     }
 
     /// The layout in which the instruction takes an operand from outside of the loop, if it has another one and a
@@ -85,7 +127,7 @@ impl HoistOperands<'_> {
             return None;
         }
         let to = mma_operand_layout(instruction, which, &ty.shape, &self.distributed.layouts[&result]);
-        let few = to.register_count() as u32 * ty.dtype.bytes() <= MAX_BYTES;
+        let few = self.is_small(operand, &to);
         let fits = matches!(conversion(&self.distributed.layouts[&operand], &to), Conversion::Registers(_));
         (few && !fits).then_some(to)
     }
