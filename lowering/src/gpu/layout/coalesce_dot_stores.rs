@@ -3,10 +3,10 @@
 //! A thread holds two contiguous elements of a row of an accumulator at most. Stored in that layout, an instruction
 //! moves a quarter of what it can, and the lanes of a warp are scattered over eight rows. Such a store takes its tile
 //! in whole vectors along a row: the tile goes through shared memory once, and its addresses are computed for that
-//! layout. Only stores outside of loops do so: a loop with dots needs its shared memory, and its time.
+//! layout.
 //!
 //! A tile that is read along one axis and written along another, as in a transpose, keeps the layout of its loads, and
-//! is stored in the one that suits the store.
+//! is stored in the one that suits the store, unless a loop repeats it.
 
 use std::collections::HashMap;
 
@@ -44,11 +44,11 @@ pub(in crate::gpu) fn store_layouts(
     }
     site.func.body.walk(&mut |op| {
         if let Some(&place) = op.kind.operation().access()
-            && !repeated.contains(&place)
             && let Some(class) = stored_value(site, graph, op).map(|value| graph.class(value))
         {
             let layout = match (fragments.get(&class), classes.get(&class)) {
                 (Some(current), _) => row_vectors(site, &place, current),
+                (None, _) if repeated.contains(&place) => None,
                 (None, current) => current.and_then(|current| transposed(site, &place, current)),
             };
             found.extend(layout.map(|layout| (place, layout)));

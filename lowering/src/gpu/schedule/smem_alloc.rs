@@ -62,42 +62,86 @@ pub enum StagedCopies<'a> {
     Nothing,
 }
 
-/// Scratch memory in two lists: of the operations up to the end of the last loop and the last warpgroup dot, and of those
-/// behind it that take much.
-struct ScratchBytes {
+/// Scratch memory in three lists: of the operations behind the last loop and the last warpgroup dot that take much, of those behind
+/// the last loop in the body of another one, and of all others.
+struct ScratchBytes<'a> {
+    distributed: &'a Distributed,
+    double_buffered: &'a HashSet<Value>,
     first: Vec<(Value, u32)>,
+    behind_inner_loops: Vec<(Value, u32)>,
     last: Vec<(Value, u32)>,
+    too_large: Vec<SmemRequest>,
 }
 
-impl ScratchBytes {
+/// Which list the scratch memory of a block's operations is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockPlace {
+    Function,
+    /// The body of a loop that copies nothing itself; so do the loops around it.
+    OuterLoop,
+    /// Inside of an operation that is behind the last loop.
+    Last,
+    Other,
+}
+
+impl<'a> ScratchBytes<'a> {
+    /// The rings of inner loops are used by nobody else if `has_rings`.
     fn new(
-        distributed: &Distributed,
-        double_buffered: &HashSet<Value>,
-    ) -> Result<ScratchBytes, SmemOverflow> {
-        let mut needs = ScratchBytes { first: vec![], last: vec![] };
-        let mut too_large = vec![];
-        let ops = &distributed.func.body.ops;
-        let last = ops.iter().rposition(copies);
+        distributed: &'a Distributed,
+        double_buffered: &'a HashSet<Value>,
+        has_rings: bool,
+    ) -> Result<ScratchBytes<'a>, SmemOverflow> {
+        let lists = [const { vec![] }; 3];
+        let [first, behind_inner_loops, last] = lists;
+        let too_large = vec![];
+        let mut needs =
+            ScratchBytes { distributed, double_buffered, first, behind_inner_loops, last, too_large };
+        needs.block(&distributed.func.body, BlockPlace::Function, has_rings);
+        if needs.too_large.is_empty() { Ok(needs) } else { Err(SmemOverflow(needs.too_large)) }
+    }
+
+    fn block(&mut self, block: &Block, place: BlockPlace, has_rings: bool) {
         // Memory of other blocks, which may be behind, is not reused.
-        let end = last.filter(|_| distributed.num_ctas == 1).map_or(ops.len(), |last| last + 1);
-        for (index, op) in ops.iter().enumerate() {
-            walk(op, &mut |op| {
-                // A view of a tile in shared memory moves nothing.
-                let moves =
-                    op.results.first().is_none_or(|result| !distributed.smem_only.contains_key(result));
-                let bytes = if moves { scratch_of(&op.kind).scratch(distributed, op) } else { 0 };
-                let bytes = bytes.next_multiple_of(16);
-                if bytes > MAX_SHARED_BYTES {
-                    too_large.push(SmemRequest { loc: op.loc, bytes });
+        let last = block.ops.iter().rposition(copies).filter(|_| self.distributed.num_ctas == 1);
+        for (index, op) in block.ops.iter().enumerate() {
+            let is_behind = last.is_some_and(|last| index > last);
+            let bytes = self.bytes(op);
+            let list = match place {
+                _ if bytes <= SMALL => &mut self.first,
+                BlockPlace::Last => &mut self.last,
+                BlockPlace::Function if is_behind => &mut self.last,
+                BlockPlace::OuterLoop if is_behind => &mut self.behind_inner_loops,
+                _ => &mut self.first,
+            };
+            list.extend(op.results.first().filter(|_| bytes > 0).map(|&result| (result, bytes)));
+            let copies_itself = match &op.kind {
+                Kind::For(body) => CopyPlan::new(self.distributed, body).is_some(),
+                _ => false,
+            };
+            let inside = match place {
+                BlockPlace::Last => BlockPlace::Last,
+                BlockPlace::Function if is_behind => BlockPlace::Last,
+                BlockPlace::Function | BlockPlace::OuterLoop if has_rings && !copies_itself => {
+                    BlockPlace::OuterLoop
                 }
-                if bytes > 0 {
-                    let buffers = if double_buffered.contains(&op.results[0]) { 2 } else { 1 };
-                    let list = if index < end || bytes <= SMALL { &mut needs.first } else { &mut needs.last };
-                    list.push((op.results[0], bytes * buffers));
-                }
-            });
+                _ => BlockPlace::Other,
+            };
+            let blocks = op.kind.operation().blocks();
+            blocks.into_iter().for_each(|nested| self.block(nested, inside, has_rings));
         }
-        if too_large.is_empty() { Ok(needs) } else { Err(SmemOverflow(too_large)) }
+    }
+
+    /// Bytes of the scratch memory of an operation.
+    fn bytes(&mut self, op: &Op) -> u32 {
+        // A view of a tile in shared memory moves nothing.
+        let moves = op.results.first().is_none_or(|result| !self.distributed.smem_only.contains_key(result));
+        let bytes = if moves { scratch_of(&op.kind).scratch(self.distributed, op) } else { 0 };
+        let bytes = bytes.next_multiple_of(16);
+        if bytes > MAX_SHARED_BYTES {
+            self.too_large.push(SmemRequest { loc: op.loc, bytes });
+        }
+        let is_double = op.results.first().is_some_and(|result| self.double_buffered.contains(result));
+        bytes * if is_double { 2 } else { 1 }
     }
 }
 
@@ -114,11 +158,12 @@ fn walk(op: &Op, visit: &mut impl FnMut(&Op)) {
     op.kind.operation().blocks().into_iter().for_each(|block| block.walk(visit));
 }
 
-/// Assigns intervals from the start of shared memory on; those of `lasting` values outlive their operation and share no
+/// Assigns intervals from an address on; those of `lasting` values outlive their operation and share no
 /// addresses. Returns the end of the last one.
 fn assign_intervals(
     needs: &[(Value, u32)],
     lasting: &HashSet<Value>,
+    start: u32,
     intervals: &mut HashMap<Value, Interval>,
 ) -> u32 {
     let mut small_total = 0;
@@ -132,9 +177,9 @@ fn assign_intervals(
         })
         .collect();
     let large = needs.iter().zip(&is_small).filter(|(_, small)| !**small).map(|(need, _)| need.1);
-    let mut next = large.max().unwrap_or(0);
+    let mut next = start + large.max().unwrap_or(0);
     for (&(value, bytes), small) in needs.iter().zip(is_small) {
-        let start = if small { next } else { 0 };
+        let start = if small { next } else { start };
         next += if small { bytes } else { 0 };
         intervals.insert(value, Interval { start, bytes });
     }
@@ -165,14 +210,17 @@ impl SmemAllocation {
             }
         });
         let double_buffered = double_buffered(distributed);
-        let needs = ScratchBytes::new(distributed, &double_buffered)?;
+        let has_rings = matches!(copies, StagedCopies::Rings);
+        let needs = ScratchBytes::new(distributed, &double_buffered, has_rings)?;
         let mut scratch = HashMap::new();
         let mut lasting = double_buffered.clone();
         distributed.func.body.walk(&mut |op| {
             lasting.extend(op.results.first().filter(|_| matches!(op.kind, Kind::For(_))));
         });
-        let mut next = assign_intervals(&needs.first, &lasting, &mut scratch);
-        let last = assign_intervals(&needs.last, &lasting, &mut scratch);
+        let mut next = assign_intervals(&needs.first, &lasting, 0, &mut scratch);
+        let last = assign_intervals(&needs.last, &lasting, 0, &mut scratch);
+        // Where the rings of inner loops are, behind what lasts as long as the loop around them.
+        let behind = assign_intervals(&needs.behind_inner_loops, &lasting, next, &mut scratch);
         let mut mbarriers = HashMap::new();
         for value in with_mbarrier {
             mbarriers.insert(value, next);
@@ -183,7 +231,7 @@ impl SmemAllocation {
             mbarriers,
             double_buffered,
             rings: HashMap::new(),
-            bytes: next.max(last),
+            bytes: next.max(last).max(behind),
         };
         match copies {
             StagedCopies::Tma(pipeline) => {
