@@ -12,6 +12,7 @@ mod cluster;
 mod compile_time;
 mod contract_floats;
 mod conversion;
+mod copied_wgmma;
 mod debug;
 mod defer_scale;
 mod dot;

@@ -1,0 +1,165 @@
+//! Dots of warpgroups on tiles that threads copy: their schedules do what the kernels do, however copies and dots are timed.
+
+use tile_ir::ir::Func;
+
+use super::first;
+use lowering::devtools::schedule_simulator::{Launch, check_schedule, number::Number};
+use lowering::driver::pipeline::shared;
+use lowering::driver::specialize::specializations;
+use lowering::gpu::specialization::{Gpus, Specialization};
+
+/// The first specialization whose warpgroups multiply.
+fn with_wgmma(source: &str) -> Specialization {
+    let (mut func, requests) = first(source);
+    shared(&mut func, requests).expect("valid tile IR");
+    let found = specializations(&func, requests).expect("bodies that fit");
+    found.into_iter().find(|body| body.gpus == Gpus::WithWgmma).expect("a body with warpgroups")
+}
+
+/// Small integers, so that sums are exact in any order.
+fn small(i: usize) -> f64 {
+    (i * 7 % 11) as f64 - 5.0
+}
+
+fn int(value: usize) -> Number {
+    Number::Int(value as i128)
+}
+
+/// Simulates a kernel with each of these launches, made for its function.
+fn check(source: &str, words: &[&str], tolerance: f64, launches: &[&dyn Fn(&Func) -> Launch]) {
+    let body = with_wgmma(source);
+    let (schedule, laid_out) = (&body.plan.schedule, &body.plan.laid_out);
+    let text = schedule.to_string();
+    words.iter().for_each(|word| assert!(text.contains(word), "{word}:\n{text}"));
+    for (number, launch) in launches.iter().enumerate() {
+        check_schedule(&schedule.distributed.func, laid_out, &launch(laid_out), tolerance)
+            .unwrap_or_else(|fault| panic!("launch {number}: {fault}\n{text}"));
+    }
+}
+
+/// The dot of an iteration runs while that of the next one is issued; rows wrap around, and the end of K is masked.
+#[test]
+fn a_product_by_pointers() {
+    let launch = |func: &Func, [m, n, k]: [usize; 3]| {
+        let launch = Launch::new([2, 1, 1], 4).slice(func, "a", (0..m * k).map(small));
+        let launch = launch.slice(func, "b", (0..k * n).map(small)).slice(func, "c", vec![-1.0; m * n]);
+        launch.scalar(func, "m", int(m)).scalar(func, "n", int(n)).scalar(func, "k", int(k))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(a: &[bf16], b: &[bf16], c: &mut [f32], m: i32, n: i32, k: i32) {
+            let rows = tl::program_id(0) * 64 + tl::arange(0, 64);
+            let (columns, inner) = (tl::arange(0, 64), tl::arange(0, 64));
+            let mut a_ptrs = a + ((rows % m).col() * k + inner.row());
+            let mut b_ptrs = b + (inner.col() * n + columns.row());
+            let mut acc = tl::zeros::<f32>([64, 64]);
+            for step in 0..tl::cdiv(k, 64) {
+                let left = tl::load(a_ptrs, inner.row() < k - step * 64, 0.0);
+                acc = tl::dot(left, tl::load(b_ptrs, inner.col() < k - step * 64, 0.0), acc);
+                a_ptrs += 64;
+                b_ptrs += 64 * n;
+            }
+            tl::store(c + (rows.col() * n + columns.row()), acc, (rows < m).col() & (columns < n).row());
+        }",
+        &["proxy_fence", "async :", "dot_wait"],
+        0.0,
+        &[&|func| launch(func, [128, 64, 64]), &|func| launch(func, [72, 64, 136]), &|func| {
+            launch(func, [128, 64, 512])
+        }],
+    );
+}
+
+/// The second dot of an iteration runs beside the first one of the next.
+#[test]
+fn attention_by_pointers() {
+    let launch = |func: &Func, keys: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "q", (0..64 * 64).map(|i| small(i) / 16.0));
+        let launch = launch.slice(func, "k", (0..keys * 64).map(small));
+        let launch = launch.slice(func, "v", (0..keys * 64).map(|i| small(i + 3)));
+        launch.slice(func, "out", vec![-1.0; 64 * 64]).scalar(func, "keys", int(keys))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn attend(q: &[bf16], k: &[bf16], v: &[bf16], out: &mut [f32], keys: i32) {
+            let (rows, dims) = (tl::arange(0, 64), tl::arange(0, 64));
+            let q = tl::load(q + (rows.col() * 64 + dims.row()));
+            let mut acc = tl::zeros::<f32>([64, 64]);
+            let (mut l, mut m) = (tl::zeros::<f32>([64]), tl::full([64], f32::NEG_INFINITY));
+            for start in (0..keys).step_by(64) {
+                let cols = start + tl::arange(0, 64);
+                let kt = tl::load(k + (cols.row() * 64 + dims.col()), (cols < keys).row(), 0.0);
+                let s = tl::select((cols < keys).row(), tl::dot(q, kt), f32::NEG_INFINITY);
+                let next = tl::maximum(m, tl::max(s, 1));
+                let p = tl::exp2(s - next.col());
+                let alpha = tl::exp2(m - next);
+                l = l * alpha + tl::sum(p, 1);
+                let values = tl::load(v + (cols.col() * 64 + dims.row()), (cols < keys).col(), 0.0);
+                acc = tl::dot(p.to::<bf16>(), values, acc * alpha.col());
+                m = next;
+            }
+            tl::store(out + (rows.col() * 64 + dims.row()), acc / l.col());
+        }",
+        &["overlapped", "dot_wait", "proxy_fence"],
+        1e-5,
+        &[&|func| launch(func, 64), &|func| launch(func, 100), &|func| launch(func, 512)],
+    );
+}
+
+/// A loop over tiles around the one over K: the result leaves by memory that the copies of the next tile take again.
+#[test]
+fn a_persistent_product() {
+    let launch = |func: &Func, [m, k]: [usize; 2]| {
+        let launch = Launch::new([2, 1, 1], 4).slice(func, "a", (0..m * k).map(small));
+        let launch = launch.slice(func, "b", (0..k * 64).map(small)).slice(func, "c", vec![-1.0; m * 64]);
+        launch.scalar(func, "m", int(m)).scalar(func, "k", int(k))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(a: &[bf16], b: &[bf16], c: &mut [bf16], m: i32, k: i32) {
+            let columns = tl::arange(0, 64);
+            for tile in (tl::program_id(0)..tl::cdiv(m, 64)).step_by(2) {
+                let rows = tile * 64 + tl::arange(0, 64);
+                let mut acc = tl::zeros::<f32>([64, 64]);
+                for start in (0..k).step_by(64) {
+                    let inner = start + tl::arange(0, 64);
+                    let mask = (rows < m).col() & (inner < k).row();
+                    let left = tl::load(a + (rows.col() * k + inner.row()), mask, 0.0);
+                    let right = tl::load(b + (inner.col() * 64 + columns.row()), (inner < k).col(), 0.0);
+                    acc = tl::dot(left, right, acc);
+                }
+                tl::store(c + (rows.col() * 64 + columns.row()), acc.to::<bf16>(), (rows < m).col());
+            }
+        }",
+        &["proxy_fence", "convert_layout", "async :"],
+        0.0,
+        &[&|func| launch(func, [64, 64]), &|func| launch(func, [320, 200])],
+    );
+}
+
+/// The rows of operand A are found by an index vector, which is converted once, ahead of the loop.
+#[test]
+fn a_product_of_gathered_rows() {
+    let launch = |func: &Func, k: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "a", (0..32 * k).map(small));
+        let launch = launch.slice(func, "rows", (0..64).map(|i| (i * 5 % 32) as f64));
+        let launch = launch.slice(func, "b", (0..k * 64).map(small)).slice(func, "c", vec![-1.0; 64 * 64]);
+        launch.scalar(func, "k", int(k))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(a: &[bf16], rows: &[i32], b: &[bf16], c: &mut [f32], k: i32) {
+            let (i, columns) = (tl::arange(0, 64), tl::arange(0, 64));
+            let rows = tl::load(rows + i);
+            let mut acc = tl::zeros::<f32>([64, 64]);
+            for start in (0..k).step_by(64) {
+                let inner = start + tl::arange(0, 64);
+                let left = tl::load(a + (rows.col() * k + inner.row()), (inner < k).row(), 0.0);
+                acc = tl::dot(left, tl::load(b + (inner.col() * 64 + columns.row()), (inner < k).col(), 0.0), acc);
+            }
+            tl::store(c + (i.col() * 64 + columns.row()), acc);
+        }",
+        &["proxy_fence", "async :"],
+        0.0,
+        &[&|func| launch(func, 64), &|func| launch(func, 328)],
+    );
+}
