@@ -567,7 +567,7 @@ fn statements_that_do_not_exist() {
             13: `ref y`: this pattern cannot be used in a kernel
                 help: bind a name or a tuple of names
             14: `[p, q]`: this pattern cannot be used in a kernel
-                help: bind a name or a tuple of names
+                help: values go together as a tuple: `let (p, q) = (..);`
             15: `Vec<f32>`: a `let` names an element type
                 help: leave the type out: it follows from the value
         "#]],
@@ -684,12 +684,15 @@ fn numbers_that_are_too_large() {
             3: `99999999999999999999999999999999999999999`: this integer is too large: 64 bits hold up to 18446744073709551615
             4: `18446744073709551616`: this integer is too large: 64 bits hold up to 18446744073709551615
             5: `300u8`: 300 does not fit in u8, which holds 0 to 255
+                help: `i32` holds it: `.to::<i32>()` converts what stands beside it
             6: `2147483648`: 2147483648 does not fit in i32, which holds -2147483648 to 2147483647
+                help: `i64` holds it: `.to::<i64>()` converts what stands beside it
             7: `1i128`: `i128` is not an element type
                 help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             8: `*`: this constant does not fit in 64 bits
             9: `0`: this divides by zero
             10: `256`: 256 does not fit in u8, which holds 0 to 255
+                help: `i32` holds it: `.to::<i32>()` converts what stands beside it
         "#]],
     );
 }
@@ -785,7 +788,7 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+                help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             6: `powi`: `powi` is not a method of a scalar of type f32
                 help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
             7: `lens`: `lens` is not a method of a slice
@@ -1050,6 +1053,7 @@ fn values_of_the_wrong_kind() {
                 help: read it first: `tl::load(slice + offsets, mask)`
             19: `tl::store(out, 1.0)`: `+` takes tiles and scalars, found nothing
             20: `tl::store(out, 1.0)`: this gives no value to bind
+                help: let it be a statement of its own
             21: `0..n`: a range is not a statement
             22: `(p, q)`: a tuple pattern takes a tuple, found a scalar of type i32
                 help: bind one name: `let x = ..`
@@ -1909,6 +1913,7 @@ fn parts_and_complements() {
             12: `w`: `w` is not defined
                 help: declare it: `let mut w = ..;`
             13: `!0x100`: -257 does not fit in u8, which holds 0 to 255
+                help: `i32` holds it: `.to::<i32>()` converts what stands beside it
             15: `max`: `max` is not a method of a scalar of type f32
                 help: of two tiles or scalars: `tl::maximum(a, 0.0)`
             16: `maximum`: `maximum` is not a method of a scalar of type f32

@@ -496,7 +496,8 @@ fn bind_errors(pat: &syn::Pat, value: Option<Expr>) -> Stmt {
     let mut parts = vec![];
     bound_names(pat, &mut parts);
     let error = Expr { kind: ExprKind::Error, loc };
-    let statements = value.map(Stmt::Expr).into_iter().collect();
+    let unnamed = |value| Stmt::Let { pattern: Pattern::Ignore(loc), ty: None, init: Some(value), loc };
+    let statements = value.map(unnamed).into_iter().collect();
     let block = BlockExpr { items: Rc::default(), statements, value: Some(Box::new(error)), loc };
     let init = Some(Expr { kind: ExprKind::Block(block.into()), loc });
     Stmt::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }

@@ -3,9 +3,9 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
-use super::unknown::UnknownMethod;
+use super::unknown::{UnknownMethod, function_form};
 use super::{Call, Check, Item, Operand, WrittenCall};
-use crate::frontend::syntax::{CallExpr, Expr, ExprKind, GenericArg, Place, foreign_help};
+use crate::frontend::syntax::{CallExpr, Expr, ExprKind, GenericArg, Place, foreign_help, hint_method};
 use crate::ops::scalar;
 use crate::ops::{self, IntrinsicGeneric, IntrinsicParam};
 use crate::support::diagnostic::{Loc, count};
@@ -103,6 +103,12 @@ impl Check<'_> {
             let call = Call { name: text, what, name_loc, loc, args, text: String::new() };
             return self.language(WrittenCall { call, generics });
         }
+        if let Some(mut path) = self.dotted_path(receiver) {
+            let target = self.named_type(args);
+            args.iter().for_each(|arg| drop(self.argument(arg, false)));
+            path.push(name.clone());
+            return self.unknown_dotted_call(&path, target, loc);
+        }
         let known = |check: &Self, receiver: &Operand| match receiver.item {
             Item::View(_) => ops::view_methods().any(|method| method.name == text),
             _ => ops::methods().any(|method| method.name == text) || check.is_user_function(&text),
@@ -120,7 +126,7 @@ impl Check<'_> {
         let mut all = vec![receiver_operand];
         all.extend(args.iter().map(|arg| self.argument(arg, is_known)));
         if matches!(all[0].item, Item::Failed) {
-            self.report_method_of_nothing(&text, target, name_loc);
+            self.report_method_of_nothing(&UnknownMethod { name: text, name_loc, receiver, target });
             return Operand::failed(loc);
         }
         if let Item::View(memory) = all[0].item {
@@ -173,6 +179,24 @@ impl Check<'_> {
         }
     }
 
+    /// The names of `jax.nn`, whose first is a module of another language and no variable.
+    pub(super) fn dotted_path(&self, expr: &Expr) -> Option<Vec<Ident>> {
+        match &expr.kind {
+            ExprKind::Path(path) => {
+                let is_module = path.len() == 1
+                    && !self.is_item(path)
+                    && foreign_help(&path[0].to_string(), Place::Owner).is_some();
+                is_module.then(|| path.clone())
+            }
+            ExprKind::Field { base, name } => {
+                let mut path = self.dotted_path(base)?;
+                path.push(name.clone());
+                Some(path)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a call has the right number of arguments; where it has too many, those are what is reported.
     fn arity(&mut self, what: &str, params: &[IntrinsicParam], args: &[Operand], name_loc: Loc) -> bool {
         let least = params.iter().filter(|param| !param.optional).count();
@@ -210,7 +234,11 @@ impl Check<'_> {
                     Item::Text(text) => hint_method(text),
                     _ => None,
                 });
-                match hint.or_else(|| arity_help(what).map(str::to_string)) {
+                let takes_list = matches!(params, [.., IntrinsicParam { name: "shape" | "order", .. }]);
+                let list = args.first().and_then(|first| first.loc.word()).filter(|_| takes_list);
+                let name = what.trim_matches('`').trim_start_matches("tl::");
+                let list = list.map(|first| format!("write `{}`", function_form(name, &first, args)));
+                match hint.or(list).or_else(|| arity_help(what).map(str::to_string)) {
                     Some(help) => self.error_help(loc, text, help),
                     None => self.error(loc, text),
                 }
@@ -245,19 +273,6 @@ impl Check<'_> {
             }
         }
     }
-}
-
-/// The method for a hint that Triton takes as text.
-pub(super) fn hint_method(text: &str) -> Option<String> {
-    let argument = match text {
-        ".ca" | ".cg" | ".cv" | ".wb" | ".cs" | ".wt" => "cache_modifier",
-        "evict_first" | "evict_last" | "evict_normal" => "eviction_policy",
-        "acquire" | "release" | "acq_rel" | "relaxed" => "sem",
-        "gpu" | "cta" | "sys" => "scope",
-        "ieee" | "tf32" | "tf32x3" | "bf16x3" | "bf16x6" => "input_precision",
-        _ => return None,
-    };
-    foreign_help(argument, Place::Argument)
 }
 
 /// What to write where a function is called with as many arguments as it has elsewhere.

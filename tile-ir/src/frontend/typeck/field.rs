@@ -2,6 +2,7 @@
 
 use proc_macro2::Ident;
 
+use super::unknown::dotted;
 use super::{Check, Item, Operand};
 use crate::frontend::syntax::{Expr, ExprKind, IndexUse, Place, foreign_help};
 use crate::support::diagnostic::Loc;
@@ -16,6 +17,10 @@ impl Check<'_> {
                 true => self.error_help(base.loc, text, format!("write `tl::{name}`")),
                 false => self.unknown_function(&name.to_string(), None, loc),
             };
+        }
+        if let Some(mut path) = self.dotted_path(base) {
+            path.push(name.clone());
+            return self.unknown_name(&path, dotted(&path), loc);
         }
         let operand = self.expr(base);
         if matches!(operand.item, Item::Failed) {
@@ -65,8 +70,13 @@ impl Check<'_> {
     pub(super) fn reference(&mut self, inner: &Expr, loc: Loc) -> Operand {
         let text = "a reference cannot be used in a kernel";
         let ExprKind::Index { base, index, .. } = &inner.kind else {
-            self.expr(inner);
-            return self.error_help(loc, text, "tiles are values: leave out the `&`");
+            let help = match self.expr(inner).item {
+                Item::Slice(_) | Item::View(_) => {
+                    "a kernel's slices and views are references: leave out the `&`"
+                }
+                _ => "tiles are values: leave out the `&`",
+            };
+            return self.error_help(loc, text, help);
         };
         let (operand, index_operand) = (self.expr(base), self.expr(index));
         let offset = index_operand.loc.word().unwrap_or_else(|| "offsets".into());

@@ -1,7 +1,7 @@
 //! Helpers of typing rules: values from operands, constants, conversions, broadcasting.
 
-use super::call::hint_method;
 use super::{Call, Callee, Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
+use crate::frontend::syntax::hint_method;
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
 use crate::ops::{Bitcast, Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
 use crate::ops::{broadcast_help, scalar};
@@ -228,8 +228,7 @@ impl Check<'_> {
             (LiteralValue::Bool(value), DType::Bool) => ConstantValue::Int(i128::from(value)),
             (LiteralValue::Number(ConstantValue::Int(value)), dtype) if dtype.is_integer() => {
                 let Some(bits) = literal.bits(value, dtype) else {
-                    let (low, high) = dtype.range();
-                    self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
+                    self.report_too_large(value, dtype, loc);
                     return None;
                 };
                 ConstantValue::Int(bits)
@@ -366,6 +365,11 @@ impl Check<'_> {
             let by = offsets.loc.word().unwrap_or_else(|| "offsets".into());
             return format!("to read at offsets, add them to the slice: `tl::load({slice} + {by})`");
         }
+        if let Some(number) = operands.iter().find_map(|operand| self.without_suffix(operand, operands)) {
+            return format!(
+                "a number without a suffix has the type of what stands beside it: write `{number}`"
+            );
+        }
         let narrow = operands.iter().find(|operand| match operand.item {
             Item::Value(value) => self.ty(value).dtype != wider,
             _ => false,
@@ -464,21 +468,6 @@ impl Check<'_> {
             value = self.push(Bitcast { value }, vec![ty], loc)[0];
         }
         Operand::value(value, loc)
-    }
-
-    /// Whether digits without a type are converted to integers that do not hold them, which is reported.
-    fn report_bare(&mut self, literal: &Literal, dtype: DType, loc: Loc) -> bool {
-        let LiteralValue::Number(ConstantValue::Int(value)) = literal.value else { return false };
-        let bare = literal.dtype.is_none() && literal.digits && dtype.is_integer();
-        if !bare || literal.bits(value, dtype).is_some() {
-            return false;
-        }
-        let (low, high) = dtype.range();
-        let holds = |wide: &DType| wide.wrap(value) == value;
-        let wide = [DType::I32, DType::I64].into_iter().find(holds).unwrap_or(DType::U64);
-        let help = format!("its low bits are `{value}{wide} as {dtype}`");
-        self.error_help(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"), help);
-        true
     }
 
     /// Converts a value that has another element type.

@@ -1,9 +1,9 @@
 //! Names of Rust that mean nothing in a kernel.
 
-use super::row::{Foreign, conversion, function, own, type_name, value};
+use super::row::{Foreign, conversion, function, module, own, type_name, value};
 use crate::support::dtype::DType;
 
-const LOOP: &str = "a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`";
+const LOOP: &str = "a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`";
 const ON_TILES: &str = "operators and functions work on every element: write them on the tile";
 const NO_OPTION: &str =
     "a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there";
@@ -37,7 +37,7 @@ pub(super) const TABLE: &[Foreign] = &[
         LOOP,
     ),
     function(&["rev"], super::row::COUNT_DOWN),
-    function(&["map", "for_each", "filter", "flat_map", "vectorize", "vmap"], ON_TILES),
+    function(&["map", "for_each", "filter", "flat_map", "vectorize", "vmap", "parallel"], ON_TILES),
     function(&["fold", "reduce_with"], "`tl::reduce(x, axis, |a, b| a + b)`"),
     function(&["scan"], "`tl::associative_scan(x, axis, |a, b| a + b)`"),
     function(
@@ -57,8 +57,8 @@ pub(super) const TABLE: &[Foreign] = &[
         &["unwrap", "expect", "unwrap_or", "ok", "unwrap_or_default"],
         "nothing in a kernel fails: leave it out",
     ),
-    function(&["Some", "Ok", "Err", "is_some", "is_none", "is_ok"], NO_OPTION),
-    type_name(&["Option", "Result"], NO_OPTION),
+    function(&["is_some", "is_none", "is_ok"], NO_OPTION),
+    type_name(&["Option", "Some", "Result", "Ok", "Err"], NO_OPTION),
     // ---- memory and ownership
     function(
         &["clone", "copy", "to_owned", "borrow", "borrow_mut", "as_ref", "drop", "black_box"],
@@ -116,14 +116,10 @@ pub(super) const TABLE: &[Foreign] = &[
         &["Device", "Stream", "Graph"],
         "devices and streams are for the host: a kernel has its arguments alone",
     ),
-    type_name(
-        &["Wrapping", "Saturating", "NonZero", "NonZeroU32"],
-        "integers wrap in a kernel: use the plain type",
-    ),
+    type_name(&["Wrapping", "Saturating", "NonZeroU*"], "integers wrap in a kernel: use the plain type"),
     // ---- numbers
     function(&["recip"], "divide: `1.0 / x`"),
     function(&["mul_add"], "`tl::fma(x, y, z)`"),
-    function(&["exp_m1"], "subtract: `tl::exp(x) - 1.0`"),
     function(&["ln_1p"], "add: `tl::log(1.0 + x)`"),
     function(&["sin_cos"], "`tl::sin(x)` and `tl::cos(x)`"),
     function(&["to_radians"], "multiply: `x * (f32::consts::PI / 180.0)`"),
@@ -186,11 +182,11 @@ pub(super) const TABLE: &[Foreign] = &[
         "a kernel knows the constants of its module and its const parameters",
     ),
     function(
-        &["thread_spawn", "spawn", "join_handle"],
+        &["thread_spawn", "spawn", "join_handle", "parallelize"],
         "programs run side by side: their number is the launch's grid",
     ),
-    value(&["self", "Self"], "a kernel is a free function: it has its arguments alone"),
-    value(
+    value(&["self"], "a kernel is a free function: it has its arguments alone"),
+    module(
         &["core"],
         "functions are those of `tl::`, constants those of types: `f32::INFINITY`, `f32::consts::PI`",
     ),
