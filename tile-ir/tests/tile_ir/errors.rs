@@ -810,11 +810,14 @@ fn arguments_of_the_wrong_number() {
         expect![[r#"
             3: `load`: `tl::load` takes 1 to 3 arguments (pointer, mask?, other?), found 0
             4: `1, 2`: `tl::load` takes 1 to 3 arguments (pointer, mask?, other?), found 5
+                help: leave them out
             5: `a, a`: `tl::exp` takes 1 argument (x), found 3
+                help: leave them out
             6: `fma`: `tl::fma` takes 3 arguments (x, y, z), found 2
             7: `arange`: `tl::arange` takes 2 arguments (start, end), found 1
                 help: write `tl::arange(0, N)`
             8: `1`: `.to` takes no arguments, found 1
+                help: leave it out
             9: `step_by`: `.step_by` takes 1 argument (step), found 0
         "#]],
     );
@@ -837,7 +840,9 @@ fn type_arguments_of_the_wrong_number() {
             4: `zeros`: `tl::zeros` takes one element type
             5: `zeros`: `tl::zeros` takes one element type
             6: `exp`: `tl::exp` takes no type arguments
+                help: leave them out: types follow from the arguments
             7: `load`: `tl::load` takes no type arguments
+                help: leave them out: types follow from the arguments
             8: `to`: `.to` needs an element type
                 help: write `.to::<f32>(..)`
             9: `foo`: `foo` is not an element type
@@ -985,7 +990,7 @@ fn types_that_mix() {
             19: `a`: `!` takes integers or bools, found f32
                 help: convert it, `.to::<i32>()`, or take its bits, `.bitcast::<i32>()`
             20: `b`: `-` takes signed numbers, found bool
-                help: convert it: `.to::<i32>()`
+                help: the opposite of a bool is `!b`
             21: `n`: `tl::exp` takes floats, found i32
                 help: convert it: `.to::<f32>()`
             22: `a`: `tl::cdiv` takes integers, found f32
@@ -1379,6 +1384,7 @@ fn hints_without_an_access() {
                 help: write it behind the call: `tl::load(pointer).evict_last()`
             7: `write_through`: `.write_through` belongs to `tl::store`: a load writes nothing
             8: `1`: `.evict_first` takes no arguments, found 1
+                help: leave it out
             9: `streaming`: `.streaming` belongs to `tl::load` or `tl::store`
                 help: write it behind the call: `tl::load(pointer).streaming()`
         "#]],
@@ -1757,6 +1763,7 @@ fn what_debug_builds_do() {
             5: `n`: the condition of `tl::assume` is bool, found i32
                 help: compare: `x != 0`
             6: `"message"`: `tl::assume` takes 1 argument (condition), found 2
+                help: leave it out
             7: `assert`: `tl::assert` does not exist
                 help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
             8: `print`: `tl::print` does not exist

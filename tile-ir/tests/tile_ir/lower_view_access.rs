@@ -625,6 +625,7 @@ fn a_view_is_no_slice_and_no_tile() {
             11: `1`: `.shape` of a view of 2 axes takes 1 argument (axis), found 2
                 help: an axis is a number: `x.shape(0)`
             12: `shape`: `.shape` takes no type arguments
+                help: leave them out: types follow from the arguments
             13: `load`: `load` is not a method of a slice
                 help: call the function: `tl::load(y + 0)`
             14: `shape`: `shape` is not a method of a slice

@@ -246,7 +246,7 @@ fn methods_of_other_languages() {
             12: `call`: `call` is not a method of a function
                 help: call it: `f(..)`
             13: `into`: `into` is not a method of a tile of type f32[64]
-                help: convert it: `.to::<f32>()` or `as f32`
+                help: convert to a type by its name: `.to::<f32>()`, `.to::<i64>()`
             14: `unwrap`: `unwrap` is not a method of a tile of type f32[64]
                 help: nothing in a kernel fails: leave it out
             15: `f`: `f` is not a method of a tile of type f32[64]

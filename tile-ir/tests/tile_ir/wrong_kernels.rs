@@ -754,8 +754,14 @@ fn syntax_of_python_and_c() {
             "float acc[4];",
             "__shared__ float s[64];",
             "auto z = y;",
+            "ThrMMA mma = y;",
+            "using Element = f16;",
+            "assert n > 0;",
+            "while True: tl::store(out, a);",
+            "let z = m and lane > 0;",
             "for (int i = 0; i < n; i++) { tl::store(out + i, a); }",
             // Mistakes of Rust beside what looks alike.
+            "fn f<T>(p: [T; 2]) -> [T; 2] where T: Copy { p } let x = ;",
             "let p = [a, a]; let z = if n > 0 { y } else { y }; let w: f32 = ;",
             "let f = |p: f32| p; for i in 0..n { } match n { 0 => {}, _ => {} } let w = ;",
         ],
@@ -770,7 +776,7 @@ fn syntax_of_python_and_c() {
                     help: an axis of extent 1 is inserted by `tl::expand_dims(y, axis)`
             out[:] = y;
                 the index `[:]` means nothing here
-                    help: write memory with `tl::store(out + tl::arange(0, N), value, mask)`; a part of a tile is `tl::slice(out, axis, start, end)`
+                    help: write memory with `tl::store(out + tl::arange(0, N), value, mask)`
             let z = x[0:64];
                 the index `[0:64]` means nothing here
                     help: read memory with `tl::load(x + tl::arange(0, N), mask)`; a part of a tile is `tl::slice(x, axis, start, end)`
@@ -825,9 +831,26 @@ fn syntax_of_python_and_c() {
             auto z = y;
                 a variable is declared by `let`
                     help: write `let z = ..;`
+            ThrMMA mma = y;
+                a variable is declared by `let`
+                    help: write `let mma = ..;`
+            using Element = f16;
+                a type has no other name here
+                    help: write the element type itself, such as `f16`
+            assert n > 0;
+                `assert` begins no statement of Rust
+                    help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
+            while True: tl::store(out, a);
+                a block stands between braces
+                    help: write `while true { .. }`
+            let z = m and lane > 0;
+                `and` is no operator here
+                    help: write `&&` of scalars, `&` of tiles
             for (int i = 0; i < n; i++) { tl::store(out + i, a); }
                 a loop runs over a range
                     help: write `for i in 0..n { .. }`, or `(0..n).step_by(64)`
+            fn f<T>(p: [T; 2]) -> [T; 2] where T: Copy { p } let x = ;
+                expected an expression
             let p = [a, a]; let z = if n > 0 { y } else { y }; let w: f32 = ;
                 expected an expression
             let f = |p: f32| p; for i in 0..n { } match n { 0 => {}, _ => {} } let w = ;
@@ -851,6 +874,15 @@ fn numbers_and_hints() {
             "let z = tl::sum(t, axis = -1);",
             "for k in tl::range(0, n, 16).warp_specialize(true) { tl::store(out + k, a); }",
             "let z = tl::permute(t, 1, 0);",
+            "tl::store(out, a, lane < n, 0.0, 1.0);",
+            "let z = tl::load::<f32>(x);",
+            "let z = tl::sort(y, true);",
+            "let z = y.max(axis = 0);",
+            "let z = y * m;",
+            "let z = -m;",
+            "let z = y.cast(tl::float16);",
+            "let z = y.reshape((8, 8));",
+            "tl::atomic_add(w, t);",
             "let [p, q] = [a, a];",
             "for e in y { tl::store(out, e); }",
             "for e in &x { tl::store(out, e); }",
@@ -892,6 +924,35 @@ fn numbers_and_hints() {
             let z = tl::permute(t, 1, 0);
                 `tl::permute` takes 2 arguments (x, order), found 3
                     help: write `tl::permute(t, [1, 0])`
+            tl::store(out, a, lane < n, 0.0, 1.0);
+                `tl::store` takes 2 to 3 arguments (pointer, value, mask?), found 5
+                    help: leave them out
+            let z = tl::load::<f32>(x);
+                `tl::load` takes no type arguments
+                    help: leave them out: types follow from the arguments
+            let z = tl::sort(y, true);
+                an axis is a constant integer, found the bool true
+                    help: the axis stands before it, counted from 0
+            let z = y.max(axis = 0);
+                `max` is not a method of a tile of type f32[64]
+                    help: along an axis it is `tl::max(y, 0)`; of two tiles `tl::maximum(y, y)`
+                arguments have no names here
+                    help: write `0`
+            let z = y * m;
+                `*` takes numbers, found bool
+                    help: where the bool is false a product is 0: `tl::select(mask, x, 0.0)`
+            let z = -m;
+                `-` takes signed numbers, found bool
+                    help: the opposite of a bool is `!m`
+            let z = y.cast(tl::float16);
+                `cast` is not a method of a tile of type f32[64]
+                    help: convert it: `.to::<f16>()`
+            let z = y.reshape((8, 8));
+                `reshape` is not a method of a tile of type f32[64]
+                    help: call the function: `tl::reshape(y, [8, 8])`
+            tl::atomic_add(w, t);
+                `tl::atomic_add` takes a pointer, found a view
+                    help: a view is written in blocks: `w.atomic_add(tile, 0, 0)`
             let [p, q] = [a, a];
                 this pattern cannot be used in a kernel
                     help: values go together as a tuple: `let (p, q) = (..);`
@@ -1060,6 +1121,8 @@ fn signatures_and_attributes() {
             "#[fuse_kernel] pub fn k(out: &mut [T]) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(x: &Tensor, out: &mut Tensor) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(x: &[f32], name: &str, out: &mut [f32]) { tl::store(out, 1.0); }",
+            "#[fuse_kernel(N = [64])] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }",
+            "#[fuse_kernel(T = f32 | f16)] pub fn k<T: Float>(out: &mut [T]) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(x: &Array<f32>, rows: &[[f32; 64]], out: &mut Grid<float>) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(x: Option<&[f32]>, out: &mut [f32]) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(f: impl Fn(f32) -> f32, out: &mut [f32]) { tl::store(out, f(1.0)); }",
@@ -1139,6 +1202,12 @@ fn signatures_and_attributes() {
             #[fuse_kernel] pub fn k(x: &[f32], name: &str, out: &mut [f32]) { tl::store(out, 1.0); }
                 a reference parameter is a slice or a view
                     help: a kernel has no text: `tl::device_print("label", value)` prints values in debug builds
+            #[fuse_kernel(N = [64])] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }
+                `N` is not a generic of `k`
+                    help: declare it: `fn k<const N: usize>(..)`
+            #[fuse_kernel(T = f32 | f16)] pub fn k<T: Float>(out: &mut [T]) { tl::store(out, 1.0); }
+                a declared value is an element type, an integer or a bool
+                    help: several values stand between brackets: `[f32, f16]`
             #[fuse_kernel] pub fn k(x: &Array<f32>, rows: &[[f32; 64]], out: &mut Grid<float>) { tl::store(out, 1.0); }
                 a reference parameter is a slice or a view
                     help: memory is a slice, `&[f32]`, or a view with a shape, `&View<f32, 2>`

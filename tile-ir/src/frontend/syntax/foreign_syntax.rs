@@ -87,13 +87,14 @@ impl<'t> TokenPlace<'t> {
         if group.delimiter() != Delimiter::Bracket || !self.follows_operand() {
             return None;
         }
+        // `fn add[width: Int]` has parameters there.
+        if self.at >= 2 && is_word(&self.tokens[self.at - 2], "fn") {
+            return None;
+        }
         let content: Vec<TokenTree> = group.stream().into_iter().collect();
-        let text = source_text(group.stream());
-        let parts: Vec<String> = content
-            .split(|token| is_punct(token, ','))
-            .map(|part| source_text(part.iter().cloned().collect()))
-            .collect();
-        let is_slice = text.starts_with("...") || content.iter().any(|token| is_punct(token, ':'));
+        let written = source_text(group.stream());
+        let parts: Vec<String> = content.split(|token| is_punct(token, ',')).map(text).collect();
+        let is_slice = written.starts_with("...") || content.iter().any(|token| is_punct(token, ':'));
         let name = match self.before() {
             Some(TokenTree::Ident(name)) => name.to_string(),
             _ => "x".into(),
@@ -109,7 +110,10 @@ impl<'t> TokenPlace<'t> {
                 let start = first.split([':', '.']).next().unwrap_or_default().trim();
                 let start = if matches!(start, "" | "0") { String::new() } else { format!("{start} + ") };
                 let access = self.access(&name, &format!("{start}tl::arange(0, N)"));
-                format!("{access}; a part of a tile is `tl::slice({name}, axis, start, end)`")
+                match access.starts_with("write") {
+                    true => access,
+                    false => format!("{access}; a part of a tile is `tl::slice({name}, axis, start, end)`"),
+                }
             }
             [_, _, ..] => {
                 let access = self.access(&name, "row * stride + col");
@@ -117,7 +121,7 @@ impl<'t> TokenPlace<'t> {
             }
             _ => return None,
         };
-        self.mistake(format!("the index `[{text}]` means nothing here"), help)
+        self.mistake(format!("the index `[{written}]` means nothing here"), help)
     }
 
     /// How an index is read, or written where `=` follows.
@@ -144,6 +148,11 @@ impl<'t> TokenPlace<'t> {
             "if" | "elif" | "else" | "for" | "while" | "with" | "def" => {
                 self.c_loop(word).or_else(|| self.header())
             }
+            "and" | "or" if self.follows_operand() => {
+                let (of_scalars, of_tiles) = if word == "and" { ("&&", "&") } else { ("||", "|") };
+                let help = format!("write `{of_scalars}` of scalars, `{of_tiles}` of tiles");
+                self.mistake(format!("`{word}` is no operator here"), help)
+            }
             "lambda" => self.lambda(),
             "is" if self.follows_operand() => {
                 let help =
@@ -166,13 +175,13 @@ impl<'t> TokenPlace<'t> {
         if is_word(&head[0], "for") && !head.iter().any(|token| is_word(token, "in")) {
             return None;
         }
-        let text = source_text(head.iter().cloned().collect());
-        let help = match (text.split(' ').next().unwrap_or_default(), python_range(head)) {
+        let head_text = text(head);
+        let help = match (head_text.split(' ').next().unwrap_or_default(), python_range(head)) {
             ("for", Some(range)) => format!("write `{range} {{ .. }}`"),
-            ("elif", _) => format!("write `else {} {{ .. }}`", &text[2..]),
+            ("elif", _) => format!("write `else {} {{ .. }}`", &head_text[2..]),
             ("def", _) => "a function is `#[fuse_fn] fn f(x: Tile<f32>) -> Tile<f32> { .. }`".into(),
             ("with", _) => "leave it out: nothing in a kernel is opened or closed".into(),
-            _ => format!("write `{text} {{ .. }}`"),
+            _ => format!("write `{head_text} {{ .. }}`"),
         };
         let colon = TokenPlace { at: self.at + 1 + colon, ..self };
         colon.mistake("a block stands between braces", help)
@@ -199,7 +208,6 @@ impl<'t> TokenPlace<'t> {
         }
         let is_start = |token: &TokenTree| is_end(token) || is_punct(token, '=') || is_word(token, "return");
         let start = self.tokens[..self.at].iter().rposition(is_start).map_or(0, |start| start + 1);
-        let text = |tokens: &[TokenTree]| source_text(tokens.iter().cloned().collect());
         let (then, condition) = (text(&self.tokens[start..self.at]), text(&rest[..otherwise]));
         let other = text(&rest[otherwise + 1..end]);
         self.mistake(
@@ -214,7 +222,7 @@ impl<'t> TokenPlace<'t> {
     fn lambda(self) -> Option<Mistake> {
         let rest = self.after();
         let colon = (0..rest.len()).find(|&i| is_lone_colon(rest, i))?;
-        let params = source_text(rest[..colon].iter().cloned().collect());
+        let params = text(&rest[..colon]);
         self.mistake("`lambda` is no word of Rust", format!("a closure is `|{params}| ..`"))
     }
 
@@ -228,12 +236,22 @@ impl<'t> TokenPlace<'t> {
         let is_array = is_group(next, Delimiter::Bracket);
         let help = match dtype {
             Some(dtype) if is_array => format!("write `let {name} = tl::zeros::<{dtype}>([N]);`"),
-            Some(_) => format!("write `let {name} = ..;`"),
-            None if matches!(word, "auto" | "var" | "alias" | "const") && !is_punct(next, ':') => {
-                let name = if word == "const" { last_word(self.after()) } else { name.to_string() };
-                format!("write `let {name} = ..;`")
+            None if word == "const" && is_punct(next, ':') => return None,
+            None if word == "const" => format!("write `let {} = ..;`", last_word(self.after())),
+            None if matches!(word, "using" | "typedef") => {
+                return self.mistake(
+                    "a type has no other name here",
+                    "write the element type itself, such as `f16`",
+                );
             }
-            None => foreign_help(word, Place::Variable).or_else(|| foreign_help(word, Place::Type))?,
+            None if let Some(help) = foreign_help(word, Place::Macro) => {
+                return self.mistake(format!("`{word}` begins no statement of Rust"), help);
+            }
+            None if let Some(help) = foreign_help(word, Place::Variable) => help,
+            Some(_) => format!("write `let {name} = ..;`"),
+            // The name of a type that only another language has.
+            None if is_punct(next, '=') => format!("write `let {name} = ..;`"),
+            None => foreign_help(word, Place::Type)?,
         };
         self.mistake("a variable is declared by `let`", help)
     }
@@ -268,10 +286,7 @@ fn python_range(head: &[TokenTree]) -> Option<String> {
         return None;
     }
     let args: Vec<TokenTree> = args.stream().into_iter().collect();
-    let parts: Vec<String> = args
-        .split(|token| is_punct(token, ','))
-        .map(|part| source_text(part.iter().cloned().collect()))
-        .collect();
+    let parts: Vec<String> = args.split(|token| is_punct(token, ',')).map(text).collect();
     let is_range = head.iter().any(|token| is_word(token, "range") || is_word(token, "static_range"));
     let range = match &parts[..] {
         _ if !is_range || args.iter().any(|token| is_punct(token, '=')) => return None,
@@ -281,6 +296,17 @@ fn python_range(head: &[TokenTree]) -> Option<String> {
         _ => return None,
     };
     Some(format!("for {var} in {range}"))
+}
+
+/// Tokens as they were written, with the bools of Python as those of Rust.
+fn text(tokens: &[TokenTree]) -> String {
+    let bools = tokens.iter().map(|token| match token {
+        TokenTree::Ident(word) if word == "True" || word == "False" => {
+            Ident::new(&word.to_string().to_lowercase(), word.span()).into()
+        }
+        token => token.clone(),
+    });
+    source_text(bools.collect())
 }
 
 /// The last word of a declaration, before what it is set to.

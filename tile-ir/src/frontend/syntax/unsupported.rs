@@ -193,11 +193,17 @@ pub(crate) fn hint_method(text: &str) -> Option<String> {
     Some(format!("write a method behind the call: `{method}`"))
 }
 
-/// Whether a call is of a function of `tl::` that does not exist.
+/// Whether a call is of a function of `tl::` that does not exist, or of a module of another language.
 pub(super) fn is_unknown(function: &syn::Expr) -> bool {
     let syn::Expr::Path(path) = function else { return false };
     let names: Vec<String> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-    matches!(&names[..], [module, name] if module == "tl" && !ops::is_function(name))
+    match &names[..] {
+        [module, name] if module == "tl" => !ops::is_function(name),
+        [owners @ .., name] if !ops::is_function(name) => {
+            owners.iter().any(|owner| foreign_help(owner, Place::Owner).is_some())
+        }
+        _ => false,
+    }
 }
 
 /// Whether a method call is of an iterator's method.

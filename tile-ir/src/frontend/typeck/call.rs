@@ -59,7 +59,8 @@ impl Check<'_> {
         let Call { name, what, name_loc, loc, args, .. } = &call;
         if let Some(op) = scalar::function(name) {
             if !generics.is_empty() {
-                return self.error(*name_loc, format!("{what} takes no type arguments"));
+                self.generics(what, IntrinsicGeneric::None, &generics, *name_loc);
+                return Operand::failed(*loc);
             }
             let params: Vec<IntrinsicParam> = op.params.iter().map(|param| ops::required(param)).collect();
             if !self.arity(what, &params, args, *name_loc) {
@@ -224,25 +225,9 @@ impl Check<'_> {
         };
         let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
         let text = format!("{what} takes {wanted}{names}, found {found}");
-        match (params.first(), args) {
-            (Some(IntrinsicParam { name: "start", .. }), [end]) => {
-                let end = end.loc.word().unwrap_or_else(|| "n".into());
-                self.error_help(loc, text, format!("write `{}(0, {end})`", what.trim_matches('`')))
-            }
-            _ => {
-                let hint = args.get(params.len()).and_then(|arg| match &arg.item {
-                    Item::Text(text) => hint_method(text),
-                    _ => None,
-                });
-                let takes_list = matches!(params, [.., IntrinsicParam { name: "shape" | "order", .. }]);
-                let list = args.first().and_then(|first| first.loc.word()).filter(|_| takes_list);
-                let name = what.trim_matches('`').trim_start_matches("tl::");
-                let list = list.map(|first| format!("write `{}`", function_form(name, &first, args)));
-                match hint.or(list).or_else(|| arity_help(what).map(str::to_string)) {
-                    Some(help) => self.error_help(loc, text, help),
-                    None => self.error(loc, text),
-                }
-            }
+        match arity_help(what, params, args) {
+            Some(help) => self.error_help(loc, text, help),
+            None => self.error(loc, text),
         };
         false
     }
@@ -258,7 +243,8 @@ impl Check<'_> {
             (IntrinsicGeneric::None | IntrinsicGeneric::OptionalType, []) => true,
             (IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType, [GenericArg::Type(_)]) => true,
             (IntrinsicGeneric::None, _) => {
-                self.error(loc, format!("{what} takes no type arguments"));
+                let help = "leave them out: types follow from the arguments";
+                self.error_help(loc, format!("{what} takes no type arguments"), help);
                 false
             }
             (IntrinsicGeneric::RequiredType, []) => {
@@ -275,9 +261,31 @@ impl Check<'_> {
     }
 }
 
-/// What to write where a function is called with as many arguments as it has elsewhere.
-fn arity_help(what: &str) -> Option<&'static str> {
-    Some(match what.trim_matches('`') {
+/// What to write where a function is called with as many arguments as it does not take.
+fn arity_help(what: &str, params: &[IntrinsicParam], args: &[Operand]) -> Option<String> {
+    let what = what.trim_matches('`');
+    if let (Some(IntrinsicParam { name: "start", .. }), [end]) = (params.first(), args) {
+        let end = end.loc.word().unwrap_or_else(|| "n".into());
+        return Some(format!("write `{what}(0, {end})`"));
+    }
+    let surplus = args.get(params.len());
+    if let Some(Item::Text(text)) = surplus.map(|arg| &arg.item)
+        && let Some(method) = hint_method(text)
+    {
+        return Some(method);
+    }
+    let first = args.first().and_then(|first| first.loc.word());
+    if let ([.., IntrinsicParam { name: "shape" | "order", .. }], Some(first)) = (params, first) {
+        let form = function_form(what.trim_start_matches("tl::"), &first, args);
+        return Some(format!("write `{form}`"));
+    }
+    let leave_out = if args.len() > params.len() + 1 { "leave them out" } else { "leave it out" };
+    elsewhere_help(what).or(surplus.map(|_| leave_out)).map(str::to_string)
+}
+
+/// What to write where a function has more or fewer arguments in other languages.
+fn elsewhere_help(what: &str) -> Option<&'static str> {
+    Some(match what {
         "tl::trans" => "another order of axes is `tl::permute(x, [1, 0])`",
         "tl::arange" => "multiply by a step: `tl::arange(0, N) * step`",
         "tl::randint" => "a range follows from the bits: `tl::randint(seed, offset) % n`",

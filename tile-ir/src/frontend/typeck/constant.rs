@@ -17,7 +17,12 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a constant integer, found {}", self.describe(operand));
-                let help = "constants are literals and const parameters of the kernel";
+                let help = match operand.item {
+                    Item::Literal(Literal { value: LiteralValue::Bool(_), .. }) if what == "an axis" => {
+                        "the axis stands before it, counted from 0"
+                    }
+                    _ => "constants are literals and const parameters of the kernel",
+                };
                 self.error_help(operand.loc, text, as_list(operand).unwrap_or_else(|| help.into()));
                 None
             }

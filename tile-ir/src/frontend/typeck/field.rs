@@ -132,7 +132,7 @@ impl Check<'_> {
         let written_name = written_name(base);
         let help = match &operand.item {
             Item::Failed => return Operand::failed(loc),
-            Item::View(memory) if usage != IndexUse::Read => self.view_store_help(*memory),
+            Item::View(memory) if usage != IndexUse::Read => self.view_store_help(*memory, "store"),
             Item::View(memory) => self.view_help(*memory),
             Item::Slice(_) if matches!(index.item, Item::Range(_)) => {
                 let part = format!("{written_name} + start + tl::arange(0, N)");

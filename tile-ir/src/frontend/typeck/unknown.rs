@@ -282,6 +282,7 @@ impl Check<'_> {
             ("shape" | "size", [Operand { item: Item::Slice(_), .. }, ..]) => {
                 format!("the number of its elements is `{written}.len()`")
             }
+            ("cast", _) if let Some(dtype) = unknown.target => format!("convert it: `.to::<{dtype}>()`"),
             _ if ops::is_function(name) => {
                 format!("call the function: `{}`", function_form(name, &written, all))
             }
@@ -315,8 +316,14 @@ impl Check<'_> {
 
     /// The help for `x.max(y)`: along an axis, or the larger of two.
     fn extremum_help(&self, name: &str, written: &str, [receiver, second]: [&Operand; 2]) -> String {
-        let word = second.loc.word().unwrap_or_else(|| "y".into());
         let of_two = of_two(name).unwrap_or(name);
+        // What was reported may have been an axis with its name.
+        if let Item::Failed = second.item {
+            return format!(
+                "along an axis it is `tl::{name}({written}, 0)`; of two tiles `tl::{of_two}({written}, y)`"
+            );
+        }
+        let word = second.loc.word().unwrap_or_else(|| "y".into());
         let along = format!("`tl::{name}({written}, {word})`");
         let larger = format!("of two tiles or scalars: `tl::{of_two}({written}, {word})`");
         let tile = match receiver.item {
@@ -405,7 +412,11 @@ pub(super) fn function_form(name: &str, receiver: &str, all: &[Operand]) -> Stri
     let is_slice =
         matches!(all[0].item, Item::Slice(_)) && params.first().is_some_and(|param| param.name == "pointer");
     let is_list = all.get(1).is_some_and(|arg| matches!(arg.item, Item::List(_)));
-    let words: Option<Vec<String>> = all[1..].iter().map(|arg| arg.loc.word()).collect();
+    let unwrapped = |arg: &Operand| match arg.item {
+        Item::Tuple(_) if takes_list => arg.loc.word().map(|word| word.trim_matches(['(', ')']).to_string()),
+        _ => arg.loc.word(),
+    };
+    let words: Option<Vec<String>> = all[1..].iter().map(unwrapped).collect();
     match words {
         // Offsets are added to the slice.
         Some(words) if is_slice && !words.is_empty() => {

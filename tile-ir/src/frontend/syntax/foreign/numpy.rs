@@ -11,11 +11,11 @@ const FIXED: &str = "leave it out: a tile has as many elements as its type says;
 pub(super) const TABLE: &[Foreign] = &[
     // ---- modules and constants
     module(
-        &["torch", "np", "numpy", "jnp", "jax", "lax", "math", "functional", "cupy"],
+        &["torch", "np", "numpy", "jnp", "jax", "lax", "math", "functional", "cupy", "nn"],
         "functions are those of `tl::`: `tl::exp(x)`, `tl::sum(x, axis)`",
     ),
     module(
-        &["pl", "pltpu", "plgpu", "ti", "wp", "nl", "nki", "hl", "ct"],
+        &["pl", "pallas", "pltpu", "plgpu", "ti", "taichi", "wp", "warp", "nl", "nki", "hl", "helion", "ct"],
         "functions are those of `tl::`: `tl::load(x + offsets, mask)`, `tl::store(out + offsets, x, mask)`, `tl::program_id(0)`",
     ),
     value(&["True"], "write `true`"),
@@ -34,6 +34,8 @@ pub(super) const TABLE: &[Foreign] = &[
     value(&["INT_MIN"], "write `i32::MIN`"),
     value(&["newaxis"], "`x.row()` and `x.col()` add an axis"),
     // ---- Python
+    function(&["at"], "offsets are added to a slice: `tl::load(x + offsets)`"),
+    value(&["pass"], "a block without statements is `{}`"),
     function(&["xrange"], "a loop is written `for i in 0..n`, or `tl::range(0, n, step)`"),
     function(&["len"], "the number of elements of a slice is `x.len()`; a tile's shape is made of constants"),
     function(&["divmod"], "`(a / b, a % b)`"),
@@ -151,6 +153,7 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["log1p"], "add: `tl::log(1.0 + x)`"),
     function(&["sign", "sgn"], "choose: `tl::select(x > 0.0, 1.0, tl::select(x < 0.0, -1.0, 0.0))`"),
     function(&["copysign"], "`tl::select(y < 0.0, -tl::abs(x), tl::abs(x))`"),
+    function(&["axpy", "axpby"], "write the operators: `a * x + b * y`"),
     function(&["lerp"], "`x + (y - x) * w`"),
     function(
         &["subtract", "multiply", "divide", "true_divide", "floor_divide"],

@@ -45,7 +45,12 @@ pub(super) const TABLE: &[Foreign] = &[
         "compare, and take the first place: `tl::min(tl::select(x == y, i, N), 0)`",
     ),
     // ---- conversions
-    conversion(&["into", "try_into", "to_f32", "as_f32"], DType::F32),
+    function(&["into", "try_into"], "convert to a type by its name: `.to::<f32>()`, `.to::<i64>()`"),
+    function(
+        &["then", "then_some"],
+        "`if condition { a } else { b }` of a scalar, `tl::select(mask, a, b)` of a tile",
+    ),
+    conversion(&["to_f32", "as_f32"], DType::F32),
     conversion(&["to_i32", "as_i32", "as_usize", "as_"], DType::I32),
     function(
         &["to_bits", "to_le_bytes", "to_ne_bytes", "from_bits", "transmute"],
@@ -61,7 +66,21 @@ pub(super) const TABLE: &[Foreign] = &[
     type_name(&["Option", "Some", "Result", "Ok", "Err"], NO_OPTION),
     // ---- memory and ownership
     function(
-        &["clone", "copy", "to_owned", "borrow", "borrow_mut", "as_ref", "drop", "black_box"],
+        &[
+            "clone",
+            "copy",
+            "to_owned",
+            "borrow",
+            "borrow_mut",
+            "as_ref",
+            "as_mut",
+            "as_slice",
+            "as_mut_slice",
+            "to_vec",
+            "del",
+            "drop",
+            "black_box",
+        ],
         "tiles are values: leave it out",
     ),
     function(&["swap", "replace"], "assign both at once: `(a, b) = (b, a)`"),
