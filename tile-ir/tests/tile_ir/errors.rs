@@ -814,6 +814,7 @@ fn arguments_of_the_wrong_number() {
             5: `a, a`: `tl::exp` takes 1 argument (x), found 3
                 help: leave them out
             6: `fma`: `tl::fma` takes 3 arguments (x, y, z), found 2
+                help: write `tl::fma(a, a, z)`
             7: `arange`: `tl::arange` takes 2 arguments (start, end), found 1
                 help: write `tl::arange(0, N)`
             8: `1`: `.to` takes no arguments, found 1
@@ -1033,6 +1034,7 @@ fn values_of_the_wrong_kind() {
         expect![[r#"
             3: `[1, 2]`: `+` takes tiles and scalars, found a list
             4: `(n, a)`: `+` takes tiles and scalars, found a tuple
+                help: a part of a tuple is `.0`, `.1`, ..
             6: `y`: `+` takes tiles and scalars, found a string
             7: `x`: `tl::exp` takes tiles and scalars, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
@@ -1134,11 +1136,14 @@ fn shapes_that_do_not_fit() {
             13: `t`: `.row` takes a tile of one axis, found shape [64, 32]
                 help: `tl::expand_dims(x, axis)` inserts an axis into any tile
             14: `a`: `.col` takes a tile, found a scalar of type f32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             15: `a`: `tl::sum` takes a tile, found a scalar of type f32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             16: `t > 0.0`: `tl::max` takes numbers, found bool[64, 32]
                 help: convert it: `.to::<i32>()`
             17: `u`: `tl::full` takes a scalar, found a tile of type f32[64]
             18: `a`: `tl::reshape` takes a tile, found a scalar of type f32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             19: `tl::zeros::<f32>([1])`: `tl::cat` takes two tiles of one shape, found [64] and [1]
                 help: `tl::broadcast_to(x, [64])` repeats elements
         "#]],
@@ -1192,12 +1197,15 @@ fn axes_out_of_range() {
         let y = tl::sum(t, [0, 2]);",
         expect![[r#"
             4: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
             5: `-1`: axis -1 is out of range: the axes here are 0 and 1
                 help: the last is 1
             6: `3`: axis 3 is out of range: the axes here are 0, 1 and 2
+                help: axes count from 0: the last is 2
             7: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             8: `n`: `keep_dims` is a constant bool, found a scalar of type i32
+                help: write `true` or `false`
             9: `3`: a grid has axes 0, 1 and 2, found 3
             10: `n`: the grid axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
@@ -1207,6 +1215,7 @@ fn axes_out_of_range() {
                 help: leave it out to fold all axes
             13: `1`: axis 1 is named twice
             14: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
         "#]],
     );
 }
@@ -1454,8 +1463,11 @@ fn roundings_and_axes_that_are_not_there() {
             13: `0`: `tl::squeeze` takes an axis of extent 1, axis 0 of [64] has 64
                 help: `tl::index(x, axis, place)` picks one of several
             14: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
             15: `1.0`: `tl::squeeze` takes a tile, found a scalar of type f32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             16: `2`: `tl::ravel` takes a tile, found a scalar of type i32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
         "#]],
     );
 }
@@ -1591,12 +1603,19 @@ fn branches_that_differ() {
         let y = if b { \"a\" } else { \"b\" };",
         expect![[r#"
             4: `a`: the value of this `if` is f32 here and i32 in the other branch
+                help: convert it: `.to::<i32>()`
             5: `tl::arange(0, 64)`: the value of this `if` is i32[64] here and i32[32] in the other branch
+                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             6: `{ tl::store(out, 1.0); }`: one branch of this `if` gives the integer 1, the other nothing
+                help: a branch's value is its last expression, without a semicolon behind it
             8: `tl::zeros::<f32>([N])`: `v` is f32[64] here and f32 before the `if`
+                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             10: `n`: `w` is i32 here and f32 in the other branch
+                help: convert it: `.to::<f32>()`
             12: `x + tl::arange(0, N)`: `p` is a pointer into `x` of shape [64] here and a pointer into `x` before the `if`
+                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             14: `out + 1`: `q` is a pointer into `out` here and a pointer into `x` before the `if`
+                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             16: `"a"`: a string cannot be assigned under a loop or `if`
         "#]],
     );
@@ -1701,6 +1720,7 @@ fn assertions() {
             4: `N > 64`: static assertion failed: N is too small
             5: `5`: the message of `tl::static_assert` is a string literal
             6: `N`: the condition of `tl::static_assert` is a constant bool, found the integer 64
+                help: write `true` or `false`
             7: `missing`: `missing` is not defined
         "#]],
     );
@@ -1878,7 +1898,9 @@ fn dot_operands_that_do_not_fit() {
             18: `tl::zeros::<i8>([16, 16]), tl::zeros::<i8>([16, 16])`: `tl::dot` of i8 takes an inner extent that is a multiple of 32, found 16
                 help: load a wider tile, with 0 where there is nothing to multiply
             19: `n`: `tl::dot` takes a tile, found a scalar of type i32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             20: `dot`: `tl::dot` takes 2 to 3 arguments (a, b, acc?), found 1
+                help: write `tl::dot(x, b)`
             21: `tl::dot(tl::zeros::<f32>([4096, 2]), tl::zeros::<f32>([2, 4096]))`: a tile has at most 1048576 elements, found 16777216: split it over programs or a loop
             22: `x > 0.0`: `tl::dot` takes tiles of `f16`, `bf16`, `f32`, `f64`, `i8`, `f8e4m3` and `f8e5m2`, found bool[16, 32]
                 help: convert both: `.to::<f32>()`

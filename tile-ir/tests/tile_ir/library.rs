@@ -42,6 +42,7 @@ fn mistakes_stand_on_the_call() {
             10: `x`: expected a tile or scalar, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
             11: `swizzle2d`: `tl::swizzle2d` takes 5 arguments (i, j, size_i, size_j, size_g), found 4
+                help: write `tl::swizzle2d(0, n, 4, 4, size_g)`
             12: `2.5`: argument 5 of `tl::swizzle2d` is i32, found the float 2.5
                 help: write an integer
             13: `4 as i64`: argument 3 of `tl::swizzle2d` is i32, found i64

@@ -284,7 +284,9 @@ fn a_match_is_called_a_match() {
             6: `y`: `match` takes a scalar, found a tile of type f32[64]
                 help: choose by element with `tl::select(mask, a, b)`
             7: `3.0`: the value of this `match` is f32 here and i32 in the arm before
+                help: convert it: `.to::<i32>()`
             8: `1.0`: the value of this `match` is f32 here and f32[64] in the arm before
+                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             9: `{}`: this arm gives nothing, another one gives the float 1.0
             10: `x`: `match` takes a scalar, found a slice
             11: `1.5`: expected i32, found the float 1.5
@@ -642,6 +644,7 @@ fn axes_from_the_end() {
             8: `-2`: axis -2 is out of range: the axes here are 0 and 1
                 help: axes count from the first: write `0`
             9: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
             10: `1`: axis 1 is out of range: the only axis here is 0
             11: `y`: `tl::trans` swaps the last two axes, found a tile of one axis
                 help: `x.col()` makes a column of it, `x.row()` a row

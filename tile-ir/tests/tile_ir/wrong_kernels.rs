@@ -575,7 +575,7 @@ fn habits_of_rust() {
                     help: a string is for messages alone: its length is not known here
             let z = x.as_ptr();
                 `as_ptr` is not a method of a slice
-                    help: read memory with `tl::load(x + i)`
+                    help: an element of memory is `tl::load(x + i)`, of a tile `tl::index(x, axis, i)`
             let z = unsafe { *x.get_unchecked(n) };
                 an `unsafe` block cannot be used in a kernel
                     help: leave it out: nothing in a kernel is unsafe
@@ -612,7 +612,7 @@ fn habits_of_rust() {
                 this pattern cannot be used in a kernel
                     help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
                 `first` is not a method of a slice
-                    help: read memory with `tl::load(x + i)`
+                    help: an element of memory is `tl::load(x + i)`, of a tile `tl::index(x, axis, i)`
             let z = match y { v if v > 0.0 => v, v => -v };
                 a guard of an arm cannot be used in a kernel
                     help: put an `if` into the arm; elements of a tile are chosen by `tl::select(mask, a, b)`
@@ -699,7 +699,7 @@ fn modules_of_other_languages() {
                 `pl.ds` cannot be called in a kernel
                     help: offsets begin at `start`: `tl::load(x + start + tl::arange(0, N), mask)`
                 arguments have no names here
-                    help: write `m`
+                    help: write `m` in its place, of (pointer, mask, other)
             let z = math.pi * y;
                 `math.pi` is not known in a kernel
                     help: write `f32::consts::PI`

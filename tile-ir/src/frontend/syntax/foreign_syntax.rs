@@ -107,8 +107,12 @@ impl<'t> TokenPlace<'t> {
                 format!("an axis of extent 1 is inserted by `tl::expand_dims({name}, axis)`")
             }
             [first, ..] if is_slice => {
-                let start = first.split([':', '.']).next().unwrap_or_default().trim();
-                let start = if matches!(start, "" | "0") { String::new() } else { format!("{start} + ") };
+                let (start, _) = first.split_once(':').unwrap_or_default();
+                let start = if matches!(start.trim(), "" | "0") {
+                    String::new()
+                } else {
+                    format!("{} + ", start.trim())
+                };
                 let access = self.access(&name, &format!("{start}tl::arange(0, N)"));
                 match access.starts_with("write") {
                     true => access,
@@ -124,15 +128,20 @@ impl<'t> TokenPlace<'t> {
         self.mistake(format!("the index `[{written}]` means nothing here"), help)
     }
 
-    /// How an index is read, or written where `=` follows.
+    /// How an index is read, or written where `=` or `+=` follows.
     fn access(self, name: &str, offsets: &str) -> String {
-        let is_assigned = match self.after() {
-            [TokenTree::Punct(first), ..] => first.as_char() == '=' && first.spacing() == Spacing::Alone,
-            _ => false,
-        };
-        match is_assigned {
-            true => format!("write memory with `tl::store({name} + {offsets}, value, mask)`"),
-            false => format!("read memory with `tl::load({name} + {offsets}, mask)`"),
+        let pointer = format!("{name} + {offsets}");
+        match self.after() {
+            [TokenTree::Punct(first), ..] if first.as_char() == '=' && first.spacing() == Spacing::Alone => {
+                format!("write memory with `tl::store({pointer}, value, mask)`")
+            }
+            [TokenTree::Punct(op), second, ..] if op.spacing() == Spacing::Joint && is_punct(second, '=') => {
+                let op = op.as_char();
+                format!(
+                    "write memory with `tl::store({pointer}, tl::load({pointer}, mask) {op} value, mask)`"
+                )
+            }
+            _ => format!("read memory with `tl::load({pointer}, mask)`"),
         }
     }
 
@@ -244,13 +253,13 @@ impl<'t> TokenPlace<'t> {
                     "write the element type itself, such as `f16`",
                 );
             }
-            None if let Some(help) = foreign_help(word, Place::Macro) => {
-                return self.mistake(format!("`{word}` begins no statement of Rust"), help);
-            }
             None if let Some(help) = foreign_help(word, Place::Variable) => help,
             Some(_) => format!("write `let {name} = ..;`"),
             // The name of a type that only another language has.
             None if is_punct(next, '=') => format!("write `let {name} = ..;`"),
+            None if let Some(help) = foreign_help(word, Place::Macro) => {
+                return self.mistake(format!("`{word}` begins no statement of Rust"), help);
+            }
             None => foreign_help(word, Place::Type)?,
         };
         self.mistake("a variable is declared by `let`", help)

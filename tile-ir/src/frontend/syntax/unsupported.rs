@@ -206,6 +206,17 @@ pub(super) fn is_unknown(function: &syn::Expr) -> bool {
     }
 }
 
+/// Whether an expression is a module of another language by its name, `jax.nn`.
+pub(super) fn is_foreign_module(expr: &syn::Expr) -> bool {
+    match expr {
+        syn::Expr::Path(path) => {
+            path.path.get_ident().is_some_and(|name| foreign_help(&name.to_string(), Place::Owner).is_some())
+        }
+        syn::Expr::Field(field) => is_foreign_module(&field.base),
+        _ => false,
+    }
+}
+
 /// Whether a method call is of an iterator's method.
 pub(super) fn is_iterator(call: &syn::ExprMethodCall) -> bool {
     foreign_help(&call.method.to_string(), Place::Method).is_some()

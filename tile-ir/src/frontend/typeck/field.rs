@@ -148,6 +148,10 @@ impl Check<'_> {
             Item::Value(_) if usage != IndexUse::Read => {
                 "a tile is a value: `tl::select(mask, new, x)` makes the changed one".into()
             }
+            Item::Value(value) if index.as_integer().is_some() && self.ty(*value).shape.rank() == 1 => {
+                let at = index.as_integer().unwrap_or_default();
+                format!("one element of a tile is `tl::index({written_name}, 0, {at})`")
+            }
             Item::Pointer(_) => "read memory with `tl::load(pointer, mask)`".into(),
             Item::Tuple(_) => match index.as_integer() {
                 Some(part) => format!("a part of a tuple is `{written_name}.{part}`"),

@@ -165,7 +165,8 @@ impl Check<'_> {
         let value = self.value(operand)?;
         let ty = self.ty(value).clone();
         if ty.is_scalar() {
-            self.error(operand.loc, format!("{what} takes a tile, found a scalar of type {ty}"));
+            let text = format!("{what} takes a tile, found a scalar of type {ty}");
+            self.error_help(operand.loc, text, "leave the call out, or make a tile: `tl::full([N], x)`");
             return None;
         }
         Some(value)
@@ -195,6 +196,7 @@ impl Check<'_> {
                 Some(help) => self.error_help(operand.loc, text, help),
                 None => self.error(operand.loc, text),
             },
+            Item::Tuple(_) => self.error_help(operand.loc, text, "a part of a tuple is `.0`, `.1`, .."),
             _ => self.error(operand.loc, text),
         };
     }

@@ -191,6 +191,7 @@ pub(super) const TABLE: &[Foreign] = &[
             "double2",
             "__nv_bfloat162",
             "Vec4",
+            "Vec3",
             "Vec2",
             "SIMD",
         ],

@@ -79,10 +79,14 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["narrow"], "`tl::slice(x, axis, start, end)`, or load a part"),
     // ---- making tiles
     function(&["ones", "ones_like", "full_like", "fill"], "`tl::full([N], 1.0)`"),
-    function(&["empty", "empty_like", "new_zeros", "zero"], "`tl::zeros::<f32>([N])`"),
+    function(&["empty", "empty_like", "new_zeros", "zero", "clear"], "`tl::zeros::<f32>([N])`"),
     function(
         &["rand_like", "random", "uniform"],
         "`tl::rand(seed, offsets)`, with the offsets of the elements",
+    ),
+    function(
+        &["PRNGKey", "manual_seed"],
+        "a seed is an argument of the kernel, `seed: u64`: `tl::rand(seed, offsets)`",
     ),
     function(&["randn_like", "normal"], "`tl::randn(seed, offsets)`, with the offsets of the elements"),
     function(&["linspace"], "with `let i = tl::arange(0, N).to::<f32>();` it is `start + i * step`"),

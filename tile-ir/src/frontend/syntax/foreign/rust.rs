@@ -37,7 +37,7 @@ pub(super) const TABLE: &[Foreign] = &[
         LOOP,
     ),
     function(&["rev"], super::row::COUNT_DOWN),
-    function(&["map", "for_each", "filter", "flat_map", "vectorize", "vmap", "parallel"], ON_TILES),
+    function(&["map", "for_each", "filter", "flat_map", "vectorize", "vmap"], ON_TILES),
     function(&["fold", "reduce_with"], "`tl::reduce(x, axis, |a, b| a + b)`"),
     function(&["scan"], "`tl::associative_scan(x, axis, |a, b| a + b)`"),
     function(
@@ -86,7 +86,7 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["swap", "replace"], "assign both at once: `(a, b) = (b, a)`"),
     function(
         &["get", "get_unchecked", "get_mut", "first", "last", "as_ptr", "read"],
-        "read memory with `tl::load(x + i)`",
+        "an element of memory is `tl::load(x + i)`, of a tile `tl::index(x, axis, i)`",
     ),
     function(&["as_mut_ptr", "copy_from_slice", "push"], "write memory with `tl::store(out + i, value)`"),
     function(&["offset"], "offsets are added to a slice: `x + offsets`"),
@@ -201,7 +201,7 @@ pub(super) const TABLE: &[Foreign] = &[
         "a kernel knows the constants of its module and its const parameters",
     ),
     function(
-        &["thread_spawn", "spawn", "join_handle", "parallelize"],
+        &["thread_spawn", "spawn", "join_handle", "parallel*"],
         "programs run side by side: their number is the launch's grid",
     ),
     value(&["self"], "a kernel is a free function: it has its arguments alone"),

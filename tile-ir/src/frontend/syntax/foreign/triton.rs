@@ -127,7 +127,7 @@ pub(super) const TABLE: &[Foreign] = &[
     ),
     argument(&["max_num_imprecise_acc"], "write a method behind the call: `.max_num_imprecise_acc(32)`"),
     argument(
-        &["out_dtype"],
+        &["out_dtype", "preferred_element_type"],
         "leave it out: a product is `f32`, that of `f64` tiles `f64` and that of integers `i32`; `.to::<f16>()` converts it",
     ),
     argument(
@@ -139,7 +139,7 @@ pub(super) const TABLE: &[Foreign] = &[
     argument(&["propagate_nan"], "`tl::maximum` propagates NaN, `tl::max_num` ignores it"),
     argument(&["tie_break_left"], "leave it out: of equal elements the first is taken"),
     argument(&["reverse"], "flip the tile before and after: `tl::flip(x, axis)`"),
-    argument(&["can_reorder"], "leave it out"),
+    argument(&["can_reorder", "approximate", "precision"], "leave it out"),
     argument(
         &["flatten", "disallow_acc_multi_buffer", "warp_specialize"],
         "leave it out: the compiler decides",
