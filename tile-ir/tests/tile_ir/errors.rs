@@ -1603,7 +1603,7 @@ fn branches_that_differ() {
         let y = if b { \"a\" } else { \"b\" };",
         expect![[r#"
             4: `a`: the value of this `if` is f32 here and i32 in the other branch
-                help: convert it: `.to::<i32>()`
+                help: convert one side: `.to::<f32>()`
             5: `tl::arange(0, 64)`: the value of this `if` is i32[64] here and i32[32] in the other branch
                 help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             6: `{ tl::store(out, 1.0); }`: one branch of this `if` gives the integer 1, the other nothing
@@ -1611,11 +1611,9 @@ fn branches_that_differ() {
             8: `tl::zeros::<f32>([N])`: `v` is f32[64] here and f32 before the `if`
                 help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             10: `n`: `w` is i32 here and f32 in the other branch
-                help: convert it: `.to::<f32>()`
+                help: convert one side: `.to::<f32>()`
             12: `x + tl::arange(0, N)`: `p` is a pointer into `x` of shape [64] here and a pointer into `x` before the `if`
-                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             14: `out + 1`: `q` is a pointer into `out` here and a pointer into `x` before the `if`
-                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             16: `"a"`: a string cannot be assigned under a loop or `if`
         "#]],
     );

@@ -284,7 +284,7 @@ fn a_match_is_called_a_match() {
             6: `y`: `match` takes a scalar, found a tile of type f32[64]
                 help: choose by element with `tl::select(mask, a, b)`
             7: `3.0`: the value of this `match` is f32 here and i32 in the arm before
-                help: convert it: `.to::<i32>()`
+                help: convert one side: `.to::<f32>()`
             8: `1.0`: the value of this `match` is f32 here and f32[64] in the arm before
                 help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             9: `{}`: this arm gives nothing, another one gives the float 1.0

@@ -1,6 +1,7 @@
 //! `if`: evaluated at build for a constant, otherwise both branches and the variables that they assign.
 
 use super::carried::CarriedValue;
+use super::operand::wider;
 use super::scope::Variable;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BlockExpr, Expr, ExprKind};
@@ -285,13 +286,13 @@ impl Check<'_> {
         let BranchPair { what, elsewhere, .. } = pair;
         let text = format!("{what} is {here} here and {there} {elsewhere}");
         let dtypes = [&left, &right].map(|leaves| match &leaves[..] {
-            [leaf] => Some(leaf.ty.dtype),
+            [leaf] if leaf.slice.is_none() => Some(leaf.ty.dtype),
             _ => None,
         });
         match dtypes {
             [Some(left), Some(right)] if left != right => {
-                let wide = if pair.blame.branch_index == 0 { right } else { left };
-                self.error_help(pair.blame.loc, text, format!("convert it: `.to::<{wide}>()`"))
+                let wide = wider(left, right);
+                self.error_help(pair.blame.loc, text, format!("convert one side: `.to::<{wide}>()`"))
             }
             [Some(_), Some(_)] => {
                 let help = "give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`";

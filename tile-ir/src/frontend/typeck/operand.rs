@@ -526,7 +526,7 @@ impl Check<'_> {
 }
 
 /// The wider type of the two.
-fn wider(a: DType, b: DType) -> DType {
+pub(super) fn wider(a: DType, b: DType) -> DType {
     match (a.is_float(), b.is_float()) {
         (true, false) => a,
         (false, true) => b,
