@@ -94,7 +94,9 @@ fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> 
 fn configured_module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
     if options.effort != Effort::Signature && syntax::syntax_error(&item).is_some() {
         // rustc has parsed the module before, and reported what is wrong with it.
-        return TokenStream::new();
+        let mut errors = Errors::new();
+        syntax::report_foreign_syntax(&item, &mut errors);
+        return errors.into_tokens();
     }
     let mut errors = Errors::new();
     let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
@@ -169,6 +171,7 @@ fn kernel_tokens(
     {
         // rustc has parsed the function before, and reported what is wrong with it. Calls mean something if the
         // signature does.
+        syntax::report_foreign_syntax(&item, errors);
         let kernel = syntax::parse(attribute, syntax::without_body(item), &mut Errors::new());
         return kernel.map(|kernel| expand::unread(&kernel, &error.to_string())).unwrap_or_default();
     }

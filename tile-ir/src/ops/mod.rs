@@ -449,6 +449,12 @@ pub fn is_function(name: &str) -> bool {
     scalar::function(name).is_some() || functions().any(|function| function.name == name)
 }
 
+/// The names of the functions of `tl::`.
+pub fn function_names() -> impl Iterator<Item = &'static str> {
+    let rows = scalar::TABLE.iter().filter(|op| !op.is_operator()).map(|op| op.name);
+    rows.chain(functions().map(|function| function.name))
+}
+
 /// Whether the function or method does more than compute a value.
 pub fn has_effect(name: &str) -> bool {
     let writes = atomic::FUNCTIONS.iter().chain(inline::FUNCTIONS);

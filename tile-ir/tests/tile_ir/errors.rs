@@ -567,7 +567,7 @@ fn statements_that_do_not_exist() {
             13: `ref y`: this pattern cannot be used in a kernel
                 help: bind a name or a tuple of names
             14: `[p, q]`: this pattern cannot be used in a kernel
-                help: bind a name or a tuple of names
+                help: values go together as a tuple: `let (p, q) = (..);`
             15: `Vec<f32>`: a `let` names an element type
                 help: leave the type out: it follows from the value
         "#]],
@@ -684,12 +684,15 @@ fn numbers_that_are_too_large() {
             3: `99999999999999999999999999999999999999999`: this integer is too large: 64 bits hold up to 18446744073709551615
             4: `18446744073709551616`: this integer is too large: 64 bits hold up to 18446744073709551615
             5: `300u8`: 300 does not fit in u8, which holds 0 to 255
+                help: `i32` holds it: `.to::<i32>()` converts what stands beside it
             6: `2147483648`: 2147483648 does not fit in i32, which holds -2147483648 to 2147483647
+                help: `i64` holds it: `.to::<i64>()` converts what stands beside it
             7: `1i128`: `i128` is not an element type
                 help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             8: `*`: this constant does not fit in 64 bits
             9: `0`: this divides by zero
             10: `256`: 256 does not fit in u8, which holds 0 to 255
+                help: `i32` holds it: `.to::<i32>()` converts what stands beside it
         "#]],
     );
 }
@@ -785,7 +788,7 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+                help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             6: `powi`: `powi` is not a method of a scalar of type f32
                 help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
             7: `lens`: `lens` is not a method of a slice
@@ -807,11 +810,15 @@ fn arguments_of_the_wrong_number() {
         expect![[r#"
             3: `load`: `tl::load` takes 1 to 3 arguments (pointer, mask?, other?), found 0
             4: `1, 2`: `tl::load` takes 1 to 3 arguments (pointer, mask?, other?), found 5
+                help: leave them out
             5: `a, a`: `tl::exp` takes 1 argument (x), found 3
+                help: leave them out
             6: `fma`: `tl::fma` takes 3 arguments (x, y, z), found 2
+                help: write `tl::fma(a, a, z)`
             7: `arange`: `tl::arange` takes 2 arguments (start, end), found 1
                 help: write `tl::arange(0, N)`
             8: `1`: `.to` takes no arguments, found 1
+                help: leave it out
             9: `step_by`: `.step_by` takes 1 argument (step), found 0
         "#]],
     );
@@ -834,7 +841,9 @@ fn type_arguments_of_the_wrong_number() {
             4: `zeros`: `tl::zeros` takes one element type
             5: `zeros`: `tl::zeros` takes one element type
             6: `exp`: `tl::exp` takes no type arguments
+                help: leave them out: types follow from the arguments
             7: `load`: `tl::load` takes no type arguments
+                help: leave them out: types follow from the arguments
             8: `to`: `.to` needs an element type
                 help: write `.to::<f32>(..)`
             9: `foo`: `foo` is not an element type
@@ -982,7 +991,7 @@ fn types_that_mix() {
             19: `a`: `!` takes integers or bools, found f32
                 help: convert it, `.to::<i32>()`, or take its bits, `.bitcast::<i32>()`
             20: `b`: `-` takes signed numbers, found bool
-                help: convert it: `.to::<i32>()`
+                help: the opposite of a bool is `!b`
             21: `n`: `tl::exp` takes floats, found i32
                 help: convert it: `.to::<f32>()`
             22: `a`: `tl::cdiv` takes integers, found f32
@@ -1025,6 +1034,7 @@ fn values_of_the_wrong_kind() {
         expect![[r#"
             3: `[1, 2]`: `+` takes tiles and scalars, found a list
             4: `(n, a)`: `+` takes tiles and scalars, found a tuple
+                help: a part of a tuple is `.0`, `.1`, ..
             6: `y`: `+` takes tiles and scalars, found a string
             7: `x`: `tl::exp` takes tiles and scalars, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
@@ -1050,6 +1060,7 @@ fn values_of_the_wrong_kind() {
                 help: read it first: `tl::load(slice + offsets, mask)`
             19: `tl::store(out, 1.0)`: `+` takes tiles and scalars, found nothing
             20: `tl::store(out, 1.0)`: this gives no value to bind
+                help: let it be a statement of its own
             21: `0..n`: a range is not a statement
             22: `(p, q)`: a tuple pattern takes a tuple, found a scalar of type i32
                 help: bind one name: `let x = ..`
@@ -1125,11 +1136,14 @@ fn shapes_that_do_not_fit() {
             13: `t`: `.row` takes a tile of one axis, found shape [64, 32]
                 help: `tl::expand_dims(x, axis)` inserts an axis into any tile
             14: `a`: `.col` takes a tile, found a scalar of type f32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             15: `a`: `tl::sum` takes a tile, found a scalar of type f32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             16: `t > 0.0`: `tl::max` takes numbers, found bool[64, 32]
                 help: convert it: `.to::<i32>()`
             17: `u`: `tl::full` takes a scalar, found a tile of type f32[64]
             18: `a`: `tl::reshape` takes a tile, found a scalar of type f32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             19: `tl::zeros::<f32>([1])`: `tl::cat` takes two tiles of one shape, found [64] and [1]
                 help: `tl::broadcast_to(x, [64])` repeats elements
         "#]],
@@ -1183,12 +1197,15 @@ fn axes_out_of_range() {
         let y = tl::sum(t, [0, 2]);",
         expect![[r#"
             4: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
             5: `-1`: axis -1 is out of range: the axes here are 0 and 1
                 help: the last is 1
             6: `3`: axis 3 is out of range: the axes here are 0, 1 and 2
+                help: axes count from 0: the last is 2
             7: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             8: `n`: `keep_dims` is a constant bool, found a scalar of type i32
+                help: write `true` or `false`
             9: `3`: a grid has axes 0, 1 and 2, found 3
             10: `n`: the grid axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
@@ -1198,6 +1215,7 @@ fn axes_out_of_range() {
                 help: leave it out to fold all axes
             13: `1`: axis 1 is named twice
             14: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
         "#]],
     );
 }
@@ -1375,6 +1393,7 @@ fn hints_without_an_access() {
                 help: write it behind the call: `tl::load(pointer).evict_last()`
             7: `write_through`: `.write_through` belongs to `tl::store`: a load writes nothing
             8: `1`: `.evict_first` takes no arguments, found 1
+                help: leave it out
             9: `streaming`: `.streaming` belongs to `tl::load` or `tl::store`
                 help: write it behind the call: `tl::load(pointer).streaming()`
         "#]],
@@ -1444,8 +1463,11 @@ fn roundings_and_axes_that_are_not_there() {
             13: `0`: `tl::squeeze` takes an axis of extent 1, axis 0 of [64] has 64
                 help: `tl::index(x, axis, place)` picks one of several
             14: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
             15: `1.0`: `tl::squeeze` takes a tile, found a scalar of type f32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             16: `2`: `tl::ravel` takes a tile, found a scalar of type i32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
         "#]],
     );
 }
@@ -1581,10 +1603,15 @@ fn branches_that_differ() {
         let y = if b { \"a\" } else { \"b\" };",
         expect![[r#"
             4: `a`: the value of this `if` is f32 here and i32 in the other branch
+                help: convert one side: `.to::<f32>()`
             5: `tl::arange(0, 64)`: the value of this `if` is i32[64] here and i32[32] in the other branch
+                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             6: `{ tl::store(out, 1.0); }`: one branch of this `if` gives the integer 1, the other nothing
+                help: a branch's value is its last expression, without a semicolon behind it
             8: `tl::zeros::<f32>([N])`: `v` is f32[64] here and f32 before the `if`
+                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             10: `n`: `w` is i32 here and f32 in the other branch
+                help: convert one side: `.to::<f32>()`
             12: `x + tl::arange(0, N)`: `p` is a pointer into `x` of shape [64] here and a pointer into `x` before the `if`
             14: `out + 1`: `q` is a pointer into `out` here and a pointer into `x` before the `if`
             16: `"a"`: a string cannot be assigned under a loop or `if`
@@ -1691,6 +1718,7 @@ fn assertions() {
             4: `N > 64`: static assertion failed: N is too small
             5: `5`: the message of `tl::static_assert` is a string literal
             6: `N`: the condition of `tl::static_assert` is a constant bool, found the integer 64
+                help: write `true` or `false`
             7: `missing`: `missing` is not defined
         "#]],
     );
@@ -1753,6 +1781,7 @@ fn what_debug_builds_do() {
             5: `n`: the condition of `tl::assume` is bool, found i32
                 help: compare: `x != 0`
             6: `"message"`: `tl::assume` takes 1 argument (condition), found 2
+                help: leave it out
             7: `assert`: `tl::assert` does not exist
                 help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
             8: `print`: `tl::print` does not exist
@@ -1867,7 +1896,9 @@ fn dot_operands_that_do_not_fit() {
             18: `tl::zeros::<i8>([16, 16]), tl::zeros::<i8>([16, 16])`: `tl::dot` of i8 takes an inner extent that is a multiple of 32, found 16
                 help: load a wider tile, with 0 where there is nothing to multiply
             19: `n`: `tl::dot` takes a tile, found a scalar of type i32
+                help: leave the call out, or make a tile: `tl::full([N], x)`
             20: `dot`: `tl::dot` takes 2 to 3 arguments (a, b, acc?), found 1
+                help: write `tl::dot(x, b)`
             21: `tl::dot(tl::zeros::<f32>([4096, 2]), tl::zeros::<f32>([2, 4096]))`: a tile has at most 1048576 elements, found 16777216: split it over programs or a loop
             22: `x > 0.0`: `tl::dot` takes tiles of `f16`, `bf16`, `f32`, `f64`, `i8`, `f8e4m3` and `f8e5m2`, found bool[16, 32]
                 help: convert both: `.to::<f32>()`
@@ -1909,6 +1940,7 @@ fn parts_and_complements() {
             12: `w`: `w` is not defined
                 help: declare it: `let mut w = ..;`
             13: `!0x100`: -257 does not fit in u8, which holds 0 to 255
+                help: `i32` holds it: `.to::<i32>()` converts what stands beside it
             15: `max`: `max` is not a method of a scalar of type f32
                 help: of two tiles or scalars: `tl::maximum(a, 0.0)`
             16: `maximum`: `maximum` is not a method of a scalar of type f32

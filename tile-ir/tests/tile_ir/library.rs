@@ -30,6 +30,7 @@ fn mistakes_stand_on_the_call() {
         expect![[r#"
             3: `c`: `T` of `tl::gelu` is one of f16, bf16, f32 and f64, found i32
             4: `c`: `tl::gelu` takes 1 argument (x), found 2
+                help: leave it out
             5: `x`: expected a tile or scalar, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
             6: `1.0`: `tl::softmax` takes a tile, found the float 1.0
@@ -37,9 +38,11 @@ fn mistakes_stand_on_the_call() {
             8: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             9: `softplus`: `tl::softplus` takes no type arguments
+                help: leave them out: types follow from the arguments
             10: `x`: expected a tile or scalar, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
             11: `swizzle2d`: `tl::swizzle2d` takes 5 arguments (i, j, size_i, size_j, size_g), found 4
+                help: write `tl::swizzle2d(0, n, 4, 4, size_g)`
             12: `2.5`: argument 5 of `tl::swizzle2d` is i32, found the float 2.5
                 help: write an integer
             13: `4 as i64`: argument 3 of `tl::swizzle2d` is i32, found i64

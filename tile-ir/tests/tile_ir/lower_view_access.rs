@@ -620,11 +620,13 @@ fn a_view_is_no_slice_and_no_tile() {
             8: `row`: `row` is not a method of a view
                 help: a view has `load`, `store`, `atomic_add`, `shape` and `stride`
             9: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
             10: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             11: `1`: `.shape` of a view of 2 axes takes 1 argument (axis), found 2
                 help: an axis is a number: `x.shape(0)`
             12: `shape`: `.shape` takes no type arguments
+                help: leave them out: types follow from the arguments
             13: `load`: `load` is not a method of a slice
                 help: call the function: `tl::load(y + 0)`
             14: `shape`: `shape` is not a method of a slice

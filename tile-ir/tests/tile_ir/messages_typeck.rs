@@ -240,13 +240,13 @@ fn methods_of_other_languages() {
             8: `div_ceil`: `div_ceil` is not a method of a scalar of type i32
                 help: it is `tl::cdiv(n, 4)` here
             9: `iter`: `iter` is not a method of a slice
-                help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+                help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             10: `rev`: `rev` is not a method of a range
                 help: to count down, turn the variable: `for j in 0..n { let i = n - 1 - j; .. }`
             12: `call`: `call` is not a method of a function
                 help: call it: `f(..)`
             13: `into`: `into` is not a method of a tile of type f32[64]
-                help: convert it: `.to::<f32>()` or `as f32`
+                help: convert to a type by its name: `.to::<f32>()`, `.to::<i64>()`
             14: `unwrap`: `unwrap` is not a method of a tile of type f32[64]
                 help: nothing in a kernel fails: leave it out
             15: `f`: `f` is not a method of a tile of type f32[64]
@@ -284,13 +284,15 @@ fn a_match_is_called_a_match() {
             6: `y`: `match` takes a scalar, found a tile of type f32[64]
                 help: choose by element with `tl::select(mask, a, b)`
             7: `3.0`: the value of this `match` is f32 here and i32 in the arm before
+                help: convert one side: `.to::<f32>()`
             8: `1.0`: the value of this `match` is f32 here and f32[64] in the arm before
+                help: give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`
             9: `{}`: this arm gives nothing, another one gives the float 1.0
             10: `x`: `match` takes a scalar, found a slice
             11: `1.5`: expected i32, found the float 1.5
                 help: write an integer, or convert the integers beside it: `as f32`
             11: `0u8`: this pattern needs one element type, found i32 and u8
-                help: convert one side: `.to::<i32>()`
+                help: a number without a suffix has the type of what stands beside it: write `0`
         "#]],
     );
 }
@@ -586,6 +588,7 @@ fn floats_that_do_not_fit() {
         "#,
         expect![[r#"
             6: `1e400`: this does not fit in f64, which holds up to 1.7976931348623157e308
+                help: infinity is `f32::INFINITY`
             7: `1e39`: 1e39 does not fit in f32, which holds up to 3.4028234663852886e38
             8: `-1e39`: -1e39 does not fit in f32, which holds up to 3.4028234663852886e38
             9: `65520.0`: 65520.0 does not fit in f16, which holds up to 6.5504e4
@@ -641,6 +644,7 @@ fn axes_from_the_end() {
             8: `-2`: axis -2 is out of range: the axes here are 0 and 1
                 help: axes count from the first: write `0`
             9: `2`: axis 2 is out of range: the axes here are 0 and 1
+                help: axes count from 0: the last is 1
             10: `1`: axis 1 is out of range: the only axis here is 0
             11: `y`: `tl::trans` swaps the last two axes, found a tile of one axis
                 help: `x.col()` makes a column of it, `x.row()` a row
@@ -715,11 +719,11 @@ fn names_of_bad_patterns_are_not_reported() {
         "#,
         expect![[r#"
             6: `iter`: `iter` is not a method of a slice
-                help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+                help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             7: `let Some(v) = n`: `if let` cannot be used in a kernel
                 help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
             8: `[p, q]`: this pattern cannot be used in a kernel
-                help: bind a name or a tuple of names
+                help: values go together as a tuple: `let (p, q) = (..);`
             10: `Some(r)`: this pattern cannot be used in a kernel
                 help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
         "#]],

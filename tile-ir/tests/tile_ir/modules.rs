@@ -122,10 +122,10 @@ fn mistakes_stand_where_they_are_made() {
                 help: memory is a slice, `&[f32]`: calls pass a buffer for it
             6: `f`: `f` is defined twice
             8: `+`: `+` needs one element type, found f16 and i32
-                help: convert one side: `.to::<f16>()`
+                help: a number without a suffix has the type of what stands beside it: write `1.0`
                 note: in the call of `mixed` on line 21
             8: `+`: `+` needs one element type, found f32 and i32
-                help: convert one side: `.to::<f32>()`
+                help: a number without a suffix has the type of what stands beside it: write `1.0`
                 note: in the call of `mixed` on line 33
             10: `}`: `empty` gives a value, but its body ends without one
                 help: the value is the last expression, without a semicolon behind it

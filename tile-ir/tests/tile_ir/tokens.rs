@@ -517,9 +517,9 @@ fn bools_are_no_numbers() {
             3: `true`: `+` takes numbers, found bool
                 help: convert it: `.to::<i32>()`
             3: `(N == 64)`: `*` takes numbers, found bool
-                help: convert it: `.to::<i32>()`
+                help: where the bool is false a product is 0: `tl::select(mask, x, 0.0)`
             3: `false`: `-` takes numbers, found bool
-                help: convert it: `.to::<i32>()`
+                help: the opposite of a bool is `!false`
         "#]],
     );
 }

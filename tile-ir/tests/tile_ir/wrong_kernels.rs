@@ -222,7 +222,7 @@ fn habits_of_triton() {
                     help: the element type stands between angle brackets: `.to::<f16>()`
             let z = tl::load(x + lane, eviction_policy = "evict_last");
                 arguments have no names here
-                    help: write a method behind the call: `.evict_first()` or `.evict_last()`
+                    help: write a method behind the call: `.evict_last()`
             let (v1, i1) = tl::max(y, 0, return_indices = true);
                 arguments have no names here
                     help: `tl::max_index(x, axis)` gives the largest element and its position, `tl::min_index` the smallest
@@ -291,10 +291,10 @@ fn habits_of_triton() {
                     help: write `tl::load(pointer, m, y)`
             let z = tl::load(x + lane, m, 0.0, ".cg");
                 `tl::load` takes 1 to 3 arguments (pointer, mask?, other?), found 4
-                    help: write a method behind the call: `.cache_global()`, `.streaming()` or `.write_through()`
+                    help: write a method behind the call: `.cache_global()`
             let z = tl::load(x + lane, m, 0.0, "evict_last");
                 `tl::load` takes 1 to 3 arguments (pointer, mask?, other?), found 4
-                    help: write a method behind the call: `.evict_first()` or `.evict_last()`
+                    help: write a method behind the call: `.evict_last()`
             let z = tl::load(x + lane, m).eviction_policy("evict_last");
                 `eviction_policy` is not a method of a tile of type f32[64]
                     help: write a method behind the call: `.evict_first()` or `.evict_last()`
@@ -335,7 +335,7 @@ fn habits_of_triton() {
                     help: `tl::cast::<bf16>(x, "rtz")`
             let z = tl::dot(t, t, t, "tf32");
                 `tl::dot` takes 2 to 3 arguments (a, b, acc?), found 4
-                    help: the default is `"ieee"`; `.input_precision("tf32")` behind the call allows it
+                    help: write a method behind the call: `.input_precision("tf32")`
             let z = tl::atomic_add(out, a, "relaxed");
                 expected a tile or scalar, found a string
                     help: write a method behind the call: `.sem("relaxed")`
@@ -416,8 +416,8 @@ fn habits_of_numpy_and_pytorch() {
                 a tile of shape [64] does not broadcast to [64, 16]
                     help: shapes are aligned at the last axis: `x.col()` makes a column of a tile of one axis
             let z = torch.exp(y);
-                `torch` is not defined
-                    help: functions are those of `tl::`: `tl::exp(x)`, `tl::sum(x, axis)`
+                `torch.exp` cannot be called in a kernel
+                    help: did you mean `tl::exp(x)`?
             let z = y.sum(0);
                 `sum` is not a method of a tile of type f32[64]
                     help: call the function: `tl::sum(y, 0)`
@@ -557,7 +557,7 @@ fn habits_of_rust() {
                     help: a kernel has scalars, tiles and tuples of them: `tl::zeros::<f32>([N])` makes a tile
             for (i, e) in x.iter().enumerate() { tl::store(out + i, e); }
                 `iter` is not a method of a slice
-                    help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+                    help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             let z = (0..n).map(|i| i * 2);
                 `map` is not a method of a range
                     help: a range is for a loop, `for i in 0..n { .. }`; a tile of integers is `tl::arange(0, N)`
@@ -575,7 +575,7 @@ fn habits_of_rust() {
                     help: a string is for messages alone: its length is not known here
             let z = x.as_ptr();
                 `as_ptr` is not a method of a slice
-                    help: read memory with `tl::load(x + i)`
+                    help: an element of memory is `tl::load(x + i)`, of a tile `tl::index(x, axis, i)`
             let z = unsafe { *x.get_unchecked(n) };
                 an `unsafe` block cannot be used in a kernel
                     help: leave it out: nothing in a kernel is unsafe
@@ -593,7 +593,7 @@ fn habits_of_rust() {
                     help: tiles are values: leave out the `&`
             for (o, v) in out.iter_mut().zip(x) { *o = v; }
                 `iter_mut` is not a method of a slice
-                    help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+                    help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             *x = 1.0;
                 assigning through a pointer cannot be used in a kernel
                     help: write memory with `tl::store(x, value)`
@@ -612,13 +612,359 @@ fn habits_of_rust() {
                 this pattern cannot be used in a kernel
                     help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
                 `first` is not a method of a slice
-                    help: read memory with `tl::load(x + i)`
+                    help: an element of memory is `tl::load(x + i)`, of a tile `tl::index(x, axis, i)`
             let z = match y { v if v > 0.0 => v, v => -v };
                 a guard of an arm cannot be used in a kernel
                     help: put an `if` into the arm; elements of a tile are chosen by `tl::select(mask, a, b)`
             let z = y.iter().map(|v| v * 2.0).collect::<Vec<f32>>();
                 `iter` is not a method of a tile of type f32[64]
-                    help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+                    help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+        "#]],
+    );
+}
+
+#[test]
+fn words_of_tile_libraries() {
+    check(
+        &[
+            "let g = thr_copy_a.partition_S(y);",
+            "kittens::warp::mma_AB(t, t, t);",
+            "let z = kittens::group::unheard_of(t);",
+            "let z = st_bf::<64, 64>(y);",
+            "let l = Swizzle::<3, 3, 3>::apply(lane);",
+            "let z = shuffleXor(y, 16);",
+            "let z = Warp_Reduce_Prod(y);",
+            "atomicMAX(cnt, n);",
+            "let z = y.isNaN();",
+        ],
+        expect![[r#"
+            let g = thr_copy_a.partition_S(y);
+                `thr_copy_a` is not defined
+                `partition_S` is not a method of anything in a kernel
+                    help: take the parameter as a view, `x: &View<f32, 2>`, and load its tiles: `x.load::<64, 64>(row, col)`; the compiler lays them out
+            kittens::warp::mma_AB(t, t, t);
+                `kittens::warp::mma_AB` cannot be called in a kernel
+                    help: `tl::dot(a, b, acc)` of whole tiles uses the tensor cores
+            let z = kittens::group::unheard_of(t);
+                `kittens::group::unheard_of` cannot be called in a kernel
+                    help: tiles are loaded from views, `x.load::<64, 64>(row, col)`, multiplied by `tl::dot(a, b, acc)`, and stored, `out.store(tile, row, col)`
+            let z = st_bf::<64, 64>(y);
+                `st_bf` cannot be called in a kernel
+                    help: a tile has no type of its own for registers or shared memory: `tl::zeros::<f32>([64, 64])` makes one
+            let l = Swizzle::<3, 3, 3>::apply(lane);
+                `Swizzle::apply` cannot be called in a kernel
+                    help: take the parameter as a view, `x: &View<f32, 2>`, and load its tiles: `x.load::<64, 64>(row, col)`; the compiler lays them out
+            let z = shuffleXor(y, 16);
+                `shuffleXor` cannot be called in a kernel
+                    help: a program has no lanes to exchange between: `tl::sum(x, axis)` reduces a tile, `tl::gather(x, index, axis)` picks elements
+            let z = Warp_Reduce_Prod(y);
+                `Warp_Reduce_Prod` cannot be called in a kernel
+                    help: a reduction is of the whole tile: `tl::sum(x, axis)`, `tl::max(x, axis)` or `tl::reduce(x, axis, |a, b| ..)`
+            atomicMAX(cnt, n);
+                `atomicMAX` cannot be called in a kernel
+                    help: it is `tl::atomic_max(pointer, value)` here
+            let z = y.isNaN();
+                `isNaN` is not a method of a tile of type f32[64]
+                    help: it is `tl::is_nan(y)` here
+        "#]],
+    );
+}
+
+#[test]
+fn modules_of_other_languages() {
+    check(
+        &[
+            "let z = jnp.maximum(y, 0.0);",
+            "let z = jax.nn.unheard_of(y);",
+            "let z = pl.load(x, (pl.ds(0, 64),), mask = m);",
+            "let z = math.pi * y;",
+            "let b = cuda.blockIdx.x * cuda.blockDim.x;",
+            "let z = cuda::shared::array(64, f32);",
+            "cuda.atomic.add(out, 0, a);",
+            "let z = atomic.add(out, 0, a);",
+            "let z = np::unheard_of(y);",
+            "let z = mine::unheard_of(y);",
+            "let pl = y; let z = pl.load(x);",
+        ],
+        expect![[r#"
+            let z = jnp.maximum(y, 0.0);
+                `jnp.maximum` cannot be called in a kernel
+                    help: did you mean `tl::maximum(x, y)`?
+            let z = jax.nn.unheard_of(y);
+                `jax.nn.unheard_of` cannot be called in a kernel
+                    help: functions are those of `tl::`: `tl::exp(x)`, `tl::sum(x, axis)`
+            let z = pl.load(x, (pl.ds(0, 64),), mask = m);
+                `pl.load` cannot be called in a kernel
+                    help: did you mean `tl::load(pointer)`?
+                `pl.ds` cannot be called in a kernel
+                    help: offsets begin at `start`: `tl::load(x + start + tl::arange(0, N), mask)`
+                arguments have no names here
+                    help: write `m` in its place, of (pointer, mask, other)
+            let z = math.pi * y;
+                `math.pi` is not known in a kernel
+                    help: write `f32::consts::PI`
+            let b = cuda.blockIdx.x * cuda.blockDim.x;
+                `cuda.blockIdx.x` is not known in a kernel
+                    help: this program's index along the grid's first axis is `tl::program_id(0)`
+                `cuda.blockDim.x` is not known in a kernel
+                    help: a program has no threads: the extent of its tile is a constant, such as the `N` of `tl::arange(0, N)`
+            let z = cuda::shared::array(64, f32);
+                `cuda::shared::array` cannot be called in a kernel
+                    help: leave it out: a tile, such as `tl::zeros::<f32>([N])`, is a value, and the compiler keeps it in registers or shared memory
+            cuda.atomic.add(out, 0, a);
+                `cuda.atomic.add` cannot be called in a kernel
+                    help: `tl::atomic_add(out + offsets, value)`
+            let z = atomic.add(out, 0, a);
+                `atomic` is not defined
+            let z = np::unheard_of(y);
+                `np::unheard_of` cannot be called in a kernel
+                    help: functions are those of `tl::`: `tl::exp(x)`, `tl::sum(x, axis)`
+            let z = mine::unheard_of(y);
+                `mine::unheard_of` cannot be called in a kernel
+                    help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen
+            let pl = y; let z = pl.load(x);
+                `load` is not a method of a tile of type f32[64]
+                    help: call the function: `tl::load(pl, x)`
+        "#]],
+    );
+}
+
+#[test]
+fn syntax_of_python_and_c() {
+    check(
+        &[
+            "let z = y[:, None] * y[None, :];",
+            "let z = y[None, :, None];",
+            "out[:] = y;",
+            "let z = x[0:64];",
+            "let z = x[...];",
+            "let z = x[n, 0];",
+            "if n == 0: tl::store(out, a);",
+            "for k in range(0, n, 64): tl::store(out + k, a);",
+            "for k in tl.range(0, n, num_stages = 3): tl::store(out + k, a);",
+            "if n == 0 { tl::store(out, a); } elif n == 1: tl::store(out, a);",
+            "let z = y if n > 0 else 0.0;",
+            "let f = lambda p: p * 2.0;",
+            "if y is None { tl::store(out, a); }",
+            "let z = jnp.where(m, y, 0.0);",
+            "let z = t @ t;",
+            "@pl.when(n > 0)",
+            "float z = 1.0;",
+            "const float z = 1.0;",
+            "float acc[4];",
+            "__shared__ float s[64];",
+            "auto z = y;",
+            "ThrMMA mma = y;",
+            "using Element = f16;",
+            "assert n > 0;",
+            "while True: tl::store(out, a);",
+            "let z = m and lane > 0;",
+            "for (int i = 0; i < n; i++) { tl::store(out + i, a); }",
+            // Mistakes of Rust beside what looks alike.
+            "fn f<T>(p: [T; 2]) -> [T; 2] where T: Copy { p } let x = ;",
+            "let p = [a, a]; let z = if n > 0 { y } else { y }; let w: f32 = ;",
+            "let f = |p: f32| p; for i in 0..n { } match n { 0 => {}, _ => {} } let w = ;",
+        ],
+        expect![[r#"
+            let z = y[:, None] * y[None, :];
+                the index `[:, None]` means nothing here
+                    help: a column is `y.col()`
+                the index `[None, :]` means nothing here
+                    help: a row is `y.row()`
+            let z = y[None, :, None];
+                the index `[None, :, None]` means nothing here
+                    help: an axis of extent 1 is inserted by `tl::expand_dims(y, axis)`
+            out[:] = y;
+                the index `[:]` means nothing here
+                    help: write memory with `tl::store(out + tl::arange(0, N), value, mask)`
+            let z = x[0:64];
+                the index `[0:64]` means nothing here
+                    help: read memory with `tl::load(x + tl::arange(0, N), mask)`; a part of a tile is `tl::slice(x, axis, start, end)`
+            let z = x[...];
+                the index `[...]` means nothing here
+                    help: read memory with `tl::load(x + tl::arange(0, N), mask)`; a part of a tile is `tl::slice(x, axis, start, end)`
+            let z = x[n, 0];
+                the index `[n, 0]` means nothing here
+                    help: read memory with `tl::load(x + row * stride + col, mask)`; of a view `x.load::<64, 64>(row, col)`
+            if n == 0: tl::store(out, a);
+                a block stands between braces
+                    help: write `if n == 0 { .. }`
+            for k in range(0, n, 64): tl::store(out + k, a);
+                a block stands between braces
+                    help: write `for k in (0..n).step_by(64) { .. }`
+            for k in tl.range(0, n, num_stages = 3): tl::store(out + k, a);
+                a block stands between braces
+                    help: write `for k in tl.range(0, n, num_stages = 3) { .. }`
+            if n == 0 { tl::store(out, a); } elif n == 1: tl::store(out, a);
+                a block stands between braces
+                    help: write `else if n == 1 { .. }`
+            let z = y if n > 0 else 0.0;
+                the condition stands before its values
+                    help: write `if n > 0 { y } else { 0.0 }`, of tiles `tl::select(n > 0, y, 0.0)`
+            let f = lambda p: p * 2.0;
+                `lambda` is no word of Rust
+                    help: a closure is `|p| ..`
+            if y is None { tl::store(out, a); }
+                `is` is no operator here
+                    help: a kernel has no `None`: a const parameter `HAS: bool` says whether an argument is given
+            let z = jnp.where(m, y, 0.0);
+                `where` is a keyword of Rust
+                    help: it is `tl::select(condition, x, y)` here
+            let z = t @ t;
+                `@` is no operator here
+                    help: a product of matrices is `tl::dot(a, b)`
+            @pl.when(n > 0)
+                a kernel has no decorators
+                    help: `if condition { a } else { b }` of a scalar; `tl::select(mask, a, b)` of a tile
+            float z = 1.0;
+                a variable is declared by `let`
+                    help: write `let z = ..;`
+            const float z = 1.0;
+                a variable is declared by `let`
+                    help: write `let z = ..;`
+            float acc[4];
+                a variable is declared by `let`
+                    help: write `let acc = tl::zeros::<f32>([N]);`
+            __shared__ float s[64];
+                a variable is declared by `let`
+                    help: leave it out: a tile is a value, and the compiler keeps it in registers or shared memory
+            auto z = y;
+                a variable is declared by `let`
+                    help: write `let z = ..;`
+            ThrMMA mma = y;
+                a variable is declared by `let`
+                    help: write `let mma = ..;`
+            using Element = f16;
+                a type has no other name here
+                    help: write the element type itself, such as `f16`
+            assert n > 0;
+                `assert` begins no statement of Rust
+                    help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
+            while True: tl::store(out, a);
+                a block stands between braces
+                    help: write `while true { .. }`
+            let z = m and lane > 0;
+                `and` is no operator here
+                    help: write `&&` of scalars, `&` of tiles
+            for (int i = 0; i < n; i++) { tl::store(out + i, a); }
+                a loop runs over a range
+                    help: write `for i in 0..n { .. }`, or `(0..n).step_by(64)`
+            fn f<T>(p: [T; 2]) -> [T; 2] where T: Copy { p } let x = ;
+                expected an expression
+            let p = [a, a]; let z = if n > 0 { y } else { y }; let w: f32 = ;
+                expected an expression
+            let f = |p: f32| p; for i in 0..n { } match n { 0 => {}, _ => {} } let w = ;
+                expected an expression
+        "#]],
+    );
+}
+
+#[test]
+fn numbers_and_hints() {
+    check(
+        &[
+            "let z = y * 3.5f64;",
+            "let z = lane * 2i64;",
+            "let z = y * 2i32;",
+            "let z = lane * 2.0f32;",
+            "let z = lane * 3_000_000_000i64;",
+            "let z = lane * 3000000000;",
+            r#"let z = tl::load(x + lane, m, cache_modifier = ".ca", eviction_policy = "evict_first");"#,
+            r#"tl::atomic_add(out + lane, y, scope = "sys");"#,
+            "let z = tl::sum(t, axis = -1);",
+            "for k in tl::range(0, n, 16).warp_specialize(true) { tl::store(out + k, a); }",
+            "let z = tl::permute(t, 1, 0);",
+            "tl::store(out, a, lane < n, 0.0, 1.0);",
+            "let z = tl::load::<f32>(x);",
+            "let z = tl::sort(y, true);",
+            "let z = y.max(axis = 0);",
+            "let z = y * m;",
+            "let z = -m;",
+            "let z = y.cast(tl::float16);",
+            "let z = y.reshape((8, 8));",
+            "tl::atomic_add(w, t);",
+            "let [p, q] = [a, a];",
+            "for e in y { tl::store(out, e); }",
+            "for e in &x { tl::store(out, e); }",
+            "let z = tl::store(out, a);",
+        ],
+        expect![[r#"
+            let z = y * 3.5f64;
+                `*` needs one element type, found f32 and f64
+                    help: a number without a suffix has the type of what stands beside it: write `3.5`
+            let z = lane * 2i64;
+                `*` needs one element type, found i32 and i64
+                    help: a number without a suffix has the type of what stands beside it: write `2`
+            let z = y * 2i32;
+                `*` needs one element type, found f32 and i32
+                    help: a number without a suffix has the type of what stands beside it: write `2.0`
+            let z = lane * 2.0f32;
+                `*` needs one element type, found i32 and f32
+                    help: convert one side: `lane.to::<f32>()`
+            let z = lane * 3_000_000_000i64;
+                `*` needs one element type, found i32 and i64
+                    help: convert one side: `lane.to::<i64>()`
+            let z = lane * 3000000000;
+                3000000000 does not fit in i32, which holds -2147483648 to 2147483647
+                    help: `i64` holds it: `.to::<i64>()` converts what stands beside it
+            let z = tl::load(x + lane, m, cache_modifier = ".ca", eviction_policy = "evict_first");
+                arguments have no names here
+                    help: leave it out: this is the default
+                arguments have no names here
+                    help: write a method behind the call: `.evict_first()`
+            tl::atomic_add(out + lane, y, scope = "sys");
+                arguments have no names here
+                    help: write a method behind the call: `.scope("cta")`
+            let z = tl::sum(t, axis = -1);
+                arguments have no names here
+                    help: write the axis in its place, counted from 0: of two axes the last is 1
+            for k in tl::range(0, n, 16).warp_specialize(true) { tl::store(out + k, a); }
+                `warp_specialize` is not a method of a range
+                    help: leave it out: the compiler decides
+            let z = tl::permute(t, 1, 0);
+                `tl::permute` takes 2 arguments (x, order), found 3
+                    help: write `tl::permute(t, [1, 0])`
+            tl::store(out, a, lane < n, 0.0, 1.0);
+                `tl::store` takes 2 to 3 arguments (pointer, value, mask?), found 5
+                    help: leave them out
+            let z = tl::load::<f32>(x);
+                `tl::load` takes no type arguments
+                    help: leave them out: types follow from the arguments
+            let z = tl::sort(y, true);
+                an axis is a constant integer, found the bool true
+                    help: the axis stands before it, counted from 0
+            let z = y.max(axis = 0);
+                `max` is not a method of a tile of type f32[64]
+                    help: along an axis it is `tl::max(y, 0)`; of two tiles `tl::maximum(y, y)`
+                arguments have no names here
+                    help: write `0`
+            let z = y * m;
+                `*` takes numbers, found bool
+                    help: where the bool is false a product is 0: `tl::select(mask, x, 0.0)`
+            let z = -m;
+                `-` takes signed numbers, found bool
+                    help: the opposite of a bool is `!m`
+            let z = y.cast(tl::float16);
+                `cast` is not a method of a tile of type f32[64]
+                    help: convert it: `.to::<f16>()`
+            let z = y.reshape((8, 8));
+                `reshape` is not a method of a tile of type f32[64]
+                    help: call the function: `tl::reshape(y, [8, 8])`
+            tl::atomic_add(w, t);
+                `tl::atomic_add` takes a pointer, found a view
+                    help: a view is written in blocks: `w.atomic_add(tile, 0, 0)`
+            let [p, q] = [a, a];
+                this pattern cannot be used in a kernel
+                    help: values go together as a tuple: `let (p, q) = (..);`
+            for e in y { tl::store(out, e); }
+                `for` runs over a range, found a tile of type f32[64]
+                    help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
+            for e in &x { tl::store(out, e); }
+                a reference cannot be used in a kernel
+                    help: a kernel's slices and views are references: leave out the `&`
+            let z = tl::store(out, a);
+                this gives no value to bind
+                    help: let it be a statement of its own
         "#]],
     );
 }
@@ -775,6 +1121,9 @@ fn signatures_and_attributes() {
             "#[fuse_kernel] pub fn k(out: &mut [T]) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(x: &Tensor, out: &mut Tensor) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(x: &[f32], name: &str, out: &mut [f32]) { tl::store(out, 1.0); }",
+            "#[fuse_kernel(N = [64])] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }",
+            "#[fuse_kernel(T = f32 | f16)] pub fn k<T: Float>(out: &mut [T]) { tl::store(out, 1.0); }",
+            "#[fuse_kernel] pub fn k(x: &Array<f32>, rows: &[[f32; 64]], out: &mut Grid<float>) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(x: Option<&[f32]>, out: &mut [f32]) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(f: impl Fn(f32) -> f32, out: &mut [f32]) { tl::store(out, f(1.0)); }",
             "#[fuse_kernel] pub fn k(shape: (i32, i32), out: &mut [f32]) { tl::store(out, 1.0); }",
@@ -853,6 +1202,19 @@ fn signatures_and_attributes() {
             #[fuse_kernel] pub fn k(x: &[f32], name: &str, out: &mut [f32]) { tl::store(out, 1.0); }
                 a reference parameter is a slice or a view
                     help: a kernel has no text: `tl::device_print("label", value)` prints values in debug builds
+            #[fuse_kernel(N = [64])] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }
+                `N` is not a generic of `k`
+                    help: declare it: `fn k<const N: usize>(..)`
+            #[fuse_kernel(T = f32 | f16)] pub fn k<T: Float>(out: &mut [T]) { tl::store(out, 1.0); }
+                a declared value is an element type, an integer or a bool
+                    help: several values stand between brackets: `[f32, f16]`
+            #[fuse_kernel] pub fn k(x: &Array<f32>, rows: &[[f32; 64]], out: &mut Grid<float>) { tl::store(out, 1.0); }
+                a reference parameter is a slice or a view
+                    help: memory is a slice, `&[f32]`, or a view with a shape, `&View<f32, 2>`
+                a reference parameter is a slice or a view
+                    help: memory is a slice, `&[f32]`, or a view with a shape, `&View<f32, 2>`
+                a reference parameter is a slice or a view
+                    help: memory is a slice, `&mut [f32]`, or a view with a shape, `&mut View<f32, 2>`
             #[fuse_kernel] pub fn k(x: Option<&[f32]>, out: &mut [f32]) { tl::store(out, 1.0); }
                 this type cannot be a kernel parameter
                     help: a call gives every parameter: pass an empty slice, and a const parameter `HAS: bool` that says so

@@ -541,11 +541,14 @@ fn variant_value(
         return None;
     }
     if kind.is_none() {
-        errors.push_help(
-            loc,
-            "a declared value is an element type, an integer or a bool",
-            format!("element types are {}", list(DType::ALL)),
-        );
+        let help = match expr {
+            syn::Expr::Binary(own) if matches!(own.op, syn::BinOp::BitOr(_)) => {
+                let values = source_text(expr.to_token_stream()).replace(" |", ",");
+                format!("several values stand between brackets: `[{values}]`")
+            }
+            _ => format!("element types are {}", list(DType::ALL)),
+        };
+        errors.push_help(loc, "a declared value is an element type, an integer or a bool", help);
     }
     kind.map(|kind| VariantValue { kind, loc })
 }

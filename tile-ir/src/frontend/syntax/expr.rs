@@ -8,7 +8,7 @@ use quote::ToTokens;
 use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
-use super::unsupported::{is_iterator, is_unknown};
+use super::unsupported::{is_foreign_module, is_iterator, is_unknown};
 use super::{function, match_lowering, parameters, suffix};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
@@ -294,7 +294,12 @@ impl Parser<'_> {
         let turbofish = call.turbofish.as_ref().filter(|_| is_view_method || !is_iterator(call));
         let generics = turbofish.map_or(Some(vec![]), |args| self.generic_args(args));
         let method = ops::methods().find(|method| call.method == method.name);
-        let args = self.arguments(&call.args, method.map(|method| method.params[1..].to_vec()));
+        let name = call.method.to_string();
+        let params = match method {
+            Some(method) => Some(method.params[1..].to_vec()),
+            None => (ops::is_function(&name) && is_foreign_module(&call.receiver)).then(|| parameters(&name)),
+        };
+        let args = self.arguments(&call.args, params);
         let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
         Expr { kind: ExprKind::Method { receiver, name: call.method.clone(), generics, args }, loc }
     }
@@ -496,7 +501,8 @@ fn bind_errors(pat: &syn::Pat, value: Option<Expr>) -> Stmt {
     let mut parts = vec![];
     bound_names(pat, &mut parts);
     let error = Expr { kind: ExprKind::Error, loc };
-    let statements = value.map(Stmt::Expr).into_iter().collect();
+    let unnamed = |value| Stmt::Let { pattern: Pattern::Ignore(loc), ty: None, init: Some(value), loc };
+    let statements = value.map(unnamed).into_iter().collect();
     let block = BlockExpr { items: Rc::default(), statements, value: Some(Box::new(error)), loc };
     let init = Some(Expr { kind: ExprKind::Block(block.into()), loc });
     Stmt::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }

@@ -9,7 +9,7 @@ use quote::{ToTokens, quote};
 use super::ast::{ConstType, FnSource, GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
 use super::{
     Place, attribute, conditions, depth, early_exit, element_type, expr, foreign_help, fragments,
-    inner_attributes, lints, suffix,
+    inner_attributes, lints, report_foreign_syntax, suffix,
 };
 use crate::ir::MAX_RANK;
 use crate::support::diagnostic::{Errors, Loc, source_text};
@@ -74,6 +74,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         Err(error) => {
             match syn::parse2::<syn::Item>(item.clone()) {
                 Ok(_) => errors.push(Loc::of(item), "`fuse_kernel` goes on a function"),
+                Err(_) if report_foreign_syntax(&item, errors) => {}
                 Err(_) => errors.extend(error),
             }
             return None;
@@ -413,8 +414,27 @@ pub(super) fn type_help(ty: &syn::Type, kinds: &str) -> String {
         Some("SliceMut") => format!("memory is a slice: `&mut [{elem}]`"),
         Some("ViewMut") => format!("write `&mut {}`", text.replacen("ViewMut", "View", 1)),
         Some("Option") => "a call gives every parameter: pass an empty slice, and a const parameter `HAS: bool` that says so".into(),
-        Some(name) => foreign_help(name, Place::Type).unwrap_or_else(|| kinds.into()),
-        None => kinds.into(),
+        Some(name) => foreign_help(name, Place::Type)
+            .or_else(|| memory_help(last_argument(inner)?, borrow))
+            .unwrap_or_else(|| kinds.into()),
+        None => innermost(inner).and_then(|elem| memory_help(elem, borrow)).unwrap_or_else(|| kinds.into()),
+    }
+}
+
+/// What to write instead of a type that has elements of the type `elem`.
+fn memory_help(elem: String, borrow: &str) -> Option<String> {
+    DType::parse(&elem).or_else(|| element_type(&elem)).map(|elem| {
+        format!("memory is a slice, `{borrow}[{elem}]`, or a view with a shape, `{borrow}View<{elem}, 2>`")
+    })
+}
+
+/// The elements of slices and arrays of each other.
+fn innermost(ty: &syn::Type) -> Option<String> {
+    match ty {
+        syn::Type::Slice(own) => innermost(&own.elem),
+        syn::Type::Array(own) => innermost(&own.elem),
+        syn::Type::Reference(own) => innermost(&own.elem),
+        ty => type_name(ty).map(|name| name.name),
     }
 }
 

@@ -13,6 +13,7 @@ mod early_exit;
 mod enclosing;
 mod expr;
 mod foreign;
+mod foreign_syntax;
 mod fragments;
 mod function;
 mod inner_attributes;
@@ -36,11 +37,13 @@ pub use foreign::{
     Answer, COMMON_WORDS, Foreign, NameKind, Place, foreign, own_function_help, table as foreign_table,
 };
 pub(crate) use foreign::{COUNT_DOWN, call_form, call_head, element_type, foreign_help, parameters};
+pub use foreign_syntax::report_foreign_syntax;
 pub(crate) use function::{CONSTANTS, parse_items};
 pub(crate) use item::const_range;
 pub use item::{has_receiver, parse, parse_method, syntax_error, without_body};
 pub use lints::{expects_outline_lint, sets_lint_level};
 pub(crate) use match_lowering::is_scrutinee;
 pub use module::{FuseModule, Mark, ModuleItem, parse as parse_module};
+pub(crate) use unsupported::hint_method;
 pub(crate) use values::integer as written_integer;
 pub use without_effect::without_effect;

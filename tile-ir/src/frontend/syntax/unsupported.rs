@@ -83,6 +83,10 @@ impl Parser<'_> {
 
     /// What to write instead of a pattern such as `Some(x)`.
     pub(super) fn pattern_help(&self, pat: &syn::Pat) -> Option<String> {
+        if let syn::Pat::Slice(list) = pat {
+            let parts = source_text(list.elems.to_token_stream());
+            return Some(format!("values go together as a tuple: `let ({parts}) = (..);`"));
+        }
         let syn::Pat::TupleStruct(own) = pat else { return None };
         foreign_help(&own.path.segments.last()?.ident.to_string(), Place::Function)
     }
@@ -126,8 +130,16 @@ impl Parser<'_> {
         let name = source_text(named.left.to_token_stream());
         let is_surplus = params.is_some_and(|params| index >= params.len());
         let params = params.unwrap_or_default();
+        let hint = match &*named.right {
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => hint_method(&text.value()),
+            _ => None,
+        };
         let help = match params.iter().position(|param| *param == name) {
             _ if value == "None" => "leave the argument out".into(),
+            None if hint.is_some() => hint.unwrap_or_default(),
+            Some(_) if name == "axis" && value.starts_with('-') => {
+                "write the axis in its place, counted from 0: of two axes the last is 1".into()
+            }
             None => foreign_help(&name, Place::Argument).unwrap_or_else(|| match is_surplus {
                 true => format!("leave it out: the parameters are ({})", params.join(", ")),
                 false => format!("write `{value}`"),
@@ -161,11 +173,48 @@ fn without_python(value: String) -> String {
     }
 }
 
-/// Whether a call is of a function of `tl::` that does not exist.
+/// The method for a hint that Triton takes as text.
+pub(crate) fn hint_method(text: &str) -> Option<String> {
+    let method = match text {
+        ".ca" | ".wb" | "evict_normal" | "ieee" => return Some("leave it out: this is the default".into()),
+        ".cg" => ".cache_global()",
+        ".cs" => ".streaming()",
+        ".wt" => ".write_through()",
+        ".cv" => ".volatile()",
+        "evict_first" => ".evict_first()",
+        "evict_last" => ".evict_last()",
+        "acquire" | "release" | "acq_rel" | "relaxed" => &format!(".sem({text:?})"),
+        "gpu" | "cta" => &format!(".scope({text:?})"),
+        "sys" => return foreign_help("scope", Place::Argument),
+        "tf32" | "tf32x3" => &format!(".input_precision({text:?})"),
+        "bf16x3" | "bf16x6" => return foreign_help("input_precision", Place::Argument),
+        _ => return None,
+    };
+    Some(format!("write a method behind the call: `{method}`"))
+}
+
+/// Whether a call is of a function of `tl::` that does not exist, or of a module of another language.
 pub(super) fn is_unknown(function: &syn::Expr) -> bool {
     let syn::Expr::Path(path) = function else { return false };
     let names: Vec<String> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-    matches!(&names[..], [module, name] if module == "tl" && !ops::is_function(name))
+    match &names[..] {
+        [module, name] if module == "tl" => !ops::is_function(name),
+        [owners @ .., name] if !ops::is_function(name) => {
+            owners.iter().any(|owner| foreign_help(owner, Place::Owner).is_some())
+        }
+        _ => false,
+    }
+}
+
+/// Whether an expression is a module of another language by its name, `jax.nn`.
+pub(super) fn is_foreign_module(expr: &syn::Expr) -> bool {
+    match expr {
+        syn::Expr::Path(path) => {
+            path.path.get_ident().is_some_and(|name| foreign_help(&name.to_string(), Place::Owner).is_some())
+        }
+        syn::Expr::Field(field) => is_foreign_module(&field.base),
+        _ => false,
+    }
 }
 
 /// Whether a method call is of an iterator's method.

@@ -1,6 +1,7 @@
 //! `if`: evaluated at build for a constant, otherwise both branches and the variables that they assign.
 
 use super::carried::CarriedValue;
+use super::operand::wider;
 use super::scope::Variable;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BlockExpr, Expr, ExprKind};
@@ -186,7 +187,12 @@ impl Check<'_> {
         let found = self.describe(with);
         match origin {
             Some(BranchOrigin::If) => {
-                self.error(without.loc, format!("one branch of this `if` gives {found}, the other nothing"))
+                let text = format!("one branch of this `if` gives {found}, the other nothing");
+                self.error_help(
+                    without.loc,
+                    text,
+                    "a branch's value is its last expression, without a semicolon behind it",
+                )
             }
             Some(BranchOrigin::Match) => {
                 self.error(without.loc, format!("this arm gives nothing, another one gives {found}"))
@@ -278,7 +284,22 @@ impl Check<'_> {
         texts.rotate_left(pair.blame.branch_index);
         let [here, there] = texts;
         let BranchPair { what, elsewhere, .. } = pair;
-        self.error(pair.blame.loc, format!("{what} is {here} here and {there} {elsewhere}"));
+        let text = format!("{what} is {here} here and {there} {elsewhere}");
+        let dtypes = [&left, &right].map(|leaves| match &leaves[..] {
+            [leaf] if leaf.slice.is_none() => Some(leaf.ty.dtype),
+            _ => None,
+        });
+        match dtypes {
+            [Some(left), Some(right)] if left != right => {
+                let wide = wider(left, right);
+                self.error_help(pair.blame.loc, text, format!("convert one side: `.to::<{wide}>()`"))
+            }
+            [Some(_), Some(_)] => {
+                let help = "give both one shape: `tl::broadcast_to(x, [M, N])`, or `tl::reshape(x, [M, N])`";
+                self.error_help(pair.blame.loc, text, help)
+            }
+            _ => self.error(pair.blame.loc, text),
+        };
         None
     }
 }

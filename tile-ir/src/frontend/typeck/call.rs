@@ -3,9 +3,9 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
-use super::unknown::UnknownMethod;
+use super::unknown::{UnknownMethod, function_form};
 use super::{Call, Check, Item, Operand, WrittenCall};
-use crate::frontend::syntax::{CallExpr, Expr, ExprKind, GenericArg, Place, foreign_help};
+use crate::frontend::syntax::{CallExpr, Expr, ExprKind, GenericArg, Place, foreign_help, hint_method};
 use crate::ops::scalar;
 use crate::ops::{self, IntrinsicGeneric, IntrinsicParam};
 use crate::support::diagnostic::{Loc, count};
@@ -59,7 +59,8 @@ impl Check<'_> {
         let Call { name, what, name_loc, loc, args, .. } = &call;
         if let Some(op) = scalar::function(name) {
             if !generics.is_empty() {
-                return self.error(*name_loc, format!("{what} takes no type arguments"));
+                self.generics(what, IntrinsicGeneric::None, &generics, *name_loc);
+                return Operand::failed(*loc);
             }
             let params: Vec<IntrinsicParam> = op.params.iter().map(|param| ops::required(param)).collect();
             if !self.arity(what, &params, args, *name_loc) {
@@ -103,6 +104,12 @@ impl Check<'_> {
             let call = Call { name: text, what, name_loc, loc, args, text: String::new() };
             return self.language(WrittenCall { call, generics });
         }
+        if let Some(mut path) = self.dotted_path(receiver) {
+            let target = self.named_type(args);
+            args.iter().for_each(|arg| drop(self.argument(arg, false)));
+            path.push(name.clone());
+            return self.unknown_dotted_call(&path, target, loc);
+        }
         let known = |check: &Self, receiver: &Operand| match receiver.item {
             Item::View(_) => ops::view_methods().any(|method| method.name == text),
             _ => ops::methods().any(|method| method.name == text) || check.is_user_function(&text),
@@ -120,7 +127,7 @@ impl Check<'_> {
         let mut all = vec![receiver_operand];
         all.extend(args.iter().map(|arg| self.argument(arg, is_known)));
         if matches!(all[0].item, Item::Failed) {
-            self.report_method_of_nothing(&text, target, name_loc);
+            self.report_method_of_nothing(&UnknownMethod { name: text, name_loc, receiver, target });
             return Operand::failed(loc);
         }
         if let Item::View(memory) = all[0].item {
@@ -173,6 +180,24 @@ impl Check<'_> {
         }
     }
 
+    /// The names of `jax.nn`, whose first is a module of another language and no variable.
+    pub(super) fn dotted_path(&self, expr: &Expr) -> Option<Vec<Ident>> {
+        match &expr.kind {
+            ExprKind::Path(path) => {
+                let is_module = path.len() == 1
+                    && !self.is_item(path)
+                    && foreign_help(&path[0].to_string(), Place::Owner).is_some();
+                is_module.then(|| path.clone())
+            }
+            ExprKind::Field { base, name } => {
+                let mut path = self.dotted_path(base)?;
+                path.push(name.clone());
+                Some(path)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a call has the right number of arguments; where it has too many, those are what is reported.
     fn arity(&mut self, what: &str, params: &[IntrinsicParam], args: &[Operand], name_loc: Loc) -> bool {
         let least = params.iter().filter(|param| !param.optional).count();
@@ -200,21 +225,9 @@ impl Check<'_> {
         };
         let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
         let text = format!("{what} takes {wanted}{names}, found {found}");
-        match (params.first(), args) {
-            (Some(IntrinsicParam { name: "start", .. }), [end]) => {
-                let end = end.loc.word().unwrap_or_else(|| "n".into());
-                self.error_help(loc, text, format!("write `{}(0, {end})`", what.trim_matches('`')))
-            }
-            _ => {
-                let hint = args.get(params.len()).and_then(|arg| match &arg.item {
-                    Item::Text(text) => hint_method(text),
-                    _ => None,
-                });
-                match hint.or_else(|| arity_help(what).map(str::to_string)) {
-                    Some(help) => self.error_help(loc, text, help),
-                    None => self.error(loc, text),
-                }
-            }
+        match arity_help(what, params, args) {
+            Some(help) => self.error_help(loc, text, help),
+            None => self.error(loc, text),
         };
         false
     }
@@ -230,7 +243,8 @@ impl Check<'_> {
             (IntrinsicGeneric::None | IntrinsicGeneric::OptionalType, []) => true,
             (IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType, [GenericArg::Type(_)]) => true,
             (IntrinsicGeneric::None, _) => {
-                self.error(loc, format!("{what} takes no type arguments"));
+                let help = "leave them out: types follow from the arguments";
+                self.error_help(loc, format!("{what} takes no type arguments"), help);
                 false
             }
             (IntrinsicGeneric::RequiredType, []) => {
@@ -247,22 +261,42 @@ impl Check<'_> {
     }
 }
 
-/// The method for a hint that Triton takes as text.
-pub(super) fn hint_method(text: &str) -> Option<String> {
-    let argument = match text {
-        ".ca" | ".cg" | ".cv" | ".wb" | ".cs" | ".wt" => "cache_modifier",
-        "evict_first" | "evict_last" | "evict_normal" => "eviction_policy",
-        "acquire" | "release" | "acq_rel" | "relaxed" => "sem",
-        "gpu" | "cta" | "sys" => "scope",
-        "ieee" | "tf32" | "tf32x3" | "bf16x3" | "bf16x6" => "input_precision",
-        _ => return None,
-    };
-    foreign_help(argument, Place::Argument)
+/// What to write where a function is called with as many arguments as it does not take.
+fn arity_help(what: &str, params: &[IntrinsicParam], args: &[Operand]) -> Option<String> {
+    let what = what.trim_matches('`');
+    if let (Some(IntrinsicParam { name: "start", .. }), [end]) = (params.first(), args) {
+        let end = end.loc.word().unwrap_or_else(|| "n".into());
+        return Some(format!("write `{what}(0, {end})`"));
+    }
+    let surplus = args.get(params.len());
+    if let Some(Item::Text(text)) = surplus.map(|arg| &arg.item)
+        && let Some(method) = hint_method(text)
+    {
+        return Some(method);
+    }
+    let first = args.first().and_then(|first| first.loc.word());
+    if let ([.., IntrinsicParam { name: "shape" | "order", .. }], Some(first)) = (params, first) {
+        let form = function_form(what.trim_start_matches("tl::"), &first, args);
+        return Some(format!("write `{form}`"));
+    }
+    if args.len() < params.len() && !args.is_empty() && what.starts_with("tl::") {
+        let words: Option<Vec<String>> = args.iter().map(|arg| arg.loc.word()).collect();
+        let mut words = words?;
+        for param in params[args.len()..].iter().filter(|param| !param.optional) {
+            // A name of the user's stands for another argument.
+            let is_taken = words.iter().any(|word| word == param.name);
+            words.push(if is_taken { "..".into() } else { param.name.into() });
+        }
+        let help = format!("write `{what}({})`", words.join(", "));
+        return elsewhere_help(what).map(str::to_string).or(Some(help));
+    }
+    let leave_out = if args.len() > params.len() + 1 { "leave them out" } else { "leave it out" };
+    elsewhere_help(what).or(surplus.map(|_| leave_out)).map(str::to_string)
 }
 
-/// What to write where a function is called with as many arguments as it has elsewhere.
-fn arity_help(what: &str) -> Option<&'static str> {
-    Some(match what.trim_matches('`') {
+/// What to write where a function has more or fewer arguments in other languages.
+fn elsewhere_help(what: &str) -> Option<&'static str> {
+    Some(match what {
         "tl::trans" => "another order of axes is `tl::permute(x, [1, 0])`",
         "tl::arange" => "multiply by a step: `tl::arange(0, N) * step`",
         "tl::randint" => "a range follows from the bits: `tl::randint(seed, offset) % n`",

@@ -17,7 +17,12 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a constant integer, found {}", self.describe(operand));
-                let help = "constants are literals and const parameters of the kernel";
+                let help = match operand.item {
+                    Item::Literal(Literal { value: LiteralValue::Bool(_), .. }) if what == "an axis" => {
+                        "the axis stands before it, counted from 0"
+                    }
+                    _ => "constants are literals and const parameters of the kernel",
+                };
                 self.error_help(operand.loc, text, as_list(operand).unwrap_or_else(|| help.into()));
                 None
             }
@@ -48,7 +53,7 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a constant bool, found {}", self.describe(operand));
-                self.error(operand.loc, text);
+                self.error_help(operand.loc, text, "write `true` or `false`");
                 None
             }
         }
@@ -136,6 +141,10 @@ impl Check<'_> {
             -1 if from_end >= 0 => self.error_help(operand.loc, text, format!("the last is {from_end}")),
             ..-1 if from_end >= 0 => {
                 self.error_help(operand.loc, text, format!("axes count from the first: write `{from_end}`"))
+            }
+            0.. if rank > 1 => {
+                let help = format!("axes count from 0: the last is {}", rank - 1);
+                self.error_help(operand.loc, text, help)
             }
             _ => self.error(operand.loc, text),
         };

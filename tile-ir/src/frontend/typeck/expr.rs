@@ -133,14 +133,14 @@ impl Check<'_> {
             // The sign of `-128i8` is an operator of its own.
             && -value != dtype.range().0
         {
-            let (low, high) = dtype.range();
-            return self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
+            return self.report_too_large(value, dtype, loc);
         }
         if let ConstantValue::Float(value) = value
             && value.is_infinite()
         {
             let largest = super::names::largest(DType::F64);
-            return self.error(loc, format!("this does not fit in f64, which holds up to {largest:e}"));
+            let text = format!("this does not fit in f64, which holds up to {largest:e}");
+            return self.error_help(loc, text, "infinity is `f32::INFINITY`");
         }
         Operand::new(Item::Literal(Literal::digits(value, dtype)), loc)
     }

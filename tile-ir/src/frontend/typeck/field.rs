@@ -2,6 +2,7 @@
 
 use proc_macro2::Ident;
 
+use super::unknown::dotted;
 use super::{Check, Item, Operand};
 use crate::frontend::syntax::{Expr, ExprKind, IndexUse, Place, foreign_help};
 use crate::support::diagnostic::Loc;
@@ -16,6 +17,10 @@ impl Check<'_> {
                 true => self.error_help(base.loc, text, format!("write `tl::{name}`")),
                 false => self.unknown_function(&name.to_string(), None, loc),
             };
+        }
+        if let Some(mut path) = self.dotted_path(base) {
+            path.push(name.clone());
+            return self.unknown_name(&path, dotted(&path), loc);
         }
         let operand = self.expr(base);
         if matches!(operand.item, Item::Failed) {
@@ -65,8 +70,13 @@ impl Check<'_> {
     pub(super) fn reference(&mut self, inner: &Expr, loc: Loc) -> Operand {
         let text = "a reference cannot be used in a kernel";
         let ExprKind::Index { base, index, .. } = &inner.kind else {
-            self.expr(inner);
-            return self.error_help(loc, text, "tiles are values: leave out the `&`");
+            let help = match self.expr(inner).item {
+                Item::Slice(_) | Item::View(_) => {
+                    "a kernel's slices and views are references: leave out the `&`"
+                }
+                _ => "tiles are values: leave out the `&`",
+            };
+            return self.error_help(loc, text, help);
         };
         let (operand, index_operand) = (self.expr(base), self.expr(index));
         let offset = index_operand.loc.word().unwrap_or_else(|| "offsets".into());
@@ -122,7 +132,7 @@ impl Check<'_> {
         let written_name = written_name(base);
         let help = match &operand.item {
             Item::Failed => return Operand::failed(loc),
-            Item::View(memory) if usage != IndexUse::Read => self.view_store_help(*memory),
+            Item::View(memory) if usage != IndexUse::Read => self.view_store_help(*memory, "store"),
             Item::View(memory) => self.view_help(*memory),
             Item::Slice(_) if matches!(index.item, Item::Range(_)) => {
                 let part = format!("{written_name} + start + tl::arange(0, N)");
@@ -137,6 +147,10 @@ impl Check<'_> {
             }
             Item::Value(_) if usage != IndexUse::Read => {
                 "a tile is a value: `tl::select(mask, new, x)` makes the changed one".into()
+            }
+            Item::Value(value) if index.as_integer().is_some() && self.ty(*value).shape.rank() == 1 => {
+                let at = index.as_integer().unwrap_or_default();
+                format!("one element of a tile is `tl::index({written_name}, 0, {at})`")
             }
             Item::Pointer(_) => "read memory with `tl::load(pointer, mask)`".into(),
             Item::Tuple(_) => match index.as_integer() {

@@ -5,7 +5,7 @@ use proc_macro2::Ident;
 use super::carried::CarriedValue;
 use super::scope::{Slot, Variable};
 use super::{Check, ErrorLoc, Item, Literal, LiteralValue, Operand, Range};
-use crate::frontend::syntax::{BlockExpr, COUNT_DOWN, Expr};
+use crate::frontend::syntax::{BlockExpr, COUNT_DOWN, Expr, Place, foreign_help};
 use crate::ir::{Type, Value};
 use crate::ops::{ConstantValue, For, While};
 use crate::support::diagnostic::{Diagnostic, Loc};
@@ -39,11 +39,13 @@ impl Check<'_> {
             Item::Failed => return self.skip_loop(var, body, loc),
             _ => {
                 let text = format!("`for` runs over a range, found {}", self.describe(&operand));
-                self.error_help(
-                    operand.loc,
-                    text,
-                    "write `0..n`, `(0..n).step_by(BLOCK)` or `tl::range(0, n, BLOCK)`",
-                );
+                let help = match operand.item {
+                    Item::Value(value) if !self.ty(value).is_scalar() => foreign_help("iter", Place::Method),
+                    Item::Slice(_) | Item::View(_) => foreign_help("iter", Place::Method),
+                    _ => None,
+                };
+                let ranges = || "write `0..n`, `(0..n).step_by(BLOCK)` or `tl::range(0, n, BLOCK)`".into();
+                self.error_help(operand.loc, text, help.unwrap_or_else(ranges));
                 return self.skip_loop(var, body, loc);
             }
         };

@@ -18,6 +18,7 @@ mod library;
 mod loops;
 mod merged_errors;
 mod names;
+mod numbers;
 mod operand;
 mod operators;
 mod pointer;

@@ -48,7 +48,20 @@ impl Check<'_> {
             let name = &path[path.len() - 1];
             return self.error_help(loc, format!("`{dtype}` has no constant `{name}`"), known);
         }
-        let help = foreign_help(&ty, Place::Type).unwrap_or_else(|| {
+        self.unknown_name(path, text, loc)
+    }
+
+    /// Reports a name behind modules or a type that are not of a kernel; `text` is all of it as it was written.
+    pub(super) fn unknown_name(&mut self, path: &[Ident], text: String, loc: Loc) -> Operand {
+        let ty = path[path.len().saturating_sub(2)].to_string();
+        let mut names = path.iter().rev().map(|name| name.unraw().to_string());
+        // Only what is another language's is searched for more of its names: `Mode::Half` is the user's.
+        let is_foreign = names.clone().skip(1).any(|name| foreign_help(&name, Place::Owner).is_some());
+        let known = names.find_map(|name| {
+            [Place::Variable, Place::Owner].iter().find_map(|&place| foreign_help(&name, place))
+        });
+        let known = known.filter(|_| is_foreign);
+        let help = known.unwrap_or_else(|| {
             match ty.starts_with(|c: char| c.is_ascii_uppercase()) && self.kernel.items.is_empty() {
                 true => "constants and enums beside a kernel are seen only in a `#[fuse_module]`",
                 false => {

@@ -1,7 +1,7 @@
 //! Helpers of typing rules: values from operands, constants, conversions, broadcasting.
 
-use super::call::hint_method;
 use super::{Call, Callee, Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
+use crate::frontend::syntax::hint_method;
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
 use crate::ops::{Bitcast, Broadcast, Cast, Constant, ConstantValue, ExpandDims, Kind, Site, Splat};
 use crate::ops::{broadcast_help, scalar};
@@ -165,7 +165,8 @@ impl Check<'_> {
         let value = self.value(operand)?;
         let ty = self.ty(value).clone();
         if ty.is_scalar() {
-            self.error(operand.loc, format!("{what} takes a tile, found a scalar of type {ty}"));
+            let text = format!("{what} takes a tile, found a scalar of type {ty}");
+            self.error_help(operand.loc, text, "leave the call out, or make a tile: `tl::full([N], x)`");
             return None;
         }
         Some(value)
@@ -195,6 +196,7 @@ impl Check<'_> {
                 Some(help) => self.error_help(operand.loc, text, help),
                 None => self.error(operand.loc, text),
             },
+            Item::Tuple(_) => self.error_help(operand.loc, text, "a part of a tuple is `.0`, `.1`, .."),
             _ => self.error(operand.loc, text),
         };
     }
@@ -228,8 +230,7 @@ impl Check<'_> {
             (LiteralValue::Bool(value), DType::Bool) => ConstantValue::Int(i128::from(value)),
             (LiteralValue::Number(ConstantValue::Int(value)), dtype) if dtype.is_integer() => {
                 let Some(bits) = literal.bits(value, dtype) else {
-                    let (low, high) = dtype.range();
-                    self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
+                    self.report_too_large(value, dtype, loc);
                     return None;
                 };
                 ConstantValue::Int(bits)
@@ -366,6 +367,11 @@ impl Check<'_> {
             let by = offsets.loc.word().unwrap_or_else(|| "offsets".into());
             return format!("to read at offsets, add them to the slice: `tl::load({slice} + {by})`");
         }
+        if let Some(number) = operands.iter().find_map(|operand| self.without_suffix(operand, operands)) {
+            return format!(
+                "a number without a suffix has the type of what stands beside it: write `{number}`"
+            );
+        }
         let narrow = operands.iter().find(|operand| match operand.item {
             Item::Value(value) => self.ty(value).dtype != wider,
             _ => false,
@@ -466,21 +472,6 @@ impl Check<'_> {
         Operand::value(value, loc)
     }
 
-    /// Whether digits without a type are converted to integers that do not hold them, which is reported.
-    fn report_bare(&mut self, literal: &Literal, dtype: DType, loc: Loc) -> bool {
-        let LiteralValue::Number(ConstantValue::Int(value)) = literal.value else { return false };
-        let bare = literal.dtype.is_none() && literal.digits && dtype.is_integer();
-        if !bare || literal.bits(value, dtype).is_some() {
-            return false;
-        }
-        let (low, high) = dtype.range();
-        let holds = |wide: &DType| wide.wrap(value) == value;
-        let wide = [DType::I32, DType::I64].into_iter().find(holds).unwrap_or(DType::U64);
-        let help = format!("its low bits are `{value}{wide} as {dtype}`");
-        self.error_help(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"), help);
-        true
-    }
-
     /// Converts a value that has another element type.
     pub fn convert(&mut self, value: Value, dtype: DType, loc: Loc) -> Value {
         let ty = self.ty(value).clone();
@@ -535,7 +526,7 @@ impl Check<'_> {
 }
 
 /// The wider type of the two.
-fn wider(a: DType, b: DType) -> DType {
+pub(super) fn wider(a: DType, b: DType) -> DType {
     match (a.is_float(), b.is_float()) {
         (true, false) => a,
         (false, true) => b,

@@ -162,6 +162,13 @@ impl Check<'_> {
                     power_help(operands).or_else(|| class_help(op, dtype))
                 }
                 _ if rem => Some("of floats write `x - y * tl::trunc(x / y)`".into()),
+                _ if what == "`*`" && dtype == DType::Bool => {
+                    Some("where the bool is false a product is 0: `tl::select(mask, x, 0.0)`".into())
+                }
+                _ if what == "`-`" && dtype == DType::Bool => {
+                    let mask = operand.loc.word().unwrap_or_else(|| "mask".into());
+                    Some(format!("the opposite of a bool is `!{mask}`"))
+                }
                 _ if what == "`-`" && dtype.is_integer() && !dtype.is_signed() => {
                     Some(negative_help(operand, dtype))
                 }

@@ -56,9 +56,10 @@ impl Check<'_> {
             }
             Item::Failed => None,
             Item::View(memory) => {
-                let help = match self.func().slice(*memory).1 && what == "`tl::store`" {
-                    true => self.view_store_help(*memory),
-                    false => self.view_help(*memory),
+                let help = match (what, self.func().slice(*memory).1) {
+                    ("`tl::store`", true) => self.view_store_help(*memory, "store"),
+                    ("`tl::atomic_add`", true) => self.view_store_help(*memory, "atomic_add"),
+                    _ => self.view_help(*memory),
                 };
                 self.error_help(operand.loc, format!("{what} takes a pointer, found a view"), help);
                 None

@@ -132,7 +132,11 @@ impl Check<'_> {
             Pattern::Ignore(_) => {}
             Pattern::Name { name, mutable } => {
                 if matches!(value.item, Item::Unit) {
-                    self.error(value.loc, "this gives no value to bind");
+                    self.error_help(
+                        value.loc,
+                        "this gives no value to bind",
+                        "let it be a statement of its own",
+                    );
                 }
                 self.scopes.bind(&name.to_string(), value, *mutable);
             }

@@ -301,11 +301,16 @@ impl Check<'_> {
         let dtype = self.resolve_type(elem)?;
         let (found, writable) = self.func().slice(param);
         if found != dtype {
-            self.error(operand.loc, format!("{what} is memory of {dtype}, found {found}"));
+            let text = format!("{what} is memory of {dtype}, found {found}");
+            let help = format!("declare the parameter `{}[{found}]`", if mutable { "&mut " } else { "&" });
+            self.error_help(operand.loc, text, help);
             return None;
         }
         if mutable && !writable {
-            self.error(operand.loc, format!("{what} is written to, found a slice that is only read"));
+            let text = format!("{what} is written to, found a slice that is only read");
+            let name = &self.func().params[param.index()].name;
+            let help = format!("declare it `{name}: &mut [{dtype}]`");
+            self.error_help(operand.loc, text, help);
             return None;
         }
         Some(operand.clone())

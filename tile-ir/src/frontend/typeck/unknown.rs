@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 use super::{Callee, Check, Item, Operand};
 use crate::frontend::syntax::{
     self, Answer, BinaryOp, CONSTANTS, Expr, ExprKind, Foreign, GenericArg, Place, UnaryOp, element_type,
-    foreign,
+    foreign, foreign_help,
 };
 use crate::ops::{self, IntrinsicGeneric, scalar};
 use crate::support::diagnostic::{Loc, list, nearest};
@@ -124,7 +124,7 @@ impl Check<'_> {
         if ops::methods().any(|method| method.name == name) {
             return self.error_help(loc, problem, format!("it is a method: `x.{name}(..)`"));
         }
-        match nearest(name, function_names()) {
+        match nearest(name, ops::function_names()) {
             Some(near) => self.error_help(loc, problem, format!("did you mean `tl::{near}`?")),
             None => self.error_help(
                 loc,
@@ -132,6 +132,15 @@ impl Check<'_> {
                 "the functions of `tl::` are those in its documentation; `tl::inline_ptx` writes any other instruction",
             ),
         }
+    }
+
+    /// Reports a call of a function behind a module of another language, as `jnp.exp(x)` is written there.
+    pub(super) fn unknown_dotted_call(&mut self, path: &[Ident], target: Option<DType>, loc: Loc) -> Operand {
+        let (_, help) = self.call_help(path, target);
+        let (first, last) = (&path[0], &path[path.len() - 1]);
+        let problem = format!("`{}` cannot be called in a kernel", dotted(path));
+        self.error_help(Loc::of(first).to(Loc::of(last)), problem, help);
+        Operand::failed(loc)
     }
 
     /// Whether a path names a variable or an item of the user's.
@@ -187,6 +196,10 @@ impl Check<'_> {
         if owner.is_none() && self.kernel.name == name {
             return (CallProblem::Itself, String::new());
         }
+        if let Some(row) = owner.as_ref().and_then(|owner| foreign(&format!("{owner}::{name}"), Place::Path))
+        {
+            return (CallProblem::Kernel, row.help(Place::Path, target));
+        }
         if let Some(own) = of_two(&name) {
             return (CallProblem::Unknown, format!("of two tiles or scalars: `tl::{own}(a, b)`"));
         }
@@ -200,9 +213,10 @@ impl Check<'_> {
             let own = syntax::own_function_help(&name).filter(|_| owner.is_none()).unwrap_or_default();
             return (CallProblem::Kernel, row.help(Place::Function, target) + own);
         }
-        // Of `Vec::new` it is the type that is known.
-        if let Some(row) = owner.as_ref().and_then(|owner| foreign(owner, Place::Type)) {
-            return (CallProblem::Kernel, row.help(Place::Function, target));
+        // Of `Vec::new` it is the type that is known, of `kittens::warp::relu` the module.
+        let mut owners = path[..path.len() - 1].iter().rev();
+        if let Some(row) = owners.find_map(|owner| foreign(&owner.to_string(), Place::Owner)) {
+            return (CallProblem::Kernel, row.help(Place::Owner, target));
         }
         if owner.is_none() {
             if self.item_scope.is_unmarked(&name) {
@@ -212,7 +226,7 @@ impl Check<'_> {
             if let Some(near) = nearest(&name, own.iter().map(String::as_str)) {
                 return (CallProblem::Misspelt, format!("did you mean `{near}`?"));
             }
-            if let Some(near) = nearest(&name, function_names()) {
+            if let Some(near) = nearest(&name, ops::function_names()) {
                 return (CallProblem::Unknown, format!("did you mean `tl::{near}`?"));
             }
         }
@@ -222,15 +236,23 @@ impl Check<'_> {
 
     // ---- methods
 
-    /// Reports a method of an unknown receiver, in a function that no kernel calls, if nothing has that method.
-    pub(super) fn report_method_of_nothing(&mut self, name: &str, target: Option<DType>, loc: Loc) {
+    /// Reports a method of an unknown receiver, in a function that no kernel calls or of a name that is not defined, if nothing has
+    /// that method.
+    pub(super) fn report_method_of_nothing(&mut self, unknown: &UnknownMethod) {
+        let UnknownMethod { name, name_loc: loc, receiver, target } = unknown;
+        let (loc, is_uncalled) = (*loc, self.is_uncalled_function());
         let known = || ops::methods().chain(ops::view_methods());
-        if !self.is_uncalled_function() || known().any(|method| method.name == name) {
+        let is_undefined =
+            matches!(&receiver.kind, ExprKind::Path(path) if path.len() == 1 && !self.is_item(path));
+        if !(is_uncalled || is_undefined) || known().any(|method| method.name == name) {
             return;
         }
         let problem = format!("`{name}` is not a method of anything in a kernel");
         if let Some(row) = foreign(name, Place::Method) {
-            self.error_help(loc, problem, row.help(Place::Method, target));
+            self.error_help(loc, problem, row.help(Place::Method, *target));
+            return;
+        }
+        if !is_uncalled {
             return;
         }
         match nearest(name, known().map(|method| method.name)) {
@@ -260,6 +282,7 @@ impl Check<'_> {
             ("shape" | "size", [Operand { item: Item::Slice(_), .. }, ..]) => {
                 format!("the number of its elements is `{written}.len()`")
             }
+            ("cast", _) if let Some(dtype) = unknown.target => format!("convert it: `.to::<{dtype}>()`"),
             _ if ops::is_function(name) => {
                 format!("call the function: `{}`", function_form(name, &written, all))
             }
@@ -293,8 +316,14 @@ impl Check<'_> {
 
     /// The help for `x.max(y)`: along an axis, or the larger of two.
     fn extremum_help(&self, name: &str, written: &str, [receiver, second]: [&Operand; 2]) -> String {
-        let word = second.loc.word().unwrap_or_else(|| "y".into());
         let of_two = of_two(name).unwrap_or(name);
+        // What was reported may have been an axis with its name.
+        if let Item::Failed = second.item {
+            return format!(
+                "along an axis it is `tl::{name}({written}, 0)`; of two tiles `tl::{of_two}({written}, y)`"
+            );
+        }
+        let word = second.loc.word().unwrap_or_else(|| "y".into());
         let along = format!("`tl::{name}({written}, {word})`");
         let larger = format!("of two tiles or scalars: `tl::{of_two}({written}, {word})`");
         let tile = match receiver.item {
@@ -341,11 +370,20 @@ impl Check<'_> {
                 return "it has no methods".into();
             }
         };
+        // An option that other languages take as a named argument.
+        if let Some(help) = foreign_help(name, Place::Argument) {
+            return help;
+        }
         match nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("{what} {}", list(known.iter().map(|name| format!("`{name}`")))),
         }
     }
+}
+
+/// A path as other languages write it.
+pub(super) fn dotted(path: &[Ident]) -> String {
+    path.iter().map(Ident::to_string).collect::<Vec<_>>().join(".")
 }
 
 /// What is wrong with a call of an unknown path.
@@ -368,13 +406,17 @@ fn arguments(receiver: &str, all: &[Operand]) -> String {
 
 /// A call of a function of `tl::` for a method call: with its arguments if the function takes as many, else with the
 /// names of its parameters.
-fn function_form(name: &str, receiver: &str, all: &[Operand]) -> String {
+pub(super) fn function_form(name: &str, receiver: &str, all: &[Operand]) -> String {
     let params = syntax::parameters(name);
     let takes_list = params.last().is_some_and(|param| matches!(param.name, "shape" | "order"));
     let is_slice =
         matches!(all[0].item, Item::Slice(_)) && params.first().is_some_and(|param| param.name == "pointer");
     let is_list = all.get(1).is_some_and(|arg| matches!(arg.item, Item::List(_)));
-    let words: Option<Vec<String>> = all[1..].iter().map(|arg| arg.loc.word()).collect();
+    let unwrapped = |arg: &Operand| match arg.item {
+        Item::Tuple(_) if takes_list => arg.loc.word().map(|word| word.trim_matches(['(', ')']).to_string()),
+        _ => arg.loc.word(),
+    };
+    let words: Option<Vec<String>> = all[1..].iter().map(unwrapped).collect();
     match words {
         // Offsets are added to the slice.
         Some(words) if is_slice && !words.is_empty() => {
@@ -390,12 +432,6 @@ fn function_form(name: &str, receiver: &str, all: &[Operand]) -> String {
         }
         _ => syntax::call_form(name).replacen('x', receiver, 1),
     }
-}
-
-/// The names of functions of `tl::`.
-fn function_names() -> impl Iterator<Item = &'static str> {
-    let rows = scalar::TABLE.iter().filter(|op| !op.is_operator()).map(|op| op.name);
-    rows.chain(ops::functions().map(|function| function.name))
 }
 
 /// The operator that a function or method of this name is.

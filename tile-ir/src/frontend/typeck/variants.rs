@@ -95,6 +95,13 @@ fn extend(variant: &Variant, generic: &GenericParam, value: &VariantKind) -> Var
     variant
 }
 
+/// Whether a name with declared values is that of a constant which the kernel does not have: `N = [64, 128]`.
+fn is_undeclared_constant(kernel: &Kernel, name: &Ident) -> bool {
+    let is_constant = name.to_string().starts_with(|first: char| first.is_ascii_uppercase());
+    let mut lists = kernel.options.lists.iter().filter(|list| list.name == *name);
+    is_constant && lists.any(|list| list.values.iter().all(|value| matches!(value.kind, VariantKind::Int(_))))
+}
+
 fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
     let find = |name: &Ident| kernel.generics.iter().find(|generic| generic.name() == name);
     let in_lists = kernel.options.lists.iter().map(|list| &list.name);
@@ -106,6 +113,9 @@ fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
             let generics = if generics.is_empty() { "none".into() } else { generics };
             let help = match near(kernel, name) {
                 Some(near) => format!("did you mean `{near}`?"),
+                None if is_undeclared_constant(kernel, name) => {
+                    format!("declare it: `fn {}<const {name}: usize>(..)`", kernel.name)
+                }
                 None => format!("its generics are {generics}; the options are {OPTIONS}"),
             };
             errors.push_help(Loc::of(name), format!("`{name}` is not a generic of `{}`", kernel.name), help);

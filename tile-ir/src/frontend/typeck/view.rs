@@ -37,11 +37,11 @@ impl Check<'_> {
         format!("a view is read and written in blocks: `{name}.load::<{}>({})`", list("64"), list("0"))
     }
 
-    /// How to write a view, for messages.
-    pub(super) fn view_store_help(&self, memory: ParamId) -> String {
+    /// How a method writes a view, for messages.
+    pub(super) fn view_store_help(&self, memory: ParamId, method: &str) -> String {
         let name = &self.func().params[memory.index()].name;
         let begin = vec!["0"; self.rank_of(memory)].join(", ");
-        format!("a view is written in blocks: `{name}.store(tile, {begin})`")
+        format!("a view is written in blocks: `{name}.{method}(tile, {begin})`")
     }
 
     fn rank_of(&self, memory: ParamId) -> usize {
@@ -100,7 +100,7 @@ impl Check<'_> {
                 format!("its extent along an axis is `{view}.shape(0)`")
             }
             "get" | "at" | "index" | "read" => self.view_help(memory),
-            "set" | "write" | "fill" => self.view_store_help(memory),
+            "set" | "write" | "fill" => self.view_store_help(memory, "store"),
             "sum" | "max" | "min" => format!("reduce a block: `tl::{name}({block}, axis)`"),
             _ if name.starts_with("atomic") => format!(
                 "views have `atomic_add` alone: take the memory as a slice, `&mut [T]`, for `tl::{name}(out + offsets, tile)`"
@@ -146,7 +146,7 @@ impl Check<'_> {
                 .into();
         }
         match call.name.as_str() {
-            "store" | "atomic_add" => self.view_store_help(memory),
+            method @ ("store" | "atomic_add") => self.view_store_help(memory, method),
             "load" => self.view_help(memory),
             name => format!("an axis is a number: `{}.{name}(0)`", self.func().params[memory.index()].name),
         }

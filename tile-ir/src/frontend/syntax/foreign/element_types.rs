@@ -4,8 +4,8 @@ use super::row::{Answer, Foreign, NameKind, row};
 use crate::support::dtype::DType;
 
 pub(super) const TABLE: &[Foreign] = &[
-    element(&["float16", "fp16", "half", "Half", "__half", "f16_t"], DType::F16),
-    element(&["bfloat16", "__nv_bfloat16", "BFloat16"], DType::BF16),
+    element(&["float16", "fp16", "half", "f16_t"], DType::F16),
+    element(&["bfloat16", "__nv_bfloat16"], DType::BF16),
     element(&["float32", "fp32", "float", "single"], DType::F32),
     element(&["float64", "fp64", "double"], DType::F64),
     element(&["float8e4nv", "float8_e4m3fn", "fp8e4nv", "fp8e4m3", "F8E4M3", "__nv_fp8_e4m3"], DType::F8E4M3),

@@ -9,6 +9,7 @@ mod row;
 mod rust;
 mod triton;
 
+use crate::ops;
 use crate::support::dtype::DType;
 
 pub use row::{Answer, Foreign, NameKind, Place};
@@ -21,9 +22,32 @@ pub fn table() -> impl Iterator<Item = &'static Foreign> {
     tables.into_iter().flatten()
 }
 
-/// What to write instead of an unknown name, if another language knows it.
-pub fn foreign(name: &str, place: Place) -> Option<&'static Foreign> {
-    table().find(|row| row.is_answered_in(place) && row.names.contains(&name))
+/// What to write instead of an unknown name, if another language knows it: as it is spelled, or else in any spelling.
+pub fn foreign(name: &str, place: Place) -> Option<Foreign> {
+    let rows = || table().filter(|row| row.is_answered_in(place)).copied();
+    if let Some(row) = rows().find(|row| row.names.contains(&name)) {
+        return Some(row);
+    }
+    // An option in capitals is a generic.
+    let name = (place != Place::Option).then(|| folded(name))?;
+    let is_function = matches!(place, Place::Function | Place::Module | Place::Method | Place::Macro);
+    // `atomicMax` is `tl::atomic_max`.
+    let own = ops::function_names().find(|own| is_function && folded(own) == name);
+    let own = own.map(|own| row::own(&[], own));
+    own.or_else(|| rows().find(|row| row.names.iter().any(|known| is_spelling(known, &name))))
+}
+
+/// A name without case and underscores, in which languages differ.
+fn folded(name: &str) -> String {
+    name.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
+}
+
+/// Whether a folded name is that of a row, or begins with it where a `*` follows.
+fn is_spelling(known: &str, name: &str) -> bool {
+    match known.strip_suffix('*') {
+        Some(start) => name.starts_with(&folded(start)),
+        None => folded(known) == name,
+    }
 }
 
 /// Names that are as likely to be of a user's own function, which no kernel sees outside of a `#[fuse_module]`.

@@ -1,6 +1,6 @@
-//! Names of Python, NumPy, PyTorch and JAX.
+//! Names of Python, NumPy, PyTorch and JAX, and of the languages for kernels that are written in Python or alike.
 
-use super::row::{Foreign, argument, conversion, function, own, value};
+use super::row::{Foreign, argument, conversion, function, module, own, type_name, value};
 use crate::support::dtype::DType;
 
 const SHAPE: &str =
@@ -10,9 +10,13 @@ const FIXED: &str = "leave it out: a tile has as many elements as its type says;
 
 pub(super) const TABLE: &[Foreign] = &[
     // ---- modules and constants
-    value(
-        &["torch", "np", "numpy", "jnp", "jax", "math", "functional", "cupy"],
+    module(
+        &["torch", "np", "numpy", "jnp", "jax", "lax", "math", "functional", "cupy", "nn"],
         "functions are those of `tl::`: `tl::exp(x)`, `tl::sum(x, axis)`",
+    ),
+    module(
+        &["pl", "pallas", "pltpu", "plgpu", "ti", "taichi", "wp", "warp", "nl", "nki", "hl", "helion", "ct"],
+        "functions are those of `tl::`: `tl::load(x + offsets, mask)`, `tl::store(out + offsets, x, mask)`, `tl::program_id(0)`",
     ),
     value(&["True"], "write `true`"),
     value(&["False"], "write `false`"),
@@ -20,9 +24,9 @@ pub(super) const TABLE: &[Foreign] = &[
         &["None"],
         "an argument that is `None` is left out; a kernel has no `Option`: a mask, a tile of bools, says which elements are there",
     ),
-    value(&["inf", "Inf", "INFINITY", "infinity", "HUGE_VAL"], "write `f32::INFINITY`"),
-    value(&["NAN", "NaN"], "write `f32::NAN`"),
-    value(&["M_PI", "PI", "pi"], "write `f32::consts::PI`"),
+    value(&["inf", "infinity", "HUGE_VAL"], "write `f32::INFINITY`"),
+    value(&["NaN"], "write `f32::NAN`"),
+    value(&["M_PI", "pi"], "write `f32::consts::PI`"),
     value(&["FLT_MAX"], "write `f32::MAX`"),
     value(&["FLT_MIN"], "write `f32::MIN_POSITIVE`"),
     value(&["FLT_EPSILON"], "write `f32::EPSILON`"),
@@ -30,6 +34,8 @@ pub(super) const TABLE: &[Foreign] = &[
     value(&["INT_MIN"], "write `i32::MIN`"),
     value(&["newaxis"], "`x.row()` and `x.col()` add an axis"),
     // ---- Python
+    function(&["at"], "offsets are added to a slice: `tl::load(x + offsets)`"),
+    value(&["pass"], "a block without statements is `{}`"),
     function(&["xrange"], "a loop is written `for i in 0..n`, or `tl::range(0, n, step)`"),
     function(&["len"], "the number of elements of a slice is `x.len()`; a tile's shape is made of constants"),
     function(&["divmod"], "`(a / b, a % b)`"),
@@ -44,20 +50,20 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["list", "dict", "set"], "a kernel has scalars, tiles and tuples of them: `(a, b)`"),
     // ---- shapes
     function(&["shape", "size", "numel", "ndim", "dim", "nelement", "rank"], SHAPE),
-    own(&["transpose", "t", "T", "mT", "swapaxes", "swapdims", "transpose_", "matrix_transpose"], "trans"),
+    own(&["transpose", "t", "mT", "swapaxes", "swapdims", "matrix_transpose"], "trans"),
     own(&["permute_dims", "moveaxis", "movedim"], "permute"),
     function(
         &["view", "resize", "view_as"],
         "another shape: `tl::reshape(x, [M, N])`; the same bits as another type: `.bitcast::<u32>()`",
     ),
     function(&["flatten"], "it is `tl::ravel` here"),
-    own(&["unsqueeze", "unsqueeze_"], "expand_dims"),
+    own(&["unsqueeze"], "expand_dims"),
     own(&["expand_as", "tile", "repeat"], "broadcast_to"),
     function(
         &["repeat_interleave", "kron"],
         "`tl::reshape(tl::broadcast_to(x.col(), [N, 4]), [N * 4])` repeats each element",
     ),
-    own(&["concat", "concatenate", "hstack", "cat_"], "cat"),
+    own(&["concat", "concatenate", "hstack"], "cat"),
     own(&["stack", "dstack", "column_stack"], "join"),
     own(&["flipud", "fliplr", "reverse"], "flip"),
     function(&["meshgrid"], "`x.col()` and `x.row()` broadcast against each other"),
@@ -73,10 +79,14 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["narrow"], "`tl::slice(x, axis, start, end)`, or load a part"),
     // ---- making tiles
     function(&["ones", "ones_like", "full_like", "fill"], "`tl::full([N], 1.0)`"),
-    function(&["empty", "empty_like", "new_zeros", "zero"], "`tl::zeros::<f32>([N])`"),
+    function(&["empty", "empty_like", "new_zeros", "zero", "clear"], "`tl::zeros::<f32>([N])`"),
     function(
         &["rand_like", "random", "uniform"],
         "`tl::rand(seed, offsets)`, with the offsets of the elements",
+    ),
+    function(
+        &["PRNGKey", "manual_seed"],
+        "a seed is an argument of the kernel, `seed: u64`: `tl::rand(seed, offsets)`",
     ),
     function(&["randn_like", "normal"], "`tl::randn(seed, offsets)`, with the offsets of the elements"),
     function(&["linspace"], "with `let i = tl::arange(0, N).to::<f32>();` it is `start + i * step`"),
@@ -87,7 +97,7 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["eye", "identity", "diag"], "compare the axes: `tl::select(i.col() == i.row(), 1.0, 0.0)`"),
     function(&["tril", "triu"], "compare the axes: `tl::select(i.col() >= i.row(), x, 0.0)`"),
     // ---- products
-    own(&["matmul", "mm", "bmm", "__matmul__"], "dot"),
+    own(&["matmul", "mm", "bmm"], "dot"),
     function(&["addmm", "baddbmm", "gemm"], "`tl::dot(a, b, acc)` adds to `acc`"),
     function(&["outer", "ger"], "`x.col() * y.row()`"),
     function(&["vdot", "inner"], "`tl::sum(x * y, 0)`"),
@@ -122,17 +132,17 @@ pub(super) const TABLE: &[Foreign] = &[
     own(&["ln"], "log"),
     own(&["logistic", "expit"], "sigmoid"),
     own(&["swish"], "silu"),
-    own(&["clip", "clamp_", "hardtanh"], "clamp"),
+    own(&["clip", "hardtanh"], "clamp"),
     function(&["clamp_min", "clip_min"], "`tl::maximum(x, low)`"),
     function(&["clamp_max", "clip_max"], "`tl::minimum(x, high)`"),
     function(&["relu6"], "`tl::clamp(x, 0.0, 6.0)`"),
     function(&["leaky_relu"], "`tl::select(x > 0.0, x, 0.01 * x)`"),
     function(&["elu", "celu"], "`tl::select(x > 0.0, x, tl::exp(x) - 1.0)`"),
     function(&["mish"], "`x * tl::tanh(tl::softplus(x))`"),
-    function(&["logsigmoid", "log_sigmoid"], "`-tl::softplus(-x)`"),
+    function(&["logsigmoid"], "`-tl::softplus(-x)`"),
     function(&["dropout"], "`tl::select(tl::rand(seed, i) < p, 0.0, x / (1.0 - p))`"),
     function(&["nan_to_num"], "`tl::select(tl::is_finite(x), x, 0.0)`"),
-    function(&["masked_fill", "masked_fill_"], "`tl::select(mask, value, x)`"),
+    function(&["masked_fill"], "`tl::select(mask, value, x)`"),
     function(
         &["pow", "power", "powf", "fast_powf", "powi", "float_power"],
         "`x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`",
@@ -147,6 +157,7 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["log1p"], "add: `tl::log(1.0 + x)`"),
     function(&["sign", "sgn"], "choose: `tl::select(x > 0.0, 1.0, tl::select(x < 0.0, -1.0, 0.0))`"),
     function(&["copysign"], "`tl::select(y < 0.0, -tl::abs(x), tl::abs(x))`"),
+    function(&["axpy", "axpby"], "write the operators: `a * x + b * y`"),
     function(&["lerp"], "`x + (y - x) * w`"),
     function(
         &["subtract", "multiply", "divide", "true_divide", "floor_divide"],
@@ -164,10 +175,10 @@ pub(super) const TABLE: &[Foreign] = &[
         "it is `tl::gather` here, or a load with offsets from memory",
     ),
     function(
-        &["scatter", "scatter_", "index_put", "index_copy"],
+        &["scatter", "index_put", "index_copy"],
         "store with offsets from memory: `tl::store(out + index, x)`",
     ),
-    function(&["scatter_add", "scatter_add_", "index_add", "index_add_"], "`tl::atomic_add(out + index, x)`"),
+    function(&["scatter_add", "index_add"], "`tl::atomic_add(out + index, x)`"),
     function(&["searchsorted", "bucketize"], "count: `tl::sum((edges.row() < x.col()).to::<i32>(), 1)`"),
     function(
         &["item", "tolist"],
@@ -196,14 +207,36 @@ pub(super) const TABLE: &[Foreign] = &[
         "a product of matrices is `tl::dot(a, b)`; `tl::trans(b)` swaps the axes of one",
     ),
     function(&["broadcasted_iota"], "`tl::arange(0, N).col()` or `tl::arange(0, N).row()`"),
+    type_name(
+        &["VMEM"],
+        "leave it out: a tile is a value, and an accumulator is one that a loop carries, `let mut acc = tl::zeros::<f32>([64, 64]);`",
+    ),
+    // ---- Taichi, Warp, Mojo, cuTile
+    function(
+        &["ndrange", "grouped"],
+        "a program finds its place by the grid: `let (i, j) = (tl::program_id(0), tl::program_id(1));`",
+    ),
+    function(
+        &["tile_load", "tile_store"],
+        "of a view: `x.load::<64, 64>(row, col)`, `out.store(tile, row, col)`",
+    ),
+    own(&["tile_matmul"], "dot"),
+    function(
+        &["tile_sum", "tile_max", "tile_min", "tile_reduce"],
+        "`tl::sum(x, axis)`, `tl::max(x, axis)`, `tl::min(x, axis)`",
+    ),
+    function(
+        &["simd_width_of", "simd_width"],
+        "a tile has as many elements as the kernel says, `tl::arange(0, N)`; the compiler makes vectors of them",
+    ),
     function(
         &["BlockSpec", "index_map"],
         "a program finds its own offsets: `tl::program_id(0) * N + tl::arange(0, N)`",
     ),
     // ---- types and places
-    conversion(&["astype", "type", "as_type", "convert"], DType::F32),
+    conversion(&["astype", "type", "convert"], DType::F32),
     conversion(&["type_as"], DType::F32),
-    function(&["cpu", "cuda", "detach", "contiguous", "requires_grad_", "to_device"], IDENTITY),
+    function(&["cpu", "detach", "contiguous", "requires_grad_", "to_device"], IDENTITY),
     // ---- named arguments
     argument(&["dim", "axes"], "write the axis in its place, counted from 0: `tl::sum(x, 0)`"),
     argument(&["keepdim", "keepdims"], "write `true` in its place: `tl::sum(x, axis, true)`"),

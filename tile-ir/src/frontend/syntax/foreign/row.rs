@@ -4,8 +4,9 @@ use crate::ops::{self, IntrinsicGeneric, IntrinsicParam, scalar};
 use crate::support::dtype::DType;
 
 /// A row of the table: names of one idea, and the answer to all of them.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Foreign {
+    /// In any spelling: `warp_sum` is `warpSum` too. A `*` at the end of a name stands for any more words.
     pub names: &'static [&'static str],
     pub kind: NameKind,
     pub answer: Answer,
@@ -16,8 +17,12 @@ pub struct Foreign {
 pub enum NameKind {
     /// A function, method or macro.
     Function,
-    /// A variable, constant or module. It is also answered where it is called.
+    /// A variable or constant. It is also answered where it is called.
     Value,
+    /// A module, with what to write instead of anything in it that has no answer of its own.
+    Module,
+    /// A function by the names of its module and its own, `atomic::add`, where its own says too little.
+    Path,
     /// A type. It is answered everywhere but in the attribute's options.
     Type,
     /// An option of an attribute or decorator.
@@ -43,6 +48,10 @@ pub enum Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     Function,
+    /// A function with the name of the module before it.
+    Path,
+    /// A module or type before the name of a function.
+    Owner,
     /// A function or name behind `tl::`.
     Module,
     Method,
@@ -63,7 +72,9 @@ impl Foreign {
             NameKind::Value => {
                 matches!(place, Place::Function | Place::Module | Place::Method | Place::Variable)
             }
-            NameKind::Type => !matches!(place, Place::Macro | Place::Option | Place::Argument),
+            NameKind::Module => matches!(place, Place::Module | Place::Variable | Place::Owner),
+            NameKind::Path => place == Place::Path,
+            NameKind::Type => !matches!(place, Place::Path | Place::Macro | Place::Option | Place::Argument),
             NameKind::Option => place == Place::Option,
             NameKind::Argument => place == Place::Argument,
         }
@@ -76,14 +87,14 @@ impl Foreign {
             Answer::Write(text) => text.into(),
             Answer::Convert(dtype) => convert(target.unwrap_or(dtype)),
             Answer::Type(dtype) => match place {
-                Place::Function | Place::Method => convert(dtype),
+                Place::Function | Place::Owner | Place::Method => convert(dtype),
                 Place::Module => format!(
                     "an element type is written `{dtype}`: `.to::<{dtype}>()`, `tl::zeros::<{dtype}>([N])`"
                 ),
                 Place::Variable => {
                     format!("an element type stands between angle brackets: `.to::<{dtype}>()`")
                 }
-                Place::Type | Place::Macro | Place::Option | Place::Argument => {
+                Place::Type | Place::Path | Place::Macro | Place::Option | Place::Argument => {
                     format!("did you mean `{dtype}`?")
                 }
             },
@@ -140,6 +151,14 @@ pub(super) const fn function(names: &'static [&'static str], text: &'static str)
 
 pub(super) const fn value(names: &'static [&'static str], text: &'static str) -> Foreign {
     row(names, NameKind::Value, Answer::Write(text))
+}
+
+pub(super) const fn module(names: &'static [&'static str], text: &'static str) -> Foreign {
+    row(names, NameKind::Module, Answer::Write(text))
+}
+
+pub(super) const fn path(names: &'static [&'static str], text: &'static str) -> Foreign {
+    row(names, NameKind::Path, Answer::Write(text))
 }
 
 pub(super) const fn type_name(names: &'static [&'static str], text: &'static str) -> Foreign {

@@ -1,9 +1,9 @@
 //! Names of Rust that mean nothing in a kernel.
 
-use super::row::{Foreign, conversion, function, own, type_name, value};
+use super::row::{Foreign, conversion, function, module, own, type_name, value};
 use crate::support::dtype::DType;
 
-const LOOP: &str = "a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`";
+const LOOP: &str = "a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`";
 const ON_TILES: &str = "operators and functions work on every element: write them on the tile";
 const NO_OPTION: &str =
     "a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there";
@@ -45,7 +45,12 @@ pub(super) const TABLE: &[Foreign] = &[
         "compare, and take the first place: `tl::min(tl::select(x == y, i, N), 0)`",
     ),
     // ---- conversions
-    conversion(&["into", "try_into", "to_f32", "as_f32"], DType::F32),
+    function(&["into", "try_into"], "convert to a type by its name: `.to::<f32>()`, `.to::<i64>()`"),
+    function(
+        &["then", "then_some"],
+        "`if condition { a } else { b }` of a scalar, `tl::select(mask, a, b)` of a tile",
+    ),
+    conversion(&["to_f32", "as_f32"], DType::F32),
     conversion(&["to_i32", "as_i32", "as_usize", "as_"], DType::I32),
     function(
         &["to_bits", "to_le_bytes", "to_ne_bytes", "from_bits", "transmute"],
@@ -57,17 +62,31 @@ pub(super) const TABLE: &[Foreign] = &[
         &["unwrap", "expect", "unwrap_or", "ok", "unwrap_or_default"],
         "nothing in a kernel fails: leave it out",
     ),
-    function(&["Some", "Ok", "Err", "is_some", "is_none", "is_ok"], NO_OPTION),
-    type_name(&["Option", "Result"], NO_OPTION),
+    function(&["is_some", "is_none", "is_ok"], NO_OPTION),
+    type_name(&["Option", "Some", "Result", "Ok", "Err"], NO_OPTION),
     // ---- memory and ownership
     function(
-        &["clone", "copy", "to_owned", "borrow", "borrow_mut", "as_ref", "drop", "black_box"],
+        &[
+            "clone",
+            "copy",
+            "to_owned",
+            "borrow",
+            "borrow_mut",
+            "as_ref",
+            "as_mut",
+            "as_slice",
+            "as_mut_slice",
+            "to_vec",
+            "del",
+            "drop",
+            "black_box",
+        ],
         "tiles are values: leave it out",
     ),
     function(&["swap", "replace"], "assign both at once: `(a, b) = (b, a)`"),
     function(
         &["get", "get_unchecked", "get_mut", "first", "last", "as_ptr", "read"],
-        "read memory with `tl::load(x + i)`",
+        "an element of memory is `tl::load(x + i)`, of a tile `tl::index(x, axis, i)`",
     ),
     function(&["as_mut_ptr", "copy_from_slice", "push"], "write memory with `tl::store(out + i, value)`"),
     function(&["offset"], "offsets are added to a slice: `x + offsets`"),
@@ -116,14 +135,10 @@ pub(super) const TABLE: &[Foreign] = &[
         &["Device", "Stream", "Graph"],
         "devices and streams are for the host: a kernel has its arguments alone",
     ),
-    type_name(
-        &["Wrapping", "Saturating", "NonZero", "NonZeroU32"],
-        "integers wrap in a kernel: use the plain type",
-    ),
+    type_name(&["Wrapping", "Saturating", "NonZeroU*"], "integers wrap in a kernel: use the plain type"),
     // ---- numbers
     function(&["recip"], "divide: `1.0 / x`"),
     function(&["mul_add"], "`tl::fma(x, y, z)`"),
-    function(&["exp_m1"], "subtract: `tl::exp(x) - 1.0`"),
     function(&["ln_1p"], "add: `tl::log(1.0 + x)`"),
     function(&["sin_cos"], "`tl::sin(x)` and `tl::cos(x)`"),
     function(&["to_radians"], "multiply: `x * (f32::consts::PI / 180.0)`"),
@@ -186,11 +201,11 @@ pub(super) const TABLE: &[Foreign] = &[
         "a kernel knows the constants of its module and its const parameters",
     ),
     function(
-        &["thread_spawn", "spawn", "join_handle"],
+        &["thread_spawn", "spawn", "join_handle", "parallel*"],
         "programs run side by side: their number is the launch's grid",
     ),
-    value(&["self", "Self"], "a kernel is a free function: it has its arguments alone"),
-    value(
+    value(&["self"], "a kernel is a free function: it has its arguments alone"),
+    module(
         &["core"],
         "functions are those of `tl::`, constants those of types: `f32::INFINITY`, `f32::consts::PI`",
     ),

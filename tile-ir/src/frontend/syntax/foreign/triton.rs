@@ -1,6 +1,6 @@
 //! Triton's own names, and those of its decorators.
 
-use super::row::{Foreign, argument, function, option, own, type_name, value};
+use super::row::{Foreign, argument, function, module, option, own, type_name, value};
 
 const VIEW: &str = "take the parameter as a view, `x: &View<f32, 2>`: `x.load::<64, 64>(row, col)`";
 const TUNE: &str = "`configs = [{ N: 64, num_warps: 4 }, { N: 128, num_warps: 8 }], tune(key = [n])`";
@@ -9,11 +9,11 @@ const EVICTION: &str = "write a method behind the call: `.evict_first()` or `.ev
 const TENSOR: &str = "scalars and tiles go together as they are; `tl::full([N], x)` makes a tile";
 
 pub(super) const TABLE: &[Foreign] = &[
-    own(&["where", "where_"], "select"),
+    own(&["where"], "select"),
     own(&["iota", "make_range"], "arange"),
     own(&["broadcast", "expand"], "broadcast_to"),
     own(&["inline_asm_elementwise", "asm", "inline_asm"], "inline_ptx"),
-    own(&["ceil_div", "div_ceil", "ceildiv", "round_up"], "cdiv"),
+    own(&["ceil_div", "div_ceil", "round_up"], "cdiv"),
     own(&["atomic_cmpxchg"], "atomic_cas"),
     own(&["bitonic_merge"], "sort"),
     own(&["logical_any"], "any"),
@@ -62,8 +62,11 @@ pub(super) const TABLE: &[Foreign] = &[
         &["gather_load", "scatter_store"],
         "offsets may come from memory: `tl::load(x + tl::load(index + i))`",
     ),
-    value(&["libdevice", "extra", "standard"], "functions are those of `tl::`: `tl::exp(x)`"),
-    value(&["triton", "gluon", "language"], "functions are those of `tl::`: `tl::exp(x)`, `tl::cdiv(n, 64)`"),
+    module(&["libdevice", "extra", "standard"], "functions are those of `tl::`: `tl::exp(x)`"),
+    module(
+        &["triton", "gluon", "ttgl", "language"],
+        "functions are those of `tl::`: `tl::exp(x)`, `tl::cdiv(n, 64)`",
+    ),
     function(&["cache_modifier", "cache"], CACHE),
     function(&["eviction_policy", "evict"], EVICTION),
     // ---- options of its decorators
@@ -100,10 +103,7 @@ pub(super) const TABLE: &[Foreign] = &[
         &["do_not_specialize", "do_not_specialize_on_alignment"],
         "leave it out: a build makes the specializations, and each launch takes the fastest that fits",
     ),
-    option(
-        &["debug", "noinline", "inline", "fast_math", "fastmath", "jit"],
-        "leave it out: there is no such choice",
-    ),
+    option(&["debug", "noinline", "inline", "fast_math", "jit"], "leave it out: there is no such choice"),
     option(&["bounds_check", "unsafe", "no_bounds_check"], "`unchecked` leaves out the checks of offsets"),
     // ---- named arguments
     argument(
@@ -127,7 +127,7 @@ pub(super) const TABLE: &[Foreign] = &[
     ),
     argument(&["max_num_imprecise_acc"], "write a method behind the call: `.max_num_imprecise_acc(32)`"),
     argument(
-        &["out_dtype"],
+        &["out_dtype", "preferred_element_type"],
         "leave it out: a product is `f32`, that of `f64` tiles `f64` and that of integers `i32`; `.to::<f16>()` converts it",
     ),
     argument(
@@ -139,7 +139,7 @@ pub(super) const TABLE: &[Foreign] = &[
     argument(&["propagate_nan"], "`tl::maximum` propagates NaN, `tl::max_num` ignores it"),
     argument(&["tie_break_left"], "leave it out: of equal elements the first is taken"),
     argument(&["reverse"], "flip the tile before and after: `tl::flip(x, axis)`"),
-    argument(&["can_reorder"], "leave it out"),
+    argument(&["can_reorder", "approximate", "precision"], "leave it out"),
     argument(
         &["flatten", "disallow_acc_multi_buffer", "warp_specialize"],
         "leave it out: the compiler decides",
