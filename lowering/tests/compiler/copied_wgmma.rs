@@ -163,3 +163,68 @@ fn a_product_of_gathered_rows() {
         &[&|func| launch(func, 64), &|func| launch(func, 328)],
     );
 }
+
+/// Operands that an iteration computes are stored to its slot: weights of bytes, and operand A with a scale for each row.
+#[test]
+fn a_product_of_computed_operands() {
+    let launch = |func: &Func, k: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "x", (0..64 * k).map(small));
+        let launch = launch.slice(func, "w", (0..k * 64).map(small)).slice(func, "out", vec![-1.0; 64 * 64]);
+        launch.slice(func, "scales", (0..64).map(small)).scalar(func, "k", int(k))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(x: &[bf16], scales: &[f32], w: &[i8], out: &mut [f32], k: i32) {
+            let (rows, columns) = (tl::arange(0, 64), tl::arange(0, 64));
+            let scales = tl::load(scales + rows);
+            let mut acc = tl::zeros::<f32>([64, 64]);
+            for start in (0..k).step_by(64) {
+                let inner = start + tl::arange(0, 64);
+                let x = tl::load(x + (rows.col() * k + inner.row()), (inner < k).row(), 0.0).to::<f32>();
+                let w = tl::load(w + (inner.col() * 64 + columns.row()), (inner < k).col(), 0);
+                acc = tl::dot((x * scales.col()).to::<bf16>(), w.to::<bf16>(), acc);
+            }
+            tl::store(out + (rows.col() * 64 + columns.row()), acc);
+        }",
+        &["slot_store", "proxy_fence", "async :"],
+        0.0,
+        &[&|func| launch(func, 64), &|func| launch(func, 400)],
+    );
+}
+
+/// The gradients of keys and values: four dots of an iteration, of which two read one tile along both of its axes.
+#[test]
+fn four_dots_of_an_iteration() {
+    let launch = |func: &Func, n: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "q", (0..n * 64).map(|i| small(i) / 64.0));
+        let launch = launch.slice(func, "k", (0..64 * 64).map(|i| small(i + 1) / 4.0));
+        let launch = launch.slice(func, "v", (0..64 * 64).map(|i| small(i + 2)));
+        let launch = launch.slice(func, "go", (0..n * 64).map(|i| small(i + 3)));
+        let launch = launch.slice(func, "dk", vec![-1.0; 64 * 64]).slice(func, "dv", vec![-1.0; 64 * 64]);
+        launch.scalar(func, "n", int(n))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn gradients(q: &[bf16], k: &[bf16], v: &[bf16], go: &[bf16], dk: &mut [f32], dv: &mut [f32], n: i32) {
+            let (keys, dims) = (tl::arange(0, 64), tl::arange(0, 64));
+            let at = keys.col() * 64 + dims.row();
+            let (k, v) = (tl::load(k + at), tl::load(v + at));
+            let (mut dk_acc, mut dv_acc) = (tl::zeros::<f32>([64, 64]), tl::zeros::<f32>([64, 64]));
+            for start in (0..n).step_by(64) {
+                let rows = start + tl::arange(0, 64);
+                let at = rows.col() * 64 + dims.row();
+                let q = tl::load(q + at, (rows < n).col(), 0.0);
+                let go = tl::load(go + at, (rows < n).col(), 0.0);
+                let p = tl::exp2(tl::dot(k, tl::trans(q)));
+                dv_acc = tl::dot(p.to::<bf16>(), go, dv_acc);
+                let ds = p * tl::dot(v, tl::trans(go));
+                dk_acc = tl::dot(ds.to::<bf16>(), q, dk_acc);
+            }
+            tl::store(dk + at, dk_acc);
+            tl::store(dv + at, dv_acc);
+        }",
+        &["wgmma", "transposed", "proxy_fence"],
+        1e-5,
+        &[&|func| launch(func, 64), &|func| launch(func, 200)],
+    );
+}

@@ -71,9 +71,9 @@ pub use schedule::{
     AsyncCopy, AsyncGroup, AsyncWait, Barrier, ClusterArrive, ClusterWait, DotWait, ExpectTx, Induction,
     IterationBound, Loop, MbarAlloc, MbarArrive, MbarArriveForPeer, MbarInit, MbarWait, MmaOrder, Pack,
     PdlWait, PeerShares, PipeNext, PipeStart, Poison, ProxyFence, Publish, ReduceBatch, RescaleRows,
-    RingStart, SlotAt, SlotLoad, SlotStep, SlotTile, SmemAlloc, SmemLoadWords, StageOperands, StoreWait,
-    TileQuotient, TmaLoad, TripCount, Unpack, WarpBarrier, WarpSpecialize, WarpgroupPosition, Wgmma,
-    WorkTiles,
+    RingStart, SlotAt, SlotLoad, SlotStep, SlotStore, SlotTile, SmemAlloc, SmemLoadWords, StageOperands,
+    StoreWait, TileQuotient, TmaLoad, TripCount, Unpack, WarpBarrier, WarpSpecialize, WarpgroupPosition,
+    Wgmma, WorkTiles,
 };
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape, broadcast_help};
 pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
@@ -342,6 +342,7 @@ macro_rules! for_each_op {
             AsyncGroup,
             AsyncWait,
             SlotLoad,
+            SlotStore,
             SlotTile,
             ReduceBatch,
             StageOperands,

@@ -13,5 +13,5 @@ never_emitted! {
     WarpBarrier, Barrier, ProxyFence, PdlWait, ClusterArrive, ClusterWait, MmaOrder, PipeStart, PipeNext, SmemLoadWords, Poison, Pack, Unpack,
     TmaLoad, StoreWait, WarpgroupPosition, Wgmma, DotWait, RescaleRows, TripCount, Induction,
     Loop, IterationBound, WarpSpecialize, WorkTiles, Publish, TileQuotient, PeerShares,
-    RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad, SlotTile, ReduceBatch, StageOperands,
+    RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad, SlotStore, SlotTile, ReduceBatch, StageOperands,
 }

@@ -14,7 +14,9 @@ use super::simulate::Simulate;
 use super::tile::{Elements, TileValue, extents, for_each_index};
 use tile_ir::ir::{Op, Type, Value};
 use tile_ir::ops::schedule::{CopyRing, CopyTarget, OperandTile, SlotNeighbor, ThreadPart};
-use tile_ir::ops::{AsyncCopy, AsyncGroup, AsyncWait, RingStart, SlotAt, SlotLoad, SlotStep, SlotTile};
+use tile_ir::ops::{
+    AsyncCopy, AsyncGroup, AsyncWait, RingStart, SlotAt, SlotLoad, SlotStep, SlotStore, SlotTile,
+};
 
 /// Where an element is in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -223,6 +225,21 @@ impl Simulate for SlotLoad {
         let numbers = numbers.collect::<Result<Vec<Number>, String>>()?;
         let elements = Elements::of(ty.dtype, numbers.into_iter());
         cx.define(op, vec![TileValue::new(&ty, elements)])
+    }
+}
+
+impl Simulate for SlotStore {
+    fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, _: &'f Op) -> Result<Step, String> {
+        let tile = cx.tile(self.value)?;
+        let Datum::TileInSlot(of) = cx.datum(self.to)? else {
+            return Err("stores to what is no tile of a slot".into());
+        };
+        for_each_index(&tile.shape, |index| {
+            let cell = tile_byte(of.offset, &of.tile, index);
+            cx.agent.copies.landed.insert((of.slot, cell), tile.elements.get(tile.position(index)));
+        });
+        cx.agent.copies.is_fenced = false;
+        Ok(Step::Next)
     }
 }
 

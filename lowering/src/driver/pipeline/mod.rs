@@ -33,7 +33,7 @@ use crate::gpu::layout::assign::distribute;
 use crate::gpu::layout::{Distributed, ThreadConfig};
 use crate::gpu::schedule::Schedule;
 use crate::gpu::schedule::plan::plan;
-use crate::gpu::schedule::smem_operand::copies_wgmma_operands;
+use crate::gpu::schedule::smem_operand::has_wgmma_rings;
 use crate::gpu::schedule::tma_pipeline::PRODUCER_WARPS;
 use crate::gpu::schedule::verify::{verify_barriers, verify_schedule};
 use crate::gpu::{opt, schedule};
@@ -112,7 +112,7 @@ define_passes! {
     required specialized view_strides if is_guarded: "views whose last axis is contiguous",
     required specialized legalize_index: "offsets that do not overflow, accesses that stay inside their slices",
     required specialized widen_accesses if has_vectors: "signs and divisors of arguments that make accesses vectors",
-    required specialized select_copied_wgmma if copies_for_wgmma: "dots by warpgroups, whose operands threads copy (sm_90a)",
+    required specialized select_copied_wgmma if copies_for_wgmma: "dots by warpgroups, whose operands threads copy or store (sm_90a)",
     optional specialized delay_fp8_upcast if has_vectors: "8-bit floats stay bytes until their fragments are read",
     required specialized rotate_rows if is_unaligned: "rows that begin anywhere, by whole vectors",
     required specialized read_unrotated if is_unaligned: "rows that are used once, by whole vectors without a rotation",
@@ -279,7 +279,7 @@ pub fn scheduled(distributed: Distributed, request: &ScheduleRequest) -> Result<
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let pipelines_loops = !requests.disabled_passes.contains("software_pipeline");
     let mut schedule = plan(distributed, assumptions, pipelines_loops)?;
-    if !copies_wgmma_operands(&schedule.distributed) {
+    if !has_wgmma_rings(&schedule.distributed, &schedule.rings) {
         return Err(Refusal::NoWarpGroupDot);
     }
     schedule.guards = guards.to_vec();

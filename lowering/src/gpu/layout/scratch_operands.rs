@@ -1,11 +1,11 @@
 //! Operands of dots that go through shared memory: which, as what tile, and where in the scratch memory of the dot.
 //!
 //! An operand whose registers are laid out as the instruction reads it is read from there, and so is one that is in shared memory
-//! already.
+//! already. Those of warpgroups go to the slots of their loop.
 
 use tile_ir::ir::{Op, Storage, Type, Value};
 use tile_ir::ops::schedule::{StagedForm, StagedValue};
-use tile_ir::ops::{Dot, DotOperand};
+use tile_ir::ops::{Dot, DotOperand, DotUnit};
 
 use super::conversion::{Conversion, conversion};
 use super::distributed::Distributed;
@@ -49,7 +49,7 @@ impl ScratchOperands {
         let mut bytes = 0;
         let staged = DotOperand::ALL.map(|side| {
             let value = dot.operand(side);
-            if is_in_smem(distributed, value) {
+            if dot.unit != DotUnit::Warp || is_in_smem(distributed, value) {
                 return None;
             }
             let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::{Block, Op, Value};
-use tile_ir::ops::{Convert, Dot, DotOperand, Effect, Kind};
+use tile_ir::ops::{Convert, Dot, DotOperand, DotUnit, Effect, Kind};
 use tile_ir::support::diagnostic::Loc;
 
 use crate::gpu::layout::Distributed;
@@ -123,7 +123,7 @@ impl LoopConversions<'_> {
         let operand = dot.operand(which);
         let ty = self.distributed.func.ty(operand);
         let DotMethod::Mma(instruction) = method(ty.dtype, dot.input) else { return None };
-        if self.inside.contains(&operand) {
+        if self.inside.contains(&operand) || dot.unit != DotUnit::Warp {
             return None;
         }
         let to = mma_operand_layout(instruction, which, &ty.shape, &self.distributed.layouts[&result]);

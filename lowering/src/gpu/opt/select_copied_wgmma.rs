@@ -1,14 +1,16 @@
-//! Selects dots that warpgroups do (wgmma) on tiles that all threads copy to shared memory.
+//! Selects dots that warpgroups do (wgmma) on tiles that threads copy or store to shared memory.
 //!
-//! Where TMA does not load the blocks of views, `cp.async` copies the tiles of a loop, whatever their addresses are. A dot is
-//! selected if wgmma has an instruction for its types and extents, and if operand B, or its transpose, is loaded in the dot's loop
-//! for this dot alone. Operand A is loaded so too, or is in registers. Whether the copies are of 16 bytes shows with the layouts:
-//! [`smem_operand`](crate::gpu::schedule::smem_operand) then finds both operands, or there is no such specialization.
+//! Where TMA does not load the blocks of views, `cp.async` copies the tiles that a loop loads for a dot alone, whatever their addresses
+//! are. Threads store what the loop computes: operand B, and operand A unless it is made of another dot's result, whose registers wgmma
+//! takes as they are, or stays the same in all iterations. A dot of a loop is selected if wgmma has an instruction for its types and
+//! extents. Whether there is room, and whether copies are of 16 bytes, shows with the layouts: then a loop has a ring
+//! ([`software_pipeline`](crate::gpu::schedule::software_pipeline)), or there is no such specialization.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Func, Op, Value};
-use tile_ir::ops::{Dot, DotOperand, DotUnit, For, Kind, Permute};
+use tile_ir::ops::{Dot, DotUnit, For, Kind};
 
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
 
@@ -18,7 +20,7 @@ pub fn select_copied_wgmma(func: &mut Func, num_warps: u32) -> bool {
         return false;
     }
     let mut units = HashMap::new();
-    let finder = LoopDots { func, num_warps, uses: use_counts(func) };
+    let finder = LoopDots { func, num_warps, definitions: func.definitions() };
     func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind {
             finder.find(body, &mut units);
@@ -39,34 +41,23 @@ fn mark(block: &mut Block, units: &HashMap<Value, DotUnit>) {
     }
 }
 
-/// How often each value is an operand or is yielded.
-fn use_counts(func: &Func) -> HashMap<Value, usize> {
-    let mut uses = HashMap::new();
-    let mut count = |value: Value| *uses.entry(value).or_default() += 1;
-    func.body.walk(&mut |op| {
-        let operation = op.kind.operation();
-        operation.operands().into_iter().for_each(&mut count);
-        operation.blocks().into_iter().flat_map(|block| block.yields.clone()).for_each(&mut count);
-    });
-    uses
-}
-
 /// The search for dots of a loop.
 struct LoopDots<'f> {
     func: &'f Func,
     num_warps: u32,
-    uses: HashMap<Value, usize>,
+    definitions: HashMap<Value, &'f Op>,
 }
 
 impl LoopDots<'_> {
     fn find(&self, body: &For, units: &mut HashMap<Value, DotUnit>) {
+        let inside = body.body.defined();
         for op in &body.body.ops {
             if let Kind::Dot(dot) = &op.kind
                 && self.has_instruction(dot, op)
-                && self.is_loaded(body, dot, DotOperand::B)
+                && inside.contains(&dot.b)
             {
-                let is_loaded = self.is_loaded(body, dot, DotOperand::A);
-                units.insert(op.results[0], if is_loaded { DotUnit::Wgmma } else { DotUnit::WgmmaRs });
+                let in_registers = !inside.contains(&dot.a) || self.is_made_of_dot(&inside, dot.a);
+                units.insert(op.results[0], if in_registers { DotUnit::WgmmaRs } else { DotUnit::Wgmma });
             }
         }
     }
@@ -80,14 +71,23 @@ impl LoopDots<'_> {
             && WarpGroupTiling::new(shape[0], self.num_warps).columns_of_each(shape[1]).is_some()
     }
 
-    /// Whether an operand or its transpose is loaded in the loop, for this dot alone.
-    fn is_loaded(&self, body: &For, dot: &Dot, side: DotOperand) -> bool {
-        let mut value = dot.operand(side);
-        while self.uses.get(&value) == Some(&1) {
-            match body.body.definition(value) {
-                Some(Kind::Load(_)) => return true,
-                Some(Kind::Permute(Permute { value: inner, .. })) => value = *inner,
-                _ => return false,
+    /// Whether a value is computed lane by lane from the result of a dot in the loop, of which these are the values.
+    fn is_made_of_dot(&self, inside: &HashSet<Value>, value: Value) -> bool {
+        let mut seen = HashSet::new();
+        let mut todo = vec![value];
+        while let Some(value) = todo.pop() {
+            let is_new = inside.contains(&value) && seen.insert(value);
+            let Some(op) = self.definitions.get(&value).filter(|_| is_new) else { continue };
+            let operation = op.kind.operation();
+            if let (Kind::If(branch), Some(place)) =
+                (&op.kind, op.results.iter().position(|&result| result == value))
+            {
+                todo.extend([&branch.then, &branch.otherwise].map(|block| block.yields[place]));
+            }
+            match operation.layout_relation(self.func, &op.results) {
+                LayoutRelation::Dot { .. } => return true,
+                LayoutRelation::Lanewise { .. } => todo.extend(operation.operands()),
+                _ => {}
             }
         }
         false

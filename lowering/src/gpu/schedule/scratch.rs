@@ -71,7 +71,7 @@ no_scratch! {
     MbarAlloc, MbarInit, MbarWait, MbarArrive, MbarArriveForPeer, ExpectTx, WarpBarrier, Barrier, ProxyFence, PdlWait, ClusterArrive, ClusterWait, MmaOrder, PipeStart, PipeNext,
     SmemLoadWords, Poison, Pack, Unpack, TmaLoad, StoreWait, WarpgroupPosition, Wgmma, DotWait, RescaleRows, TripCount, Induction, Loop, IterationBound,
     WarpSpecialize, WorkTiles, Publish, TileQuotient, PeerShares, RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, AsyncWait, SlotLoad,
-    SlotTile, ReduceBatch, Assert, Print,
+    SlotStore, SlotTile, ReduceBatch, Assert, Print,
 }
 
 impl Scratch for Convert {

@@ -203,7 +203,7 @@ impl OperandFinder<'_> {
         let rank = ty.shape.rank();
         let takes = |side: DotOperand| match method(ty.dtype, dot.input) {
             _ if dot.unit != DotUnit::Warp => {
-                lines.is_none() && self.is_read_by_warpgroups(side, (value, result), fast)
+                lines.is_none() && is_read_by_warpgroups(self.distributed, side, (value, result), fast)
             }
             DotMethod::Fma => lines == Some(outer_axis(rank, side)),
             DotMethod::Mma(_) => {
@@ -216,43 +216,84 @@ impl OperandFinder<'_> {
     }
 }
 
-impl OperandFinder<'_> {
-    /// Whether warpgroups read a value whose rows of memory are along `fast`. MN-major rows are whole swizzled ones, and so are the
-    /// columns of a warpgroup; a single shorter row is swizzled as a whole.
-    fn is_read_by_warpgroups(&self, side: DotOperand, (value, result): (Value, Value), fast: usize) -> bool {
-        let Distributed { func, num_warps, .. } = self.distributed;
-        let ty = func.ty(value);
-        let line = ty.shape[fast] * ty.dtype.bytes();
-        if fast == inner_axis(2, side) {
-            return line >= WGMMA_K_BYTES
-                && (line.is_power_of_two() || line.is_multiple_of(SWIZZLE_ROW_BYTES));
-        }
-        let shape = &func.ty(result).shape;
-        let columns = WarpGroupTiling::new(shape[0], *num_warps).columns_of_each(shape[1]);
-        let extent = if side == DotOperand::A { Some(WGMMA_M) } else { columns };
-        extent.is_some_and(|extent| {
-            let whole = line.is_multiple_of(SWIZZLE_ROW_BYTES)
-                && (extent * ty.dtype.bytes()).is_multiple_of(SWIZZLE_ROW_BYTES);
-            let single = extent == ty.shape[fast] && line.is_power_of_two() && line >= WGMMA_K_BYTES;
-            whole || single
-        })
+/// Whether warpgroups read a value whose rows of memory are along `fast`. MN-major rows are whole swizzled ones, and so are the columns
+/// of a warpgroup; a single shorter row is swizzled as a whole.
+fn is_read_by_warpgroups(
+    distributed: &Distributed,
+    side: DotOperand,
+    (value, result): (Value, Value),
+    fast: usize,
+) -> bool {
+    let Distributed { func, num_warps, .. } = distributed;
+    let ty = func.ty(value);
+    let line = ty.shape[fast] * ty.dtype.bytes();
+    if fast == inner_axis(2, side) {
+        return line >= WGMMA_K_BYTES && (line.is_power_of_two() || line.is_multiple_of(SWIZZLE_ROW_BYTES));
     }
+    let shape = &func.ty(result).shape;
+    let columns = WarpGroupTiling::new(shape[0], *num_warps).columns_of_each(shape[1]);
+    let extent = if side == DotOperand::A { Some(WGMMA_M) } else { columns };
+    extent.is_some_and(|extent| {
+        let whole = line.is_multiple_of(SWIZZLE_ROW_BYTES)
+            && (extent * ty.dtype.bytes()).is_multiple_of(SWIZZLE_ROW_BYTES);
+        let single = extent == ty.shape[fast] && line.is_power_of_two() && line >= WGMMA_K_BYTES;
+        whole || single
+    })
 }
 
-/// Whether loops copy all operands in shared memory of the dots of warpgroups.
-pub fn copies_wgmma_operands(distributed: &Distributed) -> bool {
-    let mut copies = true;
+/// An operand of a dot of warpgroups that threads store to a slot.
+#[derive(Clone)]
+pub struct StoredOperand {
+    /// The dot's result.
+    pub dot: Value,
+    pub side: DotOperand,
+    pub value: Value,
+    pub tile: OperandTile,
+    /// The axis of its rows.
+    pub fast: usize,
+}
+
+/// The operands that a loop's dots of warpgroups find in shared memory without being copied there; `None` if they cannot read one.
+pub fn stored_operands(distributed: &Distributed, body: &For) -> Option<Vec<StoredOperand>> {
+    let mut found = vec![];
+    for op in &body.body.ops {
+        let Kind::Dot(dot) = &op.kind else { continue };
+        let sides: &[DotOperand] = match dot.unit {
+            DotUnit::Warp => &[],
+            DotUnit::Wgmma => &DotOperand::ALL,
+            DotUnit::WgmmaRs => &[DotOperand::B],
+        };
+        for &side in sides.iter().filter(|&&side| !distributed.smem_only.contains_key(&dot.operand(side))) {
+            found.push(stored_operand(distributed, op.results[0], side, dot.operand(side))?);
+        }
+    }
+    Some(found)
+}
+
+/// Rows are along the axis along which a thread has more contiguous elements, of those that warpgroups read.
+fn stored_operand(
+    distributed: &Distributed,
+    dot: Value,
+    side: DotOperand,
+    value: Value,
+) -> Option<StoredOperand> {
+    let layout = distributed.layouts.get(&value)?;
+    let readable = (0..2).filter(|&fast| is_read_by_warpgroups(distributed, side, (value, dot), fast));
+    let fast = readable.max_by_key(|&fast| (layout.thread_contiguity(fast), fast == inner_axis(2, side)))?;
+    let tile = OperandTile::new(distributed.func.ty(value), fast, LineOrder::Swizzled);
+    Some(StoredOperand { dot, side, value, tile, fast })
+}
+
+/// Whether all loops with dots of warpgroups have a ring for their operands.
+pub fn has_wgmma_rings(distributed: &Distributed, rings: &HashMap<Value, AllocatedRing>) -> bool {
+    let mut fits = true;
     distributed.func.body.walk(&mut |op| {
-        if let Kind::Dot(dot) = &op.kind {
-            let operands: &[DotOperand] = match dot.unit {
-                DotUnit::Warp => &[],
-                DotUnit::Wgmma => &DotOperand::ALL,
-                DotUnit::WgmmaRs => &[DotOperand::B],
-            };
-            copies &= operands.iter().all(|&side| distributed.smem_only.contains_key(&dot.operand(side)));
+        if let Kind::For(body) = &op.kind {
+            let is_copied = |op: &Op| matches!(&op.kind, Kind::Dot(dot) if dot.unit != DotUnit::Warp);
+            fits &= rings.contains_key(&body.body.args[0]) || !body.body.ops.iter().any(is_copied);
         }
     });
-    copies
+    fits
 }
 
 /// The axes of a tile whose axes of extent 1 are added or removed; `None` for another change of shape.

@@ -14,7 +14,8 @@
 //!    partial results without a barrier between them use different halves of their memory.
 //! 10. Buffers of reductions alternate by the loop in whose body they stand, which counts its iterations ([`exchange`]).
 //! 11. A reduction waits at an `mbarrier` that all blocks of the cluster have initialized ([`exchange`]).
-//! 12. A warpgroup reads a tile of a slot behind a proxy fence and a barrier, both behind the wait for its copies ([`role`]).
+//! 12. A warpgroup reads a tile of a slot behind a proxy fence and a barrier, both behind the wait for its copies, and behind what threads store
+//!     there ([`role`]).
 //!
 //! Errors name operations and values as the function prints them.
 

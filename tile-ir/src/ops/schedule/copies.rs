@@ -470,6 +470,32 @@ impl Operation for SlotLoad {
     ordered!();
 }
 
+/// Writes a tile to the tile of a slot, each thread its elements.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotStore {
+    pub value: Value,
+    /// Of [`SlotTile`].
+    pub to: Value,
+}
+
+syntax!(SlotStore: "slot_store" value ["to" to]);
+
+impl Operation for SlotStore {
+    operand_fields!(value, to);
+
+    fn result_count(&self) -> usize {
+        0
+    }
+
+    fn verify(&self, func: &Func, _: &[Value]) -> Result<(), String> {
+        expect_storage("the tile", func, self.to, super::is_smem)?;
+        let wanted = func.ty(self.to).stored(Storage::Registers);
+        expect_types("the value", func.ty(self.value), &wanted)
+    }
+
+    ordered!();
+}
+
 /// The tile of a load in a slot, or a view of it: what copies write and dots read.
 #[derive(Clone, Debug)]
 pub struct SlotTile {

@@ -25,7 +25,7 @@ pub use barriers::{
 pub use buffers::{MbarAlloc, Pack, PipeNext, PipeStart, Poison, SmemAlloc, SmemLoadWords, Stage, Unpack};
 pub use copies::{
     AsyncCopy, AsyncGroup, AsyncWait, CopyCache, CopyRing, CopyTarget, GroupIssue, MaskedElements, RingStart,
-    SlotAt, SlotLoad, SlotNeighbor, SlotStep, SlotTile, ThreadPart,
+    SlotAt, SlotLoad, SlotNeighbor, SlotStep, SlotStore, SlotTile, ThreadPart,
 };
 pub use loops::{Induction, IterationBound, Loop, TripCount, loop_variable};
 pub use operand_tile::{BANK_ROW_BYTES, CHUNK_BYTES, LineOrder, OperandTile, Panels};

@@ -7,16 +7,18 @@ use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::schedule::{CopyCache, CopyRing, CopyTarget, MaskedElements, SlotNeighbor, ThreadPart};
 use tile_ir::ops::{
     AsyncCopy, AsyncGroup, AsyncWait, EvictionPolicy, MemAccess, RingStart, SlotAt, SlotLoad, SlotStep,
-    SlotTile,
+    SlotStore, SlotTile,
 };
 
 use crate::gpu::emit::memory::{VectorWords, pack, unpack};
 use crate::gpu::emit::offset_address::OffsetAddress;
 use crate::gpu::emit::operation::GpuEmit;
-use crate::gpu::emit::schedule::operand_tile::{SlotTileAddress, TileAddresses, offset_in};
-use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
+use crate::gpu::emit::reduce::store;
+use crate::gpu::emit::schedule::operand_tile::SlotTileAddress;
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, Space, statement};
+use crate::gpu::layout::smem_tile::vector_along;
 use crate::mlir::builder::Val;
-use crate::mlir::types::Ty;
+use crate::mlir::types::{Elem, Ty};
 
 /// The cache operator of copies that the first-level cache serves: the only one of fewer than 16 bytes.
 const THROUGH_L1: &str = "ca";
@@ -111,9 +113,7 @@ impl Gpu<'_> {
     fn tile_copies(&mut self, b: &mut Builder, copy: &AsyncCopy, to: Value) -> Vec<CopyInstruction> {
         let layout = self.layout(copy.from.offset);
         let SlotTileAddress { tile, address, .. } = self.smem.slot_tiles[&to].clone();
-        let offset = offset_in(&tile, b, |b, axis| self.thread_coord(b, layout, axis));
-        let first = b.add(address, offset);
-        let mut addresses = TileAddresses::new(tile, first);
+        let mut addresses = self.tile_addresses(b, tile, address, layout);
         let vector = copy.from.vector as usize;
         let mut copies =
             self.chunk_copies(b, copy, |b, chunk| addresses.at(b, layout.register(chunk * vector)));
@@ -288,6 +288,26 @@ impl GpuEmit for SlotLoad {
         }
         let registers = loaded.iter().flat_map(|words| unpack(b, words, dtype, vector)).collect();
         gpu.define(op.results[0], registers);
+    }
+}
+
+impl GpuEmit for SlotStore {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
+        let layout = gpu.layout(self.value).clone();
+        let dtype = gpu.func.ty(self.value).dtype;
+        let SlotTileAddress { tile, fast, address } = gpu.smem.slot_tiles[&self.to].clone();
+        let vector = vector_along(&layout, dtype, fast);
+        let mut addresses = gpu.tile_addresses(b, tile, address, &layout);
+        let values = gpu.registers(self.value).to_vec();
+        let writer = gpu.writer(b, Some(&layout));
+        b.guarded(writer, |b| {
+            for (number, chunk) in values.chunks(vector).enumerate() {
+                let OffsetAddress { base, bytes } = addresses.at(b, layout.register(number * vector));
+                let base = b.op("llvm.inttoptr", &[base], Ty::scalar(Elem::Ptr(Space::Shared)));
+                let pointer = OffsetAddress { base, bytes }.pointer(b);
+                store(b, chunk, dtype, pointer, vector as u32 * dtype.bytes());
+            }
+        });
     }
 }
 

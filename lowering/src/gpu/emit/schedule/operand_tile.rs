@@ -12,11 +12,7 @@ use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Space, Ty};
 
 /// The offset of a coordinate that is only known at run time.
-pub(super) fn offset_in(
-    tile: &OperandTile,
-    b: &mut Builder,
-    mut coord: impl FnMut(&mut Builder, usize) -> Val,
-) -> Val {
+fn offset_in(tile: &OperandTile, b: &mut Builder, mut coord: impl FnMut(&mut Builder, usize) -> Val) -> Val {
     let mut offset = b.int(Ty::I32, 0);
     for (axis, &stride) in tile.strides.iter().enumerate().filter(|(_, stride)| **stride != 0) {
         let mut coord = coord(b, axis);
@@ -122,7 +118,18 @@ impl Gpu<'_> {
         lanes: &Layout,
     ) -> TileAddresses {
         let SlotTileAddress { tile, address, .. } = self.smem.slot_tiles[&value].clone();
-        let offset = offset_in(&tile, b, |b, axis| self.thread_coord(b, lanes, axis));
+        self.tile_addresses(b, tile, address, lanes)
+    }
+
+    /// Addresses in a tile that starts at an address, by the layout of what is there.
+    pub(super) fn tile_addresses(
+        &mut self,
+        b: &mut Builder,
+        tile: OperandTile,
+        address: Val,
+        layout: &Layout,
+    ) -> TileAddresses {
+        let offset = offset_in(&tile, b, |b, axis| self.thread_coord(b, layout, axis));
         let first = b.add(address, offset);
         TileAddresses::new(tile, first)
     }

@@ -10,8 +10,8 @@ use tile_ir::ops::schedule::{
     ThreadPart, WgmmaOperandA,
 };
 use tile_ir::ops::{
-    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotUnit, Induction, Kind, Load, Loop, MemAccess,
-    Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotTile, WarpBarrier, Wgmma,
+    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, DotUnit, Induction, Kind, Load, Loop,
+    MemAccess, Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotStore, SlotTile, WarpBarrier, Wgmma,
 };
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
@@ -19,7 +19,8 @@ use tile_ir::support::dtype::DType;
 use super::ring_loop::{Fill, Pipeliner, RingLoop, StartedLoop, index_type};
 use crate::gpu::layout::SmemOnlyTile;
 use crate::gpu::schedule::copy::Copies;
-use crate::gpu::schedule::software_pipeline::plan::{CopiedLoad, CopiedTile};
+use crate::gpu::schedule::smem_operand::StoredOperand;
+use crate::gpu::schedule::software_pipeline::plan::{CopiedLoad, CopiedTile, StoredTile};
 use crate::gpu::schedule::{Schedule, smem_operand};
 
 /// A group of copies, and the comparison before it.
@@ -58,7 +59,12 @@ struct IterationStart {
     /// Copies that a dot issues.
     interleaved: Option<Value>,
     next_slot: Value,
+    /// What the first dot waits for, if it is not all that the iteration begins with.
+    late: Option<LateSync>,
 }
+
+/// Stands behind what threads store for the first dot: a barrier, and the copies of a later iteration behind it.
+struct LateSync(CopyGroup);
 
 impl Pipeliner<'_> {
     /// The loop behind its prologue.
@@ -69,14 +75,14 @@ impl Pipeliner<'_> {
         let index = self.schedule.value(index_type());
         let slot = self.schedule.value(slot_type.clone());
         let mut own = vec![];
-        let start = self.begin(&mut own, ring_loop, started, Fill { index, slot });
+        let mut start = self.begin(&mut own, ring_loop, started, Fill { index, slot });
         let variable = body.body.args[0];
         let induction = Induction { index, low: body.low, step: body.step };
         own.push(Op { kind: induction.into(), results: vec![variable], loc: op.loc });
         let last_read = plan.refills_own_slot().then(|| plan.last_read(body));
         for (position, rewritten) in self.rewritten(&body.body).into_iter().enumerate() {
             for op in rewritten {
-                self.reading_slot(&mut own, ring_loop, slot, &start, op);
+                self.reading_slot(&mut own, ring_loop, slot, &mut start, op);
             }
             if last_read == Some(position) {
                 // A copy is not ordered behind what its own thread has read, but for a barrier.
@@ -104,16 +110,17 @@ impl Pipeliner<'_> {
         own: Fill,
     ) -> IterationStart {
         let RingLoop { op: Op { loc, .. }, plan, ring, .. } = ring_loop;
-        let (ring, loc, has_tiles) = (*ring, *loc, !plan.tiles.is_empty());
+        let (ring, loc, has_tiles) = (*ring, *loc, plan.has_tiles());
+        let is_late = !plan.stored.is_empty();
+        let mut late = None;
         let beside = |to| SlotStep { slot: own.slot, first: started.first_slot, ring, to };
         let slot_type = self.schedule.ty(own.slot).clone();
         let mut interleaved = None;
         if has_tiles {
             self.schedule.effect(ops, loc, AsyncWait { pending: plan.distance() - 1, ring });
-            if plan.feeds_wgmma {
-                self.schedule.effect(ops, loc, ProxyFence);
+            if !is_late {
+                self.synchronize(ops, ring_loop);
             }
-            self.schedule.effect(ops, loc, Barrier);
         }
         if !plan.refills_own_slot() {
             let mut slot = own.slot;
@@ -124,6 +131,7 @@ impl Pipeliner<'_> {
             let fill = Fill { slot, ..self.prefetched(ops, ring_loop, own) };
             let group = self.group(ring_loop, started, fill);
             match plan.interleaving_dot() {
+                _ if is_late => late = Some(LateSync(group)),
                 Some(_) => interleaved = Some(group.prepare(self.schedule, ops, loc)),
                 None => group.issue(self.schedule, ops, loc),
             }
@@ -137,7 +145,49 @@ impl Pipeliner<'_> {
         } else {
             self.schedule.one(ops, loc, beside(SlotNeighbor::Next), slot_type)
         };
-        IterationStart { tiles, interleaved, next_slot }
+        IterationStart { tiles, interleaved, next_slot, late }
+    }
+
+    /// Lets all threads, and warpgroups in their dots, see what is in the tiles of a slot.
+    fn synchronize(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop) {
+        let loc = ring_loop.op.loc;
+        if ring_loop.plan.feeds_wgmma {
+            self.schedule.effect(ops, loc, ProxyFence);
+        }
+        self.schedule.effect(ops, loc, Barrier);
+    }
+
+    /// Stores the operands of a dot, and synchronizes behind that or before the first dot.
+    fn before_dot(
+        &mut self,
+        ops: &mut Vec<Op>,
+        ring_loop: &RingLoop,
+        slot: Value,
+        start: &mut IterationStart,
+        dot: Option<Value>,
+    ) {
+        let loc = ring_loop.op.loc;
+        let is_own = |stored: &&StoredTile| Some(stored.operand.dot) == dot;
+        let own: Vec<&StoredTile> = ring_loop.plan.stored.iter().filter(is_own).collect();
+        for &stored in &own {
+            let (tile, ty) = self.stored_tile(stored, slot);
+            let to = self.schedule.one(ops, loc, tile, ty);
+            self.schedule.effect(ops, loc, SlotStore { value: stored.operand.value, to });
+        }
+        let late = start.late.take();
+        if late.is_some() || !own.is_empty() {
+            self.synchronize(ops, ring_loop);
+        }
+        if let Some(LateSync(group)) = late {
+            group.issue(self.schedule, ops, loc);
+        }
+    }
+
+    /// The tile of a stored operand in a slot.
+    fn stored_tile(&self, stored: &StoredTile, slot: Value) -> (SlotTile, Type) {
+        let StoredOperand { value, tile, fast, .. } = &stored.operand;
+        let ty = self.schedule.ty(*value).stored(Storage::Smem { stages: 1 });
+        (SlotTile { slot, offset: stored.offset, tile: tile.clone(), fast: *fast }, ty)
     }
 
     /// The iteration whose copies are issued in this one, to the same slot.
@@ -244,9 +294,15 @@ impl Pipeliner<'_> {
         ops: &mut Vec<Op>,
         ring_loop: &RingLoop,
         slot: Value,
-        start: &IterationStart,
+        start: &mut IterationStart,
         op: Op,
     ) {
+        let mut has_dot = false;
+        Block { ops: vec![op.clone()], ..Block::default() }
+            .walk(&mut |op| has_dot |= matches!(op.kind, Kind::Dot(_)));
+        if has_dot {
+            self.before_dot(ops, ring_loop, slot, start, op.results.first().copied());
+        }
         let mut block = Block { ops: vec![op], ..Block::default() };
         self.drop_smem_only(&mut block);
         let tile_of = |value| {
@@ -268,22 +324,38 @@ impl Pipeliner<'_> {
         if let Kind::Dot(dot) = &op.kind
             && dot.unit != DotUnit::Warp
         {
-            op.kind = self.wgmma(ops, dot, &start.tiles, op.loc).into();
+            op.kind = self.wgmma(ops, ring_loop, slot, &start.tiles, (dot, op.results[0])).into();
         }
         ops.push(op);
     }
 
-    /// A dot of warpgroups whose operands in shared memory are among these tiles.
-    fn wgmma(&mut self, ops: &mut Vec<Op>, dot: &Dot, tiles: &[ReadTile], loc: Loc) -> Wgmma {
-        let mut staged = |operand: Value| {
-            let ReadTile { tile, ty, .. } = tiles.iter().find(|tile| tile.value == operand)?;
-            let place = SmemPlace::Slot(self.schedule.one(ops, loc, tile.clone(), ty.clone()));
+    /// A dot of warpgroups whose operands in shared memory are among these tiles, or stored.
+    fn wgmma(
+        &mut self,
+        ops: &mut Vec<Op>,
+        ring_loop: &RingLoop,
+        slot: Value,
+        tiles: &[ReadTile],
+        (dot, result): (&Dot, Value),
+    ) -> Wgmma {
+        let loc = ring_loop.op.loc;
+        let mut staged = |side: DotOperand| {
+            let stored = ring_loop.plan.stored.iter();
+            let stored = stored.map(|stored| (&stored.operand, stored));
+            let mut own = stored.filter(|(operand, _)| (operand.dot, operand.side) == (result, side));
+            let copied = tiles.iter().find(|tile| tile.value == dot.operand(side));
+            let (tile, ty) = match own.next() {
+                Some((_, stored)) => self.stored_tile(stored, slot),
+                None => copied.map(|ReadTile { tile, ty, .. }| (tile.clone(), ty.clone()))?,
+            };
             // The rows of memory are along K for operand A, and across it for operand B.
-            Some(StagedOperand { place, transposed: tile.fast == 0 })
+            let transposed = tile.fast == 0;
+            let place = SmemPlace::Slot(self.schedule.one(ops, loc, tile, ty));
+            Some(StagedOperand { place, transposed })
         };
         Wgmma {
-            a: staged(dot.a).map_or(WgmmaOperandA::Regs(dot.a), WgmmaOperandA::Smem),
-            b: staged(dot.b).expect("operand B of a dot of warpgroups is copied"),
+            a: staged(DotOperand::A).map_or(WgmmaOperandA::Regs(dot.a), WgmmaOperandA::Smem),
+            b: staged(DotOperand::B).expect("operand B of a dot of warpgroups is in shared memory"),
             acc: dot.acc,
             accumulates: None,
             k: [0, dot.inner(&self.schedule.distributed.func)],

@@ -144,7 +144,7 @@ impl Pipeliner<'_> {
         let trip_count =
             self.schedule.one(ops, *loc, TripCount::of(body, self.schedule.runs(body)), index_type());
         let widths = plan.widths(&self.schedule.distributed.func);
-        let start = RingStart { ring: *ring, widths, has_tiles: !plan.tiles.is_empty() };
+        let start = RingStart { ring: *ring, widths, has_tiles: plan.has_tiles() };
         let ty = start.result_type();
         let first_slot = self.schedule.one(ops, *loc, start, ty.clone());
         let started = StartedLoop { trip_count, first_slot };

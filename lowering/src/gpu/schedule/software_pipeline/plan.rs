@@ -11,6 +11,7 @@ use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::is_warpgroup_dot;
 use crate::gpu::schedule::smem_limits::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
 use crate::gpu::schedule::smem_operand;
+use crate::gpu::schedule::smem_operand::StoredOperand;
 use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
 use crate::gpu::schedule::software_pipeline::async_load::{can_copy_async, width};
 use crate::gpu::schedule::software_pipeline::ring::{AllocatedRing, SmemRing};
@@ -48,13 +49,22 @@ pub struct CopiedTile<'a> {
     pub tile: OperandTile,
 }
 
-/// The asynchronous copies of a loop.
+/// An operand that threads store to a slot.
+#[derive(Clone)]
+pub struct StoredTile {
+    pub operand: StoredOperand,
+    /// From the start of a slot.
+    pub offset: u32,
+}
+
+/// The asynchronous copies of a loop, and what its iterations store beside them.
 pub struct CopyPlan<'a> {
     /// The operations that compute the addresses, in program order.
     pub addresses: Vec<&'a Op>,
     /// Loads whose elements each thread copies for itself.
     pub loads: Vec<CopiedLoad<'a>>,
     pub tiles: Vec<CopiedTile<'a>>,
+    pub stored: Vec<StoredTile>,
     /// The first dot of a tile, which issues copies among its instructions.
     dot: Option<Value>,
     /// Whether warpgroups read tiles.
@@ -107,13 +117,20 @@ impl<'a> CopyPlan<'a> {
             stage_bytes = offset + tile.bytes;
             tiles.push(CopiedTile { op, load, offset, tile });
         }
+        let mut stored = vec![];
+        for operand in smem_operand::stored_operands(distributed, body)? {
+            let offset = stage_bytes.next_multiple_of(OperandTile::ALIGNMENT);
+            stage_bytes = offset + operand.tile.bytes;
+            stored.push(StoredTile { operand, offset });
+        }
+        let has_tiles = !(tiles.is_empty() && stored.is_empty());
         // Loads that cannot be copied use the L1 cache, whose memory the ring would take.
         let others = body
             .body
             .ops
             .iter()
             .any(|op| matches!(&op.kind, Kind::Load(load) if load.effect() == Effect::Read));
-        if others && requested.is_none() && tiles.is_empty() {
+        if others && requested.is_none() && !has_tiles {
             return None;
         }
         // The widest first, so that each is aligned.
@@ -126,10 +143,10 @@ impl<'a> CopyPlan<'a> {
         let fitting_stages = max_bytes.checked_div(stage_bytes)?;
         let dots_in_flight = u32::from(has_async_dot(&body.body));
         let stages = dots_in_flight
-            + requested.unwrap_or(if tiles.is_empty() {
-                DEFAULT_STAGES.min(fitting_stages)
-            } else {
+            + requested.unwrap_or(if has_tiles {
                 DEFAULT_TILE_STAGES
+            } else {
+                DEFAULT_STAGES.min(fitting_stages)
             });
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| sliced.contains(i)).map(|(_, op)| op).collect();
@@ -144,6 +161,7 @@ impl<'a> CopyPlan<'a> {
             addresses,
             loads,
             tiles,
+            stored,
             dot,
             feeds_wgmma,
             dots_in_flight,
@@ -162,8 +180,13 @@ impl<'a> CopyPlan<'a> {
     /// The plan in the shared memory that it has got.
     pub fn within(self, ring: AllocatedRing) -> Self {
         let slots = ring.bytes / self.stage_bytes;
-        let stages = if self.tiles.is_empty() { self.stages } else { slots };
+        let stages = if self.has_tiles() { slots } else { self.stages };
         CopyPlan { slots, stages, ..self }
+    }
+
+    /// Whether slots have tiles that all threads read.
+    pub fn has_tiles(&self) -> bool {
+        !(self.tiles.is_empty() && self.stored.is_empty())
     }
 
     /// How many iterations ahead copies are issued.
@@ -201,7 +224,7 @@ impl<'a> CopyPlan<'a> {
             (width(&distributed.func, load), block_bytes(distributed, op, load)).hash(&mut hasher);
         }
         let ring_bytes = |slots: u32| slots.saturating_mul(self.stage_bytes);
-        if self.tiles.is_empty() {
+        if !self.has_tiles() {
             let full = ring_bytes(self.stages);
             let bytes = if full <= MAX_SPARE_SLOT_BYTES { full } else { ring_bytes(self.stages - 1) };
             return SmemRing {

@@ -274,6 +274,11 @@ flow_rule!(AsyncWait: |_own, _flow, _op, state| {
     Ok(())
 });
 
+flow_rule!(SlotStore: |_own, _flow, _op, state| {
+    state.copies = Visibility::Threads;
+    Ok(())
+});
+
 flow_rule!(ProxyFence: |_own, _flow, _op, state| {
     state.copies = state.copies.max(Visibility::Fenced);
     Ok(())
@@ -283,7 +288,7 @@ flow_rule!(Wgmma: |own, flow, op, state| {
     own.stages().into_iter().try_for_each(|stage| flow.check_read(op, stage, state))?;
     let reads_slots = own.smem_operands().iter().any(|operand| operand.stage().is_none());
     if reads_slots && state.copies != Visibility::Warpgroups {
-        return flow.fault(OpRef(op), "reads a slot without a proxy fence and a barrier behind the wait for its copies");
+        return flow.fault(OpRef(op), "reads a slot without a proxy fence and a barrier behind what was copied or stored there");
     }
     state.issue();
     if own.then == AfterIssue::Wait {
