@@ -1,6 +1,6 @@
 //! Lowers the first variant of a kernel in a file to PTX without rustc: `emit KERNEL.rs OUT_STEM [num_warps
 //! [programs]]` writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx`, the schedule of each specialization,
-//! and `OUT_STEM.txt`, which lists each one's entry, threads, programs per block and shared bytes. For measuring choices that the attribute does
+//! and `OUT_STEM.txt`, which lists each one's entry, threads, programs per block, shared bytes and guards. For measuring choices that the attribute does
 //! not offer.
 
 use lowering::backend::nvptx::{self, Arch};
@@ -56,7 +56,14 @@ fn main() {
         .iter()
         .map(|specialization| {
             let plan = &specialization.plan;
-            format!("{} {} {} {}\n", specialization.name, plan.threads(), plan.programs, plan.shared_bytes())
+            let guards = &specialization.guards;
+            format!(
+                "{} {} {} {} {guards:?}\n",
+                specialization.name,
+                plan.threads(),
+                plan.programs,
+                plan.shared_bytes()
+            )
         })
         .collect();
     std::fs::write(format!("{stem}.txt"), lines).expect("a file to write");

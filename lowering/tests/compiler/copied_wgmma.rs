@@ -228,3 +228,29 @@ fn four_dots_of_an_iteration() {
         &[&|func| launch(func, 64), &|func| launch(func, 200)],
     );
 }
+
+/// 8-bit floats: rows of K are copied, columns of K are stored along it; sums of 32 products are added in `f32`.
+#[test]
+fn a_product_of_8_bit_floats() {
+    let launch = |func: &Func, k: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "x", (0..64 * k).map(small));
+        let launch = launch.slice(func, "w", (0..k * 64).map(small)).slice(func, "out", vec![-1.0; 64 * 64]);
+        launch.scalar(func, "k", int(k))
+    };
+    let source = "#[fuse_kernel(num_warps = 4)]
+        fn product(x: &[f8e4m3], w: &[f8e4m3], out: &mut [f32], k: i32) {
+            let (rows, columns) = (tl::arange(0, 64), tl::arange(0, 64));
+            let mut acc = tl::zeros::<f32>([64, 64]);
+            for start in (0..k).step_by(64) {
+                let inner = start + tl::arange(0, 64);
+                let x = tl::load(x + (rows.col() * k + inner.row()), (inner < k).row(), 0.0);
+                let w = tl::load(w + (inner.col() * 64 + columns.row()), (inner < k).col(), 0.0);
+                acc = tl::dot(x, w, acc).max_num_imprecise_acc(32);
+            }
+            tl::store(out + (rows.col() * 64 + columns.row()), acc);
+        }";
+    let launches: [&dyn Fn(&Func) -> Launch; 2] = [&|func| launch(func, 64), &|func| launch(func, 400)];
+    check(source, &["slot_store", "k 0..32", "k 32..64", "f8e4m3"], 0.0, &launches);
+    let all_digits = source.replace("acc(32)", "acc(0)");
+    check(&all_digits, &["slot_store", "f16"], 0.0, &launches);
+}

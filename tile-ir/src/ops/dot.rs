@@ -20,7 +20,7 @@ pub struct Dot {
     pub b: Value,
     /// 0 everywhere, if it is not there.
     pub acc: Option<Value>,
-    /// The most products of 8-bit floats that may be accumulated with fewer digits than the type has.
+    /// The most products of 8-bit floats that may be accumulated with fewer digits than the type has, where the kernel says so.
     pub imprecise: Option<u32>,
     pub input: InputPrecision,
     pub unit: DotUnit,
@@ -171,7 +171,15 @@ fn dot_shape(a: &Shape, b: &Shape) -> Option<Shape> {
     fit.then(|| a.without(rank - 1).with(rank - 1, b[rank - 1]))
 }
 
+/// The most products of 8-bit floats that are accumulated with fewer digits, where the kernel does not say.
+const DEFAULT_IMPRECISE: u32 = 128;
+
 impl Dot {
+    /// The most products of 8-bit floats that may be accumulated with fewer digits; none if all digits are asked for.
+    pub fn imprecise_products(&self) -> Option<u32> {
+        Some(self.imprecise.unwrap_or(DEFAULT_IMPRECISE)).filter(|&most| most > 0)
+    }
+
     /// The extent along K.
     pub fn inner(&self, func: &Func) -> u32 {
         let shape = &func.ty(self.a).shape;
@@ -233,7 +241,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[Intrinsic {
 | `f64` | `f64` | 4 |
 | `i8` | `i32`, which wraps | 32 |
 
-M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where a CPU rounds; `.max_num_imprecise_acc(n)` lets those of 8-bit floats keep fewer digits. NaN and infinities spread as in any sum of products.
+M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where a CPU rounds, and a GPU of capability 9.0 keeps fewer digits in sums of up to 128 products of 8-bit floats (`.max_num_imprecise_acc(n)`). NaN and infinities spread as in any sum of products.
 
 A sum over tiles stays where it is, in the registers of the threads, if the loop carries it: `acc = tl::dot(a, b, acc)`.",
     check: dot,
@@ -260,7 +268,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         example: "let rows = tl::reshape(tile, [2, 32]).to::<f8e4m3>();\nlet square = tl::dot(rows, tl::trans(rows)).max_num_imprecise_acc(128);",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("products")],
-        doc: "On `tl::dot` of 8-bit floats: tensor cores may add up to that many products, a multiple of 32, with fewer digits before their sum is added to `acc` in `f32`. Written behind the call: `tl::dot(a, b, acc).max_num_imprecise_acc(128)`. A GPU of capability 9.0 multiplies 8-bit floats at their full speed only so: of 32 products and the sum so far it keeps what is at least `2^-13` of the largest one, and as many digits of the new sum: each 32 products err by at most `34 * 2^-13` of the largest of these products and sums. It changes nothing for other element types and processors.",
+        doc: "On `tl::dot` of 8-bit floats: tensor cores may add up to that many products, a multiple of 32, with fewer digits before their sum is added to `acc` in `f32`; 128 where nothing is said, and with 0 none. Written behind the call: `tl::dot(a, b, acc).max_num_imprecise_acc(128)`. A GPU of capability 9.0 multiplies 8-bit floats at their full speed only so: of 32 products and the sum so far it keeps what is at least `2^-13` of the largest one, and as many digits of the new sum: each 32 products err by at most `34 * 2^-13` of the largest of these products and sums. It changes nothing for other element types and processors.",
         check: imprecise,
     },
 ];
@@ -300,8 +308,8 @@ fn not_a_dot(cx: &mut dyn TypingCx, call: &Call, argument: &str) -> Operand {
 fn imprecise(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let most = cx.constant(&call.args[1], &format!("the argument of {}", call.what));
     let Some(most) = most else { return Operand::failed(call.loc) };
-    let Some(most) = u32::try_from(most).ok().filter(|most| *most > 0 && most.is_multiple_of(32)) else {
-        let text = format!("{} takes a positive multiple of 32, found {most}", call.what);
+    let Some(most) = u32::try_from(most).ok().filter(|most| most.is_multiple_of(32)) else {
+        let text = format!("{} takes 0 or a multiple of 32, found {most}", call.what);
         return cx.error(call.args[1].loc, text);
     };
     let Some(Kind::Dot(dot)) = cx.operation_of(&call.args[0]).map(|op| &mut op.kind) else {

@@ -1482,8 +1482,7 @@ fn imprecise_acc_without_a_dot() {
         let z = tl::dot(a, tl::trans(a)).max_num_imprecise_acc(n);
         let z = (y + y).max_num_imprecise_acc(32);",
         expect![[r#"
-            5: `48`: `.max_num_imprecise_acc` takes a positive multiple of 32, found 48
-            6: `0`: `.max_num_imprecise_acc` takes a positive multiple of 32, found 0
+            5: `48`: `.max_num_imprecise_acc` takes 0 or a multiple of 32, found 48
             7: `n`: the argument of `.max_num_imprecise_acc` is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             8: `max_num_imprecise_acc`: `.max_num_imprecise_acc` belongs to `tl::dot`

@@ -9,35 +9,44 @@
 use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::layout_relation::LayoutRelation;
-use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ir::{Block, Func, Op, Value, dce};
 use tile_ir::ops::{Dot, DotUnit, For, Kind};
+use tile_ir::support::dtype::DType;
 
-use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_M, WarpGroupTiling};
+use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
+use crate::gpu::opt::select_wgmma::undone_upcasts;
 
 /// Marks the dots that are selected; whether there are any.
 pub fn select_copied_wgmma(func: &mut Func, num_warps: u32) -> bool {
     if !num_warps.is_multiple_of(WARPGROUP_WARPS) {
         return false;
     }
-    let mut units = HashMap::new();
+    let mut selected = HashMap::new();
     let finder = LoopDots { func, num_warps, definitions: func.definitions() };
     func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind {
-            finder.find(body, &mut units);
+            finder.find(body, &mut selected);
         }
     });
-    mark(&mut func.body, &units);
-    !units.is_empty()
+    mark(&mut func.body, &selected);
+    dce(func);
+    !selected.is_empty()
 }
 
-fn mark(block: &mut Block, units: &HashMap<Value, DotUnit>) {
+/// What a dot becomes: who multiplies, and what it takes.
+struct Selected {
+    unit: DotUnit,
+    operands: [Value; 2],
+    imprecise: Option<u32>,
+}
+
+fn mark(block: &mut Block, selected: &HashMap<Value, Selected>) {
     for op in &mut block.ops {
-        if let (Kind::Dot(dot), Some(&unit)) =
-            (&mut op.kind, op.results.first().and_then(|own| units.get(own)))
-        {
-            dot.unit = unit;
+        let found = op.results.first().and_then(|own| selected.get(own));
+        if let (Kind::Dot(dot), Some(Selected { unit, operands, imprecise })) = (&mut op.kind, found) {
+            *dot = Dot { unit: *unit, a: operands[0], b: operands[1], imprecise: *imprecise, ..*dot };
         }
-        op.kind.operation_mut().blocks_mut().into_iter().for_each(|nested| mark(nested, units));
+        op.kind.operation_mut().blocks_mut().into_iter().for_each(|nested| mark(nested, selected));
     }
 }
 
@@ -49,24 +58,30 @@ struct LoopDots<'f> {
 }
 
 impl LoopDots<'_> {
-    fn find(&self, body: &For, units: &mut HashMap<Value, DotUnit>) {
+    fn find(&self, body: &For, selected: &mut HashMap<Value, Selected>) {
         let inside = body.body.defined();
         for op in &body.body.ops {
-            if let Kind::Dot(dot) = &op.kind
-                && self.has_instruction(dot, op)
-                && inside.contains(&dot.b)
-            {
-                let in_registers = !inside.contains(&dot.a) || self.is_made_of_dot(&inside, dot.a);
-                units.insert(op.results[0], if in_registers { DotUnit::WgmmaRs } else { DotUnit::Wgmma });
+            let Kind::Dot(dot) = &op.kind else { continue };
+            let [a, b] = undone_upcasts(self.func, &self.definitions, dot);
+            let elem = self.func.ty(a).dtype;
+            if !inside.contains(&b) || !self.has_instruction(elem, dot, op) {
+                continue;
             }
+            // The instructions take bytes from shared memory alone.
+            let in_registers = elem.is_half() && (!inside.contains(&a) || self.is_made_of_dot(&inside, a));
+            let unit = if in_registers { DotUnit::WgmmaRs } else { DotUnit::Wgmma };
+            let imprecise = dot.imprecise_products().filter(|_| elem.is_f8());
+            selected.insert(op.results[0], Selected { unit, operands: [a, b], imprecise });
         }
     }
 
-    /// Whether wgmma has an instruction for a dot's types and extents.
-    fn has_instruction(&self, dot: &Dot, op: &Op) -> bool {
+    /// Whether wgmma has an instruction for a dot of such elements and its extents.
+    fn has_instruction(&self, elem: DType, dot: &Dot, op: &Op) -> bool {
         let shape = &self.func.ty(op.results[0]).shape;
+        let inner = WGMMA_K_BYTES / elem.bytes();
         shape.rank() == 2
-            && self.func.ty(dot.a).dtype.is_half()
+            && (elem.is_half() || elem.is_f8() || elem == DType::I8)
+            && dot.inner(self.func).is_multiple_of(inner)
             && shape[0].is_multiple_of(WGMMA_M)
             && WarpGroupTiling::new(shape[0], self.num_warps).columns_of_each(shape[1]).is_some()
     }

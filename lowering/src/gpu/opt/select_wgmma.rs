@@ -154,6 +154,17 @@ pub fn upcast_source(func: &Func, definitions: &HashMap<Value, &Op>, value: Valu
     }
 }
 
+/// The operands; where the accumulator may be imprecise, the 8-bit floats that they were upcast from.
+pub fn undone_upcasts(func: &Func, definitions: &HashMap<Value, &Op>, dot: &Dot) -> [Value; 2] {
+    let operands = [dot.a, dot.b];
+    let dtype = |value: Value| func.ty(value).dtype;
+    let narrow = operands.map(|operand| upcast_source(func, definitions, operand));
+    match narrow {
+        [Some(a), Some(b)] if dot.imprecise_products().is_some() && dtype(a) == dtype(b) => [a, b],
+        _ => operands,
+    }
+}
+
 /// The operands of a TF32 dot as wgmma takes them, and whether it then computes the transpose. Operand B must be
 /// K-major; threads load fragments of an operand A that is not.
 fn tf32_operands(dot: &Dot, a: OperandA, b: SmemOperand) -> Option<(OperandA, SmemOperand, bool)> {
@@ -223,7 +234,7 @@ impl<'f> WgmmaSelector<'f> {
         if shape.rank() != 2 {
             return Err(DotRefusal::Rank(shape.rank()));
         }
-        let [a, b] = self.undone_upcasts(dot);
+        let [a, b] = undone_upcasts(self.func, &self.definitions, dot);
         let elem = self.func.ty(b).dtype;
         let b = self.staged(b, around).map_err(|reason| reason(DotOperand::B))?;
         let a = self.staged(a, around).map_or(OperandA::Regs(a), OperandA::Smem);
@@ -248,19 +259,8 @@ impl<'f> WgmmaSelector<'f> {
         if columns.is_none_or(|columns| !columns.is_multiple_of(unit)) {
             return Err(DotRefusal::Columns(all_columns));
         }
-        let imprecise = dot.imprecise.filter(|_| elem.is_f8());
+        let imprecise = dot.imprecise_products().filter(|_| elem.is_f8());
         Ok(WarpGroupDot { a, b, acc: dot.acc, imprecise, transposed })
-    }
-
-    /// The operands; where the accumulator may be imprecise, the 8-bit floats that they were upcast from.
-    fn undone_upcasts(&self, dot: &Dot) -> [Value; 2] {
-        let operands = [dot.a, dot.b];
-        let dtype = |value: Value| self.func.ty(value).dtype;
-        let narrow = operands.map(|operand| upcast_source(self.func, &self.definitions, operand));
-        match narrow {
-            [Some(a), Some(b)] if dot.imprecise.is_some() && dtype(a) == dtype(b) => [a, b],
-            _ => operands,
-        }
     }
 
     /// An operand as a view tile, or why it is none that TMA loads.

@@ -18,6 +18,7 @@ pub mod pdl;
 pub mod ping_pong;
 pub mod plan;
 pub mod position_before_waits;
+pub mod promotion;
 pub mod reduce_batch;
 pub mod scratch;
 pub mod smem_alloc;

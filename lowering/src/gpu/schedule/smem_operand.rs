@@ -216,7 +216,7 @@ impl OperandFinder<'_> {
     }
 }
 
-/// Whether warpgroups read a value whose rows of memory are along `fast`. MN-major rows are whole swizzled ones, and so are the columns
+/// Whether warpgroups read a value whose rows of memory are along `fast`: along K for bytes. MN-major rows are whole swizzled ones, and so are the columns
 /// of a warpgroup; a single shorter row is swizzled as a whole.
 fn is_read_by_warpgroups(
     distributed: &Distributed,
@@ -229,6 +229,9 @@ fn is_read_by_warpgroups(
     let line = ty.shape[fast] * ty.dtype.bytes();
     if fast == inner_axis(2, side) {
         return line >= WGMMA_K_BYTES && (line.is_power_of_two() || line.is_multiple_of(SWIZZLE_ROW_BYTES));
+    }
+    if ty.dtype.bytes() == 1 {
+        return false;
     }
     let shape = &func.ty(result).shape;
     let columns = WarpGroupTiling::new(shape[0], *num_warps).columns_of_each(shape[1]);

@@ -19,6 +19,7 @@ use tile_ir::support::dtype::DType;
 use super::ring_loop::{Fill, Pipeliner, RingLoop, StartedLoop, index_type};
 use crate::gpu::layout::SmemOnlyTile;
 use crate::gpu::schedule::copy::Copies;
+use crate::gpu::schedule::promotion::promoted;
 use crate::gpu::schedule::smem_operand::StoredOperand;
 use crate::gpu::schedule::software_pipeline::plan::{CopiedLoad, CopiedTile, StoredTile};
 use crate::gpu::schedule::{Schedule, smem_operand};
@@ -324,7 +325,12 @@ impl Pipeliner<'_> {
         if let Kind::Dot(dot) = &op.kind
             && dot.unit != DotUnit::Warp
         {
-            op.kind = self.wgmma(ops, ring_loop, slot, &start.tiles, (dot, op.results[0])).into();
+            let result = op.results[0];
+            let wgmma = self.wgmma(ops, ring_loop, slot, &start.tiles, (dot, result));
+            let Some(most) = dot.imprecise.filter(|&most| wgmma.acc.is_some() || most < wgmma.k[1]) else {
+                return ops.push(Op { kind: wgmma.into(), ..op });
+            };
+            return promoted(self.schedule, ops, (wgmma, result, op.loc), most, &mut |_, _| {});
         }
         ops.push(op);
     }

@@ -5,16 +5,15 @@ use std::collections::{HashMap, HashSet};
 use super::{Pipes, Specializer, counts_in_32_bits, resident_pipe};
 use crate::gpu::layout::warpgroup::preload_word_count;
 use crate::gpu::schedule::Schedule;
+use crate::gpu::schedule::promotion::promoted;
 use crate::gpu::schedule::tma_pipeline::DotBuffers;
-use tile_ir::frontend::syntax::BinaryOp;
 use tile_ir::ir::{Block, Op, Storage, Type, Value};
-use tile_ir::ops::scalar::binary;
 use tile_ir::ops::schedule::{
     AfterIssue, Role, SmemPlace, Stage, StagedOperand, WaitedStores, WgmmaOperandA,
 };
 use tile_ir::ops::{
     Barrier, Constant, ConstantValue, For, Induction, Kind, Loop, MbarArrive, MbarWait, OperandA, PipeNext,
-    Scalar, SmemLoadWords, SmemOperand, StoreWait, TripCount, WarpBarrier, WarpGroupDot, Wgmma, WorkTiles,
+    SmemLoadWords, SmemOperand, StoreWait, TripCount, WarpBarrier, WarpGroupDot, Wgmma, WorkTiles,
 };
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
@@ -205,44 +204,18 @@ impl ConsumerProgram<'_> {
             then: AfterIssue::Wait,
         };
         if dot.promotes() {
-            return self.promoted(schedule, dot, wgmma, result, loc);
+            let mut ops = std::mem::take(&mut self.ops);
+            let most = dot.promotion_interval();
+            promoted(schedule, &mut ops, (wgmma, result, loc), most, &mut |schedule, ops| {
+                std::mem::swap(&mut self.ops, ops);
+                self.release(schedule, dot, result, loc);
+                std::mem::swap(&mut self.ops, ops);
+            });
+            self.ops = ops;
+            return;
         }
         self.ops.push(Op { kind: wgmma.into(), results: vec![result], loc });
         self.release(schedule, dot, result, loc);
-    }
-
-    /// The dot in parts of K, each with an accumulator of its own, which is then added in the type of the result.
-    fn promoted(
-        &mut self,
-        schedule: &mut Schedule,
-        dot: &WarpGroupDot,
-        wgmma: Wgmma,
-        result: Value,
-        loc: Loc,
-    ) {
-        let (inner, most) = (dot.inner(), dot.promotion_interval());
-        let ty = schedule.ty(result).clone();
-        let mut acc = dot.acc;
-        for first in (0..inner).step_by(most as usize) {
-            let last = inner.min(first + most);
-            let part = Wgmma { acc: None, k: [first, last], ..wgmma.clone() };
-            let is_last = last == inner;
-            let own = if is_last && acc.is_none() { result } else { schedule.copy_of(result) };
-            self.ops.push(Op { kind: part.into(), results: vec![own], loc });
-            if is_last {
-                self.release(schedule, dot, result, loc);
-            }
-            acc = Some(match acc {
-                None => own,
-                Some(before) => {
-                    let sum = if is_last { result } else { schedule.copy_of(result) };
-                    let add = Scalar::new(binary(BinaryOp::Add), vec![before, own]);
-                    debug_assert_eq!(schedule.ty(sum), &ty);
-                    self.ops.push(Op { kind: add.into(), results: vec![sum], loc });
-                    sum
-                }
-            });
-        }
     }
 
     fn ring_index(&self, variable: Value) -> usize {
