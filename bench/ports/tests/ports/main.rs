@@ -2,11 +2,15 @@
 
 mod attention;
 mod channels;
+mod convolution;
 mod data;
 mod dequantized;
 mod elementwise;
+mod indexed;
 mod movement;
+mod persistent;
 mod products;
+mod reduced;
 mod rows;
 mod scan;
 mod scatter;
