@@ -16,13 +16,17 @@
 //! | [`convolution`] | 3 x 3 convolution of NHWC images as an implicit matmul |
 //! | [`dequantized`] | matmuls with int4 and int8 weights, and with fp8 weights that have a scale for each block |
 //! | [`attention`] | FlashAttention-2 forward by pointers and by views, decoding of one query over a paged KV cache |
+//! | [`backward`] | gradients of attention: keys and values, queries |
+//! | [`serving`] | attention of sequences of different lengths, attention of fp8 |
 //! | [`scan`] | Mamba's selective scan |
+//! | [`recurrent`] | states of the chunks of Mamba-2, gated linear attention in chunks |
 //! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |
 //! | [`movement`] | transposing copy, copy of KV-cache pages, 5-point stencil |
 
 #![warn(missing_docs)]
 
 pub mod attention;
+pub mod backward;
 pub mod channels;
 pub mod convolution;
 pub mod dequantized;
@@ -31,10 +35,12 @@ pub mod indexed;
 pub mod movement;
 pub mod persistent;
 pub mod products;
+pub mod recurrent;
 pub mod reduced;
 pub mod rows;
 pub mod scan;
 pub mod scatter;
+pub mod serving;
 
 use dsl_runtime::kernel::Kernel;
 
@@ -72,7 +78,13 @@ pub static KERNELS: &[&Kernel] = &[
     &attention::flash_attention::KERNEL,
     &attention::attention_by_views::KERNEL,
     &attention::paged_decode::KERNEL,
+    &backward::attention_dkdv::KERNEL,
+    &backward::attention_dq::KERNEL,
+    &serving::varlen_attention::KERNEL,
+    &serving::fp8_attention::KERNEL,
     &scan::selective_scan::KERNEL,
+    &recurrent::chunk_state::KERNEL,
+    &recurrent::gated_linear_attention::KERNEL,
     &scatter::index_add::KERNEL,
     &scatter::embedding::KERNEL,
     &scatter::embedding_gradient::KERNEL,

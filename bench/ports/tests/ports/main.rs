@@ -1,6 +1,7 @@
 //! Every port against `f64`, on every device: at sizes that nothing divides, and at one that everything does.
 
 mod attention;
+mod backward;
 mod channels;
 mod convolution;
 mod data;
@@ -10,7 +11,9 @@ mod indexed;
 mod movement;
 mod persistent;
 mod products;
+mod recurrent;
 mod reduced;
 mod rows;
 mod scan;
 mod scatter;
+mod serving;
