@@ -24,16 +24,23 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "ports"))
 
 import port_attention
+import port_backward
 import port_channels
 import port_elementwise
+import port_indexed
 import port_movement
+import port_persistent
 import port_products
+import port_recurrent
+import port_reduced
 import port_rows
+import port_serving
 import report
 from compare import deviations, into_outputs, prepare, quantile, start, time_all, within
 
-PORTS = [*port_elementwise.PORTS, *port_rows.PORTS, *port_channels.PORTS, *port_products.PORTS, *port_attention.PORTS,
-         *port_movement.PORTS]
+PORTS = [*port_elementwise.PORTS, *port_rows.PORTS, *port_channels.PORTS, *port_products.PORTS, *port_persistent.PORTS,
+         *port_indexed.PORTS, *port_reduced.PORTS, *port_attention.PORTS, *port_backward.PORTS, *port_serving.PORTS,
+         *port_recurrent.PORTS, *port_movement.PORTS]
 OURS, TRITON, LIBRARY = "ours", "Triton", "library"
 #: Seconds for a version's first run, which compiles it.
 FIRST_RUN = 180

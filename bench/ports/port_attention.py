@@ -15,6 +15,18 @@ D = 128
 LOG2_E = math.log2(math.e)
 
 
+def attention_of_head(of, scale, causal):
+    """The rows of a head from its queries, keys and values, by how much rounding may move them, and the logarithms of their
+    sums of exponentials."""
+    q, k, v = (x.double() for x in of)
+    scores = q @ k.T * scale
+    if causal:
+        scores.masked_fill_(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf)
+    weights = torch.softmax(scores, 1)
+    value, bound = rounded(weights @ v, (2.0**-8 + 256 * SINGLE) * (weights @ v.abs()), BF16)
+    return value, bound, torch.logsumexp(scores, 1)
+
+
 class FlashAttention(Port):
     """A case is (batch, heads, length, whether it is causal)."""
 
@@ -41,17 +53,9 @@ class FlashAttention(Port):
         return cdiv(n, 128), batch * heads
 
     def exact(self, args):
-        q, k, v = (args[name].flatten(0, 1) for name in ("q", "k", "v"))
-        n, parts = args["n_ctx"], []
-        after = torch.ones(n, n, dtype=torch.bool, device="cuda").triu(1) if args["causal"] else None
-        for head in range(q.shape[0]):
-            scores = q[head].double() @ k[head].double().T * args["sm_scale"]
-            if args["causal"]:
-                scores.masked_fill_(after, -math.inf)
-            lse = torch.logsumexp(scores, 1)
-            weights, values = torch.softmax(scores, 1), v[head].double()
-            within = (2.0**-8 + 256 * SINGLE) * (weights @ values.abs())
-            value, bound = rounded(weights @ values, within, BF16)
+        parts = []
+        for of in zip(*(args[name].flatten(0, 1) for name in ("q", "k", "v"))):
+            value, bound, lse = attention_of_head(of, args["sm_scale"], args["causal"])
             parts.append((value, bound.float(), lse / math.log(2), 2.0**-12 + 2.0**-20 * lse.abs()))
         value, bound, lse, lse_bound = (torch.stack(of) for of in zip(*parts))
         return [(value, bound.double()), (lse.flatten(), lse_bound.flatten())]

@@ -41,6 +41,16 @@ class Matmul(Port):
                                       num_stages=3)
 
 
+def sorted_by_expert(chosen, count, tile):
+    """The entries of tokens by their expert, those of one filled up to whole tiles, and the expert of each tile."""
+    sorted_entries, experts = [], []
+    for expert in range(count):
+        entries = [i for i, of in enumerate(chosen) if of == expert]
+        sorted_entries += entries + [len(chosen)] * (-len(entries) % tile)
+        experts += [expert] * cdiv(len(entries), tile)
+    return tuple(torch.tensor(of, dtype=torch.int32, device="cuda") for of in (sorted_entries, experts))
+
+
 class ExpertMatmul(Port):
     """A case is (tokens, experts of a token, experts, k, n)."""
 
@@ -52,12 +62,7 @@ class ExpertMatmul(Port):
     def make(self, case, shift=0):
         tokens, top_k, count, k, n = case
         chosen = integers(0, count, tokens * top_k, torch.int64, 3).tolist()
-        sorted_entries, experts = [], []
-        for expert in range(count):
-            entries = [i for i, of in enumerate(chosen) if of == expert]
-            sorted_entries += entries + [len(chosen)] * (-len(entries) % self.tile)
-            experts += [expert] * cdiv(len(entries), self.tile)
-        sorted_entries, experts = (torch.tensor(of, dtype=torch.int32, device="cuda") for of in (sorted_entries, experts))
+        sorted_entries, experts = sorted_by_expert(chosen, count, self.tile)
         return {"a": normal(tokens * k, BF16, 1).view(tokens, k), "b": normal(count * n * k, BF16, 2).view(count, n, k),
                 "c": empty(tokens * top_k * n, BF16).view(tokens * top_k, n), "sorted": sorted_entries, "experts": experts,
                 "chosen": chosen, "n": n, "k": k, "padded": sorted_entries.numel(), "valid": len(chosen), "top_k": top_k,
@@ -109,6 +114,29 @@ class Lora(Port):
     def run_triton(self, case, args):
         lora[self.grid(case, args)](*(args[name] for name in ("x", "a", "b", "out", "m", "n", "k", "scale")), M=64, N=128,
                                     K=64, RANK=16, num_warps=4, num_stages=3)
+
+
+class WeightGradient(Port):
+    """A case is (rows, m, n)."""
+
+    name = "weight_gradient"
+    outputs = ("c",)
+    cases = [(8192, 4096, 4096), (16384, 1000, 3000)]
+
+    def make(self, case, shift=0):
+        k, m, n = case
+        return {"a": normal(k * m, BF16, 1).view(k, m), "b": normal(k * n, BF16, 2).view(k, n),
+                "c": empty(m * n, BF16).view(m, n), "m": m, "n": n, "k": k}
+
+    def grid(self, case, args, *consts):
+        return cdiv(case[1], 128), cdiv(case[2], 128)
+
+    def exact(self, args):
+        return [rounded(*inner_product(args["a"].double().T, args["b"].double()), BF16)]
+
+    def run_triton(self, case, args):
+        weight_gradient[self.grid(case, args)](*(args[name] for name in ("a", "b", "c", "m", "n", "k")), M=128, N=128, K=64,
+                                               num_warps=4, num_stages=3)
 
 
 class Dequantized(Port):
@@ -179,7 +207,31 @@ class Fp8Matmul(Dequantized):
                                           K=64, num_warps=8, num_stages=3)
 
 
-PORTS = [Matmul(), ExpertMatmul(), Lora(), Int4Matmul(), Fp8Matmul()]
+class Int8Matmul(Dequantized):
+    name = "int8_matmul"
+    cases = [(16, 16384, 16384), (2048, 4096, 4096)]
+
+    def rows(self, case):
+        return 16 if case[0] <= 16 else 128
+
+    def consts(self, case):
+        return lambda rows, *_: rows == self.rows(case)
+
+    def make(self, case, shift=0):
+        m, k, n = case
+        return {"a": normal(m * k, BF16, 1).view(m, k), "w": integers(-128, 128, n * k, torch.int8, 2).view(n, k),
+                "scales": normal(n, F32, 3), "c": empty(m * n, BF16).view(m, n), "m": m, "n": n, "k": k}
+
+    def weights(self, args):
+        return args["w"].double().T * args["scales"].double()
+
+    def run_triton(self, case, args):
+        rows = self.rows(case)
+        int8_matmul[self.grid(case, args)](*(args[name] for name in ("a", "w", "scales", "c", "m", "n", "k")), M=rows, N=128,
+                                           K=64, num_warps=4 if rows == 16 else 8, num_stages=3)
+
+
+PORTS = [Matmul(), ExpertMatmul(), Lora(), WeightGradient(), Int4Matmul(), Fp8Matmul(), Int8Matmul()]
 
 
 @triton.jit
@@ -300,4 +352,33 @@ def fp8_matmul(a_ptr, w_ptr, scales_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.
         scale = tl.load(scale_row + start // 128, offs_n < n, 0.0)
         acc = tl.dot(a, (w * scale[None, :]).to(tl.bfloat16), acc)
     tl.store(c_ptr + offs_m[:, None] * n + offs_n[None, :], acc.to(tl.bfloat16),
+             (offs_m[:, None] < m) & (offs_n[None, :] < n))
+
+
+@triton.jit
+def weight_gradient(a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    offs_m = tl.program_id(0) * M + tl.arange(0, M)
+    offs_n = tl.program_id(1) * N + tl.arange(0, N)
+    acc = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, k, K):
+        inner = start + tl.arange(0, K)
+        a = tl.load(a_ptr + inner[:, None] * m + offs_m[None, :], (inner[:, None] < k) & (offs_m[None, :] < m), 0.0)
+        b = tl.load(b_ptr + inner[:, None] * n + offs_n[None, :], (inner[:, None] < k) & (offs_n[None, :] < n), 0.0)
+        acc = tl.dot(tl.trans(a), b, acc)
+    tl.store(c_ptr + offs_m[:, None] * n + offs_n[None, :], acc.to(tl.bfloat16),
+             (offs_m[:, None] < m) & (offs_n[None, :] < n))
+
+
+@triton.jit
+def int8_matmul(a_ptr, w_ptr, scales_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    offs_m = tl.program_id(0) * M + tl.arange(0, M)
+    offs_n = tl.program_id(1) * N + tl.arange(0, N)
+    acc = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, k, K):
+        inner = start + tl.arange(0, K)
+        a = tl.load(a_ptr + offs_m[:, None] * k + inner[None, :], (offs_m[:, None] < m) & (inner[None, :] < k), 0.0)
+        w = tl.load(w_ptr + offs_n[None, :] * k + inner[:, None], (inner[:, None] < k) & (offs_n[None, :] < n), 0)
+        acc = tl.dot(a, w.to(tl.bfloat16), acc)
+    scale = tl.load(scales_ptr + offs_n, offs_n < n, 0.0)
+    tl.store(c_ptr + offs_m[:, None] * n + offs_n[None, :], (acc * scale[None, :]).to(tl.bfloat16),
              (offs_m[:, None] < m) & (offs_n[None, :] < n))

@@ -64,3 +64,31 @@ pub fn fp8_matmul<const M: usize, const N: usize, const K: usize>(
     let mask = (offs_m < m).col() & (offs_n < n).row();
     tl::store(c + offs_m.col() * n + offs_n.row(), acc.to::<bf16>(), mask);
 }
+
+/// `c = a · wᵀ` with `a` of `[m, k]` and `i8` weights `w` of `[n, k]`, which have a scale for each column of the result.
+/// **Source.** Weight-only quantization as in LLM.int8(), Dettmers and others, 2022, arXiv:2208.07339, section 2, with `bf16` activations.
+#[fuse_kernel(N = [128], K = [64], configs = [{ M: 16, num_warps: 4 }, { M: 128, num_warps: 8 }], num_stages = 3)]
+pub fn int8_matmul<const M: usize, const N: usize, const K: usize>(
+    a: &[bf16],
+    w: &[i8],
+    scales: &[f32],
+    c: &mut [bf16],
+    m: i32,
+    n: i32,
+    k: i32,
+) {
+    let offs_m = tl::program_id(0) * M + tl::arange(0, M);
+    let offs_n = tl::program_id(1) * N + tl::arange(0, N);
+    let mut acc = tl::zeros::<f32>([M, N]);
+    for start in (0..k).step_by(K) {
+        let inner = start + tl::arange(0, K);
+        let tile_a =
+            tl::load(a + offs_m.col() * k + inner.row(), (offs_m < m).col() & (inner < k).row(), 0.0);
+        let present = (inner < k).col() & (offs_n < n).row();
+        let tile_b = tl::load(w + offs_n.row() * k + inner.col(), present, 0);
+        acc = tl::dot(tile_a, tile_b.to::<bf16>(), acc);
+    }
+    let scale = tl::load(scales + offs_n, offs_n < n, 0.0);
+    let mask = (offs_m < m).col() & (offs_n < n).row();
+    tl::store(c + offs_m.col() * n + offs_n.row(), (acc * scale.row()).to::<bf16>(), mask);
+}

@@ -9,24 +9,38 @@
 //! | [`elementwise`] | vector addition, seeded dropout, SwiGLU, GEGLU, AdamW |
 //! | [`rows`] | softmax, layer norm and its gradient, RMSNorm, cross-entropy |
 //! | [`channels`] | group norm of NHWC images, depthwise causal convolution, rotary embedding |
-//! | [`products`] | matmul with strides and leaky ReLU, gathered rows times an expert's matrix, LoRA |
-//! | [`dequantized`] | matmuls with int4 weights, and with fp8 weights that have a scale for each block |
+//! | [`products`] | matmul with strides and leaky ReLU, gathered rows times an expert's matrix, LoRA, gradient of a weight |
+//! | [`persistent`] | split-K matmul, persistent matmuls by pointers and by views, grouped matmul |
+//! | [`indexed`] | block sparse rows times a dense matrix, down projection of a mixture of experts |
+//! | [`reduced`] | nearest centroid, cross-entropy of a linear layer |
+//! | [`convolution`] | 3 x 3 convolution of NHWC images as an implicit matmul |
+//! | [`dequantized`] | matmuls with int4 and int8 weights, and with fp8 weights that have a scale for each block |
 //! | [`attention`] | FlashAttention-2 forward by pointers and by views, decoding of one query over a paged KV cache |
+//! | [`backward`] | gradients of attention: keys and values, queries |
+//! | [`serving`] | attention of sequences of different lengths, attention of fp8 |
 //! | [`scan`] | Mamba's selective scan |
+//! | [`recurrent`] | states of the chunks of Mamba-2, gated linear attention in chunks |
 //! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |
 //! | [`movement`] | transposing copy, copy of KV-cache pages, 5-point stencil |
 
 #![warn(missing_docs)]
 
 pub mod attention;
+pub mod backward;
 pub mod channels;
+pub mod convolution;
 pub mod dequantized;
 pub mod elementwise;
+pub mod indexed;
 pub mod movement;
+pub mod persistent;
 pub mod products;
+pub mod recurrent;
+pub mod reduced;
 pub mod rows;
 pub mod scan;
 pub mod scatter;
+pub mod serving;
 
 use dsl_runtime::kernel::Kernel;
 
@@ -48,12 +62,29 @@ pub static KERNELS: &[&Kernel] = &[
     &products::matmul::KERNEL,
     &products::expert_matmul::KERNEL,
     &products::lora::KERNEL,
+    &products::weight_gradient::KERNEL,
+    &persistent::split_k_matmul::KERNEL,
+    &persistent::persistent_matmul::KERNEL,
+    &persistent::persistent_matmul_by_views::KERNEL,
+    &persistent::grouped_matmul::KERNEL,
+    &indexed::block_sparse_matmul::KERNEL,
+    &indexed::expert_down::KERNEL,
+    &reduced::nearest_centroid::KERNEL,
+    &reduced::linear_cross_entropy::KERNEL,
+    &convolution::conv3x3::KERNEL,
     &dequantized::int4_matmul::KERNEL,
     &dequantized::fp8_matmul::KERNEL,
+    &dequantized::int8_matmul::KERNEL,
     &attention::flash_attention::KERNEL,
     &attention::attention_by_views::KERNEL,
     &attention::paged_decode::KERNEL,
+    &backward::attention_dkdv::KERNEL,
+    &backward::attention_dq::KERNEL,
+    &serving::varlen_attention::KERNEL,
+    &serving::fp8_attention::KERNEL,
     &scan::selective_scan::KERNEL,
+    &recurrent::chunk_state::KERNEL,
+    &recurrent::gated_linear_attention::KERNEL,
     &scatter::index_add::KERNEL,
     &scatter::embedding::KERNEL,
     &scatter::embedding_gradient::KERNEL,

@@ -130,3 +130,30 @@ pub fn lora<const M: usize, const N: usize, const K: usize, const RANK: usize>(
         tl::store(out + rows.col() * n + cols.row(), y.to::<bf16>(), (rows < m).col() & (cols < n).row());
     }
 }
+
+/// `c = aᵀ · b`, the gradient of a linear layer's weight: `a` of `[k, m]` has the gradients of `k` rows and `b` of `[k, n]` their
+/// inputs, both row-major along the rows that are summed. **Source.** The weight gradient in Triton's form, `tl.dot(tl.trans(a), b)`,
+/// of `torch.nn.Linear`.
+#[fuse_kernel(M = [128], N = [128], K = [64], num_warps = 4, num_stages = 3)]
+pub fn weight_gradient<const M: usize, const N: usize, const K: usize>(
+    a: &[bf16],
+    b: &[bf16],
+    c: &mut [bf16],
+    m: i32,
+    n: i32,
+    k: i32,
+) {
+    let offs_m = tl::program_id(0) * M + tl::arange(0, M);
+    let offs_n = tl::program_id(1) * N + tl::arange(0, N);
+    let mut acc = tl::zeros::<f32>([M, N]);
+    for start in (0..k).step_by(K) {
+        let inner = start + tl::arange(0, K);
+        let tile_a =
+            tl::load(a + inner.col() * m + offs_m.row(), (inner < k).col() & (offs_m < m).row(), 0.0);
+        let tile_b =
+            tl::load(b + inner.col() * n + offs_n.row(), (inner < k).col() & (offs_n < n).row(), 0.0);
+        acc = tl::dot(tl::trans(tile_a), tile_b, acc);
+    }
+    let mask = (offs_m < m).col() & (offs_n < n).row();
+    tl::store(c + offs_m.col() * n + offs_n.row(), acc.to::<bf16>(), mask);
+}

@@ -415,7 +415,7 @@ pub const SUMMARIES: &[Summary] = &[
                 label: "without matmuls",
                 h200: &["h200/ports"],
                 h100: &["h100/ports"],
-                filter: &[IsNot("kernel", PORTS_THAT_MULTIPLY)],
+                filter: &[IsNot("kernel", PORTS_BY_POINTERS), IsNot("kernel", PORTS_BY_VIEWS)],
             },
             Line {
                 label: "matmuls and attention by pointers",
@@ -427,14 +427,28 @@ pub const SUMMARIES: &[Summary] = &[
     },
 ];
 
-const PORTS_BY_POINTERS: &[&str] =
-    &["matmul", "expert_matmul", "lora", "int4_matmul", "fp8_matmul", "flash_attention"];
-const PORTS_THAT_MULTIPLY: &[&str] = &[
+const PORTS_BY_POINTERS: &[&str] = &[
     "matmul",
     "expert_matmul",
     "lora",
+    "weight_gradient",
+    "split_k_matmul",
+    "persistent_matmul",
+    "grouped_matmul",
+    "block_sparse_matmul",
+    "expert_down",
+    "nearest_centroid",
+    "linear_cross_entropy",
+    "conv3x3",
     "int4_matmul",
     "fp8_matmul",
+    "int8_matmul",
     "flash_attention",
-    "attention_by_views",
+    "attention_dkdv",
+    "attention_dq",
+    "varlen_attention",
+    "fp8_attention",
+    "chunk_state",
+    "gated_linear_attention",
 ];
+const PORTS_BY_VIEWS: &[&str] = &["persistent_matmul_by_views", "attention_by_views"];

@@ -9,7 +9,13 @@ use crate::data::{Expected, Output, SINGLE, devices, integers, normal};
 const D: usize = 128;
 
 /// Attention of one query: the row, by how much rounding may move each element, and the logarithm to base 2 of the sum of exponentials.
-fn attend(q: &[bf16], keys: &[&[bf16]], values: &[&[bf16]], scale: f64, unit: f64) -> (Vec<Expected>, f64) {
+pub fn attend(
+    q: &[bf16],
+    keys: &[&[bf16]],
+    values: &[&[bf16]],
+    scale: f64,
+    unit: f64,
+) -> (Vec<Expected>, f64) {
     attend_changed(q, keys, values, scale, unit, |score| score)
 }
 

@@ -131,3 +131,14 @@ impl<T: Element> Output<T> {
         }
     }
 }
+
+/// The product of two matrices in `f64`, each result within what rounding to `T` explains: `left` and `right` give their elements
+/// by row and column.
+pub fn matmul<T: Element>(
+    [m, n, k]: [usize; 3],
+    left: impl Fn(usize, usize) -> f64,
+    right: impl Fn(usize, usize) -> f64,
+) -> Vec<Expected> {
+    let at = |i: usize| inner_product((0..k).map(|j| (left(i / n, j), right(j, i % n))));
+    (0..m * n).map(at).map(|(value, within)| Expected::rounded::<T>(value, within)).collect()
+}

@@ -1,9 +1,9 @@
 //! [`fuse_ports::dequantized`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::dequantized::{fp8_matmul, int4_matmul};
+use fuse_ports::dequantized::{fp8_matmul, int4_matmul, int8_matmul};
 
-use crate::data::{Expected, Matrix, Output, devices, inner_product, integers, normal};
+use crate::data::{Expected, Matrix, Output, devices, inner_product, integers, matmul, normal};
 
 fn check_int4<const M: usize>([m, n, k, group]: [usize; 4])
 where
@@ -77,4 +77,34 @@ fn fp8_weights_have_a_scale_for_each_block() {
             c.check(&format!("{m} x {k} x {n} on {device}"), &expected.collect::<Vec<_>>());
         }
     }
+}
+
+fn check_int8<const M: usize>([m, n, k]: [usize; 3])
+where
+    int8_matmul::Choice<M, 128, 64>: int8_matmul::Declared,
+{
+    for device in devices() {
+        let a = normal::<bf16>(m * k, 1);
+        let w = integers::<i8>(n * k, -128..128, 2);
+        let scales = normal::<f32>(n, 3);
+        let mut c = Output::<bf16>::poisoned(&device, m * n);
+        let (a_in, w_in) = (device.upload(&a).unwrap(), device.upload(&w).unwrap());
+        let scales_in = device.upload(&scales).unwrap();
+        int8_matmul::<M, 128, 64>(&a_in, &w_in, &scales_in, c.slot(), m as i32, n as i32, k as i32)
+            .grid((m.div_ceil(M), n.div_ceil(128)))
+            .launch(&device)
+            .unwrap();
+        let (a, w) = (Matrix::new(&a, k), Matrix::new(&w, k));
+        let scaled = |j: usize, col: usize| w.at(col, j) * f64::from(scales[col]);
+        let expected = matmul::<bf16>([m, n, k], |row, j| a.at(row, j), scaled);
+        c.check(&format!("{m} x {k} x {n} on {device}"), &expected);
+    }
+}
+
+#[test]
+fn int8_weights_have_a_scale_for_each_column() {
+    check_int8::<16>([5, 131, 72]);
+    check_int8::<16>([16, 128, 128]);
+    check_int8::<128>([130, 70, 45]);
+    check_int8::<128>([128, 128, 64]);
 }

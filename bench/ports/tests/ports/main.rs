@@ -1,12 +1,19 @@
 //! Every port against `f64`, on every device: at sizes that nothing divides, and at one that everything does.
 
 mod attention;
+mod backward;
 mod channels;
+mod convolution;
 mod data;
 mod dequantized;
 mod elementwise;
+mod indexed;
 mod movement;
+mod persistent;
 mod products;
+mod recurrent;
+mod reduced;
 mod rows;
 mod scan;
 mod scatter;
+mod serving;

@@ -1,9 +1,11 @@
 //! [`fuse_ports::products`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::products::{expert_matmul, lora, matmul};
+use fuse_ports::products::{expert_matmul, lora, matmul, weight_gradient};
 
-use crate::data::{Expected, Matrix, Output, devices, inner_product, integers, normal};
+use crate::data::{
+    Expected, Matrix, Output, devices, inner_product, integers, matmul as exact_matmul, normal,
+};
 
 #[test]
 fn matmul_of_any_strides_with_leaky_relu() {
@@ -46,7 +48,7 @@ fn matmul_of_any_strides_with_leaky_relu() {
 }
 
 /// The entries of tokens by their expert, those of one filled up to whole tiles, and the expert of each tile.
-fn sorted_by_expert(chosen: &[i32], experts: i32, tile: usize) -> (Vec<i32>, Vec<i32>) {
+pub fn sorted_by_expert(chosen: &[i32], experts: i32, tile: usize) -> (Vec<i32>, Vec<i32>) {
     let (mut sorted, mut tiles) = (vec![], vec![]);
     for expert in 0..experts {
         let entries = (0..chosen.len()).filter(|&i| chosen[i] == expert).map(|i| i as i32);
@@ -135,6 +137,24 @@ fn lora_multiplies_through_a_small_rank() {
                 }
             }
             out.check(&format!("{m} x {k} x {n} on {device}"), &expected);
+        }
+    }
+}
+
+#[test]
+fn a_weight_gradient_sums_along_rows_of_both_operands() {
+    for device in devices() {
+        for (m, n, k) in [(131, 77, 45), (70, 150, 130), (128, 128, 128)] {
+            let (a, b) = (normal::<bf16>(k * m, 1), normal::<bf16>(k * n, 2));
+            let mut c = Output::<bf16>::poisoned(&device, m * n);
+            let [a_in, b_in] = [&a, &b].map(|x| device.upload(x).unwrap());
+            weight_gradient::<128, 128, 64>(&a_in, &b_in, c.slot(), m as i32, n as i32, k as i32)
+                .grid((m.div_ceil(128), n.div_ceil(128)))
+                .launch(&device)
+                .unwrap();
+            let (a, b) = (Matrix::new(&a, m), Matrix::new(&b, n));
+            let expected = exact_matmul::<bf16>([m, n, k], |i, j| a.at(j, i), |j, i| b.at(j, i));
+            c.check(&format!("{m} x {n} of {k} rows on {device}"), &expected);
         }
     }
 }

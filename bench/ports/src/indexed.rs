@@ -1,0 +1,67 @@
+//! Matmuls of blocks and rows that an index in memory names.
+
+use dsl_runtime::prelude::*;
+
+/// `out = a · b` of a matrix in blocks of `BLOCK x BLOCK` that are mostly zero and a dense `b` of `[k, n]`: the blocks of row of blocks
+/// `i` are `starts[i]..starts[i + 1]` of `values`, `[blocks, BLOCK, BLOCK]`, and `columns` has each one's column of blocks.
+/// **Source.** Block sparse rows of `torch.sparse_bsr_tensor`, multiplied as in Gray and others, *GPU Kernels for Block-Sparse Weights*, 2017.
+#[fuse_kernel(BLOCK = [64], N = [128], num_warps = 4, num_stages = 3)]
+pub fn block_sparse_matmul<const BLOCK: usize, const N: usize>(
+    values: &[bf16],
+    columns: &[i32],
+    starts: &[i32],
+    b: &[bf16],
+    out: &mut [bf16],
+    n: i32,
+) {
+    let row = tl::program_id(0);
+    let offs_n = tl::program_id(1) * N + tl::arange(0, N);
+    let inner = tl::arange(0, BLOCK);
+    let first = tl::load(starts + row);
+    let end = tl::load(starts + row + 1);
+    let mut acc = tl::zeros::<f32>([BLOCK, N]);
+    for block in first..end {
+        let column = tl::load(columns + block);
+        let tile_a = tl::load(values + block * BLOCK * BLOCK + (inner.col() * BLOCK + inner.row()));
+        let rows = column * BLOCK + inner;
+        let tile_b = tl::load(b + rows.col() * n + offs_n.row(), (offs_n < n).row(), 0.0);
+        acc = tl::dot(tile_a, tile_b, acc);
+    }
+    let offs_m = row * BLOCK + inner;
+    tl::store(out + offs_m.col() * n + offs_n.row(), acc.to::<bf16>(), (offs_n < n).row());
+}
+
+/// The second matmul of a mixture of experts: adds `weights[i]` times row `i` of `a`, `[tokens * top_k, k]`, times its expert's matrix of
+/// `b`, `[experts, n, k]`, to row `i / top_k` of `out`, `[tokens, n]`. `sorted` has the rows by expert, filled up to whole tiles by entries
+/// that are not below `valid`. **Source.** The down projection of vLLM's fused mixture of experts, summed by atomic additions.
+#[fuse_kernel(M = [64], N = [128], K = [64], num_warps = 4, num_stages = 3)]
+pub fn expert_down<const M: usize, const N: usize, const K: usize>(
+    a: &[bf16],
+    b: &[bf16],
+    out: &mut [f32],
+    sorted: &[i32],
+    experts: &[i32],
+    weights: &[f32],
+    n: i32,
+    k: i32,
+    valid: i32,
+    top_k: i32,
+) {
+    let pid_m = tl::program_id(0);
+    let offs_n = tl::program_id(1) * N + tl::arange(0, N);
+    let rows = tl::load(sorted + pid_m * M + tl::arange(0, M));
+    let expert = tl::load(experts + pid_m);
+    let mut acc = tl::zeros::<f32>([M, N]);
+    for start in (0..k).step_by(K) {
+        let inner = start + tl::arange(0, K);
+        let mask_a = (rows < valid).col() & (inner < k).row();
+        let mask_b = (inner < k).col() & (offs_n < n).row();
+        let tile_a = tl::load(a + rows.col() * k + inner.row(), mask_a, 0.0);
+        let tile_b = tl::load(b + expert * n * k + (offs_n.row() * k + inner.col()), mask_b, 0.0);
+        acc = tl::dot(tile_a, tile_b, acc);
+    }
+    let weight = tl::load(weights + rows, rows < valid, 0.0);
+    let mask = (rows < valid).col() & (offs_n < n).row();
+    let sums = out + (rows / top_k).col() * n + offs_n.row();
+    tl::atomic_add(sums, acc * weight.col(), mask).sem("relaxed");
+}
