@@ -254,3 +254,33 @@ fn a_product_of_8_bit_floats() {
     let all_digits = source.replace("acc(32)", "acc(0)");
     check(&all_digits, &["slot_store", "f16"], 0.0, &launches);
 }
+
+/// An operand that a loop does not change is stored once, behind the slots: A of the first dot, B of the second one.
+#[test]
+fn invariant_operands() {
+    let launch = |func: &Func, n: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "x", (0..64 * 256).map(small));
+        let launch = launch.slice(func, "c", (0..n * 256).map(|i| small(i + 1)));
+        let launch = launch.slice(func, "w", (0..64 * 64).map(|i| small(i + 2)));
+        launch.slice(func, "out", vec![-1.0; 64 * 64]).scalar(func, "n", int(n))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(x: &[bf16], c: &[bf16], w: &[bf16], out: &mut [f32], n: i32) {
+            let (rows, inner, columns) = (tl::arange(0, 64), tl::arange(0, 256), tl::arange(0, 64));
+            let x = tl::load(x + (rows.col() * 256 + inner.row()));
+            let w = tl::load(w + (rows.col() * 64 + columns.row()));
+            let mut acc = tl::zeros::<f32>([64, 64]);
+            for start in (0..n).step_by(64) {
+                let at = start + tl::arange(0, 64);
+                let c = tl::load(c + (at.row() * 256 + inner.col()), (at < n).row(), 0.0);
+                let s = tl::minimum(tl::dot(x, c), 100.0);
+                acc = tl::dot(s.to::<bf16>(), w, acc);
+            }
+            tl::store(out + (rows.col() * 64 + columns.row()), acc);
+        }",
+        &["slot_store", "proxy_fence", "wgmma"],
+        0.0,
+        &[&|func| launch(func, 64), &|func| launch(func, 400)],
+    );
+}

@@ -12,7 +12,7 @@ use crate::gpu::layout::dot::{DotMethod, method, mma_operand_layout};
 use crate::gpu::layout::{Conversion, Layout, conversion};
 
 /// The most bytes of a tile that a thread holds through a loop.
-const MAX_BYTES: u32 = 128;
+pub const MAX_HELD_BYTES: u32 = 128;
 
 /// Hoists conversions out of loops.
 pub fn hoist_conversions(distributed: &mut Distributed) {
@@ -114,7 +114,7 @@ impl LoopConversions<'_> {
     }
 
     fn is_small(&self, value: Value, layout: &Layout) -> bool {
-        layout.register_count() as u32 * self.distributed.func.ty(value).dtype.bytes() <= MAX_BYTES
+        layout.register_count() as u32 * self.distributed.func.ty(value).dtype.bytes() <= MAX_HELD_BYTES
     }
 
     /// The layout in which the instruction takes an operand from outside of the loop, if it has another one and a

@@ -1,19 +1,21 @@
 //! Selects dots that warpgroups do (wgmma) on tiles that threads copy or store to shared memory.
 //!
 //! Where TMA does not load the blocks of views, `cp.async` copies the tiles that a loop loads for a dot alone, whatever their addresses
-//! are. Threads store what the loop computes: operand B, and operand A unless it is made of another dot's result, whose registers wgmma
-//! takes as they are, or stays the same in all iterations. A dot of a loop is selected if wgmma has an instruction for its types and
-//! extents. Whether there is room, and whether copies are of 16 bytes, shows with the layouts: then a loop has a ring
-//! ([`software_pipeline`](crate::gpu::schedule::software_pipeline)), or there is no such specialization.
+//! are. Threads store anything else: in each iteration what the loop computes, once what it does not change. Operand A stays in
+//! registers where it is made of another dot's result, whose registers wgmma takes as they are, or where it is invariant and small. A
+//! dot of a loop is selected if wgmma has an instruction for its types and extents. Whether there is room, and whether copies are of 16
+//! bytes, shows with the layouts: then a loop has a ring ([`software_pipeline`](crate::gpu::schedule::software_pipeline)), or there is
+//! no such specialization.
 
 use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::layout_relation::LayoutRelation;
-use tile_ir::ir::{Block, Func, Op, Value, dce};
+use tile_ir::ir::{Block, Func, Op, Type, Value, dce};
 use tile_ir::ops::{Dot, DotUnit, For, Kind};
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
+use crate::gpu::opt::hoist_conversions::MAX_HELD_BYTES;
 use crate::gpu::opt::select_wgmma::undone_upcasts;
 
 /// Marks the dots that are selected; whether there are any.
@@ -64,11 +66,13 @@ impl LoopDots<'_> {
             let Kind::Dot(dot) = &op.kind else { continue };
             let [a, b] = undone_upcasts(self.func, &self.definitions, dot);
             let elem = self.func.ty(a).dtype;
-            if !inside.contains(&b) || !self.has_instruction(elem, dot, op) {
+            if !self.has_instruction(elem, dot, op) {
                 continue;
             }
             // The instructions take bytes from shared memory alone.
-            let in_registers = elem.is_half() && (!inside.contains(&a) || self.is_made_of_dot(&inside, a));
+            let is_held =
+                || if inside.contains(&a) { self.is_made_of_dot(&inside, a) } else { self.is_small(a) };
+            let in_registers = elem.is_half() && is_held();
             let unit = if in_registers { DotUnit::WgmmaRs } else { DotUnit::Wgmma };
             let imprecise = dot.imprecise_products().filter(|_| elem.is_f8());
             selected.insert(op.results[0], Selected { unit, operands: [a, b], imprecise });
@@ -84,6 +88,14 @@ impl LoopDots<'_> {
             && dot.inner(self.func).is_multiple_of(inner)
             && shape[0].is_multiple_of(WGMMA_M)
             && WarpGroupTiling::new(shape[0], self.num_warps).columns_of_each(shape[1]).is_some()
+    }
+
+    /// Whether the threads of a warpgroup have registers for an operand A through a loop.
+    fn is_small(&self, value: Value) -> bool {
+        let Type { dtype, shape, .. } = self.func.ty(value);
+        let WarpGroupTiling { along_rows, .. } = WarpGroupTiling::new(shape[0], self.num_warps);
+        let threads = along_rows * WARPGROUP_WARPS * 32;
+        shape[0] * shape[1] * dtype.bytes() <= MAX_HELD_BYTES * threads
     }
 
     /// Whether a value is computed lane by lane from the result of a dot in the loop, of which these are the values.

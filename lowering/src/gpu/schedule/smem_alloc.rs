@@ -16,7 +16,7 @@ use tile_ir::support::diagnostic::Loc;
 use super::scratch::scratch_of;
 use super::smem_limits::MAX_SHARED_BYTES;
 use super::software_pipeline::plan::CopyPlan;
-use super::software_pipeline::ring::{AllocatedRing, SmemRing};
+use super::software_pipeline::ring::{AllocatedRing, RingChoice, SmemRing};
 use super::tma_pipeline::{self, TmaPipeline};
 use super::work_tiles::MBARRIER_BYTES;
 use crate::gpu::layout::Distributed;
@@ -258,11 +258,11 @@ impl SmemAllocation {
             let body = if let Kind::For(body) = &op.kind { Some(body) } else { None };
             let plan = body.and_then(|body| CopyPlan::new(distributed, body));
             let ring = plan.and_then(|plan| {
-                let SmemRing { bytes, limits, shape } = plan.ring(distributed);
+                let SmemRing { choices, shape } = plan.ring(distributed);
                 let start =
                     if shape.is_none() { start.next_multiple_of(OperandTile::ALIGNMENT) } else { start };
-                let fits = |limit: &u32| bytes.iter().find(|&&bytes| start.saturating_add(bytes) <= *limit);
-                let bytes = *limits.iter().find_map(fits)?;
+                let fits = |choice: &&RingChoice| start.saturating_add(choice.bytes) <= choice.limit;
+                let RingChoice { bytes, .. } = *choices.iter().find(fits)?;
                 Some(AllocatedRing { start, bytes, shape })
             });
             let end = ring.map_or(start, |ring| ring.start + ring.bytes);

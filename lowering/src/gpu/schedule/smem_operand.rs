@@ -254,11 +254,14 @@ pub struct StoredOperand {
     pub tile: OperandTile,
     /// The axis of its rows.
     pub fast: usize,
+    /// Whether it is the same in all iterations.
+    pub is_invariant: bool,
 }
 
 /// The operands that a loop's dots of warpgroups find in shared memory without being copied there; `None` if they cannot read one.
 pub fn stored_operands(distributed: &Distributed, body: &For) -> Option<Vec<StoredOperand>> {
     let mut found = vec![];
+    let inside = body.body.defined();
     for op in &body.body.ops {
         let Kind::Dot(dot) = &op.kind else { continue };
         let sides: &[DotOperand] = match dot.unit {
@@ -267,7 +270,8 @@ pub fn stored_operands(distributed: &Distributed, body: &For) -> Option<Vec<Stor
             DotUnit::WgmmaRs => &[DotOperand::B],
         };
         for &side in sides.iter().filter(|&&side| !distributed.smem_only.contains_key(&dot.operand(side))) {
-            found.push(stored_operand(distributed, op.results[0], side, dot.operand(side))?);
+            let operand = stored_operand(distributed, op.results[0], side, dot.operand(side))?;
+            found.push(StoredOperand { is_invariant: !inside.contains(&operand.value), ..operand });
         }
     }
     Some(found)
@@ -284,7 +288,7 @@ fn stored_operand(
     let readable = (0..2).filter(|&fast| is_read_by_warpgroups(distributed, side, (value, dot), fast));
     let fast = readable.max_by_key(|&fast| (layout.thread_contiguity(fast), fast == inner_axis(2, side)))?;
     let tile = OperandTile::new(distributed.func.ty(value), fast, LineOrder::Swizzled);
-    Some(StoredOperand { dot, side, value, tile, fast })
+    Some(StoredOperand { dot, side, value, tile, fast, is_invariant: false })
 }
 
 /// Whether all loops with dots of warpgroups have a ring for their operands.

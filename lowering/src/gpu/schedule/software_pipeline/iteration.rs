@@ -6,8 +6,8 @@ use tile_ir::frontend::syntax::BinaryOp;
 use tile_ir::ir::{Block, Op, Storage, Type, Value, substitute_in};
 use tile_ir::ops::scalar::binary;
 use tile_ir::ops::schedule::{
-    AfterIssue, CopyCache, CopyTarget, GroupIssue, MaskedElements, SlotNeighbor, SmemPlace, StagedOperand,
-    ThreadPart, WgmmaOperandA,
+    AfterIssue, CopyCache, CopyRing, CopyTarget, GroupIssue, MaskedElements, SlotNeighbor, SmemPlace,
+    StagedOperand, ThreadPart, WgmmaOperandA,
 };
 use tile_ir::ops::{
     AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, DotUnit, Induction, Kind, Load, Loop,
@@ -59,6 +59,7 @@ struct IterationStart {
     tiles: Vec<ReadTile>,
     /// Copies that a dot issues.
     interleaved: Option<Value>,
+    first_slot: Value,
     next_slot: Value,
     /// What the first dot waits for, if it is not all that the iteration begins with.
     late: Option<LateSync>,
@@ -75,6 +76,9 @@ impl Pipeliner<'_> {
         let slot_type = self.schedule.ty(started.first_slot).clone();
         let index = self.schedule.value(index_type());
         let slot = self.schedule.value(slot_type.clone());
+        for stored in plan.stored.iter().filter(|stored| stored.operand.is_invariant) {
+            self.store(ops, ring_loop, stored, started.first_slot);
+        }
         let mut own = vec![];
         let mut start = self.begin(&mut own, ring_loop, started, Fill { index, slot });
         let variable = body.body.args[0];
@@ -112,7 +116,7 @@ impl Pipeliner<'_> {
     ) -> IterationStart {
         let RingLoop { op: Op { loc, .. }, plan, ring, .. } = ring_loop;
         let (ring, loc, has_tiles) = (*ring, *loc, plan.has_tiles());
-        let is_late = !plan.stored.is_empty();
+        let is_late = plan.stored.iter().any(|stored| !stored.operand.is_invariant);
         let mut late = None;
         let beside = |to| SlotStep { slot: own.slot, first: started.first_slot, ring, to };
         let slot_type = self.schedule.ty(own.slot).clone();
@@ -146,7 +150,7 @@ impl Pipeliner<'_> {
         } else {
             self.schedule.one(ops, loc, beside(SlotNeighbor::Next), slot_type)
         };
-        IterationStart { tiles, interleaved, next_slot, late }
+        IterationStart { tiles, interleaved, first_slot: started.first_slot, next_slot, late }
     }
 
     /// Lets all threads, and warpgroups in their dots, see what is in the tiles of a slot.
@@ -168,13 +172,9 @@ impl Pipeliner<'_> {
         dot: Option<Value>,
     ) {
         let loc = ring_loop.op.loc;
-        let is_own = |stored: &&StoredTile| Some(stored.operand.dot) == dot;
+        let is_own = |stored: &&StoredTile| Some(stored.operand.dot) == dot && !stored.operand.is_invariant;
         let own: Vec<&StoredTile> = ring_loop.plan.stored.iter().filter(is_own).collect();
-        for &stored in &own {
-            let (tile, ty) = self.stored_tile(stored, slot);
-            let to = self.schedule.one(ops, loc, tile, ty);
-            self.schedule.effect(ops, loc, SlotStore { value: stored.operand.value, to });
-        }
+        own.iter().for_each(|stored| self.store(ops, ring_loop, stored, slot));
         let late = start.late.take();
         if late.is_some() || !own.is_empty() {
             self.synchronize(ops, ring_loop);
@@ -184,11 +184,21 @@ impl Pipeliner<'_> {
         }
     }
 
-    /// The tile of a stored operand in a slot.
-    fn stored_tile(&self, stored: &StoredTile, slot: Value) -> (SlotTile, Type) {
-        let StoredOperand { value, tile, fast, .. } = &stored.operand;
+    /// Stores an operand to a slot.
+    fn store(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, stored: &StoredTile, slot: Value) {
+        let loc = ring_loop.op.loc;
+        let (tile, ty) = self.stored_tile(ring_loop, stored, slot);
+        let to = self.schedule.one(ops, loc, tile, ty);
+        self.schedule.effect(ops, loc, SlotStore { value: stored.operand.value, to });
+    }
+
+    /// The tile of a stored operand: in this slot, or behind the last one if it is invariant; the slot is the first one then.
+    fn stored_tile(&self, ring_loop: &RingLoop, stored: &StoredTile, slot: Value) -> (SlotTile, Type) {
+        let StoredOperand { value, tile, fast, is_invariant, .. } = &stored.operand;
+        let CopyRing { slots, slot_bytes, .. } = ring_loop.ring;
+        let offset = stored.offset + if *is_invariant { slots * slot_bytes } else { 0 };
         let ty = self.schedule.ty(*value).stored(Storage::Smem { stages: 1 });
-        (SlotTile { slot, offset: stored.offset, tile: tile.clone(), fast: *fast }, ty)
+        (SlotTile { slot, offset, tile: tile.clone(), fast: *fast }, ty)
     }
 
     /// The iteration whose copies are issued in this one, to the same slot.
@@ -326,7 +336,7 @@ impl Pipeliner<'_> {
             && dot.unit != DotUnit::Warp
         {
             let result = op.results[0];
-            let wgmma = self.wgmma(ops, ring_loop, slot, &start.tiles, (dot, result));
+            let wgmma = self.wgmma(ops, ring_loop, slot, start, (dot, result));
             let Some(most) = dot.imprecise.filter(|&most| wgmma.acc.is_some() || most < wgmma.k[1]) else {
                 return ops.push(Op { kind: wgmma.into(), ..op });
             };
@@ -341,7 +351,7 @@ impl Pipeliner<'_> {
         ops: &mut Vec<Op>,
         ring_loop: &RingLoop,
         slot: Value,
-        tiles: &[ReadTile],
+        start: &IterationStart,
         (dot, result): (&Dot, Value),
     ) -> Wgmma {
         let loc = ring_loop.op.loc;
@@ -349,9 +359,12 @@ impl Pipeliner<'_> {
             let stored = ring_loop.plan.stored.iter();
             let stored = stored.map(|stored| (&stored.operand, stored));
             let mut own = stored.filter(|(operand, _)| (operand.dot, operand.side) == (result, side));
-            let copied = tiles.iter().find(|tile| tile.value == dot.operand(side));
+            let copied = start.tiles.iter().find(|tile| tile.value == dot.operand(side));
             let (tile, ty) = match own.next() {
-                Some((_, stored)) => self.stored_tile(stored, slot),
+                Some((operand, stored)) => {
+                    let slot = if operand.is_invariant { start.first_slot } else { slot };
+                    self.stored_tile(ring_loop, stored, slot)
+                }
                 None => copied.map(|ReadTile { tile, ty, .. }| (tile.clone(), ty.clone()))?,
             };
             // The rows of memory are along K for operand A, and across it for operand B.

@@ -14,7 +14,7 @@ use crate::gpu::schedule::smem_operand;
 use crate::gpu::schedule::smem_operand::StoredOperand;
 use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
 use crate::gpu::schedule::software_pipeline::async_load::{can_copy_async, width};
-use crate::gpu::schedule::software_pipeline::ring::{AllocatedRing, SmemRing};
+use crate::gpu::schedule::software_pipeline::ring::{AllocatedRing, RingChoice, SmemRing};
 use crate::gpu::schedule::tma_pipeline;
 
 /// Stages, where the user does not say.
@@ -26,8 +26,9 @@ const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
 const DEFAULT_TILE_STAGES: u32 = 3;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
 const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
-/// The same on GPUs with warpgroups: half of what there is, all of it.
-const WGMMA_SMEM_LIMITS: [u32; 2] = [tma_pipeline::MAX_BYTES / 2, tma_pipeline::MAX_BYTES];
+/// Registers of a multiprocessor, and those of a thread beside what dots take.
+const SM_REGISTERS: u32 = 64 * 1024;
+const OTHER_REGISTERS: u32 = 48;
 /// Up to this size a ring has a slot to spare. Beyond, its memory serves better as L1 cache, and the third of three
 /// long rows in flight only waits for the others (docs/performance.md).
 const MAX_SPARE_SLOT_BYTES: u32 = 64 * 1024;
@@ -53,7 +54,7 @@ pub struct CopiedTile<'a> {
 #[derive(Clone)]
 pub struct StoredTile {
     pub operand: StoredOperand,
-    /// From the start of a slot.
+    /// From the start of a slot, or behind the last one if the operand is invariant.
     pub offset: u32,
 }
 
@@ -74,8 +75,12 @@ pub struct CopyPlan<'a> {
     pub stages: u32,
     /// Whether the user said how many.
     is_requested: bool,
+    /// Whether a multiprocessor has registers for two programs, by what the loop's dots take.
+    shares_processor: bool,
     /// Bytes of one stage.
     stage_bytes: u32,
+    /// Bytes of the operands that are the same in all iterations, behind the slots.
+    invariant_bytes: u32,
     /// Slots of the ring: as many as stages, or one less.
     slots: u32,
 }
@@ -118,12 +123,17 @@ impl<'a> CopyPlan<'a> {
             tiles.push(CopiedTile { op, load, offset, tile });
         }
         let mut stored = vec![];
+        let mut invariant_bytes = 0;
         for operand in smem_operand::stored_operands(distributed, body)? {
-            let offset = stage_bytes.next_multiple_of(OperandTile::ALIGNMENT);
-            stage_bytes = offset + operand.tile.bytes;
+            let end = if operand.is_invariant { &mut invariant_bytes } else { &mut stage_bytes };
+            let offset = end.next_multiple_of(OperandTile::ALIGNMENT);
+            *end = offset + operand.tile.bytes;
             stored.push(StoredTile { operand, offset });
         }
         let has_tiles = !(tiles.is_empty() && stored.is_empty());
+        if has_tiles {
+            stage_bytes = stage_bytes.next_multiple_of(OperandTile::ALIGNMENT);
+        }
         // Loads that cannot be copied use the L1 cache, whose memory the ring would take.
         let others = body
             .body
@@ -167,7 +177,9 @@ impl<'a> CopyPlan<'a> {
             dots_in_flight,
             stages,
             is_requested,
+            shares_processor: fits_twice(distributed, body),
             stage_bytes,
+            invariant_bytes,
             slots: stages,
         })
     }
@@ -179,7 +191,7 @@ impl<'a> CopyPlan<'a> {
 
     /// The plan in the shared memory that it has got.
     pub fn within(self, ring: AllocatedRing) -> Self {
-        let slots = ring.bytes / self.stage_bytes;
+        let slots = (ring.bytes - self.invariant_bytes) / self.stage_bytes;
         let stages = if self.has_tiles() { slots } else { self.stages };
         CopyPlan { slots, stages, ..self }
     }
@@ -223,25 +235,29 @@ impl<'a> CopyPlan<'a> {
         for CopiedLoad { op, load } in &self.loads {
             (width(&distributed.func, load), block_bytes(distributed, op, load)).hash(&mut hasher);
         }
-        let ring_bytes = |slots: u32| slots.saturating_mul(self.stage_bytes);
+        let ring_bytes = |slots: u32| slots.saturating_mul(self.stage_bytes) + self.invariant_bytes;
         if !self.has_tiles() {
             let full = ring_bytes(self.stages);
             let bytes = if full <= MAX_SPARE_SLOT_BYTES { full } else { ring_bytes(self.stages - 1) };
-            return SmemRing {
-                bytes: vec![bytes],
-                limits: &[MAX_SHARED_BYTES],
-                shape: Some(hasher.finish()),
-            };
+            let only = RingChoice { bytes, limit: MAX_SHARED_BYTES };
+            return SmemRing { choices: vec![only], shape: Some(hasher.finish()) };
         }
         // Two blocks on a multiprocessor are worth more than a third slot, and so is to fit on any GPU.
-        let limits: &[u32] = match (self.feeds_wgmma, self.is_requested) {
-            (true, true) => &WGMMA_SMEM_LIMITS[1..],
-            (true, false) => &WGMMA_SMEM_LIMITS,
-            (false, true) => &[MAX_SHARED_BYTES],
-            (false, false) => &SMEM_LIMITS,
-        };
         let least = 2 + self.dots_in_flight;
-        SmemRing { bytes: (least..=self.stages).rev().map(ring_bytes).collect(), limits, shape: None }
+        let up_to = |least: u32, limit: u32| {
+            (least..=self.stages).rev().map(move |slots| RingChoice { bytes: ring_bytes(slots), limit })
+        };
+        let choices = match (self.feeds_wgmma, self.is_requested) {
+            // A slot for dots in flight is worth less than a second program.
+            (true, is_requested) => {
+                let wanted = if is_requested { least.max(self.stages - self.dots_in_flight) } else { least };
+                let half = self.shares_processor.then(|| up_to(wanted, tma_pipeline::MAX_BYTES / 2));
+                half.into_iter().flatten().chain(up_to(least, tma_pipeline::MAX_BYTES)).collect()
+            }
+            (false, true) => up_to(least, MAX_SHARED_BYTES).collect(),
+            (false, false) => SMEM_LIMITS.into_iter().flat_map(|limit| up_to(least, limit)).collect(),
+        };
+        SmemRing { choices, shape: None }
     }
 
     /// The widths of its copies, each once.
@@ -264,6 +280,21 @@ impl<'a> CopyPlan<'a> {
         }
         found
     }
+}
+
+/// Whether a multiprocessor has registers for two programs whose loop has these dots.
+fn fits_twice(distributed: &Distributed, body: &For) -> bool {
+    let words = |value: Value| {
+        let bytes = distributed.func.ty(value).dtype.bytes();
+        distributed.layouts[&value].register_count() as u32 * bytes / 4
+    };
+    let of_dot = |op: &Op| match &op.kind {
+        Kind::Dot(dot) if dot.unit == DotUnit::WgmmaRs => words(op.results[0]) + words(dot.a),
+        Kind::Dot(_) => words(op.results[0]),
+        _ => 0,
+    };
+    let registers: u32 = body.body.ops.iter().map(of_dot).sum::<u32>() + OTHER_REGISTERS;
+    2 * registers * 32 * distributed.warps_per_cta() <= SM_REGISTERS
 }
 
 /// Whether a dot of an iteration may run while the next iteration's is issued: the only one, whose operands are both in shared memory

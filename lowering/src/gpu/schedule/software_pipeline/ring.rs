@@ -3,13 +3,18 @@
 /// Shared memory for the asynchronous copies of a loop.
 #[derive(Clone)]
 pub struct SmemRing {
-    /// The possible sizes, the best first.
-    pub bytes: Vec<u32>,
-    /// The possible ends of shared memory then, the best first.
-    pub limits: &'static [u32],
+    /// The best first.
+    pub choices: Vec<RingChoice>,
     /// Identifies which thread uses which bytes, if each thread uses bytes of its own: rings of the same shape may follow each
     /// other without a barrier.
     pub shape: Option<u64>,
+}
+
+/// A size that a ring may have, and where shared memory may end then.
+#[derive(Clone, Copy, Debug)]
+pub struct RingChoice {
+    pub bytes: u32,
+    pub limit: u32,
 }
 
 /// The shared memory that a loop's ring has got.
