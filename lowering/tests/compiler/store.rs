@@ -93,11 +93,12 @@ fn other_dots_are_stored_in_their_layout() {
     check_stored(
         &format!("for _ in 0..n {{ {STORE} }}"),
         expect![[r#"
-        aligned: 9728 bytes shared
-        store %33, out[%36] inside vector 2
-        general: 10240 bytes shared
-        store %29, out[%39]
-    "#]],
+            aligned: 9728 bytes shared
+            %29 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            store %29, out[%35] inside vector 8
+            general: 10240 bytes shared
+            store %29, out[%39]
+        "#]],
     );
     check_stored(
         "tl::store(out + tl::load(at + rows).col() + cols.row(), sum.to::<bf16>());",

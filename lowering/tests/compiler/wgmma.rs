@@ -248,18 +248,18 @@ fn eight_bit_dots_use_wgmma() {
         &cases,
         expect![[r#"
             tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
-            aligned: %83 = dot %53, %82 add %20 : i32[64, 64]
-            aligned: %86 = dot %54, %85 add %20 : i32[64, 40]
+            aligned_wgmma: %83 = dot %53, %82 add %20 by wgmma : i32[64, 64]
+            aligned_wgmma: %86 = dot %54, %85 add %20 by wgmma : i32[64, 40]
             tensor_nt: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
             tensor_tn: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
-            aligned: %85 = dot %55, %84 add %20 : i32[64, 64]
+            aligned_wgmma: %85 = dot %55, %84 add %20 by wgmma : i32[64, 64]
             tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
             tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 32 : f32[64, 64]
             tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
-            aligned: %86 = dot %54, %85 add %20 imprecise 128 : f32[64, 40]
-            aligned: %84 = dot %54, %83 add %20 : f32[64, 64]
-            aligned: %89 = dot %87, %88 add %20 imprecise 128 : f32[64, 64]
-            aligned: %91 = dot %89, %90 add %20 imprecise 128 : f32[64, 64]
+            aligned_wgmma: %86 = dot %54, %85 add %20 imprecise 128 by wgmma : f32[64, 40]
+            tensor: %26 = warp_group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
+            aligned_wgmma: %87 = dot %56, %86 add %20 imprecise 128 by wgmma : f32[64, 64]
+            aligned_wgmma: %89 = dot %57, %88 add %20 imprecise 128 by wgmma : f32[64, 64]
         "#]],
     );
 }
@@ -345,11 +345,11 @@ fn other_dots_use_mma() {
             tensor_nt: %25 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
-            aligned: %85 = dot %53, %84 add %20 : f32[64, 64]
-            aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
-            aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
+            aligned_wgmma: %85 = dot %53, %84 add %20 by wgmma : f32[64, 64]
+            aligned_wgmma: %82 = dot %53, %81 add %20 by wgmma : f32[64, 64]
+            aligned_wgmma: %82 = dot %53, %81 add %20 by wgmma : f32[64, 64]
             tensor_nt: %27 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%26, %19) add %20 : f32[64, 64]
-            aligned: %102 = dot %101, %100 add %20 : f32[64, 64]
+            aligned_wgmma: %102 = dot %101, %100 add %20 by wgmma : f32[64, 64]
             aligned_wgmma: %90 = dot %61, %89 add %26 by wgmma : f32[64, 64]
             aligned_wgmma: %88 = dot %59, %87 add %26 by wgmma : f32[64, 64]
         "#]],

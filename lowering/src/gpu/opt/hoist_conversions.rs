@@ -13,6 +13,8 @@ use crate::gpu::layout::{Conversion, Layout, conversion};
 
 /// The most bytes of a tile that a thread holds through a loop.
 pub const MAX_HELD_BYTES: u32 = 128;
+/// The same for any other tile: the rows that a thread has of an index vector.
+const MAX_INDEX_BYTES: u32 = 32;
 
 /// Hoists conversions out of loops.
 pub fn hoist_conversions(distributed: &mut Distributed) {
@@ -102,7 +104,8 @@ impl LoopConversions<'_> {
                 continue;
             }
             definitions.extend(op.results.iter().map(|&result| (result, index)));
-            let mut todo = if matches!(op.kind, Kind::Convert(_)) { vec![index] } else { vec![] };
+            let is_hoisted = matches!(op.kind, Kind::Convert(_)) && self.is_worth(block, op.results[0]);
+            let mut todo = if is_hoisted { vec![index] } else { vec![] };
             while let Some(needed) = todo.pop() {
                 if found.insert(needed) {
                     let operands = block.ops[needed].kind.operation().operands();
@@ -113,8 +116,21 @@ impl LoopConversions<'_> {
         found
     }
 
+    /// Whether a converted value may take its registers through the loop: operand A of warpgroups, or a few indices.
+    fn is_worth(&self, block: &Block, value: Value) -> bool {
+        let is_operand =
+            |op: &Op| matches!(&op.kind, Kind::Dot(dot) if dot.unit == DotUnit::WgmmaRs && dot.a == value);
+        let is_few = self.held_bytes(value, &self.distributed.layouts[&value]) <= MAX_INDEX_BYTES;
+        is_few || block.ops.iter().any(is_operand)
+    }
+
     fn is_small(&self, value: Value, layout: &Layout) -> bool {
-        layout.register_count() as u32 * self.distributed.func.ty(value).dtype.bytes() <= MAX_HELD_BYTES
+        self.held_bytes(value, layout) <= MAX_HELD_BYTES
+    }
+
+    /// Bytes of a value that a thread holds in a layout.
+    fn held_bytes(&self, value: Value, layout: &Layout) -> u32 {
+        layout.register_count() as u32 * self.distributed.func.ty(value).dtype.bytes()
     }
 
     /// The layout in which the instruction takes an operand from outside of the loop, if it has another one and a

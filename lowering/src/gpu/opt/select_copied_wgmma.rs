@@ -36,16 +36,16 @@ pub fn select_copied_wgmma(func: &mut Func, num_warps: u32) -> bool {
 }
 
 /// What a dot becomes: who multiplies, and what it takes.
-struct Selected {
+struct CopiedDot {
     unit: DotUnit,
     operands: [Value; 2],
     imprecise: Option<u32>,
 }
 
-fn mark(block: &mut Block, selected: &HashMap<Value, Selected>) {
+fn mark(block: &mut Block, selected: &HashMap<Value, CopiedDot>) {
     for op in &mut block.ops {
         let found = op.results.first().and_then(|own| selected.get(own));
-        if let (Kind::Dot(dot), Some(Selected { unit, operands, imprecise })) = (&mut op.kind, found) {
+        if let (Kind::Dot(dot), Some(CopiedDot { unit, operands, imprecise })) = (&mut op.kind, found) {
             *dot = Dot { unit: *unit, a: operands[0], b: operands[1], imprecise: *imprecise, ..*dot };
         }
         op.kind.operation_mut().blocks_mut().into_iter().for_each(|nested| mark(nested, selected));
@@ -60,7 +60,7 @@ struct LoopDots<'f> {
 }
 
 impl LoopDots<'_> {
-    fn find(&self, body: &For, selected: &mut HashMap<Value, Selected>) {
+    fn find(&self, body: &For, selected: &mut HashMap<Value, CopiedDot>) {
         let inside = body.body.defined();
         for op in &body.body.ops {
             let Kind::Dot(dot) = &op.kind else { continue };
@@ -75,7 +75,7 @@ impl LoopDots<'_> {
             let in_registers = elem.is_half() && is_held();
             let unit = if in_registers { DotUnit::WgmmaRs } else { DotUnit::Wgmma };
             let imprecise = dot.imprecise_products().filter(|_| elem.is_f8());
-            selected.insert(op.results[0], Selected { unit, operands: [a, b], imprecise });
+            selected.insert(op.results[0], CopiedDot { unit, operands: [a, b], imprecise });
         }
     }
 

@@ -1,6 +1,8 @@
 //! Asynchronous dots: in a loop whose only dot adds to a carried accumulator, the dot of an iteration runs while that of the next one
 //! is issued.
 //!
+//! In any other loop whose threads copy operands the copies are issued behind the first dot, and before the wait for it.
+//!
 //! The accumulator is in use from the first iteration to the last. An iteration's buffers are released when the next dot was issued
 //! and all but that one have completed.
 //!
@@ -25,10 +27,33 @@ use tile_ir::support::dtype::DType;
 /// Rewrites each loop with such a dot.
 pub fn async_dot(schedule: &mut Schedule) {
     let definitions = definitions_around_loops(schedule);
-    replace_loops(schedule, &mut |schedule, body| {
-        let found = AccumulatorLoop::new(schedule, body, &definitions)?;
-        Some(found.rewrite(schedule))
+    replace_loops(schedule, &mut |schedule, body| match AccumulatorLoop::new(schedule, body, &definitions) {
+        Some(found) => Some(found.rewrite(schedule)),
+        None => copies_beside_dot(schedule, body),
     });
+}
+
+/// A loop that waits for its dots: the copies that an iteration issues before its first dot are issued while that runs.
+fn copies_beside_dot(schedule: &mut Schedule, body: LoopOp) -> Option<Vec<Op>> {
+    let ops = body.ops();
+    let copies = ops.iter().position(|op| matches!(op.kind, Kind::AsyncGroup(_)) && op.results.is_empty())?;
+    let dot = ops.iter().position(|op| matches!(op.kind, Kind::Wgmma(_))).filter(|&dot| dot > copies)?;
+    let Kind::Wgmma(own) = &ops[dot].kind else { return None };
+    if own.then != AfterIssue::Wait {
+        return None;
+    }
+    let in_flight = schedule.copy_of(ops[dot].results[0]);
+    let issue = Wgmma { then: AfterIssue::Continue, ..own.clone() };
+    let wait = DotWait { values: vec![in_flight], pending: 0, issued_if: None };
+    let Op { results, loc, .. } = ops[dot].clone();
+    let mut rewritten = ops.to_vec();
+    rewritten[dot] = Op { kind: issue.into(), results: vec![in_flight], loc };
+    rewritten.insert(dot + 1, Op { kind: wait.into(), results, loc });
+    let group = rewritten.remove(copies);
+    rewritten.insert(dot, group);
+    let block = Block { ops: rewritten, ..body.body.body.clone() };
+    let pipelined = Loop { body: block, ..body.body.clone() };
+    Some(vec![Op { kind: pipelined.into(), ..body.op.clone() }])
 }
 
 /// A loop with such a dot.

@@ -142,6 +142,8 @@ pub struct RingPipe {
     pub arg: Value,
     /// The index of the operation that moves it on.
     pub next: usize,
+    /// Whether threads copy to it.
+    pub is_slot: bool,
     /// Whether a stage may be read until the dot of the next iteration was issued.
     pub lasts: bool,
 }
@@ -152,13 +154,13 @@ impl RingPipe {
         let pairs = body.body.args[1..].iter().zip(&body.body.yields).enumerate();
         let ring = |(index, (&arg, &yielded)): (usize, (&Value, &Value))| {
             let next = body.body.ops.iter().position(|op| op.results.first() == Some(&yielded))?;
-            let (from, lasts) = match &body.body.ops[next].kind {
-                Kind::PipeNext(moved) => (moved.pipe, stages(&schedule.distributed.func, arg)? > 1),
-                Kind::SlotStep(moved) if moved.to == SlotNeighbor::Next => (moved.slot, spares_slot),
-                _ => return None,
-            };
-            let is_ring = from == arg && body.body.uses(yielded) == 1;
-            is_ring.then_some(RingPipe { index, arg, next, lasts })
+            let kind = &body.body.ops[next].kind;
+            let is_slot =
+                matches!(kind, Kind::SlotStep(moved) if moved.to == SlotNeighbor::Next && moved.slot == arg);
+            let is_pipe = matches!(kind, Kind::PipeNext(moved) if moved.pipe == arg);
+            let lasts = if is_slot { spares_slot } else { stages(&schedule.distributed.func, arg)? > 1 };
+            let is_ring = (is_slot || is_pipe) && body.body.uses(yielded) == 1;
+            is_ring.then_some(RingPipe { index, arg, next, is_slot, lasts })
         };
         pairs.filter_map(ring).collect()
     }

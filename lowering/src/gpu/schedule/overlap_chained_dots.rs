@@ -12,7 +12,8 @@
 //! 4. what depends on that value before PV is pure and has no blocks, and nothing behind PV depends on it;
 //! 5. no other carried value depends on it;
 //! 6. the barriers and buffers of PV are those of pipeline states that the loop carries and moves on once, or come from outside;
-//! 7. a ring whose buffer both dots read has more than one stage: PV releases it an iteration later;
+//! 7. a ring whose buffer both dots read has more than one stage: PV releases it an iteration later; and copies of threads go to no
+//!    slot of the iteration before;
 //! 8. the first iteration is iteration 0.
 
 use std::collections::HashSet;
@@ -146,19 +147,24 @@ impl<'a> ChainedDots<'a> {
 
     /// Whether barriers and buffers of PV can be used in the next iteration.
     fn releases_later(&self) -> bool {
+        if self.pipes.iter().any(|ring| ring.is_slot && !ring.lasts) {
+            return false;
+        }
         let ops = self.body.ops();
         let mut inside = self.body.body.body.defined();
-        let of_group = ops[self.pv.range()].iter().flat_map(|op| &op.results);
-        inside.retain(|value| !of_group.clone().any(|own| own == value));
+        for own in ops[self.pv.range()].iter().flat_map(|op| &op.results) {
+            inside.remove(own);
+        }
         let ring_of = |pipe: Value| self.pipes.iter().find(|ring| ring.arg == pipe);
         let used = ops[self.pv.range()].iter().flat_map(|op| {
             let operands = op.kind.operation().operands();
             let registers = register_operands(op);
             operands.into_iter().filter(move |value| !registers.contains(value))
         });
-        let mut outside = used.filter(|value| ring_of(*value).is_none());
-        if outside.any(|value| inside.contains(&value)) {
-            return false;
+        for value in used {
+            if ring_of(value).is_none() && inside.contains(&value) {
+                return false;
+            }
         }
         let of_qk = self.qk.wgmma(ops).stages();
         let shared = self.pv.wgmma(ops).stages().into_iter().filter(|stage| of_qk.contains(stage));

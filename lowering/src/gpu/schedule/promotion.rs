@@ -9,12 +9,19 @@ use tile_ir::support::diagnostic::Loc;
 
 use super::Schedule;
 
-/// Appends a dot in parts of at most so many products. `behind_last` appends what stands directly behind the last part.
+/// A dot in parts of at most so many products.
+pub struct PromotedDot {
+    pub wgmma: Wgmma,
+    pub result: Value,
+    pub loc: Loc,
+    pub most: u32,
+}
+
+/// Appends a dot in parts. `behind_last` appends what stands directly behind the last one.
 pub fn promoted(
     schedule: &mut Schedule,
     ops: &mut Vec<Op>,
-    (wgmma, result, loc): (Wgmma, Value, Loc),
-    most: u32,
+    PromotedDot { wgmma, result, loc, most }: PromotedDot,
     behind_last: &mut dyn FnMut(&mut Schedule, &mut Vec<Op>),
 ) {
     let [start, end] = wgmma.k;

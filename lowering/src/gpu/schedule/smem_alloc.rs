@@ -114,10 +114,8 @@ impl<'a> ScratchBytes<'a> {
                 _ => &mut self.first,
             };
             list.extend(op.results.first().filter(|_| bytes > 0).map(|&result| (result, bytes)));
-            let copies_itself = match &op.kind {
-                Kind::For(body) => CopyPlan::new(self.distributed, body).is_some(),
-                _ => false,
-            };
+            let copies_itself =
+                matches!(&op.kind, Kind::For(body) if CopyPlan::new(self.distributed, body).is_some());
             let inside = match place {
                 BlockPlace::Last => BlockPlace::Last,
                 BlockPlace::Function if is_behind => BlockPlace::Last,

@@ -19,7 +19,7 @@ use tile_ir::support::dtype::DType;
 use super::ring_loop::{Fill, Pipeliner, RingLoop, StartedLoop, index_type};
 use crate::gpu::layout::SmemOnlyTile;
 use crate::gpu::schedule::copy::Copies;
-use crate::gpu::schedule::promotion::promoted;
+use crate::gpu::schedule::promotion::{PromotedDot, promoted};
 use crate::gpu::schedule::smem_operand::StoredOperand;
 use crate::gpu::schedule::software_pipeline::plan::{CopiedLoad, CopiedTile, StoredTile};
 use crate::gpu::schedule::{Schedule, smem_operand};
@@ -63,6 +63,14 @@ struct IterationStart {
     next_slot: Value,
     /// What the first dot waits for, if it is not all that the iteration begins with.
     late: Option<LateSync>,
+}
+
+/// The slots that the dots of an iteration read.
+#[derive(Clone, Copy)]
+struct IterationSlots<'a> {
+    ring_loop: &'a RingLoop<'a>,
+    own: Value,
+    start: &'a IterationStart,
 }
 
 /// Stands behind what threads store for the first dot: a barrier, and the copies of a later iteration behind it.
@@ -336,11 +344,13 @@ impl Pipeliner<'_> {
             && dot.unit != DotUnit::Warp
         {
             let result = op.results[0];
-            let wgmma = self.wgmma(ops, ring_loop, slot, start, (dot, result));
+            let slots = IterationSlots { ring_loop, own: slot, start };
+            let wgmma = self.wgmma(ops, slots, dot, result);
             let Some(most) = dot.imprecise.filter(|&most| wgmma.acc.is_some() || most < wgmma.k[1]) else {
                 return ops.push(Op { kind: wgmma.into(), ..op });
             };
-            return promoted(self.schedule, ops, (wgmma, result, op.loc), most, &mut |_, _| {});
+            let dot = PromotedDot { wgmma, result, loc: op.loc, most };
+            return promoted(self.schedule, ops, dot, &mut |_, _| {});
         }
         ops.push(op);
     }
@@ -349,10 +359,9 @@ impl Pipeliner<'_> {
     fn wgmma(
         &mut self,
         ops: &mut Vec<Op>,
-        ring_loop: &RingLoop,
-        slot: Value,
-        start: &IterationStart,
-        (dot, result): (&Dot, Value),
+        IterationSlots { ring_loop, own: slot, start }: IterationSlots,
+        dot: &Dot,
+        result: Value,
     ) -> Wgmma {
         let loc = ring_loop.op.loc;
         let mut staged = |side: DotOperand| {

@@ -26,6 +26,8 @@ const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
 const DEFAULT_TILE_STAGES: u32 = 3;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
 const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
+/// Shared memory of a program beside a ring.
+const OTHER_SHARED_BYTES: u32 = 2048;
 /// Registers of a multiprocessor, and those of a thread beside what dots take.
 const SM_REGISTERS: u32 = 64 * 1024;
 const OTHER_REGISTERS: u32 = 48;
@@ -75,8 +77,8 @@ pub struct CopyPlan<'a> {
     pub stages: u32,
     /// Whether the user said how many.
     is_requested: bool,
-    /// Whether a multiprocessor has registers for two programs, by what the loop's dots take.
-    shares_processor: bool,
+    /// Whether an SM has registers for two programs, by what the loop's dots take.
+    shares_sm: bool,
     /// Bytes of one stage.
     stage_bytes: u32,
     /// Bytes of the operands that are the same in all iterations, behind the slots.
@@ -85,99 +87,135 @@ pub struct CopyPlan<'a> {
     slots: u32,
 }
 
-impl<'a> CopyPlan<'a> {
-    pub fn new(distributed: &Distributed, body: &'a For) -> Option<CopyPlan<'a>> {
-        let requested = body.hints.num_stages.or(distributed.num_stages);
-        let func = &distributed.func;
-        let address_slice = AddressSlice::new(distributed, body);
-        let mut candidates = vec![];
-        for (index, op) in body.body.ops.iter().enumerate() {
-            if let Kind::Load(load) = &op.kind
-                && can_copy_async(func, load)
-                && let Some(slice) = address_slice.slice(load)
-            {
-                candidates.push((index, op, load, slice));
-            }
-        }
-        // Loads whose values index other loads are repeated when the copies of their iteration are issued.
-        let index_loads: HashSet<usize> = candidates.iter().flat_map(|(.., slice)| slice).copied().collect();
-        candidates.retain(|(index, ..)| !index_loads.contains(index));
-        let mut sliced = HashSet::new();
-        let mut loads = vec![];
-        let mut tile_loads = vec![];
-        let mut stage_bytes = 0;
-        for (_, op, load, slice) in candidates {
-            sliced.extend(slice);
-            if distributed.smem_only.contains_key(&op.results[0]) {
-                tile_loads.push((op, load));
-            } else {
-                stage_bytes += block_bytes(distributed, op, load);
-                loads.push(CopiedLoad { op, load });
-            }
-        }
+/// What is in a slot, and behind the slots.
+struct SlotContents<'a> {
+    loads: Vec<CopiedLoad<'a>>,
+    tiles: Vec<CopiedTile<'a>>,
+    stored: Vec<StoredTile>,
+    stage_bytes: u32,
+    invariant_bytes: u32,
+}
+
+impl<'a> SlotContents<'a> {
+    /// Of a loop that copies these loads.
+    fn new(distributed: &Distributed, body: &For, copied: Vec<CopiedLoad<'a>>) -> Option<SlotContents<'a>> {
+        let of_block = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
+        let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
+            copied.into_iter().partition(of_block);
+        let bytes = loads.iter().map(|copied| block_bytes(distributed, copied.op, copied.load));
+        let mut stage_bytes = bytes.sum();
         let mut tiles = vec![];
-        for (op, load) in tile_loads {
-            let offset = stage_bytes.next_multiple_of(OperandTile::ALIGNMENT);
+        for CopiedLoad { op, load } in of_tiles {
             let tile = smem_operand::operand_tile(distributed, op, load);
-            stage_bytes = offset + tile.bytes;
+            let offset = append(&mut stage_bytes, tile.bytes);
             tiles.push(CopiedTile { op, load, offset, tile });
         }
         let mut stored = vec![];
         let mut invariant_bytes = 0;
         for operand in smem_operand::stored_operands(distributed, body)? {
             let end = if operand.is_invariant { &mut invariant_bytes } else { &mut stage_bytes };
-            let offset = end.next_multiple_of(OperandTile::ALIGNMENT);
-            *end = offset + operand.tile.bytes;
+            let offset = append(end, operand.tile.bytes);
             stored.push(StoredTile { operand, offset });
         }
-        let has_tiles = !(tiles.is_empty() && stored.is_empty());
-        if has_tiles {
-            stage_bytes = stage_bytes.next_multiple_of(OperandTile::ALIGNMENT);
-        }
-        // Loads that cannot be copied use the L1 cache, whose memory the ring would take.
-        let others = body
-            .body
-            .ops
-            .iter()
-            .any(|op| matches!(&op.kind, Kind::Load(load) if load.effect() == Effect::Read));
-        if others && requested.is_none() && !has_tiles {
-            return None;
-        }
         // The widest first, so that each is aligned.
-        loads.sort_by_key(|copied| std::cmp::Reverse(width(func, copied.load)));
+        loads.sort_by_key(|copied| std::cmp::Reverse(width(&distributed.func, copied.load)));
+        let mut contents = SlotContents { loads, tiles, stored, stage_bytes, invariant_bytes };
+        if contents.has_tiles() {
+            contents.stage_bytes = stage_bytes.next_multiple_of(OperandTile::ALIGNMENT);
+        }
+        Some(contents)
+    }
+
+    fn has_tiles(&self) -> bool {
+        !(self.tiles.is_empty() && self.stored.is_empty())
+    }
+
+    /// Stages, where the user does not say.
+    fn default_stages(&self, distributed: &Distributed, body: &For) -> Option<u32> {
+        if self.has_tiles() {
+            return Some(DEFAULT_TILE_STAGES);
+        }
         // Registers limit the occupancy of loops with dots: one iteration ahead is always affordable.
         let has_dot = body.body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
-        let min_bytes = if has_dot { 2 * stage_bytes } else { 0 };
+        let min_bytes = if has_dot { 2 * self.stage_bytes } else { 0 };
         let max_bytes = MAX_DEFAULT_RING_BYTES
             .min(min_bytes.max(DEFAULT_BYTES_PER_THREAD * 32 * distributed.warps_per_cta()));
-        let fitting_stages = max_bytes.checked_div(stage_bytes)?;
-        let dots_in_flight = u32::from(has_async_dot(&body.body));
-        let stages = dots_in_flight
-            + requested.unwrap_or(if has_tiles {
-                DEFAULT_TILE_STAGES
-            } else {
-                DEFAULT_STAGES.min(fitting_stages)
-            });
+        Some(DEFAULT_STAGES.min(max_bytes.checked_div(self.stage_bytes)?))
+    }
+
+    /// Programs that a multiprocessor runs at once, if it has registers for so many.
+    fn resident_programs(&self, slots: u32, by_registers: u32) -> u32 {
+        let bytes = slots.saturating_mul(self.stage_bytes) + self.invariant_bytes + OTHER_SHARED_BYTES;
+        by_registers.min(tma_pipeline::MAX_BYTES / bytes).max(1)
+    }
+}
+
+/// Appends an aligned tile of so many bytes; returns where it begins.
+fn append(end: &mut u32, bytes: u32) -> u32 {
+    let offset = end.next_multiple_of(OperandTile::ALIGNMENT);
+    *end = offset + bytes;
+    offset
+}
+
+/// The loads of a loop that can be copied ahead, and the operations that compute their addresses, by their indices. Loads whose values
+/// index other loads are not among the former: they are repeated when the copies of their iteration are issued.
+fn copied_loads<'a>(distributed: &Distributed, body: &'a For) -> (Vec<CopiedLoad<'a>>, HashSet<usize>) {
+    let address_slice = AddressSlice::new(distributed, body);
+    let mut candidates = vec![];
+    for (index, op) in body.body.ops.iter().enumerate() {
+        if let Kind::Load(load) = &op.kind
+            && can_copy_async(&distributed.func, load)
+            && let Some(slice) = address_slice.slice(load)
+        {
+            candidates.push((index, CopiedLoad { op, load }, slice));
+        }
+    }
+    let index_loads: HashSet<usize> = candidates.iter().flat_map(|(.., slice)| slice).copied().collect();
+    candidates.retain(|(index, ..)| !index_loads.contains(index));
+    let sliced = candidates.iter().flat_map(|(.., slice)| slice).copied().collect();
+    (candidates.into_iter().map(|(_, copied, _)| copied).collect(), sliced)
+}
+
+impl<'a> CopyPlan<'a> {
+    pub fn new(distributed: &Distributed, body: &'a For) -> Option<CopyPlan<'a>> {
+        let requested = body.hints.num_stages.or(distributed.num_stages);
+        let func = &distributed.func;
+        let (copied, sliced) = copied_loads(distributed, body);
+        let contents = SlotContents::new(distributed, body, copied)?;
+        // Loads that cannot be copied use the L1 cache, whose memory the ring would take.
+        let mut ops = body.body.ops.iter();
+        let others = ops.any(|op| matches!(&op.kind, Kind::Load(load) if load.effect() == Effect::Read));
+        if contents.stage_bytes == 0 || others && requested.is_none() && !contents.has_tiles() {
+            return None;
+        }
+        let wanted = match requested {
+            Some(stages) => stages,
+            None => contents.default_stages(distributed, body)?,
+        };
+        // Another program fills the wait for a dot as well, without a slot more.
+        let by_registers = resident_programs(distributed, body);
+        let resident = |slots| contents.resident_programs(slots, by_registers);
+        let has_room = resident(wanted + 1) == resident(wanted);
+        let dots_in_flight = u32::from(has_async_dot(&body.body) && has_room);
+        let stages = wanted + dots_in_flight;
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| sliced.contains(i)).map(|(_, op)| op).collect();
-        let is_requested = requested.is_some();
-        // Many small copies would each keep an address and a mask in registers until they are issued.
-        let by_chunks = tiles.iter().all(|copied| width(func, copied.load) == CHUNK_BYTES);
         let feeds_wgmma = body.body.ops.iter().any(is_warpgroup_dot);
-        let by_dot = by_chunks && !feeds_wgmma;
+        let SlotContents { loads, tiles, stored, stage_bytes, invariant_bytes } = contents;
+        // Many small copies would each keep an address and a mask in registers until they are issued.
+        let by_dot = !feeds_wgmma && tiles.iter().all(|copied| width(func, copied.load) == CHUNK_BYTES);
         let dot = body.body.ops.iter().find(|op| by_dot && smem_operand::is_smem_dot(distributed, op));
-        let dot = dot.map(|op| op.results[0]);
-        (stages > 1 + dots_in_flight).then_some(CopyPlan {
+        (wanted > 1).then_some(CopyPlan {
             addresses,
             loads,
             tiles,
             stored,
-            dot,
+            dot: dot.map(|op| op.results[0]),
             feeds_wgmma,
             dots_in_flight,
             stages,
-            is_requested,
-            shares_processor: fits_twice(distributed, body),
+            is_requested: requested.is_some(),
+            shares_sm: by_registers > 1,
             stage_bytes,
             invariant_bytes,
             slots: stages,
@@ -248,10 +286,9 @@ impl<'a> CopyPlan<'a> {
             (least..=self.stages).rev().map(move |slots| RingChoice { bytes: ring_bytes(slots), limit })
         };
         let choices = match (self.feeds_wgmma, self.is_requested) {
-            // A slot for dots in flight is worth less than a second program.
             (true, is_requested) => {
-                let wanted = if is_requested { least.max(self.stages - self.dots_in_flight) } else { least };
-                let half = self.shares_processor.then(|| up_to(wanted, tma_pipeline::MAX_BYTES / 2));
+                let wanted = if is_requested { self.stages } else { least };
+                let half = self.shares_sm.then(|| up_to(wanted, tma_pipeline::MAX_BYTES / 2));
                 half.into_iter().flatten().chain(up_to(least, tma_pipeline::MAX_BYTES)).collect()
             }
             (false, true) => up_to(least, MAX_SHARED_BYTES).collect(),
@@ -282,19 +319,18 @@ impl<'a> CopyPlan<'a> {
     }
 }
 
-/// Whether a multiprocessor has registers for two programs whose loop has these dots.
-fn fits_twice(distributed: &Distributed, body: &For) -> bool {
+/// For how many programs whose loop has these dots a multiprocessor has registers.
+fn resident_programs(distributed: &Distributed, body: &For) -> u32 {
     let words = |value: Value| {
         let bytes = distributed.func.ty(value).dtype.bytes();
         distributed.layouts[&value].register_count() as u32 * bytes / 4
     };
-    let of_dot = |op: &Op| match &op.kind {
-        Kind::Dot(dot) if dot.unit == DotUnit::WgmmaRs => words(op.results[0]) + words(dot.a),
-        Kind::Dot(_) => words(op.results[0]),
-        _ => 0,
+    let of_dot = |op: &Op| {
+        let Kind::Dot(dot) = &op.kind else { return 0 };
+        words(op.results[0]) + if dot.unit == DotUnit::WgmmaRs { words(dot.a) } else { 0 }
     };
     let registers: u32 = body.body.ops.iter().map(of_dot).sum::<u32>() + OTHER_REGISTERS;
-    2 * registers * 32 * distributed.warps_per_cta() <= SM_REGISTERS
+    SM_REGISTERS / (registers * 32 * distributed.warps_per_cta())
 }
 
 /// Whether a dot of an iteration may run while the next iteration's is issued: the only one, whose operands are both in shared memory
