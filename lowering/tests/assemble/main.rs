@@ -62,7 +62,7 @@ impl Origin {
     /// Bytes that ptxas may spill by its own choice, to fit one more block; more where tiles are odd.
     fn allowed_spill(self) -> u32 {
         match self {
-            Origin::Library | Origin::Demo => 40,
+            Origin::Library | Origin::Demo => 8,
             Origin::Corpus | Origin::Launched => 24,
         }
     }

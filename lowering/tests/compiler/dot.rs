@@ -202,12 +202,13 @@ fn a_result_is_operand_a_of_the_next_dot_in_registers() {
 #[test]
 fn operand_tiles_use_all_banks() {
     let shapes = [[64, 64], [32, 8], [128, 16], [16, 32], [64, 256], [48, 96], [8, 128], [96, 192], [24, 40]];
-    for (shape, dtype, fast) in shapes
+    let cases = shapes
         .iter()
-        .flat_map(|&shape| [(shape, DType::F16, 1), (shape, DType::F32, 1), (shape, DType::F16, 0)])
-    {
+        .flat_map(|&shape| [(shape, DType::F16, 1), (shape, DType::F32, 1), (shape, DType::F16, 0)]);
+    let orders = [LineOrder::Swizzled, LineOrder::Panels];
+    for ((shape, dtype, fast), order) in cases.flat_map(|case| orders.map(|order| (case, order))) {
         let ty = Type::tile(dtype, Shape::new(shape));
-        let tile = OperandTile::new(&ty, fast, LineOrder::Swizzled);
+        let tile = OperandTile::new(&ty, fast, order);
         let piece = 16 / dtype.bytes();
         let at = |line: u32, column: u32| Coord::along(1 - fast, line).plus(Coord::along(fast, column));
         let place = |coord: Coord| {

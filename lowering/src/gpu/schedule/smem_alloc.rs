@@ -256,9 +256,8 @@ impl SmemAllocation {
             let body = if let Kind::For(body) = &op.kind { Some(body) } else { None };
             let plan = body.and_then(|body| CopyPlan::new(distributed, body));
             let ring = plan.and_then(|plan| {
-                let SmemRing { choices, shape } = plan.ring(distributed);
-                let start =
-                    if shape.is_none() { start.next_multiple_of(OperandTile::ALIGNMENT) } else { start };
+                let SmemRing { choices, shape, alignment } = plan.ring(distributed);
+                let start = start.next_multiple_of(alignment);
                 let fits = |choice: &&RingChoice| start.saturating_add(choice.bytes) <= choice.limit;
                 let RingChoice { bytes, .. } = *choices.iter().find(fits)?;
                 Some(AllocatedRing { start, bytes, shape })

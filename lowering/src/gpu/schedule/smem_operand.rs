@@ -15,7 +15,7 @@ use tile_ir::ops::schedule::{CHUNK_BYTES, LineOrder, OperandTile};
 use tile_ir::ops::{Dot, DotOperand, DotUnit, For, Kind, Load, MemAccess, is_zero};
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
-use crate::gpu::layout::dot::{DotMethod, inner_axis, method, outer_axis, reads_matrices};
+use crate::gpu::layout::dot::{DotMethod, inner_axis, is_warpgroup_dot, method, outer_axis, reads_matrices};
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::gpu::layout::{Distributed, SmemOnlyTile};
 use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
@@ -32,10 +32,18 @@ pub fn operand_tile(distributed: &Distributed, op: &Op, load: &Load) -> OperandT
 fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, LineOrder) {
     let memory = fast_axis(distributed, load, op.results[0]);
     match distributed.smem_only.get(&op.results[0]).and_then(|copied| copied.lines) {
+        None if has_warpgroups(distributed) => (memory, LineOrder::Panels),
         None => (memory, LineOrder::Swizzled),
         Some(lines) if lines == memory => (lines, LineOrder::Plain),
         Some(lines) => (lines, LineOrder::Transposed),
     }
+}
+
+/// Whether warpgroups do dots of the function.
+fn has_warpgroups(distributed: &Distributed) -> bool {
+    let mut found = false;
+    distributed.func.body.walk(&mut |op| found |= is_warpgroup_dot(op));
+    found
 }
 
 /// What a load reads, as its elements are copied to its tile: by vectors, or one by one if the rows of memory are along another
@@ -287,7 +295,7 @@ fn stored_operand(
     let layout = distributed.layouts.get(&value)?;
     let readable = (0..2).filter(|&fast| is_read_by_warpgroups(distributed, side, (value, dot), fast));
     let fast = readable.max_by_key(|&fast| (layout.thread_contiguity(fast), fast == inner_axis(2, side)))?;
-    let tile = OperandTile::new(distributed.func.ty(value), fast, LineOrder::Swizzled);
+    let tile = OperandTile::new(distributed.func.ty(value), fast, LineOrder::Panels);
     Some(StoredOperand { dot, side, value, tile, fast, is_invariant: false })
 }
 

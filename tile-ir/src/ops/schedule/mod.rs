@@ -28,7 +28,7 @@ pub use copies::{
     SlotAt, SlotLoad, SlotNeighbor, SlotStep, SlotStore, SlotTile, ThreadPart,
 };
 pub use loops::{Induction, IterationBound, Loop, TripCount, loop_variable};
-pub use operand_tile::{BANK_ROW_BYTES, CHUNK_BYTES, LineOrder, OperandTile, Panels};
+pub use operand_tile::{CHUNK_BYTES, LineOrder, OperandTile, Panels, RowBits};
 pub use reduce_batch::{PartialExchange, ReduceBatch};
 pub use roles::{PeerShares, Publish, Role, TileQuotient, WarpSpecialize, WorkTiles};
 pub use stage_operands::{StageOperands, StagedForm, StagedValue};

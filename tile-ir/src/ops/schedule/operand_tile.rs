@@ -6,29 +6,37 @@ use crate::ir::{ParseError, TextReader, Type};
 /// Bytes of a chunk: of one copy, and of a row of a matrix.
 pub const CHUNK_BYTES: u32 = 16;
 /// Bytes of all banks.
-pub const BANK_ROW_BYTES: u32 = 128;
+const BANK_ROW_BYTES: u32 = 128;
 
 /// How the rows of a tile are laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LineOrder {
     /// Chunks are swizzled by the index of the row.
     Swizzled,
+    /// The same within panels of 128 bytes, as TMA writes a tile and `wgmma` reads it.
+    Panels,
     /// In order.
     Plain,
     /// Elements are copied one by one from rows along another axis.
     Transposed,
 }
 
-/// A tile in shared memory. Rows of more than 128 bytes are in panels of 128 bytes, one panel behind the other, and chunks are
-/// swizzled within 128 bytes, as TMA writes a tile and `wgmma` reads it.
+/// The bits of an offset that are its row, by which chunks are swizzled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowBits {
+    pub shift: u32,
+    pub mask: u32,
+}
+
+/// A tile in shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OperandTile {
     /// Bytes between contiguous elements along each axis.
     pub strides: Vec<u32>,
     pub bytes: u32,
-    /// The bits of a chunk's index that the index of its 128 bytes is xored to; none where rows have an odd number of chunks
-    /// instead.
-    pub swizzle: Option<u32>,
+    /// None where rows have an odd number of chunks instead.
+    pub rows: Option<RowBits>,
+    /// Rows of more than 128 bytes may be in panels of 128 bytes, one panel behind the other.
     pub panels: Option<Panels>,
 }
 
@@ -44,19 +52,26 @@ pub struct Panels {
 
 impl OperandTile {
     /// Alignment of a tile, within which chunks are swizzled.
-    pub const ALIGNMENT: u32 = 8 * BANK_ROW_BYTES;
+    pub const ALIGNMENT: u32 = BANK_ROW_BYTES;
+    /// The same where `wgmma` reads it, which swizzles by bits of the address.
+    pub const WGMMA_ALIGNMENT: u32 = 8 * BANK_ROW_BYTES;
 
     /// Rows along `fast`, one after the other.
     pub fn new(Type { dtype, shape, .. }: &Type, fast: usize, order: LineOrder) -> OperandTile {
         let line = shape[fast] * dtype.bytes();
-        let is_even = line.is_power_of_two() || line.is_multiple_of(BANK_ROW_BYTES);
-        let is_swizzled = is_even && order == LineOrder::Swizzled;
+        let (is_power, is_whole) = (line.is_power_of_two(), line.is_multiple_of(BANK_ROW_BYTES));
+        let is_swizzled = match order {
+            LineOrder::Swizzled => is_power,
+            LineOrder::Panels => is_power || is_whole,
+            LineOrder::Plain | LineOrder::Transposed => false,
+        };
         let chunks = line.div_ceil(CHUNK_BYTES);
+        let row_bytes = if order == LineOrder::Panels { line.min(BANK_ROW_BYTES) } else { line };
         // With an odd number of chunks, neighbors across the rows are in different banks.
         let pitch = match order {
-            _ if is_swizzled => line.next_multiple_of(CHUNK_BYTES).min(BANK_ROW_BYTES),
+            _ if is_swizzled => row_bytes.next_multiple_of(CHUNK_BYTES),
             LineOrder::Plain => chunks * CHUNK_BYTES,
-            LineOrder::Swizzled | LineOrder::Transposed => (chunks | 1) * CHUNK_BYTES,
+            LineOrder::Swizzled | LineOrder::Panels | LineOrder::Transposed => (chunks | 1) * CHUNK_BYTES,
         };
         let mut strides = vec![dtype.bytes(); shape.rank()];
         let mut stride = pitch;
@@ -73,7 +88,10 @@ impl OperandTile {
         OperandTile {
             strides,
             bytes: bytes.next_multiple_of(BANK_ROW_BYTES),
-            swizzle: is_swizzled.then_some(pitch / CHUNK_BYTES - 1),
+            rows: is_swizzled.then(|| RowBits {
+                shift: row_bytes.max(BANK_ROW_BYTES).ilog2(),
+                mask: (row_bytes / CHUNK_BYTES).clamp(1, BANK_ROW_BYTES / CHUNK_BYTES) - 1,
+            }),
             panels,
         }
     }
@@ -98,8 +116,8 @@ impl OperandTile {
             _ => coord(axis) * stride,
         };
         let offset: u32 = self.strides.iter().enumerate().map(along).sum();
-        let Some(mask) = self.swizzle else { return (0, offset) };
-        let swizzled = offset ^ ((offset / BANK_ROW_BYTES & mask) * CHUNK_BYTES);
+        let Some(RowBits { shift, mask }) = self.rows else { return (0, offset) };
+        let swizzled = offset ^ ((offset >> shift & mask) * CHUNK_BYTES);
         let within = mask * CHUNK_BYTES;
         (swizzled & within, swizzled & !within)
     }
@@ -109,14 +127,25 @@ impl FieldText for OperandTile {
     fn write(&self, out: &mut TextWriter) {
         out.attribute("strides", &self.strides);
         out.attribute("bytes", &self.bytes);
-        out.attribute("swizzle", &self.swizzle);
+        out.attribute("swizzle", &self.rows);
         out.attribute("panels", &self.panels);
     }
 
     fn read(input: &mut TextReader) -> Result<OperandTile, ParseError> {
         let (strides, bytes) = (input.attribute("strides")?, input.attribute("bytes")?);
-        let swizzle = input.attribute("swizzle")?;
-        Ok(OperandTile { strides, bytes, swizzle, panels: input.attribute("panels")? })
+        let rows = input.attribute("swizzle")?;
+        Ok(OperandTile { strides, bytes, rows, panels: input.attribute("panels")? })
+    }
+}
+
+impl FieldText for RowBits {
+    fn write(&self, out: &mut TextWriter) {
+        out.attribute("shift", &self.shift);
+        out.attribute("mask", &self.mask);
+    }
+
+    fn read(input: &mut TextReader) -> Result<RowBits, ParseError> {
+        Ok(RowBits { shift: input.attribute("shift")?, mask: input.attribute("mask")? })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tile_ir::ir::Value;
-use tile_ir::ops::schedule::{BANK_ROW_BYTES, CHUNK_BYTES, OperandTile, Panels};
+use tile_ir::ops::schedule::{CHUNK_BYTES, OperandTile, Panels, RowBits};
 
 use crate::gpu::emit::offset_address::OffsetAddress;
 use crate::gpu::emit::{Builder, Gpu};
@@ -26,9 +26,9 @@ fn offset_in(tile: &OperandTile, b: &mut Builder, mut coord: impl FnMut(&mut Bui
         let part = b.mul_nsw(coord, stride);
         offset = b.add_nsw(offset, part);
     }
-    let Some(mask) = tile.swizzle.filter(|&mask| mask > 0) else { return offset };
+    let Some(RowBits { shift, mask }) = tile.rows.filter(|rows| rows.mask > 0) else { return offset };
     let [shift, mask, chunk_bits] =
-        [BANK_ROW_BYTES.ilog2(), mask, CHUNK_BYTES.ilog2()].map(|constant| b.int(Ty::I32, constant.into()));
+        [shift, mask, CHUNK_BYTES.ilog2()].map(|constant| b.int(Ty::I32, constant.into()));
     let row = b.lshr(offset, shift);
     let row = b.and(row, mask);
     let row = b.shl(row, chunk_bits);

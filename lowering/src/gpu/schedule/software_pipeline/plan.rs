@@ -102,26 +102,27 @@ impl<'a> SlotContents<'a> {
         let of_block = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
         let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
             copied.into_iter().partition(of_block);
+        let alignment = tile_alignment(body);
         let bytes = loads.iter().map(|copied| block_bytes(distributed, copied.op, copied.load));
         let mut stage_bytes = bytes.sum();
         let mut tiles = vec![];
         for CopiedLoad { op, load } in of_tiles {
             let tile = smem_operand::operand_tile(distributed, op, load);
-            let offset = append(&mut stage_bytes, tile.bytes);
+            let offset = append(&mut stage_bytes, tile.bytes, alignment);
             tiles.push(CopiedTile { op, load, offset, tile });
         }
         let mut stored = vec![];
         let mut invariant_bytes = 0;
         for operand in smem_operand::stored_operands(distributed, body)? {
             let end = if operand.is_invariant { &mut invariant_bytes } else { &mut stage_bytes };
-            let offset = append(end, operand.tile.bytes);
+            let offset = append(end, operand.tile.bytes, alignment);
             stored.push(StoredTile { operand, offset });
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|copied| std::cmp::Reverse(width(&distributed.func, copied.load)));
         let mut contents = SlotContents { loads, tiles, stored, stage_bytes, invariant_bytes };
         if contents.has_tiles() {
-            contents.stage_bytes = stage_bytes.next_multiple_of(OperandTile::ALIGNMENT);
+            contents.stage_bytes = stage_bytes.next_multiple_of(alignment);
         }
         Some(contents)
     }
@@ -150,9 +151,15 @@ impl<'a> SlotContents<'a> {
     }
 }
 
+/// What the tiles of a loop are aligned to.
+fn tile_alignment(body: &For) -> u32 {
+    let has_warpgroups = body.body.ops.iter().any(is_warpgroup_dot);
+    if has_warpgroups { OperandTile::WGMMA_ALIGNMENT } else { OperandTile::ALIGNMENT }
+}
+
 /// Appends an aligned tile of so many bytes; returns where it begins.
-fn append(end: &mut u32, bytes: u32) -> u32 {
-    let offset = end.next_multiple_of(OperandTile::ALIGNMENT);
+fn append(end: &mut u32, bytes: u32, alignment: u32) -> u32 {
+    let offset = end.next_multiple_of(alignment);
     *end = offset + bytes;
     offset
 }
@@ -278,7 +285,7 @@ impl<'a> CopyPlan<'a> {
             let full = ring_bytes(self.stages);
             let bytes = if full <= MAX_SPARE_SLOT_BYTES { full } else { ring_bytes(self.stages - 1) };
             let only = RingChoice { bytes, limit: MAX_SHARED_BYTES };
-            return SmemRing { choices: vec![only], shape: Some(hasher.finish()) };
+            return SmemRing { choices: vec![only], shape: Some(hasher.finish()), alignment: 1 };
         }
         // Two blocks on a multiprocessor are worth more than a third slot, and so is to fit on any GPU.
         let least = 2 + self.dots_in_flight;
@@ -294,7 +301,8 @@ impl<'a> CopyPlan<'a> {
             (false, true) => up_to(least, MAX_SHARED_BYTES).collect(),
             (false, false) => SMEM_LIMITS.into_iter().flat_map(|limit| up_to(least, limit)).collect(),
         };
-        SmemRing { choices, shape: None }
+        let alignment = if self.feeds_wgmma { OperandTile::WGMMA_ALIGNMENT } else { OperandTile::ALIGNMENT };
+        SmemRing { choices, shape: None, alignment }
     }
 
     /// The widths of its copies, each once.

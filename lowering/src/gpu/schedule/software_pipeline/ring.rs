@@ -5,6 +5,8 @@
 pub struct SmemRing {
     /// The best first.
     pub choices: Vec<RingChoice>,
+    /// What its start is a multiple of.
+    pub alignment: u32,
     /// Identifies which thread uses which bytes, if each thread uses bytes of its own: rings of the same shape may follow each
     /// other without a barrier.
     pub shape: Option<u64>,
