@@ -230,8 +230,8 @@ fn a_dot_issues_copies_among_its_instructions() {
                 %23 = mul %15, %17 exact : i32[32, 1]
                 %24 = broadcast %23 : i32[32, 32]
                 %25 = add %24, %19 exact : i32[32, 32]
-                %26 = slot_tile %12 offset 0 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
-                %27 = slot_tile %12 offset 2048 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                %26 = slot_tile %12 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
+                %27 = slot_tile %12 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
                 async_copy x[%22 + %25] inside vector 8 to %26
                 async_copy y[%22 + %25] inside vector 8 to %27
               }
@@ -251,8 +251,8 @@ fn a_dot_issues_copies_among_its_instructions() {
                 %40 = mul %32, %34 exact : i32[32, 1]
                 %41 = broadcast %40 : i32[32, 32]
                 %42 = add %41, %36 exact : i32[32, 32]
-                %43 = slot_tile %29 offset 0 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
-                %44 = slot_tile %29 offset 2048 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                %43 = slot_tile %29 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
+                %44 = slot_tile %29 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
                 async_copy x[%39 + %42] inside vector 8 to %43
                 async_copy y[%39 + %42] inside vector 8 to %44
               }
@@ -277,13 +277,13 @@ fn a_dot_issues_copies_among_its_instructions() {
                   %65 = mul %57, %59 exact : i32[32, 1]
                   %66 = broadcast %65 : i32[32, 32]
                   %67 = add %66, %61 exact : i32[32, 32]
-                  %68 = slot_tile %51 offset 0 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
-                  %69 = slot_tile %51 offset 2048 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                  %68 = slot_tile %51 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
+                  %69 = slot_tile %51 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
                   async_copy x[%64 + %67] inside vector 8 to %68
                   async_copy y[%64 + %67] inside vector 8 to %69
                 }
-                %70 = slot_tile %50 offset 0 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
-                %71 = slot_tile %50 offset 2048 strides [64, 2] bytes 2048 swizzle 3 fast 1 : smem<f16[32, 32], stages 1>
+                %70 = slot_tile %50 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
+                %71 = slot_tile %50 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
                 %72 = slot_step %50 next first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
                 %73 = induction %48 low %7 step %8 : i32
                 %74 = expand_dims %4 axis 1 : i32[32, 1]

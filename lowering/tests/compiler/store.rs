@@ -94,8 +94,8 @@ fn other_dots_are_stored_in_their_layout() {
         &format!("for _ in 0..n {{ {STORE} }}"),
         expect![[r#"
             aligned: 9728 bytes shared
-            %29 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-            store %29, out[%35] inside vector 8
+            %35 = convert_layout %31 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            store %35, out[%34] inside vector 8
             general: 10240 bytes shared
             store %29, out[%39]
         "#]],
