@@ -4,6 +4,7 @@ use tile_ir::testing::func;
 
 use super::first;
 use lowering::driver::specialize::{KernelRequests, specializations};
+use lowering::gpu::opt::select_wgmma::refused_dots;
 use lowering::gpu::specialization::Gpus;
 
 /// A product by views, with some of its text in another form.
@@ -22,7 +23,14 @@ fn product(changes: &[[&str; 2]]) -> String {
     })
 }
 
-/// The line and the reason of each refused dot; the same in all specializations.
+/// Why TMA and warpgroups do not do the dots of a kernel.
+fn reasons(source: &str) -> Vec<String> {
+    let (func, requests) = first(source);
+    let refused = refused_dots(&func, requests.num_warps.expect("the kernel says how many"));
+    refused.into_iter().map(|(_, reason)| reason.to_string()).collect()
+}
+
+/// The reason of each dot that no warpgroups do; the same in all specializations.
 fn refused(source: &str) -> Vec<String> {
     let (func, requests) = first(source);
     let found = specializations(&func, requests).expect("specializations that fit");
@@ -45,8 +53,24 @@ fn each_reason_is_a_sentence() {
             "it is in a branch, in a `while` or in a loop inside a loop",
         ),
         (
+            &[["(0..end)", "(0..tl::sum(tl::load(starts + tl::arange(0, 4)), 0))"]],
+            "how often its loop runs does not follow from scalars alone",
+        ),
+        (
+            &[[b, "tl::load(starts + tl::arange(0, 64).col() * 64 + tl::arange(0, 64).row()).to::<bf16>()"]],
+            "operand B is not a block of a view or the transpose of one",
+        ),
+        (
+            &[["[64, 64]", "[64, 8]"], [b, "b.load::<64, 8>(start, 0)"]],
+            "the block of operand B has not 16 to 256 rows, a multiple of 16, of a multiple of 128 bytes",
+        ),
+        (
             &[[b, "b.load::<64, 64>(start, tl::sum(tl::load(starts + tl::arange(0, 4)), 0) * 64)"]],
             "where the block of operand B begins does not follow from scalars and the loop's variable alone",
+        ),
+        (
+            &[[b, "b.load::<64, 64>(start + 4, end)"]],
+            "the block of operand B is not known to begin at a multiple of 16 bytes along its last axis",
         ),
         (
             &[[b, "b.load::<64, 64>(start, 0).volatile()"]],
@@ -62,7 +86,7 @@ fn each_reason_is_a_sentence() {
         ),
     ];
     for (changes, reason) in cases {
-        assert_eq!(refused(&product(changes)), [*reason], "{changes:?}");
+        assert_eq!(reasons(&product(changes)), [*reason], "{changes:?}");
     }
 }
 
@@ -72,12 +96,18 @@ fn warpgroups_multiply_what_threads_copy() {
     let b = "b.load::<64, 64>(start, 0)";
     let sum = "tl::sum(tl::load(starts + tl::arange(0, 4)), 0)";
     let computed = "tl::load(starts + tl::arange(0, 64).col() * 64 + tl::arange(0, 64).row()).to::<bf16>()";
-    let trip_count = ["(0..end)", &format!("(0..{sum})")];
-    for change in [trip_count, [b, "b.load::<64, 64>(start + 4, end)"], [b, computed]] {
+    for change in [
+        ["(0..end)", &format!("(0..{sum})")],
+        [b, &format!("b.load::<64, 64>(start, {sum} * 64)")],
+        [b, "b.load::<64, 64>(start + 4, end)"],
+        [b, computed],
+    ] {
         assert_eq!(refused(&product(&[change])), [""; 0], "{change:?}");
     }
     let narrow = [["[64, 64]", "[64, 8]"], [b, "b.load::<64, 8>(start, 0)"]];
     assert_eq!(refused(&product(&narrow)), [""; 0]);
+    let few_warps = [["num_warps = 4", "num_warps = 2"]];
+    assert_eq!(refused(&product(&few_warps)).len(), 1);
 }
 
 /// What a launch says is of a kernel without warpgroups: where a specialization has them, its guards say why it is passed over.
