@@ -15,16 +15,17 @@ use tile_ir::ops::schedule::{CHUNK_BYTES, LineOrder, OperandTile};
 use tile_ir::ops::{Dot, DotOperand, DotUnit, For, Kind, Load, MemAccess, is_zero};
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
-use crate::gpu::layout::dot::{DotMethod, inner_axis, is_warpgroup_dot, method, outer_axis, reads_matrices};
+use crate::gpu::layout::dot::{DotMethod, inner_axis, method, outer_axis, reads_matrices};
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::gpu::layout::{Distributed, SmemOnlyTile};
 use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
 use crate::gpu::schedule::software_pipeline::async_load::{can_copy_async, width};
 use crate::gpu::schedule::software_pipeline::ring::AllocatedRing;
 
-/// The tile of a load.
-pub fn operand_tile(distributed: &Distributed, op: &Op, load: &Load) -> OperandTile {
+/// The tile of a load, in panels if warpgroups read tiles of its loop.
+pub fn operand_tile(distributed: &Distributed, op: &Op, load: &Load, in_panels: bool) -> OperandTile {
     let (fast, order) = order(distributed, op, load);
+    let order = if in_panels && order == LineOrder::Swizzled { LineOrder::Panels } else { order };
     OperandTile::new(distributed.func.ty(op.results[0]), fast, order)
 }
 
@@ -32,18 +33,10 @@ pub fn operand_tile(distributed: &Distributed, op: &Op, load: &Load) -> OperandT
 fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, LineOrder) {
     let memory = fast_axis(distributed, load, op.results[0]);
     match distributed.smem_only.get(&op.results[0]).and_then(|copied| copied.lines) {
-        None if has_warpgroups(distributed) => (memory, LineOrder::Panels),
         None => (memory, LineOrder::Swizzled),
         Some(lines) if lines == memory => (lines, LineOrder::Plain),
         Some(lines) => (lines, LineOrder::Transposed),
     }
-}
-
-/// Whether warpgroups do dots of the function.
-fn has_warpgroups(distributed: &Distributed) -> bool {
-    let mut found = false;
-    distributed.func.body.walk(&mut |op| found |= is_warpgroup_dot(op));
-    found
 }
 
 /// What a load reads, as its elements are copied to its tile: by vectors, or one by one if the rows of memory are along another

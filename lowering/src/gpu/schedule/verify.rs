@@ -16,6 +16,7 @@
 //! 11. A reduction waits at an `mbarrier` that all blocks of the cluster have initialized ([`exchange`]).
 //! 12. A warpgroup reads a tile of a slot behind a proxy fence and a barrier, both behind the wait for its copies, and behind what threads store
 //!     there ([`role`]).
+//! 13. A tile of a slot that a warpgroup reads is laid out in panels.
 //!
 //! Errors name operations and values as the function prints them.
 
@@ -33,7 +34,7 @@ use super::tma_pipeline::{ALIGNMENT, MAX_BYTES, PRODUCER_WARPS};
 use super::work_tiles::WorkTileLayout;
 use super::{MBARRIER_BYTES, Schedule};
 use tile_ir::ir::{Func, Op, Storage, Value, ValueNames};
-use tile_ir::ops::schedule::Role;
+use tile_ir::ops::schedule::{LineOrder, OperandTile, Role, StagedOperand};
 use tile_ir::ops::{Kind, SmemAlloc, WarpSpecialize};
 
 /// Registers of a multiprocessor.
@@ -46,6 +47,7 @@ const THREAD_REGISTERS: [u32; 2] = [24, 256];
 pub fn verify_schedule(func: &Func, num_warps: u32) -> Result<(), String> {
     let verifier = ScheduleVerifier { func, num_warps, names: OnceCell::new() };
     verifier.memory()?;
+    verifier.slot_tiles()?;
     ExchangeFlow::new(&verifier).block(&func.body, None)?;
     let roles = func.body.ops.iter().find_map(|op| {
         let Kind::WarpSpecialize(roles) = &op.kind else { return None };
@@ -64,6 +66,29 @@ pub fn verify_schedule(func: &Func, num_warps: u32) -> Result<(), String> {
     flow.run(&roles.producer)?;
     flow.role = Role::Consumer;
     flow.run(&roles.consumer)
+}
+
+impl ScheduleVerifier<'_> {
+    /// Law 13.
+    fn slot_tiles(&self) -> Result<(), String> {
+        let mut tiles = BTreeMap::new();
+        let mut read = vec![];
+        self.func.body.walk(&mut |op| {
+            if let Kind::SlotTile(tile) = &op.kind {
+                tiles.insert(op.results[0], (op, tile));
+            }
+            if let Kind::Wgmma(dot) = &op.kind {
+                read.extend(dot.smem_operands().into_iter().map(StagedOperand::memory));
+            }
+        });
+        for (op, tile) in read.into_iter().filter_map(|memory| tiles.get(&memory)) {
+            let ty = self.func.ty(op.results[0]);
+            if tile.tile != OperandTile::new(ty, tile.fast, LineOrder::Panels) {
+                return self.fault(op, "a warpgroup reads it, and it is not in panels");
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Whether loops copy to slots.

@@ -102,12 +102,13 @@ impl<'a> SlotContents<'a> {
         let of_block = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
         let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
             copied.into_iter().partition(of_block);
-        let alignment = tile_alignment(body);
+        let in_panels = body.body.ops.iter().any(is_warpgroup_dot);
+        let alignment = if in_panels { OperandTile::WGMMA_ALIGNMENT } else { OperandTile::ALIGNMENT };
         let bytes = loads.iter().map(|copied| block_bytes(distributed, copied.op, copied.load));
         let mut stage_bytes = bytes.sum();
         let mut tiles = vec![];
         for CopiedLoad { op, load } in of_tiles {
-            let tile = smem_operand::operand_tile(distributed, op, load);
+            let tile = smem_operand::operand_tile(distributed, op, load, in_panels);
             let offset = append(&mut stage_bytes, tile.bytes, alignment);
             tiles.push(CopiedTile { op, load, offset, tile });
         }
@@ -149,12 +150,6 @@ impl<'a> SlotContents<'a> {
         let bytes = slots.saturating_mul(self.stage_bytes) + self.invariant_bytes + OTHER_SHARED_BYTES;
         by_registers.min(tma_pipeline::MAX_BYTES / bytes).max(1)
     }
-}
-
-/// What the tiles of a loop are aligned to.
-fn tile_alignment(body: &For) -> u32 {
-    let has_warpgroups = body.body.ops.iter().any(is_warpgroup_dot);
-    if has_warpgroups { OperandTile::WGMMA_ALIGNMENT } else { OperandTile::ALIGNMENT }
 }
 
 /// Appends an aligned tile of so many bytes; returns where it begins.
