@@ -71,7 +71,7 @@ no_flow! {
     Load, Store, Atomic, LoadView, StoreView, AddView, InlinePtx, AxisHint, Reduce, Convert, RematBarrier, Random, Philox, Scan, Join,
     Index, Exchange, Gather, Histogram, Dot, WarpGroupDot, SmemAlloc, MbarAlloc, MbarInit, MbarArriveForPeer, PdlWait, ClusterArrive, ClusterWait, MmaOrder,
     PipeStart, PipeNext, Poison, Pack, Unpack, RescaleRows, TripCount, Induction, IterationBound, WarpSpecialize, Publish,
-    TileQuotient, PeerShares, WarpgroupPosition, RingStart, SlotAt, SlotStep, AsyncCopy, AsyncGroup, SlotLoad, SlotTile, ReduceBatch, StageOperands, Assert, Print,
+    TileQuotient, PeerShares, WarpgroupPosition, SlotAt, SlotStep, AsyncCopy, AsyncGroup, SlotLoad, SlotTile, ReduceBatch, StageOperands, Assert, Print,
 }
 
 impl<'f> RoleFlow<'_, 'f> {
@@ -270,6 +270,11 @@ flow_rule!(Barrier: |_own, _flow, _op, state| {
 });
 
 flow_rule!(AsyncWait: |_own, _flow, _op, state| {
+    state.copies = Visibility::Threads;
+    Ok(())
+});
+
+flow_rule!(RingStart: |_own, _flow, _op, state| {
     state.copies = Visibility::Threads;
     Ok(())
 });
