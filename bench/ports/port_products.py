@@ -158,16 +158,20 @@ class Dequantized(Port):
         return [rounded(*inner_product(args["a"].double(), self.weights(args).double()), BF16)]
 
 
-class Int4Matmul(Dequantized):
-    name = "int4_matmul"
-    cases = [(16, 4096, 4096), (4096, 4096, 4096)]
-    group_rows = 128
+class QuantizedIntegers(Dequantized):
+    """With a variant for few rows."""
 
     def rows(self, case):
         return 16 if case[0] <= 16 else 128
 
     def consts(self, case):
         return lambda rows, *_: rows == self.rows(case)
+
+
+class Int4Matmul(QuantizedIntegers):
+    name = "int4_matmul"
+    cases = [(16, 4096, 4096), (4096, 4096, 4096)]
+    group_rows = 128
 
     def make(self, case, shift=0):
         m, k, n = case
@@ -207,15 +211,9 @@ class Fp8Matmul(Dequantized):
                                           K=64, num_warps=8, num_stages=3)
 
 
-class Int8Matmul(Dequantized):
+class Int8Matmul(QuantizedIntegers):
     name = "int8_matmul"
     cases = [(16, 16384, 16384), (2048, 4096, 4096)]
-
-    def rows(self, case):
-        return 16 if case[0] <= 16 else 128
-
-    def consts(self, case):
-        return lambda rows, *_: rows == self.rows(case)
 
     def make(self, case, shift=0):
         m, k, n = case
