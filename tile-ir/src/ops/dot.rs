@@ -20,7 +20,8 @@ pub struct Dot {
     pub b: Value,
     /// 0 everywhere, if it is not there.
     pub acc: Option<Value>,
-    /// The most products of 8-bit floats that may be accumulated with fewer digits than the type has, where the kernel says so.
+    /// The most products of 8-bit floats that may be accumulated with fewer digits than the type has, where the kernel says so; 0 for
+    /// none.
     pub imprecise: Option<u32>,
     pub input: InputPrecision,
     pub unit: DotUnit,
@@ -43,6 +44,10 @@ pub enum DotUnit {
 impl DotUnit {
     const NAMES: [(&str, DotUnit); 3] =
         [("warp", DotUnit::Warp), ("wgmma", DotUnit::Wgmma), ("wgmma_rs", DotUnit::WgmmaRs)];
+
+    pub fn is_warpgroup(self) -> bool {
+        self != DotUnit::Warp
+    }
 }
 
 impl FieldText for DotUnit {

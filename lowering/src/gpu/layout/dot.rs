@@ -380,7 +380,7 @@ impl AnyDot<'_> {
             AnyDot::Dot(dot) => dot,
             AnyDot::WarpGroupDot(dot) => return wgmma_result_layout(shape, dot.transposed, num_warps),
         };
-        if dot.unit != DotUnit::Warp {
+        if dot.unit.is_warpgroup() {
             return wgmma_acc_layout(shape, num_warps);
         }
         match dot_method(func, dot) {
@@ -434,7 +434,7 @@ pub(super) fn produced_layout(func: &Func, op: &Op, layout: &Layout) -> Layout {
     let Some(dot) = AnyDot::of(op) else { return layout.clone() };
     let own = || dot.result_layout(func, op.results[0], layout.num_warps(), warp_tiling(func));
     let dot = match &dot {
-        AnyDot::Dot(dot) if dot.unit == DotUnit::Warp => dot,
+        AnyDot::Dot(dot) if !dot.unit.is_warpgroup() => dot,
         AnyDot::Dot(_) | AnyDot::WarpGroupDot(_) => return own(),
     };
     match dot_method(func, dot) {
@@ -531,7 +531,7 @@ pub fn odd_wgmma_warps(func: &Func) -> Option<u32> {
 /// Whether an operation is a dot that warpgroups do.
 pub fn is_warpgroup_dot(op: &Op) -> bool {
     match AnyDot::of(op) {
-        Some(AnyDot::Dot(dot)) => dot.unit != DotUnit::Warp,
+        Some(AnyDot::Dot(dot)) => dot.unit.is_warpgroup(),
         Some(AnyDot::WarpGroupDot(_)) => true,
         None => false,
     }

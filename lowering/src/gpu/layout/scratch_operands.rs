@@ -5,7 +5,7 @@
 
 use tile_ir::ir::{Op, Storage, Type, Value};
 use tile_ir::ops::schedule::{StagedForm, StagedValue};
-use tile_ir::ops::{Dot, DotOperand, DotUnit};
+use tile_ir::ops::{Dot, DotOperand};
 
 use super::conversion::{Conversion, conversion};
 use super::distributed::Distributed;
@@ -49,7 +49,7 @@ impl ScratchOperands {
         let mut bytes = 0;
         let staged = DotOperand::ALL.map(|side| {
             let value = dot.operand(side);
-            if dot.unit != DotUnit::Warp || is_in_smem(distributed, value) {
+            if dot.unit.is_warpgroup() || is_in_smem(distributed, value) {
                 return None;
             }
             let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);

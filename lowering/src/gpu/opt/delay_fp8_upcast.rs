@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::ir::{Block, Func, Op, Value, dce};
-use tile_ir::ops::{Dot, DotOperand, DotUnit, Kind, Permute, Reshape};
+use tile_ir::ops::{Dot, DotOperand, Kind, Permute, Reshape};
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
 
 use crate::gpu::layout::access::{Alignment, width};
@@ -53,7 +53,7 @@ struct Fp8Operands<'f> {
 impl Fp8Operands<'_> {
     /// The operands of a dot as they were loaded, if the dot can take them.
     fn bytes(&self, dot: &Dot) -> Option<[Value; 2]> {
-        if dot.unit != DotUnit::Warp {
+        if dot.unit.is_warpgroup() {
             return None;
         }
         let [a, b] =

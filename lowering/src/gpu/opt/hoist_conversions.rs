@@ -11,9 +11,9 @@ use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::{DotMethod, method, mma_operand_layout};
 use crate::gpu::layout::{Conversion, Layout, conversion};
 
-/// The most bytes of a tile that a thread holds through a loop.
+/// The most bytes of an operand of a dot that a thread holds through a loop.
 pub const MAX_HELD_BYTES: u32 = 128;
-/// The same for any other tile: the rows that a thread has of an index vector.
+/// The most bytes that a thread holds through a loop of any other tile: as many as it has of the rows that an index vector names.
 const MAX_INDEX_BYTES: u32 = 32;
 
 /// Hoists conversions out of loops.
@@ -26,31 +26,14 @@ pub fn hoist_conversions(distributed: &mut Distributed) {
 fn in_block(distributed: &mut Distributed, block: &mut Block) {
     for mut op in std::mem::take(&mut block.ops) {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
-            let mut pass = LoopConversions {
-                distributed,
-                inside: defined_in(&op),
-                hoisted: HashMap::new(),
-                before: vec![],
-            };
+            let inside = op.kind.operation().blocks().into_iter().flat_map(Block::defined).collect();
+            let mut pass = LoopConversions { distributed, inside, hoisted: HashMap::new(), before: vec![] };
             op.kind.operation_mut().blocks_mut().into_iter().for_each(|block| pass.in_loop(block));
             block.ops.append(&mut pass.before);
         }
         op.kind.operation_mut().blocks_mut().into_iter().for_each(|block| in_block(distributed, block));
         block.ops.push(op);
     }
-}
-
-/// The values that an operation's blocks define.
-fn defined_in(op: &Op) -> HashSet<Value> {
-    let mut defined = HashSet::new();
-    for block in op.kind.operation().blocks() {
-        defined.extend(&block.args);
-        for op in &block.ops {
-            defined.extend(&op.results);
-            defined.extend(defined_in(op));
-        }
-    }
-    defined
 }
 
 /// One loop.
@@ -139,7 +122,7 @@ impl LoopConversions<'_> {
         let operand = dot.operand(which);
         let ty = self.distributed.func.ty(operand);
         let DotMethod::Mma(instruction) = method(ty.dtype, dot.input) else { return None };
-        if self.inside.contains(&operand) || dot.unit != DotUnit::Warp {
+        if self.inside.contains(&operand) || dot.unit.is_warpgroup() {
             return None;
         }
         let to = mma_operand_layout(instruction, which, &ty.shape, &self.distributed.layouts[&result]);

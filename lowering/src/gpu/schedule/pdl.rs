@@ -89,7 +89,7 @@ fn prefetched_loads(distributed: &Distributed) -> HashSet<Value> {
         if let Kind::For(body) = &op.kind
             && let Some(plan) = CopyPlan::new(distributed, body)
         {
-            prefetched.extend(plan.thread_values());
+            prefetched.extend(plan.contents.thread_values());
         }
     });
     prefetched

@@ -9,40 +9,46 @@ use tile_ir::support::diagnostic::Loc;
 
 use super::Schedule;
 
-/// A dot in parts of at most so many products.
-pub struct PromotedDot {
+/// A dot whose instructions may sum at most so many products.
+pub struct ImpreciseDot {
     pub wgmma: Wgmma,
     pub result: Value,
     pub loc: Loc,
     pub most: u32,
 }
 
-/// Appends a dot in parts. `behind_last` appends what stands directly behind the last one.
+/// A dot in parts.
+pub struct PromotedDot {
+    /// The dots of the parts, each but the last with the sum so far behind it.
+    pub parts: Vec<Op>,
+    /// The last sum; without one the last part is the result.
+    pub sum: Option<Op>,
+}
+
+/// Splits a dot along K.
 pub fn promoted(
     schedule: &mut Schedule,
-    ops: &mut Vec<Op>,
-    PromotedDot { wgmma, result, loc, most }: PromotedDot,
-    behind_last: &mut dyn FnMut(&mut Schedule, &mut Vec<Op>),
-) {
+    ImpreciseDot { wgmma, result, loc, most }: ImpreciseDot,
+) -> PromotedDot {
     let [start, end] = wgmma.k;
     let mut acc = wgmma.acc;
+    let mut promoted = PromotedDot { parts: vec![], sum: None };
     for first in (start..end).step_by(most as usize) {
         let last = end.min(first + most);
         let part = Wgmma { acc: None, k: [first, last], ..wgmma.clone() };
         let is_last = last == end;
         let own = if is_last && acc.is_none() { result } else { schedule.copy_of(result) };
-        ops.push(Op { kind: part.into(), results: vec![own], loc });
-        if is_last {
-            behind_last(schedule, ops);
-        }
+        promoted.parts.extend(promoted.sum.take());
+        promoted.parts.push(Op { kind: part.into(), results: vec![own], loc });
         acc = Some(match acc {
             None => own,
             Some(before) => {
                 let sum = if is_last { result } else { schedule.copy_of(result) };
                 let add = Scalar::new(binary(BinaryOp::Add), vec![before, own]);
-                ops.push(Op { kind: add.into(), results: vec![sum], loc });
+                promoted.sum = Some(Op { kind: add.into(), results: vec![sum], loc });
                 sum
             }
         });
     }
+    promoted
 }

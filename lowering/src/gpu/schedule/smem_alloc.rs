@@ -91,11 +91,14 @@ impl<'a> ScratchBytes<'a> {
         double_buffered: &'a HashSet<Value>,
         has_rings: bool,
     ) -> Result<ScratchBytes<'a>, SmemOverflow> {
-        let lists = [const { vec![] }; 3];
-        let [first, behind_inner_loops, last] = lists;
-        let too_large = vec![];
-        let mut needs =
-            ScratchBytes { distributed, double_buffered, first, behind_inner_loops, last, too_large };
+        let mut needs = ScratchBytes {
+            distributed,
+            double_buffered,
+            first: vec![],
+            behind_inner_loops: vec![],
+            last: vec![],
+            too_large: vec![],
+        };
         needs.block(&distributed.func.body, BlockPlace::Function, has_rings);
         if needs.too_large.is_empty() { Ok(needs) } else { Err(SmemOverflow(needs.too_large)) }
     }

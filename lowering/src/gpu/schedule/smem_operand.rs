@@ -203,7 +203,7 @@ impl OperandFinder<'_> {
         let ty = self.distributed.func.ty(value);
         let rank = ty.shape.rank();
         let takes = |side: DotOperand| match method(ty.dtype, dot.input) {
-            _ if dot.unit != DotUnit::Warp => {
+            _ if dot.unit.is_warpgroup() => {
                 lines.is_none() && is_read_by_warpgroups(self.distributed, side, (value, result), fast)
             }
             DotMethod::Fma => lines == Some(outer_axis(rank, side)),
@@ -217,8 +217,8 @@ impl OperandFinder<'_> {
     }
 }
 
-/// Whether warpgroups read a value whose rows of memory are along `fast`: along K for bytes. MN-major rows are whole swizzled ones, and so are the columns
-/// of a warpgroup; a single shorter row is swizzled as a whole.
+/// Whether warpgroups read a value whose rows of memory are along `fast`: along K for bytes. MN-major rows are whole swizzled
+/// ones, and so are the columns of a warpgroup; a single shorter row is swizzled as a whole.
 fn is_read_by_warpgroups(
     distributed: &Distributed,
     side: DotOperand,
@@ -297,7 +297,7 @@ pub fn has_wgmma_rings(distributed: &Distributed, rings: &HashMap<Value, Allocat
     let mut fits = true;
     distributed.func.body.walk(&mut |op| {
         if let Kind::For(body) = &op.kind {
-            let is_copied = |op: &Op| matches!(&op.kind, Kind::Dot(dot) if dot.unit != DotUnit::Warp);
+            let is_copied = |op: &Op| matches!(&op.kind, Kind::Dot(dot) if dot.unit.is_warpgroup());
             fits &= rings.contains_key(&body.body.args[0]) || !body.body.ops.iter().any(is_copied);
         }
     });

@@ -279,6 +279,9 @@ fn arity_help(what: &str, params: &[IntrinsicParam], args: &[Operand]) -> Option
         let form = function_form(what.trim_start_matches("tl::"), &first, args);
         return Some(format!("write `{form}`"));
     }
+    if let Some(help) = elsewhere_help(what) {
+        return Some(help.to_string());
+    }
     if args.len() < params.len() && !args.is_empty() && what.starts_with("tl::") {
         let words: Option<Vec<String>> = args.iter().map(|arg| arg.loc.word()).collect();
         let mut words = words?;
@@ -287,11 +290,10 @@ fn arity_help(what: &str, params: &[IntrinsicParam], args: &[Operand]) -> Option
             let is_taken = words.iter().any(|word| word == param.name);
             words.push(if is_taken { "..".into() } else { param.name.into() });
         }
-        let help = format!("write `{what}({})`", words.join(", "));
-        return elsewhere_help(what).map(str::to_string).or(Some(help));
+        return Some(format!("write `{what}({})`", words.join(", ")));
     }
     let leave_out = if args.len() > params.len() + 1 { "leave them out" } else { "leave it out" };
-    elsewhere_help(what).or(surplus.map(|_| leave_out)).map(str::to_string)
+    surplus.map(|_| leave_out.to_string())
 }
 
 /// What to write where a function has more or fewer arguments in other languages.

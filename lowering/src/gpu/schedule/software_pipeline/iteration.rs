@@ -10,8 +10,8 @@ use tile_ir::ops::schedule::{
     StagedOperand, ThreadPart, WgmmaOperandA,
 };
 use tile_ir::ops::{
-    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, DotUnit, Induction, Kind, Load, Loop,
-    MemAccess, Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotStore, SlotTile, WarpBarrier, Wgmma,
+    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, Induction, Kind, Load, Loop, MemAccess,
+    Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotStore, SlotTile, WarpBarrier, Wgmma,
 };
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
@@ -19,7 +19,7 @@ use tile_ir::support::dtype::DType;
 use super::ring_loop::{Fill, Pipeliner, RingLoop, StartedLoop, index_type};
 use crate::gpu::layout::SmemOnlyTile;
 use crate::gpu::schedule::copy::Copies;
-use crate::gpu::schedule::promotion::{PromotedDot, promoted};
+use crate::gpu::schedule::promotion::{ImpreciseDot, PromotedDot, promoted};
 use crate::gpu::schedule::smem_operand::StoredOperand;
 use crate::gpu::schedule::software_pipeline::plan::{CopiedLoad, CopiedTile, StoredTile};
 use crate::gpu::schedule::{Schedule, smem_operand};
@@ -60,21 +60,11 @@ struct IterationStart {
     /// Copies that a dot issues.
     interleaved: Option<Value>,
     first_slot: Value,
+    slot: Value,
     next_slot: Value,
-    /// What the first dot waits for, if it is not all that the iteration begins with.
-    late: Option<LateSync>,
+    /// Copies that are issued behind what threads store for the first dot, and behind the barrier there.
+    behind_stores: Option<CopyGroup>,
 }
-
-/// The slots that the dots of an iteration read.
-#[derive(Clone, Copy)]
-struct IterationSlots<'a> {
-    ring_loop: &'a RingLoop<'a>,
-    own: Value,
-    start: &'a IterationStart,
-}
-
-/// Stands behind what threads store for the first dot: a barrier, and the copies of a later iteration behind it.
-struct LateSync(CopyGroup);
 
 impl Pipeliner<'_> {
     /// The loop behind its prologue.
@@ -84,7 +74,7 @@ impl Pipeliner<'_> {
         let slot_type = self.schedule.ty(started.first_slot).clone();
         let index = self.schedule.value(index_type());
         let slot = self.schedule.value(slot_type.clone());
-        for stored in plan.stored.iter().filter(|stored| stored.operand.is_invariant) {
+        for stored in plan.contents.stored.iter().filter(|stored| stored.operand.is_invariant) {
             self.store(ops, ring_loop, stored, started.first_slot);
         }
         let mut own = vec![];
@@ -95,7 +85,7 @@ impl Pipeliner<'_> {
         let last_read = plan.refills_own_slot().then(|| plan.last_read(body));
         for (position, rewritten) in self.rewritten(&body.body).into_iter().enumerate() {
             for op in rewritten {
-                self.reading_slot(&mut own, ring_loop, slot, &mut start, op);
+                self.reading_slot(&mut own, ring_loop, &mut start, op);
             }
             if last_read == Some(position) {
                 // A copy is not ordered behind what its own thread has read, but for a barrier.
@@ -123,15 +113,15 @@ impl Pipeliner<'_> {
         own: Fill,
     ) -> IterationStart {
         let RingLoop { op: Op { loc, .. }, plan, ring, .. } = ring_loop;
-        let (ring, loc, has_tiles) = (*ring, *loc, plan.has_tiles());
-        let is_late = plan.stored.iter().any(|stored| !stored.operand.is_invariant);
-        let mut late = None;
+        let (ring, loc, has_tiles) = (*ring, *loc, plan.contents.has_tiles());
+        let has_stores = plan.contents.stored.iter().any(|stored| !stored.operand.is_invariant);
+        let mut behind_stores = None;
         let beside = |to| SlotStep { slot: own.slot, first: started.first_slot, ring, to };
         let slot_type = self.schedule.ty(own.slot).clone();
         let mut interleaved = None;
         if has_tiles {
             self.schedule.effect(ops, loc, AsyncWait { pending: plan.distance() - 1, ring });
-            if !is_late {
+            if !has_stores {
                 self.synchronize(ops, ring_loop);
             }
         }
@@ -144,7 +134,7 @@ impl Pipeliner<'_> {
             let fill = Fill { slot, ..self.prefetched(ops, ring_loop, own) };
             let group = self.group(ring_loop, started, fill);
             match plan.interleaving_dot() {
-                _ if is_late => late = Some(LateSync(group)),
+                _ if has_stores => behind_stores = Some(group),
                 Some(_) => interleaved = Some(group.prepare(self.schedule, ops, loc)),
                 None => group.issue(self.schedule, ops, loc),
             }
@@ -158,13 +148,14 @@ impl Pipeliner<'_> {
         } else {
             self.schedule.one(ops, loc, beside(SlotNeighbor::Next), slot_type)
         };
-        IterationStart { tiles, interleaved, first_slot: started.first_slot, next_slot, late }
+        let first_slot = started.first_slot;
+        IterationStart { tiles, interleaved, first_slot, slot: own.slot, next_slot, behind_stores }
     }
 
     /// Lets all threads, and warpgroups in their dots, see what is in the tiles of a slot.
     fn synchronize(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop) {
         let loc = ring_loop.op.loc;
-        if ring_loop.plan.feeds_wgmma {
+        if ring_loop.plan.contents.feeds_wgmma {
             self.schedule.effect(ops, loc, ProxyFence);
         }
         self.schedule.effect(ops, loc, Barrier);
@@ -175,20 +166,18 @@ impl Pipeliner<'_> {
         &mut self,
         ops: &mut Vec<Op>,
         ring_loop: &RingLoop,
-        slot: Value,
         start: &mut IterationStart,
         dot: Option<Value>,
     ) {
-        let loc = ring_loop.op.loc;
         let is_own = |stored: &&StoredTile| Some(stored.operand.dot) == dot && !stored.operand.is_invariant;
-        let own: Vec<&StoredTile> = ring_loop.plan.stored.iter().filter(is_own).collect();
-        own.iter().for_each(|stored| self.store(ops, ring_loop, stored, slot));
-        let late = start.late.take();
-        if late.is_some() || !own.is_empty() {
+        let own: Vec<&StoredTile> = ring_loop.plan.contents.stored.iter().filter(is_own).collect();
+        own.iter().for_each(|stored| self.store(ops, ring_loop, stored, start.slot));
+        let copies = start.behind_stores.take();
+        if copies.is_some() || !own.is_empty() {
             self.synchronize(ops, ring_loop);
         }
-        if let Some(LateSync(group)) = late {
-            group.issue(self.schedule, ops, loc);
+        if let Some(copies) = copies {
+            copies.issue(self.schedule, ops, ring_loop.op.loc);
         }
     }
 
@@ -235,8 +224,8 @@ impl Pipeliner<'_> {
             self.copy(&mut ops, *loc, &copies, copy);
         }
         let targets: Vec<Value> =
-            plan.tiles.iter().map(|copied| self.target(&mut ops, *loc, copied, fill.slot)).collect();
-        for (CopiedTile { op, load, .. }, tile) in plan.tiles.iter().zip(targets) {
+            plan.contents.tiles.iter().map(|copied| self.target(&mut ops, *loc, copied, fill.slot)).collect();
+        for (CopiedTile { op, load, .. }, tile) in plan.contents.tiles.iter().zip(targets) {
             let from = smem_operand::copy_access(&self.schedule.distributed, op, load);
             let to = CopyTarget::Tile(tile);
             let copy = AsyncCopy { from, to, hints: load.cache, through: CopyCache::Global };
@@ -274,13 +263,13 @@ impl Pipeliner<'_> {
         let (mut read, mut of_warps) = (HashSet::new(), HashSet::new());
         ring_loop.body.body.walk(&mut |op| {
             if let Kind::Dot(dot) = &op.kind {
-                let by = if dot.unit == DotUnit::Warp { &mut of_warps } else { &mut read };
+                let by = if dot.unit.is_warpgroup() { &mut read } else { &mut of_warps };
                 by.extend(op.kind.operation().operands());
             }
         });
         read.extend(&of_warps);
         let mut tiles = vec![];
-        for copied in &ring_loop.plan.tiles {
+        for copied in &ring_loop.plan.contents.tiles {
             let distributed = &self.schedule.distributed;
             let result = copied.op.results[0];
             let fast = smem_operand::fast_axis(distributed, copied.load, result);
@@ -308,21 +297,14 @@ impl Pipeliner<'_> {
     }
 
     /// An operation of the body that reads a slot where it loaded before; nothing may be left of it.
-    fn reading_slot(
-        &mut self,
-        ops: &mut Vec<Op>,
-        ring_loop: &RingLoop,
-        slot: Value,
-        start: &mut IterationStart,
-        op: Op,
-    ) {
-        let mut has_dot = false;
-        Block { ops: vec![op.clone()], ..Block::default() }
-            .walk(&mut |op| has_dot |= matches!(op.kind, Kind::Dot(_)));
-        if has_dot {
-            self.before_dot(ops, ring_loop, slot, start, op.results.first().copied());
-        }
+    fn reading_slot(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, start: &mut IterationStart, op: Op) {
+        let result = op.results.first().copied();
         let mut block = Block { ops: vec![op], ..Block::default() };
+        let mut has_dot = false;
+        block.walk(&mut |op| has_dot |= matches!(op.kind, Kind::Dot(_)));
+        if has_dot {
+            self.before_dot(ops, ring_loop, start, result);
+        }
         self.drop_smem_only(&mut block);
         let tile_of = |value| {
             let tile = start.tiles.iter().find(|tile| tile.value == value);
@@ -330,7 +312,7 @@ impl Pipeliner<'_> {
         };
         substitute_in(&mut block, &tile_of);
         let Some(mut op) = block.ops.pop() else { return };
-        let parts = ring_loop.plan.thread_parts(&self.schedule.distributed, slot);
+        let parts = ring_loop.plan.thread_parts(&self.schedule.distributed, start.slot);
         let part = parts.into_iter().find(|(copied, _)| copied.op.results == op.results);
         if let (Kind::Load(load), Some((_, part))) = (&op.kind, part) {
             op.kind = slot_load(load, part).into();
@@ -341,16 +323,16 @@ impl Pipeliner<'_> {
             dot.interleaved = start.interleaved;
         }
         if let Kind::Dot(dot) = &op.kind
-            && dot.unit != DotUnit::Warp
+            && dot.unit.is_warpgroup()
         {
             let result = op.results[0];
-            let slots = IterationSlots { ring_loop, own: slot, start };
-            let wgmma = self.wgmma(ops, slots, dot, result);
+            let wgmma = self.wgmma(ops, ring_loop, start, dot, result);
             let Some(most) = dot.imprecise.filter(|&most| wgmma.acc.is_some() || most < wgmma.k[1]) else {
                 return ops.push(Op { kind: wgmma.into(), ..op });
             };
-            let dot = PromotedDot { wgmma, result, loc: op.loc, most };
-            return promoted(self.schedule, ops, dot, &mut |_, _| {});
+            let dot = ImpreciseDot { wgmma, result, loc: op.loc, most };
+            let PromotedDot { parts, sum } = promoted(self.schedule, dot);
+            return ops.extend(parts.into_iter().chain(sum));
         }
         ops.push(op);
     }
@@ -359,22 +341,24 @@ impl Pipeliner<'_> {
     fn wgmma(
         &mut self,
         ops: &mut Vec<Op>,
-        IterationSlots { ring_loop, own: slot, start }: IterationSlots,
+        ring_loop: &RingLoop,
+        start: &IterationStart,
         dot: &Dot,
         result: Value,
     ) -> Wgmma {
         let loc = ring_loop.op.loc;
         let mut staged = |side: DotOperand| {
-            let stored = ring_loop.plan.stored.iter();
-            let stored = stored.map(|stored| (&stored.operand, stored));
-            let mut own = stored.filter(|(operand, _)| (operand.dot, operand.side) == (result, side));
-            let copied = start.tiles.iter().find(|tile| tile.value == dot.operand(side));
-            let (tile, ty) = match own.next() {
-                Some((operand, stored)) => {
-                    let slot = if operand.is_invariant { start.first_slot } else { slot };
+            let is_own =
+                |StoredTile { operand, .. }: &&StoredTile| operand.dot == result && operand.side == side;
+            let (tile, ty) = match ring_loop.plan.contents.stored.iter().find(is_own) {
+                Some(stored) => {
+                    let slot = if stored.operand.is_invariant { start.first_slot } else { start.slot };
                     self.stored_tile(ring_loop, stored, slot)
                 }
-                None => copied.map(|ReadTile { tile, ty, .. }| (tile.clone(), ty.clone()))?,
+                None => {
+                    let copied = start.tiles.iter().find(|tile| tile.value == dot.operand(side))?;
+                    (copied.tile.clone(), copied.ty.clone())
+                }
             };
             // The rows of memory are along K for operand A, and across it for operand B.
             let transposed = tile.fast == 0;

@@ -7,8 +7,9 @@
 //! has read it: a program that processes long rows one after the other so has the next row in flight.
 //!
 //! Operands that only dots read are copied to tiles that all threads read (`smem_operand`). An iteration then begins
-//! with a wait for its own copies and one barrier, behind a proxy fence where warpgroups read them. After the barrier every thread's copies for this iteration have
-//! landed, and no thread reads the slot of the iteration before, which the next copies overwrite.
+//! with a wait for its own copies and one barrier, behind a proxy fence where warpgroups read them. After the barrier
+//! every thread's copies for this iteration have landed, and no thread reads the slot of the iteration before, which the
+//! next copies overwrite.
 //!
 //! A loop with a ring becomes a prologue and a `loop` that carries its slot. The prologue stands as early in the block as its
 //! addresses allow, so that its copies are in flight while the operations before the loop wait. No copy is of an iteration beyond the
@@ -126,8 +127,8 @@ impl Pipeliner<'_> {
         let RingLoop { body, plan, .. } = self.ring_loop(&block.ops[ring_loop])?;
         let mut used = vec![body.low, body.high, body.step];
         used.extend(plan.addresses.iter().flat_map(|op| op.kind.operation().operands()));
-        let loads = plan.loads.iter().map(|copied| copied.load);
-        let tiles = plan.tiles.iter().map(|copied| copied.load);
+        let loads = plan.contents.loads.iter().map(|copied| copied.load);
+        let tiles = plan.contents.tiles.iter().map(|copied| copied.load);
         used.extend(loads.chain(tiles).flat_map(|load| load.access.operands()));
         let last = block.ops.iter().rposition(|op| op.results.iter().any(|result| used.contains(result)))?;
         let reductions =
@@ -144,7 +145,7 @@ impl Pipeliner<'_> {
         let trip_count =
             self.schedule.one(ops, *loc, TripCount::of(body, self.schedule.runs(body)), index_type());
         let widths = plan.widths(&self.schedule.distributed.func);
-        let start = RingStart { ring: *ring, widths, has_tiles: plan.has_tiles() };
+        let start = RingStart { ring: *ring, widths, has_tiles: plan.contents.has_tiles() };
         let ty = start.result_type();
         let first_slot = self.schedule.one(ops, *loc, start, ty.clone());
         let started = StartedLoop { trip_count, first_slot };

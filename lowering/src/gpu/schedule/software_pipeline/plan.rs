@@ -60,40 +60,36 @@ pub struct StoredTile {
     pub offset: u32,
 }
 
-/// The asynchronous copies of a loop, and what its iterations store beside them.
-pub struct CopyPlan<'a> {
-    /// The operations that compute the addresses, in program order.
-    pub addresses: Vec<&'a Op>,
+/// What is in a slot, and behind the slots.
+pub struct SlotContents<'a> {
     /// Loads whose elements each thread copies for itself.
     pub loads: Vec<CopiedLoad<'a>>,
     pub tiles: Vec<CopiedTile<'a>>,
     pub stored: Vec<StoredTile>,
-    /// The first dot of a tile, which issues copies among its instructions.
-    dot: Option<Value>,
     /// Whether warpgroups read tiles.
     pub feeds_wgmma: bool,
+    /// Bytes of one stage.
+    stage_bytes: u32,
+    /// Bytes of the operands that are the same in all iterations, behind the slots.
+    invariant_bytes: u32,
+}
+
+/// The asynchronous copies of a loop, and what its iterations store beside them.
+pub struct CopyPlan<'a> {
+    /// The operations that compute the addresses, in program order.
+    pub addresses: Vec<&'a Op>,
+    pub contents: SlotContents<'a>,
+    /// The first dot of a tile, which issues copies among its instructions.
+    dot: Option<Value>,
     /// Dots of earlier iterations that may still read their slots when the copies of an iteration are issued.
     pub dots_in_flight: u32,
     pub stages: u32,
     /// Whether the user said how many.
     is_requested: bool,
-    /// Whether an SM has registers for two programs, by what the loop's dots take.
-    shares_sm: bool,
-    /// Bytes of one stage.
-    stage_bytes: u32,
-    /// Bytes of the operands that are the same in all iterations, behind the slots.
-    invariant_bytes: u32,
+    /// Whether a multiprocessor has registers for two programs, by what the loop's dots take.
+    shares_multiprocessor: bool,
     /// Slots of the ring: as many as stages, or one less.
     slots: u32,
-}
-
-/// What is in a slot, and behind the slots.
-struct SlotContents<'a> {
-    loads: Vec<CopiedLoad<'a>>,
-    tiles: Vec<CopiedTile<'a>>,
-    stored: Vec<StoredTile>,
-    stage_bytes: u32,
-    invariant_bytes: u32,
 }
 
 impl<'a> SlotContents<'a> {
@@ -102,13 +98,13 @@ impl<'a> SlotContents<'a> {
         let of_block = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
         let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
             copied.into_iter().partition(of_block);
-        let in_panels = body.body.ops.iter().any(is_warpgroup_dot);
-        let alignment = if in_panels { OperandTile::WGMMA_ALIGNMENT } else { OperandTile::ALIGNMENT };
+        let feeds_wgmma = body.body.ops.iter().any(is_warpgroup_dot);
+        let alignment = alignment(feeds_wgmma);
         let bytes = loads.iter().map(|copied| block_bytes(distributed, copied.op, copied.load));
         let mut stage_bytes = bytes.sum();
         let mut tiles = vec![];
         for CopiedLoad { op, load } in of_tiles {
-            let tile = smem_operand::operand_tile(distributed, op, load, in_panels);
+            let tile = smem_operand::operand_tile(distributed, op, load, feeds_wgmma);
             let offset = append(&mut stage_bytes, tile.bytes, alignment);
             tiles.push(CopiedTile { op, load, offset, tile });
         }
@@ -121,15 +117,26 @@ impl<'a> SlotContents<'a> {
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|copied| std::cmp::Reverse(width(&distributed.func, copied.load)));
-        let mut contents = SlotContents { loads, tiles, stored, stage_bytes, invariant_bytes };
+        let mut contents = SlotContents { loads, tiles, stored, feeds_wgmma, stage_bytes, invariant_bytes };
         if contents.has_tiles() {
             contents.stage_bytes = stage_bytes.next_multiple_of(alignment);
         }
         Some(contents)
     }
 
-    fn has_tiles(&self) -> bool {
+    /// Whether slots have tiles that all threads read.
+    pub fn has_tiles(&self) -> bool {
         !(self.tiles.is_empty() && self.stored.is_empty())
+    }
+
+    /// The tiles that each thread copies for itself.
+    pub fn thread_values(&self) -> impl Iterator<Item = Value> {
+        self.loads.iter().flat_map(|copied| copied.op.results.iter().copied())
+    }
+
+    /// Bytes of a ring with so many slots.
+    fn ring_bytes(&self, slots: u32) -> u32 {
+        slots.saturating_mul(self.stage_bytes).saturating_add(self.invariant_bytes)
     }
 
     /// Stages, where the user does not say.
@@ -147,9 +154,14 @@ impl<'a> SlotContents<'a> {
 
     /// Programs that a multiprocessor runs at once, if it has registers for so many.
     fn resident_programs(&self, slots: u32, by_registers: u32) -> u32 {
-        let bytes = slots.saturating_mul(self.stage_bytes) + self.invariant_bytes + OTHER_SHARED_BYTES;
+        let bytes = self.ring_bytes(slots).saturating_add(OTHER_SHARED_BYTES);
         by_registers.min(tma_pipeline::MAX_BYTES / bytes).max(1)
     }
+}
+
+/// How tiles are aligned in a slot, and the ring.
+fn alignment(feeds_wgmma: bool) -> u32 {
+    if feeds_wgmma { OperandTile::WGMMA_ALIGNMENT } else { OperandTile::ALIGNMENT }
 }
 
 /// Appends an aligned tile of so many bytes; returns where it begins.
@@ -195,50 +207,34 @@ impl<'a> CopyPlan<'a> {
             None => contents.default_stages(distributed, body)?,
         };
         // Another program fills the wait for a dot as well, without a slot more.
-        let by_registers = resident_programs(distributed, body);
+        let by_registers = programs_by_registers(distributed, body);
         let resident = |slots| contents.resident_programs(slots, by_registers);
         let has_room = resident(wanted + 1) == resident(wanted);
         let dots_in_flight = u32::from(has_async_dot(&body.body) && has_room);
         let stages = wanted + dots_in_flight;
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| sliced.contains(i)).map(|(_, op)| op).collect();
-        let feeds_wgmma = body.body.ops.iter().any(is_warpgroup_dot);
-        let SlotContents { loads, tiles, stored, stage_bytes, invariant_bytes } = contents;
         // Many small copies would each keep an address and a mask in registers until they are issued.
-        let by_dot = !feeds_wgmma && tiles.iter().all(|copied| width(func, copied.load) == CHUNK_BYTES);
+        let by_chunks = |copied: &CopiedTile| width(func, copied.load) == CHUNK_BYTES;
+        let by_dot = !contents.feeds_wgmma && contents.tiles.iter().all(by_chunks);
         let dot = body.body.ops.iter().find(|op| by_dot && smem_operand::is_smem_dot(distributed, op));
         (wanted > 1).then_some(CopyPlan {
             addresses,
-            loads,
-            tiles,
-            stored,
+            contents,
             dot: dot.map(|op| op.results[0]),
-            feeds_wgmma,
             dots_in_flight,
             stages,
             is_requested: requested.is_some(),
-            shares_sm: by_registers > 1,
-            stage_bytes,
-            invariant_bytes,
+            shares_multiprocessor: by_registers > 1,
             slots: stages,
         })
     }
 
-    /// The tiles that each thread copies for itself.
-    pub fn thread_values(&self) -> impl Iterator<Item = Value> {
-        self.loads.iter().flat_map(|copied| copied.op.results.iter().copied())
-    }
-
     /// The plan in the shared memory that it has got.
     pub fn within(self, ring: AllocatedRing) -> Self {
-        let slots = (ring.bytes - self.invariant_bytes) / self.stage_bytes;
-        let stages = if self.has_tiles() { slots } else { self.stages };
+        let slots = (ring.bytes - self.contents.invariant_bytes) / self.contents.stage_bytes;
+        let stages = if self.contents.has_tiles() { slots } else { self.stages };
         CopyPlan { slots, stages, ..self }
-    }
-
-    /// Whether slots have tiles that all threads read.
-    pub fn has_tiles(&self) -> bool {
-        !(self.tiles.is_empty() && self.stored.is_empty())
     }
 
     /// How many iterations ahead copies are issued.
@@ -248,7 +244,7 @@ impl<'a> CopyPlan<'a> {
 
     /// The ring there.
     pub fn copy_ring(&self, AllocatedRing { start, bytes, shape }: AllocatedRing) -> CopyRing {
-        CopyRing { start, bytes, slots: self.slots, slot_bytes: self.stage_bytes, shape }
+        CopyRing { start, bytes, slots: self.slots, slot_bytes: self.contents.stage_bytes, shape }
     }
 
     /// The dot that issues the copies of a later iteration among its instructions. Loaded addresses must not be loaded for an
@@ -265,44 +261,46 @@ impl<'a> CopyPlan<'a> {
 
     /// The last operation of the body that reads a copied tile.
     pub fn last_read(&self, body: &For) -> usize {
-        let reads = |op: &Op| self.loads.iter().any(|copied| copied.op.results == op.results);
+        let reads = |op: &Op| self.contents.loads.iter().any(|copied| copied.op.results == op.results);
         body.body.ops.iter().rposition(reads).expect("what is copied ahead is read")
     }
 
     /// The ring in shared memory.
     pub fn ring(&self, distributed: &Distributed) -> SmemRing {
         let mut hasher = DefaultHasher::new();
-        for CopiedLoad { op, load } in &self.loads {
+        for CopiedLoad { op, load } in &self.contents.loads {
             (width(&distributed.func, load), block_bytes(distributed, op, load)).hash(&mut hasher);
         }
-        let ring_bytes = |slots: u32| slots.saturating_mul(self.stage_bytes) + self.invariant_bytes;
-        if !self.has_tiles() {
-            let full = ring_bytes(self.stages);
-            let bytes = if full <= MAX_SPARE_SLOT_BYTES { full } else { ring_bytes(self.stages - 1) };
+        let contents = &self.contents;
+        if !contents.has_tiles() {
+            let full = contents.ring_bytes(self.stages);
+            let bytes =
+                if full <= MAX_SPARE_SLOT_BYTES { full } else { contents.ring_bytes(self.stages - 1) };
             let only = RingChoice { bytes, limit: MAX_SHARED_BYTES };
             return SmemRing { choices: vec![only], shape: Some(hasher.finish()), alignment: 1 };
         }
         // Two blocks on a multiprocessor are worth more than a third slot, and so is to fit on any GPU.
         let least = 2 + self.dots_in_flight;
         let up_to = |least: u32, limit: u32| {
-            (least..=self.stages).rev().map(move |slots| RingChoice { bytes: ring_bytes(slots), limit })
+            let choice = move |slots| RingChoice { bytes: contents.ring_bytes(slots), limit };
+            (least..=self.stages).rev().map(choice)
         };
-        let choices = match (self.feeds_wgmma, self.is_requested) {
+        let choices = match (contents.feeds_wgmma, self.is_requested) {
             (true, is_requested) => {
                 let wanted = if is_requested { self.stages } else { least };
-                let half = self.shares_sm.then(|| up_to(wanted, tma_pipeline::MAX_BYTES / 2));
+                let half = self.shares_multiprocessor.then(|| up_to(wanted, tma_pipeline::MAX_BYTES / 2));
                 half.into_iter().flatten().chain(up_to(least, tma_pipeline::MAX_BYTES)).collect()
             }
             (false, true) => up_to(least, MAX_SHARED_BYTES).collect(),
             (false, false) => SMEM_LIMITS.into_iter().flat_map(|limit| up_to(least, limit)).collect(),
         };
-        let alignment = if self.feeds_wgmma { OperandTile::WGMMA_ALIGNMENT } else { OperandTile::ALIGNMENT };
-        SmemRing { choices, shape: None, alignment }
+        SmemRing { choices, shape: None, alignment: alignment(contents.feeds_wgmma) }
     }
 
     /// The widths of its copies, each once.
     pub fn widths(&self, func: &Func) -> Vec<u32> {
-        let mut widths: Vec<u32> = self.loads.iter().map(|copied| width(func, copied.load)).collect();
+        let mut widths: Vec<u32> =
+            self.contents.loads.iter().map(|copied| width(func, copied.load)).collect();
         widths.dedup();
         widths
     }
@@ -312,7 +310,7 @@ impl<'a> CopyPlan<'a> {
         let widths = self.widths(&distributed.func);
         let mut offset = 0;
         let mut found = vec![];
-        for &copied in &self.loads {
+        for &copied in &self.contents.loads {
             let CopiedLoad { op, load } = copied;
             let address = widths.iter().position(|&known| known == width(&distributed.func, load));
             found.push((copied, ThreadPart { slot, address: address.expect("a width of the list"), offset }));
@@ -323,7 +321,7 @@ impl<'a> CopyPlan<'a> {
 }
 
 /// For how many programs whose loop has these dots a multiprocessor has registers.
-fn resident_programs(distributed: &Distributed, body: &For) -> u32 {
+fn programs_by_registers(distributed: &Distributed, body: &For) -> u32 {
     let words = |value: Value| {
         let bytes = distributed.func.ty(value).dtype.bytes();
         distributed.layouts[&value].register_count() as u32 * bytes / 4
@@ -352,7 +350,7 @@ fn has_async_dot(body: &Block) -> bool {
             is_carried(result) && body.uses(*acc) == 1
         }
         [(first, _), (Dot { unit: DotUnit::WgmmaRs, .. }, result)] => {
-            first.unit != DotUnit::Warp && is_carried(result)
+            first.unit.is_warpgroup() && is_carried(result)
         }
         _ => false,
     }
@@ -368,8 +366,8 @@ fn block_bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
 pub fn prefetched_values(distributed: &Distributed, body: &For) -> HashSet<Value> {
     let plan = CopyPlan::new(distributed, body);
     let tiles = |plan: &CopyPlan| {
-        let of_block = plan.tiles.iter().flat_map(|copied| copied.op.results.clone());
-        plan.thread_values().chain(of_block).collect()
+        let of_block = plan.contents.tiles.iter().flat_map(|copied| copied.op.results.clone());
+        plan.contents.thread_values().chain(of_block).collect()
     };
     plan.as_ref().map(tiles).unwrap_or_default()
 }

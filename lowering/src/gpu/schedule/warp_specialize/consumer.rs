@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Pipes, Specializer, counts_in_32_bits, resident_pipe};
 use crate::gpu::layout::warpgroup::preload_word_count;
 use crate::gpu::schedule::Schedule;
-use crate::gpu::schedule::promotion::{PromotedDot, promoted};
+use crate::gpu::schedule::promotion::{ImpreciseDot, PromotedDot, promoted};
 use crate::gpu::schedule::tma_pipeline::DotBuffers;
 use tile_ir::ir::{Block, Op, Storage, Type, Value};
 use tile_ir::ops::schedule::{
@@ -204,15 +204,11 @@ impl ConsumerProgram<'_> {
             then: AfterIssue::Wait,
         };
         if dot.promotes() {
-            let mut ops = std::mem::take(&mut self.ops);
             let most = dot.promotion_interval();
-            promoted(schedule, &mut ops, PromotedDot { wgmma, result, loc, most }, &mut |schedule, ops| {
-                std::mem::swap(&mut self.ops, ops);
-                self.release(schedule, dot, result, loc);
-                std::mem::swap(&mut self.ops, ops);
-            });
-            self.ops = ops;
-            return;
+            let PromotedDot { parts, sum } = promoted(schedule, ImpreciseDot { wgmma, result, loc, most });
+            self.ops.extend(parts);
+            self.release(schedule, dot, result, loc);
+            return self.ops.extend(sum);
         }
         self.ops.push(Op { kind: wgmma.into(), results: vec![result], loc });
         self.release(schedule, dot, result, loc);
