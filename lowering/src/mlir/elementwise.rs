@@ -95,7 +95,7 @@ pub fn inline(b: &mut Builder, func: &Func, block: &Block, args: &[Val]) -> Vec<
                 let operands: Vec<Val> = op.args.iter().map(|arg| values[arg]).collect();
                 applied(b, op, &operands, op.dtype(func))
             }
-            Kind::Cast(Cast { value }) => {
+            Kind::Cast(Cast { value, .. }) => {
                 cast(b, values[value], func.ty(*value).dtype, func.ty(op.results[0]).dtype)
             }
             Kind::Bitcast(Bitcast { value }) => {

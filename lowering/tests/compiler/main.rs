@@ -8,6 +8,7 @@ mod atomic;
 mod book;
 mod bounded;
 mod cache;
+mod carried_pointers;
 mod cluster;
 mod compile_time;
 mod contract_floats;

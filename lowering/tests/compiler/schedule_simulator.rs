@@ -73,7 +73,7 @@ impl ScheduleBuilder<'_> {
     fn origin(&mut self) -> [Value; 2] {
         [0, 1].map(|axis| {
             let id = self.b.one(ProgramId { axis }, Type::scalar(DType::I32));
-            let id = self.b.one(Cast { value: id }, index());
+            let id = self.b.one(Cast::new(id), index());
             let extent = self.int(EXTENT.into());
             self.b.one(Scalar::named("mul", vec![id, extent]), index())
         })

@@ -121,7 +121,7 @@ impl Slopes<'_> {
         if let Kind::ProgramId(ProgramId { axis }) = &op.kind {
             return std::array::from_fn(|own| if own == usize::from(*axis) { Rises } else { Flat });
         }
-        if let Kind::Cast(Cast { value }) = &op.kind {
+        if let Kind::Cast(Cast { value, .. }) = &op.kind {
             return self.of(*value);
         }
         if let Kind::Scalar(Scalar { op, args, .. }) = &op.kind {

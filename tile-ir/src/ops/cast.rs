@@ -17,9 +17,17 @@ use crate::support::dtype::DType;
 #[derive(Clone, Copy, Debug)]
 pub struct Cast {
     pub value: Value,
+    /// Whether the result is an offset, whose arithmetic is exact ([`crate::transform::legalize_index`]).
+    pub exact: bool,
 }
 
-syntax!(Cast: "cast" value);
+syntax!(Cast: "cast" value [exact]);
+
+impl Cast {
+    pub fn new(value: Value) -> Cast {
+        Cast { value, exact: false }
+    }
+}
 
 impl Operation for Cast {
     fn operands(&self) -> Vec<Value> {

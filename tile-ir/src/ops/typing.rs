@@ -79,6 +79,9 @@ pub struct Pointer {
     pub param: ParamId,
     pub offset: Value,
     pub shape: Shape,
+    /// Whether the offset is an exact `i64` by itself, as that of a pointer which a loop carries or a branch gives: index
+    /// legalization does not see behind it.
+    pub is_exact: bool,
 }
 
 /// The range of a `for`.

@@ -165,6 +165,7 @@ impl OverflowPass {
             Kind::Scan(scan) => self.of_sum(builder, &scan.combination, result, &mut |combination| {
                 Scan { combination, ..scan.clone() }.into()
             }),
+            Kind::Cast(Cast { value, exact: true }) => self.exact(builder, *value),
             kind => self.passed_on(builder, kind, result, OverflowPass::typed),
         }
     }
@@ -187,8 +188,8 @@ impl OverflowPass {
             all.extend(scalar.args.iter().map(|&arg| self.exact(builder, arg)));
             return Some(self.joined(builder, &all));
         }
-        if let Kind::Cast(Cast { value }) = kind
-            && builder.func.ty(*value).dtype == DType::I32
+        if let Kind::Cast(Cast { value, exact }) = kind
+            && (*exact || builder.func.ty(*value).dtype == DType::I32)
         {
             return Some(self.exact(builder, *value));
         }
@@ -487,7 +488,7 @@ fn constant(builder: &mut FuncBuilder, value: i128, ty: Type) -> Value {
 /// In 64 bits: a sum, difference or product of two shorter integers modulo 2^64, which differs from the one that fits.
 fn widened(builder: &mut FuncBuilder, value: Value) -> Value {
     let ty = builder.func.ty(value).clone();
-    if ty.dtype == DType::I64 { value } else { builder.one(Cast { value }, ty.with(DType::I64)) }
+    if ty.dtype == DType::I64 { value } else { builder.one(Cast::new(value), ty.with(DType::I64)) }
 }
 
 /// The wrapped value that a store would write: a comparison would use the exact one.

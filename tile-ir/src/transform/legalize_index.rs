@@ -5,8 +5,9 @@
 //! an index into a uniform part, which is computed in 64 bits, and a part that varies by element. The varying part stays in
 //! 32 bits where it fits, by its range or by a guard, and is widened where it may not. The pass follows `+`, `-`, `*` and left
 //! shifts by constants of `i32`, through conversions to `i64` and moves of elements, and those of `u64`, in 128 bits
-//! ([`unsigned`]). Any other operation is a leaf, which wraps ([`crate::transform::check_overflow`]). Accesses of view tiles
-//! become accesses of elements ([`lower_view_access`]).
+//! ([`unsigned`]). Any other operation is a leaf, which wraps ([`crate::transform::check_overflow`]). Offsets that loops carry and
+//! branches give come from exact conversions to `i64`, which are recomputed in 64 bits. Accesses of view tiles become accesses
+//! of elements ([`lower_view_access`]).
 
 mod compare;
 mod lower_view_access;
@@ -129,6 +130,12 @@ impl IndexLegalizer {
                 *offset = self.tile_offset(builder, *offset);
             }
         }
+        if let Kind::Cast(Cast { value, exact: true }) = op.kind {
+            let is_scalar = builder.func.ty(value).is_scalar();
+            let wide = if is_scalar { self.wide(builder, value) } else { self.widened(builder, value) };
+            rewriter.replace(op.results[0], wide);
+            return;
+        }
         if let Kind::Scalar(scalar) = &op.kind
             && let ArithKind::Compare(compare) = scalar.op.arith
             && let Some(result) = self.comparison(builder, compare, scalar)
@@ -215,7 +222,7 @@ impl IndexLegalizer {
             }
             Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, ty),
             // Widening: the parts of the narrower index are exact already.
-            Some(Kind::Cast(Cast { value: inner })) if self.keeps_number(builder.func, inner, ty) => {
+            Some(Kind::Cast(Cast { value: inner, .. })) if self.keeps_number(builder.func, inner, ty) => {
                 Some(self.parts(builder, inner))
             }
             Some(mut kind) if kind.operation().axis_map(builder.func).is_some() => {
@@ -325,7 +332,7 @@ impl IndexLegalizer {
         match ty.dtype {
             DType::I64 => value,
             DType::U64 => self.widen_unsigned(builder, value),
-            _ => self.make(builder, Cast { value }, ty.with(DType::I64)),
+            _ => self.make(builder, Cast::new(value), ty.with(DType::I64)),
         }
     }
 
@@ -368,7 +375,7 @@ impl IndexLegalizer {
             {
                 self.constant(builder, DType::I64, constant)
             }
-            Some(Kind::Cast(Cast { value: inner })) if self.keeps_number(builder.func, inner, &ty) => {
+            Some(Kind::Cast(Cast { value: inner, .. })) if self.keeps_number(builder.func, inner, &ty) => {
                 self.wide(builder, inner)
             }
             Some(Kind::Scalar(scalar)) if is_followed(&ty) && self.follows(&scalar) => {
@@ -406,7 +413,7 @@ impl IndexLegalizer {
         scalar.is_exact_in_index(|amount| self.constant_of(amount))
     }
 
-    /// Whether an index contains a `u64` or arithmetic in 32 bits, so that it has to be recomputed.
+    /// Whether an index contains a `u64`, arithmetic in 32 bits or an exact conversion, so that it has to be recomputed.
     fn contains_narrow(&self, func: &Func, value: Value) -> bool {
         if let Some(&known) = self.narrow.borrow().get(&value) {
             return known;
@@ -417,9 +424,11 @@ impl IndexLegalizer {
                 Kind::Scalar(scalar) if self.follows(scalar) => {
                     ty.dtype == DType::I32 || scalar.args.iter().any(|&arg| self.contains_narrow(func, arg))
                 }
-                Kind::Cast(Cast { value: inner }) => {
+                Kind::Cast(Cast { value: inner, exact }) => {
                     let from = func.ty(*inner);
-                    from.dtype == DType::U64 || is_narrow(from) && self.contains_narrow(func, *inner)
+                    *exact
+                        || from.dtype == DType::U64
+                        || is_narrow(from) && self.contains_narrow(func, *inner)
                 }
                 Kind::Splat(Splat { value: inner }) => self.contains_narrow(func, *inner),
                 kind if kind.operation().axis_map(func).is_some() => {
@@ -490,7 +499,7 @@ impl IndexLegalizer {
                     _ => leaf(),
                 }
             }
-            Kind::Cast(Cast { value: inner })
+            Kind::Cast(Cast { value: inner, .. })
                 if is_narrow(func.ty(*inner)) && self.keeps_number(func, *inner, func.ty(value)) =>
             {
                 self.exact_range(func, *inner)
@@ -552,7 +561,7 @@ impl IndexLegalizer {
             Some(Kind::Scalar(scalar)) if is_followed(&ty) && self.follows(&scalar) => {
                 self.recompute(builder, &scalar, IndexLegalizer::widened)
             }
-            Some(Kind::Cast(Cast { value: inner })) if self.keeps_number(builder.func, inner, &ty) => {
+            Some(Kind::Cast(Cast { value: inner, .. })) if self.keeps_number(builder.func, inner, &ty) => {
                 self.widened(builder, inner)
             }
             Some(Kind::Splat(Splat { value })) => {

@@ -519,7 +519,7 @@ fn remainder(
 
 fn as_i32(builder: &mut FuncBuilder, value: Value) -> Value {
     let ty = Type::scalar(DType::I32);
-    if *builder.func.ty(value) == ty { value } else { builder.one(Cast { value }, ty) }
+    if *builder.func.ty(value) == ty { value } else { builder.one(Cast::new(value), ty) }
 }
 
 /// A scalar, rematerialized at the function's entry.

@@ -225,7 +225,7 @@ impl FullTileSplit<'_, '_> {
         {
             return self.end(value, end, may_multiply);
         }
-        if let Some(Kind::Cast(Cast { value: inner })) = kind
+        if let Some(Kind::Cast(Cast { value: inner, .. })) = kind
             && self.widens(inner, ty.dtype)
         {
             return self.end(inner, end, may_multiply);
@@ -269,7 +269,7 @@ impl FullTileSplit<'_, '_> {
         if !varies && self.enclosing.defined.contains(&value) {
             return None;
         }
-        let value = self.builder.one(Cast { value }, Type::scalar(DType::I64));
+        let value = self.builder.one(Cast::new(value), Type::scalar(DType::I64));
         Some(Scalar64 { value, varies })
     }
 }

@@ -13,7 +13,12 @@ use crate::support::dtype::DType;
 
 /// Replaces the induction variables that addresses and masks are computed from.
 pub fn strength_reduce(func: &mut Func) {
-    let mut constants = HashMap::new();
+    let (mut constants, mut outermost) = (HashMap::new(), HashMap::new());
+    for op in &func.body.ops {
+        if let (Kind::Cast(_) | Kind::Scalar(_), &[result]) = (&op.kind, &op.results[..]) {
+            outermost.insert(result, op.kind.clone());
+        }
+    }
     let mut used = HashSet::new();
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
@@ -25,7 +30,7 @@ pub fn strength_reduce(func: &mut Func) {
     });
     let addresses = addresses(func);
     let mut body = std::mem::take(&mut func.body);
-    InductionRewriter { func, constants, used, addresses }.block(&mut body);
+    InductionRewriter { func, constants, outermost, used, addresses }.block(&mut body);
     func.body = body;
 }
 
@@ -52,6 +57,8 @@ struct InductionRewriter<'f> {
     func: &'f mut Func,
     /// Integer constants.
     constants: HashMap<Value, i128>,
+    /// The arithmetic outside of all loops.
+    outermost: HashMap<Value, Kind>,
     /// All used values.
     used: HashSet<Value>,
     addresses: HashSet<Value>,
@@ -115,10 +122,17 @@ impl InductionRewriter<'_> {
         };
         let defined = body.body.defined();
         let constants = &self.constants;
-        let mut copier =
-            Copier { func: self.func, block: &body.body, defined, built: vec![], copies: HashMap::new() };
+        let mut copier = Copier {
+            func: self.func,
+            block: &body.body,
+            defined,
+            constants,
+            outermost: &self.outermost,
+            built: vec![],
+            copies: HashMap::new(),
+        };
         let mut as_offset = |value: Value| {
-            if widens { copier.push(Cast { value }, Type::scalar(dtype)) } else { value }
+            if widens { copier.push(Cast::new(value), Type::scalar(dtype)) } else { value }
         };
         let mut iteration = as_offset(variable);
         if constants.get(&body.low) != Some(&0) {
@@ -127,24 +141,10 @@ impl InductionRewriter<'_> {
         }
         let mut sum = start;
         for &Increment { op, value } in increments {
-            let distance = match copier.scalar_of(value).map(|amount| (amount, constants.get(&amount))) {
-                // Per unit of the variable, where the step divides the increment.
-                Some((_, Some(&amount))) if amount % step == 0 => {
-                    let each = copier
-                        .push(Constant { value: ConstantValue::Int(amount / step) }, Type::scalar(dtype));
-                    copier.binary(BinaryOp::Mul, iteration, each)
-                }
-                Some((amount, _)) if step == 1 => {
-                    let amount = copier.copy(amount)?;
-                    copier.binary(BinaryOp::Mul, iteration, amount)
-                }
-                None if step == 1 => {
-                    let amount = copier.copy(value)?;
-                    let iteration = copier.like(iteration, amount);
-                    copier.binary(BinaryOp::Mul, iteration, amount)
-                }
-                _ => return None,
-            };
+            let amount = copier.scalar_of(value).unwrap_or(value);
+            let each = copier.quotient(amount, step)?;
+            let iteration = copier.like(iteration, each);
+            let distance = copier.binary(BinaryOp::Mul, iteration, each);
             let distance = copier.like(distance, start);
             sum = copier.binary(op, sum, distance);
         }
@@ -179,6 +179,10 @@ struct Copier<'a> {
     block: &'a Block,
     /// What the block defines.
     defined: HashSet<Value>,
+    /// Integer constants.
+    constants: &'a HashMap<Value, i128>,
+    /// The arithmetic outside of all loops.
+    outermost: &'a HashMap<Value, Kind>,
     built: Vec<Op>,
     copies: HashMap<Value, Value>,
 }
@@ -211,6 +215,35 @@ impl Copier<'_> {
             return Some(*value);
         }
         self.func.ty(value).is_scalar().then_some(value)
+    }
+
+    /// A loop-invariant value divided by a constant; `None` where a factor does not show that the quotient is exact.
+    fn quotient(&mut self, value: Value, divisor: i128) -> Option<Value> {
+        if divisor == 1 {
+            return self.copy(value);
+        }
+        if let Some(&constant) = self.constants.get(&value) {
+            let ty = self.func.ty(value).clone();
+            let quotient = Constant { value: ConstantValue::Int(constant / divisor) };
+            return (constant % divisor == 0).then(|| self.push(quotient, ty));
+        }
+        let ty = self.func.ty(value).clone();
+        match self.block.definition(value).or_else(|| self.outermost.get(&value))?.clone() {
+            Kind::Cast(Cast { value, exact: true }) => {
+                let value = self.quotient(value, divisor)?;
+                Some(self.push(Cast { value, exact: true }, ty))
+            }
+            Kind::Scalar(scalar) if scalar.op.arith == ArithKind::Mul => {
+                let &[a, b] = &scalar.args[..] else { return None };
+                let (quotient, other) = match self.quotient(a, divisor) {
+                    Some(quotient) => (quotient, b),
+                    None => (self.quotient(b, divisor)?, a),
+                };
+                let other = self.copy(other)?;
+                Some(self.binary(BinaryOp::Mul, quotient, other))
+            }
+            _ => None,
+        }
     }
 
     /// A loop-invariant value, recomputed at the start of the block.

@@ -38,17 +38,50 @@ fn pointers_are_their_start_and_a_multiple_of_the_variable() {
             p += 64 * stride;
         }",
         expect![[r#"
-            %7 = for %5..%0 step %6 carry %4 : f32[64] { |%8, %9|
-            %10 = constant 64 : i32
-            %11 = mul %10, %1 : i32
-            %12 = mul %8, %11 : i32
-            %13 = splat %12 : i32[64]
-            %14 = add %2, %13 : i32[64]
-            %15 = load x[%14] : f32[64]
-            %16 = add %9, %15 : f32[64]
-            yield %16
+            %8 = for %5..%0 step %6 carry %4 : f32[64] { |%9, %10|
+            %11 = cast %9 : i64
+            %12 = constant 64 : i32
+            %13 = mul %12, %1 : i32
+            %14 = cast %13 exact : i64
+            %15 = mul %11, %14 : i64
+            %16 = splat %15 : i64[64]
+            %17 = add %7, %16 : i64[64]
+            %18 = load x[%17] : f32[64]
+            %19 = add %10, %18 : f32[64]
+            yield %19
         "#]],
     );
+}
+
+/// The step of the loop divides a factor of the increment, wherever the product stands.
+#[test]
+fn increments_are_divided_by_the_step() {
+    for before in ["", "let each = 64 * stride;"] {
+        let each = if before.is_empty() { "64 * stride" } else { "each" };
+        check(
+            &format!(
+                "let mut p = x + lanes;
+                {before}
+                for i in (0..n).step_by(32) {{
+                    total += tl::load(p);
+                    p += {each};
+                }}"
+            ),
+            expect![[r#"
+                %8 = for %5..%0 step %6 carry %4 : f32[64] { |%9, %10|
+                %11 = cast %9 : i64
+                %12 = constant 2 : i32
+                %13 = mul %12, %1 : i32
+                %14 = cast %13 exact : i64
+                %15 = mul %11, %14 : i64
+                %16 = splat %15 : i64[64]
+                %17 = add %7, %16 : i64[64]
+                %18 = load x[%17] : f32[64]
+                %19 = add %10, %18 : f32[64]
+                yield %19
+            "#]],
+        );
+    }
 }
 
 #[test]
@@ -61,22 +94,24 @@ fn iterations_count_from_the_start() {
             p += 96;
         }",
         expect![[r#"
-            %6 = for %1..%0 step %5 carry %4 : f32[64] { |%7, %8|
-            %9 = sub %7, %1 : i32
-            %10 = constant 3 : i32
-            %11 = mul %9, %10 : i32
-            %12 = splat %11 : i32[64]
-            %13 = add %2, %12 : i32[64]
-            %14 = constant 2 : i32
-            %15 = mul %9, %14 : i32
-            %16 = splat %15 : i32[64]
-            %17 = sub %13, %16 : i32[64]
-            %18 = constant 64 : i32
-            %19 = splat %18 : i32[64]
-            %20 = sub %17, %19 : i32[64]
-            %21 = load x[%20] : f32[64]
-            %22 = add %8, %21 : f32[64]
-            yield %22
+            %7 = for %1..%0 step %5 carry %4 : f32[64] { |%8, %9|
+            %10 = cast %8 : i64
+            %11 = cast %1 : i64
+            %12 = sub %10, %11 : i64
+            %13 = constant 3 : i64
+            %14 = mul %12, %13 : i64
+            %15 = splat %14 : i64[64]
+            %16 = add %6, %15 : i64[64]
+            %17 = constant 2 : i64
+            %18 = mul %12, %17 : i64
+            %19 = splat %18 : i64[64]
+            %20 = sub %16, %19 : i64[64]
+            %21 = constant 64 : i64
+            %22 = splat %21 : i64[64]
+            %23 = sub %20, %22 : i64[64]
+            %24 = load x[%23] : f32[64]
+            %25 = add %9, %24 : f32[64]
+            yield %25
         "#]],
     );
 }
@@ -90,16 +125,18 @@ fn tile_increments_are_multiplied() {
             p += lanes * 2;
         }",
         expect![[r#"
-            %7 = for %5..%0 step %6 carry %4 : f32[64] { |%8, %9|
-            %10 = constant 2 : i32
-            %11 = splat %10 : i32[64]
-            %12 = mul %2, %11 : i32[64]
-            %13 = splat %8 : i32[64]
-            %14 = mul %13, %12 : i32[64]
-            %15 = add %2, %14 : i32[64]
-            %16 = load x[%15] : f32[64]
-            %17 = add %9, %16 : f32[64]
-            yield %17
+            %8 = for %5..%0 step %6 carry %4 : f32[64] { |%9, %10|
+            %11 = cast %9 : i64
+            %12 = constant 2 : i32
+            %13 = splat %12 : i32[64]
+            %14 = mul %2, %13 : i32[64]
+            %15 = cast %14 exact : i64[64]
+            %16 = splat %11 : i64[64]
+            %17 = mul %16, %15 : i64[64]
+            %18 = add %7, %17 : i64[64]
+            %19 = load x[%18] : f32[64]
+            %20 = add %10, %19 : f32[64]
+            yield %20
         "#]],
     );
 }
@@ -114,15 +151,17 @@ fn values_used_after_the_loop_stay_carried() {
         }
         total += tl::load(p);",
         expect![[r#"
-            %7, %8 = for %5..%0 step %6 carry %4, %2 : f32[64], i32[64] { |%9, %10, %11|
-            %12 = mul %9, %1 : i32
-            %13 = splat %12 : i32[64]
-            %14 = add %2, %13 : i32[64]
-            %15 = load x[%14] : f32[64]
-            %16 = add %10, %15 : f32[64]
-            %17 = splat %1 : i32[64]
-            %18 = add %14, %17 : i32[64]
-            yield %16, %18
+            %8, %9 = for %5..%0 step %6 carry %4, %7 : f32[64], i64[64] { |%10, %11, %12|
+            %13 = cast %10 : i64
+            %14 = cast %1 exact : i64
+            %15 = mul %13, %14 : i64
+            %16 = splat %15 : i64[64]
+            %17 = add %7, %16 : i64[64]
+            %18 = load x[%17] : f32[64]
+            %19 = add %11, %18 : f32[64]
+            %20 = splat %14 : i64[64]
+            %21 = add %17, %20 : i64[64]
+            yield %19, %21
         "#]],
     );
 }
@@ -136,12 +175,13 @@ fn variant_increments_stay_carried() {
             p += i;
         }",
         expect![[r#"
-            %7, %8 = for %5..%0 step %6 carry %4, %2 : f32[64], i32[64] { |%9, %10, %11|
-            %12 = load x[%11] : f32[64]
-            %13 = add %10, %12 : f32[64]
-            %14 = splat %9 : i32[64]
-            %15 = add %11, %14 : i32[64]
-            yield %13, %15
+            %8, %9 = for %5..%0 step %6 carry %4, %7 : f32[64], i64[64] { |%10, %11, %12|
+            %13 = load x[%12] : f32[64]
+            %14 = add %11, %13 : f32[64]
+            %15 = cast %10 exact : i64
+            %16 = splat %15 : i64[64]
+            %17 = add %12, %16 : i64[64]
+            yield %14, %17
         "#]],
     );
     check(
@@ -151,12 +191,13 @@ fn variant_increments_stay_carried() {
             p += stride;
         }",
         expect![[r#"
-            %7, %8 = for %5..%0 step %6 carry %4, %2 : f32[64], i32[64] { |%9, %10, %11|
-            %12 = load x[%11] : f32[64]
-            %13 = add %10, %12 : f32[64]
-            %14 = splat %1 : i32[64]
-            %15 = add %11, %14 : i32[64]
-            yield %13, %15
+            %8, %9 = for %5..%0 step %6 carry %4, %7 : f32[64], i64[64] { |%10, %11, %12|
+            %13 = load x[%12] : f32[64]
+            %14 = add %11, %13 : f32[64]
+            %15 = cast %1 exact : i64
+            %16 = splat %15 : i64[64]
+            %17 = add %12, %16 : i64[64]
+            yield %14, %17
         "#]],
     );
 }

@@ -78,7 +78,7 @@ pub(super) fn widens_many(distributed: &Distributed) -> bool {
             op.kind,
             Kind::Philox(_) | Kind::Random(_) | Kind::Dot(_) | Kind::WarpGroupDot(_) | Kind::Wgmma(_)
         );
-        if let Kind::Cast(Cast { value }) = op.kind {
+        if let Kind::Cast(Cast { value, .. }) = op.kind {
             let layout = distributed.layouts.get(&value);
             let is_many = layout.is_some_and(|layout| layout.register_count() >= MIN_MULTIPLIED);
             let [from, to] = [value, op.results[0]].map(|value| func.ty(value).dtype);

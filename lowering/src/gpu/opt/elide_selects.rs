@@ -175,7 +175,7 @@ impl ElideSelects<'_> {
     /// The load whose elements a value has, 0 where the mask does not hold.
     fn loaded_under(&self, mask: Value, value: Value) -> Option<&Load> {
         let kind = self.definitions.get(&value)?;
-        if let Kind::Cast(Cast { value }) | Kind::RematBarrier(RematBarrier { value }) = kind {
+        if let Kind::Cast(Cast { value, .. }) | Kind::RematBarrier(RematBarrier { value }) = kind {
             return self.loaded_under(mask, *value);
         }
         let Kind::Load(load) = kind else { return None };

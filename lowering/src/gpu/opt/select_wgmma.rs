@@ -149,7 +149,7 @@ pub fn is_scalar_arithmetic(
 /// What a value was upcast from, if that is an 8-bit float.
 pub fn upcast_source(func: &Func, definitions: &HashMap<Value, &Op>, value: Value) -> Option<Value> {
     match definitions.get(&value).map(|op| &op.kind) {
-        Some(&Kind::Cast(Cast { value })) if func.ty(value).dtype.is_f8() => Some(value),
+        Some(&Kind::Cast(Cast { value, .. })) if func.ty(value).dtype.is_f8() => Some(value),
         _ => None,
     }
 }

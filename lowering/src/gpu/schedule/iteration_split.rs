@@ -116,7 +116,7 @@ impl SplitWalk<'_> {
         }
         let kind = kind_of(self.definitions, value)?;
         let to = self.schedule.ty(value).dtype;
-        if let Kind::Cast(Cast { value: inner }) = kind {
+        if let Kind::Cast(Cast { value: inner, .. }) = kind {
             let from = self.schedule.ty(*inner).dtype;
             let is_widening = from.is_signed() && to.is_signed() && to.bytes() >= from.bytes();
             return if is_widening { self.linear_terms(*inner, terms) } else { None };

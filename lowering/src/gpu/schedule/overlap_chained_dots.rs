@@ -221,7 +221,7 @@ impl<'a> ChainedDots<'a> {
             }
             let relation = op.kind.operation().layout_relation(&schedule.distributed.func, &op.results);
             if op.results[0] == wide_source
-                && let Kind::Cast(Cast { value }) | Kind::Convert(Convert { value }) = op.kind
+                && let Kind::Cast(Cast { value, .. }) | Kind::Convert(Convert { value }) = op.kind
             {
                 (self.stages[i], wide_source) = (ChainStage::Downcast, value);
             } else if matches!(relation, LayoutRelation::View(_) | LayoutRelation::Source) {

@@ -65,11 +65,11 @@ impl Check<'_> {
             Item::Literal(literal) => {
                 Some(vec![CarriedValue { ty: Type::scalar(literal.default_type()), slice: None }])
             }
-            Item::Pointer(Pointer { param, offset, .. }) => {
-                Some(vec![CarriedValue { ty: self.ty(*offset).clone(), slice: Some(*param) }])
+            Item::Pointer(Pointer { param, shape, .. }) => {
+                Some(vec![CarriedValue { ty: Type::tile(DType::I64, shape.clone()), slice: Some(*param) }])
             }
             Item::Slice(param) => {
-                Some(vec![CarriedValue { ty: Type::scalar(DType::I32), slice: Some(*param) }])
+                Some(vec![CarriedValue { ty: Type::scalar(DType::I64), slice: Some(*param) }])
             }
             Item::Tuple(parts) => {
                 let mut leaves = vec![];
@@ -104,12 +104,7 @@ impl Check<'_> {
                     } else {
                         format!(" of shape {}", leaf.ty.shape)
                     };
-                    let offsets = if leaf.ty.dtype == DType::I32 {
-                        String::new()
-                    } else {
-                        format!(" by {}", leaf.ty.dtype)
-                    };
-                    format!("a pointer into `{name}`{shape}{offsets}")
+                    format!("a pointer into `{name}`{shape}")
                 }
             })
             .collect();
@@ -139,8 +134,9 @@ impl Check<'_> {
                 }
                 Some(values)
             }
-            Item::Pointer(pointer) => Some(vec![pointer.offset]),
-            Item::Slice(_) => Some(vec![self.zero(DType::I32, operand.loc)]),
+            Item::Pointer(Pointer { offset, is_exact: true, .. }) => Some(vec![*offset]),
+            Item::Pointer(pointer) => Some(vec![self.exact_offset(pointer.offset, operand.loc)]),
+            Item::Slice(_) => Some(vec![self.zero(DType::I64, operand.loc)]),
             _ => {
                 let leaf = leaves.first()?;
                 let value = self.value_as(operand, leaf.ty.dtype, "a carried value")?;
@@ -163,7 +159,8 @@ impl Check<'_> {
             Item::Tuple(parts) => Item::Tuple(parts.iter().map(|part| self.rebuild(part, values)).collect()),
             Item::Pointer(Pointer { param, .. }) | Item::Slice(param) => match values.next() {
                 Some(offset) => {
-                    Item::Pointer(Pointer { param: *param, offset, shape: self.ty(offset).shape.clone() })
+                    let shape = self.ty(offset).shape.clone();
+                    Item::Pointer(Pointer { param: *param, offset, shape, is_exact: true })
                 }
                 None => Item::Failed,
             },

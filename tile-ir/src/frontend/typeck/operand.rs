@@ -478,7 +478,7 @@ impl Check<'_> {
         if ty.dtype == dtype {
             return value;
         }
-        self.push(Cast { value }, vec![ty.with(dtype)], loc)[0]
+        self.push(Cast::new(value), vec![ty.with(dtype)], loc)[0]
     }
 
     /// Whether the element type of a call's first argument is one that the function takes; reports it if not.

@@ -3,8 +3,8 @@
 use super::{Call, Check, Item, Operand, Pointer};
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{ParamId, Shape, Value};
-use crate::ops::Intrinsic;
 use crate::ops::scalar::{self, Scalar};
+use crate::ops::{Cast, Intrinsic};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
 
@@ -52,7 +52,7 @@ impl Check<'_> {
             Item::Pointer(pointer) => Some(pointer.clone()),
             Item::Slice(param) => {
                 let offset = self.zero(DType::I32, operand.loc);
-                Some(Pointer { param: *param, offset, shape: Shape::scalar() })
+                Some(Pointer { param: *param, offset, shape: Shape::scalar(), is_exact: false })
             }
             Item::Failed => None,
             Item::View(memory) => {
@@ -113,7 +113,7 @@ impl Check<'_> {
     fn point_into(&mut self, param: ParamId, by: &Operand) -> Operand {
         let Some(offset) = self.offset(by, DType::I32) else { return Operand::failed(by.loc) };
         let shape = self.ty(offset).shape.clone();
-        Operand::new(Item::Pointer(Pointer { param, offset, shape }), by.loc)
+        Operand::new(Item::Pointer(Pointer { param, offset, shape, is_exact: false }), by.loc)
     }
 
     /// The operand as element offsets; a bare literal becomes `literal_type` where it fits, else `i64`.
@@ -143,7 +143,9 @@ impl Check<'_> {
         let mut offset = pointer.offset;
         let own_type = self.ty(offset).dtype;
         let Some(mut by_value) = self.offset(by, own_type) else { return Operand::failed(loc) };
-        if own_type != self.ty(by_value).dtype {
+        if pointer.is_exact && !matches!(by.item, Item::Literal(_)) {
+            by_value = self.exact_offset(by_value, loc);
+        } else if own_type != self.ty(by_value).dtype {
             offset = self.convert(offset, DType::I64, loc);
             by_value = self.convert(by_value, DType::I64, loc);
         }
@@ -154,6 +156,12 @@ impl Check<'_> {
         let row = scalar::row(if negative { "sub" } else { "add" }).expect("a row of the table");
         let ty = self.ty(values[0]).clone();
         let offset = self.push(Scalar::new(row, values.to_vec()), vec![ty], loc)[0];
-        Operand::new(Item::Pointer(Pointer { param: pointer.param, offset, shape }), loc)
+        Operand::new(Item::Pointer(Pointer { offset, shape, ..pointer }), loc)
+    }
+
+    /// The exact `i64` that offsets stand for.
+    pub(super) fn exact_offset(&mut self, value: Value, loc: Loc) -> Value {
+        let ty = self.ty(value).with(DType::I64);
+        self.push(Cast { value, exact: true }, vec![ty], loc)[0]
     }
 }

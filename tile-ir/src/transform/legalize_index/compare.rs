@@ -78,7 +78,7 @@ impl IndexLegalizer {
         let high = self.constant(builder, DType::I64, high);
         let raised = self.exact(builder, row("maximum"), vec![bound, low]);
         let bound = self.exact(builder, row("minimum"), vec![raised, high]);
-        self.make(builder, Cast { value: bound }, Type::scalar(DType::I32))
+        self.make(builder, Cast::new(bound), Type::scalar(DType::I32))
     }
 
     /// A comparison of `i64` operands that contain arithmetic in 32 bits.

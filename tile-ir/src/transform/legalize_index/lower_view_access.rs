@@ -127,13 +127,13 @@ impl IndexLegalizer {
         let mut range = self.range(builder, extent);
         let ty = builder.func.ty(range).with(dtype);
         if dtype == DType::I64 {
-            range = self.make(builder, Cast { value: range }, ty.clone());
+            range = self.make(builder, Cast::new(range), ty.clone());
         }
         if self.constant_of(stride) == Some(1) {
             return range;
         }
         let stride = match dtype {
-            DType::I32 => self.make(builder, Cast { value: stride }, Type::scalar(dtype)),
+            DType::I32 => self.make(builder, Cast::new(stride), Type::scalar(dtype)),
             _ => stride,
         };
         let stride = self.splat(builder, stride, &ty.shape);

@@ -38,7 +38,7 @@ impl IndexLegalizer {
     pub(super) fn keeps_number(&self, func: &Func, from: Value, ty: &Type) -> bool {
         let own = func.ty(from);
         match ty.dtype {
-            DType::I64 => is_narrow(own) || own.dtype == DType::U64,
+            DType::I64 => is_index(own) || own.dtype == DType::U64,
             DType::U64 => is_narrow(own) && within(self.exact_range(func, from), (0, i32::MAX.into())),
             _ => false,
         }
@@ -54,7 +54,7 @@ impl IndexLegalizer {
             let outside = self.filled(builder, OUTSIDE, value);
             self.unsigned(builder, "minimum", [value, outside])
         };
-        let wide = self.make(builder, Cast { value: low }, ty.with(DType::I64));
+        let wide = self.make(builder, Cast::new(low), ty.with(DType::I64));
         self.narrow.borrow_mut().insert(wide, false);
         self.ranges.insert(wide, (range.0.max(0), range.1.min(OUTSIDE)));
         if low != value {
@@ -126,7 +126,7 @@ impl IndexLegalizer {
         });
         let highs = [a, b].map(|number| {
             let high = self.high(builder, number);
-            self.make(builder, Cast { value: high }, ty.with(DType::I64))
+            self.make(builder, Cast::new(high), ty.with(DType::I64))
         });
         let lows = [a.low, b.low];
         let mut compare =
@@ -185,7 +185,7 @@ impl IndexLegalizer {
         let ty = builder.func.ty(value).with(DType::U64);
         let negative = self.exact_range(builder.func, value).0 < 0;
         let high = negative.then(|| self.sign(builder, value));
-        Double { low: self.make(builder, Cast { value }, ty), high }
+        Double { low: self.make(builder, Cast::new(value), ty), high }
     }
 
     /// The high word of an `i64`.
@@ -193,7 +193,7 @@ impl IndexLegalizer {
         let ty = builder.func.ty(value).clone();
         let amount = self.filled(builder, 63, value);
         let sign = self.make(builder, Scalar::named("shr", vec![value, amount]), ty.clone());
-        self.make(builder, Cast { value: sign }, ty.with(DType::U64))
+        self.make(builder, Cast::new(sign), ty.with(DType::U64))
     }
 
     fn high(&mut self, builder: &mut FuncBuilder, number: Double) -> Value {
@@ -217,7 +217,7 @@ impl IndexLegalizer {
     fn below(&mut self, builder: &mut FuncBuilder, args: [Value; 2]) -> Value {
         let ty = builder.func.ty(args[0]).clone();
         let below = self.make(builder, Scalar::named("lt", args.to_vec()), ty.with(DType::Bool));
-        self.make(builder, Cast { value: below }, ty)
+        self.make(builder, Cast::new(below), ty)
     }
 
     fn add(&mut self, builder: &mut FuncBuilder, operands: [Value; 2]) -> Double {
@@ -254,7 +254,7 @@ impl IndexLegalizer {
     /// A number as an `i64`: [`OUTSIDE`] for one that does not fit.
     fn fitted(&mut self, builder: &mut FuncBuilder, double: Double) -> Value {
         let ty = builder.func.ty(double.low).clone();
-        let own = self.make(builder, Cast { value: double.low }, ty.with(DType::I64));
+        let own = self.make(builder, Cast::new(double.low), ty.with(DType::I64));
         let sign = self.sign(builder, own);
         let high = self.high(builder, double);
         let fits = self.make(builder, Scalar::named("eq", vec![high, sign]), ty.with(DType::Bool));
