@@ -192,6 +192,63 @@ fn a_product_of_computed_operands() {
     );
 }
 
+/// Where another program fits beside it, an iteration stores its operand where the one before did, behind a barrier.
+#[test]
+fn a_computed_operand_in_one_buffer() {
+    let launch = |func: &Func, k: usize| {
+        let launch = Launch::new([1, 1, 1], 8).slice(func, "x", (0..128 * k).map(small));
+        let launch =
+            launch.slice(func, "w", (0..k * 128).map(small)).slice(func, "out", vec![-1.0; 128 * 128]);
+        launch.scalar(func, "k", int(k))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 8, num_stages = 2)]
+        fn product(x: &[bf16], w: &[bf16], out: &mut [f32], k: i32) {
+            let (rows, columns) = (tl::arange(0, 128), tl::arange(0, 128));
+            let mut acc = tl::zeros::<f32>([128, 128]);
+            for start in (0..k).step_by(64) {
+                let inner = start + tl::arange(0, 64);
+                let x = tl::load(x + (inner.row() * 128 + rows.col()), (inner < k).row(), 0.0);
+                let w = tl::load(w + (inner.col() * 128 + columns.row()), (inner < k).col(), 0.0);
+                acc = tl::dot(x, w * 2.0, acc);
+            }
+            tl::store(out + (rows.col() * 128 + columns.row()), acc);
+        }",
+        &["slot_store", "slots 2", "offset 65536", "    barrier\n    slot_store"],
+        0.0,
+        &[&|func| launch(func, 64), &|func| launch(func, 400)],
+    );
+}
+
+/// Two dots store their operands in one buffer each: the barrier of one is behind the other.
+#[test]
+fn computed_operands_of_two_dots() {
+    let launch = |func: &Func, n: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "k", (0..n * 64).map(small));
+        let launch = launch.slice(func, "v", (0..n * 64).map(|i| small(i + 1)));
+        launch.slice(func, "out", vec![-1.0; n * 64]).scalar(func, "n", int(n))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn recurrence(k: &[bf16], v: &[bf16], out: &mut [f32], n: i32) {
+            let (steps, dims) = (tl::arange(0, 64), tl::arange(0, 64));
+            let mut state = tl::zeros::<f32>([64, 64]);
+            for start in (0..n).step_by(64) {
+                let at = (start + steps).col() * 64 + dims.row();
+                let mask = (start + steps < n).col();
+                let k = tl::load(k + at, mask, 0.0);
+                let v = tl::load(v + at, mask, 0.0);
+                tl::store(out + at, tl::dot(k, state.to::<bf16>()), mask);
+                let half = (k.to::<f32>() * 0.25).to::<bf16>();
+                state = tl::minimum(tl::dot(tl::trans(half), v, state * 0.5), 8.0);
+            }
+        }",
+        &["slot_store", "wgmma", "proxy_fence"],
+        0.0,
+        &[&|func| launch(func, 64), &|func| launch(func, 400)],
+    );
+}
+
 /// The gradients of keys and values: four dots of an iteration, of which two read one tile along both of its axes.
 #[test]
 fn four_dots_of_an_iteration() {

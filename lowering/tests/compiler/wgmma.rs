@@ -349,7 +349,7 @@ fn other_dots_use_mma() {
             aligned_wgmma: %82 = dot %53, %81 add %20 by wgmma : f32[64, 64]
             aligned_wgmma: %82 = dot %53, %81 add %20 by wgmma : f32[64, 64]
             tensor_nt: %27 = warp_group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%26, %19) add %20 : f32[64, 64]
-            aligned_wgmma: %102 = dot %101, %100 add %20 by wgmma : f32[64, 64]
+            aligned_wgmma: %101 = dot %57, %100 add %20 by wgmma : f32[64, 64]
             aligned_wgmma: %90 = dot %61, %89 add %26 by wgmma : f32[64, 64]
             aligned_wgmma: %88 = dot %59, %87 add %26 by wgmma : f32[64, 64]
         "#]],

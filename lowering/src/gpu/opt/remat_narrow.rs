@@ -23,16 +23,19 @@ const REGISTER_BYTES: u32 = 4;
 const MAX_COST: u32 = 4;
 
 /// Rebuilds the function's outermost block and the bodies of loops that reduce a whole tile to a scalar; the bodies of
-/// other loops are short of registers for other reasons.
+/// other loops are short of registers for other reasons. In a loop with dots a copy of a loaded tile would keep an operand in
+/// registers that could be in shared memory alone.
 pub fn remat_narrow(distributed: &mut Distributed) {
     let block = std::mem::take(&mut distributed.func.body);
     let pass = RematNarrow { distributed, state: RematState::default(), ops: vec![] };
     distributed.func.body = pass.rebuilt(block);
 }
 
-/// Whether an operation is a loop that reduces a whole tile.
+/// Whether an operation is a loop that reduces a whole tile and has no dots.
 fn reduces_inside(func: &Func, op: &Op) -> bool {
-    matches!(&op.kind, Kind::For(inner) if inner.body.ops.iter().any(|op| reduces_to_scalar(func, op)))
+    let Kind::For(inner) = &op.kind else { return false };
+    let has = |wanted: &dyn Fn(&Op) -> bool| inner.body.ops.iter().any(wanted);
+    has(&|op| reduces_to_scalar(func, op)) && !has(&|op| matches!(op.kind, Kind::Dot(_)))
 }
 
 /// Whether an operation reduces a whole tile.

@@ -1,8 +1,10 @@
 //! Hazards: accesses of different threads since the last barrier that may conflict.
 
-use tile_ir::ir::{Block, Op, Value};
-use tile_ir::ops::schedule::{CopyRing, loop_variable};
-use tile_ir::ops::{Effect, Kind, MemAccess};
+use std::collections::HashMap;
+
+use tile_ir::ir::{Block, Func, Op, Value};
+use tile_ir::ops::schedule::{CopyRing, SmemPlace, loop_variable};
+use tile_ir::ops::{Effect, Kind, MemAccess, Wgmma};
 
 use crate::gpu::schedule::smem_alloc::Interval;
 use crate::gpu::schedule::{Schedule, ScratchExchange};
@@ -16,8 +18,10 @@ pub enum MemoryEffect {
         parity: Option<Value>,
         writes: bool,
     },
-    /// The asynchronous copies of a loop.
+    /// The asynchronous copies of a loop, and what it stores for its dots.
     Ring { interval: Interval, shape: Option<u64> },
+    /// A tile that threads store behind the slots of a ring, and warpgroups read.
+    Stored { interval: Interval, writes: bool },
     /// Memory of a slice that the kernel writes.
     Slice { access: MemAccess, writes: bool, iteration: WhichIteration },
 }
@@ -42,6 +46,10 @@ impl MemoryEffect {
             (
                 MemoryEffect::Shared { interval: a, writes: x, .. },
                 MemoryEffect::Shared { interval: b, writes: y, .. },
+            )
+            | (
+                MemoryEffect::Stored { interval: a, writes: x },
+                MemoryEffect::Stored { interval: b, writes: y },
             ) => (*x || *y) && a.overlaps(b),
             (MemoryEffect::Ring { interval: a, shape: x }, MemoryEffect::Ring { interval: b, shape: y }) => {
                 (x.is_none() || x != y) && a.overlaps(b)
@@ -69,13 +77,70 @@ impl MemoryEffect {
 #[derive(Debug)]
 pub struct Hazards<'a> {
     schedule: &'a Schedule,
+    stored_tiles: StoredTiles<'a>,
     /// What threads may have accessed since the last barrier.
     pending: Vec<MemoryEffect>,
 }
 
+/// Tiles behind the slots of rings, and the dots that may read them.
+#[derive(Default, Debug)]
+struct StoredTiles<'a> {
+    rings: HashMap<Value, CopyRing>,
+    tiles: HashMap<Value, Interval>,
+    dots: HashMap<Value, &'a Wgmma>,
+}
+
+impl<'a> StoredTiles<'a> {
+    fn find(func: &'a Func) -> StoredTiles<'a> {
+        let mut found = StoredTiles::default();
+        func.body.walk(&mut |op| match &op.kind {
+            Kind::RingStart(start) => {
+                found.rings.insert(op.results[0], start.ring);
+            }
+            // The first slot is named by its own value alone where a tile is behind all slots.
+            Kind::SlotTile(tile) => {
+                if let Some(ring) = found.rings.get(&tile.slot) {
+                    let interval = Interval { start: ring.start + tile.offset, bytes: tile.tile.bytes };
+                    found.tiles.insert(op.results[0], interval);
+                }
+            }
+            Kind::Wgmma(dot) => {
+                found.dots.insert(op.results[0], dot);
+            }
+            _ => {}
+        });
+        found
+    }
+
+    /// The tiles that an operation writes or reads: a dot does when it is issued, and until the wait for it.
+    fn effects(&self, op: &Op) -> Vec<MemoryEffect> {
+        let effect = |tile: &Value, writes| {
+            self.tiles.get(tile).map(|&interval| MemoryEffect::Stored { interval, writes })
+        };
+        let read = |dot: &Wgmma| {
+            let operands = dot.smem_operands().into_iter();
+            let tiles = operands.filter_map(|operand| match operand.place {
+                SmemPlace::Slot(tile) => Some(tile),
+                SmemPlace::Stage(_) => None,
+            });
+            tiles.filter_map(|tile| effect(&tile, false)).collect::<Vec<_>>()
+        };
+        match &op.kind {
+            Kind::SlotStore(store) => effect(&store.to, true).into_iter().collect(),
+            Kind::Wgmma(dot) => read(dot),
+            Kind::DotWait(wait) => {
+                let dots = wait.values.iter().filter_map(|value| self.dots.get(value));
+                dots.flat_map(|dot| read(dot)).collect()
+            }
+            _ => vec![],
+        }
+    }
+}
+
 impl<'a> Hazards<'a> {
     pub fn new(schedule: &'a Schedule) -> Hazards<'a> {
-        Hazards { schedule, pending: vec![] }
+        let stored_tiles = StoredTiles::find(&schedule.distributed.func);
+        Hazards { schedule, stored_tiles, pending: vec![] }
     }
 
     /// Records that a loop uses its ring; true when a barrier must come before it.
@@ -141,6 +206,15 @@ impl<'a> Hazards<'a> {
         self.record(MemoryEffect::Shared { interval, parity, writes: false })
     }
 
+    /// Records the accesses of an operation to tiles behind the slots of rings.
+    pub fn access_stored_tiles(&mut self, op: &Op) -> bool {
+        let mut conflicts = false;
+        for effect in self.stored_tiles.effects(op) {
+            conflicts |= self.record(effect);
+        }
+        conflicts
+    }
+
     /// An access to a slice that the kernel writes.
     pub fn access_slice(&mut self, access: MemAccess, writes: bool) -> bool {
         self.record(MemoryEffect::Slice { access, writes, iteration: WhichIteration::Current })
@@ -189,6 +263,10 @@ impl<'a> Hazards<'a> {
 
     fn effects_of(&self, block: &Block, variable: Option<Value>, effects: &mut Vec<MemoryEffect>) {
         for op in &block.ops {
+            if matches!(op.kind, Kind::Barrier(_)) {
+                effects.clear();
+            }
+            effects.extend(self.stored_tiles.effects(op));
             let operation = op.kind.operation();
             let exchanged = self.schedule.exchanges(op);
             if !exchanged.is_empty() {

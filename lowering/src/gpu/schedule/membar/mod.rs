@@ -1,7 +1,7 @@
 //! Barriers where accesses of different threads may conflict (`membar`), and nowhere else.
 //!
 //! Takes the function in the order in which threads run it, with the accesses that wait for a barrier: to scratch memory, to rings of
-//! copies, and to slices that the kernel writes. A barrier may stand anywhere, because control flow is the same in all threads of a
+//! copies and the tiles behind their slots, and to slices that the kernel writes. A barrier may stand anywhere, because control flow is the same in all threads of a
 //! program. It costs time, so one stands before an operation from one iteration of a loop to the next, and where two ways meet, as in
 //! straight code. Legal where, and put only where:
 //! 1. the operation accesses shared memory that another thread may have accessed since the last barrier, and one of both writes;
@@ -182,6 +182,7 @@ impl BarrierWalk<'_> {
         {
             conflicts |= self.hazards.access_slice(*access, operation.effect() == Effect::Write);
         }
+        conflicts |= self.hazards.access_stored_tiles(op);
         let exchanged = self.schedule.exchanges(op);
         if !exchanged.is_empty() {
             conflicts |= self.exchange(op, &exchanged);

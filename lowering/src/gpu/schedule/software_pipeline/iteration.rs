@@ -66,6 +66,13 @@ struct IterationStart {
     behind_stores: Option<CopyGroup>,
 }
 
+impl IterationStart {
+    /// The slot from which the offset of a stored operand counts.
+    fn slot_of(&self, stored: &StoredTile) -> Value {
+        if stored.is_behind { self.first_slot } else { self.slot }
+    }
+}
+
 impl Pipeliner<'_> {
     /// The loop behind its prologue.
     pub(super) fn iterations(&mut self, ops: &mut Vec<Op>, ring_loop: &RingLoop, started: StartedLoop) {
@@ -114,7 +121,7 @@ impl Pipeliner<'_> {
     ) -> IterationStart {
         let RingLoop { op: Op { loc, .. }, plan, ring, .. } = ring_loop;
         let (ring, loc, has_tiles) = (*ring, *loc, plan.contents.has_tiles());
-        let has_stores = plan.contents.stored.iter().any(|stored| !stored.operand.is_invariant);
+        let has_stores = plan.contents.stored_each_time().next().is_some();
         let mut behind_stores = None;
         let beside = |to| SlotStep { slot: own.slot, first: started.first_slot, ring, to };
         let slot_type = self.schedule.ty(own.slot).clone();
@@ -169,9 +176,9 @@ impl Pipeliner<'_> {
         start: &mut IterationStart,
         dot: Option<Value>,
     ) {
-        let is_own = |stored: &&StoredTile| Some(stored.operand.dot) == dot && !stored.operand.is_invariant;
-        let own: Vec<&StoredTile> = ring_loop.plan.contents.stored.iter().filter(is_own).collect();
-        own.iter().for_each(|stored| self.store(ops, ring_loop, stored, start.slot));
+        let stored = ring_loop.plan.contents.stored_each_time();
+        let own: Vec<&StoredTile> = stored.filter(|stored| Some(stored.operand.dot) == dot).collect();
+        own.iter().for_each(|stored| self.store(ops, ring_loop, stored, start.slot_of(stored)));
         let copies = start.behind_stores.take();
         if copies.is_some() || !own.is_empty() {
             self.synchronize(ops, ring_loop);
@@ -189,11 +196,11 @@ impl Pipeliner<'_> {
         self.schedule.effect(ops, loc, SlotStore { value: stored.operand.value, to });
     }
 
-    /// The tile of a stored operand: in this slot, or behind the last one if it is invariant; the slot is the first one then.
+    /// The tile of a stored operand: in this slot, or behind the last one; the slot is the first one then.
     fn stored_tile(&self, ring_loop: &RingLoop, stored: &StoredTile, slot: Value) -> (SlotTile, Type) {
-        let StoredOperand { value, tile, fast, is_invariant, .. } = &stored.operand;
+        let StoredOperand { value, tile, fast, .. } = &stored.operand;
         let CopyRing { slots, slot_bytes, .. } = ring_loop.ring;
-        let offset = stored.offset + if *is_invariant { slots * slot_bytes } else { 0 };
+        let offset = stored.offset + if stored.is_behind { slots * slot_bytes } else { 0 };
         let ty = self.schedule.ty(*value).stored(Storage::Smem { stages: 1 });
         (SlotTile { slot, offset, tile: tile.clone(), fast: *fast }, ty)
     }
@@ -351,10 +358,7 @@ impl Pipeliner<'_> {
             let is_own =
                 |StoredTile { operand, .. }: &&StoredTile| operand.dot == result && operand.side == side;
             let (tile, ty) = match ring_loop.plan.contents.stored.iter().find(is_own) {
-                Some(stored) => {
-                    let slot = if stored.operand.is_invariant { start.first_slot } else { start.slot };
-                    self.stored_tile(ring_loop, stored, slot)
-                }
+                Some(stored) => self.stored_tile(ring_loop, stored, start.slot_of(stored)),
                 None => {
                     let copied = start.tiles.iter().find(|tile| tile.value == dot.operand(side))?;
                     (copied.tile.clone(), copied.ty.clone())

@@ -52,12 +52,23 @@ pub struct CopiedTile<'a> {
     pub tile: OperandTile,
 }
 
-/// An operand that threads store to a slot.
+/// An operand that threads store.
 #[derive(Clone)]
 pub struct StoredTile {
     pub operand: StoredOperand,
-    /// From the start of a slot, or behind the last one if the operand is invariant.
+    /// Whether it is behind the slots: an invariant operand, or one that each iteration overwrites.
+    pub is_behind: bool,
+    /// From the start of a slot, or from the end of the last one.
     pub offset: u32,
+}
+
+/// Where the operands are that threads store in each iteration.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StoredBuffers {
+    /// One buffer behind the slots: no dot of an iteration runs when the next one stores.
+    One,
+    /// One in each slot.
+    EachSlot,
 }
 
 /// What is in a slot, and behind the slots.
@@ -70,8 +81,8 @@ pub struct SlotContents<'a> {
     pub feeds_wgmma: bool,
     /// Bytes of one stage.
     stage_bytes: u32,
-    /// Bytes of the operands that are the same in all iterations, behind the slots.
-    invariant_bytes: u32,
+    /// Bytes of the stored operands behind the slots.
+    bytes_behind: u32,
 }
 
 /// The asynchronous copies of a loop, and what its iterations store beside them.
@@ -94,7 +105,12 @@ pub struct CopyPlan<'a> {
 
 impl<'a> SlotContents<'a> {
     /// Of a loop that copies these loads.
-    fn new(distributed: &Distributed, body: &For, copied: Vec<CopiedLoad<'a>>) -> Option<SlotContents<'a>> {
+    fn new(
+        distributed: &Distributed,
+        body: &For,
+        copied: Vec<CopiedLoad<'a>>,
+        buffers: StoredBuffers,
+    ) -> Option<SlotContents<'a>> {
         let of_block = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
         let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
             copied.into_iter().partition(of_block);
@@ -109,15 +125,18 @@ impl<'a> SlotContents<'a> {
             tiles.push(CopiedTile { op, load, offset, tile });
         }
         let mut stored = vec![];
-        let mut invariant_bytes = 0;
+        let mut bytes_behind = 0;
+        // A ring has slots.
+        let has_one_buffer = buffers == StoredBuffers::One && stage_bytes > 0;
         for operand in smem_operand::stored_operands(distributed, body)? {
-            let end = if operand.is_invariant { &mut invariant_bytes } else { &mut stage_bytes };
+            let is_behind = operand.is_invariant || has_one_buffer;
+            let end = if is_behind { &mut bytes_behind } else { &mut stage_bytes };
             let offset = append(end, operand.tile.bytes, alignment);
-            stored.push(StoredTile { operand, offset });
+            stored.push(StoredTile { operand, is_behind, offset });
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|copied| std::cmp::Reverse(width(&distributed.func, copied.load)));
-        let mut contents = SlotContents { loads, tiles, stored, feeds_wgmma, stage_bytes, invariant_bytes };
+        let mut contents = SlotContents { loads, tiles, stored, feeds_wgmma, stage_bytes, bytes_behind };
         if contents.has_tiles() {
             contents.stage_bytes = stage_bytes.next_multiple_of(alignment);
         }
@@ -129,6 +148,11 @@ impl<'a> SlotContents<'a> {
         !(self.tiles.is_empty() && self.stored.is_empty())
     }
 
+    /// The operands that each iteration stores.
+    pub fn stored_each_time(&self) -> impl Iterator<Item = &StoredTile> {
+        self.stored.iter().filter(|stored| !stored.operand.is_invariant)
+    }
+
     /// The tiles that each thread copies for itself.
     pub fn thread_values(&self) -> impl Iterator<Item = Value> {
         self.loads.iter().flat_map(|copied| copied.op.results.iter().copied())
@@ -136,7 +160,7 @@ impl<'a> SlotContents<'a> {
 
     /// Bytes of a ring with so many slots.
     fn ring_bytes(&self, slots: u32) -> u32 {
-        slots.saturating_mul(self.stage_bytes).saturating_add(self.invariant_bytes)
+        slots.saturating_mul(self.stage_bytes).saturating_add(self.bytes_behind)
     }
 
     /// Stages, where the user does not say.
@@ -195,7 +219,7 @@ impl<'a> CopyPlan<'a> {
         let requested = body.hints.num_stages.or(distributed.num_stages);
         let func = &distributed.func;
         let (copied, sliced) = copied_loads(distributed, body);
-        let contents = SlotContents::new(distributed, body, copied)?;
+        let mut contents = SlotContents::new(distributed, body, copied.clone(), StoredBuffers::One)?;
         // Loads that cannot be copied use the L1 cache, whose memory the ring would take.
         let mut ops = body.body.ops.iter();
         let others = ops.any(|op| matches!(&op.kind, Kind::Load(load) if load.effect() == Effect::Read));
@@ -208,9 +232,14 @@ impl<'a> CopyPlan<'a> {
         };
         // Another program fills the wait for a dot as well, without a slot more.
         let by_registers = programs_by_registers(distributed, body);
-        let resident = |slots| contents.resident_programs(slots, by_registers);
-        let has_room = resident(wanted + 1) == resident(wanted);
-        let dots_in_flight = u32::from(has_async_dot(&body.body) && has_room);
+        let resident = |contents: &SlotContents, slots| contents.resident_programs(slots, by_registers);
+        let mut dots_in_flight = 0;
+        if has_async_dot(&body.body) {
+            let in_slots = SlotContents::new(distributed, body, copied, StoredBuffers::EachSlot)?;
+            if resident(&in_slots, wanted + 1) == resident(&contents, wanted) {
+                (contents, dots_in_flight) = (in_slots, 1);
+            }
+        }
         let stages = wanted + dots_in_flight;
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| sliced.contains(i)).map(|(_, op)| op).collect();
@@ -232,7 +261,7 @@ impl<'a> CopyPlan<'a> {
 
     /// The plan in the shared memory that it has got.
     pub fn within(self, ring: AllocatedRing) -> Self {
-        let slots = (ring.bytes - self.contents.invariant_bytes) / self.contents.stage_bytes;
+        let slots = (ring.bytes - self.contents.bytes_behind) / self.contents.stage_bytes;
         let stages = if self.contents.has_tiles() { slots } else { self.stages };
         CopyPlan { slots, stages, ..self }
     }
