@@ -26,6 +26,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "ports"))
 import port_attention
 import port_backward
 import port_channels
+import port_decoding
+import port_dequantized
 import port_elementwise
 import port_indexed
 import port_movement
@@ -38,9 +40,9 @@ import port_serving
 import report
 from compare import deviations, into_outputs, prepare, quantile, start, time_all, within
 
-PORTS = [*port_elementwise.PORTS, *port_rows.PORTS, *port_channels.PORTS, *port_products.PORTS, *port_persistent.PORTS,
-         *port_indexed.PORTS, *port_reduced.PORTS, *port_attention.PORTS, *port_backward.PORTS, *port_serving.PORTS,
-         *port_recurrent.PORTS, *port_movement.PORTS]
+MODULES = [port_elementwise, port_rows, port_channels, port_products, port_dequantized, port_persistent, port_indexed, port_reduced,
+           port_attention, port_backward, port_decoding, port_serving, port_recurrent, port_movement]
+PORTS = [port for module in MODULES for port in module.PORTS]
 OURS, TRITON, LIBRARY = "ours", "Triton", "library"
 #: Seconds for a version's first run, which compiles it.
 FIRST_RUN = 180

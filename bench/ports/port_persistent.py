@@ -36,6 +36,20 @@ class SplitKMatmul(Port):
                                               SPLIT_K=self.splits, num_warps=4, num_stages=3)
 
 
+class StreamKMatmul(SplitKMatmul):
+    """A case is (m, k, n)."""
+
+    name = "stream_k_matmul"
+    cases = [(512, 16384, 512), (1536, 8192, 1536)]
+
+    def grid(self, case, args, *consts):
+        return (sm_count(),)
+
+    def run_triton(self, case, args):
+        stream_k_matmul[self.grid(case, args)](*(args[name] for name in ("a", "b", "c", "m", "n", "k")), M=128, N=128, K=64,
+                                               num_warps=4, num_stages=3)
+
+
 class PersistentMatmul(Port):
     """A case is (m, k, n)."""
 
@@ -109,7 +123,7 @@ class GroupedMatmul(Port):
         grouped_matmul[self.grid(case, args)](*(args[name] for name in names), M=128, N=128, K=64, num_warps=4, num_stages=3)
 
 
-PORTS = [SplitKMatmul(), PersistentMatmul(), PersistentMatmulByViews(), GroupedMatmul()]
+PORTS = [SplitKMatmul(), StreamKMatmul(), PersistentMatmul(), PersistentMatmulByViews(), GroupedMatmul()]
 
 
 @triton.jit
@@ -125,6 +139,30 @@ def split_k_matmul(a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexp
         acc = tl.dot(a, b, acc)
     tl.atomic_add(c_ptr + offs_m[:, None] * n + offs_n[None, :], acc, (offs_m[:, None] < m) & (offs_n[None, :] < n),
                   sem="relaxed")
+
+
+@triton.jit
+def stream_k_matmul(a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    num_pid_n = tl.cdiv(n, N)
+    blocks = tl.cdiv(k, K)
+    total = tl.cdiv(m, M) * num_pid_n * blocks
+    share = tl.cdiv(total, tl.num_programs(0))
+    first = tl.program_id(0) * share
+    last = min(first + share, total)
+    while first < last:
+        tile = first // blocks
+        end = min((tile + 1) * blocks, last)
+        offs_m = tile // num_pid_n * M + tl.arange(0, M)
+        offs_n = tile % num_pid_n * N + tl.arange(0, N)
+        acc = tl.zeros((M, N), dtype=tl.float32)
+        for block in range(first, end):
+            inner = (block - tile * blocks) * K + tl.arange(0, K)
+            a = tl.load(a_ptr + offs_m[:, None] * k + inner[None, :], (offs_m[:, None] < m) & (inner[None, :] < k), 0.0)
+            b = tl.load(b_ptr + inner[:, None] * n + offs_n[None, :], (inner[:, None] < k) & (offs_n[None, :] < n), 0.0)
+            acc = tl.dot(a, b, acc)
+        tl.atomic_add(c_ptr + offs_m[:, None] * n + offs_n[None, :], acc, (offs_m[:, None] < m) & (offs_n[None, :] < n),
+                      sem="relaxed")
+        first = end
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""Ports of `recurrent.rs`."""
+"""Ports of `recurrent.rs`, and the gated delta rule of `scan.rs`."""
 
 import torch
 import triton
@@ -95,7 +95,59 @@ class GatedLinearAttention(Port):
         gated_linear_attention[self.grid(case, args)](*(args[name] for name in names), DK=128, DV=64, CHUNK=64, num_warps=4)
 
 
-PORTS = [ChunkState(), GatedLinearAttention()]
+class GatedDeltaRule(Port):
+    """A case is (sequences, length, heads, elements of a value)."""
+
+    name = "gated_delta_rule"
+    cases = [(8, 1024, 16, 128), (16, 500, 16, 100)]
+    dim = 128
+
+    def label(self, case):
+        sequences, n, heads, dim_v = case
+        return f"{sequences} x {n}, {heads} heads of {self.dim} x {dim_v}"
+
+    def make(self, case, shift=0):
+        sequences, n, heads, dim_v = case
+        tokens = sequences * n * heads
+        # A little shorter than 1, also once it is rounded.
+        k = 0.99 * torch.nn.functional.normalize(normal(tokens * self.dim, F32, 2).view(sequences, n, heads, self.dim), dim=3)
+        return {"q": normal(tokens * self.dim, BF16, 1).view(sequences, n, heads, self.dim), "k": k.to(BF16),
+                "v": normal(tokens * dim_v, BF16, 3).view(sequences, n, heads, dim_v),
+                "gate": -0.1 * normal(tokens, F32, 4).abs().view(sequences, n, heads),
+                "beta": torch.sigmoid(normal(tokens, F32, 5)).view(sequences, n, heads),
+                "out": empty(tokens * dim_v, BF16).view(sequences, n, heads, dim_v), "scale": self.dim**-0.5, "n": n,
+                "heads": heads, "dim_v": dim_v}
+
+    def grid(self, case, args, *consts):
+        sequences, _, heads, dim_v = case
+        return cdiv(dim_v, 32), sequences * heads
+
+    def exact(self, args):
+        """Errors are bounded by norms: a step takes a part of the state away, so it does not make an error of a column longer."""
+        unit, scale = (self.dim + 16) * 2 * SINGLE, args["scale"]
+        # Steps first, then heads of sequences.
+        q, k, v, gate, beta = (args[name].double().transpose(0, 1).flatten(1, 2) for name in ("q", "k", "v", "gate", "beta"))
+        state = torch.zeros(*k.shape[1:], v.shape[2], dtype=torch.float64, device=k.device)
+        error, parts = torch.zeros_like(v[0]), []
+        for t in range(args["n"]):
+            decay = gate[t].exp()[:, None]
+            state *= decay[:, :, None]
+            seen = torch.einsum("hk,hkv->hv", k[t], state)
+            length, size = k[t].norm(dim=1, keepdim=True), state.norm(dim=1)
+            error = error * decay + unit * (2 * size + length * (v[t].abs() + length * size))
+            state += k[t][:, :, None] * (beta[t][:, None] * (v[t] - seen))[:, None, :]
+            value = scale * torch.einsum("hk,hkv->hv", q[t], state)
+            within = scale * q[t].norm(dim=1, keepdim=True) * (error + unit * state.norm(dim=1))
+            parts.append(rounded(value, within, BF16))
+        shape = args["v"].transpose(0, 1).shape
+        return [tuple(torch.stack(of).view(shape).transpose(0, 1) for of in zip(*parts))]
+
+    def run_triton(self, case, args):
+        names = ("q", "k", "v", "gate", "beta", "out", "scale", "n", "heads", "dim_v")
+        gated_delta_rule[self.grid(case, args)](*(args[name] for name in names), DK=self.dim, DV=32, num_warps=4)
+
+
+PORTS = [ChunkState(), GatedLinearAttention(), GatedDeltaRule()]
 
 
 @triton.jit
@@ -148,3 +200,24 @@ def gated_linear_attention(q_ptr, k_ptr, v_ptr, gate_ptr, out_ptr, scale, n, dim
         tl.store(out_ptr + rows[:, None] * dim_v + offs_v[None, :], y.to(tl.bfloat16), mask_v)
         faded = (k.to(tl.float32) * tl.exp(total - decay)[:, None]).to(tl.bfloat16)
         state = tl.dot(tl.trans(faded), v, state * tl.exp(total))
+
+
+@triton.jit
+def gated_delta_rule(q_ptr, k_ptr, v_ptr, gate_ptr, beta_ptr, out_ptr, scale, n, heads, dim_v, DK: tl.constexpr,
+                     DV: tl.constexpr):
+    offs_k = tl.arange(0, DK)
+    offs_v = tl.program_id(0) * DV + tl.arange(0, DV)
+    sequence = tl.program_id(1) // heads
+    head = tl.program_id(1) % heads
+    mask = offs_v < dim_v
+    state = tl.zeros((DK, DV), dtype=tl.float32)
+    for t in range(0, n):
+        row = (sequence * n + t) * heads + head
+        q = tl.load(q_ptr + row * DK + offs_k).to(tl.float32) * scale
+        k = tl.load(k_ptr + row * DK + offs_k).to(tl.float32)
+        v = tl.load(v_ptr + row * dim_v + offs_v, mask, 0.0).to(tl.float32)
+        state *= tl.exp(tl.load(gate_ptr + row))
+        change = (v - tl.sum(state * k[:, None], 0)) * tl.load(beta_ptr + row)
+        state += k[:, None] * change[None, :]
+        y = tl.sum(state * q[:, None], 0)
+        tl.store(out_ptr + row * dim_v + offs_v, y.to(tl.bfloat16), mask)

@@ -1,10 +1,12 @@
 """Ports of `serving.rs`."""
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 
-from entry import BF16, F8, F32, cdiv, empty, normal, rounded
+from entry import BF16, F8, F32, SINGLE, cdiv, empty, normal, rounded
 from port import Port
 from port_attention import attention_of_head
 
@@ -98,7 +100,52 @@ class Fp8Attention(Port):
         fp8_attention[self.grid(case, args)](*(args[name] for name in names), D=D, M=128, N=64, num_warps=8, num_stages=3)
 
 
-PORTS = [VarlenAttention(), Fp8Attention()]
+class SinkAttention(Port):
+    """A case is (batch, heads, heads of keys, length, keys that a query sees)."""
+
+    name = "sink_attention"
+    cases = [(2, 64, 8, 8192, 128), (1, 64, 8, 4096, 4096), (2, 64, 8, 3001, 128)]
+    dim = 64
+
+    def label(self, case):
+        batch, heads, kv_heads, n, window = case
+        return f"{batch} x {heads} / {kv_heads} x {n} x {self.dim}, window {window}"
+
+    def make(self, case, shift=0):
+        batch, heads, kv_heads, n, window = case
+        rows = {"q": heads, "k": kv_heads, "v": kv_heads}
+        of = {name: normal(batch * count * n * self.dim, BF16, seed).view(batch, count, n, self.dim)
+              for seed, (name, count) in enumerate(rows.items(), 1)}
+        return {**of, "sinks": normal(heads, F32, 4), "out": torch.empty_like(of["q"]), "sm_scale": self.dim**-0.5,
+                "heads": heads, "kv_heads": kv_heads, "n": n, "window": window}
+
+    def grid(self, case, args, *consts):
+        batch, heads, _, n, _ = case
+        return cdiv(n, 128), batch * heads
+
+    def exact(self, args):
+        group, parts = args["heads"] // args["kv_heads"], []
+        row = torch.arange(args["n"], device="cuda")
+        behind = row[:, None] - row
+        hidden = (behind < 0) | (behind >= args["window"])
+        for index, q in enumerate(args["q"].flatten(0, 1)):
+            batch, head = divmod(index, args["heads"])
+            k, v = (args[name][batch, head // group].double() for name in ("k", "v"))
+            scores = (q.double() @ k.T * args["sm_scale"]).masked_fill_(hidden, -math.inf)
+            sink = args["sinks"][head].double().expand(args["n"], 1)
+            weights = torch.softmax(torch.cat([scores, sink], 1), 1)[:, :-1]
+            value, bound = rounded(weights @ v, (2.0**-8 + 256 * SINGLE) * (weights @ v.abs()), BF16)
+            parts.append((value, bound))
+        value, bound = (torch.stack(of).view(args["q"].shape) for of in zip(*parts))
+        return [(value, bound)]
+
+    def run_triton(self, case, args):
+        names = ("q", "k", "v", "sinks", "out", "sm_scale", "heads", "kv_heads", "n", "window")
+        sink_attention[self.grid(case, args)](*(args[name] for name in names), D=self.dim, M=128, N=64, num_warps=4,
+                                              num_stages=3)
+
+
+PORTS = [VarlenAttention(), Fp8Attention(), SinkAttention()]
 
 
 @triton.jit
@@ -165,3 +212,35 @@ def fp8_attention(q_ptr, k_ptr, v_ptr, out_ptr, sm_scale, q_scale, k_scale, v_sc
         acc = tl.dot(p.to(tl.float8e4nv), values, acc * alpha[:, None])
         m_i = m_ij
     tl.store(out_ptr + rows, (acc * v_scale / l_i[:, None]).to(tl.bfloat16), offs_m[:, None] < n)
+
+
+@triton.jit
+def sink_attention(q_ptr, k_ptr, v_ptr, sinks_ptr, out_ptr, sm_scale, heads, kv_heads, n, window, D: tl.constexpr,
+                   M: tl.constexpr, N: tl.constexpr):
+    first = tl.program_id(0) * M
+    off_hz = tl.program_id(1)
+    head = off_hz % heads
+    kv_head = off_hz // heads * kv_heads + head // (heads // kv_heads)
+    offs_d = tl.arange(0, D)
+    offs_m = first + tl.arange(0, M)
+    rows = (off_hz * n + offs_m)[:, None] * D + offs_d[None, :]
+    q = tl.load(q_ptr + rows, offs_m[:, None] < n, 0.0)
+    qk_scale = sm_scale * 1.44269504089
+    acc = tl.zeros([M, D], dtype=tl.float32)
+    l_i = tl.full([M], 1.0, dtype=tl.float32)
+    m_i = tl.zeros([M], dtype=tl.float32) + tl.load(sinks_ptr + head) * 1.44269504089
+    begin = max(first - window + 1, 0) // N * N
+    for start in range(begin, min(first + M, n), N):
+        offs_n = start + tl.arange(0, N)
+        at = kv_head * n + offs_n
+        keys = tl.load(k_ptr + (at[None, :] * D + offs_d[:, None]), offs_n[None, :] < n, 0.0)
+        behind = offs_m[:, None] - offs_n[None, :]
+        qk = tl.where((behind >= 0) & (behind < window), tl.dot(q, keys) * qk_scale, -float("inf"))
+        m_ij = tl.maximum(m_i, tl.max(qk, 1))
+        p = tl.math.exp2(qk - m_ij[:, None])
+        alpha = tl.math.exp2(m_i - m_ij)
+        l_i = l_i * alpha + tl.sum(p, 1)
+        values = tl.load(v_ptr + (at[:, None] * D + offs_d[None, :]), offs_n[:, None] < n, 0.0)
+        acc = tl.dot(p.to(tl.bfloat16), values, acc * alpha[:, None])
+        m_i = m_ij
+    tl.store(out_ptr + rows, (acc / l_i[:, None]).to(tl.bfloat16), offs_m[:, None] < n)

@@ -10,15 +10,16 @@
 //! | [`rows`] | softmax, layer norm and its gradient, RMSNorm, cross-entropy |
 //! | [`channels`] | group norm of NHWC images, depthwise causal convolution, rotary embedding |
 //! | [`products`] | matmul with strides and leaky ReLU, gathered rows times an expert's matrix, LoRA, gradient of a weight |
-//! | [`persistent`] | split-K matmul, persistent matmuls by pointers and by views, grouped matmul |
+//! | [`persistent`] | split-K and stream-K matmul, persistent matmuls by pointers and by views, grouped matmul |
 //! | [`indexed`] | block sparse rows times a dense matrix, down projection of a mixture of experts |
 //! | [`reduced`] | nearest centroid, cross-entropy of a linear layer |
 //! | [`convolution`] | 3 x 3 convolution of NHWC images as an implicit matmul |
-//! | [`dequantized`] | matmuls with int4 and int8 weights, and with fp8 weights that have a scale for each block |
+//! | [`dequantized`] | matmuls with int4, int8 and ternary weights, and with fp8 weights that have a scale for each block |
 //! | [`attention`] | FlashAttention-2 forward by pointers and by views, decoding of one query over a paged KV cache |
 //! | [`backward`] | gradients of attention: keys and values, queries |
-//! | [`serving`] | attention of sequences of different lengths, attention of fp8 |
-//! | [`scan`] | Mamba's selective scan |
+//! | [`decoding`] | multi-head latent attention of one query split along keys, decoding over an int8 KV cache |
+//! | [`serving`] | attention of sequences of different lengths, attention of fp8, attention with a sink and a window |
+//! | [`scan`] | Mamba's selective scan, the gated delta rule |
 //! | [`recurrent`] | states of the chunks of Mamba-2, gated linear attention in chunks |
 //! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |
 //! | [`movement`] | transposing copy, copy of KV-cache pages, 5-point stencil |
@@ -29,6 +30,7 @@ pub mod attention;
 pub mod backward;
 pub mod channels;
 pub mod convolution;
+pub mod decoding;
 pub mod dequantized;
 pub mod elementwise;
 pub mod indexed;
@@ -64,6 +66,7 @@ pub static KERNELS: &[&Kernel] = &[
     &products::lora::KERNEL,
     &products::weight_gradient::KERNEL,
     &persistent::split_k_matmul::KERNEL,
+    &persistent::stream_k_matmul::KERNEL,
     &persistent::persistent_matmul::KERNEL,
     &persistent::persistent_matmul_by_views::KERNEL,
     &persistent::grouped_matmul::KERNEL,
@@ -75,14 +78,21 @@ pub static KERNELS: &[&Kernel] = &[
     &dequantized::int4_matmul::KERNEL,
     &dequantized::fp8_matmul::KERNEL,
     &dequantized::int8_matmul::KERNEL,
+    &dequantized::w8a16_matmul::KERNEL,
+    &dequantized::ternary_matmul::KERNEL,
     &attention::flash_attention::KERNEL,
     &attention::attention_by_views::KERNEL,
     &attention::paged_decode::KERNEL,
     &backward::attention_dkdv::KERNEL,
     &backward::attention_dq::KERNEL,
+    &decoding::mla_decode::KERNEL,
+    &decoding::merge_parts::KERNEL,
+    &decoding::int8_decode::KERNEL,
     &serving::varlen_attention::KERNEL,
     &serving::fp8_attention::KERNEL,
+    &serving::sink_attention::KERNEL,
     &scan::selective_scan::KERNEL,
+    &scan::gated_delta_rule::KERNEL,
     &recurrent::chunk_state::KERNEL,
     &recurrent::gated_linear_attention::KERNEL,
     &scatter::index_add::KERNEL,

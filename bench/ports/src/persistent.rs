@@ -1,4 +1,4 @@
-//! Matmuls with more or fewer programs than tiles of the result: split-K, persistent programs, groups of matmuls.
+//! Matmuls with more or fewer programs than tiles of the result: split-K, stream-K, persistent programs, groups of matmuls.
 
 use dsl_runtime::prelude::*;
 
@@ -26,6 +26,44 @@ pub fn split_k_matmul<const M: usize, const N: usize, const K: usize, const SPLI
     }
     let mask = (offs_m < m).col() & (offs_n < n).row();
     tl::atomic_add(c + offs_m.col() * n + offs_n.row(), acc, mask).sem("relaxed");
+}
+
+/// Adds `a · b` of an `m x k` and a `k x n` matrix to `c`. All blocks along `k` of all tiles are one list, of which each program takes an
+/// equal share: it may begin and end within a tile, and adds the sum of each tile's part atomically.
+/// **Source.** Osama and others, *Stream-K*, 2023, arXiv:2301.03598, algorithm 5, with atomic additions for its fix-up.
+#[fuse_kernel(M = [128], N = [128], K = [64], num_warps = 4, num_stages = 3)]
+pub fn stream_k_matmul<const M: usize, const N: usize, const K: usize>(
+    a: &[bf16],
+    b: &[bf16],
+    c: &mut [f32],
+    m: i32,
+    n: i32,
+    k: i32,
+) {
+    let num_pid_n = tl::cdiv(n, N);
+    let blocks = tl::cdiv(k, K);
+    let total = tl::cdiv(m, M) * num_pid_n * blocks;
+    let share = tl::cdiv(total, tl::num_programs(0));
+    let mut first = tl::program_id(0) * share;
+    let last = tl::minimum(first + share, total);
+    while first < last {
+        let tile = first / blocks;
+        let end = tl::minimum((tile + 1) * blocks, last);
+        let offs_m = tile / num_pid_n * M + tl::arange(0, M);
+        let offs_n = tile % num_pid_n * N + tl::arange(0, N);
+        let mut acc = tl::zeros::<f32>([M, N]);
+        for block in first..end {
+            let inner = (block - tile * blocks) * K + tl::arange(0, K);
+            let tile_a =
+                tl::load(a + offs_m.col() * k + inner.row(), (offs_m < m).col() & (inner < k).row(), 0.0);
+            let tile_b =
+                tl::load(b + inner.col() * n + offs_n.row(), (inner < k).col() & (offs_n < n).row(), 0.0);
+            acc = tl::dot(tile_a, tile_b, acc);
+        }
+        let mask = (offs_m < m).col() & (offs_n < n).row();
+        tl::atomic_add(c + offs_m.col() * n + offs_n.row(), acc, mask).sem("relaxed");
+        first = end;
+    }
 }
 
 /// `c = a · b` of an `m x k` and a `k x n` matrix by as many programs as run at once: each makes one tile after the other, in groups of

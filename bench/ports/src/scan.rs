@@ -40,3 +40,39 @@ pub fn selective_scan<const CHANNELS: usize, const STATE: usize>(
         tl::store(out + at, (y * z * tl::sigmoid(z)).to::<bf16>(), mask);
     }
 }
+
+/// The gated delta rule, one step a token: `s = exp(gate) * s`, `s += k · (beta * (v - sᵀ k))ᵀ`, `out = scale * sᵀ q`, with a state `s` of
+/// `DK x dim_v` for each head. `q` and `k` are `[sequences, n, heads, DK]`, `v` and `out` are `[sequences, n, heads, dim_v]`, `gate` and `beta` are
+/// `[sequences, n, heads]`. Program `(i, z * heads + h)` takes `DV` columns of a head's state, in registers.
+/// **Source.** Yang, Kautz, Hatamizadeh, *Gated Delta Networks*, 2024, arXiv:2412.06464, equation 10, as a server runs it on few tokens.
+#[fuse_kernel(DK = [128], DV = [32], num_warps = 4)]
+pub fn gated_delta_rule<const DK: usize, const DV: usize>(
+    q: &[bf16],
+    k: &[bf16],
+    v: &[bf16],
+    gate: &[f32],
+    beta: &[f32],
+    out: &mut [bf16],
+    scale: f32,
+    n: i32,
+    heads: i32,
+    dim_v: i32,
+) {
+    let offs_k = tl::arange(0, DK);
+    let offs_v = tl::program_id(0) * DV + tl::arange(0, DV);
+    let sequence = tl::program_id(1) / heads;
+    let head = tl::program_id(1) % heads;
+    let mask = offs_v < dim_v;
+    let mut state = tl::zeros::<f32>([DK, DV]);
+    for t in 0..n {
+        let row = (sequence * n + t) * heads + head;
+        let q = tl::load(q + row * DK + offs_k).to::<f32>() * scale;
+        let k = tl::load(k + row * DK + offs_k).to::<f32>();
+        let v = tl::load(v + row * dim_v + offs_v, mask, 0.0).to::<f32>();
+        state *= tl::exp(tl::load(gate + row));
+        let change = (v - tl::sum(state * k.col(), 0)) * tl::load(beta + row);
+        state += k.col() * change.row();
+        let y = tl::sum(state * q.col(), 0);
+        tl::store(out + row * dim_v + offs_v, y.to::<bf16>(), mask);
+    }
+}

@@ -1,4 +1,4 @@
-//! Attention as servers run it: sequences of different lengths in one tensor, and 8-bit elements.
+//! Attention as servers run it: sequences of different lengths in one tensor, 8-bit elements, sinks.
 
 use dsl_runtime::prelude::*;
 
@@ -94,4 +94,52 @@ pub fn fp8_attention<const D: usize, const M: usize, const N: usize>(
         m_i = m_ij;
     }
     tl::store(out + rows, (acc * v_scale / l_i.col()).to::<bf16>(), (offs_m < n).col());
+}
+
+/// Causal attention with a sink: `q` and `out` are `[batch, heads, n, D]`, `k` and `v` `[batch, kv_heads, n, D]`. A query sees the last `window`
+/// keys up to its own position, and the softmax has one more score for each head, `sinks`, that belongs to no value. Program
+/// `(i, z * heads + h)` makes `M` rows. **Source.** OpenAI, *gpt-oss-120b & gpt-oss-20b Model Card*, 2025, arXiv:2508.10925, section 2.2, in the
+/// loop of FlashAttention-2.
+#[fuse_kernel(D = [64], M = [128], N = [64], num_warps = 4, num_stages = 3)]
+pub fn sink_attention<const D: usize, const M: usize, const N: usize>(
+    q: &[bf16],
+    k: &[bf16],
+    v: &[bf16],
+    sinks: &[f32],
+    out: &mut [bf16],
+    sm_scale: f32,
+    heads: i32,
+    kv_heads: i32,
+    n: i32,
+    window: i32,
+) {
+    let first = tl::program_id(0) * M;
+    let off_hz = tl::program_id(1);
+    let head = off_hz % heads;
+    let kv_head = off_hz / heads * kv_heads + head / (heads / kv_heads);
+    let offs_d = tl::arange(0, D);
+    let offs_m = first + tl::arange(0, M);
+    let rows = (off_hz * n + offs_m).col() * D + offs_d.row();
+    let q = tl::load(q + rows, (offs_m < n).col(), 0.0);
+    let qk_scale = sm_scale * f32::consts::LOG2_E;
+    let mut acc = tl::zeros::<f32>([M, D]);
+    let mut l_i = tl::full([M], 1.0);
+    let mut m_i = tl::full([M], tl::load(sinks + head) * f32::consts::LOG2_E);
+    let begin = tl::maximum(first - window + 1, 0) / N * N;
+    for start in (begin..tl::minimum(first + M, n)).step_by(N) {
+        let offs_n = start + tl::arange(0, N);
+        let at = kv_head * n + offs_n;
+        let keys = tl::load(k + (at.row() * D + offs_d.col()), (offs_n < n).row(), 0.0);
+        let behind = offs_m.col() - offs_n.row();
+        let qk =
+            tl::select((behind >= 0) & (behind < window), tl::dot(q, keys) * qk_scale, f32::NEG_INFINITY);
+        let m_ij = tl::maximum(m_i, tl::max(qk, 1));
+        let p = tl::exp2(qk - m_ij.col());
+        let alpha = tl::exp2(m_i - m_ij);
+        l_i = l_i * alpha + tl::sum(p, 1);
+        let values = tl::load(v + (at.col() * D + offs_d.row()), (offs_n < n).col(), 0.0);
+        acc = tl::dot(p.to::<bf16>(), values, acc * alpha.col());
+        m_i = m_ij;
+    }
+    tl::store(out + rows, (acc / l_i.col()).to::<bf16>(), (offs_m < n).col());
 }

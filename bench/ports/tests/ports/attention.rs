@@ -9,10 +9,10 @@ use crate::data::{Expected, Output, SINGLE, devices, integers, normal};
 const D: usize = 128;
 
 /// Attention of one query: the row, by how much rounding may move each element, and the logarithm to base 2 of the sum of exponentials.
-pub fn attend(
+pub fn attend<T: Element>(
     q: &[bf16],
-    keys: &[&[bf16]],
-    values: &[&[bf16]],
+    keys: &[&[T]],
+    values: &[&[T]],
     scale: f64,
     unit: f64,
 ) -> (Vec<Expected>, f64) {
@@ -20,24 +20,23 @@ pub fn attend(
 }
 
 /// The same of scores that a function changes by no more than they change.
-fn attend_changed(
+fn attend_changed<T: Element>(
     q: &[bf16],
-    keys: &[&[bf16]],
-    values: &[&[bf16]],
+    keys: &[&[T]],
+    values: &[&[T]],
     scale: f64,
     unit: f64,
     change: impl Fn(f64) -> f64,
 ) -> (Vec<Expected>, f64) {
-    let products =
-        |k: &[bf16]| -> Vec<f64> { q.iter().zip(k).map(|(q, k)| q.to_f64() * k.to_f64()).collect() };
+    let products = |k: &[T]| -> Vec<f64> { q.iter().zip(k).map(|(q, k)| q.to_f64() * k.to_f64()).collect() };
     let scores: Vec<f64> = keys.iter().map(|k| change(products(k).iter().sum::<f64>() * scale)).collect();
     let sizes = keys.iter().map(|k| products(k).iter().map(|x| x.abs()).sum::<f64>() * scale);
     let size = sizes.fold(0.0, f64::max);
     let peak = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let total: f64 = scores.iter().map(|s| (s - peak).exp()).sum();
-    let moved = 2.0 * (D as f64 + 8.0) * 2.0 * SINGLE * size;
+    let moved = 2.0 * (q.len() as f64 + 8.0) * 2.0 * SINGLE * size;
     let relative = unit + moved + (keys.len() as f64 + 64.0) * 2.0 * SINGLE;
-    let row = (0..D).map(|i| {
+    let row = (0..values[0].len()).map(|i| {
         let weighted = || scores.iter().zip(values).map(|(s, v)| (s - peak).exp() / total * v[i].to_f64());
         let magnitude: f64 = weighted().map(f64::abs).sum();
         Expected::rounded::<bf16>(weighted().sum(), relative * magnitude)

@@ -5,6 +5,7 @@ mod backward;
 mod channels;
 mod convolution;
 mod data;
+mod decoding;
 mod dequantized;
 mod elementwise;
 mod indexed;

@@ -3,9 +3,22 @@
 use std::iter::once;
 
 use dsl_runtime::prelude::*;
-use fuse_ports::persistent::{grouped_matmul, persistent_matmul, persistent_matmul_by_views, split_k_matmul};
+use fuse_ports::persistent::{
+    grouped_matmul, persistent_matmul, persistent_matmul_by_views, split_k_matmul, stream_k_matmul,
+};
 
 use crate::data::{Expected, Matrix, Output, devices, inner_product, matmul, normal};
+
+/// What `c` is once `a · b` was added to it.
+fn added(before: &[f32], [a, b]: [&[bf16]; 2], n: usize, k: usize) -> Vec<Expected> {
+    let (a, b) = (Matrix::new(a, k), Matrix::new(b, n));
+    let sum = |(i, before): (usize, &f32)| {
+        let pairs = (0..k).map(|j| (a.at(i / n, j), b.at(j, i % n)));
+        let (value, within) = inner_product(pairs.chain(once((f64::from(*before), 1.0))));
+        Expected { value, within }
+    };
+    before.iter().enumerate().map(sum).collect()
+}
 
 #[test]
 fn programs_that_share_a_tile_add_their_sums() {
@@ -19,13 +32,25 @@ fn programs_that_share_a_tile_add_their_sums() {
                 .grid((m.div_ceil(128), n.div_ceil(128), 8))
                 .launch(&device)
                 .unwrap();
-            let (a, b) = (Matrix::new(&a, k), Matrix::new(&b, n));
-            let expected = before.iter().enumerate().map(|(i, before)| {
-                let pairs = (0..k).map(|j| (a.at(i / n, j), b.at(j, i % n)));
-                let (value, within) = inner_product(pairs.chain(once((f64::from(*before), 1.0))));
-                Expected { value, within }
-            });
-            c.check(&format!("{m} x {k} x {n} on {device}"), &expected.collect::<Vec<_>>());
+            c.check(&format!("{m} x {k} x {n} on {device}"), &added(&before, [&a, &b], n, k));
+        }
+    }
+}
+
+#[test]
+fn programs_take_equal_shares_of_all_blocks() {
+    for device in devices() {
+        for (m, n, k, programs) in [(131, 77, 700, 5), (20, 150, 45, 7), (256, 128, 256, 3)] {
+            let (a, b) = (normal::<bf16>(m * k, 1), normal::<bf16>(k * n, 2));
+            let before = normal::<f32>(m * n, 3);
+            let mut c = Output::of(&device, &before);
+            let [a_in, b_in] = [&a, &b].map(|x| device.upload(x).unwrap());
+            stream_k_matmul::<128, 128, 64>(&a_in, &b_in, c.slot(), m as i32, n as i32, k as i32)
+                .grid(programs)
+                .launch(&device)
+                .unwrap();
+            let what = format!("{m} x {k} x {n} by {programs} programs on {device}");
+            c.check(&what, &added(&before, [&a, &b], n, k));
         }
     }
 }

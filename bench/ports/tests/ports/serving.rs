@@ -1,7 +1,7 @@
 //! [`fuse_ports::serving`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::serving::{fp8_attention, varlen_attention};
+use fuse_ports::serving::{fp8_attention, sink_attention, varlen_attention};
 
 use crate::attention::attend;
 use crate::data::{Expected, Output, SINGLE, devices, normal};
@@ -111,6 +111,54 @@ fn attention_of_8_bits_has_a_scale_for_each_tensor() {
                 }
             }
             out.check(&format!("{heads} x {n} on {device}"), &expected);
+        }
+    }
+}
+
+#[test]
+fn a_sink_takes_weight_from_the_keys_of_a_window() {
+    const D: usize = 64;
+    let scale = (D as f32).powf(-0.5);
+    for device in devices() {
+        for (batch, heads, kv_heads, n, window) in
+            [(2, 4, 2, 45, 7), (1, 2, 1, 301, 100), (1, 1, 1, 200, 1000), (1, 2, 2, 256, 64)]
+        {
+            let q = normal::<bf16>(batch * heads * n * D, 1);
+            let [k, v] = [2, 3].map(|seed| normal::<bf16>(batch * kv_heads * n * D, seed));
+            let sinks = normal::<f32>(heads, 4);
+            let mut out = Output::<bf16>::poisoned(&device, q.len());
+            let [q_in, k_in, v_in] = [&q, &k, &v].map(|x| device.upload(x).unwrap());
+            let sinks_in = device.upload(&sinks).unwrap();
+            let [heads_arg, kv_arg, n_arg, window_arg] = [heads, kv_heads, n, window].map(|n| n as i32);
+            let call = sink_attention::<64, 128, 64>(
+                &q_in,
+                &k_in,
+                &v_in,
+                &sinks_in,
+                out.slot(),
+                scale,
+                heads_arg,
+                kv_arg,
+                n_arg,
+                window_arg,
+            );
+            call.grid((n.div_ceil(128), batch * heads)).launch(&device).unwrap();
+            let rows = |x| -> Vec<&[bf16]> { <[bf16]>::chunks(x, D).collect() };
+            let (k, v) = (rows(&k), rows(&v));
+            let mut expected = vec![];
+            for (i, q) in q.chunks(D).enumerate() {
+                let (of_head, row) = (i / n, i % n);
+                let first = (of_head / heads * kv_heads + of_head % heads * kv_heads / heads) * n;
+                let seen = first + (row + 1).saturating_sub(window)..first + row + 1;
+                let (found, lse) = attend(q, &k[seen.clone()], &v[seen], f64::from(scale), 1.0 / 256.0);
+                // The share that the sink leaves to the keys.
+                let sink = f64::from(sinks[of_head % heads]);
+                let share = 1.0 / (1.0 + (sink - lse * std::f64::consts::LN_2).exp());
+                expected.extend(
+                    found.iter().map(|of| Expected { value: of.value * share, within: of.within * share }),
+                );
+            }
+            out.check(&format!("{batch} x {heads} / {kv_heads} x {n} by {window} on {device}"), &expected);
         }
     }
 }
