@@ -29,6 +29,7 @@ import port_channels
 import port_decoding
 import port_dequantized
 import port_elementwise
+import port_images
 import port_indexed
 import port_movement
 import port_persistent
@@ -41,7 +42,7 @@ import report
 from compare import deviations, into_outputs, prepare, quantile, start, time_all, within
 
 MODULES = [port_elementwise, port_rows, port_channels, port_products, port_dequantized, port_persistent, port_indexed, port_reduced,
-           port_attention, port_backward, port_decoding, port_serving, port_recurrent, port_movement]
+           port_attention, port_backward, port_decoding, port_serving, port_recurrent, port_movement, port_images]
 PORTS = [port for module in MODULES for port in module.PORTS]
 OURS, TRITON, LIBRARY = "ours", "Triton", "library"
 #: Seconds for a version's first run, which compiles it.

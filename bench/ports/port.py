@@ -2,7 +2,7 @@
 
 import torch
 
-from entry import NAMES, Entry, Launch
+from entry import NAMES, TINY, Entry, Launch
 
 
 class Mismatch(Exception):
@@ -60,6 +60,12 @@ class Rows(Port):
 def integers(low, high, count, dtype, seed):
     generator = torch.Generator("cuda").manual_seed(seed)
     return torch.randint(low, high, (count,), dtype=dtype, device="cuda", generator=generator)
+
+
+def exactly(value):
+    """A result that nothing rounds."""
+    value = value.double()
+    return value, torch.full_like(value, TINY)
 
 
 def inner_product(a, b):

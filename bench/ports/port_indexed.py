@@ -119,7 +119,41 @@ class Conv3x3(Port):
         conv3x3[self.grid(case, args)](*(args[name] for name in names), M=128, N=64, K=64, num_warps=4, num_stages=3)
 
 
-PORTS = [BlockSparseMatmul(), ExpertDown(), Conv3x3()]
+class CsrMatmul(Port):
+    """A case is (rows, k, n, fewest and most elements of a row)."""
+
+    name = "csr_matmul"
+    cases = [(131072, 131072, 64, 16, 16), (65536, 32768, 100, 0, 64)]
+
+    def label(self, case):
+        rows, k, n, fewest, most = case
+        return f"{rows} x {k} x {n}, {fewest} to {most} elements a row"
+
+    def make(self, case, shift=0):
+        rows, k, n, fewest, most = case
+        lengths = integers(fewest, most + 1, rows, torch.int32, 3)
+        starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+        count = int(starts[-1])
+        return {"values": normal(count, F32, 1), "columns": integers(0, k, count, torch.int32, 4), "starts": starts,
+                "b": normal(k * n, F32, 2).view(k, n), "out": empty(rows * n, F32).view(rows, n), "n": n}
+
+    def grid(self, case, args, *consts):
+        return case[0], cdiv(case[2], 64)
+
+    def exact(self, args):
+        lengths = args["starts"].diff().long()
+        row = torch.repeat_interleave(torch.arange(lengths.numel(), device="cuda"), lengths)
+        terms = args["values"].double()[:, None] * args["b"].double()[args["columns"].long()]
+        nothing = torch.zeros_like(args["out"], dtype=torch.float64)
+        size = nothing.index_add(0, row, terms.abs())
+        return [(nothing.index_add(0, row, terms), (lengths[:, None] + 2) * 2 * SINGLE * size + TINY)]
+
+    def run_triton(self, case, args):
+        names = ("values", "columns", "starts", "b", "out", "n")
+        csr_matmul[self.grid(case, args)](*(args[name] for name in names), K=16, N=64, num_warps=4)
+
+
+PORTS = [BlockSparseMatmul(), ExpertDown(), CsrMatmul(), Conv3x3()]
 
 
 @triton.jit
@@ -183,3 +217,20 @@ def conv3x3(x_ptr, w_ptr, out_ptr, images, height, width, c_in, c_out, M: tl.con
         acc = tl.dot(x, w, acc)
     tl.store(out_ptr + pixels[:, None] * c_out + offs_n[None, :], acc.to(tl.bfloat16),
              (pixels[:, None] < count) & (offs_n[None, :] < c_out))
+
+
+@triton.jit
+def csr_matmul(values_ptr, columns_ptr, starts_ptr, b_ptr, out_ptr, n, K: tl.constexpr, N: tl.constexpr):
+    row = tl.program_id(0)
+    offs_n = tl.program_id(1) * N + tl.arange(0, N)
+    first = tl.load(starts_ptr + row)
+    end = tl.load(starts_ptr + row + 1)
+    acc = tl.zeros([N], dtype=tl.float32)
+    for start in range(first, end, K):
+        at = start + tl.arange(0, K)
+        value = tl.load(values_ptr + at, at < end, 0.0)
+        column = tl.load(columns_ptr + at, at < end, 0)
+        mask = (at < end)[:, None] & (offs_n < n)[None, :]
+        rows = tl.load(b_ptr + column[:, None] * n + offs_n[None, :], mask, 0.0)
+        acc += tl.sum(value[:, None] * rows, 0)
+    tl.store(out_ptr + row * n + offs_n, acc, offs_n < n)

@@ -1,22 +1,17 @@
 """Ports of `scatter.rs` and `movement.rs`."""
 
 import inspect
+import math
 
 import torch
 import triton
 import triton.language as tl
 
 from entry import BF16, F32, SINGLE, TINY, cdiv, empty, normal, rounded
-from port import Port, integers
+from port import Port, exactly, integers
 
 #: Earlier versions count every element.
 MASKED_HISTOGRAM = "mask" in inspect.signature(tl.histogram).parameters
-
-
-def exactly(value):
-    """A result that nothing rounds."""
-    value = value.double()
-    return value, torch.full_like(value, TINY)
 
 
 def added(target, index, src):
@@ -203,6 +198,35 @@ class CopyPages(Port):
             *(args[name] for name in ("cache", "table", "out", "length", "max_pages", "dim")), BLOCK=256, num_warps=4)
 
 
+class Permute4(Port):
+    """A case is (extents, their order in the result)."""
+
+    name = "permute4"
+    cases = [((8, 1024, 24, 128), (0, 2, 1, 3)), ((64, 128, 56, 56), (0, 2, 3, 1))]
+
+    def label(self, case):
+        return f"{super().label(case[0])} by {case[1]}"
+
+    def make(self, case, shift=0):
+        shape, order = case
+        total = math.prod(shape)
+        x = normal(total, BF16, 1).view(shape)
+        moved = x.permute(order)
+        return {"x": x, "out": empty(total, BF16).view(moved.shape), "order": order, "total": total,
+                **{f"n{axis}": moved.shape[axis] for axis in (1, 2, 3)},
+                **{f"stride_{axis}": moved.stride(axis) for axis in range(4)}}
+
+    def grid(self, case, args, *consts):
+        return (cdiv(args["total"], 1024),)
+
+    def exact(self, args):
+        return [exactly(args["x"].permute(args["order"]))]
+
+    def run_triton(self, case, args):
+        names = ("x", "out", "total", "n1", "n2", "n3", "stride_0", "stride_1", "stride_2", "stride_3")
+        permute4[self.grid(case, args)](*(args[name] for name in names), BLOCK=1024, num_warps=4)
+
+
 class Stencil(Port):
     """A case is (m, n)."""
 
@@ -228,7 +252,8 @@ class Stencil(Port):
                                        num_warps=4)
 
 
-PORTS = [IndexAdd(), Embedding(), EmbeddingGradient(), SegmentSum(), Histogram(), Transpose(), CopyPages(), Stencil()]
+PORTS = [IndexAdd(), Embedding(), EmbeddingGradient(), SegmentSum(), Histogram(), Transpose(), CopyPages(), Permute4(),
+         Stencil()]
 
 
 @triton.jit
@@ -309,6 +334,18 @@ def copy_pages(cache_ptr, table_ptr, out_ptr, length, max_pages, dim, BLOCK: tl.
         mask = (positions < length)[:, None] & (cols < dim)[None, :]
         x = tl.load(cache_ptr + (block * 16 + slots)[:, None] * dim + cols[None, :], mask)
         tl.store(out_ptr + (sequence * length + positions)[:, None] * dim + cols[None, :], x, mask)
+
+
+@triton.jit
+def permute4(x_ptr, out_ptr, total, n1, n2, n3, stride_0, stride_1, stride_2, stride_3, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < total
+    i3 = offsets % n3
+    i2 = offsets // n3 % n2
+    i1 = offsets // (n3 * n2) % n1
+    i0 = offsets // (n3 * n2 * n1)
+    at = i0 * stride_0 + i1 * stride_1 + i2 * stride_2 + i3 * stride_3
+    tl.store(out_ptr + offsets, tl.load(x_ptr + at, mask), mask)
 
 
 @triton.jit

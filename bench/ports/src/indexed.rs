@@ -1,4 +1,4 @@
-//! Matmuls of blocks and rows that an index in memory names.
+//! Products of blocks and rows that an index in memory names.
 
 use dsl_runtime::prelude::*;
 
@@ -64,4 +64,32 @@ pub fn expert_down<const M: usize, const N: usize, const K: usize>(
     let mask = (rows < valid).col() & (offs_n < n).row();
     let sums = out + (rows / top_k).col() * n + offs_n.row();
     tl::atomic_add(sums, acc * weight.col(), mask).sem("relaxed");
+}
+
+/// `out = a · b` of a sparse `a` in compressed rows and a dense `b` of `[k, n]`: row `i` of `a` has the elements `starts[i]..starts[i + 1]` of
+/// `values`, in the columns that `columns` has. Program `(i, j)` makes `N` elements of row `i`, from `K` of its elements an iteration.
+/// **Source.** `torch.sparse_csr_tensor` times a dense matrix, a row for each program as in graph networks.
+#[fuse_kernel(K = [16], N = [64], num_warps = 4)]
+pub fn csr_matmul<const K: usize, const N: usize>(
+    values: &[f32],
+    columns: &[i32],
+    starts: &[i32],
+    b: &[f32],
+    out: &mut [f32],
+    n: i32,
+) {
+    let row = tl::program_id(0);
+    let offs_n = tl::program_id(1) * N + tl::arange(0, N);
+    let first = tl::load(starts + row);
+    let end = tl::load(starts + row + 1);
+    let mut acc = tl::zeros::<f32>([N]);
+    for start in (first..end).step_by(K) {
+        let at = start + tl::arange(0, K);
+        let value = tl::load(values + at, at < end, 0.0);
+        let column = tl::load(columns + at, at < end, 0);
+        let mask = (at < end).col() & (offs_n < n).row();
+        let rows = tl::load(b + column.col() * n + offs_n.row(), mask, 0.0);
+        acc += tl::sum(value.col() * rows, 0);
+    }
+    tl::store(out + row * n + offs_n, acc, offs_n < n);
 }

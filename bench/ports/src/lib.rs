@@ -11,7 +11,7 @@
 //! | [`channels`] | group norm of NHWC images, depthwise causal convolution, rotary embedding |
 //! | [`products`] | matmul with strides and leaky ReLU, gathered rows times an expert's matrix, LoRA, gradient of a weight |
 //! | [`persistent`] | split-K and stream-K matmul, persistent matmuls by pointers and by views, grouped matmul |
-//! | [`indexed`] | block sparse rows times a dense matrix, down projection of a mixture of experts |
+//! | [`indexed`] | block sparse rows times a dense matrix, down projection of a mixture of experts, compressed sparse rows times a dense matrix |
 //! | [`reduced`] | nearest centroid, cross-entropy of a linear layer |
 //! | [`convolution`] | 3 x 3 convolution of NHWC images as an implicit matmul |
 //! | [`dequantized`] | matmuls with int4, int8 and ternary weights, and with fp8 weights that have a scale for each block |
@@ -22,7 +22,8 @@
 //! | [`scan`] | Mamba's selective scan, the gated delta rule |
 //! | [`recurrent`] | states of the chunks of Mamba-2, gated linear attention in chunks |
 //! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |
-//! | [`movement`] | transposing copy, copy of KV-cache pages, 5-point stencil |
+//! | [`movement`] | transposing copy, copy of KV-cache pages, permutation of four axes, 5-point stencil |
+//! | [`images`] | depth to space, bilinear upsampling, im2col, 2 x 2 max pooling |
 
 #![warn(missing_docs)]
 
@@ -33,6 +34,7 @@ pub mod convolution;
 pub mod decoding;
 pub mod dequantized;
 pub mod elementwise;
+pub mod images;
 pub mod indexed;
 pub mod movement;
 pub mod persistent;
@@ -72,6 +74,7 @@ pub static KERNELS: &[&Kernel] = &[
     &persistent::grouped_matmul::KERNEL,
     &indexed::block_sparse_matmul::KERNEL,
     &indexed::expert_down::KERNEL,
+    &indexed::csr_matmul::KERNEL,
     &reduced::nearest_centroid::KERNEL,
     &reduced::linear_cross_entropy::KERNEL,
     &convolution::conv3x3::KERNEL,
@@ -102,5 +105,10 @@ pub static KERNELS: &[&Kernel] = &[
     &scatter::histogram::KERNEL,
     &movement::transpose::KERNEL,
     &movement::copy_pages::KERNEL,
+    &movement::permute4::KERNEL,
     &movement::stencil::KERNEL,
+    &images::depth_to_space::KERNEL,
+    &images::upsample_bilinear::KERNEL,
+    &images::im2col::KERNEL,
+    &images::max_pool_2x2::KERNEL,
 ];

@@ -1,4 +1,4 @@
-//! Tiles that are copied, and a stencil.
+//! Tiles and tensors that are copied in another order, and a stencil.
 
 use dsl_runtime::prelude::*;
 
@@ -45,6 +45,32 @@ pub fn copy_pages<const BLOCK: usize>(
         let x = tl::load(cache + (block * 16 + slots).col() * dim + cols.row(), mask);
         tl::store(out + (sequence * length + positions).col() * dim + cols.row(), x, mask);
     }
+}
+
+/// Exchanges the axes of a tensor of four: `out` is contiguous of `[.., n1, n2, n3]`, and a step along its axes is one of `stride_0` to `stride_3`
+/// in `x`. Program `i` makes `BLOCK` of the `total` elements in the order of `out`.
+/// **Source.** `torch.permute` and `contiguous`, as attention and convolutions change their layouts.
+#[fuse_kernel(BLOCK = [1024], num_warps = 4)]
+pub fn permute4<const BLOCK: usize>(
+    x: &[bf16],
+    out: &mut [bf16],
+    total: i32,
+    n1: i32,
+    n2: i32,
+    n3: i32,
+    stride_0: i32,
+    stride_1: i32,
+    stride_2: i32,
+    stride_3: i32,
+) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let mask = offsets < total;
+    let i3 = offsets % n3;
+    let i2 = offsets / n3 % n2;
+    let i1 = offsets / (n3 * n2) % n1;
+    let i0 = offsets / (n3 * n2 * n1);
+    let at = i0 * stride_0 + i1 * stride_1 + i2 * stride_2 + i3 * stride_3;
+    tl::store(out + offsets, tl::load(x + at, mask), mask);
 }
 
 /// One step of a 5-point stencil on an `m x n` grid, zeros outside: `out = x + k * (north + south + east + west - 4 x)`.

@@ -1,7 +1,7 @@
 //! [`fuse_ports::indexed`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::indexed::{block_sparse_matmul, expert_down};
+use fuse_ports::indexed::{block_sparse_matmul, csr_matmul, expert_down};
 
 use crate::data::{Expected, Matrix, Output, SINGLE, devices, inner_product, integers, matmul, normal};
 use crate::products::sorted_by_expert;
@@ -76,6 +76,34 @@ fn weighted_rows_of_experts_are_added_up() {
                 }
             }
             out.check(&format!("{tokens} x {top_k} x {k} x {n} on {device}"), &expected);
+        }
+    }
+}
+
+#[test]
+fn elements_of_a_sparse_row_weight_the_rows_of_their_columns() {
+    let k = 50;
+    for device in devices() {
+        for (lengths, n) in [(vec![3, 0, 40, 16, 17], 70), (vec![16, 32], 64)] {
+            let starts: Vec<i32> = (0..=lengths.len()).map(|row| lengths[..row].iter().sum()).collect();
+            let count = lengths.iter().sum::<i32>() as usize;
+            let (values, b) = (normal::<f32>(count, 1), normal::<f32>(k * n, 2));
+            let columns = integers::<i32>(count, 0..k as i64, 3);
+            let mut out = Output::<f32>::poisoned(&device, lengths.len() * n);
+            let [values_in, b_in] = [&values, &b].map(|x| device.upload(x).unwrap());
+            let [columns_in, starts_in] = [&columns, &starts].map(|x| device.upload(x).unwrap());
+            csr_matmul::<16, 64>(&values_in, &columns_in, &starts_in, &b_in, out.slot(), n as i32)
+                .grid((lengths.len(), n.div_ceil(64)))
+                .launch(&device)
+                .unwrap();
+            let b = Matrix::new(&b, n);
+            let expected = (0..lengths.len() * n).map(|i| {
+                let elements = starts[i / n] as usize..starts[i / n + 1] as usize;
+                let term = |at: usize| (f64::from(values[at]), b.at(columns[at] as usize, i % n));
+                let (value, within) = inner_product(elements.map(term));
+                Expected { value, within }
+            });
+            out.check(&format!("{lengths:?} x {n} on {device}"), &expected.collect::<Vec<_>>());
         }
     }
 }

@@ -8,6 +8,7 @@ mod data;
 mod decoding;
 mod dequantized;
 mod elementwise;
+mod images;
 mod indexed;
 mod movement;
 mod persistent;

@@ -1,7 +1,7 @@
 //! [`fuse_ports::movement`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::movement::{copy_pages, stencil, transpose};
+use fuse_ports::movement::{copy_pages, permute4, stencil, transpose};
 
 use crate::data::{Expected, Matrix, Output, SINGLE, devices, integers, normal};
 
@@ -45,6 +45,38 @@ fn pages_are_gathered_by_the_table() {
                 expected.extend(found.iter().map(|x| Expected::exact(*x)));
             }
             out.check(&format!("{sequences} x {length} x {dim} on {device}"), &expected);
+        }
+    }
+}
+
+#[test]
+fn four_axes_are_exchanged_by_strides() {
+    for device in devices() {
+        for (shape, axes) in
+            [([3, 5, 7, 11], [0, 2, 1, 3]), ([2, 6, 9, 10], [0, 2, 3, 1]), ([4, 2, 8, 16], [3, 1, 0, 2])]
+        {
+            let total = shape.iter().product::<usize>();
+            let strides = [3, 2, 1, 0].map(|after| shape[4 - after..].iter().product::<usize>());
+            let (extents, steps) = (axes.map(|axis: usize| shape[axis]), axes.map(|axis| strides[axis]));
+            let x = normal::<bf16>(total, 1);
+            let mut out = Output::<bf16>::poisoned(&device, total);
+            let x_in = device.upload(&x).unwrap();
+            let [_, n1, n2, n3] = extents.map(|n| n as i32);
+            let [s0, s1, s2, s3] = steps.map(|n| n as i32);
+            permute4::<1024>(&x_in, out.slot(), total as i32, n1, n2, n3, s0, s1, s2, s3)
+                .grid(total.div_ceil(1024))
+                .launch(&device)
+                .unwrap();
+            let place = |i: usize| -> usize {
+                (0..4)
+                    .rev()
+                    .fold((i, 0), |(rest, at), axis| {
+                        (rest / extents[axis], at + rest % extents[axis] * steps[axis])
+                    })
+                    .1
+            };
+            let expected: Vec<Expected> = (0..total).map(|i| Expected::exact(x[place(i)])).collect();
+            out.check(&format!("{shape:?} as {axes:?} on {device}"), &expected);
         }
     }
 }
