@@ -24,6 +24,7 @@
 //! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |
 //! | [`movement`] | transposing copy, copy of KV-cache pages, permutation of four axes, 5-point stencil |
 //! | [`images`] | depth to space, bilinear upsampling, im2col, 2 x 2 max pooling |
+//! | [`transforms`] | Walsh-Hadamard transform, sort, logcumsumexp, edit distance, compaction |
 
 #![warn(missing_docs)]
 
@@ -45,6 +46,7 @@ pub mod rows;
 pub mod scan;
 pub mod scatter;
 pub mod serving;
+pub mod transforms;
 
 use dsl_runtime::kernel::Kernel;
 
@@ -111,4 +113,10 @@ pub static KERNELS: &[&Kernel] = &[
     &images::upsample_bilinear::KERNEL,
     &images::im2col::KERNEL,
     &images::max_pool_2x2::KERNEL,
+    &transforms::hadamard::KERNEL,
+    &transforms::sort_rows::KERNEL,
+    &transforms::logcumsumexp::KERNEL,
+    &transforms::edit_distance::KERNEL,
+    &transforms::count_kept::KERNEL,
+    &transforms::compact::KERNEL,
 ];

@@ -19,3 +19,4 @@ mod rows;
 mod scan;
 mod scatter;
 mod serving;
+mod transforms;
