@@ -2,9 +2,9 @@
 
 use dsl_runtime::prelude::*;
 
-/// Multi-head latent attention of one query: all `heads` share one row of `cache`, `[sequences, max_keys, D + ROPE]`, for each key. The
-/// whole row is the key, its first `D` elements are the value; `q` is `[sequences, heads, D + ROPE]`, `lengths` has the keys of each
-/// sequence. Program `(p, i, s)` attends `H` heads to part `p` of the keys of sequence `s`: it stores the result of this part to `partial`,
+/// Multi-head latent attention of one query, split along keys. All `heads` share one row of `cache`, `[sequences, max_keys, D + ROPE]`, for
+/// each key: the whole row is the key, its first `D` elements are the value. `q` is `[sequences, heads, D + ROPE]`, and `lengths` counts the
+/// keys of each sequence. Program `(p, i, s)` attends `H` heads to part `p` of the keys of sequence `s`. It stores the result to `partial`,
 /// `[sequences, heads, parts, D]`, and the logarithm of its sum of exponentials to `lse`, for [`merge_parts()`].
 /// **Source.** DeepSeek-V2, 2024, arXiv:2405.04434, section 2.1, with absorbed projections, split along keys as Flash-Decoding.
 #[fuse_kernel(D = [512], ROPE = [64], N = [32], configs = [{ H: 16, num_warps: 4 }, { H: 64, num_warps: 8 }], num_stages = 2)]

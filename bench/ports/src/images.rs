@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 
 /// Depth to space: `out[i, c, y * block + dy, x * block + dx] = x[i, (c * block + dy) * block + dx, y, x]`, where `height` and `width` are those of
 /// the input and `total` counts the elements. Program `i` makes `BLOCK` elements in the order of `out`.
-/// **Source.** Shi and others, *Sub-pixel convolution*, 2016, arXiv:1609.05158, equation 4, as `torch.nn.PixelShuffle`.
+/// **Source.** Shi and others, *Sub-pixel convolution*, 2016, arXiv:1609.05158, as `torch.nn.PixelShuffle`.
 #[fuse_kernel(BLOCK = [1024], num_warps = 4)]
 pub fn depth_to_space<const BLOCK: usize>(
     x: &[f32],

@@ -47,8 +47,8 @@ pub fn copy_pages<const BLOCK: usize>(
     }
 }
 
-/// Exchanges the axes of a tensor of four: `out` is contiguous of `[.., n1, n2, n3]`, and a step along its axes is one of `stride_0` to `stride_3`
-/// in `x`. Program `i` makes `BLOCK` of the `total` elements in the order of `out`.
+/// Exchanges the axes of a tensor of four: `out` is contiguous, with `n1`, `n2` and `n3` elements along its last axes, and neighbors along axis
+/// `i` of `out` are `stride_i` elements apart in `x`. Program `i` makes `BLOCK` of the `total` elements in the order of `out`.
 /// **Source.** `torch.permute` and `contiguous`, as attention and convolutions change their layouts.
 #[fuse_kernel(BLOCK = [1024], num_warps = 4)]
 pub fn permute4<const BLOCK: usize>(

@@ -28,9 +28,9 @@ pub fn split_k_matmul<const M: usize, const N: usize, const K: usize, const SPLI
     tl::atomic_add(c + offs_m.col() * n + offs_n.row(), acc, mask).sem("relaxed");
 }
 
-/// Adds `a · b` of an `m x k` and a `k x n` matrix to `c`. All blocks along `k` of all tiles are one list, of which each program takes an
-/// equal share: it may begin and end within a tile, and adds the sum of each tile's part atomically.
-/// **Source.** Osama and others, *Stream-K*, 2023, arXiv:2301.03598, algorithm 5, with atomic additions for its fix-up.
+/// Adds `a · b` of an `m x k` and a `k x n` matrix to `c`. The blocks along `k` of all tiles are one list, and each program takes an equal share
+/// of it. A share may begin and end within a tile; its part of the tile's sum is added atomically.
+/// **Source.** Osama and others, *Stream-K*, 2023, arXiv:2301.03598, with atomic additions for its fix-up.
 #[fuse_kernel(M = [128], N = [128], K = [64], num_warps = 4, num_stages = 3)]
 pub fn stream_k_matmul<const M: usize, const N: usize, const K: usize>(
     a: &[bf16],

@@ -44,7 +44,7 @@ pub fn selective_scan<const CHANNELS: usize, const STATE: usize>(
 /// The gated delta rule, one step a token: `s = exp(gate) * s`, `s += k · (beta * (v - sᵀ k))ᵀ`, `out = scale * sᵀ q`, with a state `s` of
 /// `DK x dim_v` for each head. `q` and `k` are `[sequences, n, heads, DK]`, `v` and `out` are `[sequences, n, heads, dim_v]`, `gate` and `beta` are
 /// `[sequences, n, heads]`. Program `(i, z * heads + h)` takes `DV` columns of a head's state, in registers.
-/// **Source.** Yang, Kautz, Hatamizadeh, *Gated Delta Networks*, 2024, arXiv:2412.06464, equation 10, as a server runs it on few tokens.
+/// **Source.** Yang, Kautz, Hatamizadeh, *Gated Delta Networks*, 2024, arXiv:2412.06464, by its recurrence, as in decoding.
 #[fuse_kernel(DK = [128], DV = [32], num_warps = 4)]
 pub fn gated_delta_rule<const DK: usize, const DV: usize>(
     q: &[bf16],

@@ -98,8 +98,8 @@ pub fn fp8_attention<const D: usize, const M: usize, const N: usize>(
 
 /// Causal attention with a sink: `q` and `out` are `[batch, heads, n, D]`, `k` and `v` `[batch, kv_heads, n, D]`. A query sees the last `window`
 /// keys up to its own position, and the softmax has one more score for each head, `sinks`, that belongs to no value. Program
-/// `(i, z * heads + h)` makes `M` rows. **Source.** OpenAI, *gpt-oss-120b & gpt-oss-20b Model Card*, 2025, arXiv:2508.10925, section 2.2, in the
-/// loop of FlashAttention-2.
+/// `(i, z * heads + h)` makes `M` rows. **Source.** OpenAI, *gpt-oss-120b & gpt-oss-20b Model Card*, 2025, arXiv:2508.10925, in the loop of
+/// FlashAttention-2.
 #[fuse_kernel(D = [64], M = [128], N = [64], num_warps = 4, num_stages = 3)]
 pub fn sink_attention<const D: usize, const M: usize, const N: usize>(
     q: &[bf16],

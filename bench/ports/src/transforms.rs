@@ -2,8 +2,8 @@
 
 use dsl_runtime::prelude::*;
 
-/// The Walsh-Hadamard transform of rows of `N` elements, times `scale`. A stage adds and subtracts neighbors and moves the result's last bit to
-/// the front, so that after all `STAGES`, the logarithm of `N`, each bit is in its place again. Program `i` takes `ROWS` rows.
+/// The Walsh-Hadamard transform of rows of `N` elements, times `scale`. A stage adds and subtracts neighbors, then makes the last bit of their
+/// indices the first. After `STAGES`, the logarithm of `N`, the bits are in their order again. Program `i` takes `ROWS` rows.
 /// **Source.** Fino, Algazi, *Unified matrix treatment of the fast Walsh-Hadamard transform*, 1976, by `tl.split` and `tl.join`.
 #[fuse_kernel(configs = [{ N: 256, STAGES: 8 }, { N: 1024, STAGES: 10 }], ROWS = [4], num_warps = 4)]
 pub fn hadamard<const N: usize, const STAGES: usize, const ROWS: usize>(
@@ -83,8 +83,8 @@ pub fn count_kept<const BLOCK: usize>(x: &[f32], counts: &mut [i32], n: i32, lim
     tl::store(counts + tl::program_id(0), tl::sum(keep.to::<i32>(), 0));
 }
 
-/// Moves the elements above `limit` together, in their order: those of block `i` begin at `starts[i]` of `out`, the sum of what [`count_kept()`] has
-/// for the blocks before. **Source.** The last pass of `torch.masked_select`.
+/// Moves the elements above `limit` together, in their order. Those of block `i` begin at `starts[i]` of `out`, the sum of the counts of the
+/// blocks before it, which [`count_kept()`] makes. **Source.** The last pass of `torch.masked_select`.
 #[fuse_kernel(BLOCK = [2048], num_warps = 4)]
 pub fn compact<const BLOCK: usize>(x: &[f32], starts: &[i32], out: &mut [f32], n: i32, limit: f32) {
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);

@@ -1,6 +1,5 @@
 //! [`fuse_ports::images`].
 
-use dsl_runtime::prelude::*;
 use fuse_ports::images::{depth_to_space, im2col, max_pool_2x2, upsample_bilinear};
 
 use crate::data::{Expected, Matrix, Output, SINGLE, devices, normal};

@@ -1,6 +1,5 @@
 //! [`fuse_ports::transforms`].
 
-use dsl_runtime::prelude::*;
 use fuse_ports::transforms::{compact, count_kept, edit_distance, hadamard, logcumsumexp, sort_rows};
 
 use crate::data::{Expected, Output, SINGLE, devices, integers, normal};
@@ -23,7 +22,7 @@ where
             let size: f64 = row.iter().map(|x| f64::from(x.abs())).sum();
             let within = (STAGES as f64 + 2.0) * SINGLE * size * f64::from(scale);
             expected.extend((0..N).map(|i| {
-                let sign = |j: usize| if (i & j).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+                let sign = |j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
                 let sum: f64 = row.iter().enumerate().map(|(j, x)| sign(j) * f64::from(*x)).sum();
                 Expected { value: sum * f64::from(scale), within }
             }));
