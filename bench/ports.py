@@ -37,13 +37,15 @@ import port_products
 import port_recurrent
 import port_reduced
 import port_rows
+import port_scatter
 import port_serving
 import port_transforms
 import report
 from compare import deviations, into_outputs, prepare, quantile, start, time_all, within
 
-MODULES = [port_elementwise, port_rows, port_channels, port_products, port_dequantized, port_persistent, port_indexed, port_reduced,
-           port_attention, port_backward, port_decoding, port_serving, port_recurrent, port_movement, port_images, port_transforms]
+MODULES = [port_elementwise, port_rows, port_channels, port_products, port_dequantized, port_persistent, port_indexed,
+           port_reduced, port_attention, port_backward, port_decoding, port_serving, port_recurrent, port_scatter,
+           port_movement, port_images, port_transforms]
 PORTS = [port for module in MODULES for port in module.PORTS]
 OURS, TRITON, LIBRARY = "ours", "Triton", "library"
 #: Seconds for a version's first run, which compiles it.

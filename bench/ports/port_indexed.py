@@ -49,6 +49,44 @@ class BlockSparseMatmul(Port):
                                                    num_stages=3)
 
 
+class ExpertGateUp(Port):
+    """A case is (tokens, experts of a token, experts, k, n)."""
+
+    name = "expert_gate_up"
+    cases = [(2048, 2, 8, 4096, 3584), (64, 2, 8, 4096, 3584)]
+    tile = 64
+
+    def make(self, case, shift=0):
+        tokens, top_k, count, k, n = case
+        chosen = integers(0, count, tokens * top_k, torch.int64, 3).tolist()
+        sorted_entries, experts = sorted_by_expert(chosen, count, self.tile)
+        return {"a": normal(tokens * k, BF16, 1).view(tokens, k),
+                "b": normal(count * 2 * n * k, BF16, 2, scale=k**-0.5).view(count, 2 * n, k),
+                "out": empty(len(chosen) * n, BF16).view(-1, n), "sorted": sorted_entries, "experts": experts, "chosen": chosen,
+                "n": n, "k": k, "valid": len(chosen), "top_k": top_k}
+
+    def grid(self, case, args, *consts):
+        return args["experts"].numel(), cdiv(case[4], 64)
+
+    def exact(self, args):
+        chosen = torch.tensor(args["chosen"], device="cuda")
+        value, within = (torch.empty_like(args["out"], dtype=torch.float64) for _ in range(2))
+        for expert, matrix in enumerate(args["b"]):
+            entries = (chosen == expert).nonzero()[:, 0]
+            both = inner_product(args["a"][entries // args["top_k"]].double(), matrix.double().T)
+            (gate, up), (gate_moved, up_moved) = (of.chunk(2, 1) for of in both)
+            silu = gate * torch.sigmoid(gate)
+            value[entries] = silu * up
+            # No slope of the gate is above 1.1.
+            moved = silu.abs() * up_moved + 1.1 * gate_moved * (up.abs() + up_moved)
+            within[entries] = moved + 16 * SINGLE * (silu * up).abs()
+        return [rounded(value, within, BF16)]
+
+    def run_triton(self, case, args):
+        names = ("a", "b", "out", "sorted", "experts", "n", "k", "valid", "top_k")
+        expert_gate_up[self.grid(case, args)](*(args[name] for name in names), M=64, N=64, K=64, num_warps=4, num_stages=3)
+
+
 class ExpertDown(Port):
     """A case is (tokens, experts of a token, experts, k, n)."""
 
@@ -153,7 +191,7 @@ class CsrMatmul(Port):
         csr_matmul[self.grid(case, args)](*(args[name] for name in names), K=16, N=64, num_warps=4)
 
 
-PORTS = [BlockSparseMatmul(), ExpertDown(), CsrMatmul(), Conv3x3()]
+PORTS = [BlockSparseMatmul(), ExpertGateUp(), ExpertDown(), CsrMatmul(), Conv3x3()]
 
 
 @triton.jit
@@ -172,6 +210,28 @@ def block_sparse_matmul(values_ptr, columns_ptr, starts_ptr, b_ptr, out_ptr, n, 
         acc = tl.dot(a, b, acc)
     offs_m = row * BLOCK + inner
     tl.store(out_ptr + offs_m[:, None] * n + offs_n[None, :], acc.to(tl.bfloat16), offs_n[None, :] < n)
+
+
+@triton.jit
+def expert_gate_up(a_ptr, b_ptr, out_ptr, sorted_ptr, experts_ptr, n, k, valid, top_k, M: tl.constexpr, N: tl.constexpr,
+                   K: tl.constexpr):
+    pid_m = tl.program_id(0)
+    offs_n = tl.program_id(1) * N + tl.arange(0, N)
+    rows = tl.load(sorted_ptr + pid_m * M + tl.arange(0, M))
+    expert = tl.load(experts_ptr + pid_m)
+    of_gate = expert * 2 * n * k
+    gate = tl.zeros((M, N), dtype=tl.float32)
+    up = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, k, K):
+        inner = start + tl.arange(0, K)
+        mask_a = (rows[:, None] < valid) & (inner[None, :] < k)
+        mask_b = (inner[:, None] < k) & (offs_n[None, :] < n)
+        offsets = offs_n[None, :] * k + inner[:, None]
+        a = tl.load(a_ptr + (rows // top_k)[:, None] * k + inner[None, :], mask_a, 0.0)
+        gate = tl.dot(a, tl.load(b_ptr + of_gate + offsets, mask_b, 0.0), gate)
+        up = tl.dot(a, tl.load(b_ptr + of_gate + n * k + offsets, mask_b, 0.0), up)
+    y = gate * tl.sigmoid(gate) * up
+    tl.store(out_ptr + rows[:, None] * n + offs_n[None, :], y.to(tl.bfloat16), (rows[:, None] < valid) & (offs_n[None, :] < n))
 
 
 @triton.jit

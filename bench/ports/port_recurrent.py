@@ -55,6 +55,49 @@ class ChunkState(Port):
                                            num_stages=3)
 
 
+class ChunkScan(ChunkState):
+    """A case is (sequences, length, heads, steps of a chunk)."""
+
+    name = "chunk_scan"
+
+    def make(self, case, shift=0):
+        sequences, n, heads, chunk = case
+        args = super().make(case)
+        states = args["out"]
+        states.normal_(generator=torch.Generator("cuda").manual_seed(6))
+        return {**args, "c": normal(sequences * n * self.state, BF16, 5).view(sequences, n, self.state), "states": states,
+                "out": torch.empty_like(args["x"])}
+
+    def grid(self, case, args, *consts):
+        sequences, n, heads, chunk = case
+        return cdiv(chunk, 64), heads, sequences * cdiv(n, chunk)
+
+    def exact(self, args):
+        value, bound = (torch.empty_like(args["out"], dtype=torch.float64) for _ in range(2))
+        chunk = args["chunk"]
+        for sequence in range(value.shape[0]):
+            for index, first in enumerate(range(0, args["n"], chunk)):
+                steps = slice(first, min(first + chunk, args["n"]))
+                decay, dt = (args[name][sequence, :, steps].double() for name in ("decay", "dt"))
+                x = args["x"][sequence, steps].double().transpose(0, 1)
+                b, c = (args[name][sequence, steps].double() for name in ("b", "c"))
+                state = args["states"][sequence, index].double().transpose(1, 2)
+                # Above the diagonal, differences are not decays.
+                factor = torch.exp((decay[:, :, None] - decay[:, None]).clamp(max=0)).tril() * dt[:, None]
+                faded = torch.exp(decay)[:, :, None]
+                found = (c @ b.T * factor) @ x + faded * (c @ state)
+                size = (c.abs() @ b.T.abs() * factor) @ x.abs() + faded * (c.abs() @ state.abs())
+                value[sequence, steps] = found.transpose(0, 1)
+                # The state and the weights of steps are rounded.
+                bound[sequence, steps] = ((2.0**-8 + (chunk + 256) * 2 * SINGLE) * size).transpose(0, 1)
+        return [rounded(value, bound, BF16)]
+
+    def run_triton(self, case, args):
+        names = ("x", "b", "c", "dt", "decay", "states", "out", "n", "heads", "chunk")
+        chunk_scan[self.grid(case, args)](*(args[name] for name in names), DIM=64, STATE=128, M=64, K=64, num_warps=4,
+                                          num_stages=3)
+
+
 class GatedLinearAttention(Port):
     """A case is (heads, length, elements of a value)."""
 
@@ -147,7 +190,7 @@ class GatedDeltaRule(Port):
         gated_delta_rule[self.grid(case, args)](*(args[name] for name in names), DK=self.dim, DV=32, num_warps=4)
 
 
-PORTS = [ChunkState(), GatedLinearAttention(), GatedDeltaRule()]
+PORTS = [ChunkState(), ChunkScan(), GatedLinearAttention(), GatedDeltaRule()]
 
 
 @triton.jit
@@ -174,6 +217,40 @@ def chunk_state(x_ptr, b_ptr, dt_ptr, decay_ptr, out_ptr, n, heads, chunk, DIM: 
         acc = tl.dot(x_t, (b * scale[:, None]).to(tl.bfloat16), acc)
     matrix = (sequence * tl.num_programs(0) + tl.program_id(0)) * heads + head
     tl.store(out_ptr + (matrix * DIM + dims[:, None]) * STATE + states[None, :], acc)
+
+
+@triton.jit
+def chunk_scan(x_ptr, b_ptr, c_ptr, dt_ptr, decay_ptr, states_ptr, out_ptr, n, heads, chunk, DIM: tl.constexpr,
+               STATE: tl.constexpr, M: tl.constexpr, K: tl.constexpr):
+    chunks = tl.cdiv(n, chunk)
+    sequence = tl.program_id(2) // chunks
+    head = tl.program_id(1)
+    begin = tl.program_id(2) % chunks * chunk
+    end = min(begin + chunk, n)
+    first = begin + tl.program_id(0) * M
+    steps = first + tl.arange(0, M)
+    dims = tl.arange(0, DIM)
+    offs_s = tl.arange(0, STATE)
+    mask = steps < end
+    at_head = (sequence * heads + head) * n
+    c = tl.load(c_ptr + (sequence * n + steps)[:, None] * STATE + offs_s[None, :], mask[:, None], 0.0)
+    decay = tl.load(decay_ptr + at_head + steps, mask, 0.0)
+    matrix = tl.program_id(2) * heads + head
+    state = tl.load(states_ptr + (matrix * DIM + dims)[None, :] * STATE + offs_s[:, None]).to(tl.bfloat16)
+    acc = tl.dot(c, state) * tl.exp(decay)[:, None]
+    for start in range(begin, min(first + M, end), K):
+        inner = start + tl.arange(0, K)
+        present = inner < end
+        b = tl.load(b_ptr + (sequence * n + inner)[None, :] * STATE + offs_s[:, None], present[None, :], 0.0)
+        inner_decay = tl.load(decay_ptr + at_head + inner, present, 0.0)
+        inner_dt = tl.load(dt_ptr + at_head + inner, present, 0.0)
+        factor = tl.exp(decay[:, None] - inner_decay[None, :]) * inner_dt[None, :]
+        scores = tl.where(steps[:, None] >= inner[None, :], tl.dot(c, b) * factor, 0.0)
+        rows = (sequence * n + inner) * heads + head
+        x = tl.load(x_ptr + rows[:, None] * DIM + dims[None, :], present[:, None], 0.0)
+        acc = tl.dot(scores.to(tl.bfloat16), x, acc)
+    rows = (sequence * n + steps) * heads + head
+    tl.store(out_ptr + rows[:, None] * DIM + dims[None, :], acc.to(tl.bfloat16), mask[:, None])
 
 
 @triton.jit

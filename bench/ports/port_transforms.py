@@ -1,10 +1,12 @@
 """Ports of `transforms.rs`."""
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 
-from entry import F32, NAMES, SINGLE, TINY, cdiv, empty, normal
+from entry import F32, NAMES, SINGLE, cdiv, empty, normal
 from port import Port, exactly, integers, over_rows
 
 
@@ -52,6 +54,36 @@ class Hadamard(SingleRows):
         n = case[1]
         hadamard[self.grid(case, args)](*(args[name] for name in ("x", "out", "rows", "scale")), N=n,
                                         STAGES=n.bit_length() - 1, ROWS=4, num_warps=4)
+
+
+class FftRows(Port):
+    """A case is (rows,) of 64 complex numbers."""
+
+    name = "fft_rows"
+    cases = [(524288,), (100003,)]
+    n = 64
+
+    def label(self, case):
+        return f"{case[0]} x {self.n} complex {NAMES[F32]}"
+
+    def make(self, case, shift=0):
+        rows, = case
+        angles = -2 * math.pi / self.n * torch.arange(self.n // 2, dtype=torch.float64, device="cuda")
+        return {"x": normal(rows * self.n * 2, F32, 1).view(rows, self.n, 2), "cosines": angles.cos().to(F32),
+                "sines": angles.sin().to(F32), "out": empty(rows * self.n * 2, F32).view(rows, self.n, 2), "rows": rows}
+
+    def grid(self, case, args, *consts):
+        return (cdiv(case[0], 16),)
+
+    def exact(self, args):
+        value = torch.view_as_real(torch.fft.fft(torch.view_as_complex(args["x"].double()), dim=1))
+        size = args["x"].double().abs().sum((1, 2), keepdim=True)
+        # A stage rounds its factors, two products and two sums.
+        return [(value, (6 * 8 * SINGLE * size).expand_as(value))]
+
+    def run_triton(self, case, args):
+        fft_rows[self.grid(case, args)](*(args[name] for name in ("x", "cosines", "sines", "out", "rows")), N=self.n, STAGES=6,
+                                        ROWS=16, num_warps=4)
 
 
 class SortRows(SingleRows):
@@ -167,7 +199,7 @@ class Compact(CountKept):
         return sum(args[name].numel() * args[name].element_size() for name in ("x", "starts", "out"))
 
 
-PORTS = [Hadamard(), SortRows(), LogCumSumExp(), EditDistance(), CountKept(), Compact()]
+PORTS = [Hadamard(), FftRows(), SortRows(), LogCumSumExp(), EditDistance(), CountKept(), Compact()]
 
 
 @triton.jit
@@ -179,6 +211,30 @@ def hadamard(x_ptr, out_ptr, rows, scale, N: tl.constexpr, STAGES: tl.constexpr,
         a, b = tl.split(tl.reshape(y, (ROWS, N // 2, 2)))
         y = tl.reshape(tl.permute(tl.join(a + b, a - b), (0, 2, 1)), (ROWS, N))
     tl.store(out_ptr + offsets, y * scale, row[:, None] < rows)
+
+
+@triton.jit
+def fft_rows(x_ptr, cosines_ptr, sines_ptr, out_ptr, rows, N: tl.constexpr, STAGES: tl.constexpr, ROWS: tl.constexpr):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    offsets = (row[:, None] * N + tl.arange(0, N)[None, :]) * 2
+    mask = row[:, None] < rows
+    re = tl.load(x_ptr + offsets, mask, 0.0)
+    im = tl.load(x_ptr + offsets + 1, mask, 0.0)
+    places = tl.arange(0, N // 2)
+    for stage in tl.static_range(0, STAGES):
+        a_re, b_re = tl.split(tl.permute(tl.reshape(re, (ROWS, 2, N // 2)), (0, 2, 1)))
+        a_im, b_im = tl.split(tl.permute(tl.reshape(im, (ROWS, 2, N // 2)), (0, 2, 1)))
+        angle = (places >> stage) << stage
+        cosine = tl.load(cosines_ptr + angle)[None, :]
+        sine = tl.load(sines_ptr + angle)[None, :]
+        d_re = a_re - b_re
+        d_im = a_im - b_im
+        pair_re = tl.join(a_re + b_re, d_re * cosine - d_im * sine)
+        pair_im = tl.join(a_im + b_im, d_re * sine + d_im * cosine)
+        re = tl.reshape(tl.permute(tl.reshape(pair_re, (ROWS, N >> (stage + 1), 1 << stage, 2)), (0, 1, 3, 2)), (ROWS, N))
+        im = tl.reshape(tl.permute(tl.reshape(pair_im, (ROWS, N >> (stage + 1), 1 << stage, 2)), (0, 1, 3, 2)), (ROWS, N))
+    tl.store(out_ptr + offsets, re, mask)
+    tl.store(out_ptr + offsets + 1, im, mask)
 
 
 @triton.jit

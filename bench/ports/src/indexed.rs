@@ -31,6 +31,43 @@ pub fn block_sparse_matmul<const BLOCK: usize, const N: usize>(
     tl::store(out + offs_m.col() * n + offs_n.row(), acc.to::<bf16>(), (offs_n < n).row());
 }
 
+/// The first matmuls of a mixture of experts with a gate, `silu(a · gateᵀ) * (a · upᵀ)`: row `i` of a tile is token `sorted[i] / top_k` of `a`,
+/// `[tokens, k]`, its result row `sorted[i]` of `out`. `b` is `[experts, 2 * n, k]`, a gate's rows before those of its `up`, and `experts` names the
+/// matrix of each tile. Entries of `sorted` that are not below `valid` fill tiles up.
+/// **Source.** The gate and up projections of vLLM's fused mixture of experts, with SwiGLU in the same kernel.
+#[fuse_kernel(M = [64], N = [64], K = [64], num_warps = 4, num_stages = 3)]
+pub fn expert_gate_up<const M: usize, const N: usize, const K: usize>(
+    a: &[bf16],
+    b: &[bf16],
+    out: &mut [bf16],
+    sorted: &[i32],
+    experts: &[i32],
+    n: i32,
+    k: i32,
+    valid: i32,
+    top_k: i32,
+) {
+    let pid_m = tl::program_id(0);
+    let offs_n = tl::program_id(1) * N + tl::arange(0, N);
+    let rows = tl::load(sorted + pid_m * M + tl::arange(0, M));
+    let expert = tl::load(experts + pid_m);
+    let of_gate = expert * 2 * n * k;
+    let mut gate = tl::zeros::<f32>([M, N]);
+    let mut up = tl::zeros::<f32>([M, N]);
+    for start in (0..k).step_by(K) {
+        let inner = start + tl::arange(0, K);
+        let mask_a = (rows < valid).col() & (inner < k).row();
+        let mask_b = (inner < k).col() & (offs_n < n).row();
+        let offsets = offs_n.row() * k + inner.col();
+        let tile_a = tl::load(a + (rows / top_k).col() * k + inner.row(), mask_a, 0.0);
+        gate = tl::dot(tile_a, tl::load(b + of_gate + offsets, mask_b, 0.0), gate);
+        up = tl::dot(tile_a, tl::load(b + of_gate + n * k + offsets, mask_b, 0.0), up);
+    }
+    let y = gate * tl::sigmoid(gate) * up;
+    let mask = (rows < valid).col() & (offs_n < n).row();
+    tl::store(out + rows.col() * n + offs_n.row(), y.to::<bf16>(), mask);
+}
+
 /// The second matmul of a mixture of experts: adds `weights[i]` times row `i` of `a`, `[tokens * top_k, k]`, times its expert's matrix of
 /// `b`, `[experts, n, k]`, to row `i / top_k` of `out`, `[tokens, n]`. `sorted` has the rows by expert, filled up to whole tiles by entries
 /// that are not below `valid`. **Source.** The down projection of vLLM's fused mixture of experts, summed by atomic additions.

@@ -11,7 +11,7 @@
 //! | [`channels`] | group norm of NHWC images, depthwise causal convolution, rotary embedding |
 //! | [`products`] | matmul with strides and leaky ReLU, gathered rows times an expert's matrix, LoRA, gradient of a weight |
 //! | [`persistent`] | split-K and stream-K matmul, persistent matmuls by pointers and by views, grouped matmul |
-//! | [`indexed`] | block sparse rows times a dense matrix, down projection of a mixture of experts, compressed sparse rows times a dense matrix |
+//! | [`indexed`] | block sparse rows times a dense matrix, both projections of a mixture of experts, compressed sparse rows times a dense matrix |
 //! | [`reduced`] | nearest centroid, cross-entropy of a linear layer |
 //! | [`convolution`] | 3 x 3 convolution of NHWC images as an implicit matmul |
 //! | [`dequantized`] | matmuls with int4, int8 and ternary weights, and with fp8 weights that have a scale for each block |
@@ -20,11 +20,11 @@
 //! | [`decoding`] | multi-head latent attention of one query split along keys, decoding over an int8 KV cache |
 //! | [`serving`] | attention of sequences of different lengths, attention of fp8, attention with a sink and a window |
 //! | [`scan`] | Mamba's selective scan, the gated delta rule |
-//! | [`recurrent`] | states of the chunks of Mamba-2, gated linear attention in chunks |
-//! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |
+//! | [`recurrent`] | states and rows of the chunks of Mamba-2, gated linear attention in chunks |
+//! | [`scatter`] | index_add, embedding and its gradient, embedding bag, segment sum, histogram |
 //! | [`movement`] | transposing copy, copy of KV-cache pages, permutation of four axes, 5-point stencil |
 //! | [`images`] | depth to space, bilinear upsampling, im2col, 2 x 2 max pooling |
-//! | [`transforms`] | Walsh-Hadamard transform, sort, logcumsumexp, edit distance, compaction |
+//! | [`transforms`] | Walsh-Hadamard and Fourier transforms, sort, logcumsumexp, edit distance, compaction |
 
 #![warn(missing_docs)]
 
@@ -75,6 +75,7 @@ pub static KERNELS: &[&Kernel] = &[
     &persistent::persistent_matmul_by_views::KERNEL,
     &persistent::grouped_matmul::KERNEL,
     &indexed::block_sparse_matmul::KERNEL,
+    &indexed::expert_gate_up::KERNEL,
     &indexed::expert_down::KERNEL,
     &indexed::csr_matmul::KERNEL,
     &reduced::nearest_centroid::KERNEL,
@@ -99,10 +100,12 @@ pub static KERNELS: &[&Kernel] = &[
     &scan::selective_scan::KERNEL,
     &scan::gated_delta_rule::KERNEL,
     &recurrent::chunk_state::KERNEL,
+    &recurrent::chunk_scan::KERNEL,
     &recurrent::gated_linear_attention::KERNEL,
     &scatter::index_add::KERNEL,
     &scatter::embedding::KERNEL,
     &scatter::embedding_gradient::KERNEL,
+    &scatter::embedding_bag::KERNEL,
     &scatter::segment_sum::KERNEL,
     &scatter::histogram::KERNEL,
     &movement::transpose::KERNEL,
@@ -114,6 +117,7 @@ pub static KERNELS: &[&Kernel] = &[
     &images::im2col::KERNEL,
     &images::max_pool_2x2::KERNEL,
     &transforms::hadamard::KERNEL,
+    &transforms::fft_rows::KERNEL,
     &transforms::sort_rows::KERNEL,
     &transforms::logcumsumexp::KERNEL,
     &transforms::edit_distance::KERNEL,

@@ -80,3 +80,53 @@ pub fn gated_linear_attention<const DK: usize, const DV: usize, const CHUNK: usi
         state = tl::dot(tl::trans(faded), tile_v, state * tl::exp(total));
     }
 }
+
+/// The rows of Mamba-2 from the states before each chunk of `chunk` steps: `out[t] = exp(decay[t]) * state · c[t]`, and for each step `u` up to
+/// `t` of its chunk `exp(decay[t] - decay[u]) * dt[u] * (c[t] · b[u]) * x[u]`. Shapes are those of [`chunk_state()`]: `c` has that of `b`, `out`
+/// that of `x`, and `states` is `[sequences, chunks, heads, DIM, STATE]`. Program `(i, h, s * chunks + j)` makes `M` rows of chunk `j`.
+/// **Source.** Dao, Gu, *Transformers are SSMs*, 2024, arXiv:2405.21060, section 6, as `_chunk_scan_fwd_kernel`.
+#[fuse_kernel(DIM = [64], STATE = [128], M = [64], K = [64], num_warps = 4, num_stages = 3)]
+pub fn chunk_scan<const DIM: usize, const STATE: usize, const M: usize, const K: usize>(
+    x: &[bf16],
+    b: &[bf16],
+    c: &[bf16],
+    dt: &[f32],
+    decay: &[f32],
+    states: &[f32],
+    out: &mut [bf16],
+    n: i32,
+    heads: i32,
+    chunk: i32,
+) {
+    let chunks = tl::cdiv(n, chunk);
+    let sequence = tl::program_id(2) / chunks;
+    let head = tl::program_id(1);
+    let begin = tl::program_id(2) % chunks * chunk;
+    let end = tl::minimum(begin + chunk, n);
+    let first = begin + tl::program_id(0) * M;
+    let steps = first + tl::arange(0, M);
+    let dims = tl::arange(0, DIM);
+    let offs_s = tl::arange(0, STATE);
+    let mask = steps < end;
+    let at_head = (sequence * heads + head) * n;
+    let tile_c = tl::load(c + (sequence * n + steps).col() * STATE + offs_s.row(), mask.col(), 0.0);
+    let step_decay = tl::load(decay + at_head + steps, mask, 0.0);
+    let matrix = tl::program_id(2) * heads + head;
+    let state = tl::load(states + (matrix * DIM + dims).row() * STATE + offs_s.col()).to::<bf16>();
+    let mut acc = tl::dot(tile_c, state) * tl::exp(step_decay).col();
+    for start in (begin..tl::minimum(first + M, end)).step_by(K) {
+        let inner = start + tl::arange(0, K);
+        let present = inner < end;
+        let tile_b = tl::load(b + (sequence * n + inner).row() * STATE + offs_s.col(), present.row(), 0.0);
+        let inner_decay = tl::load(decay + at_head + inner, present, 0.0);
+        let inner_dt = tl::load(dt + at_head + inner, present, 0.0);
+        let factor = tl::exp(step_decay.col() - inner_decay.row()) * inner_dt.row();
+        let scores = tl::dot(tile_c, tile_b) * factor;
+        let scores = tl::select(steps.col() >= inner.row(), scores, 0.0);
+        let rows = (sequence * n + inner) * heads + head;
+        let tile_x = tl::load(x + rows.col() * DIM + dims.row(), present.col(), 0.0);
+        acc = tl::dot(scores.to::<bf16>(), tile_x, acc);
+    }
+    let rows = (sequence * n + steps) * heads + head;
+    tl::store(out + rows.col() * DIM + dims.row(), acc.to::<bf16>(), mask.col());
+}

@@ -82,3 +82,28 @@ pub fn histogram<const BLOCK: usize>(x: &[i32], counts: &mut [i32], n: i32) {
     let found = tl::histogram(tl::load(x + offsets, mask, 0), 256, mask);
     tl::atomic_add(counts + tl::arange(0, 256), found).sem("relaxed");
 }
+
+/// `out[i]` is the sum of the rows of `table`, `[entries, dim]`, that `ids[starts[i]..starts[i + 1]]` names. Program `(i, j)` makes the `j`th `COLS`
+/// columns of bag `i`, from `ROWS` rows an iteration. **Source.** `torch.nn.EmbeddingBag` with `mode="sum"`, as recommendation models use it.
+#[fuse_kernel(ROWS = [8], COLS = [128], num_warps = 4)]
+pub fn embedding_bag<const ROWS: usize, const COLS: usize>(
+    table: &[bf16],
+    ids: &[i32],
+    starts: &[i32],
+    out: &mut [bf16],
+    dim: i32,
+) {
+    let bag = tl::program_id(0);
+    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
+    let first = tl::load(starts + bag);
+    let end = tl::load(starts + bag + 1);
+    let mut acc = tl::zeros::<f32>([COLS]);
+    for start in (first..end).step_by(ROWS) {
+        let at = start + tl::arange(0, ROWS);
+        let id = tl::load(ids + at, at < end, 0);
+        let mask = (at < end).col() & (cols < dim).row();
+        let rows = tl::load(table + id.col() * dim + cols.row(), mask, 0.0);
+        acc += tl::sum(rows.to::<f32>(), 0);
+    }
+    tl::store(out + bag * dim + cols, acc.to::<bf16>(), cols < dim);
+}

@@ -22,6 +22,47 @@ pub fn hadamard<const N: usize, const STAGES: usize, const ROWS: usize>(
     tl::store(out + offsets, y * scale, (row < rows).col());
 }
 
+/// The discrete Fourier transform of rows of `N` complex elements, real and imaginary parts side by side. Stage `i` joins halves of what is left
+/// to transform, and puts the bit that says which of both results it is before the `i` bits of the frequency so far. `cosines` and `sines`
+/// are those of `-2 pi j / N` for `j` below `N / 2`. Program `i` takes `ROWS` rows.
+/// **Source.** Stockham's form of the fast Fourier transform, 1966, by `tl.split` and `tl.join`.
+#[fuse_kernel(N = [64], STAGES = [6], ROWS = [16], num_warps = 4)]
+pub fn fft_rows<const N: usize, const STAGES: usize, const ROWS: usize>(
+    x: &[f32],
+    cosines: &[f32],
+    sines: &[f32],
+    out: &mut [f32],
+    rows: i32,
+) {
+    let row = tl::program_id(0) * ROWS + tl::arange(0, ROWS);
+    let offsets = (row.col() * N + tl::arange(0, N).row()) * 2;
+    let mask = (row < rows).col();
+    let mut re = tl::load(x + offsets, mask);
+    let mut im = tl::load(x + offsets + 1, mask);
+    let places = tl::arange(0, N / 2);
+    for stage in tl::static_range(0, STAGES) {
+        let (a_re, b_re) = tl::split(tl::permute(tl::reshape(re, [ROWS, 2, N / 2]), [0, 2, 1]));
+        let (a_im, b_im) = tl::split(tl::permute(tl::reshape(im, [ROWS, 2, N / 2]), [0, 2, 1]));
+        let angle = (places >> stage) << stage;
+        let cosine = tl::load(cosines + angle).row();
+        let sine = tl::load(sines + angle).row();
+        let (d_re, d_im) = (a_re - b_re, a_im - b_im);
+        let pair_re = tl::join(a_re + b_re, d_re * cosine - d_im * sine);
+        let pair_im = tl::join(a_im + b_im, d_re * sine + d_im * cosine);
+        let left = N >> (stage + 1);
+        re = tl::reshape(
+            tl::permute(tl::reshape(pair_re, [ROWS, left, 1 << stage, 2]), [0, 1, 3, 2]),
+            [ROWS, N],
+        );
+        im = tl::reshape(
+            tl::permute(tl::reshape(pair_im, [ROWS, left, 1 << stage, 2]), [0, 1, 3, 2]),
+            [ROWS, N],
+        );
+    }
+    tl::store(out + offsets, re, mask);
+    tl::store(out + offsets + 1, im, mask);
+}
+
 /// Sorts rows of `n` elements in ascending order; `BLOCK >= n`. **Source.** `torch.sort` along the last axis, by `tl.sort`.
 #[fuse_kernel(BLOCK = [512, 1024], num_warps = 4)]
 pub fn sort_rows<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {

@@ -1,7 +1,7 @@
 //! [`fuse_ports::indexed`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::indexed::{block_sparse_matmul, csr_matmul, expert_down};
+use fuse_ports::indexed::{block_sparse_matmul, csr_matmul, expert_down, expert_gate_up};
 
 use crate::data::{Expected, Matrix, Output, SINGLE, devices, inner_product, integers, matmul, normal};
 use crate::products::sorted_by_expert;
@@ -104,6 +104,45 @@ fn elements_of_a_sparse_row_weight_the_rows_of_their_columns() {
                 Expected { value, within }
             });
             out.check(&format!("{lengths:?} x {n} on {device}"), &expected.collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_gate_opens_the_rows_of_experts() {
+    for device in devices() {
+        for (tokens, top_k, experts, n, k) in [(37, 2, 3, 70, 45), (64, 2, 2, 64, 64)] {
+            let (a, b) = (normal::<bf16>(tokens * k, 1), normal::<bf16>(experts * 2 * n * k, 2));
+            let chosen = integers::<i32>(tokens * top_k, 0..experts as i64, 3);
+            let (sorted, tiles) = sorted_by_expert(&chosen, experts as i32, 64);
+            let mut out = Output::<bf16>::poisoned(&device, chosen.len() * n);
+            let [a_in, b_in] = [&a, &b].map(|x| device.upload(x).unwrap());
+            let [sorted_in, tiles_in] = [&sorted, &tiles].map(|x| device.upload(x).unwrap());
+            let [n_arg, k_arg, valid, top_k_arg] = [n, k, chosen.len(), top_k].map(|n| n as i32);
+            let call = expert_gate_up::<64, 64, 64>(
+                &a_in,
+                &b_in,
+                out.slot(),
+                &sorted_in,
+                &tiles_in,
+                n_arg,
+                k_arg,
+                valid,
+                top_k_arg,
+            );
+            call.grid((tiles.len(), n.div_ceil(64))).launch(&device).unwrap();
+            let (a, b) = (Matrix::new(&a, k), Matrix::new(&b, k));
+            let expected = (0..chosen.len() * n).map(|i| {
+                let gate = chosen[i / n] as usize * 2 * n + i % n;
+                let [(g, g_within), (u, u_within)] = [gate, gate + n].map(|row| {
+                    inner_product(a.row(i / n / top_k).iter().copied().zip(b.row(row).iter().copied()))
+                });
+                let silu = g / (1.0 + (-g).exp());
+                // No slope of the gate is above 1.1.
+                let moved = silu.abs() * u_within + 1.1 * g_within * (u.abs() + u_within);
+                Expected::rounded::<bf16>(silu * u, moved + 16.0 * SINGLE * (silu * u).abs())
+            });
+            out.check(&format!("{tokens} x {top_k} x {k} x {n} on {device}"), &expected.collect::<Vec<_>>());
         }
     }
 }

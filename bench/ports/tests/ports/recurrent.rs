@@ -1,9 +1,9 @@
 //! [`fuse_ports::recurrent`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::recurrent::{chunk_state, gated_linear_attention};
+use fuse_ports::recurrent::{chunk_scan, chunk_state, gated_linear_attention};
 
-use crate::data::{Expected, Output, SINGLE, devices, normal};
+use crate::data::{Expected, Matrix, Output, SINGLE, devices, normal};
 
 /// Numbers that are not above 0 and mostly small, as logarithms of decays are.
 fn decays(len: usize, seed: u64) -> Vec<f32> {
@@ -109,6 +109,73 @@ fn linear_attention_fades_what_it_saw() {
                 }
             }
             out.check(&format!("{heads} x {n} x {dim_v} on {device}"), &expected);
+        }
+    }
+}
+
+#[test]
+fn rows_come_from_the_state_and_their_chunk() {
+    const DIM: usize = 64;
+    const STATE: usize = 128;
+    for device in devices() {
+        for (sequences, n, heads, chunk) in [(2, 150, 2, 100), (1, 45, 1, 256), (1, 256, 1, 128)] {
+            let x = normal::<bf16>(sequences * n * heads * DIM, 1);
+            let [b, c] = [2, 3].map(|seed| normal::<bf16>(sequences * n * STATE, seed));
+            let dt: Vec<f32> = normal::<f32>(sequences * heads * n, 4).into_iter().map(f32::abs).collect();
+            let decay = running(&decays(dt.len(), 5), n, chunk);
+            let chunks = n.div_ceil(chunk);
+            let states = normal::<f32>(sequences * chunks * heads * DIM * STATE, 6);
+            let mut out = Output::<bf16>::poisoned(&device, x.len());
+            let [x_in, b_in, c_in] = [&x, &b, &c].map(|x| device.upload(x).unwrap());
+            let [dt_in, decay_in, states_in] = [&dt, &decay, &states].map(|x| device.upload(x).unwrap());
+            let [n_arg, heads_arg, chunk_arg] = [n, heads, chunk].map(|n| n as i32);
+            let call = chunk_scan::<64, 128, 64, 64>(
+                &x_in,
+                &b_in,
+                &c_in,
+                &dt_in,
+                &decay_in,
+                &states_in,
+                out.slot(),
+                n_arg,
+                heads_arg,
+                chunk_arg,
+            );
+            call.grid((chunk.div_ceil(64), heads, sequences * chunks)).launch(&device).unwrap();
+            let (b, c) = (Matrix::new(&b, STATE), Matrix::new(&c, STATE));
+            let states = Matrix::new(&states, STATE);
+            let mut expected = vec![];
+            for row in 0..sequences * n * heads {
+                let (token, head) = (row / heads, row % heads);
+                let (sequence, t) = (token / n, token % n);
+                let at_head = (sequence * heads + head) * n;
+                let fade = |from: f64| (f64::from(decay[at_head + t]) - from).exp();
+                let products = |other: &[f64]| -> (f64, f64) {
+                    let terms = c.row(token).iter().zip(other).map(|(c, x)| c * x);
+                    (terms.clone().sum(), terms.map(f64::abs).sum())
+                };
+                let weights: Vec<(usize, f64, f64)> = (t / chunk * chunk..t + 1)
+                    .map(|u| {
+                        let factor = fade(f64::from(decay[at_head + u])) * f64::from(dt[at_head + u]);
+                        let (value, size) = products(b.row(sequence * n + u));
+                        (((sequence * n + u) * heads + head) * DIM, factor * value, factor * size)
+                    })
+                    .collect();
+                let matrix = (sequence * chunks + t / chunk) * heads + head;
+                for dim in 0..DIM {
+                    let (value, size) = products(states.row(matrix * DIM + dim));
+                    let steps = weights.iter().map(|(at, weight, size)| {
+                        let x = x[at + dim].to_f64();
+                        (weight * x, size * x.abs())
+                    });
+                    let (added, added_size) = steps.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+                    // The state and the weights of steps are rounded.
+                    let relative = 1.0 / 256.0 + (chunk as f64 + 256.0) * 2.0 * SINGLE;
+                    let within = relative * (fade(0.0) * size + added_size);
+                    expected.push(Expected::rounded::<bf16>(fade(0.0) * value + added, within));
+                }
+            }
+            out.check(&format!("{sequences} x {n} x {heads} by {chunk} on {device}"), &expected);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! [`fuse_ports::scatter`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::scatter::{embedding, embedding_gradient, histogram, index_add, segment_sum};
+use fuse_ports::scatter::{embedding, embedding_bag, embedding_gradient, histogram, index_add, segment_sum};
 
 use crate::data::{Expected, Output, SINGLE, devices, integers, normal};
 
@@ -112,6 +112,35 @@ fn histogram_counts_what_occurs() {
             let count = |bin: i32| x.iter().filter(|x| **x == bin).count() as i32;
             let expected: Vec<Expected> = (0..256).map(|bin| Expected::exact(count(bin))).collect();
             counts.check(&format!("{n} numbers on {device}"), &expected);
+        }
+    }
+}
+
+#[test]
+fn bags_sum_the_rows_they_name() {
+    let entries = 40;
+    for device in devices() {
+        for (lengths, dim) in [(vec![3, 0, 33, 8, 1], 131), (vec![8, 16], 128)] {
+            let starts: Vec<i32> = (0..=lengths.len()).map(|bag| lengths[..bag].iter().sum()).collect();
+            let table = normal::<bf16>(entries * dim, 1);
+            let ids = integers::<i32>(lengths.iter().sum::<i32>() as usize, 0..entries as i64, 2);
+            let mut out = Output::<bf16>::poisoned(&device, lengths.len() * dim);
+            let table_in = device.upload(&table).unwrap();
+            let [ids_in, starts_in] = [&ids, &starts].map(|x| device.upload(x).unwrap());
+            embedding_bag::<8, 128>(&table_in, &ids_in, &starts_in, out.slot(), dim as i32)
+                .grid((lengths.len(), dim.div_ceil(128)))
+                .launch(&device)
+                .unwrap();
+            let mut expected = vec![];
+            for bag in starts.windows(2).map(|of| &ids[of[0] as usize..of[1] as usize]) {
+                for col in 0..dim {
+                    let column = || bag.iter().map(|id| table[*id as usize * dim + col].to_f64());
+                    let size: f64 = column().map(f64::abs).sum();
+                    expected
+                        .push(Expected::rounded::<bf16>(column().sum(), bag.len() as f64 * SINGLE * size));
+                }
+            }
+            out.check(&format!("{lengths:?} x {dim} on {device}"), &expected);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! [`fuse_ports::transforms`].
 
-use fuse_ports::transforms::{compact, count_kept, edit_distance, hadamard, logcumsumexp, sort_rows};
+use fuse_ports::transforms::{
+    compact, count_kept, edit_distance, fft_rows, hadamard, logcumsumexp, sort_rows,
+};
 
 use crate::data::{Expected, Output, SINGLE, devices, integers, normal};
 
@@ -36,6 +38,49 @@ fn rows_are_transformed_by_butterflies() {
     check_hadamard::<256, 8>(7);
     check_hadamard::<256, 8>(4);
     check_hadamard::<1024, 10>(5);
+}
+
+/// Cosine and sine of `-2 pi j / 64`.
+fn turned(j: usize) -> (f64, f64) {
+    let (sine, cosine) = (-2.0 * std::f64::consts::PI * (j % 64) as f64 / 64.0).sin_cos();
+    (cosine, sine)
+}
+
+#[test]
+fn rows_are_made_of_their_frequencies() {
+    const N: usize = 64;
+    for device in devices() {
+        for rows in [1, 21, 32] {
+            let x = normal::<f32>(rows * N * 2, 1);
+            let of_table = |pick: fn((f64, f64)) -> f64| -> Vec<f32> {
+                (0..N / 2).map(|j| pick(turned(j)) as f32).collect()
+            };
+            let tables = [of_table(|at| at.0), of_table(|at| at.1)];
+            let mut out = Output::<f32>::poisoned(&device, x.len());
+            let x_in = device.upload(&x).unwrap();
+            let [cosines_in, sines_in] = [&tables[0], &tables[1]].map(|x| device.upload(x).unwrap());
+            fft_rows::<64, 6, 16>(&x_in, &cosines_in, &sines_in, out.slot(), rows as i32)
+                .grid(rows.div_ceil(16))
+                .launch(&device)
+                .unwrap();
+            let mut expected = vec![];
+            for row in x.chunks(2 * N) {
+                let size: f64 = row.iter().map(|x| f64::from(x.abs())).sum();
+                // A stage rounds its factors, two products and two sums.
+                let within = 6.0 * 8.0 * SINGLE * size;
+                for k in 0..N {
+                    let (mut re, mut im) = (0.0, 0.0);
+                    for (j, z) in row.chunks(2).enumerate() {
+                        let ((cosine, sine), [a, b]) = (turned(j * k), [z[0], z[1]].map(f64::from));
+                        re += a * cosine - b * sine;
+                        im += a * sine + b * cosine;
+                    }
+                    expected.extend([re, im].map(|value| Expected { value, within }));
+                }
+            }
+            out.check(&format!("{rows} rows on {device}"), &expected);
+        }
+    }
 }
 
 fn check_sort<const BLOCK: usize>(rows: usize, n: usize)
