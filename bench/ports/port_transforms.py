@@ -277,7 +277,7 @@ def edit_distance(a_ptr, b_ptr, out_ptr, pairs, len_a, len_b, LEN: tl.constexpr,
         letter = tl.load(a_ptr + pair * len_a + i, pair < pairs, 0)
         diagonal = tl.where(cols == 0, i, tl.gather(row, before, 1))
         replaced = diagonal + (letter[:, None] != b).to(tl.int32)
-        reached = tl.minimum(tl.minimum(row + 1, replaced), cols + i + 2)
+        reached = tl.minimum(row + 1, replaced)
         row = cols + tl.associative_scan(reached - cols, 1, smaller)
     last = tl.sum(tl.where(cols == len_b - 1, row, 0), 1)
     tl.store(out_ptr + pair, last, pair < pairs)

@@ -108,7 +108,7 @@ pub fn edit_distance<const LEN: usize, const PAIRS: usize>(
         let letter = tl::load(a + pair * len_a + i, pair < pairs, 0);
         let diagonal = tl::select(cols == 0, i, tl::gather(row, before, 1));
         let replaced = diagonal + (letter.col() != b).to::<i32>();
-        let reached = tl::minimum(tl::minimum(row + 1, replaced), cols + i + 2);
+        let reached = tl::minimum(row + 1, replaced);
         row = cols + tl::associative_scan(reached - cols, 1, |p, q| tl::minimum(p, q));
     }
     let last = tl::sum(tl::select(cols == len_b - 1, row, 0), 1);
