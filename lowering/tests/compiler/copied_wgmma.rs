@@ -2,7 +2,8 @@
 
 use tile_ir::ir::Func;
 
-use super::first;
+use super::{first, ptx_of};
+use lowering::backend::nvptx::Arch;
 use lowering::devtools::schedule_simulator::{Launch, check_schedule, number::Number};
 use lowering::driver::pipeline::shared;
 use lowering::driver::specialize::specializations;
@@ -340,4 +341,34 @@ fn invariant_operands() {
         0.0,
         &[&|func| launch(func, 64), &|func| launch(func, 400)],
     );
+}
+
+/// Invariant operands A in registers are made again in each iteration where another dot has such operands: ptxas would give it their
+/// registers.
+#[test]
+fn invariant_words_are_made_again() {
+    let kernel = |second: &str| {
+        format!(
+            "#[fuse_kernel(num_warps = 4)]
+            fn k(x: &[bf16], c: &[bf16], w: &[bf16], out: &mut [f32], n: i32) {{
+                let (rows, inner, columns) = (tl::arange(0, 64), tl::arange(0, 128), tl::arange(0, 64));
+                let x = tl::load(x + (rows.col() * 128 + inner.row()));
+                let mut acc = tl::zeros::<f32>([64, 64]);
+                for start in (0..n).step_by(64) {{
+                    let at = start + tl::arange(0, 64);
+                    let c = tl::load(c + (at.row() * 128 + inner.col()), (at < n).row(), 0.0);
+                    let w = tl::load(w + (at.col() * 64 + columns.row()), (at < n).col(), 0.0);
+                    let s = tl::minimum(tl::dot(x, c), 100.0);
+                    {second}
+                }}
+                tl::store(out + (rows.col() * 64 + columns.row()), acc);
+            }}"
+        )
+    };
+    let made_again = |second: &str| {
+        let ptx = ptx_of(&kernel(second), Arch::SM_90A, |body| body.gpus == Gpus::WithWgmma);
+        ptx.contains("activemask")
+    };
+    assert!(made_again("acc = tl::dot(s.to::<bf16>(), w, acc * 0.5) + 1.0;"));
+    assert!(!made_again("acc += s;"));
 }

@@ -1,9 +1,12 @@
 //! What is emitted: a finished schedule, and how its programs share blocks.
 
+use std::collections::HashSet;
+
 use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
-use tile_ir::ir::{Func, Op};
+use tile_ir::ir::{Func, Op, Value};
 use tile_ir::ops::{Kind, WarpSpecialize};
 
+use crate::gpu::emit::dot::held_operand::held_operands;
 use crate::gpu::emit::operation::emitter;
 use crate::gpu::schedule::scratch::allows_any_warp_count;
 use crate::gpu::schedule::{Schedule, TensorMap};
@@ -22,6 +25,8 @@ pub struct GpuPlan {
     pub limit: Option<Limit>,
     /// The grid axis for longest-processing-time-first tile order.
     pub(super) longest_axis: Option<LongestAxis>,
+    /// Dots whose operand A is made again in each iteration.
+    pub(super) held_operands: HashSet<Value>,
 }
 
 /// How many programs and threads a block has.
@@ -35,7 +40,9 @@ impl GpuPlan {
     /// A plan of a finished schedule, of a function that was `laid_out` before.
     pub fn new(schedule: Schedule, laid_out: Func, block: BlockShape, limit: Option<Limit>) -> GpuPlan {
         let longest_axis = longest_axis(&laid_out);
-        GpuPlan { schedule, laid_out, programs: block.programs, threads: block.threads, limit, longest_axis }
+        let held_operands = held_operands(&schedule.distributed.func);
+        let BlockShape { programs, threads } = block;
+        GpuPlan { schedule, laid_out, programs, threads, limit, longest_axis, held_operands }
     }
 
     /// Whether GPUs of other capabilities get other code.

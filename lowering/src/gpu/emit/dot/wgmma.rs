@@ -6,6 +6,7 @@ use tile_ir::ops::schedule::AfterIssue;
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::dot::fragment::per_word;
+use crate::gpu::emit::dot::held_operand::made_again;
 use crate::gpu::emit::dot::smem_descriptor::{SmemDescriptor, field};
 use crate::gpu::emit::dot::wgmma_statement::{WgmmaShape, WgmmaStatement, letter};
 use crate::gpu::emit::memory::pack;
@@ -110,7 +111,12 @@ impl WgmmaIssue {
         let groups = self.tiling(gpu);
         let step_by = (WGMMA_M * groups.along_rows) as usize;
         let sets: Vec<u32> = (0..self.rows(gpu)).step_by(step_by).collect();
-        let left = self.operand_a(gpu, b, &sets, row_group);
+        let left = match self.operand_a(gpu, b, &sets, row_group) {
+            WgmmaA::Registers(words) if gpu.plan.held_operands.contains(&self.result) => {
+                WgmmaA::Registers(made_again(b, &words))
+            }
+            left => left,
+        };
         let columns = self.b.extents()[1] / groups.along_columns;
         let share = WarpgroupShare { group: column_group, extent: columns };
         let right = gpu.matrix(b, &self.b, DotOperand::B, share);
