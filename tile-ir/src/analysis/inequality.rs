@@ -358,7 +358,8 @@ impl<'a> BoundSearch<'a> {
         }
     }
 
-    /// Adds the guard `low <= high`, unless constants or types imply it.
+    /// Adds the guard `low <= high`, unless constants or types imply it. A guard that arguments meet by being 0 alone, as `pad <= 0`,
+    /// is none: accesses that are compared serve any.
     pub fn at_most(&mut self, low: &Polynomial, high: &Polynomial) -> Option<()> {
         if let (Some(low), Some(high)) = (low.as_constant(), high.as_constant()) {
             return (low <= high).then_some(());
@@ -367,6 +368,10 @@ impl<'a> BoundSearch<'a> {
             && self.most(&low.magnitudes()).is_some_and(|most| most <= limit)
         {
             return Some(());
+        }
+        let is_sum = low.as_constant().is_none() && low.terms().all(|(_, coefficient)| coefficient > 0);
+        if is_sum && high.as_constant().is_some_and(|limit| limit <= 0) {
+            return None;
         }
         let guard = Guard::AtMost { low: low.to_sum()?, high: high.to_sum()? };
         if !self.guards.contains(&guard) {

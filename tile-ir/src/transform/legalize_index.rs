@@ -536,7 +536,7 @@ impl IndexLegalizer {
     fn fits_if(&self, func: &Func, varying: Value) -> Option<Vec<Guard>> {
         let polynomial = self.polynomials.get(varying);
         let mut bound = BoundSearch::unmasked(func, &self.polynomials);
-        bound.not_negative(&polynomial)?;
+        bound.not_negative(&polynomial.sub(&Polynomial::constant(I32.0)))?;
         let top = bound.upper(polynomial)?;
         bound.at_most(&top, &Polynomial::constant(I32.1))?;
         Some(bound.guards)

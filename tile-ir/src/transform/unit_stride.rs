@@ -7,7 +7,7 @@ use crate::analysis::non_negative::Signs;
 use crate::ir::guard::Guard;
 use crate::ir::{Func, Op, ParamId, ParamKind, Type, Value, substitute};
 use crate::ops::scalar::ArithKind;
-use crate::ops::{Constant, ConstantValue, Effect, Kind};
+use crate::ops::{Constant, ConstantValue, Effect, Kind, MemAccess};
 use crate::transform::legalize_index::{BoundsPolicy, legalize_index};
 
 /// Replaces scalar arguments by 1; returns the guards that say so.
@@ -52,6 +52,17 @@ pub fn integers(func: &Func) -> impl Iterator<Item = Value> {
     })
 }
 
+/// The accesses that are worth a guard on a whole specialization: one scalar per row beside a tile of rows is not.
+pub fn large_accesses<'f>(func: &Func, mut accesses: Vec<&'f MemAccess>) -> Vec<&'f MemAccess> {
+    let elements = |access: &MemAccess| func.ty(access.offset).shape.elements();
+    let most = accesses.iter().map(|access| elements(access)).max().unwrap_or(0);
+    accesses.retain(|access| elements(access) * SMALL_SHARE >= most);
+    accesses
+}
+
+/// An access of less than this share of the largest one's elements is not worth a guard.
+const SMALL_SHARE: u64 = 16;
+
 /// A stride, and the axis along which it would make elements contiguous.
 type StrideAxis = (usize, Value);
 
@@ -75,10 +86,13 @@ fn strided(func: &Func, guards: &[Guard], candidates: &[Value]) -> Vec<SliceStri
         with_one.ranges.insert(stride, (1, 1));
         assumed.push((stride, AxisInfoMap::analyze(func, &with_one)));
     }
+    let mut accesses = vec![];
+    func.body.walk(&mut |op| accesses.extend(op.kind.operation().access()));
+    let large = large_accesses(func, accesses);
     let mut slices: Vec<(ParamId, Vec<StrideAxis>, bool)> = vec![];
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let Some(access) = operation.access() else { return };
+        let Some(access) = operation.access().filter(|access| large.contains(access)) else { return };
         let contiguities = |axes: &AxisInfoMap| -> Vec<u64> {
             axes.get(func, access.offset).axes.iter().map(|axis| axis.contiguity).collect()
         };
@@ -119,8 +133,8 @@ fn distinct(slices: impl Iterator<Item = (Vec<StrideAxis>, bool)>) -> Vec<SliceS
     found
 }
 
-/// One stride of each slice, in every combination while these are few; where they are many, written slices are taken to be
-/// row-major.
+/// One stride of each slice, in every combination while these are few. Where they are many, written slices are taken to be
+/// row-major, and where they still are, all slices but one.
 fn sets(slices: &[SliceStrides]) -> Vec<Vec<Value>> {
     let count = |choices: &[&[Value]]| choices.iter().map(|strides| strides.len()).product::<usize>();
     let mut choices: Vec<&[Value]> = slices.iter().map(|slice| slice.strides.as_slice()).collect();
@@ -129,11 +143,13 @@ fn sets(slices: &[SliceStrides]) -> Vec<Vec<Value>> {
             *choice = if slice.writes { &choice[..1] } else { choice };
         }
     }
-    let mut sets: Vec<Vec<Value>> = if choices.is_empty() { vec![] } else { vec![vec![]] };
-    for strides in choices {
-        let with = |stride: &Value, set: &Vec<Value>| set.iter().copied().chain([*stride]).collect();
-        sets = strides.iter().flat_map(|stride| sets.iter().map(move |set| with(stride, set))).collect();
-    }
+    let mut sets = if choices.is_empty() {
+        vec![]
+    } else if count(&choices) > MAX_SETS {
+        one_by_one(&choices)
+    } else {
+        combinations(&choices)
+    };
     for set in &mut sets {
         set.sort();
         set.dedup();
@@ -146,6 +162,28 @@ fn sets(slices: &[SliceStrides]) -> Vec<Vec<Value>> {
     sets.retain(|set| one_each(set) && seen.insert(set.clone()));
     sets.truncate(MAX_SETS);
     sets
+}
+
+/// One value of each choice, in every combination.
+fn combinations(choices: &[&[Value]]) -> Vec<Vec<Value>> {
+    choices.iter().fold(vec![vec![]], |sets, strides| {
+        let with = |stride: &Value, set: &Vec<Value>| set.iter().copied().chain([*stride]).collect();
+        strides.iter().flat_map(|stride| sets.iter().map(move |set| with(stride, set))).collect()
+    })
+}
+
+/// The first value of each choice, then the same with another one of a single choice, those of the last operand first.
+fn one_by_one(choices: &[&[Value]]) -> Vec<Vec<Value>> {
+    let first: Vec<Value> = choices.iter().map(|strides| strides[0]).collect();
+    let others = choices.iter().enumerate().rev().flat_map(|(place, strides)| {
+        let first = &first;
+        strides[1..].iter().map(move |&stride| {
+            let mut set = first.clone();
+            set[place] = stride;
+            set
+        })
+    });
+    std::iter::once(first.clone()).chain(others).collect()
 }
 
 /// Operands of comparisons and divisions, ends of loops, and what they are computed from: extents, which are rarely 1.

@@ -8,7 +8,7 @@ use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Block, Func, ParamKind, Value, backward_slice};
 use tile_ir::ops::{Kind, MemAccess};
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
-use tile_ir::transform::unit_stride::integers;
+use tile_ir::transform::unit_stride::{integers, large_accesses};
 
 use super::axes::Widened;
 use crate::gpu::layout::access;
@@ -81,16 +81,11 @@ pub fn needed_multiples(func: &Func, assumed: LaunchAssumptions, widened: Widene
     with(needed)
 }
 
-/// The widths of the accesses that matter: one scalar per row beside a tile of rows is not worth a guard on the whole
-/// specialization.
+/// The widths of the accesses that are worth a guard.
 fn widths(func: &Func, assumptions: &LaunchAssumptions, widened: Widened) -> Vec<u32> {
     let axes = AxisInfoMap::analyze(func, assumptions);
-    let accesses = accesses(func, widened);
-    let elements = |place: &MemAccess| func.ty(place.offset).shape.elements();
-    let most = accesses.iter().map(|place| elements(place)).max().unwrap_or(0);
-    accesses
+    large_accesses(func, accesses(func, widened))
         .into_iter()
-        .filter(|place| elements(place) * SMALL_SHARE >= most)
         .map(|place| access::width(func, &axes, place, Alignment::Checked).elements)
         .collect()
 }
@@ -124,9 +119,6 @@ pub fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
         .map(|(place, _)| place)
         .collect()
 }
-
-/// An access of less than this share of the largest one's elements does not matter.
-const SMALL_SHARE: u64 = 16;
 
 /// The scalar arguments that masks come from.
 pub fn extents(func: &Func) -> HashSet<u32> {
