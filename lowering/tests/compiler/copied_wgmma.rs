@@ -18,11 +18,11 @@ fn with_wgmma(source: &str) -> Specialization {
 }
 
 /// Small integers, so that sums are exact in any order.
-fn small(i: usize) -> f64 {
+pub(super) fn small(i: usize) -> f64 {
     (i * 7 % 11) as f64 - 5.0
 }
 
-fn int(value: usize) -> Number {
+pub(super) fn int(value: usize) -> Number {
     Number::Int(value as i128)
 }
 

@@ -9,9 +9,11 @@ use tile_ir::ir::Func;
 use tile_ir::testing::file_test::{
     PassTest, Request, changed, check_files, rewritten, rewritten_under_guards, text,
 };
+use tile_ir::transform::version_loops::version_loops;
 
 mod schedule;
 
+use lowering::driver::pipeline::loop_facts::versioned_region;
 use lowering::gpu::layout::access::Alignment;
 use lowering::gpu::layout::{Distributed, ThreadConfig, distribute};
 use lowering::gpu::opt::batch_reductions::batch_reductions;
@@ -110,6 +112,10 @@ const PASSES: &[PassTest] = &[
     ("pdl", |func, request| scheduled(func, request, pdl)),
     ("position_before_waits", |func, request| rescheduled(func, request, position_before_waits)),
     ("reduce_batch", |func, request| scheduled(func, request, reduce_batch)),
+    ("version_loops", |func, _| {
+        let region = versioned_region(func, &LaunchAssumptions::of(func));
+        rewritten(func, |func| region.iter().for_each(|region| drop(version_loops(func, region))))
+    }),
     ("remat_narrow", |func, request| optimized(func, request, remat_narrow)),
     ("remat_ranges", |func, request| optimized(func, request, remat_ranges)),
     ("select_tma_store", |func, request| {

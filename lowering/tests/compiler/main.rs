@@ -33,6 +33,7 @@ mod inline;
 mod iteration_split;
 mod layout;
 mod library;
+mod loop_facts;
 mod math;
 mod membar;
 mod odd_extents;

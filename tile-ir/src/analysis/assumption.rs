@@ -14,11 +14,20 @@ use crate::ir::{Func, Op, Value};
 use crate::ops::scalar::ArithKind;
 use crate::ops::{Constant, ConstantValue, Kind, Site};
 
-/// The assumptions that the `tl::assume` conditions of a function state.
-pub fn assumptions(func: &Func) -> Vec<Assumption> {
+/// What the `tl::assume` conditions of a function state.
+#[derive(Default, Debug)]
+pub struct Assumed {
+    /// What guards check.
+    pub of_arguments: Vec<Assumption>,
+    /// The powers of two that divide other scalars.
+    pub other_multiples: Vec<u32>,
+}
+
+/// Returns what the `tl::assume` conditions of a function state.
+pub fn assumptions(func: &Func) -> Assumed {
     let polynomials = Polynomials::analyze(func);
     let reader = AssumptionReader { definitions: func.definitions(), polynomials };
-    let mut found = vec![];
+    let mut found = Assumed::default();
     func.body.walk(&mut |op| {
         if let Kind::Assert(op) = &op.kind
             && matches!(func.sites.get(op.site as usize), Some(Site::Assume { .. }))
@@ -27,12 +36,12 @@ pub fn assumptions(func: &Func) -> Vec<Assumption> {
         }
     });
     let mut unique: Vec<Assumption> = vec![];
-    for assumption in found {
+    for assumption in found.of_arguments {
         if !unique.contains(&assumption) {
             unique.push(assumption);
         }
     }
-    unique
+    Assumed { of_arguments: unique, ..found }
 }
 
 struct AssumptionReader<'f> {
@@ -46,7 +55,7 @@ impl<'f> AssumptionReader<'f> {
     }
 
     /// What a conjunction of comparisons says.
-    fn condition(&self, value: Value, found: &mut Vec<Assumption>) {
+    fn condition(&self, value: Value, found: &mut Assumed) {
         let (mut visited, mut todo) = (HashSet::new(), vec![value]);
         while let Some(value) = todo.pop() {
             if !visited.insert(value) {
@@ -61,7 +70,8 @@ impl<'f> AssumptionReader<'f> {
         }
     }
 
-    fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value, found: &mut Vec<Assumption>) {
+    fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value, assumed: &mut Assumed) {
+        let found = &mut assumed.of_arguments;
         let (small, big) = (self.polynomial(lhs), self.polynomial(rhs));
         let below = |small: &Polynomial, big: &Polynomial, gap: i128| {
             of_single_symbol(&big.sub(small).sub(&Polynomial::constant(gap)))
@@ -72,9 +82,10 @@ impl<'f> AssumptionReader<'f> {
             BinaryOp::Gt => found.extend(below(&big, &small, 1)),
             BinaryOp::Ge => found.extend(below(&big, &small, 0)),
             BinaryOp::Eq => {
-                found.extend(self.divisible(lhs, &big).or_else(|| self.divisible(rhs, &small)));
                 found.extend(below(&small, &big, 0));
                 found.extend(below(&big, &small, 0));
+                self.divisible(lhs, &big, assumed);
+                self.divisible(rhs, &small, assumed);
             }
             _ => {}
         }
@@ -91,20 +102,21 @@ impl<'f> AssumptionReader<'f> {
     }
 
     /// `n % 16 == 0`
-    fn divisible(&self, remainder: Value, other: &Polynomial) -> Option<Assumption> {
-        let Some(Kind::Scalar(scalar)) = self.defined(remainder) else { return None };
+    fn divisible(&self, remainder: Value, other: &Polynomial, assumed: &mut Assumed) {
+        let Some(Kind::Scalar(scalar)) = self.defined(remainder) else { return };
         if scalar.op.arith != ArithKind::Rem || other.as_constant() != Some(0) {
-            return None;
+            return;
         }
-        let divisor = self.polynomial(scalar.args[1]).as_constant().filter(|&divisor| divisor != 0)?;
-        let by = 1u32 << divisor.trailing_zeros().min(30);
-        let dividend = self.polynomial(scalar.args[0]);
-        let mut terms = dividend.terms();
-        match (terms.next()?, terms.next()) {
-            (([Atom::Known(Symbol::Scalar(scalar))], 1), None) if by > 1 => {
-                Some(Assumption::Multiple(*scalar, by))
+        let divisor = self.polynomial(scalar.args[1]).as_constant().filter(|&divisor| divisor != 0);
+        let by = divisor.map_or(1, |divisor| 1u32 << divisor.trailing_zeros().min(30));
+        if by == 1 {
+            return;
+        }
+        match self.polynomial(scalar.args[0]).as_atom() {
+            Some(Atom::Known(Symbol::Scalar(scalar))) => {
+                assumed.of_arguments.push(Assumption::Multiple(scalar, by));
             }
-            _ => None,
+            _ => assumed.other_multiples.push(by),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The data flow analysis that finds the axis info of every value of a function.
 
-use std::collections::HashMap;
-
 pub use crate::analysis::launch_assumptions::LaunchAssumptions;
 use crate::ir::axis_info::{AxisEnv, AxisInfo, clip};
 use crate::ir::{Block, Func, Op, ParamKind, Value, View};
@@ -16,12 +14,11 @@ impl AxisInfoMap {
     pub fn analyze(func: &Func, assumptions: &LaunchAssumptions) -> AxisInfoMap {
         let infos = vec![None; func.value_count()];
         let budget = PASSES * func.value_count().max(64);
-        let LaunchAssumptions { least, grid, .. } = assumptions;
-        let mut analysis = AxisInfoAnalysis { func, infos, least, grid: *grid, budget };
+        let mut analysis = AxisInfoAnalysis { func, infos, assumptions, budget };
         for param in &func.params {
             if let ParamKind::Scalar { value, .. } = param.kind {
                 let mut info = AxisInfo::unknown(func.ty(value));
-                info.divisor = assumptions.multiples.get(&value).copied().unwrap_or(1);
+                info.divisor = assumptions.multiple(value);
                 info.range = assumptions.ranges.get(&value).copied().unwrap_or(info.range);
                 if func.is_view_scalar(value) {
                     info.range = (info.range.0.max(0), info.range.1.min(View::LIMIT - 1));
@@ -45,8 +42,7 @@ const PASSES: usize = 64;
 struct AxisInfoAnalysis<'f> {
     func: &'f Func,
     infos: Vec<Option<AxisInfo>>,
-    least: &'f HashMap<Value, i128>,
-    grid: [Option<i128>; 3],
+    assumptions: &'f LaunchAssumptions,
     /// How many more visits are made before loop-carried values become unknown.
     budget: usize,
 }
@@ -58,9 +54,10 @@ impl AxisInfoAnalysis<'_> {
         for (&result, mut info) in op.results.iter().zip(infos) {
             let ty = self.func.ty(result);
             // The proof of this bound also shows that the value does not wrap.
-            if let Some(&least) = self.least.get(&result) {
+            if let Some(&least) = self.assumptions.least.get(&result) {
                 info.range = (info.range.0.max(least), info.range.1.min(ty.dtype.range().1));
             }
+            info.divisor = info.divisor.max(self.assumptions.multiple(result));
             self.infos[result.index()] = Some(clip(info, ty));
         }
     }
@@ -80,7 +77,7 @@ impl AxisEnv for AxisInfoAnalysis<'_> {
     }
 
     fn most_programs(&self, axis: u8) -> Option<i128> {
-        self.grid[usize::from(axis)]
+        self.assumptions.grid[usize::from(axis)]
     }
 
     fn block(&mut self, block: &Block) {

@@ -11,7 +11,7 @@ use crate::support::dtype::DType;
 /// What the analysis assumes of a launch; the launcher checks it by guards.
 #[derive(Clone, Default, Debug)]
 pub struct LaunchAssumptions {
-    /// Scalar parameters that are multiples of a power of two.
+    /// Scalars that are multiples of a power of two: parameters, or what a kernel has loaded.
     pub multiples: HashMap<Value, u64>,
     /// Ranges of scalar parameters.
     pub ranges: HashMap<Value, (i128, i128)>,
@@ -85,6 +85,11 @@ impl LaunchAssumptions {
         }
         self.ranges.retain(|_, (low, high)| low <= high);
         self
+    }
+
+    /// The power of two that an integer is known to be a multiple of.
+    pub fn multiple(&self, value: Value) -> u64 {
+        self.multiples.get(&value).copied().unwrap_or(1)
     }
 
     /// With the lower bounds of dividends and divisors.

@@ -1,7 +1,7 @@
 //! Tile IR from its text: the inverse of [`super::print`].
 //!
 //! ```text
-//! kernel     = "kernel" name "(" [param {"," param}] ")" ["reports"] ["assuming" assumption {"and" assumption}] block
+//! kernel     = "kernel" name "(" [param {"," param}] ")" ["reports"] ["stating" number] ["assuming" assumption {"and" assumption}] block
 //! param      = value name ":" dtype
 //!            | name ":" "&" ["mut"] ("[" dtype "]" | "View" "<" dtype "," rank ">" view)
 //! view       = ["transposed"] ["shape" "(" values ")"] ["stride" "(" values ")"]
@@ -63,6 +63,9 @@ impl<'t> TextReader<'t> {
         self.func.name = self.take_kind(TokenKind::Word, "the name of the kernel")?.text.into();
         let views = self.params()?;
         self.func.reports = self.take("reports");
+        if self.take("stating") {
+            self.func.stated_multiple = Some(self.integer()?);
+        }
         if self.take("assuming") {
             self.assumption()?;
             while self.take("and") {

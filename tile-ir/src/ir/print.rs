@@ -87,6 +87,7 @@ impl Printer<'_> {
         let params: Vec<String> =
             func.params.iter().enumerate().map(|(position, param)| self.param(position, param)).collect();
         let reports = if func.reports { " reports" } else { "" };
+        let stating = func.stated_multiple.map_or(String::new(), |by| format!(" stating {by}"));
         let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
         let assumptions: Vec<String> = func
             .assumptions
@@ -97,7 +98,7 @@ impl Printer<'_> {
         let assumptions = assumptions.join(" and ");
         let _ = writeln!(
             self.out,
-            "kernel {}({}){reports}{assuming}{assumptions} {{",
+            "kernel {}({}){reports}{stating}{assuming}{assumptions} {{",
             func.name,
             params.join(", ")
         );

@@ -1,7 +1,8 @@
 //! The user's hints about contiguity, divisibility and constancy of offsets that the analysis cannot prove.
 //!
-//! A kernel with bounds checks drops every hint, because what follows from the arguments is analyzed without it and
-//! guarded at launch. In an `unchecked` kernel, whose launcher is unsafe, the caller vouches for the hint,
+//! A kernel with bounds checks believes no hint. What follows from the arguments is analyzed without it and guarded at launch. What
+//! follows from a scalar that the kernel loads it checks itself (`transform::version_loops`): in loops with dots without a hint, and
+//! anywhere once the user states a multiple. In an `unchecked` kernel, whose launcher is unsafe, the caller vouches for the hint,
 //! and vectors become as wide as it allows.
 
 use super::typing::{Call, Operand, TypingCx};
@@ -13,7 +14,7 @@ use crate::ir::{Func, Value};
 use crate::ops::syntax::syntax;
 use crate::support::dtype::DType;
 
-/// The value, with a hint about it; only in `unchecked` kernels.
+/// The value, with a hint about it: in `unchecked` kernels, and under a branch that has checked it.
 #[derive(Clone, Copy, Debug)]
 pub struct AxisHint {
     pub value: Value,
@@ -73,7 +74,7 @@ impl Operation for AxisHint {
 
 macro_rules! hint_doc {
     ($doc:literal) => {
-        concat!($doc, " Only an `unchecked` kernel, whose launcher is unsafe, believes it, and makes accesses as wide as it allows; that it is so is the caller's promise. In any other kernel it says nothing new: what follows from the arguments is found without it and checked at each launch, and what does not is not believed.")
+        concat!($doc, " Only an `unchecked` kernel, whose launcher is unsafe, believes it, and makes accesses as wide as it allows; that it is so is the caller's promise. In any other kernel it may be wrong, and the result is the same: what follows from the arguments is found without it and checked at each launch; that a scalar which the kernel loads is a multiple is checked once by the kernel, which has a version with vectors and one without. Loops with dots have both without a hint.")
     };
 }
 
@@ -132,6 +133,9 @@ fn hint(cx: &mut dyn TypingCx, call: &Call, kind: AxisHintKind) -> Operand {
         return cx.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
     }
     if !cx.is_unchecked() {
+        if kind == AxisHintKind::Multiple && ty.is_scalar() && power > 1 {
+            cx.state_multiple(power as u32);
+        }
         return Operand::value(value, call.loc);
     }
     let mut hint = AxisHint { value, multiple: 1, contiguous: 1, constant: 1 };

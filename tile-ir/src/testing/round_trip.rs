@@ -33,6 +33,7 @@ impl Renumbered<'_> {
         }
         copy.new.body = copy.block(&old.body);
         copy.new.reports = old.reports;
+        copy.new.stated_multiple = old.stated_multiple;
         copy.new.assumptions = old.assumptions.clone();
         copy.new.views = old.views.clone();
         let mut views = std::mem::take(&mut copy.new.views);

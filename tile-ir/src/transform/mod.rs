@@ -10,6 +10,7 @@
 //! - [`single_iteration`]: loops of trip count 1 as straight-line code.
 //! - [`transpose_operands`]: column-major dot operands.
 //! - [`unit_stride`]: arguments that a specialization takes for 1.
+//! - [`version_loops`]: loops under a branch on facts about what the kernel has loaded.
 //! - [`view_strides`]: views whose last axis a specialization takes for contiguous.
 //! - [`rotate_rows`], [`read_unrotated`]: whole vectors of misaligned rows.
 
@@ -26,4 +27,5 @@ pub mod split_full_tiles;
 pub mod strength_reduce;
 pub mod transpose_operands;
 pub mod unit_stride;
+pub mod version_loops;
 pub mod view_strides;

@@ -155,6 +155,11 @@ impl Axes {
         self.widened().is_some()
     }
 
+    /// Whether threads move vectors, operands of dots as well.
+    pub fn moves_vectors(&self) -> bool {
+        matches!(self.movement, Movement::Vectors(_))
+    }
+
     /// Whether rows may begin anywhere.
     pub fn is_unaligned(&self) -> bool {
         self.is_guarded() && !self.has_vectors()

@@ -11,10 +11,11 @@ use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::legalize_index::BoundsPolicy;
 use tile_ir::transform::{
-    contract_floats, defer_scale, legalize_index, read_unrotated, rotate_rows, view_strides,
+    contract_floats, defer_scale, legalize_index, read_unrotated, rotate_rows, version_loops, view_strides,
 };
 
 use super::axes::{Axes, DotResults, Movement};
+use super::loop_facts::versioned_region;
 use super::refusal::Refusal;
 use super::requests::KernelRequests;
 use super::vector_width::{needed_multiples, needed_signs};
@@ -182,8 +183,18 @@ pub fn legalize_index(body: &mut SpecializedFunc) -> Result<(), Refusal> {
 pub fn widen_accesses(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let Some(widened) = body.axes.widened() else { return Ok(()) };
     let (assumed, signs) = needed_signs(&body.func, std::mem::take(&mut body.assumptions), widened);
-    body.assumptions = needed_multiples(&body.func, assumed, widened);
+    body.assumptions = needed_multiples(&body.func, assumed, widened, &[]);
     body.guards.signs = signs;
+    Ok(())
+}
+
+pub fn version_loops(body: &mut SpecializedFunc) -> Result<(), Refusal> {
+    if let Some(region) = versioned_region(&body.func, &body.assumptions) {
+        let copies = version_loops::version_loops(&mut body.func, &region);
+        let known = &mut body.assumptions.least;
+        let of_copies = known.iter().filter_map(|(value, &least)| Some((*copies.get(value)?, least)));
+        *known = known.clone().into_iter().chain(of_copies).collect();
+    }
     Ok(())
 }
 

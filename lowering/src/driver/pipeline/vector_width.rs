@@ -35,14 +35,18 @@ pub fn needed_signs(
     }
     let with = assumed.clone().with_signs(&signs);
     let at_best = |assumptions: &LaunchAssumptions| {
-        let multiples = multiples_of_vectors(func, assumptions);
+        let multiples = multiples_of_vectors(func, assumptions, &[]);
         widths(func, &LaunchAssumptions { multiples, ..assumptions.clone() }, widened)
     };
     if at_best(&with) == at_best(&assumed) { (assumed, vec![]) } else { (with, signs.guards) }
 }
 
-/// Every integer argument as a multiple of any vector.
-fn multiples_of_vectors(func: &Func, assumed: &LaunchAssumptions) -> HashMap<Value, u64> {
+/// Every integer argument as a multiple of any vector, and so each of these scalars, as far as the user states.
+pub fn multiples_of_vectors(
+    func: &Func,
+    assumed: &LaunchAssumptions,
+    loaded: &[Value],
+) -> HashMap<Value, u64> {
     let smallest = func
         .params
         .iter()
@@ -53,20 +57,26 @@ fn multiples_of_vectors(func: &Func, assumed: &LaunchAssumptions) -> HashMap<Val
         .min()
         .unwrap_or(MAX_ACCESS_BYTES);
     let by = u64::from(MAX_ACCESS_BYTES / smallest.min(MAX_ACCESS_BYTES));
-    let least = |value: &Value| assumed.multiples.get(value).copied().unwrap_or(1);
-    integers(func).map(|value| (value, by.max(least(&value)))).collect()
+    let stated = func.stated_multiple.map_or(by, |stated| by.min(stated.into()));
+    let of_loaded = loaded.iter().map(|&value| (value, stated));
+    integers(func).map(|value| (value, by.max(assumed.multiple(value)))).chain(of_loaded).collect()
 }
 
-/// The assumptions, with the integer arguments whose divisibility widens an access, and by what they must divide.
-pub fn needed_multiples(func: &Func, assumed: LaunchAssumptions, widened: Widened) -> LaunchAssumptions {
-    let least = |value: &Value| assumed.multiples.get(value).copied().unwrap_or(1);
+/// The assumptions, with the integer arguments whose divisibility widens an access, and by what they must divide; likewise scalars
+/// that the kernel has `loaded`.
+pub fn needed_multiples(
+    func: &Func,
+    assumed: LaunchAssumptions,
+    widened: Widened,
+    loaded: &[Value],
+) -> LaunchAssumptions {
     let with = |multiples| LaunchAssumptions { multiples, ..assumed.clone() };
-    let mut needed = multiples_of_vectors(func, &assumed);
+    let mut needed = multiples_of_vectors(func, &assumed, loaded);
     let best = widths(func, &with(needed.clone()), widened);
-    for value in integers(func) {
+    for value in integers(func).chain(loaded.iter().copied()) {
         // The smallest divisor that serves as well as the largest.
         let mut divisor = needed.remove(&value).unwrap_or(1);
-        while divisor > least(&value) {
+        while divisor > assumed.multiple(value) {
             let mut fewer = needed.clone();
             fewer.insert(value, divisor / 2);
             if widths(func, &with(fewer), widened) != best {
@@ -82,12 +92,10 @@ pub fn needed_multiples(func: &Func, assumed: LaunchAssumptions, widened: Widene
 }
 
 /// The widths of the accesses that are worth a guard.
-fn widths(func: &Func, assumptions: &LaunchAssumptions, widened: Widened) -> Vec<u32> {
+pub fn widths(func: &Func, assumptions: &LaunchAssumptions, widened: Widened) -> Vec<u32> {
     let axes = AxisInfoMap::analyze(func, assumptions);
-    large_accesses(func, accesses(func, widened))
-        .into_iter()
-        .map(|place| access::width(func, &axes, place, Alignment::Checked).elements)
-        .collect()
+    let width = |place| access::width(func, &axes, place, Alignment::Checked).elements;
+    large_accesses(func, accesses(func, widened)).into_iter().map(width).collect()
 }
 
 /// The accesses of tiles that ask for guards.

@@ -129,7 +129,9 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     }
     warnings.extend(warnings::decided(&sign_tests, &func));
     ir::cse_and_dce(&mut func);
-    func.assumptions = assumptions(&func);
+    let assumed = assumptions(&func);
+    func.assumptions = assumed.of_arguments;
+    assumed.other_multiples.into_iter().for_each(|by| func.state_multiple(by));
     warnings.extend(mistakes(&func));
     Ok(Checked { func, prints, warnings })
 }

@@ -30,6 +30,10 @@ impl TypingCx for CallCx<'_, '_> {
         self.check.is_unchecked()
     }
 
+    fn state_multiple(&mut self, by: u32) {
+        self.check.builder.func.state_multiple(by);
+    }
+
     fn describe(&self, operand: &Operand) -> String {
         self.check.describe(operand)
     }
