@@ -67,7 +67,7 @@ fn table(options: &str) -> String {
 }
 
 #[test]
-fn only_an_unchecked_kernel_uses_a_hint() {
+fn a_kernel_checks_a_hint_unless_it_is_unchecked() {
     check_ptx(
         &table(""),
         &["ld.global", "st.global"],

@@ -224,7 +224,8 @@ fn one_operand_of_many_may_be_column_major() {
         unit_strides_4: a0 is 1, b1 is 1, c1 is 1, o1 is 1
         unit_strides_4_odd: a0 is 1, b1 is 1, c1 is 1, o1 is 1
         general: 
-    "#]].assert_eq(&found.iter().map(units).collect::<String>());
+    "#]]
+    .assert_eq(&found.iter().map(units).collect::<String>());
 }
 
 const ROWS: &str = "#[fuse_kernel(num_warps = 4)]

@@ -19,8 +19,8 @@ use crate::ops::{Constant, ConstantValue, Kind, Site};
 pub struct Assumed {
     /// What guards check.
     pub of_arguments: Vec<Assumption>,
-    /// The powers of two that divide other scalars.
-    pub other_multiples: Vec<u32>,
+    /// The powers of two that divide scalars which no guard knows.
+    pub of_loaded: Vec<u32>,
 }
 
 /// Returns what the `tl::assume` conditions of a function state.
@@ -112,11 +112,12 @@ impl<'f> AssumptionReader<'f> {
         if by == 1 {
             return;
         }
-        match self.polynomial(scalar.args[0]).as_atom() {
-            Some(Atom::Known(Symbol::Scalar(scalar))) => {
-                assumed.of_arguments.push(Assumption::Multiple(scalar, by));
-            }
-            _ => assumed.other_multiples.push(by),
+        let dividend = self.polynomial(scalar.args[0]);
+        if let Some(Atom::Known(Symbol::Scalar(scalar))) = dividend.as_atom() {
+            assumed.of_arguments.push(Assumption::Multiple(scalar, by));
+        } else if dividend.all_varying().iter().any(|atom| matches!(atom, Atom::Loop(..) | Atom::Opaque(..)))
+        {
+            assumed.of_loaded.push(by);
         }
     }
 }

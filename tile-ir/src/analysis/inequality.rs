@@ -369,6 +369,11 @@ impl<'a> BoundSearch<'a> {
         {
             return Some(());
         }
+        if let Some(least) = low.as_constant()
+            && self.most(&high.magnitudes()).is_some_and(|most| least <= -most)
+        {
+            return Some(());
+        }
         let is_sum = low.as_constant().is_none() && low.terms().all(|(_, coefficient)| coefficient > 0);
         if is_sum && high.as_constant().is_some_and(|limit| limit <= 0) {
             return None;

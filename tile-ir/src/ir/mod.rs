@@ -432,7 +432,7 @@ pub struct Func {
     pub sites: Vec<Site>,
     /// What the user assumed of the arguments with `tl::assume`.
     pub assumptions: Vec<Assumption>,
-    /// The least power of two that the user states to divide a scalar which is no argument: with `tl::multiple_of` or `tl::assume`.
+    /// The least power of two that the user states to divide a loaded scalar, with `tl::multiple_of` or `tl::assume`.
     pub stated_multiple: Option<u32>,
     pub views: Vec<View>,
     types: Vec<Type>,
@@ -454,7 +454,7 @@ impl Func {
         }
     }
 
-    /// Notes that the user states that `by` divides a scalar.
+    /// Notes that the user states that `by` divides a loaded scalar.
     pub fn state_multiple(&mut self, by: u32) {
         self.stated_multiple = Some(self.stated_multiple.map_or(by, |least| least.min(by)));
     }

@@ -83,6 +83,22 @@ impl<'f> FuncBuilder<'f> {
         self.open.last()?.ops.iter().rev().find(|op| op.results.contains(&value))
     }
 
+    /// Whether a value is computed from what an operation of the open blocks loads.
+    pub fn is_from_memory(&self, value: Value) -> bool {
+        let (mut seen, mut todo) = (HashSet::new(), vec![value]);
+        while let Some(value) = todo.pop() {
+            let mut ops = self.open.iter().flat_map(|block| &block.ops);
+            let Some(op) = ops.find(|op| op.results.contains(&value)).filter(|_| seen.insert(value)) else {
+                continue;
+            };
+            if op.kind.operation().access().is_some() {
+                return true;
+            }
+            todo.extend(op.kind.operation().operands());
+        }
+        false
+    }
+
     /// Opens a nested block whose arguments have the given types.
     pub fn begin(&mut self, args: Vec<Type>) -> Vec<Value> {
         let args: Vec<Value> = args.into_iter().map(|ty| self.func.value(ty)).collect();

@@ -134,7 +134,7 @@ fn hint(cx: &mut dyn TypingCx, call: &Call, kind: AxisHintKind) -> Operand {
     }
     if !cx.is_unchecked() {
         if kind == AxisHintKind::Multiple && ty.is_scalar() && power > 1 {
-            cx.state_multiple(power as u32);
+            cx.state_multiple(value, power as u32);
         }
         return Operand::value(value, call.loc);
     }

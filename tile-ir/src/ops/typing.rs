@@ -126,8 +126,8 @@ pub trait TypingCx {
     /// Whether the kernel is `unchecked`: its caller vouches for every access.
     fn is_unchecked(&self) -> bool;
 
-    /// Notes that the user states that `by` divides a scalar.
-    fn state_multiple(&mut self, by: u32);
+    /// Notes that the user states that `by` divides a scalar, if that is computed from memory.
+    fn state_multiple(&mut self, scalar: Value, by: u32);
 
     /// What an operand is, for messages: `a tile of type f32[1024]`.
     fn describe(&self, operand: &Operand) -> String;

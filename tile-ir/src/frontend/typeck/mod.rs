@@ -131,7 +131,7 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     ir::cse_and_dce(&mut func);
     let assumed = assumptions(&func);
     func.assumptions = assumed.of_arguments;
-    assumed.other_multiples.into_iter().for_each(|by| func.state_multiple(by));
+    assumed.of_loaded.into_iter().for_each(|by| func.state_multiple(by));
     warnings.extend(mistakes(&func));
     Ok(Checked { func, prints, warnings })
 }

@@ -30,8 +30,10 @@ impl TypingCx for CallCx<'_, '_> {
         self.check.is_unchecked()
     }
 
-    fn state_multiple(&mut self, by: u32) {
-        self.check.builder.func.state_multiple(by);
+    fn state_multiple(&mut self, scalar: Value, by: u32) {
+        if self.check.builder.is_from_memory(scalar) {
+            self.check.builder.func.state_multiple(by);
+        }
     }
 
     fn describe(&self, operand: &Operand) -> String {
