@@ -292,14 +292,14 @@ fn assumptions_that_no_launcher_can_check_are_dropped() {
     check_guards(
         kernel,
         expect![[r#"
-        kernel k(x: &[f32], at: &[i32], out: &mut [f32], %0 n: i32, %1 m: i32, %2 a: f32) {
-        %4 = load x[%3] inside vector 2 : f32[64]  ; reg(1) lane(2 4 8 16 32) warp()
-        store %4, out[%3] inside vector 2
-        x is 8-byte aligned
-        out is 8-byte aligned
-        64 <= x.len()
-        64 <= out.len()
-    "#]],
+            kernel k(x: &[f32], at: &[i32], out: &mut [f32], %0 n: i32, %1 m: i32, %2 a: f32) stating 16 {
+            %4 = load x[%3] inside vector 2 : f32[64]  ; reg(1) lane(2 4 8 16 32) warp()
+            store %4, out[%3] inside vector 2
+            x is 8-byte aligned
+            out is 8-byte aligned
+            64 <= x.len()
+            64 <= out.len()
+        "#]],
     );
 }
 

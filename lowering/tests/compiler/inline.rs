@@ -72,23 +72,27 @@ fn a_kernel_checks_a_hint_unless_it_is_unchecked() {
         &table(""),
         &["ld.global", "st.global"],
         expect![[r#"
-            ld.global.nc.b32 	%r19, [%rd23];
-            @%p1 ld.global.nc.b32 %r1, [%rd1];
-            @%p2 ld.global.nc.b32 %r2, [%rd2];
-            @%p3 ld.global.nc.b32 %r3, [%rd3];
-            @%p4 ld.global.nc.b32 %r4, [%rd4];
-            @%p5 ld.global.nc.b32 %r5, [%rd5];
-            @%p6 ld.global.nc.b32 %r6, [%rd6];
-            @%p7 ld.global.nc.b32 %r7, [%rd7];
-            @%p8 ld.global.nc.b32 %r8, [%rd8];
-            @%p9 st.global.b32 [%rd9], %r1;
-            @%p10 st.global.b32 [%rd10], %r2;
-            @%p11 st.global.b32 [%rd11], %r3;
-            @%p12 st.global.b32 [%rd12], %r4;
-            @%p13 st.global.b32 [%rd13], %r5;
-            @%p14 st.global.b32 [%rd14], %r6;
-            @%p15 st.global.b32 [%rd15], %r7;
-            @%p16 st.global.b32 [%rd16], %r8;
+            ld.global.nc.b32 	%r4, [%rd8];
+            @%p2 ld.global.nc.b32 %r6, [%rd9];
+            @%p3 ld.global.nc.b32 %r7, [%rd10];
+            @%p4 ld.global.nc.b32 %r8, [%rd11];
+            @%p5 ld.global.nc.b32 %r9, [%rd12];
+            @%p6 ld.global.nc.b32 %r10, [%rd13];
+            @%p7 ld.global.nc.b32 %r11, [%rd14];
+            @%p8 ld.global.nc.b32 %r12, [%rd15];
+            @%p9 ld.global.nc.b32 %r13, [%rd16];
+            @%p10 st.global.b32 [%rd17], %r6;
+            @%p11 st.global.b32 [%rd18], %r7;
+            @%p12 st.global.b32 [%rd19], %r8;
+            @%p13 st.global.b32 [%rd20], %r9;
+            @%p14 st.global.b32 [%rd21], %r10;
+            @%p15 st.global.b32 [%rd22], %r11;
+            @%p16 st.global.b32 [%rd23], %r12;
+            @%p17 st.global.b32 [%rd24], %r13;
+            @%p45 ld.global.nc.L2::cache_hint.v4.b32 {%r26, %r27, %r28, %r29}, [%rd35], %rd36;
+            @%p46 ld.global.nc.L2::cache_hint.v4.b32 {%r30, %r31, %r32, %r33}, [%rd37], %rd36;
+            @%p47 st.global.v4.b32 [%rd38], {%r26, %r27, %r28, %r29};
+            @%p48 st.global.v4.b32 [%rd39], {%r30, %r31, %r32, %r33};
         "#]],
     );
     check_ptx(
