@@ -123,6 +123,16 @@ fn a_grouped_product_checks_each_group() {
     );
 }
 
+/// Accumulators leave both versions for a store behind them, whose place is known.
+#[test]
+fn a_result_leaves_the_versions_of_its_loop() {
+    let source = GROUPED.replace("c + tl::load(starts + group * 2 + 1)", "c + group * 4096");
+    check_versions(
+        &source,
+        &[&|func| grouped(func, 0, &[[64, 72], [64, 128]]), &|func| grouped(func, 1, &[[64, 64], [64, 67]])],
+    );
+}
+
 /// Where every size is an argument, guards check them, and loops have one version.
 #[test]
 fn arguments_are_checked_by_guards_alone() {

@@ -52,6 +52,12 @@ pub fn integers(func: &Func) -> impl Iterator<Item = Value> {
     })
 }
 
+fn accesses(func: &Func) -> Vec<&MemAccess> {
+    let mut found = vec![];
+    func.body.walk(&mut |op| found.extend(op.kind.operation().access()));
+    found
+}
+
 /// The accesses that are worth a guard on a whole specialization: one scalar per row beside a tile of rows is not.
 pub fn large_accesses<'f>(func: &Func, mut accesses: Vec<&'f MemAccess>) -> Vec<&'f MemAccess> {
     let elements = |access: &MemAccess| func.ty(access.offset).shape.elements();
@@ -86,18 +92,16 @@ fn strided(func: &Func, guards: &[Guard], candidates: &[Value]) -> Vec<SliceStri
         with_one.ranges.insert(stride, (1, 1));
         assumed.push((stride, AxisInfoMap::analyze(func, &with_one)));
     }
-    let mut accesses = vec![];
-    func.body.walk(&mut |op| accesses.extend(op.kind.operation().access()));
-    let large = large_accesses(func, accesses);
+    let large = large_accesses(func, accesses(func));
     let mut slices: Vec<(ParamId, Vec<StrideAxis>, bool)> = vec![];
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let Some(access) = operation.access().filter(|access| large.contains(access)) else { return };
+        let Some(access) = operation.access() else { return };
         let contiguities = |axes: &AxisInfoMap| -> Vec<u64> {
             axes.get(func, access.offset).axes.iter().map(|axis| axis.contiguity).collect()
         };
         let own = contiguities(&known);
-        if own.iter().max() > Some(&1) {
+        if own.iter().max() > Some(&1) || !large.contains(&access) {
             return;
         }
         let writes = matches!(operation.effect(), Effect::Write);

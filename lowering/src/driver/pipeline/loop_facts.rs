@@ -75,20 +75,14 @@ impl LoadedScalars {
 
     fn scalar(&mut self, op: &Op, result: Value, of_dot_loop: bool) {
         let operation = op.kind.operation();
-        let keeps_divisors = match &op.kind {
-            Kind::Cast(_) | Kind::AxisHint(_) => true,
-            Kind::Scalar(scalar) => matches!(
-                scalar.op.arith,
-                ArithKind::Add | ArithKind::Sub | ArithKind::Mul | ArithKind::Neg | ArithKind::Shl
-            ),
-            _ => false,
-        };
-        let from_loaded = operation.operands().iter().any(|operand| self.dependent.contains(operand));
-        if operation.access().is_some() || from_loaded && matches!(op.kind, Kind::Scalar(_) | Kind::Cast(_)) {
-            self.dependent.insert(result);
-            if !keeps_divisors && !of_dot_loop {
-                self.values.push(result);
-            }
+        let computes = matches!(op.kind, Kind::Scalar(_) | Kind::Cast(_))
+            && operation.operands().iter().any(|operand| self.dependent.contains(operand));
+        if !computes && operation.access().is_none() {
+            return;
+        }
+        self.dependent.insert(result);
+        if !of_dot_loop && !(computes && keeps_divisors(&op.kind)) {
+            self.values.push(result);
         }
     }
 
@@ -113,6 +107,13 @@ impl LoadedScalars {
         let ops = first..last + 1;
         (serves || func.stated_multiple.is_some()).then_some(VersionedRegion { facts, defined_beside, ops })
     }
+}
+
+/// Whether divisors of the operands show in the result.
+fn keeps_divisors(kind: &Kind) -> bool {
+    use ArithKind::{Add, Mul, Neg, Shl, Sub};
+    let is_linear = |arith| matches!(arith, Add | Sub | Mul | Neg | Shl);
+    matches!(kind, Kind::Cast(_)) || matches!(kind, Kind::Scalar(scalar) if is_linear(scalar.op.arith))
 }
 
 /// The innermost block that defines one of some values by an operation of its own, the first in each block, and that value;
