@@ -52,16 +52,17 @@ fn widest(block: &Block) -> u32 {
     widest
 }
 
-/// Simulates the specializations that have two versions of a loop.
+/// Simulates the specializations that have two versions of a loop, and compares them with the one that has none.
 fn check_versions(source: &str, launches: &[&dyn Fn(&Func) -> Launch]) {
     let (bodies, _) = bodies(source);
     let versioned: Vec<_> =
         bodies.iter().filter(|body| !versions(std::slice::from_ref(body)).is_empty()).collect();
     assert!(!versioned.is_empty());
+    let general = &bodies.last().expect("a body for any arguments").plan.laid_out;
     for body in versioned {
-        let laid_out = &body.plan.laid_out;
+        let scheduled = &body.plan.schedule.distributed.func;
         for (number, launch) in launches.iter().enumerate() {
-            check_schedule(&body.plan.schedule.distributed.func, laid_out, &launch(laid_out), 0.0)
+            check_schedule(scheduled, general, &launch(scheduled), 0.0)
                 .unwrap_or_else(|fault| panic!("{}, launch {number}: {fault}", body.name));
         }
     }
@@ -70,11 +71,13 @@ fn check_versions(source: &str, launches: &[&dyn Fn(&Func) -> Launch]) {
 const GROUPED: &str = "#[fuse_kernel(num_warps = 4)]
     fn grouped(a: &[bf16], b: &[bf16], c: &mut [f32], sizes: &[i32], starts: &[i64], groups: i32) {
         let columns = tl::arange(0, 64);
+        let (mut tile, mut first) = (tl::program_id(0), 0);
         for group in 0..groups {
             let (rows, k) = (tl::load(sizes + group * 2), tl::load(sizes + group * 2 + 1));
             let (a, c) = (a + tl::load(starts + group * 2), c + tl::load(starts + group * 2 + 1));
-            for tile in (tl::program_id(0)..tl::cdiv(rows, 64)).step_by(2) {
-                let row = tile * 64 + tl::arange(0, 64);
+            let end = first + tl::cdiv(rows, 64);
+            while tile < end {
+                let row = (tile - first) * 64 + tl::arange(0, 64);
                 let mut acc = tl::zeros::<f32>([64, 64]);
                 for start in (0..k).step_by(64) {
                     let inner = start + tl::arange(0, 64);
@@ -84,7 +87,9 @@ const GROUPED: &str = "#[fuse_kernel(num_warps = 4)]
                     acc = tl::dot(left, right, acc);
                 }
                 tl::store(c + (row.col() * 64 + columns.row()), acc, (row < rows).col());
+                tile += tl::num_programs(0);
             }
+            first = end;
         }
     }";
 

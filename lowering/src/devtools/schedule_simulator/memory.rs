@@ -7,7 +7,7 @@ use super::agent::{Datum, Step};
 use super::machine::Cx;
 use super::number::Number;
 use super::simulate::Simulate;
-use super::tile::{Elements, TileValue, extents, for_each_index, row_major};
+use super::tile::{Elements, TileValue, extents, for_each_index, moves_in_vectors, row_major};
 use tile_ir::ir::{Func, Op, ParamId, ParamKind, Type, Value};
 use tile_ir::ops::scalar::row;
 use tile_ir::ops::{
@@ -212,6 +212,10 @@ impl Cx<'_, '_> {
                 return Err(format!("element {offset} is outside of a slice of {length}"));
             }
             positions.push(position);
+        }
+        let vector = access.vector as usize;
+        if vector > 1 && access.shift.is_none() && !moves_in_vectors(&offsets.shape, &positions, vector) {
+            return Err(format!("elements do not move in aligned vectors of {vector}"));
         }
         Ok(positions)
     }

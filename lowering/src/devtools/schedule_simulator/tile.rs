@@ -47,6 +47,27 @@ pub fn for_each_index(shape: &[usize], mut visit: impl FnMut(&[usize])) {
     }
 }
 
+/// Whether the elements along some axis are at consecutive positions from multiples of `vector`, or masked off, `vector` at a time.
+pub fn moves_in_vectors(shape: &[usize], positions: &[Option<usize>], vector: usize) -> bool {
+    let is_vector = |first: usize, stride: usize| {
+        let start = positions[first];
+        start.is_none_or(|start| start.is_multiple_of(vector))
+            && (1..vector).all(|k| positions[first + k * stride] == start.map(|start| start + k))
+    };
+    let strides = row_major(shape);
+    let along = |axis: usize| {
+        let mut whole = shape[axis].is_multiple_of(vector);
+        for_each_index(shape, |index| {
+            if whole && index[axis].is_multiple_of(vector) {
+                let first = index.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+                whole = is_vector(first, strides[axis]);
+            }
+        });
+        whole
+    };
+    (0..shape.len()).any(along)
+}
+
 impl Elements {
     /// So many zeros of a type.
     pub fn zeros(dtype: DType, count: usize) -> Elements {
