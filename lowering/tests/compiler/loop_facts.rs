@@ -21,7 +21,7 @@ fn bodies(source: &str) -> (Vec<Specialization>, Vec<String>) {
     (specializations(&func, requests).expect("bodies that fit"), params)
 }
 
-/// The guards of each specialization of a release build.
+/// Compares the guards of each specialization of a release build.
 fn check_guards(source: &str, expected: Expect) {
     let (bodies, params) = bodies(source);
     let of = |body: &Specialization| {
@@ -31,7 +31,7 @@ fn check_guards(source: &str, expected: Expect) {
     expected.assert_eq(&bodies.iter().map(of).collect::<String>());
 }
 
-/// For each specialization with two versions of a loop: the widest access of global memory in each, in elements.
+/// Returns, for each specialization with two versions of a loop, the widest access of each version in elements.
 fn versions(bodies: &[Specialization]) -> String {
     let mut text = String::new();
     for body in bodies {

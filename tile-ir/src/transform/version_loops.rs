@@ -102,7 +102,7 @@ impl RegionCopier<'_, '_> {
         block.yields = rest.yields;
     }
 
-    /// Whether all facts hold.
+    /// Builds the condition that all facts hold.
     fn condition(&mut self, facts: &[Fact]) -> Value {
         let wide = Type::scalar(DType::I64);
         let mut remainders: Option<Value> = None;
@@ -137,7 +137,7 @@ impl RegionCopier<'_, '_> {
         }
     }
 
-    /// A copy of an operation on the copies of its operands.
+    /// Copies an operation onto the copies of its operands.
     fn op(&mut self, op: &Op) -> Op {
         let mut copy = op.clone();
         let operands = op.kind.operation().operands();

@@ -16,7 +16,7 @@ use tile_ir::transform::version_loops::{Fact, VersionedRegion};
 use super::axes::Widened;
 use super::vector_width::{accesses, multiples_of_vectors, needed_multiples, widths};
 
-/// The region that facts about loaded scalars would speed up, if there is one, behind the loads of all these scalars.
+/// Returns the region that facts about loaded scalars would speed up, if there is one, behind the loads of all these scalars.
 pub fn versioned_region(func: &Func, assumed: &LaunchAssumptions) -> Option<VersionedRegion> {
     let loaded = LoadedScalars::of(func);
     if loaded.values.is_empty() {
@@ -45,7 +45,7 @@ pub fn versioned_region(func: &Func, assumed: &LaunchAssumptions) -> Option<Vers
 /// Integer scalars that are loaded, or computed from such ones by what keeps no divisor.
 struct LoadedScalars {
     values: Vec<Value>,
-    /// What depends on them.
+    /// Scalars that depend on memory.
     dependent: HashSet<Value>,
 }
 
@@ -56,8 +56,8 @@ impl LoadedScalars {
         found
     }
 
-    /// Those of a block, but none that a loop with dots loads in each iteration: a branch there would keep its copies from being
-    /// issued ahead.
+    /// Finds the scalars of a block, but none that a loop with dots loads in each iteration: a branch there would keep its copies from
+    /// being issued ahead.
     fn in_block(&mut self, func: &Func, block: &Block, of_dot_loop: bool) {
         for op in &block.ops {
             if let [result] = op.results[..] {
@@ -86,8 +86,8 @@ impl LoadedScalars {
         }
     }
 
-    /// The operations between the definitions of facts and the last access that gains, in the innermost block with such a
-    /// definition. Facts that are known in other blocks alone are left out.
+    /// Returns the operations from the first to the last access that gains, behind the definitions of facts, in the innermost block
+    /// with such a definition. Facts that are known in other blocks alone are left out.
     fn region(&self, func: &Func, facts: Vec<Fact>, gaining: &[&MemAccess]) -> Option<VersionedRegion> {
         let loaded: HashSet<Value> =
             facts.iter().map(|fact| fact.value).filter(|value| self.values.contains(value)).collect();

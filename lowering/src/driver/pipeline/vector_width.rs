@@ -41,7 +41,7 @@ pub fn needed_signs(
     if at_best(&with) == at_best(&assumed) { (assumed, vec![]) } else { (with, signs.guards) }
 }
 
-/// Every integer argument as a multiple of any vector, and so each of these scalars, as far as the user states.
+/// Returns every integer argument as a multiple of any vector, and each scalar that is `loaded`, up to what the user states.
 pub fn multiples_of_vectors(
     func: &Func,
     assumed: &LaunchAssumptions,
