@@ -81,7 +81,7 @@ impl LoadedScalars {
             return;
         }
         self.dependent.insert(result);
-        if !of_dot_loop && !(computes && keeps_divisors(&op.kind)) {
+        if !(of_dot_loop || computes && keeps_divisors(&op.kind)) {
             self.values.push(result);
         }
     }
