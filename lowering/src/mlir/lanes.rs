@@ -3,12 +3,13 @@
 //! Element types say how the bits are read (signed, unsigned, float); the machine type of a `bool` is `i1`. 16-bit
 //! floats reach these functions only on the GPU, which computes in them; elsewhere they were widened before.
 
+use tile_ir::ops::scalar::ArithKind;
 use tile_ir::support::dtype::DType;
 
 use super::builder::{Builder, FloatPredicate, IntPredicate, Val};
+use super::division::{self, Division, Operand};
 use super::machine::Machine;
-use super::math;
-use super::types::Elem;
+use super::{math, wide_product};
 
 pub fn add(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
     if dtype.is_float() { b.fadd(args[0], args[1]) } else { b.add(args[0], args[1]) }
@@ -29,8 +30,7 @@ pub fn div(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
     if dtype.is_float() {
         return b.fdiv(args[0], args[1]);
     }
-    let (quotient, _) = guarded_division(b, args, dtype);
-    quotient
+    divided(b, args, dtype).result(b, ArithKind::Div)
 }
 
 pub fn div_rn(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
@@ -41,50 +41,16 @@ pub fn div_rn(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
 }
 
 pub fn rem(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
-    let (quotient, divisor) = guarded_division(b, args, dtype);
-    // With a zero divisor the quotient is 0 and the remainder is the dividend.
-    let product = b.mul(quotient, divisor);
-    b.sub(args[0], product)
-}
-
-/// The truncating quotient and the divisor it belongs to: `x / 0` is 0 and `MIN / -1` is `MIN`, and neither traps.
-fn guarded_division(b: &mut Builder, args: &[Val], dtype: DType) -> (Val, Val) {
-    let (dividend, divisor) = (args[0], args[1]);
-    let zero = b.int(divisor.ty, 0);
-    let one = b.int(divisor.ty, 1);
-    let by_zero = b.icmp(IntPredicate::Eq, divisor, zero);
-    if !dtype.is_signed() {
-        let safe = b.select(by_zero, one, divisor);
-        let quotient = b.udiv(dividend, safe);
-        return (b.select(by_zero, zero, quotient), divisor);
-    }
-    let minus_one = b.int(divisor.ty, -1);
-    let negates = b.icmp(IntPredicate::Eq, divisor, minus_one);
-    let special = b.or(by_zero, negates);
-    let safe = b.select(special, one, divisor);
-    let quotient = b.sdiv(dividend, safe);
-    let negative = b.sub(zero, dividend);
-    let quotient = b.select(negates, negative, quotient);
-    (b.select(by_zero, zero, quotient), divisor)
+    divided(b, args, dtype).result(b, ArithKind::Rem)
 }
 
 pub fn cdiv(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
-    let (quotient, divisor) = guarded_division(b, args, dtype);
-    let product = b.mul(quotient, divisor);
-    let remainder = b.sub(args[0], product);
-    let zero = b.int(divisor.ty, 0);
-    let one = b.int(divisor.ty, 1);
-    let inexact = b.icmp(IntPredicate::Ne, remainder, zero);
-    let nonzero = b.icmp(IntPredicate::Ne, divisor, zero);
-    let mut up = b.and(inexact, nonzero);
-    if dtype.is_signed() {
-        // Truncation already rounded a negative quotient up.
-        let signs = b.xor(args[0], divisor);
-        let positive = b.icmp(IntPredicate::Sge, signs, zero);
-        up = b.and(up, positive);
-    }
-    let above = b.add(quotient, one);
-    b.select(up, above, quotient)
+    divided(b, args, dtype).result(b, ArithKind::CeilDiv)
+}
+
+fn divided(b: &mut Builder, args: &[Val], dtype: DType) -> Division {
+    let [dividend, divisor] = [0, 1].map(|i| Operand { value: args[i], range: dtype.range() });
+    division::divide(b, dividend, divisor)
 }
 
 /// The shift amount with only the bits that count.
@@ -231,62 +197,9 @@ pub fn is_infinite(b: &mut Builder, args: &[Val], _: DType) -> Val {
 }
 
 pub fn umulhi(b: &mut Builder, args: &[Val], _: DType) -> Val {
-    high_half(b, args, false)
+    wide_product::high_half(b, args, false)
 }
 
 pub fn mulhi(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
-    high_half(b, args, dtype.is_signed())
-}
-
-/// The upper half of the product: an instruction of the GPU, or half of the product in twice the width.
-fn high_half(b: &mut Builder, args: &[Val], signed: bool) -> Val {
-    let ty = args[0].ty;
-    let bits = ty.elem.bits();
-    if b.machine == Machine::Nvptx && bits >= 32 {
-        let name = match (bits, signed) {
-            (32, true) => "llvm.nvvm.mulhi.i",
-            (32, false) => "llvm.nvvm.mulhi.ui",
-            (_, true) => "llvm.nvvm.mulhi.ll",
-            (_, false) => "llvm.nvvm.mulhi.ull",
-        };
-        return b.call(name, args, ty);
-    }
-    if bits == 64 {
-        return high_half_of_words(b, args, signed);
-    }
-    let wide = if bits == 32 { Elem::I64 } else { Elem::I32 };
-    let [x, y] = [0, 1].map(|i| if signed { b.sext(args[i], wide) } else { b.zext(args[i], wide) });
-    let product = b.mul(x, y);
-    let amount = b.int(product.ty, i64::from(bits));
-    let high = b.lshr(product, amount);
-    b.trunc(high, ty.elem)
-}
-
-/// The upper half of a product of 64-bit integers from the products of their halves.
-fn high_half_of_words(b: &mut Builder, args: &[Val], signed: bool) -> Val {
-    let ty = args[0].ty;
-    let (half, low) = (b.int(ty, 32), b.int(ty, 0xffff_ffff));
-    let [(x_low, x_high), (y_low, y_high)] = [0, 1].map(|i| (b.and(args[i], low), b.lshr(args[i], half)));
-    let lowest = b.mul(x_low, y_low);
-    let carried = b.lshr(lowest, half);
-    let cross = b.mul(x_high, y_low);
-    // Each sum stays within 64 bits: (2^32 - 1)^2 and twice 2^32 - 1.
-    let first = b.add(cross, carried);
-    let (first_low, first_high) = (b.and(first, low), b.lshr(first, half));
-    let cross = b.mul(x_low, y_high);
-    let second = b.add(cross, first_low);
-    let second_high = b.lshr(second, half);
-    let top = b.mul(x_high, y_high);
-    let top = b.add(top, first_high);
-    let mut result = b.add(top, second_high);
-    if signed {
-        // A negative number read as unsigned is 2^64 too large.
-        let all = b.int(ty, 63);
-        for (value, other) in [(args[0], args[1]), (args[1], args[0])] {
-            let sign = b.ashr(value, all);
-            let surplus = b.and(sign, other);
-            result = b.sub(result, surplus);
-        }
-    }
-    result
+    wide_product::high_half(b, args, dtype.is_signed())
 }

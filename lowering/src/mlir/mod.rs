@@ -3,6 +3,7 @@
 
 pub mod builder;
 pub mod cast;
+pub mod division;
 pub mod elementwise;
 pub mod f8;
 pub mod half;
@@ -15,6 +16,7 @@ pub mod rounding;
 pub mod session;
 pub mod shared;
 pub mod types;
+pub mod wide_product;
 
 use tile_ir::ops::ConstantValue;
 use tile_ir::support::dtype;

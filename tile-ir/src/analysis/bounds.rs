@@ -12,7 +12,7 @@ use std::rc::Rc;
 use super::inequality::{BoundSearch, Inequality, tightest};
 use super::polynomial::Polynomials;
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::guard::{Guard, Symbol, SymbolicSum};
+use crate::ir::guard::{self, Guard, Symbol, SymbolicSum};
 use crate::ir::polynomial::{Atom, Placement, Polynomial};
 use crate::ir::{Block, Func, Op, Value};
 use crate::ops::scalar::ArithKind;
@@ -25,9 +25,26 @@ const MAX_INEQUALITIES: usize = 32;
 #[derive(Clone, PartialEq, Debug)]
 pub enum BoundsDecision {
     /// It does if these hold.
-    Guarded(Vec<Guard>),
+    Guarded(GuardedBounds),
     /// Nothing is known: the kernel compares, and masks.
     Masked,
+}
+
+/// Guards under which an access stays inside its slice.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GuardedBounds {
+    pub guards: Vec<Guard>,
+    /// What holds for every element that is accessed, given the guards.
+    pub known: Vec<Inequality>,
+}
+
+impl GuardedBounds {
+    /// What holds for this access and for an equal one elsewhere.
+    fn merge(&mut self, other: GuardedBounds) {
+        self.guards.extend(other.guards);
+        self.guards = guard::strongest(std::mem::take(&mut self.guards));
+        self.known.retain(|inequality| other.known.contains(inequality));
+    }
 }
 
 /// The decision for every access of a function. Equal accesses share the weaker decision.
@@ -156,9 +173,12 @@ impl BoundsWalker<'_> {
         for op in &block.ops {
             if let Some(access) = op.kind.operation().access() {
                 let decision = self.decide(access);
-                let known = self.decisions.entry(*access).or_insert_with(|| decision.clone());
-                if decision == BoundsDecision::Masked {
-                    *known = decision;
+                match (self.decisions.get_mut(access), decision) {
+                    (Some(BoundsDecision::Guarded(known)), BoundsDecision::Guarded(other)) => known.merge(other),
+                    (Some(BoundsDecision::Masked), _) => {}
+                    (_, decision) => {
+                        self.decisions.insert(*access, decision);
+                    }
                 }
             }
             if let Kind::If(branch) = &op.kind {
@@ -195,12 +215,14 @@ impl BoundsWalker<'_> {
             if checked.is_empty() { None } else { self.inside(access, &offset, &all, &checked) }
         };
         // The grid covers whole tiles, beyond what a mask lets through.
-        let guards = match by_range {
-            Some(guards) if guards.iter().any(bounds_a_length_by_the_grid) => with_guards().or(Some(guards)),
-            Some(guards) => Some(guards),
+        let bounds = match by_range {
+            Some(bounds) if bounds.guards.iter().any(bounds_a_length_by_the_grid) => {
+                with_guards().or(Some(bounds))
+            }
+            Some(bounds) => Some(bounds),
             None => with_guards(),
         };
-        guards.map_or(BoundsDecision::Masked, BoundsDecision::Guarded)
+        bounds.map_or(BoundsDecision::Masked, BoundsDecision::Guarded)
     }
 
     /// Guards under which an access whose offsets obey `known` stays inside; `checked` are those that might wrap.
@@ -210,7 +232,7 @@ impl BoundsWalker<'_> {
         offset: &Polynomial,
         known: &[Inequality],
         checked: &[Inequality],
-    ) -> Option<Vec<Guard>> {
+    ) -> Option<GuardedBounds> {
         let mut bound = BoundSearch::unmasked(self.func, self.polynomials);
         for inequality in checked {
             bound.fits(&inequality.small)?;
@@ -221,7 +243,7 @@ impl BoundsWalker<'_> {
         bound.lower_bound_not_negative(offset)?;
         let top = bound.upper(offset.clone())?;
         bound.at_most(&top.add(&Polynomial::constant(1)), &length)?;
-        Some(bound.guards)
+        Some(GuardedBounds { guards: bound.guards, known: known.to_vec() })
     }
 
     /// The inequalities that hold where a mask is true.

@@ -205,13 +205,36 @@ impl<'a> BoundSearch<'a> {
                 }
                 self.ends_fit(variable, &ends)?;
                 let low = ends.low.varying().is_none().then(|| ends.low.clone());
-                let known = !ends.loose || self.loose;
-                let high = if known { Some(self.upper(below(ends.high))?) } else { None };
+                let high = match self.largest_quotient(&ends) {
+                    None if ends.loose && !self.loose => None,
+                    None => Some(self.upper(below(ends.high))?),
+                    bound => bound,
+                };
                 Some((low, high))
             }
             Atom::Opaque(..) => None,
             Atom::Known(_) => Some((Some(Polynomial::atom(atom)), Some(Polynomial::atom(atom)))),
         }
+    }
+
+    /// The bound of a quotient that follows from that of its dividend, for which masks count: `x < p * d` shows that `x / d` is
+    /// less than `p`.
+    fn largest_quotient(&mut self, ends: &LoopBounds) -> Option<Polynomial> {
+        // A divisor that is known at launch is that of a quotient.
+        let divisor = ends.divisor.as_ref().filter(|divisor| ends.loose && divisor.varying().is_none())?;
+        let checkpoint = self.guards.len();
+        let end = self.upper(ends.high.clone());
+        let Some((quotient, rest)) = end.and_then(|end| end.divided_by(divisor)) else {
+            self.guards.truncate(checkpoint);
+            return None;
+        };
+        // x < p * d + rest: what a positive rest adds is less than it, and nothing where the divisor is larger for sure.
+        let more = match divisor.as_constant() {
+            _ if rest <= 0 => -1,
+            Some(_) => 0,
+            None => rest - 1,
+        };
+        Some(quotient.add(&Polynomial::constant(more)))
     }
 
     /// Proves, with guards where needed, that the ends of a loop equal their polynomials: a kernel computes them in the
@@ -276,7 +299,7 @@ impl<'a> BoundSearch<'a> {
 
     fn positive(&mut self, variable: Value, value: &Polynomial) -> Option<()> {
         self.step(value)?;
-        if let Some(Atom::Opaque(smaller, _)) = value.as_atom()
+        if let Some(Atom::Opaque(smaller, _) | Atom::Loop(smaller, _)) = value.as_atom()
             && let Some(both) = self.polynomials.minimum_of(smaller)
         {
             return both.iter().try_for_each(|one| self.positive(variable, one));

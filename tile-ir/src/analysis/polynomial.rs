@@ -6,7 +6,7 @@ use crate::ir::guard::Symbol;
 use crate::ir::polynomial::{Atom, Placement, Polynomial, PolynomialEnv};
 use crate::ir::{Block, Func, ParamKind, Value};
 use crate::ops::scalar::ArithKind;
-use crate::ops::{Kind, MemAccess};
+use crate::ops::{Cast, Constant, ConstantValue, Kind, MemAccess, Splat};
 use crate::support::dtype::DType;
 
 /// The interval of a variable: `low <= variable < high`.
@@ -17,7 +17,8 @@ pub struct LoopBounds {
     /// They hold only if the interval is not empty: for a remainder, whose divisor may be 0, and for a clamped value. The body of
     /// a loop over an empty interval does not run.
     pub if_not_empty: bool,
-    /// They hold only if this dividend, of the remainder or the quotient, fits the variable's type and is not negative.
+    /// They hold only if this dividend of the remainder or the quotient, or this operand of the minimum, fits the variable's type
+    /// and is not negative.
     pub dividend: Option<Polynomial>,
     /// They hold only if this divisor is at least 1: that of a quotient, or of a remainder where it is not known at launch.
     pub divisor: Option<Polynomial>,
@@ -43,6 +44,8 @@ pub struct Polynomials {
     minima: HashMap<Value, [Polynomial; 2]>,
     /// Values that contain narrower arithmetic, which wraps where no offset or comparison uses it.
     widened: HashSet<Value>,
+    /// Floats that are not negative, or NaN: as integers they are at least 0.
+    non_negative_floats: HashSet<Value>,
 }
 
 impl Polynomials {
@@ -94,6 +97,9 @@ impl Polynomials {
 
     /// Adds the result of an operation. Arithmetic in widths other than an index's wraps and is no polynomial.
     pub fn define(&mut self, func: &Func, kind: &Kind, result: Value) {
+        if func.ty(result).dtype.is_float() && self.is_non_negative_float(kind) {
+            self.non_negative_floats.insert(result);
+        }
         if !matches!(func.ty(result).dtype, DType::I32 | DType::I64) {
             return;
         }
@@ -165,13 +171,46 @@ impl Polynomials {
             ArithKind::Div if op.args.iter().all(|&arg| self.has_own_width(arg)) => {
                 Some(LoopBounds { divisor: Some(self.get(op.args[1])), ..self.up_to(op.args[0]) })
             }
-            ArithKind::Minimum => of_either_operand(&self.floors).map(|(low, high)| between(low, high)),
+            ArithKind::Minimum => of_either_operand(&self.floors)
+                .map(|(low, high)| between(low, high))
+                .or_else(|| self.smaller_index(&op.args)),
             ArithKind::Maximum => of_either_operand(&self.ceilings).map(|(high, low)| between(low, high)),
             ArithKind::And => {
                 let bits = op.args.iter().find_map(|&arg| self.known.get(&arg)?.as_constant())?;
                 (bits >= 0).then(|| between(Polynomial::default(), Polynomial::constant(bits)))
             }
             _ => None,
+        }
+    }
+
+    /// The interval of the smaller one of a sum of indices and a value known at launch: from 0, if the sum is not negative.
+    fn smaller_index(&self, args: &[Value]) -> Option<LoopBounds> {
+        let &[a, b] = args else { return None };
+        let (sum, high) =
+            [(a, b), (b, a)].into_iter().find_map(|(sum, other)| Some((sum, self.known_at_launch(other)?)))?;
+        let is_index = |&atom: &Atom| !matches!(atom, Atom::Opaque(..));
+        let polynomial = self.get(sum);
+        let is_sum = polynomial.varying().is_some()
+            && polynomial.terms().all(|(atoms, c)| c > 0 && atoms.iter().all(is_index));
+        (is_sum && self.has_own_width(sum)).then(|| LoopBounds {
+            if_not_empty: true,
+            dividend: Some(polynomial),
+            ..LoopBounds::of_loop(Polynomial::default(), high.add(&Polynomial::constant(1)))
+        })
+    }
+
+    /// Whether a float is not negative, or NaN, by how it is computed.
+    fn is_non_negative_float(&self, kind: &Kind) -> bool {
+        let is_known = |value: &Value| self.non_negative_floats.contains(value);
+        match kind {
+            Kind::Constant(Constant { value: ConstantValue::Float(value) }) => *value >= 0.0,
+            Kind::Splat(Splat { value }) => is_known(value),
+            Kind::Scalar(op) => match op.op.arith {
+                ArithKind::Maximum => op.args.iter().any(is_known),
+                ArithKind::Add | ArithKind::Mul | ArithKind::Minimum => op.args.iter().all(is_known),
+                _ => false,
+            },
+            _ => false,
         }
     }
 
@@ -197,6 +236,11 @@ impl Polynomials {
 
     /// Records the bound of a minimum or maximum.
     fn record_limit(&mut self, func: &Func, kind: &Kind, result: Value) {
+        if let Kind::Cast(Cast { value }) = kind
+            && self.non_negative_floats.contains(value)
+        {
+            self.floors.insert(result, Polynomial::default());
+        }
         let Kind::Scalar(op) = kind else { return };
         if !matches!(op.dtype(func), DType::I32 | DType::I64) {
             return;

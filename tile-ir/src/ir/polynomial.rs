@@ -167,6 +167,36 @@ impl Polynomial {
         divides.then(|| Polynomial { terms: quotient().collect() })
     }
 
+    /// Divides by a polynomial with a constant rest: `self = divisor * quotient + rest`. The rest is that of the Euclidean division
+    /// where the divisor is a constant.
+    pub fn divided_by(&self, divisor: &Polynomial) -> Option<(Polynomial, i128)> {
+        let (lead, by) = divisor.leading()?;
+        let (mut quotient, mut rest) = (Polynomial::default(), self.clone());
+        // Each turn the leading monomial of the rest gets smaller.
+        while rest.as_constant().is_none() {
+            let (atoms, coefficient) = rest.leading()?;
+            let term = Polynomial::term(without(atoms, lead)?, coefficient / by);
+            if coefficient % by != 0 || !rest.is_small() {
+                return None;
+            }
+            rest = rest.sub(&term.mul(divisor));
+            quotient = quotient.add(&term);
+        }
+        let rest = rest.as_constant()?;
+        match divisor.as_constant() {
+            Some(by) if by > 0 => {
+                Some((quotient.add(&Polynomial::constant(rest.div_euclid(by))), rest.rem_euclid(by)))
+            }
+            Some(_) => None,
+            None => Some((quotient, rest)),
+        }
+    }
+
+    /// The term of the largest monomial, by degree first: an order that products keep.
+    fn leading(&self) -> Option<(&[Atom], i128)> {
+        self.terms().max_by_key(|&(atoms, _)| (atoms.len(), atoms))
+    }
+
     /// The first atom that varies after launch.
     pub fn varying(&self) -> Option<Atom> {
         self.terms.keys().flatten().find(|atom| !matches!(atom, Atom::Known(_))).copied()
@@ -240,6 +270,15 @@ impl Polynomial {
         }
         Some(result)
     }
+}
+
+/// A product of atoms divided by another product, if that is a part of it.
+fn without(atoms: &[Atom], part: &[Atom]) -> Option<Vec<Atom>> {
+    let mut rest = atoms.to_vec();
+    for atom in part {
+        rest.remove(rest.iter().position(|other| other == atom)?);
+    }
+    Some(rest)
 }
 
 /// What the rule of an operation asks of the analysis that applies it.

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::bounds::{BoundsDecision, BoundsDecisions};
-use crate::analysis::inequality::BoundSearch;
+use crate::analysis::inequality::{BoundSearch, Inequality};
 use crate::analysis::polynomial::Polynomials;
 use crate::frontend::syntax::{BinaryOp, UnaryOp};
 use crate::ir;
@@ -151,14 +151,14 @@ impl IndexLegalizer {
     fn access(&mut self, builder: &mut FuncBuilder, access: MemAccess) -> MemAccess {
         let mask = access.mask.map(|mask| self.replaced.get(&mask).copied().unwrap_or(mask));
         let decision = self.decisions.get(&MemAccess { mask, ..access });
-        let bounded = match (self.policy, decision) {
-            (BoundsPolicy::Unchecked, _) => false,
-            (BoundsPolicy::Masked, BoundsDecision::Guarded(guards)) => !guards.is_empty(),
-            (BoundsPolicy::Guarded, BoundsDecision::Guarded(guards)) => {
-                self.rely_on(guards);
-                false
+        let (bounded, known) = match (self.policy, decision) {
+            (BoundsPolicy::Unchecked, _) => (false, vec![]),
+            (BoundsPolicy::Masked, BoundsDecision::Guarded(bounds)) => (!bounds.guards.is_empty(), vec![]),
+            (BoundsPolicy::Guarded, BoundsDecision::Guarded(bounds)) => {
+                self.rely_on(bounds.guards);
+                (false, bounds.known)
             }
-            (_, BoundsDecision::Masked) => true,
+            (_, BoundsDecision::Masked) => (true, vec![]),
         };
         let shape = builder.func.ty(access.offset).shape.clone();
         let parts = self.parts(builder, access.offset);
@@ -167,8 +167,10 @@ impl IndexLegalizer {
         let is_computed =
             [parts.uniform, parts.varying].into_iter().flatten().any(|part| self.is_double(part));
         let bounded = bounded || is_computed && self.policy != BoundsPolicy::Unchecked;
+        // What holds of accessed elements says nothing of those that a comparison with the length has to find.
+        let known = if bounded { vec![] } else { known };
         let offset = match parts.varying {
-            Some(varying) => self.fit(builder, varying),
+            Some(varying) => self.fit(builder, varying, &known),
             None => {
                 let zero = self.constant(builder, DType::I32, 0);
                 self.splat(builder, zero, &shape)
@@ -442,8 +444,8 @@ impl IndexLegalizer {
 
     // ---- widths
 
-    /// A varying part in the width it needs.
-    fn fit(&mut self, builder: &mut FuncBuilder, varying: Value) -> Value {
+    /// A varying part in the width it needs, exact for the elements of which these inequalities hold.
+    fn fit(&mut self, builder: &mut FuncBuilder, varying: Value, known: &[Inequality]) -> Value {
         if builder.func.ty(varying).dtype == DType::I64 {
             return self.widened(builder, varying);
         }
@@ -456,7 +458,7 @@ impl IndexLegalizer {
         let contained = |part: &Value| whole.contains(&self.polynomials.get(*part));
         if self.policy == BoundsPolicy::Guarded
             && parts.iter().all(|part| fits(part) || contained(part))
-            && let Some(guards) = self.fits_if(builder.func, varying)
+            && let Some(guards) = self.fits_if(builder.func, varying, known)
         {
             self.rely_on(guards);
             return varying;
@@ -532,10 +534,11 @@ impl IndexLegalizer {
         found
     }
 
-    /// Guards under which a varying part stays within 32 bits.
-    fn fits_if(&self, func: &Func, varying: Value) -> Option<Vec<Guard>> {
+    /// Guards under which a varying part stays within 32 bits, with all of its parts, where these inequalities hold.
+    fn fits_if(&self, func: &Func, varying: Value, known: &[Inequality]) -> Option<Vec<Guard>> {
         let polynomial = self.polynomials.get(varying);
         let mut bound = BoundSearch::unmasked(func, &self.polynomials);
+        bound.known = known;
         bound.not_negative(&polynomial.sub(&Polynomial::constant(I32.0)))?;
         let top = bound.upper(polynomial)?;
         bound.at_most(&top, &Polynomial::constant(I32.1))?;

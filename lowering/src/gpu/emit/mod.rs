@@ -14,6 +14,7 @@ mod convert;
 mod coordinates;
 mod cse;
 mod debug;
+mod division;
 mod dot;
 mod dsmem;
 mod histogram;

@@ -117,6 +117,8 @@ impl GpuEmit for Scalar {
                 .collect()
         } else if let Some(registers) = with_fast_path(self, b, &args, dtype) {
             registers
+        } else if let Some(registers) = gpu.divided(b, self, op.results[0]) {
+            registers
         } else {
             // Equal elements are computed once: a mask that is constant over a vector, a broadcast scalar.
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };

@@ -1,7 +1,10 @@
 //! Index comparisons whose operands could overflow their type.
 
 use super::{BoundsPolicy, I32, IndexLegalizer, clamps, is_index, is_narrow, within};
+use crate::analysis::inequality::BoundSearch;
 use crate::frontend::syntax::BinaryOp;
+use crate::ir::guard::Guard;
+use crate::ir::polynomial::Polynomial;
 use crate::ir::{Func, FuncBuilder, Type, Value};
 use crate::ops::Cast;
 use crate::ops::scalar::{self, Scalar};
@@ -31,7 +34,7 @@ impl IndexLegalizer {
                 return Some(vec![]);
             }
             let checked = legalizer.policy == BoundsPolicy::Guarded;
-            checked.then(|| legalizer.fits_if(builder.func, value)).flatten()
+            checked.then(|| legalizer.result_fits_if(builder.func, value)).flatten()
         };
         if let (Some(left), Some(right)) = (fits(self, lhs), fits(self, rhs)) {
             self.rely_on(left);
@@ -63,6 +66,16 @@ impl IndexLegalizer {
         };
         let bound = self.splat(builder, bound, &ty.shape);
         Some(self.make(builder, Scalar::new(compare, vec![varying, bound]), result))
+    }
+
+    /// Guards under which an operand stays within 32 bits. Its parts may wrap: a sum that fits is right all the same.
+    fn result_fits_if(&self, func: &Func, operand: Value) -> Option<Vec<Guard>> {
+        let polynomial = self.polynomials.get(operand);
+        let mut bound = BoundSearch::unmasked(func, &self.polynomials);
+        bound.lower_bound_not_negative(&polynomial.sub(&Polynomial::constant(I32.0)))?;
+        let top = bound.upper(polynomial)?;
+        bound.at_most(&top, &Polynomial::constant(I32.1))?;
+        Some(bound.guards)
     }
 
     /// A 64-bit bound clamped to 32 bits. Outside the limits the comparison is uniform, so that the clamped bound has the same
