@@ -1,6 +1,8 @@
 //! Bounds of polynomials by inequalities: a search eliminates what varies, ranges and variables by what bounds them, program ids
 //! by the grid, until the bound is over symbols known at launch. What it needs of arguments it collects as guards.
 
+use std::collections::HashMap;
+
 use super::polynomial::{LoopBounds, Polynomials};
 use crate::ir::guard::{Guard, Symbol, irredundant};
 use crate::ir::polynomial::{Atom, Polynomial};
@@ -40,12 +42,15 @@ pub struct BoundSearch<'a> {
     steps: usize,
     /// Whether loose ends count: they show that a sum does not wrap.
     loose: bool,
+    /// The guards under which the operands of quotients and remainders are as their ends need them; `None` where that is unknown.
+    operands: HashMap<Value, Option<Vec<Guard>>>,
 }
 
 impl<'a> BoundSearch<'a> {
     /// Bounds that use no mask.
     pub fn unmasked(func: &'a Func, polynomials: &'a Polynomials) -> BoundSearch<'a> {
-        BoundSearch { known: &[], func, polynomials, guards: vec![], steps: MAX_STEPS, loose: false }
+        let operands = HashMap::new();
+        BoundSearch { known: &[], func, polynomials, guards: vec![], steps: MAX_STEPS, loose: false, operands }
     }
 
     /// One elimination more, of a polynomial that is small enough to go on with.
@@ -205,36 +210,13 @@ impl<'a> BoundSearch<'a> {
                 }
                 self.ends_fit(variable, &ends)?;
                 let low = ends.low.varying().is_none().then(|| ends.low.clone());
-                let high = match self.largest_quotient(&ends) {
-                    None if ends.loose && !self.loose => None,
-                    None => Some(self.upper(below(ends.high))?),
-                    bound => bound,
-                };
-                Some((low, high))
+                let end = self.upper(ends.high.clone())?;
+                let known = !ends.loose || self.loose;
+                Some((low, ends.largest_quotient(&end).or(known.then(|| below(end)))))
             }
             Atom::Opaque(..) => None,
             Atom::Known(_) => Some((Some(Polynomial::atom(atom)), Some(Polynomial::atom(atom)))),
         }
-    }
-
-    /// The bound of a quotient that follows from that of its dividend, for which masks count: `x < p * d` shows that `x / d` is
-    /// less than `p`.
-    fn largest_quotient(&mut self, ends: &LoopBounds) -> Option<Polynomial> {
-        // A divisor that is known at launch is that of a quotient.
-        let divisor = ends.divisor.as_ref().filter(|divisor| ends.loose && divisor.varying().is_none())?;
-        let checkpoint = self.guards.len();
-        let end = self.upper(ends.high.clone());
-        let Some((quotient, rest)) = end.and_then(|end| end.divided_by(divisor)) else {
-            self.guards.truncate(checkpoint);
-            return None;
-        };
-        // x < p * d + rest: what a positive rest adds is less than it, and nothing where the divisor is larger for sure.
-        let more = match divisor.as_constant() {
-            _ if rest <= 0 => -1,
-            Some(_) => 0,
-            None => rest - 1,
-        };
-        Some(quotient.add(&Polynomial::constant(more)))
     }
 
     /// Proves, with guards where needed, that the ends of a loop equal their polynomials: a kernel computes them in the
@@ -242,12 +224,7 @@ impl<'a> BoundSearch<'a> {
     /// value is no less than its polynomial, an end that does not fall below the smallest one no more.
     fn ends_fit(&mut self, variable: Value, ends: &LoopBounds) -> Option<()> {
         self.step(&ends.low)?;
-        if let Some(dividend) = &ends.dividend {
-            self.is_non_negative(variable, dividend)?;
-        }
-        if let Some(divisor) = &ends.divisor {
-            self.is_positive(variable, divisor)?;
-        }
+        self.operands_fit(variable, ends)?;
         if ends.loose {
             return Some(());
         }
@@ -265,6 +242,26 @@ impl<'a> BoundSearch<'a> {
             _ if fits(&ends.high) => {}
             None => self.at_most(&smallest, &ends.high)?,
             Some(_) => self.lower_bound_not_negative(&ends.high.sub(&smallest))?,
+        }
+        Some(())
+    }
+
+    /// Proves what the ends of a quotient, a remainder or a minimum need of its operands. No mask counts, so that it is proven once.
+    fn operands_fit(&mut self, variable: Value, ends: &LoopBounds) -> Option<()> {
+        if !self.operands.contains_key(&variable) {
+            let guards = std::mem::take(&mut self.guards);
+            let dividend = ends.dividend.as_ref().map_or(Some(()), |it| self.is_non_negative(variable, it));
+            let divisor = |bound: &mut Self| {
+                ends.divisor.as_ref().map_or(Some(()), |it| bound.is_positive(variable, it))
+            };
+            let fit = dividend.and_then(|()| divisor(self));
+            let needed = std::mem::replace(&mut self.guards, guards);
+            self.operands.insert(variable, fit.map(|()| needed));
+        }
+        for guard in self.operands[&variable].clone()? {
+            if !self.guards.contains(&guard) {
+                self.guards.push(guard);
+            }
         }
         Some(())
     }

@@ -94,7 +94,7 @@ impl LaunchAssumptions {
 
     /// With the lower bounds of dividends and divisors.
     pub fn with_signs(self, signs: &Signs) -> LaunchAssumptions {
-        LaunchAssumptions { least: signs.least.clone(), ..self }
+        LaunchAssumptions { least: signs.least(), ..self }
     }
 
     fn narrow(&mut self, func: &Func, scalar: u32, (low, high): (i128, i128)) {

@@ -8,21 +8,27 @@ use super::polynomial::Polynomials;
 use crate::ir::guard;
 use crate::ir::guard::Guard;
 use crate::ir::{Func, Value};
-use crate::ops::Kind;
+use crate::ops::{Kind, Splat};
 use crate::ops::scalar::ArithKind;
 use crate::support::dtype::DType;
 
-/// Lower bounds of values, and the guards that they rest on.
-#[derive(Default, Debug)]
+/// Lower bounds of values, each with the guards that it rests on.
+#[derive(Clone, Default, Debug)]
 pub struct Signs {
-    pub least: HashMap<Value, i128>,
-    pub guards: Vec<Guard>,
+    bounds: Vec<LowerBound>,
+}
+
+#[derive(Clone, Debug)]
+struct LowerBound {
+    value: Value,
+    least: i128,
+    guards: Vec<Guard>,
 }
 
 impl Signs {
     /// Dividends of at least 0 and divisors of at least 1.
     pub fn analyze(func: &Func) -> Signs {
-        let polynomials = Polynomials::analyze(func);
+        let (polynomials, definitions) = (Polynomials::analyze(func), func.definitions());
         let mut signs = Signs::default();
         func.body.walk(&mut |op| {
             let Kind::Scalar(scalar) = &op.kind else { return };
@@ -41,12 +47,42 @@ impl Signs {
                     _ => bound.is_positive(operand, &value),
                 };
                 if proven.is_some() {
-                    signs.least.insert(operand, least);
-                    signs.guards.extend(bound.guards);
+                    // A scalar keeps its bound where layouts make several tiles of it.
+                    let value = match definitions.get(&operand).map(|op| &op.kind) {
+                        Some(&Kind::Splat(Splat { value })) => value,
+                        _ => operand,
+                    };
+                    signs.bounds.push(LowerBound { value, least, guards: bound.guards });
                 }
             }
         });
-        signs.guards = guard::strongest(signs.guards);
         signs
+    }
+
+    /// The bounds that follow from guards alone.
+    pub fn given(&self, guards: &[Guard]) -> Signs {
+        let holds = |bound: &&LowerBound| {
+            bound.guards.iter().all(|guard| guards.iter().any(|given| guard.implied_by(given)))
+        };
+        Signs { bounds: self.bounds.iter().filter(holds).cloned().collect() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bounds.is_empty()
+    }
+
+    /// The largest lower bound of each value.
+    pub fn least(&self) -> HashMap<Value, i128> {
+        let mut least = HashMap::new();
+        for bound in &self.bounds {
+            let known = least.entry(bound.value).or_insert(bound.least);
+            *known = bound.least.max(*known);
+        }
+        least
+    }
+
+    /// The guards of all bounds.
+    pub fn guards(&self) -> Vec<Guard> {
+        guard::strongest(self.bounds.iter().flat_map(|bound| bound.guards.iter().cloned()).collect())
     }
 }

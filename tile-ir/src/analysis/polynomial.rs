@@ -30,6 +30,20 @@ impl LoopBounds {
     fn of_loop(low: Polynomial, high: Polynomial) -> LoopBounds {
         LoopBounds { low, high, if_not_empty: false, dividend: None, divisor: None, loose: false }
     }
+
+    /// The largest quotient of dividends below `end`: `x < p * d` shows that `x / d` is less than `p`.
+    pub fn largest_quotient(&self, end: &Polynomial) -> Option<Polynomial> {
+        // A divisor that is known at launch is that of a quotient.
+        let divisor = self.divisor.as_ref().filter(|divisor| self.loose && divisor.varying().is_none())?;
+        let (quotient, rest) = end.divided_by(divisor)?;
+        // A positive rest adds less than itself, and nothing where the divisor is larger for sure.
+        let more = match divisor.as_constant() {
+            _ if rest <= 0 => -1,
+            Some(_) => 0,
+            None => rest - 1,
+        };
+        Some(quotient.add(&Polynomial::constant(more)))
+    }
 }
 
 /// The polynomial of every integer value of a function.

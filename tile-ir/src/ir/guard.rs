@@ -73,7 +73,7 @@ impl SymbolicSum {
 
 impl Guard {
     /// Whether another guard implies this one: it is equal, or stronger by a constant alone.
-    fn implied_by(&self, other: &Guard) -> bool {
+    pub fn implied_by(&self, other: &Guard) -> bool {
         match (self, other) {
             (Guard::AtMost { low, high }, Guard::AtMost { low: more, high: same }) if high == same => {
                 let ((a, low), (b, more)) = (low.split_constant(), more.split_constant());

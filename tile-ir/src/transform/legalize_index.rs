@@ -458,7 +458,8 @@ impl IndexLegalizer {
         let contained = |part: &Value| whole.contains(&self.polynomials.get(*part));
         if self.policy == BoundsPolicy::Guarded
             && parts.iter().all(|part| fits(part) || contained(part))
-            && let Some(guards) = self.fits_if(builder.func, varying, known)
+            && let Some(guards) =
+                [&[], known].into_iter().find_map(|known| self.fits_if(builder.func, varying, known))
         {
             self.rely_on(guards);
             return varying;

@@ -458,9 +458,9 @@ fn a_remainder_is_below_a_guarded_divisor() {
     );
 }
 
-/// Subtracted from a limit, an index could be below zero by any amount: no guard keeps it in 32 bits.
+/// A guard shows how far below zero an index is that is subtracted from a limit.
 #[test]
-fn a_comparison_that_no_guard_bounds_is_in_64_bits() {
+fn a_difference_is_compared_in_32_bits_under_a_guard() {
     check_legalized(
         "#[fuse_kernel] fn tail(x: &[f32], out: &mut [f32], n: i32) {
             let i = n - tl::program_id(0) * 64 - tl::arange(0, 64);
@@ -470,32 +470,66 @@ fn a_comparison_that_no_guard_bounds_is_in_64_bits() {
         expect![[r#"
             kernel tail(x: &[f32], out: &mut [f32], %0 n: i32) {
               %1 = program_id 0 : i32
-              %2 = arange 0 : i32[64]
-              %3 = cast %0 : i64
-              %4 = cast %1 : i64
-              %5 = constant 64 : i64
-              %6 = mul %4, %5 : i64
-              %7 = sub %3, %6 : i64
-              %8 = neg %2 exact : i32[64]
-              %9 = constant 0 : i64
-              %10 = sub %9, %7 : i64
-              %11 = constant -64 : i64
-              %12 = maximum %10, %11 : i64
-              %13 = minimum %12, %5 : i64
-              %14 = cast %13 : i32
-              %15 = splat %14 : i32[64]
-              %16 = ge %8, %15 : bool[64]
-              %17 = sub %3, %7 : i64
-              %18 = maximum %17, %11 : i64
-              %19 = minimum %18, %5 : i64
-              %20 = cast %19 : i32
-              %21 = splat %20 : i32[64]
-              %22 = lt %8, %21 : bool[64]
-              %23 = and %16, %22 : bool[64]
-              %24 = load x[%7 + %8] mask %23 inside : f32[64]
-              store %24, out[%2] inside
+              %2 = constant 64 : i32
+              %3 = mul %1, %2 : i32
+              %4 = sub %0, %3 : i32
+              %5 = arange 0 : i32[64]
+              %6 = splat %4 : i32[64]
+              %7 = sub %6, %5 : i32[64]
+              %8 = constant 0 : i32
+              %9 = splat %8 : i32[64]
+              %10 = ge %7, %9 : bool[64]
+              %11 = splat %0 : i32[64]
+              %12 = lt %7, %11 : bool[64]
+              %13 = and %10, %12 : bool[64]
+              %14 = cast %0 : i64
+              %15 = cast %1 : i64
+              %16 = constant 64 : i64
+              %17 = mul %15, %16 : i64
+              %18 = sub %14, %17 : i64
+              %19 = neg %5 exact : i32[64]
+              %20 = load x[%18 + %19] mask %13 inside : f32[64]
+              store %20, out[%5] inside
             }
+            64 * num_programs(0) <= 2147483649 + n
+            n <= 2147483647
             n <= x.len()
+            64 <= out.len()
+        "#]],
+    );
+}
+
+/// A loaded number could be any: no guard keeps its multiple in 32 bits.
+#[test]
+fn a_comparison_that_no_guard_bounds_is_in_64_bits() {
+    check_legalized(
+        "#[fuse_kernel] fn tail(x: &[i32], out: &mut [i32], n: i32) {
+            let i = n - tl::load(x + tl::arange(0, 64)) * 3;
+            tl::store(out + tl::arange(0, 64), i, i >= 0);
+        }",
+        BoundsPolicy::Guarded,
+        expect![[r#"
+            kernel tail(x: &[i32], out: &mut [i32], %0 n: i32) {
+              %1 = arange 0 : i32[64]
+              %2 = load x[%1] inside : i32[64]
+              %3 = constant 3 : i32
+              %4 = splat %3 : i32[64]
+              %5 = mul %2, %4 : i32[64]
+              %6 = splat %0 : i32[64]
+              %7 = sub %6, %5 : i32[64]
+              %8 = cast %0 : i64
+              %9 = constant 3 : i64
+              %10 = constant 0 : i64
+              %11 = sub %10, %8 : i64
+              %12 = cast %2 : i64[64]
+              %13 = splat %9 : i64[64]
+              %14 = mul %12, %13 : i64[64]
+              %15 = neg %14 : i64[64]
+              %16 = splat %11 : i64[64]
+              %17 = ge %15, %16 : bool[64]
+              store %7, out[%1] mask %17 inside
+            }
+            64 <= x.len()
             64 <= out.len()
         "#]],
     );

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use tile_ir::analysis::non_negative::Signs;
 use tile_ir::ir;
-use tile_ir::ir::guard::{Guard, WithNames};
+use tile_ir::ir::guard::WithNames;
 use tile_ir::testing::{func, holds};
 use tile_ir::transform::strength_reduce::strength_reduce;
 
@@ -224,7 +224,7 @@ fn blocks_in_groups_are_not_negative() {
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let signs = Signs::analyze(&func);
     let guards: Vec<String> =
-        signs.guards.iter().map(|guard| WithNames(guard, &params).to_string()).collect();
+        signs.guards().iter().map(|guard| WithNames(guard, &params).to_string()).collect();
     expect![[r#"
         -1 + num_programs(0) <= 2147483647
         1 <= 3 * cdiv(n, 8)
@@ -246,7 +246,7 @@ fn blocks_in_groups_are_not_negative() {
 fn sign_guards_are_sufficient() {
     let func = func(GROUPED);
     let signs = Signs::analyze(&func);
-    let guards: Vec<&Guard> = signs.guards.iter().collect();
+    let guards = signs.guards();
     let mut satisfied = 0;
     for (m, n, grid) in
         (-9..30).flat_map(|m| (-9..30).flat_map(move |n| (0..24).map(move |grid| (m, n, grid))))

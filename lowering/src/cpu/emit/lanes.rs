@@ -67,6 +67,9 @@ impl CpuEmit for Splat {
 
 impl CpuEmit for Scalar {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        if let Some(result) = host.divided(b, self, point) {
+            return result;
+        }
         let args: Vec<Val> = self.args.iter().map(|&arg| host.at(b, arg, point)).collect();
         elementwise::applied(b, self, &args, self.dtype(host.func))
     }

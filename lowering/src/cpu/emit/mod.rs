@@ -10,6 +10,7 @@
 mod atomic;
 mod control;
 mod debug;
+mod division;
 mod dot;
 mod dot_block;
 mod gpu_only;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use tile_ir::analysis::axis_info::LaunchAssumptions;
+use tile_ir::analysis::non_negative::Signs;
 use tile_ir::analysis::reread;
 use tile_ir::ir::assumption::Assumption;
 use tile_ir::ir::guard::{Guard, Symbol};
@@ -175,7 +176,10 @@ pub fn legalize_index(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let guards = legalize_index::legalize_index(&mut body.func, policy);
     if body.axes.is_guarded() {
         body.guards.bounds = guards;
-        body.assumptions = LaunchAssumptions::of(&body.func).with_guards(&body.func, &body.guards.bounds);
+        // Guards of accesses show the signs of most dividends and divisors as well.
+        let signs = Signs::analyze(&body.func).given(&body.guards.bounds);
+        let assumed = LaunchAssumptions::of(&body.func).with_guards(&body.func, &body.guards.bounds);
+        body.assumptions = assumed.with_signs(&signs);
     }
     Ok(())
 }

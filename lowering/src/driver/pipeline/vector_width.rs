@@ -30,7 +30,7 @@ pub fn needed_signs(
     widened: Widened,
 ) -> (LaunchAssumptions, Vec<Guard>) {
     let signs = Signs::analyze(func);
-    if signs.least.is_empty() {
+    if signs.is_empty() {
         return (assumed, vec![]);
     }
     let with = assumed.clone().with_signs(&signs);
@@ -38,7 +38,7 @@ pub fn needed_signs(
         let multiples = multiples_of_vectors(func, assumptions, &[]);
         widths(func, &LaunchAssumptions { multiples, ..assumptions.clone() }, widened)
     };
-    if at_best(&with) == at_best(&assumed) { (assumed, vec![]) } else { (with, signs.guards) }
+    if at_best(&with) == at_best(&assumed) { (assumed, vec![]) } else { (with, signs.guards()) }
 }
 
 /// Returns every integer argument as a multiple of any vector, and each scalar that is `loaded`, up to what the user states.
