@@ -12,8 +12,13 @@ use crate::devices::{Backend, backends};
 type Check = fn(&Device) -> Result<(), Failure>;
 
 pub fn trials() -> Vec<Trial> {
-    let checks: [(&'static str, Check); 3] =
-        [("comparisons", comparisons), ("offsets", offsets), ("ends", ends)];
+    let checks: [(&'static str, Check); 5] = [
+        ("comparisons", comparisons),
+        ("offsets", offsets),
+        ("ends", ends),
+        ("divisions", divisions),
+        ("image", image),
+    ];
     let trial = |backend: Backend, (name, check): (&'static str, Check)| {
         Trial::test(format!("integers::{name}::{backend}"), move || Ok(check(&backend.device()?)?))
     };
@@ -89,6 +94,66 @@ fn ends(device: &Device) -> Result<(), Failure> {
             (0..16).map(|lane| indices.iter().map(|i| read(i + lane)).fold(0, i32::wrapping_add)).collect();
         wanted.push(indices.len() as i32);
         same(&format!("{low} to {high} by {by}"), &out.finish()?.concat(), &wanted)?;
+    }
+    Ok(())
+}
+
+fn divisions(device: &Device) -> Result<(), Failure> {
+    let len = 2048;
+    let ends = [0, 1, -1, 2, -2, i32::MAX, i32::MAX - 1, i32::MIN, i32::MIN + 1];
+    let x: Vec<i32> =
+        (0..len).map(|i| if i < ends.len() { ends[i] } else { (i as i32).wrapping_mul(0x9e37_79b1) }).collect();
+    let wide: Vec<i64> = x.iter().map(|&x| (i64::from(x) << 32) | i64::from(x.wrapping_mul(7)) & 0xffff_ffff).collect();
+    for d in [0, 1, 2, 3, 4, 7, 64, 192, 1000, 1 << 30, i32::MAX, -1, -2, -3, -64, i32::MIN, i32::MIN + 1] {
+        let mut out = Output::<i32>::new(device, vec![4 * len], 0)?;
+        let mut wide_out = Output::<i64>::new(device, vec![4 * len], 0)?;
+        let (x_on, wide_on) = (Operand::new(device, &x, 0)?, Operand::new(device, &wide, 0)?);
+        integers::divisions(&x_on, &wide_on, &mut out, &mut wide_out, d).grid(2).launch(device)?;
+        let quotient = |x: i32| if d == 0 { 0 } else { x.wrapping_div(d) };
+        let remainder = |x: i32| if d == 0 { x } else { x.wrapping_rem(d) };
+        let wanted: Vec<i32> = x
+            .iter()
+            .zip(0..)
+            .flat_map(|(&x, at)| [quotient(x), remainder(x), quotient(at), remainder(at)])
+            .collect();
+        same(&format!("by {d}"), &out.finish()?.concat(), &wanted)?;
+        let d = i64::from(d) * 3;
+        let wanted: Vec<i64> = wide.iter().flat_map(|&w| wide_results(w, d)).collect();
+        same(&format!("by {d}"), &wide_out.finish()?.concat(), &wanted)?;
+    }
+    Ok(())
+}
+
+/// The quotient, the remainder, the quotient rounded up and the quotient of unsigned numbers.
+fn wide_results(w: i64, d: i64) -> [i64; 4] {
+    if d == 0 {
+        return [0, w, 0, 0];
+    }
+    let (quotient, remainder) = (w.wrapping_div(d), w.wrapping_rem(d));
+    let up = i64::from(remainder != 0 && (w < 0) == (d < 0));
+    [quotient, remainder, quotient + up, (w as u64 / d as u64) as i64]
+}
+
+fn image(device: &Device) -> Result<(), Failure> {
+    for [planes, height, width, shift] in
+        [[3, 8, 64, 1], [2, 7, 36, -2], [5, 6, 30, 0], [3, 9, 17, 2], [1, 1, 1, 0], [4, 5, 12, i32::MAX]]
+    {
+        let len = planes * height * width;
+        let x: Vec<f32> = (0..len).map(|i| i as f32).collect();
+        let mut out = Output::<f32>::new(device, vec![len as usize], 0)?;
+        let grid = (len as u32).div_ceil(1024);
+        let x = Operand::new(device, &x, 0)?;
+        integers::image(&x, &mut out, planes, height, width, shift).grid(grid).launch(device)?;
+        let wanted: Vec<f32> = (0..len)
+            .map(|at| {
+                let (col, row) = (at % width, at / width % height);
+                let (col, row) = (i64::from(col) - i64::from(shift), i64::from(row) + i64::from(shift));
+                let inside = (0..i64::from(width)).contains(&col) && (0..i64::from(height)).contains(&row);
+                let from = (i64::from(at / (height * width)) * i64::from(height) + row) * i64::from(width) + col;
+                if inside { from as f32 } else { -1.0 }
+            })
+            .collect();
+        same(&format!("{planes} x {height} x {width} by {shift}"), &out.finish()?.concat(), &wanted)?;
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod conversion;
 mod copied_wgmma;
 mod debug;
 mod defer_scale;
+mod division;
 mod dot;
 mod early_exit;
 mod effort;

@@ -64,3 +64,33 @@ pub fn ends(x: &[i32], out: &mut [i32], low: i32, high: i32, by: i32, step: i32)
     tl::store(out + lane, sum);
     tl::store(out + 16, iterations);
 }
+
+/// Quotients, remainders and quotients rounded up by an argument, which all elements share: of loaded numbers, and of places in
+/// blocks of rows, whose runs share theirs.
+#[fuse_kernel(BLOCK = [1024], unreported)]
+pub fn divisions<const BLOCK: usize>(x: &[i32], wide: &[i64], out: &mut [i32], wide_out: &mut [i64], d: i32) {
+    let at = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let v = tl::load(x + at);
+    tl::store(out + 4 * at, v / d);
+    tl::store(out + 4 * at + 1, v % d);
+    tl::store(out + 4 * at + 2, at / d);
+    tl::store(out + 4 * at + 3, at % d);
+    let w = tl::load(wide + at);
+    let d = d as i64 * 3;
+    tl::store(wide_out + 4 * at, w / d);
+    tl::store(wide_out + 4 * at + 1, w % d);
+    tl::store(wide_out + 4 * at + 2, tl::cdiv(w, d));
+    tl::store(wide_out + 4 * at + 3, (w as u64 / d as u64) as i64);
+}
+
+/// An image read by rows and columns that are quotients and remainders: vectors share them where the width is a multiple of one.
+#[fuse_kernel(BLOCK = [1024], unreported)]
+pub fn image<const BLOCK: usize>(x: &[f32], out: &mut [f32], planes: i32, height: i32, width: i32, shift: i32) {
+    let at = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let mask = at < planes * height * width;
+    let col = at % width - shift;
+    let row = at / width % height + shift;
+    let plane = at / (height * width);
+    let inside = mask & (col >= 0) & (col < width) & (row >= 0) & (row < height);
+    tl::store(out + at, tl::load(x + (plane * height + row) * width + col, inside, -1.0), mask);
+}

@@ -295,19 +295,19 @@ pub fn mul(a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
 }
 
 /// How long runs are that start at a common multiple of their length in `a` (contiguous) and in `b` (constant): within
-/// such a run the quotient by `b` is constant, and so is `a < b`.
+/// such a run the quotient by `b` is constant, which is 0 by 0, and so is `a < b`.
 fn aligned_run(a: &AxisInfo, b: &AxisInfo, d: usize) -> u64 {
     let (x, y) = (a.axes[d], b.axes[d]);
     x.contiguity.min(a.divisor_at(d, x.contiguity)).min(b.divisor_at(d, 1)).min(y.constancy)
 }
 
 pub fn div(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
-    let positive = a.range.0 >= 0 && b.range.0 > 0;
     let mut info = equal_runs(&[a.clone(), b.clone()], ty);
-    if !positive {
+    if a.range.0 < 0 || b.range.0 < 0 {
         return info;
     }
-    info.range = (a.range.0 / b.range.1, a.range.1 / b.range.0);
+    let least = if b.range.0 > 0 { a.range.0 / b.range.1 } else { 0 };
+    info.range = (least, a.range.1 / b.range.0.max(1));
     for d in 0..info.axes.len() {
         info.axes[d].constancy = info.axes[d].constancy.max(aligned_run(a, b, d));
     }
@@ -327,10 +327,11 @@ pub fn div(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
 
 pub fn rem(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     let mut info = equal_runs(&[a.clone(), b.clone()], ty);
-    if a.range.0 < 0 || b.range.0 <= 0 {
+    if a.range.0 < 0 || b.range.0 < 0 {
         return info;
     }
-    info.range = (0, a.range.1.min(b.range.1 - 1));
+    // `x % 0` is `x`.
+    info.range = (0, if b.range.0 > 0 { a.range.1.min(b.range.1 - 1) } else { a.range.1 });
     info.divisor = a.divisor.min(b.divisor);
     for d in 0..info.axes.len() {
         let contiguity = aligned_run(a, b, d);

@@ -90,6 +90,9 @@ proptest! {
         if n % 16 == 0 {
             assumptions.multiples.insert(argument, 16);
         }
+        if n >= 0 {
+            assumptions.ranges.insert(argument, (0, i32::MAX.into()));
+        }
         let axes = AxisInfoMap::analyze(&func, &assumptions);
         let known = Inputs { argument: i128::from(n), program: i128::from(program) };
         for index in 0..func.value_count() {
