@@ -118,6 +118,6 @@ impl IndexLegalizer {
     /// Whether all arithmetic in a varying part fits in 32 bits.
     fn stays_narrow(&self, func: &Func, varying: Value) -> bool {
         let parts = self.arithmetic_of(func, varying);
-        parts.into_iter().all(|part| within(self.exact_range(func, part), I32))
+        parts.into_iter().all(|part| within(self.exact_range(func, part.value), I32))
     }
 }
