@@ -101,9 +101,11 @@ fn ends(device: &Device) -> Result<(), Failure> {
 fn divisions(device: &Device) -> Result<(), Failure> {
     let len = 2048;
     let ends = [0, 1, -1, 2, -2, i32::MAX, i32::MAX - 1, i32::MIN, i32::MIN + 1];
-    let x: Vec<i32> =
-        (0..len).map(|i| if i < ends.len() { ends[i] } else { (i as i32).wrapping_mul(0x9e37_79b1) }).collect();
-    let wide: Vec<i64> = x.iter().map(|&x| (i64::from(x) << 32) | i64::from(x.wrapping_mul(7)) & 0xffff_ffff).collect();
+    let x: Vec<i32> = (0..len)
+        .map(|i| if i < ends.len() { ends[i] } else { (i as i32).wrapping_mul(0x9e37_79b1) })
+        .collect();
+    let wide: Vec<i64> =
+        x.iter().map(|&x| (i64::from(x) << 32) | i64::from(x.wrapping_mul(7)) & 0xffff_ffff).collect();
     for d in [0, 1, 2, 3, 4, 7, 64, 192, 1000, 1 << 30, i32::MAX, -1, -2, -3, -64, i32::MIN, i32::MIN + 1] {
         let mut out = Output::<i32>::new(device, vec![4 * len], 0)?;
         let mut wide_out = Output::<i64>::new(device, vec![4 * len], 0)?;
@@ -149,7 +151,8 @@ fn image(device: &Device) -> Result<(), Failure> {
                 let (col, row) = (at % width, at / width % height);
                 let (col, row) = (i64::from(col) - i64::from(shift), i64::from(row) + i64::from(shift));
                 let inside = (0..i64::from(width)).contains(&col) && (0..i64::from(height)).contains(&row);
-                let from = (i64::from(at / (height * width)) * i64::from(height) + row) * i64::from(width) + col;
+                let from =
+                    (i64::from(at / (height * width)) * i64::from(height) + row) * i64::from(width) + col;
                 if inside { from as f32 } else { -1.0 }
             })
             .collect();

@@ -30,18 +30,17 @@ fn source(dtype: DType) -> String {
 
 /// What the results of [`source`] are.
 fn wanted(dtype: DType, x: &[i128], divisor: i128) -> Vec<i128> {
-    let results = [
-        |n: i128, d: i128| n / d,
-        |n, d| n % d,
-        |n, d| n / d + i128::from(n % d != 0 && (n < 0) == (d < 0)),
-    ];
+    let results =
+        [|n: i128, d: i128| n / d, |n, d| n % d, |n, d| n / d + i128::from(n % d != 0 && (n < 0) == (d < 0))];
     let mut all = vec![];
     for (floor, d) in [(i128::MIN, divisor), (0, divisor), (i128::MIN, divisor.max(1)), (0, divisor.max(1))] {
         for (i, result) in results.into_iter().enumerate() {
             let by_zero = |n: i128| if i == 1 { n } else { 0 };
-            all.extend(x.iter().map(|&n| n.max(floor)).map(|n| {
-                dtype.wrap(if d == 0 { by_zero(n) } else { result(n, d) })
-            }));
+            all.extend(
+                x.iter()
+                    .map(|&n| n.max(floor))
+                    .map(|n| dtype.wrap(if d == 0 { by_zero(n) } else { result(n, d) })),
+            );
         }
     }
     all

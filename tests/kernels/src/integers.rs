@@ -85,7 +85,14 @@ pub fn divisions<const BLOCK: usize>(x: &[i32], wide: &[i64], out: &mut [i32], w
 
 /// An image read by rows and columns that are quotients and remainders: vectors share them where the width is a multiple of one.
 #[fuse_kernel(BLOCK = [1024], unreported)]
-pub fn image<const BLOCK: usize>(x: &[f32], out: &mut [f32], planes: i32, height: i32, width: i32, shift: i32) {
+pub fn image<const BLOCK: usize>(
+    x: &[f32],
+    out: &mut [f32],
+    planes: i32,
+    height: i32,
+    width: i32,
+    shift: i32,
+) {
     let at = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let mask = at < planes * height * width;
     let col = at % width - shift;

@@ -174,7 +174,9 @@ impl BoundsWalker<'_> {
             if let Some(access) = op.kind.operation().access() {
                 let decision = self.decide(access);
                 match (self.decisions.get_mut(access), decision) {
-                    (Some(BoundsDecision::Guarded(known)), BoundsDecision::Guarded(other)) => known.merge(other),
+                    (Some(BoundsDecision::Guarded(known)), BoundsDecision::Guarded(other)) => {
+                        known.merge(other)
+                    }
                     (Some(BoundsDecision::Masked), _) => {}
                     (_, decision) => {
                         self.decisions.insert(*access, decision);

@@ -50,7 +50,15 @@ impl<'a> BoundSearch<'a> {
     /// Bounds that use no mask.
     pub fn unmasked(func: &'a Func, polynomials: &'a Polynomials) -> BoundSearch<'a> {
         let operands = HashMap::new();
-        BoundSearch { known: &[], func, polynomials, guards: vec![], steps: MAX_STEPS, loose: false, operands }
+        BoundSearch {
+            known: &[],
+            func,
+            polynomials,
+            guards: vec![],
+            steps: MAX_STEPS,
+            loose: false,
+            operands,
+        }
     }
 
     /// One elimination more, of a polynomial that is small enough to go on with.

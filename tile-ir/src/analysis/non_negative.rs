@@ -8,8 +8,8 @@ use super::polynomial::Polynomials;
 use crate::ir::guard;
 use crate::ir::guard::Guard;
 use crate::ir::{Func, Value};
-use crate::ops::{Kind, Splat};
 use crate::ops::scalar::ArithKind;
+use crate::ops::{Kind, Splat};
 use crate::support::dtype::DType;
 
 /// Lower bounds of values, each with the guards that it rests on.

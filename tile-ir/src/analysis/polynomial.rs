@@ -200,8 +200,9 @@ impl Polynomials {
     /// The interval of the smaller one of a sum of indices and a value known at launch: from 0, if the sum is not negative.
     fn smaller_index(&self, args: &[Value]) -> Option<LoopBounds> {
         let &[a, b] = args else { return None };
-        let (sum, high) =
-            [(a, b), (b, a)].into_iter().find_map(|(sum, other)| Some((sum, self.known_at_launch(other)?)))?;
+        let (sum, high) = [(a, b), (b, a)]
+            .into_iter()
+            .find_map(|(sum, other)| Some((sum, self.known_at_launch(other)?)))?;
         let is_index = |&atom: &Atom| !matches!(atom, Atom::Opaque(..));
         let polynomial = self.get(sum);
         let is_sum = polynomial.varying().is_some()

@@ -15,17 +15,15 @@ mod unsigned;
 mod widths;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::bounds::{BoundsDecision, BoundsDecisions};
-use crate::analysis::inequality::{BoundSearch, Inequality};
 use crate::analysis::polynomial::Polynomials;
 use crate::frontend::syntax::{BinaryOp, UnaryOp};
 use crate::ir;
 use crate::ir::guard;
 use crate::ir::guard::Guard;
-use crate::ir::polynomial::Polynomial;
 use crate::ir::{Func, FuncBuilder, Op, Rewriter, ScopedMap, Shape, Type, Value};
 use crate::ops::scalar::{self, ArithKind, Scalar};
 use crate::ops::{Cast, Constant, ConstantValue, Kind, MemAccess, Splat};

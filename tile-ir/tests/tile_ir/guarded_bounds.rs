@@ -304,7 +304,8 @@ fn neighbors_of_a_stencil_are_in_bounds() {
 }
 
 /// Elements of a tensor of `n x b x c`, numbered, which are read from one with other strides.
-const QUOTIENTS: &str = "#[fuse_kernel] fn k(x: &[f32], out: &mut [f32], n: i32, b: i32, c: i32, s: i32, t: i32) {
+const QUOTIENTS: &str =
+    "#[fuse_kernel] fn k(x: &[f32], out: &mut [f32], n: i32, b: i32, c: i32, s: i32, t: i32) {
         let at = tl::program_id(0) * 4 + tl::arange(0, 4);
         let mask = at < n * b * c;
         let row = at / c % b;
@@ -331,7 +332,9 @@ fn guarded_quotients_are_in_bounds() {
     let shapes = sizes().flat_map(|n| sizes().flat_map(move |b| sizes().map(move |c| [n, b, c])));
     let launches = shapes.flat_map(|shape| [-1, 0, 3, 8].map(|s| (shape, s)));
     for ([n, b, c], s) in launches {
-        for (t, len, grid) in sizes().flat_map(|t| [0, 9, 40].into_iter().flat_map(move |len| [1, 5].map(|grid| (t, len, grid)))) {
+        for (t, len, grid) in sizes()
+            .flat_map(|t| [0, 9, 40].into_iter().flat_map(move |len| [1, 5].map(|grid| (t, len, grid))))
+        {
             let scalars = [len, 1000, n, b, c, s, t];
             if !guards.iter().all(|guard| holds(guard, &scalars, [grid, 1, 1])) {
                 continue;

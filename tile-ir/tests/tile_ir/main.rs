@@ -14,6 +14,7 @@ mod filetests;
 mod foreign;
 mod functions;
 mod guarded_bounds;
+mod index_width;
 mod inline;
 mod language;
 mod legalize_index;

@@ -23,10 +23,10 @@ impl Gpu<'_> {
         }
         let [dividends, divisors] = [0, 1].map(|i| self.operands(scalar.args[i]));
         let is_tile = !self.func.ty(result).is_scalar();
-        let (repeats, run) = if is_tile { (self.repeats(result), self.contiguous_run(result)) } else { (1, 1) };
+        let (repeats, run) =
+            if is_tile { (self.repeats(result), self.contiguous_run(result)) } else { (1, 1) };
         let step = repeats.max(run);
-        let heads: Vec<(Operand, Operand)> =
-            dividends.into_iter().zip(divisors).step_by(step).collect();
+        let heads: Vec<(Operand, Operand)> = dividends.into_iter().zip(divisors).step_by(step).collect();
         let shared = self.shared_divisor(&heads).map(|divisor| UniformDivisor::new(b, divisor));
         let mut known: HashMap<[usize; 2], Val> = HashMap::new();
         let mut registers = vec![];
@@ -67,7 +67,11 @@ impl Gpu<'_> {
         if info.range.0 < 0 || info.range.1 >= 1 << (bits - 1) {
             return 1;
         }
-        let runs = info.axes.iter().enumerate().map(|(axis, info)| info.contiguity.min(u64::from(layout.thread_contiguity(axis))));
+        let runs = info
+            .axes
+            .iter()
+            .enumerate()
+            .map(|(axis, info)| info.contiguity.min(u64::from(layout.thread_contiguity(axis))));
         runs.max().unwrap_or(1) as usize
     }
 }
