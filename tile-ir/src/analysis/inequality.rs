@@ -211,16 +211,22 @@ impl<'a> BoundSearch<'a> {
                 let extent = Polynomial::atom(Atom::Known(Symbol::Grid(axis)));
                 Some((Some(Polynomial::default()), Some(below(extent))))
             }
-            Atom::Loop(variable, _) => {
+            Atom::Loop(variable, placement) => {
                 let ends = self.polynomials.loops.get(&variable)?.clone();
                 if ends.if_not_empty {
                     self.at_most(&ends.low.add(&Polynomial::constant(1)), &ends.high)?;
                 }
                 self.ends_fit(variable, &ends)?;
                 let low = ends.low.varying().is_none().then(|| ends.low.clone());
-                let end = self.upper(ends.high.clone())?;
-                let known = !ends.loose || self.loose;
-                Some((low, ends.largest_quotient(&end).or(known.then(|| below(end)))))
+                let (checkpoint, known) = (self.guards.len(), !ends.loose || self.loose);
+                // Masks are on the axes where the variable is now.
+                let high = ends.high.moved(self.func, |axis| Some(placement.axis(axis)));
+                let end = high.and_then(|high| self.upper(high));
+                let high = end.and_then(|end| ends.largest_quotient(&end).or(known.then(|| below(end))));
+                if high.is_none() {
+                    self.guards.truncate(checkpoint);
+                }
+                if high.is_none() && known { None } else { Some((low, high)) }
             }
             Atom::Opaque(..) => None,
             Atom::Known(_) => Some((Some(Polynomial::atom(atom)), Some(Polynomial::atom(atom)))),

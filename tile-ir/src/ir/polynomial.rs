@@ -32,6 +32,11 @@ impl Placement {
     /// Those of the value itself, and of any scalar.
     pub const OWN: Placement = Placement([0, 1, 2, 3, 4]);
 
+    /// The axis of the tile that an axis of the value is.
+    pub fn axis(self, own: usize) -> usize {
+        self.0[own].into()
+    }
+
     /// The placement of a value of `shape` after the axes of its tile are moved; `None` where an axis is lost.
     fn moved(self, shape: &Shape, axis: impl Fn(usize) -> Option<usize>) -> Option<Placement> {
         let mut axes = self.0;

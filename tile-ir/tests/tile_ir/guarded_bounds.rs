@@ -349,3 +349,22 @@ fn guarded_quotients_are_in_bounds() {
     }
     assert!(read > 100, "the guards hold for real arguments, found {read}");
 }
+
+/// A mask of rows bounds quotients of rows, and says nothing of quotients of columns.
+#[test]
+fn a_quotient_is_bounded_by_masks_on_its_axis() {
+    decisions(
+        "#[fuse_kernel] fn k(x: &[f32], y: &[f32], out: &mut [f32], n: i32) {
+            let at = tl::program_id(0) * 64 + tl::arange(0, 64);
+            let mask = (at < 8 * n).col();
+            let rows = tl::load(x + (at / 8).col() + at.row() * 0, mask, 0.0);
+            let cols = tl::load(y + (at / 8).row() + at.col() * 0, mask, 0.0);
+            tl::store(out + at, tl::sum(rows + cols, 0));
+        }",
+        expect![[r#"
+            x: -1 + 64 * num_programs(0) <= 2147483647, n <= x.len()
+            y: -1 + 64 * num_programs(0) <= 2147483647, 8 + n <= y.len()
+            out: 64 * num_programs(0) <= out.len()
+        "#]],
+    );
+}

@@ -49,8 +49,7 @@ impl Gpu<'_> {
         self.registers(value).iter().map(|&value| Operand { value, range }).collect()
     }
 
-    /// The divisor of all these divisions, if computing of it once pays: for several dividends, or ahead of a loop. LLVM
-    /// knows better for a constant.
+    /// Returns the divisor of all these divisions where a multiplier pays: for several dividends. LLVM has better ones for constants.
     fn shared_divisor(&self, divisions: &[(Operand, Operand)]) -> Option<Operand> {
         let (_, divisor) = *divisions.first()?;
         let is_constant = divisor.range.0 == divisor.range.1;
