@@ -19,14 +19,14 @@ use tile_ir::ops::scalar::ArithKind;
 use super::builder::{Builder, IntPredicate, Val};
 use super::wide_product::high_half;
 
-/// An operand and the least and greatest number it can be.
+/// An integer and the least and greatest number it can be.
 #[derive(Clone, Copy)]
-pub struct Operand {
+pub struct RangedValue {
     pub value: Val,
     pub range: (i128, i128),
 }
 
-impl Operand {
+impl RangedValue {
     fn is_non_negative(&self) -> bool {
         self.range.0 >= 0
     }
@@ -35,8 +35,8 @@ impl Operand {
 /// A division with both of its results.
 #[derive(Clone, Copy)]
 pub struct Division {
-    dividend: Operand,
-    divisor: Operand,
+    dividend: RangedValue,
+    divisor: RangedValue,
     quotient: Val,
     remainder: Val,
 }
@@ -69,7 +69,7 @@ impl Division {
 }
 
 /// Divides by an instruction of the machine.
-pub fn divide(b: &mut Builder, dividend: Operand, divisor: Operand) -> Division {
+pub fn divide(b: &mut Builder, dividend: RangedValue, divisor: RangedValue) -> Division {
     let quotient = quotient(b, dividend, divisor);
     // With a zero divisor the quotient is 0 and the remainder is the dividend.
     let product = b.mul(quotient, divisor.value);
@@ -77,7 +77,7 @@ pub fn divide(b: &mut Builder, dividend: Operand, divisor: Operand) -> Division 
     Division { dividend, divisor, quotient, remainder }
 }
 
-fn quotient(b: &mut Builder, dividend: Operand, divisor: Operand) -> Val {
+fn quotient(b: &mut Builder, dividend: RangedValue, divisor: RangedValue) -> Val {
     let is_unsigned = dividend.is_non_negative() && divisor.is_non_negative();
     let (dividend, divisor) = (dividend.value, divisor.value);
     let [minus_one, zero, one] = [-1, 0, 1].map(|number| b.int(divisor.ty, number));
@@ -98,7 +98,7 @@ fn quotient(b: &mut Builder, dividend: Operand, divisor: Operand) -> Val {
 
 /// A divisor of many dividends, with what is computed of it once.
 pub struct UniformDivisor {
-    divisor: Operand,
+    divisor: RangedValue,
     magnitude: Val,
     /// The largest remainder.
     last: Val,
@@ -109,7 +109,7 @@ pub struct UniformDivisor {
 }
 
 impl UniformDivisor {
-    pub fn new(b: &mut Builder, divisor: Operand) -> UniformDivisor {
+    pub fn new(b: &mut Builder, divisor: RangedValue) -> UniformDivisor {
         let ty = divisor.value.ty;
         let [largest, zero, one] = [-1, 0, 1].map(|number| b.int(ty, number));
         let sign = sign(b, divisor);
@@ -126,7 +126,7 @@ impl UniformDivisor {
     pub fn splat(self, b: &mut Builder, lanes: u16) -> UniformDivisor {
         let mut splat = |value| b.splat(value, lanes);
         UniformDivisor {
-            divisor: Operand { value: splat(self.divisor.value), ..self.divisor },
+            divisor: RangedValue { value: splat(self.divisor.value), ..self.divisor },
             magnitude: splat(self.magnitude),
             last: splat(self.last),
             multiplier: splat(self.multiplier),
@@ -135,7 +135,7 @@ impl UniformDivisor {
     }
 
     /// Divides by a multiplication.
-    pub fn divide(&self, b: &mut Builder, dividend: Operand) -> Division {
+    pub fn divide(&self, b: &mut Builder, dividend: RangedValue) -> Division {
         let one = b.int(dividend.value.ty, 1);
         let dividend_sign = sign(b, dividend);
         let magnitude = negated_where(b, dividend_sign, dividend.value);
@@ -159,7 +159,7 @@ impl UniformDivisor {
 }
 
 /// All ones where an operand is negative; `None` if it never is.
-fn sign(b: &mut Builder, operand: Operand) -> Option<Val> {
+fn sign(b: &mut Builder, operand: RangedValue) -> Option<Val> {
     let ty = operand.value.ty;
     (!operand.is_non_negative()).then(|| {
         let top = b.int(ty, i64::from(ty.elem.bits() - 1));

@@ -7,7 +7,7 @@ use tile_ir::ops::scalar::ArithKind;
 use tile_ir::support::dtype::DType;
 
 use super::builder::{Builder, FloatPredicate, IntPredicate, Val};
-use super::division::{self, Division, Operand};
+use super::division::{self, Division, RangedValue};
 use super::machine::Machine;
 use super::{math, wide_product};
 
@@ -49,7 +49,7 @@ pub fn cdiv(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
 }
 
 fn divided(b: &mut Builder, args: &[Val], dtype: DType) -> Division {
-    let [dividend, divisor] = [0, 1].map(|i| Operand { value: args[i], range: dtype.range() });
+    let [dividend, divisor] = [0, 1].map(|i| RangedValue { value: args[i], range: dtype.range() });
     division::divide(b, dividend, divisor)
 }
 

@@ -217,16 +217,17 @@ impl Polynomials {
     /// Whether a float is not negative, or NaN, by how it is computed.
     fn is_non_negative_float(&self, kind: &Kind) -> bool {
         let is_known = |value: &Value| self.non_negative_floats.contains(value);
-        match kind {
-            Kind::Constant(Constant { value: ConstantValue::Float(value) }) => *value >= 0.0,
-            Kind::Splat(Splat { value }) => is_known(value),
-            Kind::Scalar(op) => match op.op.arith {
+        if let Kind::Scalar(op) = kind {
+            return match op.op.arith {
                 ArithKind::Maximum => op.args.iter().any(is_known),
                 ArithKind::Add | ArithKind::Mul | ArithKind::Minimum => op.args.iter().all(is_known),
                 _ => false,
-            },
-            _ => false,
+            };
         }
+        if let Kind::Constant(Constant { value: ConstantValue::Float(value) }) = kind {
+            return *value >= 0.0;
+        }
+        matches!(kind, Kind::Splat(Splat { value }) if is_known(value))
     }
 
     fn remainder(&self, dividend: Value, divisor: Value) -> LoopBounds {

@@ -5,7 +5,7 @@ use tile_ir::ops::{Kind, Scalar, Splat};
 
 use crate::cpu::emit::nest::Point;
 use crate::cpu::emit::{Builder, Host, Val};
-use crate::mlir::division::{Operand, UniformDivisor};
+use crate::mlir::division::{RangedValue, UniformDivisor};
 
 impl Host<'_> {
     /// Returns the result of a division of a vector of integers by a scalar that is not known at build: CPUs have no instruction
@@ -22,8 +22,8 @@ impl Host<'_> {
         if divisor_range.0 == divisor_range.1 {
             return None;
         }
-        let dividend = Operand { value: self.at(b, scalar.args[0], point), range: dividend_range };
-        let divisor = Operand { value: self.scalar(value), range: divisor_range };
+        let dividend = RangedValue { value: self.at(b, scalar.args[0], point), range: dividend_range };
+        let divisor = RangedValue { value: self.scalar(value), range: divisor_range };
         let divisor = UniformDivisor::new(b, divisor).splat(b, point.lanes);
         Some(divisor.divide(b, dividend).result(b, arith))
     }

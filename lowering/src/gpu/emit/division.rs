@@ -11,7 +11,7 @@ use tile_ir::ops::scalar::ArithKind;
 
 use crate::gpu::emit::{Builder, Gpu};
 use crate::mlir::builder::Val;
-use crate::mlir::division::{Operand, UniformDivisor, divide};
+use crate::mlir::division::{RangedValue, UniformDivisor, divide};
 
 impl Gpu<'_> {
     /// Returns the registers of `result`, if the operation divides integers.
@@ -26,7 +26,8 @@ impl Gpu<'_> {
         let (repeats, run) =
             if is_tile { (self.repeats(result), self.contiguous_run(result)) } else { (1, 1) };
         let step = repeats.max(run);
-        let heads: Vec<(Operand, Operand)> = dividends.into_iter().zip(divisors).step_by(step).collect();
+        let heads: Vec<(RangedValue, RangedValue)> =
+            dividends.into_iter().zip(divisors).step_by(step).collect();
         let shared = self.shared_divisor(&heads).map(|divisor| UniformDivisor::new(b, divisor));
         let mut known: HashMap<[usize; 2], Val> = HashMap::new();
         let mut registers = vec![];
@@ -44,13 +45,13 @@ impl Gpu<'_> {
         Some(registers)
     }
 
-    fn operands(&self, value: Value) -> Vec<Operand> {
+    fn operands(&self, value: Value) -> Vec<RangedValue> {
         let range = self.info(value).range;
-        self.registers(value).iter().map(|&value| Operand { value, range }).collect()
+        self.registers(value).iter().map(|&value| RangedValue { value, range }).collect()
     }
 
     /// Returns the divisor of all these divisions where a multiplier pays: for several dividends. LLVM has better ones for constants.
-    fn shared_divisor(&self, divisions: &[(Operand, Operand)]) -> Option<Operand> {
+    fn shared_divisor(&self, divisions: &[(RangedValue, RangedValue)]) -> Option<RangedValue> {
         let (_, divisor) = *divisions.first()?;
         let is_constant = divisor.range.0 == divisor.range.1;
         let is_shared = divisions.iter().all(|(_, other)| other.value.id() == divisor.value.id());
