@@ -252,7 +252,7 @@ impl Polynomials {
 
     /// Records the bound of a minimum or maximum.
     fn record_limit(&mut self, func: &Func, kind: &Kind, result: Value) {
-        if let Kind::Cast(Cast { value }) = kind
+        if let Kind::Cast(Cast { value, .. }) = kind
             && self.non_negative_floats.contains(value)
         {
             self.floors.insert(result, Polynomial::default());

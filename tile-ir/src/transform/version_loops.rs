@@ -109,7 +109,7 @@ impl RegionCopier<'_, '_> {
         for fact in facts {
             let value = match self.builder.func.ty(fact.value).dtype {
                 DType::I64 => fact.value,
-                _ => self.builder.one(Cast { value: fact.value }, wide.clone()),
+                _ => self.builder.one(Cast::new(fact.value), wide.clone()),
             };
             let bits = self.int(i128::from(fact.multiple) - 1);
             let own = self.builder.one(Scalar::named("and", vec![value, bits]), wide.clone());

@@ -49,7 +49,7 @@ impl Element<'_> {
             Kind::ProgramId(_) => self.program,
             Kind::Arange(range) => i128::from(range.start) + self.lane,
             Kind::Splat(splat) => of(splat.value),
-            Kind::Cast(Cast { value: inner }) => ty.dtype.wrap(of(*inner)),
+            Kind::Cast(Cast { value: inner, .. }) => ty.dtype.wrap(of(*inner)),
             Kind::Scalar(scalar) => {
                 let args: Vec<i128> = scalar.args.iter().map(|&arg| of(arg)).collect();
                 let dtype = scalar.dtype(self.func);
