@@ -227,7 +227,7 @@ def ternary_matmul(a_ptr, packed_ptr, a_scales_ptr, c_ptr, w_scale, m, n, k, M: 
         present = (inner[:, None] < k) & (offs_n[None, :] < n)
         packed = tl.load(packed_ptr + (offs_n[None, :] * (k // 4) + (inner // 4)[:, None]), present, 0).to(tl.int32)
         w = (((packed >> shift[:, None]) & 3) - 1).to(tl.int8)
-        acc = tl.dot(a, w, acc)
+        acc = tl.dot(a, w, acc, out_dtype=tl.int32)
     scale = tl.load(a_scales_ptr + offs_m, offs_m < m, 0.0) * w_scale
     tl.store(c_ptr + offs_m[:, None] * n + offs_n[None, :], (acc.to(tl.float32) * scale[:, None]).to(tl.bfloat16),
              (offs_m[:, None] < m) & (offs_n[None, :] < n))

@@ -144,6 +144,12 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
                 found.extend(of_elements(base, by_pointers, others)?);
             }
         }
+    } else if !has_dot(&base.func, |_| true) {
+        // Accesses of contiguous slices are vectors under any strides.
+        let vectors = with_vectors(base)?;
+        if vectors[0].guards.iter().any(|guard| matches!(guard, Guard::Aligned { .. })) {
+            found.extend(vectors);
+        }
     }
     for body in orders.iter().filter(|_| has_columns) {
         if body.axes.operands != OperandOrder::Rows {

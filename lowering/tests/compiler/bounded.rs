@@ -555,6 +555,7 @@ fn a_slice_has_one_stride_of_one() {
             unit_strides_odd: sn is 1; rows 1, x 1, x 1, out 1
             unit_strides_2: sm is 1; rows 1, x 1, x 8, out 8
             unit_strides_2_odd: sm is 1; rows 1, x 1, x 1, out 1
+            aligned: ; rows 1, x 1, x 1, out 8
             general: ; rows 1, x 1, x 1, out 1
         "#]],
     );

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::first;
+use super::{first, lines_with};
 use lowering::devtools::schedule_simulator::{Launch, check_schedule};
 use lowering::driver::pipeline::DisabledPasses;
 use lowering::driver::specialize::{KernelRequests, specializations};
@@ -56,6 +56,20 @@ const COUNTED: &str = "#[fuse_kernel(num_warps = 4)]
             tl::store(out + i, tl::load(parts + 127 - i));
         }
         tl::store(out + 128 + i, tl::atomic_xchg(parts + i, 2.0).sem(\"acquire\"));
+    }";
+
+/// Memory is read before a loop with a barrier, which may not run, and written behind it.
+const AROUND: &str = "#[fuse_kernel(num_warps = 4)]
+    fn around(x: &[bf16], c: &[bf16], out: &mut [bf16], n: i32) {
+        let (rows, inner, columns) = (tl::arange(0, 64), tl::arange(0, 128), tl::arange(0, 64));
+        let x = tl::load(x + (rows.col() * 128 + inner.row()));
+        let mut acc = tl::zeros::<f32>([64, 64]);
+        for start in (0..n).step_by(64) {
+            let at = start + tl::arange(0, 64);
+            let c = tl::load(c + (at.row() * 128 + inner.col()), (at < n).row(), 0.0);
+            acc = tl::minimum(tl::dot(x, c, acc), 100.0);
+        }
+        tl::store(out + (rows.col() * 64 + columns.row()), acc.to::<bf16>());
     }";
 
 fn planned(source: &str, disabled_passes: DisabledPasses) -> GpuPlan {
@@ -136,6 +150,20 @@ fn all_results_of_a_batch_are_read_before_their_memory_is_written() {
             a barrier is missing before `store %19, out[%51 + %16] inside`
         "#]],
     );
+}
+
+#[test]
+fn a_loop_that_does_not_run_orders_nothing() {
+    let text = scheduled(AROUND).to_string();
+    expect![[r#"
+        %62 = convert_layout %15 : bf16[64, 128]  ; scratch 0..17408
+        %64, %65 = loop %63..%20 carry %17, %21 : f32[64, 64], slot<1> { |%66, %67, %68|
+        barrier
+        yield %112, %73
+        barrier
+        %120 = convert_layout %116 : bf16[64, 64]  ; scratch 0..9216
+    "#]]
+    .assert_eq(&lines_with(&text, &["barrier", "= convert_layout", "= loop", "yield"]));
 }
 
 #[test]

@@ -20,6 +20,9 @@ impl AxisInfoMap {
                 let mut info = AxisInfo::unknown(func.ty(value));
                 info.divisor = assumptions.multiple(value);
                 info.range = assumptions.ranges.get(&value).copied().unwrap_or(info.range);
+                if let Some(&least) = assumptions.least.get(&value) {
+                    info.range.0 = info.range.0.max(least);
+                }
                 if func.is_view_scalar(value) {
                     info.range = (info.range.0.max(0), info.range.1.min(View::LIMIT - 1));
                 }

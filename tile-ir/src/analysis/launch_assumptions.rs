@@ -15,7 +15,7 @@ pub struct LaunchAssumptions {
     pub multiples: HashMap<Value, u64>,
     /// Ranges of scalar parameters.
     pub ranges: HashMap<Value, (i128, i128)>,
-    /// Lower bounds of computed values that do not wrap.
+    /// Lower bounds of scalar parameters, and of computed values that do not wrap.
     pub least: HashMap<Value, i128>,
     /// The most programs along each axis of the grid, where it is less than the type allows.
     pub grid: [Option<i128>; 3],

@@ -248,7 +248,7 @@ impl<'a> Hazards<'a> {
         self.join(effects);
     }
 
-    /// Adds what a loop may leave pending behind itself; the body may not have run at all.
+    /// Adds what a loop may leave pending behind itself.
     pub fn leave_loop(&mut self, body: &Block) {
         let effects = self.effects_of_iterations(body);
         self.join(effects);

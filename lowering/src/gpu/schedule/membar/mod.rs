@@ -14,10 +14,11 @@
 
 mod hazards;
 
+use std::collections::HashSet;
 use std::vec::IntoIter;
 
 use tile_ir::analysis::alias::SliceAlias;
-use tile_ir::ir::{Block, Op};
+use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::schedule::WaitedStores;
 use tile_ir::ops::{Atomic, Barrier, Effect, Kind, MemoryOrder, StoreWait};
 
@@ -53,7 +54,13 @@ pub fn first_missing_barrier(schedule: &Schedule) -> Option<MissingBarrier<'_>> 
 fn missing_barriers(schedule: &Schedule) -> Vec<Vec<usize>> {
     let func = &schedule.distributed.func;
     let hazards = Hazards::new(schedule);
-    let mut walk = BarrierWalk { schedule, hazards, has_acquired: false, missing: vec![] };
+    let mut positive = HashSet::new();
+    func.body.walk(&mut |op| {
+        if matches!(&op.kind, Kind::TripCount(count) if count.runs) {
+            positive.extend(&op.results);
+        }
+    });
+    let mut walk = BarrierWalk { schedule, hazards, positive, has_acquired: false, missing: vec![] };
     walk.block(&func.body);
     walk.missing
 }
@@ -131,6 +138,8 @@ fn acquires(atomic: &Atomic) -> bool {
 struct BarrierWalk<'s> {
     schedule: &'s Schedule,
     hazards: Hazards<'s>,
+    /// Trip counts that are above 0.
+    positive: HashSet<Value>,
     /// Whether a barrier must follow before anything else.
     has_acquired: bool,
     missing: Vec<Vec<usize>>,
@@ -216,6 +225,7 @@ impl BarrierWalk<'_> {
     fn nested(&mut self, op: &Op) {
         let is_loop = matches!(op.kind, Kind::For(_) | Kind::Loop(_) | Kind::While(_));
         let blocks = nested(op);
+        let unless_it_runs = if is_loop && !self.runs(op) { self.hazards.snapshot() } else { vec![] };
         if is_loop {
             blocks.iter().for_each(|body| self.hazards.enter_loop(body));
         }
@@ -231,6 +241,16 @@ impl BarrierWalk<'_> {
         blocks.iter().for_each(|block| self.block(block));
         if is_loop {
             blocks.iter().for_each(|body| self.hazards.leave_loop(body));
+        }
+        self.hazards.join(unless_it_runs);
+    }
+
+    /// Whether a loop is known to run at least once.
+    fn runs(&self, op: &Op) -> bool {
+        match &op.kind {
+            Kind::For(body) => self.schedule.runs(body),
+            Kind::Loop(body) => self.positive.contains(&body.end),
+            _ => false,
         }
     }
 }
