@@ -105,6 +105,7 @@ mod kernels {
     ) {
         let keys = k.shape(2).to::<i32>();
         let (row, head) = (tl::program_id(0) * QUERIES, tl::program_id(1));
+        let key_head = head / group;
         // The last key that the first of these queries attends to, and the end of the keys of all of them.
         let causal_limit = row + right;
         let kv_end = tl::minimum(keys, causal_limit + QUERIES);
@@ -113,7 +114,7 @@ mod kernels {
         let mut m_i = tl::full([QUERIES], f32::NEG_INFINITY);
         let mut l_i = tl::zeros::<f32>([QUERIES]);
         for start in (0..kv_end).step_by(KEYS) {
-            let (key_a, key_b) = rotated::<T, KEYS, HALF>(k, key_angles, head / group, start);
+            let (key_a, key_b) = rotated::<T, KEYS, HALF>(k, key_angles, key_head, start);
             let scores = tl::dot(query_b, tl::trans(key_b), tl::dot(query_a, tl::trans(key_a)));
             let last_key = start + (KEYS as i32 - 1);
             let scores = if last_key >= keys || last_key > causal_limit {
@@ -130,7 +131,7 @@ mod kernels {
             let alpha = tl::exp2(m_i - m_safe);
             l_i = l_i * alpha + tl::sum(p, 1);
             m_i = m_next;
-            let v = tl::reshape(v.load::<1, KEYS, { 2 * HALF }>(head / group, start, 0), [KEYS, 2 * HALF]);
+            let v = tl::reshape(v.load::<1, KEYS, { 2 * HALF }>(key_head, start, 0), [KEYS, 2 * HALF]);
             acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
         }
         let is_fully_masked = m_i == f32::NEG_INFINITY;
