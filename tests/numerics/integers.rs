@@ -102,7 +102,7 @@ fn divisions(device: &Device) -> Result<(), Failure> {
     let len = 2048;
     let ends = [0, 1, -1, 2, -2, i32::MAX, i32::MAX - 1, i32::MIN, i32::MIN + 1];
     let x: Vec<i32> = (0..len)
-        .map(|i| if i < ends.len() { ends[i] } else { (i as i32).wrapping_mul(0x9e37_79b1) })
+        .map(|i| if i < ends.len() { ends[i] } else { (i as u32).wrapping_mul(0x9e37_79b1) as i32 })
         .collect();
     let wide: Vec<i64> =
         x.iter().map(|&x| (i64::from(x) << 32) | i64::from(x.wrapping_mul(7)) & 0xffff_ffff).collect();
