@@ -228,22 +228,19 @@ impl Copier<'_> {
             return (constant % divisor == 0).then(|| self.push(quotient, ty));
         }
         let ty = self.func.ty(value).clone();
-        match self.block.definition(value).or_else(|| self.outermost.get(&value))?.clone() {
-            Kind::Cast(Cast { value, exact: true }) => {
-                let value = self.quotient(value, divisor)?;
-                Some(self.push(Cast { value, exact: true }, ty))
-            }
-            Kind::Scalar(scalar) if scalar.op.arith == ArithKind::Mul => {
-                let &[a, b] = &scalar.args[..] else { return None };
-                let (quotient, other) = match self.quotient(a, divisor) {
-                    Some(quotient) => (quotient, b),
-                    None => (self.quotient(b, divisor)?, a),
-                };
-                let other = self.copy(other)?;
-                Some(self.binary(BinaryOp::Mul, quotient, other))
-            }
-            _ => None,
+        let definition = self.block.definition(value).or_else(|| self.outermost.get(&value))?.clone();
+        if let Kind::Cast(Cast { value, exact: true }) = definition {
+            let value = self.quotient(value, divisor)?;
+            return Some(self.push(Cast { value, exact: true }, ty));
         }
+        let Kind::Scalar(scalar) = definition else { return None };
+        let (ArithKind::Mul, &[a, b]) = (scalar.op.arith, &scalar.args[..]) else { return None };
+        let (quotient, other) = match self.quotient(a, divisor) {
+            Some(quotient) => (quotient, b),
+            None => (self.quotient(b, divisor)?, a),
+        };
+        let other = self.copy(other)?;
+        Some(self.binary(BinaryOp::Mul, quotient, other))
     }
 
     /// A loop-invariant value, recomputed at the start of the block.

@@ -6,8 +6,8 @@ use tile_ir::analysis::program_length::{LongestAxis, longest_axis};
 use tile_ir::ir::{Func, Op, Value};
 use tile_ir::ops::{Kind, WarpSpecialize};
 
-use crate::gpu::emit::dot::held_operand::held_operands;
 use crate::gpu::emit::operation::emitter;
+use crate::gpu::schedule::held_operands::held_operands;
 use crate::gpu::schedule::scratch::allows_any_warp_count;
 use crate::gpu::schedule::{Schedule, TensorMap};
 use crate::mlir::session::Limit;

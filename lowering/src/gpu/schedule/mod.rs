@@ -8,6 +8,7 @@ pub mod async_dot;
 pub mod cluster_wait;
 pub mod copy;
 pub mod epilogue;
+pub mod held_operands;
 pub mod invariant_operand;
 pub mod iteration_split;
 mod loops;

@@ -7,7 +7,6 @@
 
 mod fma;
 mod fragment;
-pub(super) mod held_operand;
 mod mma;
 mod smem_descriptor;
 mod stage_operands;

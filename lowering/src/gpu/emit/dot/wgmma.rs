@@ -6,7 +6,6 @@ use tile_ir::ops::schedule::AfterIssue;
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::dot::fragment::per_word;
-use crate::gpu::emit::dot::held_operand::made_again;
 use crate::gpu::emit::dot::smem_descriptor::{SmemDescriptor, field};
 use crate::gpu::emit::dot::wgmma_statement::{WgmmaShape, WgmmaStatement, letter};
 use crate::gpu::emit::memory::pack;
@@ -429,4 +428,12 @@ impl Gpu<'_> {
         let steps = || (0..inner).step_by(at_once as usize);
         sets.iter().map(|&row| steps().map(|step| words(row, step)).collect()).collect()
     }
+}
+
+/// Makes words again that ptxas takes for others ([`held_operands`](crate::gpu::schedule::held_operands)).
+fn made_again(b: &mut Builder, words: &OperandWords) -> OperandWords {
+    let inactive = "{\n.reg .b32 active;\nactivemask.b32 active;\nnot.b32 $0, active;\n}";
+    let zero = statement(b, inactive, "=r", &[], &[Ty::scalar(Elem::I32)])[0];
+    let of_step = |step: &Vec<_>, b: &mut Builder| step.iter().map(|&word| b.xor(word, zero)).collect();
+    words.iter().map(|set| set.iter().map(|step| of_step(step, b)).collect()).collect()
 }

@@ -93,21 +93,20 @@ struct StoredTiles<'a> {
 impl<'a> StoredTiles<'a> {
     fn find(func: &'a Func) -> StoredTiles<'a> {
         let mut found = StoredTiles::default();
-        func.body.walk(&mut |op| match &op.kind {
-            Kind::RingStart(start) => {
+        func.body.walk(&mut |op| {
+            if let Kind::RingStart(start) = &op.kind {
                 found.rings.insert(op.results[0], start.ring);
             }
             // The first slot is named by its own value alone where a tile is behind all slots.
-            Kind::SlotTile(tile) => {
-                if let Some(ring) = found.rings.get(&tile.slot) {
-                    let interval = Interval { start: ring.start + tile.offset, bytes: tile.tile.bytes };
-                    found.tiles.insert(op.results[0], interval);
-                }
+            if let Kind::SlotTile(tile) = &op.kind
+                && let Some(ring) = found.rings.get(&tile.slot)
+            {
+                let interval = Interval { start: ring.start + tile.offset, bytes: tile.tile.bytes };
+                found.tiles.insert(op.results[0], interval);
             }
-            Kind::Wgmma(dot) => {
+            if let Kind::Wgmma(dot) = &op.kind {
                 found.dots.insert(op.results[0], dot);
             }
-            _ => {}
         });
         found
     }
@@ -125,15 +124,15 @@ impl<'a> StoredTiles<'a> {
             });
             tiles.filter_map(|tile| effect(&tile, false)).collect::<Vec<_>>()
         };
-        match &op.kind {
-            Kind::SlotStore(store) => effect(&store.to, true).into_iter().collect(),
-            Kind::Wgmma(dot) => read(dot),
-            Kind::DotWait(wait) => {
-                let dots = wait.values.iter().filter_map(|value| self.dots.get(value));
-                dots.flat_map(|dot| read(dot)).collect()
-            }
-            _ => vec![],
+        if let Kind::SlotStore(store) = &op.kind {
+            return effect(&store.to, true).into_iter().collect();
         }
+        if let Kind::Wgmma(dot) = &op.kind {
+            return read(dot);
+        }
+        let Kind::DotWait(wait) = &op.kind else { return vec![] };
+        let dots = wait.values.iter().filter_map(|value| self.dots.get(value));
+        dots.flat_map(|dot| read(dot)).collect()
     }
 }
 

@@ -247,10 +247,9 @@ impl BarrierWalk<'_> {
 
     /// Whether a loop is known to run at least once.
     fn runs(&self, op: &Op) -> bool {
-        match &op.kind {
-            Kind::For(body) => self.schedule.runs(body),
-            Kind::Loop(body) => self.positive.contains(&body.end),
-            _ => false,
+        if let Kind::For(body) = &op.kind {
+            return self.schedule.runs(body);
         }
+        matches!(&op.kind, Kind::Loop(body) if self.positive.contains(&body.end))
     }
 }

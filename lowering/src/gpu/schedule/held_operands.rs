@@ -10,11 +10,6 @@ use tile_ir::ir::{Block, Func, Value};
 use tile_ir::ops::schedule::WgmmaOperandA;
 use tile_ir::ops::{Effect, Kind, Wgmma};
 
-use crate::gpu::emit::dot::wgmma::OperandWords;
-use crate::gpu::emit::statement;
-use crate::mlir::builder::Builder;
-use crate::mlir::types::{Elem, Ty};
-
 /// Finds the dots with such an operand in loops that have another dot with operand A in registers, by their results.
 pub fn held_operands(func: &Func) -> HashSet<Value> {
     let mut found = HashSet::new();
@@ -58,12 +53,4 @@ fn collect_varying(block: &Block, varying: &mut HashSet<Value>) {
             varying.extend(&op.results);
         }
     }
-}
-
-/// Makes words that ptxas takes for others than those that they are.
-pub(in crate::gpu::emit) fn made_again(b: &mut Builder, words: &OperandWords) -> OperandWords {
-    let inactive = "{\n.reg .b32 active;\nactivemask.b32 active;\nnot.b32 $0, active;\n}";
-    let zero = statement(b, inactive, "=r", &[], &[Ty::scalar(Elem::I32)])[0];
-    let of_step = |step: &Vec<_>, b: &mut Builder| step.iter().map(|&word| b.xor(word, zero)).collect();
-    words.iter().map(|set| set.iter().map(|step| of_step(step, b)).collect()).collect()
 }
