@@ -62,6 +62,12 @@ def integers(low, high, count, dtype, seed):
     return torch.randint(low, high, (count,), dtype=dtype, device="cuda", generator=generator)
 
 
+def ragged_starts(fewest, most, count, seed):
+    """Where each of `count` rows begins that have `fewest` to `most` elements, and the end of the last one."""
+    lengths = integers(fewest, most + 1, count, torch.int32, seed)
+    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+
+
 def exactly(value):
     """A result that nothing rounds."""
     value = value.double()

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from entry import BF16, F32, SINGLE, TINY, cdiv, empty, normal, rounded
-from port import Port, inner_product, integers
+from port import Port, inner_product, integers, ragged_starts
 from port_products import sorted_by_expert
 
 
@@ -169,8 +169,7 @@ class CsrMatmul(Port):
 
     def make(self, case, shift=0):
         rows, k, n, fewest, most = case
-        lengths = integers(fewest, most + 1, rows, torch.int32, 3)
-        starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+        starts = ragged_starts(fewest, most, rows, 3)
         count = int(starts[-1])
         return {"values": normal(count, F32, 1), "columns": integers(0, k, count, torch.int32, 4), "starts": starts,
                 "b": normal(k * n, F32, 2).view(k, n), "out": empty(rows * n, F32).view(rows, n), "n": n}

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from entry import BF16, F32, SINGLE, TINY, cdiv, empty, normal, rounded
-from port import Port, exactly, integers
+from port import Port, exactly, integers, ragged_starts
 
 #: Earlier versions count every element.
 MASKED_HISTOGRAM = "mask" in inspect.signature(tl.histogram).parameters
@@ -160,8 +160,7 @@ class EmbeddingBag(Port):
 
     def make(self, case, shift=0):
         bags, dim, entries, fewest, most = case
-        lengths = integers(fewest, most + 1, bags, torch.int32, 2)
-        starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+        starts = ragged_starts(fewest, most, bags, 2)
         return {"table": normal(entries * dim, BF16, 1).view(entries, dim), "starts": starts,
                 "ids": integers(0, entries, int(starts[-1]), torch.int32, 3), "out": empty(bags * dim, BF16).view(bags, dim),
                 "dim": dim}

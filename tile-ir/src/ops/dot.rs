@@ -7,7 +7,7 @@ use super::{
 };
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, TextWriter};
-use crate::ir::{Func, ParseError, Shape, TextReader, Type, Value};
+use crate::ir::{Block, Func, ParseError, Shape, TextReader, Type, Value};
 use crate::ops::syntax::syntax;
 use crate::support::diagnostic::list;
 use crate::support::dtype::DType;
@@ -39,6 +39,11 @@ pub enum DotUnit {
     Wgmma,
     /// The same, but operand A is in registers.
     WgmmaRs,
+}
+
+/// Whether a dot is one of a block's own operations, and not of one nested in it.
+pub fn has_own_dot(block: &Block) -> bool {
+    block.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)))
 }
 
 impl DotUnit {

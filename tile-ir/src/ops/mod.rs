@@ -56,7 +56,7 @@ pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, RematBarrier};
 pub use debug::{Assert, Print, Site, records_source};
-pub use dot::{Dot, DotOperand, DotUnit, InputPrecision};
+pub use dot::{Dot, DotOperand, DotUnit, InputPrecision, has_own_dot};
 pub use histogram::Histogram;
 pub use index::Index;
 pub use inline::InlinePtx;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::ir::guard::Guard;
 use crate::ir::{Func, Op, Value};
 use crate::ops::scalar::{ArithKind, Scalar};
-use crate::ops::{Constant, ConstantValue, For, Kind};
+use crate::ops::{Constant, ConstantValue, For, Kind, has_own_dot};
 use crate::support::dtype::DType;
 
 /// A parameter lies between the power of two with this exponent and its reciprocal.
@@ -69,7 +69,7 @@ pub(crate) fn float_constant(definitions: &HashMap<Value, Op>, value: Value) -> 
 pub(crate) fn in_dot_loops<'f>(func: &'f Func, visit: &mut dyn FnMut(&'f Op)) {
     func.body.walk(&mut |op| {
         if let Kind::For(For { body, .. }) = &op.kind
-            && body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)))
+            && has_own_dot(body)
         {
             body.ops.iter().for_each(&mut *visit);
         }

@@ -11,7 +11,9 @@ use std::rc::Rc;
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{Block, Func, FuncBuilder, Op, Rewriter, Type, Value, cse_and_dce};
 use crate::ops::scalar::{ArithKind, Scalar, binary, row};
-use crate::ops::{Arange, Broadcast, Cast, Constant, ConstantValue, ExpandDims, For, If, Kind, Splat};
+use crate::ops::{
+    Arange, Broadcast, Cast, Constant, ConstantValue, ExpandDims, For, If, Kind, Splat, has_own_dot,
+};
 use crate::support::dtype::DType;
 
 /// Moves selects that change nothing in most iterations under a branch.
@@ -19,7 +21,7 @@ pub fn split_full_tiles(func: &mut Func) {
     let mut found: HashMap<Value, Rc<EnclosingLoop>> = HashMap::new();
     func.body.walk(&mut |op| {
         if let Kind::For(For { body, .. }) = &op.kind
-            && body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)))
+            && has_own_dot(body)
         {
             let enclosing = Rc::new(EnclosingLoop { variable: body.args[0], defined: body.defined() });
             let selects = body.ops.iter().filter(|op| is_select(op));

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use tile_ir::analysis::axis_info::LaunchAssumptions;
 use tile_ir::ir::{Block, Func, Op, Value};
 use tile_ir::ops::scalar::ArithKind;
-use tile_ir::ops::{Kind, MemAccess};
+use tile_ir::ops::{Kind, MemAccess, has_own_dot};
 use tile_ir::transform::unit_stride::{integers, large_accesses};
 use tile_ir::transform::version_loops::{Fact, VersionedRegion};
 
@@ -68,7 +68,7 @@ impl LoadedScalars {
             }
             let is_loop = matches!(op.kind, Kind::For(_) | Kind::While(_));
             for nested in op.kind.operation().blocks() {
-                self.in_block(func, nested, of_dot_loop || is_loop && has_dot(nested));
+                self.in_block(func, nested, of_dot_loop || is_loop && has_own_dot(nested));
             }
         }
     }
@@ -102,7 +102,7 @@ impl LoadedScalars {
         };
         let first = behind + block.ops[behind..].iter().position(gains)?;
         let last = block.ops.iter().rposition(gains)?;
-        let has_dots = |op: &Op| matches!(&op.kind, Kind::For(body) if has_dot(&body.body));
+        let has_dots = |op: &Op| matches!(&op.kind, Kind::For(body) if has_own_dot(&body.body));
         let serves = block.ops[first..=last].iter().any(|op| contains(op, &has_dots));
         let ops = first..last + 1;
         (serves || func.stated_multiple.is_some()).then_some(VersionedRegion { facts, defined_beside, ops })
@@ -137,8 +137,4 @@ fn innermost<'f>(
 fn contains(op: &Op, wanted: &dyn Fn(&Op) -> bool) -> bool {
     let blocks = op.kind.operation().blocks();
     wanted(op) || blocks.into_iter().flat_map(|block| &block.ops).any(|inner| contains(inner, wanted))
-}
-
-fn has_dot(block: &Block) -> bool {
-    block.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)))
 }

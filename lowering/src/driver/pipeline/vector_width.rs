@@ -6,7 +6,7 @@ use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::analysis::non_negative::Signs;
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Block, Func, ParamKind, Value, backward_slice};
-use tile_ir::ops::{Kind, MemAccess};
+use tile_ir::ops::{Kind, MemAccess, has_own_dot};
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
 use tile_ir::transform::unit_stride::{integers, large_accesses};
 
@@ -114,8 +114,7 @@ pub fn accesses(func: &Func, widened: Widened) -> Vec<&MemAccess> {
             }
             let is_loop = matches!(op.kind, Kind::For(_) | Kind::While(_));
             for block in op.kind.operation().blocks() {
-                let has_dot = || block.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
-                collect_accesses(func, block, in_dot_loop || (is_loop && has_dot()), found);
+                collect_accesses(func, block, in_dot_loop || is_loop && has_own_dot(block), found);
             }
         }
     }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Func, Op, Value};
-use tile_ir::ops::{Effect, Kind, RematBarrier};
+use tile_ir::ops::{Effect, Kind, RematBarrier, has_own_dot};
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::layout::Distributed;
@@ -34,8 +34,7 @@ pub fn remat_narrow(distributed: &mut Distributed) {
 /// Whether an operation is a loop that reduces a whole tile and has no dots.
 fn reduces_inside(func: &Func, op: &Op) -> bool {
     let Kind::For(inner) = &op.kind else { return false };
-    let has = |wanted: &dyn Fn(&Op) -> bool| inner.body.ops.iter().any(wanted);
-    has(&|op| reduces_to_scalar(func, op)) && !has(&|op| matches!(op.kind, Kind::Dot(_)))
+    inner.body.ops.iter().any(|op| reduces_to_scalar(func, op)) && !has_own_dot(&inner.body)
 }
 
 /// Whether an operation reduces a whole tile.

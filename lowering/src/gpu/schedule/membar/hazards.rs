@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tile_ir::ir::{Block, Func, Op, Value};
-use tile_ir::ops::schedule::{CopyRing, SmemPlace, loop_variable};
+use tile_ir::ops::schedule::{CopyRing, StagedOperand, loop_variable};
 use tile_ir::ops::{Effect, Kind, MemAccess, Wgmma};
 
 use crate::gpu::schedule::smem_alloc::Interval;
@@ -117,11 +117,7 @@ impl<'a> StoredTiles<'a> {
             self.tiles.get(tile).map(|&interval| MemoryEffect::Stored { interval, writes })
         };
         let read = |dot: &Wgmma| {
-            let operands = dot.smem_operands().into_iter();
-            let tiles = operands.filter_map(|operand| match operand.place {
-                SmemPlace::Slot(tile) => Some(tile),
-                SmemPlace::Stage(_) => None,
-            });
+            let tiles = dot.smem_operands().into_iter().map(StagedOperand::memory);
             tiles.filter_map(|tile| effect(&tile, false)).collect::<Vec<_>>()
         };
         if let Kind::SlotStore(store) = &op.kind {

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tile_ir::ir::{Block, Func, Op, Value};
 use tile_ir::ops::schedule::{CHUNK_BYTES, CopyRing, OperandTile, ThreadPart};
-use tile_ir::ops::{Dot, DotUnit, Effect, For, Kind, Load, Operation};
+use tile_ir::ops::{Dot, DotUnit, Effect, For, Kind, Load, Operation, has_own_dot};
 
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::is_warpgroup_dot;
@@ -169,8 +169,7 @@ impl<'a> SlotContents<'a> {
             return Some(DEFAULT_TILE_STAGES);
         }
         // Registers limit the occupancy of loops with dots: one iteration ahead is always affordable.
-        let has_dot = body.body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
-        let min_bytes = if has_dot { 2 * self.stage_bytes } else { 0 };
+        let min_bytes = if has_own_dot(&body.body) { 2 * self.stage_bytes } else { 0 };
         let max_bytes = MAX_DEFAULT_RING_BYTES
             .min(min_bytes.max(DEFAULT_BYTES_PER_THREAD * 32 * distributed.warps_per_cta()));
         Some(DEFAULT_STAGES.min(max_bytes.checked_div(self.stage_bytes)?))
