@@ -57,6 +57,7 @@ fn check_moves(moves: &'static Moves, backend: Backend) -> Result<(), Failed> {
         grid(m, 1, &|row, _| at(row, n - 1)),
         grid(1, n, &|_, col| at(m - 1, col)),
         vec![at(m / 2, n / 2)],
+        grid(m, n, &|row, col| at(row, (0..6).fold(col, |col, _| apart(col)))),
     ]
     .concat();
     for shift in [0, 1] {

@@ -64,20 +64,29 @@ fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
         Conversion::Registers(sources) => {
             registers(to).map(|(register, lane, warp)| from.coord(sources[register], lane, warp)).collect()
         }
-        Conversion::Shuffle(shuffle) => registers(to)
-            .map(|(register, lane, warp)| {
-                let (mut source, mut source_lane) = shuffle.constant[register];
-                for (bit, &(flip, lanes)) in shuffle.lane_bits.iter().enumerate() {
-                    if lane >> bit & 1 == 1 {
-                        source ^= flip;
-                        source_lane ^= lanes;
+        Conversion::Shuffle(shuffle) => {
+            let from = shuffle.exchanges.iter().fold(from.clone(), |from, exchange| {
+                from.with_exchanged(exchange.lane_bit, exchange.register_bit)
+            });
+            registers(to)
+                .map(|(register, lane, warp)| {
+                    let (mut source, mut source_lane) = shuffle.constant[register];
+                    for (bit, &(flip, lanes)) in shuffle.lane_bits.iter().enumerate() {
+                        if lane >> bit & 1 == 1 {
+                            source ^= flip;
+                            source_lane ^= lanes;
+                        }
                     }
-                }
-                // Code is emitted for these sources alone.
-                assert!(shuffle.sources(register).contains(&source));
-                from.coord(source, source_lane, warp)
-            })
-            .collect(),
+                    // Code is emitted for these sources alone.
+                    assert!(shuffle.sources(register).contains(&source));
+                    assert!(
+                        !shuffle.is_own(register)
+                            || (source, source_lane) == (shuffle.constant[register].0, lane)
+                    );
+                    from.coord(source, source_lane, warp)
+                })
+                .collect()
+        }
         Conversion::Shared => {
             let tile = SmemTile::between(from, to, dtype);
             let mut memory = vec![None; tile.elements as usize];
@@ -132,8 +141,10 @@ fn check_method(from: &Layout, to: &Layout, expected: Expect) {
         }
         Conversion::Registers(sources) => format!("registers {sources:?}"),
         Conversion::Shuffle(shuffle) => {
-            let count: usize = (0..shuffle.constant.len()).map(|r| shuffle.sources(r).len()).sum();
-            format!("{count} shuffles for {} registers", shuffle.constant.len())
+            let moved = (0..shuffle.constant.len()).filter(|&r| !shuffle.is_own(r));
+            let count: usize = moved.map(|r| shuffle.sources(r).len()).sum();
+            let exchanges = shuffle.exchanges.len() * shuffle.constant.len() / 2;
+            format!("{} shuffles for {} registers", exchanges + count, shuffle.constant.len())
         }
         Conversion::Shared => {
             format!("shared, {} bytes of f32", SmemTile::padded(from.shape(), DType::F32).elements * 4)
@@ -159,10 +170,10 @@ fn conversions_use_the_cheapest_method() {
         &rows,
         &blocked_in(&[32, 128], &[1, 0], 2),
         expect![[r#"
-        reg(1@1 2@1 4@0 8@0 16@0) lane(4@1 8@1 16@1 32@1 64@1) warp(1@0 2@0)
-        reg(1@1 64@1 4@0 8@0 16@0) lane(2@1 4@1 8@1 16@1 32@1) warp(1@0 2@0)
-        64 shuffles for 32 registers
-    "#]],
+            reg(1@1 2@1 4@0 8@0 16@0) lane(4@1 8@1 16@1 32@1 64@1) warp(1@0 2@0)
+            reg(1@1 64@1 4@0 8@0 16@0) lane(2@1 4@1 8@1 16@1 32@1) warp(1@0 2@0)
+            48 shuffles for 32 registers
+        "#]],
     );
     // Columns instead of rows: warps exchange.
     check_method(

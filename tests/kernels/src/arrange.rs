@@ -40,13 +40,19 @@ macro_rules! moves {
             tl::store(out + 13 * M * N + rows, tl::index(x, 1, N - 1));
             tl::store(out + 13 * M * N + M + cols, tl::index(x, 0, M - 1));
             tl::store(out + 13 * M * N + M + N, tl::index(tl::index(x, 0, M / 2), 0, N / 2));
+            let mut y = x;
+            for _ in tl::static_range(0, 6) {
+                let (even, odd) = tl::split(tl::reshape(y, [M, N / 2, 2]));
+                y = tl::reshape(tl::permute(tl::join(even, odd), [0, 2, 1]), [M, N]);
+            }
+            tl::store(out + 13 * M * N + M + N + 1 + same, y);
         }
 
         pub static MOVES: &[Moves] = &[$(Moves {
             dtype: <$elem as Element>::DTYPE, shape: [$m, $n], warps: $warps,
             run: |job| {
                 let x = job.operand::<$elem>(0)?;
-                let mut out = Output::<$elem>::new(&job.device, vec![13 * $m * $n + $m + $n + 1], job.shift)?;
+                let mut out = Output::<$elem>::new(&job.device, vec![14 * $m * $n + $m + $n + 1], job.shift)?;
                 moved::<$elem, $m, $n, $warps>(&x, &mut out).grid(1).launch(&job.device)?;
                 out.finish()
             },

@@ -13,6 +13,8 @@ pub enum LayoutRelation {
     View(Reindex),
     /// Results have the operands' layout without some axes.
     Reduce { axes: Vec<usize> },
+    /// The result has the operand's layout without an axis, which a thread's registers hold as far as there are enough.
+    Index { axis: usize },
     /// The result has the accumulator's layout, one of the mma; operands A and B have any.
     Dot { acc: Option<Value> },
     /// Groups of values with one layout each; other operands have any.

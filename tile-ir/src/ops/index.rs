@@ -13,6 +13,9 @@ pub struct Index {
     pub index: u32,
 }
 
+/// The greatest extent of an axis that kernels take apart, all of it: of a longer one they take one place.
+const MAX_SPLIT: u32 = 8;
+
 syntax!(Index: "index" value [axis] ["at" index]);
 
 impl Operation for Index {
@@ -32,7 +35,10 @@ impl Operation for Index {
         expect_types("the result", func.ty(results[0]), &Type::tile(ty.dtype, ty.shape.without(self.axis)))
     }
 
-    fn layout_relation(&self, _: &Func, _: &[Value]) -> LayoutRelation {
-        LayoutRelation::Reduce { axes: vec![self.axis] }
+    fn layout_relation(&self, func: &Func, _: &[Value]) -> LayoutRelation {
+        match func.ty(self.value).shape[self.axis] {
+            ..=MAX_SPLIT => LayoutRelation::Index { axis: self.axis },
+            _ => LayoutRelation::Reduce { axes: vec![self.axis] },
+        }
     }
 }

@@ -5,8 +5,8 @@ use tile_ir::ops::{Convert, Reshape};
 
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::smem_tile::SmemTileAddress;
-use crate::gpu::emit::{Builder, Gpu, ShuffleMode};
-use crate::gpu::layout::conversion::Shuffle;
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
+use crate::gpu::layout::conversion::{LaneExchange, Shuffle};
 use crate::gpu::layout::linear::LANE_BITS;
 use crate::gpu::layout::smem_tile::SmemTile;
 use crate::gpu::layout::{Conversion, Distributed, Layout, conversion};
@@ -50,6 +50,10 @@ impl GpuEmit for Reshape {
 impl Gpu<'_> {
     /// Moves elements within each warp.
     fn convert_by_shuffles(&mut self, b: &mut Builder, values: &[Val], shuffle: &Shuffle) -> Vec<Val> {
+        let mut values = values.to_vec();
+        for exchange in &shuffle.exchanges {
+            self.exchange_lanes(b, &mut values, exchange);
+        }
         let one = b.int(Ty::I32, 1);
         let bits: Vec<Val> = (0..LANE_BITS)
             .map(|bit| {
@@ -68,6 +72,9 @@ impl Gpu<'_> {
         (0..shuffle.constant.len())
             .map(|register| {
                 let (source, lane) = shuffle.constant[register];
+                if shuffle.is_own(register) {
+                    return values[source];
+                }
                 let constant = b.int(Ty::I32, i64::from(lane));
                 let lane = b.xor(varying, constant);
                 let flips: Vec<(usize, Val)> = shuffle
@@ -77,9 +84,24 @@ impl Gpu<'_> {
                     .filter(|(_, (flip, _))| *flip != 0)
                     .map(|(bit, &(flip, _))| (flip, bits[bit]))
                     .collect();
-                self.shuffle_selected(b, values, source, &flips, lane)
+                self.shuffle_selected(b, &values, source, &flips, lane)
             })
             .collect()
+    }
+
+    /// Lanes that differ in the exchange's bit send each other the halves of their registers that they give away.
+    fn exchange_lanes(&mut self, b: &mut Builder, values: &mut [Val], exchange: &LaneExchange) {
+        let (mask, zero) = (b.int(Ty::I32, 1 << exchange.lane_bit), b.int(Ty::I32, 0));
+        let bit = b.and(self.thread.lane, mask);
+        let is_upper = b.icmp(IntPredicate::Ne, bit, zero);
+        let distance = 1 << exchange.register_bit;
+        for lower in (0..values.len()).filter(|register| register & distance == 0) {
+            let upper = lower | distance;
+            let sent = b.select(is_upper, values[lower], values[upper]);
+            let received = self.shuffle(b, sent, ShuffleMode::Butterfly, mask);
+            values[lower] = b.select(is_upper, received, values[lower]);
+            values[upper] = b.select(is_upper, values[upper], received);
+        }
     }
 
     /// The value of the source register that this lane's bits select, read from `lane`.
@@ -97,7 +119,7 @@ impl Gpu<'_> {
                 let same = self.shuffle_selected(b, values, source, rest, lane);
                 let flipped = self.shuffle_selected(b, values, source ^ flip, rest, lane);
                 let zero = b.int(Ty::I32, 0);
-                let is_zero = b.icmp(crate::gpu::emit::IntPredicate::Eq, *bit, zero);
+                let is_zero = b.icmp(IntPredicate::Eq, *bit, zero);
                 b.select(is_zero, same, flipped)
             }
         }

@@ -129,12 +129,13 @@ impl Chooser<'_> {
                     let derived = match &link.kind {
                         LinkKind::View(view) => layout.after_reindex(view),
                         LinkKind::Reduce(axes) => Some(layout.without(axes)),
+                        LinkKind::Index(axis) => Some(layout.with_axis_in_registers(*axis).without(&[*axis])),
                     };
                     (result, derived)
                 } else if result == class && !self.layouts.contains_key(&operand) {
                     let derived = match &link.kind {
                         LinkKind::View(view) => layout.before_reindex(view),
-                        LinkKind::Reduce(_) => None,
+                        LinkKind::Reduce(_) | LinkKind::Index(_) => None,
                     };
                     (operand, derived)
                 } else {
@@ -294,6 +295,9 @@ fn operand_layouts(
         }
         LayoutRelation::View(view) => result.and_then(|result| result.before_reindex(&view)),
         LayoutRelation::Reduce { .. } => classes.of_any(&operands),
+        LayoutRelation::Index { axis } => {
+            classes.of_any(&operands).map(|layout| layout.with_axis_in_registers(axis))
+        }
         LayoutRelation::Tied(groups) => return classes.tied(&groups),
     };
     let Some(layout) = common else { return vec![] };
@@ -393,14 +397,15 @@ impl Rebuilder<'_> {
         }
         builder.loc = op.loc;
         let natural = match relation {
-            LayoutRelation::Reduce { axes } => self.reduce_layout(&op, &axes),
+            LayoutRelation::Reduce { axes } => self.layout_without(&op, &axes),
+            LayoutRelation::Index { axis } => self.layout_without(&op, &[axis]),
             LayoutRelation::Dot { .. } => self.dot_layout(&op),
             _ => None,
         };
         for i in 0..op.results.len() {
             let result = op.results[i];
             self.define(result);
-            // A reduction has a natural result layout; the class may want another.
+            // Such an operation has a natural result layout; the class may want another.
             if let Some(natural) = &natural
                 && self.layouts.get(&result).is_some_and(|layout| layout != natural)
             {
@@ -420,8 +425,8 @@ impl Rebuilder<'_> {
         }
     }
 
-    /// The layout in which a reduction of these axes leaves its results.
-    fn reduce_layout(&self, op: &Op, axes: &[usize]) -> Option<Layout> {
+    /// The layout in which an operation that takes these axes away leaves its results.
+    fn layout_without(&self, op: &Op, axes: &[usize]) -> Option<Layout> {
         let operand = op.kind.operation().operands()[0];
         Some(self.layouts.get(&operand)?.without(axes))
     }

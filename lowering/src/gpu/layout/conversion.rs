@@ -15,17 +15,38 @@ pub enum Conversion {
     Shared,
 }
 
-/// Moves within a warp. The element that lane `l` needs in register `r` is in the lane and register given by the
-/// exclusive or of `constant[r]` and the contributions of the bits of `l`.
+/// Moves within a warp. First pairs of lanes exchange halves of their registers; then the element that lane `l` needs in
+/// register `r` is in the lane and register given by the exclusive or of `constant[r]` and the contributions of the bits of `l`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shuffle {
+    pub exchanges: Vec<LaneExchange>,
     /// For each register: source register and source lane for lane 0.
     pub constant: Vec<(usize, u32)>,
     /// For each lane bit: what it adds to the source register and source lane.
     pub lane_bits: [(usize, u32); LANE_BITS],
 }
 
+/// A bit of the lane and a bit of the register trade places: one shuffle for two registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneExchange {
+    pub lane_bit: usize,
+    pub register_bit: usize,
+}
+
 impl Shuffle {
+    /// Whether register `r` is the lane's own after the exchanges.
+    pub fn is_own(&self, r: usize) -> bool {
+        let moves =
+            self.lane_bits.iter().enumerate().any(|(bit, &contribution)| contribution != (0, 1 << bit));
+        !moves && self.constant[r].1 == 0
+    }
+
+    /// The greatest number of shuffles for two registers.
+    fn cost(&self) -> usize {
+        let of_register = |r| if self.is_own(r) { 0 } else { 2 * self.sources(r).len() };
+        self.exchanges.len() + (0..self.constant.len()).map(of_register).max().unwrap_or(0)
+    }
+
     /// The source registers that the lanes of a warp need for register `r`, with the lane bits that choose among them.
     pub fn sources(&self, r: usize) -> Vec<usize> {
         let mut sources = vec![self.constant[r].0];
@@ -41,8 +62,8 @@ impl Shuffle {
     }
 }
 
-/// More shuffles than this for each register, and shared memory is cheaper.
-const MAX_SOURCES: usize = 4;
+/// With more shuffles for two registers than this shared memory is cheaper.
+const MAX_COST: usize = 8;
 
 /// The cheapest conversion from `from` to `to`, two layouts of one shape and number of warps.
 pub fn conversion(from: &Layout, to: &Layout) -> Conversion {
@@ -59,15 +80,14 @@ pub fn conversion(from: &Layout, to: &Layout) -> Conversion {
         }
     }
     match shuffle(from, to) {
-        Some(shuffle) if (0..to.register_count()).all(|r| shuffle.sources(r).len() <= MAX_SOURCES) => {
-            Conversion::Shuffle(shuffle)
-        }
+        Some(shuffle) if shuffle.cost() <= MAX_COST => Conversion::Shuffle(shuffle),
         _ => Conversion::Shared,
     }
 }
 
 /// The linear map from a register and lane of `to` to those of `from`, if no element leaves its warp.
 fn shuffle(from: &Layout, to: &Layout) -> Option<Shuffle> {
+    let (exchanges, from) = exchanged(from, to);
     // A preimage for every coordinate that warp 0 holds in the first block; later blocks are alike.
     let per_block = 1usize << from.register_bases().len();
     let mut positions: HashMap<Coord, (usize, u32)> = HashMap::new();
@@ -78,7 +98,9 @@ fn shuffle(from: &Layout, to: &Layout) -> Option<Shuffle> {
     }
     let mut lane_bits = [(0, 0); LANE_BITS];
     for (bit, &basis) in to.lane_bases().iter().enumerate() {
-        lane_bits[bit] = *positions.get(&basis)?;
+        // A lane reads itself rather than another one that has a copy.
+        let is_own = from.lane_bases()[bit] == basis;
+        lane_bits[bit] = if is_own { (0, 1 << bit) } else { *positions.get(&basis)? };
     }
     let to_bits = to.register_bases().len();
     let constant = (0..to.register_count())
@@ -88,5 +110,24 @@ fn shuffle(from: &Layout, to: &Layout) -> Option<Shuffle> {
             Some((block * per_block + source, lane))
         })
         .collect::<Option<Vec<_>>>()?;
-    Some(Shuffle { constant, lane_bits })
+    Some(Shuffle { exchanges, constant, lane_bits })
+}
+
+/// Exchanges until no lane has a bit that `to` has in a register for one that it has in a lane, and the layout after them.
+fn exchanged(from: &Layout, to: &Layout) -> (Vec<LaneExchange>, Layout) {
+    let (mut exchanges, mut layout) = (vec![], from.clone());
+    for (lane_bit, wanted) in to.lane_bases().iter().enumerate() {
+        if !to.register_bases().contains(&layout.lane_bases()[lane_bit]) {
+            continue;
+        }
+        // A bit that belongs into this lane saves a shuffle of all registers.
+        let registers = layout.register_bases();
+        let own = registers.iter().position(|basis| basis == wanted);
+        let any = || registers.iter().position(|basis| to.lane_bases().contains(basis));
+        if let Some(register_bit) = own.or_else(any) {
+            layout = layout.with_exchanged(lane_bit, register_bit);
+            exchanges.push(LaneExchange { lane_bit, register_bit });
+        }
+    }
+    (exchanges, layout)
 }

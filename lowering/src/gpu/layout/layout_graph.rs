@@ -24,6 +24,7 @@ pub(super) struct LayoutLink {
 pub(super) enum LinkKind {
     View(Reindex),
     Reduce(Vec<usize>),
+    Index(usize),
 }
 
 impl LayoutGraph {
@@ -51,7 +52,7 @@ impl LayoutGraph {
             let anchored = tiles().any(|operand| !self.cheap[operand.index()]);
             let first = |pins: bool| if pins { tiles().take(1).collect() } else { vec![] };
             let pins: Vec<Value> = match operation.layout_relation(func, &op.results) {
-                LayoutRelation::Reduce { .. } => first(!anchored),
+                LayoutRelation::Reduce { .. } | LayoutRelation::Index { .. } => first(!anchored),
                 LayoutRelation::Lanewise { .. } => first(op.results.is_empty() && !anchored),
                 LayoutRelation::View(view) => first(!view.is_invertible()),
                 // What lies anyhow has to lie somehow.
@@ -103,6 +104,7 @@ impl LayoutGraph {
                 LayoutRelation::Lanewise { cheap } => cheap,
                 LayoutRelation::View(view) => view.is_invertible(),
                 LayoutRelation::Reduce { .. }
+                | LayoutRelation::Index { .. }
                 | LayoutRelation::Tied(_)
                 | LayoutRelation::Dot { .. }
                 | LayoutRelation::WarpGroup { .. }
@@ -147,6 +149,13 @@ impl LayoutGraph {
                     for operand in tiles(operation.operands(), self) {
                         let kind = LinkKind::View(view.clone());
                         self.links.push(LayoutLink { operand, result: op.results[0], kind });
+                    }
+                }
+                LayoutRelation::Index { axis } => {
+                    for (operand, result) in
+                        tiles(operation.operands(), self).into_iter().zip(tiles(op.results.clone(), self))
+                    {
+                        self.links.push(LayoutLink { operand, result, kind: LinkKind::Index(axis) });
                     }
                 }
                 LayoutRelation::Reduce { axes } => {

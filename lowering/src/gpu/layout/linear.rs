@@ -364,6 +364,26 @@ impl Layout {
         })
     }
 
+    /// The layout in which a bit of the lane and a bit of the register have traded places.
+    pub fn with_exchanged(mut self, lane_bit: usize, register_bit: usize) -> Layout {
+        std::mem::swap(&mut self.lanes[lane_bit], &mut self.registers[register_bit]);
+        self
+    }
+
+    /// The layout in which lanes and warps that hold different elements along `axis` have traded these bits for bits of
+    /// their registers, as long as there are such bits along other axes: those with the longest way in memory order go first.
+    pub fn with_axis_in_registers(&self, axis: usize) -> Layout {
+        let mut layout = self.clone();
+        let along = |basis: &Coord| basis.get(axis) != 0;
+        let threads = layout.lanes.iter_mut().chain(&mut layout.warps);
+        for bit in threads.filter(|basis| along(basis)) {
+            let others = layout.registers.iter_mut().filter(|basis| !along(basis));
+            let Some(farthest) = others.max() else { break };
+            std::mem::swap(bit, farthest);
+        }
+        layout
+    }
+
     /// The layout with an axis of extent 1 inserted.
     pub fn expand(&self, axis: usize) -> Layout {
         self.map(self.shape.with(axis, 1), |basis| basis.insert(axis))

@@ -177,6 +177,7 @@ impl RematNarrow<'_> {
             }
             LayoutRelation::Lanewise { cheap: false }
             | LayoutRelation::Reduce { .. }
+            | LayoutRelation::Index { .. }
             | LayoutRelation::Tied(_)
             | LayoutRelation::Dot { .. }
             | LayoutRelation::WarpGroup { .. }

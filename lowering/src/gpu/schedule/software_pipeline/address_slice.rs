@@ -76,6 +76,7 @@ impl AddressSlice<'_> {
             LayoutRelation::Lanewise { cheap } => cheap || scalar,
             LayoutRelation::Source | LayoutRelation::View(_) => true,
             LayoutRelation::Reduce { .. }
+            | LayoutRelation::Index { .. }
             | LayoutRelation::Tied(_)
             | LayoutRelation::Dot { .. }
             | LayoutRelation::WarpGroup { .. }
