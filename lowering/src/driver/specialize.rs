@@ -35,6 +35,8 @@ pub use super::pipeline::KernelRequests;
 
 /// The specializations of a kernel, for each GPU the one with the strongest guards first; the last one has none.
 pub fn specializations(func: &Func, requests: KernelRequests) -> Result<Vec<Specialization>, Refusal> {
+    let num_warps = requests.num_warps.map(|warps| dot::warps_that_hold_accumulators(func, warps));
+    let requests = KernelRequests { num_warps, ..requests };
     match requests.num_ctas {
         None | Some(1) => specializations_for(func, requests, Gpus::All),
         Some(num_ctas) => {

@@ -481,7 +481,7 @@ fn feeds_dot_or_reduce(func: &Func, block: &Block, made: &mut [bool]) -> bool {
             LayoutRelation::Dot { acc } => {
                 (operation.operands().into_iter().filter(|value| Some(*value) != acc).collect(), true)
             }
-            LayoutRelation::Reduce { .. } => (operation.operands(), false),
+            LayoutRelation::Reduce { .. } | LayoutRelation::Index { .. } => (operation.operands(), false),
             LayoutRelation::Source
             | LayoutRelation::Lanewise { .. }
             | LayoutRelation::View(_)
@@ -535,6 +535,32 @@ pub fn is_warpgroup_dot(op: &Op) -> bool {
         Some(AnyDot::WarpGroupDot(_)) => true,
         None => false,
     }
+}
+
+/// The most registers of a thread that a loop should need for results of dots and operands together: it computes with the others
+/// (docs/decisions/0187).
+pub const MAX_LOOP_REGISTERS: u32 = 192;
+
+/// Returns the warps of a kernel that asks for `num_warps`: doubled as long as the accumulators that a loop carries do not fit into the registers
+/// of so few threads, and each warp still has sixteen rows.
+pub fn warps_that_hold_accumulators(func: &Func, num_warps: u32) -> u32 {
+    let mut wanted = num_warps;
+    func.body.walk(&mut |op| {
+        for block in op.kind.operation().blocks() {
+            let mut results = vec![];
+            block.walk(&mut |op| results.extend(AnyDot::of(op).map(|_| func.ty(op.results[0]))));
+            let accumulators =
+                || block.args.iter().map(|&arg| func.ty(arg)).filter(|ty| results.contains(ty));
+            let bytes: u64 = accumulators().map(|ty| ty.shape.elements() * u64::from(ty.dtype.bytes())).sum();
+            let rows = accumulators().map(|ty| ty.shape[ty.shape.rank() - 2]).min().unwrap_or(0);
+            while bytes > u64::from(wanted) * 32 * 4 * u64::from(MAX_LOOP_REGISTERS)
+                && rows >= 2 * wanted * M16N8K16.m
+            {
+                wanted *= 2;
+            }
+        }
+    });
+    wanted
 }
 
 /// How many dots a function has.

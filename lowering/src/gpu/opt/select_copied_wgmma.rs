@@ -14,6 +14,7 @@ use tile_ir::ir::{Block, Func, Op, Type, Value, dce};
 use tile_ir::ops::{Dot, DotUnit, For, Kind};
 use tile_ir::support::dtype::DType;
 
+use crate::gpu::layout::dot::MAX_LOOP_REGISTERS;
 use crate::gpu::layout::warpgroup::{WARPGROUP_WARPS, WGMMA_K_BYTES, WGMMA_M, WarpGroupTiling};
 use crate::gpu::opt::hoist_conversions::MAX_HELD_BYTES;
 use crate::gpu::opt::select_wgmma::undone_upcasts;
@@ -62,6 +63,8 @@ struct LoopDots<'f> {
 impl LoopDots<'_> {
     fn find(&self, body: &For, selected: &mut HashMap<Value, CopiedDot>) {
         let inside = body.body.defined();
+        let dots = body.body.ops.iter().filter(|op| matches!(op.kind, Kind::Dot(_)));
+        let mut words: u32 = dots.map(|op| self.words(op.results[0])).sum();
         for op in &body.body.ops {
             let Kind::Dot(dot) = &op.kind else { continue };
             let [a, b] = undone_upcasts(self.func, &self.definitions, dot);
@@ -70,8 +73,10 @@ impl LoopDots<'_> {
                 continue;
             }
             // The instructions take bytes from shared memory alone.
-            let is_held =
-                || if inside.contains(&a) { self.is_made_of_dot(&inside, a) } else { self.is_small(a) };
+            let mut is_held = || match inside.contains(&a) {
+                true => self.is_made_of_dot(&inside, a),
+                false => self.has_room(a, &mut words),
+            };
             let in_registers = elem.is_half() && is_held();
             let unit = if in_registers { DotUnit::WgmmaRs } else { DotUnit::Wgmma };
             let imprecise = dot.imprecise_products().filter(|_| elem.is_f8());
@@ -90,12 +95,20 @@ impl LoopDots<'_> {
             && WarpGroupTiling::new(shape[0], self.num_warps).columns_of_each(shape[1]).is_some()
     }
 
-    /// Whether the threads of a warpgroup have registers for an operand A through a loop.
-    fn is_small(&self, value: Value) -> bool {
+    /// Whether a thread has registers for its share of an operand A through a loop beside `words` other ones, to which they are added.
+    fn has_room(&self, value: Value, words: &mut u32) -> bool {
         let Type { dtype, shape, .. } = self.func.ty(value);
         let WarpGroupTiling { along_rows, .. } = WarpGroupTiling::new(shape[0], self.num_warps);
-        let threads = along_rows * WARPGROUP_WARPS * 32;
-        shape[0] * shape[1] * dtype.bytes() <= MAX_HELD_BYTES * threads
+        let bytes = shape[0] * shape[1] * dtype.bytes() / (along_rows * WARPGROUP_WARPS * 32);
+        let fits = bytes <= MAX_HELD_BYTES && *words + bytes / 4 <= MAX_LOOP_REGISTERS;
+        *words += if fits { bytes / 4 } else { 0 };
+        fits
+    }
+
+    /// The registers of a thread that has its share of a dot's result.
+    fn words(&self, result: Value) -> u32 {
+        let Type { dtype, shape, .. } = self.func.ty(result);
+        shape.elements() as u32 * dtype.bytes() / (self.num_warps * 32 * 4)
     }
 
     /// Whether a value is computed lane by lane from the result of a dot in the loop, of which these are the values.
