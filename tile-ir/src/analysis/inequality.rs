@@ -403,6 +403,12 @@ impl<'a> BoundSearch<'a> {
         {
             return Some(());
         }
+        if let (Some(Atom::Known(Symbol::Scalar(param))), Some(limit)) = (low.as_atom(), high.as_constant())
+            && let ParamKind::Scalar { dtype, .. } = self.func.params[param as usize].kind
+            && dtype.range().1 <= limit
+        {
+            return Some(());
+        }
         if let Some(least) = low.as_constant()
             && self.most(&high.magnitudes()).is_some_and(|most| least <= -most)
         {

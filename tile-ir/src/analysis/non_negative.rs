@@ -22,6 +22,8 @@ pub struct Signs {
 struct LowerBound {
     value: Value,
     least: i128,
+    /// Whether it is the divisor of a tile that is no constant.
+    divides_tile: bool,
     guards: Vec<Guard>,
 }
 
@@ -52,7 +54,10 @@ impl Signs {
                         Some(&Kind::Splat(Splat { value })) => value,
                         _ => operand,
                     };
-                    signs.bounds.push(LowerBound { value, least, guards: bound.guards });
+                    let is_tile = !func.ty(op.results[0]).is_scalar();
+                    let is_constant = polynomials.get(operand).as_constant().is_some();
+                    let divides_tile = least == 1 && is_tile && !is_constant;
+                    signs.bounds.push(LowerBound { value, least, divides_tile, guards: bound.guards });
                 }
             }
         });
@@ -65,6 +70,12 @@ impl Signs {
             bound.guards.iter().all(|guard| guards.iter().any(|given| guard.implied_by(given)))
         };
         Signs { bounds: self.bounds.iter().filter(holds).cloned().collect() }
+    }
+
+    /// The bounds of what tiles are divided by: without signs a division takes half the instructions.
+    pub fn of_divisors(&self) -> Signs {
+        let bounds = self.bounds.iter().filter(|bound| bound.divides_tile);
+        Signs { bounds: bounds.cloned().collect() }
     }
 
     pub fn is_empty(&self) -> bool {

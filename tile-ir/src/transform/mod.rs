@@ -2,6 +2,7 @@
 //!
 //! - [`legalize_index`]: offsets and comparisons that cannot overflow; view tiles become accesses of elements.
 //! - [`check_overflow`]: assertions of debug builds for integers that wrap.
+//! - [`chain_divisions`]: quotients by products as quotients of quotients.
 //! - [`strength_reduce`]: induction variables as multiples of the loop's variable.
 //! - [`contract_products`]: products that may be fused with a sum.
 //! - [`contract_floats`]: on a GPU, `exp` to `exp2` and division to products.
@@ -14,6 +15,7 @@
 //! - [`view_strides`]: views whose last axis a specialization takes for contiguous.
 //! - [`rotate_rows`], [`read_unrotated`]: whole vectors of misaligned rows.
 
+pub mod chain_divisions;
 pub mod check_overflow;
 pub mod contract_floats;
 pub mod contract_products;

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use tile_ir::analysis::axis_info::LaunchAssumptions;
+use tile_ir::analysis::non_negative::Signs;
 use tile_ir::analysis::reread::unpipeline_rereads;
 use tile_ir::ir;
 use tile_ir::testing::file_test::{
     PassTest, changed, check_files, guarded, rewritten, rewritten_under_guards, text,
 };
+use tile_ir::transform::chain_divisions::chain_divisions;
 use tile_ir::transform::check_overflow::check_overflow;
 use tile_ir::transform::contract_floats::contract_floats;
 use tile_ir::transform::contract_products::contract_products;
@@ -27,6 +29,10 @@ const PASSES: &[PassTest] = &[
     ("cse_and_dce", |func, _| rewritten(func, ir::cse_and_dce)),
     ("strip_debug", |func, _| rewritten(func, ir::strip_debug)),
     ("unpipeline_rereads", |func, _| rewritten(func, unpipeline_rereads)),
+    ("chain_divisions", |func, _| {
+        let mut assumed = LaunchAssumptions::of(func).with_signs(&Signs::analyze(func).of_divisors());
+        rewritten(func, |func| chain_divisions(func, &mut assumed))
+    }),
     ("check_overflow", |func, _| rewritten(func, check_overflow)),
     ("contract_floats", |func, _| rewritten(func, contract_floats)),
     ("contract_products", |func, _| rewritten(func, contract_products)),

@@ -12,7 +12,8 @@ use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::legalize_index::BoundsPolicy;
 use tile_ir::transform::{
-    contract_floats, defer_scale, legalize_index, read_unrotated, rotate_rows, version_loops, view_strides,
+    chain_divisions, contract_floats, defer_scale, legalize_index, read_unrotated, rotate_rows,
+    version_loops, view_strides,
 };
 
 use super::axes::{Axes, DotResults, Movement};
@@ -189,6 +190,11 @@ pub fn widen_accesses(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let (assumed, signs) = needed_signs(&body.func, std::mem::take(&mut body.assumptions), widened);
     body.assumptions = needed_multiples(&body.func, assumed, widened, &[]);
     body.guards.signs = signs;
+    Ok(())
+}
+
+pub fn chain_divisions(body: &mut SpecializedFunc) -> Result<(), Refusal> {
+    chain_divisions::chain_divisions(&mut body.func, &mut body.assumptions);
     Ok(())
 }
 

@@ -23,7 +23,7 @@ fn includes(widened: Widened, place: &MemAccess, in_dot_loop: bool) -> bool {
     }
 }
 
-/// The assumptions, with the signs of dividends where they widen an access, and the guards of these.
+/// The assumptions, with the signs of divisors of tiles, those of dividends where they widen an access, and the guards of these.
 pub fn needed_signs(
     func: &Func,
     assumed: LaunchAssumptions,
@@ -38,7 +38,13 @@ pub fn needed_signs(
         let multiples = multiples_of_vectors(func, assumptions, &[]);
         widths(func, &LaunchAssumptions { multiples, ..assumptions.clone() }, widened)
     };
-    if at_best(&with) == at_best(&assumed) { (assumed, vec![]) } else { (with, signs.guards()) }
+    if at_best(&with) != at_best(&assumed) {
+        return (with, signs.guards());
+    }
+    let divisors = signs.of_divisors();
+    let mut least = assumed.least.clone();
+    least.extend(divisors.least());
+    (LaunchAssumptions { least, ..assumed }, divisors.guards())
 }
 
 /// Returns every integer argument as a multiple of any vector, and each scalar that is `loaded`, up to what the user states.
