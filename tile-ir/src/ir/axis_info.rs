@@ -303,6 +303,17 @@ fn aligned_run(a: &AxisInfo, b: &AxisInfo, d: usize) -> u64 {
 
 pub fn div(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     let mut info = equal_runs(&[a.clone(), b.clone()], ty);
+    // Division by a power of two keeps the other powers of the divisor, of numbers below 0 as well.
+    if b.range.0 == b.range.1 && power_in(b.range.0) == b.range.0 as u64 {
+        let power = b.range.0 as u64;
+        if power == 1 {
+            return a.clone();
+        }
+        info.divisor = (a.divisor / power).max(1);
+        for axis in &mut info.axes {
+            axis.divisibility = info.divisor;
+        }
+    }
     if a.range.0 < 0 || b.range.0 < 0 {
         return info;
     }
@@ -310,17 +321,6 @@ pub fn div(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     info.range = (least, a.range.1 / b.range.0.max(1));
     for d in 0..info.axes.len() {
         info.axes[d].constancy = info.axes[d].constancy.max(aligned_run(a, b, d));
-    }
-    // Division by a power of two keeps the other powers of the divisor.
-    if b.range.0 == b.range.1 && power_in(b.range.0) == b.range.0 as u64 {
-        let power = b.range.0 as u64;
-        info.divisor = (a.divisor / power).max(1);
-        if power == 1 {
-            return AxisInfo { range: info.range, ..a.clone() };
-        }
-        for d in 0..info.axes.len() {
-            info.axes[d].divisibility = info.divisor;
-        }
     }
     info
 }
