@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 
 use tile_ir::analysis::axis_info::AxisInfoMap;
-use tile_ir::ir::layout_relation::LayoutRelation;
+use tile_ir::ir::layout_relation::{LayoutRelation, Reindex};
 use tile_ir::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
 use tile_ir::ops::{Convert, MemAccess};
 
@@ -165,9 +165,48 @@ impl Chooser<'_> {
         streams
     }
 
-    /// A blocked layout for the class's accesses.
+    /// A blocked layout for the class's accesses. If it would give the copies of a loaded element to several threads, one that gives
+    /// them to the thread that loads it.
     fn choose(&self, class: usize) -> Layout {
-        let shape = self.shape(class).clone();
+        let own = self.blocked(class, self.shape(class));
+        let Some((shape, views)) = self.repeated(class) else { return own };
+        let before = |layout: Layout, view: &&Reindex| layout.before_reindex(view);
+        let loaded = views.iter().try_fold(own.clone(), before);
+        if loaded.is_none_or(|loaded| loaded.replicated_lanes() | loaded.replicated_warps() == 0) {
+            return own;
+        }
+        let once = self.blocked(class, shape);
+        views.iter().rev().try_fold(once, |layout, view| layout.after_reindex(view)).unwrap_or(own)
+    }
+
+    /// The shape of a loaded tile whose elements a class repeats, and the views from the class back to it.
+    fn repeated(&self, class: usize) -> Option<(&Shape, Vec<&Reindex>)> {
+        let links = || self.graph.links.iter();
+        let halved = |class: usize| {
+            links().filter(|merge| self.graph.class(merge.result) == class).find_map(|merge| {
+                let mut halves = links().filter(|half| half.result == merge.operand);
+                let [one, other] = [halves.next()?, halves.next()?];
+                match (&merge.kind, &one.kind) {
+                    (LinkKind::View(merged), LinkKind::View(joined @ Reindex::Join { .. }))
+                        if one.operand == other.operand =>
+                    {
+                        Some((self.graph.class(one.operand), [merged, joined]))
+                    }
+                    _ => None,
+                }
+            })
+        };
+        let (mut class, mut views) = (class, vec![]);
+        while let Some((half, steps)) = halved(class) {
+            class = half;
+            views.extend(steps);
+        }
+        let is_loaded = !views.is_empty() && self.accesses_of(class).next().is_some();
+        is_loaded.then(|| (self.shape(class), views))
+    }
+
+    /// A blocked layout of this shape for the class's accesses.
+    fn blocked(&self, class: usize, shape: &Shape) -> Layout {
         let streams = self.streams(class);
         // Of equals a read: a store that runs once can have a layout of its own.
         let leader = streams.iter().max_by_key(|a| (a.width.elements, a.bytes(), a.reads && !a.repeats));
@@ -182,10 +221,10 @@ impl Chooser<'_> {
         let narrowest = streams.iter().map(|access| access.elem_bytes).min();
         let along = scan::axis(self.site.func, self.graph, class).filter(|&axis| axis != fast);
         let Some(axis) = along else {
-            return Layout::of_vectors(&shape, fast, vector, self.num_warps);
+            return Layout::of_vectors(shape, fast, vector, self.num_warps);
         };
-        let vector = vector.min(scan::max_vector(&shape, fast, narrowest));
-        Layout::for_scan(&shape, fast, axis, vector, self.num_warps)
+        let vector = vector.min(scan::max_vector(shape, fast, narrowest));
+        Layout::for_scan(shape, fast, axis, vector, self.num_warps)
     }
 }
 

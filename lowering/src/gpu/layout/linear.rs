@@ -390,10 +390,11 @@ impl Layout {
     }
 
     /// The layout with an axis of extent 2 inserted, both of whose elements one thread holds: in adjacent registers
-    /// where the axis is the last.
+    /// where the axis is the last, or the registers run along the one before it.
     pub fn join(&self, axis: usize) -> Layout {
         let mut layout = self.map(self.shape.with(axis, 2), |basis| basis.insert(axis));
-        let at = if axis == self.shape.rank() { 0 } else { layout.registers.len() };
+        let follows_run = axis > 0 && self.registers.first() == Some(&Coord::along(axis - 1, 1));
+        let at = if axis == self.shape.rank() || follows_run { 0 } else { layout.registers.len() };
         layout.registers.insert(at, Coord::along(axis, 1));
         layout
     }
