@@ -193,6 +193,34 @@ fn a_product_of_computed_operands() {
     );
 }
 
+/// Bytes of four weights each are copied ahead, and the weights are stored to a slot.
+#[test]
+fn a_product_of_packed_weights() {
+    let launch = |func: &Func, k: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "x", (0..64 * k).map(small));
+        let launch = launch.slice(func, "packed", (0..16 * k).map(|i| (i * 37 % 256) as f64));
+        launch.slice(func, "out", vec![-1.0; 64 * 64]).scalar(func, "k", int(k))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(x: &[i8], packed: &[u8], out: &mut [i32], k: i32) {
+            let (rows, columns) = (tl::arange(0, 64), tl::arange(0, 64));
+            let mut acc = tl::zeros::<i32>([64, 64]);
+            for start in (0..k).step_by(64) {
+                let inner = start + tl::arange(0, 64);
+                let x = tl::load(x + (rows.col() * k + inner.row()), (inner < k).row(), 0);
+                let bytes = tl::load(packed + (columns.row() * (k / 4) + (inner / 4).col()), (inner < k).col(), 0);
+                let w = ((bytes.to::<i32>() >> (inner % 4 * 2).col()) & 3) - 1;
+                acc = tl::dot(x, w.to::<i8>(), acc);
+            }
+            tl::store(out + (rows.col() * 64 + columns.row()), acc);
+        }",
+        &["async_copy packed", "join", "slot_store"],
+        0.0,
+        &[&|func| launch(func, 64), &|func| launch(func, 400)],
+    );
+}
+
 /// Where another program fits beside it, an iteration stores its operand where the one before did, behind a barrier.
 #[test]
 fn a_computed_operand_in_one_buffer() {

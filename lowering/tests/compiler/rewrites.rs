@@ -1,4 +1,5 @@
-//! Rewrites of formulas keep results: of scores with finite masks, of exact quotients, and of all kernels on special values.
+//! Rewrites of formulas keep results: of scores with finite masks, of exact quotients, of packed words, and of all kernels on special
+//! values.
 //!
 //! Specializations run in the simulator, which rounds every operation as its type says. So what differs here differs by a rewrite.
 
@@ -23,8 +24,9 @@ use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
 
 /// Rewrites that may change the rounding of a result or drop what masks hide.
-const REWRITES: [&str; 7] = [
+const REWRITES: [&str; 8] = [
     "split_full_tiles",
+    "load_runs_once",
     "defer_scale",
     "contract_floats",
     "batch_reductions",
@@ -212,6 +214,47 @@ fn exact_quotients_are_exact() {
                 );
             }
         });
+    }
+}
+
+/// Words of which four neighbors read one each, along an axis whose length is a multiple of 4 or is not.
+#[test]
+fn words_that_neighbors_share_are_the_same() {
+    let places = ["j.row() * (k / 4) + (inner / 4).col()", "j.row() + (inner >> 2).col() * 32"];
+    for (elem, place) in ["u8", "i16", "i32", "i64"].into_iter().zip(places.into_iter().cycle()) {
+        let source = format!(
+            "#[fuse_kernel(num_warps = 1)]
+            fn k(x: &[{elem}], out: &mut [i32], k: i32, rows: i32) {{
+                let (i, j) = (tl::arange(0, 64), tl::arange(0, 32));
+                for start in (0..k).step_by(64) {{
+                    let inner = start + i;
+                    let mask = (inner < k).col() & (j < rows).row();
+                    let word = tl::load(x + ({place}), mask, 0).to::<i32>();
+                    tl::store(out + j.row() * k + inner.col(), word + inner.col() % 4, mask);
+                }}
+            }}"
+        );
+        let (func, kernel, variant) = first_variant(&source);
+        let requests = KernelRequests::of(&kernel, &variant);
+        let [own, without] = ["", "-load_runs_once"].map(|disabled| planned(&func, requests, disabled));
+        let text = |found: &[Specialization]| ir::print(&found[0].plan.laid_out, &|_| None);
+        assert_ne!(text(&own), text(&without), "{place} is loaded as it was");
+        for k in [128, 112, 100, 61] {
+            let launch = |func: &Func| {
+                let launch = Launch::new([1, 1, 1], 1).scalar(func, "k", Number::Int(k));
+                let launch = launch.scalar(func, "rows", Number::Int(16));
+                let word = |i: usize| (i * 29 % 251 % 127) as f64;
+                launch.slice(func, "x", (0..1024).map(word)).slice(func, "out", vec![-1.0; 4096])
+            };
+            let [own, without] = [&own, &without].map(|found| results(found, &launch));
+            assert!(!own.is_empty(), "no specialization takes the launch");
+            assert_eq!(own[0].0.starts_with("aligned"), k % 4 == 0, "{}, k = {k}", own[0].0);
+            let (_, expected) = without.last().expect("the general specialization");
+            for (name, memory) in own {
+                let difference = memory[&ParamId(1)].difference(&expected[&ParamId(1)], 0.0);
+                assert_eq!(difference, None, "{name}, k = {k}\n{source}");
+            }
+        }
     }
 }
 

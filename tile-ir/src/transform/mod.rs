@@ -13,6 +13,7 @@
 //! - [`unit_stride`]: arguments that a specialization takes for 1.
 //! - [`version_loops`]: loops under a branch on facts about what the kernel has loaded.
 //! - [`view_strides`]: views whose last axis a specialization takes for contiguous.
+//! - [`load_runs_once`]: elements that neighbors along an axis read, loaded once.
 //! - [`rotate_rows`], [`read_unrotated`]: whole vectors of misaligned rows.
 
 pub mod chain_divisions;
@@ -21,6 +22,7 @@ pub mod contract_floats;
 pub mod contract_products;
 pub mod defer_scale;
 pub mod legalize_index;
+pub mod load_runs_once;
 pub(crate) mod magnitude;
 pub mod read_unrotated;
 pub mod rotate_rows;

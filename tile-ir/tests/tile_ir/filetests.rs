@@ -15,6 +15,7 @@ use tile_ir::transform::contract_floats::contract_floats;
 use tile_ir::transform::contract_products::contract_products;
 use tile_ir::transform::defer_scale::defer_scale;
 use tile_ir::transform::legalize_index::legalize_index;
+use tile_ir::transform::load_runs_once::load_runs_once;
 use tile_ir::transform::read_unrotated::read_unrotated;
 use tile_ir::transform::rotate_rows::rotate_rows;
 use tile_ir::transform::single_iteration::single_iteration;
@@ -39,6 +40,10 @@ const PASSES: &[PassTest] = &[
     ("defer_scale", |func, _| rewritten_under_guards(func, defer_scale)),
     ("legalize_index", |func, request| {
         rewritten_under_guards(func, |func| legalize_index(func, request.bounds()))
+    }),
+    ("load_runs_once", |func, request| {
+        let threads = 32 * request.warps();
+        rewritten(func, |func| load_runs_once(func, &LaunchAssumptions::of(func), threads))
     }),
     ("read_unrotated", |func, _| rewritten(func, |func| read_unrotated(func, &LaunchAssumptions::of(func)))),
     ("rotate_rows", |func, _| rewritten(func, |func| rotate_rows(func, &LaunchAssumptions::of(func)))),

@@ -113,6 +113,7 @@ define_passes! {
     required specialized view_strides if is_guarded: "views whose last axis is contiguous",
     required specialized legalize_index: "offsets that do not overflow, accesses that stay inside their slices",
     required specialized widen_accesses if has_vectors: "signs and divisors of arguments that make accesses vectors",
+    optional specialized load_runs_once if has_vectors: "elements that neighbors read, loaded once and repeated in registers",
     optional specialized chain_divisions if has_vectors: "quotients by products as quotients of quotients",
     optional specialized version_loops if moves_vectors: "loops whose sizes or places are loaded, once for those that divide by a vector, once for others",
     required specialized select_copied_wgmma if copies_for_wgmma: "dots by warpgroups, whose operands threads copy or store (sm_90a)",

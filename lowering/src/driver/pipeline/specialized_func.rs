@@ -12,7 +12,7 @@ use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::legalize_index::BoundsPolicy;
 use tile_ir::transform::{
-    chain_divisions, contract_floats, defer_scale, legalize_index, read_unrotated, rotate_rows,
+    chain_divisions, contract_floats, defer_scale, legalize_index, load_runs_once, read_unrotated, rotate_rows,
     version_loops, view_strides,
 };
 
@@ -190,6 +190,14 @@ pub fn widen_accesses(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let (assumed, signs) = needed_signs(&body.func, std::mem::take(&mut body.assumptions), widened);
     body.assumptions = needed_multiples(&body.func, assumed, widened, &[]);
     body.guards.signs = signs;
+    Ok(())
+}
+
+pub fn load_runs_once(body: &mut SpecializedFunc) -> Result<(), Refusal> {
+    let KernelRequests { num_warps, num_ctas, .. } = body.requests;
+    // Where layouts choose the number of warps, tiles are large enough for several elements a thread.
+    let threads = 32 * num_warps.unwrap_or(4) * num_ctas.unwrap_or(1);
+    load_runs_once::load_runs_once(&mut body.func, &body.assumptions, threads);
     Ok(())
 }
 
