@@ -12,8 +12,8 @@ use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::legalize_index::BoundsPolicy;
 use tile_ir::transform::{
-    chain_divisions, contract_floats, defer_scale, legalize_index, load_runs_once, read_unrotated, rotate_rows,
-    version_loops, view_strides,
+    chain_divisions, contract_floats, defer_scale, legalize_index, load_runs_once, read_unrotated,
+    rotate_rows, version_loops, view_strides,
 };
 
 use super::axes::{Axes, DotResults, Movement};
