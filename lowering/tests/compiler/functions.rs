@@ -1,6 +1,10 @@
-//! What combine functions compute on every CPU level.
+//! What combine functions compute on every CPU level, and how a GPU thread combines its own elements.
+
+use expect_test::expect;
+use lowering::backend::nvptx::Arch;
 
 use super::run::{Arg, run};
+use super::{lines_with, ptx_of};
 
 /// What a kernel writes on every CPU level, for these inputs.
 fn written(statements: &str, input: &[f32], count: usize) -> Vec<f32> {
@@ -35,6 +39,37 @@ fn the_first_of_equal_elements_and_the_first_nan_win() {
     assert_eq!((found[0], found[1], found[2].is_nan(), found[3]), (50.0, 50.0, true, 50.0));
     let zeros: Vec<f32> = (0..64).map(|i| if i % 2 == 0 { -0.0 } else { 0.0 }).collect();
     assert_eq!(written(store, &zeros, 4)[..2], [0.0, 0.0]);
+}
+
+/// A thread compares no positions of its own elements, and they are immediates; only lanes exchange positions and compare them.
+#[test]
+fn places_in_a_thread_are_in_order() {
+    let source = "#[fuse_kernel(num_warps = 1)]
+        fn k(x: &[f32], out: &mut [i32]) {
+            tl::store(out, tl::argmin(tl::load(x + tl::arange(0, 128)), 0));
+        }";
+    let ptx = ptx_of(source, Arch::SM_90A, |body| body.name == "general");
+    let shown = lines_with(&ptx, &["setp", "selp", "shfl"]);
+    let (thread, _) = shown.split_once("shfl").expect("lanes exchange elements");
+    expect![[r#"
+        setp.lt.s32 	%p1, %r7, %r11;
+        setp.lt.s32 	%p2, %r8, %r11;
+        setp.lt.s32 	%p3, %r9, %r11;
+        setp.lt.s32 	%p4, %r10, %r11;
+        setp.le.f32 	%p6, %r1, %r2;
+        setp.nan.f32 	%p7, %r1, %r1;
+        selp.f32 	%r12, %r1, %r2, %p8;
+        selp.b32 	%r13, 0, 32, %p8;
+        setp.le.f32 	%p9, %r3, %r4;
+        setp.nan.f32 	%p10, %r3, %r3;
+        selp.f32 	%r14, %r3, %r4, %p11;
+        selp.b32 	%r15, 64, 96, %p11;
+        setp.le.f32 	%p12, %r12, %r14;
+        setp.nan.f32 	%p13, %r12, %r12;
+        selp.f32 	%r16, %r12, %r14, %p14;
+        selp.b32 	%r17, %r13, %r15, %p14;
+    "#]]
+    .assert_eq(thread);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! How elements of tiles are combined, two at a time: what reductions and scans have in common.
 
-use super::scalar::{ArithKind, ScalarOp};
+use super::scalar::{ArithKind, Scalar, ScalarOp};
 use super::typing::TypingCx;
-use super::{ConstantValue, Kind, expect_types};
+use super::{Constant, ConstantValue, Kind, expect_types};
 use crate::ir::axis_info::{AxisEnv, AxisInfo};
 use crate::ir::text::{FieldText, TextWriter};
 use crate::ir::{Block, Func, Op, ParseError, Shape, TextReader, Type, Value};
@@ -89,6 +89,37 @@ impl Combination {
     /// The identity element of the combination for `dtype`, where it is one operation that has one.
     pub fn identity(&self, dtype: DType) -> Option<ConstantValue> {
         self.row()?.identity.map(|identity| identity(dtype))
+    }
+
+    /// The combination of elements whose positions, those of `input`, are in rising order. It is one that gives one of two elements and
+    /// only compares their positions: then what it gives of a run of elements has one of their positions, and comparisons with that of the
+    /// next element are known.
+    pub fn in_order(&self, input: usize) -> Option<Combination> {
+        let (left, right) = self.block.args.split_at(self.inputs.len());
+        let condition = |i: usize| {
+            let op = self.block.ops.iter().find(|op| op.results[0] == self.block.yields[i])?;
+            let Kind::Scalar(Scalar { op, args, .. }) = &op.kind else { return None };
+            (op.arith == ArithKind::Select && args[1..] == [left[i], right[i]]).then_some(args[0])
+        };
+        let first = condition(0)?;
+        if (1..left.len()).any(|i| condition(i) != Some(first)) {
+            return None;
+        }
+        let mut block = self.block.clone();
+        for op in &mut block.ops {
+            let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { continue };
+            let order = match args[..] {
+                [a, b] if [a, b] == [left[input], right[input]] => [0, 1],
+                [a, b] if [b, a] == [left[input], right[input]] => [1, 0],
+                _ => continue,
+            };
+            if let (ArithKind::Compare(_), Some(oracle)) = (row.arith, &row.int) {
+                let holds = (oracle.function)(&order, DType::I32);
+                op.kind = Constant { value: ConstantValue::Int(holds) }.into();
+            }
+        }
+        let only_chosen = [left[input], right[input]].iter().all(|&position| block.uses(position) == 1);
+        only_chosen.then(|| Combination { inputs: self.inputs.clone(), block })
     }
 
     /// Whether it commutes bit for bit.

@@ -299,20 +299,17 @@ fn swizzle2d<T: Integer>(
     (first + place % rows, place / rows)
 }
 
-/// Which of two elements with their positions is the maximum: ties to the left, NaN largest.
+/// Which of two elements with their positions is the maximum: ties to the smaller position, NaN largest. The left one is, if it may stand
+/// before the right one and either has the smaller position or the right one may not stand before it.
 fn larger_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
     let ((x, i), (y, j)) = (a, b);
-    let tie = (x == y) | ((x != x) & (y != y));
-    let wins = (x > y) | ((x != x) & (y == y));
-    let first = wins | (tie & (i < j));
+    let first = ((x >= y) | (x != x)) & ((i < j) | !((y >= x) | (y != y)));
     (tl::select(first, x, y), tl::select(first, i, j))
 }
 
 fn smaller_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
     let ((x, i), (y, j)) = (a, b);
-    let tie = (x == y) | ((x != x) & (y != y));
-    let wins = (x < y) | ((x != x) & (y == y));
-    let first = wins | (tie & (i < j));
+    let first = ((x <= y) | (x != x)) & ((i < j) | !((y <= x) | (y != y)));
     (tl::select(first, x, y), tl::select(first, i, j))
 }
 "#;

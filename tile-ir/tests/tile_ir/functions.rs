@@ -178,24 +178,22 @@ fn positions() {
           %2 = arange 0 : i32[64]
           %3 = load out[%2] : f32[64]
           %4, %5 = reduce %3, %2 axes [0] : f32, i32 { |%6, %7, %8, %9|
-            %10 = eq %6, %8 : bool
+            %10 = ge %6, %8 : bool
             %11 = ne %6, %6 : bool
-            %12 = ne %8, %8 : bool
-            %13 = and %11, %12 : bool
-            %14 = or %10, %13 : bool
-            %15 = gt %6, %8 : bool
-            %16 = eq %8, %8 : bool
-            %17 = and %11, %16 : bool
-            %18 = or %15, %17 : bool
-            %19 = lt %7, %9 : bool
-            %20 = and %14, %19 : bool
-            %21 = or %18, %20 : bool
-            %22 = select %21, %6, %8 : f32
-            %23 = select %21, %7, %9 : i32
-            yield %22, %23
+            %12 = or %10, %11 : bool
+            %13 = lt %7, %9 : bool
+            %14 = ge %8, %6 : bool
+            %15 = ne %8, %8 : bool
+            %16 = or %14, %15 : bool
+            %17 = not %16 : bool
+            %18 = or %13, %17 : bool
+            %19 = and %12, %18 : bool
+            %20 = select %19, %6, %8 : f32
+            %21 = select %19, %7, %9 : i32
+            yield %20, %21
           }
-          %24 = constant 0 : i32
-          store %5, all[%24]
+          %22 = constant 0 : i32
+          store %5, all[%22]
         }
     "#]],
     );

@@ -216,6 +216,9 @@ fn reduce_elements(
     elements: Vec<CombinedElement>,
 ) -> CombinedElement {
     let chains = if gpu.in_flight.iterations_overlap { CHAINS_OVERLAPPED } else { CHAINS };
+    if let Some(first) = reduce_in_order(reduce, gpu, b, &elements, chains) {
+        return first;
+    }
     let runs = masked_runs(reduce, gpu, elements);
     let chains_per_run = chains.div_ceil(runs.len());
     let mut folded = vec![];
@@ -243,6 +246,46 @@ fn reduce_elements(
         }
     }
     reduce.combination.reduce_tree(gpu.func, b, folded)
+}
+
+/// Reduces elements with their positions in the order of these, if they are constants beside one base: no comparison of positions is left,
+/// and a position is an immediate until the base is added to the result's.
+fn reduce_in_order(
+    reduce: &Reduce,
+    gpu: &Gpu,
+    b: &mut Builder,
+    elements: &[CombinedElement],
+    chains: usize,
+) -> Option<CombinedElement> {
+    let inputs = &reduce.combination.inputs;
+    let mut integers = (0..inputs.len()).filter(|&input| gpu.func.ty(inputs[input]).dtype == DType::I32);
+    let (input, base, places) = integers.find_map(|input| {
+        let positions = elements.iter().map(|element| gpu.base_and_constant(element[input]));
+        let (bases, places): (Vec<Val>, Vec<i64>) = positions.unzip();
+        bases.iter().all(|base| base.id() == bases[0].id()).then(|| (input, bases[0], places))
+    })?;
+    let combination = reduce.combination.in_order(input)?;
+    let mut order: Vec<usize> = (0..elements.len()).collect();
+    order.sort_by_key(|&i| places[i]);
+    if order.windows(2).any(|pair| places[pair[0]] == places[pair[1]]) {
+        return None;
+    }
+    let run = order.len().div_ceil(chains);
+    let mut partials: Vec<CombinedElement> = vec![];
+    // Interleaved, so that the comparisons of one run hide the latency of another's.
+    for first in 0..run {
+        for (chain, &i) in order.iter().skip(first).step_by(run).enumerate() {
+            let mut next = elements[i].clone();
+            next[input] = b.int(base.ty, places[i]);
+            match partials.get_mut(chain) {
+                Some(partial) => *partial = combination.apply(gpu.func, b, partial, &next),
+                None => partials.push(next),
+            }
+        }
+    }
+    let mut total = combination.reduce_tree(gpu.func, b, partials);
+    total[input] = b.add(base, total[input]);
+    Some(total)
 }
 
 /// Elements of a thread that one mask makes 0, unmasked; or any, without a mask.
