@@ -165,6 +165,39 @@ fn a_product_of_gathered_rows() {
     );
 }
 
+/// A row that all warps read is copied once, beside the tiles of the dot; what its mask leaves out is not 0.
+#[test]
+fn a_row_beside_a_product() {
+    let launch = |func: &Func, k: usize| {
+        let launch = Launch::new([1, 1, 1], 4).slice(func, "x", (0..64 * 64).map(small));
+        let launch = launch.slice(func, "c", (0..k * 64).map(small)).slice(func, "norms", (0..k).map(small));
+        let launch = launch.slice(func, "labels", vec![-1.0; 64]).slice(func, "nearest", vec![-1.0; 64]);
+        launch.scalar(func, "k", int(k))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(x: &[bf16], c: &[bf16], norms: &[f32], labels: &mut [i32], nearest: &mut [f32], k: i32) {
+            let (rows, dims) = (tl::arange(0, 64), tl::arange(0, 64));
+            let x = tl::load(x + (rows.col() * 64 + dims.row()));
+            let mut label = tl::zeros::<i32>([64]);
+            let mut least = tl::full([64], f32::INFINITY);
+            for start in (0..k).step_by(64) {
+                let ids = start + tl::arange(0, 64);
+                let c = tl::load(c + (ids.row() * 64 + dims.col()), (ids < k).row(), 0.0);
+                let norm = tl::load(norms + ids, ids < k, f32::INFINITY);
+                let (distance, id) = tl::min_index(norm.row() - 2.0 * tl::dot(x, c), 1);
+                label = tl::select(distance < least, start + id, label);
+                least = tl::minimum(least, distance);
+            }
+            tl::store(labels + rows, label);
+            tl::store(nearest + rows, least);
+        }",
+        &["strides [4] bytes 256", "slot_load", "async :"],
+        0.0,
+        &[&|func| launch(func, 64), &|func| launch(func, 200)],
+    );
+}
+
 /// Operands that an iteration computes are stored to its slot: weights of bytes, and operand A with a scale for each row.
 #[test]
 fn a_product_of_computed_operands() {

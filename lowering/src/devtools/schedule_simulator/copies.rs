@@ -213,15 +213,31 @@ impl Simulate for AsyncWait {
 
 impl Simulate for SlotLoad {
     fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
-        let slot = cx.slot(self.part.slot)?;
         let ty = cx.shared.func.ty(op.results[0]).clone();
+        let mut landed = vec![];
+        match self.from {
+            CopyTarget::Thread(ThreadPart { slot, offset, .. }) => {
+                let slot = cx.slot(slot)?;
+                for position in 0..ty.shape.elements() as usize {
+                    landed.push(cx.landed(slot, SlotCell::Thread { offset, position }));
+                }
+            }
+            CopyTarget::Tile(tile) => {
+                let Datum::TileInSlot(of) = cx.datum(tile)? else {
+                    return Err("loads from what is no tile of a slot".into());
+                };
+                for_each_index(&extents(&ty.shape), |index| {
+                    landed.push(cx.landed(of.slot, tile_byte(of.offset, &of.tile, index)));
+                });
+            }
+        }
         let masked = self.masked.map(|own| Ok::<_, String>([cx.tile(own.mask)?, cx.tile(own.other)?]));
         let masked = masked.transpose()?;
-        let number = |position| match &masked {
+        let number = |(position, landed)| match &masked {
             Some([mask, other]) if !mask.elements.get(position).is_true() => Ok(other.elements.get(position)),
-            _ => cx.landed(slot, SlotCell::Thread { offset: self.part.offset, position }),
+            _ => landed,
         };
-        let numbers = (0..ty.shape.elements() as usize).map(number);
+        let numbers = landed.into_iter().enumerate().map(number);
         let numbers = numbers.collect::<Result<Vec<Number>, String>>()?;
         let elements = Elements::of(ty.dtype, numbers.into_iter());
         cx.define(op, vec![TileValue::new(&ty, elements)])

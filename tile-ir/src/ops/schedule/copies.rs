@@ -1,7 +1,7 @@
 //! Copies that threads start and wait for later (`cp.async`), to a ring of slots in shared memory.
 //!
 //! A slot has the elements of all loads that a loop copies in one iteration. Either each thread copies what it needs itself to its
-//! own part, or all threads copy parts of a tile that dots read. Copies that started together are a group; a thread waits for
+//! own part, or all threads copy parts of a tile that dots read, or all threads. Copies that started together are a group; a thread waits for
 //! groups in their order.
 
 use super::{Operands, Operation, expect_storage, is_slot, operand_fields, ordered};
@@ -206,7 +206,7 @@ impl Operands for ThreadPart {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyTarget {
     Thread(ThreadPart),
-    /// A tile that all threads read, of [`SlotTile`].
+    /// A tile that dots or all threads read, of [`SlotTile`].
     Tile(Value),
 }
 
@@ -443,24 +443,24 @@ impl FieldText for MaskedElements {
     }
 }
 
-/// The elements of a load that this thread has copied to a slot.
+/// The elements of a load that this thread has copied to a slot, or all threads to a tile there.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotLoad {
-    pub part: ThreadPart,
+    pub from: CopyTarget,
     /// Elements of an instruction.
     pub vector: u32,
     /// Without it they are 0, as they were copied.
     pub masked: Option<MaskedElements>,
 }
 
-syntax!(SlotLoad: "slot_load" part [vector] ["mask" masked]);
+syntax!(SlotLoad: "slot_load" from [vector] ["mask" masked]);
 
 impl Operation for SlotLoad {
-    operand_fields!(part, masked);
+    operand_fields!(from, masked);
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let ty = func.ty(results[0]);
-        self.part.verify(func)?;
+        self.from.verify(func)?;
         self.masked.map_or(Ok(()), |MaskedElements { mask, other }| {
             expect_types("the mask", func.ty(mask), &ty.with(DType::Bool))?;
             expect_types("`other`", func.ty(other), ty)

@@ -26,6 +26,9 @@ const THROUGH_L1: &str = "ca";
 /// The width of the only copies that pass the first-level cache.
 const WIDEST: u32 = 16;
 
+/// More copies of one predicate cost more than a branch around them.
+const MAX_PREDICATED: usize = 4;
+
 fn cache_operator(through: CopyCache, width: u32) -> &'static str {
     if through == CopyCache::Global && width == WIDEST { "cg" } else { THROUGH_L1 }
 }
@@ -41,12 +44,16 @@ pub(in crate::gpu::emit) struct CopyInstruction {
 
 impl CopyInstruction {
     fn issue(&self, b: &mut Builder) {
-        let CopyInstruction { text, constraints, operands, predicate } = self;
+        self.issue_if(b, self.predicate)
+    }
+
+    fn issue_if(&self, b: &mut Builder, predicate: Option<Val>) {
+        let CopyInstruction { text, constraints, operands, .. } = self;
         match predicate {
             None => statement(b, text, &format!("{constraints},~{{memory}}"), operands, &[]),
             Some(predicate) => {
                 let text = format!("@${} {text}", operands.len());
-                let operands: Vec<Val> = operands.iter().chain([predicate]).copied().collect();
+                let operands: Vec<Val> = operands.iter().copied().chain([predicate]).collect();
                 statement(b, &text, &format!("{constraints},b,~{{memory}}"), &operands, &[])
             }
         };
@@ -54,6 +61,17 @@ impl CopyInstruction {
 
     fn and_predicate(&mut self, b: &mut Builder, predicate: Val) {
         self.predicate = b.both(self.predicate, Some(predicate));
+    }
+}
+
+/// Issues copies. Many of one predicate are under a branch, which warps skip whose threads copy none of them.
+fn issue_all(b: &mut Builder, copies: &[CopyInstruction]) {
+    let id = |copy: &CopyInstruction| copy.predicate.map(|predicate| predicate.id());
+    for run in copies.chunk_by(|one, next| id(one) == id(next)) {
+        match run[0].predicate.filter(|_| run.len() > MAX_PREDICATED) {
+            Some(predicate) => b.if_then(predicate, |b| run.iter().for_each(|copy| copy.issue_if(b, None))),
+            None => run.iter().for_each(|copy| copy.issue(b)),
+        }
     }
 }
 
@@ -248,8 +266,8 @@ impl GpuEmit for AsyncGroup {
         let condition = gpu.scalar(self.only_if);
         let Some(&prepared) = op.results.first() else {
             b.if_then(condition, |b| {
-                let copies = gpu.collect_copies(b, &self.body);
-                copies.iter().for_each(|copy| copy.issue(b));
+                let mut copies = gpu.collect_copies(b, &self.body);
+                issue_all(b, copies.make_contiguous());
             });
             return commit_group(b);
         };
@@ -268,15 +286,19 @@ impl GpuEmit for AsyncWait {
 impl GpuEmit for SlotLoad {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
+        let part = match self.from {
+            CopyTarget::Thread(part) => part,
+            CopyTarget::Tile(tile) => return load_from_tile(gpu, b, self, [tile, op.results[0]]),
+        };
         let vector = self.vector as usize;
         let width = self.vector * dtype.bytes();
         let pitch = gpu.pitch(width);
-        let base = gpu.registers(self.part.slot)[self.part.address];
+        let base = gpu.registers(part.slot)[part.address];
         let masked =
             self.masked.map(|MaskedElements { mask, other }| [mask, other].map(|value| gpu.registers(value)));
         let mut loaded = vec![];
         for i in 0..gpu.register_count(op.results[0]) / vector {
-            let start = self.part.offset + i as u32 * pitch;
+            let start = part.offset + i as u32 * pitch;
             let mut words = VectorWords::of(width).load_shared(b, base, start);
             if let Some([masks, others]) = &masked {
                 let others = pack(b, &others[i * vector..(i + 1) * vector], dtype);
@@ -289,6 +311,26 @@ impl GpuEmit for SlotLoad {
         let registers = loaded.iter().flat_map(|words| unpack(b, words, dtype, vector)).collect();
         gpu.define(op.results[0], registers);
     }
+}
+
+/// Loads a thread's elements of a tile, by vectors of those that are contiguous there.
+fn load_from_tile(gpu: &mut Gpu, b: &mut Builder, load: &SlotLoad, [from, to]: [Value; 2]) {
+    let (layout, dtype) = (gpu.layout(to).clone(), gpu.func.ty(to).dtype);
+    let SlotTileAddress { tile, fast, address } = gpu.smem.slot_tiles[&from].clone();
+    let vector = vector_along(&layout, dtype, fast);
+    let mut addresses = gpu.tile_addresses(b, tile, address, &layout);
+    let mut loaded = vec![];
+    for first in (0..layout.register_count()).step_by(vector) {
+        let OffsetAddress { base, bytes } = addresses.at(b, layout.register(first));
+        let words = VectorWords::of(vector as u32 * dtype.bytes()).load_shared(b, base, bytes as u32);
+        loaded.extend(unpack(b, &words, dtype, vector));
+    }
+    if let Some(MaskedElements { mask, other }) = load.masked {
+        let (masks, others) = (gpu.registers(mask), gpu.registers(other));
+        let elements = loaded.iter().zip(masks.iter()).zip(others.iter());
+        loaded = elements.map(|((&value, &mask), &other)| b.select(mask, value, other)).collect();
+    }
+    gpu.define(to, loaded);
 }
 
 impl GpuEmit for SlotStore {

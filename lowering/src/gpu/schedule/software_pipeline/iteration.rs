@@ -7,7 +7,7 @@ use tile_ir::ir::{Block, Op, Storage, Type, Value, substitute_in};
 use tile_ir::ops::scalar::binary;
 use tile_ir::ops::schedule::{
     AfterIssue, CopyCache, CopyRing, CopyTarget, GroupIssue, MaskedElements, SlotNeighbor, SmemPlace,
-    StagedOperand, ThreadPart, WgmmaOperandA,
+    StagedOperand, WgmmaOperandA,
 };
 use tile_ir::ops::{
     AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, Induction, Kind, Load, Loop, MemAccess,
@@ -319,10 +319,11 @@ impl Pipeliner<'_> {
         };
         substitute_in(&mut block, &tile_of);
         let Some(mut op) = block.ops.pop() else { return };
-        let parts = ring_loop.plan.thread_parts(&self.schedule.distributed, start.slot);
-        let part = parts.into_iter().find(|(copied, _)| copied.op.results == op.results);
-        if let (Kind::Load(load), Some((_, part))) = (&op.kind, part) {
-            op.kind = slot_load(load, part).into();
+        if let Kind::Load(load) = &op.kind {
+            let load = load.clone();
+            if let Some(from) = self.copied_to(ops, ring_loop, start.slot, op.results[0]) {
+                op.kind = slot_load(&load, from).into();
+            }
         }
         if let Kind::Dot(dot) = &mut op.kind
             && ring_loop.plan.interleaving_dot() == op.results.first().copied()
@@ -342,6 +343,23 @@ impl Pipeliner<'_> {
             return ops.extend(parts.into_iter().chain(sum));
         }
         ops.push(op);
+    }
+
+    /// Where a load of this result was copied to in a slot, if it was.
+    fn copied_to(
+        &mut self,
+        ops: &mut Vec<Op>,
+        ring_loop: &RingLoop,
+        slot: Value,
+        result: Value,
+    ) -> Option<CopyTarget> {
+        let RingLoop { op, plan, .. } = ring_loop;
+        if let Some(copied) = plan.contents.tiles.iter().find(|copied| copied.op.results == [result]) {
+            return Some(CopyTarget::Tile(self.target(ops, op.loc, copied, slot)));
+        }
+        let parts = plan.thread_parts(&self.schedule.distributed, slot);
+        let own = parts.into_iter().find(|(copied, _)| copied.op.results == [result]);
+        own.map(|(_, part)| CopyTarget::Thread(part))
     }
 
     /// A dot of warpgroups whose operands in shared memory are among these tiles, or stored.
@@ -391,7 +409,7 @@ impl Pipeliner<'_> {
     }
 }
 
-fn slot_load(load: &Load, part: ThreadPart) -> SlotLoad {
+fn slot_load(load: &Load, from: CopyTarget) -> SlotLoad {
     let masked = load.access.mask.zip(load.other).map(|(mask, other)| MaskedElements { mask, other });
-    SlotLoad { part, vector: load.access.vector, masked }
+    SlotLoad { from, vector: load.access.vector, masked }
 }

@@ -9,7 +9,8 @@
 //! Operands that only dots read are copied to tiles that all threads read (`smem_operand`). An iteration then begins
 //! with a wait for its own copies and one barrier, behind a proxy fence where warpgroups read them. After the barrier
 //! every thread's copies for this iteration have landed, and no thread reads the slot of the iteration before, which the
-//! next copies overwrite.
+//! next copies overwrite. In a loop of warpgroups a load that several warps would copy, each for itself, is such a tile too: its elements
+//! are copied once, and threads read theirs behind the barrier. It stays with the threads where these store an operand before the barrier.
 //!
 //! A loop with a ring becomes a prologue and a `loop` that carries its slot. The prologue stands as early in the block as its
 //! addresses allow, so that its copies are in flight while the operations before the loop wait. No copy is of an iteration beyond the

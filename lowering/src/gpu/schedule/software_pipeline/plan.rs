@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tile_ir::ir::{Block, Func, Op, Value};
-use tile_ir::ops::schedule::{CHUNK_BYTES, CopyRing, OperandTile, ThreadPart};
+use tile_ir::ops::schedule::{CHUNK_BYTES, CopyRing, LineOrder, OperandTile, ThreadPart};
 use tile_ir::ops::{Dot, DotUnit, Effect, For, Kind, Load, Operation, has_own_dot};
 
 use crate::gpu::layout::Distributed;
@@ -42,7 +42,7 @@ pub struct CopiedLoad<'a> {
     pub load: &'a Load,
 }
 
-/// A load of a tile that all threads read.
+/// A load of a tile that dots or all threads read.
 #[derive(Clone)]
 pub struct CopiedTile<'a> {
     pub op: &'a Op,
@@ -111,16 +111,28 @@ impl<'a> SlotContents<'a> {
         copied: Vec<CopiedLoad<'a>>,
         buffers: StoredBuffers,
     ) -> Option<SlotContents<'a>> {
-        let of_block = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
-        let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
-            copied.into_iter().partition(of_block);
         let feeds_wgmma = body.body.ops.iter().any(is_warpgroup_dot);
+        let operands = smem_operand::stored_operands(distributed, body)?;
+        let is_of_dots = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
+        // Threads wait for each other's copies before they read any, unless they store operands first.
+        let waits = feeds_wgmma
+            && copied.iter().any(is_of_dots)
+            && operands.iter().all(|operand| operand.is_invariant);
+        let is_shared = |copied: &CopiedLoad| waits && is_read_by_several_warps(distributed, copied.op);
+        let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
+            copied.into_iter().partition(|copied| is_of_dots(copied) || is_shared(copied));
         let alignment = alignment(feeds_wgmma);
         let bytes = loads.iter().map(|copied| block_bytes(distributed, copied.op, copied.load));
         let mut stage_bytes = bytes.sum();
         let mut tiles = vec![];
-        for CopiedLoad { op, load } in of_tiles {
-            let tile = smem_operand::operand_tile(distributed, op, load, feeds_wgmma);
+        for copied in of_tiles {
+            let CopiedLoad { op, load } = copied;
+            let tile = if is_of_dots(&copied) {
+                smem_operand::operand_tile(distributed, op, load, feeds_wgmma)
+            } else {
+                let fast = smem_operand::fast_axis(distributed, load, op.results[0]);
+                OperandTile::new(distributed.func.ty(op.results[0]), fast, LineOrder::Plain)
+            };
             let offset = append(&mut stage_bytes, tile.bytes, alignment);
             tiles.push(CopiedTile { op, load, offset, tile });
         }
@@ -128,7 +140,7 @@ impl<'a> SlotContents<'a> {
         let mut bytes_behind = 0;
         // A ring has slots.
         let has_one_buffer = buffers == StoredBuffers::One && stage_bytes > 0;
-        for operand in smem_operand::stored_operands(distributed, body)? {
+        for operand in operands {
             let is_behind = operand.is_invariant || has_one_buffer;
             let end = if is_behind { &mut bytes_behind } else { &mut stage_bytes };
             let offset = append(end, operand.tile.bytes, alignment);
@@ -180,6 +192,12 @@ impl<'a> SlotContents<'a> {
         let bytes = self.ring_bytes(slots).saturating_add(OTHER_SHARED_BYTES);
         by_registers.min(tma_pipeline::MAX_BYTES / bytes).max(1)
     }
+}
+
+/// Whether several warps read the same elements of a load.
+fn is_read_by_several_warps(distributed: &Distributed, op: &Op) -> bool {
+    let layout = &distributed.layouts[&op.results[0]];
+    layout.is_disjoint() && layout.replicated_warps() != 0
 }
 
 /// How tiles are aligned in a slot, and the ring.
