@@ -72,6 +72,35 @@ fn places_in_a_thread_are_in_order() {
     .assert_eq(thread);
 }
 
+/// Floats are sorted as integers, and each keeps its bits: NaN of either sign is last, a negative zero is before a positive one.
+#[test]
+fn sorted_floats_keep_their_bits() {
+    let rising = [
+        f32::NEG_INFINITY,
+        f32::MIN,
+        -1.5,
+        -1e-45,
+        -0.0,
+        -0.0,
+        0.0,
+        1e-45,
+        1.5,
+        2.0,
+        f32::MAX,
+        f32::INFINITY,
+    ];
+    let nans = [0x7fc0_0000, 0x7fc0_0001, 0xffc0_0001, 0xffc0_0000];
+    let rising: Vec<u32> = rising.into_iter().map(f32::to_bits).chain(nans).collect();
+    let mixed: Vec<f32> = (0..16).map(|i| f32::from_bits(rising[i * 7 % 16])).collect();
+    let bits = |sort: &str| -> Vec<u32> {
+        let found = written(&format!("tl::store(out + c, {sort});"), &mixed, 16);
+        found.into_iter().map(f32::to_bits).collect()
+    };
+    assert_eq!(bits("tl::sort(x, 0)"), rising);
+    let falling: Vec<u32> = rising.iter().rev().copied().collect();
+    assert_eq!(bits("tl::sort(x, 0, true)"), falling);
+}
+
 #[test]
 fn welford_by_tuples() {
     let x: Vec<f32> = (0..192).map(|i| ((i * 7919) % 1000) as f32 / 8.0 + 1000.0).collect();

@@ -1,13 +1,13 @@
 //! Sorting by Batcher's bitonic network: `log2(n) * (log2(n) + 1) / 2` compare-and-swap steps. Pairs of an element and
-//! its position always differ, so a sort with positions is stable.
+//! its position always differ, so a sort with positions is stable. Without positions floats are sorted as integers in the same order.
 
-use super::bitcast::as_stored;
+use super::bitcast::{Bitcast, as_stored};
 use super::rearrange::{positions, sliced};
 use super::typing::{Call, Item, Operand, TypingCx};
 use super::{ConstantValue, Exchange, Intrinsic, IntrinsicGeneric, Returns, optional, required};
 use crate::ir::Value;
 use crate::support::diagnostic::Loc;
-use crate::support::dtype::Class;
+use crate::support::dtype::{Class, DType};
 
 const PARAMS: &[super::IntrinsicParam] = &[required("x"), optional("axis"), optional("descending")];
 
@@ -110,12 +110,75 @@ fn topk(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     Operand::new(Item::Tuple(parts), call.loc)
 }
 
+/// A float type and the signed integers of its size.
+#[derive(Clone, Copy)]
+struct FloatBits {
+    float: DType,
+    integer: DType,
+    /// Bits of the fraction.
+    fraction: u32,
+}
+
+impl FloatBits {
+    fn of(float: DType) -> Option<FloatBits> {
+        let (integer, fraction) = match float {
+            DType::F16 => (DType::I16, 10),
+            DType::BF16 => (DType::I16, 7),
+            DType::F32 => (DType::I32, 23),
+            DType::F64 => (DType::I64, 52),
+            _ => return None,
+        };
+        Some(FloatBits { float, integer, fraction })
+    }
+
+    /// Integers in the order of floats, each from one pattern of bits: `-0.0` before `0.0`, and NaN last.
+    fn ordered(self, cx: &mut dyn TypingCx, floats: Value, loc: Loc) -> Value {
+        let ty = cx.ty(floats).with(self.integer);
+        let bits = cx.push(Bitcast { value: floats }, vec![ty], loc)[0];
+        let by_magnitude = self.with_magnitude_flipped(cx, bits, loc);
+        let offset = self.negative_nans(cx, bits, loc);
+        let ordered = cx.row("wrapping_sub", &[by_magnitude, offset], loc);
+        as_stored(cx, ordered, loc)
+    }
+
+    /// The floats of such integers.
+    fn floats(self, cx: &mut dyn TypingCx, ordered: Value, loc: Loc) -> Value {
+        let offset = self.negative_nans(cx, ordered, loc);
+        let by_magnitude = cx.row("wrapping_add", &[ordered, offset], loc);
+        let bits = self.with_magnitude_flipped(cx, by_magnitude, loc);
+        let ty = cx.ty(bits).with(self.float);
+        cx.push(Bitcast { value: bits }, vec![ty], loc)[0]
+    }
+
+    /// Flips all bits but the sign of negative integers: what is larger in magnitude is smaller.
+    fn with_magnitude_flipped(self, cx: &mut dyn TypingCx, bits: Value, loc: Loc) -> Value {
+        let ty = cx.ty(bits).clone();
+        let sign_bit = i128::from(8 * self.integer.bytes() - 1);
+        let [shift, magnitude] =
+            [sign_bit, (1 << sign_bit) - 1].map(|value| cx.filled(ConstantValue::Int(value), &ty, loc));
+        let sign = cx.row("shr", &[bits, shift], loc);
+        let flipped = cx.row("and", &[sign, magnitude], loc);
+        cx.row("xor", &[bits, flipped], loc)
+    }
+
+    /// How many NaN have a sign: they are below negative infinity, and wrap to the top.
+    fn negative_nans(self, cx: &mut dyn TypingCx, like: Value, loc: Loc) -> Value {
+        let ty = cx.ty(like).clone();
+        cx.filled(ConstantValue::Int((1 << self.fraction) - 1), &ty, loc)
+    }
+}
+
 impl SortOrder {
     /// The sorted elements, and their positions behind them if asked for.
     fn sorted(&self, cx: &mut dyn TypingCx, value: Value, with_positions: bool) -> Vec<Value> {
         let shape = cx.ty(value).shape.clone();
         let range = positions(cx, &shape, self.axis, 0, self.loc);
-        let mut keys = if with_positions { vec![value, range] } else { vec![value] };
+        let dtype = cx.ty(value).dtype;
+        let mut keys = match FloatBits::of(dtype).filter(|_| !with_positions) {
+            Some(bits) => vec![bits.ordered(cx, value, self.loc)],
+            None if with_positions => vec![value, range],
+            None => vec![value],
+        };
         let steps = shape[self.axis].trailing_zeros();
         for run in 1..=steps {
             for bit in (0..run).rev() {
@@ -124,6 +187,9 @@ impl SortOrder {
                 let rises = (run < steps).then(|| self.bit_is_clear(cx, range, run));
                 keys = self.step(cx, &keys, &Comparators { mask: 1 << bit, is_low, rises });
             }
+        }
+        if let Some(bits) = FloatBits::of(dtype).filter(|_| !with_positions) {
+            keys[0] = bits.floats(cx, keys[0], self.loc);
         }
         keys
     }
@@ -142,9 +208,9 @@ impl SortOrder {
             Some(rises) => cx.row("eq", &[pairs.is_low, rises], self.loc),
             None => pairs.is_low,
         };
+        // No two keys of a pair are equal, but for the same bits.
         let other_first = self.before(cx, &others, keys);
-        let own_first = self.before(cx, keys, &others);
-        let swaps = cx.row("select", &[holds_first, other_first, own_first], self.loc);
+        let swaps = cx.row("eq", &[holds_first, other_first], self.loc);
         keys.iter()
             .zip(&others)
             .map(|(&own, &other)| cx.row("select", &[swaps, other, own], self.loc))
