@@ -144,6 +144,15 @@ const KINDS: &[(&str, usize, Source)] = &[
         let statement = "v = v ^ tl::sum(v, #  % 2, true);";
         repeated(start, statement, "tl::store(out + square, v);", n)
     }),
+    ("results of rows beside columns", 128, |n| {
+        let start = "let mut v = tl::sum(tl::load(f + square), 1);";
+        repeated(start, "v = v * v + v;", "tl::store(y + square, tl::load(f + square) / v);", n)
+    }),
+    ("masks of rows that begin anywhere", 64, |n| {
+        let start = "let at = tl::program_id(0) * n + lane; let mut mask = lane < n;";
+        let end = "tl::store(y + at, tl::load(f + at, mask, 0.0), mask);";
+        repeated(start, "mask = mask & mask & (lane < m + #);", end, n)
+    }),
     ("scans", 64, |n| {
         let start = "let mut v = tl::load(x + square);";
         repeated(start, "v = v ^ tl::cumsum(v, # % 2);", "tl::store(out + square, v);", n)

@@ -1,7 +1,7 @@
 //! Reductions along the last axis of a square tile that broadcast against it along the other axis: one result per row becomes
 //! one per column. Of a tile with two extents the same line is an error.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ir::{Func, Op, Value, backward_slice};
 use crate::ops::{Broadcast, ExpandDims, Kind, Reduce};
@@ -49,20 +49,20 @@ impl RowTrace<'_> {
         if expanded.loc != user.loc {
             return None;
         }
-        let tile = self.reduced(value)?;
+        let tile = self.reduced(value, &mut HashSet::new())?;
         (self.func.ty(tile).shape == self.func.ty(user.results[0]).shape).then_some(tile)
     }
 
     /// The tile that `value` is the reduction of, along its last axis alone, through operations of each element.
-    fn reduced(&self, value: Value) -> Option<Value> {
-        let op = self.definitions.get(&value)?;
+    fn reduced(&self, value: Value, seen: &mut HashSet<Value>) -> Option<Value> {
+        let op = self.definitions.get(&value).filter(|_| seen.insert(value))?;
         if let Kind::Reduce(Reduce { combination, axes }) = &op.kind {
             let tile = combination.inputs[0];
             return (axes[..] == [self.func.ty(tile).shape.rank() - 1]).then_some(tile);
         }
         let is_lanewise = matches!(op.kind, Kind::Scalar(_) | Kind::Cast(_));
         let operands = op.kind.operation().operands();
-        operands.into_iter().filter(|_| is_lanewise).find_map(|operand| self.reduced(operand))
+        operands.into_iter().filter(|_| is_lanewise).find_map(|operand| self.reduced(operand, seen))
     }
 
     /// Whether two tiles are computed from the same one of their shape. Offsets are shared by unrelated tiles.

@@ -9,7 +9,7 @@
 //!
 //! An access with another misalignment, such as one value per column, loads the two aligned vectors around its elements.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use crate::analysis::polynomial::Polynomials;
@@ -388,20 +388,33 @@ fn bounded_ends(
     range: Value,
     mask: Value,
 ) -> Option<[bool; 2]> {
-    let mask = broadcast_source(definitions, mask);
-    let uniform = |value: Value| !backward_slice(value, definitions).contains(&range);
-    if uniform(mask) {
-        return Some([false; 2]);
-    }
-    let kind = |value: Value| definitions.get(&value).map(|op| &op.kind);
-    let Some(Kind::Scalar(Scalar { op, args, .. })) = kind(mask) else { return None };
-    let less = match op.arith {
-        ArithKind::And => {
-            return args.iter().try_fold([false; 2], |[lower, upper], &part| {
-                let own = bounded_ends(func, definitions, range, part)?;
-                Some([lower || own[0], upper || own[1]])
-            });
+    let (mut ends, mut seen, mut todo) = ([false; 2], HashSet::new(), vec![mask]);
+    while let Some(part) = todo.pop() {
+        let part = broadcast_source(definitions, part);
+        if !seen.insert(part) || !backward_slice(part, definitions).contains(&range) {
+            continue;
         }
+        let Kind::Scalar(scalar) = &definitions.get(&part)?.kind else { return None };
+        if scalar.op.arith == ArithKind::And {
+            todo.extend(&scalar.args);
+        } else {
+            let own = bounded_end(func, definitions, range, scalar)?;
+            ends = [ends[0] || own[0], ends[1] || own[1]];
+        }
+    }
+    Some(ends)
+}
+
+/// Which end a comparison bounds of the interval of the range that it is true on.
+fn bounded_end(
+    func: &Func,
+    definitions: &HashMap<Value, &Op>,
+    range: Value,
+    Scalar { op, args, .. }: &Scalar,
+) -> Option<[bool; 2]> {
+    let uniform = |value: Value| !backward_slice(value, definitions).contains(&range);
+    let kind = |value: Value| definitions.get(&value).map(|op| &op.kind);
+    let less = match op.arith {
         ArithKind::Compare(BinaryOp::Lt | BinaryOp::Le) => true,
         ArithKind::Compare(BinaryOp::Gt | BinaryOp::Ge) => false,
         _ => return None,

@@ -1,7 +1,7 @@
 //! One element and its arithmetic, in plain Rust, from the language's documentation and without the compiler's tables.
 //!
-//! The law of indices: `+ - *`, negation and shifts by constants of `i32` that end in an offset or a comparison are exact
-//! in 64 bits; everywhere else a value wraps to its type. So an integer element has two values, and [`Element::leaf`]
+//! The law of indices: `+ - *`, negation and shifts by constants that end in an offset or a comparison are exact, of `i32`
+//! in 64 bits and of `u64` in 128; everywhere else a value wraps to its type. So an integer element has two values, and [`Element::leaf`]
 //! forgets the exact one.
 
 use tile_ir::support::dtype::{DType, Float8Format};
@@ -11,7 +11,7 @@ use super::approximate;
 /// An element of a tile.
 #[derive(Clone, Copy, Debug)]
 pub enum Element {
-    /// The wrapped value, and the exact result of its chain of `+ - *`, if that fits in 64 bits.
+    /// The wrapped value, and the exact result of its chain of `+ - *`, if that fits in 64 bits, or 128 of `u64`.
     Integer {
         value: i128,
         exact: Option<i128>,
@@ -67,7 +67,7 @@ impl Element {
         }
     }
 
-    /// The exact integer for offsets and comparisons; `None` if it does not fit in 64 bits.
+    /// The exact integer for offsets and comparisons; `None` if it does not fit.
     pub fn exact(self) -> Option<i128> {
         match self {
             Element::Integer { exact, .. } => exact,
@@ -244,12 +244,19 @@ pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
         Element::Integer { .. } => {
             let values: Vec<i128> = args.iter().map(|arg| arg.value()).collect();
             let value = wrap(dtype, integer(name, dtype, &values));
-            let is_exact_chain = matches!(dtype, DType::I32 | DType::I64)
+            let is_exact_chain = matches!(dtype, DType::I32 | DType::I64 | DType::U64)
                 && matches!(name, "+" | "-" | "*" | "neg" | CONSTANT_SHIFT);
             let exact = if is_exact_chain {
                 let exacts: Option<Vec<i128>> = args.iter().map(|arg| arg.exact()).collect();
-                exacts.map(|exacts| integer(name, dtype, &exacts)).and_then(|exact| match dtype {
+                let fits = |exacts: &[i128]| match name {
+                    "*" => exacts.iter().try_fold(1i128, |all, &exact| all.checked_mul(exact)).is_some(),
+                    CONSTANT_SHIFT => exacts[0].unsigned_abs() <= 1 << 64,
+                    _ => true,
+                };
+                let small = exacts.filter(|exacts| fits(exacts));
+                small.map(|exacts| integer(name, dtype, &exacts)).and_then(|exact| match dtype {
                     DType::I64 => Some(wrap(dtype, exact)),
+                    DType::U64 => (exact.unsigned_abs() < 1 << 126).then_some(exact),
                     _ => i64::try_from(exact).is_ok().then_some(exact),
                 })
             } else {
