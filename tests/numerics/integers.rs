@@ -12,10 +12,11 @@ use crate::devices::{Backend, backends};
 type Check = fn(&Device) -> Result<(), Failure>;
 
 pub fn trials() -> Vec<Trial> {
-    let checks: [(&'static str, Check); 5] = [
+    let checks: [(&'static str, Check); 6] = [
         ("comparisons", comparisons),
         ("offsets", offsets),
         ("ends", ends),
+        ("extrema", extrema),
         ("divisions", divisions),
         ("image", image),
     ];
@@ -42,6 +43,22 @@ fn comparisons(device: &Device) -> Result<(), Failure> {
         same(&format!("n = {n}"), &out.finish()?.concat(), &wanted)?;
     }
     Ok(())
+}
+
+fn extrema(device: &Device) -> Result<(), Failure> {
+    let x: Vec<i32> = (0..192).map(|i: i32| (i * 7919) % 1009 - 504).collect();
+    let mut out = Output::<i32>::new(device, vec![192], 0)?;
+    integers::extrema(&Operand::new(device, &x, 0)?, &mut out).grid(1).launch(device)?;
+    let of = |formula: fn(i32, i32, i32) -> i32| {
+        (0..64).map(|i| formula(x[i], x[64 + i], x[128 + i])).collect::<Vec<i32>>()
+    };
+    let wanted = [
+        of(|x, y, z| x.max(-y).max(z)),
+        of(|x, y, z| (-x).min(-y).min(-z)),
+        of(|x, y, z| (-z).max((-x).max(y))),
+    ]
+    .concat();
+    same("extrema", &out.finish()?.concat(), &wanted)
 }
 
 fn offsets(device: &Device) -> Result<(), Failure> {

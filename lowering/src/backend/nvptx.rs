@@ -89,13 +89,19 @@ fn without_pdl(ptx: String, arch: Arch) -> String {
     ptx.split_inclusive('\n').filter(others).collect()
 }
 
-/// The module without `neg.s16` and `abs.s16`. ptxas (13.0) computes both in 32 bits, and a comparison with the result
-/// then finds 32768 where it is -32768; a product wraps.
-fn wrapping_16_bits(ptx: String) -> String {
-    if !ptx.contains("neg.s16") && !ptx.contains("abs.s16") {
+/// The module without negations that ptxas (12.9 to 13.3) gets wrong:
+///
+/// - It computes `neg.s16` and `abs.s16` in 32 bits, and a comparison with the result then finds 32768 where it is -32768. A
+///   product wraps.
+/// - It joins two maxima or two minima of `s32` to one instruction of three operands, and loses a `neg.s32` of the second one. It keeps
+///   the sum of the complement and 1.
+fn with_safe_negations(ptx: String) -> String {
+    let has_extrema = ["max.s32", "min.s32"].iter().any(|name| ptx.contains(name));
+    let is_unsafe = |name: &str| name.ends_with(".s16") || has_extrema;
+    if !["neg.s16", "abs.s16", "neg.s32"].iter().any(|name| is_unsafe(name) && ptx.contains(name)) {
         return ptx;
     }
-    let wrapped = |line: &str| {
+    let safe = |line: &str| {
         let statement = line.trim().trim_end_matches(';');
         let (name, operands) = statement.split_once(char::is_whitespace)?;
         let (to, from) = operands.split_once(", ")?;
@@ -105,10 +111,13 @@ fn wrapping_16_bits(ptx: String) -> String {
             "abs.s16" if to != from => {
                 Some(format!("\tmul.lo.s16 \t{to}, {from}, -1;\n\tmax.s16 \t{to}, {to}, {from};\n"))
             }
+            "neg.s32" if has_extrema => {
+                Some(format!("\tnot.b32 \t{to}, {from};\n\tadd.s32 \t{to}, {to}, 1;\n"))
+            }
             _ => None,
         }
     };
-    ptx.split_inclusive('\n').map(|line| wrapped(line).unwrap_or_else(|| line.to_string())).collect()
+    ptx.split_inclusive('\n').map(|line| safe(line).unwrap_or_else(|| line.to_string())).collect()
 }
 
 /// One PTX module for each architecture, with an entry for each specialization. `stages`, for a dump, gets the texts of the stages before.
@@ -222,7 +231,7 @@ impl TranslatedModule<'_> {
         }
         let print = |&arch: &Arch| {
             let ptx = self.llvm.assemble(arch.target_cpu())?;
-            Ok((arch, wrapping_16_bits(versioned(without_pdl(ptx, arch)))))
+            Ok((arch, with_safe_negations(versioned(without_pdl(ptx, arch)))))
         };
         self.archs.iter().map(print).collect()
     }

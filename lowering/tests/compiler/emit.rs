@@ -858,6 +858,27 @@ fn hints_become_modifiers() {
     );
 }
 
+/// ptxas loses a negation of the second of three operands of a maximum or minimum.
+#[test]
+fn negations_in_maxima_are_sums() {
+    for value in [
+        "tl::maximum(tl::maximum(x, -y), x + y)",
+        "tl::minimum(-x, tl::minimum(-y, x + y))",
+        "-tl::maximum(x, y)",
+    ] {
+        let source = format!(
+            "#[fuse_kernel]
+            fn k(x: &[i32], out: &mut [i32]) {{
+                let i = tl::arange(0, 256);
+                let (x, y) = (tl::load(x + i), tl::load(x + 256 + i));
+                tl::store(out + i, {value});
+            }}"
+        );
+        let text = ptx(&source, Arch::SM_90A);
+        assert!(!text.contains("neg.s32") && text.contains("not.b32"), "{value}:\n{text}");
+    }
+}
+
 /// ptxas compares the results of two instructions of 16 bits as if they had 32.
 #[test]
 fn negated_16_bits_wrap() {

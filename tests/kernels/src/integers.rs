@@ -65,6 +65,16 @@ pub fn ends(x: &[i32], out: &mut [i32], low: i32, high: i32, by: i32, step: i32)
     tl::store(out + 16, iterations);
 }
 
+/// Maxima and minima of three numbers, some of them negated.
+#[fuse_kernel]
+pub fn extrema(x: &[i32], out: &mut [i32]) {
+    let lane = tl::arange(0, 64);
+    let (x, y, z) = (tl::load(x + lane), tl::load(x + 64 + lane), tl::load(x + 128 + lane));
+    tl::store(out + lane, tl::maximum(tl::maximum(x, -y), z));
+    tl::store(out + 64 + lane, tl::minimum(tl::minimum(-x, -y), -z));
+    tl::store(out + 128 + lane, tl::maximum(-z, tl::maximum(-x, y)));
+}
+
 /// Quotients, remainders and quotients rounded up by an argument, which all elements share: of loaded numbers, and of places in
 /// blocks of rows, whose runs share theirs.
 #[fuse_kernel(BLOCK = [1024], unreported)]

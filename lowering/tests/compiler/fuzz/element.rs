@@ -235,8 +235,8 @@ pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
         Element::Float(_) | Element::Approximate { .. } => {
             let args: Vec<f64> = args.iter().map(|arg| arg.float()).collect();
             let (exact, rounded) = (float(name, &args), round(dtype, float(name, &args)));
-            if name == "*" && exact != rounded && rounded.is_finite() {
-                // A sum may take it before it is rounded.
+            if name == "*" && exact != rounded && exact.is_finite() {
+                // A sum may take it before it is rounded, or overflows.
                 return Element::Approximate { value: rounded, error: (exact - rounded).abs() };
             }
             Element::Float(rounded)

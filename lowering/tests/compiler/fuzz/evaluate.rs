@@ -475,7 +475,9 @@ fn dot(args: &[Tile], dtype: DType, [from, to]: [DType; 2], suffix: &str) -> Til
     let mut data = Vec::with_capacity(batch * m * n);
     // Eleven digits of either operand, where the user asked for these.
     let rounded = if from == DType::F32 && suffix.contains("\"tf32\"") { 2f64.powi(-10) } else { 0.0 };
-    let relative = (k as f64 + 4.0) * 4.0 * approximate::unit_roundoff(to) + rounded;
+    // What tensor cores keep of sums of products of 8-bit floats, of 32 at once: see `max_num_imprecise_acc`.
+    let imprecise = if from.is_f8() { k.div_ceil(32) as f64 * 34.0 / 8192.0 } else { 0.0 };
+    let relative = (k as f64 + 4.0) * 4.0 * approximate::unit_roundoff(to) + rounded + imprecise;
     for at in 0..batch * m * n {
         let (batch, row, column) = (at / (m * n), at / n % m, at % n);
         let acc = args.get(2).map_or(Element::zero(dtype), |acc| acc.data[at]);
