@@ -44,6 +44,11 @@ impl AxisInfo {
         AxisInfo { axes: vec![], divisor: power_in(value), range: (value, value) }
     }
 
+    /// The value of every element, if the range has one.
+    pub fn single(&self) -> Option<i128> {
+        (self.range.0 == self.range.1).then_some(self.range.0)
+    }
+
     /// A divisor of the elements at positions that are multiples of `step` along `axis`.
     pub fn divisor_at(&self, axis: usize, step: u64) -> u64 {
         let Axis { contiguity, divisibility, .. } = self.axes[axis];
@@ -331,7 +336,10 @@ pub fn rem(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
         return info;
     }
     // `x % 0` is `x`.
-    info.range = (0, if b.range.0 > 0 { a.range.1.min(b.range.1 - 1) } else { a.range.1 });
+    info.range = match (a.single(), b.single()) {
+        (Some(a), Some(b)) => (a.checked_rem(b).unwrap_or(a), a.checked_rem(b).unwrap_or(a)),
+        _ => (0, if b.range.0 > 0 { a.range.1.min(b.range.1 - 1) } else { a.range.1 }),
+    };
     info.divisor = a.divisor.min(b.divisor);
     for d in 0..info.axes.len() {
         let contiguity = aligned_run(a, b, d);
@@ -368,7 +376,11 @@ pub fn and(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     if a.range.0 < 0 || b.range.0 < 0 {
         return info;
     }
-    AxisInfo { range: (0, a.range.1.min(b.range.1)), ..info }
+    let range = match (a.single(), b.single()) {
+        (Some(a), Some(b)) => (a & b, a & b),
+        _ => (0, a.range.1.min(b.range.1)),
+    };
+    AxisInfo { range, ..info }
 }
 
 pub fn select(condition: &AxisInfo, a: &AxisInfo, b: &AxisInfo) -> AxisInfo {
